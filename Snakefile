@@ -1,0 +1,307 @@
+# The measured roofline of this machine: the DAG, in the order in which data flows.
+#
+#     device_query -> prediction (sealed) -> peak_flops, bandwidth, decode_attn
+#     -> collect -> plot, interpretation, acceptance, summary -> manifest
+#
+# A measuring rule reads the device record and the seal and writes one record; nothing after it measures.
+# What is stale is decided by `params` (settings, device, driver, libraries) and by `input` (records and the
+# library modules that a script uses). See README.md, "What makes a result stale".
+
+from snakemake.utils import min_version
+
+min_version("9.27")
+
+
+include: "workflow/common.smk"
+
+
+report: "workflow/report/workflow.rst"
+
+
+wildcard_constraints:
+    device="cpu|gpu[0-9]+",
+    seq_len="[0-9]+",
+    dtype="[a-z0-9_]+",
+
+
+rule all:
+    input:
+        deliverables(),
+        "results/manifest.json",
+
+
+rule device_query:
+    input:
+        library=library("device_query", measures=True),
+    output:
+        "results/{device}/device_query.json",
+    log:
+        "logs/{device}/device_query.log",
+    params:
+        identity=identity,
+        software=software,
+        datasheet=datasheet,
+        datasheets=str(DATASHEETS),
+    resources:
+        measuring=1,
+    conda:
+        "envs/cuda12.yaml"
+    script:
+        "workflow/scripts/device_query.py"
+
+
+rule prediction:
+    input:
+        device="results/{device}/device_query.json",
+        library=library("prediction"),
+    output:
+        "results/{device}/prediction.json",
+    log:
+        "logs/{device}/prediction.log",
+    conda:
+        "envs/cpu.yaml"
+    script:
+        "workflow/scripts/prediction.py"
+
+
+rule peak_flops:
+    input:
+        device="results/{device}/device_query.json",
+        prediction="results/{device}/prediction.json",
+        library=library("peak_flops", measures=True),
+    output:
+        "results/{device}/peak_flops/{dtype}.json",
+    log:
+        "logs/{device}/peak_flops/{dtype}.log",
+    params:
+        identity=identity,
+        software=software,
+        size=setting("peak_flops", "size"),
+        warmup=setting("peak_flops", "warmup"),
+        iterations=setting("peak_flops", "iterations"),
+        time_budget_s=setting("peak_flops", "time_budget_s"),
+    resources:
+        measuring=1,
+    conda:
+        "envs/cuda12.yaml"
+    script:
+        "workflow/scripts/peak_flops.py"
+
+
+rule bandwidth:
+    input:
+        device="results/{device}/device_query.json",
+        prediction="results/{device}/prediction.json",
+        library=library("bandwidth", measures=True),
+    output:
+        "results/{device}/bandwidth/{level}.json",
+    log:
+        "logs/{device}/bandwidth/{level}.log",
+    params:
+        identity=identity,
+        software=software,
+        size_mib=setting("bandwidth", "size_mib"),
+        transfer_size_mib=setting("bandwidth", "transfer_size_mib"),
+        warmup=setting("bandwidth", "warmup"),
+        iterations=setting("bandwidth", "iterations"),
+        time_budget_s=setting("bandwidth", "time_budget_s"),
+    resources:
+        measuring=1,
+    conda:
+        "envs/cuda12.yaml"
+    script:
+        "workflow/scripts/bandwidth.py"
+
+
+rule checkpoint:
+    input:
+        library=library("checkpoint"),
+    output:
+        "results/checkpoints/{preset}.safetensors",
+    log:
+        "logs/checkpoints/{preset}.log",
+    params:
+        layers=preset("layers"),
+        heads=preset("heads"),
+        head_size=preset("head_size"),
+        seed=setting("model", "seed"),
+    conda:
+        "envs/cpu.yaml"
+    script:
+        "workflow/scripts/checkpoint.py"
+
+
+rule decode_attn:
+    input:
+        device="results/{device}/device_query.json",
+        prediction="results/{device}/prediction.json",
+        weights=weights,
+        library=library("decode_attn", measures=True),
+    output:
+        "results/{device}/decode_attn/{preset}/S{seq_len}_{dtype}.json",
+    log:
+        "logs/{device}/decode_attn/{preset}/S{seq_len}_{dtype}.log",
+    params:
+        identity=identity,
+        software=software,
+        layers=preset("layers"),
+        heads=preset("heads"),
+        head_size=preset("head_size"),
+        batch_sizes=setting("decode_attn", "batch_sizes"),
+        implementations=setting("decode_attn", "implementations"),
+        seed=setting("model", "seed"),
+        warmup=setting("decode_attn", "warmup"),
+        iterations=setting("decode_attn", "iterations"),
+        time_budget_s=setting("decode_attn", "time_budget_s"),
+    resources:
+        measuring=1,
+    conda:
+        "envs/cuda12.yaml"
+    script:
+        "workflow/scripts/decode_attn.py"
+
+
+rule gather:
+    input:
+        records=lambda wildcards: {"peak_flops": peak_records, "bandwidth": bandwidth_records}[wildcards.what](
+            wildcards.device
+        ),
+        library=library("gather"),
+    output:
+        "results/{device}/{what}.json",
+    log:
+        "logs/{device}/{what}.log",
+    wildcard_constraints:
+        what="peak_flops|bandwidth",
+    conda:
+        "envs/cpu.yaml"
+    script:
+        "workflow/scripts/gather.py"
+
+
+rule collect:
+    input:
+        devices=device_records(),
+        peaks=peak_records(),
+        bandwidths=bandwidth_records(),
+        attention=attention_records(),
+        library=library("collect"),
+    output:
+        "results/roofline.json",
+    log:
+        "logs/collect.log",
+    params:
+        operations=json.dumps(setting("operations"), sort_keys=True),
+    conda:
+        "envs/cpu.yaml"
+    script:
+        "workflow/scripts/collect.py"
+
+
+rule plot:
+    input:
+        roofline="results/roofline.json",
+        library=library("plot"),
+    output:
+        report(
+            "results/roofline.png",
+            caption="workflow/report/roofline.rst",
+            category="Roofline",
+            labels={"what": "picture"},
+        ),
+        "results/roofline.svg",
+    log:
+        "logs/plot.log",
+    params:
+        dpi=setting("plot", "dpi"),
+    conda:
+        "envs/cpu.yaml"
+    script:
+        "workflow/scripts/plot.py"
+
+
+rule acceptance:
+    input:
+        roofline="results/roofline.json",
+        devices=device_records(),
+        interpretation="results/interpretation.md",
+        svg=ancient("results/roofline.svg"),
+        expected=ancient([path for path in deliverables() if path not in MADE_LATER]),
+        library=library("acceptance"),
+    output:
+        "results/acceptance.json",
+    log:
+        "logs/acceptance.log",
+    conda:
+        "envs/cpu.yaml"
+    script:
+        "workflow/scripts/acceptance.py"
+
+
+rule interpretation:
+    input:
+        roofline="results/roofline.json",
+        devices=device_records(),
+        peaks=peak_records(),
+        bandwidths=bandwidth_records(),
+        attention=attention_records(),
+        library=library("interpretation"),
+    output:
+        "results/interpretation.md",
+    log:
+        "logs/interpretation.log",
+    conda:
+        "envs/cpu.yaml"
+    script:
+        "workflow/scripts/interpretation.py"
+
+
+rule summary:
+    input:
+        roofline="results/roofline.json",
+        acceptance="results/acceptance.json",
+        interpretation="results/interpretation.md",
+        library=library("summary"),
+    output:
+        report(
+            "results/summary.html",
+            caption="workflow/report/summary.rst",
+            category="Roofline",
+            labels={"what": "tables and interpretation"},
+        ),
+    log:
+        "logs/summary.log",
+    conda:
+        "envs/cpu.yaml"
+    script:
+        "workflow/scripts/summary.py"
+
+
+rule manifest:
+    input:
+        outputs=deliverables(),
+        library=library("manifest"),
+    output:
+        "results/manifest.json",
+    log:
+        "logs/manifest.log",
+    params:
+        settings=json.dumps(SETTINGS, sort_keys=True),
+        usd_per_hour=setting("cost", "usd_per_hour"),
+    conda:
+        "envs/cpu.yaml"
+    script:
+        "workflow/scripts/manifest.py"
+
+
+onstart:
+    keeping.set_aside_other_cards({name: PRESENT[name] for name in DEVICES}, RESULTS)
+    screen.announce(workflow.dag.needrun_jobs(), SETTINGS)
+
+
+onsuccess:
+    screen.summarise(RESULTS)
+
+
+onerror:
+    screen.explain(log)

@@ -1,0 +1,182 @@
+#!/bin/sh
+# Prepares .venv from the locked requirements. Silent when nothing is to be done; what goes wrong is told in one line.
+#
+#   envs/install.sh                what this machine measures with: CUDA 12 where an NVIDIA driver answers, else the CPU
+#   envs/install.sh any            the lock that is installed, whichever it is; the CPU's if none is
+#   envs/install.sh development    what it measures with, and the tools of `make test` and `make lint`
+#
+# CUDA=12, CUDA=13 or CUDA=none chooses the lock, PYTHON the interpreter.
+set -eu
+unset PYTHONPATH PYTHONHOME VIRTUAL_ENV PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_CONSTRAINT
+purpose=${1:-measure}
+cd "$(dirname "$0")/.."
+
+say() { printf '%s\n' "$*" >&2; }
+stop() {
+    say "$@"
+    exit 1
+}
+
+# A stamp is named for its lock's content and written once that lock is installed whole. It holds Python's version and
+# the folder, so that a .venv that was moved, or whose Python was upgraded, does not pass for a good one.
+stamp() { echo ".venv/installed/$1-$(cat envs/build.txt "envs/$1.txt" | sha256sum | cut -c 1-12)"; }
+installed() { [ -n "$environment" ] && [ "$(cat "$(stamp "$1")" 2>/dev/null)" = "$environment" ]; }
+inspect() { .venv/bin/python -I -c 'import sys; print(*sys.version_info[:2], sys.prefix)' 2>/dev/null || :; }
+
+# The interpreters on PATH, as lines 'ready 3.12 /usr/bin/python3.12'. Each is run, since some only print an error
+# (pyenv's). 3.12 and 3.11 come first: CUDA 12's cupti-python, which names kernels, has wheels for these alone.
+interpreters() {
+    if [ -n "${PYTHON:-}" ]; then
+        command -v "$PYTHON"
+    else
+        which -a python3.12 python3.11 python3.13 python3.14 python3
+    fi | while IFS= read -r path; do
+        "$path" -I -c '
+import sys
+state = "ready"
+try:
+    import ensurepip, venv
+except ImportError:
+    state = "without-venv"
+if not (3, 11) <= sys.version_info < (3, 15):
+    state = "unfit"
+print(state, "%d.%d" % sys.version_info[:2], sys.argv[1])
+' "$path" 2>/dev/null </dev/null || :
+    done
+}
+first() { printf '%s\n' "$interpreters" | sed -n "s/^$1 //p" | head -n 1; }
+
+# The newest CUDA that the NVIDIA driver serves (12, 13); 'unknown' where only nvidia-smi answers; nothing without one.
+driver_cuda() {
+    python=.venv/bin/python
+    [ -n "$environment" ] || python=$(printf '%s\n' "$interpreters" | sed -n '1s/^[^ ]* [^ ]* //p')
+    "$python" -I -c '
+import ctypes
+cuda, version = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+assert cuda.cuInit(0) == 0 and cuda.cuDriverGetVersion(ctypes.byref(version)) == 0
+print(version.value // 1000)
+' 2>/dev/null || { nvidia-smi -L >/dev/null 2>&1 && echo unknown; } || :
+}
+
+choose_lock() {
+    case ${CUDA:-} in
+    none) lock=cpu ;;
+    12 | 13) lock=cuda$CUDA ;;
+    '')
+        lock=cpu
+        for chosen in .venv/installed/cuda1?-*; do
+            if [ -e "$chosen" ]; then
+                lock=$(basename "${chosen%-*}")
+            elif [ "$purpose" != any ] && [ -n "$(driver_cuda)" ]; then
+                lock=cuda12
+            fi
+        done
+        ;;
+    *) stop "CUDA=$CUDA is no choice: CUDA=12, CUDA=13 or CUDA=none." ;;
+    esac
+}
+
+check_driver() {
+    newest=$(driver_cuda)
+    case $newest in
+    '' | unknown) ;;
+    *) [ "$newest" -ge "${lock#cuda}" ] || stop "The NVIDIA driver serves CUDA $newest, not CUDA ${lock#cuda}:" \
+        "update it (CUDA 12 needs 525 or newer, CUDA 13 needs 580), or choose by CUDA=12 or CUDA=none." ;;
+    esac
+}
+
+explain() {
+    if grep -q -i -E 'no space left|quota exceeded' "$log"; then
+        stop "The disk is full: $(df -Ph . | awk 'NR == 2 {print $4}') free in $PWD, and the packages take $size," \
+            "as much again while they install. Make room, then make again."
+    elif grep -q -i -E 'establish a new connection|name resolution|NewConnectionError|ConnectTimeout|timed out|unreachable|refused|ProxyError|dns error|error sending request|failed to fetch' "$log"; then
+        stop "The package index cannot be reached: is there a network?" \
+            "(A proxy or a mirror is named by PIP_PROXY or PIP_INDEX_URL.) Then make again."
+    elif grep -q -i -E 'do not match the hashes|hash mismatch' "$log"; then
+        stop "A package is not the one that was locked: a damaged download, or an index that alters files." \
+            "Make again, or name another index by PIP_INDEX_URL."
+    fi
+    mkdir -p .venv && cp "$log" .venv/install.log
+    stop "The install failed: $(grep -i error "$log" | tail -n 1) (all of it: .venv/install.log)"
+}
+try() { "$@" >"$log" 2>&1 || explain; }
+
+make_environment() {
+    found=$(first ready) without_venv=$(first without-venv) unfit=$(first unfit)
+    if [ -n "$found" ]; then
+        try "${found#* }" -m venv --clear .venv
+    elif command -v uv >/dev/null; then
+        [ -z "$without_venv" ] || found=${without_venv#* }
+        try uv venv --clear --no-project --python "${found:-3.12}" .venv
+    elif [ -n "$without_venv" ]; then
+        stop "Python ${without_venv%% *} lacks its venv module: sudo apt install python${without_venv%% *}-venv, then make again."
+    else
+        stop "Python 3.11 to 3.14 is needed, and there is ${unfit:-none}: sudo apt install python3.11 python3.11-venv," \
+            "or install uv, then make again."
+    fi
+}
+
+# uv is faster, but does not know the index, proxy or certificates that pip is set up with.
+install() {
+    if command -v uv >/dev/null && ! pip config list 2>/dev/null | grep -q -E 'index|find-links|proxy|cert'; then
+        try uv pip install --python .venv/bin/python --no-deps --require-hashes "$@"
+    else
+        try pip install --quiet --disable-pip-version-check --no-input --use-pep517 --no-deps --require-hashes "$@"
+    fi
+}
+pip() { .venv/bin/python -m pip "$@"; }
+
+# Nothing compiles: every package but two comes as a wheel, and those two need no compiler (see envs/no-compiler).
+install_lock() {
+    # shellcheck disable=SC2046
+    install --no-build-isolation --requirement "envs/$1.txt" \
+        $(sed -n '/^connection-pool=/d; /^immutables=/d; s/^\([a-z0-9-]*\)==.*/--only-binary=\1/p' "envs/$1.txt")
+    environment=$(inspect)
+    mkdir -p .venv/installed
+    echo "$environment" >"$(stamp "$1")"
+}
+no_compiler_needed() {
+    headers=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("include"))')
+    { command -v cc && [ -e "$headers/Python.h" ]; } >/dev/null || export CC="sh '$PWD/envs/no-compiler'"
+}
+
+# Two at once wait for each other.
+if command -v flock >/dev/null; then
+    exec 9<envs
+    flock 9 || :
+fi
+
+environment=$(inspect)
+interpreters=
+[ -n "$environment" ] || interpreters=$(interpreters)
+choose_lock
+tools=development
+[ "$lock" != cuda13 ] || tools=development-cuda13
+if installed "$lock" && { [ "$purpose" != development ] || installed "$tools"; }; then
+    exit
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+trap 'exit 130' INT TERM
+
+if ! installed "$lock"; then
+    case $lock in
+    cpu) name='the CPU' size='0.4 GB, half a minute' ;;
+    *) name="CUDA ${lock#cuda}" size='5 GB, a few minutes' && check_driver ;;
+    esac
+    say "Installing the locked packages for $name into .venv (about $size)..."
+    if installed cpu && [ "$(ls .venv/installed | grep -c cuda)" = 0 ]; then
+        rm -r .venv/installed # a CUDA lock is the CPU's and more: those packages stay
+    else
+        [ -n "$interpreters" ] || interpreters=$(interpreters)
+        make_environment
+        no_compiler_needed
+    fi
+    install --requirement envs/build.txt
+    install_lock "$lock"
+fi
+if [ "$purpose" = development ]; then
+    say 'Installing the tools of tests and style into .venv...'
+    install_lock "$tools"
+fi

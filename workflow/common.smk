@@ -1,0 +1,128 @@
+# What the rules ask before anything runs: the settings, the devices, and which files a job depends on.
+
+import json
+import sys
+from pathlib import Path
+
+SCRIPTS = Path(workflow.basedir, "workflow", "scripts")
+sys.path.insert(0, str(SCRIPTS))
+
+from roofline import datasheets, devices, keeping, screen, settings, sources
+
+CONFIG_FILE = "config/config.yaml"
+DATASHEETS = Path(workflow.basedir, "config", "datasheets.yaml")
+MADE_LATER = ("results/acceptance.json", "results/summary.html")
+SCHEMA = Path(workflow.basedir, "workflow", "schemas", "config.schema.yaml")
+RESULTS = Path("results")
+
+
+def faults_end_the_run(check, *arguments):
+    """What a check returns; its faults, a line each, end Snakemake before anything is planned."""
+    try:
+        return check(*arguments)
+    except settings.Faults as faults:
+        sys.exit("\n".join(faults.lines))
+
+
+def read_strictly(*paths):
+    """Snakemake's own reader overlooks keys that stand twice; ours names every fault and its line."""
+    for path in paths:
+        settings.read_file(path)
+
+
+faults_end_the_run(read_strictly, *(workflow.overwrite_configfiles or [CONFIG_FILE]))
+
+
+configfile: CONFIG_FILE
+
+
+SETTINGS = faults_end_the_run(settings.complete, config, SCHEMA)
+PRESENT = devices.discover()
+DEVICES = faults_end_the_run(settings.choose_devices, SETTINGS["devices"], PRESENT)
+faults_end_the_run(settings.require_possible, SETTINGS, [PRESENT[name] for name in DEVICES])
+faults_end_the_run(keeping.require_writable, RESULTS)
+
+
+def library(script, measures=False):
+    """The library modules that a script uses, as an input: an edited one makes its results stale."""
+
+    def files(wildcards):
+        kind = devices.kind_of(wildcards.device) if measures else None
+        return sources.library_files(SCRIPTS / f"{script}.py", kind)
+
+    return files
+
+
+def identity(wildcards):
+    return PRESENT[wildcards.device].fingerprint()
+
+
+def software(wildcards):
+    return PRESENT[wildcards.device].software_versions()
+
+
+def datasheet(wildcards):
+    """The matched entry alone, so that a card added to the file makes no other card's results stale."""
+    present = PRESENT[wildcards.device]
+    if present.kind == "cpu":
+        return "formula"
+    return datasheets.entry_fingerprint(datasheets.load(DATASHEETS), present.name, present.compute_capability)
+
+
+def setting(*keys):
+    """One value of the settings, as `params:` wants it: a scalar or a list."""
+    value = SETTINGS
+    for key in keys:
+        value = value[key]
+    return value
+
+
+def preset(key):
+    return lambda wildcards: SETTINGS["model"]["presets"][wildcards.preset][key]
+
+
+def weights(wildcards):
+    return SETTINGS["model"]["checkpoint"] or f"results/checkpoints/{wildcards.preset}.safetensors"
+
+
+def device_records():
+    return expand("results/{device}/device_query.json", device=DEVICES)
+
+
+def peak_records(device=DEVICES):
+    return expand("results/{device}/peak_flops/{dtype}.json", device=device, dtype=setting("peak_flops", "dtypes"))
+
+
+def bandwidth_records(device=DEVICES):
+    return expand("results/{device}/bandwidth/{level}.json", device=device, level=setting("bandwidth", "levels"))
+
+
+def attention_records():
+    return expand(
+        "results/{device}/decode_attn/{preset}/S{seq_len}_{dtype}.json",
+        device=DEVICES,
+        preset=setting("decode_attn", "presets"),
+        seq_len=setting("decode_attn", "seq_lens"),
+        dtype=setting("decode_attn", "dtypes"),
+    )
+
+
+def records():
+    """Every record that a measuring job writes."""
+    return device_records() + peak_records() + bandwidth_records() + attention_records()
+
+
+def deliverables():
+    """Everything but the manifest, which holds a checksum of each. A deleted one is made again."""
+    return (
+        records()
+        + expand("results/{device}/prediction.json", device=DEVICES)
+        + expand("results/{device}/{what}.json", device=DEVICES, what=["peak_flops", "bandwidth"])
+        + ["results/roofline.json", "results/roofline.png", "results/roofline.svg", "results/interpretation.md"]
+        + ["results/acceptance.json", "results/summary.html"]
+    )
+
+
+keeping.set_aside_corrupt(records(), RESULTS)
+keeping.set_aside_other_cards_without_metadata({name: PRESENT[name] for name in DEVICES}, RESULTS)
+screen.remember_start()

@@ -1,0 +1,16 @@
+"""gather: the records of one rule on one device, side by side in one file."""
+
+from roofline.records import BandwidthRecord, Collection, PeakFlopsRecord, read, write
+from roofline.reporting import job
+
+KINDS = {"peak_flops": PeakFlopsRecord, "bandwidth": BandwidthRecord}
+
+
+def gather(device: str, what: str, paths) -> Collection:
+    return Collection(device=device, records=[read(KINDS[what], path) for path in paths])
+
+
+if __name__ == "__main__":
+    device, what = snakemake.wildcards.device, snakemake.wildcards.what
+    with job(f"gather {device} {what}", snakemake.log[0]):
+        write(gather(device, what, snakemake.input.records), snakemake.output[0])

@@ -1,0 +1,149 @@
+"""peak_flops: the compute ceiling of one dtype on one device, by GEMM after the lab's protocol."""
+
+from roofline import devices
+from roofline.datasheets import clock_peak_tflops
+from roofline.investigation import THRESHOLD, investigate
+from roofline.measuring import StateLog, host_lock, time_caller, time_device
+from roofline.operators import gemm
+from roofline.prediction import file_sha256, predict_sealed
+from roofline.records import DeviceRecord, Kernel, Measurement, PeakFlops, PeakFlopsRecord, PredictionRecord, read, write
+from roofline.reporting import Stopwatch, job, number, percent, say
+
+# Long enough for NVML to see the load, short enough not to meet the power limit.
+CLOCK_PROBE_S = 0.05
+
+
+def measure(device, record: DeviceRecord, seal: PredictionRecord, dtype, size, warmup, iterations, time_budget_s):
+    """Two independent blocks of products, from fresh operands each; below half of the vendor's peak, why.
+
+    The first block is the lab's figure. The ceiling is the highest that was seen. Returns PeakFlops.
+    """
+    options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s / 2}
+    product = gemm.Gemm(device, size, dtype, seed=1)
+    lab = _block(device, seal, product, dtype, **options)
+    kernel = Kernel(**device.kernel_of(product.step))
+    repeat = _block(device, seal, gemm.Gemm(device, size, dtype, seed=3), dtype, **options)
+    lab_tflops, repeat_tflops = (block.flops / block.latency.median_s / 1e12 for block in (lab, repeat))
+
+    peak = record.vendor.peaks.get(dtype)
+    best, best_ci95 = max((lab_tflops, _tflops_interval(lab)), (repeat_tflops, _tflops_interval(repeat)))
+    investigation = None
+    if peak and best < THRESHOLD * peak.tflops:
+        investigation = investigate(device, dtype, product, best, peak, kernel, time_budget_s)
+        found = max((trial.tflops or 0 for trial in investigation.trials), default=0)
+        best, best_ci95 = max((best, best_ci95), (found, None), key=lambda figure: figure[0])
+    clock_mhz = next((state.sm_clock_mhz for state in repeat.states if state.when == "during"), None)
+    clock_tflops = _clock_tflops(peak, record, clock_mhz)
+    return PeakFlops(
+        method="gemm",
+        unit=device.compute_unit(dtype),
+        size=size,
+        tflops=best,
+        ci95=best_ci95,
+        lab_tflops=lab_tflops,
+        repeat_tflops=repeat_tflops,
+        sustained_tflops=None,
+        vendor_tflops=peak.tflops if peak else None,
+        fraction_of_vendor=best / peak.tflops if peak else None,
+        clock_mhz=clock_mhz,
+        clock_tflops=clock_tflops,
+        fraction_of_clock=best / clock_tflops if clock_tflops else None,
+        kernel=kernel,
+        lab=lab,
+        repeat=repeat,
+        investigation=investigation,
+    )
+
+
+def _block(device, seal, product: gemm.Gemm, dtype: str, **options) -> Measurement:
+    size = product.size
+    work, traffic = gemm.flops(size, size, size), gemm.traffic_bytes(size, size, size, dtype)
+    predicted = predict_sealed(
+        seal, flops=work, traffic_bytes=traffic, compute_ceiling=device.compute_ceiling(dtype), array_operations=1
+    )
+    check = product.check()
+    log = StateLog(device)
+    log.read("before")
+    latency = time_caller(device, product.step, **options)
+    device_latency = time_device(device, product.step, latency, time_budget_s=options["time_budget_s"] / 2)
+    device.while_busy(product.step, latency.median_s, CLOCK_PROBE_S, lambda: log.read("during"))
+    log.read("after")
+    return Measurement(
+        operator=gemm.OPERATOR,
+        implementation=gemm.IMPLEMENTATION[device.kind],
+        preset=None,
+        scope=None,
+        dtype=dtype,
+        cache="warm",
+        shape={"m": size, "n": size, "k": size},
+        flops=work,
+        bytes=traffic,
+        compute_ceiling=device.compute_ceiling(dtype),
+        memory_ceilings=device.memory_ceilings,
+        memory_level=device.memory_level,
+        predicted=predicted,
+        check=check,
+        latency=latency,
+        device_latency=device_latency,
+        overhead_s=None,
+        states=log.states,
+    )
+
+
+def _tflops_interval(block: Measurement) -> tuple[float, float] | None:
+    if block.latency.ci95_s is None:
+        return None
+    fastest, slowest = block.latency.ci95_s
+    return block.flops / slowest / 1e12, block.flops / fastest / 1e12
+
+
+def _clock_tflops(peak, record: DeviceRecord, clock_mhz: float | None) -> float | None:
+    if not (peak and peak.operations_per_clock_per_multiprocessor and clock_mhz):
+        return None
+    multiprocessors = record.hardware["multiprocessors"]
+    return clock_peak_tflops(peak.operations_per_clock_per_multiprocessor, multiprocessors, clock_mhz)
+
+
+def run(name: str, dtype: str, device_path: str, seal_path: str, **options) -> PeakFlopsRecord:
+    watch = Stopwatch()
+    device = devices.open_device(name)
+    skipped, peak = device.unsupported(dtype), None
+    if not skipped:
+        with host_lock():
+            peak = measure(device, read(DeviceRecord, device_path), read(PredictionRecord, seal_path), dtype, **options)
+    return PeakFlopsRecord(
+        device=name,
+        dtype=dtype,
+        seal_sha256=file_sha256(seal_path),
+        started_at=watch.started_at,
+        elapsed_s=watch.elapsed_s,
+        skipped=skipped,
+        peak=peak,
+    )
+
+
+def line(record: PeakFlopsRecord) -> str:
+    name = f"peak_flops {record.device} {record.dtype}"
+    if record.skipped:
+        return f"{name}: skipped, {record.skipped}"
+    peak = record.peak
+    share = f", {percent(peak.fraction_of_vendor)} of the vendor's {number(peak.vendor_tflops)}" if peak.vendor_tflops else ""
+    why = f" (investigated: {peak.investigation.verdict})" if peak.investigation else ""
+    return f"{name}: {number(peak.tflops)} TFLOPS{share}{why}, {record.elapsed_s:.1f} s"
+
+
+if __name__ == "__main__":
+    name, dtype = snakemake.wildcards.device, snakemake.wildcards.dtype
+    with job(f"peak_flops {name} {dtype}", snakemake.log[0]):
+        record = run(
+            name,
+            dtype,
+            snakemake.input.device,
+            snakemake.input.prediction,
+            size=snakemake.params.size,
+            warmup=snakemake.params.warmup,
+            iterations=snakemake.params.iterations,
+            time_budget_s=snakemake.params.time_budget_s,
+        )
+        write(record, snakemake.output[0])
+        say(line(record))

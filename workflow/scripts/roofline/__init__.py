@@ -1,0 +1,1 @@
+"""The roofline library: arithmetic, measuring and records. Nothing in here knows Snakemake."""

@@ -1,0 +1,173 @@
+"""Weights on disk: safetensors in MiniGPT's naming or in GPT-2's, read, checked against a preset, or generated.
+
+Both keep a layer's query, key and value projections in one matrix `attn.c_attn` and the output projection in
+`attn.c_proj`. GPT-2 stores them as [in, out] (its Conv1D), MiniGPT as [out, in] (nn.Linear); `c_attn` is never
+square, so its shape tells which.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+PREFIXES = ("", "transformer.", "_orig_mod.transformer.", "module.transformer.")
+GENERATED_VOCABULARY = 256
+GENERATED_POSITIONS = 1024
+INITIAL_DEVIATION = 0.02  # GPT-2's initialisation
+
+
+class BadCheckpoint(Exception):
+    """The file cannot be used; the message is one line that names the file and what is wrong."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    layers: int
+    heads: int
+    head_size: int
+
+    @property
+    def hidden_size(self) -> int:
+        return self.heads * self.head_size
+
+
+def inspect(path: Path | str, preset: Preset) -> str:
+    """Check names and shapes from the header alone, without reading weights. Returns the naming.
+
+    Raises BadCheckpoint for a file that is missing, truncated, not safetensors (a pickle, say) or of other shapes.
+    """
+    return _naming(path, _shapes(path), preset)[1]
+
+
+def load_layer(path: Path | str, preset: Preset, batch: int, *, layer: int = 0, seed: int = 0):
+    """Query and output projections of one layer as [in, out] fp32 arrays, and one token's hidden state a sequence.
+
+    The hidden states [batch, hidden] are token plus position embeddings after the layer's first normalisation,
+    where the file has them; else seeded normal numbers. Returns (layer dict, hidden, naming, where hidden is from).
+    """
+    import numpy
+    from safetensors.numpy import load_file
+
+    prefix, naming = _naming(path, _shapes(path), preset)
+    tensors = load_file(path)
+    name = f"{prefix}h.{layer}.attn."
+    size = preset.hidden_size
+
+    def matrix(key):
+        stored = tensors[name + key + ".weight"].astype(numpy.float32)
+        return stored if naming == "gpt2" else stored.T
+
+    def bias(key, length):
+        return tensors.get(name + key + ".bias", numpy.zeros(length)).astype(numpy.float32)
+
+    weights = {
+        "query": numpy.ascontiguousarray(matrix("c_attn")[:, :size]),
+        "query_bias": bias("c_attn", 3 * size)[:size],
+        "output": numpy.ascontiguousarray(matrix("c_proj")),
+        "output_bias": bias("c_proj", size),
+    }
+    hidden, source = _hidden_states(tensors, prefix, layer, size, batch, seed)
+    return weights, hidden, naming, source
+
+
+def generate(path: Path | str, preset: Preset, seed: int) -> None:
+    """Write a seeded checkpoint in MiniGPT's naming: embeddings, and every layer's normalisation and attention."""
+    import numpy
+    from safetensors.numpy import save_file
+
+    random = numpy.random.default_rng(seed)
+    size = preset.hidden_size
+
+    def normal(*shape):
+        return (INITIAL_DEVIATION * random.standard_normal(shape)).astype(numpy.float32)
+
+    tensors = {
+        "transformer.wte.weight": normal(GENERATED_VOCABULARY, size),
+        "transformer.wpe.weight": normal(GENERATED_POSITIONS, size),
+    }
+    for layer in range(preset.layers):
+        name = f"transformer.h.{layer}."
+        tensors[name + "ln_1.weight"] = numpy.ones(size, numpy.float32)
+        tensors[name + "ln_1.bias"] = numpy.zeros(size, numpy.float32)
+        tensors[name + "attn.c_attn.weight"] = normal(3 * size, size)
+        tensors[name + "attn.c_attn.bias"] = normal(3 * size)
+        tensors[name + "attn.c_proj.weight"] = normal(size, size)
+        tensors[name + "attn.c_proj.bias"] = normal(size)
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.tmp")
+    save_file(tensors, beside, metadata={"generated": "true", "seed": str(seed)})
+    beside.rename(path)
+
+
+def is_generated(path: Path | str) -> bool:
+    return _header(path).get("__metadata__", {}).get("generated") == "true"
+
+
+def sha256(path: Path | str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _header(path: Path | str) -> dict:
+    """The JSON header: 8 bytes of length, then tensors by name with dtype, shape and offsets (safetensors format)."""
+    path = Path(path)
+    try:
+        size = path.stat().st_size
+        with open(path, "rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if not 2 <= length <= min(size - 8, 100_000_000):
+                raise ValueError("no safetensors header (a pickle, or truncated)")
+            header = json.loads(file.read(length))
+        end = max((t["data_offsets"][1] for n, t in header.items() if n != "__metadata__"), default=0)
+        if 8 + length + end != size:
+            raise ValueError(f"truncated: {size} bytes where its header promises {8 + length + end}")
+    except FileNotFoundError:
+        raise BadCheckpoint(f"model.checkpoint {path}: no such file") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        what = str(error) if type(error) is ValueError else "not a safetensors file (pickles are never loaded)"
+        raise BadCheckpoint(f"model.checkpoint {path}: {what}") from None
+    return header
+
+
+def _shapes(path: Path | str) -> dict[str, list[int]]:
+    return {name: tensor["shape"] for name, tensor in _header(path).items() if name != "__metadata__"}
+
+
+def _naming(path: Path | str, shapes: dict, preset: Preset) -> tuple[str, str]:
+    size = preset.hidden_size
+    prefix = next((p for p in PREFIXES if p + "h.0.attn.c_attn.weight" in shapes), None)
+    if prefix is None:
+        raise BadCheckpoint(
+            f"model.checkpoint {path}: no h.0.attn.c_attn.weight in it; allowed: MiniGPT's or GPT-2's naming"
+        )
+    wanted = {"gpt2": [size, 3 * size], "minigpt": [3 * size, size]}
+    found = shapes[prefix + "h.0.attn.c_attn.weight"]
+    naming = next((name for name, shape in wanted.items() if shape == found), None)
+    if naming is None:
+        raise BadCheckpoint(
+            f"model.checkpoint {path}: h.0.attn.c_attn.weight is {found}; {preset.heads} heads of "
+            f"{preset.head_size} need {wanted['minigpt']} (MiniGPT) or {wanted['gpt2']} (GPT-2)"
+        )
+    layers = sum(name.startswith(prefix + "h.") and name.endswith("attn.c_attn.weight") for name in shapes)
+    if layers != preset.layers:
+        raise BadCheckpoint(f"model.checkpoint {path}: {layers} layers, the preset has {preset.layers}")
+    if shapes.get(prefix + "h.0.attn.c_proj.weight") != [size, size]:
+        raise BadCheckpoint(f"model.checkpoint {path}: h.0.attn.c_proj.weight is not {[size, size]}")
+    return prefix, naming
+
+
+def _hidden_states(tensors: dict, prefix: str, layer: int, size: int, batch: int, seed: int):
+    import numpy
+
+    random = numpy.random.default_rng(seed)
+    tokens, positions = (tensors.get(f"{prefix}{name}.weight") for name in ("wte", "wpe"))
+    if tokens is None or positions is None:
+        return random.standard_normal((batch, size), numpy.float32), "seeded normal numbers (no embeddings in the file)"
+    states = tokens[random.integers(len(tokens), size=batch)] + positions[random.integers(len(positions))]
+    states = states.astype(numpy.float32)
+    states -= states.mean(axis=1, keepdims=True)
+    states /= numpy.sqrt(states.var(axis=1, keepdims=True) + 1e-5)
+    scale = tensors.get(f"{prefix}h.{layer}.ln_1.weight", numpy.ones(size, numpy.float32))
+    shift = tensors.get(f"{prefix}h.{layer}.ln_1.bias", numpy.zeros(size, numpy.float32))
+    return (states * scale + shift).astype(numpy.float32), "token and position embeddings, normalised"

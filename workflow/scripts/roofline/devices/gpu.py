@@ -1,0 +1,371 @@
+"""NVIDIA GPUs, by CuPy, with NVML for identity and state."""
+
+import os
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+from roofline import datasheets
+from roofline.devices import CopyPath, Identity, nvml
+from roofline.dtypes import array_dtype
+
+KERNELS = Path(__file__).parents[1] / "kernels"
+CUPY_OF_CUDA = {12: "cupy-cuda12x", 13: "cupy-cuda13x"}
+OLDEST_DRIVER = {12: "525", 13: "580"}
+GEMM_DTYPES = {"fp64": "6.0", "fp32": "3.0", "fp16": "5.3", "bf16": "8.0"}
+TENSOR_CORE_DTYPES = {"fp64": (8, 0), "fp16": (7, 0), "bf16": (8, 0)}
+
+# NVML does not tell the L2's size; until CUDA does, no card's is larger.
+LARGEST_L2_BYTES = 192 << 20
+
+# Eager steps launch about ten kernels each; 32 of them stay well under the launch queue's 1024 entries.
+STEPS_BEHIND_BLOCK = 32
+BLOCK_TIMEOUT_NS = 500_000_000
+
+
+def discover() -> list[Identity]:
+    """The visible GPUs in PCI order, by NVML; none where no driver answers."""
+    if not nvml.start():
+        return []
+    import pynvml
+
+    versions = _library_versions()
+    fault = cupy_fault(versions, nvml.cuda_version_of_driver(), nvml.driver_version())
+    found = []
+    for handle in nvml.visible_gpus():
+        memory = nvml.ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        found.append(
+            Identity(
+                device=f"gpu{len(found)}",
+                kind="gpu",
+                name=nvml.ask(pynvml.nvmlDeviceGetName, handle) or "unknown GPU",
+                uuid=nvml.ask(pynvml.nvmlDeviceGetUUID, handle) or "unknown",
+                driver=nvml.driver_version(),
+                memory_total_bytes=memory.total if memory else 0,
+                memory_free_bytes=memory.free if memory else 0,
+                compute_capability=nvml.capability(handle),
+                last_level_cache_bytes=LARGEST_L2_BYTES,
+                software=versions,
+                fault=fault,
+            )
+        )
+    return found
+
+
+def cupy_fault(versions: dict[str, str | None], driver_cuda: int | None, driver: str | None) -> str | None:
+    """Why CuPy cannot use this driver, and the remedy, in one line; None where it can."""
+    driver_major = driver_cuda // 1000 if driver_cuda else None
+    if driver_major and driver_major < min(CUPY_OF_CUDA):
+        return (
+            f"the NVIDIA driver {driver} runs CUDA {driver_major} at most and CuPy needs 12: install driver "
+            f"{OLDEST_DRIVER[12]} or newer, or set 'devices: [cpu]' in config/config.yaml"
+        )
+    best = max(cuda for cuda in CUPY_OF_CUDA if not driver_major or cuda <= driver_major)
+    if not versions["cupy"]:
+        return (
+            f"CuPy is not installed: pip install -r envs/cuda{min(CUPY_OF_CUDA)}.txt (or run make), or set "
+            "'devices: [cpu]' in config/config.yaml"
+        )
+    built_for = next((cuda for cuda, name in CUPY_OF_CUDA.items() if name == versions["cupy_package"]), None)
+    if built_for and driver_major and built_for > driver_major:
+        return (
+            f"{versions['cupy_package']} needs CUDA {built_for} (driver {OLDEST_DRIVER[built_for]} or newer) and the "
+            f"driver {driver} runs CUDA {driver_major}: pip uninstall {versions['cupy_package']}, then "
+            f"pip install -r envs/cuda{best}.txt (or make CUDA={best})"
+        )
+    return None
+
+
+def _library_versions() -> dict[str, str | None]:
+    package = next((name for name in (*CUPY_OF_CUDA.values(), "cupy") if _version(name)), None)
+    return {
+        "cupy": _version(package) if package else None,
+        "cupy_package": package,
+        "cublas": _version("nvidia-cublas-cu12") or _version("nvidia-cublas") or _version_on_disk("cublas"),
+        "numpy": _version("numpy"),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _version_on_disk(library: str) -> str | None:
+    """The version in the file name of a library that no package manager of Python brought."""
+    try:
+        from cuda.pathfinder import load_nvidia_dynamic_lib
+
+        return Path(load_nvidia_dynamic_lib(library).abs_path).resolve().name.partition(".so.")[2] or None
+    except Exception:
+        return None
+
+
+class Device:
+    def __init__(self, identity: Identity):
+        if identity.fault:
+            raise RuntimeError(identity.fault)
+        # Only this card, whatever the caller's order of devices: then it is CuPy's device 0.
+        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+        os.environ["CUDA_VISIBLE_DEVICES"] = identity.uuid
+        import cupy
+
+        self.identity = identity
+        self.xp = cupy
+        self.name = identity.device
+        self.kind = "gpu"
+        self.capability = tuple(int(part) for part in identity.compute_capability.split("."))
+        self.memory_ceilings = ["hbm_read", "d2d"]
+        self.memory_level = "hbm"
+        self.properties = cupy.cuda.runtime.getDeviceProperties(0)
+        self.last_level_cache_bytes = self.properties["l2CacheSize"]
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.stream.use()
+        self._handle = next(h for h in nvml.visible_gpus() if _uuid(h) == identity.uuid)
+        self._events: list = []
+        self._blocker = None
+
+    # -- what it is
+
+    def hardware(self) -> dict:
+        properties = self.properties
+        return {
+            "compute_capability": self.identity.compute_capability,
+            "multiprocessors": properties["multiProcessorCount"],
+            **nvml.facts(self._handle),
+            "l2_bytes": properties["l2CacheSize"],
+            "shared_memory_per_block_bytes": properties["sharedMemPerBlock"],
+            "shared_memory_per_block_optin_bytes": properties["sharedMemPerBlockOptin"],
+            "shared_memory_per_multiprocessor_bytes": properties["sharedMemPerMultiprocessor"],
+            "registers_per_multiprocessor": properties["regsPerMultiprocessor"],
+            "warp_size": properties["warpSize"],
+            "max_threads_per_multiprocessor": properties["maxThreadsPerMultiProcessor"],
+        }
+
+    def software(self) -> dict:
+        cuda = self.xp.cuda
+        return {
+            **self.identity.software,
+            "driver": self.identity.driver,
+            "cuda_of_driver": _dotted(cuda.runtime.driverGetVersion()),
+            "cuda_runtime": _dotted(cuda.runtime.runtimeGetVersion()),
+            "nvrtc": ".".join(str(part) for part in cuda.nvrtc.getVersion()),
+            "cublas_loaded": str(cuda.cublas.getVersion(cuda.device.get_cublas_handle())),
+        }
+
+    def vendor(self, hardware: dict, datasheets_path: str) -> dict:
+        """The datasheet's figures by the card's exact name, else the architecture's formula."""
+        return datasheets.vendor_figures(
+            datasheets.load(datasheets_path),
+            name=self.identity.name,
+            compute_capability=self.identity.compute_capability,
+            multiprocessors=hardware["multiprocessors"],
+            memory_bytes=self.identity.memory_total_bytes,
+            sm_clock_max_mhz=hardware["sm_clock_max_mhz"],
+            memory_clock_max_mhz=hardware["memory_clock_max_mhz"],
+            memory_bus_width_bits=hardware["memory_bus_width_bits"],
+            mig=hardware["mig_slice"],
+        )
+
+    def unsupported(self, dtype: str) -> str | None:
+        if dtype not in GEMM_DTYPES:
+            return f"cupy.matmul has no {dtype}"
+        needed = GEMM_DTYPES[dtype]
+        if self.capability < tuple(int(part) for part in needed.split(".")):
+            return f"compute capability {self.identity.compute_capability}, {dtype} needs {needed}"
+        return None
+
+    def compute_unit(self, dtype: str) -> str:
+        """Tensor cores or CUDA cores: which this card has for a dtype, at the rate that its datasheet counts."""
+        first = TENSOR_CORE_DTYPES.get(dtype)
+        token_fp64 = dtype == "fp64" and self.capability[1] != 0  # 8.6, 8.9, 10.3 and 12.x have a token path only
+        return "tensor_core" if first and self.capability >= first and not token_fp64 else "cuda_core"
+
+    def compute_ceiling(self, dtype: str) -> str:
+        return dtype
+
+    def emulation_note(self, dtype: str) -> str | None:
+        return None
+
+    # -- arrays
+
+    def normal(self, shape: tuple[int, ...], dtype: str, seed: int):
+        """Standard normal random numbers drawn on the device, in pieces so that no fp32 copy of the whole exists."""
+        cupy = self.xp
+        random = cupy.random.RandomState(seed)
+        values = cupy.empty(shape, array_dtype(dtype))
+        flat = values.reshape(-1)
+        for start in range(0, flat.size, 1 << 26):
+            piece = flat[start : start + (1 << 26)]
+            piece[...] = random.standard_normal(piece.size, cupy.float64 if dtype == "fp64" else cupy.float32)
+        return values
+
+    def array(self, host_array):
+        return self.xp.asarray(host_array)
+
+    def to_host(self, array):
+        return self.xp.asnumpy(array)
+
+    def synchronize(self) -> None:
+        self.stream.synchronize()
+
+    # -- time
+
+    def step_times(self, step: Callable[[int], object], count: int) -> list[float]:
+        """Seconds from event to event of `count` steps issued one after another, synchronised before and after."""
+        events = self._take_events(count + 1)
+        self.synchronize()
+        events[0].record(self.stream)
+        for index in range(count):
+            step(index)
+            events[index + 1].record(self.stream)
+        self.synchronize()
+        return self._elapsed(events)
+
+    def device_times(self, step: Callable[[int], object], count: int) -> list[float] | None:
+        """Seconds of each step on the device alone: queued behind a kernel that holds the stream, then released.
+
+        None where the queue could not be filled before the blocking kernel's time-out, even with few steps.
+        """
+        times, batch = [], STEPS_BEHIND_BLOCK
+        self._block_for(0)  # loads the kernel, so that nothing is loaded behind a block
+        while len(times) < count:
+            behind = self._times_behind_block(step, len(times), min(batch, count - len(times)))
+            if behind is None:
+                if batch <= 2:
+                    return None
+                batch //= 4
+            else:
+                times += behind
+        return times
+
+    def _times_behind_block(self, step, first: int, count: int) -> list[float] | None:
+        events = self._take_events(count + 1)
+        self.synchronize()
+        self._block_for(BLOCK_TIMEOUT_NS)
+        events[0].record(self.stream)
+        for index in range(count):
+            step(first + index)
+            events[index + 1].record(self.stream)
+        self._release[0] = 1
+        self.synchronize()
+        return None if self._timed_out[0] else self._elapsed(events)
+
+    def _block_for(self, timeout_ns: int) -> None:
+        import numpy
+
+        cupy = self.xp
+        if self._blocker is None:
+            self._blocker = self.kernel("blocking.cu", "block_stream")
+            self._pinned = cupy.cuda.alloc_pinned_memory(8)
+            flags = numpy.frombuffer(self._pinned, numpy.uint32, 2)
+            self._release, self._timed_out = flags[:1], flags[1:]
+        self._release[0] = self._timed_out[0] = 0
+        address = self._pinned.ptr
+        arguments = (numpy.uint64(address), numpy.uint64(address + 4), numpy.uint64(timeout_ns))
+        self._blocker((1,), (1,), arguments)
+        if timeout_ns == 0:
+            self.synchronize()
+
+    def while_busy(self, step: Callable[[int], object], step_s: float, seconds: float, look: Callable) -> None:
+        """Queue about so many seconds of steps, look while the device runs them, then wait for it."""
+        for index in range(max(1, int(seconds / step_s))):
+            step(index)
+        look()
+        self.synchronize()
+
+    def _take_events(self, count: int) -> list:
+        while len(self._events) < count:
+            self._events.append(self.xp.cuda.Event())
+        return self._events[:count]
+
+    def _elapsed(self, events: list) -> list[float]:
+        elapsed = self.xp.cuda.get_elapsed_time
+        return [elapsed(start, end) / 1e3 for start, end in zip(events, events[1:], strict=False)]
+
+    def kernel(self, source: str, name: str):
+        """A kernel of kernels/, compiled for this card."""
+        return self.xp.RawModule(code=(KERNELS / source).read_text(), options=("-std=c++17",)).get_function(name)
+
+    def state(self) -> dict:
+        return nvml.state(self._handle)
+
+    def kernel_of(self, step: Callable[[int], object]) -> dict:
+        """The name of the kernel that a step runs, by CUPTI where it loads; a separate run that nothing times."""
+        from roofline.devices import cupti
+
+        return cupti.kernel_of(lambda: (step(0), self.synchronize()))
+
+    # -- memory
+
+    def copy_path(self, level: str, size_bytes: int) -> CopyPath | str:
+        if level == "d2d":
+            return self._device_copy(size_bytes)
+        if level in ("h2d", "d2h"):
+            return self._host_copy(level, size_bytes)
+        return f"{level} is a path of the CPU"
+
+    def _device_copy(self, size_bytes: int) -> CopyPath:
+        source = self.normal((size_bytes // 4,), "fp32", seed=0)
+        destination = self.xp.zeros_like(source)
+        return CopyPath(
+            level="hbm",
+            counted="bytes read plus bytes written, by the driver's own copy",
+            counted_bytes=2 * source.nbytes,
+            step=lambda index: destination.data.copy_from_device_async(source.data, source.nbytes, self.stream),
+            verify=lambda: _require_equal(bool((source == destination).all())),
+        )
+
+    def _host_copy(self, level: str, size_bytes: int) -> CopyPath:
+        import numpy
+
+        pinned, returned = (self._pinned_array(size_bytes) for _ in range(2))
+        pinned[:] = numpy.resize(numpy.random.default_rng(0).integers(0, 2**32, 1 << 20, numpy.uint32), pinned.size)
+        on_device = self.xp.zeros(pinned.size, numpy.uint32)
+
+        def to_device(index=0):
+            on_device.data.copy_from_host_async(pinned.ctypes.data, pinned.nbytes, self.stream)
+
+        def to_host(index=0):
+            on_device.data.copy_to_host_async(returned.ctypes.data, returned.nbytes, self.stream)
+
+        if level == "d2h":
+            to_device()
+
+        def verify() -> str:
+            if level == "h2d":
+                to_host()
+            self.synchronize()
+            return _require_equal(numpy.array_equal(pinned, returned))
+
+        return CopyPath(
+            level="pcie",
+            counted="bytes transferred, once, from or to pinned memory",
+            counted_bytes=pinned.nbytes,
+            step=to_device if level == "h2d" else to_host,
+            verify=verify,
+        )
+
+    def _pinned_array(self, size_bytes: int):
+        import numpy
+
+        memory = self.xp.cuda.alloc_pinned_memory(size_bytes)
+        return numpy.frombuffer(memory, numpy.uint32, size_bytes // 4)
+
+
+def _uuid(handle) -> str | None:
+    import pynvml
+
+    return nvml.ask(pynvml.nvmlDeviceGetUUID, handle)
+
+
+def _dotted(version: int) -> str:
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+def _require_equal(equal: bool) -> str:
+    if not equal:
+        raise ArithmeticError("the copy differs from its source")
+    return "every byte of the destination compared with the source"

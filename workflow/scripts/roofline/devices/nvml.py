@@ -1,0 +1,149 @@
+"""What NVML tells of a GPU: who it is and how it is doing. Every reading may be refused; then it is null."""
+
+import os
+from collections.abc import Callable
+
+THROTTLE_REASONS = {
+    0x0000000000000001: "gpu_idle",
+    0x0000000000000002: "applications_clocks_setting",
+    0x0000000000000004: "sw_power_cap",
+    0x0000000000000008: "hw_slowdown",
+    0x0000000000000010: "sync_boost",
+    0x0000000000000020: "sw_thermal_slowdown",
+    0x0000000000000040: "hw_thermal_slowdown",
+    0x0000000000000080: "hw_power_brake_slowdown",
+    0x0000000000000100: "display_clock_setting",
+}
+
+
+def ask(question: Callable, *arguments):
+    """The answer of one NVML call, or None where this driver, card or container does not tell."""
+    import pynvml
+
+    try:
+        answer = question(*arguments)
+    except pynvml.NVMLError:
+        return None
+    return answer.decode() if isinstance(answer, bytes) else answer
+
+
+def start() -> bool:
+    """Whether NVML answers at all."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception:
+        return False
+    return True
+
+
+def visible_gpus() -> list:
+    """Handles of the GPUs (or MIG slices) that CUDA_VISIBLE_DEVICES leaves visible, in PCI order."""
+    import pynvml
+
+    cards = [ask(pynvml.nvmlDeviceGetHandleByIndex, i) for i in range(ask(pynvml.nvmlDeviceGetCount) or 0)]
+    cards = sorted((card for card in cards if card), key=lambda card: ask(pynvml.nvmlDeviceGetPciInfo, card).busId)
+    return [
+        gpu
+        for index, card in enumerate(cards)
+        if _is_visible(index, ask(pynvml.nvmlDeviceGetUUID, card))
+        for gpu in (_mig_slices(card) or [card])
+        if gpu is card or _is_visible(index, ask(pynvml.nvmlDeviceGetUUID, gpu))
+    ]
+
+
+def is_mig_slice(handle) -> bool:
+    import pynvml
+
+    return bool(ask(pynvml.nvmlDeviceIsMigDeviceHandle, handle))
+
+
+def capability(handle) -> str | None:
+    import pynvml
+
+    answer = ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+    return f"{answer[0]}.{answer[1]}" if answer else None
+
+
+def driver_version() -> str | None:
+    import pynvml
+
+    return ask(pynvml.nvmlSystemGetDriverVersion)
+
+
+def cuda_version_of_driver() -> int | None:
+    """The newest CUDA that the driver runs, as 1000 x major + 10 x minor."""
+    import pynvml
+
+    return ask(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+
+
+def facts(handle) -> dict:
+    """Clocks, ECC, MIG, PCIe and power limit, for the device record; null where refused."""
+    import pynvml
+
+    ecc = ask(pynvml.nvmlDeviceGetEccMode, handle)
+    mig = ask(pynvml.nvmlDeviceGetMigMode, handle)
+    limit = ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+    return {
+        "sm_clock_max_mhz": ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM),
+        "sm_clock_now_mhz": ask(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
+        "memory_clock_max_mhz": ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_MEM),
+        "memory_clock_now_mhz": ask(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_MEM),
+        "memory_bus_width_bits": ask(pynvml.nvmlDeviceGetMemoryBusWidth, handle),
+        "ecc_enabled": None if ecc is None else bool(ecc[0]),
+        "mig_enabled": None if mig is None else bool(mig[0]),
+        "mig_slice": is_mig_slice(handle),
+        "pcie_generation_now": ask(pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
+        "pcie_generation_max": ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
+        "pcie_width_now": ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
+        "pcie_width_max": ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+        "power_limit_w": None if limit is None else limit / 1000,
+    }
+
+
+def state(handle) -> dict:
+    """Clocks, power, temperature, throttle reasons and other processes, now."""
+    import pynvml
+
+    power = ask(pynvml.nvmlDeviceGetPowerUsage, handle)
+    processes = ask(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
+    return {
+        "sm_clock_mhz": ask(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
+        "memory_clock_mhz": ask(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_MEM),
+        "power_w": None if power is None else power / 1000,
+        "temperature_c": ask(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
+        "throttle_reasons": throttle_reasons(ask(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)),
+        "other_processes": None if processes is None else sum(p.pid != os.getpid() for p in processes),
+    }
+
+
+def throttle_reasons(bits: int | None) -> list[str] | None:
+    """The names of the set bits; an empty list where nothing holds the clock back, None where unknown."""
+    if bits is None:
+        return None
+    return [name for bit, name in THROTTLE_REASONS.items() if bits & bit]
+
+
+def _mig_slices(card) -> list:
+    import pynvml
+
+    mode = ask(pynvml.nvmlDeviceGetMigMode, card)
+    if not mode or not mode[0]:
+        return []
+    count = ask(pynvml.nvmlDeviceGetMaxMigDeviceCount, card) or 0
+    slices = (ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, card, index) for index in range(count))
+    return [mig for mig in slices if mig]
+
+
+def _is_visible(index: int, uuid: str) -> bool:
+    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if wanted is None:
+        return True
+    for token in (part.strip() for part in wanted.split(",")):
+        if token == str(index) or (token.startswith(("GPU-", "MIG-")) and uuid.startswith(token)):
+            return True
+        if token.startswith("MIG-") and uuid.startswith("GPU-"):
+            return True  # the slice may be of this card; its own UUID decides
+    return False

@@ -1,0 +1,20 @@
+"""The dtypes of this project by name: their size and their array type."""
+
+ITEM_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8_e4m3": 1, "int8": 1}
+
+
+def array_dtype(name: str):
+    """The NumPy dtype that holds a dtype (tf32 is a way of multiplying fp32 arrays)."""
+    import ml_dtypes
+    import numpy
+
+    types = {
+        "fp64": numpy.float64,
+        "fp32": numpy.float32,
+        "tf32": numpy.float32,
+        "fp16": numpy.float16,
+        "bf16": ml_dtypes.bfloat16,
+        "fp8_e4m3": ml_dtypes.float8_e4m3fn,
+        "int8": numpy.int8,
+    }
+    return numpy.dtype(types[name])

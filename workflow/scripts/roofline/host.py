@@ -1,0 +1,78 @@
+"""The host: which cores and how much memory this process may use, whatever the machine has."""
+
+import math
+import os
+import platform
+from pathlib import Path
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+
+
+def usable_cores() -> int:
+    """Cores of this process: its affinity mask, and no more than its container's CPU quota."""
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    quota = _cpu_quota()
+    return max(1, min(cores, math.ceil(quota))) if quota else cores
+
+
+def use_all_cores() -> int:
+    """Tell the BLAS to use every usable core. Call before NumPy is imported; returns the number.
+
+    Workflow engines hand a job OMP_NUM_THREADS = its declared threads, 1 on a one-core run; a CPU roofline
+    from one of many cores would be wrong.
+    """
+    cores = usable_cores()
+    for variable in THREAD_VARIABLES:
+        os.environ[variable] = str(cores)
+    return cores
+
+
+def memory_available_bytes() -> int:
+    """Memory that can be allocated now: what the system has available, within the container's limit."""
+    import psutil
+
+    available = psutil.virtual_memory().available
+    limit, used = _cgroup_number("memory.max"), _cgroup_number("memory.current")
+    return int(min(available, limit - (used or 0)) if limit else available)
+
+
+def cpu_name() -> str:
+    """The processor's model name as the kernel tells it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine() or "unknown CPU"
+
+
+def _cpu_quota() -> float | None:
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    except (OSError, ValueError):
+        return None
+
+
+def _cgroup_number(name: str) -> int | None:
+    try:
+        return int(Path("/sys/fs/cgroup", name).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def describe() -> dict:
+    """Host facts for a device record: operating system, Python, CPU and memory."""
+    import psutil
+
+    return {
+        "os": platform.platform(),
+        "python": platform.python_version(),
+        "cpu": cpu_name(),
+        "cores_usable": usable_cores(),
+        "memory_total_bytes": psutil.virtual_memory().total,
+    }

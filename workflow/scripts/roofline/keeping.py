@@ -1,0 +1,110 @@
+"""What becomes of results that are there already: kept, set aside, never overwritten with another card's."""
+
+import base64
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from roofline import records
+from roofline.settings import Faults
+
+PREVIOUS = "previous"
+OF_ALL_DEVICES = ("roofline.json", "roofline.png", "roofline.svg", "interpretation.md", "acceptance.json")
+OF_ALL_DEVICES += ("summary.html", "manifest.json")
+KINDS = {
+    "device_query": records.DeviceRecord,
+    "peak_flops": records.PeakFlopsRecord,
+    "bandwidth": records.BandwidthRecord,
+    "decode_attn": records.DecodeAttnRecord,
+}
+
+
+def require_writable(results: Path) -> None:
+    """Raises Faults where results/ cannot be written, before anything is measured."""
+    existing = next(folder for folder in (results, *results.absolute().parents) if folder.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise Faults([f"{results}/ cannot be written: make {existing} a folder of yours (chown, chmod u+w)"])
+    unwritable = [folder for folder in (results, *_folders(results)) if folder.exists() and not os.access(folder, os.W_OK)]
+    if unwritable:
+        raise Faults([f"{folder}/ cannot be written: chmod u+w {folder}" for folder in unwritable])
+
+
+def set_aside_corrupt(paths: Iterable[str], results: Path) -> None:
+    """Move records that cannot be read back out of the way, naming each: the run measures them again."""
+    for path in map(Path, paths):
+        if not path.exists():
+            continue
+        try:
+            records.read(KINDS[_rule_of(path, results)], path)
+        except (records.CorruptRecord, OSError) as error:
+            aside = _free_name(results / PREVIOUS / f"corrupt-{_stamp()}" / path.relative_to(results))
+            aside.parent.mkdir(parents=True, exist_ok=True)
+            path.rename(aside)
+            _say(f"{error}")
+            _say(f"{path} was corrupt and is set aside as {aside}; it is measured again")
+
+
+def set_aside_other_cards(present: Mapping, results: Path) -> None:
+    """Move the results of a device whose UUID or name is not today's to results/previous/, whole."""
+    for device, identity in present.items():
+        was = _recorded(device, results)
+        if was and (was.uuid, was.name) != (identity.uuid, identity.name):
+            aside = _free_name(results / PREVIOUS / f"{device}-{_slug(was.name)}-{_slug(was.uuid)[-8:]}-{_stamp()}")
+            aside.mkdir(parents=True)
+            shutil.move(results / device, aside / device)
+            for name in OF_ALL_DEVICES:
+                if (results / name).exists():
+                    shutil.move(results / name, aside / name)
+            _say(f"{device} was {was.name} ({was.uuid}) and is {identity.name} now: its results are in {aside}")
+
+
+def set_aside_other_cards_without_metadata(present: Mapping, results: Path) -> None:
+    """The same where the workflow engine has no memory of the results, and so would not find them stale."""
+    forgotten = {
+        device: identity
+        for device, identity in present.items()
+        if not _metadata_of(results / device / "device_query.json").exists()
+    }
+    set_aside_other_cards(forgotten, results)
+
+
+def _metadata_of(output: Path) -> Path:
+    """Where Snakemake keeps what it knows of an output."""
+    return Path(".snakemake/metadata", base64.b64encode(str(output).encode()).decode())
+
+
+def _recorded(device: str, results: Path) -> records.DeviceRecord | None:
+    try:
+        return records.read(records.DeviceRecord, results / device / "device_query.json")
+    except (OSError, records.CorruptRecord):
+        return None
+
+
+def _rule_of(path: Path, results: Path) -> str:
+    inside = path.relative_to(results).parts
+    return "device_query" if inside[-1] == "device_query.json" else inside[1]
+
+
+def _folders(results: Path) -> list[Path]:
+    return [path for path in results.rglob("*") if path.is_dir() and PREVIOUS not in path.parts]
+
+
+def _free_name(path: Path) -> Path:
+    names = (path, *(path.with_name(f"{path.name}.{number}") for number in range(1, 1000)))
+    return next(name for name in names if not name.exists())
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")
+
+
+def _stamp() -> str:
+    return datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,107 @@
+"""How anything is timed: warm up, then count steps or spend the time budget, whichever comes first."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from roofline import statistics
+from roofline.records import DeviceState, Timing
+
+# One measurement at a time on a host, whatever the number of workflows: CPU work disturbs launch latencies.
+HOST_LOCK = Path("/tmp/roofline-measuring.lock")
+CALLER_METHOD = "one step after another, an event a step, synchronised before and after the block"
+DEVICE_METHOD = "steps queued behind a blocking kernel, an event a step, then released"
+
+Step = Callable[[int], object]
+
+
+def time_caller(device, step: Step, *, warmup: int, iterations: int, time_budget_s: float) -> Timing:
+    """What a caller of `step` gets. Steps are handed their number, so that they can rotate among buffers.
+
+    The warm-up's last step tells how many fit the budget; they are timed in one block where they do.
+    At least one step is warmed up and one timed, however slow the device.
+    """
+    deadline = time.monotonic() + time_budget_s
+    warmed, last = 0, 0.0
+    while warmed < max(1, warmup) and (warmed == 0 or time.monotonic() + last < deadline):
+        last = device.step_times(step, 1)[0]
+        warmed += 1
+    samples: list[float] = []
+    while len(samples) < iterations and (not samples or time.monotonic() + last < deadline):
+        fitting = int((deadline - time.monotonic()) / last) if last else iterations
+        samples += device.step_times(step, max(1, min(iterations - len(samples), fitting)))
+        last = statistics.median(samples)
+    return _timing(CALLER_METHOD, warmed, iterations, samples)
+
+
+def time_device(device, step: Step, caller: Timing, *, time_budget_s: float) -> Timing | None:
+    """The device's part of the same steps; None where the device is its own caller."""
+    fitting = int(time_budget_s / caller.median_s)
+    samples = device.device_times(step, max(1, min(caller.requested, fitting)))
+    return _timing(DEVICE_METHOD, caller.warmup, caller.requested, samples) if samples else None
+
+
+def _timing(method: str, warmup: int, requested: int, samples: list[float]) -> Timing:
+    samples = [round(sample, 10) for sample in samples]
+    return Timing(
+        method=method,
+        warmup=warmup,
+        requested=requested,
+        stopped_by="iterations" if len(samples) >= requested else "time_budget",
+        samples_s=samples,
+        median_s=statistics.median(samples),
+        ci95_s=statistics.median_interval(samples),
+    )
+
+
+class StateLog:
+    """Readings of a device around a measurement, each with its moment."""
+
+    def __init__(self, device):
+        self._device = device
+        self._start = time.monotonic()
+        self.states: list[DeviceState] = []
+
+    def read(self, when: str) -> DeviceState:
+        at_s = round(time.monotonic() - self._start, 4)
+        self.states.append(DeviceState(at_s=at_s, when=when, **self._device.state()))
+        return self.states[-1]
+
+
+def relative_error(result, reference) -> float:
+    """Norm of the difference over the norm of the reference, in float64; infinite where either is not finite."""
+    import numpy
+
+    result, reference = (numpy.asarray(values, numpy.float64) for values in (result, reference))
+    if not (numpy.isfinite(result).all() and numpy.isfinite(reference).all()):
+        return float("inf")
+    return float(numpy.linalg.norm(result - reference) / numpy.linalg.norm(reference))
+
+
+def require_right(what: str, error: float, tolerance: float) -> None:
+    """Raises ArithmeticError where a result is wrong: a wrong result is a failed job, never a number."""
+    if not error <= tolerance:
+        raise ArithmeticError(f"{what} differs from float64 arithmetic by {error:.2e}, allowed {tolerance:.0e}")
+
+
+@contextlib.contextmanager
+def host_lock() -> Iterator[None]:
+    """Hold the one lock of this host under which anything is timed."""
+    import filelock
+
+    lock = filelock.FileLock(HOST_LOCK, mode=0o666)
+    try:
+        lock.acquire(blocking=False)
+    except filelock.Timeout:
+        print("waiting for another measurement on this machine to end", file=sys.stderr, flush=True)
+        lock.acquire()
+    except PermissionError:
+        raise PermissionError(
+            f"{HOST_LOCK} belongs to another user: remove it, or have that user remove it, and run again"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,92 @@
+"""The arithmetic of rooflines (Williams, Waterman and Patterson, CACM 52(4), 2009): pure functions of plain numbers.
+
+Units throughout: FLOPs and bytes are counts, peaks are FLOP/s, bandwidths bytes/s, times seconds.
+A multiply-add is two FLOPs. Infinity stands for 'no limit' and 'never'; records say it with a field instead.
+"""
+
+import math
+from dataclasses import dataclass
+
+COMPUTE_BOUND = "compute"
+MEMORY_BOUND = "memory"
+OVERHEAD_BOUND = "overhead"
+
+
+def arithmetic_intensity(flops: float, memory_bytes: float) -> float:
+    """FLOPs per byte of traffic; infinite when there is no traffic."""
+    _require_not_negative(flops=flops, memory_bytes=memory_bytes)
+    return flops / memory_bytes if memory_bytes else math.inf
+
+
+def ridge_point(peak_flops: float, bandwidth: float) -> float:
+    """The intensity (FLOP/byte) at which the two roofs meet: peak / bandwidth; infinite at zero bandwidth."""
+    _require_not_negative(peak_flops=peak_flops, bandwidth=bandwidth)
+    return peak_flops / bandwidth if bandwidth else math.inf
+
+
+def attainable_flops(peak_flops: float, bandwidth: float, intensity: float) -> float:
+    """FLOP/s under the roof: min(peak, intensity x bandwidth); the peak alone where there is no traffic."""
+    _require_not_negative(peak_flops=peak_flops, bandwidth=bandwidth, intensity=intensity)
+    if math.isinf(intensity):
+        return peak_flops
+    return min(peak_flops, intensity * bandwidth)
+
+
+def roofline_time(flops: float, memory_bytes: float, peak_flops: float, bandwidth: float) -> float:
+    """Seconds that the roofline allows: max(FLOPs / peak, bytes / bandwidth).
+
+    Unlike FLOPs / attainable it is finite for a copy, which has traffic and no FLOPs.
+    """
+    _require_not_negative(flops=flops, memory_bytes=memory_bytes, peak_flops=peak_flops, bandwidth=bandwidth)
+    return max(_time(flops, peak_flops), _time(memory_bytes, bandwidth))
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """One operation under one roofline; see `analyse`."""
+
+    intensity_flops_per_byte: float
+    attainable_flops: float
+    bound: str
+    efficiency_percent: float
+    estimated_time_s: float
+    roofline_time_s: float
+
+
+def analyse(flops: float, memory_bytes: float, peak_flops: float, bandwidth: float) -> Analysis:
+    """Place one operation under the roof given by a peak (FLOP/s) and a bandwidth (bytes/s).
+
+    - intensity: FLOPs / bytes, infinite when there is no traffic (also for an operation that does nothing);
+    - attainable: min(peak, intensity x bandwidth);
+    - bound: 'compute' at or above the ridge point, 'memory' below it;
+    - efficiency: attainable / peak in per cent, 0 at a peak of zero;
+    - estimated time: FLOPs / attainable: infinite when nothing is attainable (a copy has zero FLOPs and
+      attains zero, so it never ends by this measure), 0 when there is neither work nor traffic;
+    - roofline time: max(FLOPs / peak, bytes / bandwidth), finite for a copy.
+
+    At zero bandwidth everything with traffic is memory-bound, attains nothing and never ends.
+
+    Raises ValueError for a negative or not-a-number argument.
+    """
+    intensity = arithmetic_intensity(flops, memory_bytes)
+    attainable = attainable_flops(peak_flops, bandwidth, intensity)
+    return Analysis(
+        intensity_flops_per_byte=intensity,
+        attainable_flops=attainable,
+        bound=COMPUTE_BOUND if intensity >= ridge_point(peak_flops, bandwidth) else MEMORY_BOUND,
+        efficiency_percent=100 * attainable / peak_flops if peak_flops else 0.0,
+        estimated_time_s=flops / attainable if attainable else math.inf,
+        roofline_time_s=roofline_time(flops, memory_bytes, peak_flops, bandwidth),
+    )
+
+
+def _time(amount: float, rate: float) -> float:
+    if not amount:
+        return 0.0
+    return amount / rate if rate else math.inf
+
+
+def _require_not_negative(**values: float) -> None:
+    for name, value in values.items():
+        if math.isnan(value) or value < 0:
+            raise ValueError(f"{name} is {value}; allowed: zero or more")

@@ -1,0 +1,155 @@
+"""One decode step of one layer of attention: a single query token against the cached keys and values.
+
+Core: scores = K q / sqrt(d), softmax, weighted sum of V. FLOPs 4 x batch x query heads x S x head size, bytes K
+and V once each. Block: the query projection before it and the output projection after it, their FLOPs and
+weights added. The write of the new token into the cache is not part of the step.
+"""
+
+from dataclasses import dataclass
+
+from roofline.dtypes import ITEM_BYTES, array_dtype
+from roofline.measuring import relative_error, require_right
+from roofline.records import Check
+
+OPERATOR = "decode_attention"
+IMPLEMENTATIONS = ("eager",)
+SCOPES = ("core", "block")
+
+# Eager code rounds scores, weights and result to the cache's dtype, with the softmax in fp32: about four roundings
+# of 2^-11 in fp16. In fp32 it is the sum over S that counts.
+TOLERANCE = {"fp32": 2e-5, "fp16": 5e-3}
+DTYPES = tuple(TOLERANCE)
+ARRAY_OPERATIONS = {"core": 8, "block": 12}
+
+# Rotating through several times the last-level cache makes every step read K and V from memory.
+COLD_CACHE_MULTIPLE = 4
+LARGEST_ROTATION_BYTES = 2 << 30
+
+
+@dataclass(frozen=True)
+class Shape:
+    batch: int
+    heads: int
+    head_size: int
+    seq_len: int
+
+    @property
+    def hidden_size(self) -> int:
+        return self.heads * self.head_size
+
+    def as_dict(self) -> dict[str, int]:
+        return {
+            "batch": self.batch,
+            "heads": self.heads,
+            "kv_heads": self.heads,
+            "head_size": self.head_size,
+            "seq_len": self.seq_len,
+        }
+
+
+def flops(shape: Shape, scope: str) -> int:
+    core = 4 * shape.batch * shape.heads * shape.seq_len * shape.head_size
+    return core + (_projection_flops(shape) if scope == "block" else 0)
+
+
+def traffic_bytes(shape: Shape, dtype: str, scope: str) -> int:
+    weights = 2 * shape.hidden_size**2 * ITEM_BYTES[dtype] if scope == "block" else 0
+    return cache_bytes(shape, dtype) + weights
+
+
+def cache_bytes(shape: Shape, dtype: str) -> int:
+    """K and V of one layer."""
+    return 2 * shape.batch * shape.heads * shape.seq_len * shape.head_size * ITEM_BYTES[dtype]
+
+
+def rotation_copies(shape: Shape, dtype: str, last_level_cache_bytes: int) -> int:
+    """How many caches to rotate among so that each step's K and V have left the last-level cache; 1 is enough
+    for one that is several times as large itself."""
+    wanted = min(COLD_CACHE_MULTIPLE * last_level_cache_bytes, LARGEST_ROTATION_BYTES)
+    return max(1, -(-wanted // cache_bytes(shape, dtype)))
+
+
+def workspace_bytes(shape: Shape, dtype: str, last_level_cache_bytes: int) -> int:
+    """What a cell needs at once: the rotated caches, scores and weights, and one piece of random numbers."""
+    scores = 3 * 4 * shape.batch * shape.heads * shape.seq_len
+    copies = rotation_copies(shape, dtype, last_level_cache_bytes)
+    return copies * cache_bytes(shape, dtype) + scores + (256 << 20)
+
+
+def _projection_flops(shape: Shape) -> int:
+    return 2 * 2 * shape.batch * shape.hidden_size**2
+
+
+class DecodeAttention:
+    """The eager port of one cell: the same array code for CuPy and NumPy.
+
+    `layer` holds the projections (`query`, `output`: [hidden, hidden], `query_bias`, `output_bias`: [hidden]) and
+    `hidden` the states [batch, hidden] of one token a sequence, all on the host in fp32.
+    """
+
+    def __init__(self, device, shape: Shape, dtype: str, layer, hidden, *, seed: int, copies: int | None = None):
+        self._device, self._shape, self._dtype, self._xp = device, shape, dtype, device.xp
+        as_dtype = array_dtype(dtype)
+        self.hidden = device.array(hidden).astype(as_dtype)
+        self.layer = {name: device.array(weights).astype(as_dtype) for name, weights in layer.items()}
+        self.scale = as_dtype.type(shape.head_size**-0.5)
+        copies = copies or rotation_copies(shape, dtype, device.last_level_cache_bytes)
+        self.cold = copies * cache_bytes(shape, dtype) >= COLD_CACHE_MULTIPLE * device.last_level_cache_bytes
+        cache_shape = (copies, 2, shape.batch, shape.heads, shape.seq_len, shape.head_size)
+        caches = device.normal(cache_shape, dtype, seed)
+        self.caches = [(caches[i, 0], caches[i, 1]) for i in range(copies)]
+        self.query = self._project_query()
+
+    def step(self, scope: str):
+        """The function to time: it is handed the step's number and returns the step's result."""
+        return self._core if scope == "core" else self._block
+
+    def _core(self, index: int):
+        keys, values = self.caches[index % len(self.caches)]
+        return attend(self._xp, self.query, keys, values)
+
+    def _block(self, index: int):
+        keys, values = self.caches[index % len(self.caches)]
+        attended = attend(self._xp, self._project_query(), keys, values)
+        flat = attended.reshape(self._shape.batch, self._shape.hidden_size)
+        return self._xp.matmul(flat, self.layer["output"]) + self.layer["output_bias"]
+
+    def _project_query(self):
+        """[batch, heads, head size, 1]: a column a head, so that K q needs no transposed copy of K."""
+        query = self._xp.matmul(self.hidden, self.layer["query"]) + self.layer["query_bias"]
+        return (query * self.scale).reshape(self._shape.batch, self._shape.heads, self._shape.head_size, 1)
+
+    def check(self, scope: str) -> Check:
+        """Compare the first and the last sequence of the batch with float64 arithmetic on the same inputs."""
+        import numpy
+
+        rows = sorted({0, self._shape.batch - 1})
+        result = self.step(scope)(0)
+        self._device.synchronize()
+        host = self._device.to_host
+        keys, values = (host(array[rows]).astype(numpy.float64) for array in self.caches[0])
+        layer = {name: host(weights).astype(numpy.float64) for name, weights in self.layer.items()}
+        if scope == "block":
+            query = host(self.hidden[rows]).astype(numpy.float64) @ layer["query"] + layer["query_bias"]
+            query = (query * self._shape.head_size**-0.5).reshape(len(rows), self._shape.heads, -1, 1)
+        else:
+            query = host(self.query[rows]).astype(numpy.float64)
+        reference = attend(numpy, query, keys, values)
+        if scope == "block":
+            flat = reference.reshape(len(rows), self._shape.hidden_size)
+            reference = flat @ layer["output"] + layer["output_bias"]
+        error, tolerance = relative_error(host(result[rows]), reference), TOLERANCE[self._dtype]
+        require_right(f"decode attention {scope} {self._dtype} {self._shape}", error, tolerance)
+        return Check(compared=f"{len(rows)} sequences against float64", error=error, tolerance=tolerance)
+
+
+def attend(xp, query, keys, values):
+    """softmax(K q) V for scaled queries [batch, heads, d, 1] and caches [batch, heads, S, d], softmax in fp32
+    (float64 for float64 inputs). Returns [batch, heads, 1, d] in the caches' dtype."""
+    scores = xp.matmul(keys, query)
+    wide = xp.promote_types(scores.dtype, xp.float32)
+    weights = xp.subtract(scores, scores.max(axis=-2, keepdims=True), dtype=wide)
+    xp.exp(weights, out=weights)
+    weights /= weights.sum(axis=-2, keepdims=True)
+    weights = weights.astype(keys.dtype, copy=False).reshape(*weights.shape[:-2], 1, weights.shape[-2])
+    return xp.matmul(weights, values)

@@ -1,0 +1,25 @@
+"""A self-contained HTML page of one run: ceilings, operators, checklist and interpretation."""
+
+from pathlib import Path
+
+import jinja2
+
+from roofline.records import Acceptance, Roofline
+from roofline.reporting import duration, number, percent
+from roofline.screen import operator_name
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def page(roofline: Roofline, acceptance: Acceptance, interpretation: str) -> str:
+    """The page's HTML; `interpretation` is Markdown of headings and paragraphs alone."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"number": number, "percent": percent, "duration": duration}
+    return environment.get_template("summary.html.j2").render(
+        roofline=roofline,
+        acceptance=acceptance,
+        paragraphs=[(part[0] == "#", part.lstrip("# ")) for part in interpretation.split("\n\n") if part.strip()],
+        operator_name=operator_name,
+    )
