@@ -80,6 +80,7 @@ rule peak_flops:
         warmup=setting("peak_flops", "warmup"),
         iterations=setting("peak_flops", "iterations"),
         time_budget_s=setting("peak_flops", "time_budget_s"),
+    priority: 3
     resources:
         measuring=1,
     conda:
@@ -105,6 +106,7 @@ rule bandwidth:
         warmup=setting("bandwidth", "warmup"),
         iterations=setting("bandwidth", "iterations"),
         time_budget_s=setting("bandwidth", "time_budget_s"),
+    priority: 2
     resources:
         measuring=1,
     conda:
@@ -153,6 +155,7 @@ rule decode_attn:
         warmup=setting("decode_attn", "warmup"),
         iterations=setting("decode_attn", "iterations"),
         time_budget_s=setting("decode_attn", "time_budget_s"),
+    priority: 1
     resources:
         measuring=1,
     conda:
@@ -164,7 +167,7 @@ rule decode_attn:
 rule gather:
     input:
         records=lambda wildcards: {"peak_flops": peak_records, "bandwidth": bandwidth_records}[wildcards.what](
-            wildcards.device
+            [wildcards.device]
         ),
         library=library("gather"),
     output:
@@ -295,6 +298,7 @@ rule manifest:
 
 
 onstart:
+    keeping.hold_run_lock()
     keeping.set_aside_other_cards({name: PRESENT[name] for name in DEVICES}, RESULTS)
     screen.announce(workflow.dag.needrun_jobs(), SETTINGS)
 

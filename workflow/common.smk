@@ -89,12 +89,18 @@ def device_records():
     return expand("results/{device}/device_query.json", device=DEVICES)
 
 
-def peak_records(device=DEVICES):
-    return expand("results/{device}/peak_flops/{dtype}.json", device=device, dtype=setting("peak_flops", "dtypes"))
+def peak_records(of=DEVICES):
+    return expand("results/{device}/peak_flops/{dtype}.json", device=of, dtype=setting("peak_flops", "dtypes"))
 
 
-def bandwidth_records(device=DEVICES):
-    return expand("results/{device}/bandwidth/{level}.json", device=device, level=setting("bandwidth", "levels"))
+def bandwidth_records(of=DEVICES):
+    wanted = setting("bandwidth", "levels")
+    return [
+        f"results/{device}/bandwidth/{level}.json"
+        for device in of
+        for level in devices.copy_levels(device)
+        if level in wanted
+    ]
 
 
 def attention_records():

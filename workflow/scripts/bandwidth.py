@@ -44,26 +44,22 @@ def run(name: str, level: str, device_path: str, seal_path: str, size_mib, trans
     size_bytes = (transfer_size_mib if level in ("h2d", "d2h") else size_mib) * MIB
     with host_lock():
         path = device.copy_path(level, size_bytes)
-        skipped, bandwidth = (path, None) if isinstance(path, str) else (None, None)
-        if not skipped:
-            bandwidth = measure(device, read(DeviceRecord, device_path), level, path, **options)
+        bandwidth = measure(device, read(DeviceRecord, device_path), level, path, **options)
     return BandwidthRecord(
         device=name,
         level=level,
         seal_sha256=file_sha256(seal_path),
         started_at=watch.started_at,
         elapsed_s=watch.elapsed_s,
-        skipped=skipped,
         bandwidth=bandwidth,
     )
 
 
 def line(record: BandwidthRecord) -> str:
+    found, share = record.bandwidth, ""
+    if found.vendor_gb_per_s:
+        share = f", {percent(found.fraction_of_vendor)} of the vendor's {number(found.vendor_gb_per_s)}"
     name = f"bandwidth {record.device} {record.level}"
-    if record.skipped:
-        return f"{name}: skipped, {record.skipped}"
-    found = record.bandwidth
-    share = f", {percent(found.fraction_of_vendor)} of the vendor's {number(found.vendor_gb_per_s)}" if found.vendor_gb_per_s else ""
     return f"{name}: {number(found.gb_per_s)} GB/s{share}, {record.elapsed_s:.1f} s"
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from roofline.records import Acceptance, Roofline, read, write_text
-from roofline.reporting import job
+from roofline.reporting import job, say
 from roofline.summary import page
 
 if __name__ == "__main__":
@@ -14,3 +14,4 @@ if __name__ == "__main__":
             Path(snakemake.input.interpretation).read_text(encoding="utf-8"),
         )
         write_text(text, snakemake.output[0])
+        say(f"summary: {snakemake.output[0]}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from math import atan2, cos, degrees, log10, pi, sin
+from math import atan2, cos, degrees, dist, log10, pi, sin
 from pathlib import Path
 
 import matplotlib
@@ -54,13 +54,16 @@ SLOPE = "#4a515b"
 MARKERS = "osD^vPXph*<>8d"
 UNITS = {"tensor_core": "tensor cores", "cuda_core": "CUDA cores"}
 HOST_LINK = ("h2d", "d2h")
+BOLD = {"d2d": "measured device-to-device copy", "dram_copy": "measured copy in memory"}
+MANY_SLOPES = 4  # with more of them their labels are kept brief
 
 # Points. The picture is 720 wide: at 900 pixels a text of 8 points is 10 pixels high.
 WIDTH, MARGIN, AXIS_WIDTH, LANE_INDENT = 720.0, 14.0, 42.0, 16.0
 TITLE_SIZE, TEXT_SIZE, DOT_SIZE, NOTE_SIZE = 14.0, 8.0, 7.5, 7.5
 HEADER, AXIS_HEIGHT, LINE, PANEL_GAP = 42.0, 34.0, 11.0, 26.0
 STRIP, DOT_RADIUS, LEGEND_LINE, SLOPE_LINE = 11.0, 3.6, 13.0, 9.5
-POINTS_A_DECADE, LOWEST_PANEL, TALLEST_PANEL = 66.0, 270.0, 1600.0
+POINTS_A_DECADE, LOWEST_PANEL = 66.0, 270.0
+GROWTHS, LONG_LEADER = (1.0, 1.1, 1.2, 1.35, 1.5, 1.8), 60.0
 COLUMNS_FROM = 4  # with so many devices the panels stand in two columns
 FONT = {
     # Browsers without DejaVu Sans take a narrower font, so that labels which do not overlap here do not there.
@@ -278,7 +281,7 @@ class Panel:
     link: MemoryCeiling | None
     dots: tuple[Dot, ...]
     predicted: tuple[Dot, ...]
-    legend: tuple[tuple[str, str, str, bool], ...]  # marker, colour, text, hollow
+    legend: tuple[tuple[str, str, str, float | None], ...]  # marker, colour, text, size if hollow
     notes: tuple[str, ...]
 
 
@@ -287,24 +290,25 @@ def _panel(roofline: dict, device: str, markers: dict[str, str]) -> Panel:
     operators = [operator for operator in roofline["operators"] if operator["device"] == device]
     skipped = [item for item in roofline["skipped"] if item["device"] == device]
     memory = [ceiling for ceiling in ceilings if ceiling["kind"] == "memory"]
-    dots = _dots(operators, markers)
+    slopes = [ceiling for ceiling in memory if ceiling["name"] not in HOST_LINK]
+    dots, predicted = _dots(operators, markers), _predicted(operators, markers)
     return Panel(
         title=_shortened(roofline["devices"][device]["name"], 470.0, TITLE_SIZE),
-        subtitle=_subtitle(device, memory),
+        subtitle=_subtitle(device, slopes),
         compute=tuple(_compute(ceiling) for ceiling in ceilings if ceiling["kind"] == "compute"),
-        memory=tuple(_memory(ceiling) for ceiling in memory if ceiling["name"] not in HOST_LINK),
+        memory=tuple(_memory(ceiling, len(slopes) > MANY_SLOPES) for ceiling in slopes),
         link=_link(memory),
         dots=dots,
-        predicted=_predicted(operators, markers),
-        legend=_legend(operators, markers, dots),
+        predicted=predicted,
+        legend=_legend(operators, markers, dots, predicted),
         notes=tuple(_notes(memory, operators, skipped)),
     )
 
 
-def _subtitle(device: str, memory: Sequence[dict]) -> str:
-    slopes = [ceiling for ceiling in memory if ceiling["name"] in ("d2d", "dram_copy")]
-    what = {"d2d": "measured device-to-device copy", "dram_copy": "measured copy in memory"}
-    told = [f"bold slope = {what[c['name']]}, {number(c['gb_per_s'])} GB/s" for c in slopes]
+def _subtitle(device: str, slopes: Sequence[dict]) -> str:
+    told = [f"bold slope = {BOLD[c['name']]}, {number(c['gb_per_s'])} GB/s" for c in slopes if c["name"] in BOLD]
+    if len(slopes) > MANY_SLOPES:
+        told.append("per cent on the slopes: of the vendor's figure")
     return " · ".join([device, "measured roofline", *told])
 
 
@@ -318,8 +322,11 @@ def _compute(ceiling: dict) -> ComputeCeiling:
     )
 
 
-def _memory(ceiling: dict) -> MemoryCeiling:
-    return MemoryCeiling(ceiling["gb_per_s"], memory_text(ceiling), ceiling["name"] in ("d2d", "dram_copy"))
+def _memory(ceiling: dict, brief: bool) -> MemoryCeiling:
+    text = memory_text(ceiling)
+    return MemoryCeiling(
+        ceiling["gb_per_s"], text.replace(" of vendor", "") if brief else text, ceiling["name"] in BOLD
+    )
 
 
 def _link(memory: Sequence[dict]) -> MemoryCeiling | None:
@@ -373,11 +380,13 @@ def _predicted(operators: Sequence[dict], markers: dict[str, str]) -> tuple[Dot,
 
 
 def _legend(
-    operators: Sequence[dict], markers: dict[str, str], dots: Sequence[Dot]
-) -> tuple[tuple[str, str, str, bool], ...]:
-    entries = [(markers[key], INK, key, False) for key in dict.fromkeys(marker_key(o) for o in operators)]
+    operators: Sequence[dict], markers: dict[str, str], dots: Sequence[Dot], predicted: Sequence[Dot]
+) -> tuple[tuple[str, str, str, float | None], ...]:
+    entries = [(markers[key], INK, key, None) for key in dict.fromkeys(marker_key(o) for o in operators)]
     if any(dot.hollow for dot in dots):
-        entries.append(("o", INK, "hollow: not measured, at its roof", True))
+        entries.append(("o", INK, "hollow: not measured, at its roof", 6.2))
+    if predicted:
+        entries.append(("o", MUTED, "small, hollow: as predicted", 3.0))
     return tuple(entries)
 
 
@@ -470,6 +479,7 @@ class Layout:
     spots: tuple[Spot, ...]
     regimes: tuple[tuple[Box, str], ...]
     homeless: tuple[str, ...]  # labels without a place
+    longest_leader: float
 
 
 @dataclass(frozen=True)
@@ -496,16 +506,16 @@ def _page(layouts: Sequence[Layout]) -> Page:
 
 
 def _lay_out(panel: Panel) -> Layout:
-    """The panel, as high as it takes for every label to have a place; what never has one is told in a note."""
+    """The panel, as high as its labels need to stand near their dots; what has no place at all is told in a note."""
     least = _least_height(panel)
     layouts = []
-    for growth in range(8):
-        layout = _arrange(panel, least * 1.12**growth)
-        if not layout.homeless:
+    for growth in GROWTHS:
+        layout = _arrange(panel, least * growth)
+        if not layout.homeless and layout.longest_leader < LONG_LEADER:
             return layout
         layouts.append(layout)
-    best = min(layouts, key=lambda layout: len(layout.homeless))
-    return _lay_out(_without(panel, best.homeless))
+    best = min(layouts, key=lambda layout: (len(layout.homeless), layout.longest_leader + 0.15 * layout.height))
+    return _lay_out(_without(panel, best.homeless)) if best.homeless else best
 
 
 def _without(panel: Panel, texts: Sequence[str]) -> Panel:
@@ -565,12 +575,16 @@ def _arrange(panel: Panel, plot_height: float) -> Layout:
             *_arrows(panel, scale),
         ),
         spots=(
-            *(Spot(at, d.marker, d.colour, 3.2, True) for d, at in zip(panel.predicted, ghosts, strict=True)),
+            *(
+                Spot(at, d.marker, _lighter(d.colour, 0.3), 3.0, True)
+                for d, at in zip(panel.predicted, ghosts, strict=True)
+            ),
             *(Spot(at, d.marker, d.colour, 6.2, d.hollow) for d, at in zip(panel.dots, dots, strict=True)),
             *lane_texts[2],
         ),
         regimes=_regimes(panel, scale),
         homeless=tuple(homeless),
+        longest_leader=max((dist(*p.leader) for _, p in housed), default=0.0),
     )
 
 
@@ -608,7 +622,7 @@ def _scale(panel: Panel, frame: Box) -> Scale:
     left, right = _room_for_labels(panel, low), 30.0 if all(dot.x for dot in panel.dots) else 70.0
     width, height = frame.x1 - frame.x0, frame.y1 - frame.y0
     across = log10(high / low) / (width - left - right)
-    below, above = 16.0, 16.0 + STRIP
+    below, above = 18.0, 22.0 + STRIP
     up = log10(top / bottom) / (height - below - above)
     return Scale(
         low / 10 ** (across * left),
@@ -678,7 +692,7 @@ def _lane(panel: Panel, scale: Scale, right: float) -> tuple[list[Text], list[St
         strokes.append(Stroke((*elbow, Point(left - 2.5, centre)), ceiling.colour, 0.8))
     for i, (marker, colour, text, hollow) in enumerate(panel.legend):
         centre = legend_top - LEGEND_LINE * (i + 0.5)
-        spots.append(Spot(Point(left, centre), marker, colour, 6.2, hollow))
+        spots.append(Spot(Point(left, centre), marker, colour, hollow or 6.2, bool(hollow)))
         shown = _shortened(text, right - left - 9, TEXT_SIZE)
         texts.append(Text(Point(left + 9, centre - 0.36 * TEXT_SIZE), shown, TEXT_SIZE, INK))
     return texts, strokes, spots
@@ -884,7 +898,7 @@ def _dot_label(dot: Dot, placed: Placed) -> Text:
 def _leader(dot: Dot, placed: Placed) -> Stroke | None:
     """From the marker's edge to the label; none where the label touches its dot."""
     start, end = placed.leader
-    length = ((end.x - start.x) ** 2 + (end.y - start.y) ** 2) ** 0.5
+    length = dist(start, end)
     if length < 12:
         return None
     share = DOT_RADIUS / length

@@ -157,7 +157,7 @@ def _against(roofline: Roofline, devices: dict[str, DeviceRecord], bandwidths: l
         return f"Only {there} was measured in this run; the question needs a GPU and the CPU (devices: auto or all)."
     gpu = gpus[0]
     pairs = _pairs(roofline, gpu)
-    speeds = {(b.device, b.level): b.bandwidth.gb_per_s for b in bandwidths if b.bandwidth}
+    speeds = {(b.device, b.level): b.bandwidth.gb_per_s for b in bandwidths}
     if not pairs:
         return f"No fp32 decode attention was measured on both {gpu} and cpu."
     return " ".join(

@@ -9,10 +9,13 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+import filelock
+
 from roofline import records
 from roofline.settings import Faults
 
 PREVIOUS = "previous"
+RUN_LOCK = Path(".snakemake/roofline-run.lock")
 OF_ALL_DEVICES = ("roofline.json", "roofline.png", "roofline.svg", "interpretation.md", "acceptance.json")
 OF_ALL_DEVICES += ("summary.html", "manifest.json")
 KINDS = {
@@ -21,6 +24,29 @@ KINDS = {
     "bandwidth": records.BandwidthRecord,
     "decode_attn": records.DecodeAttnRecord,
 }
+
+
+def hold_run_lock() -> None:
+    """Show for as long as this process lives that a run is going on here; the kernel lets go when it dies."""
+    global _held
+    _held = filelock.FileLock(RUN_LOCK)
+    try:
+        _held.acquire(blocking=False)
+    except filelock.Timeout:
+        sys.exit("another run is going on in this folder: wait for it to end")
+
+
+def run_is_going_on() -> bool:
+    """Whether a living run holds this folder."""
+    if not RUN_LOCK.exists():
+        return False
+    lock = filelock.FileLock(RUN_LOCK)
+    try:
+        lock.acquire(blocking=False)
+    except filelock.Timeout:
+        return True
+    lock.release()
+    return False
 
 
 def require_writable(results: Path) -> None:

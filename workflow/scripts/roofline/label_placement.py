@@ -18,12 +18,12 @@ from typing import NamedTuple
 import numpy as np
 
 STEP = 1.0  # points between the places that a column considers
-DISTANCES = (9, 15, 22, 30, 42, 56, 72, 90, 115, 145, 180, 220)  # points between a stack of dots and its column
+DISTANCES = (9, 15, 24, 36, 54, 80, 115, 160, 220)  # points between a stack of dots and its column
 
 # What a label pays, in squared points (one that is 10 points from where it would like to be pays 100), for what
 # its leader crosses; a line or wall has two edges, and each counts.
 CROSSES_DOT, CROSSES_WALL, CROSSES_LINE, CROSSES_LEADER = 900.0, 1500.0, 15.0, 300.0
-A_POINT_ASIDE, SPLIT, NO_PLACE = 1.5, 25.0, 1e6
+A_POINT_ASIDE, ABOVE_OR_BELOW, SPLIT, NO_PLACE = 1.5, 20.0, 25.0, 1e6
 FAR = 20.0  # points; further away, a label pays by the point and no longer by its square
 NEIGHBOURS = 60.0  # points between stacks that may share a column
 
@@ -207,27 +207,37 @@ def list_beside(
 # ------------------------------------------------------------------------------------------ columns of labels
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """Groups in the order in which they were placed, and what came of it. The placed are among the obstacles."""
+
+    cost: float
+    groups: Groups
+    placed: dict[int, Placed | None]
+    obstacles: Obstacles
+
+
 def place(labels: Sequence[Label], obstacles: Obstacles, within: float = 7.0) -> list[Placed | None]:
     """A free place for every label that has one.
 
     Anchors that lie within so many points from left to right are a stack, and share a column of labels, or two:
     the lower ones on one side, the upper ones on the other. Large stacks come first; of several orders and
-    groupings the cheapest is taken.
+    groupings the cheapest is taken. Then each of the rest may move to where it has come to be cheaper.
     """
     groups = stacks([label.anchor.x for label in labels], within)
     groups.sort(key=lambda group: (-len(group), group))
     large = [group for group in groups[:3] if len(group) > 1]
     rest = groups[len(large) :]
-    found = _cheapest_order(labels, _orders_of_large(labels, large), Attempt(0.0, {}, obstacles))
-    found = _cheapest_order(labels, _orders_of_rest(labels, rest), found)
-    return [found.placed.get(i) for i in range(len(labels))]
-
-
-@dataclass(frozen=True)
-class Attempt:
-    cost: float
-    placed: dict[int, Placed | None]
-    obstacles: Obstacles
+    start = _cheapest_order(labels, _orders_of_large(labels, large), Attempt(0.0, [], {}, obstacles))
+    found = _cheapest_order(labels, _orders_of_rest(labels, rest, start.obstacles), start)
+    for _ in range(3):
+        stuck = [group for group in found.groups if any(found.placed[i] is None for i in group)]
+        if not stuck:
+            break
+        easier = [group for group in found.groups if group not in stuck]
+        found = _cheapest_order(labels, [found.groups, [*stuck, *easier]], start)
+    placed = _moved({**start.placed, **found.placed}, labels, rest, obstacles)
+    return [placed.get(i) for i in range(len(labels))]
 
 
 def _cheapest_order(labels: Sequence[Label], orders: Iterable[Groups], start: Attempt) -> Attempt:
@@ -235,22 +245,34 @@ def _cheapest_order(labels: Sequence[Label], orders: Iterable[Groups], start: At
 
 
 def _place_in_order(labels: Sequence[Label], groups: Groups, start: Attempt) -> Attempt:
-    cost, placed, obstacles = start.cost, dict(start.placed), start.obstacles
+    cost, placed, obstacles = start.cost, {}, start.obstacles
     for group in groups:
         more, found = _place_stack([labels[i] for i in group], obstacles)
         cost += more
         placed.update(zip(group, found, strict=True))
         obstacles = obstacles.with_placed(found)
-    return Attempt(cost, placed, obstacles)
+    return Attempt(cost, groups, placed, obstacles)
+
+
+def _moved(
+    placed: dict[int, Placed | None], labels: Sequence[Label], groups: Groups, obstacles: Obstacles
+) -> dict[int, Placed | None]:
+    """Each group placed anew among all others, twice. Its old place is free, so that it never fares worse."""
+    for group in groups * 2:
+        others = obstacles.with_placed(p for i, p in placed.items() if i not in group)
+        _, found = _place_stack([labels[i] for i in group], others)
+        if sum(p is None for p in found) <= sum(placed[i] is None for i in group):
+            placed = {**placed, **dict(zip(group, found, strict=True))}
+    return placed
 
 
 def _orders_of_large(labels: Sequence[Label], large: Groups) -> Iterable[Groups]:
-    for order in permutations(large):
-        yield list(order)
-        yield from _regrouped(labels, order)
+    yield large
+    yield [*large[1:2], *large[:1], *large[2:]]
+    yield from _regrouped(labels, large)
 
 
-def _regrouped(labels: Sequence[Label], groups: Sequence[list[int]]) -> Iterable[Groups]:
+def _regrouped(labels: Sequence[Label], groups: Groups) -> Iterable[Groups]:
     """The upper part of a stack may share a column with the stack right of it: under a roof that rises to the
     right the room is on the right. It is parted where its dots are farthest from each other."""
     for right, left in permutations(groups, 2):
@@ -258,20 +280,22 @@ def _regrouped(labels: Sequence[Label], groups: Sequence[list[int]]) -> Iterable
             continue
         others = [group for group in groups if group is not left and group is not right]
         rising = sorted(left, key=lambda i: labels[i].anchor.y)
-        steps = sorted(range(1, len(rising)), key=lambda k: labels[rising[k - 1]].anchor.y - labels[rising[k]].anchor.y)
-        for split in [0, *steps[:3]]:
+        gaps = sorted(range(1, len(rising)), key=lambda k: labels[rising[k - 1]].anchor.y - labels[rising[k]].anchor.y)
+        for split in [0, *gaps[:3]]:
             yield [right + rising[split:], *([rising[:split]] if split else []), *others]
 
 
-def _orders_of_rest(labels: Sequence[Label], rest: Groups) -> Iterable[Groups]:
-    """By size, then from the left, the right, below and above."""
+def _orders_of_rest(labels: Sequence[Label], rest: Groups, obstacles: Obstacles) -> Iterable[Groups]:
+    """By size, then: who has it easiest, from the left, from the right, from below, from above."""
+    ease = {group[0]: _place_stack([labels[i] for i in group], obstacles)[0] for group in rest}
     for way in (
-        lambda at: at.x,
-        lambda at: -at.x,
-        lambda at: at.y,
-        lambda at: -at.y,
+        lambda i: ease[i],
+        lambda i: labels[i].anchor.x,
+        lambda i: -labels[i].anchor.x,
+        lambda i: labels[i].anchor.y,
+        lambda i: -labels[i].anchor.y,
     ):
-        yield sorted(rest, key=lambda group: (-len(group), way(labels[group[0]].anchor), group))
+        yield sorted(rest, key=lambda group: (-len(group), way(group[0]), group))
 
 
 def stacks(positions: Sequence[float], within: float) -> list[list[int]]:
@@ -289,6 +313,8 @@ def _place_stack(labels: Sequence[Label], obstacles: Obstacles) -> tuple[float, 
     """The cheapest columns for a stack; where it has none, a place for each label that has one."""
     order = sorted(range(len(labels)), key=lambda i: (labels[i].anchor.y, i))
     cost, ordered = _best_columns([labels[i] for i in order], obstacles)
+    if len(labels) == 1:
+        cost, ordered = min((cost, ordered), _above_or_below(labels[0], obstacles), key=lambda found: found[0])
     placed: list[Placed | None] = [None] * len(labels)
     if ordered is not None:
         for i, p in zip(order, ordered, strict=True):
@@ -360,16 +386,43 @@ def _placed(label: Label, bottom: float, edge: float, side: int) -> Placed:
 
 def _label_costs(label: Label, edge: float, side: int, obstacles: Obstacles) -> np.ndarray:
     """What the label pays at each place of the column: infinite where it would cover something."""
-    bottoms, bounds = obstacles.bottoms, obstacles.bounds
     x0, x1 = sorted((edge, edge + side * label.width))
-    if x0 < bounds.x0 or x1 > bounds.x1:
-        return np.full(len(bottoms), inf)
-    middles = bottoms + label.height / 2
+    middles = obstacles.bottoms + label.height / 2
     cost = _away(middles - label.anchor.y) + A_POINT_ASIDE * abs(edge - label.anchor.x)
-    cost += _leader_costs(label.anchor, edge, middles, obstacles)
+    free = _is_free(x0, x1, label.height, obstacles)
+    cost[~free] = inf
+    cost[free] += _leader_costs(label.anchor, edge, middles[free], obstacles)
+    return cost
+
+
+def _above_or_below(label: Label, obstacles: Obstacles) -> tuple[float, list[Placed] | None]:
+    """The cheapest place straight above or below a dot."""
+    best: tuple[float, list[Placed] | None] = inf, None
+    bottoms, anchor = obstacles.bottoms, label.anchor
+    ends = np.where(bottoms > anchor.y, bottoms, bottoms + label.height)  # where the leader meets the label
+    away = np.abs(ends - anchor.y)
+    within = (bottoms < anchor.y) & (bottoms + label.height > anchor.y)
+    for share in (0.5, 0.3, 0.7, 0.1, 0.9):
+        x0 = anchor.x - share * label.width
+        free = _is_free(x0, x0 + label.width, label.height, obstacles) & ~within
+        cost = np.full(len(bottoms), inf)
+        cost[free] = ABOVE_OR_BELOW + 20 * abs(share - 0.5) + _away(away[free])
+        cost[free] += _leader_costs(anchor, anchor.x + 0.01, ends[free], obstacles)
+        at = int(np.argmin(cost))
+        if cost[at] < best[0]:
+            box = Box(x0, float(bottoms[at]), x0 + label.width, float(bottoms[at]) + label.height)
+            best = float(cost[at]), [Placed(box, Segment(anchor, Point(anchor.x, float(ends[at]))))]
+    return best
+
+
+def _is_free(x0: float, x1: float, height: float, obstacles: Obstacles) -> np.ndarray:
+    """For each place: would a label there cover nothing?"""
+    bottoms, bounds = obstacles.bottoms, obstacles.bounds
+    if x0 < bounds.x0 or x1 > bounds.x1:
+        return np.zeros(len(bottoms), dtype=bool)
     low, high = _taken(obstacles, x0, x1)
-    covers = (bottoms < high[:, None]) & (bottoms + label.height > low[:, None])
-    return np.where(covers.any(axis=0) | (bottoms + label.height > bounds.y1), inf, cost)
+    covers = (bottoms < high[:, None]) & (bottoms + height > low[:, None])
+    return ~covers.any(axis=0) & (bottoms + height <= bounds.y1)
 
 
 def _away(distance: np.ndarray) -> np.ndarray:
@@ -389,13 +442,15 @@ def _taken(obstacles: Obstacles, x0: float, x1: float) -> tuple[np.ndarray, np.n
 
 
 def _leader_costs(anchor: Point, edge: float, heights: np.ndarray, obstacles: Obstacles) -> np.ndarray:
-    boxes, count = obstacles.boxes, len(obstacles.dots)
-    hits = _rays_hit(anchor, edge, heights, boxes)
+    x0, x1 = min(anchor.x, edge), max(anchor.x, edge)
+    near = (obstacles.boxes[:, 0] <= x1) & (obstacles.boxes[:, 2] >= x0)
+    boxes, is_dot = obstacles.boxes[near], near.nonzero()[0] < len(obstacles.dots)
     own = (boxes[:, 0] <= anchor.x) & (anchor.x <= boxes[:, 2]) & (boxes[:, 1] <= anchor.y) & (anchor.y <= boxes[:, 3])
-    hits[:count][own[:count]] = False
-    crossed = _rays_cross(anchor, edge, heights, obstacles.segments)
-    cost = CROSSES_DOT * hits[:count].sum(axis=0) + obstacles.prices @ crossed
-    return np.where(hits[count:].any(axis=0), inf, cost)
+    hits = _rays_hit(anchor, edge, heights, boxes)
+    near = (obstacles.segments[:, 0] <= x1) & (obstacles.segments[:, 2] >= x0)
+    crossed = _rays_cross(anchor, edge, heights, obstacles.segments[near])
+    cost = CROSSES_DOT * hits[is_dot & ~own].sum(axis=0) + obstacles.prices[near] @ crossed
+    return np.where(hits[~is_dot].any(axis=0), inf, cost)
 
 
 def _rays_hit(anchor: Point, edge: float, heights: np.ndarray, boxes: np.ndarray) -> np.ndarray:

@@ -33,9 +33,9 @@ def place(
     operations: list[dict],
 ) -> Roofline:
     """Everything that was measured, in the public format. Records come with their paths, relative to results/."""
-    peaks, bandwidths = list(peaks), list(bandwidths)
+    peaks = list(peaks)
     ceilings = [_compute_ceiling(path, record) for path, record in peaks if record.peak]
-    ceilings += [_memory_ceiling(path, record) for path, record in bandwidths if record.bandwidth]
+    ceilings += [_memory_ceiling(path, record) for path, record in bandwidths]
     operators = [
         _operator(record.device, path, record.peak.repeat, _of_device(ceilings, record.device))
         for path, record in peaks
@@ -49,11 +49,6 @@ def place(
     skipped = [
         Skipped(device=record.device, what="peak_flops", dtype=record.dtype, reason=record.skipped)
         for _, record in peaks
-        if record.skipped
-    ]
-    skipped += [
-        Skipped(device=record.device, what="bandwidth", level=record.level, reason=record.skipped)
-        for _, record in bandwidths
         if record.skipped
     ]
     for name, (_, record) in devices.items():

@@ -258,8 +258,7 @@ class Bandwidth(Record):
 class BandwidthRecord(JobRecord):
     kind: Literal["bandwidth"] = "bandwidth"
     level: str
-    skipped: str | None
-    bandwidth: Bandwidth | None
+    bandwidth: Bandwidth
 
 
 class Weights(Record):
@@ -370,10 +369,9 @@ class Operator(Record):
 
 class Skipped(Record):
     device: str
-    what: Literal["peak_flops", "bandwidth", "decode_attn", "operation"]
-    dtype: str | None = None
-    level: str | None = None
-    name: str | None = None
+    what: Literal["peak_flops", "operation"]
+    dtype: str
+    name: str | None = Field(default=None, description="of an operation of the user's own")
     reason: str
 
 

@@ -1,12 +1,15 @@
 """What a job says: a line on the screen when it ends, everything else in its log."""
 
 import contextlib
+import os
 import sys
 import time
 import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+
+TOTAL, COUNTER = "ROOFLINE_JOBS", "ROOFLINE_JOBS_ENDED"
 
 
 @contextlib.contextmanager
@@ -17,6 +20,8 @@ def job(name: str, log_path: Path | str) -> Iterator[None]:
     """
     path = Path(log_path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    if sys.stdout.isatty():
+        print(f"  … {name}", end="\r", flush=True)
     with open(path, "w", encoding="utf-8") as log, contextlib.redirect_stdout(_Tee(sys.stdout, log)):
         log.write(f"{name}, begun {now()}\n")
         try:
@@ -30,7 +35,26 @@ def job(name: str, log_path: Path | str) -> Iterator[None]:
 
 
 def say(line: str) -> None:
-    print(line, flush=True)
+    """One line on the screen when a job ends, with its place in the run."""
+    print(f"{_progress()}{line}", flush=True)
+
+
+def count_jobs(total: int, counter: Path) -> None:
+    """Have the jobs of this run, which inherit the environment, tell their place among so many."""
+    counter.parent.mkdir(parents=True, exist_ok=True)
+    counter.write_bytes(b"")
+    os.environ |= {TOTAL: str(total), COUNTER: str(counter.absolute())}
+
+
+def _progress() -> str:
+    counter, total = os.environ.get(COUNTER), os.environ.get(TOTAL)
+    if not counter or not total:
+        return ""
+    with contextlib.suppress(OSError), open(counter, "ab") as ended:
+        ended.write(b".")  # appending one byte is atomic, so that jobs at once do not miscount
+        ended.flush()
+        return f"[{ended.tell():>{len(total)}}/{total}] "
+    return ""
 
 
 def now() -> str:

@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from roofline.records import Acceptance, CorruptRecord, Operator, Roofline, read
-from roofline.reporting import duration, now, number, percent
+from roofline.reporting import count_jobs, duration, now, number, percent
 
 RUN_STARTED = "ROOFLINE_RUN_STARTED"
+COUNTER_FILE = Path("logs/.jobs-ended")
 MEASURING = ("device_query", "peak_flops", "bandwidth", "decode_attn")
 
 # Seconds of a job beyond its timed blocks, seen on an H200's host and on two CPU cores: libraries load, a context is
@@ -25,13 +26,14 @@ def remember_start() -> None:
 
 def announce(jobs: Iterable, settings: dict) -> None:
     """How many measurements there will be, and about how long and at what cost."""
-    jobs = [(job.rule.name, dict(job.wildcards)) for job in jobs]
+    jobs = [(job.rule.name, dict(job.wildcards)) for job in jobs if job.rule.name != "all"]
     measuring = [(rule, wildcards) for rule, wildcards in jobs if rule in MEASURING]
     seconds = sum(expected_s(rule, wildcards.get("device", ""), settings) for rule, wildcards in jobs)
     price = settings["cost"]["usd_per_hour"]
     cost = f", about ${price * seconds / 3600:.2f} at ${price:g} an hour" if price else ""
     devices = sorted({wildcards["device"] for _, wildcards in measuring}, key=lambda name: (name == "cpu", name))
     on = f" on {', '.join(devices)}" if devices else ""
+    count_jobs(len(jobs), COUNTER_FILE)
     _say(f"{_count(len(measuring), 'measurement')}{on}, about {_rounded(seconds)}{cost}; {len(jobs)} jobs in all.")
 
 
@@ -82,7 +84,7 @@ def _ceilings(device: str, roofline: Roofline) -> list[str]:
         share = f"{percent(ceiling.fraction_of_vendor):>6} of the {origin} {number(vendor)}" if vendor else ""
         lines.append(f"  {ceiling.name:<10} {number(value):>8} {unit:<6} {share}".rstrip())
     return lines + [
-        f"  {skip.dtype or skip.level or skip.name:<10}  skipped: {skip.reason}"
+        f"  {skip.name or skip.dtype:<10}  skipped: {skip.reason}"
         for skip in roofline.skipped
         if skip.device == device
     ]

@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 
 from roofline import checkpoint
+from roofline.devices import copy_levels
 from roofline.operators import gemm
 from roofline.operators.decode_attention import Shape, workspace_bytes
 
@@ -200,6 +201,12 @@ def machine_faults(config: Mapping, chosen: list) -> list[str]:
     `chosen` are identities of devices.
     """
     faults = _model_faults(config)
+    for identity in chosen:
+        levels, wanted = copy_levels(identity.device), config["bandwidth"]["levels"]
+        if not set(levels) & set(wanted):
+            faults.append(
+                f"bandwidth.levels: {identity.device} has none of {', '.join(wanted)}; it has {', '.join(levels)}"
+            )
     for identity in chosen if not faults else []:
         faults += _memory_faults(config, identity)
     return faults

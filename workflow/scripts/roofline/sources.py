@@ -19,6 +19,8 @@ def library_files(script: Path, kind: str | None = None) -> list[str]:
         found = _imported(module, root, found | {module})
         if kind == "gpu":
             found |= set((root / PACKAGE / "kernels").glob("*.cu"))
+    if root / PACKAGE / "summary.py" in found:
+        found |= set((root / PACKAGE / "templates").glob("*.j2"))
     return sorted(str(path) for path in found)
 
 

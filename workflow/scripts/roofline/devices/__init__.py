@@ -3,6 +3,7 @@
 Each module offers the same few things:
 
     discover() -> list[Identity]       what is here, without loading arrays or making a context
+    COPY_LEVELS                        the copies that this kind has, each a memory ceiling
     Device(identity)                   opens one; its methods are:
         hardware(), software(), vendor(hardware, datasheets_path)   what it is and what it promises
         unsupported(dtype) -> str | None          why there is no GEMM of a dtype here
@@ -13,7 +14,7 @@ Each module offers the same few things:
         step_times(step, count) -> [s]            what the caller gets, an event a step
         device_times(step, count) -> [s] | None   the device's part alone
         state() -> dict                           clocks, power, temperature, throttling; {} where unknown
-        copy_path(level, size_bytes) -> CopyPath | reason
+        copy_path(level, size_bytes) -> CopyPath
         while_busy(step, step_s, seconds, look)   looks while steps run
         kernel_of(step) -> dict                   the kernel that ran, where it can be known
 """
@@ -65,6 +66,10 @@ def kind_of(device: str) -> str:
 
 def module_of(kind: str):
     return import_module(f"roofline.devices.{kind}")
+
+
+def copy_levels(device: str) -> tuple[str, ...]:
+    return module_of(kind_of(device)).COPY_LEVELS
 
 
 def discover() -> dict[str, Identity]:

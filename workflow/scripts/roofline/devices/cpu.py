@@ -12,6 +12,7 @@ from roofline import host
 from roofline.devices import CopyPath, Identity
 from roofline.dtypes import ITEM_BYTES, array_dtype
 
+COPY_LEVELS = ("dram_copy",)
 NATIVE_DTYPES = ("fp64", "fp32")
 
 
@@ -180,9 +181,7 @@ class Device:
 
     # -- memory
 
-    def copy_path(self, level: str, size_bytes: int) -> CopyPath | str:
-        if level != "dram_copy":
-            return f"{level} is a path of a GPU"
+    def copy_path(self, level: str, size_bytes: int) -> CopyPath:
         numpy = self.xp
         source = self.normal((size_bytes // 4,), "fp32", seed=0)
         destination = numpy.zeros_like(source)

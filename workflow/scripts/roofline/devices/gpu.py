@@ -9,6 +9,7 @@ from roofline import datasheets
 from roofline.devices import CopyPath, Identity, nvml
 from roofline.dtypes import array_dtype
 
+COPY_LEVELS = ("d2d", "h2d", "d2h")
 KERNELS = Path(__file__).parents[1] / "kernels"
 CUPY_OF_CUDA = {12: "cupy-cuda12x", 13: "cupy-cuda13x"}
 OLDEST_DRIVER = {12: "525", 13: "580"}
@@ -300,12 +301,8 @@ class Device:
 
     # -- memory
 
-    def copy_path(self, level: str, size_bytes: int) -> CopyPath | str:
-        if level == "d2d":
-            return self._device_copy(size_bytes)
-        if level in ("h2d", "d2h"):
-            return self._host_copy(level, size_bytes)
-        return f"{level} is a path of the CPU"
+    def copy_path(self, level: str, size_bytes: int) -> CopyPath:
+        return self._device_copy(size_bytes) if level == "d2d" else self._host_copy(level, size_bytes)
 
     def _device_copy(self, size_bytes: int) -> CopyPath:
         source = self.normal((size_bytes // 4,), "fp32", seed=0)

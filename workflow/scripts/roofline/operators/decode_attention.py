@@ -53,8 +53,7 @@ def flops(shape: Shape, scope: str) -> int:
 
 
 def traffic_bytes(shape: Shape, dtype: str, scope: str) -> int:
-    weights = 2 * shape.hidden_size**2 * ITEM_BYTES[dtype] if scope == "block" else 0
-    return cache_bytes(shape, dtype) + weights
+    return cache_bytes(shape, dtype) + (_weight_bytes(shape, dtype) if scope == "block" else 0)
 
 
 def cache_bytes(shape: Shape, dtype: str) -> int:
@@ -62,18 +61,23 @@ def cache_bytes(shape: Shape, dtype: str) -> int:
     return 2 * shape.batch * shape.heads * shape.seq_len * shape.head_size * ITEM_BYTES[dtype]
 
 
-def rotation_copies(shape: Shape, dtype: str, last_level_cache_bytes: int) -> int:
-    """How many caches to rotate among so that each step's K and V have left the last-level cache; 1 is enough
-    for one that is several times as large itself."""
+def rotation_copies(shape: Shape, dtype: str, last_level_cache_bytes: int, scope: str = "core") -> int:
+    """How many copies to rotate among so that what a step reads has left the last-level cache; 1 is enough for a
+    step that reads several times as much itself."""
     wanted = min(COLD_CACHE_MULTIPLE * last_level_cache_bytes, LARGEST_ROTATION_BYTES)
-    return max(1, -(-wanted // cache_bytes(shape, dtype)))
+    return max(1, -(-wanted // traffic_bytes(shape, dtype, scope)))
 
 
 def workspace_bytes(shape: Shape, dtype: str, last_level_cache_bytes: int) -> int:
     """What a cell needs at once: the rotated caches, scores and weights, and one piece of random numbers."""
     scores = 3 * 4 * shape.batch * shape.heads * shape.seq_len
-    copies = rotation_copies(shape, dtype, last_level_cache_bytes)
-    return copies * cache_bytes(shape, dtype) + scores + (256 << 20)
+    caches = rotation_copies(shape, dtype, last_level_cache_bytes) * cache_bytes(shape, dtype)
+    weights = rotation_copies(shape, dtype, last_level_cache_bytes, "block") * _weight_bytes(shape, dtype)
+    return caches + weights + scores + (256 << 20)
+
+
+def _weight_bytes(shape: Shape, dtype: str) -> int:
+    return 2 * shape.hidden_size**2 * ITEM_BYTES[dtype]
 
 
 def _projection_flops(shape: Shape) -> int:
@@ -91,14 +95,18 @@ class DecodeAttention:
         self._device, self._shape, self._dtype, self._xp = device, shape, dtype, device.xp
         as_dtype = array_dtype(dtype)
         self.hidden = device.array(hidden).astype(as_dtype)
-        self.layer = {name: device.array(weights).astype(as_dtype) for name, weights in layer.items()}
+        weight_copies = copies or rotation_copies(shape, dtype, device.last_level_cache_bytes, "block")
+        self.layers = [
+            {name: device.array(weights).astype(as_dtype) for name, weights in layer.items()}
+            for _ in range(weight_copies)
+        ]
         self.scale = as_dtype.type(shape.head_size**-0.5)
         copies = copies or rotation_copies(shape, dtype, device.last_level_cache_bytes)
         self.cold = copies * cache_bytes(shape, dtype) >= COLD_CACHE_MULTIPLE * device.last_level_cache_bytes
         cache_shape = (copies, 2, shape.batch, shape.heads, shape.seq_len, shape.head_size)
         caches = device.normal(cache_shape, dtype, seed)
         self.caches = [(caches[i, 0], caches[i, 1]) for i in range(copies)]
-        self.query = self._project_query()
+        self.query = self._project_query(self.layers[0])
 
     def step(self, scope: str):
         """The function to time: it is handed the step's number and returns the step's result."""
@@ -110,13 +118,14 @@ class DecodeAttention:
 
     def _block(self, index: int):
         keys, values = self.caches[index % len(self.caches)]
-        attended = attend(self._xp, self._project_query(), keys, values)
+        layer = self.layers[index % len(self.layers)]
+        attended = attend(self._xp, self._project_query(layer), keys, values)
         flat = attended.reshape(self._shape.batch, self._shape.hidden_size)
-        return self._xp.matmul(flat, self.layer["output"]) + self.layer["output_bias"]
+        return self._xp.matmul(flat, layer["output"]) + layer["output_bias"]
 
-    def _project_query(self):
+    def _project_query(self, layer):
         """[batch, heads, head size, 1]: a column a head, so that K q needs no transposed copy of K."""
-        query = self._xp.matmul(self.hidden, self.layer["query"]) + self.layer["query_bias"]
+        query = self._xp.matmul(self.hidden, layer["query"]) + layer["query_bias"]
         return (query * self.scale).reshape(self._shape.batch, self._shape.heads, self._shape.head_size, 1)
 
     def check(self, scope: str) -> Check:
@@ -128,7 +137,7 @@ class DecodeAttention:
         self._device.synchronize()
         host = self._device.to_host
         keys, values = (host(array[rows]).astype(numpy.float64) for array in self.caches[0])
-        layer = {name: host(weights).astype(numpy.float64) for name, weights in self.layer.items()}
+        layer = {name: host(weights).astype(numpy.float64) for name, weights in self.layers[0].items()}
         if scope == "block":
             query = host(self.hidden[rows]).astype(numpy.float64) @ layer["query"] + layer["query_bias"]
             query = (query * self._shape.head_size**-0.5).reshape(len(rows), self._shape.heads, -1, 1)

@@ -1,0 +1,89 @@
+"""make: run the workflow, go on after a run that was killed, and show where the results are.
+
+A killed Snakemake leaves its lock, which names no process, and the job that was running. A living run's lock is
+never touched: a run is known by its process, and by a lock of ours that the kernel drops when it dies.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
+
+import psutil
+from roofline import keeping, screen
+
+RESULTS = Path("results")
+LOCKS = Path(".snakemake/locks")
+SNAKEMAKE = [sys.executable, "-m", "snakemake"]
+PATIENCE_S = 30
+
+
+def main(arguments: list[str]) -> int:
+    here = Path.cwd()
+    living = [process.pid for process in _processes_in(here) if _is_workflow(process)]
+    if living or keeping.run_is_going_on():
+        who = f" (process {living[0]})" if living else ""
+        print(f"another run is going on in this folder{who}: wait for it to end")
+        return 1
+    orphans = [process for process in _processes_in(here) if _is_job(process)]
+    if orphans:
+        print(f"ending {len(orphans)} job of a run that was killed; what it was measuring is measured again")
+        _end(orphans)
+    if LOCKS.is_dir() and any(LOCKS.iterdir()):
+        print("a run was killed here: going on from what it had finished")
+        # Where even this fails, the run below says why in one line.
+        subprocess.run([*SNAKEMAKE, "--unlock", "--quiet", "all"], stderr=subprocess.DEVNULL)
+    before = _made_at()
+    status = subprocess.run([*SNAKEMAKE, "--cores", "1", *arguments]).returncode
+    if status == 0 and before and _made_at() == before:
+        print("nothing to be done: every result is up to date")
+        screen.summarise(RESULTS)
+    return status
+
+
+def _made_at() -> int | None:
+    manifest = RESULTS / "manifest.json"
+    return manifest.stat().st_mtime_ns if manifest.exists() else None
+
+
+def _processes_in(folder: Path) -> list[psutil.Process]:
+    """Processes of this user that work in a folder, but for this one and its parents."""
+    mine = {process.pid for process in [psutil.Process(), *psutil.Process().parents()]}
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid not in mine and Path(process.cwd()) == folder:
+                found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def _is_job(process: psutil.Process) -> bool:
+    return any("/.snakemake/scripts/" in part for part in _command(process))
+
+
+def _is_workflow(process: psutil.Process) -> bool:
+    command = _command(process)
+    named = any(Path(part).name == "snakemake" for part in command[:3]) or "snakemake" in command[1:3]
+    return named and not _is_job(process)
+
+
+def _end(processes: list[psutil.Process]) -> None:
+    for process in processes:
+        process.terminate()
+    for process in psutil.wait_procs(processes, PATIENCE_S)[1]:
+        process.kill()
+    psutil.wait_procs(processes, PATIENCE_S)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
