@@ -31,6 +31,7 @@ interpreters() {
     else
         which -a python3.12 python3.11 python3.13 python3.14 python3
     fi | while IFS= read -r path; do
+        [ ! "$(dirname "$path")" -ef .venv/bin ] || continue # it is active, and perhaps about to be made anew
         "$path" -I -c '
 import sys
 state = "ready"
@@ -101,18 +102,27 @@ explain() {
 }
 try() { "$@" >"$log" 2>&1 || explain; }
 
-make_environment() {
+# Sets `found` to the interpreter, or to the version that uv is to bring.
+find_python() {
+    interpreters=$(interpreters)
     found=$(first ready) without_venv=$(first without-venv) unfit=$(first unfit)
     if [ -n "$found" ]; then
-        try "${found#* }" -m venv --clear .venv
+        return
     elif command -v uv >/dev/null; then
-        [ -z "$without_venv" ] || found=${without_venv#* }
-        try uv venv --clear --no-project --python "${found:-3.12}" .venv
+        found=${without_venv:-any 3.12}
     elif [ -n "$without_venv" ]; then
-        stop "Python ${without_venv%% *} lacks its venv module: sudo apt install python${without_venv%% *}-venv, then make again."
+        without_venv=${without_venv%% *}
+        stop "Python $without_venv lacks its venv module: sudo apt install python$without_venv-venv, then make again."
     else
-        stop "Python 3.11 to 3.14 is needed, and there is ${unfit:-none}: sudo apt install python3.11 python3.11-venv," \
-            "or install uv, then make again."
+        stop "Python 3.11 to 3.14 is needed, and there is ${unfit:-none}${PYTHON:+ (PYTHON=$PYTHON)}:" \
+            "sudo apt install python3.11 python3.11-venv, or install uv, then make again."
+    fi
+}
+make_environment() {
+    if [ -n "$(first ready)" ]; then
+        try "${found#* }" -m venv --clear .venv
+    else
+        try uv venv --clear --no-project --python "${found#* }" .venv
     fi
 }
 
@@ -121,29 +131,37 @@ install() {
     if command -v uv >/dev/null && ! pip config list 2>/dev/null | grep -q -E 'index|find-links|proxy|cert'; then
         try uv pip install --python .venv/bin/python --no-deps --require-hashes "$@"
     else
-        try pip install --quiet --disable-pip-version-check --no-input --use-pep517 --no-deps --require-hashes "$@"
+        try pip install --quiet --disable-pip-version-check --no-input --use-pep517 --no-compile \
+            --no-deps --require-hashes "$@"
     fi
 }
 pip() { .venv/bin/python -m pip "$@"; }
 
-# Nothing compiles: every package but two comes as a wheel, and those two need no compiler (see envs/no-compiler).
 install_lock() {
+    # Every package but two comes as a wheel.
     # shellcheck disable=SC2046
     install --no-build-isolation --requirement "envs/$1.txt" \
         $(sed -n '/^connection-pool=/d; /^immutables=/d; s/^\([a-z0-9-]*\)==.*/--only-binary=\1/p' "envs/$1.txt")
+    # On all cores, and whatever PYTHONDONTWRITEBYTECODE says: every job would compile its imports again.
+    .venv/bin/python -m compileall -q -j 0 .venv/lib >/dev/null 2>&1 || :
     environment=$(inspect)
     mkdir -p .venv/installed
     echo "$environment" >"$(stamp "$1")"
 }
-no_compiler_needed() {
-    headers=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("include"))')
+
+prepare_to_install() {
+    # Downloads are unpacked beside .venv: /tmp may be small, in memory even.
+    mkdir -p .venv/tmp
+    export TMPDIR="${TMPDIR:-$PWD/.venv/tmp}"
+    # The two without a wheel need no compiler: see envs/no-compiler.
+    headers=$(.venv/bin/python -I -c 'import sysconfig; print(sysconfig.get_path("include"))')
     { command -v cc && [ -e "$headers/Python.h" ]; } >/dev/null || export CC="sh '$PWD/envs/no-compiler'"
 }
 
 # Two at once wait for each other.
 if command -v flock >/dev/null; then
     exec 9<envs
-    flock 9 || :
+    flock -n 9 || { say 'Waiting for another make that installs here...' && flock 9; } || :
 fi
 
 environment=$(inspect)
@@ -157,26 +175,28 @@ if installed "$lock" && { [ "$purpose" != development ] || installed "$tools"; }
 fi
 
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+trap 'rm -rf "$log" .venv/tmp' EXIT
 trap 'exit 130' INT TERM
 
 if ! installed "$lock"; then
     case $lock in
-    cpu) name='the CPU' size='0.4 GB, half a minute' ;;
-    *) name="CUDA ${lock#cuda}" size='5 GB, a few minutes' && check_driver ;;
+    cpu) name='the CPU' size='0.4 GB' time='half a minute' ;;
+    *) name="CUDA ${lock#cuda}" size='3.5 GB' time='a minute or a few' && check_driver ;;
     esac
-    say "Installing the locked packages for $name into .venv (about $size)..."
-    if installed cpu && [ "$(ls .venv/installed | grep -c cuda)" = 0 ]; then
-        rm -r .venv/installed # a CUDA lock is the CPU's and more: those packages stay
+    installed cpu || find_python
+    say "Installing the locked packages for $name into .venv (about $size, $time)..."
+    if installed cpu; then
+        rm -r .venv/installed # a CUDA lock is the CPU's and more: what is there stays
     else
-        [ -n "$interpreters" ] || interpreters=$(interpreters)
         make_environment
-        no_compiler_needed
     fi
+    prepare_to_install
     install --requirement envs/build.txt
     install_lock "$lock"
 fi
 if [ "$purpose" = development ]; then
     say 'Installing the tools of tests and style into .venv...'
+    size='0.3 GB'
+    prepare_to_install
     install_lock "$tools"
 fi

@@ -341,7 +341,8 @@ def two_implementations() -> dict:
 def many_operations() -> dict:
     """What users list: measured or not, without traffic, without FLOPs, with long names, above the roof."""
     ceilings = gpu_ceilings("gpu0", ("fp32", "fp16"), ("d2d", "h2d", "d2h"))
-    ceilings = [c | {"fraction_of_vendor": None, "vendor_tflops": None, "ci95": None} for c in ceilings]
+    unknown = ("fraction_of_vendor", "vendor_tflops", "vendor_gb_per_s", "ci95")
+    ceilings = [c | {key: None for key in unknown if key in c} for c in ceilings]
     operators = []
     for i in range(18):
         flops, traffic = 3e9 * 1.9**i, 2e9 * 1.25**i

@@ -31,11 +31,13 @@ def _measure_scope(device, seal, cell, shape, dtype, scope, overhead_s, warmup, 
         compute_ceiling=compute_ceiling,
         array_operations=attention.ARRAY_OPERATIONS[scope],
     )
-    check = cell.check(scope)
+    check, checked_s = cell.check(scope)
     step = cell.step(scope)
     log = StateLog(device)
     log.read("before")
-    latency = time_caller(device, step, warmup=warmup, iterations=iterations, time_budget_s=time_budget_s)
+    latency = time_caller(
+        device, step, warmup=warmup, iterations=iterations, time_budget_s=time_budget_s, checked_s=checked_s
+    )
     device_latency = time_device(device, step, latency, time_budget_s=time_budget_s)
     log.read("after")
     return Measurement(
@@ -67,7 +69,7 @@ def call_overhead_s(device, preset, dtype, weights_path, seed) -> dict[str, floa
     cell = attention.DecodeAttention(device, smallest, dtype, layer, hidden, seed=seed, copies=1)
     return {
         scope: time_caller(
-            device, cell.step(scope), warmup=10, iterations=OVERHEAD_ITERATIONS, time_budget_s=1
+            device, cell.step(scope), warmup=10, iterations=OVERHEAD_ITERATIONS, time_budget_s=0.5
         ).median_s
         for scope in attention.SCOPES
     }

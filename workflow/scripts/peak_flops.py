@@ -65,7 +65,7 @@ def _block(device, seal, product: gemm.Gemm, dtype: str, **options) -> Measureme
     log = StateLog(device)
     log.read("before")
     latency = time_caller(device, product.step, **options)
-    device_latency = time_device(device, product.step, latency, time_budget_s=options["time_budget_s"] / 2)
+    device_latency = time_device(device, product.step, latency, time_budget_s=options["time_budget_s"])
     device.while_busy(product.step, latency.median_s, CLOCK_PROBE_S, lambda: log.read("during"))
     log.read("after")
     return Measurement(
@@ -127,7 +127,8 @@ def line(record: PeakFlopsRecord) -> str:
     if record.skipped:
         return f"{name}: skipped, {record.skipped}"
     peak = record.peak
-    share = f", {percent(peak.fraction_of_vendor)} of the vendor's {number(peak.vendor_tflops)}" if peak.vendor_tflops else ""
+    whose = "formula's" if peak.unit == "cpu" else "vendor's"
+    share = f", {percent(peak.fraction_of_vendor)} of the {whose} {number(peak.vendor_tflops)}" if peak.vendor_tflops else ""
     why = f" (investigated: {peak.investigation.verdict})" if peak.investigation else ""
     return f"{name}: {number(peak.tflops)} TFLOPS{share}{why}, {record.elapsed_s:.1f} s"
 

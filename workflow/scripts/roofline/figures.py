@@ -63,7 +63,7 @@ TITLE_SIZE, TEXT_SIZE, DOT_SIZE, NOTE_SIZE = 14.0, 8.0, 7.5, 7.5
 HEADER, AXIS_HEIGHT, LINE, PANEL_GAP = 42.0, 34.0, 11.0, 26.0
 STRIP, DOT_RADIUS, LEGEND_LINE, SLOPE_LINE = 11.0, 3.6, 13.0, 9.5
 POINTS_A_DECADE, LOWEST_PANEL = 66.0, 270.0
-GROWTHS, LONG_LEADER = (1.0, 1.1, 1.2, 1.35, 1.5, 1.8), 60.0
+GROWTHS, LONG_LEADER = (1.0, 1.15, 1.35, 1.6, 2.0), 60.0
 COLUMNS_FROM = 4  # with so many devices the panels stand in two columns
 FONT = {
     # Browsers without DejaVu Sans take a narrower font, so that labels which do not overlap here do not there.
@@ -71,7 +71,6 @@ FONT = {
     "svg.fonttype": "none",
     "svg.hashsalt": "roofline",
     "text.hinting": "none",
-    "text.hinting_factor": 1,
 }
 COUNTING = (
     "Every line and every filled dot is measured. Per cent: attained of the dot's own roof, which is the lower of "
@@ -828,7 +827,7 @@ def _regimes(panel: Panel, scale: Scale) -> tuple[tuple[Box, str], ...]:
     x0, x1 = scale.frame.x0, scale.frame.x1
     first, last = (min(max(scale.x(ridge), x0), x1) for ridge in (min(ridges), max(ridges)))
     low, high = scale.frame.y1 - STRIP, scale.frame.y1
-    spans = [(x0, first, "memory-bound"), (first, last, "by dtype"), (last, x1, "compute-bound")]
+    spans = [(x0, first, "memory-bound"), (first, last, "depends on dtype"), (last, x1, "compute-bound")]
     return tuple(
         (Box(start, low, end, high), text if text_width(text, NOTE_SIZE) + 6 < end - start else "")
         for start, end, text in spans
@@ -1005,7 +1004,7 @@ def _tick(value: float) -> str:
 
 
 def _paint_regime(axes: Axes, box: Box, text: str, points: Transform) -> None:
-    middle = text == "by dtype" or text == ""
+    middle = text == "depends on dtype" or text == ""
     shade = "#eef0f2" if middle else "#f6f7f8"
     axes.add_patch(
         Rectangle(

@@ -1,5 +1,7 @@
 """Why a GEMM stays below half of the vendor's peak: tries a larger product, sustained load, and the unit that ran."""
 
+import time
+
 from roofline import statistics
 from roofline.measuring import time_caller
 from roofline.operators.gemm import Gemm, flops, workspace_bytes
@@ -9,7 +11,7 @@ THRESHOLD = 0.5
 LARGER_SIZE = 8192
 BETTER = 1.10  # a trial explains the gap when it is this much faster, or reaches the threshold
 LOAD_CHUNK_S = 0.25
-LOAD_LIMIT_CHUNKS = 16
+LOAD_LIMIT_S = 4.0
 STEADY = 1.01
 
 
@@ -59,7 +61,8 @@ def _sustained(device, small: Gemm, goal: float) -> Trial:
     per_step = statistics.median(device.step_times(small.step, 1))
     count = max(1, int(LOAD_CHUNK_S / per_step))
     rates, clocks = [], []
-    for _ in range(LOAD_LIMIT_CHUNKS):
+    deadline = time.monotonic() + LOAD_LIMIT_S
+    while not rates or time.monotonic() < deadline:
         rates.append(work / statistics.median(device.step_times(small.step, count)) / 1e12)
         clocks.append(device.state().get("sm_clock_mhz"))
         if _settled([clock for clock in clocks if clock] or rates):

@@ -48,6 +48,9 @@ class Box(NamedTuple):
     def grown(self, by: float) -> Box:
         return Box(self.x0 - by, self.y0 - by, self.x1 + by, self.y1 + by)
 
+    def shrunk(self, by: float) -> Box:
+        return self.grown(-by)
+
     def holds(self, other: Box) -> bool:
         return self.x0 <= other.x0 and self.y0 <= other.y0 and other.x1 <= self.x1 and other.y1 <= self.y1
 
@@ -228,7 +231,9 @@ def place(labels: Sequence[Label], obstacles: Obstacles, within: float = 7.0) ->
     groups.sort(key=lambda group: (-len(group), group))
     large = [group for group in groups[:3] if len(group) > 1]
     rest = groups[len(large) :]
-    start = _cheapest_order(labels, _orders_of_large(labels, large), Attempt(0.0, [], {}, obstacles))
+    empty = Attempt(0.0, [], {}, obstacles)
+    starts = [_place_in_order(labels, order, empty) for order in _orders_of_large(labels, large)]
+    start = min(starts, key=lambda start: _place_in_order(labels, rest, start).cost)
     found = _cheapest_order(labels, _orders_of_rest(labels, rest, start.obstacles), start)
     for _ in range(3):
         stuck = [group for group in found.groups if any(found.placed[i] is None for i in group)]
@@ -391,7 +396,8 @@ def _label_costs(label: Label, edge: float, side: int, obstacles: Obstacles) -> 
     cost = _away(middles - label.anchor.y) + A_POINT_ASIDE * abs(edge - label.anchor.x)
     free = _is_free(x0, x1, label.height, obstacles)
     cost[~free] = inf
-    cost[free] += _leader_costs(label.anchor, edge, middles[free], obstacles)
+    if free.any():
+        cost[free] += _leader_costs(label.anchor, edge, middles[free], obstacles)
     return cost
 
 

@@ -1,0 +1,56 @@
+# `make` installs what is locked in envs/ into .venv and measures this machine. `make help` lists the rest.
+
+python = .venv/bin/python
+
+# CUDA, PYTHON and ARCHIVE reach the recipes through the environment. These would lead Python elsewhere.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+
+# A measurement wants the machine for itself.
+.NOTPARALLEL:
+
+.PHONY: run dry-run report archive verify render setup setup-any setup-development test lint lock clean-env help
+
+run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
+	@$(python) workflow/commands/run.py $(ARGS)
+
+dry-run: setup ## say what `make` would measure, and why
+	@$(python) -m snakemake --cores 1 --dry-run $(ARGS)
+
+report: setup-any ## write results/report.html
+	@$(python) -m snakemake --cores 1 --report results/report.html $(ARGS)
+
+archive: setup-any ## pack the results into results/archive/ (ARGS as the run had them)
+	@$(python) workflow/commands/archive.py $(ARGS)
+
+verify: setup-any ## check an archive against its manifest (the newest, or ARCHIVE=FILE)
+	@$(python) workflow/commands/verify.py $(if $(ARCHIVE),"$$ARCHIVE")
+
+render: setup-any ## draw and describe an archive's results anew, without measuring (the newest, or ARCHIVE=FILE)
+	@$(python) workflow/commands/render.py $(if $(ARCHIVE),"$$ARCHIVE")
+
+setup: ## install alone (CUDA=12, 13 or none chooses; PYTHON=python3.13 too)
+	@envs/install.sh
+
+setup-any:
+	@envs/install.sh any
+
+setup-development:
+	@envs/install.sh development
+
+test: setup-development ## run the tests (ARGS="-m gpu": those that need a GPU)
+	@$(python) -m pytest $(ARGS)
+
+lint: setup-development ## check style and mistakes, Snakefile included
+	@.venv/bin/ruff check
+	@.venv/bin/ruff format --check
+	@.venv/bin/snakefmt --check Snakefile
+	@$(python) -m snakemake --lint
+
+lock: ## lock newer versions of the packages (ARGS=--upgrade; needs uv)
+	@envs/update $(ARGS)
+
+clean-env: ## remove .venv
+	@rm -rf .venv
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12

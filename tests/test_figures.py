@@ -1,0 +1,374 @@
+"""The picture of the roofline, by the boxes that the renderer really gives its texts and lines."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from itertools import combinations, pairwise
+from math import cos, radians, sin
+
+import numpy as np
+import pytest
+import samples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from roofline import figures
+from roofline.label_placement import (
+    Box,
+    Label,
+    Obstacles,
+    Point,
+    Segment,
+    covered,
+    list_beside,
+    longest_free_run,
+    place,
+    spread,
+    stacks,
+)
+from roofline.records import Roofline
+
+FEW = [name for name in samples.SAMPLES if name != "eight_devices"]
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """Every sample's figure, made once."""
+    made = {}
+
+    def of(name):
+        if name not in made:
+            roofline = samples.SAMPLES[name]()
+            with figures.matplotlib.rc_context(figures.FONT):
+                made[name] = roofline, figures._figure(roofline, 100)
+        return made[name]
+
+    return of
+
+
+# ------------------------------------------------------------------------------- what the renderer makes of it
+
+
+def corners(text, figure):
+    """The four corners of a text, turned as it is drawn, in pixels."""
+    turned, anchor = radians(text.get_rotation()), text.get_transform().transform(text.get_position())
+    text.set_rotation(0)
+    flat = text.get_window_extent(figure.canvas.get_renderer())
+    text.set_rotation(turned * 180 / np.pi)
+    turn = np.array([[cos(turned), -sin(turned)], [sin(turned), cos(turned)]])
+    ends = [(flat.x0, flat.y0), (flat.x1, flat.y0), (flat.x1, flat.y1), (flat.x0, flat.y1)]
+    return np.array([turn @ (np.array(end) - anchor) + anchor for end in ends])
+
+
+def texts_of(figure):
+    """Each text that is not empty, and its corners without the blank above and below lower-case letters."""
+    found = [*figure.texts]
+    for axes in figure.axes:
+        found += axes.texts
+    return [(text, shrunk(corners(text, figure), 0.12)) for text in found if text.get_text()]
+
+
+def shrunk(quad, by):
+    up = (quad[3] - quad[0]) * by
+    return np.array([quad[0] + up, quad[1] + up, quad[2] - up, quad[3] - up])
+
+
+def strokes_of(figure, least_width):
+    """Ceilings: the drawn lines of such a width, in pixels. Leaders are thinner."""
+    lines = [line for axes in figure.axes for line in axes.artists + axes.lines]
+    return [
+        line.get_transform().transform(np.column_stack(line.get_data()))
+        for line in lines
+        if line.get_linestyle() != "None" and line.get_linewidth() >= least_width
+    ]
+
+
+def apart(one, other):
+    """Are two convex shapes disjoint? (Separating axes: the normals of all their edges.)"""
+    for shape in (one, other):
+        for start, end in zip(shape, np.roll(shape, -1, axis=0), strict=True):
+            normal = np.array([start[1] - end[1], end[0] - start[0]])
+            a, b = one @ normal, other @ normal
+            if a.max() <= b.min() or b.max() <= a.min():
+                return True
+    return False
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_no_text_over_another(drawn, name):
+    _, figure = drawn(name)
+    touching = [
+        (a.get_text(), b.get_text())
+        for (a, first), (b, second) in combinations(texts_of(figure), 2)
+        if not apart(first, second)
+    ]
+    assert touching == []
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_no_text_over_a_line(drawn, name):
+    _, figure = drawn(name)
+    lines = [pair for stroke in strokes_of(figure, 0.45) for pair in pairwise(stroke)]
+    touching = [text.get_text() for text, quad in texts_of(figure) for pair in lines if not apart(quad, np.array(pair))]
+    assert touching == []
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_no_text_over_a_dot(drawn, name):
+    _, figure = drawn(name)
+    lines = [line for axes in figure.axes for line in axes.artists + axes.lines]
+    dots = [line for line in lines if line.get_linestyle() == "None"]
+    assert dots or name == "no_dots"
+    radius = 2.5 * figure.dpi / 72
+    for dot in dots:
+        (at,) = dot.get_transform().transform(np.column_stack(dot.get_data()))
+        square = at + radius * np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)])
+        assert [text.get_text() for text, quad in texts_of(figure) if not apart(quad, square)] == []
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_every_text_within_the_picture(drawn, name):
+    _, figure = drawn(name)
+    width, height = figure.get_size_inches() * figure.dpi
+    outside = [
+        text.get_text()
+        for text, quad in texts_of(figure)
+        if quad.min() < 0 or quad[:, 0].max() > width or quad[:, 1].max() > height
+    ]
+    assert outside == []
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_no_text_too_small_at_900_pixels(drawn, name):
+    _, figure = drawn(name)
+    pixels_a_point = 900 / (figure.get_size_inches()[0] * 72)
+    assert min(text.get_size() for text, _ in texts_of(figure)) * pixels_a_point > 9
+
+
+# ------------------------------------------------------------------------------------------------ what it says
+
+
+def words_of(path):
+    return [e.text for e in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text") if e.text]
+
+
+@pytest.mark.parametrize("name", samples.SAMPLES)
+def test_everything_is_named(tmp_path, name):
+    roofline = samples.SAMPLES[name]()
+    figures.draw(roofline, [tmp_path / "roofline.svg"], 100)
+    said = " ".join(words_of(tmp_path / "roofline.svg"))
+    for ceiling in roofline["ceilings"]:
+        value = ceiling.get("tflops") or ceiling.get("gb_per_s")
+        assert ceiling["name"] in said and figures.number(value) in said
+    for operator in roofline["operators"]:
+        if operator["fraction_of_roof"]:
+            assert figures.percent(operator["fraction_of_roof"]) in said
+    for device in roofline["devices"].values():
+        assert device["name"] in said
+    for item in roofline["skipped"]:
+        assert item["reason"] in said
+
+
+def test_labels_as_the_issue_words_them(tmp_path):
+    figures.draw(samples.default_run(), [tmp_path / "roofline.svg"], 100)
+    said = words_of(tmp_path / "roofline.svg")
+    assert "fp16 tensor cores 780 TFLOPS · 79 % of vendor" in said
+    assert "d2d 4258 GB/s · 89 % of vendor" in said
+    assert "S=128 b=1 0.038 %" in said
+
+
+def test_what_has_no_place_is_told(tmp_path):
+    figures.draw(samples.many_operations(), [tmp_path / "roofline.svg"], 100)
+    said = " ".join(words_of(tmp_path / "roofline.svg"))
+    assert "infinite intensity: random numbers in registers" in said
+    assert "Without FLOPs, so without a place on these axes: embedding lookup" in said
+    assert "faster than a copy 108 %" in said
+    assert "layer 0 of the user's model not measured" in said
+
+
+def test_an_implementation_has_one_marker_and_a_dtype_one_colour():
+    roofline = samples.eight_devices()
+    markers = figures._markers(roofline["operators"])
+    assert len(set(markers.values())) == len(markers)
+    panels = [figures._panel(roofline, device, markers) for device in roofline["devices"]]
+    assert len({dot.marker for panel in panels for dot in panel.dots}) == 2
+    colours = {ceiling.text.split()[0]: ceiling.colour for ceiling in panels[0].compute}
+    assert {dot.colour for dot in panels[0].dots} == {colours["fp16"], colours["fp32"]}
+
+
+def test_hollow_without_a_measurement():
+    roofline = samples.many_operations()
+    panel = figures._panel(roofline, "gpu0", figures._markers(roofline["operators"]))
+    by_text = {dot.text: dot for dot in panel.dots}
+    unmeasured = by_text["layer 0 of the user's model not measured"]
+    assert unmeasured.hollow and unmeasured.y == roofline["operators"][0]["roof_tflops"]
+    assert not by_text["faster than a copy 108 %"].hollow
+
+
+@pytest.mark.parametrize(
+    ("fraction", "told"),
+    [
+        (0.009, "0.9 %"),
+        (0.0002, "0.02 %"),
+        (0.000999, "0.1 %"),
+        (0.0991, "9.9 %"),
+        (0.0999, "10 %"),
+        (0.788, "79 %"),
+        (1.08, "108 %"),
+        (1.2e-7, "0.000012 %"),
+        (0, "0 %"),
+    ],
+)
+def test_percent(fraction, told):
+    assert figures.percent(fraction) == told
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [(779.7, "780"), (1483.0, "1483"), (51.3, "51.3"), (1.43, "1.43"), (0.0123, "0.0123"), (92.0, "92.0")],
+)
+def test_number(value, told):
+    assert figures.number(value) == told
+
+
+@pytest.mark.parametrize("name", samples.SAMPLES)
+def test_samples_are_in_the_public_format(name):
+    Roofline.model_validate(samples.SAMPLES[name]())
+
+
+# ---------------------------------------------------------------------------------------------- what is written
+
+
+def test_files(tmp_path):
+    paths = [tmp_path / "roofline.png", tmp_path / "roofline.svg"]
+    figures.draw(samples.only_cpu(), paths, 150)
+    with Image.open(paths[0]) as image:
+        assert image.info["dpi"] == pytest.approx((150, 150), abs=0.1)
+        assert image.width == 1500
+        assert len(image.convert("RGB").getcolors(1 << 20)) > 10
+    assert paths[1].stat().st_size > 1000
+
+
+def test_drawn_twice_the_same_bytes(tmp_path):
+    for suffix in ("svg", "png"):
+        one, other = tmp_path / f"one.{suffix}", tmp_path / f"other.{suffix}"
+        figures.draw(samples.default_run(), [one], 100)
+        figures.draw(samples.default_run(), [other], 100)
+        assert one.read_bytes() == other.read_bytes()
+        assert b"<dc:date>" not in one.read_bytes()
+
+
+def test_the_input_is_left_as_it_was(tmp_path):
+    roofline = samples.only_cpu()
+    figures.draw(roofline, [tmp_path / "roofline.svg"], 100)
+    assert roofline == samples.only_cpu()
+
+
+def _without_compute():
+    ceilings = samples.gpu_ceilings("gpu0", ())
+    return samples.sample_roofline(samples.gpu(), ceilings, [], [])
+
+
+def _without_anything():
+    return samples.sample_roofline(samples.gpu(), [], [], [])
+
+
+def _without_memory():
+    return samples.sample_roofline(samples.gpu(), samples.gpu_ceilings("gpu0", memory=()), [], [])
+
+
+def _with_long_names():
+    name = "an extraordinarily long name " * 8
+    roofline = samples.many_operations()
+    roofline["devices"]["gpu0"]["name"] = name
+    for operator in roofline["operators"]:
+        operator["name"] = name
+    return roofline
+
+
+@pytest.mark.parametrize("make", [_without_compute, _without_anything, _without_memory, _with_long_names])
+def test_odd_rooflines_are_drawn(tmp_path, make):
+    figures.draw(make(), [tmp_path / "roofline.svg", tmp_path / "roofline.png"], 72)
+    assert (tmp_path / "roofline.svg").stat().st_size > 1000
+
+
+# --------------------------------------------------------------------------------------- placement, in general
+
+LENGTHS = st.floats(0, 400, allow_nan=False).map(lambda x: round(x, 1))
+POINTS = st.builds(Point, LENGTHS, LENGTHS)
+LABELS = st.builds(Label, POINTS, st.floats(5, 90), st.floats(6, 12))
+BOUNDS = Box(-100, -20, 500, 420)
+
+
+def around(at):
+    return Box(at.x - 3, at.y - 3, at.x + 3, at.y + 3)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(LABELS, max_size=14), st.lists(st.builds(Segment, POINTS, POINTS), max_size=5))
+def test_placed_labels_cover_nothing(labels, lines):
+    dots = tuple(around(label.anchor) for label in labels)
+    placed = place(labels, Obstacles(BOUNDS, dots=dots, lines=tuple(lines)))
+    boxes = [p.box for p in placed if p is not None]
+    assert len(placed) == len(labels)
+    assert all(BOUNDS.holds(box.shrunk(1e-6)) for box in boxes)
+    assert not any(a.shrunk(1e-6).overlaps(b) for a, b in combinations(boxes, 2))
+    assert not any(box.shrunk(1e-6).overlaps(dot) for box in boxes for dot in dots)
+    assert not any(covered(line, box.shrunk(1e-6)) for box in boxes for line in lines)
+    leaders = [(p, other) for p in placed if p for other in placed if other and other is not p]
+    assert not any(covered(p.leader, other.box.shrunk(1e-3)) for p, other in leaders)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(LABELS, max_size=10))
+def test_labels_with_room_all_have_a_place_always_the_same(labels):
+    placed = place(labels, Obstacles(BOUNDS))
+    assert None not in placed
+    assert placed == place(labels, Obstacles(BOUNDS))
+
+
+@given(st.lists(st.floats(0, 100), max_size=12), st.floats(4, 20))
+def test_a_list_keeps_order_and_distance(targets, height):
+    centres = list_beside(targets, height, 0, 400)
+    assert len(centres) == len(targets)
+    in_order = [centres[i] for i in np.argsort(targets, kind="stable")]
+    assert all(b - a >= height - 1e-9 for a, b in pairwise(in_order))
+    assert all(height / 2 - 1e-9 <= c <= 400 - height / 2 + 1e-9 for c in centres)
+
+
+@given(st.lists(st.lists(st.integers(0, 9), min_size=7, max_size=7), min_size=1, max_size=3), st.integers(1, 3))
+def test_spread_is_the_cheapest_of_all(rows, gap):
+    cost = np.array(rows, dtype=float)
+    cost[cost == 9] = np.inf
+    found = spread(cost, gap)
+
+    def every(places):
+        if len(places) == len(cost):
+            yield places
+            return
+        for p in range(places[-1] + gap if places else 0, cost.shape[1]):
+            yield from every([*places, p])
+
+    least = min((sum(cost[i, p] for i, p in enumerate(each)) for each in every([])), default=np.inf)
+    if found is None:
+        assert least == np.inf
+    else:
+        assert all(b - a >= gap for a, b in pairwise(found))
+        assert sum(cost[i, p] for i, p in enumerate(found)) == least
+
+
+@given(st.lists(LENGTHS, max_size=20), st.floats(0, 50))
+def test_stacks_hold_everything_once_and_are_narrow(positions, within):
+    groups = stacks(positions, within)
+    assert sorted(i for group in groups for i in group) == list(range(len(positions)))
+    for group in groups:
+        spanned = [positions[i] for i in group]
+        assert max(spanned) - min(spanned) <= within
+
+
+@given(st.builds(Segment, POINTS, POINTS), st.lists(POINTS.map(around), max_size=6))
+def test_a_free_run_is_free(segment, boxes):
+    run = longest_free_run(segment, boxes)
+    if run is not None:
+        assert not any(covered(run, box.shrunk(1e-3)) for box in boxes)

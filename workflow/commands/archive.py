@@ -1,0 +1,83 @@
+"""Pack this run into results/archive/: results, logs, settings, sources and what Snakemake remembers of them.
+
+    python workflow/commands/archive.py [options of snakemake that the run was given, such as --configfile]
+
+Refuses while anything is stale or differs from the manifest.
+"""
+
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
+
+from roofline import checkout
+from roofline.archive import Refused, contents, manifest_of, name_of, pack
+from roofline.provenance import Manifest, differing_files, file_sha256, is_result, unlisted_files
+
+METADATA = Path(".snakemake", "metadata")
+AGAIN = "run the workflow first (make run, or snakemake --cores 1)"
+NEVER_LISTED = ("results/archive/", "results/previous/", "results/rendered/")
+
+
+def what_is_stale(options: list[str]) -> str | None:
+    """The jobs that are to be done, by rule and count; None where none are. Raises Refused where Snakemake fails."""
+    command = [sys.executable, "-m", "snakemake", "--dry-run", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    told = done.stdout + done.stderr
+    if done.returncode:
+        raise Refused(f"not archived, `snakemake -n` failed: {(told.strip().splitlines() or ['no reason given'])[-1]}")
+    if "Nothing to be done" in told:
+        return None
+    jobs = dict(re.findall(r"^(\w+) +(\d+)$", told, re.MULTILINE))
+    total = int(jobs.pop("total", 0)) - int(jobs.pop("all", 0))
+    return f"{total} job{' is' if total == 1 else 's are'} to be done ({', '.join(jobs)})"
+
+
+def archive(root: Path, options: list[str]) -> Path:
+    """Check the run and pack it. Raises Refused, in one line."""
+    manifest = manifest_of(root)
+    stale = what_is_stale(options)
+    if stale:
+        raise Refused(f"not archived: {stale}; {AGAIN}")
+    differing = differing_files(root, manifest)
+    if differing:
+        more = f", and {len(differing) - 1} more" if len(differing) > 1 else ""
+        raise Refused(f"not archived: {differing[0]}{more}; {AGAIN}")
+    kept = [str(path) for path in sorted((root / METADATA).rglob("*")) if path.is_file()]
+    paths = contents(manifest, checkout.files(root), [*kept, "logs/manifest.log"])
+    return pack(root, name_of(manifest.devices, datetime.now(UTC)), paths, notes(root, manifest))
+
+
+def notes(root: Path, manifest: Manifest) -> dict[str, bytes]:
+    """Which commit the packed sources are of, and what differs from it."""
+    sources, difference = checkout.describe(root), checkout.difference(root)
+    told = [f"commit of these sources: {sources.commit or 'unknown, ' + str(sources.reason)}"]
+    if sources.commit != manifest.sources.commit:
+        told.append(f"commit when the manifest was made: {manifest.sources.commit or 'unknown'}")
+    told += [f"changed since: {name}" for name in sources.changed_files or []]
+    found = {"provenance/commit.txt": ("\n".join(told) + "\n").encode("utf-8", "surrogateescape")}
+    return found if difference is None else {**found, "provenance/uncommitted.diff": difference}
+
+
+def report(root: Path, path: Path) -> None:
+    manifest = manifest_of(root)
+    left = [name for name in unlisted_files(root, manifest) if not name.startswith(NEVER_LISTED)]
+    if left:
+        print(f"left out, since the manifest does not list them: {len(left)} files such as {left[0]}")
+    for checkpoint in manifest.checkpoints:
+        if not is_result(checkpoint.path):
+            print(f"left out: {checkpoint.path}, a checkpoint of your own; its SHA-256 is in the manifest")
+    print(path)
+    print(f"{path.stat().st_size / 1e6:.1f} MB, SHA-256 {file_sha256(path)}")
+    print("Copy it off a rented machine before you terminate it; on a machine of yours:")
+    print(f"  scp USER@THIS-MACHINE:'{path.absolute()}' .")
+
+
+if __name__ == "__main__":
+    try:
+        report(Path(), archive(Path(), sys.argv[1:]))
+    except (Refused, OSError) as error:
+        sys.exit(str(error))

@@ -1,0 +1,32 @@
+"""Hold an archive against its own manifest, on any machine: checksums, seals, nothing missing, nothing added.
+
+python workflow/commands/verify.py [ARCHIVE]      (without one, the newest in results/archive/)
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
+
+from roofline.archive import Refused, newest, opened
+
+
+def verify(archive: Path) -> int:
+    """Print a line a problem, or that there is none; returns the exit status. Raises Refused."""
+    with opened(archive) as (_, manifest, problems):
+        for problem in problems:
+            print(problem)
+        if problems:
+            print(f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in {archive}")
+            return 1
+        print(f"ok: {len(manifest.outputs)} files agree with the manifest")
+        return 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        sys.exit(__doc__)
+    try:
+        sys.exit(verify(Path(sys.argv[1]) if sys.argv[1:] else newest(Path())))
+    except Refused as error:
+        sys.exit(str(error))
