@@ -207,16 +207,17 @@ rule plot:
         library=library("plot"),
     output:
         report(
-            "results/roofline.png",
+            "results/roofline.{format}",
             caption="workflow/report/roofline.rst",
             category="Roofline",
-            labels={"what": "picture"},
+            labels={"what": "picture ({format})"},
         ),
-        "results/roofline.svg",
     log:
-        "logs/plot.log",
+        "logs/plot_{format}.log",
     params:
-        dpi=setting("plot", "dpi"),
+        dpi=lambda wildcards: setting("plot", "dpi") if wildcards.format == "png" else None,
+    wildcard_constraints:
+        format="png|svg",
     conda:
         "envs/cpu.yaml"
     script:
@@ -228,8 +229,8 @@ rule acceptance:
         roofline="results/roofline.json",
         devices=device_records(),
         interpretation="results/interpretation.md",
-        svg=ancient("results/roofline.svg"),
-        expected=ancient([path for path in deliverables() if path not in MADE_LATER]),
+        svg="results/roofline.svg",
+        expected=[path for path in deliverables() if path not in MADE_LATER],
         library=library("acceptance"),
     output:
         "results/acceptance.json",

@@ -86,7 +86,7 @@ def device_record(device: str = "cpu", **fields) -> DeviceRecord:
 
 
 class SmallRun:
-    """A working directory with the results of one device; `manifest()` makes its manifest, `write()` writes a record."""
+    """A working directory with the results of one device, and logs."""
 
     def __init__(self, root: Path, device: str = "cpu", weights: str = CHECKPOINT):
         self.root, self.device = root, device

@@ -199,10 +199,10 @@ def test_a_clock_that_was_set_back_gives_no_negative_time():
 
 
 def test_the_line_on_the_screen(run):
-    assert line(run.manifest(usd_per_hour=3.6)) == "manifest: 9 outputs, checksums kept; 100 s, $0.10"
-    assert line(run.manifest(usd_per_hour=0.01)) == "manifest: 9 outputs, checksums kept; 100 s, under $0.01"
-    assert line(run.manifest()) == "manifest: 9 outputs, checksums kept; 100 s"
-    assert line(run.manifest(run_started_at=None)) == "manifest: 9 outputs, checksums kept"
+    assert line(run.manifest(usd_per_hour=3.6)) == "manifest: 8 outputs, checksums kept; 100 s, $0.10"
+    assert line(run.manifest(usd_per_hour=0.01)) == "manifest: 8 outputs, checksums kept; 100 s, under $0.01"
+    assert line(run.manifest()) == "manifest: 8 outputs, checksums kept; 100 s"
+    assert line(run.manifest(run_started_at=None)) == "manifest: 8 outputs, checksums kept"
 
 
 def test_a_moment_without_a_zone_is_utc():

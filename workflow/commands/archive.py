@@ -66,7 +66,8 @@ def report(root: Path, path: Path) -> None:
     manifest = manifest_of(root)
     left = [name for name in unlisted_files(root, manifest) if not name.startswith(NEVER_LISTED)]
     if left:
-        print(f"left out, since the manifest does not list them: {len(left)} files such as {left[0]}")
+        it, more = ("it", "") if len(left) == 1 else ("them", f" and {len(left) - 1} more")
+        print(f"left out, since the manifest does not list {it}: {left[0]}{more}")
     for checkpoint in manifest.checkpoints:
         if not is_result(checkpoint.path):
             print(f"left out: {checkpoint.path}, a checkpoint of your own; its SHA-256 is in the manifest")

@@ -11,6 +11,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import psutil
+
 from roofline import keeping, screen
 
 RESULTS = Path("results")

@@ -6,7 +6,16 @@ from roofline.investigation import THRESHOLD, investigate
 from roofline.measuring import StateLog, host_lock, time_caller, time_device
 from roofline.operators import gemm
 from roofline.prediction import file_sha256, predict_sealed
-from roofline.records import DeviceRecord, Kernel, Measurement, PeakFlops, PeakFlopsRecord, PredictionRecord, read, write
+from roofline.records import (
+    DeviceRecord,
+    Kernel,
+    Measurement,
+    PeakFlops,
+    PeakFlopsRecord,
+    PredictionRecord,
+    read,
+    write,
+)
 from roofline.reporting import Stopwatch, job, number, percent, say
 
 # Long enough for NVML to see the load, short enough not to meet the power limit.

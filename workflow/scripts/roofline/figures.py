@@ -63,7 +63,7 @@ TITLE_SIZE, TEXT_SIZE, DOT_SIZE, NOTE_SIZE = 14.0, 8.0, 7.5, 7.5
 HEADER, AXIS_HEIGHT, LINE, PANEL_GAP = 42.0, 34.0, 11.0, 26.0
 STRIP, DOT_RADIUS, LEGEND_LINE, SLOPE_LINE = 11.0, 3.6, 13.0, 9.5
 POINTS_A_DECADE, LOWEST_PANEL = 66.0, 270.0
-GROWTHS, LONG_LEADER = (1.0, 1.15, 1.35, 1.6, 2.0), 60.0
+GROWTHS, LONG_LEADER = (1.0, 1.15, 1.35, 1.6, 2.0), 85.0
 COLUMNS_FROM = 4  # with so many devices the panels stand in two columns
 FONT = {
     # Browsers without DejaVu Sans take a narrower font, so that labels which do not overlap here do not there.
@@ -382,6 +382,9 @@ def _legend(
     operators: Sequence[dict], markers: dict[str, str], dots: Sequence[Dot], predicted: Sequence[Dot]
 ) -> tuple[tuple[str, str, str, float | None], ...]:
     entries = [(markers[key], INK, key, None) for key in dict.fromkeys(marker_key(o) for o in operators)]
+    ceilings = {operator["compute_ceiling"] for operator in operators}
+    without = dict.fromkeys(o["dtype"] for o in operators if o["dtype"] not in ceilings)
+    entries += [("s", dtype_colour(dtype), f"{dtype} (no ceiling of its own)", None) for dtype in without]
     if any(dot.hollow for dot in dots):
         entries.append(("o", INK, "hollow: not measured, at its roof", 6.2))
     if predicted:

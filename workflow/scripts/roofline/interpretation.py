@@ -215,7 +215,8 @@ def _launch_gap(cell: Operator) -> str:
     gap = 1 - cell.device_latency_s / cell.latency_s
     if gap < 0.05:
         return " The launches cost it next to nothing; the array code's extra passes over memory do."
-    return f" {percent(gap)} of the GPU's time is launch overhead: the device itself is done in {duration(cell.device_latency_s)}."
+    alone = duration(cell.device_latency_s)
+    return f" {percent(gap)} of the GPU's time is launch overhead: the device itself is done in {alone}."
 
 
 def _ratio_at_small(pair, gpu: str) -> str:

@@ -54,7 +54,8 @@ def require_writable(results: Path) -> None:
     existing = next(folder for folder in (results, *results.absolute().parents) if folder.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         raise Faults([f"{results}/ cannot be written: make {existing} a folder of yours (chown, chmod u+w)"])
-    unwritable = [folder for folder in (results, *_folders(results)) if folder.exists() and not os.access(folder, os.W_OK)]
+    folders = [folder for folder in (results, *_folders(results)) if folder.exists()]
+    unwritable = [folder for folder in folders if not os.access(folder, os.W_OK)]
     if unwritable:
         raise Faults([f"{folder}/ cannot be written: chmod u+w {folder}" for folder in unwritable])
 

@@ -141,7 +141,7 @@ def roof_tflops(flops: float, traffic_bytes: float, peak: float | None, gb_per_s
 
 
 def found_regime(measured: Measurement, peak: float | None, gb_per_s: float | None) -> dict:
-    """The regime by what was measured: overhead where the calls alone cost half of the time, else by the ridge point."""
+    """The regime as measured: overhead where the calls alone cost half of the time, else by the ridge point."""
     if measured.overhead_s and measured.overhead_s >= OVERHEAD_SHARE * measured.latency.median_s:
         return {"regime": model.OVERHEAD_BOUND, "regime_level": None}
     if not (peak and gb_per_s):

@@ -19,7 +19,7 @@ CONSTANTS = {
     "cpu_dram_gb_per_s_per_core": 10.0,
 }
 CONSTANT_SOURCES = {
-    "gpu_array_operation_s": "one eager CuPy operation issued from Python: 150 us for eight, another H200's host, 2026-11",
+    "gpu_array_operation_s": "one eager CuPy operation issued from Python: 150 us for eight, an H200 host, 2026-11",
     "cpu_array_operation_s": "one small NumPy call: rule of thumb, 1 to 3 us",
     "cpu_dram_gb_per_s_per_core": "rule of thumb: one server core copies 10 GB/s or more; no datasheet at run time",
 }

@@ -165,7 +165,7 @@ def make_manifest(
     seals = [describe_seal(found, device, sha256) for device in found.seals]
     faults = [line for seal in seals for line in seal.violations] + unsealed(found) + changed_checkpoints(found, sha256)
     if faults:
-        raise BrokenProvenance("; ".join(faults))
+        raise BrokenProvenance("; ".join(faults) + " (remove the file that is named first, and run again)")
     devices = [record for _, record in found.devices.values()]
     return Manifest(
         created_at=created_at,
