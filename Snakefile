@@ -41,7 +41,7 @@ rule device_query:
         identity=identity,
         software=software,
         datasheet=datasheet,
-        datasheets=str(DATASHEETS),
+        datasheets=os.path.relpath(DATASHEETS),
     resources:
         measuring=1,
     conda:

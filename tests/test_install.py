@@ -223,7 +223,8 @@ def test_what_pip_says_is_told_in_one_line(machine, pip_says, told):
 def test_after_a_failure_the_next_call_goes_on(machine, lock):
     assert machine.install("development", PIP_FAILS_AT=lock, PIP_SAYS="No space left on device")[0] == 1
     status, _, calls = machine.install("development")
-    assert (status, calls[-1]) == (0, "pip development")
+    measures = [] if lock == "development" else ["venv 3.12", "pip build", "pip cpu"]
+    assert (status, calls) == (0, [*measures, "pip development"])
     assert machine.install("development") == (0, [], [])
 
 

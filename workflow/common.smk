@@ -1,6 +1,7 @@
 # What the rules ask before anything runs: the settings, the devices, and which files a job depends on.
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -45,11 +46,14 @@ faults_end_the_run(keeping.require_writable, RESULTS)
 
 
 def library(script, measures=False):
-    """The library modules that a script uses, as an input: an edited one makes its results stale."""
+    """The library modules that a script uses, as an input: an edited one makes its results stale.
+
+    Relative to the working directory, so that a folder that was copied or moved has stale nothing.
+    """
 
     def files(wildcards):
         kind = devices.kind_of(wildcards.device) if measures else None
-        return sources.library_files(SCRIPTS / f"{script}.py", kind)
+        return [os.path.relpath(path) for path in sources.library_files(SCRIPTS / f"{script}.py", kind)]
 
     return files
 

@@ -300,7 +300,7 @@ def _panel(roofline: dict, device: str, markers: dict[str, str]) -> Panel:
         dots=dots,
         predicted=predicted,
         legend=_legend(operators, markers, dots, predicted),
-        notes=tuple(_notes(memory, operators, skipped)),
+        notes=tuple(_notes(ceilings, operators, skipped)),
     )
 
 
@@ -392,10 +392,14 @@ def _legend(
     return tuple(entries)
 
 
-def _notes(memory: Sequence[dict], operators: Sequence[dict], skipped: Sequence[dict]) -> Iterable[str]:
-    link = [memory_text(ceiling) for ceiling in memory if ceiling["name"] in HOST_LINK]
+def _notes(ceilings: Sequence[dict], operators: Sequence[dict], skipped: Sequence[dict]) -> Iterable[str]:
+    link = [memory_text(ceiling) for ceiling in ceilings if ceiling["name"] in HOST_LINK]
     if link:
         yield f"Host link: {'; '.join(link)}."
+    if any(ceiling.get("sustained_tflops") for ceiling in ceilings):
+        yield "Dotted: what the ceiling falls to under sustained load."
+    if any(ceiling.get("method") == "fma" for ceiling in ceilings):
+        yield "Dashed: multiply-adds in registers alone."
     if len({operator["scope"] for operator in operators} & {"core", "block"}) == 2:
         yield "Decode attention: the core alone, or where so marked the block with its projections."
     without_traffic = [operation_name(o) for o in operators if o["no_traffic"] and o["flops"]]

@@ -1,0 +1,115 @@
+"""The arithmetic of rooflines: what holds for all of them, the stated corners, and one worked by hand."""
+
+import math
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from roofline import model
+
+INFINITE, NAN = math.inf, math.nan
+AMOUNTS = st.floats(1e-3, 1e24)
+RATES = st.floats(1e3, 1e18)
+
+
+def close(value):
+    return pytest.approx(value, rel=1e-12, abs=0)
+
+
+# ---------------------------------------------------------------------------------------------- what always holds
+
+
+@given(RATES, RATES, AMOUNTS)
+def test_attainable_is_the_lower_of_the_two_roofs(peak, bandwidth, intensity):
+    attainable = model.attainable_flops(peak, bandwidth, intensity)
+    slope = intensity * bandwidth
+    assert attainable <= peak and attainable <= slope
+    assert attainable in (peak, slope)
+
+
+@given(RATES, RATES, st.floats(1e-6, 1e6))
+def test_the_ridge_point_splits_the_bounds(peak, bandwidth, distance):
+    """Bytes such that the intensity is a known multiple of the ridge point."""
+    assume(abs(distance - 1) > 1e-9)
+    flops = 1e12
+    found = model.analyse(flops, flops / (distance * model.ridge_point(peak, bandwidth)), peak, bandwidth)
+    assert found.bound == ("compute" if distance > 1 else "memory")
+    assert found.attainable_flops == close(peak * min(1, distance))
+    assert found.efficiency_percent == close(100 * min(1, distance))
+
+
+@given(AMOUNTS, AMOUNTS, RATES, RATES)
+def test_both_times_agree_where_there_are_work_and_traffic(flops, traffic, peak, bandwidth):
+    found = model.analyse(flops, traffic, peak, bandwidth)
+    assert found.estimated_time_s == close(found.roofline_time_s)
+    assert found.roofline_time_s == max(flops / peak, traffic / bandwidth)
+    assert found.roofline_time_s == model.roofline_time(flops, traffic, peak, bandwidth)
+
+
+@given(st.integers(1, 1 << 40), st.integers(1, 1 << 20))
+def test_at_the_ridge_point_itself_the_bound_is_compute(bandwidth, intensity):
+    """Integers, so that no rounding moves the operation off the ridge."""
+    assert model.analyse(3 * intensity, 3, intensity * bandwidth, bandwidth).bound == "compute"
+
+
+# ---------------------------------------------------------------------------------------------- the stated corners
+
+# flops, bytes, peak, bandwidth -> intensity, attainable, bound, efficiency, estimated time, roofline time
+CORNERS = {
+    "no traffic": ((100, 0, 50, 10), (INFINITE, 50, "compute", 100, 2, 2)),
+    "no work: a copy": ((0, 30, 50, 10), (0, 0, "memory", 0, INFINITE, 3)),
+    "neither work nor traffic": ((0, 0, 50, 10), (INFINITE, 50, "compute", 100, 0, 0)),
+    "no bandwidth": ((100, 30, 50, 0), (100 / 30, 0, "memory", 0, INFINITE, INFINITE)),
+    "no bandwidth and no traffic": ((100, 0, 50, 0), (INFINITE, 50, "compute", 100, 2, 2)),
+    "no peak": ((100, 30, 0, 10), (100 / 30, 0, "compute", 0, INFINITE, INFINITE)),
+    "no peak and no work": ((0, 30, 0, 10), (0, 0, "compute", 0, INFINITE, 3)),
+    "neither peak nor bandwidth": ((100, 30, 0, 0), (100 / 30, 0, "memory", 0, INFINITE, INFINITE)),
+}
+
+
+@pytest.mark.parametrize(("operation", "expected"), CORNERS.values(), ids=CORNERS)
+def test_corners(operation, expected):
+    assert model.analyse(*operation) == model.Analysis(*expected)
+
+
+FUNCTIONS = {
+    model.arithmetic_intensity: 2,
+    model.ridge_point: 2,
+    model.attainable_flops: 3,
+    model.roofline_time: 4,
+    model.analyse: 4,
+}
+
+
+@pytest.mark.parametrize("wrong", [-1, -1e-300, -INFINITE, NAN])
+@pytest.mark.parametrize(
+    ("function", "place"), [(function, place) for function, count in FUNCTIONS.items() for place in range(count)]
+)
+def test_negative_and_nan_arguments_are_refused(function, place, wrong):
+    arguments = [2.0] * FUNCTIONS[function]
+    function(*arguments)
+    arguments[place] = wrong
+    with pytest.raises(ValueError, match=f"is {wrong}"):
+        function(*arguments)
+
+
+# ---------------------------------------------------------------------------------------------- by hand
+
+
+def test_an_h200_by_hand():
+    """The datasheet's 989.4 TFLOPS in fp16 and 4.8 TB/s meet at 206.125 FLOP/byte."""
+    peak, bandwidth = 989.4e12, 4.8e12
+    assert model.ridge_point(peak, bandwidth) == close(206.125)
+
+    # GEMM of 4096: 2 x 4096^3 FLOPs; three matrices of 4096^2 x 2 bytes. 137 438 953 472 / 100 663 296 = 1365.33.
+    gemm = model.analyse(137_438_953_472, 100_663_296, peak, bandwidth)
+    assert gemm.intensity_flops_per_byte == pytest.approx(1365.33, abs=0.01)
+    assert (gemm.bound, gemm.attainable_flops, gemm.efficiency_percent) == ("compute", peak, 100)
+    assert gemm.estimated_time_s == pytest.approx(138.911e-6, rel=1e-5)
+
+    # Decode attention, batch 256, 8 heads of 64, S 1024: as many FLOPs as bytes, 536 870 912.
+    decode = model.analyse(536_870_912, 536_870_912, peak, bandwidth)
+    assert (decode.intensity_flops_per_byte, decode.bound, decode.attainable_flops) == (1, "memory", bandwidth)
+    assert decode.efficiency_percent == pytest.approx(0.48514, rel=1e-4)
+    assert decode.estimated_time_s == decode.roofline_time_s == pytest.approx(111.848e-6, rel=1e-5)
