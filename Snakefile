@@ -41,7 +41,7 @@ rule device_query:
         identity=identity,
         software=software,
         datasheet=datasheet,
-        datasheets=os.path.relpath(DATASHEETS),
+        datasheets=str(DATASHEETS),
     resources:
         measuring=1,
     conda:

@@ -14,13 +14,16 @@ from roofline.statistics import median, median_interval
 SAMPLES = st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=60)
 
 
-def misses(count: int, rank: int) -> Fraction:
-    """The exact probability that [x(rank), x(count + 1 - rank)] misses the median: 2 P(Binomial(count, 1/2) < rank)."""
-    return 2 * Fraction(sum(math.comb(count, below) for below in range(rank)), 2**count)
-
-
-def exact_rank(count: int, confidence: Fraction) -> int:
-    return max(rank for rank in range(count // 2 + 1) if misses(count, rank) <= 1 - confidence)
+def exact_rank(count: int, confidence: str) -> tuple[int, Fraction]:
+    """The largest rank whose interval [x(rank), x(count + 1 - rank)] misses the median no oftener than allowed, and how
+    often it does: 2 P(Binomial(count, 1/2) < rank). Rank 0 where there is none."""
+    rank, below, allowed = 0, 0, 1 - Fraction(confidence)
+    while rank < count // 2:
+        wider = below + math.comb(count, rank)
+        if Fraction(2 * wider, 2**count) > allowed:
+            break
+        rank, below = rank + 1, wider
+    return rank, Fraction(2 * below, 2**count)
 
 
 # ---------------------------------------------------------------------------------------------- the median
@@ -46,19 +49,19 @@ def test_under_six_samples_there_is_no_interval(count):
     assert median_interval([1.0] * count) is None
 
 
-@pytest.mark.parametrize("count", [*range(6, 51), 51, 64, 99, 100, 257, 1000, 2500])
+@pytest.mark.parametrize("count", [*range(6, 51), 64, 99, 100, 1000])
 def test_the_ranks_are_those_of_exact_binomial_sums(count):
     ranked = [float(rank) for rank in range(1, count + 1)]
     shuffled = list(numpy.random.default_rng(count).permutation(ranked))
     for confidence in ("0.95", "0.99"):
-        rank = exact_rank(count, Fraction(confidence))
+        rank, _ = exact_rank(count, confidence)
         expected = (rank, count + 1 - rank) if rank else None
         assert median_interval(shuffled, float(confidence)) == expected
 
 
 @pytest.mark.parametrize(("count", "ranks"), [(6, (1, 6)), (9, (2, 8)), (10, (2, 9)), (25, (8, 18)), (100, (40, 61))])
-def test_ranks_of_the_published_tables(count, ranks):
-    """Hahn and Meeker, Statistical Intervals, table A.15a's symmetric intervals of the median at 95 %."""
+def test_well_known_ranks(count, ranks):
+    """As tables of the binomial give them: of six samples all (they miss in 2 of 64), of 100 the 40th and the 61st."""
     assert median_interval(list(range(1, count + 1))) == ranks
 
 
@@ -86,6 +89,6 @@ def test_the_interval_covers_the_median_as_often_as_it_promises(draw, true_media
     samples = draw(numpy.random.default_rng(20), (runs, count)).tolist()
     intervals = [median_interval(run) for run in samples]
     covered = sum(low <= true_median <= high for low, high in intervals) / runs
-    promised = float(1 - misses(count, exact_rank(count, Fraction("0.95"))))
+    promised = float(1 - exact_rank(count, "0.95")[1])
     assert promised >= 0.95
     assert covered == pytest.approx(promised, abs=4 * math.sqrt(promised * (1 - promised) / runs))

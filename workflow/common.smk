@@ -5,17 +5,33 @@ import os
 import sys
 from pathlib import Path
 
-SCRIPTS = Path(workflow.basedir, "workflow", "scripts")
-sys.path.insert(0, str(SCRIPTS))
+# Relative to the working directory: Snakemake remembers inputs and params as they are written, and results that
+# were unpacked elsewhere must not seem stale.
+HERE = Path(os.path.relpath(workflow.basedir))
+SCRIPTS = HERE / "workflow" / "scripts"
+sys.path.insert(0, str(SCRIPTS.absolute()))
+
+from snakemake.logging import logger
 
 from roofline import datasheets, devices, keeping, screen, settings, sources
 
 CONFIG_FILE = "config/config.yaml"
-DATASHEETS = Path(workflow.basedir, "config", "datasheets.yaml")
+DATASHEETS = HERE / "config" / "datasheets.yaml"
 # Not for acceptance to look at: made from it, or, as the picture's pixels, no matter of content.
 MADE_LATER = ("results/acceptance.json", "results/summary.html", "results/roofline.png")
-SCHEMA = Path(workflow.basedir, "workflow", "schemas", "config.schema.yaml")
+SCHEMA = HERE / "workflow" / "schemas" / "config.schema.yaml"
 RESULTS = Path("results")
+
+# What `quiet` leaves of Snakemake's talk between the jobs' own lines; warnings and errors are never among it.
+CHATTER = (
+    "Assuming unrestricted shared filesystem",
+    "Building DAG of jobs",
+    "Using shell",
+    "Conda environments: ignored",
+    "Select jobs to execute",
+    "Execute ",
+)
+logger.addFilter(lambda said: not str(said.msg).startswith(CHATTER))
 
 
 def faults_end_the_run(check, *arguments):
@@ -46,14 +62,11 @@ faults_end_the_run(keeping.require_writable, RESULTS)
 
 
 def library(script, measures=False):
-    """The library modules that a script uses, as an input: an edited one makes its results stale.
-
-    Relative to the working directory, so that a folder that was copied or moved has stale nothing.
-    """
+    """The library modules that a script uses, as an input: an edited one makes its results stale."""
 
     def files(wildcards):
         kind = devices.kind_of(wildcards.device) if measures else None
-        return [os.path.relpath(path) for path in sources.library_files(SCRIPTS / f"{script}.py", kind)]
+        return sources.library_files(SCRIPTS / f"{script}.py", kind)
 
     return files
 

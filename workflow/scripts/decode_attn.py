@@ -7,21 +7,24 @@ from roofline.prediction import file_sha256, predict_sealed
 from roofline.records import DecodeAttnRecord, Measurement, PredictionRecord, Weights, read, write
 from roofline.reporting import Stopwatch, duration, job, say
 
-OVERHEAD_ITERATIONS = 200
+OVERHEAD_ITERATIONS = 100
 
 
-def measure(device, seal, shape, dtype, weights_path, preset, seed, overhead, warmup, iterations, time_budget_s):
+def measure(device, seal, implementation, shape, dtype, weights_path, preset, seed, overhead, **options):
     """Every scope of one batch size: predicted, checked, then timed. Returns (measurements, weights facts)."""
     layer, hidden, naming, hidden_from = checkpoint.load_layer(weights_path, preset, shape.batch, seed=seed)
-    cell = attention.DecodeAttention(device, shape, dtype, layer, hidden, seed=seed + 11)
+    make_cell = attention.IMPLEMENTATIONS[implementation]
+    cell = make_cell(device, shape, dtype, layer, hidden, seed=seed + 11)
     found = [
-        _measure_scope(device, seal, cell, shape, dtype, scope, overhead[scope], warmup, iterations, time_budget_s)
+        _measure_scope(device, seal, implementation, cell, shape, dtype, scope, overhead[scope], **options)
         for scope in attention.SCOPES
     ]
     return found, {"naming": naming, "hidden_state": hidden_from}
 
 
-def _measure_scope(device, seal, cell, shape, dtype, scope, overhead_s, warmup, iterations, time_budget_s):
+def _measure_scope(
+    device, seal, implementation, cell, shape, dtype, scope, overhead_s, warmup, iterations, time_budget_s
+):
     work, traffic = attention.flops(shape, scope), attention.traffic_bytes(shape, dtype, scope)
     compute_ceiling = device.compute_ceiling(dtype)
     predicted = predict_sealed(
@@ -42,7 +45,7 @@ def _measure_scope(device, seal, cell, shape, dtype, scope, overhead_s, warmup, 
     log.read("after")
     return Measurement(
         operator=attention.OPERATOR,
-        implementation="eager",
+        implementation=implementation,
         preset=None,
         scope=scope,
         dtype=dtype,
@@ -62,11 +65,12 @@ def _measure_scope(device, seal, cell, shape, dtype, scope, overhead_s, warmup, 
     )
 
 
-def call_overhead_s(device, preset, dtype, weights_path, seed) -> dict[str, float]:
+def call_overhead_s(device, implementation, preset, dtype, weights_path, seed) -> dict[str, float]:
     """What the same calls cost on the smallest cache, S = 1 and batch 1, where there is next to nothing to do."""
     smallest = attention.Shape(batch=1, heads=preset.heads, head_size=preset.head_size, seq_len=1)
     layer, hidden, _, _ = checkpoint.load_layer(weights_path, preset, 1, seed=seed)
-    cell = attention.DecodeAttention(device, smallest, dtype, layer, hidden, seed=seed, copies=1)
+    make_cell = attention.IMPLEMENTATIONS[implementation]
+    cell = make_cell(device, smallest, dtype, layer, hidden, seed=seed, copies=1)
     return {
         scope: time_caller(
             device, cell.step(scope), warmup=10, iterations=OVERHEAD_ITERATIONS, time_budget_s=0.5
@@ -75,17 +79,22 @@ def call_overhead_s(device, preset, dtype, weights_path, seed) -> dict[str, floa
     }
 
 
-def run(name, preset_name, preset, seq_len, dtype, seal_path, weights_path, batch_sizes, seed, **options):
+def run(
+    name, preset_name, preset, seq_len, dtype, seal_path, weights_path, implementations, batch_sizes, seed, **options
+):
     watch = Stopwatch()
     device = devices.open_device(name)
     seal = read(PredictionRecord, seal_path)
     measurements, facts = [], {}
     with host_lock():
-        overhead = call_overhead_s(device, preset, dtype, weights_path, seed)
-        for batch in batch_sizes:
-            shape = attention.Shape(batch, preset.heads, preset.head_size, seq_len)
-            found, facts = measure(device, seal, shape, dtype, weights_path, preset, seed, overhead, **options)
-            measurements += [one.model_copy(update={"preset": preset_name}) for one in found]
+        for implementation in implementations:
+            overhead = call_overhead_s(device, implementation, preset, dtype, weights_path, seed)
+            for batch in batch_sizes:
+                shape = attention.Shape(batch, preset.heads, preset.head_size, seq_len)
+                found, facts = measure(
+                    device, seal, implementation, shape, dtype, weights_path, preset, seed, overhead, **options
+                )
+                measurements += [one.model_copy(update={"preset": preset_name}) for one in found]
     return DecodeAttnRecord(
         device=name,
         preset=preset_name,
@@ -127,6 +136,7 @@ if __name__ == "__main__":
             wildcards.dtype,
             snakemake.input.prediction,
             snakemake.input.weights,
+            implementations=params.implementations,
             batch_sizes=params.batch_sizes,
             seed=params.seed,
             warmup=params.warmup,

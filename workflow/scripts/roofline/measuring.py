@@ -20,7 +20,8 @@ Step = Callable[[int], object]
 def time_caller(
     device, step: Step, *, warmup: int, iterations: int, time_budget_s: float, checked_s: float | None = None
 ) -> Timing:
-    """What a caller of `step` gets. Steps are handed their number, so that they can rotate among buffers.
+    """What a caller of `step` gets. Steps are handed their number, so that they can rotate among buffers; it runs on
+    from the warm-up through every timed block, so that no step meets a buffer before the rotation is back at it.
 
     The warm-up's last step tells how many fit the budget; they are timed in one block where they do.
     At least one step is timed, however slow the device, and one warmed up before it; where the check of the
@@ -30,22 +31,26 @@ def time_caller(
     slow = checked_s is not None and checked_s > time_budget_s / 2
     warmed, last = (1, checked_s) if slow else (0, 0.0)
     while warmed < max(1, warmup) and (warmed == 0 or time.monotonic() + last < deadline):
-        last = device.step_times(step, 1)[0]
+        last = device.step_times(step, 1, first=warmed)[0]
         warmed += 1
     samples: list[float] = []
     while len(samples) < iterations and (not samples or time.monotonic() + last < deadline):
         fitting = int((deadline - time.monotonic()) / last) if last else iterations
-        samples += device.step_times(step, max(1, min(iterations - len(samples), fitting)))
+        count = max(1, min(iterations - len(samples), fitting))
+        samples += device.step_times(step, count, first=warmed + len(samples))
         last = statistics.median(samples)
     return _timing(CALLER_METHOD, warmed, iterations, samples)
 
 
 def time_device(device, step: Step, caller: Timing, *, time_budget_s: float) -> Timing | None:
-    """The device's part of the same steps, in half of the budget; None where the device is its own caller."""
-    time_budget_s /= 2
-    fitting = int(time_budget_s / caller.median_s)
-    samples = device.device_times(step, max(1, min(caller.requested, fitting)))
-    return _timing(DEVICE_METHOD, caller.warmup, caller.requested, samples) if samples else None
+    """The device's part of the same steps; None where the device is its own caller.
+
+    A fourth of the caller's steps, within half of its budget: without launch gaps there is little left to vary.
+    """
+    wanted = max(1, caller.requested // 4)
+    fitting = int(time_budget_s / 2 / caller.median_s)
+    samples = device.device_times(step, max(1, min(wanted, fitting)))
+    return _timing(DEVICE_METHOD, caller.warmup, wanted, samples) if samples else None
 
 
 def _timing(method: str, warmup: int, requested: int, samples: list[float]) -> Timing:

@@ -41,8 +41,3 @@ def _lower_rank(count: int, error: float) -> int:
             break
         rank += 1
     return rank
-
-
-def relative_difference(value: float, reference: float) -> float:
-    """(value - reference) / reference; positive where the value is the larger. The reference is not zero."""
-    return (value - reference) / reference

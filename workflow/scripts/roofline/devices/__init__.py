@@ -10,8 +10,9 @@ Each module offers the same few things:
         compute_unit(dtype) / compute_ceiling(dtype)
         normal(shape, dtype, seed) -> array       standard normal random numbers, rounded to the dtype
         array(host_array), to_host(array)
+        widened(array)                            as the device computes it: emulated dtypes in fp32
         synchronize()
-        step_times(step, count) -> [s]            what the caller gets, an event a step
+        step_times(step, count, first=0) -> [s]   what the caller gets, an event a step; steps are handed their number
         device_times(step, count) -> [s] | None   the device's part alone
         state() -> dict                           clocks, power, temperature, throttling; {} where unknown
         copy_path(level, size_bytes) -> CopyPath

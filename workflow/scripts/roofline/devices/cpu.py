@@ -123,10 +123,14 @@ class Device:
         """The ceiling that an operator of a dtype stands under: emulated dtypes compute in fp32."""
         return dtype if dtype in NATIVE_DTYPES else "fp32"
 
+    def widened(self, array):
+        """A dtype that the CPU lacks, converted to fp32 for the computation; others as they are."""
+        return array.astype(self.xp.float32) if array.dtype.itemsize < 4 else array
+
     def emulation_note(self, dtype: str) -> str | None:
         if dtype in NATIVE_DTYPES:
             return None
-        return f"{dtype} is emulated: NumPy converts to fp32, computes and rounds back"
+        return f"{dtype} is emulated: converted to fp32 in every step, computed, and rounded back"
 
     # -- arrays
 
@@ -158,10 +162,10 @@ class Device:
 
     # -- time
 
-    def step_times(self, step: Callable[[int], object], count: int) -> list[float]:
-        """Seconds of each of `count` steps, called one after another."""
+    def step_times(self, step: Callable[[int], object], count: int, first: int = 0) -> list[float]:
+        """Seconds of each of `count` steps, called one after another, with numbers from `first` on."""
         stamps = [time.perf_counter_ns()]
-        for index in range(count):
+        for index in range(first, first + count):
             step(index)
             stamps.append(time.perf_counter_ns())
         return [(end - start) / 1e9 for start, end in zip(stamps, stamps[1:], strict=False)]

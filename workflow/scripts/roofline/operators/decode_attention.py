@@ -12,7 +12,6 @@ from roofline.measuring import relative_error, require_right
 from roofline.records import Check
 
 OPERATOR = "decode_attention"
-IMPLEMENTATIONS = ("eager",)
 SCOPES = ("core", "block")
 
 # Eager code rounds scores, weights and result to the cache's dtype, with the softmax in fp32: about four roundings
@@ -22,7 +21,7 @@ DTYPES = tuple(TOLERANCE)
 ARRAY_OPERATIONS = {"core": 8, "block": 12}
 
 # Rotating through several times the last-level cache makes every step read K and V from memory.
-COLD_CACHE_MULTIPLE = 4
+COLD_CACHE_MULTIPLE = 3
 LARGEST_ROTATION_BYTES = 2 << 30
 
 
@@ -73,7 +72,8 @@ def workspace_bytes(shape: Shape, dtype: str, last_level_cache_bytes: int) -> in
     scores = 3 * 4 * shape.batch * shape.heads * shape.seq_len
     caches = rotation_copies(shape, dtype, last_level_cache_bytes) * cache_bytes(shape, dtype)
     weights = rotation_copies(shape, dtype, last_level_cache_bytes, "block") * _weight_bytes(shape, dtype)
-    return caches + weights + scores + (256 << 20)
+    widened = 2 * cache_bytes(shape, dtype) if ITEM_BYTES[dtype] < 4 else 0  # where the device emulates the dtype
+    return caches + weights + widened + scores + (256 << 20)
 
 
 def _weight_bytes(shape: Shape, dtype: str) -> int:
@@ -84,8 +84,8 @@ def _projection_flops(shape: Shape) -> int:
     return 2 * 2 * shape.batch * shape.hidden_size**2
 
 
-class DecodeAttention:
-    """The eager port of one cell: the same array code for CuPy and NumPy.
+class Eager:
+    """One cell in plain array operations: the same code for CuPy and NumPy.
 
     `layer` holds the projections (`query`, `output`: [hidden, hidden], `query_bias`, `output_bias`: [hidden]) and
     `hidden` the states [batch, hidden] of one token a sequence, all on the host in fp32.
@@ -93,7 +93,7 @@ class DecodeAttention:
 
     def __init__(self, device, shape: Shape, dtype: str, layer, hidden, *, seed: int, copies: int | None = None):
         self._device, self._shape, self._dtype, self._xp = device, shape, dtype, device.xp
-        as_dtype = array_dtype(dtype)
+        self._as_dtype = as_dtype = array_dtype(dtype)
         self.hidden = device.array(hidden).astype(as_dtype)
         weight_copies = copies or rotation_copies(shape, dtype, device.last_level_cache_bytes, "block")
         weights = {name: device.array(host_weights).astype(as_dtype) for name, host_weights in layer.items()}
@@ -115,18 +115,26 @@ class DecodeAttention:
 
     def _core(self, index: int):
         keys, values = self.caches[index % len(self.caches)]
-        return attend(self._xp, self.query, keys, values)
+        return self._attend(self.query, keys, values)
 
     def _block(self, index: int):
         keys, values = self.caches[index % len(self.caches)]
         layer = self.layers[index % len(self.layers)]
-        attended = attend(self._xp, self._project_query(layer), keys, values)
+        attended = self._attend(self._project_query(layer), keys, values)
         flat = attended.reshape(self._shape.batch, self._shape.hidden_size)
-        return self._xp.matmul(flat, layer["output"]) + layer["output_bias"]
+        return self._product(flat, layer["output"]) + layer["output_bias"]
+
+    def _attend(self, query, keys, values):
+        widened = (self._device.widened(array) for array in (query, keys, values))
+        return attend(self._xp, *widened).astype(self._as_dtype, copy=False)
+
+    def _product(self, left, right):
+        widened = (self._device.widened(array) for array in (left, right))
+        return self._xp.matmul(*widened).astype(self._as_dtype, copy=False)
 
     def _project_query(self, layer):
         """[batch, heads, head size, 1]: a column a head, so that K q needs no transposed copy of K."""
-        query = self._xp.matmul(self.hidden, layer["query"]) + layer["query_bias"]
+        query = self._product(self.hidden, layer["query"]) + layer["query_bias"]
         return (query * self.scale).reshape(self._shape.batch, self._shape.heads, self._shape.head_size, 1)
 
     def check(self, scope: str) -> tuple[Check, float]:
@@ -156,6 +164,9 @@ class DecodeAttention:
         require_right(f"decode attention {scope} {self._dtype} {self._shape}", error, tolerance)
         check = Check(compared=f"{len(rows)} sequences against float64", error=error, tolerance=tolerance)
         return check, checked_s
+
+
+IMPLEMENTATIONS = {"eager": Eager}
 
 
 def attend(xp, query, keys, values):

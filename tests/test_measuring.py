@@ -1,0 +1,255 @@
+"""How anything is timed, on a device whose clock the test turns; the lock that keeps measurements apart, for real."""
+
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roofline import measuring
+from roofline.devices import cpu
+from roofline.measuring import relative_error, require_right, time_caller, time_device
+from roofline.records import Timing
+
+SCRIPTS = Path(measuring.__file__).parents[1]
+
+
+class FakeDevice:
+    """Its steps take what `duration(step number)` says, on a clock of its own."""
+
+    def __init__(self, duration):
+        self.now, self.numbers = 0.0, []
+        self._duration = duration if callable(duration) else lambda number: duration
+
+    def step_times(self, step, count, first=0):
+        times = []
+        for number in range(first, first + count):
+            step(number)
+            self.numbers.append(number)
+            times.append(self._duration(number))
+            self.now += times[-1]
+        return times
+
+    def device_times(self, step, count):
+        return [0.5 * time for time in self.step_times(step, count)]
+
+
+def timed(duration, **options):
+    device = FakeDevice(duration)
+    options = {"warmup": 3, "iterations": 100, "time_budget_s": 1.0} | options
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measuring, "time", SimpleNamespace(monotonic=lambda: device.now))
+        return time_caller(device, lambda number: None, **options), device
+
+
+# ---------------------------------------------------------------------------------------------- what a caller gets
+
+
+def test_all_iterations_where_the_budget_allows():
+    timing, device = timed(lambda number: 1e-3 + 1e-6 * number)
+    assert (len(timing.samples_s), timing.requested, timing.warmup) == (100, 100, 3)
+    assert timing.stopped_by == "iterations"
+    assert timing.samples_s == pytest.approx([1e-3 + 1e-6 * number for number in range(3, 103)])
+    assert timing.median_s == pytest.approx(1.0525e-3)
+    assert timing.ci95_s == pytest.approx((1.042e-3, 1.063e-3))  # the 40th and the 61st of 100
+
+
+def test_the_warm_up_is_not_among_the_samples():
+    timing, _ = timed(lambda number: 0.1 if number < 3 else 1e-3)
+    assert set(timing.samples_s) == {1e-3}
+    assert len(timing.samples_s) == 100
+
+
+def test_the_budget_stops_a_slow_device():
+    timing, device = timed(0.1, time_budget_s=1.05)
+    assert (len(timing.samples_s), timing.requested, timing.stopped_by) == (7, 100, "time_budget")
+    assert device.now <= 1.05
+
+
+def test_a_very_slow_step_is_warmed_up_once_and_timed_once():
+    timing, device = timed(10.0)
+    assert (timing.warmup, timing.samples_s, timing.ci95_s) == (1, [10.0], None)
+    assert (timing.requested, timing.stopped_by) == (100, "time_budget")
+    assert device.now == 20
+
+
+def test_a_slow_check_was_the_warm_up():
+    timing, device = timed(10.0, checked_s=10.0)
+    assert (timing.warmup, timing.samples_s) == (1, [10.0])
+    assert device.now == 10
+
+
+def test_a_quick_check_is_no_warm_up():
+    timing, device = timed(1e-3, checked_s=0.4)
+    assert (timing.warmup, len(timing.samples_s), len(device.numbers)) == (3, 100, 103)
+
+
+def test_a_slow_first_step_does_not_cost_the_samples():
+    """The first step of all compiles and allocates; judged by it, hardly any step would fit."""
+    timing, device = timed(lambda number: 0.9 if number == 0 else 1e-3, iterations=1000)
+    assert len(timing.samples_s) == 99
+    assert set(timing.samples_s) == {1e-3}
+    assert device.now <= 1
+
+
+def test_step_numbers_run_on_so_that_a_rotation_is_never_cut_short():
+    """A block that began again at 0 would find the buffers of the block before it in the cache."""
+    timing, device = timed(lambda number: 0.3 if number < 3 else 1e-3, iterations=50)
+    assert timing.warmup == 3
+    assert device.numbers == list(range(53))
+
+
+@given(
+    st.floats(1e-4, 20),
+    st.integers(0, 20),
+    st.integers(1, 300),
+    st.floats(0.01, 5),
+    st.none() | st.floats(1e-6, 30),
+)
+def test_whatever_is_asked_there_is_a_sample_and_the_budget_holds(step_s, warmup, iterations, budget_s, checked_s):
+    timing, device = timed(step_s, warmup=warmup, iterations=iterations, time_budget_s=budget_s, checked_s=checked_s)
+    assert 1 <= len(timing.samples_s) <= iterations
+    assert timing.warmup >= 1
+    assert (timing.stopped_by == "iterations") == (len(timing.samples_s) == iterations)
+    assert device.now <= max(budget_s, step_s) + step_s + 1e-6  # the one step that must be
+
+
+# ---------------------------------------------------------------------------------------------- the device's part
+
+
+def caller(median_s, requested):
+    return Timing(
+        method="made up",
+        warmup=3,
+        requested=requested,
+        stopped_by="iterations",
+        samples_s=[median_s],
+        median_s=median_s,
+        ci95_s=None,
+    )
+
+
+def test_the_devices_part_keeps_to_half_of_the_budget():
+    device = FakeDevice(0.01)
+    timing = time_device(device, lambda number: None, caller(0.01, 1000), time_budget_s=1.0)
+    assert len(timing.samples_s) == 50
+    assert timing.stopped_by == "time_budget"
+    assert timing.median_s == 0.005
+    assert timing.method != measuring.CALLER_METHOD
+
+
+def test_the_devices_part_of_a_slow_step_is_one_sample():
+    timing = time_device(FakeDevice(10.0), lambda number: None, caller(10.0, 100), time_budget_s=1.0)
+    assert len(timing.samples_s) == 1
+
+
+def test_a_cpu_has_no_part_apart_from_its_caller():
+    device = cpu.Device(cpu.discover()[0])
+    ran = []
+    assert time_device(device, ran.append, caller(1e-3, 100), time_budget_s=1.0) is None
+    assert ran == []
+
+
+# ---------------------------------------------------------------------------------------------- wrong results
+
+
+def test_relative_error_is_the_norm_of_the_difference_over_the_norm():
+    assert relative_error([3.0, 0.0], [3.0, 4.0]) == pytest.approx(0.8)
+    assert relative_error(numpy.float16([1, 2]), numpy.float64([1, 2])) == 0
+
+
+@pytest.mark.parametrize("wrong", [numpy.nan, numpy.inf])
+def test_what_is_not_finite_is_no_result(wrong):
+    for result, reference in (([1.0, wrong], [1.0, 2.0]), ([1.0, 2.0], [1.0, wrong]), ([wrong], [wrong])):
+        assert relative_error(result, reference) == numpy.inf
+
+
+@pytest.mark.parametrize("error", [numpy.nan, numpy.inf, 1.01e-3])
+def test_a_wrong_result_is_a_failed_job(error):
+    with pytest.raises(ArithmeticError, match=r"fp16 matmul differs .*, allowed 1e-03"):
+        require_right("fp16 matmul", error, 1e-3)
+
+
+def test_a_right_result_passes():
+    require_right("fp16 matmul", 1e-3, 1e-3)
+
+
+# ---------------------------------------------------------------------------------------------- one at a time
+
+HOLD = """
+import pathlib, sys
+from roofline import measuring
+measuring.HOST_LOCK = pathlib.Path(sys.argv[1])
+with measuring.host_lock():
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def holder(path):
+    """Another process that takes the lock, says so, and keeps it until it is sent a line."""
+    return subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)],
+        env={**os.environ, "PYTHONPATH": str(SCRIPTS)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture
+def lock(tmp_path, monkeypatch):
+    monkeypatch.setattr(measuring, "HOST_LOCK", tmp_path / "measuring.lock")
+    return measuring.HOST_LOCK
+
+
+def test_two_processes_cannot_measure_at_once(lock):
+    with measuring.host_lock():
+        other = holder(lock)
+        assert other.stderr.readline() == "waiting for another measurement on this machine to end\n"
+        said_within_a_moment, _, _ = select.select([other.stdout], [], [], 0.3)
+        assert said_within_a_moment == []
+    told, errors = other.communicate("\n", timeout=20)
+    assert (told, errors, other.returncode) == ("held\n", "", 0)
+
+
+def test_it_is_silent_where_nobody_waits(lock, capfd):
+    for _ in range(2):
+        with measuring.host_lock():
+            pass
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_killed_measurement_does_not_block_the_next(lock):
+    other = holder(lock)
+    assert other.stdout.readline() == "held\n"
+    other.kill()
+    other.communicate(timeout=20)
+    with measuring.host_lock():
+        pass
+
+
+def test_a_failed_measurement_lets_go(lock):
+    with pytest.raises(ArithmeticError), measuring.host_lock():
+        raise ArithmeticError
+    other = holder(lock)
+    assert other.communicate("\n", timeout=20) == ("held\n", "")
+
+
+def test_a_lock_of_another_user_is_told_in_one_line(lock, monkeypatch):
+    """In /tmp with its sticky bit the kernel refuses even to open another user's file."""
+    import filelock
+
+    def refused(*arguments, **options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", refused)
+    with pytest.raises(PermissionError, match="belongs to another user: remove it"), measuring.host_lock():
+        pass

@@ -1,0 +1,13 @@
+// Counts the 32-bit words in which two buffers differ: bits, so that NaN equals itself and -0 does not equal 0.
+
+extern "C" __global__ void count_differences(const unsigned int* a, const unsigned int* b, unsigned long long words,
+                                             unsigned long long* differences) {
+    unsigned long long mine = 0;
+    const unsigned long long stride = (unsigned long long)gridDim.x * blockDim.x;
+    for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < words; i += stride) {
+        mine += a[i] != b[i];
+    }
+    if (mine) {
+        atomicAdd(differences, mine);
+    }
+}
