@@ -91,8 +91,8 @@ explain() {
         stop "The disk is full: $(df -Ph . | awk 'NR == 2 {print $4}') free in $PWD, and the packages take $size," \
             "as much again while they install. Make room, then make again."
     elif grep -q -i -E 'establish a new connection|name resolution|NewConnectionError|ConnectTimeout|timed out|unreachable|refused|ProxyError|dns error|error sending request|failed to fetch' "$log"; then
-        stop "The package index cannot be reached: is there a network?" \
-            "(A proxy or a mirror is named by PIP_PROXY or PIP_INDEX_URL.) Then make again."
+        stop "The packages cannot be fetched: is there a network?" \
+            "(HTTPS_PROXY names a proxy, PIP_INDEX_URL another index.) Then make again."
     elif grep -q -i -E 'do not match the hashes|hash mismatch' "$log"; then
         stop "A package is not the one that was locked: a damaged download, or an index that alters files." \
             "Make again, or name another index by PIP_INDEX_URL."

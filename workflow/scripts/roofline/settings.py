@@ -3,14 +3,17 @@
 Every fault is one line that names the key, the value and what is allowed; all faults are told at once.
 """
 
+import datetime
 import difflib
 import math
-from collections.abc import Mapping
+import shutil
+import sys
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import yaml
 
-from roofline import checkpoint
+from roofline import checkpoint, host
 from roofline.devices import copy_levels
 from roofline.operators import gemm
 from roofline.operators.decode_attention import Shape, workspace_bytes
@@ -30,32 +33,45 @@ class Faults(Exception):
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML without its silence about a key that stands twice."""
+    """YAML without its silence about a key that stands twice, and with a line number for every value it refuses."""
 
+    def __init__(self, text: str):
+        super().__init__(text)
+        self.twice: list[tuple[int, str]] = []
 
-def _mapping_without_duplicates(loader, node, deep=False):
-    seen = set()
-    for key_node, _ in node.value:
-        key = loader.construct_object(key_node, deep=True)
-        if key in seen:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"the key '{key}' stands twice", key_node.start_mark
-            )
-        seen.add(key)
-    return yaml.SafeLoader.construct_mapping(loader, node, deep)
+    def construct_object(self, node, deep=False):
+        try:
+            value = super().construct_object(node, deep)
+        except (ValueError, ArithmeticError, LookupError, AttributeError) as error:
+            problem = f"a value that cannot be read ({str(error).split(';')[0]})"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
+        if isinstance(value, int) and value.bit_length() > sys.float_info.max_exp:
+            raise yaml.constructor.ConstructorError(None, None, "a number too large to compute with", node.start_mark)
+        return value
+
+    def construct_whole_mapping(self, node):
+        """Deep, so that an alias within its own anchor is refused."""
+        seen = set()
+        for key_node in (key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"):
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                raise yaml.constructor.ConstructorError(None, None, f"{key} is no key", key_node.start_mark)
+            if key in seen:
+                self.twice.append((key_node.start_mark.line + 1, key))
+            seen.add(key)
+        return self.construct_mapping(node, deep=True)
 
 
 _StrictLoader.add_constructor(
-    yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG,
-    lambda loader, node: _mapping_without_duplicates(loader, node, deep=True),
+    yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _StrictLoader.construct_whole_mapping
 )
 
 
 def read_file(path: Path | str) -> dict:
     """A configuration file as it stands. Raises Faults where it is missing, empty, malformed or no mapping."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        config = yaml.load(text, _StrictLoader)
+        loader = _StrictLoader(Path(path).read_text(encoding="utf-8"))
+        config = loader.get_single_data()
     except FileNotFoundError:
         raise Faults([f"{path}: no such file; restore it with: git checkout -- {path}"]) from None
     except (OSError, UnicodeDecodeError) as error:
@@ -63,12 +79,29 @@ def read_file(path: Path | str) -> dict:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
-        raise Faults([f"{path}{line}: {getattr(error, 'problem', None) or 'not YAML'}"]) from None
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise Faults([f"{path}{line}: {problem}"]) from None
+    except RecursionError:
+        raise Faults([f"{path}: nested too deeply"]) from None
+    if loader.twice:
+        raise Faults([f"{path}, line {line}: the key '{key}' stands twice" for line, key in loader.twice])
     if config is None:
         raise Faults([f"{path}: empty; it needs at least one key, such as 'devices: auto'"])
     if not isinstance(config, dict):
         raise Faults([f"{path}: a {type(config).__name__}, allowed: a mapping of keys to values"])
     return config
+
+
+def require_readable(paths: Iterable[Path | str]) -> None:
+    """Raises Faults with what is wrong with any of these files: the workflow engine's own reader overlooks much."""
+    faults = []
+    for path in paths:
+        try:
+            read_file(path)
+        except Faults as found:
+            faults += found.lines
+    if faults:
+        raise Faults(faults)
 
 
 # ---------------------------------------------------------------- the schema
@@ -78,10 +111,17 @@ def schema_faults(config: Mapping, schema: Mapping) -> list[str]:
     """What the schema forbids, a line a fault."""
     import jsonschema
 
-    errors = jsonschema.Draft202012Validator(schema).iter_errors(config)
-    in_order = sorted(errors, key=lambda error: [str(part) for part in error.absolute_path])
-    told = [line for error in in_order for line in _told(error)]
-    return list(dict.fromkeys(told + _not_finite(config)))
+    # JSON Schema takes 16.0 for an integer; as a number of rows, or in a file's name, it is none.
+    whole = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: _is_whole(value))
+    validator = jsonschema.validators.extend(jsonschema.Draft202012Validator, type_checker=whole)
+    overlooked = dict(_overlooked(config))
+    errors = sorted(validator(schema).iter_errors(config), key=lambda error: list(map(str, error.absolute_path)))
+    told = [line for error in errors if tuple(error.absolute_path) not in overlooked for line in _told(error)]
+    return list(dict.fromkeys(told + list(overlooked.values())))
+
+
+def _is_whole(value) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def with_defaults(config: Mapping, schema: Mapping) -> dict:
@@ -102,42 +142,70 @@ def _told(error) -> list[str]:
         case "additionalProperties":
             known = list(error.schema.get("properties", {}))
             parents = ".".join(str(part) for part in error.absolute_path)
-            return [_unknown_key(parents, name, known) for name in value if name not in known]
+            return [_unknown_key(parents, name, known) for name in value if name not in known and _is_name(name)]
         case "required":
             return [f"{key}: {name} is missing" for name in error.validator_value if name not in value]
         case "uniqueItems":
             twice = next(item for i, item in enumerate(value) if item in value[:i])
-            return [f"{key}: {twice!r} is listed twice; allowed: each once"]
+            return [f"{key}: {_shown(twice)} is listed twice; allowed: each once"]
         case "minItems" | "minProperties":
-            return [f"{key}: an empty list; allowed: one entry or more"]
+            return [f"{key}: {_shown(value)} is empty; allowed: one entry or more"]
         case "enum":
-            return [f"{key}: {value!r} is unknown; allowed: {', '.join(map(str, error.validator_value))}"]
+            return [f"{key}: {_shown(value)} is unknown; allowed: {', '.join(map(str, error.validator_value))}"]
         case "anyOf" if key == "devices":
             return _devices_told(value)
         case "pattern":
-            return [f"{key}: {value!r}; allowed: lower-case letters, digits, '_', '-', '.'"]
-    return [f"{key}: {value!r}; allowed: {_allowed(error.schema)}"]
+            return [f"{key}: {_shown(value)}; allowed: lower-case letters, digits, '_', '-', '.'"]
+    # On Snakemake's command line the numbers of a list arrive as text.
+    hint = " (without quotes; in --config lists hold text: use --configfile)" if _is_number_as_text(error) else ""
+    return [f"{key}: {_shown(value)}; allowed: {_allowed(error.schema)}{hint}"]
 
 
-def _not_finite(value, path=()) -> list[str]:
-    """JSON Schema lets YAML's .inf and .nan pass for numbers."""
+def _is_number_as_text(error) -> bool:
+    try:
+        return bool({"integer", "number"} & set(_types(error.schema))) and math.isfinite(float(error.instance))
+    except (TypeError, ValueError):
+        return False
+
+
+def _overlooked(value, path=()) -> Iterator[tuple[tuple, str]]:
+    """Places and lines of what a JSON Schema lets pass and YAML can say."""
     if isinstance(value, float) and not math.isfinite(value):
-        return [f"{_key(path)}: {value}; allowed: a finite number"]
+        yield path, f"{_key(path)}: {value}; allowed: a finite number"
+    if isinstance(value, str) and not value.isprintable():
+        yield path, f"{_key(path)}: {_shown(value)}; allowed: printable text on one line"
+    for key in value if isinstance(value, dict) else ():
+        if not _is_name(key):
+            yield (*path, key), f"{_key(path)}: the key {_shown(key)}; allowed: printable text on one line"
     children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [line for key, child in children for line in _not_finite(child, (*path, key))]
+    for key, child in children:
+        yield from _overlooked(child, (*path, key))
+
+
+def _is_name(key) -> bool:
+    return isinstance(key, str) and key.isprintable()
+
+
+def _shown(value) -> str:
+    """A value as the file has it, on one line and not endless."""
+    if value is None or isinstance(value, bool):
+        text = {None: "null", True: "true", False: "false"}[value]
+    else:
+        text = str(value) if isinstance(value, datetime.date) else repr(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."
 
 
 def _devices_told(value) -> list[str]:
     allowed = "auto, all, or a list such as [gpu0, cpu]"
     if value == []:
-        return [f"devices: an empty list; allowed: {allowed}"]
+        return [f"devices: [] is empty; allowed: {allowed}"]
     if isinstance(value, list):
         twice = sorted({str(item) for item in value if value.count(item) > 1})
         unknown = [item for item in value if not isinstance(item, str) or not _is_device_name(item)]
         return [f"devices: {name!r} is listed twice; allowed: each once" for name in twice] + [
-            f"devices: {item!r} is unknown; allowed: {allowed}" for item in unknown
+            f"devices: {_shown(item)} is unknown; allowed: {allowed}" for item in unknown
         ]
-    return [f"devices: {value!r} is unknown; allowed: {allowed}"]
+    return [f"devices: {_shown(value)} is unknown; allowed: {allowed}"]
 
 
 def _is_device_name(name: str) -> bool:
@@ -164,14 +232,18 @@ def _allowed(schema: Mapping) -> str:
         "object": "a mapping of keys to values",
         "null": "null",
     }
-    types = schema.get("type", [])
-    kinds = [names[kind] for kind in ([types] if isinstance(types, str) else types)]
+    kinds = [names[kind] for kind in _types(schema)]
     bounds = [
         f"{word} {schema[bound]}"
         for bound, word in (("minimum", "from"), ("maximum", "to"), ("exclusiveMinimum", "above"))
         if bound in schema
     ]
     return " ".join([" or ".join(kinds) or "another value", *bounds])
+
+
+def _types(schema: Mapping) -> list[str]:
+    types = schema.get("type", [])
+    return [types] if isinstance(types, str) else types
 
 
 # ---------------------------------------------------------------- held against the machine
