@@ -42,13 +42,12 @@ def faults_end_the_run(check, *arguments):
         sys.exit("\n".join(faults.lines))
 
 
-def read_strictly(*paths):
-    """Snakemake's own reader overlooks keys that stand twice; ours names every fault and its line."""
-    for path in paths:
-        settings.read_file(path)
-
-
-faults_end_the_run(read_strictly, *(workflow.overwrite_configfiles or [CONFIG_FILE]))
+# Snakemake's own reader overlooks keys that stand twice; ours names every fault and its line.
+ALONE = not workflow.overwrite_configfiles
+faults_end_the_run(
+    settings.require_readable,
+    [CONFIG_FILE] * (ALONE or Path(CONFIG_FILE).exists()) + workflow.overwrite_configfiles,
+)
 
 
 configfile: CONFIG_FILE
@@ -56,8 +55,7 @@ configfile: CONFIG_FILE
 
 SETTINGS = faults_end_the_run(settings.complete, config, SCHEMA)
 PRESENT = devices.discover()
-DEVICES = faults_end_the_run(settings.choose_devices, SETTINGS["devices"], PRESENT)
-faults_end_the_run(settings.require_possible, SETTINGS, [PRESENT[name] for name in DEVICES])
+DEVICES = faults_end_the_run(settings.choose_devices, SETTINGS, PRESENT)
 faults_end_the_run(keeping.require_writable, RESULTS)
 
 

@@ -404,7 +404,7 @@ def write(record: Record, path: Path | str) -> None:
     """Write a record as JSON, beside its place first and then renamed, so that no half of one is ever seen."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(record.model_dump(mode="json"), indent=1, allow_nan=False)
+    text = json.dumps(record.model_dump(), indent=1, allow_nan=False)  # mode="json" would make null of NaN
     type(record).model_validate_json(text)
     write_text(_numbers_on_one_line(text) + "\n", path)
 

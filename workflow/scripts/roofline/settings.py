@@ -19,6 +19,7 @@ from roofline.operators import gemm
 from roofline.operators.decode_attention import Shape, workspace_bytes
 
 MIB = 1 << 20
+FP32_BYTES = 4
 
 
 class Faults(Exception):
@@ -62,9 +63,7 @@ class _StrictLoader(yaml.SafeLoader):
         return self.construct_mapping(node, deep=True)
 
 
-_StrictLoader.add_constructor(
-    yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _StrictLoader.construct_whole_mapping
-)
+_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _StrictLoader.construct_whole_mapping)
 
 
 def read_file(path: Path | str) -> dict:
@@ -141,8 +140,8 @@ def _told(error) -> list[str]:
     match error.validator:
         case "additionalProperties":
             known = list(error.schema.get("properties", {}))
-            parents = ".".join(str(part) for part in error.absolute_path)
-            return [_unknown_key(parents, name, known) for name in value if name not in known and _is_name(name)]
+            parent = _key(error.absolute_path) if error.absolute_path else ""
+            return [_unknown_key(parent, name, known) for name in value if name not in known and _is_name(name)]
         case "required":
             return [f"{key}: {name} is missing" for name in error.validator_value if name not in value]
         case "uniqueItems":
@@ -162,10 +161,9 @@ def _told(error) -> list[str]:
 
 
 def _is_number_as_text(error) -> bool:
-    try:
-        return bool({"integer", "number"} & set(_types(error.schema))) and math.isfinite(float(error.instance))
-    except (TypeError, ValueError):
-        return False
+    value = error.instance
+    digits = isinstance(value, str) and value.lstrip("+-").replace(".", "", 1).isdigit()
+    return digits and not {"integer", "number"}.isdisjoint(_types(error.schema))
 
 
 def _overlooked(value, path=()) -> Iterator[tuple[tuple, str]]:
@@ -249,15 +247,19 @@ def _types(schema: Mapping) -> list[str]:
 # ---------------------------------------------------------------- held against the machine
 
 
-def choose_devices(wanted: str | list[str], present: Mapping) -> list[str]:
-    """Names of the devices to measure. Raises Faults for one that is not here or whose CuPy is unusable."""
+def choose_devices(config: Mapping, present: Mapping) -> list[str]:
+    """Names of the devices to measure. Raises Faults with everything that this machine cannot do of the configuration."""
+    wanted = config["devices"]
     gpus = [name for name, identity in present.items() if identity.kind == "gpu"]
     chosen = {"auto": [*gpus[:1], "cpu"], "all": [*gpus, "cpu"]}[wanted] if isinstance(wanted, str) else wanted
     faults = [
         f"devices: {name} is not on this machine; here: {', '.join(present)}" for name in chosen if name not in present
     ]
-    unusable = {present[name].fault for name in chosen if name in present and present[name].fault}
-    faults += [f"devices: {fault}" for fault in sorted(unusable)]
+    here = [present[name] for name in chosen if name in present]
+    faults += [f"devices: {fault}" for fault in sorted({identity.fault for identity in here if identity.fault})]
+    faults += _model_faults(config) + _weights_faults(config)
+    for identity in here:
+        faults += _level_faults(config, identity) + _memory_faults(config, identity)
     if faults:
         raise Faults(faults)
     return list(chosen)
@@ -267,21 +269,9 @@ def preset_of(config: Mapping, name: str) -> checkpoint.Preset:
     return checkpoint.Preset(**config["model"]["presets"][name])
 
 
-def machine_faults(config: Mapping, chosen: list) -> list[str]:
-    """What this machine cannot do of what the configuration asks, with bytes needed and bytes there.
-
-    `chosen` are identities of devices.
-    """
-    faults = _model_faults(config)
-    for identity in chosen:
-        levels, wanted = copy_levels(identity.device), config["bandwidth"]["levels"]
-        if not set(levels) & set(wanted):
-            faults.append(
-                f"bandwidth.levels: {identity.device} has none of {', '.join(wanted)}; it has {', '.join(levels)}"
-            )
-    for identity in chosen if not faults else []:
-        faults += _memory_faults(config, identity)
-    return faults
+def _known_presets(config: Mapping) -> dict[str, checkpoint.Preset]:
+    names = [name for name in config["decode_attn"]["presets"] if name in config["model"]["presets"]]
+    return {name: preset_of(config, name) for name in names}
 
 
 def _model_faults(config: Mapping) -> list[str]:
@@ -297,23 +287,42 @@ def _model_faults(config: Mapping) -> list[str]:
         f"operations: the name {name!r} is given twice; allowed: each once"
         for name in sorted({name for name in names if names.count(name) > 1})
     ]
-    path = config["model"]["checkpoint"]
-    if path is None or faults:
-        return faults
+    return faults
+
+
+def _weights_faults(config: Mapping) -> list[str]:
+    """What is wrong with the checkpoint, or with the size of one that has to be generated."""
+    path, presets = config["model"]["checkpoint"], _known_presets(config)
+    if path is None:
+        free = min(host.memory_available_bytes(), shutil.disk_usage(".").free)
+        needs = {name: preset.layers * 4 * preset.hidden_size**2 * FP32_BYTES for name, preset in presets.items()}
+        return [
+            f"model.presets.{name}: weights of {presets[name].layers} layers need {needed:,} bytes of memory and disk, "
+            f"and {free:,} are free"
+            for name, needed in needs.items()
+            if needed > free
+        ]
     if len(presets) > 1:
         return [f"model.checkpoint: one file cannot be {', '.join(presets)}; allowed: one entry in decode_attn.presets"]
     try:
-        checkpoint.inspect(path, preset_of(config, presets[0]))
+        for preset in presets.values():
+            checkpoint.inspect(path, preset)
     except checkpoint.BadCheckpoint as error:
         return [str(error)]
     return []
 
 
+def _level_faults(config: Mapping, identity) -> list[str]:
+    levels, wanted = copy_levels(identity.device), config["bandwidth"]["levels"]
+    if set(levels) & set(wanted):
+        return []
+    return [f"bandwidth.levels: {identity.device} has none of {', '.join(wanted)}; it has {', '.join(levels)}"]
+
+
 def _memory_faults(config: Mapping, identity) -> list[str]:
     needs = {}
     attention = config["decode_attn"]
-    for name in attention["presets"]:
-        preset = preset_of(config, name)
+    for name, preset in _known_presets(config).items():
         for seq_len in attention["seq_lens"]:
             key = f"decode_attn.seq_lens: {seq_len} (preset {name}, batch {max(attention['batch_sizes'])})"
             shapes = [Shape(batch, preset.heads, preset.head_size, seq_len) for batch in attention["batch_sizes"]]
@@ -326,8 +335,10 @@ def _memory_faults(config: Mapping, identity) -> list[str]:
     needs[f"peak_flops.size: {size}"] = max(
         gemm.workspace_bytes(size, dtype) for dtype in config["peak_flops"]["dtypes"]
     )
-    size_mib = config["bandwidth"]["size_mib"]
-    needs[f"bandwidth.size_mib: {size_mib}"] = 2 * size_mib * MIB
+    levels = set(copy_levels(identity.device)) & set(config["bandwidth"]["levels"])
+    for key, buffers, copies in (("size_mib", 2, {"d2d", "dram_copy"}), ("transfer_size_mib", 1, {"h2d", "d2h"})):
+        if levels & copies:
+            needs[f"bandwidth.{key}: {config['bandwidth'][key]}"] = buffers * config["bandwidth"][key] * MIB
     free = identity.memory_free_bytes
     return [
         f"{what} needs {needed:,} bytes on {identity.device}, and {free:,} are free there"
@@ -346,10 +357,3 @@ def complete(config: Mapping, schema_path: Path | str) -> dict:
     if faults:
         raise Faults(faults)
     return with_defaults(config, schema)
-
-
-def require_possible(config: Mapping, chosen: list) -> None:
-    """Raises Faults with everything that the chosen devices cannot do of it."""
-    faults = machine_faults(config, chosen)
-    if faults:
-        raise Faults(faults)

@@ -31,10 +31,7 @@ def _lower_rank(count: int, error: float) -> int:
     tail, rank = 0.0, 0
     while rank < count // 2:
         log_probability = (
-            math.lgamma(count + 1)
-            - math.lgamma(rank + 1)
-            - math.lgamma(count - rank + 1)
-            - count * math.log(2)
+            math.lgamma(count + 1) - math.lgamma(rank + 1) - math.lgamma(count - rank + 1) - count * math.log(2)
         )
         tail += math.exp(log_probability)
         if 2 * tail > error:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
+from itertools import pairwise
 from pathlib import Path
 
 from roofline import host
@@ -168,7 +169,7 @@ class Device:
         for index in range(first, first + count):
             step(index)
             stamps.append(time.perf_counter_ns())
-        return [(end - start) / 1e9 for start, end in zip(stamps, stamps[1:], strict=False)]
+        return [(end - start) / 1e9 for start, end in pairwise(stamps)]
 
     def device_times(self, step: Callable[[int], object], count: int) -> None:
         """None: the CPU is its own caller, there is no launch gap to leave out."""

@@ -3,8 +3,13 @@
 import re
 from collections.abc import Callable
 
-TENSOR_CORE_NAMES = re.compile(r"gmma|hmma|imma|dmma|tensorop|nvjet|s884|s1688|s16816|d884|xmma|mma_", re.IGNORECASE)
-CUDA_CORE_NAMES = re.compile(r"simt|ffma|sgemm|dgemm|gemv|gemmk1", re.IGNORECASE)
+# What a part of a kernel's name says, the first that is found. cuBLAS's "xmma" kernels run on either unit, and those
+# on CUDA cores end in the instruction that they use.
+UNITS_BY_NAME = (
+    (re.compile(r"simt|[fdh]fma", re.IGNORECASE), False),
+    (re.compile(r"gmma|[hidq]mma|tensorop|nvjet|[hsdi](884|1688|16816)|xmma|mma_", re.IGNORECASE), True),
+    (re.compile(r"sgemm|dgemm|gemv|gemmk1", re.IGNORECASE), False),
+)
 
 
 def kernel_of(run: Callable[[], object]) -> dict:
@@ -12,7 +17,6 @@ def kernel_of(run: Callable[[], object]) -> dict:
     try:
         kernels = _record(run)
     except Exception as error:
-        run()
         return _unknown(f"CUPTI does not load here ({type(error).__name__})")
     if not kernels:
         return _unknown("CUPTI recorded no kernel")
@@ -22,9 +26,7 @@ def kernel_of(run: Callable[[], object]) -> dict:
 
 def uses_tensor_cores(name: str) -> bool | None:
     """What a cuBLAS kernel's name says of the unit that it runs on; None where it says nothing."""
-    if TENSOR_CORE_NAMES.search(name):
-        return True
-    return False if CUDA_CORE_NAMES.search(name) else None
+    return next((tensor_cores for part, tensor_cores in UNITS_BY_NAME if part.search(name)), None)
 
 
 def _unknown(why: str) -> dict:
@@ -43,7 +45,9 @@ def _record(run: Callable[[], object]) -> dict[str, int]:
 
     cupti.activity_register_callbacks(lambda: (8 << 20, 0), completed)
     cupti.activity_enable(cupti.ActivityKind.CONCURRENT_KERNEL)
-    run()
-    cupti.activity_flush_all(1)
-    cupti.activity_disable(cupti.ActivityKind.CONCURRENT_KERNEL)
+    try:
+        run()
+        cupti.activity_flush_all(1)
+    finally:  # else it would go on recording, and slow what is timed later
+        cupti.activity_disable(cupti.ActivityKind.CONCURRENT_KERNEL)
     return durations

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from importlib import metadata
+from itertools import pairwise
 from pathlib import Path
 
 from roofline import datasheets
@@ -11,10 +12,12 @@ from roofline.dtypes import array_dtype
 
 COPY_LEVELS = ("d2d", "h2d", "d2h")
 KERNELS = Path(__file__).parents[1] / "kernels"
+COMPILE_OPTIONS = ("-std=c++17",)
 CUPY_OF_CUDA = {12: "cupy-cuda12x", 13: "cupy-cuda13x"}
 OLDEST_DRIVER = {12: "525", 13: "580"}
 GEMM_DTYPES = {"fp64": "6.0", "fp32": "3.0", "fp16": "5.3", "bf16": "8.0"}
-TENSOR_CORE_DTYPES = {"fp64": (8, 0), "fp16": (7, 0), "bf16": (8, 0)}
+TENSOR_CORE_DTYPES = {"fp16": (7, 0), "bf16": (8, 0)}
+FP64_TENSOR_CORES = ((8, 0), (9, 0), (10, 0), (10, 3))  # 8.6, 8.9, 12.0 and their like have a token path only
 
 # NVML does not tell the L2's size; until CUDA does, no card's is larger.
 LARGEST_L2_BYTES = 192 << 20
@@ -180,9 +183,10 @@ class Device:
 
     def compute_unit(self, dtype: str) -> str:
         """Tensor cores or CUDA cores: which this card has for a dtype, at the rate that its datasheet counts."""
+        if dtype == "fp64":
+            return "tensor_core" if self.capability in FP64_TENSOR_CORES else "cuda_core"
         first = TENSOR_CORE_DTYPES.get(dtype)
-        token_fp64 = dtype == "fp64" and self.capability[1] != 0  # 8.6, 8.9, 10.3 and 12.x have a token path only
-        return "tensor_core" if first and self.capability >= first and not token_fp64 else "cuda_core"
+        return "tensor_core" if first and self.capability >= first else "cuda_core"
 
     def compute_ceiling(self, dtype: str) -> str:
         return dtype
@@ -291,11 +295,11 @@ class Device:
 
     def _elapsed(self, events: list) -> list[float]:
         elapsed = self.xp.cuda.get_elapsed_time
-        return [elapsed(start, end) / 1e3 for start, end in zip(events, events[1:], strict=False)]
+        return [elapsed(start, end) / 1e3 for start, end in pairwise(events)]
 
     def kernel(self, source: str, name: str):
         """A kernel of kernels/, compiled for this card."""
-        return self.xp.RawModule(code=(KERNELS / source).read_text(), options=("-std=c++17",)).get_function(name)
+        return self.xp.RawModule(code=(KERNELS / source).read_text(), options=COMPILE_OPTIONS).get_function(name)
 
     def state(self) -> dict:
         return nvml.state(self._handle)

@@ -43,14 +43,18 @@ def visible_gpus() -> list:
     import pynvml
 
     cards = [ask(pynvml.nvmlDeviceGetHandleByIndex, i) for i in range(ask(pynvml.nvmlDeviceGetCount) or 0)]
-    cards = sorted((card for card in cards if card), key=lambda card: ask(pynvml.nvmlDeviceGetPciInfo, card).busId)
-    return [
-        gpu
-        for index, card in enumerate(cards)
-        if _is_visible(index, ask(pynvml.nvmlDeviceGetUUID, card))
-        for gpu in (_mig_slices(card) or [card])
-        if gpu is card or _is_visible(index, ask(pynvml.nvmlDeviceGetUUID, gpu))
-    ]
+    cards = sorted((card for card in cards if card), key=_pci_address)
+    gpus = [(index, card, gpu) for index, card in enumerate(cards) for gpu in (_mig_slices(card) or [card])]
+    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if wanted is None:
+        return [gpu for _, _, gpu in gpus]
+    visible = []
+    for token in (part.strip() for part in wanted.split(",")):
+        named = [gpu for index, card, gpu in gpus if _is_named(token, index, card, gpu)]
+        if not named:
+            break  # as CUDA does: an entry that names nothing ends the list
+        visible += named
+    return [gpu for _, _, gpu in gpus if gpu in visible]
 
 
 def is_mig_slice(handle) -> bool:
@@ -137,13 +141,18 @@ def _mig_slices(card) -> list:
     return [mig for mig in slices if mig]
 
 
-def _is_visible(index: int, uuid: str) -> bool:
-    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if wanted is None:
+def _pci_address(card) -> tuple:
+    import pynvml
+
+    info = ask(pynvml.nvmlDeviceGetPciInfo, card)
+    return (False, info.busId) if info else (True,)
+
+
+def _is_named(token: str, index: int, card, gpu) -> bool:
+    """Whether an entry of CUDA_VISIBLE_DEVICES is the card's number, or the beginning of its or its slice's UUID."""
+    import pynvml
+
+    if token == str(index):
         return True
-    for token in (part.strip() for part in wanted.split(",")):
-        if token == str(index) or (token.startswith(("GPU-", "MIG-")) and uuid.startswith(token)):
-            return True
-        if token.startswith("MIG-") and uuid.startswith("GPU-"):
-            return True  # the slice may be of this card; its own UUID decides
-    return False
+    uuids = (ask(pynvml.nvmlDeviceGetUUID, handle) or "" for handle in (card, gpu))
+    return token.startswith(("GPU-", "MIG-")) and any(uuid.startswith(token) for uuid in uuids)
