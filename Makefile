@@ -14,7 +14,7 @@ run: setup ## measure what is missing or stale, and print the summary (ARGS="...
 	@$(python) workflow/commands/run.py $(ARGS)
 
 dry-run: setup ## say what `make` would measure, and why
-	@$(python) -m snakemake --cores 1 --dry-run $(ARGS)
+	@$(python) -m snakemake --cores 1 --dry-run --quiet host $(ARGS)
 
 report: setup-any ## write results/report.html
 	@$(python) -m snakemake --cores 1 --report results/report.html $(ARGS)

@@ -101,8 +101,8 @@ rule bandwidth:
     params:
         identity=identity,
         software=software,
-        size_mib=setting("bandwidth", "size_mib"),
-        transfer_size_mib=setting("bandwidth", "transfer_size_mib"),
+        size_mib=copy_size("size_mib"),
+        transfer_size_mib=copy_size("transfer_size_mib"),
         warmup=setting("bandwidth", "warmup"),
         iterations=setting("bandwidth", "iterations"),
         time_budget_s=setting("bandwidth", "time_budget_s"),
@@ -194,7 +194,7 @@ rule collect:
     log:
         "logs/collect.log",
     params:
-        operations=json.dumps(setting("operations"), sort_keys=True),
+        operations=lambda wildcards: json.dumps(setting("operations"), sort_keys=True),
     conda:
         "envs/cpu.yaml"
     script:
@@ -290,7 +290,7 @@ rule manifest:
     log:
         "logs/manifest.log",
     params:
-        settings=json.dumps(SETTINGS, sort_keys=True),
+        settings=lambda wildcards: json.dumps(SETTINGS, sort_keys=True),
         usd_per_hour=setting("cost", "usd_per_hour"),
     conda:
         "envs/cpu.yaml"

@@ -43,11 +43,10 @@ def faults_end_the_run(check, *arguments):
 
 
 # Snakemake's own reader overlooks keys that stand twice; ours names every fault and its line.
-ALONE = not workflow.overwrite_configfiles
-faults_end_the_run(
-    settings.require_readable,
-    [CONFIG_FILE] * (ALONE or Path(CONFIG_FILE).exists()) + workflow.overwrite_configfiles,
-)
+CONFIG_FILES = [*workflow.overwrite_configfiles]
+if not CONFIG_FILES or Path(CONFIG_FILE).exists():
+    CONFIG_FILES.insert(0, CONFIG_FILE)
+faults_end_the_run(settings.require_readable, CONFIG_FILES)
 
 
 configfile: CONFIG_FILE
@@ -91,6 +90,16 @@ def setting(*keys):
     for key in keys:
         value = value[key]
     return value
+
+
+def copy_size(key):
+    """A size is a param of the levels that it is the size of: no other level's record goes stale with it."""
+
+    def size(wildcards):
+        of_transfers = key == "transfer_size_mib"
+        return setting("bandwidth", key) if (wildcards.level in settings.TRANSFERS) == of_transfers else None
+
+    return size
 
 
 def preset(key):
@@ -145,6 +154,6 @@ def deliverables():
     )
 
 
-keeping.set_aside_corrupt(records(), RESULTS)
-keeping.set_aside_other_cards_without_metadata({name: PRESENT[name] for name in DEVICES}, RESULTS)
+keeping.set_aside_corrupt([*deliverables(), "results/manifest.json"], RESULTS)
+keeping.set_aside_cards_that_seem_todays({name: PRESENT[name] for name in DEVICES}, RESULTS)
 screen.remember_start()

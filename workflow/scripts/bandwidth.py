@@ -39,10 +39,10 @@ def _interval(counted_bytes: int, samples_s: list[float]) -> tuple[float, float]
 
 
 def run(name: str, level: str, device_path: str, seal_path: str, size_mib, transfer_size_mib, **options):
-    watch = Stopwatch()
-    device = devices.open_device(name)
     size_bytes = (transfer_size_mib if level in ("h2d", "d2h") else size_mib) * MIB
     with host_lock():
+        watch = Stopwatch()
+        device = devices.open_device(name)
         path = device.copy_path(level, size_bytes)
         bandwidth = measure(device, read(DeviceRecord, device_path), level, path, **options)
     return BandwidthRecord(

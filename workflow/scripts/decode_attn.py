@@ -82,11 +82,11 @@ def call_overhead_s(device, implementation, preset, dtype, weights_path, seed) -
 def run(
     name, preset_name, preset, seq_len, dtype, seal_path, weights_path, implementations, batch_sizes, seed, **options
 ):
-    watch = Stopwatch()
-    device = devices.open_device(name)
     seal = read(PredictionRecord, seal_path)
     measurements, facts = [], {}
     with host_lock():
+        watch = Stopwatch()
+        device = devices.open_device(name)
         for implementation in implementations:
             overhead = call_overhead_s(device, implementation, preset, dtype, weights_path, seed)
             for batch in batch_sizes:

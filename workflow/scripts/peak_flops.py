@@ -35,10 +35,11 @@ def measure(device, record: DeviceRecord, seal: PredictionRecord, dtype, size, w
     lab_tflops, repeat_tflops = (block.flops / block.latency.median_s / 1e12 for block in (lab, repeat))
 
     peak = record.vendor.peaks.get(dtype)
-    best, best_ci95 = max((lab_tflops, _tflops_interval(lab)), (repeat_tflops, _tflops_interval(repeat)))
+    blocks = [(lab_tflops, _tflops_interval(lab)), (repeat_tflops, _tflops_interval(repeat))]
+    best, best_ci95 = max(blocks, key=lambda figure: figure[0])
     investigation = None
     if peak and best < THRESHOLD * peak.tflops:
-        investigation = investigate(device, dtype, product, best, peak, kernel, time_budget_s)
+        investigation = investigate(device, dtype, product, best, record.vendor, kernel, time_budget_s)
         found = max((trial.tflops or 0 for trial in investigation.trials), default=0)
         best, best_ci95 = max((best, best_ci95), (found, None), key=lambda figure: figure[0])
     clock_mhz = next((state.sm_clock_mhz for state in repeat.states if state.when == "during"), None)
@@ -114,12 +115,13 @@ def _clock_tflops(peak, record: DeviceRecord, clock_mhz: float | None) -> float 
 
 
 def run(name: str, dtype: str, device_path: str, seal_path: str, **options) -> PeakFlopsRecord:
-    watch = Stopwatch()
-    device = devices.open_device(name)
-    skipped, peak = device.unsupported(dtype), None
-    if not skipped:
-        with host_lock():
-            peak = measure(device, read(DeviceRecord, device_path), read(PredictionRecord, seal_path), dtype, **options)
+    with host_lock():
+        watch = Stopwatch()
+        device = devices.open_device(name)
+        skipped, peak = device.unsupported(dtype), None
+        if not skipped:
+            record, seal = read(DeviceRecord, device_path), read(PredictionRecord, seal_path)
+            peak = measure(device, record, seal, dtype, **options)
     return PeakFlopsRecord(
         device=name,
         dtype=dtype,
@@ -137,7 +139,9 @@ def line(record: PeakFlopsRecord) -> str:
         return f"{name}: skipped, {record.skipped}"
     peak = record.peak
     whose = "formula's" if peak.unit == "cpu" else "vendor's"
-    share = f", {percent(peak.fraction_of_vendor)} of the {whose} {number(peak.vendor_tflops)}" if peak.vendor_tflops else ""
+    share = ""
+    if peak.vendor_tflops:
+        share = f", {percent(peak.fraction_of_vendor)} of the {whose} {number(peak.vendor_tflops)}"
     why = f" (investigated: {peak.investigation.verdict})" if peak.investigation else ""
     return f"{name}: {number(peak.tflops)} TFLOPS{share}{why}, {record.elapsed_s:.1f} s"
 

@@ -6,16 +6,23 @@ import platform
 from pathlib import Path
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+CPUS = Path("/sys/devices/system/cpu")
 
 
 def usable_cores() -> int:
     """Cores of this process: its affinity mask, and no more than its container's CPU quota."""
-    if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))
-    else:
-        cores = os.cpu_count() or 1
-    quota = _cpu_quota()
+    cores, quota = len(usable_cpus()), _cpu_quota()
     return max(1, min(cores, math.ceil(quota))) if quota else cores
+
+
+def usable_cpus() -> set[int]:
+    """The numbers of the CPUs (threads of cores) that this process may run on."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+
+
+def physical_cores() -> int:
+    """The same with the threads of one core counted once, as far as the system tells which they are."""
+    return min(usable_cores(), len({_siblings(cpu) for cpu in usable_cpus()}))
 
 
 def use_all_cores() -> int:
@@ -48,6 +55,13 @@ def cpu_name() -> str:
     except OSError:
         pass
     return platform.processor() or platform.machine() or "unknown CPU"
+
+
+def _siblings(cpu: int) -> str:
+    try:
+        return (CPUS / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text().strip()
+    except OSError:
+        return str(cpu)
 
 
 def _cpu_quota() -> float | None:

@@ -1,10 +1,22 @@
 """interpretation.md: three questions answered in plain words, from the numbers of this run alone."""
 
-from roofline.records import BandwidthRecord, DecodeAttnRecord, DeviceRecord, Operator, PeakFlopsRecord, Roofline
+from collections.abc import Iterable
+
+from roofline.records import (
+    BandwidthRecord,
+    DecodeAttnRecord,
+    DeviceRecord,
+    Investigation,
+    Operator,
+    PeakFlops,
+    PeakFlopsRecord,
+    Roofline,
+)
 from roofline.reporting import duration, number, percent
 
 NEAR, FAR = 0.10, 0.20
 USUAL_SHARE = (0.003, 0.01)
+USUAL = "the 0.3-1 % that is usual when memory-bound"
 
 
 def interpret(
@@ -23,7 +35,7 @@ def interpret(
     ]
     text = [f"# What this roofline says\n\n{names}.\n"]
     for place, (title, sentences) in enumerate(paragraphs, 1):
-        text.append(f"## {place}. {title}\n\n{' '.join(sentence for sentence in sentences if sentence)}\n")
+        text.append(f"## {place}. {title}\n\n{' '.join(sentences)}\n")
     return "\n".join(text)
 
 
@@ -31,65 +43,124 @@ def interpret(
 
 
 def _trust(device: str, record: DeviceRecord, peaks: list[PeakFlopsRecord]) -> str:
-    measured = [peak for peak in peaks if peak.device == device and peak.peak]
+    measured = {peak.dtype: peak.peak for peak in peaks if peak.device == device and peak.peak}
     if not measured:
         return f"On {device} no matrix product was measured, so its roofline has no compute ceiling to trust."
-    dots = "; ".join(_gemm(record, peak.dtype, peak.peak) for peak in measured)
-    repeats = [_apart(peak.peak.repeat_tflops, peak.peak.lab_tflops) for peak in measured]
-    investigated = [_investigated(peak.dtype, peak.peak.investigation) for peak in measured if peak.peak.investigation]
-    return " ".join([f"On {device}, {dots}.", _verdict(device, measured, max(repeats)), *investigated])
+    dots = "; ".join(_gemm(record, dtype, peak) for dtype, peak in measured.items())
+    investigated = [_investigated(dtype, peak.investigation) for dtype, peak in measured.items() if peak.investigation]
+    return " ".join([f"On {device}, {dots}.", *_verdict(measured), *investigated])
 
 
-def _gemm(record: DeviceRecord, dtype: str, peak) -> str:
-    where = f"{dtype} GEMM at {peak.size} reaches {number(peak.repeat_tflops)} TFLOPS"
+def _gemm(record: DeviceRecord, dtype: str, peak: PeakFlops) -> str:
+    """Where the dot lands, and what an independent block gave: never a figure against itself."""
+    apart = f"an independent block gave {number(peak.lab_tflops)}, {percent(_apart(peak))} apart"
+    reached = f"{dtype} GEMM at {peak.size} reaches {number(peak.repeat_tflops)} TFLOPS"
+    limit = _limit_tflops(peak)
+    if not limit:
+        return f"{reached}, with no limit known to hold it against ({apart})"
+    return f"{reached}, {percent(peak.repeat_tflops / limit)} of {_limit(record, dtype, peak)} ({apart})"
+
+
+def _limit_tflops(peak: PeakFlops) -> float | None:
+    """What the hardware could do at the clock that was measured; at the promised clock where none was."""
+    return peak.clock_tflops or peak.vendor_tflops
+
+
+def _limit(record: DeviceRecord, dtype: str, peak: PeakFlops) -> str:
+    promised = record.vendor.peaks[dtype]
     if peak.clock_tflops:
-        per_clock = record.vendor.peaks[dtype].operations_per_clock_per_multiprocessor
-        limit = (
-            f"{percent(peak.repeat_tflops / peak.clock_tflops)} of the {number(peak.clock_tflops)} that "
-            f"{record.hardware['multiprocessors']} multiprocessors x {per_clock:.0f} a clock x the measured "
+        return (
+            f"the {number(peak.clock_tflops)} that {record.hardware['multiprocessors']} multiprocessors x "
+            f"{promised.operations_per_clock_per_multiprocessor:.0f} operations a clock x the measured "
             f"{peak.clock_mhz:.0f} MHz allow"
         )
-    elif peak.vendor_tflops:
-        limit = f"{percent(peak.repeat_tflops / peak.vendor_tflops)} of the formula's {number(peak.vendor_tflops)}"
-    else:
-        limit = "with no figure of the vendor's to hold it against"
-    apart = _apart(peak.repeat_tflops, peak.lab_tflops)
-    return f"{where}, {limit}; the first block, from other operands, gave {number(peak.lab_tflops)} ({percent(apart)} away)"
+    return f"the {'formula' if promised.derived else 'vendor'}'s {number(peak.vendor_tflops)}"
 
 
-def _verdict(device: str, measured: list[PeakFlopsRecord], worst_repeat: float) -> str:
-    shares = {peak.dtype: peak.peak.fraction_of_clock or peak.peak.fraction_of_vendor for peak in measured}
-    near = [dtype for dtype, share in shares.items() if share and abs(1 - share) <= NEAR]
-    fair = [dtype for dtype, share in shares.items() if share and NEAR < abs(1 - share) <= FAR]
-    far = [dtype for dtype, share in shares.items() if share and abs(1 - share) > FAR]
-    told = [
-        f"{_list(dtypes)} {'is' if len(dtypes) == 1 else 'are'} {what} that limit"
-        for dtypes, what in ((near, "within 10 % of"), (fair, "within 20 % of"), (far, "more than 20 % from"))
-        if dtypes
-    ]
-    repeatable = f"The independent repeats agree within {percent(worst_repeat)}"
-    if worst_repeat > NEAR:
-        return (
-            f"{repeatable}, which is more than 10 %: do not trust the compute ceilings of {device} before a run on a "
-            f"quieter machine; {', '.join(told)}."
+def _verdict(measured: dict[str, PeakFlops]) -> list[str]:
+    """A ceiling is trusted where it repeats and lies where its limit says; else the reason is told."""
+    apart = {dtype: _apart(peak) for dtype, peak in measured.items()}
+    noisy = [dtype for dtype in measured if apart[dtype] > NEAR]
+    steady = [dtype for dtype in measured if apart[dtype] <= NEAR]
+    places = {dtype: _place(peak) for dtype, peak in measured.items()}
+    trusted = [dtype for dtype in steady if places[dtype] in ("near", "fair")]
+    short = [dtype for dtype in steady if places[dtype] == "below"]
+    unknown = [dtype for dtype in steady if places[dtype] == "unknown"]
+    above = [dtype for dtype in measured if places[dtype] == "above"]
+
+    told = _repeats(noisy, steady, apart) + _places(places)
+    if trusted:
+        told.append(f"So the measured {_ceilings(trusted)} can be trusted.")
+    if short:
+        told.append(
+            f"The {_ceilings(short)} {'repeats' if len(short) == 1 else 'repeat'} but {_are(short)} what this library "
+            "reaches, not what the hardware could do: a better kernel may lie above."
         )
-    caution = (
-        f" The ceiling of {_list(far)} is what the library reaches and not what the hardware could: "
-        "a better kernel may lie above it."
-        if far and any(shares[dtype] < 1 for dtype in far)
-        else ""
-    )
-    return f"{repeatable}, and {', '.join(told) or 'no limit is known'}: the compute ceilings can be trusted.{caution}"
+    if above:
+        told.append(f"The limit of {_list(above)} is too low, in its clock or in its rate, and says nothing.")
+    if unknown:
+        told.append(f"For the {_ceilings(unknown)} the repeat alone speaks.")
+    return told
 
 
-def _investigated(dtype: str, investigation) -> str:
-    causes = {
-        "size": "the size of the product was the cause",
-        "sustained": "the clock had not risen yet",
-        "tensor_cores": "the tensor cores were not used",
-        "none": f"none of size, load or unit explains it ({'; '.join(investigation.ruled_out)})",
-    }
-    return f"For {dtype}, {investigation.reason}, which was investigated: {causes[investigation.verdict]}."
+def _place(peak: PeakFlops) -> str:
+    """Where the dot lies by its limit."""
+    limit = _limit_tflops(peak)
+    if not limit:
+        return "unknown"
+    short_by = 1 - peak.repeat_tflops / limit
+    if short_by < -NEAR:
+        return "above"
+    return "near" if short_by <= NEAR else "fair" if short_by <= FAR else "below"
+
+
+def _places(places: dict[str, str]) -> list[str]:
+    words = {"near": "within 10 % of", "fair": "10 to 20 % below", "below": "more than 20 % below"}
+    words["above"] = "more than 10 % above"
+    told = []
+    for place, where in words.items():
+        if there := [dtype for dtype in places if places[dtype] == place]:
+            told.append(f"{_list(there)} {_are(there)} {where} {'its limit' if len(there) == 1 else 'their limits'}")
+    return [f"{'; '.join(told)}."] if told else []
+
+
+def _repeats(noisy: list[str], steady: list[str], apart: dict[str, float]) -> list[str]:
+    told = []
+    if noisy:
+        them = "its ceiling" if len(noisy) == 1 else "their ceilings"
+        told.append(
+            f"The two blocks of {_list(noisy)} are {_up_to(noisy, apart)} apart, more than 10 %: do not trust {them} "
+            "before a run on a quieter machine."
+        )
+    if steady:
+        whose = f" of {_list(steady)}" if noisy else ""
+        told.append(f"The two blocks{whose} agree within {percent(max(apart[dtype] for dtype in steady))}.")
+    return told
+
+
+def _up_to(dtypes: list[str], apart: dict[str, float]) -> str:
+    worst = percent(max(apart[dtype] for dtype in dtypes))
+    return worst if len(dtypes) == 1 else f"up to {worst}"
+
+
+def _ceilings(dtypes: list[str]) -> str:
+    return f"{_list(dtypes)} ceiling{'' if len(dtypes) == 1 else 's'}"
+
+
+def _are(items: list) -> str:
+    return "is" if len(items) == 1 else "are"
+
+
+def _investigated(dtype: str, found: Investigation) -> str:
+    cause = next((trial.finding for trial in found.trials if trial.what == found.verdict), None)
+    told = [
+        f"For {dtype}, {found.reason}, which was investigated: {cause or 'none of size, load and unit is the cause'}."
+    ]
+    if not cause and found.ruled_out:
+        told.append(f"Ruled out: {'; '.join(found.ruled_out)}.")
+    if not cause and found.not_ruled_out:
+        told.append(f"Not ruled out: {'; '.join(found.not_ruled_out)}.")
+    return " ".join(told)
 
 
 # ---------------------------------------------------------------- 2: decode attention
@@ -99,34 +170,84 @@ def _decode(device: str, roofline: Roofline, attention: list[DecodeAttnRecord]) 
     cells = [o for o in roofline.operators if o.device == device and o.operator == "decode_attention"]
     cores = [cell for cell in cells if cell.scope == "core" and cell.fraction_of_roof is not None]
     if not cores:
-        return f"On {device} no decode attention was placed."
-    best = max(cores, key=lambda cell: cell.fraction_of_roof)
-    worst = min(cores, key=lambda cell: cell.fraction_of_roof)
+        return f"On {device} no decode attention was placed under a roof."
+    told = [_slope(device, roofline, cores), _reach(cores), *_regimes(cores)]
+    told += [_device_alone(cores), _share_of_tensor_peak(device, roofline, cores), *_notes(device, attention)]
+    return " ".join(sentence for sentence in told if sentence)
+
+
+def _slope(device: str, roofline: Roofline, cores: list[Operator]) -> str:
     intensities = sorted({round(cell.intensity_flops_per_byte, 2) for cell in cores})
-    text = [
-        f"On {device}, decode attention has an intensity of {_list([f'{i:g}' for i in intensities])} FLOP/byte, on the "
-        f"memory slope ({best.memory_ceiling}).",
-        f"It attains from {percent(worst.fraction_of_roof)} of that roof ({_cell(worst)}, {duration(worst.latency_s)}) "
-        f"to {percent(best.fraction_of_roof)} ({_cell(best)}, {duration(best.latency_s)}).",
-        _regimes(cores),
-        _share_of_tensor_peak(device, roofline, cores),
-    ]
-    if any(record.device == device and record.note for record in attention):
-        text.append("Its fp16 is emulated, so those times are NumPy's conversions and not the memory's.")
-    if any(record.device == device and record.weights.generated for record in attention):
-        text.append("The weights were generated; values do not change these times.")
-    return " ".join(sentence for sentence in text if sentence)
+    text = f"On {device}, decode attention has an intensity of {_list([f'{i:g}' for i in intensities])} FLOP/byte"
+    ridges = sorted(_ridge_points(device, roofline, cores))
+    if not ridges:
+        return f"{text}; for want of a memory or a compute ceiling there is no ridge point to place it by."
+    slope = cores[0].memory_ceiling
+    copied = ", a copy, which reading alone may exceed" if slope in ("d2d", "dram_copy") else ""
+    where = f"the ridge point{'' if len(ridges) == 1 else 's'} at {_list([number(ridge) for ridge in ridges])}"
+    if intensities[-1] >= ridges[0]:
+        return f"{text}, about {where} ({slope}{copied})."
+    return f"{text}, left of {where}: its roof is the memory slope ({slope}{copied})."
 
 
-def _regimes(cores: list[Operator]) -> str:
-    counts = {}
-    for cell in cores:
-        counts.setdefault(cell.regime or "unknown", []).append(cell)
-    told = [
-        f"{len(cells)} of {len(cores)} cells are {regime}-bound ({_batches(cells)})" for regime, cells in counts.items()
-    ]
-    right = sum(cell.predicted.sealed is not None and cell.predicted.sealed.regime == cell.regime for cell in cores)
-    return f"{'; '.join(told)}; the sealed prediction named the regime of {right} of {len(cores)} rightly."
+def _ridge_points(device: str, roofline: Roofline, cores: list[Operator]) -> set[float]:
+    """Compute ceiling over memory ceiling, in FLOP/byte, of each pair that a cell stands under."""
+    tflops = {c.name: c.tflops for c in roofline.ceilings if c.device == device and c.kind == "compute"}
+    gb_per_s = {c.name: c.gb_per_s for c in roofline.ceilings if c.device == device and c.kind == "memory"}
+    pairs = {(cell.compute_ceiling, cell.memory_ceiling) for cell in cores}
+    return {tflops[c] * 1e3 / gb_per_s[m] for c, m in pairs if c in tflops and m in gb_per_s}
+
+
+def _reach(cores: list[Operator]) -> str:
+    best, worst = _best(cores), min(cores, key=lambda cell: cell.fraction_of_roof)
+    if best is worst:
+        return f"It attains {percent(best.fraction_of_roof)} of that roof ({_cell(best)}, {duration(best.latency_s)})."
+    return (
+        f"It attains from {percent(worst.fraction_of_roof)} of its roof ({_cell(worst)}, {duration(worst.latency_s)}) "
+        f"to {percent(best.fraction_of_roof)} ({_cell(best)}, {duration(best.latency_s)})."
+    )
+
+
+def _best(cores: list[Operator]) -> Operator:
+    return max(cores, key=lambda cell: cell.fraction_of_roof)
+
+
+def _regimes(cores: list[Operator]) -> list[str]:
+    meaning = {
+        "overhead": "overhead-bound (the calls alone take half of the time or more)",
+        "memory": "memory-bound (the calls take less, and the intensity is left of the ridge point)",
+        "compute": "compute-bound (the calls take less, and the intensity is right of the ridge point)",
+    }
+    told = []
+    for regime, words in meaning.items():
+        cells = [cell for cell in cores if cell.regime == regime]
+        if cells:
+            batches = sorted({cell.shape["batch"] for cell in cells})
+            told.append(
+                f"{len(cells)} of {len(cores)} cells {_are(cells)} {words}: batch {_list(batches)}, {_span(cells)}"
+            )
+    judged = [cell for cell in cores if cell.predicted.sealed and cell.regime]
+    right = sum(cell.predicted.sealed.regime == cell.regime for cell in judged)
+    seal = f"The sealed prediction named the regime of {right} of {len(judged)} rightly." if judged else ""
+    return [f"{'; '.join(told)}.", seal] if told else []
+
+
+def _span(cells: list[Operator]) -> str:
+    shares = sorted(cell.fraction_of_roof for cell in cells)
+    low, high = percent(shares[0]), percent(shares[-1])
+    return f"at {low} of the roof" if low == high else f"at {low} to {high} of the roof"
+
+
+def _device_alone(cores: list[Operator]) -> str:
+    """What is left without launch gaps, where the device tells."""
+    alone = [cell for cell in cores if cell.device_fraction_of_roof]
+    if not alone:
+        return ""
+    best = max(alone, key=lambda cell: cell.device_fraction_of_roof)
+    return (
+        f"Without the gaps between launches the device reaches {percent(best.device_fraction_of_roof)} at best "
+        f"({_cell(best)}, {duration(best.device_latency_s)})."
+    )
 
 
 def _share_of_tensor_peak(device: str, roofline: Roofline, cores: list[Operator]) -> str:
@@ -136,15 +257,27 @@ def _share_of_tensor_peak(device: str, roofline: Roofline, cores: list[Operator]
         return ""
     shares = sorted(cell.attained_tflops / fp16.tflops for cell in halves)
     low, high = USUAL_SHARE
-    usual = [share for share in shares if low <= share <= high]
-    if len(usual) == len(shares):
-        judged = "inside the 0.3-1 % that is usual when memory-bound"
+    inside = sum(low <= share <= high for share in shares)
+    if inside == len(shares):
+        judged = f"inside {USUAL}"
     elif shares[-1] < low:
-        judged = "all below the 0.3-1 % that is usual when memory-bound: the calls, not the memory, take the time"
+        judged = f"all below {USUAL}"
+    elif shares[0] > high:
+        judged = f"all above {USUAL}"
     else:
-        judged = f"{len(usual)} of {len(shares)} inside the 0.3-1 % that is usual when memory-bound"
-    unit = "tensor-core" if fp16.unit == "tensor_core" else fp16.unit
-    return f"In fp16 that is {percent(shares[0])} to {percent(shares[-1])} of the measured {unit} peak, {judged}."
+        judged = f"{inside} of {len(shares)} inside {USUAL}"
+    unit = {"tensor_core": "tensor-core peak", "cuda_core": "peak of the CUDA cores"}.get(fp16.unit, "peak")
+    span = f"{percent(shares[0])} to {percent(shares[-1])}" if len(shares) > 1 else percent(shares[0])
+    roof = percent(max(cell.roof_tflops for cell in halves) / fp16.tflops)
+    return f"In fp16 that is {span} of the measured {unit}, {judged}; at its roof it would be {roof}."
+
+
+def _notes(device: str, attention: list[DecodeAttnRecord]) -> Iterable[str]:
+    mine = [record for record in attention if record.device == device]
+    for note in dict.fromkeys(record.note for record in mine if record.note):
+        yield f"Beware: {note}; those cells time the conversion as much as the memory."
+    if any(record.weights.generated for record in mine):
+        yield "The weights were generated, not those of a trained model."
 
 
 # ---------------------------------------------------------------- 3: the GPU against the CPU
@@ -160,21 +293,18 @@ def _against(roofline: Roofline, devices: dict[str, DeviceRecord], bandwidths: l
     speeds = {(b.device, b.level): b.bandwidth.gb_per_s for b in bandwidths}
     if not pairs:
         return f"No fp32 decode attention was measured on both {gpu} and cpu."
-    return " ".join(
-        [
-            _ratio(pairs[-1], gpu, devices, speeds),
-            _ratio_at_small(pairs[0], gpu) if len(pairs) > 1 else "",
-            _pcie(pairs[-1][0], gpu, speeds),
-        ]
-    )
+    told = [_ratio(pairs[-1], gpu, devices, speeds)]
+    if len(pairs) > 1:
+        told.append(_ratio_at_small(pairs[0], gpu))
+    return " ".join([*told, *_pcie(pairs[-1][0], gpu, speeds)])
 
 
 def _pairs(roofline: Roofline, gpu: str) -> list[tuple[Operator, Operator]]:
-    """fp32 core cells of the same shape on both, from the least to the most bytes."""
+    """fp32 core cells of the same implementation and shape on both, from the least to the most bytes."""
 
     def cells(device):
         return {
-            tuple(sorted(o.shape.items())): o
+            (o.implementation, o.preset, *sorted(o.shape.items())): o
             for o in roofline.operators
             if (o.device, o.operator, o.scope, o.dtype) == (device, "decode_attention", "core", "fp32")
         }
@@ -183,72 +313,80 @@ def _pairs(roofline: Roofline, gpu: str) -> list[tuple[Operator, Operator]]:
     return sorted(((on_gpu[s], on_cpu[s]) for s in on_gpu if s in on_cpu), key=lambda pair: pair[0].bytes)
 
 
-def _ratio(pair, gpu: str, devices, speeds) -> str:
+def _ratio(pair: tuple[Operator, Operator], gpu: str, devices: dict[str, DeviceRecord], speeds: dict) -> str:
+    """Whether the ratio of what is attained is that of the memories: both sides are held against their own copy."""
     fast, slow = pair
     attained = fast.attained_tflops / slow.attained_tflops
     text = (
-        f"On the same fp32 operator ({_cell(fast)}) {gpu} ({devices[gpu].name}) attains "
-        f"{number(fast.attained_tflops * 1e3)} GFLOPS and the CPU ({devices['cpu'].name}) "
-        f"{number(slow.attained_tflops * 1e3)}: {number(attained)} times as much."
+        f"On the same fp32 operator (batch {fast.shape['batch']}, S {fast.shape['seq_len']}; NumPy only emulates fp16) "
+        f"{gpu} ({devices[gpu].name}) attains {number(fast.attained_tflops * 1e3)} GFLOPS "
+        f"and the CPU ({devices['cpu'].name}) {number(slow.attained_tflops * 1e3)}: {number(attained)} times as much."
     )
     on_gpu, on_cpu = speeds.get((gpu, "d2d")), speeds.get(("cpu", "dram_copy"))
     if not on_gpu or not on_cpu:
         return f"{text} The ratio of the memory bandwidths is not known (d2d or dram_copy was not measured)."
     memory = on_gpu / on_cpu
     text += f" The memory bandwidths are {number(on_gpu)} and {number(on_cpu)} GB/s, a ratio of {number(memory)}."
-    if attained > 1.1 * memory:
+    gpus_share, cpus_share = (
+        percent(cell.bytes / cell.latency_s / 1e9 / own) for cell, own in ((fast, on_gpu), (slow, on_cpu))
+    )
+    if attained > (1 + NEAR) * memory:
         return (
-            f"{text} The GPU gains more than its memory: the CPU attains only {percent(slow.fraction_of_roof)} of its "
-            f"own memory roof, the GPU {percent(fast.fraction_of_roof)}."
+            f"{text} That is more than its memory would give: the GPU reads K and V at {gpus_share} of its bandwidth, "
+            f"the CPU at only {cpus_share}."
         )
-    if attained >= 0.9 * memory:
-        return f"{text} The two ratios agree within 10 %: memory explains the difference."
+    if attained >= (1 - NEAR) * memory:
+        return (
+            f"{text} The two ratios agree within 10 %: both read K and V at about the same share of their bandwidths, "
+            f"{gpus_share} and {cpus_share}."
+        )
     return (
-        f"{text} The GPU gains less than its memory would give: it attains {percent(fast.fraction_of_roof)} of its own "
-        f"memory roof, the CPU {percent(slow.fraction_of_roof)}.{_launch_gap(fast)}"
+        f"{text} That is less than its memory would give: the GPU reads K and V at only {gpus_share} of its bandwidth, "
+        f"the CPU at {cpus_share}.{_launches(fast)}"
     )
 
 
-def _launch_gap(cell: Operator) -> str:
+def _launches(cell: Operator) -> str:
+    """What the launches take of a GPU's time, where its own part is known."""
     if not cell.device_latency_s:
         return ""
-    gap = 1 - cell.device_latency_s / cell.latency_s
+    gap, alone = 1 - cell.device_latency_s / cell.latency_s, duration(cell.device_latency_s)
     if gap < 0.05:
-        return " The launches cost it next to nothing; the array code's extra passes over memory do."
-    alone = duration(cell.device_latency_s)
-    return f" {percent(gap)} of the GPU's time is launch overhead: the device itself is done in {alone}."
+        return f" Launches cost it next to nothing (the device alone takes {alone}): the kernels themselves are slow."
+    return f" {percent(gap)} of the GPU's time is launch overhead: the device alone takes {alone}."
 
 
-def _ratio_at_small(pair, gpu: str) -> str:
+def _ratio_at_small(pair: tuple[Operator, Operator], gpu: str) -> str:
     fast, slow = pair
     ratio = fast.attained_tflops / slow.attained_tflops
-    verb = f"{number(ratio)} times the CPU's rate" if ratio >= 1 else f"slower, at {number(ratio)} of the CPU's rate"
-    return f"On the smallest ({_cell(fast)}) {gpu} is {verb}.{_launch_gap(fast)}"
+    verb = f"at {number(ratio)} times the CPU's rate" if ratio >= 1 else f"slower, at {number(ratio)} of the CPU's rate"
+    return f"On the smallest cell ({_cell(fast)}) {gpu} is {verb}.{_launches(fast)}"
 
 
-def _pcie(cell: Operator, gpu: str, speeds) -> str:
+def _pcie(cell: Operator, gpu: str, speeds: dict) -> Iterable[str]:
     h2d = speeds.get((gpu, "h2d"))
-    if not h2d:
-        return ""
-    transfer_s = cell.bytes / (h2d * 1e9)
-    return (
-        f"PCIe took nothing here, since K and V live on the device; fetching them anew for each step at the measured "
-        f"{number(h2d)} GB/s would take {duration(transfer_s)}, {number(transfer_s / cell.latency_s)} times the step."
-    )
+    if h2d:
+        transfer_s = cell.bytes / (h2d * 1e9)
+        yield (
+            "PCIe takes nothing of this, since K and V live on the device; to fetch them for each step at the measured "
+            f"{number(h2d)} GB/s would take {duration(transfer_s)}, {number(transfer_s / cell.latency_s)} times the "
+            "step."
+        )
+
+
+# ---------------------------------------------------------------- words
 
 
 def _cell(cell: Operator) -> str:
-    return f"{cell.dtype}, batch {cell.shape['batch']}, S {cell.shape['seq_len']}"
+    which = f"{cell.dtype}, batch {cell.shape['batch']}, S {cell.shape['seq_len']}"
+    return which if cell.implementation == "eager" else f"{which}, {cell.implementation}"
 
 
-def _batches(cells: list[Operator]) -> str:
-    batches = sorted({cell.shape["batch"] for cell in cells})
-    return f"batch {_list([str(batch) for batch in batches])}"
+def _apart(peak: PeakFlops) -> float:
+    """How far the repeat is from the first block, which had other operands."""
+    return abs(peak.repeat_tflops - peak.lab_tflops) / peak.lab_tflops
 
 
-def _apart(value: float, reference: float) -> float:
-    return abs(value - reference) / reference
-
-
-def _list(items: list[str]) -> str:
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+def _list(items: list) -> str:
+    *others, last = map(str, items)
+    return f"{', '.join(others)} and {last}" if others else last

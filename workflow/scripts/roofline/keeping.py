@@ -1,6 +1,7 @@
 """What becomes of results that are there already: kept, set aside, never overwritten with another card's."""
 
 import base64
+import json
 import os
 import re
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import filelock
 
-from roofline import records
+from roofline import provenance, records
 from roofline.settings import Faults
 
 PREVIOUS = "previous"
@@ -19,10 +20,16 @@ RUN_LOCK = Path(".snakemake/roofline-run.lock")
 OF_ALL_DEVICES = ("roofline.json", "roofline.png", "roofline.svg", "interpretation.md", "acceptance.json")
 OF_ALL_DEVICES += ("summary.html", "manifest.json")
 KINDS = {
-    "device_query": records.DeviceRecord,
+    "device_query.json": records.DeviceRecord,
+    "prediction.json": records.PredictionRecord,
     "peak_flops": records.PeakFlopsRecord,
+    "peak_flops.json": records.Collection,
     "bandwidth": records.BandwidthRecord,
+    "bandwidth.json": records.Collection,
     "decode_attn": records.DecodeAttnRecord,
+    "roofline.json": records.Roofline,
+    "acceptance.json": records.Acceptance,
+    "manifest.json": provenance.Manifest,
 }
 
 
@@ -61,18 +68,19 @@ def require_writable(results: Path) -> None:
 
 
 def set_aside_corrupt(paths: Iterable[str], results: Path) -> None:
-    """Move records that cannot be read back out of the way, naming each: the run measures them again."""
+    """Move what cannot be read back out of the way, naming each file: the run makes it again."""
     for path in map(Path, paths):
-        if not path.exists():
+        kind = KINDS.get(_part_of(path, results))
+        if not kind or not path.exists():
             continue
         try:
-            records.read(KINDS[_rule_of(path, results)], path)
+            records.read(kind, path)
         except (records.CorruptRecord, OSError) as error:
             aside = _free_name(results / PREVIOUS / f"corrupt-{_stamp()}" / path.relative_to(results))
             aside.parent.mkdir(parents=True, exist_ok=True)
             path.rename(aside)
             _say(f"{error}")
-            _say(f"{path} was corrupt and is set aside as {aside}; it is measured again")
+            _say(f"{path} was corrupt and is set aside as {aside}; it is made again")
 
 
 def set_aside_other_cards(present: Mapping, results: Path) -> None:
@@ -89,19 +97,20 @@ def set_aside_other_cards(present: Mapping, results: Path) -> None:
             _say(f"{device} was {was.name} ({was.uuid}) and is {identity.name} now: its results are in {aside}")
 
 
-def set_aside_other_cards_without_metadata(present: Mapping, results: Path) -> None:
-    """The same where the workflow engine has no memory of the results, and so would not find them stale."""
-    forgotten = {
-        device: identity
-        for device, identity in present.items()
-        if not _metadata_of(results / device / "device_query.json").exists()
-    }
-    set_aside_other_cards(forgotten, results)
+def set_aside_cards_that_seem_todays(present: Mapping, results: Path) -> None:
+    """The same where the workflow engine would not find the results stale: it forgot them, or they are no longer
+    those that it remembers. At once, so that it plans to make them."""
+    set_aside_other_cards({device: card for device, card in present.items() if _seems_todays(card, results)}, results)
 
 
-def _metadata_of(output: Path) -> Path:
-    """Where Snakemake keeps what it knows of an output."""
-    return Path(".snakemake/metadata", base64.b64encode(str(output).encode()).decode())
+def _seems_todays(identity, results: Path) -> bool:
+    """Whether Snakemake takes a device's record for one of today's. It keeps the params, as Python writes them."""
+    output = str(results / identity.device / "device_query.json")
+    kept = Path(".snakemake/metadata", base64.urlsafe_b64encode(output.encode()).decode())
+    try:
+        return repr(identity.fingerprint()) in json.loads(kept.read_text(encoding="utf-8"))["params"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return True
 
 
 def _recorded(device: str, results: Path) -> records.DeviceRecord | None:
@@ -111,9 +120,10 @@ def _recorded(device: str, results: Path) -> records.DeviceRecord | None:
         return None
 
 
-def _rule_of(path: Path, results: Path) -> str:
+def _part_of(path: Path, results: Path) -> str:
+    """What stands next to the device's name, or the file's own name where it is of all devices."""
     inside = path.relative_to(results).parts
-    return "device_query" if inside[-1] == "device_query.json" else inside[1]
+    return inside[min(1, len(inside) - 1)]
 
 
 def _folders(results: Path) -> list[Path]:

@@ -188,7 +188,7 @@ class Trial(Record):
     tflops: Positive | None
     clocks_mhz: list[float]
     finding: str
-    explains: bool
+    explains: bool | None = Field(description="null where it was not tried, or is not known")
 
 
 class Investigation(Record):
@@ -196,6 +196,7 @@ class Investigation(Record):
     trials: list[Trial]
     verdict: Literal["size", "sustained", "tensor_cores", "none"]
     ruled_out: list[str]
+    not_ruled_out: list[str] = Field(description="what was not tried, is not known, or holds beside the verdict")
 
 
 class Kernel(Record):

@@ -20,6 +20,9 @@ from roofline.operators.decode_attention import Shape, workspace_bytes
 
 MIB = 1 << 20
 FP32_BYTES = 4
+TRANSFERS = ("h2d", "d2h")  # the levels whose size is bandwidth.transfer_size_mib
+# Beyond these, figures overflow or the picture's axes do; nothing real comes near.
+COUNTS, SECONDS, BUDGET_S, PRICE = (1e-3, 1e30), (1e-12, 1e12), (1e-9, 1e5), (1e-9, 1e9)
 
 
 class Faults(Exception):
@@ -79,6 +82,7 @@ def read_file(path: Path | str) -> dict:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        problem = f"{error.context}, {problem}" if problem.startswith("but ") else problem
         raise Faults([f"{path}{line}: {problem}"]) from None
     except RecursionError:
         raise Faults([f"{path}: nested too deeply"]) from None
@@ -244,11 +248,34 @@ def _types(schema: Mapping) -> list[str]:
     return [types] if isinstance(types, str) else types
 
 
+def _name_faults(config: Mapping) -> list[str]:
+    names = [operation["name"] for operation in config["operations"]]
+    blank = [place for place, name in enumerate(names) if not name.strip()]
+    return [f"operations[{place}].name: {names[place]!r}; allowed: text" for place in blank] + [
+        f"operations: the name {name!r} is given twice; allowed: each once"
+        for name in sorted({name for name in names if names.count(name) > 1})
+    ]
+
+
+def _magnitude_faults(config: Mapping) -> list[str]:
+    values = [("cost.usd_per_hour", config["cost"]["usd_per_hour"], PRICE)]
+    for rule in ("peak_flops", "bandwidth", "decode_attn"):
+        values.append((f"{rule}.time_budget_s", config[rule]["time_budget_s"], BUDGET_S))
+    for place, operation in enumerate(config["operations"]):
+        for key, limits in (("flops", COUNTS), ("memory_bytes", COUNTS), ("measured_s", SECONDS)):
+            values.append((f"operations[{place}].{key}", operation.get(key), limits))
+    return [
+        f"{key}: {_shown(value)}; allowed: {'' if key.endswith('_s') else '0, or '}from {lowest:g} to {highest:g}"
+        for key, value, (lowest, highest) in values
+        if value and not lowest <= value <= highest
+    ]
+
+
 # ---------------------------------------------------------------- held against the machine
 
 
 def choose_devices(config: Mapping, present: Mapping) -> list[str]:
-    """Names of the devices to measure. Raises Faults with everything that this machine cannot do of the configuration."""
+    """Names of the devices to measure. Raises Faults with all that this machine cannot do of the configuration."""
     wanted = config["devices"]
     gpus = [name for name, identity in present.items() if identity.kind == "gpu"]
     chosen = {"auto": [*gpus[:1], "cpu"], "all": [*gpus, "cpu"]}[wanted] if isinstance(wanted, str) else wanted
@@ -257,7 +284,7 @@ def choose_devices(config: Mapping, present: Mapping) -> list[str]:
     ]
     here = [present[name] for name in chosen if name in present]
     faults += [f"devices: {fault}" for fault in sorted({identity.fault for identity in here if identity.fault})]
-    faults += _model_faults(config) + _weights_faults(config)
+    faults += _preset_faults(config) + _weights_faults(config)
     for identity in here:
         faults += _level_faults(config, identity) + _memory_faults(config, identity)
     if faults:
@@ -274,20 +301,13 @@ def _known_presets(config: Mapping) -> dict[str, checkpoint.Preset]:
     return {name: preset_of(config, name) for name in names}
 
 
-def _model_faults(config: Mapping) -> list[str]:
+def _preset_faults(config: Mapping) -> list[str]:
     known = config["model"]["presets"]
-    presets = config["decode_attn"]["presets"]
-    faults = [
+    return [
         f"decode_attn.presets: {name!r} is unknown; allowed: {', '.join(known)} (model.presets)"
-        for name in presets
+        for name in config["decode_attn"]["presets"]
         if name not in known
     ]
-    names = [operation["name"] for operation in config["operations"]]
-    faults += [
-        f"operations: the name {name!r} is given twice; allowed: each once"
-        for name in sorted({name for name in names if names.count(name) > 1})
-    ]
-    return faults
 
 
 def _weights_faults(config: Mapping) -> list[str]:
@@ -336,8 +356,11 @@ def _memory_faults(config: Mapping, identity) -> list[str]:
         gemm.workspace_bytes(size, dtype) for dtype in config["peak_flops"]["dtypes"]
     )
     levels = set(copy_levels(identity.device)) & set(config["bandwidth"]["levels"])
-    for key, buffers, copies in (("size_mib", 2, {"d2d", "dram_copy"}), ("transfer_size_mib", 1, {"h2d", "d2h"})):
-        if levels & copies:
+    for key, buffers, copied in (
+        ("size_mib", 2, levels.difference(TRANSFERS)),
+        ("transfer_size_mib", 1, levels.intersection(TRANSFERS)),
+    ):
+        if copied:
             needs[f"bandwidth.{key}: {config['bandwidth'][key]}"] = buffers * config["bandwidth"][key] * MIB
     free = identity.memory_free_bytes
     return [
@@ -356,4 +379,8 @@ def complete(config: Mapping, schema_path: Path | str) -> dict:
     faults = schema_faults(config, schema)
     if faults:
         raise Faults(faults)
-    return with_defaults(config, schema)
+    completed = with_defaults(config, schema)
+    faults = _name_faults(completed) + _magnitude_faults(completed)
+    if faults:
+        raise Faults(faults)
+    return completed

@@ -15,6 +15,7 @@ from roofline.dtypes import ITEM_BYTES, array_dtype
 
 COPY_LEVELS = ("dram_copy",)
 NATIVE_DTYPES = ("fp64", "fp32")
+UNLISTED_CACHE_BYTES = 256 << 20  # where the kernel lists no caches: more than most CPUs have
 
 
 def discover() -> list[Identity]:
@@ -39,7 +40,10 @@ class Device:
     def __init__(self, identity: Identity):
         self.cores = host.use_all_cores()
         import numpy
+        import threadpoolctl
 
+        # The variables come too late for a BLAS that something else has loaded before.
+        threadpoolctl.threadpool_limits(self.cores, "blas")
         self.identity = identity
         self.xp = numpy
         self.name = identity.device
@@ -60,7 +64,7 @@ class Device:
             "architecture": platform.machine(),
             "cores_of_the_machine": os.cpu_count(),
             "cores_usable": self.cores,
-            "threads_per_core": _threads_per_core(),
+            "cores_physical": host.physical_cores(),
             **clock(described),
             **simd_units(set(described.get("flags", ())), platform.machine(), _cpu_family()),
             "caches_bytes": _cache_bytes(),
@@ -83,7 +87,7 @@ class Device:
         """Theoretical peaks by formula: CPUs have no datasheet here, and no bandwidth is promised."""
         clock_mhz = hardware["clock_mhz"]
         source = (
-            f"{clock_mhz or 0:.0f} MHz ({hardware['clock_source']}) x {hardware['cores_usable']} cores x "
+            f"{clock_mhz or 0:.0f} MHz ({hardware['clock_source']}) x {hardware['cores_physical']} cores x "
             f"{hardware['simd_bits']}-bit {hardware['simd']} x {hardware['fma_flops']} FLOPs x "
             f"{hardware['vector_ports']} ports (assumed)"
         )
@@ -220,9 +224,12 @@ def _require_equal(equal: bool) -> str:
 
 
 def peak_formula_tflops(hardware: dict, item_bytes: int) -> float:
-    """Theoretical peak = clock x cores x SIMD lanes x (2 with fused multiply-add) x ports, in TFLOPS."""
+    """Theoretical peak = clock x cores x SIMD lanes x (2 with fused multiply-add) x ports, in TFLOPS.
+
+    Cores are physical: two threads of one core share its ports.
+    """
     lanes = hardware["simd_bits"] // (8 * item_bytes)
-    per_clock = hardware["cores_usable"] * lanes * hardware["fma_flops"] * hardware["vector_ports"]
+    per_clock = hardware["cores_physical"] * lanes * hardware["fma_flops"] * hardware["vector_ports"]
     return hardware["clock_mhz"] * 1e6 * per_clock / 1e12
 
 
@@ -255,14 +262,6 @@ def clock(described: dict) -> dict:
         return {"clock_mhz": hertz / 1e6 or None, "clock_source": source}
 
 
-def _threads_per_core() -> int | None:
-    try:
-        siblings = Path("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list").read_text()
-        return len(siblings.replace("-", ",").strip().split(","))
-    except OSError:
-        return None
-
-
 def _cpu_family() -> int | None:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -272,19 +271,30 @@ def _cpu_family() -> int | None:
 
 
 def _last_level_cache_bytes() -> int:
-    sizes = _cache_bytes()
-    return sizes[max(sizes)] if sizes else 0
+    """Of all last-level caches that the usable cores have: together they keep what all the cores read."""
+    found = [_caches(cpu) for cpu in host.usable_cpus()]
+    last = max((level for caches in found for level in caches), default=None)
+    if last is None:
+        return UNLISTED_CACHE_BYTES
+    each_once = dict(caches[last] for caches in found if last in caches)
+    return sum(each_once.values())
 
 
 def _cache_bytes() -> dict[str, int]:
-    """Sizes by level (data or unified) of the first core's caches, as the kernel lists them."""
+    """Sizes by level of the first core's caches."""
+    return {level: size for level, (_, size) in _caches(min(host.usable_cpus())).items()}
+
+
+def _caches(cpu: int) -> dict[str, tuple[str, int]]:
+    """Which cores share a core's cache (data or unified) of each level, and its bytes, as the kernel lists them."""
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    sizes = {}
-    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+    found = {}
+    for folder in sorted((host.CPUS / f"cpu{cpu}" / "cache").glob("index*")):
         try:
-            level, kind, size = ((folder / item).read_text().strip() for item in ("level", "type", "size"))
+            items = ("level", "type", "size", "shared_cpu_list")
+            level, kind, size, shared = ((folder / item).read_text().strip() for item in items)
             if kind != "Instruction":
-                sizes[f"l{level}"] = int(size[:-1]) * units[size[-1]]
+                found[f"l{level}"] = (shared, int(size[:-1]) * units[size[-1]])
         except (OSError, ValueError, KeyError):
             continue
-    return sizes
+    return found

@@ -1,0 +1,389 @@
+"""The CPU as a device: its cores, its random numbers, its formula, and decode attention against loops of our own."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from roofline import devices, host
+from roofline.devices import cpu
+from roofline.operators import decode_attention as attention
+from roofline.operators.gemm import Gemm
+
+SCRIPTS = Path(host.__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def device():
+    return devices.open_device("cpu")
+
+
+# ---------------------------------------------------------------------------------------------- cores and threads
+
+REPORT = """
+import json, os, sys
+if sys.argv[1]:
+    os.sched_setaffinity(0, [int(sys.argv[1])])
+if sys.argv[2]:
+    import numpy
+from roofline import devices
+device = devices.open_device("cpu")
+import numpy, threadpoolctl
+numpy.ones((256, 256)) @ numpy.ones((256, 256))
+blas = [library["num_threads"] for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
+print(json.dumps({"cores": device.cores, "blas": blas, "told": device.software()["blas_threads"]}))
+"""
+
+
+def threads_of_a_job(core="", numpy_first=""):
+    """What a job has for threads that an engine started with one thread for each of them."""
+    one = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    command = [sys.executable, "-c", REPORT, str(core), numpy_first]
+    environment = {**os.environ, **one, "PYTHONPATH": str(SCRIPTS)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("numpy_first", ["", "numpy is imported before"])
+def test_all_usable_cores_although_the_engine_hands_out_one(numpy_first):
+    cores = host.usable_cores()
+    assert threads_of_a_job(numpy_first=numpy_first) == {"cores": cores, "blas": [cores], "told": str(cores)}
+
+
+def test_no_more_cores_than_the_affinity_mask_has():
+    core = min(os.sched_getaffinity(0))
+    assert threads_of_a_job(core) == {"cores": 1, "blas": [1], "told": "1"}
+
+
+@pytest.mark.parametrize(
+    ("quota", "cores"),
+    [
+        ("max 100000", 8),
+        ("400000 100000", 4),
+        ("250000 100000", 3),
+        ("50000 100000", 1),
+        ("9900000 100000", 8),
+        ("", 8),
+    ],
+)
+def test_no_more_cores_than_the_containers_quota(monkeypatch, quota, cores):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
+    monkeypatch.setattr(Path, "read_text", lambda path: quota)
+    assert host.usable_cores() == cores
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A machine of two sockets, each of two cores of two threads and with an L3 of its own, as the kernel lists it."""
+    for number in range(8):
+        socket, sibling = number % 2, (number + 4) % 8
+        topology = tmp_path / f"cpu{number}" / "topology"
+        topology.mkdir(parents=True)
+        (topology / "thread_siblings_list").write_text(f"{min(number, sibling)},{max(number, sibling)}\n")
+        caches = [("1", "Data", "48K", number), ("1", "Instruction", "32K", number), ("2", "Unified", "1024K", number)]
+        for index, (level, kind, size, shared) in enumerate([*caches, ("3", "Unified", "32M", f"of {socket}")]):
+            cache = tmp_path / f"cpu{number}" / "cache" / f"index{index}"
+            cache.mkdir(parents=True)
+            for name, value in (("level", level), ("type", kind), ("size", size), ("shared_cpu_list", shared)):
+                (cache / name).write_text(f"{value}\n")
+    monkeypatch.setattr(host, "CPUS", tmp_path)
+    return lambda *numbers: monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(numbers))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "physical", "cache_mib"),
+    [(range(8), 4, 64), ((0, 1, 2, 3), 4, 64), ((0, 4, 2), 2, 32), ((1, 5), 1, 32)],
+)
+def test_threads_of_one_core_and_its_caches_count_once(machine, numbers, physical, cache_mib):
+    """The formula's ports are a core's; a rotation must be larger than every L3 that the cores in use can fill."""
+    machine(*numbers)
+    assert host.physical_cores() == physical
+    assert cpu._last_level_cache_bytes() == cache_mib << 20
+    assert cpu._cache_bytes() == {"l1": 48 << 10, "l2": 1 << 20, "l3": 32 << 20}
+
+
+def test_where_no_cache_is_listed_a_large_one_is_assumed(tmp_path, monkeypatch):
+    """Else one buffer would do for 'cold'."""
+    monkeypatch.setattr(host, "CPUS", tmp_path)
+    assert cpu._last_level_cache_bytes() == cpu.UNLISTED_CACHE_BYTES >= 64 << 20
+    assert cpu._cache_bytes() == {}
+    assert host.physical_cores() == host.usable_cores()
+
+
+# ---------------------------------------------------------------------------------------------- random numbers
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16", "fp64"])
+def test_normal_numbers_are_normal(device, dtype):
+    values = device.normal((512, 1024), dtype, seed=1)
+    assert values.shape == (512, 1024)
+    assert values.dtype.itemsize == {"fp64": 8, "fp32": 4}.get(dtype, 2)
+    wide = values.astype(numpy.float64)
+    error = 1 / math.sqrt(wide.size)
+    assert abs(wide.mean()) < 5 * error
+    assert wide.var() == pytest.approx(1, abs=5 * math.sqrt(2) * error + 1e-3)
+    assert (wide**4).mean() == pytest.approx(3, abs=5 * math.sqrt(96) * error + 5e-3)
+
+
+def test_normal_numbers_are_the_same_for_any_number_of_cores(device, monkeypatch):
+    """More than one piece of a million, the last of them short."""
+    shape = (3, 700_001)
+    values = device.normal(shape, "fp32", seed=7)
+    monkeypatch.setattr(host, "usable_cores", lambda: 1)
+    alone = cpu.Device(device.identity)
+    assert alone.cores == 1
+    assert numpy.array_equal(values, alone.normal(shape, "fp32", seed=7))
+    monkeypatch.undo()
+    cpu.Device(device.identity)  # gives the BLAS its threads back
+    assert not numpy.array_equal(values, device.normal(shape, "fp32", seed=8))
+    halves = values.reshape(-1)
+    assert abs(numpy.corrcoef(halves[: 1 << 20], halves[1 << 20 : 1 << 21])[0, 1]) < 0.01
+
+
+# ---------------------------------------------------------------------------------------------- copies
+
+
+def test_a_copy_copies_every_byte(device):
+    path = device.copy_path("dram_copy", 3 << 20)
+    assert path.counted_bytes == 2 * (3 << 20)
+    assert 1 <= path.threads <= device.cores
+    path.step(0)
+    assert path.verify() == "every byte of the destination compared with the source"
+
+
+def test_a_copy_that_went_wrong_is_found(device, monkeypatch):
+    monkeypatch.setattr(device, "_fastest_thread_count", lambda source, destination: 1)
+    path = device.copy_path("dram_copy", 1 << 20)
+    with pytest.raises(ArithmeticError, match="differs from its source"):
+        path.verify()
+
+
+# ---------------------------------------------------------------------------------------------- the formula
+
+
+def test_peak_formula_by_hand():
+    """2.1 GHz x 16 cores x 16 fp32 lanes x 2 FLOPs x 2 ports = 2.1504 TFLOPS; half of the lanes in fp64."""
+    hardware = {"clock_mhz": 2100, "cores_physical": 16, "simd_bits": 512, "fma_flops": 2, "vector_ports": 2}
+    assert cpu.peak_formula_tflops(hardware, 4) == pytest.approx(2.1504)
+    assert cpu.peak_formula_tflops(hardware, 8) == pytest.approx(1.0752)
+
+
+@pytest.mark.parametrize(
+    ("flags", "machine", "family", "name", "flops_a_clock"),
+    [
+        ("sse2", "x86_64", 6, "SSE2", 4 * 1 * 2),
+        ("sse2 avx", "x86_64", 6, "AVX", 8 * 1 * 2),
+        ("sse2 avx fma", "x86_64", 21, "AVX", 8 * 2 * 2),
+        ("sse2 avx avx2 fma", "x86_64", 23, "AVX2", 8 * 2 * 2),
+        ("sse2 avx avx2 fma avx512f", "x86_64", 6, "AVX-512", 16 * 2 * 2),
+        ("sse2 avx avx2 fma avx512f", "x86_64", 25, "AVX-512", 16 * 2 * 1),  # Zen 4: two halves of 256 bits
+        ("sse2 avx avx2 fma avx512f", "x86_64", 26, "AVX-512", 16 * 2 * 2),  # Zen 5
+        ("asimd", "aarch64", None, "NEON", 4 * 2 * 2),
+        ("", "arm64", None, "NEON", 4 * 2 * 2),
+    ],
+)
+def test_simd_units(flags, machine, family, name, flops_a_clock):
+    units = cpu.simd_units(set(flags.split()), machine, family)
+    assert units["simd"] == name and units["ports_assumed"]
+    assert units["simd_bits"] // 32 * units["fma_flops"] * units["vector_ports"] == flops_a_clock
+
+
+def test_what_the_device_promises_follows_from_what_it_is(device):
+    hardware = device.hardware()
+    promised = device.vendor(hardware, "")
+    assert set(promised["peaks"]) == {"fp32", "fp64"}
+    assert promised["peaks"]["fp32"]["tflops"] == 2 * promised["peaks"]["fp64"]["tflops"] > 0
+    assert all(peak["derived"] and not peak["verified"] for peak in promised["peaks"].values())
+    assert f"x {hardware['cores_physical']} cores x" in promised["peaks"]["fp32"]["source"]
+
+
+def test_without_a_clock_nothing_is_promised(device):
+    hardware = device.hardware() | {"clock_mhz": None}
+    assert device.vendor(hardware, "")["peaks"] == {}
+
+
+def test_what_the_cpu_lacks(device):
+    assert [device.unsupported(dtype) for dtype in ("fp32", "fp64")] == [None, None]
+    for dtype in ("fp16", "bf16"):
+        assert device.unsupported(dtype) == (
+            f"NumPy has no {dtype} arithmetic of its own on the CPU, it converts; a ceiling would mislead"
+        )
+        assert device.emulation_note(dtype).startswith(f"{dtype} is emulated")
+        assert device.compute_ceiling(dtype) == "fp32"
+    assert device.emulation_note("fp32") is None
+
+
+# ---------------------------------------------------------------------------------------------- products
+
+
+def test_a_product_is_checked_and_a_corrupted_one_fails(device):
+    product = Gemm(device, 96, "fp32", seed=1)
+    assert product.check().error < 1e-6
+    product.step = lambda index: product.c.__setitem__((slice(None), 5), 0)
+    with pytest.raises(ArithmeticError, match="fp32 matmul 96 differs from float64"):
+        product.check()
+
+
+# ---------------------------------------------------------------------------------------------- decode attention
+
+
+def reference(query, keys, values):
+    """Softmax(K q) V in float64, a loop a sequence and head and with the sums written out.
+
+    query [batch, heads, d, 1], scaled; keys and values [batch, heads, S, d]. Returns [batch, heads, 1, d].
+    """
+    query, keys, values = (numpy.asarray(array, numpy.float64) for array in (query, keys, values))
+    found = numpy.empty((*keys.shape[:2], 1, keys.shape[3]))
+    for b in range(keys.shape[0]):
+        for h in range(keys.shape[1]):
+            scores = [math.fsum(key * query[b, h, :, 0]) for key in keys[b, h]]
+            largest = max(scores)
+            weights = [math.exp(score - largest) for score in scores]
+            total = math.fsum(weights)
+            found[b, h, 0] = numpy.einsum("s,sd->d", numpy.array(weights) / total, values[b, h])
+    return found
+
+
+def cell_of(device, dtype="fp32", batch=1, seq_len=17, heads=2, head_size=8, seed=3, copies=1):
+    shape = attention.Shape(batch, heads, head_size, seq_len)
+    size = shape.hidden_size
+    random = numpy.random.default_rng(seed)
+    layer = {
+        "query": random.standard_normal((size, size), numpy.float32) / math.sqrt(size),
+        "query_bias": random.standard_normal(size, numpy.float32),
+        "output": random.standard_normal((size, size), numpy.float32) / math.sqrt(size),
+        "output_bias": random.standard_normal(size, numpy.float32),
+    }
+    hidden = random.standard_normal((batch, size), numpy.float32)
+    return attention.IMPLEMENTATIONS["eager"](device, shape, dtype, layer, hidden, seed=seed, copies=copies)
+
+
+def distance(result, expected):
+    return numpy.linalg.norm(result.astype(numpy.float64) - expected) / numpy.linalg.norm(expected)
+
+
+SHAPES = [(1, 17), (3, 17), (1, 1), (3, 1), (3, 128)]
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("fp32", 1e-6), ("fp16", 1e-3)])
+@pytest.mark.parametrize(("batch", "seq_len"), SHAPES)
+def test_core_against_loops(device, dtype, tolerance, batch, seq_len):
+    cell = cell_of(device, dtype, batch, seq_len)
+    expected = reference(cell.query, *cell.caches[0])
+    result = cell.step("core")(0)
+    assert result.dtype == cell.caches[0][0].dtype
+    assert distance(result, expected) < tolerance
+    assert cell.check("core")[0].error < tolerance
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("fp32", 1e-6), ("fp16", 2e-3)])
+@pytest.mark.parametrize(("batch", "seq_len"), SHAPES)
+def test_block_against_loops(device, dtype, tolerance, batch, seq_len):
+    """Query projection, scaled by 1 / sqrt(head size), heads side by side, attention, output projection."""
+    cell = cell_of(device, dtype, batch, seq_len)
+    weights = {name: array.astype(numpy.float64) for name, array in cell.layers[0].items()}
+    projected = numpy.einsum("bi,io->bo", cell.hidden.astype(numpy.float64), weights["query"]) + weights["query_bias"]
+    query = numpy.stack([projected[:, h * 8 : (h + 1) * 8] for h in range(2)], axis=1)[..., None] / math.sqrt(8)
+    attended = reference(query, *cell.caches[0])
+    joined = numpy.concatenate([attended[:, h, 0] for h in range(2)], axis=1)
+    expected = numpy.einsum("bi,io->bo", joined, weights["output"]) + weights["output_bias"]
+    assert distance(cell.step("block")(0), expected) < tolerance
+    assert cell.check("block")[0].error < tolerance
+
+
+def attend(query, keys, values):
+    return attention.attend(numpy, query, keys, values)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 40), st.integers(1, 12), st.integers(0, 99))
+def test_attend_whatever_the_shape(batch, heads, seq_len, head_size, seed):
+    random = numpy.random.default_rng(seed)
+    query = random.standard_normal((batch, heads, head_size, 1))
+    keys, values = random.standard_normal((2, batch, heads, seq_len, head_size))
+    assert attend(query, keys, values) == pytest.approx(reference(query, keys, values), rel=1e-11, abs=1e-13)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f2"])
+def test_equal_keys_give_the_mean_of_the_values(dtype):
+    values = numpy.random.default_rng(0).standard_normal((1, 1, 64, 8)).astype(dtype)
+    keys = numpy.ones((1, 1, 64, 8), dtype)
+    result = attend(numpy.ones((1, 1, 8, 1), dtype), keys, values)
+    assert result[0, 0, 0] == pytest.approx(values[0, 0].mean(axis=0, dtype="f8"), abs=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f2"])
+def test_one_dominant_score_gives_its_value(dtype):
+    keys = numpy.zeros((1, 1, 33, 8), dtype)
+    keys[0, 0, 20] = 10
+    values = numpy.random.default_rng(0).standard_normal((1, 1, 33, 8)).astype(dtype)
+    assert numpy.array_equal(attend(numpy.ones((1, 1, 8, 1), dtype), keys, values)[0, 0, 0], values[0, 0, 20])
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f2"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_scores_in_the_thousands_do_not_overflow(dtype, sign):
+    """exp(8000) is infinite in any dtype: the largest score is taken off before."""
+    random = numpy.random.default_rng(1)
+    keys = (sign * (1000 + random.standard_normal((1, 1, 33, 8)))).astype(dtype)
+    values = random.standard_normal((1, 1, 33, 8)).astype(dtype)
+    query = numpy.ones((1, 1, 8, 1), dtype)
+    scores = numpy.matmul(keys, query)[0, 0, :, 0].astype("f8")  # as they are rounded
+    weights = numpy.exp(scores - scores.max())
+    result = attend(query, keys, values)
+    assert numpy.isfinite(result).all()
+    assert result[0, 0, 0] == pytest.approx(weights / weights.sum() @ values[0, 0].astype("f8"), abs=2e-3)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("scope", attention.SCOPES)
+def test_a_nan_in_the_cache_shows(device, scope, which):
+    cell = cell_of(device, batch=3)
+    cell.caches[0][which][2, 1, 5, 3] = numpy.nan
+    assert numpy.isnan(cell.step(scope)(0)[2]).any()
+    with pytest.raises(ArithmeticError):
+        cell.check(scope)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+@pytest.mark.parametrize("scope", attention.SCOPES)
+def test_a_corrupted_result_fails_the_job(device, monkeypatch, dtype, scope):
+    cell = cell_of(device, dtype, batch=3)
+    right = cell.step(scope)
+
+    def one_head_of_the_last_sequence_is_wrong(index):
+        result = right(index)
+        result[-1].reshape(-1)[:8] *= 1.1
+        return result
+
+    cell.check(scope)
+    monkeypatch.setattr(cell, "step", lambda scope: one_head_of_the_last_sequence_is_wrong)
+    with pytest.raises(ArithmeticError, match=f"decode attention {scope} {dtype}"):
+        cell.check(scope)
+
+
+def test_steps_rotate_among_buffers_of_the_same_contents(device):
+    """Other addresses, so that a step reads memory, and the same numbers, so that one check is of all."""
+    cell = cell_of(device, batch=3, copies=3)
+    results = [cell.step("block")(index) for index in range(4)]
+    assert all(numpy.array_equal(result, results[0]) for result in results)
+    for arrays in ([keys for keys, _ in cell.caches], [layer["query"] for layer in cell.layers]):
+        assert len({array.ctypes.data for array in arrays}) == 3
+    cell.caches[1][1][:] = 0
+    assert not cell.step("core")(1).any() and not cell.step("core")(4).any()
+    assert cell.step("core")(0).any() and cell.step("core")(2).any()
+
+
+def test_cold_is_said_only_of_a_rotation_larger_than_the_cache(device, monkeypatch):
+    monkeypatch.setattr(device, "last_level_cache_bytes", 1 << 20)
+    assert not cell_of(device, copies=1).cold
+    rotating = cell_of(device, copies=None)
+    assert rotating.cold
+    assert len(rotating.caches) * attention.cache_bytes(rotating._shape, "fp32") >= 3 << 20

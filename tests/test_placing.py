@@ -1,0 +1,573 @@
+"""From records to roofline.json. The records are made by hand, with figures that are easy to reckon with."""
+
+import json
+import math
+from pathlib import Path
+
+import jsonschema
+import pytest
+import samples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_run import device_record
+
+from roofline import records
+from roofline.operators import decode_attention as attention
+from roofline.operators import gemm
+from roofline.placing import place
+from roofline.records import (
+    Bandwidth,
+    BandwidthRecord,
+    CellPrediction,
+    Check,
+    DecodeAttnRecord,
+    Investigation,
+    Kernel,
+    Measurement,
+    PeakFlops,
+    PeakFlopsRecord,
+    Roofline,
+    Timing,
+    Weights,
+    write,
+)
+
+SCHEMA = Path(__file__).parents[1] / "workflow" / "schemas" / "roofline.schema.json"
+SEALED = CellPrediction(regime="overhead", latency_s=2e-3, fraction_of_compute_peak=0.125)
+UNITS = {("gpu", "fp32"): "cuda_core", ("gpu", "fp64"): "tensor_core", ("gpu", "fp16"): "tensor_core"}
+LEVELS = {"hbm_read": ("hbm", "read"), "d2d": ("hbm", "copy"), "h2d": ("pcie", "copy"), "d2h": ("pcie", "copy")}
+JOB = {"seal_sha256": "0" * 64, "started_at": "2026-11-05T12:00:00+00:00", "elapsed_s": 1.0}
+
+
+# ---------------------------------------------------------------------------------------------- records by hand
+
+
+def timing(median_s: float) -> Timing:
+    return Timing(
+        method="made up",
+        warmup=3,
+        requested=100,
+        stopped_by="iterations",
+        samples_s=[median_s],
+        median_s=median_s,
+        ci95_s=(0.99 * median_s, 1.01 * median_s),
+    )
+
+
+def measurement(device: str, latency_s: float, device_latency_s: float | None = None, **fields) -> Measurement:
+    on_gpu = device != "cpu"
+    known = {
+        "operator": "decode_attention",
+        "implementation": "eager",
+        "preset": "minigpt",
+        "scope": "core",
+        "dtype": "fp32",
+        "cache": "cold",
+        "shape": {},
+        "compute_ceiling": fields.get("dtype", "fp32"),
+        "memory_ceilings": ["hbm_read", "d2d"] if on_gpu else ["dram_copy"],
+        "memory_level": "hbm" if on_gpu else "dram",
+        "predicted": SEALED,
+        "check": Check(compared="made up", error=0, tolerance=1),
+        "latency": timing(latency_s),
+        "device_latency": timing(device_latency_s) if device_latency_s else None,
+        "overhead_s": None,
+        "states": [],
+    }
+    return Measurement(**known | fields)
+
+
+def product(device: str, dtype: str, tflops: float, size: int = 4096) -> Measurement:
+    work = gemm.flops(size, size, size)
+    return measurement(
+        device,
+        work / tflops / 1e12,
+        operator="gemm",
+        implementation="matmul",
+        preset=None,
+        scope=None,
+        dtype=dtype,
+        cache="warm",
+        shape={"m": size, "n": size, "k": size},
+        flops=work,
+        bytes=gemm.traffic_bytes(size, size, size, dtype),
+    )
+
+
+def step(device: str, dtype: str, batch: int, seq_len: int, latency_s: float, *, scope="core", **fields) -> Measurement:
+    shape = attention.Shape(batch, heads=8, head_size=64, seq_len=seq_len)
+    fields = {"compute_ceiling": "fp32"} | fields if device == "cpu" else fields
+    return measurement(
+        device,
+        latency_s,
+        dtype=dtype,
+        scope=scope,
+        shape=shape.as_dict(),
+        flops=attention.flops(shape, scope),
+        bytes=attention.traffic_bytes(shape, dtype, scope),
+        **fields,
+    )
+
+
+def peak_record(
+    device: str,
+    dtype: str,
+    tflops: float,
+    *,
+    lab: float | None = None,
+    repeat: float | None = None,
+    vendor: float | None = None,
+    clock: tuple[float, float] | None = None,
+    investigation: Investigation | None = None,
+) -> PeakFlopsRecord:
+    """`clock` is a pair: MHz, and TFLOPS at that clock."""
+    lab, repeat = lab or tflops, repeat or tflops
+    clock_mhz, clock_tflops = clock or (None, None)
+    peak = PeakFlops(
+        method="gemm",
+        unit="cpu" if device == "cpu" else UNITS.get(("gpu", dtype), "tensor_core"),
+        size=4096,
+        tflops=tflops,
+        ci95=(0.99 * tflops, 1.01 * tflops),
+        lab_tflops=lab,
+        repeat_tflops=repeat,
+        sustained_tflops=None,
+        vendor_tflops=vendor,
+        fraction_of_vendor=tflops / vendor if vendor else None,
+        clock_mhz=clock_mhz,
+        clock_tflops=clock_tflops,
+        fraction_of_clock=tflops / clock_tflops if clock_tflops else None,
+        kernel=Kernel(name=None, tensor_cores=None, how_known="made up"),
+        lab=product(device, dtype, lab),
+        repeat=product(device, dtype, repeat),
+        investigation=investigation,
+    )
+    return PeakFlopsRecord(device=device, dtype=dtype, skipped=None, peak=peak, **JOB)
+
+
+def skipped_peak(device: str, dtype: str, reason: str) -> PeakFlopsRecord:
+    return PeakFlopsRecord(device=device, dtype=dtype, skipped=reason, peak=None, **JOB)
+
+
+def bandwidth_record(device: str, name: str, gb_per_s: float, vendor: float | None = None) -> BandwidthRecord:
+    level, mix = LEVELS.get(name, ("dram", "copy"))
+    found = Bandwidth(
+        name=name,
+        level=level,
+        mix=mix,
+        counted="made up",
+        bytes=1 << 30,
+        gb_per_s=gb_per_s,
+        ci95=(0.99 * gb_per_s, 1.01 * gb_per_s),
+        vendor_gb_per_s=vendor,
+        fraction_of_vendor=gb_per_s / vendor if vendor else None,
+        threads=None,
+        latency=timing(1e-3),
+        states=[],
+        verified="made up",
+    )
+    return BandwidthRecord(device=device, level=name, bandwidth=found, **JOB)
+
+
+def attention_record(device: str, *measurements: Measurement, note=None, generated=False) -> DecodeAttnRecord:
+    weights = Weights(path="w", sha256="0" * 64, generated=generated, naming="minigpt", hidden_state="made up")
+    one = measurements[0]
+    return DecodeAttnRecord(
+        device=device,
+        preset="minigpt",
+        seq_len=one.shape["seq_len"],
+        dtype=one.dtype,
+        weights=weights,
+        note=note,
+        measurements=list(measurements),
+        **JOB,
+    )
+
+
+def placed(devices=("gpu0",), peaks=(), bandwidths=(), attention=(), operations=()) -> Roofline:
+    """The roofline of such records; a record's path is made of what it is."""
+    return place(
+        {name: (f"{name}/device_query.json", device_record(name)) for name in devices},
+        [(f"{peak.device}/peak_flops/{peak.dtype}.json", peak) for peak in peaks],
+        [(f"{found.device}/bandwidth/{found.level}.json", found) for found in bandwidths],
+        [(f"{found.device}/decode_attn/S{found.seq_len}_{found.dtype}.json", found) for found in attention],
+        list(operations),
+    )
+
+
+def only(roofline: Roofline, operator: str):
+    (found,) = [one for one in roofline.operators if one.operator == operator]
+    return found
+
+
+def close(value):
+    return pytest.approx(value, rel=1e-12)
+
+
+# ---------------------------------------------------------------------------------------------- what is counted
+
+
+def test_a_product_counts_a_b_and_c_once():
+    assert gemm.flops(2, 3, 5) == 60
+    assert gemm.traffic_bytes(2, 3, 5, "fp32") == 4 * (2 * 5 + 5 * 3 + 2 * 3)
+
+
+@pytest.mark.parametrize(("dtype", "intensity"), [("fp64", 341.33), ("fp32", 682.67), ("fp16", 1365.33)])
+def test_intensity_of_a_product_of_4096(dtype, intensity):
+    found = only(
+        placed(peaks=[peak_record("gpu0", dtype, 50)], bandwidths=[bandwidth_record("gpu0", "d2d", 4000)]), "gemm"
+    )
+    assert found.flops == 137_438_953_472
+    assert found.intensity_flops_per_byte == pytest.approx(intensity, abs=0.01)
+
+
+def test_a_step_by_hand():
+    """Batch 256, 8 heads of 64, S 1024: K and V are 256 x 8 x 1024 x 64 elements each; a projection is 512 x 512."""
+    shape = attention.Shape(batch=256, heads=8, head_size=64, seq_len=1024)
+    elements, weights = 256 * 8 * 1024 * 64, 512 * 512
+    assert attention.flops(shape, "core") == 4 * elements == 536_870_912
+    assert attention.traffic_bytes(shape, "fp16", "core") == 2 * elements * 2
+    assert attention.traffic_bytes(shape, "fp32", "core") == 2 * elements * 4
+    assert attention.flops(shape, "block") == 4 * elements + 2 * (2 * 256 * weights)
+    assert attention.traffic_bytes(shape, "fp16", "block") == 2 * elements * 2 + 2 * weights * 2
+
+
+SHAPES = st.builds(attention.Shape, *[st.integers(1, 4096)] * 4)
+
+
+@given(SHAPES)
+def test_intensity_of_a_step_is_of_the_dtype_alone(shape):
+    work = attention.flops(shape, "core")
+    assert work / attention.traffic_bytes(shape, "fp32", "core") == 0.5
+    assert work / attention.traffic_bytes(shape, "fp16", "core") == 1.0
+
+
+# ---------------------------------------------------------------------------------------------- ceilings
+
+
+def test_ceilings_are_what_was_measured():
+    fp16 = peak_record("gpu0", "fp16", 780, lab=760, repeat=770, vendor=1000, clock=(1755, 950))
+    found = placed(peaks=[fp16], bandwidths=[bandwidth_record("gpu0", "d2d", 4000, vendor=5000)])
+    compute, memory = (ceiling.model_dump() for ceiling in found.ceilings)
+    assert compute == {
+        "device": "gpu0",
+        "kind": "compute",
+        "name": "fp16",
+        "method": "gemm",
+        "unit": "tensor_core",
+        "tflops": 780,
+        "ci95": (0.99 * 780, 1.01 * 780),
+        "lab_tflops": 760,
+        "sustained_tflops": None,
+        "vendor_tflops": 1000,
+        "fraction_of_vendor": 0.78,
+        "clock_tflops": 950,
+        "fraction_of_clock": 780 / 950,
+        "record": "gpu0/peak_flops/fp16.json",
+    }
+    assert memory == {
+        "device": "gpu0",
+        "kind": "memory",
+        "name": "d2d",
+        "level": "hbm",
+        "mix": "copy",
+        "gb_per_s": 4000,
+        "ci95": (3960, 4040),
+        "vendor_gb_per_s": 5000,
+        "fraction_of_vendor": 0.8,
+        "record": "gpu0/bandwidth/d2d.json",
+    }
+
+
+def test_what_a_device_cannot_do_is_skipped_with_the_reason():
+    found = placed(peaks=[peak_record("gpu0", "fp32", 50), skipped_peak("gpu0", "bf16", "it needs 8.0")])
+    assert [ceiling.name for ceiling in found.ceilings] == ["fp32"]
+    (skipped,) = found.skipped
+    assert (skipped.device, skipped.what, skipped.dtype, skipped.reason) == (
+        "gpu0",
+        "peak_flops",
+        "bf16",
+        "it needs 8.0",
+    )
+
+
+# ---------------------------------------------------------------------------------------------- under which roof
+
+WORK = {"flops": 10**9, "bytes": 2 * 10**9}  # 0.5 FLOP/byte
+FP32, D2D = peak_record("gpu0", "fp32", 50), bandwidth_record("gpu0", "d2d", 1000)
+
+
+def one_step(peaks=(FP32,), bandwidths=(D2D,), latency_s=4e-3, device_latency_s=2.5e-3, **fields):
+    one = measurement("gpu0", latency_s, device_latency_s, shape={"seq_len": 64}, **WORK | fields)
+    return only(
+        placed(peaks=peaks, bandwidths=bandwidths, attention=[attention_record("gpu0", one)]), "decode_attention"
+    )
+
+
+def test_fractions_by_hand():
+    """Under 1000 GB/s 0.5 FLOP/byte may reach 0.5 TFLOPS; 1 GFLOP in 4 ms is 0.25 TFLOPS, in 2.5 ms 0.4."""
+    found = one_step()
+    assert found.roof_tflops == close(0.5)
+    assert (found.attained_tflops, found.device_attained_tflops) == (close(0.25), close(0.4))
+    assert (found.fraction_of_roof, found.device_fraction_of_roof) == (close(0.5), close(0.8))
+    assert found.fraction_of_compute_peak == close(0.25 / 50)
+    assert (found.latency_s, found.device_latency_s) == (4e-3, 2.5e-3)
+    assert found.latency_ci95_s == close((3.96e-3, 4.04e-3)) and found.device_latency_ci95_s[0] == close(2.475e-3)
+    assert (found.intensity_flops_per_byte, found.no_traffic) == (0.5, False)
+    assert found.record == "gpu0/decode_attn/S64_fp32.json"
+
+
+def test_the_declared_reading_ceiling_goes_before_the_copy():
+    assert one_step().memory_ceiling == "d2d"
+    found = one_step(bandwidths=[D2D, bandwidth_record("gpu0", "hbm_read", 1250)])
+    assert found.memory_ceiling == "hbm_read"
+    assert found.roof_tflops == close(0.625)
+
+
+def test_no_other_memory_ceiling_takes_its_place():
+    """A reader's roof is never the host link's, however well a dot would fit under it."""
+    found = one_step(bandwidths=[bandwidth_record("gpu0", "h2d", 50)])
+    assert (found.memory_ceiling, found.regime) == (None, None)
+    assert found.roof_tflops == 50
+
+
+def test_the_roof_is_the_compute_ceiling_where_that_is_the_lower():
+    found = one_step(peaks=[peak_record("gpu0", "fp32", 0.3)])
+    assert found.roof_tflops == 0.3
+    assert found.fraction_of_roof == found.fraction_of_compute_peak == close(0.25 / 0.3)
+
+
+def test_a_missing_compute_ceiling_is_null():
+    """peak_flops.dtypes need not list what decode_attn.dtypes does."""
+    found = one_step(peaks=[peak_record("gpu0", "fp16", 700)])
+    assert (found.compute_ceiling, found.fraction_of_compute_peak, found.regime) == (None, None, None)
+    assert found.roof_tflops == close(0.5)
+    assert found.predicted.from_ceilings.latency_s == close(2e-3)
+
+
+def test_without_any_ceiling_there_is_no_roof():
+    found = one_step(peaks=(), bandwidths=())
+    assert (found.roof_tflops, found.fraction_of_roof, found.device_fraction_of_roof) == (None, None, None)
+    assert (found.regime, found.predicted.from_ceilings) == (None, None)
+    assert found.attained_tflops == close(0.25)
+
+
+def test_the_ceilings_of_another_device_are_not_its_own():
+    found = one_step(
+        peaks=[FP32, peak_record("cpu", "fp32", 0.1)], bandwidths=[bandwidth_record("gpu1", "d2d", 7), D2D]
+    )
+    assert found.roof_tflops == close(0.5)
+
+
+# ---------------------------------------------------------------------------------------------- regimes
+
+
+@pytest.mark.parametrize(
+    ("overhead_s", "regime", "level"),
+    [(None, "memory", "hbm"), (1.99e-3, "memory", "hbm"), (2e-3, "overhead", None), (3.9e-3, "overhead", None)],
+)
+def test_overhead_bound_where_the_calls_alone_cost_half_of_the_time(overhead_s, regime, level):
+    found = one_step(overhead_s=overhead_s)
+    assert (found.regime, found.regime_level) == (regime, level)
+
+
+def test_compute_bound_at_and_above_the_ridge_point():
+    """50 TFLOPS and 1000 GB/s meet at 50 FLOP/byte."""
+    for intensity, expected in ((49, ("memory", "hbm")), (50, ("compute", None)), (51, ("compute", None))):
+        found = one_step(flops=intensity * 10**9, bytes=10**9)
+        assert (found.regime, found.regime_level) == expected
+
+
+def test_the_memory_of_a_cpu_is_dram():
+    one = step("cpu", "fp16", 1, 128, 1e-3)
+    roofline = placed(
+        ["cpu"],
+        [peak_record("cpu", "fp32", 1)],
+        [bandwidth_record("cpu", "dram_copy", 100)],
+        [attention_record("cpu", one)],
+    )
+    found = only(roofline, "decode_attention")
+    assert (found.compute_ceiling, found.memory_ceiling) == ("fp32", "dram_copy")
+    assert (found.regime, found.regime_level) == ("memory", "dram")
+
+
+# ---------------------------------------------------------------------------------------------- predictions
+
+
+def test_predictions_of_both_kinds():
+    """1 GFLOP at 50 TFLOPS takes 20 us, 2 GB at 1000 GB/s take 2 ms, the calls take what they take."""
+    memory = one_step().predicted
+    assert memory.sealed == SEALED
+    assert memory.from_ceilings.regime == "memory"
+    assert memory.from_ceilings.latency_s == close(2e-3)
+    assert memory.from_ceilings.fraction_of_compute_peak == close(0.01)
+    overhead = one_step(overhead_s=8e-3).predicted.from_ceilings
+    assert (overhead.regime, overhead.latency_s) == ("overhead", 8e-3)
+    assert overhead.fraction_of_compute_peak == close(0.0025)
+    compute = one_step(flops=10**12, overhead_s=8e-3).predicted.from_ceilings
+    assert (compute.regime, compute.latency_s, compute.fraction_of_compute_peak) == ("compute", close(0.02), close(1))
+
+
+# ---------------------------------------------------------------------------------------------- the user's operations
+
+
+def operation(name="mine", flops=1e9, memory_bytes=2e9, dtype="fp32", **fields):
+    return {"name": name, "flops": flops, "memory_bytes": memory_bytes, "dtype": dtype} | fields
+
+
+def place_operation(**fields):
+    return only(placed(peaks=[FP32], bandwidths=[D2D], operations=[operation(**fields)]), "operation")
+
+
+def test_an_operation_that_the_user_measured():
+    found = place_operation(measured_s=4e-3)
+    assert (found.name, found.device, found.implementation, found.record) == ("mine", "gpu0", "user", None)
+    assert (found.latency_s, found.attained_tflops) == (4e-3, close(0.25))
+    assert (found.roof_tflops, found.fraction_of_roof) == (close(0.5), close(0.5))
+    assert found.fraction_of_compute_peak == close(0.005)
+    assert (found.regime, found.regime_level) == ("memory", "hbm")
+    assert (found.estimated_time_s, found.roofline_time_s) == (close(2e-3), close(2e-3))
+    assert found.efficiency_percent == close(1)
+
+
+def test_an_operation_that_nobody_measured():
+    found = place_operation()
+    assert (found.latency_s, found.attained_tflops, found.fraction_of_roof) == (None, None, None)
+    assert found.roof_tflops == close(0.5)
+
+
+def test_an_operation_without_traffic():
+    found = place_operation(memory_bytes=0, measured_s=40e-6)
+    assert (found.intensity_flops_per_byte, found.no_traffic) == (None, True)
+    assert (found.roof_tflops, found.regime, found.regime_level) == (50, "compute", None)
+    assert found.fraction_of_roof == close(0.5)
+
+
+def test_an_operation_without_work_is_a_copy():
+    """It attains nothing, so that by FLOPs it would never end; by its bytes it does."""
+    found = place_operation(flops=0, measured_s=4e-3)
+    assert (found.intensity_flops_per_byte, found.roof_tflops, found.attained_tflops) == (0, 0, 0)
+    assert (found.fraction_of_roof, found.estimated_time_s) == (None, None)
+    assert found.roofline_time_s == close(2e-3)
+
+
+def test_an_operation_without_a_ceiling_is_skipped_on_that_device_alone():
+    roofline = placed(
+        ["gpu0", "cpu"],
+        [FP32, peak_record("cpu", "fp64", 0.5), skipped_peak("cpu", "fp16", "NumPy has none")],
+        [D2D, bandwidth_record("cpu", "dram_copy", 100)],
+        operations=[operation(dtype="fp32"), operation("other", dtype="fp64")],
+    )
+    assert [(o.device, o.name) for o in roofline.operators if o.operator == "operation"] == [
+        ("gpu0", "mine"),
+        ("cpu", "other"),
+    ]
+    assert [(s.device, s.name, s.dtype, s.reason) for s in roofline.skipped if s.what == "operation"] == [
+        ("gpu0", "other", "fp64", "no fp64 ceiling was measured on gpu0"),
+        ("cpu", "mine", "fp32", "no fp32 ceiling was measured on cpu"),
+    ]
+
+
+def test_an_operation_needs_a_slope():
+    roofline = placed(peaks=[FP32], bandwidths=[bandwidth_record("gpu0", "h2d", 50)], operations=[operation()])
+    assert [skip.reason for skip in roofline.skipped] == ["no memory ceiling was measured on gpu0"]
+
+
+# ---------------------------------------------------------------------------------------------- what is written
+
+
+def refuse(constant):
+    raise AssertionError(f"{constant} is written")
+
+
+def everything() -> Roofline:
+    """Each kind of ceiling, operator and gap that there is."""
+    return placed(
+        ["gpu0", "cpu"],
+        [FP32, peak_record("cpu", "fp32", 1), skipped_peak("cpu", "fp16", "NumPy has none")],
+        [D2D, bandwidth_record("gpu0", "h2d", 50), bandwidth_record("cpu", "dram_copy", 100)],
+        [
+            attention_record("gpu0", step("gpu0", "fp16", 256, 1024, 1e-3, overhead_s=1e-4)),
+            attention_record("cpu", step("cpu", "fp16", 1, 128, 1e-3, scope="block")),
+        ],
+        [
+            operation("measured", measured_s=1e-3),
+            operation("no traffic", memory_bytes=0),
+            operation("no work", flops=0),
+            operation("nothing", flops=0, memory_bytes=0),
+            operation("no ceiling", dtype="bf16"),
+        ],
+    )
+
+
+def test_the_committed_schema_is_that_of_the_records():
+    expected = json.dumps(Roofline.model_json_schema(), indent=2) + "\n"
+    make = f"{SCHEMA.name} is out of date; make it anew with: PYTHONPATH=workflow/scripts python -c 'import json; from "
+    make += "roofline.records import Roofline; print(json.dumps(Roofline.model_json_schema(), indent=2))' "
+    assert SCHEMA.read_text(encoding="utf-8") == expected, make + f"> workflow/schemas/{SCHEMA.name}"
+
+
+@pytest.mark.parametrize("name", [*samples.SAMPLES, "everything"])
+def test_what_is_written_is_of_the_schema(tmp_path, name):
+    roofline = everything() if name == "everything" else Roofline.model_validate(samples.SAMPLES[name]())
+    write(roofline, tmp_path / "roofline.json")
+    text = (tmp_path / "roofline.json").read_text(encoding="utf-8")
+    jsonschema.validate(json.loads(text, parse_constant=refuse), json.loads(SCHEMA.read_text(encoding="utf-8")))
+    assert records.read(Roofline, tmp_path / "roofline.json") == roofline
+
+
+@pytest.mark.parametrize(
+    ("place_of_it", "wrong"),
+    [
+        (("devices", "gpu0", "kind"), "tpu"),
+        (("ceilings", 0, "unit"), "matrix_core"),
+        (("ceilings", 0, "tflops"), 0),
+        (("ceilings", 1, "gb_per_s"), "1000"),
+        (("operators", 0, "regime"), "io"),
+        (("operators", 0, "unheard_of"), 1),
+        (("operators", 0, "latency_ci95_s"), [1e-3]),
+    ],
+)
+def test_the_schema_is_closed(place_of_it, wrong):
+    content = everything().model_dump(mode="json")
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    jsonschema.validate(content, schema)
+    *way, last = place_of_it
+    part = content
+    for key in way:
+        part = part[key]
+    part[last] = wrong
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(content, schema)
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+def test_nan_and_infinity_are_never_written(tmp_path, wrong):
+    """Neither in a field of numbers nor where anything may stand; and nothing half-written is left."""
+    path = tmp_path / "record.json"
+    roofline, record = everything(), device_record("gpu0")
+    write(roofline, path)
+    before = path.read_bytes()
+    faulty_operator = roofline.operators[0].model_copy(update={"latency_s": wrong})
+    faulty = [
+        roofline.model_copy(update={"operators": [faulty_operator]}),
+        record.model_copy(update={"hardware": {"clock_mhz": wrong}}),
+        device_record("gpu0", hardware={"clocks": [{"mhz": wrong}]}),
+    ]
+    for one in faulty:
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            write(one, path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+AMOUNTS = st.just(0) | st.integers(1, 10**30) | st.floats(1e-9, 1e30)
+
+
+@settings(deadline=None)
+@given(AMOUNTS, AMOUNTS, st.none() | st.floats(1e-12, 1e12))
+def test_whatever_the_users_operation_it_can_be_written(flops, memory_bytes, measured_s):
+    listed = operation(flops=flops, memory_bytes=memory_bytes) | ({"measured_s": measured_s} if measured_s else {})
+    roofline = placed(peaks=[FP32], bandwidths=[D2D], operations=[listed])
+    text = json.dumps(roofline.model_dump(), allow_nan=False)
+    assert Roofline.model_validate_json(text) == roofline

@@ -1,0 +1,293 @@
+"""What the picture of the roofline says, before anything has a place: words, colours, markers, values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import floor, log10
+
+# Okabe and Ito's palette, safe for the colour-blind. A dtype has one colour, as a ceiling and as a dot.
+DTYPE_COLOURS = {
+    "fp64": "#009E73",
+    "fp32": "#D55E00",
+    "tf32": "#E69F00",
+    "fp16": "#0072B2",
+    "bf16": "#56B4E9",
+    "fp8_e4m3": "#CC79A7",
+    "int8": "#000000",
+}
+OTHER_DTYPE, INK, MUTED = "#777777", "#22262b", "#646a73"
+MARKERS = "osD^vPXph*<>8d"
+UNITS = {"tensor_core": "tensor cores", "cuda_core": "CUDA cores"}
+HOST_LINK = ("h2d", "d2h")
+BOLD = {"d2d": "measured device-to-device copy", "dram_copy": "measured copy in memory"}
+COUNTING = (
+    "Every line and every filled dot is measured. Per cent: attained of the dot's own roof, which is the lower of "
+    "its dtype's ceiling and intensity × the bandwidth of its memory level. A multiply-add is two FLOPs. Bytes: "
+    "GEMM, A, B and C once each; decode attention, K and V once (block: and the projections' weights); a copy, read "
+    "plus written. Vendor: the dense peak, without sparsity. Formula: cores × clock × FLOPs a cycle."
+)
+
+
+@dataclass(frozen=True)
+class ComputeCeiling:
+    tflops: float
+    text: str
+    colour: str
+    sustained: float | None
+    dashed: bool
+
+
+@dataclass(frozen=True)
+class MemoryCeiling:
+    gb_per_s: float
+    text: str
+    weight: str  # bold, normal or faint
+
+
+@dataclass(frozen=True)
+class Dot:
+    x: float | None  # FLOP/byte; None where there is no traffic: at the right edge
+    y: float  # TFLOPS
+    colour: str
+    marker: str
+    hollow: bool
+    name: str = ""  # what tells it from its neighbours, without S
+    seq_len: int | None = None
+    value: str = ""
+    series: tuple = ()  # equal for dots that differ in S alone
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the legend."""
+
+    marker: str
+    colour: str
+    text: str
+    size: float = 6.2
+    hollow: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One device."""
+
+    title: str
+    subtitle: str
+    compute: tuple[ComputeCeiling, ...]
+    memory: tuple[MemoryCeiling, ...]
+    dots: tuple[Dot, ...]
+    predicted: tuple[Dot, ...]
+    legend: tuple[Entry, ...]
+    notes: tuple[str, ...]
+
+
+def panels(roofline: dict) -> list[Panel]:
+    """GPUs first. A marker means the same in every panel."""
+    devices = sorted(roofline["devices"], key=lambda device: roofline["devices"][device]["kind"] != "gpu")
+    keys = list(dict.fromkeys(marker_key(operator) for operator in roofline["operators"]))
+    markers = {key: MARKERS[i % len(MARKERS)] for i, key in enumerate(keys)}
+    return [_panel(roofline, device, markers) for device in devices]
+
+
+def _panel(roofline: dict, device: str, markers: dict[str, str]) -> Panel:
+    ceilings, operators, skipped = (
+        [item for item in roofline[key] if item["device"] == device] for key in ("ceilings", "operators", "skipped")
+    )
+    memory = [ceiling for ceiling in ceilings if ceiling["kind"] == "memory"]
+    bold = [f"bold slope = {BOLD[c['name']]}, {number(c['gb_per_s'])} GB/s" for c in memory if c["name"] in BOLD]
+    dots, predicted = _dots(operators, markers), _predicted(operators, markers)
+    return Panel(
+        title=roofline["devices"][device]["name"],
+        subtitle=" · ".join([device, "measured roofline", *bold]),
+        compute=tuple(_compute(ceiling) for ceiling in ceilings if ceiling["kind"] == "compute"),
+        memory=(*(_memory(c) for c in memory if c["name"] not in HOST_LINK), *_host_link(memory)),
+        dots=dots,
+        predicted=predicted,
+        legend=tuple(_legend(operators, markers, dots, predicted)),
+        notes=tuple(_notes(ceilings, operators, skipped)),
+    )
+
+
+# ------------------------------------------------------------------------------------------------ numbers
+
+
+def percent(fraction: float) -> str:
+    """Two significant digits, whole numbers from 10 % on."""
+    value = 100 * fraction
+    if value >= 9.95:
+        return f"{value:.0f} %"
+    if value <= 0:
+        return "0 %"
+    digits = max(1, 1 - floor(log10(value)))
+    text = f"{value:.{digits}f}"
+    return f"{text.rstrip('0').rstrip('.') if digits > 1 else text} %"
+
+
+def number(value: float) -> str:
+    """Three significant digits, all digits before the point."""
+    if value <= 0:
+        return "0"
+    digits = max(0, 2 - floor(log10(value)))
+    text = f"{value:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if digits > 2 else text
+
+
+# ----------------------------------------------------------------------------------------------- ceilings
+
+
+def _compute(ceiling: dict) -> ComputeCeiling:
+    name = " ".join(filter(None, [ceiling["name"], UNITS.get(ceiling["unit"])]))
+    promise = "formula" if ceiling["unit"] == "cpu" else "vendor"  # no vendor promises a CPU's peak
+    return ComputeCeiling(
+        tflops=ceiling["tflops"],
+        text=f"{name} {number(ceiling['tflops'])} TFLOPS{_share(ceiling, promise)}",
+        colour=dtype_colour(ceiling["name"]),
+        sustained=ceiling.get("sustained_tflops"),
+        dashed=ceiling["method"] == "fma",
+    )
+
+
+def _memory(ceiling: dict) -> MemoryCeiling:
+    return MemoryCeiling(ceiling["gb_per_s"], memory_text(ceiling), "bold" if ceiling["name"] in BOLD else "normal")
+
+
+def _host_link(memory: Sequence[dict]) -> Iterable[MemoryCeiling]:
+    """The two directions of the host link differ by less than a line's width: one line, both values in a note."""
+    found = [ceiling for ceiling in memory if ceiling["name"] in HOST_LINK]
+    if found:
+        names = " and ".join(ceiling["name"] for ceiling in found)
+        yield MemoryCeiling(max(ceiling["gb_per_s"] for ceiling in found), f"host link: {names}", "faint")
+
+
+def memory_text(ceiling: dict) -> str:
+    return f"{ceiling['name']} {number(ceiling['gb_per_s'])} GB/s{_share(ceiling, 'vendor')}"
+
+
+def _share(ceiling: dict, promise: str) -> str:
+    fraction = ceiling.get("fraction_of_vendor")
+    return "" if fraction is None else f" · {percent(fraction)} of {promise}"
+
+
+def dtype_colour(name: str) -> str:
+    """The colour of a dtype, or of a ceiling named after one (fp32_fma)."""
+    return DTYPE_COLOURS.get(name) or DTYPE_COLOURS.get(name.split("_")[0], OTHER_DTYPE)
+
+
+# --------------------------------------------------------------------------------------------------- dots
+
+
+def marker_key(operator: dict) -> str:
+    """What has a marker of its own: an implementation of an operator; all the user's operations share one."""
+    if operator["operator"] == "operation":
+        return "operations of the user"
+    block = "block" if operator["scope"] == "block" else None
+    return ", ".join(filter(None, [operator["operator"].replace("_", " "), operator["implementation"], block]))
+
+
+def operation_name(operator: dict) -> str:
+    return str(operator.get("name") or operator["implementation"] or operator["operator"])
+
+
+def _dots(operators: Sequence[dict], markers: dict[str, str]) -> tuple[Dot, ...]:
+    """What has no measured place stands at its roof. Zero has no place on a logarithmic axis."""
+    varying, found = _varying(operators), []
+    for place, operator in enumerate(operators):
+        attained, fraction = operator["attained_tflops"], operator["fraction_of_roof"]
+        x, y = operator["intensity_flops_per_byte"], operator["roof_tflops"] if attained is None else attained
+        if not y or not (x or operator["no_traffic"]):
+            continue
+        found.append(
+            Dot(
+                x=None if operator["no_traffic"] else x,
+                y=y,
+                colour=dtype_colour(operator["dtype"]),
+                marker=markers[marker_key(operator)],
+                hollow=attained is None,
+                name=" ".join(_distinctions(operator, varying)),
+                seq_len=operator["shape"].get("seq_len"),
+                value="not measured" if fraction is None else percent(fraction),
+                series=_series(operator) if "seq_len" in operator["shape"] else (place,),
+            )
+        )
+    return tuple(found)
+
+
+def _series(operator: dict) -> tuple:
+    fields = ("operator", "implementation", "preset", "scope", "dtype", "cache")
+    shape = [item for item in operator["shape"].items() if item[0] != "seq_len"]
+    return (*(operator[field] for field in fields), *shape)
+
+
+def _distinctions(operator: dict, varying: set[str]) -> list[str]:
+    shape = operator["shape"]
+    if operator["operator"] == "operation":
+        return [operation_name(operator)]
+    if operator["operator"] == "gemm" and {"m", "n", "k"} <= shape.keys():
+        sides = shape["m"], shape["n"], shape["k"]
+        return ["GEMM " + (f"{sides[0]}³" if len(set(sides)) == 1 else "×".join(map(str, sides)))]
+    words = [operator["implementation"]] if "implementation" in varying else []
+    words += [f"b={shape['batch']}"] if "batch" in varying & shape.keys() else []
+    words += [f"{key}={shape[key]}" for key in shape if key in varying and key not in ("seq_len", "batch")]
+    words += ["block"] if operator["scope"] == "block" else []
+    return words + [str(operator[key]) for key in ("cache", "preset") if key in varying and operator[key]]
+
+
+def _varying(operators: Sequence[dict]) -> set[str]:
+    """The fields in which operators of one kind differ: only these need to be told at every dot."""
+    values: dict[tuple[str, str], set] = {}
+    for operator in operators:
+        fields = {key: operator.get(key) for key in ("implementation", "cache", "preset")} | operator["shape"]
+        for key, value in fields.items():
+            values.setdefault((operator["operator"], key), set()).add(str(value))
+    return {key for (kind, key), found in values.items() if len(found) > 1 and kind not in ("gemm", "operation")}
+
+
+def _predicted(operators: Sequence[dict], markers: dict[str, str]) -> tuple[Dot, ...]:
+    found = []
+    for operator in operators:
+        sealed = (operator.get("predicted") or {}).get("sealed") or {}
+        x, latency = operator["intensity_flops_per_byte"], sealed.get("latency_s")
+        if x and latency and operator["flops"] and operator["attained_tflops"]:
+            y = operator["flops"] / latency / 1e12
+            found.append(Dot(x, y, dtype_colour(operator["dtype"]), markers[marker_key(operator)], True))
+    return tuple(found)
+
+
+# ------------------------------------------------------------------------------------------ around the plot
+
+
+def _legend(
+    operators: Sequence[dict], markers: dict[str, str], dots: Sequence[Dot], predicted: Sequence[Dot]
+) -> Iterable[Entry]:
+    for key in dict.fromkeys(marker_key(operator) for operator in operators):
+        yield Entry(markers[key], INK, key)
+    ceilings = {operator["compute_ceiling"] for operator in operators}
+    for dtype in dict.fromkeys(o["dtype"] for o in operators if o["dtype"] not in ceilings):
+        yield Entry("s", dtype_colour(dtype), f"{dtype} (no ceiling of its own)")
+    if any(dot.hollow for dot in dots):
+        yield Entry("o", INK, "hollow: not measured, at its roof", hollow=True)
+    if predicted:
+        yield Entry("o", MUTED, "small, hollow: as predicted", 3.0, hollow=True)
+
+
+def _notes(ceilings: Sequence[dict], operators: Sequence[dict], skipped: Sequence[dict]) -> Iterable[str]:
+    link = [memory_text(ceiling) for ceiling in ceilings if ceiling["name"] in HOST_LINK]
+    if link:
+        yield f"Host link: {'; '.join(link)}."
+    if any(ceiling.get("sustained_tflops") for ceiling in ceilings):
+        yield "Dotted: what the ceiling falls to under sustained load."
+    if any(ceiling.get("method") == "fma" for ceiling in ceilings):
+        yield "Dashed: multiply-adds in registers alone."
+    if len({operator["scope"] for operator in operators} & {"core", "block"}) == 2:
+        yield "Decode attention: the core alone, or where so marked the block with its projections."
+    without_traffic = [operation_name(o) for o in operators if o["no_traffic"] and o["flops"]]
+    if without_traffic:
+        yield f"At the right edge, without traffic and so of infinite intensity: {', '.join(without_traffic)}."
+    without_flops = [operation_name(o) for o in operators if not o["flops"]]
+    if without_flops:
+        yield f"Without FLOPs, so without a place on these axes: {', '.join(without_flops)}."
+    for item in skipped:
+        what = " ".join(filter(None, [item["what"], item.get("dtype"), item.get("level"), item.get("name")]))
+        yield f"Skipped: {what} ({item['reason']})."
