@@ -25,6 +25,11 @@ def device():
     return devices.open_device("cpu")
 
 
+@pytest.fixture(scope="module")
+def hardware(device):
+    return device.hardware()
+
+
 # ---------------------------------------------------------------------------------------------- cores and threads
 
 REPORT = """
@@ -195,8 +200,7 @@ def test_simd_units(flags, machine, family, name, flops_a_clock):
     assert units["simd_bits"] // 32 * units["fma_flops"] * units["vector_ports"] == flops_a_clock
 
 
-def test_what_the_device_promises_follows_from_what_it_is(device):
-    hardware = device.hardware()
+def test_what_the_device_promises_follows_from_what_it_is(device, hardware):
     promised = device.vendor(hardware, "")
     assert set(promised["peaks"]) == {"fp32", "fp64"}
     assert promised["peaks"]["fp32"]["tflops"] == 2 * promised["peaks"]["fp64"]["tflops"] > 0
@@ -204,9 +208,8 @@ def test_what_the_device_promises_follows_from_what_it_is(device):
     assert f"x {hardware['cores_physical']} cores x" in promised["peaks"]["fp32"]["source"]
 
 
-def test_without_a_clock_nothing_is_promised(device):
-    hardware = device.hardware() | {"clock_mhz": None}
-    assert device.vendor(hardware, "")["peaks"] == {}
+def test_without_a_clock_nothing_is_promised(device, hardware):
+    assert device.vendor(hardware | {"clock_mhz": None}, "")["peaks"] == {}
 
 
 def test_what_the_cpu_lacks(device):

@@ -16,7 +16,8 @@ import numpy as np
 
 DISTANCES = (8, 14, 22, 34, 50, 70, 95, 125)  # points between dots and a column of labels
 OFFSETS = np.arange(-90.0, 91.0, 1.5)  # points up and down that a label may move
-TRIALS = 3
+TRIALS = 5
+BATCH = 48
 FAR = 40.0  # points; the cost of a leader as long is twice its length
 STACK = 9.0  # points from left to right within which dots count as standing above each other
 
@@ -217,19 +218,26 @@ def _over(label: Label, at: Point, share: float) -> Candidates:
 def _cheapest(
     label: Label, boxes: np.ndarray, ends: np.ndarray, astray: np.ndarray, around: Surroundings
 ) -> tuple[float, Placed | None]:
-    """The first of the cheapest places that are free."""
-    free = _are_free(boxes, around)
-    boxes, ends, astray = boxes[free], ends[free], astray[free]
+    """The first of the cheapest places that are free. The nearest are looked at first, as far as that may help."""
     anchors = np.array(label.anchors)
     distances = np.hypot(*(ends[:, None] - anchors[None]).T).T
-    leaders = np.column_stack([anchors[distances.argmin(axis=1)], ends])
-    length = distances.min(axis=1)
-    cost = length + length**2 / FAR + astray + _crossing_costs(leaders, around)
-    if not len(cost) or not np.isfinite(cost.min()):
+    leaders, length = np.column_stack([anchors[distances.argmin(axis=1)], ends]), distances.min(axis=1)
+    least = length + length**2 / FAR + astray
+    order = least.argsort(kind="stable")
+    cost, best = np.inf, -1
+    for start in range(0, len(order), BATCH):
+        some = order[start : start + BATCH]
+        if least[some[0]] >= cost:
+            break
+        some = some[_are_free(boxes[some], around)]
+        if len(some):
+            costs = least[some] + _crossing_costs(leaders[some], around)
+            if costs.min() < cost:
+                cost, best = float(costs.min()), int(some[costs.argmin()])
+    if best < 0:
         return NO_PLACE, None
-    best = int(cost.argmin())
     ax, ay, bx, by = leaders[best].tolist()
-    return float(cost[best]), Placed(Box(*boxes[best].tolist()), Segment(Point(ax, ay), Point(bx, by)))
+    return cost, Placed(Box(*boxes[best].tolist()), Segment(Point(ax, ay), Point(bx, by)))
 
 
 def _are_free(boxes: np.ndarray, around: Surroundings) -> np.ndarray:
@@ -260,17 +268,21 @@ def as_rows(shapes: Sequence[Box | Segment]) -> np.ndarray:
 
 def overlap(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
     """[box, other]: do the two share any area?"""
-    one, other = boxes[:, None], others[None]
-    return ((one[..., :2] < other[..., 2:]) & (other[..., :2] < one[..., 2:])).all(axis=2)
+    x0, y0, x1, y1 = boxes.T[:, :, None]
+    u0, v0, u1, v1 = others.T
+    return (x0 < u1) & (u0 < x1) & (y0 < v1) & (v0 < y1)
 
 
 def meets(segments: np.ndarray, boxes: np.ndarray) -> np.ndarray:
     """[segment, box]: does any part of the segment lie within the box?"""
-    start, way = segments[:, None, :2], segments[:, None, 2:] - segments[:, None, :2]
-    way = np.where(way == 0, 1e-9, way)
-    one, other = (boxes[None, :, :2] - start) / way, (boxes[None, :, 2:] - start) / way
-    enter, leave = np.minimum(one, other).max(axis=2), np.maximum(one, other).min(axis=2)
-    return np.maximum(enter, 0.0) < np.minimum(leave, 1.0)
+    ax, ay, bx, by = segments.T[:, :, None]
+    x0, y0, x1, y1 = boxes.T
+    enter, leave = 0.0, 1.0  # shares of the segment
+    for start, end, low, high in ((ax, bx, x0, x1), (ay, by, y0, y1)):
+        way = np.where(start == end, 1e-9, end - start)
+        one, other = (low - start) / way, (high - start) / way
+        enter, leave = np.maximum(enter, np.minimum(one, other)), np.minimum(leave, np.maximum(one, other))
+    return enter < leave
 
 
 def cross(segments: np.ndarray, others: np.ndarray) -> np.ndarray:

@@ -127,7 +127,8 @@ def throttle_reasons(bits: int | None) -> list[str] | None:
     """The names of the set bits; an empty list where nothing holds the clock back, None where unknown."""
     if bits is None:
         return None
-    return [name for bit, name in THROTTLE_REASONS.items() if bits & bit]
+    others = bits & ~sum(THROTTLE_REASONS)
+    return [name for bit, name in THROTTLE_REASONS.items() if bits & bit] + ([f"unnamed_{others:#x}"] if others else [])
 
 
 def _mig_slices(card) -> list:

@@ -1,0 +1,508 @@
+"""What is decided about a GPU before anything runs on it: which are visible, what they tell, what they can do."""
+
+import os
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from roofline import datasheets, settings
+from roofline.devices import Identity, cupti, gpu, nvml
+
+CHECKOUT = Path(__file__).parents[1]
+
+
+class NVMLError(Exception):
+    pass
+
+
+def card(uuid, bus, *slices, name="NVIDIA H200"):
+    return SimpleNamespace(uuid=uuid, bus=bus, name=name, slices=slices)
+
+
+A, B, C = card("GPU-aaaa-1", "0000:17:00.0"), card("GPU-bbbb-1", "0000:65:00.0"), card("GPU-bbcc-1", "0000:CA:00.0")
+MIG_1, MIG_2 = card("MIG-1111", None, name="NVIDIA H200 MIG 1g.18gb"), card("MIG-2222", None)
+SLICED = card("GPU-dddd-1", "0000:01:00.0", MIG_1, MIG_2)
+
+
+def fake_pynvml(*cards, refused=(), driver="580.159.04", cuda=13000):
+    """A module of NVML's functions for such cards; those named in `refused` answer with an error."""
+
+    def mig_handle(one, index):
+        if index >= len(one.slices):
+            raise NVMLError("Not Found")
+        return one.slices[index]
+
+    answers = {
+        "Init": lambda: None,
+        "DeviceGetCount": lambda: len(cards),
+        "DeviceGetHandleByIndex": lambda index: cards[index],
+        "DeviceGetPciInfo": lambda one: SimpleNamespace(busId=one.bus),
+        "DeviceGetUUID": lambda one: one.uuid,
+        "DeviceGetName": lambda one: one.name.encode(),  # as older bindings answer
+        "DeviceGetMemoryInfo": lambda one: SimpleNamespace(total=150_000_000_000, free=149_000_000_000),
+        "DeviceGetCudaComputeCapability": lambda one: (9, 0),
+        "DeviceGetMigMode": lambda one: (int(bool(one.slices)), 0),
+        "DeviceGetMaxMigDeviceCount": lambda one: 7,
+        "DeviceGetMigDeviceHandleByIndex": mig_handle,
+        "DeviceIsMigDeviceHandle": lambda one: int(one.uuid.startswith("MIG-")),
+        "SystemGetDriverVersion": lambda: driver,
+        "SystemGetCudaDriverVersion_v2": lambda: cuda,
+        "DeviceGetEccMode": lambda one: (1, 1),
+        "DeviceGetEnforcedPowerLimit": lambda one: 700_000,
+        "DeviceGetMaxClockInfo": lambda one, kind: {0: 1980, 1: 3201}[kind],
+        "DeviceGetClockInfo": lambda one, kind: {0: 345, 1: 3200}[kind],
+        "DeviceGetMemoryBusWidth": lambda one: 6144,
+        "DeviceGetCurrPcieLinkGeneration": lambda one: 4,
+        "DeviceGetMaxPcieLinkGeneration": lambda one: 5,
+        "DeviceGetCurrPcieLinkWidth": lambda one: 8,
+        "DeviceGetMaxPcieLinkWidth": lambda one: 16,
+        "DeviceGetPowerUsage": lambda one: 75_500,
+        "DeviceGetTemperature": lambda one, sensor: 31,
+        "DeviceGetCurrentClocksThrottleReasons": lambda one: 0x1,
+        "DeviceGetComputeRunningProcesses": lambda one: [SimpleNamespace(pid=pid) for pid in (os.getpid(), 1, 2)],
+    }
+
+    def refuse(*arguments):
+        raise NVMLError("Not Supported")
+
+    module = ModuleType("pynvml")
+    module.NVMLError, module.NVML_CLOCK_SM, module.NVML_CLOCK_MEM, module.NVML_TEMPERATURE_GPU = NVMLError, 0, 1, 0
+    for name, answer in answers.items():
+        setattr(module, f"nvml{name}", refuse if name in refused else answer)
+    return module
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """Put a made-up NVML in the place of the real one, and CUDA_VISIBLE_DEVICES as wanted."""
+
+    def install(*cards, visible=None, **options):
+        monkeypatch.setitem(sys.modules, "pynvml", fake_pynvml(*cards, **options))
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        if visible is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+
+    return install
+
+
+# ---------------------------------------------------------------------------------------------- which are visible
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [
+        (None, [A, B, C]),
+        ("1", [B]),
+        ("1,0", [A, B]),
+        (" 0 , 2 ", [A, C]),
+        ("", []),
+        ("-1", []),
+        ("3", []),
+        ("none", []),
+        ("0,9,1", [A]),  # an entry that names nothing ends the list, as in CUDA
+        ("1,-1,0", [B]),
+        ("GPU-bbcc", [C]),
+        ("GPU-bbbb-1,GPU-aaaa-1", [A, B]),
+        ("GPU-aaaa-1-and-more", []),
+        ("aaaa", []),
+    ],
+)
+def test_what_cuda_visible_devices_leaves_in_pci_order(driver, visible, expected):
+    """The numbers count in PCI order, whatever the order in which the driver lists the cards."""
+    driver(C, A, B, visible=visible)
+    assert nvml.visible_gpus() == expected
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [
+        (None, [MIG_1, MIG_2, A]),
+        ("0", [MIG_1, MIG_2]),
+        ("1", [A]),
+        ("MIG-2222", [MIG_2]),
+        ("MIG-2222,GPU-aaaa", [MIG_2, A]),
+        ("GPU-dddd", [MIG_1, MIG_2]),
+    ],
+)
+def test_a_sliced_card_is_its_slices(driver, visible, expected):
+    driver(A, SLICED, visible=visible)
+    assert nvml.visible_gpus() == expected
+    assert [nvml.facts(one)["mig_slice"] for one in expected] == [one in (MIG_1, MIG_2) for one in expected]
+
+
+def test_identities_of_what_is_visible(driver):
+    driver(A, B, visible="1")
+    (found,) = gpu.discover()
+    assert (found.device, found.kind, found.name, found.uuid) == ("gpu0", "gpu", "NVIDIA H200", "GPU-bbbb-1")
+    assert (found.driver, found.compute_capability) == ("580.159.04", "9.0")
+    assert (found.memory_total_bytes, found.memory_free_bytes) == (150_000_000_000, 149_000_000_000)
+
+
+def test_without_a_driver_there_is_no_gpu(driver, monkeypatch):
+    driver(A, refused=["Init"])
+    assert gpu.discover() == []
+    monkeypatch.setitem(sys.modules, "pynvml", None)  # as where it is not installed
+    assert gpu.discover() == []
+
+
+# ---------------------------------------------------------------------------------------------- what they tell
+
+STATE = {
+    "sm_clock_mhz": 345,
+    "memory_clock_mhz": 3200,
+    "power_w": 75.5,
+    "temperature_c": 31,
+    "throttle_reasons": ["gpu_idle"],
+    "other_processes": 2,
+}
+STATE_BY = {
+    "DeviceGetClockInfo": ["sm_clock_mhz", "memory_clock_mhz"],
+    "DeviceGetPowerUsage": ["power_w"],
+    "DeviceGetTemperature": ["temperature_c"],
+    "DeviceGetCurrentClocksThrottleReasons": ["throttle_reasons"],
+    "DeviceGetComputeRunningProcesses": ["other_processes"],
+}
+FACTS = {
+    "sm_clock_max_mhz": 1980,
+    "sm_clock_now_mhz": 345,
+    "memory_clock_max_mhz": 3201,
+    "memory_clock_now_mhz": 3200,
+    "memory_bus_width_bits": 6144,
+    "ecc_enabled": True,
+    "mig_enabled": False,
+    "mig_slice": False,
+    "pcie_generation_now": 4,
+    "pcie_generation_max": 5,
+    "pcie_width_now": 8,
+    "pcie_width_max": 16,
+    "power_limit_w": 700,
+}
+FACTS_BY = {
+    "DeviceGetMaxClockInfo": ["sm_clock_max_mhz", "memory_clock_max_mhz"],
+    "DeviceGetClockInfo": ["sm_clock_now_mhz", "memory_clock_now_mhz"],
+    "DeviceGetMemoryBusWidth": ["memory_bus_width_bits"],
+    "DeviceGetEccMode": ["ecc_enabled"],
+    "DeviceGetMigMode": ["mig_enabled"],
+    "DeviceGetCurrPcieLinkGeneration": ["pcie_generation_now"],
+    "DeviceGetMaxPcieLinkGeneration": ["pcie_generation_max"],
+    "DeviceGetCurrPcieLinkWidth": ["pcie_width_now"],
+    "DeviceGetMaxPcieLinkWidth": ["pcie_width_max"],
+    "DeviceGetEnforcedPowerLimit": ["power_limit_w"],
+}
+
+
+def test_readings_in_their_units(driver):
+    driver(A)
+    assert nvml.state(A) == STATE
+    assert nvml.facts(A) == FACTS
+
+
+@pytest.mark.parametrize("refused", STATE_BY)
+def test_a_refused_reading_of_the_state_is_null_and_the_others_stay(driver, refused):
+    driver(A, refused=[refused])
+    assert nvml.state(A) == STATE | dict.fromkeys(STATE_BY[refused])
+
+
+@pytest.mark.parametrize("refused", FACTS_BY)
+def test_a_refused_fact_is_null_and_the_others_stay(driver, refused):
+    driver(A, refused=[refused])
+    assert nvml.facts(A) == FACTS | dict.fromkeys(FACTS_BY[refused])
+
+
+def test_a_driver_that_refuses_everything_still_has_its_cards(driver):
+    every = [name.removeprefix("nvml") for name in vars(fake_pynvml()) if name.startswith("nvml")]
+    driver(B, A, refused=set(every) - {"Init", "DeviceGetCount", "DeviceGetHandleByIndex"})
+    assert [one.device for one in gpu.discover()] == ["gpu0", "gpu1"]
+    assert set(nvml.state(A).values()) == {None}
+    driver(A, refused=["DeviceGetUUID"], visible="GPU-aaaa")
+    assert nvml.visible_gpus() == []
+
+
+@pytest.mark.parametrize(
+    ("bits", "names"),
+    [
+        (None, None),
+        (0, []),
+        (0x4, ["sw_power_cap"]),
+        (0x4 | 0x20 | 0x80, ["sw_power_cap", "sw_thermal_slowdown", "hw_power_brake_slowdown"]),
+        (0x4 | 0x8000, ["sw_power_cap", "unnamed_0x8000"]),
+    ],
+)
+def test_throttle_reasons_by_name(bits, names):
+    assert nvml.throttle_reasons(bits) == names
+
+
+# ---------------------------------------------------------------------------------------------- CuPy and the driver
+
+CUPY_12 = {"cupy": "14.2.0", "cupy_package": "cupy-cuda12x"}
+CUPY_13 = {"cupy": "14.2.0", "cupy_package": "cupy-cuda13x"}
+BUILT_HERE = {"cupy": "14.2.0", "cupy_package": "cupy"}
+NO_CUPY = {"cupy": None, "cupy_package": None}
+
+
+@pytest.mark.parametrize(
+    ("versions", "cuda"),
+    [(CUPY_12, 12000), (CUPY_12, 13000), (CUPY_13, 13000), (BUILT_HERE, 12040), (CUPY_12, None), (CUPY_13, None)],
+)
+def test_a_cupy_that_the_driver_runs(versions, cuda):
+    assert gpu.cupy_fault(versions, cuda, "580.1") is None
+
+
+@pytest.mark.parametrize(
+    ("versions", "cuda", "told"),
+    [
+        (
+            NO_CUPY,
+            13000,
+            "CuPy is not installed: pip install -r envs/cuda12.txt (or run make), or set 'devices: [cpu]' in "
+            "config/config.yaml",
+        ),
+        (
+            CUPY_13,
+            12080,
+            "cupy-cuda13x needs CUDA 13 (driver 580 or newer) and the driver 550.1 runs CUDA 12: pip uninstall "
+            "cupy-cuda13x, then pip install -r envs/cuda12.txt (or make CUDA=12)",
+        ),
+        (
+            CUPY_12,
+            11080,
+            "the NVIDIA driver 550.1 runs CUDA 11 at most and CuPy needs 12: install driver 525 or newer, or set "
+            "'devices: [cpu]' in config/config.yaml",
+        ),
+        (
+            NO_CUPY,
+            11080,
+            "the NVIDIA driver 550.1 runs CUDA 11 at most and CuPy needs 12: install driver 525 or newer, or set "
+            "'devices: [cpu]' in config/config.yaml",
+        ),
+    ],
+)
+def test_a_cupy_that_it_does_not_run_and_the_remedy(versions, cuda, told):
+    assert gpu.cupy_fault(versions, cuda, "550.1") == told
+    assert all((CHECKOUT / word).exists() for word in told.split() if word.startswith("envs/"))
+
+
+def test_a_faulty_gpu_is_not_opened():
+    identity = Identity("gpu0", "gpu", "A card", "GPU-1", None, 0, 0, compute_capability="9.0", fault="CuPy is missing")
+    with pytest.raises(RuntimeError, match=r"^CuPy is missing$"):
+        gpu.Device(identity)
+
+
+# ---------------------------------------------------------------------------------------------- the choice of devices
+
+
+def identity(name, **fields):
+    kind = name.rstrip("0123456789")
+    return Identity(name, kind, "A device", f"uuid-{name}", None, 1 << 40, 1 << 40, **fields)
+
+
+def chosen(wanted, *present):
+    schema = CHECKOUT / "workflow" / "schemas" / "config.schema.yaml"
+    return settings.choose_devices(settings.complete({"devices": wanted}, schema), {one.device: one for one in present})
+
+
+GPU_0, GPU_1, CPU = identity("gpu0"), identity("gpu1"), identity("cpu")
+UNUSABLE = identity("gpu0", fault="CuPy is not installed: do this")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "present", "expected"),
+    [
+        ("auto", [GPU_0, GPU_1, CPU], ["gpu0", "cpu"]),
+        ("auto", [CPU], ["cpu"]),
+        ("all", [GPU_0, GPU_1, CPU], ["gpu0", "gpu1", "cpu"]),
+        ("all", [CPU], ["cpu"]),
+        (["cpu"], [GPU_0, CPU], ["cpu"]),
+        (["cpu"], [UNUSABLE, CPU], ["cpu"]),
+        (["gpu1"], [GPU_0, GPU_1, CPU], ["gpu1"]),
+        (["cpu", "gpu0"], [GPU_0, CPU], ["cpu", "gpu0"]),
+    ],
+)
+def test_devices_chosen(wanted, present, expected):
+    assert chosen(wanted, *present) == expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "present", "told"),
+    [
+        (["gpu0", "cpu"], [CPU], ["devices: gpu0 is not on this machine; here: cpu"]),
+        (["gpu0", "gpu2"], [GPU_0, CPU], ["devices: gpu2 is not on this machine; here: gpu0, cpu"]),
+        ("auto", [UNUSABLE, CPU], ["devices: CuPy is not installed: do this"]),
+        ("all", [UNUSABLE, identity("gpu1", fault=UNUSABLE.fault), CPU], ["devices: CuPy is not installed: do this"]),
+    ],
+)
+def test_devices_that_cannot_be_had_are_an_error(wanted, present, told):
+    """Also under auto: a rented card is not passed over in silence."""
+    with pytest.raises(settings.Faults) as raised:
+        chosen(wanted, *present)
+    assert raised.value.lines == told
+
+
+# ---------------------------------------------------------------------------------------------- what they can do
+
+
+def device_of(capability):
+    """A GPU of a compute capability without a GPU: what it can do follows from that number alone."""
+    device = object.__new__(gpu.Device)
+    device.capability = tuple(int(part) for part in capability.split("."))
+    device.identity = identity("gpu0", compute_capability=capability)
+    return device
+
+
+@pytest.mark.parametrize(
+    ("capability", "on_tensor_cores", "lacking"),
+    [
+        ("7.0", {"fp16"}, {"bf16"}),
+        ("7.5", {"fp16"}, {"bf16"}),
+        ("8.0", {"fp16", "bf16", "fp64"}, set()),
+        ("8.6", {"fp16", "bf16"}, set()),
+        ("8.9", {"fp16", "bf16"}, set()),
+        ("9.0", {"fp16", "bf16", "fp64"}, set()),
+        ("10.0", {"fp16", "bf16", "fp64"}, set()),
+        ("10.3", {"fp16", "bf16", "fp64"}, set()),
+        ("11.0", {"fp16", "bf16"}, set()),
+        ("12.0", {"fp16", "bf16"}, set()),
+        ("12.1", {"fp16", "bf16"}, set()),
+    ],
+)
+def test_units_by_compute_capability(capability, on_tensor_cores, lacking):
+    device = device_of(capability)
+    dtypes = {"fp64", "fp32", "fp16", "bf16"}
+    assert {dtype for dtype in dtypes if device.unsupported(dtype)} == lacking
+    assert {dtype for dtype in dtypes - lacking if device.compute_unit(dtype) == "tensor_core"} == on_tensor_cores
+    assert all(device.compute_unit(dtype) == "cuda_core" for dtype in dtypes - lacking - on_tensor_cores)
+
+
+def test_what_is_lacking_is_told_with_what_it_needs():
+    assert device_of("7.5").unsupported("bf16") == "compute capability 7.5, bf16 needs 8.0"
+    assert device_of("12.0").unsupported("int8") == "cupy.matmul has no int8"
+
+
+def test_the_unit_is_the_one_whose_rate_the_datasheets_count():
+    """Else a ceiling of CUDA cores would be held against the peak of tensor cores, or the other way round."""
+    table = datasheets.load(CHECKOUT / "config" / "datasheets.yaml")
+    compared = 0
+    for capability in table["architectures"]:
+        device = device_of(capability)
+        figures = datasheets.vendor_figures(
+            table,
+            name="A card that nobody knows",
+            compute_capability=capability,
+            multiprocessors=100,
+            memory_bytes=1 << 34,
+            sm_clock_max_mhz=1500,
+            memory_clock_max_mhz=None,
+            memory_bus_width_bits=None,
+            mig=False,
+        )
+        for dtype in ("fp64", "fp32", "fp16", "bf16"):
+            peak = figures["peaks"].get(dtype)
+            assert (device.unsupported(dtype) is None) == (peak is not None), (capability, dtype)
+            if peak:
+                assert device.compute_unit(dtype) == peak["unit"], (capability, dtype)
+                compared += 1
+    assert compared > 4 * 6
+
+
+# ---------------------------------------------------------------------------------------------- the kernel that ran
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor_cores"),
+    [
+        ("nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NNN", True),
+        ("sm90_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x64_warpgroupsize2x1x1_execute_kernel__5x_cublas", True),
+        ("ampere_fp16_s16816gemm_fp16_256x128_ldg8_f2f_stages_64x3_nn", True),
+        ("volta_h884gemm_256x128_ldg8_nn", True),
+        ("turing_h1688gemm_128x128_nn", True),
+        ("cutlass_80_tensorop_d884gemm_128x64_16x3_nn_align1", True),
+        ("sm80_xmma_gemm_f64f64_f64f64_f64_nn_n_tilesize64x64x16_stage4_warpsize2x2x1_tensor8x8x4_dmma", True),
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x64x8_stage3_warpsize2x2x1_ffma_aligna4", False),
+        ("cutlass_80_simt_sgemm_256x128_8x4_nn_align1", False),
+        ("ampere_sgemm_128x64_nn", False),
+        ("volta_dgemm_128x64_nn", False),
+        ("void gemv2T_kernel_val<int, int, __half, __half, __half, float, 128, 16, 4, 4, false>", False),
+        ("cupy_copy__float32_float16", None),
+    ],
+)
+def test_the_unit_by_the_name_of_cublas_kernels(name, tensor_cores):
+    assert cupti.uses_tensor_cores(name) is tensor_cores
+
+
+@pytest.fixture
+def fake_cupti(monkeypatch):
+    """CUPTI that records two kernels, of 10 and 300 ns, when it is flushed; a list says whether it records."""
+    recording, callbacks = [], []
+    kind = SimpleNamespace(CONCURRENT_KERNEL="kernel", MEMCPY="copy")
+
+    def flush(flag):
+        times = [("ampere_sgemm", "kernel", 0, 300), ("nvjet", "kernel", 300, 310), ("a copy", "copy", 0, 9000)]
+        callbacks[0]([SimpleNamespace(name=n, kind=k, start=start, end=end) for n, k, start, end in times])
+
+    module = SimpleNamespace(
+        ActivityKind=kind,
+        activity_register_callbacks=lambda request, complete: callbacks.append(complete),
+        activity_enable=recording.append,
+        activity_disable=recording.remove,
+        activity_flush_all=flush,
+    )
+    monkeypatch.setitem(sys.modules, "cupti", SimpleNamespace(cupti=module))
+    return recording
+
+
+def test_the_longest_kernel_is_named(fake_cupti):
+    ran = []
+    found = cupti.kernel_of(lambda: ran.append(list(fake_cupti)))
+    assert found == {"name": "ampere_sgemm", "tensor_cores": False, "how_known": "CUPTI activity record"}
+    assert ran == [["kernel"]] and fake_cupti == []
+
+
+def test_recording_ends_also_where_the_step_fails(fake_cupti):
+    """Left on, it would slow the launches that are timed later."""
+
+    def fail():
+        raise MemoryError
+
+    assert cupti.kernel_of(fail)["name"] is None
+    assert fake_cupti == []
+
+
+def test_without_cupti_the_kernel_is_unknown_and_the_reason_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupti", None)
+    found = cupti.kernel_of(lambda: None)
+    assert (found["name"], found["tensor_cores"]) == (None, None)
+    assert found["how_known"].startswith("CUPTI does not load here")
+
+
+# ---------------------------------------------------------------------------------------------- behind the block
+
+
+def device_whose_block_times_out(above):
+    """Queueing more than so many steps behind the block takes too long."""
+    device, queued = object.__new__(gpu.Device), []
+
+    def times_behind_block(step, first, count):
+        if count > above:
+            return None
+        queued.extend(range(first, first + count))
+        return [1e-6] * count
+
+    device._times_behind_block = times_behind_block
+    device._block_for = lambda timeout_ns: None
+    return device, queued
+
+
+@pytest.mark.parametrize("above", [100, 31, 8, 2])
+def test_fewer_steps_wait_behind_a_block_that_timed_out(above):
+    device, queued = device_whose_block_times_out(above)
+    assert device.device_times(None, 70) == [1e-6] * 70
+    assert queued == list(range(70))
+
+
+@pytest.mark.parametrize("above", [1, 0])
+def test_where_not_even_two_steps_can_be_queued_there_is_no_such_time(above):
+    """A step that takes the host half a second has no launch gaps to leave out."""
+    device, _ = device_whose_block_times_out(above)
+    assert device.device_times(None, 70) is None
