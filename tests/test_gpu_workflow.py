@@ -1,16 +1,14 @@
 """The whole workflow on a GPU and the CPU, with stand-ins for NVML and CuPy (tests/fakes): paths, not figures."""
 
 import json
-import os
-import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import workflow_run
+from roofline.reporting import number
+from workflow_run import CHECKOUT, contents, record
 
-CHECKOUT = Path(__file__).parents[1]
 FAKES = CHECKOUT / "tests" / "fakes"
 ONE_CARD = "GPU-1111=NVIDIA H200"
 TWO_CARDS = f"{ONE_CARD},GPU-2222=NVIDIA H200"
@@ -22,39 +20,22 @@ decode_attn: {seq_lens: [16], dtypes: [fp32], batch_sizes: [1], iterations: 10, 
 
 
 def snakemake(folder: Path, *arguments: str, cards: str = ONE_CARD, path: Path = FAKES, **environment: str):
-    environment = os.environ | {"PYTHONPATH": str(path), "FAKE_GPUS": cards} | environment
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    return workflow_run.snakemake(folder, *arguments, path=path, FAKE_GPUS=cards, **environment)
 
 
-def planned(folder: Path, **environment: str) -> set[str]:
-    """First outputs of the jobs that a dry run plans."""
-    plan = snakemake(folder, "--dry-run", "--quiet", "host", **environment)
-    assert plan.returncode == 0, plan.stderr + plan.stdout
-    return set(re.findall(r"^\s+output: ([^\s,]+)", plan.stdout + plan.stderr, re.MULTILINE))
-
-
-def record(folder: Path, path: str) -> dict:
-    return json.loads((folder / "results" / path).read_text())
+def planned(folder: Path, cards: str = ONE_CARD, **environment: str) -> set[str]:
+    return workflow_run.planned(folder, path=FAKES, FAKE_GPUS=cards, **environment)
 
 
 def new_checkout(folder: Path) -> Path:
-    folder.mkdir()
-    for name in ("Snakefile", "workflow", "config", "envs", "profiles"):
-        source = CHECKOUT / name
-        if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy2(source, folder / name)
-    (folder / "config" / "config.yaml").write_text(CONFIG)
-    return folder
+    return workflow_run.new_checkout(folder, CONFIG)
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
     folder = new_checkout(tmp_path_factory.mktemp("gpu") / "run")
     run = snakemake(folder)
-    assert run.returncode == 0, run.stderr + run.stdout
+    assert run.returncode == 0, run.stdout
     return folder
 
 
@@ -92,18 +73,19 @@ def test_a_low_peak_is_investigated_and_the_clock_is_in_the_record(finished):
 
 def test_the_third_question_compares_the_gpu_with_the_cpu(finished):
     text = (finished / "results" / "interpretation.md").read_text()
-    gb_per_s = {d: record(finished, f"{d}/bandwidth/{n}.json")["bandwidth"]["gb_per_s"] for d, n in
-                (("gpu0", "d2d"), ("cpu", "dram_copy"))}
-    assert "On the same fp32 operator" in text
-    assert f"a ratio of {gb_per_s['gpu0'] / gb_per_s['cpu']:.2g}"[:13] in text
+    on_gpu, on_cpu = (
+        record(finished, f"{path}.json")["bandwidth"]["gb_per_s"] for path in ("gpu0/bandwidth/d2d", "cpu/bandwidth/dram_copy")
+    )
+    assert "On the same operator (fp32, batch 1, S 16" in text
+    assert f"a ratio of {number(on_gpu / on_cpu)}" in text
 
 
 def test_another_driver_makes_all_of_the_gpu_stale_and_nothing_of_the_cpu(finished):
     plan = planned(finished, FAKE_DRIVER="590.10")
-    measured = {path for path in plan if path.startswith("results/gpu0/")}
-    assert {"results/gpu0/device_query.json", "results/gpu0/bandwidth/d2d.json"} <= measured
-    assert "results/gpu0/decode_attn/minigpt/S16_fp32.json" in measured
-    assert not {path for path in plan if path.startswith("results/cpu/")}
+    measured = {path for path in plan if path.startswith("gpu0/")}
+    assert {"gpu0/device_query.json", "gpu0/bandwidth/d2d.json"} <= measured
+    assert "gpu0/decode_attn/minigpt/S16_fp32.json" in measured
+    assert not {path for path in plan if path.startswith("cpu/")}
 
 
 def test_a_finished_run_has_nothing_to_do(finished):
@@ -111,28 +93,27 @@ def test_a_finished_run_has_nothing_to_do(finished):
 
 
 def test_another_cards_results_are_set_aside_whole_and_never_overwritten(again):
-    kept = {path.relative_to(again / "results" / "gpu0"): path.read_bytes()
-            for path in (again / "results" / "gpu0").rglob("*.json")}
+    kept = contents(again / "results" / "gpu0")
     run = snakemake(again, cards="GPU-9999=NVIDIA H200")
-    assert run.returncode == 0, run.stderr
+    assert run.returncode == 0, run.stdout
     assert record(again, "gpu0/device_query.json")["uuid"] == "GPU-9999"
     (aside,) = (again / "results" / "previous").iterdir()
     assert "NVIDIA-H200" in aside.name
-    assert {p.relative_to(aside / "gpu0"): p.read_bytes() for p in (aside / "gpu0").rglob("*.json")} == kept
+    assert contents(aside / "gpu0") == kept
     assert json.loads((aside / "roofline.json").read_text())["devices"]["gpu0"]["name"] == "NVIDIA H200"
 
 
 def test_all_takes_every_card(again):
     (again / "config" / "config.yaml").write_text("devices: all\n" + CONFIG)
     plan = planned(again, cards=TWO_CARDS)
-    assert "results/gpu1/peak_flops/fp16.json" in plan
-    assert "results/gpu0/peak_flops/fp16.json" not in plan
+    assert "gpu1/peak_flops/fp16.json" in plan
+    assert "gpu0/peak_flops/fp16.json" not in plan
 
 
 def test_cuda_visible_devices_decides_which_card_is_gpu0(tmp_path):
     folder = new_checkout(tmp_path / "run")
     run = snakemake(folder, "results/gpu0/device_query.json", cards=TWO_CARDS, CUDA_VISIBLE_DEVICES="1")
-    assert run.returncode == 0, run.stderr
+    assert run.returncode == 0, run.stdout
     assert record(folder, "gpu0/device_query.json")["uuid"] == "GPU-2222"
 
 
@@ -147,9 +128,9 @@ def test_cuda_visible_devices_decides_which_card_is_gpu0(tmp_path):
 def test_what_the_card_cannot_do_is_told_in_one_line_before_anything_is_measured(tmp_path, environment, words):
     folder = new_checkout(tmp_path / "run")
     run = snakemake(folder, "--dry-run", **environment)
-    assert "Traceback" not in run.stderr
+    assert "Traceback" not in run.stdout
     assert (run.returncode != 0) == bool(words)
-    told = [line for line in run.stderr.splitlines() if words and words[0] in line]
+    told = [line for line in run.stdout.splitlines() if words and words[0] in line]
     assert all(word in "\n".join(told) for word in words)
     assert not (folder / "results").exists()
 
@@ -159,9 +140,9 @@ def test_a_gpu_without_cupy_names_the_remedy_unless_the_cpu_alone_is_wanted(tmp_
     only_nvml = tmp_path / "only_nvml"
     shutil.copytree(FAKES / "pynvml", only_nvml / "pynvml")
     run = snakemake(folder, "--dry-run", path=only_nvml)
-    if "CuPy is not installed" not in run.stderr:
-        pytest.fail(f"CuPy's absence was not told: {run.stderr}")
+    if "CuPy is not installed" not in run.stdout:
+        pytest.fail(f"CuPy's absence was not told: {run.stdout}")
     assert run.returncode != 0
-    assert "pip install -r envs/cuda12.txt" in run.stderr
+    assert "pip install -r envs/cuda12.txt" in run.stdout
     (folder / "config" / "config.yaml").write_text("devices: [cpu]\n" + CONFIG)
     assert snakemake(folder, "--dry-run", path=only_nvml).returncode == 0
