@@ -55,7 +55,6 @@ configfile: CONFIG_FILE
 SETTINGS = faults_end_the_run(settings.complete, config, SCHEMA)
 PRESENT = devices.discover()
 DEVICES = faults_end_the_run(settings.choose_devices, SETTINGS, PRESENT)
-faults_end_the_run(keeping.require_writable, RESULTS)
 
 
 def library(script, measures=False):
@@ -154,6 +153,8 @@ def deliverables():
     )
 
 
-keeping.set_aside_corrupt([*deliverables(), "results/manifest.json"], RESULTS)
+OUTPUTS = [*deliverables(), "results/manifest.json"]
+faults_end_the_run(keeping.require_writable, [*OUTPUTS, "results/previous/of-another-card"])
+keeping.set_aside_corrupt(OUTPUTS, RESULTS)
 keeping.set_aside_cards_that_seem_todays({name: PRESENT[name] for name in DEVICES}, RESULTS)
 screen.remember_start()

@@ -46,27 +46,30 @@ def load_layer(path: Path | str, preset: Preset, batch: int, *, layer: int = 0, 
     where the file has them; else seeded normal numbers. Returns (layer dict, hidden, naming, where hidden is from).
     """
     import numpy
-    from safetensors.numpy import load_file
+    from safetensors import safe_open
 
-    prefix, naming = _naming(path, _shapes(path), preset)
-    tensors = load_file(path)
-    name = f"{prefix}h.{layer}.attn."
+    shapes = _shapes(path)
+    prefix, naming = _naming(path, shapes, preset)
     size = preset.hidden_size
+    with safe_open(path, framework="numpy") as file:
+        names = (f"h.{layer}.attn.c_attn.weight", *_shapes_of(layer, size))
+        there = [name for name in names if prefix + name in shapes]
+        tensors = {name: file.get_tensor(prefix + name).astype(numpy.float32) for name in there}
 
     def matrix(key):
-        stored = tensors[name + key + ".weight"].astype(numpy.float32)
+        stored = tensors[f"h.{layer}.attn.{key}.weight"]
         return stored if naming == "gpt2" else stored.T
 
-    def bias(key, length):
-        return tensors.get(name + key + ".bias", numpy.zeros(length)).astype(numpy.float32)
+    def bias(key):
+        return tensors.get(f"h.{layer}.attn.{key}.bias", numpy.zeros(size, numpy.float32))[:size]
 
     weights = {
         "query": numpy.ascontiguousarray(matrix("c_attn")[:, :size]),
-        "query_bias": bias("c_attn", 3 * size)[:size],
+        "query_bias": bias("c_attn"),
         "output": numpy.ascontiguousarray(matrix("c_proj")),
-        "output_bias": bias("c_proj", size),
+        "output_bias": bias("c_proj"),
     }
-    hidden, source = _hidden_states(tensors, prefix, layer, size, batch, seed)
+    hidden, source = _hidden_states(tensors, layer, size, batch, seed)
     return weights, hidden, naming, source
 
 
@@ -96,12 +99,13 @@ def generate(path: Path | str, preset: Preset, seed: int) -> None:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.tmp")
-    save_file(tensors, beside, metadata={"generated": "true", "seed": str(seed)})
+    # One entry alone: of several the order, and so the file's checksum, would change from run to run.
+    save_file(tensors, beside, metadata={"generated": f"seed {seed}"})
     beside.rename(path)
 
 
 def is_generated(path: Path | str) -> bool:
-    return _header(path).get("__metadata__", {}).get("generated") == "true"
+    return "generated" in (_header(path).get("__metadata__") or {})
 
 
 def sha256(path: Path | str) -> str:
@@ -119,9 +123,12 @@ def _header(path: Path | str) -> dict:
             if not 2 <= length <= min(size - 8, 100_000_000):
                 raise ValueError("no safetensors header (a pickle, or truncated)")
             header = json.loads(file.read(length))
-        end = max((t["data_offsets"][1] for n, t in header.items() if n != "__metadata__"), default=0)
+        tensors = [tensor for name, tensor in header.items() if name != "__metadata__"]
+        end = max((tensor["data_offsets"][1] for tensor in tensors), default=0)
         if 8 + length + end != size:
             raise ValueError(f"truncated: {size} bytes where its header promises {8 + length + end}")
+        if not all(isinstance(tensor["shape"], list) for tensor in tensors):
+            raise TypeError
     except FileNotFoundError:
         raise BadCheckpoint(f"model.checkpoint {path}: no such file") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -132,6 +139,19 @@ def _header(path: Path | str) -> dict:
 
 def _shapes(path: Path | str) -> dict[str, list[int]]:
     return {name: tensor["shape"] for name, tensor in _header(path).items() if name != "__metadata__"}
+
+
+def _shapes_of(layer: int, size: int) -> dict[str, list[int | None]]:
+    """What is read beside the layer's c_attn.weight, with its shape; None for a length that may be any."""
+    return {
+        "wte.weight": [None, size],
+        "wpe.weight": [None, size],
+        f"h.{layer}.ln_1.weight": [size],
+        f"h.{layer}.ln_1.bias": [size],
+        f"h.{layer}.attn.c_attn.bias": [3 * size],
+        f"h.{layer}.attn.c_proj.weight": [size, size],
+        f"h.{layer}.attn.c_proj.bias": [size],
+    }
 
 
 def _naming(path: Path | str, shapes: dict, preset: Preset) -> tuple[str, str]:
@@ -152,22 +172,26 @@ def _naming(path: Path | str, shapes: dict, preset: Preset) -> tuple[str, str]:
     layers = sum(name.startswith(prefix + "h.") and name.endswith("attn.c_attn.weight") for name in shapes)
     if layers != preset.layers:
         raise BadCheckpoint(f"model.checkpoint {path}: {layers} layers, the preset has {preset.layers}")
-    if shapes.get(prefix + "h.0.attn.c_proj.weight") != [size, size]:
-        raise BadCheckpoint(f"model.checkpoint {path}: h.0.attn.c_proj.weight is not {[size, size]}")
+    if prefix + "h.0.attn.c_proj.weight" not in shapes:
+        raise BadCheckpoint(f"model.checkpoint {path}: no h.0.attn.c_proj.weight in it")
+    for name, shape in _shapes_of(0, size).items():
+        found = shapes.get(prefix + name, shape)
+        if len(found) != len(shape) or any(b not in (None, a) for a, b in zip(found, shape, strict=True)):
+            allowed = str(shape).replace("None", "any")
+            raise BadCheckpoint(f"model.checkpoint {path}: {name} is {found}; allowed: {allowed}")
     return prefix, naming
 
 
-def _hidden_states(tensors: dict, prefix: str, layer: int, size: int, batch: int, seed: int):
+def _hidden_states(tensors: dict, layer: int, size: int, batch: int, seed: int):
     import numpy
 
     random = numpy.random.default_rng(seed)
-    tokens, positions = (tensors.get(f"{prefix}{name}.weight") for name in ("wte", "wpe"))
+    tokens, positions = tensors.get("wte.weight"), tensors.get("wpe.weight")
     if tokens is None or positions is None:
         return random.standard_normal((batch, size), numpy.float32), "seeded normal numbers (no embeddings in the file)"
     states = tokens[random.integers(len(tokens), size=batch)] + positions[random.integers(len(positions))]
-    states = states.astype(numpy.float32)
     states -= states.mean(axis=1, keepdims=True)
     states /= numpy.sqrt(states.var(axis=1, keepdims=True) + 1e-5)
-    scale = tensors.get(f"{prefix}h.{layer}.ln_1.weight", numpy.ones(size, numpy.float32))
-    shift = tensors.get(f"{prefix}h.{layer}.ln_1.bias", numpy.zeros(size, numpy.float32))
-    return (states * scale + shift).astype(numpy.float32), "token and position embeddings, normalised"
+    scale = tensors.get(f"h.{layer}.ln_1.weight", numpy.ones(size, numpy.float32))
+    shift = tensors.get(f"h.{layer}.ln_1.bias", numpy.zeros(size, numpy.float32))
+    return states * scale + shift, "token and position embeddings, normalised"

@@ -16,7 +16,8 @@ from roofline import provenance, records
 from roofline.settings import Faults
 
 PREVIOUS = "previous"
-RUN_LOCK = Path(".snakemake/roofline-run.lock")
+ENGINE = ".snakemake"
+RUN_LOCK = Path(ENGINE, "roofline-run.lock")
 OF_ALL_DEVICES = ("roofline.json", "roofline.png", "roofline.svg", "interpretation.md", "acceptance.json")
 OF_ALL_DEVICES += ("summary.html", "manifest.json")
 KINDS = {
@@ -56,15 +57,26 @@ def run_is_going_on() -> bool:
     return False
 
 
-def require_writable(results: Path) -> None:
-    """Raises Faults where results/ cannot be written, before anything is measured."""
-    existing = next(folder for folder in (results, *results.absolute().parents) if folder.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        raise Faults([f"{results}/ cannot be written: make {existing} a folder of yours (chown, chmod u+w)"])
-    folders = [folder for folder in (results, *_folders(results)) if folder.exists()]
-    unwritable = [folder for folder in folders if not os.access(folder, os.W_OK)]
-    if unwritable:
-        raise Faults([f"{folder}/ cannot be written: chmod u+w {folder}" for folder in unwritable])
+def require_writable(outputs: Iterable[str]) -> None:
+    """Raises Faults, before anything is measured, where an output or its log could not be written."""
+    parents = {parent for path in outputs for parent in Path(path).parents if parent != Path()}
+    logs = {Path("logs", *parent.parts[1:]) for parent in parents}
+    folders = sorted({_nearest_there(path) for path in {*parents, *logs, Path(ENGINE)}})
+    faults = [f"{path} is no folder, and one is needed there: move it away" for path in folders if not path.is_dir()]
+    faults += [
+        f"{path.absolute()}/ cannot be written: make it a folder of yours (chown, chmod u+w)"
+        for path in folders
+        if path.is_dir() and not os.access(path, os.W_OK | os.X_OK)
+    ]
+    faults += [
+        f"{path} is a folder, and a file is needed there: move it away" for path in outputs if Path(path).is_dir()
+    ]
+    if faults:
+        raise Faults(faults)
+
+
+def _nearest_there(path: Path) -> Path:
+    return next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
 
 
 def set_aside_corrupt(paths: Iterable[str], results: Path) -> None:
@@ -106,7 +118,7 @@ def set_aside_cards_that_seem_todays(present: Mapping, results: Path) -> None:
 def _seems_todays(identity, results: Path) -> bool:
     """Whether Snakemake takes a device's record for one of today's. It keeps the params, as Python writes them."""
     output = str(results / identity.device / "device_query.json")
-    kept = Path(".snakemake/metadata", base64.urlsafe_b64encode(output.encode()).decode())
+    kept = Path(ENGINE, "metadata", base64.urlsafe_b64encode(output.encode()).decode())
     try:
         return repr(identity.fingerprint()) in json.loads(kept.read_text(encoding="utf-8"))["params"]
     except (OSError, ValueError, LookupError, TypeError):
@@ -124,10 +136,6 @@ def _part_of(path: Path, results: Path) -> str:
     """What stands next to the device's name, or the file's own name where it is of all devices."""
     inside = path.relative_to(results).parts
     return inside[min(1, len(inside) - 1)]
-
-
-def _folders(results: Path) -> list[Path]:
-    return [path for path in results.rglob("*") if path.is_dir() and PREVIOUS not in path.parts]
 
 
 def _free_name(path: Path) -> Path:

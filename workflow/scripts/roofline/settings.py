@@ -20,6 +20,7 @@ from roofline.operators.decode_attention import Shape, workspace_bytes
 
 MIB = 1 << 20
 FP32_BYTES = 4
+ENGINE_KEYS = ("__use_yte__", "pathvars")  # Snakemake would take these for its own, before the schema is asked
 TRANSFERS = ("h2d", "d2h")  # the levels whose size is bandwidth.transfer_size_mib
 # Beyond these, figures overflow or the picture's axes do; nothing real comes near.
 COUNTS, SECONDS, BUDGET_S, PRICE = (1e-3, 1e30), (1e-12, 1e12), (1e-9, 1e5), (1e-9, 1e9)
@@ -87,11 +88,14 @@ def read_file(path: Path | str) -> dict:
     except RecursionError:
         raise Faults([f"{path}: nested too deeply"]) from None
     if loader.twice:
-        raise Faults([f"{path}, line {line}: the key '{key}' stands twice" for line, key in loader.twice])
+        twice = sorted(loader.twice, key=lambda found: found[0])
+        raise Faults([f"{path}, line {line}: the key '{key}' stands twice" for line, key in twice])
     if config is None:
         raise Faults([f"{path}: empty; it needs at least one key, such as 'devices: auto'"])
     if not isinstance(config, dict):
         raise Faults([f"{path}: a {type(config).__name__}, allowed: a mapping of keys to values"])
+    if taken := [key for key in ENGINE_KEYS if key in config]:
+        raise Faults([f"{path}: {key}: unknown key" for key in taken])
     return config
 
 

@@ -1,0 +1,222 @@
+"""Weights on disk: generated and read back, in both namings, and what is refused."""
+
+import json
+import pickle
+
+import ml_dtypes
+import numpy
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from roofline.checkpoint import BadCheckpoint, Preset, generate, inspect, is_generated, load_layer, sha256
+
+PRESET = Preset(layers=2, heads=2, head_size=4)
+SIZE = 8
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A generated checkpoint."""
+    generate(tmp_path / "made" / "weights.safetensors", PRESET, seed=1)
+    return tmp_path / "made" / "weights.safetensors"
+
+
+def saved(tensors, path):
+    save_file({name: numpy.ascontiguousarray(array) for name, array in tensors.items()}, path)
+    return path
+
+
+def changed(path, change=None, **arrays):
+    """The same checkpoint with other arrays by the end of their name; None leaves one out."""
+    tensors = load_file(path)
+    for ending, array in arrays.items():
+        (name,) = [name for name in tensors if name.endswith(ending.replace("__", "."))]
+        tensors[name] = array
+    kept = {name: array for name, array in tensors.items() if array is not None}
+    return saved(change(kept) if change else kept, path.with_name("changed.safetensors"))
+
+
+# ---------------------------------------------------------------------------------------------- what is read
+
+
+def test_what_is_generated_is_read_back(path):
+    assert inspect(path, PRESET) == "minigpt"
+    assert is_generated(path)
+    stored = load_file(path)
+    for layer in range(2):
+        weights, hidden, naming, source = load_layer(path, PRESET, batch=3, layer=layer)
+        name = f"transformer.h.{layer}.attn."
+        assert numpy.array_equal(weights["query"], stored[f"{name}c_attn.weight"][:SIZE].T)
+        assert numpy.array_equal(weights["query_bias"], stored[f"{name}c_attn.bias"][:SIZE])
+        assert numpy.array_equal(weights["output"], stored[f"{name}c_proj.weight"].T)
+        assert numpy.array_equal(weights["output_bias"], stored[f"{name}c_proj.bias"])
+        assert {array.dtype for array in weights.values()} == {numpy.dtype("f4")}
+        assert hidden.shape == (3, SIZE) and hidden.dtype == numpy.float32
+        assert (naming, source) == ("minigpt", "token and position embeddings, normalised")
+
+
+def test_the_same_seed_gives_the_same_bytes(path, tmp_path):
+    generate(tmp_path / "same.safetensors", PRESET, seed=1)
+    generate(tmp_path / "other.safetensors", PRESET, seed=2)
+    assert sha256(tmp_path / "same.safetensors") == sha256(path) != sha256(tmp_path / "other.safetensors")
+    assert sorted(file.name for file in tmp_path.glob("*.*")) == ["other.safetensors", "same.safetensors"]
+
+
+def test_gpt2_keeps_its_matrices_the_other_way_round_and_projects_alike(path):
+    """x W + b by GPT-2's Conv1D and x W^T + b by MiniGPT's nn.Linear: the same numbers from the same model."""
+    gpt2 = changed(path, lambda tensors: {n: a.T if "attn" in n else a for n, a in tensors.items()})
+    assert inspect(gpt2, PRESET) == "gpt2"
+    one, hidden, _, _ = load_layer(path, PRESET, batch=3)
+    other, hidden_too, naming, _ = load_layer(gpt2, PRESET, batch=3)
+    assert naming == "gpt2" and numpy.array_equal(hidden, hidden_too)
+    x = numpy.random.default_rng(0).standard_normal((5, SIZE))
+    stored = load_file(path)["transformer.h.0.attn.c_attn.weight"], load_file(path)["transformer.h.0.attn.c_attn.bias"]
+    projected = x @ one["query"] + one["query_bias"]
+    assert projected == pytest.approx((x @ stored[0].T + stored[1])[:, :SIZE])
+    for name in one:
+        assert numpy.array_equal(one[name], other[name])
+
+
+@pytest.mark.parametrize("prefix", ["", "transformer.", "_orig_mod.transformer.", "module.transformer."])
+def test_prefixes_of_wrappers(path, prefix):
+    renamed = changed(path, lambda tensors: {n.replace("transformer.", prefix, 1): a for n, a in tensors.items()})
+    assert inspect(renamed, PRESET) == "minigpt"
+    assert not is_generated(renamed)
+    expected, hidden, _, _ = load_layer(path, PRESET, batch=2)
+    found, hidden_too, _, source = load_layer(renamed, PRESET, batch=2)
+    assert all(numpy.array_equal(found[name], expected[name]) for name in expected)
+    assert numpy.array_equal(hidden, hidden_too) and source.startswith("token and position")
+
+
+def test_without_biases_they_are_zero(path):
+    bare = changed(path, lambda tensors: {n: a for n, a in tensors.items() if not n.endswith(".bias")})
+    weights, hidden, _, _ = load_layer(bare, PRESET, batch=2)
+    assert weights["query_bias"].shape == weights["output_bias"].shape == (SIZE,)
+    assert not weights["query_bias"].any() and not weights["output_bias"].any()
+    assert hidden.mean(axis=1) == pytest.approx([0, 0], abs=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, numpy.float16])
+def test_halves_are_widened(path, dtype):
+    halves = changed(path, lambda tensors: {n: a.astype(dtype) for n, a in tensors.items()})
+    weights, hidden, _, _ = load_layer(halves, PRESET, batch=2)
+    assert {array.dtype for array in (*weights.values(), hidden)} == {numpy.dtype("f4")}
+    exact, _, _, _ = load_layer(path, PRESET, batch=2)
+    assert weights["query"] == pytest.approx(exact["query"], rel=2**-8)
+
+
+# ---------------------------------------------------------------------------------------------- the hidden state
+
+
+def test_the_hidden_state_is_that_of_tokens_after_the_first_normalisation(path):
+    """Each of one token and the one position: mean 0 and variance 1, then scaled and shifted."""
+    scale, shift = numpy.arange(1, SIZE + 1, dtype="f4"), numpy.linspace(-1, 1, SIZE, dtype="f4")
+    file = changed(path, h__0__ln_1__weight=scale, h__0__ln_1__bias=shift)
+    _, hidden, _, _ = load_layer(file, PRESET, batch=40)
+    tokens, positions = (load_file(file)[f"transformer.{name}.weight"].astype("f8") for name in ("wte", "wpe"))
+    normalised = (hidden - shift) / scale
+    assert normalised.mean(axis=1) == pytest.approx(numpy.zeros(40), abs=1e-5)
+    sums = (tokens[None] + positions[:, None]).reshape(-1, SIZE)
+    every = (sums - sums.mean(axis=1, keepdims=True)) / numpy.sqrt(sums.var(axis=1, keepdims=True) + 1e-5)
+    nearest = [numpy.abs(every - one).max(axis=1).argmin() for one in normalised]
+    assert normalised == pytest.approx(every[nearest], abs=1e-4)
+    assert len({index // len(tokens) for index in nearest}) == 1  # one position
+    assert len({index % len(tokens) for index in nearest}) > 20  # of many tokens
+
+
+def test_hidden_states_by_seed_and_batch(path):
+    states = {seed: load_layer(path, PRESET, batch=4, seed=seed)[1] for seed in (0, 1)}
+    assert numpy.array_equal(states[0], load_layer(path, PRESET, batch=4, seed=0)[1])
+    assert not numpy.array_equal(states[0], states[1])
+
+
+@pytest.mark.parametrize("missing", ["wte__weight", "wpe__weight"])
+def test_without_embeddings_it_is_random_and_says_so(path, missing):
+    file = changed(path, **{missing: None})
+    _, hidden, _, source = load_layer(file, PRESET, batch=3, seed=5)
+    assert hidden.shape == (3, SIZE) and hidden.dtype == numpy.float32
+    assert source == "seeded normal numbers (no embeddings in the file)"
+    assert numpy.array_equal(hidden, load_layer(file, PRESET, batch=3, seed=5)[1])
+
+
+# ---------------------------------------------------------------------------------------------- what is refused
+
+
+def refused(path, preset=PRESET):
+    """The one line with which both inspecting and loading refuse a file."""
+    told = []
+    for read in (lambda: inspect(path, preset), lambda: load_layer(path, preset, batch=1)):
+        with pytest.raises(BadCheckpoint) as raised:
+            read()
+        told.append(str(raised.value))
+    assert told[0] == told[1]
+    assert told[0].startswith(f"model.checkpoint {path}: ") and "\n" not in told[0]
+    return told[0].removeprefix(f"model.checkpoint {path}: ")
+
+
+def header_of(content, tail=b""):
+    header = json.dumps(content).encode()
+    return len(header).to_bytes(8, "little") + header + tail
+
+
+NOT_SAFETENSORS = "not a safetensors file (pickles are never loaded)"
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "no safetensors header (a pickle, or truncated)"),
+        (b"short", "no safetensors header (a pickle, or truncated)"),
+        (pickle.dumps({"a": list(range(100))}), "no safetensors header (a pickle, or truncated)"),
+        ((20).to_bytes(8, "little") + b"{" * 20, NOT_SAFETENSORS),
+        ((4).to_bytes(8, "little") + b"\xff\xfe\xff\xfe", NOT_SAFETENSORS),
+        (header_of([1, 2]), NOT_SAFETENSORS),
+        (header_of({"a": {"dtype": "F32", "shape": [1]}}), NOT_SAFETENSORS),
+        (header_of({"a": {"dtype": "F32", "data_offsets": [0, 4]}}, bytes(4)), NOT_SAFETENSORS),
+        (header_of({"a": 7}), NOT_SAFETENSORS),
+        (header_of({}), "no h.0.attn.c_attn.weight in it; allowed: MiniGPT's or GPT-2's naming"),
+    ],
+)
+def test_files_of_another_kind(tmp_path, content, told):
+    file = tmp_path / "weights.pt"
+    file.write_bytes(content)
+    assert refused(file) == told
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    assert refused(tmp_path / "none.safetensors") == "no such file"
+    assert refused(tmp_path) == NOT_SAFETENSORS  # a folder
+
+
+@pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data + b"\0"])
+def test_a_file_cut_short_or_with_more_behind(path, change):
+    size = path.stat().st_size
+    path.write_bytes(change(path.read_bytes()))
+    assert refused(path) == f"truncated: {path.stat().st_size} bytes where its header promises {size}"
+
+
+def test_another_model(path):
+    assert refused(path, Preset(2, 3, 4)) == (
+        "h.0.attn.c_attn.weight is [24, 8]; 3 heads of 4 need [36, 12] (MiniGPT) or [12, 36] (GPT-2)"
+    )
+    assert refused(path, Preset(3, 2, 4)) == "2 layers, the preset has 3"
+    assert inspect(path, Preset(2, 4, 2)) == "minigpt"  # as many numbers in other heads
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"h__0__attn__c_proj__weight": None}, "no h.0.attn.c_proj.weight in it"),
+        (
+            {"h__0__attn__c_proj__weight": numpy.ones((8, 4), "f4")},
+            "h.0.attn.c_proj.weight is [8, 4]; allowed: [8, 8]",
+        ),
+        ({"h__0__attn__c_attn__bias": numpy.ones(8, "f4")}, "h.0.attn.c_attn.bias is [8]; allowed: [24]"),
+        ({"h__0__attn__c_proj__bias": numpy.ones((1, 8), "f4")}, "h.0.attn.c_proj.bias is [1, 8]; allowed: [8]"),
+        ({"h__0__ln_1__weight": numpy.ones(5, "f4")}, "h.0.ln_1.weight is [5]; allowed: [8]"),
+        ({"wte__weight": numpy.ones((9, 7), "f4")}, "wte.weight is [9, 7]; allowed: [any, 8]"),
+        ({"wpe__weight": numpy.ones(8, "f4")}, "wpe.weight is [8]; allowed: [any, 8]"),
+    ],
+)
+def test_other_shapes_of_what_is_read(path, wrong, told):
+    assert refused(changed(path, **wrong)) == told
