@@ -309,4 +309,4 @@ onsuccess:
 
 
 onerror:
-    screen.explain(log)
+    screen.explain()

@@ -30,6 +30,8 @@ CHATTER = (
     "Conda environments: ignored",
     "Select jobs to execute",
     "Execute ",
+    "Complete log",
+    "Elapsed time",
 )
 logger.addFilter(lambda said: not str(said.msg).startswith(CHATTER))
 

@@ -32,7 +32,7 @@ def _measure_scope(
         flops=work,
         traffic_bytes=traffic,
         compute_ceiling=compute_ceiling,
-        array_operations=attention.ARRAY_OPERATIONS[scope],
+        calls=f"decode_attention_{implementation}_{scope}",
     )
     check, checked_s = cell.check(scope)
     step = cell.step(scope)

@@ -77,7 +77,12 @@ class RawModule:
         assert "__global__" in code
 
     def get_function(self, name):
-        return {"block_stream": _block_stream, "count_differences": _count_differences}[name]
+        kernels = {
+            "block_stream": _block_stream,
+            "count_differences": _count_differences,
+            "count_cycles": _count_cycles,
+        }
+        return kernels[name]
 
 
 def _block_stream(grid, block, arguments):
@@ -85,8 +90,13 @@ def _block_stream(grid, block, arguments):
 
 
 def _count_differences(grid, block, arguments):
-    a, b, words, differences = arguments
+    a, b, _, differences = arguments
     differences[0] = numpy.count_nonzero(a.view(numpy.uint32) != b.view(numpy.uint32))
+
+
+def _count_cycles(grid, block, arguments):
+    nanoseconds, cycles_and_ns = arguments
+    cycles_and_ns[:] = nanoseconds * 1.98, nanoseconds
 
 
 def _pinned(size):

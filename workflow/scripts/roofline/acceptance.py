@@ -15,7 +15,7 @@ from roofline.records import (
 )
 from roofline.reporting import percent
 
-NEAR_VENDOR = 0.70
+AWAY = 0.30
 ENOUGH_DTYPES = 3
 ENOUGH_SEQ_LENS = 4
 SVG = "{http://www.w3.org/2000/svg}"
@@ -45,13 +45,13 @@ def _dtypes(device: str, record: DeviceRecord, ceilings: list[ComputeCeiling]) -
         return Criterion(device=device, criterion=what, result="not_applicable", reason=reason)
     judged = [ceiling for ceiling in ceilings if ceiling.fraction_of_vendor]
     shares = ", ".join(f"{ceiling.name} {percent(ceiling.fraction_of_vendor)}" for ceiling in judged)
-    far = [ceiling.name for ceiling in judged if ceiling.fraction_of_vendor < NEAR_VENDOR]
+    far = [ceiling.name for ceiling in judged if abs(ceiling.fraction_of_vendor - 1) > AWAY]
     if len(judged) < ENOUGH_DTYPES:
         supported = sum(name in record.vendor.peaks for name in ("fp64", "fp32", "fp16", "bf16"))
         result = "not_applicable" if supported < ENOUGH_DTYPES else "fail"
         reason = f"{len(judged)} dtypes were measured against a vendor's peak ({shares or 'none'})"
         return Criterion(device=device, criterion=what, result=result, reason=reason)
-    reason = f"{shares}" + (f"; under {percent(NEAR_VENDOR)}: {', '.join(far)}" if far else "")
+    reason = f"{shares}" + (f"; further away: {', '.join(far)}" if far else "")
     if record.vendor.match == "formula":
         reason += "; the peaks are by formula"
     return Criterion(device=device, criterion=what, result="fail" if far else "pass", reason=reason)

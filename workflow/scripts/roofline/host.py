@@ -43,6 +43,8 @@ def memory_available_bytes() -> int:
 
     available = psutil.virtual_memory().available
     limit, used = _cgroup_number("memory.max"), _cgroup_number("memory.current")
+    if limit is None:  # version 1 of control groups
+        limit, used = (_cgroup_number(f"memory/memory.{name}_in_bytes") for name in ("limit", "usage"))
     return int(min(available, limit - (used or 0)) if limit else available)
 
 
@@ -69,7 +71,8 @@ def _cpu_quota() -> float | None:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         return None if quota == "max" else int(quota) / int(period)
     except (OSError, ValueError):
-        return None
+        quota, period = (_cgroup_number(f"cpu/cpu.cfs_{name}_us") for name in ("quota", "period"))  # version 1
+        return quota / period if quota and period and quota > 0 else None
 
 
 def _cgroup_number(name: str) -> int | None:

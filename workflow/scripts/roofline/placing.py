@@ -19,7 +19,9 @@ from roofline.records import (
     Skipped,
 )
 
-# An operator is overhead-bound where its calls on the smallest shape already cost half of its time.
+# Launches set the pace where the device alone takes less than so much of the caller's time; on a device that is its
+# own caller, where the calls on the smallest shape already cost half of it.
+DEVICE_BUSY = 0.8
 OVERHEAD_SHARE = 0.5
 # Until a reading ceiling exists, the slope is the copy; readers may exceed it.
 SLOPES = {"gpu": ("hbm_read", "d2d"), "cpu": ("dram_read", "dram_copy")}
@@ -141,13 +143,19 @@ def roof_tflops(flops: float, traffic_bytes: float, peak: float | None, gb_per_s
 
 
 def found_regime(measured: Measurement, peak: float | None, gb_per_s: float | None) -> dict:
-    """The regime as measured: overhead where the calls alone cost half of the time, else by the ridge point."""
-    if measured.overhead_s and measured.overhead_s >= OVERHEAD_SHARE * measured.latency.median_s:
+    """The regime as measured: overhead where the calls set the pace, else by the ridge point."""
+    if _waits_for_calls(measured):
         return {"regime": model.OVERHEAD_BOUND, "regime_level": None}
     if not (peak and gb_per_s):
         return {"regime": None, "regime_level": None}
     bound = model.analyse(measured.flops, measured.bytes, peak * 1e12, gb_per_s * 1e9).bound
     return {"regime": bound, "regime_level": measured.memory_level if bound == model.MEMORY_BOUND else None}
+
+
+def _waits_for_calls(measured: Measurement) -> bool:
+    if measured.device_latency:
+        return measured.device_latency.median_s < DEVICE_BUSY * measured.latency.median_s
+    return bool(measured.overhead_s) and measured.overhead_s >= OVERHEAD_SHARE * measured.latency.median_s
 
 
 def _operation(device: str, kind: str, operation: dict, ceilings: list) -> Operator | Skipped:

@@ -17,11 +17,17 @@ CONSTANTS = {
     "gpu_array_operation_s": 19e-6,
     "cpu_array_operation_s": 2e-6,
     "cpu_dram_gb_per_s_per_core": 10.0,
+    "gemm_array_operations": 1,
+    "decode_attention_eager_core_array_operations": 8,
+    "decode_attention_eager_block_array_operations": 12,
 }
 CONSTANT_SOURCES = {
     "gpu_array_operation_s": "one eager CuPy operation issued from Python: 150 us for eight, an H200 host, 2026-11",
     "cpu_array_operation_s": "one small NumPy call: rule of thumb, 1 to 3 us",
     "cpu_dram_gb_per_s_per_core": "rule of thumb: one server core copies 10 GB/s or more; no datasheet at run time",
+    "gemm_array_operations": "counted in the code",
+    "decode_attention_eager_core_array_operations": "counted in the code",
+    "decode_attention_eager_block_array_operations": "counted in the code",
 }
 
 
@@ -55,6 +61,8 @@ def promised_ceilings(device: DeviceRecord) -> list[PromisedCeiling]:
         bandwidth = device.vendor.bandwidth
         names, gb_per_s = ("hbm_read", "d2d"), bandwidth.gb_per_s
         source, verified, derived = bandwidth.source, bandwidth.verified, bandwidth.derived
+    elif device.device_kind == "gpu":
+        return compute  # neither the table nor the driver tells a bandwidth: none is promised
     else:
         names = ("dram_copy",)
         gb_per_s = CONSTANTS["cpu_dram_gb_per_s_per_core"] * device.hardware.get("cores_usable", 1)
@@ -69,9 +77,9 @@ def promised_ceilings(device: DeviceRecord) -> list[PromisedCeiling]:
 
 
 def predict_sealed(
-    seal: PredictionRecord, *, flops: float, traffic_bytes: float, compute_ceiling: str, array_operations: int
+    seal: PredictionRecord, *, flops: float, traffic_bytes: float, compute_ceiling: str, calls: str
 ) -> CellPrediction:
-    """A cell's regime, time and share of peak from the seal alone."""
+    """A cell's regime, time and share of peak from the seal alone; `calls` names its count of array operations."""
     tflops = {c.name: c.tflops for c in seal.ceilings if c.kind == "compute"}
     gb_per_s = next((c.gb_per_s for c in seal.ceilings if c.kind == "memory"), None)
     return predict_cell(
@@ -79,7 +87,8 @@ def predict_sealed(
         traffic_bytes=traffic_bytes,
         peak_tflops=tflops.get(compute_ceiling),
         bandwidth_gb_per_s=gb_per_s,
-        overhead_s=array_operations * seal.constants[f"{seal.device_kind}_array_operation_s"],
+        overhead_s=seal.constants[f"{calls}_array_operations"]
+        * seal.constants[f"{seal.device_kind}_array_operation_s"],
     )
 
 

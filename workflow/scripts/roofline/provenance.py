@@ -12,7 +12,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator
 
+from roofline.prediction import predict_sealed
 from roofline.records import (
+    DecodeAttnRecord,
+    Measurement,
+    PeakFlopsRecord,
     SCHEMA_VERSION,
     BandwidthRecord,
     DecodeAttnRecord,
@@ -345,6 +349,17 @@ def describe_seal(found: Results, device: str, sha256: dict[str, str]) -> Seal:
         began = moment(record.started_at)
         if record.seal_sha256 != sha256[path]:
             violations.append(f"{where} was measured under another seal than {path}")
+        violations += [
+            f"{where} holds another prediction of {calls} than {path} makes"
+            for calls, measured_cell in _cells(record)
+            if measured_cell.predicted != predict_sealed(
+                seal,
+                flops=measured_cell.flops,
+                traffic_bytes=measured_cell.bytes,
+                compute_ceiling=measured_cell.compute_ceiling,
+                calls=calls,
+            )
+        ]
         if not sealed_at or not began or began <= sealed_at:
             violations.append(f"{where} began at {record.started_at}, and {path} was sealed at {seal.sealed_at}")
     return Seal(
@@ -356,6 +371,15 @@ def describe_seal(found: Results, device: str, sha256: dict[str, str]) -> Seal:
         measurements=len(measured),
         violations=violations,
     )
+
+
+def _cells(record) -> list[tuple[str, Measurement]]:
+    """Every timed cell of a record, with the name of its count of calls in the seal."""
+    if isinstance(record, PeakFlopsRecord):
+        return [("gemm", block) for block in (record.peak.lab, record.peak.repeat)] if record.peak else []
+    if isinstance(record, DecodeAttnRecord):
+        return [(f"{m.operator}_{m.implementation}_{m.scope}", m) for m in record.measurements]
+    return []
 
 
 def _moment_or_never(text: str) -> datetime:

@@ -65,7 +65,7 @@ def summarise(results: Path) -> None:
     _say("\n".join(lines))
 
 
-def explain(log: str) -> None:
+def explain() -> None:
     """After a failure: what is kept and what to do."""
     _say(
         "\nA job failed; its line above names the fault and its log. Every finished result is kept: "

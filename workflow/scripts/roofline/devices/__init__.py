@@ -16,6 +16,7 @@ Each module offers the same few things:
         device_times(step, count) -> [s] | None   the device's part alone
         state() -> dict                           clocks, power, temperature, throttling; {} where unknown
         copy_path(level, size_bytes) -> CopyPath
+        clock_under(step, count, look) -> MHz | None   the clock amid a block of steps
         while_busy(step, step_s, seconds, look)   looks while steps run
         kernel_of(step) -> dict                   the kernel that ran, where it can be known
 """
@@ -41,9 +42,10 @@ class Identity:
     compute_capability: str | None = None
     software: dict[str, str | None] = field(default_factory=dict)
     fault: str | None = None
+    setting: str = ""
 
     def fingerprint(self) -> str:
-        return f"{self.name} {self.uuid} driver {self.driver}"
+        return f"{self.name} {self.uuid} driver {self.driver} {self.setting}".rstrip()
 
     def software_versions(self) -> str:
         return " ".join(f"{name} {version}" for name, version in sorted(self.software.items()))

@@ -175,9 +175,12 @@ class Device:
             stamps.append(time.perf_counter_ns())
         return [(end - start) / 1e9 for start, end in pairwise(stamps)]
 
-    def device_times(self, step: Callable[[int], object], count: int) -> None:
+    def device_times(self, step: Callable[[int], object], count: int, first: int = 0) -> None:
         """None: the CPU is its own caller, there is no launch gap to leave out."""
         return None
+
+    def clock_under(self, step: Callable[[int], object], count: int, look: Callable) -> None:
+        """None: a CPU does not tell its clock under load."""
 
     def while_busy(self, step: Callable[[int], object], step_s: float, seconds: float, look: Callable) -> None:
         """Nothing: a CPU tells nothing that must be read under load."""
@@ -193,7 +196,8 @@ class Device:
     def copy_path(self, level: str, size_bytes: int) -> CopyPath:
         numpy = self.xp
         source = self.normal((size_bytes // 4,), "fp32", seed=0)
-        destination = numpy.zeros_like(source)
+        destination = numpy.empty_like(source)
+        self._copy(source, destination, self.cores)  # each core touches its pages first: they are on its socket then
         threads = self._fastest_thread_count(source, destination)
         return CopyPath(
             level="dram",

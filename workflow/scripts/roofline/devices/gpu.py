@@ -1,5 +1,6 @@
 """NVIDIA GPUs, by CuPy, with NVML for identity and state."""
 
+import ctypes
 import os
 from collections.abc import Callable
 from importlib import metadata
@@ -26,11 +27,17 @@ LARGEST_L2_BYTES = 192 << 20
 STEPS_BEHIND_BLOCK = 32
 BLOCK_TIMEOUT_NS = 500_000_000
 
+# Long against the timer's tick, short against the milliseconds in which clocks move.
+CLOCK_STRETCH_NS = 200_000
+
 
 def discover() -> list[Identity]:
-    """The visible GPUs in PCI order, by NVML; none where no driver answers."""
+    """The visible GPUs in PCI order, by NVML; none where no driver answers.
+
+    A card that CUDA sees and NVML does not is one with a fault, not one that is passed over.
+    """
     if not nvml.start():
-        return []
+        return [_without_nvml()] if _cuda_answers() else []
     import pynvml
 
     versions = _library_versions()
@@ -38,6 +45,9 @@ def discover() -> list[Identity]:
     found = []
     for handle in nvml.visible_gpus():
         memory = nvml.ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        capability = nvml.capability(handle)
+        if not capability or not memory:
+            fault = fault or "NVML does not tell this card's compute capability or memory; set 'devices: [cpu]'"
         found.append(
             Identity(
                 device=f"gpu{len(found)}",
@@ -45,15 +55,39 @@ def discover() -> list[Identity]:
                 name=nvml.ask(pynvml.nvmlDeviceGetName, handle) or "unknown GPU",
                 uuid=nvml.ask(pynvml.nvmlDeviceGetUUID, handle) or "unknown",
                 driver=nvml.driver_version(),
+                setting=nvml.setting(handle),
                 memory_total_bytes=memory.total if memory else 0,
                 memory_free_bytes=memory.free if memory else 0,
-                compute_capability=nvml.capability(handle),
+                compute_capability=capability,
                 last_level_cache_bytes=LARGEST_L2_BYTES,
                 software=versions,
                 fault=fault,
             )
         )
     return found
+
+
+def _without_nvml() -> Identity:
+    return Identity(
+        device="gpu0",
+        kind="gpu",
+        name="unknown GPU",
+        uuid="unknown",
+        driver=None,
+        memory_total_bytes=0,
+        memory_free_bytes=0,
+        fault="a CUDA driver answers here and NVML (libnvidia-ml.so.1) does not: start the container with "
+        "NVIDIA_DRIVER_CAPABILITIES=compute,utility, reboot after a driver upgrade, or set 'devices: [cpu]'",
+    )
+
+
+def _cuda_answers() -> bool:
+    """Whether CUDA's own driver sees a card."""
+    try:
+        cuda, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(0)
+        return cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+    except (OSError, AttributeError):
+        return False
 
 
 def cupy_fault(versions: dict[str, str | None], driver_cuda: int | None, driver: str | None) -> str | None:
@@ -85,9 +119,16 @@ def _library_versions() -> dict[str, str | None]:
     return {
         "cupy": _version(package) if package else None,
         "cupy_package": package,
-        "cublas": _version("nvidia-cublas-cu12") or _version("nvidia-cublas") or _version_on_disk("cublas"),
+        "cublas": _cublas_version(package),
         "numpy": _version("numpy"),
     }
+
+
+def _cublas_version(cupy_package: str | None) -> str | None:
+    """Of the wheel that goes with this CuPy; both may be installed."""
+    wheels = {"cupy-cuda12x": ["nvidia-cublas-cu12"], "cupy-cuda13x": ["nvidia-cublas"]}
+    found = [_version(wheel) for wheel in wheels.get(cupy_package, ["nvidia-cublas-cu12", "nvidia-cublas"])]
+    return next((version for version in found if version), None) or _version_on_disk("cublas")
 
 
 def _version(package: str) -> str | None:
@@ -236,15 +277,19 @@ class Device:
         self.synchronize()
         return self._elapsed(events)
 
-    def device_times(self, step: Callable[[int], object], count: int) -> list[float] | None:
+    def device_times(self, step: Callable[[int], object], count: int, first: int = 0) -> list[float] | None:
         """Seconds of each step on the device alone: queued behind a kernel that holds the stream, then released.
 
-        None where the queue could not be filled before the blocking kernel's time-out, even with few steps.
+        Steps are numbered from `first` on; a batch that timed out is not repeated but gone past, since its buffers
+        are in the cache now. None where the queue could not be filled before the blocking kernel's time-out, even
+        with few steps.
         """
         times, batch = [], STEPS_BEHIND_BLOCK
         self._block_for(0)  # loads the kernel, so that nothing is loaded behind a block
         while len(times) < count:
-            behind = self._times_behind_block(step, len(times), min(batch, count - len(times)))
+            queued = min(batch, count - len(times))
+            behind = self._times_behind_block(step, first, queued)
+            first += queued
             if behind is None:
                 if batch <= 2:
                     return None
@@ -280,6 +325,21 @@ class Device:
         self._blocker((1,), (1,), arguments)
         if timeout_ns == 0:
             self.synchronize()
+
+    def clock_under(self, step: Callable[[int], object], count: int, look: Callable) -> float | None:
+        """MHz of the multiprocessors amid and after a block of `count` steps, counted by a kernel between them.
+
+        `look` is called while the device still runs.
+        """
+        readings = self.xp.zeros((2, 2), self.xp.uint64)
+        kernel = self.kernel("clock.cu", "count_cycles")
+        for reading in readings:
+            for index in range(max(1, count // 2)):
+                step(index)
+            kernel((1,), (1,), (self.xp.uint64(CLOCK_STRETCH_NS), reading))
+        look()
+        self.synchronize()
+        return sum(float(cycles) / float(ns) * 1e3 for cycles, ns in self.to_host(readings)) / len(readings)
 
     def while_busy(self, step: Callable[[int], object], step_s: float, seconds: float, look: Callable) -> None:
         """Queue about so many seconds of steps, look while the device runs them, then wait for it."""

@@ -76,6 +76,15 @@ def driver_version() -> str | None:
     return ask(pynvml.nvmlSystemGetDriverVersion)
 
 
+def setting(handle) -> str:
+    """What an administrator may have set that changes what a card reaches: its power limit and ECC."""
+    import pynvml
+
+    limit = ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+    ecc = ask(pynvml.nvmlDeviceGetEccMode, handle)
+    return f"power limit {limit / 1000 if limit else None} W, ECC {bool(ecc[0]) if ecc else None}"
+
+
 def cuda_version_of_driver() -> int | None:
     """The newest CUDA that the driver runs, as 1000 x major + 10 x minor."""
     import pynvml
@@ -119,8 +128,16 @@ def state(handle) -> dict:
         "power_w": None if power is None else power / 1000,
         "temperature_c": ask(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
         "throttle_reasons": throttle_reasons(ask(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)),
-        "other_processes": None if processes is None else sum(p.pid != os.getpid() for p in processes),
+        "other_processes": _others(processes),
     }
+
+
+def _others(processes: list | None) -> int | None:
+    """How many beside this one; None in a container, whose process numbers are not the ones that NVML tells."""
+    if processes is None:
+        return None
+    numbers = {process.pid for process in processes}
+    return None if numbers and os.getpid() not in numbers else len(numbers - {os.getpid()})
 
 
 def throttle_reasons(bits: int | None) -> list[str] | None:

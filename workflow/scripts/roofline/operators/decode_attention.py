@@ -18,7 +18,6 @@ SCOPES = ("core", "block")
 # of 2^-11 in fp16. In fp32 it is the sum over S that counts.
 TOLERANCE = {"fp32": 2e-5, "fp16": 5e-3}
 DTYPES = tuple(TOLERANCE)
-ARRAY_OPERATIONS = {"core": 8, "block": 12}
 
 # Rotating through several times the last-level cache makes every step read K and V from memory.
 COLD_CACHE_MULTIPLE = 3

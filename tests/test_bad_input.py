@@ -1,0 +1,536 @@
+"""What cannot be done is told before anything is measured: a line a fault, that names it and what is allowed."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+import shutil
+import time
+
+import numpy
+import pytest
+import yaml
+from conftest import Run
+from safetensors.numpy import load_file, save_file
+
+RECORD = "cpu/decode_attn/minigpt/S16_fp32.json"
+WEIGHTS = "checkpoints/minigpt.safetensors"
+NUMBER = "a number (write 1.0e+9, not 1e9)"
+KEYS = "devices, peak_flops, bandwidth, decode_attn, model, operations, plot, cost"
+# What Snakemake itself says of where the configuration came from.
+SNAKEMAKES_OWN = re.compile(r"Using workflow specific profile .*|Config file .* is extended by .*|")
+
+
+def faults(run: Run, *arguments) -> list[str]:
+    """What a run said that was refused, after checking that it was refused at once and touched nothing."""
+    before, start = run.files(), time.monotonic()
+    done = run.snakemake(*arguments)
+    assert time.monotonic() - start < 15
+    told = done.stdout + done.stderr
+    assert done.returncode != 0, told
+    assert "Traceback" not in told and "schema" not in told
+    assert run.files() == before and not run.locks()
+    return [line for line in told.splitlines() if not SNAKEMAKES_OWN.fullmatch(line)]
+
+
+def assert_lines(found: list[str], expected: list[str]) -> None:
+    """Compare lines; an ellipsis stands for what differs from machine to machine, or may be more one day."""
+    patterns = [".*".join(map(re.escape, line.split("…"))) for line in expected]
+    alike = len(found) == len(expected) and all(map(re.fullmatch, patterns, found))
+    assert alike, "\n".join(["said:", *found, "expected:", *expected])
+
+
+def operation(**fields) -> dict:
+    return {"name": "mine", "flops": 1.0e9, "memory_bytes": 1.0e9, "dtype": "fp32", **fields}
+
+
+def attention(**fields) -> dict:
+    return {"decode_attn": fields}
+
+
+# ---------------------------------------------------------------- values
+
+WHOLE = "a whole number from 1"
+TEXT_HINT = "(without quotes; in --config lists hold text: use --configfile)"
+VALUES = {
+    "S of 0": (attention(seq_lens=[16, 0]), [f"decode_attn.seq_lens[1]: 0; allowed: {WHOLE}"]),
+    "S negative": (attention(seq_lens=[-16]), [f"decode_attn.seq_lens[0]: -16; allowed: {WHOLE}"]),
+    "S broken": (attention(seq_lens=[1.5]), [f"decode_attn.seq_lens[0]: 1.5; allowed: {WHOLE}"]),
+    "S with a point and S in quotes": (
+        attention(seq_lens=[16.0, "16"]),
+        [
+            f"decode_attn.seq_lens[0]: 16.0; allowed: {WHOLE}",
+            f"decode_attn.seq_lens[1]: '16'; allowed: {WHOLE} {TEXT_HINT}",
+        ],
+    ),
+    "S text": (attention(seq_lens=["long"]), [f"decode_attn.seq_lens[0]: 'long'; allowed: {WHOLE}"]),
+    "S twice": (attention(seq_lens=[16, 32, 16]), ["decode_attn.seq_lens: 16 is listed twice; allowed: each once"]),
+    "S no list": (attention(seq_lens=16), ["decode_attn.seq_lens: 16; allowed: a list"]),
+    "S that does not fit": (
+        attention(seq_lens=[16, 10**12]),
+        [
+            "decode_attn.seq_lens: 1000000000000 (preset minigpt, batch 1) needs 4,…,… bytes on cpu, "
+            "and … are free there"
+        ],
+    ),
+    "products, copies and weights that do not fit": (
+        {
+            "peak_flops": {"size": 10**9},
+            "bandwidth": {"size_mib": 10**9},
+            "model": {"presets": {"minigpt": {"layers": 10**9, "heads": 8, "head_size": 64}}},
+        },
+        [
+            "model.presets.minigpt: weights of 1000000000 layers need 4,194,304,000,000,000 bytes of memory and disk, "
+            "and … are free",
+            "peak_flops.size: 1000000000 needs 32,000,000,000,000,000,000 bytes on cpu, and … are free there",
+            "bandwidth.size_mib: 1000000000 needs 2,097,152,000,000,000 bytes on cpu, and … are free there",
+        ],
+    ),
+    "dtypes and an implementation unknown": (
+        {"peak_flops": {"dtypes": ["float"]}, **attention(dtypes=["fp32", "fp8"], implementations=["magic"])},
+        [
+            "decode_attn.dtypes[1]: 'fp8' is unknown; allowed: fp32, fp16…",
+            "decode_attn.implementations[0]: 'magic' is unknown; allowed: eager…",
+            "peak_flops.dtypes[0]: 'float' is unknown; allowed: fp64, fp32, fp16, bf16…",
+        ],
+    ),
+    "a key unknown": (
+        {"peak_flops": {"iteration": 5}},
+        [
+            "peak_flops.iteration: unknown key; did you mean iterations? "
+            "allowed: dtypes, size, warmup, iterations, time_budget_s"
+        ],
+    ),
+    "a key at the top unknown": (
+        {"device": ["cpu"], "zzz": 1},
+        [f"device: unknown key; did you mean devices? allowed: {KEYS}", f"zzz: unknown key; allowed: {KEYS}"],
+    ),
+    "a key of an operation unknown": (
+        {"operations": [operation(bytes=1)]},
+        ["operations[0].bytes: unknown key; …allowed: name, flops, memory_bytes, dtype, measured_s"],
+    ),
+    "keys that are no text": (
+        {3: 4, "model": {"presets": {1: {"layers": 1, "heads": 1, "head_size": 1}}}, "two\nlines": 1},
+        [
+            "the configuration: the key 3; allowed: printable text on one line",
+            "the configuration: the key 'two\\nlines'; allowed: printable text on one line",
+            "model.presets: the key 1; allowed: printable text on one line",
+        ],
+    ),
+    "a GPU that is not here": ({"devices": ["gpu0"]}, ["devices: gpu0 is not on this machine; here: cpu"]),
+    "a device of no kind": (
+        {"devices": ["tpu"]},
+        ["devices: 'tpu' is unknown; allowed: auto, all, or a list such as [gpu0, cpu]"],
+    ),
+    "a device twice": ({"devices": ["cpu", "cpu"]}, ["devices: 'cpu' is listed twice; allowed: each once"]),
+    "empty lists": (
+        {
+            "devices": [],
+            "peak_flops": {"dtypes": []},
+            "bandwidth": {"levels": []},
+            **attention(presets=[], seq_lens=[], dtypes=[], batch_sizes=[], implementations=[]),
+        },
+        [
+            "bandwidth.levels: [] is empty; allowed: one entry or more",
+            "decode_attn.batch_sizes: [] is empty; allowed: one entry or more",
+            "decode_attn.dtypes: [] is empty; allowed: one entry or more",
+            "decode_attn.implementations: [] is empty; allowed: one entry or more",
+            "decode_attn.presets: [] is empty; allowed: one entry or more",
+            "decode_attn.seq_lens: [] is empty; allowed: one entry or more",
+            "devices: [] is empty; allowed: auto, all, or a list such as [gpu0, cpu]",
+            "peak_flops.dtypes: [] is empty; allowed: one entry or more",
+        ],
+    ),
+    "nothing where keys should be": (
+        {"peak_flops": None, "operations": None, "model": {"presets": {}}},
+        [
+            "model.presets: {} is empty; allowed: one entry or more",
+            "operations: null; allowed: a list",
+            "peak_flops: null; allowed: a mapping of keys to values",
+        ],
+    ),
+    "a level that no chosen device has": (
+        {"bandwidth": {"levels": ["d2d", "h2d"]}},
+        ["bandwidth.levels: cpu has none of d2d, h2d; it has dram_copy…"],
+    ),
+    "a preset unknown": (
+        attention(presets=["minigpt", "llama"]),
+        ["decode_attn.presets: 'llama' is unknown; allowed: minigpt, gpt2 (model.presets)"],
+    ),
+    "a preset without its keys": (
+        {"model": {"presets": {"minigpt": {"heads": 8}}}},
+        ["model.presets.minigpt: layers is missing", "model.presets.minigpt: head_size is missing"],
+    ),
+    "a price below nothing": (
+        {"cost": {"usd_per_hour": -1}},
+        [f"cost.usd_per_hour: -1; allowed: {NUMBER} or null from 0"],
+    ),
+    "values of other kinds": (
+        {
+            "devices": "some",
+            "cost": {"usd_per_hour": True},
+            "peak_flops": {"time_budget_s": "1e3"},
+            "plot": {"dpi": 10_000},
+            "model": {"checkpoint": "a\nb", "presets": {"../up": {"layers": 1, "heads": 1, "head_size": 1}}},
+        },
+        [
+            f"cost.usd_per_hour: true; allowed: {NUMBER} or null from 0",
+            "devices: 'some' is unknown; allowed: auto, all, or a list such as [gpu0, cpu]",
+            "model.presets: '../up'; allowed: lower-case letters, digits, '_', '-', '.'",
+            f"peak_flops.time_budget_s: '1e3'; allowed: {NUMBER} above 0",
+            "plot.dpi: 10000; allowed: a whole number from 50 to 600",
+            "model.checkpoint: 'a\\nb'; allowed: printable text on one line",
+        ],
+    ),
+    "no numbers": (
+        {
+            "peak_flops": {"time_budget_s": float("inf")},
+            "operations": [operation(flops=float("nan"), memory_bytes=float("-inf"))],
+            "cost": {"usd_per_hour": float("nan")},
+        },
+        [
+            "peak_flops.time_budget_s: inf; allowed: a finite number",
+            "operations[0].flops: nan; allowed: a finite number",
+            "operations[0].memory_bytes: -inf; allowed: a finite number",
+            "cost.usd_per_hour: nan; allowed: a finite number",
+        ],
+    ),
+    "numbers beyond all sense": (
+        {
+            "operations": [operation(flops=1e308, memory_bytes=1e-300, measured_s=1e-300)],
+            "cost": {"usd_per_hour": 1e300},
+            "peak_flops": {"time_budget_s": 1e308},
+        },
+        [
+            "cost.usd_per_hour: 1e+300; allowed: 0, or from 1e-09 to 1e+09",
+            "peak_flops.time_budget_s: 1e+308; allowed: from 1e-09 to 100000",
+            "operations[0].flops: 1e+308; allowed: 0, or from 0.001 to 1e+30",
+            "operations[0].memory_bytes: 1e-300; allowed: 0, or from 0.001 to 1e+30",
+            "operations[0].measured_s: 1e-300; allowed: from 1e-12 to 1e+12",
+        ],
+    ),
+    "two operations of one name": (
+        {"operations": [operation(), operation(flops=2), operation(name="  ")]},
+        ["operations[2].name: '  '; allowed: text", "operations: the name 'mine' is given twice; allowed: each once"],
+    ),
+    "an operation without its numbers": (
+        {"operations": [{"name": "mine"}, operation(dtype="int4"), operation(flops=-1), operation(measured_s=0)]},
+        [
+            "operations[0]: flops is missing",
+            "operations[0]: memory_bytes is missing",
+            "operations[0]: dtype is missing",
+            "operations[1].dtype: 'int4' is unknown; allowed: fp64, fp32, fp16, bf16…",
+            f"operations[2].flops: -1; allowed: {NUMBER} from 0",
+            f"operations[3].measured_s: 0; allowed: {NUMBER} above 0",
+        ],
+    ),
+    "several faults": (
+        {
+            "devicess": ["cpu"],
+            "peak_flops": {"size": 0, "dtypes": ["fp32", "fp32"]},
+            "cost": {"usd_per_hour": -3},
+            **attention(seq_lens=[0, -1, "x"]),
+        },
+        [
+            f"devicess: unknown key; did you mean devices? allowed: {KEYS}",
+            f"cost.usd_per_hour: -3; allowed: {NUMBER} or null from 0",
+            f"decode_attn.seq_lens[0]: 0; allowed: {WHOLE}",
+            f"decode_attn.seq_lens[1]: -1; allowed: {WHOLE}",
+            f"decode_attn.seq_lens[2]: 'x'; allowed: {WHOLE}",
+            "peak_flops.dtypes: 'fp32' is listed twice; allowed: each once",
+            "peak_flops.size: 0; allowed: a whole number from 16",
+        ],
+    ),
+    "several things that this machine cannot do": (
+        {
+            "devices": ["gpu7", "cpu"],
+            "bandwidth": {"levels": ["d2d"]},
+            "model": {"checkpoint": "none.safetensors"},
+            **attention(presets=["minigpt", "llama"], seq_lens=[10**12]),
+        },
+        [
+            "devices: gpu7 is not on this machine; here: cpu",
+            "decode_attn.presets: 'llama' is unknown; allowed: minigpt, gpt2 (model.presets)",
+            "model.checkpoint none.safetensors: no such file",
+            "bandwidth.levels: cpu has none of d2d; it has dram_copy…",
+            "decode_attn.seq_lens: 1000000000000 (preset minigpt, batch 1) needs … bytes on cpu, and … are free there",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "expected"), VALUES.values(), ids=VALUES.keys())
+def test_a_bad_value_is_told_in_a_line(run, changes, expected):
+    run.edit_config(changes)
+    assert_lines(faults(run), expected)
+
+
+# ---------------------------------------------------------------- files
+
+TEXTS = {
+    "empty": ("", ["config/config.yaml: empty; it needs at least one key, such as 'devices: auto'"]),
+    "a list": ("- devices\n", ["config/config.yaml: a list, allowed: a mapping of keys to values"]),
+    "a sentence": ("measure it\n", ["config/config.yaml: a str, allowed: a mapping of keys to values"]),
+    "an open bracket": (
+        "devices: [cpu]\nplot:\n  dpi: [1\n",
+        ["config/config.yaml, line 4: expected ',' or ']', but got '<stream end>'"],
+    ),
+    "a tab": (
+        "plot:\n\tdpi: 80\n",
+        ["config/config.yaml, line 2: found character '\\t' that cannot start any token"],
+    ),
+    "two documents": (
+        "devices: [cpu]\n---\ndevices: [cpu]\n",
+        ["config/config.yaml, line 2: expected a single document in the stream, but found another document"],
+    ),
+    "no text": (b"\xff\xfe\x00", ["config/config.yaml: cannot be read ('utf-8' codec …)"]),
+    "a control character": ("a: \x01\n", ["config/config.yaml: unacceptable character #x0001: …"]),
+    "keys twice": (
+        "devices: [cpu]\nplot:\n  dpi: 80\n  dpi: 90\ndevices: auto\n",
+        [
+            "config/config.yaml, line 4: the key 'dpi' stands twice",
+            "config/config.yaml, line 5: the key 'devices' stands twice",
+        ],
+    ),
+    "a key twice in a list": (
+        "operations:\n  - {name: a, flops: 1, flops: 2}\n",
+        ["config/config.yaml, line 2: the key 'flops' stands twice"],
+    ),
+    "a mapping for a key": ("{{ more }}: 1\n", ["config/config.yaml, line 1: {'more': None} is no key"]),
+    "a list for a key": ("? [a]\n: 1\n", ["config/config.yaml, line 1: ['a'] is no key"]),
+    "a date that is none": (
+        "devices: 2024-13-45\n",
+        ["config/config.yaml, line 1: a value that cannot be read (month must be in 1..12)"],
+    ),
+    "a number of 5000 digits": (
+        f"plot: {{dpi: {'1' * 5000}}}\n",
+        ["config/config.yaml, line 1: a value that cannot be read (…)"],
+    ),
+    "a number of 400 digits": (
+        f"plot:\n  dpi: {'1' * 400}\n",
+        ["config/config.yaml, line 2: a number too large to compute with"],
+    ),
+    "an integer that is none": (
+        "plot: {dpi: !!int x}\n",
+        ["config/config.yaml, line 1: a value that cannot be read (…)"],
+    ),
+    "code": (
+        "plot: !!python/object/apply:os.system [exit]\n",
+        ["config/config.yaml, line 1: could not determine a constructor for the tag '…os.system'"],
+    ),
+    "an alias within itself": (
+        "plot: &a [*a]\n",
+        ["config/config.yaml, line 1: found unconstructable recursive node"],
+    ),
+    "nested without end": ("[" * 3000, ["config/config.yaml: nested too deeply"]),
+    "keys of Snakemake's own": (
+        "pathvars: 3\n__use_yte__: true\n",
+        ["config/config.yaml: __use_yte__: unknown key", "config/config.yaml: pathvars: unknown key"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), TEXTS.values(), ids=TEXTS.keys())
+def test_a_bad_file_is_told_in_a_line(run, text, expected):
+    (run.root / "config/config.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert_lines(faults(run), expected)
+
+
+def test_a_missing_file_names_what_restores_it(run):
+    (run.root / "config/config.yaml").unlink()
+    remedy = "restore it with: git checkout -- config/config.yaml"
+    assert_lines(faults(run), [f"config/config.yaml: no such file; {remedy}"])
+
+
+def test_merged_keys_are_yaml_too(run):
+    text = yaml.safe_dump(run.config["peak_flops"], default_flow_style=True).strip()
+    rest = {key: value for key, value in run.config.items() if key != "peak_flops"}
+    run.write_config(f"{yaml.safe_dump(rest)}\npeak_flops:\n  <<: {text}\n  iterations: 10\n")
+    assert not run.planned()
+
+
+# ---------------------------------------------------------------- the command line
+
+ARGUMENTS = {
+    "values": (
+        ["foo=3", "plot=3", "cost=", "devices=tpu", "peak_flops=[1"],
+        [
+            f"foo: unknown key; allowed: {KEYS}",
+            "cost: null; allowed: a mapping of keys to values",
+            "devices: 'tpu' is unknown; allowed: auto, all, or a list such as [gpu0, cpu]",
+            "peak_flops: '[1'; allowed: a mapping of keys to values",
+            "plot: 3; allowed: a mapping of keys to values",
+        ],
+    ),
+    "numbers within a value": (
+        ["decode_attn={seq_lens: [64]}", "cost={usd_per_hour: nan}"],
+        [
+            f"cost.usd_per_hour: 'nan'; allowed: {NUMBER} or null from 0",
+            f"decode_attn.seq_lens[0]: '64'; allowed: {WHOLE} {TEXT_HINT}",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "expected"), ARGUMENTS.values(), ids=ARGUMENTS.keys())
+def test_nonsense_on_the_command_line_is_told_in_a_line(run, arguments, expected):
+    assert_lines(faults(run, "--config", *arguments), expected)
+
+
+def test_every_file_of_the_configuration_is_read_strictly(run):
+    (run.root / "over.yaml").write_text("plot: {dpi: 80, dpi: 90}\n")
+    run.write_config("devices: [cpu]\ndevices: [cpu]\n")
+    assert_lines(
+        faults(run, "--configfile", "over.yaml"),
+        [
+            "config/config.yaml, line 2: the key 'devices' stands twice",
+            "…over.yaml, line 1: the key 'dpi' stands twice",
+        ],
+    )
+
+
+# ---------------------------------------------------------------- checkpoints
+
+
+def tensors(run: Run) -> dict:
+    return load_file(run.results / WEIGHTS)
+
+
+def refused(run: Run, name: str) -> list[str]:
+    run.edit_config(model={"checkpoint": name})
+    return faults(run)
+
+
+def test_a_missing_checkpoint(run):
+    assert_lines(refused(run, "none.safetensors"), ["model.checkpoint none.safetensors: no such file"])
+
+
+def test_a_truncated_checkpoint(run):
+    whole = (run.results / WEIGHTS).read_bytes()
+    (run.root / "half.safetensors").write_bytes(whole[: len(whole) // 2])
+    assert_lines(refused(run, "half.safetensors"), ["model.checkpoint half.safetensors: truncated: … bytes where …"])
+    (run.root / "start.safetensors").write_bytes(whole[:6])
+    assert_lines(
+        refused(run, "start.safetensors"),
+        ["model.checkpoint start.safetensors: no safetensors header (a pickle, or truncated)"],
+    )
+
+
+def test_a_pickle_is_never_loaded(run):
+    (run.root / "model.pt").write_bytes(pickle.dumps(Bomb()))
+    assert_lines(refused(run, "model.pt"), ["model.checkpoint model.pt: …pickle…"])
+
+
+class Bomb:
+    def __reduce__(self):
+        return open, ("results/exploded", "w")
+
+
+def test_a_checkpoint_of_other_shapes(run):
+    halves = {name: numpy.ascontiguousarray(t[..., : t.shape[-1] // 2]) for name, t in tensors(run).items()}
+    save_file(halves, run.root / "other.safetensors")
+    assert_lines(
+        refused(run, "other.safetensors"),
+        [
+            "model.checkpoint other.safetensors: h.0.attn.c_attn.weight is [1536, 256]; "
+            "8 heads of 64 need [1536, 512] (MiniGPT) or [512, 1536] (GPT-2)"
+        ],
+    )
+
+
+def test_a_checkpoint_of_another_number_of_layers(run):
+    fewer = {name: tensor for name, tensor in tensors(run).items() if ".h.5." not in name}
+    save_file(fewer, run.root / "fewer.safetensors")
+    assert_lines(refused(run, "fewer.safetensors"), ["model.checkpoint fewer.safetensors: 5 layers, the preset has 6"])
+
+
+def test_a_checkpoint_of_another_naming(run):
+    save_file({"model.layers.0.self_attn.q_proj.weight": numpy.ones((2, 2))}, run.root / "llama.safetensors")
+    assert_lines(
+        refused(run, "llama.safetensors"),
+        ["model.checkpoint llama.safetensors: no h.0.attn.c_attn.weight in it; allowed: MiniGPT's or GPT-2's naming"],
+    )
+
+
+def test_one_checkpoint_for_two_presets(run):
+    run.edit_config(decode_attn={"presets": ["minigpt", "gpt2"]})
+    assert_lines(
+        refused(run, f"results/{WEIGHTS}"),
+        ["model.checkpoint: one file cannot be minigpt, gpt2; allowed: one entry in decode_attn.presets"],
+    )
+
+
+@pytest.mark.parametrize("naming", ["minigpt", "gpt2"])
+def test_a_valid_checkpoint_is_taken_and_recorded_as_not_generated(run, naming):
+    own = tensors(run)
+    if naming == "gpt2":  # its Conv1D keeps [in, out], and its names have no prefix
+        own = {
+            name.removeprefix("transformer."): numpy.ascontiguousarray(t.T) if ".attn." in name and t.ndim == 2 else t
+            for name, t in own.items()
+        }
+    save_file(own, run.root / "own.safetensors")
+    run.edit_config(model={"checkpoint": "own.safetensors"})
+    run.finish(f"results/{RECORD}")
+    weights = run.read(RECORD)["weights"]
+    assert (weights["path"], weights["generated"], weights["naming"]) == ("own.safetensors", False, naming)
+    assert weights["hidden_state"] == "token and position embeddings, normalised"
+    assert all(one["check"]["error"] <= one["check"]["tolerance"] for one in run.read(RECORD)["measurements"])
+
+
+# ---------------------------------------------------------------- results that were there before
+
+
+def no_folder(path: str) -> str:
+    return f"{path} is no folder, and one is needed there: move it away"
+
+
+@pytest.mark.parametrize("path", ["results", "results/cpu", "results/cpu/peak_flops", "results/previous", "logs"])
+def test_results_that_cannot_be_written(run, path):
+    shutil.rmtree(run.root / path, ignore_errors=True)
+    (run.root / path).write_text("in the way")
+    assert_lines(faults(run), [no_folder(path)])
+
+
+def test_results_that_lead_nowhere_or_are_folders(run):
+    shutil.rmtree(run.root / "logs")
+    (run.root / "logs").symlink_to("nowhere/at/all")
+    (run.results / "roofline.png").unlink()
+    (run.results / "roofline.png").mkdir()
+    in_the_way = "results/roofline.png is a folder, and a file is needed there: move it away"
+    assert_lines(faults(run), [no_folder("logs"), in_the_way])
+
+
+def test_corrupt_records_are_named_set_aside_and_measured_again_and_the_rest_kept(run):
+    truncated, foreign = "cpu/peak_flops/fp32.json", RECORD
+    (run.results / truncated).write_bytes((run.results / truncated).read_bytes()[:100])
+    (run.results / foreign).write_text(json.dumps(run.read(foreign) | {"schema_version": 2}))
+    before = run.files()
+    told = run.finish()
+    (aside,) = (run.results / "previous").iterdir()
+    after = run.files()
+    for path in (truncated, foreign):
+        assert f"results/{path} was corrupt and is set aside as {aside.relative_to(run.root)}/{path}" in told
+        assert after[f"previous/{aside.name}/{path}"] == before[path]
+        assert run.read(path)["schema_version"] == 1
+    measured = {
+        path for path in before if path.count("/") > 1 or path.endswith(("device_query.json", "prediction.json"))
+    }
+    rest = measured - {truncated, foreign} | {WEIGHTS, "cpu/bandwidth.json"}
+    assert {path: after[path] for path in rest} == {path: before[path] for path in rest}
+    assert not run.planned()
+
+
+def test_corrupt_results_of_other_kinds_are_found_too(run):
+    corrupt = ("cpu/prediction.json", "cpu/bandwidth.json", "roofline.json", "acceptance.json", "manifest.json")
+    for path in corrupt:
+        (run.results / path).write_text("{")
+    told = run.finish("--dry-run")
+    for path in corrupt:
+        assert f"results/{path} was corrupt and is set aside" in told
+    assert run.planned().total() == 15
+
+
+def test_a_corrupt_record_of_the_device_has_everything_measured(run):
+    (run.results / "cpu/device_query.json").write_text("{")
+    assert run.planned().total() == 16
