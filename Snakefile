@@ -19,9 +19,9 @@ report: "workflow/report/workflow.rst"
 
 
 wildcard_constraints:
-    device="cpu|gpu[0-9]+",
-    seq_len="[0-9]+",
-    dtype="[a-z0-9_]+",
+    device="|".join(PRESENT),
+    seq_len="[1-9][0-9]*",
+    dtype="fp64|fp32|fp16|bf16",
 
 
 rule all:
@@ -37,15 +37,15 @@ rule device_query:
         "results/{device}/device_query.json",
     log:
         "logs/{device}/device_query.log",
+    conda:
+        "envs/cuda12.yaml"
+    resources:
+        measuring=1,
     params:
         identity=identity,
         software=software,
         datasheet=datasheet,
         datasheets=str(DATASHEETS),
-    resources:
-        measuring=1,
-    conda:
-        "envs/cuda12.yaml"
     script:
         "workflow/scripts/device_query.py"
 
@@ -73,6 +73,11 @@ rule peak_flops:
         "results/{device}/peak_flops/{dtype}.json",
     log:
         "logs/{device}/peak_flops/{dtype}.log",
+    priority: 3
+    conda:
+        "envs/cuda12.yaml"
+    resources:
+        measuring=1,
     params:
         identity=identity,
         software=software,
@@ -80,11 +85,6 @@ rule peak_flops:
         warmup=setting("peak_flops", "warmup"),
         iterations=setting("peak_flops", "iterations"),
         time_budget_s=setting("peak_flops", "time_budget_s"),
-    priority: 3
-    resources:
-        measuring=1,
-    conda:
-        "envs/cuda12.yaml"
     script:
         "workflow/scripts/peak_flops.py"
 
@@ -98,6 +98,11 @@ rule bandwidth:
         "results/{device}/bandwidth/{level}.json",
     log:
         "logs/{device}/bandwidth/{level}.log",
+    priority: 2
+    conda:
+        "envs/cuda12.yaml"
+    resources:
+        measuring=1,
     params:
         identity=identity,
         software=software,
@@ -106,11 +111,6 @@ rule bandwidth:
         warmup=setting("bandwidth", "warmup"),
         iterations=setting("bandwidth", "iterations"),
         time_budget_s=setting("bandwidth", "time_budget_s"),
-    priority: 2
-    resources:
-        measuring=1,
-    conda:
-        "envs/cuda12.yaml"
     script:
         "workflow/scripts/bandwidth.py"
 
@@ -122,13 +122,13 @@ rule checkpoint:
         "results/checkpoints/{preset}.safetensors",
     log:
         "logs/checkpoints/{preset}.log",
+    conda:
+        "envs/cpu.yaml"
     params:
         layers=preset("layers"),
         heads=preset("heads"),
         head_size=preset("head_size"),
         seed=setting("model", "seed"),
-    conda:
-        "envs/cpu.yaml"
     script:
         "workflow/scripts/checkpoint.py"
 
@@ -143,6 +143,11 @@ rule decode_attn:
         "results/{device}/decode_attn/{preset}/S{seq_len}_{dtype}.json",
     log:
         "logs/{device}/decode_attn/{preset}/S{seq_len}_{dtype}.log",
+    priority: 1
+    conda:
+        "envs/cuda12.yaml"
+    resources:
+        measuring=1,
     params:
         identity=identity,
         software=software,
@@ -155,11 +160,6 @@ rule decode_attn:
         warmup=setting("decode_attn", "warmup"),
         iterations=setting("decode_attn", "iterations"),
         time_budget_s=setting("decode_attn", "time_budget_s"),
-    priority: 1
-    resources:
-        measuring=1,
-    conda:
-        "envs/cuda12.yaml"
     script:
         "workflow/scripts/decode_attn.py"
 
@@ -193,10 +193,10 @@ rule collect:
         "results/roofline.json",
     log:
         "logs/collect.log",
-    params:
-        operations=lambda wildcards: json.dumps(setting("operations"), sort_keys=True),
     conda:
         "envs/cpu.yaml"
+    params:
+        operations=lambda wildcards: json.dumps(setting("operations"), sort_keys=True),
     script:
         "workflow/scripts/collect.py"
 
@@ -214,12 +214,12 @@ rule plot:
         ),
     log:
         "logs/plot_{format}.log",
-    params:
-        dpi=lambda wildcards: setting("plot", "dpi") if wildcards.format == "png" else None,
     wildcard_constraints:
         format="png|svg",
     conda:
         "envs/cpu.yaml"
+    params:
+        dpi=lambda wildcards: setting("plot", "dpi") if wildcards.format == "png" else None,
     script:
         "workflow/scripts/plot.py"
 
@@ -289,11 +289,11 @@ rule manifest:
         "results/manifest.json",
     log:
         "logs/manifest.log",
+    conda:
+        "envs/cpu.yaml"
     params:
         settings=lambda wildcards: json.dumps(SETTINGS, sort_keys=True),
         usd_per_hour=setting("cost", "usd_per_hour"),
-    conda:
-        "envs/cpu.yaml"
     script:
         "workflow/scripts/manifest.py"
 

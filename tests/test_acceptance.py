@@ -99,7 +99,7 @@ def gpu_with(*ceilings):
         (
             [("fp32", 0.69), ("fp16", 0.8), ("bf16", 0.9), ("fp64", 0.9)],
             "fail",
-            "fp32 69 %, fp16 80 %, bf16 90 %, fp64 90 %; under 70 %: fp32",
+            "fp32 69 %, fp16 80 %, bf16 90 %, fp64 90 %; further away: fp32",
         ),
         (
             [("fp16", 0.8), ("bf16", 0.9)],

@@ -449,9 +449,7 @@ def test_load_refuses_a_peak_that_the_architecture_lacks(tmp_path):
     def change(sheets):
         sheets["cards"]["t4"]["peaks_tflops"]["bf16"] = 65
 
-    assert faults_after(tmp_path, change) == [
-        "cards.t4.peaks_tflops.bf16: compute capability 7.5 has no unit for it"
-    ]
+    assert faults_after(tmp_path, change) == ["cards.t4.peaks_tflops.bf16: compute capability 7.5 has no unit for it"]
 
 
 def test_load_refuses_an_unverified_figure_that_the_card_has_not(tmp_path):

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 import workflow_run
-from roofline.reporting import number
 from workflow_run import CHECKOUT, contents, record
+
+from roofline.reporting import number
 
 FAKES = CHECKOUT / "tests" / "fakes"
 ONE_CARD = "GPU-1111=NVIDIA H200"
@@ -74,7 +75,8 @@ def test_a_low_peak_is_investigated_and_the_clock_is_in_the_record(finished):
 def test_the_third_question_compares_the_gpu_with_the_cpu(finished):
     text = (finished / "results" / "interpretation.md").read_text()
     on_gpu, on_cpu = (
-        record(finished, f"{path}.json")["bandwidth"]["gb_per_s"] for path in ("gpu0/bandwidth/d2d", "cpu/bandwidth/dram_copy")
+        record(finished, f"{path}.json")["bandwidth"]["gb_per_s"]
+        for path in ("gpu0/bandwidth/d2d", "cpu/bandwidth/dram_copy")
     )
     assert "On the same operator (fp32, batch 1, S 16" in text
     assert f"a ratio of {number(on_gpu / on_cpu)}" in text

@@ -36,7 +36,7 @@ class FakeDevice:
             self.now += times[-1]
         return times
 
-    def device_times(self, step, count):
+    def device_times(self, step, count, first=0):
         return [0.5 * time for time in self.step_times(step, count)]
 
 
@@ -52,7 +52,7 @@ def timed(duration, **options):
 
 
 def test_all_iterations_where_the_budget_allows():
-    timing, device = timed(lambda number: 1e-3 + 1e-6 * number)
+    timing, _ = timed(lambda number: 1e-3 + 1e-6 * number)
     assert (len(timing.samples_s), timing.requested, timing.warmup) == (100, 100, 3)
     assert timing.stopped_by == "iterations"
     assert timing.samples_s == pytest.approx([1e-3 + 1e-6 * number for number in range(3, 103)])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from pathlib import Path
 HERE = Path(os.path.relpath(workflow.basedir))
 SCRIPTS = HERE / "workflow" / "scripts"
 sys.path.insert(0, str(SCRIPTS.absolute()))
+sys.executable = shlex.quote(sys.executable)  # Snakemake's jobs take it for a word of the shell, spaces and all
 
 from snakemake.logging import logger
 

@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline import checkout
 from roofline.archive import Refused, contents, manifest_of, name_of, pack
+from roofline.keeping import run_is_going_on
 from roofline.provenance import Manifest, differing_files, file_sha256, is_result, unlisted_files
 
 METADATA = Path(".snakemake", "metadata")
@@ -24,7 +25,7 @@ NEVER_LISTED = ("results/archive/", "results/previous/", "results/rendered/")
 
 def what_is_stale(options: list[str]) -> str | None:
     """The jobs that are to be done, by rule and count; None where none are. Raises Refused where Snakemake fails."""
-    command = [sys.executable, "-m", "snakemake", "--dry-run", *options]
+    command = [sys.executable, "-m", "snakemake", "--dry-run", "--quiet", "host", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     told = done.stdout + done.stderr
     if done.returncode:
@@ -38,6 +39,8 @@ def what_is_stale(options: list[str]) -> str | None:
 
 def archive(root: Path, options: list[str]) -> Path:
     """Check the run and pack it. Raises Refused, in one line."""
+    if run_is_going_on():
+        raise Refused("not archived: a run is going on in this folder; wait for it to end")
     manifest = manifest_of(root)
     stale = what_is_stale(options)
     if stale:

@@ -4,6 +4,7 @@ A killed Snakemake leaves its lock, which names no process, and the job that was
 never touched: a run is known by its process, and by a lock of ours that the kernel drops when it dies.
 """
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -12,15 +13,21 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import psutil
 
-from roofline import keeping, screen
+from roofline import keeping, screen, settings
 
 RESULTS = Path("results")
 LOCKS = Path(".snakemake/locks")
 SNAKEMAKE = [sys.executable, "-m", "snakemake"]
 PATIENCE_S = 30
+INTERRUPTED = 130
 
 
 def main(arguments: list[str]) -> int:
+    try:
+        settings.require_readable(_named_configurations(arguments))
+    except settings.Faults as faults:
+        print("\n".join(faults.lines))
+        return 1
     here = Path.cwd()
     living = [process.pid for process in _processes_in(here) if _is_workflow(process)]
     if living or keeping.run_is_going_on():
@@ -36,11 +43,31 @@ def main(arguments: list[str]) -> int:
         # Where even this fails, the run below says why in one line.
         subprocess.run([*SNAKEMAKE, "--unlock", "--quiet", "all"], stderr=subprocess.DEVNULL)
     before = _made_at()
-    status = subprocess.run([*SNAKEMAKE, "--cores", "1", *arguments]).returncode
+    status = _run(arguments)
     if status == 0 and before and _made_at() == before:
         print("nothing to be done: every result is up to date")
         screen.summarise(RESULTS)
     return status
+
+
+def _run(arguments: list[str]) -> int:
+    """Snakemake's exit status. On Ctrl-C, which reaches it too, wait until it has ended its job."""
+    workflow = subprocess.Popen([*SNAKEMAKE, "--cores", "1", *arguments])
+    try:
+        return workflow.wait()
+    except KeyboardInterrupt:
+        workflow.wait()
+        print("stopped: what was finished is kept, and the next make goes on from there")
+        return INTERRUPTED
+
+
+def _named_configurations(arguments: list[str]) -> list[str]:
+    """Files behind --configfile, which Snakemake itself reads without a kind word about their faults."""
+    places = [i for i, argument in enumerate(arguments) if argument in ("--configfile", "--configfiles")]
+    named = [argument.partition("=")[2] for argument in arguments if argument.startswith("--configfile=")]
+    for place in places:
+        named += itertools.takewhile(lambda argument: not argument.startswith("-"), arguments[place + 1 :])
+    return named
 
 
 def _made_at() -> int | None:

@@ -15,4 +15,4 @@ if __name__ == "__main__":
     with job(f"gather {device} {what}", snakemake.log[0]):
         collection = gather(device, what, snakemake.input.records)
         write(collection, snakemake.output[0])
-        say(f"gather {device} {what}: {len(collection.records)} records")
+        say(f"gather {device} {what}: {len(collection.records)} side by side")

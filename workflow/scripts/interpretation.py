@@ -1,7 +1,15 @@
 """interpretation: three questions answered from the numbers of this run."""
 
 from roofline.interpretation import interpret
-from roofline.records import BandwidthRecord, DecodeAttnRecord, DeviceRecord, PeakFlopsRecord, Roofline, read, write_text
+from roofline.records import (
+    BandwidthRecord,
+    DecodeAttnRecord,
+    DeviceRecord,
+    PeakFlopsRecord,
+    Roofline,
+    read,
+    write_text,
+)
 from roofline.reporting import job, say
 
 if __name__ == "__main__":

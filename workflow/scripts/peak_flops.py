@@ -139,8 +139,12 @@ def line(record: PeakFlopsRecord) -> str:
     share = ""
     if peak.vendor_tflops:
         share = f", {percent(peak.fraction_of_vendor)} of the {whose} {number(peak.vendor_tflops)}"
-    why = f" (investigated: {peak.investigation.verdict})" if peak.investigation else ""
+    why = f" (investigated: {_cause(peak.investigation.verdict)})" if peak.investigation else ""
     return f"{name}: {number(peak.tflops)} TFLOPS{share}{why}, {record.elapsed_s:.1f} s"
+
+
+def _cause(verdict: str) -> str:
+    return "no cause found" if verdict == "none" else verdict.replace("_", " ")
 
 
 if __name__ == "__main__":

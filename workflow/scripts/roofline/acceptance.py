@@ -45,7 +45,7 @@ def _dtypes(device: str, record: DeviceRecord, ceilings: list[ComputeCeiling]) -
         return Criterion(device=device, criterion=what, result="not_applicable", reason=reason)
     judged = [ceiling for ceiling in ceilings if ceiling.fraction_of_vendor]
     shares = ", ".join(f"{ceiling.name} {percent(ceiling.fraction_of_vendor)}" for ceiling in judged)
-    far = [ceiling.name for ceiling in judged if abs(ceiling.fraction_of_vendor - 1) > AWAY]
+    far = [ceiling.name for ceiling in judged if not 1 - AWAY <= ceiling.fraction_of_vendor <= 1 + AWAY]
     if len(judged) < ENOUGH_DTYPES:
         supported = sum(name in record.vendor.peaks for name in ("fp64", "fp32", "fp16", "bf16"))
         result = "not_applicable" if supported < ENOUGH_DTYPES else "fail"

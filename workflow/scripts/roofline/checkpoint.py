@@ -55,6 +55,9 @@ def load_layer(path: Path | str, preset: Preset, batch: int, *, layer: int = 0, 
         names = (f"h.{layer}.attn.c_attn.weight", *_shapes_of(layer, size))
         there = [name for name in names if prefix + name in shapes]
         tensors = {name: file.get_tensor(prefix + name).astype(numpy.float32) for name in there}
+    for name, values in tensors.items():
+        if not numpy.isfinite(values).all():
+            raise BadCheckpoint(f"model.checkpoint {path}: {name} holds NaN or infinity")
 
     def matrix(key):
         stored = tensors[f"h.{layer}.attn.{key}.weight"]

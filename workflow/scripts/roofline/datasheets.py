@@ -357,9 +357,7 @@ def _mismatches(
         return [f"a MIG slice, not the whole card of entry {entry_id}"]
     found = []
     if entry["compute_capability"] != compute_capability:
-        found.append(
-            f"compute capability {compute_capability}, entry {entry_id} has {entry['compute_capability']}"
-        )
+        found.append(f"compute capability {compute_capability}, entry {entry_id} has {entry['compute_capability']}")
     if entry["multiprocessors"] != multiprocessors:
         found.append(f"{multiprocessors} multiprocessors, entry {entry_id} has {entry['multiprocessors']}")
     if not memory_agrees(memory_bytes, entry["memory_gb"]):
@@ -410,9 +408,7 @@ class _UniqueKeyLoader(yaml.SafeLoader):
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         for key in keys:
             if keys.count(key) > 1:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key!r} is given twice", node.start_mark
-                )
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", node.start_mark)
         return super().construct_mapping(node, deep)
 
 
@@ -445,18 +441,14 @@ def _is_texts(value: Any) -> bool:
 
 def _texts_of(closed: Iterable[str]) -> _Kind:
     closed = tuple(closed)
-    return _Kind(
-        lambda value: _is_texts(value) and set(value) <= set(closed), f"a list out of {', '.join(closed)}"
-    )
+    return _Kind(lambda value: _is_texts(value) and set(value) <= set(closed), f"a list out of {', '.join(closed)}")
 
 
 def _numbers_by(closed: Iterable[str], ok: Callable[[float], bool], allowed: str) -> _Kind:
     closed = tuple(closed)
 
     def good(value: Any) -> bool:
-        return isinstance(value, dict) and all(
-            k in closed and _is_number(v) and ok(v) for k, v in value.items()
-        )
+        return isinstance(value, dict) and all(k in closed and _is_number(v) and ok(v) for k, v in value.items())
 
     return _Kind(good, f"{allowed} by any of {', '.join(closed)}")
 
@@ -476,9 +468,7 @@ _SOURCES = ("names", "device", "peaks", "bandwidth", *_PRINTED)
 
 _TOP = {
     "schema_version": _Kind(lambda value: value == 1, "1"),
-    "rate_classes": _Kind(
-        lambda value: _MAPPING.ok(value) and "full" in value, "a mapping with a class 'full'"
-    ),
+    "rate_classes": _Kind(lambda value: _MAPPING.ok(value) and "full" in value, "a mapping with a class 'full'"),
     "architectures": _MAPPING,
     "cards": _MAPPING,
 }
@@ -559,9 +549,7 @@ def _faults_of(
     kinds = {**(optional or {}), **required}
     prefix = f"{path}." if path else ""
     missing = [f"{prefix}{key}: missing" for key in required if key not in value]
-    unknown = [
-        f"{prefix}{key}: unknown key, allowed are {', '.join(kinds)}" for key in value if key not in kinds
-    ]
+    unknown = [f"{prefix}{key}: unknown key, allowed are {', '.join(kinds)}" for key in value if key not in kinds]
     impossible = [
         f"{prefix}{key}: {value[key]!r}, must be {kind.allowed}"
         for key, kind in kinds.items()
@@ -600,9 +588,7 @@ def _cross_faults(datasheets: dict) -> list[str]:
             known = ", ".join(datasheets["rate_classes"])
             faults.append(f"{path}.rate_class: {entry['rate_class']!r}, must be one of {known}")
         if entry["tensor_clock_mhz"] > entry["boost_clock_mhz"]:
-            faults.append(
-                f"{path}.tensor_clock_mhz: {entry['tensor_clock_mhz']}, must not exceed the boost clock"
-            )
+            faults.append(f"{path}.tensor_clock_mhz: {entry['tensor_clock_mhz']}, must not exceed the boost clock")
         faults += _peak_faults(path, entry, datasheets["architectures"])
     return faults
 

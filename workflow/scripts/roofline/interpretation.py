@@ -15,6 +15,8 @@ from roofline.records import (
 from roofline.reporting import duration, number, percent
 
 NEAR, FAR = 0.10, 0.20
+FEW_SAMPLES = 6  # under which a median has no interval
+WIDE = 0.10  # an interval of the memory slope that asks for caution
 USUAL_SHARE = (0.003, 0.01)
 USUAL = "the 0.3-1 % that is usual when memory-bound"
 
@@ -29,7 +31,10 @@ def interpret(
     """The three paragraphs of row A6 as Markdown."""
     names = "; ".join(f"{name}: {record.name}" for name, record in devices.items())
     paragraphs = [
-        ("Is this roofline to be trusted?", [_trust(name, record, peaks) for name, record in devices.items()]),
+        (
+            "Is this roofline to be trusted?",
+            [_trust(name, record, peaks, bandwidths) for name, record in devices.items()],
+        ),
         ("Where does decode attention land?", [_decode(name, roofline, attention) for name in devices]),
         ("The GPU against the CPU", [_against(roofline, devices, bandwidths)]),
     ]
@@ -42,18 +47,39 @@ def interpret(
 # ---------------------------------------------------------------- 1: trust
 
 
-def _trust(device: str, record: DeviceRecord, peaks: list[PeakFlopsRecord]) -> str:
+def _trust(device: str, record: DeviceRecord, peaks: list[PeakFlopsRecord], bandwidths: list[BandwidthRecord]) -> str:
     measured = {peak.dtype: peak.peak for peak in peaks if peak.device == device and peak.peak}
     if not measured:
         return f"On {device} no matrix product was measured, so its roofline has no compute ceiling to trust."
     dots = "; ".join(_gemm(record, dtype, peak) for dtype, peak in measured.items())
     investigated = [_investigated(dtype, peak.investigation) for dtype, peak in measured.items() if peak.investigation]
-    return " ".join([f"On {device}, {dots}.", *_verdict(measured), *investigated])
+    slopes = [_memory_slope(b) for b in bandwidths if b.device == device and b.level in ("d2d", "dram_copy")]
+    return " ".join([f"On {device}, {dots}.", *_verdict(measured), *investigated, *slopes])
+
+
+def _memory_slope(record: BandwidthRecord) -> str:
+    """How sure the line is under which most operators stand."""
+    found = record.bandwidth
+    text = f"The memory slope ({record.level}) is {number(found.gb_per_s)} GB/s"
+    if found.fraction_of_vendor:
+        text += f", {percent(found.fraction_of_vendor)} of the vendor's {number(found.vendor_gb_per_s)}"
+    if not found.ci95:
+        return f"{text}, from {len(found.latency.samples_s)} samples: too few for an interval."
+    low, high = found.ci95
+    sure = "do not lean on it" if (high - low) / found.gb_per_s > WIDE else "it is steady"
+    return f"{text}, with a 95 % interval from {number(low)} to {number(high)}: {sure}."
 
 
 def _gemm(record: DeviceRecord, dtype: str, peak: PeakFlops) -> str:
     """Where the dot lands, and what an independent block gave: never a figure against itself."""
     apart = f"an independent block gave {number(peak.lab_tflops)}, {percent(_apart(peak))} apart"
+    samples = len(peak.repeat.latency.samples_s)
+    if samples < FEW_SAMPLES:
+        apart += f", from {samples} sample{'' if samples == 1 else 's'}"
+    if peak.tflops > max(peak.lab_tflops, peak.repeat_tflops):
+        apart += f"; the ceiling is {number(peak.tflops)}, from a trial of the investigation"
+    elif peak.tflops > peak.repeat_tflops:
+        apart += ", which is the ceiling"
     reached = f"{dtype} GEMM at {peak.size} reaches {number(peak.repeat_tflops)} TFLOPS"
     limit = _limit_tflops(peak)
     if not limit:
@@ -185,8 +211,12 @@ def _slope(device: str, roofline: Roofline, cores: list[Operator]) -> str:
     slope = cores[0].memory_ceiling
     copied = ", a copy, which reading alone may exceed" if slope in ("d2d", "dram_copy") else ""
     where = f"the ridge point{'' if len(ridges) == 1 else 's'} at {_list([number(ridge) for ridge in ridges])}"
+    if intensities[0] >= ridges[-1]:
+        return f"{text}, right of {where}: its roof is the compute ceiling."
     if intensities[-1] >= ridges[0]:
-        return f"{text}, about {where} ({slope}{copied})."
+        return (
+            f"{text}, on both sides of {where}: its roof is the memory slope ({slope}{copied}) or the compute ceiling."
+        )
     return f"{text}, left of {where}: its roof is the memory slope ({slope}{copied})."
 
 
@@ -214,9 +244,9 @@ def _best(cores: list[Operator]) -> Operator:
 
 def _regimes(cores: list[Operator]) -> list[str]:
     meaning = {
-        "overhead": "overhead-bound (the calls alone take half of the time or more)",
-        "memory": "memory-bound (the calls take less, and the intensity is left of the ridge point)",
-        "compute": "compute-bound (the calls take less, and the intensity is right of the ridge point)",
+        "overhead": "overhead-bound (the calls set the pace)",
+        "memory": "memory-bound by intensity (the calls do not set the pace)",
+        "compute": "compute-bound by intensity (the calls do not set the pace)",
     }
     told = []
     for regime, words in meaning.items():
@@ -275,7 +305,7 @@ def _share_of_tensor_peak(device: str, roofline: Roofline, cores: list[Operator]
 def _notes(device: str, attention: list[DecodeAttnRecord]) -> Iterable[str]:
     mine = [record for record in attention if record.device == device]
     for note in dict.fromkeys(record.note for record in mine if record.note):
-        yield f"Beware: {note}; those cells time the conversion as much as the memory."
+        yield f"Beware: {note}; those cells time the conversion far more than the memory, under the fp32 ceiling."
     if any(record.weights.generated for record in mine):
         yield "The weights were generated, not those of a trained model."
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import filelock
 
 from roofline import provenance, records
+from roofline.consistency import contradictions
 from roofline.settings import Faults
 
 PREVIOUS = "previous"
@@ -86,7 +87,10 @@ def set_aside_corrupt(paths: Iterable[str], results: Path) -> None:
         if not kind or not path.exists():
             continue
         try:
-            records.read(kind, path)
+            record = records.read(kind, path)
+            false = contradictions(record) if isinstance(record, records.JobRecord) else []
+            if false:
+                raise records.CorruptRecord(f"{path}: {'; '.join(false)}")
         except (records.CorruptRecord, OSError) as error:
             aside = _free_name(results / PREVIOUS / f"corrupt-{_stamp()}" / path.relative_to(results))
             aside.parent.mkdir(parents=True, exist_ok=True)

@@ -49,9 +49,7 @@ def time_device(device, step: Step, caller: Timing, *, time_budget_s: float) -> 
     """
     wanted = max(1, caller.requested // 4)
     fitting = int(time_budget_s / 2 / caller.median_s)
-    samples = device.device_times(
-        step, max(1, min(wanted, fitting)), first=caller.warmup + len(caller.samples_s)
-    )
+    samples = device.device_times(step, max(1, min(wanted, fitting)), first=caller.warmup + len(caller.samples_s))
     return _timing(DEVICE_METHOD, caller.warmup, wanted, samples) if samples else None
 
 

@@ -68,9 +68,7 @@ def promised_ceilings(device: DeviceRecord) -> list[PromisedCeiling]:
         gb_per_s = CONSTANTS["cpu_dram_gb_per_s_per_core"] * device.hardware.get("cores_usable", 1)
         source, verified, derived = CONSTANT_SOURCES["cpu_dram_gb_per_s_per_core"], False, True
     memory = [
-        PromisedCeiling(
-            kind="memory", name=name, gb_per_s=gb_per_s, source=source, verified=verified, derived=derived
-        )
+        PromisedCeiling(kind="memory", name=name, gb_per_s=gb_per_s, source=source, verified=verified, derived=derived)
         for name in names
     ]
     return compute + memory

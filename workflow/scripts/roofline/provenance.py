@@ -12,17 +12,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator
 
+from roofline.consistency import contradictions as contradictions_of
 from roofline.prediction import predict_sealed
 from roofline.records import (
-    DecodeAttnRecord,
-    Measurement,
-    PeakFlopsRecord,
     SCHEMA_VERSION,
     BandwidthRecord,
     DecodeAttnRecord,
     DeviceKind,
     DeviceRecord,
     JobRecord,
+    Measurement,
     NotNegative,
     PeakFlopsRecord,
     PredictionRecord,
@@ -349,10 +348,12 @@ def describe_seal(found: Results, device: str, sha256: dict[str, str]) -> Seal:
         began = moment(record.started_at)
         if record.seal_sha256 != sha256[path]:
             violations.append(f"{where} was measured under another seal than {path}")
+        violations += [f"{where}: {what}" for what in contradictions_of(record)]
         violations += [
             f"{where} holds another prediction of {calls} than {path} makes"
             for calls, measured_cell in _cells(record)
-            if measured_cell.predicted != predict_sealed(
+            if measured_cell.predicted
+            != predict_sealed(
                 seal,
                 flops=measured_cell.flops,
                 traffic_bytes=measured_cell.bytes,

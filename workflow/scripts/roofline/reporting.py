@@ -26,6 +26,9 @@ def job(name: str, log_path: Path | str) -> Iterator[None]:
         log.write(f"{name}, begun {now()}\n")
         try:
             yield
+        except KeyboardInterrupt:
+            log.write("interrupted\n")
+            sys.exit(130)
         except Exception as error:
             traceback.print_exc(file=log)
             what = (str(error).splitlines() or [""])[0] or type(error).__name__

@@ -13,6 +13,7 @@ MEASURING = ("device_query", "peak_flops", "bandwidth", "decode_attn")
 
 # Seconds of a job beyond its timed blocks, seen on an H200's host and on two CPU cores: libraries load, a context is
 # made, operands are drawn and checked.
+ABOVE = 1.05  # of its roof: more than noise
 START_UP_S = {"gpu": 3.0, "cpu": 1.5}
 OTHER_JOB_S = 1.0
 # A block seldom spends its whole budget on a GPU and nearly always does on a CPU.
@@ -84,9 +85,7 @@ def _ceilings(device: str, roofline: Roofline) -> list[str]:
         share = f"{percent(ceiling.fraction_of_vendor):>6} of the {origin} {number(vendor)}" if vendor else ""
         lines.append(f"  {ceiling.name:<10} {number(value):>8} {unit:<6} {share}".rstrip())
     return lines + [
-        f"  {skip.name or skip.dtype:<10}  skipped: {skip.reason}"
-        for skip in roofline.skipped
-        if skip.device == device
+        f"  {skip.name or skip.dtype:<10}  skipped: {skip.reason}" for skip in roofline.skipped if skip.device == device
     ]
 
 
@@ -102,7 +101,8 @@ def _operator_line(o: Operator) -> str:
     latency = duration(o.latency_s) if o.latency_s else "-"
     attained = number(o.attained_tflops) if o.attained_tflops is not None else "-"
     share = percent(o.fraction_of_roof) if o.fraction_of_roof is not None else "-"
-    return f"  {operator_name(o):<44} {latency:>9} {attained:>9} {share:>8}  {o.regime or '-'}"
+    above = "  above its roof: are its counts right?" if (o.fraction_of_roof or 0) > ABOVE else ""
+    return f"  {operator_name(o):<44} {latency:>9} {attained:>9} {share:>8}  {o.regime or '-'}{above}"
 
 
 def operator_name(o: Operator) -> str:
