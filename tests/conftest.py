@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from workflow_run import new_checkout
 
-CHECKOUT = Path(__file__).parents[1]
-SOURCES = ("Snakefile", "workflow", "config", "envs", "profiles")
 TINY = {
     "devices": ["cpu"],
     "peak_flops": {"dtypes": ["fp32", "fp64"], "size": 256, "iterations": 10, "time_budget_s": 0.5},
@@ -104,6 +103,10 @@ class Run:
             if path.is_file()
         }
 
+    def make(self) -> subprocess.CompletedProcess:
+        """What `make` runs once the packages are installed."""
+        return self.python("workflow/commands/run.py")
+
     def locks(self) -> set[str]:
         return {path.name for path in (self.root / ".snakemake/locks").glob("*")}
 
@@ -119,22 +122,11 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def copy_sources(folder: Path) -> None:
-    for name in SOURCES:
-        if (CHECKOUT / name).is_dir():
-            shutil.copytree(CHECKOUT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy2(CHECKOUT / name, folder / name)
-
-
 @pytest.fixture(scope="session")
 def finished_run(tmp_path_factory) -> Run:
     """A finished run. Leave it as it is: `run` is a copy to change."""
     root = tmp_path_factory.mktemp("finished") / "checkout"
-    root.mkdir()
-    copy_sources(root)
-    finished = Run(root)
-    finished.write_config(yaml.safe_dump(TINY, sort_keys=False))
+    finished = Run(new_checkout(root, yaml.safe_dump(TINY, sort_keys=False)))
     finished.finish()
     return finished
 

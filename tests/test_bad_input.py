@@ -521,6 +521,16 @@ def test_corrupt_records_are_named_set_aside_and_measured_again_and_the_rest_kep
     assert not run.planned()
 
 
+@pytest.mark.parametrize("text", ["", "{}", "no JSON", "\udcff"])
+def test_whatever_stands_in_a_corrupt_record_it_is_set_aside(run, text):
+    path = "cpu/bandwidth/dram_copy.json"
+    (run.results / path).write_bytes(text.encode("utf-8", "surrogateescape"))
+    told = run.finish("--dry-run")
+    (aside,) = (run.results / "previous").rglob("dram_copy.json")
+    assert f"results/{path} was corrupt and is set aside as {aside.relative_to(run.root)}" in told
+    assert aside.read_bytes() == text.encode("utf-8", "surrogateescape")
+
+
 def test_corrupt_results_of_other_kinds_are_found_too(run):
     corrupt = ("cpu/prediction.json", "cpu/bandwidth.json", "roofline.json", "acceptance.json", "manifest.json")
     for path in corrupt:

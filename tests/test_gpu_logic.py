@@ -29,6 +29,8 @@ SLICED = card("GPU-dddd-1", "0000:01:00.0", MIG_1, MIG_2)
 def fake_pynvml(*cards, refused=(), driver="580.159.04", cuda=13000):
     """A module of NVML's functions for such cards; those named in `refused` answer with an error."""
 
+    own = os.getpid()
+
     def mig_handle(one, index):
         if index >= len(one.slices):
             raise NVMLError("Not Found")
@@ -61,7 +63,7 @@ def fake_pynvml(*cards, refused=(), driver="580.159.04", cuda=13000):
         "DeviceGetPowerUsage": lambda one: 75_500,
         "DeviceGetTemperature": lambda one, sensor: 31,
         "DeviceGetCurrentClocksThrottleReasons": lambda one: 0x1,
-        "DeviceGetComputeRunningProcesses": lambda one: [SimpleNamespace(pid=pid) for pid in (os.getpid(), 1, 2)],
+        "DeviceGetComputeRunningProcesses": lambda one: [SimpleNamespace(pid=pid) for pid in (own, 1, 2)],
     }
 
     def refuse(*arguments):
@@ -141,10 +143,46 @@ def test_identities_of_what_is_visible(driver):
 
 
 def test_without_a_driver_there_is_no_gpu(driver, monkeypatch):
+    monkeypatch.setattr(gpu, "_cuda_answers", lambda: False)
     driver(A, refused=["Init"])
     assert gpu.discover() == []
     monkeypatch.setitem(sys.modules, "pynvml", None)  # as where it is not installed
     assert gpu.discover() == []
+
+
+def test_a_gpu_that_nvml_does_not_tell_of_is_not_passed_over(driver, monkeypatch):
+    """As in a container with the compute libraries alone."""
+    monkeypatch.setattr(gpu, "_cuda_answers", lambda: True)
+    driver(A, refused=["Init"])
+    (found,) = gpu.discover()
+    assert found.device == "gpu0" and "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in found.fault
+
+
+@pytest.mark.parametrize("refused", ["DeviceGetCudaComputeCapability", "DeviceGetMemoryInfo"])
+def test_a_card_that_cannot_be_judged_is_at_fault_and_its_neighbour_is_not(driver, monkeypatch, refused):
+    monkeypatch.setattr(gpu, "cupy_fault", lambda *arguments: None)
+    driver(A, B)
+    answer = getattr(sys.modules["pynvml"], f"nvml{refused}")
+
+    def of_one_card_alone(one):
+        if one is A:
+            raise NVMLError("Unknown Error")
+        return answer(one)
+
+    monkeypatch.setattr(sys.modules["pynvml"], f"nvml{refused}", of_one_card_alone)
+    one, other = gpu.discover()
+    assert "NVML does not tell" in one.fault and other.fault is None
+
+
+def test_what_an_administrator_sets_is_part_of_the_identity(driver):
+    """Another power limit or ECC mode makes another roofline, so what was measured before is stale."""
+    driver(A)
+    (before,) = gpu.discover()
+    for name, answer in (("EnforcedPowerLimit", 500_000), ("EccMode", (0, 0))):
+        driver(A)
+        setattr(sys.modules["pynvml"], f"nvmlDeviceGet{name}", lambda one, answer=answer: answer)
+        (after,) = gpu.discover()
+        assert after.fingerprint() != before.fingerprint()
 
 
 # ---------------------------------------------------------------------------------------------- what they tell
@@ -218,6 +256,15 @@ def test_a_driver_that_refuses_everything_still_has_its_cards(driver):
     assert set(nvml.state(A).values()) == {None}
     driver(A, refused=["DeviceGetUUID"], visible="GPU-aaaa")
     assert nvml.visible_gpus() == []
+
+
+def test_processes_of_another_namespace_are_not_counted(driver, monkeypatch):
+    """In a container NVML tells the host's numbers, of which none is ours."""
+    driver(A)
+    monkeypatch.setattr(os, "getpid", lambda: 3)
+    assert nvml.state(A)["other_processes"] is None
+    sys.modules["pynvml"].nvmlDeviceGetComputeRunningProcesses = lambda one: []
+    assert nvml.state(A)["other_processes"] == 0
 
 
 @pytest.mark.parametrize(

@@ -113,19 +113,17 @@ def test_the_whole_by_hand():
     """Each number here was reckoned from the records above with a pocket calculator."""
     trust, decode, against = paragraphs(both())
     assert trust == (
-        "On gpu0, fp16 GEMM at 4096 reaches 760 TFLOPS, 80 % of the 949 that 132 multiprocessors x 4096 "
-        "operations a clock x the measured 1755 MHz allow (an independent block gave 750, 1.33 % apart, from 1 "
-        "sample); fp32 GEMM at 4096 reaches 51.2 TFLOPS, 77 % of the 66.9 that 132 multiprocessors x 256 "
-        "operations a clock x the measured 1980 MHz allow (an independent block gave 51.4, 0.389 % apart, from 1 "
-        "sample, which is the ceiling). The two blocks agree within 1.33 %. fp16 is 10 to 20 % below its limit; "
-        "fp32 is more than 20 % below its limit. So the measured fp16 ceiling can be trusted. The fp32 ceiling "
-        "repeats but is what this library reaches, not what the hardware could do: a better kernel may lie above."
-        " The memory slope (d2d) is 4000 GB/s, with a 95 % interval from 3960 to 4040: it is steady. On cpu, fp32"
-        " GEMM at 4096 reaches 0.9 TFLOPS, 45 % of the vendor's 2 (an independent block gave 1, 10 % apart, from "
-        "1 sample, which is the ceiling). The two blocks agree within 10 %. fp32 is more than 20 % below its "
-        "limit. The fp32 ceiling repeats but is what this library reaches, not what the hardware could do: a "
-        "better kernel may lie above. The memory slope (dram_copy) is 80 GB/s, with a 95 % interval from 79.2 to "
-        "80.8: it is steady."
+        "On gpu0, fp16 GEMM at 4096 reaches 760 TFLOPS, 80 % of the 949 that 132 multiprocessors x 4096 operations a "
+        "clock x the measured 1755 MHz allow (an independent block gave 750, 1.33 % apart); fp32 GEMM at 4096 reaches "
+        "51.2 TFLOPS, 77 % of the 66.9 that 132 multiprocessors x 256 operations a clock x the measured 1980 MHz allow "
+        "(an independent block gave 51.4, 0.389 % apart, and sets the ceiling). The two blocks agree within 1.33 %. "
+        "fp16 is 10 to 20 % below its limit; fp32 is more than 20 % below its limit. So the measured fp16 ceiling can "
+        "be trusted. The fp32 ceiling repeats but is what this library reaches, not what the hardware could do: a "
+        "better kernel may lie above. The memory slope (d2d) is 4000 GB/s, with a 95 % interval from 3960 to 4040: it "
+        "is steady. On cpu, fp32 GEMM at 4096 reaches 0.9 TFLOPS, 45 % of the vendor's 2 (an independent block gave 1, "
+        "10 % apart, and sets the ceiling). The two blocks agree within 10 %. fp32 is more than 20 % below its limit. "
+        "The fp32 ceiling repeats but is what this library reaches, not what the hardware could do: a better kernel "
+        "may lie above. The memory slope (dram_copy) is 80 GB/s, with a 95 % interval from 79.2 to 80.8: it is steady."
     )
     assert decode == (
         "On gpu0, decode attention has an intensity of 0.5 and 1 FLOP/byte, left of the ridge points at 12.8 and "
@@ -257,6 +255,43 @@ def test_without_a_limit_the_repeat_alone_speaks():
 def test_nothing_measured_nothing_to_trust():
     said = trust(skipped_peak("gpu0", "bf16", "it needs 8.0"))
     assert said == "On gpu0 no matrix product was measured, so its roofline has no compute ceiling to trust."
+
+
+def test_few_samples_are_told():
+    """A slow device may get one alone within its budget: a median of one."""
+    slow = at(0.95)
+    alone = slow.peak.repeat.latency.model_copy(update={"samples_s": [0.1], "ci95_s": None})
+    repeat = slow.peak.repeat.model_copy(update={"latency": alone})
+    said = trust(slow.model_copy(update={"peak": slow.peak.model_copy(update={"repeat": repeat})}))
+    assert "TFLOPS (from 1 sample alone), 95 % of" in said
+    assert "alone" not in trust(at(0.95))
+
+
+def test_a_ceiling_from_a_trial_of_the_investigation_is_told():
+    """The dot is the block's, the ceiling above it another product's."""
+    clock = LIMITS["fp16"]
+    said = trust(peak_record("gpu0", "fp16", 450, lab=300, repeat=310, clock=clock))
+    assert "reaches 310 TFLOPS, 33 % of the 949" in said
+    assert (
+        "(an independent block gave 300, 3.33 % apart; the ceiling is 450, from a trial of the investigation)" in said
+    )
+
+
+@pytest.mark.parametrize(
+    ("interval", "said"),
+    [
+        ((3800, 4150), "with a 95 % interval from 3800 to 4150: it is steady."),
+        ((3500, 4150), "with a 95 % interval from 3500 to 4150: do not lean on it."),
+        (None, "from 1 sample: too few for an interval."),
+    ],
+)
+def test_how_sure_the_memory_slope_is(interval, said):
+    slope = bandwidth_record("gpu0", "d2d", 4000, vendor=4800)
+    slope = slope.model_copy(update={"bandwidth": slope.bandwidth.model_copy(update={"ci95": interval})})
+    slope.bandwidth.latency.samples_s = [1e-3]
+    text = trust(at(0.95), bandwidths=[slope, SPEEDS[1]])
+    assert f"The memory slope (d2d) is 4000 GB/s, 83 % of the vendor's 4800, {said}" in text
+    assert "h2d" not in text
 
 
 def trial(what, finding, explains):

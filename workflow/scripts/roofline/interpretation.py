@@ -11,6 +11,7 @@ from roofline.records import (
     PeakFlops,
     PeakFlopsRecord,
     Roofline,
+    Timing,
 )
 from roofline.reporting import duration, number, percent
 
@@ -64,7 +65,7 @@ def _memory_slope(record: BandwidthRecord) -> str:
     if found.fraction_of_vendor:
         text += f", {percent(found.fraction_of_vendor)} of the vendor's {number(found.vendor_gb_per_s)}"
     if not found.ci95:
-        return f"{text}, from {len(found.latency.samples_s)} samples: too few for an interval."
+        return f"{text}, from {_samples(found.latency)}: too few for an interval."
     low, high = found.ci95
     sure = "do not lean on it" if (high - low) / found.gb_per_s > WIDE else "it is steady"
     return f"{text}, with a 95 % interval from {number(low)} to {number(high)}: {sure}."
@@ -73,14 +74,13 @@ def _memory_slope(record: BandwidthRecord) -> str:
 def _gemm(record: DeviceRecord, dtype: str, peak: PeakFlops) -> str:
     """Where the dot lands, and what an independent block gave: never a figure against itself."""
     apart = f"an independent block gave {number(peak.lab_tflops)}, {percent(_apart(peak))} apart"
-    samples = len(peak.repeat.latency.samples_s)
-    if samples < FEW_SAMPLES:
-        apart += f", from {samples} sample{'' if samples == 1 else 's'}"
     if peak.tflops > max(peak.lab_tflops, peak.repeat_tflops):
         apart += f"; the ceiling is {number(peak.tflops)}, from a trial of the investigation"
     elif peak.tflops > peak.repeat_tflops:
-        apart += ", which is the ceiling"
+        apart += ", and sets the ceiling"
     reached = f"{dtype} GEMM at {peak.size} reaches {number(peak.repeat_tflops)} TFLOPS"
+    if len(peak.repeat.latency.samples_s) < FEW_SAMPLES:
+        reached += f" (from {_samples(peak.repeat.latency)} alone)"
     limit = _limit_tflops(peak)
     if not limit:
         return f"{reached}, with no limit known to hold it against ({apart})"
@@ -410,6 +410,11 @@ def _pcie(cell: Operator, gpu: str, speeds: dict) -> Iterable[str]:
 def _cell(cell: Operator) -> str:
     which = f"{cell.dtype}, batch {cell.shape['batch']}, S {cell.shape['seq_len']}"
     return which if cell.implementation == "eager" else f"{which}, {cell.implementation}"
+
+
+def _samples(timing: Timing) -> str:
+    count = len(timing.samples_s)
+    return f"{count} sample{'' if count == 1 else 's'}"
 
 
 def _apart(peak: PeakFlops) -> float:

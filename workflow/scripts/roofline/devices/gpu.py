@@ -41,13 +41,12 @@ def discover() -> list[Identity]:
     import pynvml
 
     versions = _library_versions()
-    fault = cupy_fault(versions, nvml.cuda_version_of_driver(), nvml.driver_version())
+    no_cupy = cupy_fault(versions, nvml.cuda_version_of_driver(), nvml.driver_version())
+    untold = "NVML does not tell this card's compute capability or memory; set 'devices: [cpu]' in config/config.yaml"
     found = []
     for handle in nvml.visible_gpus():
         memory = nvml.ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
         capability = nvml.capability(handle)
-        if not capability or not memory:
-            fault = fault or "NVML does not tell this card's compute capability or memory; set 'devices: [cpu]'"
         found.append(
             Identity(
                 device=f"gpu{len(found)}",
@@ -61,7 +60,7 @@ def discover() -> list[Identity]:
                 compute_capability=capability,
                 last_level_cache_bytes=LARGEST_L2_BYTES,
                 software=versions,
-                fault=fault,
+                fault=no_cupy or (None if capability and memory else untold),
             )
         )
     return found
