@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from roofline import measuring
 from roofline.devices import cpu
-from roofline.measuring import relative_error, require_right, time_caller, time_device
+from roofline.measuring import StateLog, relative_error, require_right, time_caller, time_device
 from roofline.records import Timing
 
 SCRIPTS = Path(measuring.__file__).parents[1]
@@ -85,6 +85,18 @@ def test_a_slow_check_was_the_warm_up():
     assert device.now == 10
 
 
+@pytest.mark.parametrize(("checked_s", "took_s"), [(0.6, 0.6), (0.4, 1.2)])
+def test_the_check_was_the_warm_up_where_it_took_most_of_the_budget(checked_s, took_s):
+    timing, device = timed(0.6, warmup=1, checked_s=checked_s)
+    assert (timing.warmup, len(timing.samples_s)) == (1, 1)
+    assert device.now == pytest.approx(took_s)
+
+
+def test_nothing_is_timed_without_a_warm_up():
+    timing, device = timed(1e-3, warmup=0)
+    assert (timing.warmup, len(timing.samples_s), len(device.numbers)) == (1, 100, 101)
+
+
 def test_a_quick_check_is_no_warm_up():
     timing, device = timed(1e-3, checked_s=0.4)
     assert (timing.warmup, len(timing.samples_s), len(device.numbers)) == (3, 100, 103)
@@ -144,6 +156,11 @@ def test_the_devices_part_keeps_to_half_of_the_budget():
     assert timing.method != measuring.CALLER_METHOD
 
 
+def test_the_devices_part_is_of_a_fourth_of_the_steps():
+    timing = time_device(FakeDevice(1e-6), lambda number: None, caller(1e-6, 1000), time_budget_s=1.0)
+    assert (len(timing.samples_s), timing.requested, timing.stopped_by) == (250, 250, "iterations")
+
+
 def test_the_devices_part_of_a_slow_step_is_one_sample():
     timing = time_device(FakeDevice(10.0), lambda number: None, caller(10.0, 100), time_budget_s=1.0)
     assert len(timing.samples_s) == 1
@@ -154,6 +171,18 @@ def test_a_cpu_has_no_part_apart_from_its_caller():
     ran = []
     assert time_device(device, ran.append, caller(1e-3, 100), time_budget_s=1.0) is None
     assert ran == []
+
+
+# ---------------------------------------------------------------------------------------------- its state
+
+
+def test_states_are_told_with_their_moments(monkeypatch):
+    moments = iter([100.0, 100.25, 103.5])
+    monkeypatch.setattr(measuring, "time", SimpleNamespace(monotonic=lambda: next(moments)))
+    log = StateLog(SimpleNamespace(state=lambda: {"power_w": 300}))
+    assert log.read("before").power_w == 300
+    log.read("after")
+    assert [(state.when, state.at_s) for state in log.states] == [("before", 0.25), ("after", 3.5)]
 
 
 # ---------------------------------------------------------------------------------------------- wrong results
