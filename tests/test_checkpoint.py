@@ -43,6 +43,7 @@ def test_what_is_generated_is_read_back(path):
     assert inspect(path, PRESET) == "minigpt"
     assert is_generated(path)
     stored = load_file(path)
+    assert stored["transformer.wte.weight"].std() == pytest.approx(0.02, rel=0.1)  # as GPT-2 is initialised
     for layer in range(2):
         weights, hidden, naming, source = load_layer(path, PRESET, batch=3, layer=layer)
         name = f"transformer.h.{layer}.attn."

@@ -92,7 +92,7 @@ def test_under_load_the_clock_and_the_power_are_those_of_load(device, record):
     log, began = StateLog(device), time.perf_counter()
     device.while_busy(product.step, step_s, 0.2, lambda: log.read("during"))
     took = time.perf_counter() - began
-    counted = device.clock_under(product.step, max(2, int(0.1 / step_s)), lambda: log.read("during"))
+    counted = device.clock_under(product.step, max(2, int(0.1 / step_s)), step_s, lambda: log.read("during"))
     busy, amid = log.states
     assert took == pytest.approx(0.2, rel=0.5)
     for during in (busy, amid):
@@ -106,7 +106,7 @@ def test_under_load_the_clock_and_the_power_are_those_of_load(device, record):
 def test_the_counted_clock_repeats(device):
     """Without load to speak of, so that nothing but the counting can move it."""
     few = device.xp.zeros(32, device.xp.float32)
-    counted = [device.clock_under(lambda index: few.fill(0), 2, lambda: None) for _ in range(20)]
+    counted = [device.clock_under(lambda index: few.fill(0), 2, 1e-6, lambda: None) for _ in range(20)]
     assert counted[-1] == pytest.approx(counted[-2], rel=0.02)
     assert 100 < counted[-1] < 5000
 

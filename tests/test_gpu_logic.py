@@ -178,6 +178,7 @@ def test_what_an_administrator_sets_is_part_of_the_identity(driver):
     """Another power limit or ECC mode makes another roofline, so what was measured before is stale."""
     driver(A)
     (before,) = gpu.discover()
+    assert before.setting == "power limit 700.0 W, ECC True"
     for name, answer in (("EnforcedPowerLimit", 500_000), ("EccMode", (0, 0))):
         driver(A)
         setattr(sys.modules["pynvml"], f"nvmlDeviceGet{name}", lambda one, answer=answer: answer)
@@ -480,12 +481,13 @@ def test_the_unit_by_the_name_of_cublas_kernels(name, tensor_cores):
 
 @pytest.fixture
 def fake_cupti(monkeypatch):
-    """CUPTI that records two kernels, of 10 and 300 ns, when it is flushed; a list says whether it records."""
+    """CUPTI that records a kernel of 300 ns and one of twice 200 when it is flushed; a list says whether it records."""
     recording, callbacks = [], []
     kind = SimpleNamespace(CONCURRENT_KERNEL="kernel", MEMCPY="copy")
 
     def flush(flag):
-        times = [("ampere_sgemm", "kernel", 0, 300), ("nvjet", "kernel", 300, 310), ("a copy", "copy", 0, 9000)]
+        times = [("nvjet", "kernel", 5000, 5200), ("ampere_sgemm", "kernel", 5200, 5500), ("a copy", "copy", 0, 9000)]
+        times += [("nvjet", "kernel", 5500, 5700)]
         callbacks[0]([SimpleNamespace(name=n, kind=k, start=start, end=end) for n, k, start, end in times])
 
     module = SimpleNamespace(
@@ -502,7 +504,7 @@ def fake_cupti(monkeypatch):
 def test_the_longest_kernel_is_named(fake_cupti):
     ran = []
     found = cupti.kernel_of(lambda: ran.append(list(fake_cupti)))
-    assert found == {"name": "ampere_sgemm", "tensor_cores": False, "how_known": "CUPTI activity record"}
+    assert found == {"name": "nvjet", "tensor_cores": True, "how_known": "CUPTI activity record"}
     assert ran == [["kernel"]] and fake_cupti == []
 
 

@@ -189,13 +189,28 @@ def test_a_larger_product_that_cannot_be_had_is_not_ruled_out(device, why):
     assert told.startswith("32 x 32 was not tried: ") and told.endswith(why)
 
 
+@pytest.mark.parametrize(("spare", "tried"), [(0, True), (-2, False)])
+def test_a_larger_product_may_take_half_of_what_is_free(spare, tried):
+    """Four matrices of 32 x 32 numbers of 4 bytes: 16 384 bytes."""
+    found = found_on(FakeDevice(lambda size, load_s: 100, free_bytes=2 * 16_384 + spare))
+    assert bool(found.trials[0].tflops) == tried
+
+
+@pytest.mark.parametrize(("seconds", "budget_s", "tried"), [(0.6, 0.1, True), (0.7, 0.1, False), (0.7, 2.2, True)])
+def test_three_larger_products_must_fit_the_budget_or_two_seconds(seconds, budget_s, tried):
+    device = FakeDevice(lambda size, load_s: 2 * LARGE**3 / seconds / 1e6)
+    assert bool(found_on(device, time_budget_s=budget_s).trials[0].tflops) == tried
+
+
 # ---------------------------------------------------------------------------------------------- which it was
 
 
-def test_five_per_cent_more_is_noise_and_no_cause():
-    found = found_on(FakeDevice(lambda size, load_s: 100 * (1.05 if size == LARGE or load_s > 0.1 else 1)))
-    assert found.verdict == "none"
-    assert mflops_of(found)["sustained"] == 105
+@pytest.mark.parametrize(("gain", "causes"), [(1.05, []), (1.15, ["size", "sustained"])])
+def test_five_per_cent_more_is_noise_and_fifteen_are_a_cause(gain, causes):
+    found = found_on(FakeDevice(lambda size, load_s: 100 * (gain if size == LARGE or load_s > 0.1 else 1)))
+    assert [trial.what for trial in found.trials if trial.explains] == causes
+    assert (found.verdict == "none") == (causes == [])
+    assert mflops_of(found)["sustained"] == 100 * gain
 
 
 def test_the_unit_goes_before_a_little_more_by_size():

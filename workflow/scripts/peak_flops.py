@@ -72,7 +72,8 @@ def _block(device, seal, product: gemm.Gemm, dtype: str, **options) -> Measureme
     log.read("before")
     latency = time_caller(device, product.step, **options)
     device_latency = time_device(device, product.step, latency, time_budget_s=options["time_budget_s"])
-    sm_clock_mhz = device.clock_under(product.step, len(latency.samples_s), lambda: log.read("during"))
+    samples = len(latency.samples_s)
+    sm_clock_mhz = device.clock_under(product.step, samples, latency.median_s, lambda: log.read("during"))
     log.read("after")
     return Measurement(
         operator=gemm.OPERATOR,

@@ -178,7 +178,7 @@ class Measurement(Record):
     device_latency: Timing | None
     overhead_s: NotNegative | None = Field(description="the same code on the smallest shape: what a call costs")
     states: list[DeviceState]
-    sm_clock_mhz: Positive | None = Field(default=None, description="counted by a kernel amid such a block")
+    sm_clock_mhz: Positive | None = Field(default=None, description="counted by a kernel beside such a block")
 
 
 class Trial(Record):

@@ -16,7 +16,7 @@ Each module offers the same few things:
         device_times(step, count) -> [s] | None   the device's part alone
         state() -> dict                           clocks, power, temperature, throttling; {} where unknown
         copy_path(level, size_bytes) -> CopyPath
-        clock_under(step, count, look) -> MHz | None   the clock amid a block of steps
+        clock_under(step, count, step_s, look) -> MHz | None   the clock over a block of steps
         while_busy(step, step_s, seconds, look)   looks while steps run
         kernel_of(step) -> dict                   the kernel that ran, where it can be known
 """

@@ -179,7 +179,7 @@ class Device:
         """None: the CPU is its own caller, there is no launch gap to leave out."""
         return None
 
-    def clock_under(self, step: Callable[[int], object], count: int, look: Callable) -> None:
+    def clock_under(self, step: Callable[[int], object], count: int, step_s: float, look: Callable) -> None:
         """None: a CPU does not tell its clock under load."""
 
     def while_busy(self, step: Callable[[int], object], step_s: float, seconds: float, look: Callable) -> None:

@@ -27,8 +27,9 @@ LARGEST_L2_BYTES = 192 << 20
 STEPS_BEHIND_BLOCK = 32
 BLOCK_TIMEOUT_NS = 500_000_000
 
-# Long against the timer's tick, short against the milliseconds in which clocks move.
+# Long against the timer's tick; and no longer than the block, at whose end the load falls away.
 CLOCK_STRETCH_NS = 200_000
+CLOCK_SHARE = 0.9
 
 
 def discover() -> list[Identity]:
@@ -325,20 +326,27 @@ class Device:
         if timeout_ns == 0:
             self.synchronize()
 
-    def clock_under(self, step: Callable[[int], object], count: int, look: Callable) -> float | None:
-        """MHz of the multiprocessors amid and after a block of `count` steps, counted by a kernel between them.
+    def clock_under(self, step: Callable[[int], object], count: int, step_s: float, look: Callable) -> float | None:
+        """MHz of the multiprocessors over a block of `count` steps of about `step_s` seconds each.
 
-        `look` is called while the device still runs.
+        A kernel of one thread, on a stream of its own, counts cycles beside the block: after the block, a card
+        without load has raised its clock again. `look` is called while the device still runs.
         """
-        readings = self.xp.zeros((2, 2), self.xp.uint64)
+        import numpy
+
+        reading = self.xp.zeros(2, self.xp.uint64)
         kernel = self.kernel("clock.cu", "count_cycles")
-        for reading in readings:
-            for index in range(max(1, count // 2)):
-                step(index)
-            kernel((1,), (1,), (self.xp.uint64(CLOCK_STRETCH_NS), reading))
+        self.synchronize()
+        beside = self.xp.cuda.Stream(non_blocking=True)
+        stretch_ns = max(CLOCK_STRETCH_NS, int(CLOCK_SHARE * count * step_s * 1e9))
+        kernel((1,), (1,), (numpy.uint64(stretch_ns), reading), stream=beside)
+        for index in range(count):
+            step(index)
         look()
         self.synchronize()
-        return sum(float(cycles) / float(ns) * 1e3 for cycles, ns in self.to_host(readings)) / len(readings)
+        beside.synchronize()
+        cycles, nanoseconds = (float(value) for value in self.to_host(reading))
+        return cycles / nanoseconds * 1e3
 
     def while_busy(self, step: Callable[[int], object], step_s: float, seconds: float, look: Callable) -> None:
         """Queue about so many seconds of steps, look while the device runs them, then wait for it."""

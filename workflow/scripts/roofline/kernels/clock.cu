@@ -1,5 +1,5 @@
-// The clock of a multiprocessor, from inside: its cycles over a stretch of the device's nanosecond timer. Queued
-// among a block's own kernels it tells the clock at that moment, where a driver's reading is tens of ms behind.
+// The clock of a multiprocessor, from inside: its cycles over a stretch of the device's nanosecond timer. Run by one
+// thread beside a block of work it tells the clock under that load, where a driver's reading is tens of ms behind.
 
 __device__ unsigned long long now_ns() {
     unsigned long long nanoseconds;

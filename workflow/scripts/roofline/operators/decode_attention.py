@@ -22,6 +22,7 @@ DTYPES = tuple(TOLERANCE)
 # Rotating through several times the last-level cache makes every step read K and V from memory.
 COLD_CACHE_MULTIPLE = 3
 LARGEST_ROTATION_BYTES = 2 << 30
+MOST_COPIES = 4096  # of tiny caches the arrays themselves would fill the memory; fewer copies are said to be warm
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def rotation_copies(shape: Shape, dtype: str, last_level_cache_bytes: int, scope
     """How many copies to rotate among so that what a step reads has left the last-level cache; 1 is enough for a
     step that reads several times as much itself."""
     wanted = min(COLD_CACHE_MULTIPLE * last_level_cache_bytes, LARGEST_ROTATION_BYTES)
-    return max(1, -(-wanted // traffic_bytes(shape, dtype, scope)))
+    return min(MOST_COPIES, max(1, -(-wanted // traffic_bytes(shape, dtype, scope))))
 
 
 def workspace_bytes(shape: Shape, dtype: str, last_level_cache_bytes: int) -> int:
