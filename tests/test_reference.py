@@ -1,0 +1,68 @@
+"""The committed results of real cards: whole, valid, and just as their runs wrote them."""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+from roofline import records
+from roofline.consistency import contradictions
+
+CARDS = sorted(path.parent for path in (Path(__file__).parents[1] / "reference").glob("*/manifest.json"))
+LEFT_OUT = "results/checkpoints/"  # 25 MB of seeded numbers
+
+
+@pytest.fixture(params=CARDS, ids=lambda card: card.name)
+def card(request) -> Path:
+    return request.param
+
+
+def listed(card: Path) -> dict[Path, dict]:
+    outputs = json.loads((card / "manifest.json").read_text())["outputs"]
+    kept = [output for output in outputs if not output["path"].startswith(LEFT_OUT)]
+    return {card / output["path"].removeprefix("results/"): output for output in kept}
+
+
+def test_there_is_one():
+    assert CARDS
+
+
+def test_no_file_was_edited_by_hand(card):
+    for path, output in listed(card).items():
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == output["sha256"], path
+
+
+def test_its_records_are_valid_and_follow_from_their_samples(card):
+    kinds = {
+        "peak_flops": records.PeakFlopsRecord,
+        "bandwidth": records.BandwidthRecord,
+        "decode_attn": records.DecodeAttnRecord,
+    }
+    measured = [path for path in listed(card) if path.parent.name in kinds or path.parent.parent.name in kinds]
+    assert len(measured) > 20
+    for path in measured:
+        kind = kinds.get(path.parent.name) or kinds[path.parent.parent.name]
+        assert contradictions(records.read(kind, path)) == []
+    records.read(records.Roofline, card / "roofline.json")
+
+
+def test_every_criterion_that_applies_to_the_gpu_passes(card):
+    acceptance = records.read(records.Acceptance, card / "acceptance.json")
+    assert {c.result for c in acceptance.criteria if c.device in ("gpu0", None)} == {"pass"}
+
+
+def test_every_cell_has_its_samples_or_spent_its_budget(card):
+    for path in card.glob("gpu0/decode_attn/*/*.json"):
+        for cell in records.read(records.DecodeAttnRecord, path).measurements:
+            assert len(cell.latency.samples_s) == 1000 or cell.latency.stopped_by == "time_budget"
+
+
+def test_the_table_of_ceilings_is_that_of_the_records(card):
+    readme = (card / "README.md").read_text()
+    for ceiling in records.read(records.Roofline, card / "roofline.json").ceilings:
+        if ceiling.device == "gpu0" and ceiling.kind == "compute":
+            row = next(line for line in readme.splitlines() if line.startswith(f"| {ceiling.name} "))
+            measured, share = re.search(r"\| ([\d.]+) TFLOPS \| [\d.]+ \| (\d+) %", row).groups()
+            assert float(measured) == pytest.approx(ceiling.tflops, rel=5e-3)
+            assert int(share) == pytest.approx(100 * ceiling.fraction_of_vendor, abs=0.51)
