@@ -78,7 +78,7 @@ def test_the_third_question_compares_the_gpu_with_the_cpu(finished):
         record(finished, f"{path}.json")["bandwidth"]["gb_per_s"]
         for path in ("gpu0/bandwidth/d2d", "cpu/bandwidth/dram_copy")
     )
-    assert "On the same operator (fp32, batch 1, S 16" in text
+    assert "On the same fp32 operator (batch 1, S 16" in text
     assert f"a ratio of {number(on_gpu / on_cpu)}" in text
 
 

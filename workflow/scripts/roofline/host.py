@@ -7,6 +7,7 @@ from pathlib import Path
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 CPUS = Path("/sys/devices/system/cpu")
+CGROUP = Path("/sys/fs/cgroup")
 
 
 def usable_cores() -> int:
@@ -43,9 +44,12 @@ def memory_available_bytes() -> int:
 
     available = psutil.virtual_memory().available
     limit, used = _cgroup_number("memory.max"), _cgroup_number("memory.current")
+    cached = _cgroup_statistic("memory.stat", "inactive_file")
     if limit is None:  # version 1 of control groups
         limit, used = (_cgroup_number(f"memory/memory.{name}_in_bytes") for name in ("limit", "usage"))
-    return int(min(available, limit - (used or 0)) if limit else available)
+        cached = _cgroup_statistic("memory/memory.stat", "total_inactive_file")
+    # Files that were read and not used since count as used, and are let go where memory is wanted.
+    return int(min(available, limit - (used or 0) + cached) if limit else available)
 
 
 def cpu_name() -> str:
@@ -68,7 +72,7 @@ def _siblings(cpu: int) -> str:
 
 def _cpu_quota() -> float | None:
     try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        quota, period = (CGROUP / "cpu.max").read_text().split()
         return None if quota == "max" else int(quota) / int(period)
     except (OSError, ValueError):
         quota, period = (_cgroup_number(f"cpu/cpu.cfs_{name}_us") for name in ("quota", "period"))  # version 1
@@ -77,9 +81,16 @@ def _cpu_quota() -> float | None:
 
 def _cgroup_number(name: str) -> int | None:
     try:
-        return int(Path("/sys/fs/cgroup", name).read_text())
+        return int((CGROUP / name).read_text())
     except (OSError, ValueError):
         return None
+
+
+def _cgroup_statistic(file: str, name: str) -> int:
+    try:
+        return int(dict(line.split() for line in (CGROUP / file).read_text().splitlines())[name])
+    except (OSError, ValueError, KeyError):
+        return 0
 
 
 def describe() -> dict:
