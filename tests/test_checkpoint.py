@@ -216,6 +216,7 @@ def test_another_model(path):
         ({"h__0__attn__c_proj__bias": numpy.ones((1, 8), "f4")}, "h.0.attn.c_proj.bias is [1, 8]; allowed: [8]"),
         ({"h__0__ln_1__weight": numpy.ones(5, "f4")}, "h.0.ln_1.weight is [5]; allowed: [8]"),
         ({"wte__weight": numpy.ones((9, 7), "f4")}, "wte.weight is [9, 7]; allowed: [any, 8]"),
+        ({"wte__weight": numpy.ones((0, 8), "f4")}, "wte.weight is [0, 8]; allowed: [any, 8]"),
         ({"wpe__weight": numpy.ones(8, "f4")}, "wpe.weight is [8]; allowed: [any, 8]"),
     ],
 )

@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy
+import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,9 +17,11 @@ from hypothesis import strategies as st
 from roofline import devices, host
 from roofline.devices import cpu
 from roofline.operators import decode_attention as attention
+from roofline.operators import gemm
 from roofline.operators.gemm import Gemm
 
 SCRIPTS = Path(host.__file__).parents[1]
+GB = 10**9
 
 
 @pytest.fixture(scope="module")
@@ -67,21 +71,55 @@ def test_no_more_cores_than_the_affinity_mask_has():
     assert threads_of_a_job(core) == {"cores": 1, "blas": [1], "told": "1"}
 
 
+@pytest.fixture
+def container(tmp_path, monkeypatch):
+    """Eight cores and 64 GB of memory, and what a container's control group says of them, by file."""
+
+    def limited(files):
+        for name, text in files.items():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(f"{text}\n")
+
+    monkeypatch.setattr(host, "CGROUP", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=64 * GB))
+    return limited
+
+
 @pytest.mark.parametrize(
-    ("quota", "cores"),
+    ("files", "cores"),
     [
-        ("max 100000", 8),
-        ("400000 100000", 4),
-        ("250000 100000", 3),
-        ("50000 100000", 1),
-        ("9900000 100000", 8),
-        ("", 8),
+        ({}, 8),
+        ({"cpu.max": "max 100000"}, 8),
+        ({"cpu.max": "400000 100000"}, 4),
+        ({"cpu.max": "250000 100000"}, 3),
+        ({"cpu.max": "50000 100000"}, 1),
+        ({"cpu.max": "9900000 100000"}, 8),
+        ({"cpu/cpu.cfs_quota_us": 300_000, "cpu/cpu.cfs_period_us": 100_000}, 3),  # version 1
+        ({"cpu/cpu.cfs_quota_us": -1, "cpu/cpu.cfs_period_us": 100_000}, 8),
     ],
 )
-def test_no_more_cores_than_the_containers_quota(monkeypatch, quota, cores):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
-    monkeypatch.setattr(Path, "read_text", lambda path: quota)
+def test_no_more_cores_than_the_containers_quota(container, files, cores):
+    container(files)
     assert host.usable_cores() == cores
+
+
+@pytest.mark.parametrize(
+    ("files", "available"),
+    [
+        ({}, 64),
+        ({"memory.max": "max", "memory.current": 9 * GB}, 64),
+        ({"memory.max": 16 * GB, "memory.current": 9 * GB}, 7),
+        ({"memory.max": 16 * GB, "memory.current": 9 * GB, "memory.stat": f"anon 5\ninactive_file {4 * GB}"}, 11),
+        ({"memory.max": 128 * GB, "memory.current": 9 * GB}, 64),
+        ({"memory/memory.limit_in_bytes": 16 * GB, "memory/memory.usage_in_bytes": 9 * GB}, 7),  # version 1
+        ({"memory/memory.limit_in_bytes": 2**63 - 4096, "memory/memory.usage_in_bytes": 9 * GB}, 64),
+    ],
+)
+def test_memory_is_what_the_container_may_still_take(container, files, available):
+    """Files that its processes once read are counted as used, and are none: a fresh install reads gigabytes."""
+    container(files)
+    assert host.memory_available_bytes() == available * GB
 
 
 @pytest.fixture
@@ -223,6 +261,12 @@ def test_what_the_cpu_lacks(device):
         assert device.emulation_note(dtype).startswith(f"{dtype} is emulated")
         assert device.compute_ceiling(dtype) == "fp32"
     assert device.emulation_note("fp32") is None
+
+
+def test_what_is_emulated_is_computed_in_fp32(device):
+    half, single = numpy.ones(3, "f2"), numpy.ones(3, "f4")
+    assert device.widened(half).dtype == numpy.float32
+    assert device.widened(single) is single
 
 
 # ---------------------------------------------------------------------------------------------- products
@@ -384,6 +428,24 @@ def test_steps_rotate_among_buffers_of_the_same_contents(device):
     cell.caches[1][1][:] = 0
     assert not cell.step("core")(1).any() and not cell.step("core")(4).any()
     assert cell.step("core")(0).any() and cell.step("core")(2).any()
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+@pytest.mark.parametrize(("batch", "seq_len"), [(1, 17), (3, 1000)])
+def test_what_a_cell_takes_is_known_beforehand(device, monkeypatch, dtype, batch, seq_len):
+    """No less than it allocates, or the job fails; not much more, or a user is refused what would fit."""
+    monkeypatch.setattr(device, "last_level_cache_bytes", 8 << 20)
+    cell = cell_of(device, dtype, batch, seq_len, heads=8, head_size=64, copies=None)
+    arrays = [array for pair in cell.caches for array in pair]
+    arrays += [array for layer in cell.layers for array in layer.values()]
+    taken = sum(array.nbytes for array in arrays)
+    promised = attention.workspace_bytes(cell._shape, dtype, 8 << 20)
+    assert taken < promised < 1.5 * taken + (257 << 20)
+
+
+def test_a_product_takes_four_matrices():
+    """A, B, C, and C again where the library returns a new array."""
+    assert gemm.workspace_bytes(4096, "fp16") == 4 * 4096 * 4096 * 2
 
 
 def test_cold_is_said_only_of_a_rotation_larger_than_the_cache(device, monkeypatch):
