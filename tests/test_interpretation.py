@@ -110,7 +110,7 @@ def both(**cells):
 
 
 def test_the_whole_by_hand():
-    """Each number here was reckoned from the records above with a pocket calculator."""
+    """The words as they are produced; their figures follow from the records above by simple arithmetic."""
     trust, decode, against = paragraphs(both())
     assert trust == (
         "On gpu0, fp16 GEMM at 4096 reaches 760 TFLOPS, 80 % of the 949 that 132 multiprocessors x 4096 operations a "
