@@ -1,7 +1,14 @@
-"""Medians and their intervals: pure functions of lists of samples."""
+"""Medians, their intervals, and when enough was sampled: pure functions of lists of samples in the order of time.
+
+Nothing here needs NumPy: scripts use it before NumPy is loaded.
+"""
 
 import math
 from collections.abc import Sequence
+
+# To stop sampling takes more than to report (see `precise`): both figures are from simulation.
+STOPPING_CONFIDENCE = 0.99
+STOPPING_EFFECTIVE_COUNT = 50
 
 
 def median(samples: Sequence[float]) -> float:
@@ -14,17 +21,122 @@ def median(samples: Sequence[float]) -> float:
 
 
 def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
-    """A distribution-free confidence interval of the median, from order statistics.
+    """A confidence interval of the median from order statistics, for samples in the order they were taken.
 
-    The interval [x(k), x(n+1-k)] misses the median with probability 2 P(Binomial(n, 1/2) < k), whatever
-    the distribution of independent samples; k is the largest that keeps this under 1 - confidence
-    (Hahn and Meeker, Statistical Intervals, section 5.2). None where even the extremes do not reach the
-    confidence: under 6 samples at 95 %.
+    Of n independent samples, [x(k), x(n+1-k)] misses the median with probability 2 P(Binomial(n, 1/2) < k), whatever
+    their distribution; k is the largest that keeps this under 1 - confidence (Hahn and Meeker, Statistical Intervals,
+    section 5.2). Timings drift and resemble their neighbours: n of them place the median only as well as m = n / tau
+    independent ones (`autocorrelation_time`). The rank k is then that of m samples, scaled to n; with tau = 1 the
+    interval is exactly the distribution-free one. None where even the extremes do not reach the confidence: under 6
+    effective samples at 95 %.
+
+    Simulated, 95 % asked: 96 to 99 % for independent samples, and 93 % or more from some 12 tau samples on (AR(1)
+    noise of coefficient 0.5, 0.7, 0.9: 95, 94, 93 % of 30, 50, 200). Of 10 independent samples, one run in four gives
+    no interval, as they might be fewer. Too short a run cannot tell how long its memory is: at 0.9, 100 samples cover
+    90 % and 50 samples 80 %; at 0.99, 30 samples cover 21 % in the runs that give an interval at all, and 1000 cover
+    87 %. What moves slower than the run lasts has no median that the run could find: a random walk's start is covered
+    in half of the few runs that give an interval, whatever their length.
     """
+    if not samples:
+        return None
+    count, effective = len(samples), effective_count(samples)
+    rank = _lower_rank(effective, 1 - confidence)
+    if not rank:
+        return None
+    # The middle of the k-th of m equal parts of the samples; k itself where m = n.
+    scaled = (effective + (2 * rank - 1) * count) // (2 * effective)
     ordered = sorted(samples)
-    count = len(ordered)
-    rank = _lower_rank(count, 1 - confidence)
-    return (ordered[rank - 1], ordered[count - rank]) if rank else None
+    return ordered[scaled - 1], ordered[count - scaled]
+
+
+def effective_count(samples: Sequence[float]) -> int:
+    """How many independent samples would place the median as well as these do. Raises ValueError without samples."""
+    return int(len(samples) / autocorrelation_time(samples))
+
+
+def autocorrelation_time(samples: Sequence[float]) -> float:
+    """The integrated autocorrelation time tau >= 1, in samples, of lying above the median.
+
+    The share of n samples above the median has the variance tau / (4 n). tau is the sum over all lags of the
+    autocovariance of the indicators [x > median], over the 1/4 of an even split. The sum stops where two neighbouring
+    lags no longer add anything positive, and pairs may not grow with the lag: Geyer's initial monotone sequence
+    (Practical Markov Chain Monte Carlo, Statistical Science 7, 1992, section 3.3). It ends before an oscillation turns
+    negative, so that a visibly swinging clock is taken for a drifting one; what noise hides, it does not see.
+
+    Indicators about a median of the same samples are biased low by tau / n at each lag (Marriott and Pope, Biometrika
+    41, 1954): the w lags of the sum cost w tau / n, which is added. A coarse timer makes many samples equal: lying
+    below the median then differs from not lying above it, and the larger tau of both counts.
+    Raises ValueError without samples.
+    """
+    middle = median(samples)
+    above = "".join("1" if sample > middle else "0" for sample in samples)
+    below = "".join("1" if sample < middle else "0" for sample in samples)
+    return max(1.0, _indicator_time(above), _indicator_time(below))
+
+
+def precise(
+    samples: Sequence[float], relative_half_width: float = 0.005, confidence: float = STOPPING_CONFIDENCE
+) -> bool:
+    """Whether sampling may stop: the interval of the median lies within the median -+ relative_half_width times it.
+
+    To be asked at the counts of `looks` only. Whoever stops once the interval looks narrow picks the runs where chance
+    made it narrow, or tau small. Simulated with noise of 0.2 to 2 %: stopping at the first narrow 95 % interval from
+    20 samples on leaves the reported one 91 % at an AR(1) coefficient of 0.5 and 69 % at 0.9. With 99 % for this
+    decision, at least STOPPING_EFFECTIVE_COUNT effective samples and doubling counts, the reported 95 % interval covers
+    95 to 98 % for independent samples, 94 to 95 % at 0.5 and 0.7 and 93 to 94 % at 0.9.
+
+    Not kept: where the maximum is no 50 tau, the few runs that stop are those that took tau for small (at 0.95, of at
+    most 1000 samples, a quarter stops and covers 76 to 90 %; of 2000, nearly all stop and cover 92 %). A slow swing
+    goes unseen under as much noise: a clock swinging by 0.4 % in 150 samples leaves 84 %, and in 400 samples 35 %.
+    """
+    if not samples or effective_count(samples) < STOPPING_EFFECTIVE_COUNT:
+        return False
+    interval = median_interval(samples, confidence)
+    if interval is None:
+        return False
+    middle = median(samples)
+    return max(middle - interval[0], interval[1] - middle) <= relative_half_width * abs(middle)
+
+
+def looks(minimum: int, maximum: int) -> list[int]:
+    """The sample counts at which to ask whether they are `precise`: doubling from the minimum, and the maximum.
+
+    Each look is a chance to stop by luck: between 50 and 1000 samples there are six. Raises ValueError for counts
+    under 1.
+    """
+    if min(minimum, maximum) < 1:
+        raise ValueError(f"cannot look at {min(minimum, maximum)} samples: at least one is needed")
+    counts = []
+    while minimum < maximum:
+        counts.append(minimum)
+        minimum *= 2
+    return [*counts, maximum]
+
+
+def _indicator_time(digits: str) -> float:
+    """The sum over lags of the autocovariances of zeros and ones, times 4: 1 for an even split without memory.
+
+    The digits are one long integer, and their products the ones of it and a shifted copy: a microsecond a lag.
+    """
+    count, bits = len(digits), int(digits, 2)
+    mean = bits.bit_count() / count
+    variance = mean * (1 - mean)
+
+    def covariance(lag: int) -> float:
+        early, late = bits >> lag, bits & ((1 << (count - lag)) - 1)
+        both = (early & late).bit_count() - mean * (early.bit_count() + late.bit_count())
+        return both / (count - lag) + mean**2
+
+    total, last, lag = -variance, math.inf, 0
+    while lag + 1 < count:
+        pair = covariance(lag) + covariance(lag + 1)
+        if pair <= 0:
+            break
+        last = min(pair, last)
+        total += 2 * last
+        lag += 2
+    lags = max(1, 2 * lag - 1)  # on both sides of lag 0
+    return 4 * total * (1 + lags / count)
 
 
 def _lower_rank(count: int, error: float) -> int:

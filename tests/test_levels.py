@@ -1,0 +1,191 @@
+"""Memory levels found in sweeps that were made with known ones."""
+
+import itertools
+import math
+
+import numpy
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from roofline.levels import find_levels, knee_by_geometric_mean
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+GPU = ((28_000, 9_800, 4_750), (220 * KIB, 60 * MIB))
+CPU = ((400, 140, 70, 20), (48 * KIB, 2 * MIB, 32 * MIB))
+FLAT_CPU = ((140, 100, 50), (1 * MIB, 32 * MIB))
+
+
+def sizes_between(first, last, count):
+    return numpy.geomspace(first, last, count)
+
+
+def steps(sizes, heights, knees, octaves=0.25):
+    """Plateaus joined by logistic steps of the logarithm; a step is at the geometric mean at its knee."""
+    logarithm = numpy.full(len(sizes), math.log(heights[0]))
+    for upper, lower, knee in zip(heights[:-1], heights[1:], knees, strict=True):
+        logarithm += math.log(lower / upper) / (1 + numpy.exp(-numpy.log2(sizes / knee) / octaves))
+    return numpy.exp(logarithm)
+
+
+def sweep(sizes, bandwidths, noise=0.0, seed=0):
+    scatter = 1 + noise * numpy.random.default_rng(seed).normal(size=len(sizes))
+    return list(zip(sizes.tolist(), (bandwidths * scatter).tolist(), strict=True))
+
+
+def soft_l2(sizes):
+    """An L2 as caches with an imperfect replacement show it: sagging from 8 to 40 MB, then falling until 100 MB."""
+    knots = numpy.log([8e6, 40e6, 100e6]), numpy.log([10_000, 9_500, 4_750])
+    return numpy.exp(numpy.interp(numpy.log(sizes), *knots))
+
+
+def require_levels(points, heights, knees):
+    found = find_levels(points)
+    assert [level.gb_per_s for level in found] == [pytest.approx(height, rel=0.05) for height in heights]
+    assert [level.knee_bytes for level in found[:-1]] == [pytest.approx(knee, rel=0.2) for knee in knees]
+    assert found[-1].knee_bytes is None
+    for level, following in itertools.pairwise(found):
+        assert level.first_bytes < level.last_bytes < following.first_bytes
+        assert level.first_bytes < level.knee_bytes < following.last_bytes
+
+
+# ---------------------------------------------------------------------------------------------- levels recovered
+
+
+@pytest.mark.parametrize("noise", [0, 0.01, 0.02, 0.03])
+@pytest.mark.parametrize("count", [24, 36, 60])
+@pytest.mark.parametrize("levels", [GPU, CPU, FLAT_CPU], ids=["gpu", "cpu", "cpu of ratio 1.4"])
+def test_levels_and_knees_are_recovered(levels, count, noise):
+    for seed in range(5):
+        sizes = sizes_between(4 * KIB, 2 * GIB, count)
+        require_levels(sweep(sizes, steps(sizes, *levels), noise, seed), *levels)
+
+
+def test_twelve_points_are_enough_for_the_levels_of_a_gpu():
+    sizes = sizes_between(16 * KIB, 4 * GIB, 12)
+    found = find_levels(sweep(sizes, steps(sizes, *GPU), 0.02))
+    assert [level.gb_per_s for level in found] == [pytest.approx(height, rel=0.05) for height in GPU[0]]
+    assert [level.knee_bytes for level in found[:-1]] == [pytest.approx(knee, rel=0.3) for knee in GPU[1]]
+
+
+@st.composite
+def random_levels(draw):
+    """One to four levels of ratios 1.4 to 5, three octaves and more apart."""
+    heights, knees = [draw(st.floats(10, 30_000))], []
+    for _ in range(draw(st.integers(0, 3))):
+        heights.append(heights[-1] / draw(st.floats(1.4, 5)))
+        knees.append((knees[-1] if knees else 4 * KIB) * 2 ** draw(st.floats(3.2, 5)))
+    return heights, knees
+
+
+@settings(max_examples=30, deadline=None)
+@given(random_levels(), st.integers(40, 60), st.sampled_from([0, 0.01, 0.02]), st.integers(0, 1000))
+def test_random_levels_are_recovered(levels, count, noise, seed):
+    sizes = sizes_between(4 * KIB, 2**3.2 * (levels[1][-1] if levels[1] else GIB), count)
+    require_levels(sweep(sizes, steps(sizes, *levels, octaves=0.15), noise, seed), *levels)
+
+
+@pytest.mark.parametrize("noise", [0, 0.01, 0.02])
+@pytest.mark.parametrize("first", [1 * MIB, 8 * MIB], ids=["whole sweep", "fine sweep"])
+@pytest.mark.parametrize("count", [20, 40])
+def test_a_soft_transition_is_no_level(first, count, noise):
+    """40 to 100 MB belong to neither plateau; the knee is where their geometric mean is crossed, at 62 MB."""
+    for seed in range(5):
+        sizes = sizes_between(first, 256 * MIB, count)
+        require_levels(sweep(sizes, soft_l2(sizes), noise, seed), (9_800, 4_750), (62e6,))
+
+
+@pytest.mark.parametrize("place", range(0, 40, 3))
+@pytest.mark.parametrize("factor", [0.9, 0.93])
+def test_a_single_low_point_changes_nothing(place, factor):
+    sizes = sizes_between(16 * KIB, 4 * GIB, 40)
+    bandwidths = steps(sizes, *GPU)
+    bandwidths[place] *= factor
+    require_levels(sweep(sizes, bandwidths, 0.01), *GPU)
+
+
+@pytest.mark.parametrize("noise", [0, 0.02])
+def test_a_start_held_down_by_fixed_costs_is_no_level(noise):
+    sizes = sizes_between(1 * KIB, 4 * GIB, 50)
+    bandwidths = 1 / (1 / steps(sizes, *GPU) + 0.5 / sizes)  # 14 KiB reach half of the first plateau
+    found = find_levels(sweep(sizes, bandwidths, noise))
+    assert len(found) == 3
+    assert found[0].first_bytes > 40 * KIB
+    assert 0.8 * GPU[0][0] < found[0].gb_per_s < GPU[0][0]
+    assert [level.knee_bytes for level in found[:-1]] == [pytest.approx(knee, rel=0.2) for knee in GPU[1]]
+
+
+# ---------------------------------------------------------------------------------------------- none invented
+
+
+@pytest.mark.parametrize("fall", [1, 0.9, 0.75], ids=["flat", "falling by 10 %", "falling by 25 %"])
+@pytest.mark.parametrize("count", [12, 30, 60])
+def test_no_level_is_invented_in_noise(count, fall):
+    for seed in range(240 // count):
+        sizes = sizes_between(64 * KIB, 4 * GIB, count)
+        found = find_levels(sweep(sizes, 3_000 * numpy.geomspace(1, fall, count), 0.03, seed))
+        assert [level.knee_bytes for level in found] == [None]
+        assert found[0].gb_per_s == pytest.approx(3_000 * math.sqrt(fall), rel=0.05)
+
+
+def test_where_nothing_is_flat_there_is_no_level():
+    sizes = sizes_between(1 * KIB, 1 * MIB, 20)
+    assert find_levels(sweep(sizes, sizes)) == []
+    assert find_levels(sweep(sizes, 1 / sizes)) == []
+    assert find_levels([(1024, 100.0)]) == []
+
+
+def test_a_sweep_that_ends_in_a_transition_has_the_level_before_it():
+    sizes = sizes_between(1 * MIB, 70e6, 25)
+    found = find_levels(sweep(sizes, soft_l2(sizes), 0.01))
+    assert [level.gb_per_s for level in found] == [pytest.approx(9_900, rel=0.05)]
+    assert found[0].last_bytes < 50e6
+
+
+# ---------------------------------------------------------------------------------------------- the knee alone
+
+
+def test_the_knee_is_interpolated_in_logarithms():
+    points = [(1e6, 100.0), (4e6, 100.0), (16e6, 25.0), (64e6, 25.0)]
+    assert knee_by_geometric_mean(points, 100, 25) == pytest.approx(8e6)
+    assert knee_by_geometric_mean([(1, 100.0), (2, 50.0), (3, 25.0)], 100, 25) == pytest.approx(2)
+
+
+def test_the_knee_of_a_sweep_with_a_bad_point_and_a_slow_start():
+    bandwidths = [10.0, 30.0, 60.0, 99.0, 40.0, 101.0, 100.0, 25.0, 25.0]
+    points = [(2**octave, bandwidth) for octave, bandwidth in enumerate(bandwidths)]
+    assert 64 < knee_by_geometric_mean(points, 100, 25) < 128
+
+
+def test_a_curve_that_never_crosses_has_no_knee():
+    assert knee_by_geometric_mean([(1, 100.0), (2, 99.0)], 100, 25) is None
+    assert knee_by_geometric_mean([(1, 20.0), (2, 100.0)], 100, 25) is None
+
+
+@pytest.mark.parametrize(("upper", "lower"), [(25, 100), (50, 50), (50, 0), (math.nan, 1)])
+def test_a_knee_is_between_a_higher_and_a_lower_plateau(upper, lower):
+    with pytest.raises(ValueError, match="no knee from"):
+        knee_by_geometric_mean([(1, 100.0), (2, 25.0)], upper, lower)
+
+
+# ---------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("points", "complaint"),
+    [
+        ([], "without points"),
+        ([(2, 10.0), (1, 10.0)], "must grow: 1 bytes come after 2"),
+        ([(1, 10.0), (1, 10.0)], "must grow"),
+        ([(0, 10.0)], "must be positive"),
+        ([(1, -10.0)], "must be positive"),
+        ([(1, 0.0)], "must be positive"),
+        ([(1, math.nan)], "must be positive"),
+        ([(1, math.inf)], "must be positive"),
+    ],
+)
+def test_a_bad_sweep_is_refused_in_one_line(points, complaint):
+    for refused in (find_levels, lambda sweep: knee_by_geometric_mean(sweep, 2, 1)):
+        with pytest.raises(ValueError, match=complaint) as error:
+            refused(points)
+        assert "\n" not in str(error.value)
