@@ -16,6 +16,7 @@ SCHEMA_VERSION = 1
 DeviceKind = Literal["cpu", "gpu"]
 Regime = Literal["compute", "memory", "overhead", "shared_memory"]
 RegimeLevel = Literal["hbm", "l2", "dram"]
+Mix = Literal["read", "write", "copy", "triad"]
 Cache = Literal["cold", "warm"]
 Scope = Literal["core", "block"]
 ComputeUnit = Literal["tensor_core", "cuda_core", "cpu"]
@@ -125,15 +126,21 @@ class CellPrediction(Record):
 
 
 class Timing(Record):
-    """Every sample of one timed block, in seconds, and its median."""
+    """Every sample of one timed block, in seconds, and its median.
+
+    Samples taken while the card was throttled for heat or by its power brake are set apart and counted; where all were,
+    the median is theirs and `all_throttled` says so.
+    """
 
     method: str
     warmup: int
     requested: int
-    stopped_by: Literal["iterations", "time_budget"]
+    stopped_by: Literal["iterations", "precision", "time_budget"]
     samples_s: list[Positive]
     median_s: Positive
     ci95_s: Interval | None
+    throttled_samples_s: list[Positive] = []
+    all_throttled: bool = False
 
 
 class DeviceState(Record):
@@ -214,23 +221,88 @@ class JobRecord(Record):
     elapsed_s: NotNegative
 
 
+class Product(Record):
+    """What runs to find a compute ceiling: a matrix product, or a register-only kernel."""
+
+    library: str = Field(description="what computes: cupy.matmul, cuBLASLt, numpy.matmul, a kernel of ours")
+    shape: dict[str, int] = Field(description="m, n, k of a product; blocks and threads of a kernel")
+    layout: str | None = Field(description="which operands are transposed in memory, as TN; null where it does not apply")
+    algorithm: str | None = Field(description="among those that the library offers; null where it chooses by itself")
+    accumulation: str
+    output: str
+
+
+class Candidate(Record):
+    """One product that was tried, by a few runs; the finalists by a whole block too."""
+
+    product: Product
+    trial_tflops: Positive
+    block_tflops: Positive | None = None
+
+
+class Block(Record):
+    """One timed block of a product, on operands of its own, after a rest."""
+
+    product: Product
+    flops: int
+    check: Check
+    latency: Timing
+    tflops: Positive
+    ci95: Interval | None
+    states: list[DeviceState]
+    sm_clock_mhz: Positive | None = Field(description="counted on the multiprocessor over such a block")
+
+
+class LoadPoint(Record):
+    """A moment under sustained load; null where NVML does not tell."""
+
+    at_s: NotNegative
+    tflops: Positive
+    sm_clock_mhz: NotNegative | None = None
+    power_w: NotNegative | None = None
+    temperature_c: float | None = None
+    throttle_reasons: list[str] | None = None
+
+
+class Sustained(Record):
+    """Load without a pause, and the median once clock and power have settled."""
+
+    product: Product
+    seconds: Positive
+    settled_after_s: NotNegative | None = Field(description="null where it never settled: then the last half counts")
+    tflops: Positive
+    ci95: Interval | None
+    sm_clock_mhz: Positive | None = Field(description="median once settled")
+    power_w: Positive | None = Field(description="median once settled")
+    held_back_by: list[str] = Field(description="throttle reasons that NVML named under this load")
+    throttled_points: int = Field(description="moments of thermal or power-brake throttling, left out of the median")
+    all_throttled: bool
+    curve: list[LoadPoint]
+
+
 class PeakFlops(Record):
     method: Literal["gemm", "fma"]
     unit: ComputeUnit
-    size: int
-    tflops: Positive = Field(description="the ceiling: the highest of the lab's block, its repeat and the trials")
+    tflops: Positive = Field(description="the ceiling: the highest of burst, sustained and the lab's figure")
     ci95: Interval | None
-    lab_tflops: Positive
-    repeat_tflops: Positive
+    lab_tflops: Positive | None = Field(description="the square product by the array library; null for a kernel of ours")
+    burst_tflops: Positive = Field(description="the best candidate, measured afresh after the choice")
     sustained_tflops: Positive | None
     vendor_tflops: Positive | None
     fraction_of_vendor: Positive | None
-    clock_mhz: Positive | None
+    clock_mhz: Positive | None = Field(description="of the burst")
     clock_tflops: Positive | None
     fraction_of_clock: Positive | None
+    inputs: str
+    held_back_by: list[str] = Field(description="throttle reasons around the burst and under sustained load")
+    throttled: bool | None = Field(description="whether no sample was free of thermal throttling; null if untold")
+    doubts: list[str] = Field(description="what does not fit, and is no error")
+    candidates: list[Candidate]
+    burst: Block
+    sustained: Sustained | None
+    beside: list[Block] = Field(description="the same product with another output or accumulation")
     kernel: Kernel
-    lab: Measurement
-    repeat: Measurement
+    lab: Measurement | None
     investigation: Investigation | None
 
 
@@ -241,10 +313,19 @@ class PeakFlopsRecord(JobRecord):
     peak: PeakFlops | None
 
 
+class GridTrial(Record):
+    """One way to run a stream that was tried: a grid of a kernel, or a number of threads."""
+
+    grid: str
+    gb_per_s: Positive
+
+
 class Bandwidth(Record):
+    """One memory ceiling: what a level gives to one mix of accesses."""
+
     name: str
     level: str
-    mix: Literal["read", "write", "copy", "triad"]
+    mix: Mix
     counted: str
     bytes: int
     gb_per_s: Positive
@@ -252,15 +333,58 @@ class Bandwidth(Record):
     vendor_gb_per_s: Positive | None
     fraction_of_vendor: Positive | None
     threads: int | None
+    grid: str = Field(description="the fastest of the trials")
+    trials: list[GridTrial]
+    sm_clock_mhz: Positive | None = Field(description="counted inside the kernel, where it is ours")
+    bytes_per_clock_per_multiprocessor: Positive | None = Field(description="on-chip levels, at that clock")
+    held_back_by: list[str]
+    throttled: bool | None
     latency: Timing
     states: list[DeviceState]
     verified: str
 
 
+class Envelope(Record):
+    """The highest of a level's mixes, once every mix is there."""
+
+    gb_per_s: Positive
+    mix: Mix
+    of: list[Mix]
+
+
+class SweepPoint(Record):
+    size_bytes: int
+    gb_per_s: Positive
+
+
+class FoundLevel(Record):
+    """A plateau of a sweep, and where it ends."""
+
+    name: str | None = Field(description="null where nothing that the device reports matches")
+    gb_per_s: Positive
+    first_bytes: int
+    last_bytes: int
+    knee_bytes: int | None = Field(description="where the curve crosses the geometric mean of this plateau and the next")
+    reported_bytes: int | None = Field(description="the capacity that the device reports for this level")
+
+
+class Sweep(Record):
+    """Read bandwidth over sizes of the working set."""
+
+    series: str
+    reader: str = Field(description="whose working set a size is: each multiprocessor's, the device's, each core's")
+    counted: str
+    points: list[SweepPoint]
+    levels: list[FoundLevel]
+    states: list[DeviceState]
+
+
 class BandwidthRecord(JobRecord):
     kind: Literal["bandwidth"] = "bandwidth"
     level: str
-    bandwidth: Bandwidth
+    bandwidths: list[Bandwidth]
+    envelope: Envelope | None = None
+    sweeps: list[Sweep] = []
 
 
 class Weights(Record):
@@ -313,6 +437,8 @@ class ComputeCeiling(Record):
     fraction_of_vendor: Positive | None
     clock_tflops: Positive | None
     fraction_of_clock: Positive | None
+    held_back_by: list[str] = Field(default=[], description="throttle reasons under its load, as NVML names them")
+    throttled: bool | None = Field(default=None, description="measured under thermal throttling alone; null if untold")
     record: str
 
 
@@ -321,12 +447,38 @@ class MemoryCeiling(Record):
     kind: Literal["memory"]
     name: str
     level: str
-    mix: Literal["read", "write", "copy", "triad"]
+    mix: Mix
     gb_per_s: Positive
     ci95: Interval | None
     vendor_gb_per_s: Positive | None
     fraction_of_vendor: Positive | None
+    held_back_by: list[str] = Field(default=[], description="throttle reasons under its load, as NVML names them")
+    throttled: bool | None = Field(default=None, description="measured under thermal throttling alone; null if untold")
     record: str
+
+
+class FoundCache(Record):
+    """A level that the sweep found: its plateau, and its knee against the capacity that the device reports."""
+
+    device: str
+    series: str
+    name: str | None
+    gb_per_s: Positive
+    knee_bytes: int | None
+    reported_bytes: int | None
+    record: str
+
+
+class AboveRoof(Record):
+    """An operator above the roof that was declared for it: which roof is wrong, or which cache held the data."""
+
+    device: str
+    operator: str
+    record: str | None
+    fraction_of_roof: NotNegative
+    wrong_roof: str | None = Field(description="the ceiling that is too low; null where a cache held the data")
+    cache: str | None
+    evidence: str
 
 
 class Predicted(Record):
@@ -384,6 +536,8 @@ class Roofline(Record):
     devices: dict[str, DeviceEntry]
     ceilings: list[Annotated[ComputeCeiling | MemoryCeiling, Field(discriminator="kind")]]
     operators: list[Operator]
+    levels: list[FoundCache] = []
+    above_roof: list[AboveRoof] = []
     skipped: list[Skipped]
 
 

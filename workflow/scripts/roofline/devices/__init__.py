@@ -3,7 +3,7 @@
 Each module offers the same few things:
 
     discover() -> list[Identity]       what is here, without loading arrays or making a context
-    COPY_LEVELS                        the copies that this kind has, each a memory ceiling
+    MEMORY_LEVELS                      the jobs of rule bandwidth that this kind has
     Device(identity)                   opens one; its methods are:
         hardware(), software(), vendor(hardware, datasheets_path)   what it is and what it promises
         unsupported(dtype) -> str | None          why there is no GEMM of a dtype here
@@ -15,14 +15,22 @@ Each module offers the same few things:
         step_times(step, count, first=0) -> [s]   what the caller gets, an event a step; steps are handed their number
         device_times(step, count) -> [s] | None   the device's part alone
         state() -> dict                           clocks, power, temperature, throttling; {} where unknown
-        copy_path(level, size_bytes) -> CopyPath
+        streams(level, size_bytes) -> [Stream]    the memory ceilings of one level
+        sweeps(points_an_octave) -> [SweepSeries]
+        lab_product(dtype, size, seed) -> Workload | None            the square product by the array library
+        peak_candidates(ceiling, size, seed) -> [Workload]           every way to that compute ceiling
+        peak_workload(ceiling, size, product, seed) -> Workload      one of them, on fresh operands
+        beside(ceiling, size, product, seed) -> [Workload]           the same with another output or accumulation
         clock_under(step, count, step_s, look) -> MHz | None   the clock over a block of steps
         while_busy(step, step_s, seconds, look)   looks while steps run
         kernel_of(step) -> dict                   the kernel that ran, where it can be known
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
+
+from roofline.records import Check, Product
 
 KINDS = ("gpu", "cpu")
 
@@ -52,15 +60,49 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class CopyPath:
-    """One way between memories: `step(i)` copies once, `verify()` compares every byte, and says how."""
+class Stream:
+    """One mix of accesses to one memory level; each is a memory ceiling.
 
+    `grids` are the ways to run it, by a description each: a grid of a kernel, or a number of threads; each is a step,
+    which goes once over all the bytes. `verify(grid)` runs it that way on fresh memory and compares what came of it with
+    what must; it says how, and raises ArithmeticError where it differs. `clock_mhz()` is what the kernel itself counted
+    in its last run; None where the kernel is not ours.
+    """
+
+    name: str
     level: str
+    mix: str
     counted: str
     counted_bytes: int
-    step: object
-    verify: object
-    threads: int | None = None
+    grids: dict[str, Callable[[int], object]]
+    verify: Callable[[str], str]
+    threads: Callable[[str], int | None] = lambda grid: None
+    clock_mhz: Callable[[], float | None] = lambda: None
+    on_chip: bool = False
+
+
+@dataclass(frozen=True)
+class SweepSeries:
+    """Reads of one kind over sizes of the working set. `step(size_bytes)` is a step that reads it `passes` times, with
+    the bytes that one step reads in all; `levels` names what the device reports: {name: capacity in bytes of a reader}.
+    """
+
+    series: str
+    reader: str
+    counted: str
+    sizes: list[int]
+    step: Callable[[int], tuple[Callable[[int], object], int]]
+    levels: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One way to reach a compute ceiling: `step(i)` runs it once, `check()` compares its result with float64."""
+
+    product: Product
+    flops: int
+    step: Callable[[int], object]
+    check: Callable[[], Check]
 
 
 def kind_of(device: str) -> str:
@@ -71,8 +113,8 @@ def module_of(kind: str):
     return import_module(f"roofline.devices.{kind}")
 
 
-def copy_levels(device: str) -> tuple[str, ...]:
-    return module_of(kind_of(device)).COPY_LEVELS
+def memory_levels(device: str) -> tuple[str, ...]:
+    return module_of(kind_of(device)).MEMORY_LEVELS
 
 
 def discover() -> dict[str, Identity]:
