@@ -2,13 +2,13 @@
 
 python = .venv/bin/python
 
-# CUDA, PYTHON and ARCHIVE reach the recipes through the environment. These would lead Python elsewhere.
+# CUDA, PYTHON, ARCHIVE and RUNS reach the recipes through the environment. These would lead Python elsewhere.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 # A measurement wants the machine for itself.
 .NOTPARALLEL:
 
-.PHONY: run dry-run report archive verify render setup setup-any setup-development test lint lock clean-env help
+.PHONY: run dry-run report archive verify render spread setup setup-any setup-development test lint lock clean-env help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
 	@$(python) workflow/commands/run.py $(ARGS)
@@ -27,6 +27,9 @@ verify: setup-any ## check an archive against its manifest (the newest, or ARCHI
 
 render: setup-any ## draw and describe an archive's results anew, without measuring (the newest, or ARCHIVE=FILE)
 	@$(python) workflow/commands/render.py $(if $(ARCHIVE),"$$ARCHIVE")
+
+spread: setup ## measure the ceilings anew in RUNS=3 runs, and say how far these lie apart (ARGS as the run had them)
+	@$(python) workflow/commands/spread.py $(if $(RUNS),"$$RUNS",3) $(ARGS)
 
 setup: ## install alone (CUDA=12, 13 or none chooses; PYTHON=python3.13 too)
 	@envs/install.sh

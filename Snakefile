@@ -21,7 +21,7 @@ report: "workflow/report/workflow.rst"
 wildcard_constraints:
     device="|".join(PRESENT),
     seq_len="[1-9][0-9]*",
-    dtype="fp64|fp32|fp16|bf16",
+    dtype="fp64|fp32|tf32|fp16|bf16|fp8_e4m3|int8|fp64_fma|fp32_fma|fp16_fma",
 
 
 rule all:
@@ -85,6 +85,7 @@ rule peak_flops:
         warmup=setting("peak_flops", "warmup"),
         iterations=setting("peak_flops", "iterations"),
         time_budget_s=setting("peak_flops", "time_budget_s"),
+        sustained_s=setting("peak_flops", "sustained_s"),
     script:
         "workflow/scripts/peak_flops.py"
 
@@ -106,8 +107,9 @@ rule bandwidth:
     params:
         identity=identity,
         software=software,
-        size_mib=copy_size("size_mib"),
-        transfer_size_mib=copy_size("transfer_size_mib"),
+        size_mib=of_levels("size_mib", settings.ARRAYS),
+        transfer_size_mib=of_levels("transfer_size_mib", settings.TRANSFERS),
+        sweep_points=of_levels("sweep_points", ["sweep"]),
         warmup=setting("bandwidth", "warmup"),
         iterations=setting("bandwidth", "iterations"),
         time_budget_s=setting("bandwidth", "time_budget_s"),
@@ -222,6 +224,34 @@ rule plot:
         dpi=lambda wildcards: setting("plot", "dpi") if wildcards.format == "png" else None,
     script:
         "workflow/scripts/plot.py"
+
+
+rule plot_ceilings:
+    input:
+        peaks=peak_records(),
+        bandwidths=bandwidth_records(),
+        library=library("plot_ceilings"),
+    output:
+        sweep=report(
+            "results/sweep.png",
+            caption="workflow/report/sweep.rst",
+            category="Roofline",
+            labels={"what": "memory levels found"},
+        ),
+        load=report(
+            "results/load.png",
+            caption="workflow/report/load.rst",
+            category="Roofline",
+            labels={"what": "sustained load"},
+        ),
+    log:
+        "logs/plot_ceilings.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        dpi=setting("plot", "dpi"),
+    script:
+        "workflow/scripts/plot_ceilings.py"
 
 
 rule acceptance:

@@ -9,35 +9,59 @@ SEQ_LENS = (128, 256, 512, 1024)
 BYTES_OF = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8_e4m3": 1, "int8": 1}
 
 GPU_COMPUTE = {  # name: unit, TFLOPS, sustained, vendor
-    "fp16": (TENSOR, 779.7, 690.2, 989.4),
-    "bf16": (TENSOR, 805.1, 700.0, 989.4),
-    "fp8_e4m3": (TENSOR, 1483.0, 1320.0, 1978.9),
-    "tf32": (TENSOR, 400.3, 345.0, 494.7),
-    "fp32": (CUDA, 51.3, None, 66.9),
-    "fp64": (TENSOR, 63.1, 60.4, 66.9),
-    "int8": (TENSOR, 1537.0, None, 1978.9),
-    "fp32_fma": (CUDA, 63.3, 57.3, 66.9),
+    "fp64": (TENSOR, 62.0, 59.1, 66.9),
+    "fp32": (CUDA, 55.2, 55.0, 66.9),
+    "tf32": (TENSOR, 420.0, 355.0, 494.7),
+    "fp16": (TENSOR, 778.0, 665.0, 989.4),
+    "bf16": (TENSOR, 812.0, 690.0, 989.4),
+    "fp8_e4m3": (TENSOR, 1545.0, 1315.0, 1978.9),
+    "int8": (TENSOR, 1700.0, 1415.0, 1978.9),
     "fp64_fma": (CUDA, 32.8, None, 33.5),
+    "fp32_fma": (CUDA, 66.0, None, 66.9),
+    "fp16_fma": (CUDA, 126.0, None, 133.8),
 }
 GPU_MEMORY = {  # name: level, mix, GB/s, vendor
-    "d2d": ("hbm", "copy", 4258.0, 4800.0),
-    "h2d": ("pcie", "copy", 55.6, 63.0),
-    "d2h": ("pcie", "copy", 55.4, 63.0),
     "hbm_read": ("hbm", "read", 4641.0, 4800.0),
     "hbm_write": ("hbm", "write", 4598.0, 4800.0),
-    "hbm_copy": ("hbm", "copy", 3986.0, 4800.0),
-    "hbm_triad": ("hbm", "triad", 4208.0, 4800.0),
-    "l2": ("l2", "read", 10000.0, None),
-    "l1": ("l1", "read", 29200.0, 33450.0),
+    "hbm_copy": ("hbm", "copy", 4315.0, 4800.0),
+    "hbm_triad": ("hbm", "triad", 4400.0, 4800.0),
+    "d2d": ("hbm", "copy", 4258.0, 4800.0),
+    "l2": ("l2", "read", 9300.0, None),
+    "l1": ("l1", "read", 32700.0, 33450.0),
+    "shared": ("shared", "read", 32400.0, 33450.0),
+    "h2d": ("pcie", "copy", 55.6, 63.0),
+    "d2h": ("pcie", "copy", 55.4, 63.0),
+    "h2d_pageable": ("pcie", "copy", 12.1, 63.0),
+    "d2h_pageable": ("pcie", "copy", 9.8, 63.0),
 }
 CPU_COMPUTE = {"fp32": (CPU, 1.43, None, 2.15), "fp64": (CPU, 0.71, None, 1.08)}
 CPU_MEMORY = {
-    "dram_copy": ("dram", "copy", 92.4, 307.2),
     "dram_read": ("dram", "read", 118.0, 307.2),
-    "l3": ("l3", "read", 640.0, None),
+    "dram_write": ("dram", "write", 71.0, 307.2),
+    "dram_copy": ("dram", "copy", 92.4, 307.2),
+    "dram_triad": ("dram", "triad", 96.1, 307.2),
+    "dram_read_one_core": ("dram", "read", 12.6, None),
+    "dram_copy_one_core": ("dram", "copy", 11.8, None),
 }
 DEFAULT_GPU_COMPUTE = ("fp32", "fp16", "bf16", "fp8_e4m3", "tf32", "fp64")
 DEFAULT_GPU_MEMORY = ("d2d", "h2d", "d2h", "hbm_read")
+GEMM_DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8")
+THROUGH_L1, PAST_L1 = "each multiprocessor's set through L1", "the device's set past L1"
+KIB, MIB = 1 << 10, 1 << 20
+LEVELS = {  # device: series, name, GB/s, knee, capacity that the device reports
+    "gpu": (
+        (THROUGH_L1, "l1", 32600.0, 214 * KIB, 256 * KIB),
+        (THROUGH_L1, "l2", 9250.0, None, 60 * MIB),
+        (PAST_L1, "l2", 9300.0, 51 * MIB, 60 * MIB),
+        (PAST_L1, "hbm", 4600.0, None, None),
+    ),
+    "cpu": (
+        ("each core's own set", "l1", 5400.0, 45 * KIB, 48 * KIB),
+        ("each core's own set", "l2", 2300.0, 1700 * KIB, 2048 * KIB),
+        ("each core's own set", "l3", 640.0, 6 * MIB, None),
+        ("each core's own set", "dram", 118.0, None, None),
+    ),
+}
 
 
 def compute_ceiling(
@@ -51,12 +75,14 @@ def compute_ceiling(
         "unit": unit,
         "tflops": tflops,
         "ci95": [0.998 * tflops, 1.001 * tflops],
-        "lab_tflops": 0.98 * tflops,
+        "lab_tflops": None if name.endswith("_fma") else 0.98 * tflops,
         "sustained_tflops": sustained,
         "vendor_tflops": vendor,
         "fraction_of_vendor": vendor and tflops / vendor,
         "clock_tflops": vendor and 1.07 * vendor,
         "fraction_of_clock": vendor and tflops / (1.07 * vendor),
+        "held_back_by": ["sw_power_cap"] if unit == TENSOR else [],
+        "throttled": None if unit == CPU else False,
         "record": f"{device}/peak_flops/{name}.json",
     }
 
@@ -72,6 +98,8 @@ def memory_ceiling(device: str, name: str, level: str, mix: str, gb_per_s: float
         "ci95": [0.998 * gb_per_s, 1.001 * gb_per_s],
         "vendor_gb_per_s": vendor,
         "fraction_of_vendor": vendor and gb_per_s / vendor,
+        "held_back_by": [],
+        "throttled": None if level == "dram" else False,
         "record": f"{device}/bandwidth/{name}.json",
     }
 
@@ -92,6 +120,16 @@ def gpu_ceilings(
 def cpu_ceilings(device: str = "cpu", memory: Iterable[str] = ("dram_copy", "dram_read")) -> list[dict]:
     return [compute_ceiling(device, name, *CPU_COMPUTE[name]) for name in CPU_COMPUTE] + [
         memory_ceiling(device, name, *CPU_MEMORY[name]) for name in memory
+    ]
+
+
+def found_levels(*devices: str) -> list[dict]:
+    """What the sweeps found on each device."""
+    keys = ("series", "name", "gb_per_s", "knee_bytes", "reported_bytes")
+    return [
+        {"device": device, **dict(zip(keys, level, strict=True)), "record": f"{device}/bandwidth/sweep.json"}
+        for device in devices
+        for level in LEVELS[device.rstrip("0123456789")]
     ]
 
 
@@ -161,7 +199,7 @@ def gemm(ceilings: list[dict], device: str, dtype: str, memory: str, size: int =
         dtype,
         flops=2 * size**3,
         traffic=3 * size**2 * BYTES_OF[dtype],
-        latency_s=2 * size**3 / (0.975 * peak * 1e12),
+        latency_s=2 * size**3 / ((0.9 if dtype in ("fp32", "fp8_e4m3") else 0.975) * peak * 1e12),
         compute=dtype,
         memory=memory,
         implementation="cublas" if device != "cpu" else "blas",
@@ -252,6 +290,11 @@ def decode_sweep(
     ]
 
 
+def cpu_decode_sweep(ceilings: list[dict]) -> list[dict]:
+    fields = {"memory": "dram_read", "implementation": "numpy", "overhead_s": 2e-5}
+    return decode_sweep(ceilings, "cpu", ("fp32",), scopes=("core",), **fields)
+
+
 def gpu(device: str = "gpu0", name: str = "NVIDIA H200") -> dict:
     return {device: {"kind": "gpu", "name": name, "record": f"{device}/device_query.json"}}
 
@@ -265,8 +308,10 @@ def sample_roofline(
     ceilings: list[dict] | None = None,
     operators: list[dict] | None = None,
     skipped: list[dict] | None = None,
+    levels: list[dict] | None = None,
+    above_roof: list[dict] | None = None,
 ) -> dict:
-    """By default what `snakemake --cores 1` finds on a rented H200: the GPU, the CPU, 34 + 10 dots."""
+    """By default a few dtypes on a rented H200: the GPU, the CPU, 34 + 10 dots."""
     if devices is None:
         devices = gpu() | cpu()
     if ceilings is None:
@@ -278,15 +323,7 @@ def sample_roofline(
             *decode_sweep(ceilings, "gpu0"),
             gemm(ceilings, "cpu", "fp32", "dram_copy"),
             gemm(ceilings, "cpu", "fp64", "dram_copy"),
-            *decode_sweep(
-                ceilings,
-                "cpu",
-                ("fp32",),
-                scopes=("core",),
-                memory="dram_read",
-                implementation="numpy",
-                overhead_s=2e-5,
-            ),
+            *cpu_decode_sweep(ceilings),
         ]
     if skipped is None:
         reason = "NumPy has no fp16 product of its own: it would measure the conversion"
@@ -296,6 +333,8 @@ def sample_roofline(
         "devices": devices,
         "ceilings": ceilings,
         "operators": operators,
+        "levels": levels or [],
+        "above_roof": above_roof or [],
         "skipped": skipped,
     }
 
@@ -304,9 +343,21 @@ def default_run() -> dict:
     return sample_roofline()
 
 
+def whole_run() -> dict:
+    """Everything that a run on a rented H200 finds: 39 + 10 dots."""
+    ceilings = gpu_ceilings("gpu0", GPU_COMPUTE, GPU_MEMORY) + cpu_ceilings(memory=CPU_MEMORY)
+    operators = [
+        *(gemm(ceilings, "gpu0", dtype, "hbm_read") for dtype in GEMM_DTYPES),
+        *decode_sweep(ceilings, "gpu0"),
+        *(gemm(ceilings, "cpu", dtype, "dram_read") for dtype in CPU_COMPUTE),
+        *cpu_decode_sweep(ceilings),
+    ]
+    return sample_roofline(ceilings=ceilings, operators=operators, levels=found_levels("gpu0", "cpu"))
+
+
 def twenty_four_dots() -> dict:
     ceilings = gpu_ceilings("gpu0", GPU_COMPUTE, GPU_MEMORY)
-    operators = [gemm(ceilings, "gpu0", dtype, "d2d") for dtype in (*DEFAULT_GPU_COMPUTE, "int8")]
+    operators = [gemm(ceilings, "gpu0", dtype, "d2d") for dtype in GEMM_DTYPES]
     operators += decode_sweep(ceilings, "gpu0", scopes=("core",))
     operators += [operation(ceilings, "gpu0", "layer norm", 6 * 2**20, 2**23, 6.1e-6)]
     return sample_roofline(gpu(), ceilings, operators, [])
@@ -316,9 +367,7 @@ def only_cpu() -> dict:
     whole = sample_roofline()
     return whole | {
         "devices": cpu(),
-        "ceilings": [c for c in whole["ceilings"] if c["device"] == "cpu"],
-        "operators": [o for o in whole["operators"] if o["device"] == "cpu"],
-    }
+    } | {key: [i for i in whole[key] if i["device"] == "cpu"] for key in ("ceilings", "operators", "levels")}
 
 
 def one_dot() -> dict:
@@ -346,7 +395,7 @@ def many_operations() -> dict:
     operators = []
     for i in range(18):
         flops, traffic = 3e9 * 1.9**i, 2e9 * 1.25**i
-        roof_s = max(flops / 51.3e12, traffic / 4258e9)
+        roof_s = max(flops / 55.2e12, traffic / 4258e9)
         latency = None if i % 3 == 0 else roof_s * (1.3 + 0.8 * i)
         operators.append(operation(ceilings, "gpu0", f"layer {i} of the user's model", flops, traffic, latency))
     operators += [
@@ -387,6 +436,7 @@ SAMPLES = {
     f.__name__: f
     for f in (
         default_run,
+        whole_run,
         twenty_four_dots,
         two_implementations,
         only_cpu,

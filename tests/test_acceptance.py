@@ -11,7 +11,10 @@ from roofline.records import Roofline, VendorPeak
 
 DTYPES = "3 or more dtypes, each within 30 % of the vendor's peak"
 SEQ_LENS = "decode attention at 4 or more S"
-PLOT = "the plot with all ceilings and dots"
+PLOT = "the plot with all dots and their ceilings"
+BELOW = "no operator above its roof"
+UNTHROTTLED = "no ceiling taken under thermal throttling alone"
+ENVELOPE = "the HBM envelope is complete"
 QUESTIONS = "the three questions answered"
 LISTED = "everything there that the manifest lists"
 PEAK = {
@@ -62,7 +65,7 @@ def judged(drawing):
 
 
 def test_a_whole_run_passes(judged, tmp_path):
-    """A default run on a rented H200: what does not apply to the CPU is said to be so."""
+    """A run on a rented H200: what does not apply to the CPU is said to be so."""
     (tmp_path / "there.json").write_text("{}")
     found = judged(samples.default_run(), expected=[str(tmp_path / "there.json")])
     results = {key: result for key, (result, _) in found.items()}
@@ -70,9 +73,14 @@ def test_a_whole_run_passes(judged, tmp_path):
         ("gpu0", DTYPES): "pass",
         ("gpu0", SEQ_LENS): "pass",
         ("gpu0", PLOT): "pass",
+        ("gpu0", BELOW): "pass",
+        ("gpu0", UNTHROTTLED): "pass",
+        ("gpu0", ENVELOPE): "pass",
         ("cpu", DTYPES): "not_applicable",
         ("cpu", SEQ_LENS): "pass",
         ("cpu", PLOT): "pass",
+        ("cpu", BELOW): "pass",
+        ("cpu", UNTHROTTLED): "not_applicable",
         (None, QUESTIONS): "pass",
         (None, LISTED): "pass",
     }
@@ -123,6 +131,26 @@ def test_a_card_with_two_dtypes_cannot_show_three(judged):
     assert found["gpu0", DTYPES][0] == "not_applicable"
 
 
+def test_every_dtype_of_the_vendors_counts(judged):
+    """The roof that a card promises in int8 or fp8 counts as one in fp64 does."""
+    dtypes = ("tf32", "fp8_e4m3", "int8")
+    found = judged(gpu_with(*((name, 0.8) for name in dtypes)), gpu0=device("gpu0", dtypes=dtypes))
+    assert found["gpu0", DTYPES] == ("pass", "tf32 80 %, fp8_e4m3 80 %, int8 80 %")
+    found = judged(gpu_with(("tf32", 0.8), ("int8", 0.8)), gpu0=device("gpu0", dtypes=dtypes))
+    assert found["gpu0", DTYPES][0] == "fail"
+
+
+def test_register_kernels_are_listed_apart(judged):
+    """They are no GEMMs: neither does a good one stand in for a dtype, nor does a poor one fail the card."""
+    two = [("fp32", 0.8), ("fp16", 0.8), ("fp32_fma", 0.95)]
+    assert judged(gpu_with(*two))["gpu0", DTYPES][0] == "fail"
+    three = [("fp32", 0.8), ("fp16", 0.8), ("bf16", 0.8), ("fp16_fma", 0.4)]
+    assert judged(gpu_with(*three))["gpu0", DTYPES] == (
+        "pass",
+        "fp32 80 %, fp16 80 %, bf16 80 %; apart from these, in registers: fp16_fma 40 %",
+    )
+
+
 def test_peaks_by_formula_are_told_as_such(judged):
     content = gpu_with(("fp32", 0.8), ("fp16", 0.8), ("bf16", 0.8))
     result, reason = judged(content, gpu0=device("gpu0", match="formula"))["gpu0", DTYPES]
@@ -153,25 +181,44 @@ def test_no_length_at_all(judged):
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
-        ("default_run", {"gpu0": "10 ceilings, 34 dots", "cpu": "4 ceilings, 10 dots"}),
-        ("many_operations", {"gpu0": "5 ceilings, 21 dots"}),  # of 22: one has no FLOPs and so no place
-        ("eight_devices", {f"gpu{i}": "10 ceilings, 18 dots" for i in range(8)}),
+        ("default_run", {"gpu0": "8 ceilings, 39 dots", "cpu": "3 ceilings, 10 dots"}),
+        ("many_operations", {"gpu0": "3 ceilings, 21 dots"}),  # of 22: one has no FLOPs and so no place
+        ("eight_devices", {f"gpu{i}": "8 ceilings, 18 dots" for i in range(8)}),
     ],
 )
 def test_what_is_drawn_is_found_in_the_plot(judged, name, shown):
+    """Ceilings that no dot stands under, such as h2d, need no place in the picture; GEMM peaks do."""
     found = judged(samples.SAMPLES[name]())
     assert {device: found[device, PLOT] for device in shown} == {key: ("pass", said) for key, said in shown.items()}
 
 
-@pytest.mark.parametrize("name", ["fp16", "fp32", "d2d", "h2d"])
+def without_ceiling(content, name):
+    """The same run with a ceiling of the GPU's left out, as a picture that does not show it would have it."""
+    kept = [c for c in content["ceilings"] if (c["device"], c["name"]) != ("gpu0", name)]
+    return content | {"ceilings": kept}
+
+
+@pytest.mark.parametrize("name", ["fp16", "bf16", "hbm_read"])
 def test_a_ceiling_that_is_not_drawn_is_missed(judged, name):
     """Its name stands elsewhere in the picture, as a dtype or in the subtitle: that does not count."""
-    content, without = samples.default_run(), samples.default_run()
-    without["ceilings"] = [c for c in without["ceilings"] if (c["device"], c["name"]) != ("gpu0", name)]
-    found = judged(content, plotted=without)
+    found = judged(samples.default_run(), plotted=without_ceiling(samples.default_run(), name))
     result, reason = found["gpu0", PLOT]
     assert result == "fail" and f"not in the plot: {name}" in reason
     assert found["cpu", PLOT][0] == "pass"
+
+
+@pytest.mark.parametrize("name", ["h2d", "l2", "fp16_fma"])
+def test_a_ceiling_without_a_dot_may_be_left_out(judged, name):
+    found = judged(samples.default_run(), plotted=without_ceiling(samples.default_run(), name))
+    assert found["gpu0", PLOT][0] == "pass"
+
+
+def test_a_register_kernels_peak_is_needed_where_an_operator_stands_under_it(judged):
+    content = samples.default_run()
+    without = without_ceiling(samples.default_run(), "fp32_fma")
+    row = samples.operation(content["ceilings"], "gpu0", "sums", 1e12, 1e9, 0.1) | {"compute_ceiling": "fp32_fma"}
+    content["operators"].append(row)
+    assert "not in the plot: fp32_fma" in judged(content, plotted=without)["gpu0", PLOT][1]
 
 
 def test_a_ceiling_at_another_value_is_missed(judged):
@@ -179,19 +226,19 @@ def test_a_ceiling_at_another_value_is_missed(judged):
     content, earlier = samples.default_run(), samples.default_run()
     (fp16,) = [c for c in earlier["ceilings"] if c["name"] == "fp16"]
     fp16["tflops"] *= 1.02
-    assert judged(content, plotted=earlier)["gpu0", PLOT] == ("fail", "10 ceilings, 34 dots; not in the plot: fp16")
+    assert judged(content, plotted=earlier)["gpu0", PLOT] == ("fail", "8 ceilings, 39 dots; not in the plot: fp16")
 
 
 def test_dots_that_are_not_drawn_are_missed(judged):
     content, without = samples.default_run(), samples.default_run()
     without["operators"] = without["operators"][2:]
     result, reason = judged(content, plotted=without)["gpu0", PLOT]
-    assert (result, reason) == ("fail", "10 ceilings, 34 dots; 2 dots have no label in the plot")
+    assert (result, reason) == ("fail", "8 ceilings, 39 dots; 2 dots have no label in the plot")
 
 
 def test_a_device_that_is_not_drawn_is_missed(judged):
     result, reason = judged(samples.default_run(), plotted=samples.only_cpu())["gpu0", PLOT]
-    assert result == "fail" and "34 dots have no label" in reason
+    assert result == "fail" and "39 dots have no label" in reason
 
 
 @pytest.mark.parametrize("kind", ["compute", "memory"])
@@ -201,6 +248,70 @@ def test_a_plot_needs_both_kinds_of_ceiling(judged, kind):
     content["operators"] = []
     result, reason = judged(content)["cpu", PLOT]
     assert result == "fail" and f"0 {kind}" in reason
+
+
+# ---------------------------------------------------------------------------------------------- roofs
+
+
+def above(device, number):
+    return {
+        "device": device,
+        "operator": f"gemm {number}",
+        "record": None,
+        "fraction_of_roof": 1.5,
+        "wrong_roof": "fp16",
+        "cache": None,
+        "evidence": f"evidence {number}",
+    }
+
+
+def test_operators_above_their_roof_fail_the_device_that_they_are_on(judged):
+    content = samples.default_run() | {"above_roof": [above("gpu0", i) for i in range(5)]}
+    found = judged(content)
+    told = "gemm 0: evidence 0; gemm 1: evidence 1; gemm 2: evidence 2; and 2 more"
+    assert found["gpu0", BELOW] == ("fail", told)
+    assert found["cpu", BELOW] == ("pass", "10 operators were held against a roof")
+
+
+def test_without_operators_none_is_below_a_roof(judged):
+    assert judged(samples.no_dots())["gpu0", BELOW] == ("not_applicable", "0 operators were held against a roof")
+
+
+@pytest.mark.parametrize(
+    ("throttled", "result", "told"),
+    [
+        ({}, "not_applicable", "the device does not tell when it throttles"),
+        ({"fp16": False}, "pass", "1 ceilings; of fp32, d2d the device does not tell"),
+        ({"fp32": False, "fp16": False, "d2d": False}, "pass", "3 ceilings"),
+        ({"fp16": True, "d2d": True}, "fail", "of 3 ceilings, every sample was throttled of fp16, d2d"),
+    ],
+)
+def test_ceilings_under_thermal_throttling(judged, throttled, result, told):
+    content = samples.sample_roofline(samples.gpu(), samples.gpu_ceilings("gpu0", ("fp32", "fp16"), ("d2d",)), [], [])
+    for ceiling in content["ceilings"]:
+        ceiling["throttled"] = throttled.get(ceiling["name"])
+    assert judged(content)["gpu0", UNTHROTTLED] == (result, told)
+
+
+@pytest.mark.parametrize(
+    ("names", "result", "told"),
+    [
+        ((), "not_applicable", "none of its mixes was asked for"),
+        (("hbm_read", "hbm_triad"), "fail", "missing: hbm_write, hbm_copy"),
+        (
+            ("hbm_read", "hbm_write", "hbm_copy", "hbm_triad"),
+            "pass",
+            "hbm_read, hbm_write, hbm_copy, hbm_triad; the highest: hbm_write, 4690 GB/s",
+        ),
+    ],
+)
+def test_the_envelope_of_hbm(judged, names, result, told):
+    content = samples.sample_roofline(samples.gpu(), samples.gpu_ceilings("gpu0", ("fp16",), ("d2d", *names)), [], [])
+    assert judged(content)["gpu0", ENVELOPE] == (result, told)
+
+
+def test_a_cpu_has_no_hbm_to_complete(judged):
+    assert ("cpu", ENVELOPE) not in judged(samples.only_cpu())
 
 
 # ---------------------------------------------------------------------------------------------- words and files

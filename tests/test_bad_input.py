@@ -13,11 +13,17 @@ import pytest
 import yaml
 from conftest import Run
 from safetensors.numpy import load_file, save_file
+from workflow_run import CHECKOUT
+
+from roofline import settings
+from roofline.devices import Identity
 
 RECORD = "cpu/decode_attn/minigpt/S16_fp32.json"
 WEIGHTS = "checkpoints/minigpt.safetensors"
 NUMBER = "a number (write 1.0e+9, not 1e9)"
-KEYS = "devices, peak_flops, bandwidth, decode_attn, model, operations, plot, cost"
+LEVELS = "hbm, d2d, l2, l1, shared, h2d, d2h, dram, sweep"
+PEAKS = "fp64, fp32, tf32, fp16, bf16, fp8_e4m3, int8, fp64_fma, fp32_fma, fp16_fma"
+KEYS = "devices, effort, peak_flops, bandwidth, decode_attn, model, operations, plot, cost"
 # What Snakemake itself says of where the configuration came from.
 SNAKEMAKES_OWN = re.compile(r"Using workflow specific profile .*|Config file .* is extended by .*|")
 
@@ -52,6 +58,7 @@ def attention(**fields) -> dict:
 # ---------------------------------------------------------------- values
 
 WHOLE = "a whole number from 1"
+RULES = ("bandwidth", "decode_attn", "peak_flops")
 TEXT_HINT = "(without quotes; in --config lists hold text: use --configfile)"
 VALUES = {
     "S of 0": (attention(seq_lens=[16, 0]), [f"decode_attn.seq_lens[1]: 0; allowed: {WHOLE}"]),
@@ -74,7 +81,7 @@ VALUES = {
             "and … are free there"
         ],
     ),
-    "products, copies and weights that do not fit": (
+    "products, arrays and weights that do not fit": (
         {
             "peak_flops": {"size": 10**9},
             "bandwidth": {"size_mib": 10**9},
@@ -84,7 +91,7 @@ VALUES = {
             "model.presets.minigpt: weights of 1000000000 layers need 4,194,304,000,000,000 bytes of memory and disk, "
             "and … are free",
             "peak_flops.size: 1000000000 needs 32,000,000,000,000,000,000 bytes on cpu, and … are free there",
-            "bandwidth.size_mib: 1000000000 needs 2,097,152,000,000,000 bytes on cpu, and … are free there",
+            "bandwidth.size_mib: 1000000000 needs 3,145,728,000,000,000 bytes on cpu, and … are free there",
         ],
     ),
     "dtypes and an implementation unknown": (
@@ -92,14 +99,44 @@ VALUES = {
         [
             "decode_attn.dtypes[1]: 'fp8' is unknown; allowed: fp32, fp16…",
             "decode_attn.implementations[0]: 'magic' is unknown; allowed: eager…",
-            "peak_flops.dtypes[0]: 'float' is unknown; allowed: fp64, fp32, fp16, bf16…",
+            f"peak_flops.dtypes[0]: 'float' is unknown; allowed: {PEAKS}",
+        ],
+    ),
+    "levels unknown, and one of an older name": (
+        {"bandwidth": {"levels": ["l3", "dram", "dram_copy"]}},
+        [
+            f"bandwidth.levels[0]: 'l3' is unknown; allowed: {LEVELS}",
+            f"bandwidth.levels[2]: 'dram_copy' is now 'dram'; allowed: {LEVELS}",
+        ],
+    ),
+    "an effort unknown": ({"effort": "slow"}, ["effort: 'slow' is unknown; allowed: quick, default, thorough"]),
+    "no time at all": (
+        {"peak_flops": {"time_budget_s": 0}, "bandwidth": {"time_budget_s": 0}, **attention(time_budget_s=0)},
+        [f"{rule}.time_budget_s: 0; allowed: {NUMBER} above 0, or null" for rule in RULES],
+    ),
+    "too short a load to settle": (
+        {"peak_flops": {"sustained_s": 1}},
+        [f"peak_flops.sustained_s: 1; allowed: 0, or {NUMBER} from 2 to 600, or null"],
+    ),
+    "a load without end, and points in quotes": (
+        {"peak_flops": {"sustained_s": "3600"}, "bandwidth": {"sweep_points": "3"}},
+        [
+            f"bandwidth.sweep_points: '3'; allowed: {WHOLE} to 32, or null {TEXT_HINT}",
+            f"peak_flops.sustained_s: '3600'; allowed: 0, or {NUMBER} from 2 to 600, or null {TEXT_HINT}",
+        ],
+    ),
+    "arrays that a cache keeps": (
+        {"bandwidth": {"size_mib": 1}},
+        [
+            "bandwidth.size_mib: 1 is too small for cpu: its last-level cache keeps … MiB, "
+            "and an array of twice that is needed; allowed: … or more, or null"
         ],
     ),
     "a key unknown": (
         {"peak_flops": {"iteration": 5}},
         [
             "peak_flops.iteration: unknown key; did you mean iterations? "
-            "allowed: dtypes, size, warmup, iterations, time_budget_s"
+            "allowed: dtypes, size, warmup, iterations, time_budget_s, sustained_s"
         ],
     ),
     "a key at the top unknown": (
@@ -152,7 +189,7 @@ VALUES = {
     ),
     "a level that no chosen device has": (
         {"bandwidth": {"levels": ["d2d", "h2d"]}},
-        ["bandwidth.levels: cpu has none of d2d, h2d; it has dram_copy…"],
+        ["bandwidth.levels: cpu has none of d2d, h2d; it has dram, sweep"],
     ),
     "a preset unknown": (
         attention(presets=["minigpt", "llama"]),
@@ -164,7 +201,7 @@ VALUES = {
     ),
     "a price below nothing": (
         {"cost": {"usd_per_hour": -1}},
-        [f"cost.usd_per_hour: -1; allowed: {NUMBER} or null from 0"],
+        [f"cost.usd_per_hour: -1; allowed: {NUMBER} from 0, or null"],
     ),
     "values of other kinds": (
         {
@@ -175,10 +212,10 @@ VALUES = {
             "model": {"checkpoint": "a\nb", "presets": {"../up": {"layers": 1, "heads": 1, "head_size": 1}}},
         },
         [
-            f"cost.usd_per_hour: true; allowed: {NUMBER} or null from 0",
+            f"cost.usd_per_hour: true; allowed: {NUMBER} from 0, or null",
             "devices: 'some' is unknown; allowed: auto, all, or a list such as [gpu0, cpu]",
             "model.presets: '../up'; allowed: lower-case letters, digits, '_', '-', '.'",
-            f"peak_flops.time_budget_s: '1e3'; allowed: {NUMBER} above 0",
+            f"peak_flops.time_budget_s: '1e3'; allowed: {NUMBER} above 0, or null",
             "plot.dpi: 10000; allowed: a whole number from 50 to 600",
             "model.checkpoint: 'a\\nb'; allowed: printable text on one line",
         ],
@@ -234,7 +271,7 @@ VALUES = {
         },
         [
             f"devicess: unknown key; did you mean devices? allowed: {KEYS}",
-            f"cost.usd_per_hour: -3; allowed: {NUMBER} or null from 0",
+            f"cost.usd_per_hour: -3; allowed: {NUMBER} from 0, or null",
             f"decode_attn.seq_lens[0]: 0; allowed: {WHOLE}",
             f"decode_attn.seq_lens[1]: -1; allowed: {WHOLE}",
             f"decode_attn.seq_lens[2]: 'x'; allowed: {WHOLE}",
@@ -253,7 +290,7 @@ VALUES = {
             "devices: gpu7 is not on this machine; here: cpu",
             "decode_attn.presets: 'llama' is unknown; allowed: minigpt, gpt2 (model.presets)",
             "model.checkpoint none.safetensors: no such file",
-            "bandwidth.levels: cpu has none of d2d; it has dram_copy…",
+            "bandwidth.levels: cpu has none of d2d; it has dram, sweep",
             "decode_attn.seq_lens: 1000000000000 (preset minigpt, batch 1) needs … bytes on cpu, and … are free there",
         ],
     ),
@@ -264,6 +301,87 @@ VALUES = {
 def test_a_bad_value_is_told_in_a_line(run, changes, expected):
     run.edit_config(changes)
     assert_lines(faults(run), expected)
+
+
+# ---------------------------------------------------------------- sizes, held against devices that are not here
+
+GIB = 1 << 30
+CARD = {"memory_total_bytes": 80 * GIB, "memory_free_bytes": 80 * GIB, "last_level_cache_bytes": 50 << 20}
+HOST = {"memory_total_bytes": 8 * GIB, "memory_free_bytes": 8 * GIB, "last_level_cache_bytes": 16 << 20}
+CACHE = "its last-level cache keeps"
+SIZES = {
+    "products that leave multiprocessors idle": (
+        {"peak_flops": {"size": 256}},
+        ["peak_flops.size: 256 is too small to fill gpu0: 132 multiprocessors want 1536 or more"],
+    ),
+    "the smallest products that fill": ({"peak_flops": {"size": 1536}}, []),
+    "small products that nobody multiplies": ({"peak_flops": {"size": 256, "dtypes": ["fp32_fma", "fp64_fma"]}}, []),
+    "products without end that nobody multiplies": ({"peak_flops": {"size": 10**9, "dtypes": ["fp32_fma"]}}, []),
+    "products that do not fit": (
+        {"peak_flops": {"size": 40_000, "dtypes": ["fp64", "int8"]}},
+        ["peak_flops.size: 40000 needs … bytes on cpu, and 8,589,934,592 are free there"],
+    ),
+    "arrays that both caches keep": (
+        {"bandwidth": {"size_mib": 16}},
+        [
+            f"bandwidth.size_mib: 16 is too small for gpu0: {CACHE} 50 MiB, "
+            "and an array of twice that is needed; allowed: 100 or more, or null",
+            f"bandwidth.size_mib: 16 is too small for cpu: {CACHE} 16 MiB, "
+            "and an array of twice that is needed; allowed: 32 or more, or null",
+        ],
+    ),
+    "the smallest arrays": ({"bandwidth": {"size_mib": 100}}, []),
+    "small arrays that no level uses": (
+        {"bandwidth": {"size_mib": 1, "levels": ["l2", "l1", "shared", "h2d", "d2h", "sweep"]}},
+        [],
+    ),
+    "three arrays that do not fit": (
+        {"bandwidth": {"size_mib": 4096}},
+        ["bandwidth.size_mib: 4096 needs 12,884,901,888 bytes on cpu, and 8,589,934,592 are free there"],
+    ),
+    "two arrays that do not fit": (
+        {"devices": ["gpu0"], "bandwidth": {"size_mib": 65_536, "levels": ["d2d"]}},
+        ["bandwidth.size_mib: 65536 needs 137,438,953,472 bytes on gpu0, and 85,899,345,920 are free there"],
+    ),
+    "transfers that do not fit": (
+        {"devices": ["gpu0"], "bandwidth": {"transfer_size_mib": 100_000}},
+        ["bandwidth.transfer_size_mib: 100000 needs 104,857,600,000 bytes on gpu0, and … are free there"],
+    ),
+}
+
+
+def held(changes: dict, card: dict = CARD, computer: dict = HOST, multiprocessors: int | None = 132) -> list[str]:
+    """The faults of a configuration on a machine with a card."""
+    card = Identity("gpu0", "gpu", "A card", "GPU-1", None, **card, multiprocessors=multiprocessors)
+    present = {"gpu0": card, "cpu": Identity("cpu", "cpu", "A processor", "cpu-1", None, **computer)}
+    try:
+        settings.choose_devices(settings.complete(attention(batch_sizes=[1]) | changes, SCHEMA), present)
+    except settings.Faults as faults:
+        return faults.lines
+    return []
+
+
+SCHEMA = CHECKOUT / "workflow/schemas/config.schema.yaml"
+
+
+@pytest.mark.parametrize(("changes", "expected"), SIZES.values(), ids=SIZES.keys())
+def test_a_size_is_held_against_every_device(changes, expected):
+    assert_lines(held(changes), expected)
+
+
+def test_what_a_device_does_not_tell_is_not_checked():
+    changes = {"peak_flops": {"size": 16}, "bandwidth": {"size_mib": 1}}
+    silent = {"last_level_cache_bytes": 0}
+    assert held(changes, CARD | silent, HOST | silent, multiprocessors=None) == []
+
+
+def test_without_a_size_the_least_arrays_must_fit():
+    assert held({}) == []
+    least = "bandwidth.size_mib: null (3 arrays of 2 last-level caches each) needs 12,884,901,888 bytes on cpu, and"
+    assert_lines(
+        [line for line in held({}, computer=HOST | {"last_level_cache_bytes": 2 * GIB}) if "bandwidth" in line],
+        [f"{least} 8,589,934,592 are free there"],
+    )
 
 
 # ---------------------------------------------------------------- files
@@ -366,7 +484,7 @@ ARGUMENTS = {
     "numbers within a value": (
         ["decode_attn={seq_lens: [64]}", "cost={usd_per_hour: nan}"],
         [
-            f"cost.usd_per_hour: 'nan'; allowed: {NUMBER} or null from 0",
+            f"cost.usd_per_hour: 'nan'; allowed: {NUMBER} from 0, or null",
             f"decode_attn.seq_lens[0]: '64'; allowed: {WHOLE} {TEXT_HINT}",
         ],
     ),
@@ -523,10 +641,10 @@ def test_corrupt_records_are_named_set_aside_and_measured_again_and_the_rest_kep
 
 @pytest.mark.parametrize("text", ["", "{}", "no JSON", "\udcff"])
 def test_whatever_stands_in_a_corrupt_record_it_is_set_aside(run, text):
-    path = "cpu/bandwidth/dram_copy.json"
+    path = "cpu/bandwidth/dram.json"
     (run.results / path).write_bytes(text.encode("utf-8", "surrogateescape"))
     told = run.finish("--dry-run")
-    (aside,) = (run.results / "previous").rglob("dram_copy.json")
+    (aside,) = (run.results / "previous").rglob("dram.json")
     assert f"results/{path} was corrupt and is set aside as {aside.relative_to(run.root)}" in told
     assert aside.read_bytes() == text.encode("utf-8", "surrogateescape")
 

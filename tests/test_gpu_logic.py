@@ -1,4 +1,7 @@
-"""What is decided about a GPU before anything runs on it: which are visible, what they tell, what they can do."""
+"""What is decided about a GPU before anything runs on it: which are visible, what they tell, what they can do.
+
+What a compute capability has is in test_capabilities.py, what CUDA's driver tells in test_cuda_driver.py.
+"""
 
 import os
 import sys
@@ -7,8 +10,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from roofline import datasheets, settings
-from roofline.devices import Identity, cupti, gpu, nvml
+from roofline import settings
+from roofline.devices import Identity, cuda_driver, cupti, gpu, gpu_identity, nvml
 
 CHECKOUT = Path(__file__).parents[1]
 
@@ -26,8 +29,9 @@ MIG_1, MIG_2 = card("MIG-1111", None, name="NVIDIA H200 MIG 1g.18gb"), card("MIG
 SLICED = card("GPU-dddd-1", "0000:01:00.0", MIG_1, MIG_2)
 
 
-def fake_pynvml(*cards, refused=(), driver="580.159.04", cuda=13000):
-    """A module of NVML's functions for such cards; those named in `refused` answer with an error."""
+def fake_pynvml(*cards, refused=(), missing=(), driver="580.159.04", cuda=13000):
+    """A module of NVML's functions for such cards. Those named in `refused` answer with an error; those in `missing`
+    are not there, as in bindings of another age."""
 
     own = os.getpid()
 
@@ -62,6 +66,7 @@ def fake_pynvml(*cards, refused=(), driver="580.159.04", cuda=13000):
         "DeviceGetMaxPcieLinkWidth": lambda one: 16,
         "DeviceGetPowerUsage": lambda one: 75_500,
         "DeviceGetTemperature": lambda one, sensor: 31,
+        "DeviceGetCurrentClocksEventReasons": lambda one: 0x1,
         "DeviceGetCurrentClocksThrottleReasons": lambda one: 0x1,
         "DeviceGetComputeRunningProcesses": lambda one: [SimpleNamespace(pid=pid) for pid in (own, 1, 2)],
     }
@@ -72,16 +77,19 @@ def fake_pynvml(*cards, refused=(), driver="580.159.04", cuda=13000):
     module = ModuleType("pynvml")
     module.NVMLError, module.NVML_CLOCK_SM, module.NVML_CLOCK_MEM, module.NVML_TEMPERATURE_GPU = NVMLError, 0, 1, 0
     for name, answer in answers.items():
-        setattr(module, f"nvml{name}", refuse if name in refused else answer)
+        if name not in missing:
+            setattr(module, f"nvml{name}", refuse if name in refused else answer)
     return module
 
 
 @pytest.fixture
 def driver(monkeypatch):
-    """Put a made-up NVML in the place of the real one, and CUDA_VISIBLE_DEVICES as wanted."""
+    """Put a made-up NVML in the place of the real one, what CUDA's driver tells, and CUDA_VISIBLE_DEVICES as wanted."""
 
-    def install(*cards, visible=None, **options):
+    def install(*cards, visible=None, by_cuda=(), **options):
         monkeypatch.setitem(sys.modules, "pynvml", fake_pynvml(*cards, **options))
+        monkeypatch.setattr(cuda_driver, "cards", lambda: list(by_cuda))
+        monkeypatch.setattr(cuda_driver, "driver_cuda_version", lambda: options.get("cuda", 13000) if by_cuda else None)
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         if visible is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -136,53 +144,144 @@ def test_a_sliced_card_is_its_slices(driver, visible, expected):
 
 def test_identities_of_what_is_visible(driver):
     driver(A, B, visible="1")
-    (found,) = gpu.discover()
+    (found,) = gpu_identity.discover()
     assert (found.device, found.kind, found.name, found.uuid) == ("gpu0", "gpu", "NVIDIA H200", "GPU-bbbb-1")
     assert (found.driver, found.compute_capability) == ("580.159.04", "9.0")
     assert (found.memory_total_bytes, found.memory_free_bytes) == (150_000_000_000, 149_000_000_000)
+    assert found.nvml is True
 
 
 def test_without_a_driver_there_is_no_gpu(driver, monkeypatch):
-    monkeypatch.setattr(gpu, "_cuda_answers", lambda: False)
     driver(A, refused=["Init"])
-    assert gpu.discover() == []
+    assert gpu_identity.discover() == []
     monkeypatch.setitem(sys.modules, "pynvml", None)  # as where it is not installed
-    assert gpu.discover() == []
+    assert gpu_identity.discover() == []
 
 
-def test_a_gpu_that_nvml_does_not_tell_of_is_not_passed_over(driver, monkeypatch):
+# ---------------------------------------------------------------------------------------------- CUDA's driver beside it
+
+
+def by_cuda(uuid, **facts):
+    told = {
+        "name": "NVIDIA H200",
+        "uuid": uuid,
+        "memory_total_bytes": 150_100_000_000,
+        "compute_capability": "9.0",
+        "multiprocessors": 132,
+        "l2_bytes": 60 << 20,
+        "pci_bus_id": "0000:17:00.0",
+    }
+    return cuda_driver.Card(**told | facts)
+
+
+def test_each_card_has_its_multiprocessors_and_cache_from_cuda(driver):
+    driver(A, B, by_cuda=[by_cuda("GPU-bbbb-1"), by_cuda("GPU-aaaa-1", multiprocessors=114, l2_bytes=50 << 20)])
+    found = gpu_identity.discover()
+    assert [(one.uuid, one.multiprocessors, one.last_level_cache_bytes) for one in found] == [
+        ("GPU-aaaa-1", 114, 50 << 20),
+        ("GPU-bbbb-1", 132, 60 << 20),
+    ]
+    assert [one.memory_total_bytes for one in found] == [150_000_000_000] * 2, "NVML tells it"
+
+
+def test_where_cuda_does_not_tell_of_a_card_the_largest_cache_is_assumed(driver):
+    """CUDA sees the first slice of a cut card and no other."""
+    driver(SLICED, by_cuda=[by_cuda("MIG-1111", multiprocessors=16, l2_bytes=7 << 20)])
+    found = gpu_identity.discover()
+    assert [(one.uuid, one.multiprocessors, one.last_level_cache_bytes) for one in found] == [
+        ("MIG-1111", 16, 7 << 20),
+        ("MIG-2222", None, 192 << 20),
+    ]
+    driver(A, by_cuda=[by_cuda("GPU-aaaa-1", multiprocessors=None, l2_bytes=0)])
+    (found,) = gpu_identity.discover()
+    assert (found.multiprocessors, found.last_level_cache_bytes) == (None, 192 << 20)
+
+
+def without_nvml(driver, monkeypatch, *cards, how="refused", **options):
+    monkeypatch.setattr(gpu_identity, "_library_versions", lambda: CUPY_12)
+    driver(A, refused=["Init"], by_cuda=cards, **options)
+    if how == "not installed":
+        monkeypatch.setitem(sys.modules, "pynvml", None)
+    return gpu_identity.discover()
+
+
+@pytest.mark.parametrize("how", ["refused", "not installed"])
+def test_a_gpu_that_only_cuda_tells_of_is_measured_too(driver, monkeypatch, how):
     """As in a container with the compute libraries alone."""
-    monkeypatch.setattr(gpu, "_cuda_answers", lambda: True)
-    driver(A, refused=["Init"])
-    (found,) = gpu.discover()
-    assert found.device == "gpu0" and "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in found.fault
+    one, other = without_nvml(driver, monkeypatch, by_cuda("GPU-1"), by_cuda("GPU-2", name="NVIDIA L4"), how=how)
+    assert [(found.device, found.name, found.uuid) for found in (one, other)] == [
+        ("gpu0", "NVIDIA H200", "GPU-1"),
+        ("gpu1", "NVIDIA L4", "GPU-2"),
+    ]
+    assert (one.nvml, one.driver, one.setting, one.fault) == (False, None, "", None)
+    assert (one.memory_total_bytes, one.memory_free_bytes) == (150_100_000_000, 150_100_000_000)
+    assert (one.compute_capability, one.multiprocessors, one.last_level_cache_bytes) == ("9.0", 132, 60 << 20)
+
+
+def test_a_slice_without_nvml_bears_the_name_that_cuda_gives_it(driver, monkeypatch):
+    """Which says that it is one, so that it is not held against the whole card's figures."""
+    name = "NVIDIA H200 MIG 1g.18gb"
+    (found,) = without_nvml(driver, monkeypatch, by_cuda("MIG-1111", name=name, multiprocessors=16))
+    assert (found.name, found.uuid, found.multiprocessors, found.fault) == (name, "MIG-1111", 16, None)
+
+
+def test_without_nvml_too_the_driver_must_run_cupy(driver, monkeypatch):
+    (found,) = without_nvml(driver, monkeypatch, by_cuda("GPU-1"), cuda=11040)
+    assert found.fault.startswith("the NVIDIA driver runs CUDA 11 at most and CuPy needs 12: install driver 525")
+
+
+@pytest.mark.parametrize("untold", ["uuid", "memory_total_bytes", "compute_capability"])
+def test_a_card_of_which_cuda_alone_tells_too_little_is_at_fault(driver, monkeypatch, untold):
+    found, other = without_nvml(driver, monkeypatch, by_cuda("GPU-1")._replace(**{untold: None}), by_cuda("GPU-2"))
+    assert "neither NVML nor CUDA tells" in found.fault and other.fault is None
 
 
 @pytest.mark.parametrize("refused", ["DeviceGetCudaComputeCapability", "DeviceGetMemoryInfo"])
 def test_a_card_that_cannot_be_judged_is_at_fault_and_its_neighbour_is_not(driver, monkeypatch, refused):
-    monkeypatch.setattr(gpu, "cupy_fault", lambda *arguments: None)
+    monkeypatch.setattr(gpu_identity, "cupy_fault", lambda *arguments: None)
+
+    def refuse_for_a():
+        answer = getattr(sys.modules["pynvml"], f"nvml{refused}")
+
+        def of_one_card_alone(one):
+            if one is A:
+                raise NVMLError("Unknown Error")
+            return answer(one)
+
+        monkeypatch.setattr(sys.modules["pynvml"], f"nvml{refused}", of_one_card_alone)
+
     driver(A, B)
-    answer = getattr(sys.modules["pynvml"], f"nvml{refused}")
+    refuse_for_a()
+    one, other = gpu_identity.discover()
+    assert "neither NVML nor CUDA tells" in one.fault and other.fault is None
+    driver(A, B, by_cuda=[by_cuda("GPU-aaaa-1")])  # as a GB10, whose memory NVML does not tell
+    refuse_for_a()
+    one, other = gpu_identity.discover()
+    assert (one.fault, one.compute_capability) == (None, "9.0")
+    assert one.memory_total_bytes == (150_100_000_000 if "Memory" in refused else 150_000_000_000)
 
-    def of_one_card_alone(one):
-        if one is A:
-            raise NVMLError("Unknown Error")
-        return answer(one)
 
-    monkeypatch.setattr(sys.modules["pynvml"], f"nvml{refused}", of_one_card_alone)
-    one, other = gpu.discover()
-    assert "NVML does not tell" in one.fault and other.fault is None
+def test_the_versions_that_are_part_of_the_identity(monkeypatch):
+    installed = {"cupy-cuda12x": "14.2.0", "nvidia-cublas-cu12": "12.9.1.4", "nvidia-cublas": "13.1.0"}
+    monkeypatch.setattr(gpu_identity, "_version", (installed | {"nvmath-python": "1.0.0", "numpy": "2.3.5"}).get)
+    assert gpu_identity._library_versions() == {
+        "cupy": "14.2.0",
+        "cupy_package": "cupy-cuda12x",
+        "cublas": "12.9.1.4",
+        "numpy": "2.3.5",
+        "nvmath": "1.0.0",
+    }
 
 
 def test_what_an_administrator_sets_is_part_of_the_identity(driver):
     """Another power limit or ECC mode makes another roofline, so what was measured before is stale."""
     driver(A)
-    (before,) = gpu.discover()
+    (before,) = gpu_identity.discover()
     assert before.setting == "power limit 700.0 W, ECC True"
     for name, answer in (("EnforcedPowerLimit", 500_000), ("EccMode", (0, 0))):
         driver(A)
         setattr(sys.modules["pynvml"], f"nvmlDeviceGet{name}", lambda one, answer=answer: answer)
-        (after,) = gpu.discover()
+        (after,) = gpu_identity.discover()
         assert after.fingerprint() != before.fingerprint()
 
 
@@ -200,7 +299,6 @@ STATE_BY = {
     "DeviceGetClockInfo": ["sm_clock_mhz", "memory_clock_mhz"],
     "DeviceGetPowerUsage": ["power_w"],
     "DeviceGetTemperature": ["temperature_c"],
-    "DeviceGetCurrentClocksThrottleReasons": ["throttle_reasons"],
     "DeviceGetComputeRunningProcesses": ["other_processes"],
 }
 FACTS = {
@@ -253,10 +351,84 @@ def test_a_refused_fact_is_null_and_the_others_stay(driver, refused):
 def test_a_driver_that_refuses_everything_still_has_its_cards(driver):
     every = [name.removeprefix("nvml") for name in vars(fake_pynvml()) if name.startswith("nvml")]
     driver(B, A, refused=set(every) - {"Init", "DeviceGetCount", "DeviceGetHandleByIndex"})
-    assert [one.device for one in gpu.discover()] == ["gpu0", "gpu1"]
+    assert [one.device for one in gpu_identity.discover()] == ["gpu0", "gpu1"]
     assert set(nvml.state(A).values()) == {None}
     driver(A, refused=["DeviceGetUUID"], visible="GPU-aaaa")
     assert nvml.visible_gpus() == []
+
+
+def test_a_card_that_nvml_does_not_know_has_null_readings(driver, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert nvml.state(None) == dict.fromkeys(STATE)
+    assert nvml.facts(None) == dict.fromkeys(FACTS)
+    assert (nvml.capability(None), nvml.setting(None), nvml.is_mig_slice(None)) == (None, "", False)
+
+
+OLD_NAME, NEW_NAME = "DeviceGetCurrentClocksThrottleReasons", "DeviceGetCurrentClocksEventReasons"
+
+
+@pytest.mark.parametrize(
+    ("refused", "missing", "told"),
+    [
+        ([], [OLD_NAME], ["gpu_idle"]),
+        ([], [NEW_NAME], ["gpu_idle"]),
+        ([OLD_NAME], [], ["gpu_idle"]),
+        ([NEW_NAME], [], ["gpu_idle"]),  # newer bindings over an older driver
+        ([NEW_NAME], [OLD_NAME], None),
+        ([OLD_NAME], [NEW_NAME], None),
+        ([OLD_NAME, NEW_NAME], [], None),
+        ([], [OLD_NAME, NEW_NAME], None),
+    ],
+)
+def test_throttle_reasons_under_the_name_that_bindings_and_driver_have(driver, refused, missing, told):
+    driver(A, refused=refused, missing=missing)
+    assert nvml.state(A) == STATE | {"throttle_reasons": told}
+
+
+def test_readings_of_a_card_that_heats_up(driver):
+    """Bits come and go from reading to reading, and a reading may be refused amid others."""
+    driver(A)
+    bits = iter([0x1, 0x4, 0x4 | 0x20, NVMLError("Unknown Error"), 0x8 | 0x40, 0x0])
+
+    def reading(one):
+        answer = next(bits)
+        if isinstance(answer, NVMLError):
+            raise answer
+        return answer
+
+    for name in (OLD_NAME, NEW_NAME):
+        delattr(sys.modules["pynvml"], f"nvml{name}")
+    sys.modules["pynvml"].nvmlDeviceGetCurrentClocksEventReasons = reading
+    states = [nvml.state(A) for _ in range(6)]
+    throttled = [nvml.is_throttled(state["throttle_reasons"]) for state in states]
+    assert throttled == [False, False, True, None, True, False]
+    reasons = ["hw_slowdown", "hw_thermal_slowdown", "sw_power_cap", "sw_thermal_slowdown"]
+    assert nvml.held_back_by(states) == reasons
+    assert nvml.held_back_by(states[:1]) == nvml.held_back_by(states[3:4]) == nvml.held_back_by([]) == []
+    assert nvml.held_back_by([{}, {"throttle_reasons": None}, states[1]]) == ["sw_power_cap"]
+
+
+@pytest.mark.parametrize(
+    ("reasons", "expected"),
+    [
+        (None, None),
+        ([], False),
+        (["gpu_idle"], False),
+        (["sw_power_cap", "applications_clocks_setting", "sync_boost", "display_clock_setting"], False),
+        (["unnamed_0x8000"], False),
+        (["hw_slowdown"], True),
+        (["sw_thermal_slowdown"], True),
+        (["sw_power_cap", "hw_thermal_slowdown"], True),
+        (["hw_power_brake_slowdown"], True),
+    ],
+)
+def test_throttled_is_heat_or_the_power_brake_and_not_the_power_limit(reasons, expected):
+    assert nvml.is_throttled(reasons) is expected
+
+
+def test_reasons_that_are_told_apart_are_reasons_that_nvml_names():
+    assert set(nvml.THROTTLE_REASONS.values()) >= nvml.THERMAL_REASONS | nvml.POWER_REASONS
+    assert not nvml.THERMAL_REASONS & nvml.POWER_REASONS
 
 
 def test_processes_of_another_namespace_are_not_counted(driver, monkeypatch):
@@ -295,7 +467,7 @@ NO_CUPY = {"cupy": None, "cupy_package": None}
     [(CUPY_12, 12000), (CUPY_12, 13000), (CUPY_13, 13000), (BUILT_HERE, 12040), (CUPY_12, None), (CUPY_13, None)],
 )
 def test_a_cupy_that_the_driver_runs(versions, cuda):
-    assert gpu.cupy_fault(versions, cuda, "580.1") is None
+    assert gpu_identity.cupy_fault(versions, cuda, "580.1") is None
 
 
 @pytest.mark.parametrize(
@@ -328,8 +500,13 @@ def test_a_cupy_that_the_driver_runs(versions, cuda):
     ],
 )
 def test_a_cupy_that_it_does_not_run_and_the_remedy(versions, cuda, told):
-    assert gpu.cupy_fault(versions, cuda, "550.1") == told
+    assert gpu_identity.cupy_fault(versions, cuda, "550.1") == told
     assert all((CHECKOUT / word).exists() for word in told.split() if word.startswith("envs/"))
+
+
+def test_a_driver_of_unknown_version_is_not_named():
+    told = gpu_identity.cupy_fault(CUPY_13, 12080, None)
+    assert told.startswith("cupy-cuda13x needs CUDA 13 (driver 580 or newer) and the driver runs CUDA 12: pip")
 
 
 def test_a_faulty_gpu_is_not_opened():
@@ -386,72 +563,6 @@ def test_devices_that_cannot_be_had_are_an_error(wanted, present, told):
     with pytest.raises(settings.Faults) as raised:
         chosen(wanted, *present)
     assert raised.value.lines == told
-
-
-# ---------------------------------------------------------------------------------------------- what they can do
-
-
-def device_of(capability):
-    """A GPU of a compute capability without a GPU: what it can do follows from that number alone."""
-    device = object.__new__(gpu.Device)
-    device.capability = tuple(int(part) for part in capability.split("."))
-    device.identity = identity("gpu0", compute_capability=capability)
-    return device
-
-
-@pytest.mark.parametrize(
-    ("capability", "on_tensor_cores", "lacking"),
-    [
-        ("7.0", {"fp16"}, {"bf16"}),
-        ("7.5", {"fp16"}, {"bf16"}),
-        ("8.0", {"fp16", "bf16", "fp64"}, set()),
-        ("8.6", {"fp16", "bf16"}, set()),
-        ("8.9", {"fp16", "bf16"}, set()),
-        ("9.0", {"fp16", "bf16", "fp64"}, set()),
-        ("10.0", {"fp16", "bf16", "fp64"}, set()),
-        ("10.3", {"fp16", "bf16", "fp64"}, set()),
-        ("11.0", {"fp16", "bf16"}, set()),
-        ("12.0", {"fp16", "bf16"}, set()),
-        ("12.1", {"fp16", "bf16"}, set()),
-    ],
-)
-def test_units_by_compute_capability(capability, on_tensor_cores, lacking):
-    device = device_of(capability)
-    dtypes = {"fp64", "fp32", "fp16", "bf16"}
-    assert {dtype for dtype in dtypes if device.unsupported(dtype)} == lacking
-    assert {dtype for dtype in dtypes - lacking if device.compute_unit(dtype) == "tensor_core"} == on_tensor_cores
-    assert all(device.compute_unit(dtype) == "cuda_core" for dtype in dtypes - lacking - on_tensor_cores)
-
-
-def test_what_is_lacking_is_told_with_what_it_needs():
-    assert device_of("7.5").unsupported("bf16") == "compute capability 7.5, bf16 needs 8.0"
-    assert device_of("12.0").unsupported("int8") == "cupy.matmul has no int8"
-
-
-def test_the_unit_is_the_one_whose_rate_the_datasheets_count():
-    """Else a ceiling of CUDA cores would be held against the peak of tensor cores, or the other way round."""
-    table = datasheets.load(CHECKOUT / "config" / "datasheets.yaml")
-    compared = 0
-    for capability in table["architectures"]:
-        device = device_of(capability)
-        figures = datasheets.vendor_figures(
-            table,
-            name="A card that nobody knows",
-            compute_capability=capability,
-            multiprocessors=100,
-            memory_bytes=1 << 34,
-            sm_clock_max_mhz=1500,
-            memory_clock_max_mhz=None,
-            memory_bus_width_bits=None,
-            mig=False,
-        )
-        for dtype in ("fp64", "fp32", "fp16", "bf16"):
-            peak = figures["peaks"].get(dtype)
-            assert (device.unsupported(dtype) is None) == (peak is not None), (capability, dtype)
-            if peak:
-                assert device.compute_unit(dtype) == peak["unit"], (capability, dtype)
-                compared += 1
-    assert compared > 4 * 6
 
 
 # ---------------------------------------------------------------------------------------------- the kernel that ran

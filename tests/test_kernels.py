@@ -12,8 +12,17 @@ from roofline.devices import gpu
 SOURCES = sorted(gpu.KERNELS.glob("*.cu"))
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
 HEADERS = [str(folder) for path in nvidia.__path__ for folder in Path(path).glob("*/include")]
-ENTRY = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(')
+ENTRY = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+(?:##DEPTH)?)\(')
+DEPTHS = re.compile(r"^AT_DEPTH\((\d+)\)$", re.MULTILINE)
 CALLED = re.compile(r'\.kernel\(\s*"([\w.]+)",\s*"(\w+)"')
+
+
+def entries_of(source: str) -> list[str]:
+    """The names of the kernels of a source, those of its macro AT_DEPTH written out."""
+    depths = DEPTHS.findall(source)
+    return [
+        name.replace("##DEPTH", depth) for name in ENTRY.findall(source) for depth in (depths if "##" in name else [""])
+    ]
 
 
 def done(result, *values):
@@ -43,7 +52,7 @@ def test_compiles_without_a_remark(source, architecture):
     code, remarks = compiled(text, source.name, architecture)
     assert remarks == ""
     assert code.startswith(b"\x7fELF")
-    entries = ENTRY.findall(text)
+    entries = entries_of(text)
     assert entries and all(f".text.{entry}\0".encode() in code for entry in entries)
 
 
@@ -55,5 +64,5 @@ def test_what_does_not_compile_is_found():
 def test_every_kernel_that_is_asked_for_is_there():
     scripts = Path(gpu.__file__).parents[2]
     asked = {pair for path in scripts.rglob("*.py") for pair in CALLED.findall(path.read_text(encoding="utf-8"))}
-    there = {(path.name, entry) for path in SOURCES for entry in ENTRY.findall(path.read_text(encoding="utf-8"))}
+    there = {(path.name, entry) for path in SOURCES for entry in entries_of(path.read_text(encoding="utf-8"))}
     assert asked and asked <= there

@@ -20,7 +20,13 @@ from roofline import datasheets, devices, keeping, screen, settings, sources
 CONFIG_FILE = "config/config.yaml"
 DATASHEETS = HERE / "config" / "datasheets.yaml"
 # Not for acceptance to look at: made from it, or, as the picture's pixels, no matter of content.
-MADE_LATER = ("results/acceptance.json", "results/summary.html", "results/roofline.png")
+MADE_LATER = (
+    "results/acceptance.json",
+    "results/summary.html",
+    "results/roofline.png",
+    "results/sweep.png",
+    "results/load.png",
+)
 SCHEMA = HERE / "workflow" / "schemas" / "config.schema.yaml"
 RESULTS = Path("results")
 
@@ -95,14 +101,13 @@ def setting(*keys):
     return value
 
 
-def copy_size(key):
-    """A size is a param of the levels that it is the size of: no other level's record goes stale with it."""
+def of_levels(key, levels):
+    """A setting is a param of the levels that use it: no other level's record goes stale with it."""
 
-    def size(wildcards):
-        of_transfers = key == "transfer_size_mib"
-        return setting("bandwidth", key) if (wildcards.level in settings.TRANSFERS) == of_transfers else None
+    def value(wildcards):
+        return setting("bandwidth", key) if wildcards.level in levels else None
 
-    return size
+    return value
 
 
 def preset(key):
@@ -126,7 +131,7 @@ def bandwidth_records(of=DEVICES):
     return [
         f"results/{device}/bandwidth/{level}.json"
         for device in of
-        for level in devices.copy_levels(device)
+        for level in devices.memory_levels(device)
         if level in wanted
     ]
 
@@ -153,7 +158,7 @@ def deliverables():
         + expand("results/{device}/prediction.json", device=DEVICES)
         + expand("results/{device}/{what}.json", device=DEVICES, what=["peak_flops", "bandwidth"])
         + ["results/roofline.json", "results/roofline.png", "results/roofline.svg", "results/interpretation.md"]
-        + ["results/acceptance.json", "results/summary.html"]
+        + ["results/sweep.png", "results/load.png", "results/acceptance.json", "results/summary.html"]
     )
 
 

@@ -1,66 +1,164 @@
-"""bandwidth: the memory ceiling of one copy path on one device."""
+"""bandwidth: the memory ceilings of one level of one device, or the sweep that finds the levels by itself."""
 
-from roofline import devices, statistics
-from roofline.measuring import StateLog, host_lock, time_caller
+from roofline import devices, levels, search
+from roofline.measuring import StateLog, host_lock, time_until_precise
 from roofline.prediction import file_sha256
-from roofline.records import Bandwidth, BandwidthRecord, DeviceRecord, read, write
+from roofline.records import (
+    Bandwidth,
+    BandwidthRecord,
+    DeviceRecord,
+    Envelope,
+    FoundLevel,
+    GridTrial,
+    Sweep,
+    SweepPoint,
+    read,
+    write,
+)
 from roofline.reporting import Stopwatch, job, number, percent, say
 
 MIB = 1 << 20
+TRANSFERS = ("h2d", "d2h")
+SWEEP = "sweep"
+MIXES = ("read", "write", "copy", "triad")
+SWEEP_RUNS = 3
+MATCHES = 2.0  # a knee this many times away from a capacity is not that level's
 
 
-def measure(device, record: DeviceRecord, level: str, path, warmup, iterations, time_budget_s) -> Bandwidth:
-    """Time one copy path, then compare what arrived with what was sent."""
+def measure(device, record: DeviceRecord, stream, warmup, iterations, time_budget_s) -> Bandwidth:
+    """The fastest of a stream's grids, timed until its median is precise, and what arrived compared."""
+    tried, _ = search.try_all(device, stream.grids.items(), lambda way: way[1], time_budget_s)
+    (grid, step), _ = min(tried, key=lambda one: one[1])
     log = StateLog(device)
-    log.read("before")
-    latency = time_caller(device, path.step, warmup=warmup, iterations=iterations, time_budget_s=time_budget_s)
-    log.read("after")
-    gb_per_s = path.counted_bytes / latency.median_s / 1e9
-    vendor = record.vendor.bandwidth.gb_per_s if record.vendor.bandwidth and path.level == "hbm" else None
+    latency = time_until_precise(device, step, log, warmup=warmup, most=iterations, time_budget_s=time_budget_s)
+    clock_mhz = stream.clock_mhz()
+    gb_per_s = stream.counted_bytes / latency.median_s / 1e9
+    vendor = record.vendor.bandwidth.gb_per_s if record.vendor.bandwidth and stream.level == "hbm" else None
     return Bandwidth(
-        name=level,
-        level=path.level,
-        mix="copy",
-        counted=path.counted,
-        bytes=path.counted_bytes,
+        name=stream.name,
+        level=stream.level,
+        mix=stream.mix,
+        counted=stream.counted,
+        bytes=stream.counted_bytes,
         gb_per_s=gb_per_s,
-        ci95=_interval(path.counted_bytes, latency.samples_s),
+        ci95=_interval(stream.counted_bytes, latency.ci95_s),
         vendor_gb_per_s=vendor,
         fraction_of_vendor=gb_per_s / vendor if vendor else None,
-        threads=path.threads,
+        threads=stream.threads(grid),
+        grid=grid,
+        trials=[GridTrial(grid=way[0], gb_per_s=stream.counted_bytes / s / 1e9) for way, s in tried],
+        sm_clock_mhz=clock_mhz,
+        bytes_per_clock_per_multiprocessor=_per_clock(record, gb_per_s, clock_mhz) if stream.on_chip else None,
+        held_back_by=log.held_back_by(),
+        throttled=latency.all_throttled if log.throttle_told() else None,
         latency=latency,
         states=log.states,
-        verified=path.verify(),
+        verified=stream.verify(grid),
     )
 
 
-def _interval(counted_bytes: int, samples_s: list[float]) -> tuple[float, float] | None:
-    return statistics.median_interval([counted_bytes / sample / 1e9 for sample in samples_s])
+def _interval(counted_bytes: int, ci95_s) -> tuple[float, float] | None:
+    return None if ci95_s is None else (counted_bytes / ci95_s[1] / 1e9, counted_bytes / ci95_s[0] / 1e9)
 
 
-def run(name: str, level: str, device_path: str, seal_path: str, size_mib, transfer_size_mib, **options):
-    size_bytes = (transfer_size_mib if level in ("h2d", "d2h") else size_mib) * MIB
+def _per_clock(record: DeviceRecord, gb_per_s: float, clock_mhz: float | None) -> float | None:
+    return gb_per_s * 1e3 / clock_mhz / record.hardware["multiprocessors"] if clock_mhz else None
+
+
+def envelope(bandwidths: list[Bandwidth]) -> Envelope | None:
+    """The highest of a memory's mixes; None where a mix is missing: an envelope with a hole is none."""
+    whole = [one for one in bandwidths if one.name.count("_") == 1]  # not those of one core
+    if {one.mix for one in whole} != set(MIXES):
+        return None
+    highest = max(whole, key=lambda one: one.gb_per_s)
+    return Envelope(gb_per_s=highest.gb_per_s, mix=highest.mix, of=list(MIXES))
+
+
+def sweep(device, series) -> Sweep:
+    """Read every working set a few times; the fastest counts, since what disturbs only slows. Then find the levels."""
+    log, points = StateLog(device), []
+    log.read("before")
+    for size in series.sizes:
+        step, bytes_read = series.step(size)
+        fastest_s = min(device.step_times(step, SWEEP_RUNS + 1)[1:])
+        points.append(SweepPoint(size_bytes=size, gb_per_s=bytes_read / fastest_s / 1e9))
+    log.read("after")
+    found = levels.find_levels([(point.size_bytes, point.gb_per_s) for point in points])
+    return Sweep(
+        series=series.series,
+        reader=series.reader,
+        counted=series.counted,
+        points=points,
+        levels=named(found, series.levels),
+        states=log.states,
+    )
+
+
+def named(found: list, capacities: dict[str, int]) -> list[FoundLevel]:
+    """Levels by the capacities that the device reports: a knee belongs to the nearest, within a factor of MATCHES.
+
+    The last plateau, which has no knee, belongs to the first capacity beyond its beginning, or to the memory.
+    """
+    named_levels, left = [], dict(capacities)
+    for level in found:
+        name = None
+        if level.knee_bytes:
+            near = {one: max(size / level.knee_bytes, level.knee_bytes / size) for one, size in left.items()}
+            name = min(near, key=near.get, default=None)
+            name = name if name and near[name] <= MATCHES else None
+        elif left:
+            name = next((one for one, size in left.items() if size > level.first_bytes), None)
+        reported = left.pop(name, None) if name else None
+        named_levels.append(
+            FoundLevel(
+                name=name,
+                gb_per_s=level.gb_per_s,
+                first_bytes=level.first_bytes,
+                last_bytes=level.last_bytes,
+                knee_bytes=round(level.knee_bytes) if level.knee_bytes else None,
+                reported_bytes=reported,
+            )
+        )
+    return named_levels
+
+
+def run(
+    name: str, level: str, device_path, seal_path, size_mib, transfer_size_mib, sweep_points, **options
+) -> BandwidthRecord:
+    size = transfer_size_mib if level in TRANSFERS else size_mib
+    bandwidths, sweeps = [], []
     with host_lock():
         watch = Stopwatch()
-        device = devices.open_device(name)
-        path = device.copy_path(level, size_bytes)
-        bandwidth = measure(device, read(DeviceRecord, device_path), level, path, **options)
+        device, record = devices.open_device(name), read(DeviceRecord, device_path)
+        if level == SWEEP:
+            sweeps = [sweep(device, series) for series in device.sweeps(sweep_points)]
+        else:
+            streams = device.streams(level, size * MIB if size else None)
+            bandwidths = [measure(device, record, stream, **options) for stream in streams]
     return BandwidthRecord(
         device=name,
         level=level,
         seal_sha256=file_sha256(seal_path),
         started_at=watch.started_at,
         elapsed_s=watch.elapsed_s,
-        bandwidth=bandwidth,
+        bandwidths=bandwidths,
+        envelope=envelope(bandwidths),
+        sweeps=sweeps,
     )
 
 
 def line(record: BandwidthRecord) -> str:
-    found, share = record.bandwidth, ""
-    if found.vendor_gb_per_s:
-        share = f", {percent(found.fraction_of_vendor)} of the vendor's {number(found.vendor_gb_per_s)}"
-    name = f"bandwidth {record.device} {record.level}"
-    return f"{name}: {number(found.gb_per_s)} GB/s{share}, {record.elapsed_s:.1f} s"
+    told = [f"{one.name} {number(one.gb_per_s)} GB/s{_share(one)}" for one in record.bandwidths]
+    told += [f"{one.series} {_levels(one)}" for one in record.sweeps]
+    return f"bandwidth {record.device} {record.level}: {', '.join(told)}, {record.elapsed_s:.1f} s"
+
+
+def _share(one: Bandwidth) -> str:
+    return f" ({percent(one.fraction_of_vendor)} of the vendor's)" if one.fraction_of_vendor else ""
+
+
+def _levels(one: Sweep) -> str:
+    return " > ".join(f"{level.name or 'beyond'} {number(level.gb_per_s)} GB/s" for level in one.levels) or "no level"
 
 
 if __name__ == "__main__":
@@ -73,6 +171,7 @@ if __name__ == "__main__":
             snakemake.input.prediction,
             size_mib=snakemake.params.size_mib,
             transfer_size_mib=snakemake.params.transfer_size_mib,
+            sweep_points=snakemake.params.sweep_points,
             warmup=snakemake.params.warmup,
             iterations=snakemake.params.iterations,
             time_budget_s=snakemake.params.time_budget_s,

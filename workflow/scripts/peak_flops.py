@@ -1,89 +1,117 @@
-"""peak_flops: the compute ceiling of one dtype on one device, by GEMM after the lab's protocol."""
+"""peak_flops: one compute ceiling of one device: the lab's square, the fastest of many, and what load leaves of it."""
 
-from roofline import devices
+import time
+
+from roofline import devices, load, search, selfchecks
 from roofline.datasheets import clock_peak_tflops
+from roofline.devices import nvml
 from roofline.investigation import THRESHOLD, investigate
-from roofline.measuring import StateLog, host_lock, time_caller, time_device
+from roofline.measuring import StateLog, flagged, host_lock, time_caller, time_device
 from roofline.operators import gemm
 from roofline.prediction import file_sha256, predict_sealed
 from roofline.records import (
+    Block,
+    Candidate,
     DeviceRecord,
     Kernel,
     Measurement,
     PeakFlops,
     PeakFlopsRecord,
     PredictionRecord,
+    Sustained,
     read,
     write,
 )
 from roofline.reporting import Stopwatch, job, number, percent, say
 
+REST_S = 0.3  # before a block: the power limit looks back over tenths of a second
+FINALISTS = 2
 
-def measure(device, record: DeviceRecord, seal: PredictionRecord, dtype, size, warmup, iterations, time_budget_s):
-    """Two independent blocks of products, from fresh operands each; below half of the vendor's peak, why.
 
-    The first block is the lab's figure. The ceiling is the highest that was seen. Returns PeakFlops.
-    """
-    options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s / 2}
-    product = gemm.Gemm(device, size, dtype, seed=1)
-    lab = _block(device, seal, product, dtype, **options)
-    repeat = _block(device, seal, gemm.Gemm(device, size, dtype, seed=3), dtype, **options)
-    lab_tflops, repeat_tflops = (block.flops / block.latency.median_s / 1e12 for block in (lab, repeat))
+def measure(
+    device, record: DeviceRecord, seal: PredictionRecord, ceiling, size, warmup, iterations, time_budget_s, sustained_s
+) -> PeakFlops:
+    """The lab's square, then a search, the best of it afresh, its siblings, and sustained load."""
+    options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s}
+    lab_product = device.lab_product(ceiling, size, seed=1)
+    lab = _lab(device, seal, lab_product, ceiling, **options) if lab_product else None
+    found = _search(device, ceiling, size, options)
+    best = max(found, key=lambda candidate: candidate.block_tflops or 0).product
+    workload = device.peak_workload(ceiling, size, best, seed=5)
+    burst = _block(device, workload, **options)
+    beside = [_fastest(device, workloads, options) for workloads in device.beside(ceiling, best, seed=7)]
+    sustained = None
+    if sustained_s:
+        sustained = load.sustain(device, workload, sustained_s, burst.latency.median_s)
 
-    peak = record.vendor.peaks.get(dtype)
-    faster = max((lab, repeat), key=lambda block: 1 / block.latency.median_s)
-    best, best_ci95 = max(lab_tflops, repeat_tflops), _tflops_interval(faster)
-    kernel = Kernel(**device.kernel_of(product.step))  # after all timing: a profiler may stay in the process
+    peak = record.vendor.peaks.get(ceiling)
+    doubts = selfchecks.require_possible(ceiling, burst.tflops, peak, record)
+    if ceiling == "tf32":
+        selfchecks.require_above_fp32(device, best, burst.tflops)
+    kernel = Kernel(**device.kernel_of(workload.step))  # after all timing: a profiler may stay in the process
+    figures = [(burst.tflops, burst.ci95, burst.latency.all_throttled)]
+    if sustained:
+        figures.append((sustained.tflops, sustained.ci95, sustained.all_throttled))
+    if lab:
+        figures.append((lab.flops / lab.latency.median_s / 1e12, _rates(lab.flops, lab.latency), False))
+    tflops, ci95, all_throttled = max(figures, key=lambda figure: figure[0])
     investigation = None
-    if peak and best < THRESHOLD * peak.tflops:
-        investigation = investigate(device, dtype, product, best, record.vendor, kernel, time_budget_s)
-        found = max((trial.tflops or 0 for trial in investigation.trials), default=0)
-        best, best_ci95 = max((best, best_ci95), (found, None), key=lambda figure: figure[0])
-    clock_tflops = _clock_tflops(peak, record, faster.sm_clock_mhz)
+    if lab and peak and tflops < THRESHOLD * peak.tflops:
+        investigation = investigate(device, ceiling, lab_product, tflops, record.vendor, kernel, time_budget_s)
+        larger = max((trial.tflops or 0 for trial in investigation.trials), default=0)
+        tflops, ci95 = max((tflops, ci95), (larger, None), key=lambda figure: figure[0])
+    clock_tflops = _clock_tflops(peak, record, burst.sm_clock_mhz)
+    told = any(state.throttle_reasons is not None for state in burst.states)
     return PeakFlops(
-        method="gemm",
-        unit="cuda_core" if kernel.tensor_cores is False else device.compute_unit(dtype),
-        size=size,
-        tflops=best,
-        ci95=best_ci95,
-        lab_tflops=lab_tflops,
-        repeat_tflops=repeat_tflops,
-        sustained_tflops=None,
+        method="gemm" if lab else "fma",
+        unit="cuda_core" if lab and kernel.tensor_cores is False else device.compute_unit(ceiling),
+        tflops=tflops,
+        ci95=ci95,
+        lab_tflops=lab.flops / lab.latency.median_s / 1e12 if lab else None,
+        burst_tflops=burst.tflops,
+        sustained_tflops=sustained.tflops if sustained else None,
         vendor_tflops=peak.tflops if peak else None,
-        fraction_of_vendor=best / peak.tflops if peak else None,
-        clock_mhz=faster.sm_clock_mhz,
+        fraction_of_vendor=tflops / peak.tflops if peak else None,
+        clock_mhz=burst.sm_clock_mhz,
         clock_tflops=clock_tflops,
-        fraction_of_clock=best / clock_tflops if clock_tflops else None,
+        fraction_of_clock=burst.tflops / clock_tflops if clock_tflops else None,
+        inputs=device.inputs(ceiling),
+        held_back_by=_held_back_by(burst, sustained),
+        throttled=all_throttled if told else None,
+        doubts=doubts,
+        candidates=found,
+        burst=burst,
+        sustained=sustained,
+        beside=beside,
         kernel=kernel,
         lab=lab,
-        repeat=repeat,
         investigation=investigation,
     )
 
 
-def _block(device, seal, product: gemm.Gemm, dtype: str, **options) -> Measurement:
-    size = product.size
-    work, traffic = gemm.flops(size, size, size), gemm.traffic_bytes(size, size, size, dtype)
+def _lab(device, seal, workload, dtype: str, **options) -> Measurement:
+    """The lab's protocol on its square product: an operator under its roof, with a prediction of its own."""
+    m, n, k = (workload.product.shape[side] for side in "mnk")
+    traffic = gemm.traffic_bytes(m, n, k, dtype, workload.product.output)
     predicted = predict_sealed(
-        seal, flops=work, traffic_bytes=traffic, compute_ceiling=device.compute_ceiling(dtype), calls="gemm"
+        seal,
+        flops=workload.flops,
+        traffic_bytes=traffic,
+        compute_ceiling=device.compute_ceiling(dtype),
+        calls="gemm",
     )
-    check = product.check()
-    log = StateLog(device)
-    log.read("before")
-    latency = time_caller(device, product.step, **options)
-    device_latency = time_device(device, product.step, latency, time_budget_s=options["time_budget_s"])
-    samples = len(latency.samples_s)
-    sm_clock_mhz = device.clock_under(product.step, samples, latency.median_s, lambda: log.read("during"))
-    log.read("after")
+    check = workload.check()
+    latency, states, sm_clock_mhz = _timed(device, workload, **options)
+    device_latency = time_device(device, workload.step, latency, time_budget_s=options["time_budget_s"])
     return Measurement(
         operator=gemm.OPERATOR,
-        implementation=gemm.IMPLEMENTATION[device.kind],
+        implementation=workload.product.library,
         preset=None,
         scope=None,
         dtype=dtype,
         cache="warm",
-        shape={"m": size, "n": size, "k": size},
-        flops=work,
+        shape=workload.product.shape,
+        flops=workload.flops,
         bytes=traffic,
         compute_ceiling=device.compute_ceiling(dtype),
         memory_ceilings=device.memory_ceilings,
@@ -93,16 +121,74 @@ def _block(device, seal, product: gemm.Gemm, dtype: str, **options) -> Measureme
         latency=latency,
         device_latency=device_latency,
         overhead_s=None,
-        states=log.states,
+        states=states,
         sm_clock_mhz=sm_clock_mhz,
     )
 
 
-def _tflops_interval(block: Measurement) -> tuple[float, float] | None:
-    if block.latency.ci95_s is None:
+def _search(device, ceiling: str, size: int, options: dict) -> list[Candidate]:
+    """Every way that the budget allows by a short trial, the fastest first; whole blocks of the finalists."""
+    workloads = list(device.peak_candidates(ceiling, size, seed=3))
+    tried, _ = search.try_all(device, workloads, lambda workload: workload.step, options["time_budget_s"])
+    tried.sort(key=lambda one: one[1] / one[0].flops)
+    found, finalists = [], set()
+    for workload, step_s in tried:
+        candidate = Candidate(product=workload.product, trial_tflops=workload.flops / step_s / 1e12)
+        family = (*workload.product.shape.values(), workload.product.layout)
+        if len(finalists) < FINALISTS and family not in finalists:
+            finalists.add(family)
+            candidate.block_tflops = _block(device, workload, **options).tflops
+        found.append(candidate)
+    return found
+
+
+def _fastest(device, workloads: list, options: dict) -> Block:
+    tried, _ = search.try_all(device, workloads, lambda workload: workload.step, options["time_budget_s"] / 2)
+    return _block(device, min(tried, key=lambda one: one[1])[0], **options)
+
+
+def _block(device, workload, **options) -> Block:
+    """One block after the lab's protocol, after a rest, of a result that was checked."""
+    check = workload.check()
+    latency, states, sm_clock_mhz = _timed(device, workload, **options)
+    return Block(
+        product=workload.product,
+        flops=workload.flops,
+        check=check,
+        latency=latency,
+        tflops=workload.flops / latency.median_s / 1e12,
+        ci95=_rates(workload.flops, latency),
+        states=states,
+        sm_clock_mhz=sm_clock_mhz,
+    )
+
+
+def _timed(device, workload, **options):
+    """Timing, states and clock of one block. The clock is the kernel's own, or counted beside another such block."""
+    device.synchronize()
+    if device.kind == "gpu":
+        time.sleep(REST_S)
+    log = StateLog(device)
+    log.read("before")
+    latency = time_caller(device, workload.step, **options)
+    log.read("after")
+    sm_clock_mhz = workload.clock_mhz()
+    if sm_clock_mhz is None:
+        count = len(latency.samples_s)
+        sm_clock_mhz = device.clock_under(workload.step, count, latency.median_s, lambda: log.read("during"))
+    return flagged(latency, log.states), log.states, sm_clock_mhz
+
+
+def _rates(flops: int, latency) -> tuple[float, float] | None:
+    if latency.ci95_s is None:
         return None
-    fastest, slowest = block.latency.ci95_s
-    return block.flops / slowest / 1e12, block.flops / fastest / 1e12
+    fastest, slowest = latency.ci95_s
+    return flops / slowest / 1e12, flops / fastest / 1e12
+
+
+def _held_back_by(burst: Block, sustained: Sustained | None) -> list[str]:
+    around = nvml.held_back_by([state.model_dump() for state in burst.states])
+    return sorted({*around, *(sustained.held_back_by if sustained else [])})
 
 
 def _clock_tflops(peak, record: DeviceRecord, clock_mhz: float | None) -> float | None:
@@ -113,13 +199,13 @@ def _clock_tflops(peak, record: DeviceRecord, clock_mhz: float | None) -> float 
 
 
 def run(name: str, dtype: str, device_path: str, seal_path: str, **options) -> PeakFlopsRecord:
-    with host_lock():
-        watch = Stopwatch()
-        device = devices.open_device(name)
-        skipped, peak = device.unsupported(dtype), None
-        if not skipped:
-            record, seal = read(DeviceRecord, device_path), read(PredictionRecord, seal_path)
-            peak = measure(device, record, seal, dtype, **options)
+    record, seal = read(DeviceRecord, device_path), read(PredictionRecord, seal_path)
+    watch = Stopwatch()
+    skipped, peak = devices.unsupported(name, dtype), None
+    if not skipped:
+        with host_lock():
+            watch = Stopwatch()
+            peak = measure(devices.open_device(name), record, seal, dtype, **options)
     return PeakFlopsRecord(
         device=name,
         dtype=dtype,
@@ -140,8 +226,9 @@ def line(record: PeakFlopsRecord) -> str:
     share = ""
     if peak.vendor_tflops:
         share = f", {percent(peak.fraction_of_vendor)} of the {whose} {number(peak.vendor_tflops)}"
+    under_load = f", {number(peak.sustained_tflops)} sustained" if peak.sustained_tflops else ""
     why = f" (investigated: {_cause(peak.investigation.verdict)})" if peak.investigation else ""
-    return f"{name}: {number(peak.tflops)} TFLOPS{share}{why}, {record.elapsed_s:.1f} s"
+    return f"{name}: {number(peak.tflops)} TFLOPS{under_load}{share}{why}, {record.elapsed_s:.1f} s"
 
 
 def _cause(verdict: str) -> str:
@@ -160,6 +247,7 @@ if __name__ == "__main__":
             warmup=snakemake.params.warmup,
             iterations=snakemake.params.iterations,
             time_budget_s=snakemake.params.time_budget_s,
+            sustained_s=snakemake.params.sustained_s,
         )
         write(record, snakemake.output[0])
         say(line(record))

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+from roofline.datasheets import DTYPES
 from roofline.records import (
     Acceptance,
     ComputeCeiling,
@@ -13,11 +14,13 @@ from roofline.records import (
     Operator,
     Roofline,
 )
-from roofline.reporting import percent
+from roofline.reporting import number, percent
 
 AWAY = 0.30
 ENOUGH_DTYPES = 3
 ENOUGH_SEQ_LENS = 4
+ENOUGH_EVIDENCE = 3
+HBM_MIXES = ("hbm_read", "hbm_write", "hbm_copy", "hbm_triad")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -34,7 +37,11 @@ def accept(
             _dtypes(name, record, compute),
             _seq_lens(name, operators),
             _plotted(name, compute, memory, operators, svg),
+            _below_roofs(name, roofline, operators),
+            _unthrottled(name, record, [*compute, *memory]),
         ]
+        if record.device_kind == "gpu":
+            criteria.append(_envelope(name, memory))
     return Acceptance(criteria=[*criteria, _questions(interpretation, devices), _listed(expected)])
 
 
@@ -43,18 +50,25 @@ def _dtypes(device: str, record: DeviceRecord, ceilings: list[ComputeCeiling]) -
     if record.device_kind == "cpu":
         reason = "a CPU has a formula here, no vendor's peak, and NumPy computes in fp32 and fp64 alone"
         return Criterion(device=device, criterion=what, result="not_applicable", reason=reason)
-    judged = [ceiling for ceiling in ceilings if ceiling.fraction_of_vendor]
-    shares = ", ".join(f"{ceiling.name} {percent(ceiling.fraction_of_vendor)}" for ceiling in judged)
+    known = [ceiling for ceiling in ceilings if ceiling.fraction_of_vendor]
+    judged = [ceiling for ceiling in known if ceiling.method == "gemm"]
+    shares, apart = _shares(judged), _shares([ceiling for ceiling in known if ceiling.method == "fma"])
     far = [ceiling.name for ceiling in judged if not 1 - AWAY <= ceiling.fraction_of_vendor <= 1 + AWAY]
     if len(judged) < ENOUGH_DTYPES:
-        supported = sum(name in record.vendor.peaks for name in ("fp64", "fp32", "fp16", "bf16"))
+        supported = sum(name in record.vendor.peaks for name in DTYPES)
         result = "not_applicable" if supported < ENOUGH_DTYPES else "fail"
         reason = f"{len(judged)} dtypes were measured against a vendor's peak ({shares or 'none'})"
         return Criterion(device=device, criterion=what, result=result, reason=reason)
     reason = f"{shares}" + (f"; further away: {', '.join(far)}" if far else "")
     if record.vendor.match == "formula":
         reason += "; the peaks are by formula"
+    if apart:
+        reason += f"; apart from these, in registers: {apart}"
     return Criterion(device=device, criterion=what, result="fail" if far else "pass", reason=reason)
+
+
+def _shares(ceilings: list[ComputeCeiling]) -> str:
+    return ", ".join(f"{ceiling.name} {percent(ceiling.fraction_of_vendor)}" for ceiling in ceilings)
 
 
 def _seq_lens(device: str, operators: list) -> Criterion:
@@ -68,17 +82,23 @@ def _seq_lens(device: str, operators: list) -> Criterion:
 
 
 def _plotted(device: str, compute: list, memory: list, operators: list, svg: str) -> Criterion:
-    """What the picture's own text shows of this device: each ceiling with its value, and a label a dot."""
-    what = "the plot with all ceilings and dots"
+    """What the picture's own text shows of this device: ceilings with their values, and a label a dot.
+
+    The picture keeps the roofs that matter to its dots: those that an operator stands under, and the GEMM peaks.
+    """
+    what = "the plot with all dots and their ceilings"
     if not compute or not memory:
         reason = f"{len(compute)} compute and {len(memory)} memory ceilings were measured"
         return Criterion(device=device, criterion=what, result="fail", reason=reason)
     texts = _texts_of_panel(svg, device)
-    missing = [c.name for c in compute if not _is_shown(c.name, c.tflops, "TFLOPS", texts)]
-    missing += [c.name for c in memory if not _is_shown(c.name, c.gb_per_s, "GB/s", texts)]
+    roofs = {name for operator in operators for name in (operator.compute_ceiling, operator.memory_ceiling)}
+    peaks = [c for c in compute if c.method == "gemm" or c.name in roofs]
+    slopes = [c for c in memory if c.name in roofs]
+    missing = [c.name for c in peaks if not _is_shown(c.name, c.tflops, "TFLOPS", texts)]
+    missing += [c.name for c in slopes if not _is_shown(c.name, c.gb_per_s, "GB/s", texts)]
     dots = sum(_has_place(operator) for operator in operators)
     labels = sum(_dots_labelled(text) for text in texts)
-    reason = f"{len(compute) + len(memory)} ceilings, {dots} dots"
+    reason = f"{len(peaks) + len(slopes)} ceilings, {dots} dots"
     if missing:
         reason += f"; not in the plot: {', '.join(missing)}"
     if labels < dots:
@@ -116,6 +136,48 @@ def _dots_labelled(text: str) -> int:
     if "TFLOPS" in text or "GB/s" in text or text.endswith("."):
         return 0
     return len(re.findall(r"[\d.]+ %|not measured", text))
+
+
+def _below_roofs(device: str, roofline: Roofline, operators: list[Operator]) -> Criterion:
+    what = "no operator above its roof"
+    above = [entry for entry in roofline.above_roof if entry.device == device]
+    if not above:
+        judged = sum(operator.fraction_of_roof is not None for operator in operators)
+        result, reason = "pass" if judged else "not_applicable", f"{judged} operators were held against a roof"
+        return Criterion(device=device, criterion=what, result=result, reason=reason)
+    told = "; ".join(f"{entry.operator}: {entry.evidence}" for entry in above[:ENOUGH_EVIDENCE])
+    more = f"; and {len(above) - ENOUGH_EVIDENCE} more" if len(above) > ENOUGH_EVIDENCE else ""
+    return Criterion(device=device, criterion=what, result="fail", reason=told + more)
+
+
+def _unthrottled(device: str, record: DeviceRecord, ceilings: list) -> Criterion:
+    what = "no ceiling taken under thermal throttling alone"
+    throttled = [ceiling.name for ceiling in ceilings if ceiling.throttled]
+    untold = [ceiling.name for ceiling in ceilings if ceiling.throttled is None]
+    if throttled:
+        result, reason = "fail", f"of {len(ceilings)} ceilings, every sample was throttled of {', '.join(throttled)}"
+    elif record.device_kind == "cpu":
+        result, reason = "not_applicable", "a CPU does not tell when it throttles"
+    elif len(untold) == len(ceilings):
+        result, reason = "not_applicable", "the device does not tell when it throttles"
+    else:
+        result, reason = "pass", f"{len(ceilings) - len(untold)} ceilings"
+        reason += f"; of {', '.join(untold)} the device does not tell" if untold else ""
+    return Criterion(device=device, criterion=what, result=result, reason=reason)
+
+
+def _envelope(device: str, memory: list[MemoryCeiling]) -> Criterion:
+    what = "the HBM envelope is complete"
+    measured = {ceiling.name: ceiling.gb_per_s for ceiling in memory if ceiling.name in HBM_MIXES}
+    missing = [name for name in HBM_MIXES if name not in measured]
+    if not measured:
+        result, reason = "not_applicable", "none of its mixes was asked for"
+    elif missing:
+        result, reason = "fail", f"missing: {', '.join(missing)}"
+    else:
+        highest = max(measured, key=measured.get)
+        result, reason = "pass", f"{', '.join(measured)}; the highest: {highest}, {number(measured[highest])} GB/s"
+    return Criterion(device=device, criterion=what, result=result, reason=reason)
 
 
 def _questions(interpretation: str, devices: dict[str, DeviceRecord]) -> Criterion:

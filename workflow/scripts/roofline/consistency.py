@@ -4,7 +4,16 @@ import math
 from collections.abc import Iterator
 
 from roofline import statistics
-from roofline.records import BandwidthRecord, DecodeAttnRecord, JobRecord, Measurement, PeakFlopsRecord, Timing
+from roofline.load import summarise
+from roofline.records import (
+    BandwidthRecord,
+    DecodeAttnRecord,
+    JobRecord,
+    Measurement,
+    PeakFlops,
+    PeakFlopsRecord,
+    Timing,
+)
 
 # Figures are written in full; this allows for the rounding of samples to a tenth of a nanosecond.
 TOLERANCE = 1e-6
@@ -17,19 +26,33 @@ def contradictions(record: JobRecord) -> list[str]:
 
 def _found(record: JobRecord) -> Iterator[str]:
     if isinstance(record, BandwidthRecord):
-        bandwidth = record.bandwidth
-        yield from _timing("bandwidth", bandwidth.latency)
-        yield from _same("gb_per_s", bandwidth.gb_per_s, bandwidth.bytes / bandwidth.latency.median_s / 1e9)
+        for one in record.bandwidths:
+            yield from _timing(one.name, one.latency)
+            yield from _same(f"{one.name} gb_per_s", one.gb_per_s, one.bytes / one.latency.median_s / 1e9)
+        if record.envelope:
+            highest = max(one.gb_per_s for one in record.bandwidths if one.mix == record.envelope.mix)
+            yield from _same("envelope", record.envelope.gb_per_s, highest)
     if isinstance(record, DecodeAttnRecord):
         for measured in record.measurements:
             yield from _measurement(f"{measured.scope} batch {measured.shape['batch']}", measured)
     if isinstance(record, PeakFlopsRecord) and record.peak:
-        peak = record.peak
-        for name, block, tflops in (("lab", peak.lab, peak.lab_tflops), ("repeat", peak.repeat, peak.repeat_tflops)):
-            yield from _measurement(name, block)
-            yield from _same(f"{name}_tflops", tflops, block.flops / block.latency.median_s / 1e12)
-        trials = [trial.tflops or 0 for trial in peak.investigation.trials] if peak.investigation else []
-        yield from _same("tflops", peak.tflops, max(peak.lab_tflops, peak.repeat_tflops, *trials))
+        yield from _peak(record.peak)
+
+
+def _peak(peak: PeakFlops) -> Iterator[str]:
+    figures = [peak.burst_tflops, peak.sustained_tflops or 0, peak.lab_tflops or 0]
+    figures += [trial.tflops or 0 for trial in peak.investigation.trials] if peak.investigation else []
+    yield from _same("tflops", peak.tflops, max(figures))
+    for name, block in (("burst", peak.burst), *(("beside", block) for block in peak.beside)):
+        yield from _timing(f"{name} latency", block.latency)
+        yield from _same(f"{name} tflops", block.tflops, block.flops / block.latency.median_s / 1e12)
+    yield from _same("burst_tflops", peak.burst_tflops, peak.burst.tflops)
+    if peak.lab:
+        yield from _measurement("lab", peak.lab)
+        yield from _same("lab_tflops", peak.lab_tflops, peak.lab.flops / peak.lab.latency.median_s / 1e12)
+    if peak.sustained:
+        again = summarise(peak.sustained.curve, peak.sustained.product, peak.sustained.seconds)
+        yield from _same("sustained_tflops", peak.sustained_tflops, again.tflops)
 
 
 def _measurement(name: str, measured: Measurement) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The dtypes of this project by name: their size and their array type."""
 
-ITEM_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8_e4m3": 1, "int8": 1}
+ITEM_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8_e4m3": 1, "int8": 1, "int32": 4}
 
 
 def array_dtype(name: str):

@@ -20,7 +20,16 @@ OTHER_DTYPE, INK, MUTED = "#777777", "#22262b", "#646a73"
 MARKERS = "osD^vPXph*<>8d"
 UNITS = {"tensor_core": "tensor cores", "cuda_core": "CUDA cores"}
 HOST_LINK = ("h2d", "d2h")
-BOLD = {"d2d": "measured device-to-device copy", "dram_copy": "measured copy in memory"}
+SLOPES = {  # the memory ceilings that operators may stand under, best first
+    "hbm_read": "reading device memory",
+    "d2d": "device-to-device copy",
+    "dram_read": "reading memory",
+    "dram_copy": "copy in memory",
+}
+CACHES = ("l1", "l2", "l3")
+CUDA_CORES = "fp32_fma"  # the one peak of register-only kernels that is drawn without a dot
+SETTLED = 0.99  # of its roof: a sustained figure above it is no line of its own
+SUSTAINED_DASHES, FMA_DASHES = (3.0, 2.0), (6.0, 2.0, 1.0, 2.0)
 COUNTING = (
     "Every line and every filled dot is measured. Per cent: attained of the dot's own roof, which is the lower of "
     "its dtype's ceiling and intensity × the bandwidth of its memory level. A multiply-add is two FLOPs. Bytes: "
@@ -34,8 +43,9 @@ class ComputeCeiling:
     tflops: float
     text: str
     colour: str
-    sustained: float | None
-    dashed: bool
+    sustained: float | None  # None where it is the roof itself, within 1 %
+    fma: bool
+    strong: bool = True  # more stands under it than its own products
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,7 @@ class Entry:
     text: str
     size: float = 6.2
     hollow: bool = False
+    dashes: tuple[float, ...] = ()  # a line instead of the marker
 
 
 @dataclass(frozen=True)
@@ -92,21 +103,28 @@ def panels(roofline: dict) -> list[Panel]:
 
 
 def _panel(roofline: dict, device: str, markers: dict[str, str]) -> Panel:
-    ceilings, operators, skipped = (
-        [item for item in roofline[key] if item["device"] == device] for key in ("ceilings", "operators", "skipped")
+    ceilings, operators, skipped, levels = (
+        [item for item in roofline.get(key, []) if item["device"] == device]
+        for key in ("ceilings", "operators", "skipped", "levels")
     )
-    memory = [ceiling for ceiling in ceilings if ceiling["kind"] == "memory"]
-    bold = [f"bold slope = {BOLD[c['name']]}, {number(c['gb_per_s'])} GB/s" for c in memory if c["name"] in BOLD]
+    compute, memory, left_out = _chosen(ceilings, operators)
+    bold = _bold(memory, operators)
+    others = {o["compute_ceiling"] for o in operators if o["operator"] != "gemm"}
+    lines = [_compute(ceiling, not others or ceiling["name"] in others) for ceiling in compute]
     dots, predicted = _dots(operators, markers), _predicted(operators, markers)
     return Panel(
         title=roofline["devices"][device]["name"],
-        subtitle=" · ".join([device, "measured roofline", *bold]),
-        compute=tuple(_compute(ceiling) for ceiling in ceilings if ceiling["kind"] == "compute"),
-        memory=(*(_memory(c) for c in memory if c["name"] not in HOST_LINK), *_host_link(memory)),
+        subtitle=" · ".join([device, "measured roofline", *(_slope_words(c) for c in memory if c["name"] in bold)]),
+        compute=tuple(lines),
+        memory=(
+            *(_memory(c, bold) for c in memory if c["name"] not in HOST_LINK),
+            *_found_caches(levels, ceilings),
+            *_host_link(memory),
+        ),
         dots=dots,
         predicted=predicted,
-        legend=tuple(_legend(operators, markers, dots, predicted)),
-        notes=tuple(_notes(ceilings, operators, skipped)),
+        legend=tuple(_legend(operators, markers, dots, predicted, lines)),
+        notes=tuple(_notes(ceilings, operators, skipped, left_out)),
     )
 
 
@@ -137,20 +155,66 @@ def number(value: float) -> str:
 # ----------------------------------------------------------------------------------------------- ceilings
 
 
-def _compute(ceiling: dict) -> ComputeCeiling:
+def _chosen(ceilings: Sequence[dict], operators: Sequence[dict]) -> tuple[list[dict], list[dict], list[dict]]:
+    """The compute and the memory ceilings that are drawn, and the rest: what no dot needs would hide what dots need."""
+    needed = {o["compute_ceiling"] for o in operators} | {o["memory_ceiling"] for o in operators}
+    memory = [c for c in ceilings if c["kind"] == "memory"]
+    drawn = needed | {CUDA_CORES, *CACHES, *HOST_LINK, *_usual_slope(memory, needed)}
+
+    def is_drawn(ceiling: dict) -> bool:
+        return ceiling["name"] in drawn or ceiling.get("method") == "gemm"
+
+    return (
+        [c for c in ceilings if c["kind"] == "compute" and is_drawn(c)],
+        [c for c in memory if is_drawn(c)],
+        [c for c in ceilings if not is_drawn(c)],
+    )
+
+
+def _usual_slope(memory: Sequence[dict], needed: set) -> list[str]:
+    """Where no operator names a memory ceiling, the one that operators would stand under."""
+    there = [ceiling["name"] for ceiling in memory]
+    return [] if needed & set(there) else [name for name in SLOPES if name in there][:1]
+
+
+def _bold(memory: Sequence[dict], operators: Sequence[dict]) -> set[str]:
+    """The slopes that dots stand under."""
+    named = {operator["memory_ceiling"] for operator in operators} & {ceiling["name"] for ceiling in memory}
+    return named or set(_usual_slope(memory, named))
+
+
+def _slope_words(ceiling: dict) -> str:
+    words = SLOPES.get(ceiling["name"], ceiling["name"])
+    return f"bold slope = measured {words}, {number(ceiling['gb_per_s'])} GB/s"
+
+
+def _compute(ceiling: dict, strong: bool) -> ComputeCeiling:
     name = " ".join(filter(None, [ceiling["name"], UNITS.get(ceiling["unit"])]))
     promise = "formula" if ceiling["unit"] == "cpu" else "vendor"  # no vendor promises a CPU's peak
+    sustained = ceiling.get("sustained_tflops")
     return ComputeCeiling(
         tflops=ceiling["tflops"],
         text=f"{name} {number(ceiling['tflops'])} TFLOPS{_share(ceiling, promise)}",
         colour=dtype_colour(ceiling["name"]),
-        sustained=ceiling.get("sustained_tflops"),
-        dashed=ceiling["method"] == "fma",
+        sustained=sustained if sustained and sustained < SETTLED * ceiling["tflops"] else None,
+        fma=ceiling["method"] == "fma",
+        strong=strong,
     )
 
 
-def _memory(ceiling: dict) -> MemoryCeiling:
-    return MemoryCeiling(ceiling["gb_per_s"], memory_text(ceiling), "bold" if ceiling["name"] in BOLD else "normal")
+def _memory(ceiling: dict, bold: set[str]) -> MemoryCeiling:
+    weight = "bold" if ceiling["name"] in bold else "normal"
+    return MemoryCeiling(ceiling["gb_per_s"], memory_text(ceiling), weight)
+
+
+def _found_caches(levels: Sequence[dict], ceilings: Sequence[dict]) -> Iterable[MemoryCeiling]:
+    """Caches that only the sweep knows, as on a CPU. Of two series that saw one, the series that saw its end."""
+    known = {ceiling["name"] for ceiling in ceilings}
+    seen_to_their_ends = sorted(levels, key=lambda level: level["knee_bytes"] is None)
+    for level in {level["name"]: level for level in reversed(seen_to_their_ends)}.values():
+        if level["name"] in CACHES and level["name"] not in known:
+            text = f"{level['name']} {number(level['gb_per_s'])} GB/s, from the sweep"
+            yield MemoryCeiling(level["gb_per_s"], text, "normal")
 
 
 def _host_link(memory: Sequence[dict]) -> Iterable[MemoryCeiling]:
@@ -162,7 +226,12 @@ def _host_link(memory: Sequence[dict]) -> Iterable[MemoryCeiling]:
 
 
 def memory_text(ceiling: dict) -> str:
-    return f"{ceiling['name']} {number(ceiling['gb_per_s'])} GB/s{_share(ceiling, 'vendor')}"
+    return f"{_value(ceiling)}{_share(ceiling, 'vendor')}"
+
+
+def _value(ceiling: dict) -> str:
+    value, unit = (ceiling["tflops"], "TFLOPS") if ceiling["kind"] == "compute" else (ceiling["gb_per_s"], "GB/s")
+    return f"{ceiling['name']} {number(value)} {unit}"
 
 
 def _share(ceiling: dict, promise: str) -> str:
@@ -224,9 +293,8 @@ def _distinctions(operator: dict, varying: set[str]) -> list[str]:
     shape = operator["shape"]
     if operator["operator"] == "operation":
         return [operation_name(operator)]
-    if operator["operator"] == "gemm" and {"m", "n", "k"} <= shape.keys():
-        sides = shape["m"], shape["n"], shape["k"]
-        return ["GEMM " + (f"{sides[0]}³" if len(set(sides)) == 1 else "×".join(map(str, sides)))]
+    if operator["operator"] == "gemm":
+        return [f"GEMM {_sides(shape)}"] if "sides" in varying else []
     words = [operator["implementation"]] if "implementation" in varying else []
     words += [f"b={shape['batch']}"] if "batch" in varying & shape.keys() else []
     words += [f"{key}={shape[key]}" for key in shape if key in varying and key not in ("seq_len", "batch")]
@@ -234,14 +302,21 @@ def _distinctions(operator: dict, varying: set[str]) -> list[str]:
     return words + [str(operator[key]) for key in ("cache", "preset") if key in varying and operator[key]]
 
 
+def _sides(shape: dict) -> str:
+    sides = [shape[side] for side in "mnk"]
+    return f"{sides[0]}³" if len(set(sides)) == 1 else "×".join(map(str, sides))
+
+
 def _varying(operators: Sequence[dict]) -> set[str]:
     """The fields in which operators of one kind differ: only these need to be told at every dot."""
     values: dict[tuple[str, str], set] = {}
     for operator in operators:
         fields = {key: operator.get(key) for key in ("implementation", "cache", "preset")} | operator["shape"]
+        if operator["operator"] == "gemm":
+            fields = {"sides": _sides(operator["shape"])}
         for key, value in fields.items():
             values.setdefault((operator["operator"], key), set()).add(str(value))
-    return {key for (kind, key), found in values.items() if len(found) > 1 and kind not in ("gemm", "operation")}
+    return {key for (kind, key), found in values.items() if len(found) > 1 and kind != "operation"}
 
 
 def _predicted(operators: Sequence[dict], markers: dict[str, str]) -> tuple[Dot, ...]:
@@ -259,10 +334,16 @@ def _predicted(operators: Sequence[dict], markers: dict[str, str]) -> tuple[Dot,
 
 
 def _legend(
-    operators: Sequence[dict], markers: dict[str, str], dots: Sequence[Dot], predicted: Sequence[Dot]
+    operators: Sequence[dict],
+    markers: dict[str, str],
+    dots: Sequence[Dot],
+    predicted: Sequence[Dot],
+    lines: Sequence[ComputeCeiling],
 ) -> Iterable[Entry]:
-    for key in dict.fromkeys(marker_key(operator) for operator in operators):
-        yield Entry(markers[key], INK, key)
+    sides = {_sides(operator["shape"]) for operator in operators if operator["operator"] == "gemm"}
+    for key, operator in {marker_key(operator): operator for operator in operators}.items():
+        of_one_size = operator["operator"] == "gemm" and len(sides) == 1
+        yield Entry(markers[key], INK, f"{key}, {_sides(operator['shape'])}" if of_one_size else key)
     ceilings = {operator["compute_ceiling"] for operator in operators}
     for dtype in dict.fromkeys(o["dtype"] for o in operators if o["dtype"] not in ceilings):
         yield Entry("s", dtype_colour(dtype), f"{dtype} (no ceiling of its own)")
@@ -270,16 +351,22 @@ def _legend(
         yield Entry("o", INK, "hollow: not measured, at its roof", hollow=True)
     if predicted:
         yield Entry("o", MUTED, "small, hollow: as predicted", 3.0, hollow=True)
+    if any(line.sustained for line in lines):
+        yield Entry("", MUTED, "lighter: under sustained load", dashes=SUSTAINED_DASHES)
+    if any(line.fma for line in lines):
+        yield Entry("", MUTED, "multiply-adds in registers", dashes=FMA_DASHES)
 
 
-def _notes(ceilings: Sequence[dict], operators: Sequence[dict], skipped: Sequence[dict]) -> Iterable[str]:
+def _notes(
+    ceilings: Sequence[dict], operators: Sequence[dict], skipped: Sequence[dict], left_out: Sequence[dict]
+) -> Iterable[str]:
     link = [memory_text(ceiling) for ceiling in ceilings if ceiling["name"] in HOST_LINK]
     if link:
         yield f"Host link: {'; '.join(link)}."
-    if any(ceiling.get("sustained_tflops") for ceiling in ceilings):
-        yield "Dotted: what the ceiling falls to under sustained load."
-    if any(ceiling.get("method") == "fma" for ceiling in ceilings):
-        yield "Dashed: multiply-adds in registers alone."
+    if left_out:
+        yield f"Measured and not drawn: {'; '.join(_value(ceiling) for ceiling in left_out)}."
+    if any(ceiling["name"] == "int8" for ceiling in ceilings):
+        yield "int8 counts integer operations: its TFLOPS are TOPS."
     if len({operator["scope"] for operator in operators} & {"core", "block"}) == 2:
         yield "Decode attention: the core alone, or where so marked the block with its projections."
     without_traffic = [operation_name(o) for o in operators if o["no_traffic"] and o["flops"]]

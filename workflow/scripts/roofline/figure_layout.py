@@ -13,7 +13,7 @@ from math import atan2, degrees, dist, log10, radians
 
 import numpy as np
 
-from roofline.figure_content import COUNTING, INK, MUTED, Dot, MemoryCeiling, Panel
+from roofline.figure_content import COUNTING, FMA_DASHES, INK, MUTED, SUSTAINED_DASHES, Dot, MemoryCeiling, Panel
 from roofline.label_placement import (
     Box,
     Label,
@@ -242,13 +242,14 @@ def _add_ceilings(panel: Panel, layout: Layout) -> list[tuple[MemoryCeiling, Seg
     """Draws all lines; returns the memory ceilings with theirs."""
     fastest = max((m.gb_per_s for m in panel.memory), default=None)
     for c in panel.compute:
-        levels = [(c.tflops, 1.6, 0.0, (5, 2) if c.dashed else ())]
-        levels += [(c.sustained, 0.9, 0.45, (1, 1.6))] if c.sustained else []
+        width = 1.6 if c.strong else 0.8
+        levels = [(c.tflops, width, 0.0 if c.strong else 0.25, FMA_DASHES if c.fma else ())]
+        levels += [(c.sustained, 0.7, 0.45, SUSTAINED_DASHES)] if c.sustained else []
         for level, width, faded, dashes in levels:
             line = _compute_line(layout.scale, level, fastest)
             layout.strokes.append(Stroke(tuple(line), c.colour, width, faded, dashes, 2.2 - faded / 5))
     found = [(m, line) for m in panel.memory if (line := _memory_line(panel, layout.scale, m))]
-    looks = {"bold": (2.0, 0.0, ()), "normal": (1.0, 0.25, ()), "faint": (0.9, 0.55, (1, 1.6))}
+    looks = {"bold": (2.0, 0.0, ()), "normal": (0.8, 0.35, ()), "faint": (0.9, 0.55, (1, 1.6))}
     layout.strokes += [Stroke(tuple(line), SLOPE, *looks[m.weight]) for m, line in found]
     return found
 
@@ -284,7 +285,11 @@ def _add_lane(panel: Panel, layout: Layout) -> None:
         layout.texts.append(Text(_baseline(left, centre, TEXT_SIZE), c.text, TEXT_SIZE, c.colour))
     for i, entry in enumerate(panel.legend):
         centre = legend_top - LEGEND_LINE * (i + 0.5)
-        layout.spots.append(Spot(Point(left, centre), entry.marker, entry.colour, entry.size, entry.hollow))
+        if entry.dashes:
+            ends = Point(left - 7, centre), Point(left + 5, centre)
+            layout.strokes.append(Stroke(ends, entry.colour, 0.9, 0.2, entry.dashes))
+        else:
+            layout.spots.append(Spot(Point(left, centre), entry.marker, entry.colour, entry.size, entry.hollow))
         text = shortened(entry.text, WIDTH - MARGIN - left - 9, TEXT_SIZE)
         layout.texts.append(Text(_baseline(left + 9, centre, TEXT_SIZE), text, TEXT_SIZE, INK))
 
@@ -318,7 +323,7 @@ def _along_slopes(
                 box = Box(*boxes[free.argmax()].tolist())
                 taken.append(box)
                 at = _baseline(box.x0 + 3, low + LABEL_LINE / 2, TEXT_SIZE).turned(angle)
-                colour = MUTED if ceiling.weight == "faint" else SLOPE
+                colour = SLOPE if ceiling.weight == "bold" else MUTED
                 found[ceiling] = Text(at, ceiling.text, TEXT_SIZE, colour, degrees(angle), weight)
                 break
     return found

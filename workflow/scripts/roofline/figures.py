@@ -37,31 +37,45 @@ STYLE = {
 
 def draw(roofline: dict, paths: list[Path], dpi: int) -> None:
     """Write the picture of a validated results/roofline.json to each path, as its suffix says."""
-    title = f"Measured roofline: {', '.join(device['name'] for device in roofline['devices'].values())}"
     with matplotlib.rc_context(STYLE):
         figure = painted(roofline, dpi)
+    save(figure, paths, dpi)
+
+
+def save(figure: Figure, paths: list[Path], dpi: int) -> None:
+    """Write a figure to each path, as its suffix says, under the title that it carries as its label."""
+    title = figure.get_label()
+    with matplotlib.rc_context(STYLE):
         for path in map(Path, paths):
             metadata = {".svg": {"Title": title, "Date": None}, ".png": {"Title": title}}.get(path.suffix, {})
             figure.savefig(path, dpi=dpi, metadata=metadata)
 
 
-def painted(roofline: dict, dpi: int) -> Figure:
-    whole = page([lay_out(panel) for panel in panels(roofline)])
-    figure = Figure(figsize=(whole.width / 72, whole.height / 72), dpi=dpi, facecolor=PAPER)
+def blank(width: float, height: float, title: str, dpi: int = 100) -> Figure:
+    """Paper of so many points, without a window."""
+    figure = Figure(figsize=(width / 72, height / 72), dpi=dpi, facecolor=PAPER)
+    figure.set_label(title)
     FigureCanvasAgg(figure)
-    for layout, origin in whole.panels:
-        _paint_panel(figure, whole, layout, origin)
-    for text in whole.footer:
-        _write(figure, text, _points(figure, Point(0, 0)))
     return figure
 
 
-def _points(figure: Figure, origin: Point) -> Transform:
+def painted(roofline: dict, dpi: int) -> Figure:
+    whole = page([lay_out(panel) for panel in panels(roofline)])
+    names = ", ".join(device["name"] for device in roofline["devices"].values())
+    figure = blank(whole.width, whole.height, f"Measured roofline: {names}", dpi)
+    for layout, origin in whole.panels:
+        _paint_panel(figure, whole, layout, origin)
+    for text in whole.footer:
+        write(figure, text, in_points(figure, Point(0, 0)))
+    return figure
+
+
+def in_points(figure: Figure, origin: Point) -> Transform:
     return Affine2D().translate(*origin).scale(1 / 72) + figure.dpi_scale_trans
 
 
 def _paint_panel(figure: Figure, whole: Page, layout: Layout, origin: Point) -> None:
-    axes, points = _axes(figure, whole, layout, origin), _points(figure, origin)
+    axes, points = _axes(figure, whole, layout, origin), in_points(figure, origin)
     for box, text in layout.regimes:
         _paint_regime(axes, box, text, points)
     for stroke in layout.strokes:
@@ -69,7 +83,7 @@ def _paint_panel(figure: Figure, whole: Page, layout: Layout, origin: Point) -> 
     for spot in layout.spots:
         axes.add_artist(_marker(spot, points))
     for text in layout.texts:
-        _write(axes, text, points)
+        write(axes, text, points)
 
 
 def _axes(figure: Figure, whole: Page, layout: Layout, origin: Point) -> Axes:
@@ -105,7 +119,7 @@ def _paint_regime(axes: Axes, box: Box, text: str, points: Transform) -> None:
     axes.text(*middle, text, size=SMALL_SIZE, color=MUTED, ha="center", va="baseline", transform=points)
 
 
-def _write(onto: Axes | Figure, text: Text, points: Transform) -> None:
+def write(onto: Axes | Figure, text: Text, points: Transform) -> None:
     onto.text(
         *text.at,
         text.text,

@@ -4,7 +4,7 @@ import time
 
 from roofline import statistics
 from roofline.measuring import time_caller
-from roofline.operators.gemm import Gemm, flops, workspace_bytes
+from roofline.operators.gemm import flops, workspace_bytes
 from roofline.records import Investigation, Kernel, Trial
 from roofline.reporting import number, percent
 
@@ -18,11 +18,11 @@ STEADY = 1.01
 
 
 def investigate(
-    device, dtype: str, small: Gemm, measured_tflops: float, vendor, kernel: Kernel, time_budget_s: float
+    device, dtype: str, small, measured_tflops: float, vendor, kernel: Kernel, time_budget_s: float
 ) -> Investigation:
     """Try the three causes of row A2 and say which it was, or what is ruled out and what is not.
 
-    `small` is the product that stayed below half of the dtype's peak among the device's vendor figures. Where several
+    `small` is the Workload that stayed below half of the dtype's peak among the device's vendor figures. Where several
     causes hold, the unit goes first, since neither size nor clock makes up for it, and then what gave most.
     """
     peak = vendor.peaks[dtype]
@@ -53,7 +53,7 @@ def _larger_size(device, dtype: str, measured_tflops: float, peak, time_budget_s
         why_not = f"{size} x {size} was not tried: it would take {3 * expected_s:.0f} s, over the time budget"
     if why_not:
         return Trial(what="size", size=size, tflops=None, clocks_mhz=[], finding=why_not, explains=None)
-    larger = Gemm(device, size, dtype, seed=7)
+    larger = device.lab_product(dtype, size, seed=7)
     larger.check()
     timing = time_caller(device, larger.step, warmup=1, iterations=20, time_budget_s=time_budget_s)
     tflops = flops(size, size, size) / timing.median_s / 1e12
@@ -62,9 +62,9 @@ def _larger_size(device, dtype: str, measured_tflops: float, peak, time_budget_s
     return Trial(what="size", size=size, tflops=tflops, clocks_mhz=[], finding=finding, explains=explains)
 
 
-def _sustained(device, small: Gemm, measured_tflops: float, peak) -> tuple[Trial, list[dict]]:
+def _sustained(device, small, measured_tflops: float, peak) -> tuple[Trial, list[dict]]:
     """Load until the clock stops rising (the rate, where the clock is not told). Returns what was read under it too."""
-    work = flops(small.size, small.size, small.size)
+    work = small.flops
     per_step = device.step_times(small.step, 1)[0]
     count = max(1, int(LOAD_CHUNK_S / per_step))
     rates, states = [], []
@@ -79,7 +79,7 @@ def _sustained(device, small: Gemm, measured_tflops: float, peak) -> tuple[Trial
     clock = f"the clock from {clocks[0]:.0f} to {clocks[-1]:.0f} MHz" if clocks else "the clock is not known"
     finding = f"sustained load {_gives(explains, max(rates), peak)} ({clock})"
     trial = Trial(
-        what="sustained", size=small.size, tflops=max(rates), clocks_mhz=clocks, finding=finding, explains=explains
+        what="sustained", size=small.product.shape["m"], tflops=max(rates), clocks_mhz=clocks, finding=finding, explains=explains
     )
     return trial, states
 

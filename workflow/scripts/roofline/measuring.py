@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from roofline import statistics
+from roofline.devices import nvml
 from roofline.records import DeviceState, Timing
 
 # One measurement at a time on a host, whatever the number of workflows: CPU work disturbs launch latencies.
 HOST_LOCK = Path("/tmp/roofline-measuring.lock")
 CALLER_METHOD = "one step after another, an event a step, synchronised before and after the block"
 DEVICE_METHOD = "steps queued behind a blocking kernel, an event a step, then released"
+FEWEST = 64  # samples before the first look at whether they are precise
+LOOK_S = 0.05  # a batch of this length or more is looked at while it runs
 
 Step = Callable[[int], object]
 
@@ -53,16 +56,75 @@ def time_device(device, step: Step, caller: Timing, *, time_budget_s: float) -> 
     return _timing(DEVICE_METHOD, caller.warmup, wanted, samples) if samples else None
 
 
-def _timing(method: str, warmup: int, requested: int, samples: list[float]) -> Timing:
+def time_until_precise(
+    device, step: Step, log: "StateLog", *, warmup: int, most: int, time_budget_s: float, first: int = 0
+) -> Timing:
+    """Steps until the 95 % interval of their median is within 0.5 %, `most` of them, or the budget is spent.
+
+    The device is looked at before, while each longer batch runs, and after. A batch in which it was throttled for heat is
+    set apart; where all were, they count and the timing says so.
+    """
+    deadline = time.monotonic() + time_budget_s
+    last = statistics.median(device.step_times(step, max(1, warmup), first=first))
+    first += max(1, warmup)
+    free: list[float] = []
+    throttled: list[float] = []
+    log.read("before")
+    stopped_by = "iterations"
+    for target in statistics.looks(min(FEWEST, most), most):
+        wanted = target - len(free) - len(throttled)
+        while wanted > 0 and (not (free or throttled) or time.monotonic() + last < deadline):
+            fitting = max(1, int((deadline - time.monotonic()) / last)) if last else wanted
+            batch, told = _watched_batch(device, step, log, min(wanted, fitting), first, last)
+            (throttled if told else free).extend(batch)
+            last, first, wanted = statistics.median(batch), first + len(batch), wanted - len(batch)
+        if wanted > 0:
+            stopped_by = "time_budget"
+            break
+        if statistics.precise(free or throttled):
+            stopped_by = "precision"
+            break
+    log.read("after")
+    return _timing(CALLER_METHOD, warmup, most, free, stopped_by, throttled)
+
+
+def _watched_batch(device, step, log, count: int, first: int, each_s: float) -> tuple[list[float], bool]:
+    """Times of a batch, and whether the device was throttled for heat then."""
+    if count * each_s < LOOK_S:
+        return device.step_times(step, count, first=first), log.throttled_lately()
+    seen: list[DeviceState] = []
+    times = device.watched_times(step, count, first, lambda: seen.append(log.read("during")))
+    return times, any(nvml.is_throttled(state.throttle_reasons) for state in seen)
+
+
+def flagged(timing: Timing, states: list[DeviceState]) -> Timing:
+    """A short block's timing, flagged where a reading around it says that the device was throttled for heat."""
+    throttled = any(nvml.is_throttled(state.throttle_reasons) for state in states)
+    return timing.model_copy(update={"all_throttled": True}) if throttled else timing
+
+
+def _timing(
+    method: str,
+    warmup: int,
+    requested: int,
+    samples: list[float],
+    stopped_by: str | None = None,
+    throttled: list[float] | None = None,
+) -> Timing:
+    all_throttled = not samples and bool(throttled)
+    if all_throttled:
+        samples, throttled = throttled, []
     samples = [round(sample, 10) for sample in samples]
     return Timing(
         method=method,
         warmup=warmup,
         requested=requested,
-        stopped_by="iterations" if len(samples) >= requested else "time_budget",
+        stopped_by=stopped_by or ("iterations" if len(samples) >= requested else "time_budget"),
         samples_s=samples,
         median_s=statistics.median(samples),
         ci95_s=statistics.median_interval(samples),
+        throttled_samples_s=[round(sample, 10) for sample in throttled or []],
+        all_throttled=all_throttled,
     )
 
 
@@ -78,6 +140,16 @@ class StateLog:
         at_s = round(time.monotonic() - self._start, 4)
         self.states.append(DeviceState(at_s=at_s, when=when, **self._device.state()))
         return self.states[-1]
+
+    def throttled_lately(self) -> bool:
+        """What the last reading said of throttling for heat."""
+        return bool(self.states and nvml.is_throttled(self.states[-1].throttle_reasons))
+
+    def throttle_told(self) -> bool:
+        return any(state.throttle_reasons is not None for state in self.states)
+
+    def held_back_by(self) -> list[str]:
+        return nvml.held_back_by([state.model_dump() for state in self.states])
 
 
 def relative_error(result, reference) -> float:

@@ -3,13 +3,16 @@
 from collections.abc import Iterable
 
 from roofline import model
+from roofline.guard import above_roofs
 from roofline.prediction import ceiling_values, predict_cell
 from roofline.records import (
+    Bandwidth,
     BandwidthRecord,
     ComputeCeiling,
     DecodeAttnRecord,
     DeviceEntry,
     DeviceRecord,
+    FoundCache,
     Measurement,
     MemoryCeiling,
     Operator,
@@ -37,11 +40,12 @@ def place(
     """Everything that was measured, in the public format. Records come with their paths, relative to results/."""
     peaks = list(peaks)
     ceilings = [_compute_ceiling(path, record) for path, record in peaks if record.peak]
-    ceilings += [_memory_ceiling(path, record) for path, record in bandwidths]
+    bandwidths = list(bandwidths)
+    ceilings += [_memory_ceiling(path, record.device, one) for path, record in bandwidths for one in record.bandwidths]
     operators = [
-        _operator(record.device, path, record.peak.repeat, _of_device(ceilings, record.device))
+        _operator(record.device, path, record.peak.lab, _of_device(ceilings, record.device))
         for path, record in peaks
-        if record.peak
+        if record.peak and record.peak.lab
     ]
     operators += [
         _operator(record.device, path, measurement, _of_device(ceilings, record.device))
@@ -57,6 +61,13 @@ def place(
         for operation in operations:
             placed = _operation(name, record.device_kind, operation, _of_device(ceilings, name))
             (skipped if isinstance(placed, Skipped) else operators).append(placed)
+    levels = [
+        FoundCache(device=record.device, series=series.series, record=path, **_same_fields(FoundCache, level))
+        for path, record in bandwidths
+        for series in record.sweeps
+        for level in series.levels
+    ]
+    last_level_bytes = {name: record.last_level_cache_bytes for name, (_, record) in devices.items()}
     return Roofline(
         devices={
             name: DeviceEntry(kind=record.device_kind, name=record.name, record=path)
@@ -64,6 +75,8 @@ def place(
         },
         ceilings=ceilings,
         operators=operators,
+        levels=levels,
+        above_roof=above_roofs(operators, ceilings, levels, last_level_bytes),
         skipped=skipped,
     )
 
@@ -73,15 +86,17 @@ def _of_device(ceilings: list, device: str) -> list:
 
 
 def _compute_ceiling(path: str, record: PeakFlopsRecord) -> ComputeCeiling:
-    same = set(ComputeCeiling.model_fields) & set(type(record.peak).model_fields)
-    fields = {field: getattr(record.peak, field) for field in same}
+    fields = _same_fields(ComputeCeiling, record.peak)
     return ComputeCeiling(device=record.device, kind="compute", name=record.dtype, record=path, **fields)
 
 
-def _memory_ceiling(path: str, record: BandwidthRecord) -> MemoryCeiling:
-    same = set(MemoryCeiling.model_fields) & set(type(record.bandwidth).model_fields)
-    fields = {field: getattr(record.bandwidth, field) for field in same}
-    return MemoryCeiling(device=record.device, kind="memory", record=path, **fields)
+def _memory_ceiling(path: str, device: str, bandwidth: Bandwidth) -> MemoryCeiling:
+    return MemoryCeiling(device=device, kind="memory", record=path, **_same_fields(MemoryCeiling, bandwidth))
+
+
+def _same_fields(kind: type, record) -> dict:
+    """The fields of a record that another kind has too."""
+    return {field: getattr(record, field) for field in set(kind.model_fields) & set(type(record).model_fields)}
 
 
 def _operator(device: str, path: str, measured: Measurement, ceilings: list) -> Operator:

@@ -269,7 +269,7 @@ class Sustained(Record):
 
     product: Product
     seconds: Positive
-    settled_after_s: NotNegative | None = Field(description="null where it never settled: then the last half counts")
+    settled_after_s: NotNegative | None = Field(description="null where it never settled: then the last third counts")
     tflops: Positive
     ci95: Interval | None
     sm_clock_mhz: Positive | None = Field(description="median once settled")

@@ -1,14 +1,18 @@
 """What the terminal shows before a run and after it."""
 
 import os
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
-from roofline.records import Acceptance, CorruptRecord, Operator, Roofline, read
+from roofline.ceiling_table import Row, compute_rows, level_rows, memory_rows
+from roofline.records import AboveRoof, Acceptance, CorruptRecord, Operator, Roofline, read
 from roofline.reporting import count_jobs, duration, now, number, percent
 
 RUN_STARTED = "ROOFLINE_RUN_STARTED"
 COUNTER_FILE = Path("logs/.jobs-ended")
+WIDTH = 100  # columns
+HELD_BACK_FROM = 80  # the column of a table's last words
 MEASURING = ("device_query", "peak_flops", "bandwidth", "decode_attn")
 
 # Seconds of a job beyond its timed blocks, seen on an H200's host and on two CPU cores: libraries load, a context is
@@ -16,8 +20,10 @@ MEASURING = ("device_query", "peak_flops", "bandwidth", "decode_attn")
 ABOVE = 1.05  # of its roof: more than noise
 START_UP_S = {"gpu": 3.0, "cpu": 1.5}
 OTHER_JOB_S = 1.0
-# A block seldom spends its whole budget on a GPU and nearly always does on a CPU.
+# A block of attention seldom spends its whole budget on a GPU and nearly always does on a CPU.
 BUDGET_SPENT = {"gpu": 0.2, "cpu": 0.8}
+# About how many of read, write, copy and triad a memory level has.
+STREAMS = 3
 
 
 def remember_start() -> None:
@@ -43,9 +49,13 @@ def expected_s(rule: str, device: str, settings: dict) -> float:
     if rule not in MEASURING:
         return OTHER_JOB_S
     kind = device.rstrip("0123456789")
-    blocks = {"peak_flops": 1, "bandwidth": 1, "decode_attn": 2 * len(settings["decode_attn"]["batch_sizes"])}
-    budget = settings.get(rule, {}).get("time_budget_s", 0)
-    return START_UP_S[kind] + blocks.get(rule, 0) * budget * BUDGET_SPENT[kind]
+    peaks, attention = settings["peak_flops"], settings["decode_attn"]
+    timed = {
+        "peak_flops": 1.5 * peaks["time_budget_s"] + peaks["sustained_s"],
+        "bandwidth": STREAMS * settings["bandwidth"]["time_budget_s"],
+        "decode_attn": 2 * len(attention["batch_sizes"]) * attention["time_budget_s"] * BUDGET_SPENT[kind],
+    }
+    return START_UP_S[kind] + timed.get(rule, 0)
 
 
 def summarise(results: Path) -> None:
@@ -57,7 +67,8 @@ def summarise(results: Path) -> None:
         return
     lines = [""]
     for name, device in roofline.devices.items():
-        lines += [f"{name}: {device.name}", *_ceilings(name, roofline), *_operators(name, roofline), ""]
+        lines += [f"{name}: {device.name}", *_ceilings(name, roofline), *_operators(name, roofline)]
+        lines += [*_above_roof(name, roofline), ""]
     lines += ["Acceptance", *_criteria(acceptance), ""]
     lines += [
         f"Picture {results}/roofline.png · in words {results}/interpretation.md · numbers {results}/roofline.json",
@@ -75,18 +86,64 @@ def explain() -> None:
 
 
 def _ceilings(device: str, roofline: Roofline) -> list[str]:
-    lines = []
-    for ceiling in (c for c in roofline.ceilings if c.device == device):
-        if ceiling.kind == "compute":
-            value, unit, vendor = ceiling.tflops, "TFLOPS", ceiling.vendor_tflops
-        else:
-            value, unit, vendor = ceiling.gb_per_s, "GB/s", ceiling.vendor_gb_per_s
-        origin = "vendor's" if ceiling.kind == "memory" or ceiling.unit != "cpu" else "formula's"
-        share = f"{percent(ceiling.fraction_of_vendor):>6} of the {origin} {number(vendor)}" if vendor else ""
-        lines.append(f"  {ceiling.name:<10} {number(value):>8} {unit:<6} {share}".rstrip())
-    return lines + [
-        f"  {skip.name or skip.dtype:<10}  skipped: {skip.reason}" for skip in roofline.skipped if skip.device == device
+    compute, memory = compute_rows(roofline, device), memory_rows(roofline, device)
+    promise = "formula" if roofline.devices[device].kind == "cpu" else "vendor"
+    lines = _table(f"TFLOPS{', int8: TOPS' if any(row.unit == 'TOPS' for row in compute) else ''}", promise, compute)
+    lines += _table("GB/s", "vendor", memory) + _levels(device, roofline)
+    for skip in (skip for skip in roofline.skipped if skip.device == device):
+        lines += _wrapped(f"  {skip.name or skip.dtype:<10}  skipped: {skip.reason}", 4)
+    return lines
+
+
+def _table(unit: str, promise: str, rows: list[Row]) -> list[str]:
+    if not rows:
+        return []
+    lines = [_columns(unit, "measured", "95 % interval", "sustained", promise, "of it", "of clock") + "  held back by"]
+    for row in rows:
+        figures = row.measured, row.interval, row.sustained, row.vendor, row.of_vendor, row.of_clock
+        lines += _wrapped(f"{_columns(row.name, *figures)}  {row.held_back_by}", HELD_BACK_FROM)
+    return lines
+
+
+def _columns(name: str, *figures: str) -> str:
+    widths = (8, 14, 9, 7, 6, 8)
+    return f"  {name:<18} " + " ".join(f"{figure:>{width}}" for figure, width in zip(figures, widths, strict=True))
+
+
+def _levels(device: str, roofline: Roofline) -> list[str]:
+    rows = level_rows(roofline, device)
+    head = f"  {'found by the sweep':<18} {'GB/s':>8} {'knee':>14} {'reported':>9}  series"
+    lines = [
+        f"  {row.name:<18} {row.gb_per_s:>8} {row.knee or 'none seen':>14} {row.reported or '-':>9}  {row.series}"
+        for row in rows
     ]
+    return [head, *(part for line in lines for part in _wrapped(line, 55))] if rows else []
+
+
+def _above_roof(device: str, roofline: Roofline) -> list[str]:
+    """Which operator is above its roof, and which of the two is wrong; of the user's operations only the user knows."""
+    lines = []
+    for found in (found for found in roofline.above_roof if found.device == device):
+        lines += _wrapped(f"  Above its roof: {above_roof_words(found)}", 4)
+    for o in roofline.operators:
+        if o.device == device and o.operator == "operation" and (o.fraction_of_roof or 0) > ABOVE:
+            share = percent(o.fraction_of_roof)
+            lines += _wrapped(f"  Above its roof: {operator_name(o)} at {share} of it: are its counts right?", 4)
+    return lines
+
+
+def above_roof_words(found: AboveRoof) -> str:
+    """What stands above its roof, why, and the evidence."""
+    cause = f"the {found.wrong_roof} ceiling is too low" if found.wrong_roof else "the cause is not known"
+    if found.cache:
+        cause = f"its data came from {found.cache}"
+    return f"{found.operator} at {percent(found.fraction_of_roof)} of it: {cause} ({found.evidence.rstrip('.')})."
+
+
+def _wrapped(line: str, indent: int) -> list[str]:
+    """The line within WIDTH columns; what is over stands below, indented as far as its first so many columns."""
+    first, *others = textwrap.wrap(line[indent:], WIDTH - indent) or [""]
+    return [(line[:indent] + first).rstrip(), *(" " * indent + other for other in others)]
 
 
 def _operators(device: str, roofline: Roofline) -> list[str]:
@@ -101,8 +158,7 @@ def _operator_line(o: Operator) -> str:
     latency = duration(o.latency_s) if o.latency_s else "-"
     attained = number(o.attained_tflops) if o.attained_tflops is not None else "-"
     share = percent(o.fraction_of_roof) if o.fraction_of_roof is not None else "-"
-    above = "  above its roof: are its counts right?" if (o.fraction_of_roof or 0) > ABOVE else ""
-    return f"  {operator_name(o):<44} {latency:>9} {attained:>9} {share:>8}  {o.regime or '-'}{above}"
+    return f"  {operator_name(o):<44} {latency:>9} {attained:>9} {share:>8}  {o.regime or '-'}"
 
 
 def operator_name(o: Operator) -> str:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import yaml
 
-from roofline import checkpoint, host
-from roofline.devices import copy_levels
+from roofline import checkpoint, effort, host
+from roofline.devices import memory_levels
 from roofline.operators import gemm
 from roofline.operators.decode_attention import Shape, workspace_bytes
 
@@ -22,6 +22,9 @@ MIB = 1 << 20
 FP32_BYTES = 4
 ENGINE_KEYS = ("__use_yte__", "pathvars")  # Snakemake would take these for its own, before the schema is asked
 TRANSFERS = ("h2d", "d2h")  # the levels whose size is bandwidth.transfer_size_mib
+ARRAYS = {"hbm": 3, "dram": 3, "d2d": 2}  # the levels whose arrays are bandwidth.size_mib each, and how many they need
+LEAST_CACHES = 2  # an array of fewer last-level caches is partly read from them
+TILE = 128  # rows and columns of a product's tile on one multiprocessor
 # Beyond these, figures overflow or the picture's axes do; nothing real comes near.
 COUNTS, SECONDS, BUDGET_S, PRICE = (1e-3, 1e30), (1e-12, 1e12), (1e-9, 1e5), (1e-9, 1e9)
 
@@ -157,6 +160,8 @@ def _told(error) -> list[str]:
             return [f"{key}: {_shown(twice)} is listed twice; allowed: each once"]
         case "minItems" | "minProperties":
             return [f"{key}: {_shown(value)} is empty; allowed: one entry or more"]
+        case "enum" if key.startswith("bandwidth.levels") and value == "dram_copy":
+            return [f"{key}: 'dram_copy' is now 'dram'; allowed: {', '.join(error.validator_value)}"]
         case "enum":
             return [f"{key}: {_shown(value)} is unknown; allowed: {', '.join(map(str, error.validator_value))}"]
         case "anyOf" if key == "devices":
@@ -171,7 +176,8 @@ def _told(error) -> list[str]:
 def _is_number_as_text(error) -> bool:
     value = error.instance
     digits = isinstance(value, str) and value.lstrip("+-").replace(".", "", 1).isdigit()
-    return digits and not {"integer", "number"}.isdisjoint(_types(error.schema))
+    types = [kind for branch in error.schema.get("anyOf", [error.schema]) for kind in _types(branch)]
+    return digits and not {"integer", "number"}.isdisjoint(types)
 
 
 def _overlooked(value, path=()) -> Iterator[tuple[tuple, str]]:
@@ -230,21 +236,25 @@ def _key(path) -> str:
 
 
 def _allowed(schema: Mapping) -> str:
+    if "anyOf" in schema:
+        return ", or ".join(map(_allowed, schema["anyOf"]))
+    if "const" in schema:
+        return str(schema["const"])
     names = {
         "integer": "a whole number",
         "number": "a number (write 1.0e+9, not 1e9)",
         "string": "text",
         "array": "a list",
         "object": "a mapping of keys to values",
-        "null": "null",
     }
-    kinds = [names[kind] for kind in _types(schema)]
+    kinds = [names[kind] for kind in _types(schema) if kind != "null"]
     bounds = [
         f"{word} {schema[bound]}"
         for bound, word in (("minimum", "from"), ("maximum", "to"), ("exclusiveMinimum", "above"))
         if bound in schema
     ]
-    return " ".join([" or ".join(kinds) or "another value", *bounds])
+    value = " ".join([" or ".join(kinds) or "another value", *bounds])
+    return f"{value}, or null" if "null" in _types(schema) else value
 
 
 def _types(schema: Mapping) -> list[str]:
@@ -290,7 +300,7 @@ def choose_devices(config: Mapping, present: Mapping) -> list[str]:
     faults += [f"devices: {fault}" for fault in sorted({identity.fault for identity in here if identity.fault})]
     faults += _preset_faults(config) + _weights_faults(config)
     for identity in here:
-        faults += _level_faults(config, identity) + _memory_faults(config, identity)
+        faults += _level_faults(config, identity) + _memory_faults(config, identity) + _size_faults(config, identity)
     if faults:
         raise Faults(faults)
     return list(chosen)
@@ -337,10 +347,19 @@ def _weights_faults(config: Mapping) -> list[str]:
 
 
 def _level_faults(config: Mapping, identity) -> list[str]:
-    levels, wanted = copy_levels(identity.device), config["bandwidth"]["levels"]
-    if set(levels) & set(wanted):
+    if _levels_of(config, identity):
         return []
+    wanted, levels = config["bandwidth"]["levels"], memory_levels(identity.device)
     return [f"bandwidth.levels: {identity.device} has none of {', '.join(wanted)}; it has {', '.join(levels)}"]
+
+
+def _levels_of(config: Mapping, identity) -> set[str]:
+    return set(memory_levels(identity.device)) & set(config["bandwidth"]["levels"])
+
+
+def _multiplied(config: Mapping) -> list[str]:
+    """The dtypes of matrix products; a register-only multiply-add has neither size nor operands in memory."""
+    return [dtype for dtype in config["peak_flops"]["dtypes"] if not dtype.endswith("_fma")]
 
 
 def _memory_faults(config: Mapping, identity) -> list[str]:
@@ -357,15 +376,9 @@ def _memory_faults(config: Mapping, identity) -> list[str]:
             )
     size = config["peak_flops"]["size"]
     needs[f"peak_flops.size: {size}"] = max(
-        gemm.workspace_bytes(size, dtype) for dtype in config["peak_flops"]["dtypes"]
+        (gemm.workspace_bytes(size, dtype) for dtype in _multiplied(config)), default=0
     )
-    levels = set(copy_levels(identity.device)) & set(config["bandwidth"]["levels"])
-    for key, buffers, copied in (
-        ("size_mib", 2, levels.difference(TRANSFERS)),
-        ("transfer_size_mib", 1, levels.intersection(TRANSFERS)),
-    ):
-        if copied:
-            needs[f"bandwidth.{key}: {config['bandwidth'][key]}"] = buffers * config["bandwidth"][key] * MIB
+    needs |= _stream_needs(config["bandwidth"], _levels_of(config, identity), identity.last_level_cache_bytes)
     free = identity.memory_free_bytes
     return [
         f"{what} needs {needed:,} bytes on {identity.device}, and {free:,} are free there"
@@ -374,11 +387,45 @@ def _memory_faults(config: Mapping, identity) -> list[str]:
     ]
 
 
+def _stream_needs(bandwidth: Mapping, levels: set[str], cache_bytes: int) -> dict[str, int]:
+    """Bytes on a device by the setting that asks for them; without a size, the least that arrays can do with."""
+    size, transfer_size = bandwidth["size_mib"], bandwidth["transfer_size_mib"]
+    arrays = max((ARRAYS[level] for level in levels.intersection(ARRAYS)), default=0)
+    if size is None:
+        least = f"bandwidth.size_mib: null ({arrays} arrays of {LEAST_CACHES} last-level caches each)"
+        needs = {least: arrays * LEAST_CACHES * cache_bytes}
+    else:
+        needs = {f"bandwidth.size_mib: {size}": arrays * size * MIB}
+    if levels.intersection(TRANSFERS):
+        needs[f"bandwidth.transfer_size_mib: {transfer_size}"] = transfer_size * MIB
+    return needs
+
+
+def _size_faults(config: Mapping, identity) -> list[str]:
+    """Sizes that would measure something else: a cache for memory, or a device with multiprocessors left idle."""
+    faults = []
+    size, multiprocessors = config["peak_flops"]["size"], identity.multiprocessors
+    filling = TILE * math.ceil(math.sqrt(multiprocessors or 0))
+    if _multiplied(config) and size < filling:
+        faults.append(
+            f"peak_flops.size: {size} is too small to fill {identity.device}: "
+            f"{multiprocessors} multiprocessors want {filling} or more"
+        )
+    size_mib, cache_bytes = config["bandwidth"]["size_mib"], identity.last_level_cache_bytes
+    least_mib = math.ceil(LEAST_CACHES * cache_bytes / MIB)
+    if size_mib is not None and size_mib < least_mib and _levels_of(config, identity).intersection(ARRAYS):
+        faults.append(
+            f"bandwidth.size_mib: {size_mib} is too small for {identity.device}: its last-level cache keeps "
+            f"{cache_bytes / MIB:g} MiB, and an array of twice that is needed; allowed: {least_mib} or more, or null"
+        )
+    return faults
+
+
 # ---------------------------------------------------------------- all of it
 
 
 def complete(config: Mapping, schema_path: Path | str) -> dict:
-    """The configuration with its defaults. Raises Faults with everything that the schema forbids."""
+    """The configuration with its defaults and its effort's budgets. Raises Faults with all that the schema forbids."""
     schema = yaml.safe_load(Path(schema_path).read_text(encoding="utf-8"))
     faults = schema_faults(config, schema)
     if faults:
@@ -387,4 +434,4 @@ def complete(config: Mapping, schema_path: Path | str) -> dict:
     faults = _name_faults(completed) + _magnitude_faults(completed)
     if faults:
         raise Faults(faults)
-    return completed
+    return effort.fill(completed)

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import jinja2
 
+from roofline.ceiling_table import compute_rows, level_rows, memory_rows
 from roofline.records import Acceptance, Roofline
 from roofline.reporting import duration, number, percent
-from roofline.screen import operator_name
+from roofline.screen import above_roof_words, operator_name
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -21,5 +22,8 @@ def page(roofline: Roofline, acceptance: Acceptance, interpretation: str) -> str
         roofline=roofline,
         acceptance=acceptance,
         paragraphs=[(part[0] == "#", part.lstrip("# ")) for part in interpretation.split("\n\n") if part.strip()],
+        ceilings={name: compute_rows(roofline, name) + memory_rows(roofline, name) for name in roofline.devices},
+        levels={name: level_rows(roofline, name) for name in roofline.devices},
+        above_roof_words=above_roof_words,
         operator_name=operator_name,
     )

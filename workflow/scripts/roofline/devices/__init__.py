@@ -4,9 +4,10 @@ Each module offers the same few things:
 
     discover() -> list[Identity]       what is here, without loading arrays or making a context
     MEMORY_LEVELS                      the jobs of rule bandwidth that this kind has
+    unsupported(identity, ceiling)     why it has no such compute ceiling, without opening it
     Device(identity)                   opens one; its methods are:
         hardware(), software(), vendor(hardware, datasheets_path)   what it is and what it promises
-        unsupported(dtype) -> str | None          why there is no GEMM of a dtype here
+        unsupported(ceiling) -> str | None        why there is no such compute ceiling here
         compute_unit(dtype) / compute_ceiling(dtype)
         normal(shape, dtype, seed) -> array       standard normal random numbers, rounded to the dtype
         array(host_array), to_host(array)
@@ -20,7 +21,11 @@ Each module offers the same few things:
         lab_product(dtype, size, seed) -> Workload | None            the square product by the array library
         peak_candidates(ceiling, size, seed) -> [Workload]           every way to that compute ceiling
         peak_workload(ceiling, size, product, seed) -> Workload      one of them, on fresh operands
-        beside(ceiling, size, product, seed) -> [Workload]           the same with another output or accumulation
+        beside(ceiling, product, seed) -> [[Workload]]               the same with another output or accumulation
+        product_of_shape(dtype, shape) -> Workload   a product of that shape, where the device has cuBLASLt
+        inputs(ceiling) -> str                    what the operands are
+        watched_times(step, count, first, look) -> [s]   as step_times, and looks while the device runs
+        load_times(step, count, seconds, look)    load without a pause: (s since the start, s a step) of each chunk
         clock_under(step, count, step_s, look) -> MHz | None   the clock over a block of steps
         while_busy(step, step_s, seconds, look)   looks while steps run
         kernel_of(step) -> dict                   the kernel that ran, where it can be known
@@ -51,6 +56,8 @@ class Identity:
     software: dict[str, str | None] = field(default_factory=dict)
     fault: str | None = None
     setting: str = ""
+    multiprocessors: int | None = None
+    nvml: bool = True
 
     def fingerprint(self) -> str:
         return f"{self.name} {self.uuid} driver {self.driver} {self.setting}".rstrip()
@@ -97,12 +104,16 @@ class SweepSeries:
 
 @dataclass(frozen=True)
 class Workload:
-    """One way to reach a compute ceiling: `step(i)` runs it once, `check()` compares its result with float64."""
+    """One way to reach a compute ceiling: `step(i)` runs it once, `check()` compares its result with float64.
+
+    `clock_mhz()` is what the kernel itself counted in its last run; None where the kernel is not ours.
+    """
 
     product: Product
     flops: int
     step: Callable[[int], object]
     check: Callable[[], Check]
+    clock_mhz: Callable[[], float | None] = lambda: None
 
 
 def kind_of(device: str) -> str:
@@ -122,10 +133,20 @@ def discover() -> dict[str, Identity]:
     return {identity.device: identity for kind in KINDS for identity in module_of(kind).discover()}
 
 
+def unsupported(device: str, ceiling: str) -> str | None:
+    """Why a device of this machine has no such compute ceiling; None where it has."""
+    module = module_of(kind_of(device))
+    return module.unsupported(_identity(module, device), ceiling)
+
+
 def open_device(device: str):
     """The device of that name, ready to measure."""
     module = module_of(kind_of(device))
+    return module.Device(_identity(module, device))
+
+
+def _identity(module, device: str) -> Identity:
     for identity in module.discover():
         if identity.device == device:
-            return module.Device(identity)
+            return identity
     raise LookupError(f"{device} is not on this machine")

@@ -4,18 +4,22 @@ import os
 import platform
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
 
 from roofline import host
-from roofline.devices import CopyPath, Identity
+from roofline.devices import Identity, Stream, SweepSeries, Workload
 from roofline.dtypes import ITEM_BYTES, array_dtype
+from roofline.measuring import relative_error, require_right
+from roofline.operators import gemm
+from roofline.records import Check, Product
 
-COPY_LEVELS = ("dram_copy",)
+MEMORY_LEVELS = ("dram", "sweep")
 NATIVE_DTYPES = ("fp64", "fp32")
 UNLISTED_CACHE_BYTES = 256 << 20  # where the kernel lists no caches: more than most CPUs have
+UNLISTED_L2_BYTES = 1 << 20
+PIECE_ITEMS = 1 << 20  # of random numbers that one generator draws
 
 
 def discover() -> list[Identity]:
@@ -42,16 +46,18 @@ class Device:
         import numpy
         import threadpoolctl
 
+        from roofline.devices.cpu_memory import Workers
+
         # The variables come too late for a BLAS that something else has loaded before.
         threadpoolctl.threadpool_limits(self.cores, "blas")
         self.identity = identity
         self.xp = numpy
         self.name = identity.device
         self.kind = "cpu"
-        self.memory_ceilings = ["dram_copy"]
+        self.memory_ceilings = ["dram_read", "dram_copy"]
         self.memory_level = "dram"
         self.last_level_cache_bytes = identity.last_level_cache_bytes
-        self._pool = ThreadPoolExecutor(self.cores)
+        self._workers = Workers(self.cores)
 
     # -- what it is
 
@@ -116,10 +122,8 @@ class Device:
             "bandwidth": None,
         }
 
-    def unsupported(self, dtype: str) -> str | None:
-        if dtype in NATIVE_DTYPES:
-            return None
-        return f"NumPy has no {dtype} arithmetic of its own on the CPU, it converts; a ceiling would mislead"
+    def unsupported(self, ceiling: str) -> str | None:
+        return unsupported(self.identity, ceiling)
 
     def compute_unit(self, dtype: str) -> str:
         return "cpu"
@@ -144,16 +148,17 @@ class Device:
         numpy = self.xp
         values = numpy.empty(shape, array_dtype(dtype))
         flat = values.reshape(-1)
-        pieces = range(0, flat.size, 1 << 20)
-        seeds = numpy.random.SeedSequence(seed).spawn(len(pieces))
+        starts = range(0, flat.size, PIECE_ITEMS)
+        seeds = numpy.random.SeedSequence(seed).spawn(len(starts))
 
-        def fill(start, piece_seed):
-            piece = flat[start : start + (1 << 20)]
-            piece[:] = numpy.random.Generator(numpy.random.SFC64(piece_seed)).standard_normal(
-                piece.size, dtype=numpy.float64 if dtype == "fp64" else numpy.float32
-            )
+        def fill(worker: int) -> None:
+            for start, piece_seed in list(zip(starts, seeds, strict=True))[worker :: self.cores]:
+                piece = flat[start : start + PIECE_ITEMS]
+                piece[:] = numpy.random.Generator(numpy.random.SFC64(piece_seed)).standard_normal(
+                    piece.size, dtype=numpy.float64 if dtype == "fp64" else numpy.float32
+                )
 
-        list(self._pool.map(fill, pieces, seeds))
+        self._workers.run(self.cores, fill)
         return values
 
     def array(self, host_array):
@@ -193,46 +198,97 @@ class Device:
 
     # -- memory
 
-    def copy_path(self, level: str, size_bytes: int) -> CopyPath:
-        numpy = self.xp
-        source = self.normal((size_bytes // 4,), "fp32", seed=0)
-        destination = numpy.empty_like(source)
-        self._clear(destination)  # each core touches its pages first: they are on its socket then
-        threads = self._fastest_thread_count(source, destination)
-        self._clear(destination)  # so that only the timed steps can make it equal
-        return CopyPath(
-            level="dram",
-            counted="bytes read plus bytes written; the write-allocate read of a cached store is not counted",
-            counted_bytes=2 * source.nbytes,
-            step=lambda index: self._copy(source, destination, threads),
-            verify=lambda: _require_equal(numpy.array_equal(source, destination)),
-            threads=threads,
-        )
+    def streams(self, level: str, size_bytes: int | None) -> list[Stream]:
+        from roofline.devices import cpu_memory
 
-    def _copy(self, source, destination, threads: int) -> None:
-        pieces = _pieces(source.size, threads)
-        list(self._pool.map(lambda piece: self.xp.copyto(destination[piece], source[piece]), pieces))
+        free, cache_bytes = host.memory_available_bytes(), self.last_level_cache_bytes
+        every, alone = (size_bytes or cpu_memory.automatic_bytes(n, cache_bytes, free) for n in (self.cores, 1))
+        # Half of a core's second cache: with the blocks that pass by, the triad's product stays there or next to it.
+        block_bytes = _cache_bytes().get("l2", UNLISTED_L2_BYTES) // 2
+        return cpu_memory.streams(self._workers, every, alone, block_bytes)
 
-    def _clear(self, array) -> None:
-        list(self._pool.map(lambda piece: array[piece].fill(0), _pieces(array.size, self.cores)))
+    def sweeps(self, points_an_octave: int) -> list[SweepSeries]:
+        """Sets of one core, and of all cores with one each; where there is one core, these are the same."""
+        from roofline.devices import cpu_memory
 
-    def _fastest_thread_count(self, source, destination) -> int:
-        candidates = [2**power for power in range(self.cores.bit_length()) if 2**power < self.cores]
-        times = {}
-        for threads in [*candidates, self.cores]:
-            self._copy(source, destination, threads)
-            times[threads] = min(self.step_times(lambda _, n=threads: self._copy(source, destination, n), 2))
-        return min(times, key=times.get)
+        free = host.memory_available_bytes()
+        return [
+            cpu_memory.sweep(self._workers, readers, _cache_bytes(readers), free, points_an_octave)
+            for readers in sorted({1, self.cores})
+        ]
+
+    # -- products
+
+    def lab_product(self, dtype: str, size: int, seed: int) -> Workload:
+        return self._products(dtype, [size], seed)[0]
+
+    def peak_candidates(self, ceiling: str, size: int, seed: int) -> list[Workload]:
+        """Squares of half the size, the size and twice the size, the last where it takes half of the free memory at
+        most; on parts of the same operands."""
+        sizes = [size, max(1, size // 2), 2 * size]
+        if 2 * gemm.workspace_bytes(2 * size, ceiling) > host.memory_available_bytes():
+            sizes.pop()
+        return self._products(ceiling, sizes, seed)
+
+    def peak_workload(self, ceiling: str, size: int, product: Product, seed: int) -> Workload:
+        """The candidate that is this product, on operands of its own. Raises LookupError where none is."""
+        workload = self.lab_product(ceiling, product.shape["m"], seed)
+        if workload.product != product:
+            raise LookupError(f"NumPy has no {product}")
+        return workload
+
+    def beside(self, ceiling: str, size: int, product: Product, seed: int) -> list[Workload]:
+        """None: NumPy's product has one accumulation and one output for each dtype."""
+        return []
+
+    def _products(self, dtype: str, sizes: list[int], seed: int) -> list[Workload]:
+        items = max(sizes) ** 2
+        a, b = (self.normal((items,), dtype, seed + i) for i in range(2))
+        c = self.xp.empty_like(a)
+        return [_square(*(array[: size**2].reshape(size, size) for array in (a, b, c)), dtype) for size in sizes]
 
 
-def _pieces(size: int, count: int) -> list[slice]:
-    return [slice(size * i // count, size * (i + 1) // count) for i in range(count)]
+def unsupported(identity: Identity, ceiling: str) -> str | None:
+    """Why this machine has no such compute ceiling; None where it has. Loads no NumPy."""
+    if ceiling in NATIVE_DTYPES:
+        return None
+    if ceiling.endswith("_fma"):
+        return "NumPy has no register-only loop on the CPU"
+    return f"NumPy has no {ceiling} arithmetic of its own on the CPU, it converts; a ceiling would mislead"
 
 
-def _require_equal(equal: bool) -> str:
-    if not equal:
-        raise ArithmeticError("the copy differs from its source")
-    return "every byte of the destination compared with the source"
+def _square(a, b, c, dtype: str) -> Workload:
+    """C = A B by NumPy's BLAS, of n x n arrays of one dtype."""
+    import numpy
+
+    size = len(a)
+
+    def multiply(index: int) -> None:
+        numpy.matmul(a, b, out=c)
+
+    def check() -> Check:
+        """Sampled rows against float64. Raises ArithmeticError where they differ."""
+        rows = numpy.linspace(0, size - 1, gemm.SAMPLED_ROWS).astype(int)
+        c[rows] = numpy.nan  # what is not written shows
+        multiply(0)
+        error = relative_error(c[rows], a[rows].astype(numpy.float64) @ b.astype(numpy.float64))
+        require_right(f"{dtype} matmul {size}", error, gemm.TOLERANCE[dtype])
+        compared = f"{gemm.SAMPLED_ROWS} rows against float64"
+        return Check(compared=compared, error=error, tolerance=gemm.TOLERANCE[dtype])
+
+    return Workload(
+        product=Product(
+            library="numpy.matmul",
+            shape={"m": size, "n": size, "k": size},
+            layout="NN",
+            algorithm=None,
+            accumulation=dtype,
+            output=dtype,
+        ),
+        flops=gemm.flops(size, size, size),
+        step=multiply,
+        check=check,
+    )
 
 
 def peak_formula_tflops(hardware: dict, item_bytes: int) -> float:
@@ -292,9 +348,16 @@ def _last_level_cache_bytes() -> int:
     return sum(each_once.values())
 
 
-def _cache_bytes() -> dict[str, int]:
-    """Sizes by level of the first core's caches."""
-    return {level: size for level, (_, size) in _caches(min(host.usable_cpus())).items()}
+def _cache_bytes(readers: int = 1) -> dict[str, int]:
+    """Bytes by level of the first core's caches that one of so many readers has: each of those that share a cache and
+    read has a part of it. Levels that the kernel does not list are left out."""
+    cpus = host.usable_cpus()
+    found = [_caches(cpu) for cpu in cpus]
+    sizes = {}
+    for level, (shared, size) in _caches(min(cpus)).items():
+        sharing = sum(caches.get(level, ("", 0))[0] == shared for caches in found)
+        sizes[level] = size // min(sharing, readers)
+    return sizes
 
 
 def _caches(cpu: int) -> dict[str, tuple[str, int]]:

@@ -1,27 +1,23 @@
 """NVIDIA GPUs, by CuPy, with NVML for identity and state."""
 
-import ctypes
 import os
-from collections.abc import Callable
-from importlib import metadata
+import time
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
 from roofline import datasheets
-from roofline.devices import CopyPath, Identity, nvml
+from roofline.devices import Identity, Stream, SweepSeries, Workload, capabilities, gpu_fma, gpu_gemm, gpu_memory, nvml
+from roofline.devices.gpu_identity import LARGEST_L2_BYTES, discover
 from roofline.dtypes import array_dtype
+from roofline.records import Product
 
-COPY_LEVELS = ("d2d", "h2d", "d2h")
+__all__ = ["KERNELS", "LARGEST_L2_BYTES", "MEMORY_LEVELS", "Device", "discover", "unsupported"]
+
+MEMORY_LEVELS = ("hbm", "d2d", "l2", "l1", "shared", "h2d", "d2h", "sweep")
 KERNELS = Path(__file__).parents[1] / "kernels"
 COMPILE_OPTIONS = ("-std=c++17",)
-CUPY_OF_CUDA = {12: "cupy-cuda12x", 13: "cupy-cuda13x"}
-OLDEST_DRIVER = {12: "525", 13: "580"}
-GEMM_DTYPES = {"fp64": "6.0", "fp32": "3.0", "fp16": "5.3", "bf16": "8.0"}
-TENSOR_CORE_DTYPES = {"fp16": (7, 0), "bf16": (8, 0)}
-FP64_TENSOR_CORES = ((8, 0), (9, 0), (10, 0), (10, 3))  # 8.6, 8.9, 12.0 and their like have a token path only
-
-# NVML does not tell the L2's size; until CUDA does, no card's is larger.
-LARGEST_L2_BYTES = 192 << 20
+WIDE_ACCESSES = (10, 0)  # the first compute capability with accesses of 32 bytes
 
 # Eager steps launch about ten kernels each; 32 of them stay well under the launch queue's 1024 entries.
 STEPS_BEHIND_BLOCK = 32
@@ -32,120 +28,9 @@ CLOCK_STRETCH_NS = 200_000
 CLOCK_SHARE = 0.9
 
 
-def discover() -> list[Identity]:
-    """The visible GPUs in PCI order, by NVML; none where no driver answers.
-
-    A card that CUDA sees and NVML does not is one with a fault, not one that is passed over.
-    """
-    if not nvml.start():
-        return [_without_nvml()] if _cuda_answers() else []
-    import pynvml
-
-    versions = _library_versions()
-    no_cupy = cupy_fault(versions, nvml.cuda_version_of_driver(), nvml.driver_version())
-    untold = "NVML does not tell this card's compute capability or memory; set 'devices: [cpu]' in config/config.yaml"
-    found = []
-    for handle in nvml.visible_gpus():
-        memory = nvml.ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
-        capability = nvml.capability(handle)
-        found.append(
-            Identity(
-                device=f"gpu{len(found)}",
-                kind="gpu",
-                name=nvml.ask(pynvml.nvmlDeviceGetName, handle) or "unknown GPU",
-                uuid=nvml.ask(pynvml.nvmlDeviceGetUUID, handle) or "unknown",
-                driver=nvml.driver_version(),
-                setting=nvml.setting(handle),
-                memory_total_bytes=memory.total if memory else 0,
-                memory_free_bytes=memory.free if memory else 0,
-                compute_capability=capability,
-                last_level_cache_bytes=LARGEST_L2_BYTES,
-                software=versions,
-                fault=no_cupy or (None if capability and memory else untold),
-            )
-        )
-    return found
-
-
-def _without_nvml() -> Identity:
-    return Identity(
-        device="gpu0",
-        kind="gpu",
-        name="unknown GPU",
-        uuid="unknown",
-        driver=None,
-        memory_total_bytes=0,
-        memory_free_bytes=0,
-        fault="a CUDA driver answers here and NVML (libnvidia-ml.so.1) does not: start the container with "
-        "NVIDIA_DRIVER_CAPABILITIES=compute,utility, reboot after a driver upgrade, or set 'devices: [cpu]'",
-    )
-
-
-def _cuda_answers() -> bool:
-    """Whether CUDA's own driver sees a card."""
-    try:
-        cuda, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(0)
-        return cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
-    except (OSError, AttributeError):
-        return False
-
-
-def cupy_fault(versions: dict[str, str | None], driver_cuda: int | None, driver: str | None) -> str | None:
-    """Why CuPy cannot use this driver, and the remedy, in one line; None where it can."""
-    driver_major = driver_cuda // 1000 if driver_cuda else None
-    if driver_major and driver_major < min(CUPY_OF_CUDA):
-        return (
-            f"the NVIDIA driver {driver} runs CUDA {driver_major} at most and CuPy needs 12: install driver "
-            f"{OLDEST_DRIVER[12]} or newer, or set 'devices: [cpu]' in config/config.yaml"
-        )
-    best = max(cuda for cuda in CUPY_OF_CUDA if not driver_major or cuda <= driver_major)
-    if not versions["cupy"]:
-        return (
-            f"CuPy is not installed: pip install -r envs/cuda{min(CUPY_OF_CUDA)}.txt (or run make), or set "
-            "'devices: [cpu]' in config/config.yaml"
-        )
-    built_for = next((cuda for cuda, name in CUPY_OF_CUDA.items() if name == versions["cupy_package"]), None)
-    if built_for and driver_major and built_for > driver_major:
-        return (
-            f"{versions['cupy_package']} needs CUDA {built_for} (driver {OLDEST_DRIVER[built_for]} or newer) and the "
-            f"driver {driver} runs CUDA {driver_major}: pip uninstall {versions['cupy_package']}, then "
-            f"pip install -r envs/cuda{best}.txt (or make CUDA={best})"
-        )
-    return None
-
-
-def _library_versions() -> dict[str, str | None]:
-    package = next((name for name in (*CUPY_OF_CUDA.values(), "cupy") if _version(name)), None)
-    return {
-        "cupy": _version(package) if package else None,
-        "cupy_package": package,
-        "cublas": _cublas_version(package),
-        "numpy": _version("numpy"),
-    }
-
-
-def _cublas_version(cupy_package: str | None) -> str | None:
-    """Of the wheel that goes with this CuPy; both may be installed."""
-    wheels = {"cupy-cuda12x": ["nvidia-cublas-cu12"], "cupy-cuda13x": ["nvidia-cublas"]}
-    found = [_version(wheel) for wheel in wheels.get(cupy_package, ["nvidia-cublas-cu12", "nvidia-cublas"])]
-    return next((version for version in found if version), None) or _version_on_disk("cublas")
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _version_on_disk(library: str) -> str | None:
-    """The version in the file name of a library that no package manager of Python brought."""
-    try:
-        from cuda.pathfinder import load_nvidia_dynamic_lib
-
-        return Path(load_nvidia_dynamic_lib(library).abs_path).resolve().name.partition(".so.")[2] or None
-    except Exception:
-        return None
+def unsupported(identity: Identity, ceiling: str) -> str | None:
+    """Why this card has no such compute ceiling, without opening it."""
+    return capabilities.unsupported(ceiling, identity.compute_capability)
 
 
 class Device:
@@ -165,12 +50,24 @@ class Device:
         self.memory_ceilings = ["hbm_read", "d2d"]
         self.memory_level = "hbm"
         self.properties = cupy.cuda.runtime.getDeviceProperties(0)
+        self.multiprocessors = self.properties["multiProcessorCount"]
+        self.max_threads = self.properties["maxThreadsPerMultiProcessor"]
+        self.vector_bytes = 32 if self.capability >= WIDE_ACCESSES else 16  # as kernels/memory.cu has it
         self.last_level_cache_bytes = self.properties["l2CacheSize"]
+        # CUDA does not tell the L1's size; it is the same store as shared memory.
+        self.l1_bytes = self.properties["sharedMemPerMultiprocessor"]
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.stream.use()
-        self._handle = next(h for h in nvml.visible_gpus() if _uuid(h) == identity.uuid)
+        visible = nvml.visible_gpus() if identity.nvml and nvml.start() else []
+        self._handle = next((handle for handle in visible if _uuid(handle) == identity.uuid), None)
         self._events: list = []
+        self._modules: dict = {}
         self._blocker = None
+        self._words = None
+        self._arrays = None
+        # What our kernels tell: cycles and nanoseconds; the sum of what they read, where `tell` is not 0.
+        self.kernel_clock = cupy.zeros(2, cupy.uint64)
+        self.total, self.tell = cupy.zeros(1, cupy.uint32), cupy.zeros(1, cupy.uint32)
 
     # -- what it is
 
@@ -214,20 +111,12 @@ class Device:
             mig=hardware["mig_slice"],
         )
 
-    def unsupported(self, dtype: str) -> str | None:
-        if dtype not in GEMM_DTYPES:
-            return f"cupy.matmul has no {dtype}"
-        needed = GEMM_DTYPES[dtype]
-        if self.capability < tuple(int(part) for part in needed.split(".")):
-            return f"compute capability {self.identity.compute_capability}, {dtype} needs {needed}"
-        return None
+    def unsupported(self, ceiling: str) -> str | None:
+        return unsupported(self.identity, ceiling)
 
-    def compute_unit(self, dtype: str) -> str:
-        """Tensor cores or CUDA cores: which this card has for a dtype, at the rate that its datasheet counts."""
-        if dtype == "fp64":
-            return "tensor_core" if self.capability in FP64_TENSOR_CORES else "cuda_core"
-        first = TENSOR_CORE_DTYPES.get(dtype)
-        return "tensor_core" if first and self.capability >= first else "cuda_core"
+    def compute_unit(self, ceiling: str) -> str:
+        """Tensor cores or CUDA cores: which this card has for a ceiling, at the rate that its datasheet counts."""
+        return capabilities.compute_unit(ceiling, self.identity.compute_capability)
 
     def compute_ceiling(self, dtype: str) -> str:
         return dtype
@@ -326,6 +215,46 @@ class Device:
         if timeout_ns == 0:
             self.synchronize()
 
+    def watched_times(self, step: Callable[[int], object], count: int, first: int, look: Callable) -> list[float]:
+        """As step_times; `look` is called while the device runs, once all steps are queued."""
+        events = self._take_events(count + 1)
+        self.synchronize()
+        events[0].record(self.stream)
+        for index in range(count):
+            step(first + index)
+            events[index + 1].record(self.stream)
+        look()
+        self.synchronize()
+        return self._elapsed(events)
+
+    def load_times(
+        self, step: Callable[[int], object], count: int, seconds: float, look: Callable
+    ) -> Iterator[tuple[float, float]]:
+        """Load without a pause for about so many seconds, in chunks of `count` steps.
+
+        Yields (seconds since the start, seconds a step) of each chunk; `look` is called while one runs. The next chunk is
+        queued before the last one is waited for.
+        """
+        event, elapsed = self.xp.cuda.Event, self.xp.cuda.get_elapsed_time
+        self.synchronize()
+        start, ends = time.monotonic(), [event()]
+        ends[0].record(self.stream)
+        while len(ends) > 1 or time.monotonic() - start < seconds:
+            while len(ends) < 3 and time.monotonic() - start < seconds:
+                for index in range(count):
+                    step(index)
+                ends.append(event())
+                ends[-1].record(self.stream)
+            look()
+            ends[1].synchronize()
+            yield time.monotonic() - start, elapsed(ends[0], ends[1]) / 1e3 / count
+            ends.pop(0)
+
+    def clock_of_kernel(self) -> float | None:
+        """MHz that the last kernel of ours counted of itself."""
+        cycles, nanoseconds = (float(value) for value in self.to_host(self.kernel_clock))
+        return cycles / nanoseconds * 1e3 if nanoseconds else None
+
     def clock_under(self, step: Callable[[int], object], count: int, step_s: float, look: Callable) -> float | None:
         """MHz of the multiprocessors over a block of `count` steps of about `step_s` seconds each.
 
@@ -366,7 +295,9 @@ class Device:
 
     def kernel(self, source: str, name: str):
         """A kernel of kernels/, compiled for this card."""
-        return self.xp.RawModule(code=(KERNELS / source).read_text(), options=COMPILE_OPTIONS).get_function(name)
+        if source not in self._modules:
+            self._modules[source] = self.xp.RawModule(code=(KERNELS / source).read_text(), options=COMPILE_OPTIONS)
+        return self._modules[source].get_function(name)
 
     def state(self) -> dict:
         return nvml.state(self._handle)
@@ -377,60 +308,53 @@ class Device:
 
         return cupti.kernel_of(lambda: (step(0), self.synchronize()))
 
+    # -- ceilings
+
+    def inputs(self, ceiling: str) -> str:
+        return gpu_gemm.inputs(gpu_fma.dtype_of(ceiling))
+
+    def lab_product(self, dtype: str, size: int, seed: int) -> Workload | None:
+        return None if dtype.endswith("_fma") else gpu_gemm.lab_product(self, dtype, size, seed)
+
+    def peak_candidates(self, ceiling: str, size: int, seed: int) -> Iterator[Workload]:
+        if ceiling.endswith("_fma"):
+            return iter(gpu_fma.candidates(self, ceiling, seed))
+        return gpu_gemm.candidates(self, ceiling, size, seed)
+
+    def peak_workload(self, ceiling: str, size: int, product: Product, seed: int) -> Workload:
+        if ceiling.endswith("_fma"):
+            return gpu_fma.again(self, ceiling, product, seed)
+        return gpu_gemm.again(self, ceiling, size, product, seed)
+
+    def beside(self, ceiling: str, product: Product, seed: int) -> Iterator[list[Workload]]:
+        if ceiling.endswith("_fma") or product.library != "cuBLASLt":
+            return iter(())
+        return gpu_gemm.beside(self, ceiling, product, seed)
+
+    def product_of_shape(self, dtype: str, shape: dict[str, int]) -> Workload:
+        return next(gpu_gemm.of_shape(self, dtype, shape, seed=9))
+
+    def streams(self, level: str, size_bytes: int | None) -> list[Stream]:
+        return gpu_memory.streams(self, level, size_bytes)
+
+    def sweeps(self, points_an_octave: int) -> list[SweepSeries]:
+        return gpu_memory.sweeps(self, points_an_octave)
+
     # -- memory
 
-    def copy_path(self, level: str, size_bytes: int) -> CopyPath:
-        return self._device_copy(size_bytes) if level == "d2d" else self._host_copy(level, size_bytes)
+    def shared_arrays(self, size: int, make: Callable):
+        """One set of arrays of this size for all who ask."""
+        if self._arrays is None or self._arrays.size != size:
+            self._arrays = make()
+        return self._arrays
 
-    def _device_copy(self, size_bytes: int) -> CopyPath:
-        source = self.normal((size_bytes // 4,), "fp32", seed=0)
-        destination = self.xp.zeros_like(source)
-        return CopyPath(
-            level="hbm",
-            counted="bytes read plus bytes written, by the driver's own copy",
-            counted_bytes=2 * source.nbytes,
-            step=lambda index: destination.data.copy_from_device_async(source.data, source.nbytes, self.stream),
-            verify=lambda: _require_equal(self._same_bits(source, destination)),
-        )
+    def cache_words(self, size_bytes: int):
+        """The first bytes of one array of 32-bit words, which grows with what is asked for."""
+        if self._words is None or self._words.nbytes < size_bytes:
+            self._words = self.normal((size_bytes // 4,), "fp32", seed=0)
+        return self._words[: size_bytes // 4]
 
-    def _same_bits(self, source, destination) -> bool:
-        differences = self.xp.zeros(1, self.xp.uint64)
-        words = self.xp.uint64(source.nbytes // 4)
-        blocks = 8 * self.properties["multiProcessorCount"]
-        self.kernel("compare.cu", "count_differences")((blocks,), (256,), (source, destination, words, differences))
-        return int(differences[0]) == 0
-
-    def _host_copy(self, level: str, size_bytes: int) -> CopyPath:
-        import numpy
-
-        pinned, returned = (self._pinned_array(size_bytes) for _ in range(2))
-        pinned[:] = numpy.resize(numpy.random.default_rng(0).integers(0, 2**32, 1 << 20, numpy.uint32), pinned.size)
-        on_device = self.xp.zeros(pinned.size, numpy.uint32)
-
-        def to_device(index=0):
-            on_device.data.copy_from_host_async(pinned.ctypes.data, pinned.nbytes, self.stream)
-
-        def to_host(index=0):
-            on_device.data.copy_to_host_async(returned.ctypes.data, returned.nbytes, self.stream)
-
-        if level == "d2h":
-            to_device()
-
-        def verify() -> str:
-            if level == "h2d":
-                to_host()
-            self.synchronize()
-            return _require_equal(numpy.array_equal(pinned, returned))
-
-        return CopyPath(
-            level="pcie",
-            counted="bytes transferred, once, from or to pinned memory",
-            counted_bytes=pinned.nbytes,
-            step=to_device if level == "h2d" else to_host,
-            verify=verify,
-        )
-
-    def _pinned_array(self, size_bytes: int):
+    def pinned_array(self, size_bytes: int):
         import numpy
 
         memory = self.xp.cuda.alloc_pinned_memory(size_bytes)
@@ -445,9 +369,3 @@ def _uuid(handle) -> str | None:
 
 def _dotted(version: int) -> str:
     return f"{version // 1000}.{version % 1000 // 10}"
-
-
-def _require_equal(equal: bool) -> str:
-    if not equal:
-        raise ArithmeticError("the copy differs from its source")
-    return "every byte of the destination compared with the source"

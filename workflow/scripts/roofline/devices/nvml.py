@@ -1,7 +1,10 @@
-"""What NVML tells of a GPU: who it is and how it is doing. Every reading may be refused; then it is null."""
+"""What NVML tells of a GPU: who it is and how it is doing. Every reading may be refused; then it is null.
+
+A handle of None is a card that NVML does not know, or NVML is not there: all of its readings are null.
+"""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 THROTTLE_REASONS = {
     0x0000000000000001: "gpu_idle",
@@ -14,6 +17,28 @@ THROTTLE_REASONS = {
     0x0000000000000080: "hw_power_brake_slowdown",
     0x0000000000000100: "display_clock_setting",
 }
+POWER_REASONS = frozenset({"sw_power_cap"})  # as is usual under full load
+THERMAL_REASONS = frozenset({"sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "hw_slowdown"})
+
+# Names of one question: older drivers know the second alone, which newer ones may drop.
+REASONS_QUESTIONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+
+FACTS = (
+    "sm_clock_max_mhz",
+    "sm_clock_now_mhz",
+    "memory_clock_max_mhz",
+    "memory_clock_now_mhz",
+    "memory_bus_width_bits",
+    "ecc_enabled",
+    "mig_enabled",
+    "mig_slice",
+    "pcie_generation_now",
+    "pcie_generation_max",
+    "pcie_width_now",
+    "pcie_width_max",
+    "power_limit_w",
+)
+STATE = ("sm_clock_mhz", "memory_clock_mhz", "power_w", "temperature_c", "throttle_reasons", "other_processes")
 
 
 def ask(question: Callable, *arguments):
@@ -58,12 +83,16 @@ def visible_gpus() -> list:
 
 
 def is_mig_slice(handle) -> bool:
+    if handle is None:
+        return False
     import pynvml
 
     return bool(ask(pynvml.nvmlDeviceIsMigDeviceHandle, handle))
 
 
 def capability(handle) -> str | None:
+    if handle is None:
+        return None
     import pynvml
 
     answer = ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
@@ -78,6 +107,8 @@ def driver_version() -> str | None:
 
 def setting(handle) -> str:
     """What an administrator may have set that changes what a card reaches: its power limit and ECC."""
+    if handle is None:
+        return ""
     import pynvml
 
     limit = ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
@@ -94,6 +125,8 @@ def cuda_version_of_driver() -> int | None:
 
 def facts(handle) -> dict:
     """Clocks, ECC, MIG, PCIe and power limit, for the device record; null where refused."""
+    if handle is None:
+        return dict.fromkeys(FACTS)
     import pynvml
 
     ecc = ask(pynvml.nvmlDeviceGetEccMode, handle)
@@ -118,6 +151,8 @@ def facts(handle) -> dict:
 
 def state(handle) -> dict:
     """Clocks, power, temperature, throttle reasons and other processes, now."""
+    if handle is None:
+        return dict.fromkeys(STATE)
     import pynvml
 
     power = ask(pynvml.nvmlDeviceGetPowerUsage, handle)
@@ -127,7 +162,7 @@ def state(handle) -> dict:
         "memory_clock_mhz": ask(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_MEM),
         "power_w": None if power is None else power / 1000,
         "temperature_c": ask(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
-        "throttle_reasons": throttle_reasons(ask(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)),
+        "throttle_reasons": throttle_reasons(_reason_bits(handle)),
         "other_processes": _others(processes),
     }
 
@@ -140,12 +175,30 @@ def _others(processes: list | None) -> int | None:
     return None if numbers and os.getpid() not in numbers else len(numbers - {os.getpid()})
 
 
+def _reason_bits(handle) -> int | None:
+    import pynvml
+
+    questions = (getattr(pynvml, name, None) for name in REASONS_QUESTIONS)
+    answers = (ask(question, handle) for question in questions if question)
+    return next((bits for bits in answers if bits is not None), None)
+
+
 def throttle_reasons(bits: int | None) -> list[str] | None:
     """The names of the set bits; an empty list where nothing holds the clock back, None where unknown."""
     if bits is None:
         return None
     others = bits & ~sum(THROTTLE_REASONS)
     return [name for bit, name in THROTTLE_REASONS.items() if bits & bit] + ([f"unnamed_{others:#x}"] if others else [])
+
+
+def held_back_by(states: Iterable[dict]) -> list[str]:
+    """Every reason that these states name, sorted, but that the card was idle; none where they name or know none."""
+    return sorted({reason for state in states for reason in state.get("throttle_reasons") or []} - {"gpu_idle"})
+
+
+def is_throttled(reasons: list[str] | None) -> bool | None:
+    """Whether heat or the power brake slowed the card down; None where the reasons are not known."""
+    return None if reasons is None else not THERMAL_REASONS.isdisjoint(reasons)
 
 
 def _mig_slices(card) -> list:

@@ -11,3 +11,16 @@ extern "C" __global__ void count_differences(const unsigned int* a, const unsign
         atomicAdd(differences, mine);
     }
 }
+
+// Counts the numbers of c that are not a + scale b, in plain steps of one number.
+extern "C" __global__ void count_wrong_triads(const float* a, const float* b, const float* c, float scale,
+                                              unsigned long long count, unsigned long long* wrong) {
+    unsigned long long mine = 0;
+    const unsigned long long stride = (unsigned long long)gridDim.x * blockDim.x;
+    for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) {
+        mine += c[i] != fmaf(scale, b[i], a[i]);
+    }
+    if (mine) {
+        atomicAdd(wrong, mine);
+    }
+}

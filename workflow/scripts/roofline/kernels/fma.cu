@@ -23,9 +23,11 @@ __device__ __forceinline__ float negative(float a) { return -a; }
 __device__ __forceinline__ double negative(double a) { return -a; }
 __device__ __forceinline__ __half2 negative(__half2 a) { return __hneg2(a); }
 
-// `points` holds 2 PAIRS numbers a thread (x of every pair, then y), spaced by the number of threads; `turn` one k.
+// `points` and `turned` hold 2 PAIRS numbers a thread (x of every pair, then y), spaced by the number of threads; `turn`
+// holds k.
 template <typename Number>
-__device__ void turn_points(Number* points, const Number* turn, unsigned int rounds, unsigned long long* cycles_and_ns) {
+__device__ void turn_points(const Number* points, Number* turned, const Number* turn, unsigned int rounds,
+                            unsigned long long* cycles_and_ns) {
     const unsigned long long thread = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
     const unsigned long long threads = (unsigned long long)gridDim.x * blockDim.x;
     const Number k = turn[0], minus_k = negative(k);
@@ -57,23 +59,23 @@ __device__ void turn_points(Number* points, const Number* turn, unsigned int rou
     }
 #pragma unroll
     for (int pair = 0; pair < PAIRS; ++pair) {
-        points[pair * threads + thread] = x[pair];
-        points[(PAIRS + pair) * threads + thread] = y[pair];
+        turned[pair * threads + thread] = x[pair];
+        turned[(PAIRS + pair) * threads + thread] = y[pair];
     }
 }
 
-extern "C" __global__ void turn_fp32(float* points, const float* turn, unsigned int rounds,
+extern "C" __global__ void turn_fp32(const float* points, float* turned, const float* turn, unsigned int rounds,
                                      unsigned long long* cycles_and_ns) {
-    turn_points(points, turn, rounds, cycles_and_ns);
+    turn_points(points, turned, turn, rounds, cycles_and_ns);
 }
 
-extern "C" __global__ void turn_fp64(double* points, const double* turn, unsigned int rounds,
+extern "C" __global__ void turn_fp64(const double* points, double* turned, const double* turn, unsigned int rounds,
                                      unsigned long long* cycles_and_ns) {
-    turn_points(points, turn, rounds, cycles_and_ns);
+    turn_points(points, turned, turn, rounds, cycles_and_ns);
 }
 
 // Pairs of fp16 in one register: four multiply-adds a step.
-extern "C" __global__ void turn_fp16(__half2* points, const __half2* turn, unsigned int rounds,
+extern "C" __global__ void turn_fp16(const __half2* points, __half2* turned, const __half2* turn, unsigned int rounds,
                                      unsigned long long* cycles_and_ns) {
-    turn_points(points, turn, rounds, cycles_and_ns);
+    turn_points(points, turned, turn, rounds, cycles_and_ns);
 }

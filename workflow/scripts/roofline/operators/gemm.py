@@ -1,14 +1,22 @@
-"""C = A B for square matrices, by the array library's matmul (cuBLAS on a GPU, a BLAS on the CPU)."""
+"""C = A B, by the array library's matmul or by cuBLASLt."""
 
 from roofline.dtypes import ITEM_BYTES
 from roofline.measuring import relative_error, require_right
 from roofline.records import Check
 
 OPERATOR = "gemm"
-IMPLEMENTATION = {"gpu": "cupy.matmul", "cpu": "numpy.matmul"}
 
-# Rounding of the result alone is 2^-9 (bf16) and 2^-12 (fp16) normwise; sums are kept in fp32 or wider.
-TOLERANCE = {"fp64": 1e-12, "fp32": 1e-5, "fp16": 2e-3, "bf16": 1e-2}
+# Rounding of the result alone is 2^-9 (bf16) and 2^-12 (fp16) normwise; sums are kept in fp32 or wider, but for fp8's
+# fast accumulation. tf32 rounds the operands themselves, to 11 bits. int8 is compared after the same scaling and rounding.
+TOLERANCE = {
+    "fp64": 1e-12,
+    "fp32": 1e-5,
+    "tf32": 2e-3,
+    "fp16": 2e-3,
+    "bf16": 1e-2,
+    "fp8_e4m3": 1e-2,
+    "int8": 1e-3,
+}
 SAMPLED_ROWS = 8
 
 
@@ -17,14 +25,29 @@ def flops(m: int, n: int, k: int) -> int:
     return 2 * m * n * k
 
 
-def traffic_bytes(m: int, n: int, k: int, dtype: str) -> int:
-    """A, B and C once each."""
-    return (m * k + k * n + m * n) * ITEM_BYTES[dtype]
+def traffic_bytes(m: int, n: int, k: int, dtype: str, output: str | None = None) -> int:
+    """A, B and C once each; C in the dtype `output` where it is another."""
+    return (m * k + k * n) * ITEM_BYTES[dtype] + m * n * ITEM_BYTES[output or dtype]
 
 
 def workspace_bytes(size: int, dtype: str) -> int:
     """What a square product needs on the device: A, B, C, and C again where the library returns a new array."""
     return 4 * size * size * ITEM_BYTES[dtype]
+
+
+def compare(what: str, dtype: str, a, b, c, alpha: float = 1.0, rounded: bool = False) -> Check:
+    """Blocks of C (m x n) against alpha A B in float64, of host arrays A (m x k) and B (k x n).
+
+    `rounded`: C holds whole numbers of int8. Raises ArithmeticError where they differ by more than TOLERANCE.
+    """
+    import numpy
+
+    reference = alpha * (a.astype(numpy.float64) @ b.astype(numpy.float64))
+    if rounded:
+        reference = numpy.clip(numpy.rint(reference), -128, 127)
+    error, tolerance = relative_error(c, reference), TOLERANCE[dtype]
+    require_right(what, error, tolerance)
+    return Check(compared=f"{c.shape[0]} x {c.shape[1]} results against float64", error=error, tolerance=tolerance)
 
 
 class Gemm:

@@ -1,0 +1,174 @@
+"""Operators above the roof that was declared for them: none is missed, none is accused, and the culprit is named."""
+
+import pytest
+import samples
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roofline.guard import above_roofs
+from roofline.records import FoundCache, Operator, Roofline
+
+CEILINGS = [
+    samples.compute_ceiling("gpu0", "fp16", samples.TENSOR, 800.0, None, None),
+    samples.memory_ceiling("gpu0", "d2d", "hbm", "copy", 4000.0, None),
+    samples.memory_ceiling("gpu0", "l2", "l2", "read", 10000.0, None),
+    samples.memory_ceiling("gpu0", "l1", "l1", "read", 30000.0, None),
+    samples.compute_ceiling("cpu", "fp32", samples.CPU, 1.5, None, None),
+    samples.memory_ceiling("cpu", "dram_copy", "dram", "copy", 100.0, None),
+]
+READ = Roofline.model_validate(samples.sample_roofline(ceilings=CEILINGS, operators=[], skipped=[])).ceilings
+FP16, D2D = 800e12, 4000e9
+LAST_LEVEL = {"gpu0": 50_000_000, "cpu": 30_000_000}
+
+
+def operator(flops, traffic, latency_s, device="gpu0", **fields):
+    compute, memory = {"gpu0": ("fp16", "d2d"), "cpu": ("fp32", "dram_copy")}[device]
+    known = {"latency_ci95_s": None, "device_latency_s": None, "device_latency_ci95_s": None, "cache": "warm"}
+    kind = fields.pop("operator", "copy")
+    made = samples.operator_row(CEILINGS, device, kind, "fp16", flops, traffic, latency_s, compute, memory)
+    return Operator.model_validate(made | known | fields)
+
+
+def level(name, gb_per_s, knee_bytes=None, reported_bytes=None, device="gpu0"):
+    return FoundCache(
+        device=device,
+        series="reads",
+        name=name,
+        gb_per_s=gb_per_s,
+        knee_bytes=knee_bytes,
+        reported_bytes=reported_bytes,
+        record="gpu0/bandwidth/sweep.json",
+    )
+
+
+def judged(*operators, levels=(), ceilings=READ, last_level=LAST_LEVEL):
+    return above_roofs(operators, ceilings, levels, last_level)
+
+
+# ---------------------------------------------------------------------------------------------- who is above
+
+
+def test_whole_runs_below_their_roofs_accuse_nobody():
+    for sample in (samples.default_run, samples.only_cpu, samples.eight_devices):
+        roofline = Roofline.model_validate(sample())
+        operators = [o.model_copy(update={"device_latency_s": None}) for o in roofline.operators]
+        assert above_roofs(operators, roofline.ceilings, [], {}) == []
+
+
+@given(st.floats(1e3, 1e18), st.floats(1e3, 1e15))
+def test_an_operator_on_its_roof_is_not_above_it(flops, traffic):
+    """Its time is made from the ceilings, and rounded."""
+    exact = operator(flops, traffic, max(flops / FP16, traffic / D2D))
+    assert judged(exact) == []
+
+
+@given(st.floats(1e3, 1e18), st.floats(1e3, 1e15), st.floats(1e-8, 10))
+def test_an_operator_above_its_roof_is_found(flops, traffic, excess):
+    found = judged(operator(flops, traffic, max(flops / FP16, traffic / D2D) / (1 + excess)))
+    assert found and all(entry.fraction_of_roof == pytest.approx(1 + excess, rel=1e-9) for entry in found)
+
+
+@given(st.floats(0.5, 2), st.floats(0.5, 2))
+def test_the_slow_end_of_the_interval_decides(middle, slow):
+    """In units of the time that the roof gives: a median above it is not enough, and does not matter."""
+    one = operator(FP16, 1, middle, latency_ci95_s=(0.1, slow))
+    assert bool(judged(one)) == (slow < 1 / (1 + 1e-9))
+
+
+def test_the_devices_own_time_counts_too():
+    one = operator(FP16, 1, 2.0, device_latency_s=0.8, device_latency_ci95_s=(0.7, 0.9))
+    (found,) = judged(one)
+    assert found.fraction_of_roof == pytest.approx(1 / 0.9)
+    assert "in the device's own time" in found.evidence
+    assert judged(one.model_copy(update={"device_latency_ci95_s": (0.7, 1.1)})) == []
+
+
+def test_what_was_not_measured_forbids_nothing():
+    fast = operator(FP16, D2D, 0.5)
+    assert len(judged(fast)) == 2
+    assert judged(fast.model_copy(update={"latency_s": None})) == []
+    assert judged(fast.model_copy(update={"compute_ceiling": None, "memory_ceiling": None})) == []
+    assert judged(fast, ceilings=[c for c in READ if c.device == "cpu"]) == []
+    assert [found.wrong_roof for found in judged(fast.model_copy(update={"memory_ceiling": None}))] == ["fp16"]
+
+
+def test_no_traffic_needs_no_bandwidth():
+    (found,) = judged(operator(FP16, 0, 0.5))
+    assert found.wrong_roof == "fp16"
+    assert judged(operator(FP16, 0, 2.0)) == []
+
+
+# ---------------------------------------------------------------------------------------------- what is wrong
+
+
+def test_a_compute_ceiling_that_is_too_low():
+    (found,) = judged(operator(FP16, 1, 0.8, record="gpu0/x.json"))
+    assert (found.device, found.operator, found.record) == ("gpu0", "copy fp16", "gpu0/x.json")
+    assert (found.wrong_roof, found.cache) == ("fp16", None)
+    assert found.evidence == "1000 TFLOPS in the caller's time: 1.25 times the 800 TFLOPS of fp16"
+
+
+def test_a_cache_that_held_the_data():
+    """40 MB at 8000 GB/s: too fast for HBM, and within what L2 holds and gives."""
+    (found,) = judged(operator(1, 40e6, 40e6 / 8000e9))
+    assert (found.wrong_roof, found.cache) == (None, "l2")
+    assert found.evidence == (
+        "40 MB at 8000 GB/s in the caller's time: 2 times the 4000 GB/s of d2d; l2 holds 50 MB and gives 10000 GB/s"
+    )
+
+
+@pytest.mark.parametrize(
+    ("traffic", "gb_per_s", "fields", "why"),
+    [
+        (60e6, 8000, {}, "l2 holds only 50 MB"),
+        (40e6, 11000, {}, "they fit l2, which gives only 10000 GB/s"),
+        (40e6, 8000, {"cache": "cold"}, "its operands rotate through more than the last-level cache holds"),
+    ],
+)
+def test_a_memory_ceiling_that_is_too_low(traffic, gb_per_s, fields, why):
+    (found,) = judged(operator(1, traffic, traffic / gb_per_s / 1e9, **fields))
+    assert (found.wrong_roof, found.cache) == ("d2d", None)
+    assert found.evidence.endswith(f"GB/s of d2d; {why}")
+
+
+def test_without_any_cache_the_ceiling_is_wrong():
+    ceilings = [c for c in READ if c.name not in ("l1", "l2")]
+    (found,) = judged(operator(1, 40e6, 40e6 / 8000e9), ceilings=ceilings)
+    assert found.wrong_roof == "d2d"
+    assert found.evidence.endswith("no cache of a known size and bandwidth could have held them")
+
+
+def test_the_sweep_knows_capacities_and_levels_of_its_own():
+    """What the device reports comes before the knee; the smallest cache that explains it all is named."""
+    fast = operator(1, 40e6, 40e6 / 8000e9)
+    reported = level("l2", 9000, knee_bytes=60e6, reported_bytes=30e6)
+    assert judged(fast, levels=[reported], last_level={})[0].cache is None
+    assert judged(fast, levels=[reported])[0].cache == "l2"
+    assert judged(fast, levels=[level("l2", 9000, knee_bytes=60e6)], last_level={})[0].cache == "l2"
+    assert judged(fast, levels=[level(None, 9000, knee_bytes=60e6)], last_level={})[0].cache is None
+    assert judged(fast, levels=[level("l2", 9000, knee_bytes=60e6, device="gpu1")], last_level={})[0].cache is None
+    tiny = operator(1, 20e3, 20e3 / 8000e9)
+    assert judged(tiny, levels=[level("l1", 25000, reported_bytes=256_000)])[0].cache == "l1"
+    assert judged(tiny)[0].cache == "l2"  # l1's size is not known
+
+
+def test_a_cpus_last_level_is_its_l3():
+    fast = operator(1, 20e6, 20e6 / 400e9, device="cpu")
+    assert judged(fast)[0].wrong_roof == "dram_copy"
+    l3 = level("l3", 500, device="cpu")
+    assert judged(fast, levels=[l3])[0].cache == "l3"
+    assert judged(fast, levels=[l3], last_level={})[0].cache is None
+
+
+def test_both_ceilings_can_be_too_low():
+    found = judged(operator(FP16, D2D, 0.5))
+    assert [entry.wrong_roof for entry in found] == ["fp16", "d2d"]
+    assert [entry.fraction_of_roof for entry in found] == pytest.approx([2.0, 2.0])
+
+
+def test_the_users_own_operation_is_told_as_such():
+    found = judged(operator(1, 4e9, 4e9 / 4600e9, operator="operation", name="my sum", cache=None))
+    assert (found[0].operator, found[0].wrong_roof) == ("my sum fp16", "d2d")
+    assert found[0].evidence.endswith("; its counts and time are the user's own")
+    (small,) = judged(operator(1, 4e6, 4e6 / 4600e9, operator="operation", name="my sum", cache=None))
+    assert small.cache == "l2"

@@ -1,0 +1,105 @@
+"""The ceilings and the levels of a device as rows of words, the same on the screen and in summary.html."""
+
+from dataclasses import dataclass
+
+from roofline.records import ComputeCeiling, FoundCache, MemoryCeiling, Roofline
+from roofline.reporting import number, percent
+
+REASONS = {
+    "sw_power_cap": "power cap",
+    "hw_power_brake_slowdown": "power brake",
+    "sw_thermal_slowdown": "heat",
+    "hw_thermal_slowdown": "heat",
+    "hw_slowdown": "hardware slowdown",
+    "applications_clocks_setting": "clocks set by hand",
+    "display_clock_setting": "display's clocks",
+    "sync_boost": "clocks of another GPU",
+}
+IDLE = "gpu_idle"  # named before and after a load: nothing is held back by it
+NOTHING, UNTOLD = "nothing named", "untold"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One ceiling. What is not known, or does not apply, is empty."""
+
+    name: str
+    unit: str  # TFLOPS, TOPS or GB/s
+    measured: str
+    interval: str  # of the median, 95 %
+    sustained: str
+    vendor: str  # the vendor's figure; of a CPU's peak the formula's
+    of_vendor: str
+    of_clock: str  # of what the multiprocessors could do at the clock that was measured
+    held_back_by: str
+
+
+@dataclass(frozen=True)
+class LevelRow:
+    """One level that the sweep found."""
+
+    name: str
+    gb_per_s: str
+    knee: str
+    reported: str
+    series: str
+
+
+def compute_rows(roofline: Roofline, device: str) -> list[Row]:
+    return [_row(c) for c in roofline.ceilings if c.device == device and c.kind == "compute"]
+
+
+def memory_rows(roofline: Roofline, device: str) -> list[Row]:
+    return [_row(c) for c in roofline.ceilings if c.device == device and c.kind == "memory"]
+
+
+def level_rows(roofline: Roofline, device: str) -> list[LevelRow]:
+    return [_level_row(level) for level in roofline.levels if level.device == device]
+
+
+def held_back(reasons: list[str], throttled: bool | None) -> str:
+    """NVML's throttle reasons in words, each once."""
+    named = [reason for reason in reasons if reason != IDLE]
+    if not named:
+        return UNTOLD if throttled is None and not reasons else NOTHING
+    words = ", ".join(dict.fromkeys(REASONS.get(reason, reason) for reason in named))
+    return f"{words}, throughout" if throttled else words
+
+
+def size(count: float) -> str:
+    """Bytes in binary units, as caches are sized: 256 KiB, 51 MiB, 1.5 GiB."""
+    for unit, large in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= large:
+            return f"{number(count / large)} {unit}"
+    return f"{number(count)} bytes"
+
+
+def _row(ceiling: ComputeCeiling | MemoryCeiling) -> Row:
+    if ceiling.kind == "compute":
+        value, vendor = ceiling.tflops, ceiling.vendor_tflops
+        sustained, of_clock = ceiling.sustained_tflops, ceiling.fraction_of_clock
+        unit = "TOPS" if ceiling.name.startswith("int") else "TFLOPS"
+    else:
+        value, vendor, sustained, of_clock = ceiling.gb_per_s, ceiling.vendor_gb_per_s, None, None
+        unit = "GB/s"
+    return Row(
+        name=ceiling.name,
+        unit=unit,
+        measured=number(value),
+        interval=" to ".join(number(end) for end in ceiling.ci95) if ceiling.ci95 else "",
+        sustained=number(sustained) if sustained else "",
+        vendor=number(vendor) if vendor else "",
+        of_vendor=percent(ceiling.fraction_of_vendor) if ceiling.fraction_of_vendor else "",
+        of_clock=percent(of_clock) if of_clock else "",
+        held_back_by=held_back(ceiling.held_back_by, ceiling.throttled),
+    )
+
+
+def _level_row(level: FoundCache) -> LevelRow:
+    return LevelRow(
+        name=level.name or "unknown",
+        gb_per_s=number(level.gb_per_s),
+        knee=size(level.knee_bytes) if level.knee_bytes else "",
+        reported=size(level.reported_bytes) if level.reported_bytes else "",
+        series=level.series,
+    )
