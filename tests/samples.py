@@ -1,8 +1,12 @@
-"""Made-up contents of results/roofline.json in the public format, with figures like those of real devices."""
+"""Made-up contents of results/roofline.json in the public format, and records, with figures like real devices'."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
+from math import exp, log2, sin
+
+from roofline.records import BandwidthRecord, PeakFlopsRecord
 
 TENSOR, CUDA, CPU = "tensor_core", "cuda_core", "cpu"
 SEQ_LENS = (128, 256, 512, 1024)
@@ -149,7 +153,8 @@ def operator_row(
     by_name = {c["name"]: c for c in ceilings if c["device"] == device}
     peak = by_name[compute]["tflops"]
     intensity = flops / traffic if traffic else None
-    slope = peak if intensity is None else intensity * by_name[memory]["gb_per_s"] / 1e3
+    bounded = intensity is not None and memory in by_name
+    slope = intensity * by_name[memory]["gb_per_s"] / 1e3 if bounded else peak
     roof = min(peak, slope)
     attained = None if latency_s is None else flops / latency_s / 1e12
     predicted = {
@@ -177,7 +182,7 @@ def operator_row(
         "attained_tflops": attained,
         "device_attained_tflops": attained and attained / 0.7,
         "compute_ceiling": compute,
-        "memory_ceiling": memory,
+        "memory_ceiling": memory if memory in by_name else None,
         "roof_tflops": roof,
         "fraction_of_roof": attained and roof and attained / roof,
         "device_fraction_of_roof": attained and roof and attained / roof / 0.7,
@@ -228,7 +233,7 @@ def decode_attention(
         flops += 2 * batch * 4 * width**2
         traffic += 4 * width**2 * BYTES_OF[dtype]
         overhead_s *= 1.35
-    bandwidth = next(c["gb_per_s"] for c in ceilings if c["device"] == device and c["name"] == memory)
+    bandwidth = next((c["gb_per_s"] for c in ceilings if c["device"] == device and c["name"] == memory), 1000.0)
     return operator_row(
         ceilings,
         device,
@@ -365,9 +370,13 @@ def twenty_four_dots() -> dict:
 
 def only_cpu() -> dict:
     whole = sample_roofline()
-    return whole | {
-        "devices": cpu(),
-    } | {key: [i for i in whole[key] if i["device"] == "cpu"] for key in ("ceilings", "operators", "levels")}
+    return (
+        whole
+        | {
+            "devices": cpu(),
+        }
+        | {key: [i for i in whole[key] if i["device"] == "cpu"] for key in ("ceilings", "operators", "levels")}
+    )
 
 
 def one_dot() -> dict:
@@ -446,3 +455,209 @@ SAMPLES = {
         eight_devices,
     )
 }
+
+
+# ---------------------------------------------------------------------------------------------- records of one job
+
+JOB = {"seal_sha256": "0" * 64, "started_at": "2026-11-05T12:00:00+00:00", "elapsed_s": 1.0}
+
+
+def sweep(series: str, reader: str, sizes: Iterable[int], levels: Iterable[tuple]) -> dict:
+    """Plateaus of (name, GB/s, knee, capacity reported), one after the other, with soft knees between them."""
+    levels, points = list(levels), []
+    for size in sizes:
+        rate = levels[0][1]
+        for (_, upper, knee, _), (_, lower, _, _) in pairwise(levels):
+            rate *= (lower / upper) ** (1 / (1 + (knee / size) ** 6))
+        points.append({"size_bytes": size, "gb_per_s": rate})
+    edges = [points[0]["size_bytes"], *(knee for _, _, knee, _ in levels if knee), points[-1]["size_bytes"] * 2]
+    found = [
+        {
+            "name": name,
+            "gb_per_s": rate,
+            "first_bytes": min(p["size_bytes"] for p in points if p["size_bytes"] >= start * (1 if not i else 1.4)),
+            "last_bytes": max(p["size_bytes"] for p in points if p["size_bytes"] <= end / 1.4),
+            "knee_bytes": knee,
+            "reported_bytes": reported,
+        }
+        for i, ((name, rate, knee, reported), (start, end)) in enumerate(zip(levels, pairwise(edges), strict=True))
+    ]
+    return {
+        "series": series,
+        "reader": reader,
+        "counted": "bytes that all readers read",
+        "points": points,
+        "levels": found,
+        "states": [],
+    }
+
+
+def sizes_between(first: int, last: int, an_octave: int = 4) -> list[int]:
+    steps = round(an_octave * log2(last / first))
+    return [round(first * 2 ** (i / an_octave)) for i in range(steps + 1)]
+
+
+def sweep_records() -> list[BandwidthRecord]:
+    """Of an H200 and of a CPU's cores together and one alone."""
+    gpu, cpu = LEVELS["gpu"], LEVELS["cpu"]
+    sweeps = {
+        "gpu0": [
+            sweep(THROUGH_L1, "each multiprocessor's", sizes_between(16 * KIB, 4 * MIB), [i[1:] for i in gpu[:2]]),
+            sweep(PAST_L1, "the device's", sizes_between(2 * MIB, 1024 * MIB), [i[1:] for i in gpu[2:]]),
+        ],
+        "cpu": [
+            sweep("16 cores at once", "each core's", sizes_between(8 * KIB, 128 * MIB), [i[1:] for i in cpu]),
+        ],
+    }
+    return [
+        BandwidthRecord.model_validate({"device": device, "level": "sweep", "bandwidths": [], "sweeps": found, **JOB})
+        for device, found in sweeps.items()
+    ]
+
+
+def timing(median_s: float, interval: bool = True) -> dict:
+    return {
+        "method": "made up",
+        "warmup": 3,
+        "requested": 100,
+        "stopped_by": "precision",
+        "samples_s": [median_s] * 100,
+        "median_s": median_s,
+        "ci95_s": (0.99 * median_s, 1.01 * median_s) if interval else None,
+    }
+
+
+def product(library: str = "cuBLASLt", size: int = 8192, algorithm: str | None = "12") -> dict:
+    return {
+        "library": library,
+        "shape": {"m": size, "n": size, "k": size},
+        "layout": "TN",
+        "algorithm": algorithm,
+        "accumulation": "fp32",
+        "output": "fp16",
+    }
+
+
+def lab_block(device: str, dtype: str, tflops: float, size: int = 4096) -> dict:
+    """The square product by the array library."""
+    flops = 2 * size**3
+    return {
+        "operator": "gemm",
+        "implementation": "cupy.matmul" if device != "cpu" else "numpy.matmul",
+        "preset": None,
+        "scope": None,
+        "dtype": dtype,
+        "cache": "warm",
+        "shape": {"m": size, "n": size, "k": size},
+        "flops": flops,
+        "bytes": 3 * size**2 * BYTES_OF[dtype],
+        "compute_ceiling": dtype,
+        "memory_ceilings": ["hbm_read", "d2d"] if device != "cpu" else ["dram_read", "dram_copy"],
+        "memory_level": "hbm" if device != "cpu" else "dram",
+        "predicted": {"regime": "compute", "latency_s": 1e-4, "fraction_of_compute_peak": 1.0},
+        "check": {"compared": "made up", "error": 0, "tolerance": 1},
+        "latency": timing(flops / tflops / 1e12),
+        "device_latency": None,
+        "overhead_s": None,
+        "states": [],
+    }
+
+
+def sustained(burst: float, tflops: float, reasons: list[str] | None, seconds: float = 5.0, told: bool = True) -> dict:
+    """Clock and power under load: it falls from the burst to what is left, and stays there."""
+    curve, count = [], 60
+    for i in range(count):
+        at_s = seconds * (i + 1) / count
+        rate = tflops + (burst - tflops) * exp(-at_s / 0.3) + 0.002 * burst * sin(7 * i)
+        state = {"sm_clock_mhz": 1980 * rate / burst, "power_w": 700 - 150 * exp(-at_s / 0.1), "temperature_c": 55}
+        curve.append({"at_s": at_s, "tflops": rate, **(state | {"throttle_reasons": reasons} if told else {})})
+    return {
+        "product": product(),
+        "seconds": seconds,
+        "settled_after_s": 1.2,
+        "tflops": tflops,
+        "ci95": (0.99 * tflops, 1.01 * tflops),
+        "sm_clock_mhz": 1980 * tflops / burst if told else None,
+        "power_w": 695.0 if told else None,
+        "held_back_by": reasons or [],
+        "throttled_points": 0,
+        "all_throttled": False,
+        "curve": curve,
+    }
+
+
+def peak_record(
+    device: str,
+    dtype: str,
+    burst: float,
+    *,
+    lab: float | None = None,
+    block: float | None = None,
+    load: dict | None = None,
+    vendor: float | None = None,
+    clock: tuple[float, float] | None = None,
+    **fields,
+) -> PeakFlopsRecord:
+    """`burst` is that of the best product, `block` what it gave when it was chosen, `lab` the square product's figure;
+    `clock` is a pair: MHz, and TFLOPS at that clock."""
+    fma = dtype.endswith("_fma")
+    lab = None if fma else lab or 0.98 * burst
+    kept = load["tflops"] if load else None
+    ceiling = max(figure for figure in (burst, lab, kept) if figure)
+    clock_mhz, clock_tflops = clock or (None, None)
+    best = product("a kernel of ours", algorithm=None) if fma else product()
+    peak = {
+        "method": "fma" if fma else "gemm",
+        "unit": "cpu" if device == "cpu" else GPU_COMPUTE[dtype][0],
+        "tflops": ceiling,
+        "ci95": (0.99 * ceiling, 1.01 * ceiling),
+        "lab_tflops": lab,
+        "burst_tflops": burst,
+        "sustained_tflops": kept,
+        "vendor_tflops": vendor,
+        "fraction_of_vendor": vendor and ceiling / vendor,
+        "clock_mhz": clock_mhz,
+        "clock_tflops": clock_tflops,
+        "fraction_of_clock": clock_tflops and burst / clock_tflops,
+        "inputs": "made up",
+        "held_back_by": load["held_back_by"] if load else [],
+        "throttled": None if device == "cpu" else False,
+        "doubts": [],
+        "candidates": [
+            {"product": best, "flops": 10**12, "trial_tflops": burst, "block_tflops": block or burst},
+            {"product": product(size=4096), "flops": 10**12, "trial_tflops": 0.9 * burst},
+        ],
+        "burst": {
+            "product": best,
+            "flops": 10**12,
+            "check": {"compared": "made up", "error": 0, "tolerance": 1},
+            "latency": timing(1 / burst),
+            "tflops": burst,
+            "ci95": (0.99 * burst, 1.01 * burst),
+            "states": [],
+            "sm_clock_mhz": clock_mhz,
+        },
+        "sustained": load,
+        "beside": [],
+        "kernel": {"name": None, "tensor_cores": None, "how_known": "made up"},
+        "lab": None if fma else lab_block(device, dtype, lab),
+        "investigation": None,
+    }
+    found = {"device": device, "dtype": dtype, "skipped": None, "peak": peak | fields}
+    return PeakFlopsRecord.model_validate(found | JOB)
+
+
+def skipped_peak(device: str, dtype: str, reason: str) -> PeakFlopsRecord:
+    return PeakFlopsRecord.model_validate({"device": device, "dtype": dtype, "skipped": reason, "peak": None} | JOB)
+
+
+def peak_records() -> list[PeakFlopsRecord]:
+    """Of an H200, with what is left of each peak under load, and of a CPU, which tells neither clock nor power."""
+    found = []
+    for dtype, (unit, burst, kept, vendor) in GPU_COMPUTE.items():
+        reasons = ["sw_power_cap"] if unit == TENSOR else []
+        found.append(peak_record("gpu0", dtype, burst, load=sustained(burst, kept or burst, reasons), vendor=vendor))
+    for dtype, (_, burst, _, vendor) in CPU_COMPUTE.items():
+        load = sustained(burst, 0.93 * burst, None, told=False)
+        found.append(peak_record("cpu", dtype, burst, load=load, vendor=vendor))
+    return [*found, skipped_peak("cpu", "bf16", "made up")]

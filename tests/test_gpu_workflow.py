@@ -1,6 +1,8 @@
-"""The whole workflow on a GPU and the CPU, with stand-ins for NVML and CuPy (tests/fakes): paths, not figures."""
+"""The GPU's part of the workflow with stand-ins for NVML and CuPy (tests/fakes): what is planned and told, no figures.
 
-import json
+The jobs that our kernels or cuBLASLt run are planned only; device_query, prediction and decode_attn are run.
+"""
+
 import shutil
 from pathlib import Path
 
@@ -8,24 +10,23 @@ import pytest
 import workflow_run
 from workflow_run import CHECKOUT, contents, record
 
-from roofline.reporting import number
-
 FAKES = CHECKOUT / "tests" / "fakes"
 ONE_CARD = "GPU-1111=NVIDIA H200"
 TWO_CARDS = f"{ONE_CARD},GPU-2222=NVIDIA H200"
 CONFIG = """
-peak_flops: {dtypes: [fp32, fp16, bf16], size: 128, iterations: 10, time_budget_s: 0.2}
-bandwidth: {size_mib: 4, transfer_size_mib: 4, iterations: 10, time_budget_s: 0.2}
+effort: quick
+peak_flops: {dtypes: [fp32, fp16, fp8_e4m3, fp32_fma]}
 decode_attn: {seq_lens: [16], dtypes: [fp32], batch_sizes: [1], iterations: 10, time_budget_s: 0.1}
 """
+RUN = [f"results/{device}/decode_attn/minigpt/S16_fp32.json" for device in ("gpu0", "cpu")]
 
 
 def snakemake(folder: Path, *arguments: str, cards: str = ONE_CARD, path: Path = FAKES, **environment: str):
     return workflow_run.snakemake(folder, *arguments, path=path, FAKE_GPUS=cards, **environment)
 
 
-def planned(folder: Path, cards: str = ONE_CARD, **environment: str) -> set[str]:
-    return workflow_run.planned(folder, path=FAKES, FAKE_GPUS=cards, **environment)
+def planned(folder: Path, *targets: str, cards: str = ONE_CARD, **environment: str) -> set[str]:
+    return workflow_run.planned(folder, "--", *targets, path=FAKES, FAKE_GPUS=cards, **environment)
 
 
 def new_checkout(folder: Path) -> Path:
@@ -34,8 +35,9 @@ def new_checkout(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
+    """A folder in which the jobs of RUN are done. Leave it as it is: `again` is a copy to change."""
     folder = new_checkout(tmp_path_factory.mktemp("gpu") / "run")
-    run = snakemake(folder)
+    run = snakemake(folder, *RUN)
     assert run.returncode == 0, run.stdout
     return folder
 
@@ -46,70 +48,68 @@ def again(finished, tmp_path) -> Path:
     return tmp_path / "run"
 
 
-def test_auto_measures_the_first_gpu_and_the_cpu_under_the_vendors_figures(finished):
-    roofline = record(finished, "roofline.json")
-    assert list(roofline["devices"]) == ["gpu0", "cpu"]
-    ceilings = {(c["device"], c["name"]): c for c in roofline["ceilings"]}
-    assert ceilings["gpu0", "fp16"]["vendor_tflops"] == 989.4
-    assert ceilings["gpu0", "fp16"]["unit"] == "tensor_core"
-    assert ceilings["gpu0", "d2d"]["vendor_gb_per_s"] == 4800
-    # 132 multiprocessors x 4096 a clock x the stand-in's 1980 MHz
-    assert ceilings["gpu0", "fp16"]["clock_tflops"] == pytest.approx(1070.5, rel=1e-3)
-    assert {name for device, name in ceilings if device == "gpu0"} == {"fp32", "fp16", "bf16", "d2d", "h2d", "d2h"}
-    assert {s["dtype"] for s in roofline["skipped"]} == {"fp16", "bf16"}
-    assert {s["device"] for s in roofline["skipped"]} == {"cpu"}
+def test_auto_plans_the_first_gpu_and_the_cpu(tmp_path):
+    plan = planned(new_checkout(tmp_path / "run"), cards=TWO_CARDS)
+    ceilings = ["fp32", "fp16", "fp8_e4m3", "fp32_fma"]
+    assert {path for path in plan if "/peak_flops/" in path} == {
+        f"{device}/peak_flops/{ceiling}.json" for device in ("gpu0", "cpu") for ceiling in ceilings
+    }
+    levels = {"gpu0": ["hbm", "d2d", "l2", "l1", "shared", "h2d", "d2h", "sweep"], "cpu": ["dram", "sweep"]}
+    assert {path for path in plan if "/bandwidth/" in path} == {
+        f"{device}/bandwidth/{level}.json" for device in levels for level in levels[device]
+    }
+    assert {path.removeprefix("results/") for path in RUN} <= plan
+
+
+def test_all_plans_every_card(tmp_path):
+    folder = new_checkout(tmp_path / "run")
+    (folder / "config" / "config.yaml").write_text("devices: all\n" + CONFIG)
+    plan = planned(folder, cards=TWO_CARDS)
+    for device in ("gpu0", "gpu1", "cpu"):
+        assert f"{device}/peak_flops/fp16.json" in plan
+
+
+def test_a_card_is_described_with_the_vendors_figures_for_it(finished):
+    device = record(finished, "gpu0/device_query.json")
+    assert (device["name"], device["uuid"], device["vendor"]["match"]) == ("NVIDIA H200", "GPU-1111", "exact")
+    fp16 = device["vendor"]["peaks"]["fp16"]
+    assert (fp16["tflops"], fp16["unit"]) == (989.4, "tensor_core")
+    assert device["vendor"]["bandwidth"]["gb_per_s"] == 4800
+    assert (device["hardware"]["sm_clock_max_mhz"], device["hardware"]["ecc_enabled"]) == (1980, None)
+    assert (device["software"]["cupy"], device["software"]["nvmath"]) == ("14.2.0", "1.0.0")
 
 
 def test_a_gpus_operators_have_both_latencies_and_the_cpus_one(finished):
-    operators = record(finished, "roofline.json")["operators"]
-    assert all(o["device_latency_s"] for o in operators if o["device"] == "gpu0")
-    assert all(o["device_latency_s"] is None for o in operators if o["device"] == "cpu")
+    of_gpu, of_cpu = (record(finished, path.removeprefix("results/"))["measurements"] for path in RUN)
+    assert all(one["device_latency"] for one in of_gpu)
+    assert all(one["device_latency"] is None for one in of_cpu)
 
 
-def test_a_low_peak_is_investigated_and_the_clock_is_in_the_record(finished):
-    peak = record(finished, "gpu0/peak_flops/fp16.json")["peak"]
-    assert {trial["what"] for trial in peak["investigation"]["trials"]} == {"size", "sustained", "tensor_cores"}
-    assert any(state["when"] == "during" and state["sm_clock_mhz"] == 1980 for state in peak["lab"]["states"])
-
-
-def test_the_third_question_compares_the_gpu_with_the_cpu(finished):
-    text = (finished / "results" / "interpretation.md").read_text()
-    on_gpu, on_cpu = (
-        record(finished, f"{path}.json")["bandwidth"]["gb_per_s"]
-        for path in ("gpu0/bandwidth/d2d", "cpu/bandwidth/dram_copy")
-    )
-    assert "On the same fp32 operator (batch 1, S 16" in text
-    assert f"a ratio of {number(on_gpu / on_cpu)}" in text
+def test_what_holds_the_clock_back_is_in_the_record(again):
+    run = snakemake(again, RUN[0], "--forcerun", "decode_attn", FAKE_REASONS="0x24")
+    assert run.returncode == 0, run.stdout
+    (measurement, *_) = record(again, RUN[0].removeprefix("results/"))["measurements"]
+    told = [state["throttle_reasons"] for state in measurement["states"]]
+    assert told and all(reasons == ["sw_power_cap", "sw_thermal_slowdown"] for reasons in told)
 
 
 def test_another_driver_makes_all_of_the_gpu_stale_and_nothing_of_the_cpu(finished):
-    plan = planned(finished, FAKE_DRIVER="590.10")
-    measured = {path for path in plan if path.startswith("gpu0/")}
-    assert {"gpu0/device_query.json", "gpu0/bandwidth/d2d.json"} <= measured
-    assert "gpu0/decode_attn/minigpt/S16_fp32.json" in measured
-    assert not {path for path in plan if path.startswith("cpu/")}
+    plan = planned(finished, *RUN, FAKE_DRIVER="590.10")
+    assert plan == {"gpu0/device_query.json", "gpu0/prediction.json", "gpu0/decode_attn/minigpt/S16_fp32.json"}
 
 
-def test_a_finished_run_has_nothing_to_do(finished):
-    assert planned(finished) == set()
+def test_what_is_done_is_not_planned_again(finished):
+    assert planned(finished, *RUN) == set()
 
 
 def test_another_cards_results_are_set_aside_whole_and_never_overwritten(again):
     kept = contents(again / "results" / "gpu0")
-    run = snakemake(again, cards="GPU-9999=NVIDIA H200")
+    run = snakemake(again, *RUN, cards="GPU-9999=NVIDIA H200")
     assert run.returncode == 0, run.stdout
     assert record(again, "gpu0/device_query.json")["uuid"] == "GPU-9999"
     (aside,) = (again / "results" / "previous").iterdir()
     assert "NVIDIA-H200" in aside.name
     assert contents(aside / "gpu0") == kept
-    assert json.loads((aside / "roofline.json").read_text())["devices"]["gpu0"]["name"] == "NVIDIA H200"
-
-
-def test_all_takes_every_card(again):
-    (again / "config" / "config.yaml").write_text("devices: all\n" + CONFIG)
-    plan = planned(again, cards=TWO_CARDS)
-    assert "gpu1/peak_flops/fp16.json" in plan
-    assert "gpu0/peak_flops/fp16.json" not in plan
 
 
 def test_cuda_visible_devices_decides_which_card_is_gpu0(tmp_path):

@@ -184,9 +184,9 @@ def checkout(tmp_path_factory):
     return new_checkout(tmp_path_factory.mktemp("spread") / "checkout", TINY)
 
 
-@pytest.mark.parametrize("runs", ["1", "0", "-3", "three", "2.5", ""])
+@pytest.mark.parametrize("runs", ["1", "0", "-3", "-x", "three", "2.5", ""])
 def test_a_number_of_runs_that_cannot_lie_apart(checkout, runs):
-    done = spread(checkout, "--", runs) if runs.startswith("-") else spread(checkout, runs)
+    done = spread(checkout, runs)
     assert (done.returncode, done.stdout) == (
         1,
         f"RUNS: {runs!r} is no number of runs; allowed: a whole number of 2 or more\n",

@@ -40,12 +40,11 @@ class Failed(Exception):
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="spread.py", description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("runs", metavar="RUNS")
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--configfile", "--configfiles", nargs="+", type=Path, default=[])
-    known, options = parser.parse_known_args(arguments)
+    known, options = parser.parse_known_args(arguments[1:])
     try:
-        runs = count_of_runs(known.runs)
+        runs = count_of_runs(arguments[0])
         files = config_files(known.configfile)
         settings.require_readable(files)
         config = settings.complete(merged(files), SCHEMA)
@@ -158,4 +157,6 @@ def collections(folder: Path, chosen: list[str]) -> list[Collection]:
 
 
 if __name__ == "__main__":
+    if not sys.argv[1:]:
+        sys.exit(__doc__)
     sys.exit(main(sys.argv[1:]))

@@ -25,7 +25,9 @@ from roofline.records import (
 from roofline.reporting import Stopwatch, job, number, percent, say
 
 REST_S = 0.3  # before a block: the power limit looks back over tenths of a second
-FINALISTS = 2
+BLOCK_S = 0.6  # products of which a block would take longer are not tried: it would be no burst
+FINALISTS = 3
+AS_FAST = 0.98  # of the fastest finalist: among these the one whose block is over first
 
 
 def measure(
@@ -35,8 +37,8 @@ def measure(
     options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s}
     lab_product = device.lab_product(ceiling, size, seed=1)
     lab = _lab(device, seal, lab_product, ceiling, **options) if lab_product else None
-    found = _search(device, ceiling, size, options)
-    best = max(found, key=lambda candidate: candidate.block_tflops or 0).product
+    found = _search(device, ceiling, size, lab, options)
+    best = chosen(found).product
     workload = device.peak_workload(ceiling, size, best, seed=5)
     burst = _block(device, workload, **options)
     beside = [_fastest(device, workloads, options) for workloads in device.beside(ceiling, best, seed=7)]
@@ -126,20 +128,35 @@ def _lab(device, seal, workload, dtype: str, **options) -> Measurement:
     )
 
 
-def _search(device, ceiling: str, size: int, options: dict) -> list[Candidate]:
+def _search(device, ceiling: str, size: int, lab: Measurement | None, options: dict) -> list[Candidate]:
     """Every way that the budget allows by a short trial, the fastest first; whole blocks of the finalists."""
-    workloads = list(device.peak_candidates(ceiling, size, seed=3))
+    block = options["warmup"] + options["iterations"]
+    most_flops = lab.flops / lab.latency.median_s * BLOCK_S / block if lab else 0
+    workloads = list(device.peak_candidates(ceiling, size, most_flops, seed=3))
     tried, _ = search.try_all(device, workloads, lambda workload: workload.step, options["time_budget_s"])
     tried.sort(key=lambda one: one[1] / one[0].flops)
-    found, finalists = [], set()
+    found, shapes = [], set()
     for workload, step_s in tried:
-        candidate = Candidate(product=workload.product, trial_tflops=workload.flops / step_s / 1e12)
-        family = (*workload.product.shape.values(), workload.product.layout)
-        if len(finalists) < FINALISTS and family not in finalists:
-            finalists.add(family)
-            candidate.block_tflops = _block(device, workload, **options).tflops
+        candidate = Candidate(
+            product=workload.product, flops=workload.flops, trial_tflops=workload.flops / step_s / 1e12
+        )
+        shape = tuple(workload.product.shape.values())
+        if len(shapes) < FINALISTS and shape not in shapes:
+            shapes.add(shape)
+            _rest(device)
+            candidate.block_tflops = workload.flops / time_caller(device, workload.step, **options).median_s / 1e12
         found.append(candidate)
     return found
+
+
+def chosen(found: list[Candidate]) -> Candidate:
+    """The finalist to measure: nearly the fastest, and of those the one with the least work.
+
+    A short block ends before the power limit acts, and so comes out the same in the next run.
+    """
+    finalists = [candidate for candidate in found if candidate.block_tflops]
+    fastest = max(candidate.block_tflops for candidate in finalists)
+    return min((one for one in finalists if one.block_tflops >= AS_FAST * fastest), key=lambda one: one.flops)
 
 
 def _fastest(device, workloads: list, options: dict) -> Block:
@@ -165,9 +182,7 @@ def _block(device, workload, **options) -> Block:
 
 def _timed(device, workload, **options):
     """Timing, states and clock of one block. The clock is the kernel's own, or counted beside another such block."""
-    device.synchronize()
-    if device.kind == "gpu":
-        time.sleep(REST_S)
+    _rest(device)
     log = StateLog(device)
     log.read("before")
     latency = time_caller(device, workload.step, **options)
@@ -177,6 +192,12 @@ def _timed(device, workload, **options):
         count = len(latency.samples_s)
         sm_clock_mhz = device.clock_under(workload.step, count, latency.median_s, lambda: log.read("during"))
     return flagged(latency, log.states), log.states, sm_clock_mhz
+
+
+def _rest(device) -> None:
+    device.synchronize()
+    if device.kind == "gpu":
+        time.sleep(REST_S)
 
 
 def _rates(flops: int, latency) -> tuple[float, float] | None:

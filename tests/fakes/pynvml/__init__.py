@@ -1,4 +1,6 @@
-"""Cards as the environment describes them: FAKE_GPUS='uuid=name,uuid=name', FAKE_DRIVER, FAKE_CUDA."""
+"""Cards as the environment describes them: FAKE_GPUS='uuid=name,uuid=name', FAKE_DRIVER, FAKE_CUDA, FAKE_FREE_BYTES,
+and FAKE_REASONS, the bits that hold their clocks back.
+"""
 
 import os
 from types import SimpleNamespace
@@ -87,8 +89,8 @@ def nvmlDeviceGetTemperature(card, sensor):
     return 40
 
 
-def nvmlDeviceGetCurrentClocksThrottleReasons(card):
-    return 0
+def nvmlDeviceGetCurrentClocksEventReasons(card):
+    return int(os.environ.get("FAKE_REASONS", "0"), 0)
 
 
 def nvmlDeviceGetComputeRunningProcesses(card):

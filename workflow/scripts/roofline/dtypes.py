@@ -16,5 +16,6 @@ def array_dtype(name: str):
         "bf16": ml_dtypes.bfloat16,
         "fp8_e4m3": ml_dtypes.float8_e4m3fn,
         "int8": numpy.int8,
+        "int32": numpy.int32,
     }
     return numpy.dtype(types[name])

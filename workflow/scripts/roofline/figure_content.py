@@ -114,7 +114,7 @@ def _panel(roofline: dict, device: str, markers: dict[str, str]) -> Panel:
     dots, predicted = _dots(operators, markers), _predicted(operators, markers)
     return Panel(
         title=roofline["devices"][device]["name"],
-        subtitle=" · ".join([device, "measured roofline", *(_slope_words(c) for c in memory if c["name"] in bold)]),
+        subtitle=" · ".join([device, "measured roofline", *(_slope_words(c) for c in memory if c["name"] == bold)]),
         compute=tuple(lines),
         memory=(
             *(_memory(c, bold) for c in memory if c["name"] not in HOST_LINK),
@@ -177,10 +177,11 @@ def _usual_slope(memory: Sequence[dict], needed: set) -> list[str]:
     return [] if needed & set(there) else [name for name in SLOPES if name in there][:1]
 
 
-def _bold(memory: Sequence[dict], operators: Sequence[dict]) -> set[str]:
-    """The slopes that dots stand under."""
-    named = {operator["memory_ceiling"] for operator in operators} & {ceiling["name"] for ceiling in memory}
-    return named or set(_usual_slope(memory, named))
+def _bold(memory: Sequence[dict], operators: Sequence[dict]) -> str | None:
+    """The slope that most dots stand under."""
+    there = [ceiling["name"] for ceiling in memory]
+    named = [name for operator in operators if (name := operator["memory_ceiling"]) in there]
+    return max(named, key=named.count) if named else next(iter(_usual_slope(memory, set())), None)
 
 
 def _slope_words(ceiling: dict) -> str:
@@ -202,8 +203,8 @@ def _compute(ceiling: dict, strong: bool) -> ComputeCeiling:
     )
 
 
-def _memory(ceiling: dict, bold: set[str]) -> MemoryCeiling:
-    weight = "bold" if ceiling["name"] in bold else "normal"
+def _memory(ceiling: dict, bold: str | None) -> MemoryCeiling:
+    weight = "bold" if ceiling["name"] == bold else "normal"
     return MemoryCeiling(ceiling["gb_per_s"], memory_text(ceiling), weight)
 
 

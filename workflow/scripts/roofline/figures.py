@@ -124,7 +124,7 @@ def write(onto: Axes | Figure, text: Text, points: Transform) -> None:
         *text.at,
         text.text,
         size=text.size,
-        color=_readable(text.colour),
+        color=readable(text.colour),
         weight=text.weight,
         rotation=text.angle,
         rotation_mode="anchor",
@@ -169,7 +169,7 @@ def _faded(colour: str, by: float) -> str:
 
 
 @cache
-def _readable(colour: str) -> str:
+def readable(colour: str) -> str:
     """The colour, darkened until text in it stands out from white paper by 4.5 to 1 (WCAG, level AA)."""
     while 1.05 / (_luminance(colour) + 0.05) < 4.5:
         colour = to_hex([0.95 * c for c in to_rgb(colour)])

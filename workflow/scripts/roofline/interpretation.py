@@ -2,21 +2,24 @@
 
 from collections.abc import Iterable
 
+from roofline.ceiling_table import NOTHING, UNTOLD, held_back
 from roofline.records import (
     BandwidthRecord,
     DecodeAttnRecord,
     DeviceRecord,
     Investigation,
+    MemoryCeiling,
     Operator,
     PeakFlops,
     PeakFlopsRecord,
     Roofline,
-    Timing,
 )
 from roofline.reporting import duration, number, percent
 
 NEAR, FAR = 0.10, 0.20
-FEW_SAMPLES = 6  # under which a median has no interval
+KEPT = 0.99  # of the burst: what is left above it under load counts as all of it
+SLOPES = ("hbm_read", "d2d", "dram_read", "dram_copy")  # where no operator names a memory ceiling
+COPIES = ("d2d", "dram_copy")
 WIDE = 0.10  # an interval of the memory slope that asks for caution
 USUAL_SHARE = (0.003, 0.01)
 USUAL = "the 0.3-1 % that is usual when memory-bound"
@@ -34,10 +37,10 @@ def interpret(
     paragraphs = [
         (
             "Is this roofline to be trusted?",
-            [_trust(name, record, peaks, bandwidths) for name, record in devices.items()],
+            [_trust(record, roofline, peaks, bandwidths) for record in devices.values()],
         ),
         ("Where does decode attention land?", [_decode(name, roofline, attention) for name in devices]),
-        ("The GPU against the CPU", [_against(roofline, devices, bandwidths)]),
+        ("The GPU against the CPU", [_against(roofline, devices)]),
     ]
     text = [f"# What this roofline says\n\n{names}.\n"]
     for place, (title, sentences) in enumerate(paragraphs, 1):
@@ -48,79 +51,166 @@ def interpret(
 # ---------------------------------------------------------------- 1: trust
 
 
-def _trust(device: str, record: DeviceRecord, peaks: list[PeakFlopsRecord], bandwidths: list[BandwidthRecord]) -> str:
+def _trust(
+    record: DeviceRecord, roofline: Roofline, peaks: list[PeakFlopsRecord], bandwidths: list[BandwidthRecord]
+) -> str:
+    device = record.device
     measured = {peak.dtype: peak.peak for peak in peaks if peak.device == device and peak.peak}
-    if not measured:
-        return f"On {device} no matrix product was measured, so its roofline has no compute ceiling to trust."
-    dots = "; ".join(_gemm(record, dtype, peak) for dtype, peak in measured.items())
-    investigated = [_investigated(dtype, peak.investigation) for dtype, peak in measured.items() if peak.investigation]
-    slopes = [_memory_slope(b) for b in bandwidths if b.device == device and b.level in ("d2d", "dram_copy")]
-    return " ".join([f"On {device}, {dots}.", *_verdict(measured), *investigated, *slopes])
+    products = {dtype: peak for dtype, peak in measured.items() if peak.method == "gemm"}
+    kernels = {dtype: peak for dtype, peak in measured.items() if peak.method == "fma"}
+    told = [f"On {device} no matrix product was measured, so its roofline has no compute ceiling to trust."]
+    if products:
+        dots = "; ".join(_gemm(record, dtype, peak) for dtype, peak in products.items())
+        told = [f"On {device}, {dots}.", *_verdict(products), *_sustained(products)]
+    told += _kernels(record, kernels) + _doubts(measured)
+    told += [_investigated(dtype, peak.investigation) for dtype, peak in measured.items() if peak.investigation]
+    told += [_memory_slope(ceiling, bandwidths) for ceiling in _slopes(device, roofline)]
+    return " ".join([*told, *_above_roof(device, roofline)])
 
 
-def _memory_slope(record: BandwidthRecord) -> str:
-    """How sure the line is under which most operators stand."""
-    found = record.bandwidth
-    text = f"The memory slope ({record.level}) is {number(found.gb_per_s)} GB/s"
-    if found.fraction_of_vendor:
-        text += f", {percent(found.fraction_of_vendor)} of the vendor's {number(found.vendor_gb_per_s)}"
-    if not found.ci95:
-        return f"{text}, from {_samples(found.latency)}: too few for an interval."
-    low, high = found.ci95
-    sure = "do not lean on it" if (high - low) / found.gb_per_s > WIDE else "it is steady"
+def _slopes(device: str, roofline: Roofline) -> list[MemoryCeiling]:
+    """The memory ceilings that operators stand under; where none does, the one that they would."""
+    there = {c.name: c for c in roofline.ceilings if c.device == device and c.kind == "memory"}
+    named = dict.fromkeys(o.memory_ceiling for o in roofline.operators if o.device == device)
+    return [there[name] for name in named if name in there] or [there[name] for name in SLOPES if name in there][:1]
+
+
+def _memory_slope(ceiling: MemoryCeiling, bandwidths: list[BandwidthRecord]) -> str:
+    """How sure the line is under which operators stand."""
+    text = f"The memory slope ({ceiling.name}) is {number(ceiling.gb_per_s)} GB/s"
+    if ceiling.fraction_of_vendor:
+        text += f", {percent(ceiling.fraction_of_vendor)} of the vendor's {number(ceiling.vendor_gb_per_s)}"
+    if not ceiling.ci95:
+        found = [b for record in bandwidths if record.device == ceiling.device for b in record.bandwidths]
+        taken = next((len(b.latency.samples_s) for b in found if b.name == ceiling.name), None)
+        samples = f"{taken} sample{'' if taken == 1 else 's'}" if taken else "its samples"
+        return f"{text}, without an interval: {samples} tell no more than five independent ones would."
+    low, high = ceiling.ci95
+    sure = "do not lean on it" if (high - low) / ceiling.gb_per_s > WIDE else "it is steady"
     return f"{text}, with a 95 % interval from {number(low)} to {number(high)}: {sure}."
 
 
+def _above_roof(device: str, roofline: Roofline) -> list[str]:
+    above = [found for found in roofline.above_roof if found.device == device]
+    names = _list([f"{found.operator} ({percent(found.fraction_of_roof)})" for found in above]) if above else ""
+    return [f"Above its roof: {names}; the summary says which roof or cache is the cause."] if above else []
+
+
 def _gemm(record: DeviceRecord, dtype: str, peak: PeakFlops) -> str:
-    """Where the dot lands, and what an independent block gave: never a figure against itself."""
-    apart = f"an independent block gave {number(peak.lab_tflops)}, {percent(_apart(peak))} apart"
-    if peak.tflops > max(peak.lab_tflops, peak.repeat_tflops):
-        apart += f"; the ceiling is {number(peak.tflops)}, from a trial of the investigation"
-    elif peak.tflops > peak.repeat_tflops:
-        apart += ", and sets the ceiling"
-    reached = f"{dtype} GEMM at {peak.size} reaches {number(peak.repeat_tflops)} TFLOPS"
-    if len(peak.repeat.latency.samples_s) < FEW_SAMPLES:
-        reached += f" (from {_samples(peak.repeat.latency)} alone)"
-    limit = _limit_tflops(peak)
-    if not limit:
-        return f"{reached}, with no limit known to hold it against ({apart})"
-    return f"{reached}, {percent(peak.repeat_tflops / limit)} of {_limit(record, dtype, peak)} ({apart})"
+    """Where the dot lands under its ceiling, which is another block; and where that lies under the hardware's limit."""
+    size, ceiling = peak.lab.shape["m"], number(peak.tflops)
+    text = f"{dtype} GEMM at {size} reaches {number(peak.lab_tflops)} {_unit(dtype)}"
+    if peak.lab_tflops >= peak.tflops:
+        text += f" and sets the ceiling itself: the best of {_products(peak)} gave {number(peak.burst_tflops)} afresh"
+    else:
+        text += f", {percent(peak.lab_tflops / peak.tflops)} of the {ceiling} of {_ceiling_words(peak)}"
+    text += "" if peak.ci95 else " (too few independent samples for an interval)"
+    if not _share(peak):
+        return f"{text}, with no limit known to hold that against"
+    return f"{text}; {_whose(peak)} {percent(_share(peak))} of {_limit(record, dtype, peak)}"
 
 
-def _limit_tflops(peak: PeakFlops) -> float | None:
-    """What the hardware could do at the clock that was measured; at the promised clock where none was."""
-    return peak.clock_tflops or peak.vendor_tflops
+def _whose(peak: PeakFlops) -> str:
+    """The clock was counted beside the burst, so that this is held against it."""
+    if not peak.clock_tflops:
+        return "the ceiling is"
+    return "that is" if peak.burst_tflops == peak.tflops else f"the burst of {number(peak.burst_tflops)} is"
+
+
+def _ceiling_words(peak: PeakFlops) -> str:
+    if peak.burst_tflops == peak.tflops:
+        return f"the best of {_products(peak)}, measured afresh on other operands"
+    return "sustained load" if peak.sustained_tflops == peak.tflops else "a trial of the investigation"
+
+
+def _products(peak: PeakFlops) -> str:
+    count = len(peak.candidates)
+    return f"{count} products tried" if count > 1 else "the one product tried"
+
+
+def _kernels(record: DeviceRecord, kernels: dict[str, PeakFlops]) -> list[str]:
+    """Register-only peaks: no library and no memory is in their way, so they show what the clock gives."""
+    told = []
+    for dtype, peak in kernels.items():
+        limit = peak.clock_tflops or peak.vendor_tflops
+        share = f" ({percent(_share(peak))} of {number(limit)})" if limit else ""
+        told.append(f"{dtype} {number(peak.tflops)} {_unit(dtype)}{share}")
+    clock = any(peak.clock_tflops for peak in kernels.values())
+    whose = "; the shares are of what the measured clock allows" if clock else ""
+    return [f"Multiply-adds in registers alone reach {_list(told)}{whose}."] if told else []
+
+
+def _sustained(products: dict[str, PeakFlops]) -> list[str]:
+    """What is left under load, and who NVML says held it back."""
+    groups: dict[str, list[str]] = {}
+    kept = []
+    for dtype, peak in products.items():
+        if not peak.sustained:
+            continue
+        share = peak.sustained.tflops / peak.burst_tflops
+        if share >= KEPT:
+            kept.append(dtype)
+            continue
+        words = held_back(peak.sustained.held_back_by, peak.throttled)
+        groups.setdefault(words, []).append(f"{dtype} to {number(peak.sustained.tflops)} ({percent(share)})")
+    causes = {NOTHING: "no throttle reason was named", UNTOLD: "the device does not tell why"}
+    told = [f"{_list(those)}: {causes.get(words, f'held back by {words}')}" for words, those in groups.items()]
+    text = [f"Under sustained load the bursts fall, {'; '.join(told)}."] if told else []
+    return text + ([f"Sustained load leaves {_list(kept)} as in a burst."] if kept else [])
+
+
+def _doubts(measured: dict[str, PeakFlops]) -> list[str]:
+    found = [f"{dtype}, {doubt.rstrip('.')}" for dtype, peak in measured.items() for doubt in peak.doubts]
+    return [f"What does not fit: {'; '.join(found)}."] if found else []
+
+
+def _unit(dtype: str) -> str:
+    return "TOPS" if dtype.startswith("int") else "TFLOPS"
+
+
+def _share(peak: PeakFlops) -> float | None:
+    """Of what the hardware could do at the clock that was measured; at the promised clock where none was."""
+    return peak.fraction_of_clock or peak.fraction_of_vendor
 
 
 def _limit(record: DeviceRecord, dtype: str, peak: PeakFlops) -> str:
-    promised = record.vendor.peaks[dtype]
-    if peak.clock_tflops:
+    promised = record.vendor.peaks.get(dtype)
+    rate = promised and promised.operations_per_clock_per_multiprocessor
+    if peak.clock_tflops and rate and peak.clock_mhz:
         return (
             f"the {number(peak.clock_tflops)} that {record.hardware['multiprocessors']} multiprocessors x "
-            f"{promised.operations_per_clock_per_multiprocessor:.0f} operations a clock x the measured "
-            f"{peak.clock_mhz:.0f} MHz allow"
+            f"{rate:.0f} operations a clock x the measured {peak.clock_mhz:.0f} MHz allow"
         )
-    return f"the {'formula' if promised.derived else 'vendor'}'s {number(peak.vendor_tflops)}"
+    if peak.clock_tflops:
+        return f"the {number(peak.clock_tflops)} that the measured clock allows"
+    return f"the {'formula' if promised and promised.derived else 'vendor'}'s {number(peak.vendor_tflops)}"
 
 
 def _verdict(measured: dict[str, PeakFlops]) -> list[str]:
-    """A ceiling is trusted where it repeats and lies where its limit says; else the reason is told."""
+    """A ceiling is trusted where it repeats, no dot is far above it, and it lies where its limit says."""
     apart = {dtype: _apart(peak) for dtype, peak in measured.items()}
-    noisy = [dtype for dtype in measured if apart[dtype] > NEAR]
-    steady = [dtype for dtype in measured if apart[dtype] <= NEAR]
+    beaten = [dtype for dtype, peak in measured.items() if peak.lab_tflops > (1 + NEAR) * peak.burst_tflops]
+    noisy = [dtype for dtype in measured if apart[dtype] is not None and apart[dtype] > NEAR]
+    steady = [dtype for dtype in measured if dtype not in noisy and dtype not in beaten]
     places = {dtype: _place(peak) for dtype, peak in measured.items()}
     trusted = [dtype for dtype in steady if places[dtype] in ("near", "fair")]
     short = [dtype for dtype in steady if places[dtype] == "below"]
     unknown = [dtype for dtype in steady if places[dtype] == "unknown"]
     above = [dtype for dtype in measured if places[dtype] == "above"]
 
-    told = _repeats(noisy, steady, apart) + _places(places)
+    told = _repeats(noisy, [dtype for dtype in steady if apart[dtype] is not None], apart)
+    if beaten:
+        told.append(
+            f"The square product of {_list(beaten)} beats the best of the products tried by more than 10 %: do not "
+            f"trust {_them(beaten)} before a run on a quieter machine."
+        )
+    told += _places(places)
     if trusted:
         told.append(f"So the measured {_ceilings(trusted)} can be trusted.")
     if short:
         told.append(
-            f"The {_ceilings(short)} {'repeats' if len(short) == 1 else 'repeat'} but {_are(short)} what this library "
-            "reaches, not what the hardware could do: a better kernel may lie above."
+            f"The {_ceilings(short)} {'repeats' if len(short) == 1 else 'repeat'} but {_are(short)} what the libraries "
+            "reach, not what the hardware could do: a better kernel may lie above."
         )
     if above:
         told.append(f"The limit of {_list(above)} is too low, in its clock or in its rate, and says nothing.")
@@ -130,11 +220,11 @@ def _verdict(measured: dict[str, PeakFlops]) -> list[str]:
 
 
 def _place(peak: PeakFlops) -> str:
-    """Where the dot lies by its limit."""
-    limit = _limit_tflops(peak)
-    if not limit:
+    """Where the ceiling lies by its limit."""
+    share = _share(peak)
+    if not share:
         return "unknown"
-    short_by = 1 - peak.repeat_tflops / limit
+    short_by = 1 - share
     if short_by < -NEAR:
         return "above"
     return "near" if short_by <= NEAR else "fair" if short_by <= FAR else "below"
@@ -153,20 +243,24 @@ def _places(places: dict[str, str]) -> list[str]:
 def _repeats(noisy: list[str], steady: list[str], apart: dict[str, float]) -> list[str]:
     told = []
     if noisy:
-        them = "its ceiling" if len(noisy) == 1 else "their ceilings"
         told.append(
-            f"The two blocks of {_list(noisy)} are {_up_to(noisy, apart)} apart, more than 10 %: do not trust {them} "
-            "before a run on a quieter machine."
+            f"Two blocks of the best product of {_list(noisy)} are {_up_to(noisy, apart)} apart, more than 10 %: do "
+            f"not trust {_them(noisy)} before a run on a quieter machine."
         )
     if steady:
         whose = f" of {_list(steady)}" if noisy else ""
-        told.append(f"The two blocks{whose} agree within {percent(max(apart[dtype] for dtype in steady))}.")
+        within = percent(max(apart[dtype] for dtype in steady))
+        told.append(f"Two blocks of the best product{whose} agree within {within}.")
     return told
 
 
 def _up_to(dtypes: list[str], apart: dict[str, float]) -> str:
     worst = percent(max(apart[dtype] for dtype in dtypes))
     return worst if len(dtypes) == 1 else f"up to {worst}"
+
+
+def _them(dtypes: list[str]) -> str:
+    return "its ceiling" if len(dtypes) == 1 else "their ceilings"
 
 
 def _ceilings(dtypes: list[str]) -> str:
@@ -209,7 +303,7 @@ def _slope(device: str, roofline: Roofline, cores: list[Operator]) -> str:
     if not ridges:
         return f"{text}; for want of a memory or a compute ceiling there is no ridge point to place it by."
     slope = cores[0].memory_ceiling
-    copied = ", a copy, which reading alone may exceed" if slope in ("d2d", "dram_copy") else ""
+    copied = ", a copy, which reading alone may exceed" if slope in COPIES else ""
     where = f"the ridge point{'' if len(ridges) == 1 else 's'} at {_list([number(ridge) for ridge in ridges])}"
     if intensities[0] >= ridges[-1]:
         return f"{text}, right of {where}: its roof is the compute ceiling."
@@ -313,14 +407,14 @@ def _notes(device: str, attention: list[DecodeAttnRecord]) -> Iterable[str]:
 # ---------------------------------------------------------------- 3: the GPU against the CPU
 
 
-def _against(roofline: Roofline, devices: dict[str, DeviceRecord], bandwidths: list[BandwidthRecord]) -> str:
+def _against(roofline: Roofline, devices: dict[str, DeviceRecord]) -> str:
     gpus = [name for name, record in devices.items() if record.device_kind == "gpu"]
     if not gpus or "cpu" not in devices:
         there = ", ".join(devices)
         return f"Only {there} was measured in this run; the question needs a GPU and the CPU (devices: auto or all)."
     gpu = gpus[0]
     pairs = _pairs(roofline, gpu)
-    speeds = {(b.device, b.level): b.bandwidth.gb_per_s for b in bandwidths}
+    speeds = {(c.device, c.name): c.gb_per_s for c in roofline.ceilings if c.kind == "memory"}
     if not pairs:
         return f"No fp32 decode attention was measured on both {gpu} and cpu."
     told = [_ratio(pairs[-1], gpu, devices, speeds)]
@@ -344,7 +438,7 @@ def _pairs(roofline: Roofline, gpu: str) -> list[tuple[Operator, Operator]]:
 
 
 def _ratio(pair: tuple[Operator, Operator], gpu: str, devices: dict[str, DeviceRecord], speeds: dict) -> str:
-    """Whether the ratio of what is attained is that of the memories: both sides are held against their own copy."""
+    """Whether the ratio of what is attained is that of the memories: each side is held against its own slope."""
     fast, slow = pair
     attained = fast.attained_tflops / slow.attained_tflops
     text = (
@@ -352,11 +446,15 @@ def _ratio(pair: tuple[Operator, Operator], gpu: str, devices: dict[str, DeviceR
         f"{gpu} ({devices[gpu].name}) attains {number(fast.attained_tflops * 1e3)} GFLOPS "
         f"and the CPU ({devices['cpu'].name}) {number(slow.attained_tflops * 1e3)}: {number(attained)} times as much."
     )
-    on_gpu, on_cpu = speeds.get((gpu, "d2d")), speeds.get(("cpu", "dram_copy"))
+    on_gpu, on_cpu = speeds.get((gpu, fast.memory_ceiling)), speeds.get(("cpu", slow.memory_ceiling))
     if not on_gpu or not on_cpu:
-        return f"{text} The ratio of the memory bandwidths is not known (d2d or dram_copy was not measured)."
+        missing = _list([name for name, speed in ((gpu, on_gpu), ("cpu", on_cpu)) if not speed])
+        return f"{text} The ratio of the memory bandwidths is not known (no memory slope was measured on {missing})."
     memory = on_gpu / on_cpu
-    text += f" The memory bandwidths are {number(on_gpu)} and {number(on_cpu)} GB/s, a ratio of {number(memory)}."
+    text += (
+        f" The memory bandwidths are {number(on_gpu)} ({fast.memory_ceiling}) and {number(on_cpu)} GB/s "
+        f"({slow.memory_ceiling}), a ratio of {number(memory)}."
+    )
     gpus_share, cpus_share = (
         percent(cell.bytes / cell.latency_s / 1e9 / own) for cell, own in ((fast, on_gpu), (slow, on_cpu))
     )
@@ -412,14 +510,10 @@ def _cell(cell: Operator) -> str:
     return which if cell.implementation == "eager" else f"{which}, {cell.implementation}"
 
 
-def _samples(timing: Timing) -> str:
-    count = len(timing.samples_s)
-    return f"{count} sample{'' if count == 1 else 's'}"
-
-
-def _apart(peak: PeakFlops) -> float:
-    """How far the repeat is from the first block, which had other operands."""
-    return abs(peak.repeat_tflops - peak.lab_tflops) / peak.lab_tflops
+def _apart(peak: PeakFlops) -> float | None:
+    """How far the burst is from the block by which its product was chosen; None where it was the only one."""
+    chosen = [c.block_tflops for c in peak.candidates if c.product == peak.burst.product and c.block_tflops]
+    return abs(peak.burst_tflops - chosen[0]) / chosen[0] if chosen else None
 
 
 def _list(items: list) -> str:

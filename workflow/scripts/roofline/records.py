@@ -226,7 +226,7 @@ class Product(Record):
 
     library: str = Field(description="what computes: cupy.matmul, cuBLASLt, numpy.matmul, a kernel of ours")
     shape: dict[str, int] = Field(description="m, n, k of a product; blocks and threads of a kernel")
-    layout: str | None = Field(description="which operands are transposed in memory, as TN; null where it does not apply")
+    layout: str | None = Field(description="which operands are transposed in memory: TN; null if none can be")
     algorithm: str | None = Field(description="among those that the library offers; null where it chooses by itself")
     accumulation: str
     output: str
@@ -236,6 +236,7 @@ class Candidate(Record):
     """One product that was tried, by a few runs; the finalists by a whole block too."""
 
     product: Product
+    flops: int
     trial_tflops: Positive
     block_tflops: Positive | None = None
 
@@ -285,7 +286,7 @@ class PeakFlops(Record):
     unit: ComputeUnit
     tflops: Positive = Field(description="the ceiling: the highest of burst, sustained and the lab's figure")
     ci95: Interval | None
-    lab_tflops: Positive | None = Field(description="the square product by the array library; null for a kernel of ours")
+    lab_tflops: Positive | None = Field(description="the square product after the lab's protocol; null for our own kernels")
     burst_tflops: Positive = Field(description="the best candidate, measured afresh after the choice")
     sustained_tflops: Positive | None
     vendor_tflops: Positive | None
@@ -364,7 +365,7 @@ class FoundLevel(Record):
     gb_per_s: Positive
     first_bytes: int
     last_bytes: int
-    knee_bytes: int | None = Field(description="where the curve crosses the geometric mean of this plateau and the next")
+    knee_bytes: int | None = Field(description="the curve crosses the geometric mean of this plateau and the next")
     reported_bytes: int | None = Field(description="the capacity that the device reports for this level")
 
 

@@ -19,7 +19,7 @@ Each module offers the same few things:
         streams(level, size_bytes) -> [Stream]    the memory ceilings of one level
         sweeps(points_an_octave) -> [SweepSeries]
         lab_product(dtype, size, seed) -> Workload | None            the square product by the array library
-        peak_candidates(ceiling, size, seed) -> [Workload]           every way to that compute ceiling
+        peak_candidates(ceiling, size, most_flops, seed) -> [Workload]   ways to that compute ceiling
         peak_workload(ceiling, size, product, seed) -> Workload      one of them, on fresh operands
         beside(ceiling, product, seed) -> [[Workload]]               the same with another output or accumulation
         product_of_shape(dtype, shape) -> Workload   a product of that shape, where the device has cuBLASLt

@@ -316,10 +316,10 @@ class Device:
     def lab_product(self, dtype: str, size: int, seed: int) -> Workload | None:
         return None if dtype.endswith("_fma") else gpu_gemm.lab_product(self, dtype, size, seed)
 
-    def peak_candidates(self, ceiling: str, size: int, seed: int) -> Iterator[Workload]:
+    def peak_candidates(self, ceiling: str, size: int, most_flops: float, seed: int) -> Iterator[Workload]:
         if ceiling.endswith("_fma"):
             return iter(gpu_fma.candidates(self, ceiling, seed))
-        return gpu_gemm.candidates(self, ceiling, size, seed)
+        return gpu_gemm.candidates(self, ceiling, size, most_flops, seed)
 
     def peak_workload(self, ceiling: str, size: int, product: Product, seed: int) -> Workload:
         if ceiling.endswith("_fma"):

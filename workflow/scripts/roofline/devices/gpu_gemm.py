@@ -31,9 +31,9 @@ ALGORITHMS = 8  # asked of the heuristic for each shape and layout
 
 # m, n and k over the lab's size. The best differ by dtype: a long k spends less on beginnings and ends, a short
 # product is over before the power limit acts.
-SHAPES = ((1, 1, 1), (1, 1, 4), (0.5, 1, 3.25), (0.75, 0.75, 0.75), (0.5, 0.5, 4), (2, 2, 2))
+SHAPES = ((1, 1, 1), (1, 1, 4), (0.5, 1, 3.25), (0.75, 0.75, 0.75), (0.5, 0.5, 4), (0.5, 0.5, 1), (2, 2, 2))
 # m as a multiple of the multiprocessors, so that the last wave of tiles is full; n and k over the lab's size.
-FULL_WAVES = ((32, 1, 1), (64, 1, 2))
+FULL_WAVES = ((16, 0.5, 1), (32, 1, 1), (64, 1, 2))
 ALIGNED = 64  # rows and columns a multiple of this suit every dtype's kernels
 SAMPLES = 4  # blocks of rows, and of columns, compared with float64
 SAMPLED_ROWS, SAMPLED_COLUMNS = 4, 64
@@ -205,11 +205,11 @@ def _by_cupy(device, dtype: str, size: int, seed: int) -> Workload:
     )
 
 
-def candidates(device, dtype: str, size: int, seed: int) -> Iterator[Workload]:
-    """The lab's product, then cuBLASLt's."""
+def candidates(device, dtype: str, size: int, most_flops: float, seed: int) -> Iterator[Workload]:
+    """The lab's product, then cuBLASLt's of no more than so many FLOPs."""
     if dtype in BY_CUPY:
         yield _by_cupy(device, dtype, size, seed)
-    yield from LtProducts(device, dtype, _fitting(device, dtype, size), seed).candidates(*OUTPUTS[dtype][0])
+    yield from LtProducts(device, dtype, _fitting(device, dtype, size, most_flops), seed).candidates(*OUTPUTS[dtype][0])
 
 
 def again(device, dtype: str, size: int, product: Product, seed: int) -> Workload:
@@ -236,9 +236,16 @@ def inputs(dtype: str) -> str:
     return INPUTS.get(dtype, f"standard normal numbers, rounded to {dtype}")
 
 
-def _fitting(device, dtype: str, size: int) -> list[Shape]:
-    """Shapes whose operands and result take at most a quarter of the free memory, or the lab's square alone."""
+def _fitting(device, dtype: str, size: int, most_flops: float) -> list[Shape]:
+    """Shapes of no more than so many FLOPs, whose operands and result take at most a quarter of the free memory.
+
+    The lab's square alone where none is.
+    """
     found = shapes(size, device.multiprocessors)
     limit = device.identity.memory_free_bytes // 4
-    fitting = [s for s in found if (s.m * s.k + s.n * s.k + s.m * s.n) * ITEM_BYTES[dtype] <= limit]
+    fitting = [
+        s
+        for s in found
+        if (s.m * s.k + s.n * s.k + s.m * s.n) * ITEM_BYTES[dtype] <= limit and gemm.flops(*s) <= most_flops
+    ]
     return fitting or found[:1]

@@ -31,6 +31,7 @@ L1_STEP_BYTES, L2_STEP_BYTES = 256 * MIB, 64 * MIB
 SWEEP_STEP_SHARE = 4  # a sweep asks for the course of many sizes, a ceiling for one figure
 SMALLEST_OF_L1, LARGEST_OF_L1 = 8 * KIB, 2 * MIB  # past it the L2 answers all the same
 SMALLEST_OF_L2 = 2 * MIB
+READERS = 8  # one multiprocessor in so many reads through its L1
 SWEEP_BEYOND_L2 = 6  # times the L2's size: there nearly nothing hits it
 
 
@@ -310,22 +311,23 @@ def _cache_stream(device, name: str, size: int, grids: dict, per_multiprocessor:
     )
 
 
-def _l1_grids(device, kernel_name: str, size: int, grids=CACHE_GRIDS, step_bytes: int = L1_STEP_BYTES) -> dict:
+def _l1_grids(device, kernel_name: str, size: int) -> dict:
     """By name: the step, and how many times it reads the set in all."""
     import numpy
 
     kernel, words = device.kernel("caches.cu", kernel_name), device.cache_words(size)
     shared = size if kernel_name == "read_shared" else 0
+    apart = () if shared else (numpy.uint32(0),)
     if shared:
         kernel.max_dynamic_shared_size_bytes = shared
-    passes = max(1, step_bytes // size // 8) * 8  # a multiple of every number of blocks: all grids read as much
+    passes = max(1, L1_STEP_BYTES // size // 8) * 8  # a multiple of every number of blocks: all grids read as much
     found = {}
-    for threads, each in grids:
+    for threads, each in CACHE_GRIDS:
         if threads * each > device.max_threads or (shared + KIB) * each > device.l1_bytes:
             continue
         blocks = each * device.multiprocessors
         count = numpy.uint32(size // CACHE_VECTOR_BYTES)
-        arguments = (words, count, numpy.uint32(passes // each), device.total, device.kernel_clock)
+        arguments = (words, count, *apart, numpy.uint32(passes // each), device.total, device.kernel_clock)
         name = f"{each} blocks a multiprocessor, {threads} threads"
         found[name] = (_launch(kernel, blocks, threads, arguments, shared_mem=shared), passes // each * blocks)
     return found
@@ -358,20 +360,22 @@ def _l2_grids(device, size: int, shifts, grids=CACHE_GRIDS, step_bytes: int = L2
 
 
 def sweeps(device, points_an_octave: int) -> list[SweepSeries]:
-    """Two series: each multiprocessor's set through L1, and the device's set past it.
+    """Two series: one multiprocessor's set through L1, and the device's set past it.
 
-    In one series the levels would hide one another: on an H200 all L1s together hold half of what the L2 does.
+    In one series the levels would hide one another: on an H200 all L1s together hold half of what the L2 does. So few
+    multiprocessors read in the first that all their sets fit in L2; each has its own, since a line that many read at
+    once is served to all of them by one access.
     """
-    l2 = device.last_level_cache_bytes
+    l2, readers = device.last_level_cache_bytes, max(1, device.multiprocessors // READERS)
     largest = min(SWEEP_BEYOND_L2 * l2, device.identity.memory_free_bytes // 4)
     return [
         SweepSeries(
             series="through L1",
-            reader="each multiprocessor",
-            counted="bytes read by the multiprocessors, all of which read one set, each from a place of its own",
-            sizes=_sizes(SMALLEST_OF_L1, min(LARGEST_OF_L1, l2 // 2), points_an_octave),
-            step=lambda size: _sweep_step(_l1_sweep_grids(device, size), size),
-            levels={"l1": device.l1_bytes, "l2": l2},
+            reader=f"one multiprocessor, of {readers} that read at once",
+            counted="bytes that one multiprocessor reads, each from a set of its own",
+            sizes=_sizes(SMALLEST_OF_L1, min(LARGEST_OF_L1, l2 // readers // 2), points_an_octave),
+            step=lambda size: _own_sets(device, size, readers),
+            levels={"l1": device.l1_bytes, "l2": l2 // readers},
         ),
         SweepSeries(
             series="past L1",
@@ -384,9 +388,16 @@ def sweeps(device, points_an_octave: int) -> list[SweepSeries]:
     ]
 
 
-def _l1_sweep_grids(device, size: int) -> dict:
+def _own_sets(device, size: int, readers: int) -> tuple[Callable[[int], None], int]:
     """One block a multiprocessor: two would serve one another's misses."""
-    return _l1_grids(device, "read_l1", size, ((1024, 1),), L1_STEP_BYTES // SWEEP_STEP_SHARE)
+    import numpy
+
+    count = numpy.uint32(size // CACHE_VECTOR_BYTES)
+    passes = max(1, L1_STEP_BYTES // SWEEP_STEP_SHARE // size)
+    words = device.cache_words(readers * size)
+    arguments = (words, count, count, numpy.uint32(passes), device.total, device.kernel_clock)
+    kernel = device.kernel("caches.cu", "read_l1")
+    return _launch(kernel, readers, 1024, arguments), passes * size
 
 
 def _l2_sweep_grids(device, size: int) -> dict:

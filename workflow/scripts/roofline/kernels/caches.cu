@@ -64,14 +64,11 @@ struct Stopwatch {
     }
 };
 
-// One pass of a block over `vectors` vectors, full rounds with DEPTH loads in flight and then the rest, beginning `turn`
-// rounds in: blocks that read the same set in step would be served by one access for many.
+// One pass of a block over `vectors` vectors: full rounds with DEPTH loads in flight, then the rest.
 template <typename Load>
-__device__ __forceinline__ void one_pass(Load load, unsigned int vectors, unsigned int turn, unsigned int& sum) {
-    const unsigned int round = blockDim.x * DEPTH, rounds = vectors / round;
-    unsigned int place = rounds ? turn % rounds : 0;
-    for (unsigned int done = 0; done < rounds; ++done) {
-        const unsigned int i = place * round + threadIdx.x;
+__device__ __forceinline__ void one_pass(Load load, unsigned int vectors, unsigned int& sum) {
+    unsigned int i = threadIdx.x;
+    for (; i + (DEPTH - 1) * blockDim.x < vectors; i += DEPTH * blockDim.x) {
         Vector v[DEPTH];
 #pragma unroll
         for (int j = 0; j < DEPTH; ++j) {
@@ -81,22 +78,22 @@ __device__ __forceinline__ void one_pass(Load load, unsigned int vectors, unsign
         for (int j = 0; j < DEPTH; ++j) {
             add(sum, v[j]);
         }
-        place = place + 1 == rounds ? 0 : place + 1;
     }
-    for (unsigned int i = rounds * round + threadIdx.x; i < vectors; i += blockDim.x) {
+    for (; i < vectors; i += blockDim.x) {
         add(sum, load(i));
     }
 }
 
-// Every block reads the same set: L1 holds it while it is small, L2 after that.
-extern "C" __global__ void read_l1(const Vector* a, unsigned int vectors, unsigned int passes, unsigned int* total,
-                                   unsigned long long* cycles_and_ns) {
+// Each block reads a set of its own, `apart` vectors from the next block's; all the same one where that is 0. L1 holds it
+// while it is small, L2 after that.
+extern "C" __global__ void read_l1(const Vector* a, unsigned int vectors, unsigned int apart, unsigned int passes,
+                                   unsigned int* total, unsigned long long* cycles_and_ns) {
     const Stopwatch watch;
+    const Vector* own = a + (unsigned long long)blockIdx.x * apart;
     unsigned int sum = 0;
-    const unsigned int turn = (unsigned int)((unsigned long long)blockIdx.x * (vectors / (blockDim.x * DEPTH)) / gridDim.x);
 #pragma unroll 1
     for (unsigned int pass = 0; pass < passes; ++pass) {
-        one_pass([&](unsigned int i) { return load_l1(a + i); }, vectors, turn, sum);
+        one_pass([&](unsigned int i) { return load_l1(own + i); }, vectors, sum);
     }
     add_to_total(sum, total);
     watch.tell(cycles_and_ns);
@@ -149,7 +146,7 @@ extern "C" __global__ void read_shared(const Vector* a, unsigned int vectors, un
     unsigned int sum = 0;
 #pragma unroll 1
     for (unsigned int pass = 0; pass < passes; ++pass) {
-        one_pass([&](unsigned int i) { return load_shared(start + i * (unsigned int)sizeof(Vector)); }, vectors, 0, sum);
+        one_pass([&](unsigned int i) { return load_shared(start + i * (unsigned int)sizeof(Vector)); }, vectors, sum);
     }
     add_to_total(sum, total);
     watch.tell(cycles_and_ns);

@@ -1,12 +1,16 @@
 // The peak of the CUDA cores: multiply-adds on registers alone, with nothing to wait for.
 //
-// Each thread turns PAIRS points round the origin, x -= k y; y += k x, two multiply-adds a step. Turning neither grows
-// nor shrinks the values, so the operands keep changing as in real work, and after a few steps the result can be
-// compared with float64 arithmetic. PAIRS independent chains hide the latency of one.
+// Each thread keeps NUMBERS numbers in independent chains, which hide the latency of one another. Neither way of going
+// on grows or shrinks them much, so the operands keep changing as in real work, and after a few steps the result can be
+// compared with float64 arithmetic:
+//     turn: pairs (x, y) turn round the origin, x -= k y; y += k x
+//     fold: every number is folded over, x = k x + l with k a little above -1
+// A turn reads three different registers, which not every assignment of registers to banks serves at full rate; a fold
+// reads one that differs.
 
 #include <cuda_fp16.h>
 
-#define PAIRS 8
+#define NUMBERS 16
 #define STEPS_A_ROUND 16
 
 __device__ unsigned long long now_ns() {
@@ -23,19 +27,42 @@ __device__ __forceinline__ float negative(float a) { return -a; }
 __device__ __forceinline__ double negative(double a) { return -a; }
 __device__ __forceinline__ __half2 negative(__half2 a) { return __hneg2(a); }
 
-// `points` and `turned` hold 2 PAIRS numbers a thread (x of every pair, then y), spaced by the number of threads; `turn`
-// holds k.
-template <typename Number>
-__device__ void turn_points(const Number* points, Number* turned, const Number* turn, unsigned int rounds,
-                            unsigned long long* cycles_and_ns) {
+struct Turn {
+    template <typename Number>
+    static __device__ __forceinline__ void step(Number (&x)[NUMBERS], Number k, Number minus_k, Number l) {
+#pragma unroll
+        for (int i = 0; i < NUMBERS / 2; ++i) {
+            x[i] = multiply_add(minus_k, x[NUMBERS / 2 + i], x[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < NUMBERS / 2; ++i) {
+            x[NUMBERS / 2 + i] = multiply_add(k, x[i], x[NUMBERS / 2 + i]);
+        }
+    }
+};
+
+struct Fold {
+    template <typename Number>
+    static __device__ __forceinline__ void step(Number (&x)[NUMBERS], Number k, Number minus_k, Number l) {
+#pragma unroll
+        for (int i = 0; i < NUMBERS; ++i) {
+            x[i] = multiply_add(x[i], k, l);
+        }
+    }
+};
+
+// `before` and `after` hold the numbers of all threads, a thread's spaced by the number of threads; `factors` holds k
+// and l.
+template <typename Way, typename Number>
+__device__ void go_on(const Number* before, Number* after, const Number* factors, unsigned int rounds,
+                      unsigned long long* cycles_and_ns) {
     const unsigned long long thread = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
     const unsigned long long threads = (unsigned long long)gridDim.x * blockDim.x;
-    const Number k = turn[0], minus_k = negative(k);
-    Number x[PAIRS], y[PAIRS];
+    const Number k = factors[0], l = factors[1], minus_k = negative(k);
+    Number x[NUMBERS];
 #pragma unroll
-    for (int pair = 0; pair < PAIRS; ++pair) {
-        x[pair] = points[pair * threads + thread];
-        y[pair] = points[(PAIRS + pair) * threads + thread];
+    for (int i = 0; i < NUMBERS; ++i) {
+        x[i] = before[i * threads + thread];
     }
     const unsigned long long start_ns = now_ns();
     const long long start = clock64();
@@ -43,14 +70,7 @@ __device__ void turn_points(const Number* points, Number* turned, const Number* 
     for (unsigned int round = 0; round < rounds; ++round) {
 #pragma unroll
         for (int step = 0; step < STEPS_A_ROUND; ++step) {
-#pragma unroll
-            for (int pair = 0; pair < PAIRS; ++pair) {
-                x[pair] = multiply_add(minus_k, y[pair], x[pair]);
-            }
-#pragma unroll
-            for (int pair = 0; pair < PAIRS; ++pair) {
-                y[pair] = multiply_add(k, x[pair], y[pair]);
-            }
+            Way::step(x, k, minus_k, l);
         }
     }
     if (thread == 0) {
@@ -58,24 +78,38 @@ __device__ void turn_points(const Number* points, Number* turned, const Number* 
         cycles_and_ns[1] = now_ns() - start_ns;
     }
 #pragma unroll
-    for (int pair = 0; pair < PAIRS; ++pair) {
-        turned[pair * threads + thread] = x[pair];
-        turned[(PAIRS + pair) * threads + thread] = y[pair];
+    for (int i = 0; i < NUMBERS; ++i) {
+        after[i * threads + thread] = x[i];
     }
 }
 
-extern "C" __global__ void turn_fp32(const float* points, float* turned, const float* turn, unsigned int rounds,
+extern "C" __global__ void turn_fp32(const float* before, float* after, const float* factors, unsigned int rounds,
                                      unsigned long long* cycles_and_ns) {
-    turn_points(points, turned, turn, rounds, cycles_and_ns);
+    go_on<Turn>(before, after, factors, rounds, cycles_and_ns);
 }
 
-extern "C" __global__ void turn_fp64(const double* points, double* turned, const double* turn, unsigned int rounds,
+extern "C" __global__ void fold_fp32(const float* before, float* after, const float* factors, unsigned int rounds,
                                      unsigned long long* cycles_and_ns) {
-    turn_points(points, turned, turn, rounds, cycles_and_ns);
+    go_on<Fold>(before, after, factors, rounds, cycles_and_ns);
 }
 
-// Pairs of fp16 in one register: four multiply-adds a step.
-extern "C" __global__ void turn_fp16(const __half2* points, __half2* turned, const __half2* turn, unsigned int rounds,
+extern "C" __global__ void turn_fp64(const double* before, double* after, const double* factors, unsigned int rounds,
                                      unsigned long long* cycles_and_ns) {
-    turn_points(points, turned, turn, rounds, cycles_and_ns);
+    go_on<Turn>(before, after, factors, rounds, cycles_and_ns);
+}
+
+extern "C" __global__ void fold_fp64(const double* before, double* after, const double* factors, unsigned int rounds,
+                                     unsigned long long* cycles_and_ns) {
+    go_on<Fold>(before, after, factors, rounds, cycles_and_ns);
+}
+
+// Pairs of fp16 in one register.
+extern "C" __global__ void turn_fp16(const __half2* before, __half2* after, const __half2* factors,
+                                     unsigned int rounds, unsigned long long* cycles_and_ns) {
+    go_on<Turn>(before, after, factors, rounds, cycles_and_ns);
+}
+
+extern "C" __global__ void fold_fp16(const __half2* before, __half2* after, const __half2* factors,
+                                     unsigned int rounds, unsigned long long* cycles_and_ns) {
+    go_on<Fold>(before, after, factors, rounds, cycles_and_ns);
 }

@@ -1,0 +1,150 @@
+"""The read bandwidth over sizes of the working set as a picture: one small panel a sweep, with the levels found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import ceil, log2
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.transforms import Transform
+
+from roofline.ceiling_table import size
+from roofline.figure_content import INK, MUTED, number
+from roofline.figure_layout import DOT_RADIUS, MARGIN, SMALL_SIZE, TEXT_SIZE, TITLE_SIZE, WIDTH, Scale
+from roofline.figures import GRID, SPINES, STYLE, blank, in_points
+from roofline.label_placement import Box, Label, Placed, Point, Segment, Surroundings, place
+from roofline.records import BandwidthRecord, FoundLevel, Sweep
+from roofline.text_metrics import shortened, text_width
+
+COLUMNS, HIGH, HEAD, FOOT, LEFT, GAP = 2, 170.0, 46.0, 40.0, 44.0, 18.0
+LABEL_LINE, AIR, DOT, TICKS = 9.5, 2.0, 1.6, 7
+CURVE, LEVEL, KNEE = "#0072B2", "#4a515b", "#D55E00"
+TITLE = "Read bandwidth over sizes of the working set"
+NOTHING = "No sweep over sizes of the working set was measured in this run."
+
+
+def draw(records: Sequence[BandwidthRecord]) -> Figure:
+    """Every sweep of every record, two abreast; without any, paper that says so."""
+    sweeps = [(record.device, sweep) for record in records for sweep in record.sweeps if sweep.points]
+    rows = max(1, -(-len(sweeps) // COLUMNS))
+    height = 2 * MARGIN + TITLE_SIZE + 8.0 + (rows * (HEAD + HIGH + FOOT) if sweeps else 20.0)
+    with matplotlib.rc_context(STYLE):
+        figure = blank(WIDTH, height, TITLE)
+        points = in_points(figure, Point(0, 0))
+        top = height - MARGIN - TITLE_SIZE
+        figure.text(MARGIN, top, TITLE, size=TITLE_SIZE, color=INK, weight="bold", transform=points)
+        if not sweeps:
+            figure.text(MARGIN, MARGIN, NOTHING, size=TEXT_SIZE, color=MUTED, transform=points)
+        wide = (WIDTH - 2 * MARGIN - COLUMNS * LEFT - (COLUMNS - 1) * GAP) / COLUMNS
+        for i, (device, sweep) in enumerate(sweeps):
+            row, column = divmod(i, COLUMNS)
+            left = MARGIN + LEFT + column * (wide + LEFT + GAP)
+            bottom = top - 8.0 - row * (HEAD + HIGH + FOOT) - HEAD - HIGH
+            _paint(figure, device, sweep, Box(left, bottom, left + wide, bottom + HIGH), points)
+    return figure
+
+
+def _paint(figure: Figure, device: str, sweep: Sweep, frame: Box, points: Transform) -> None:
+    scale = _scale(sweep, frame)
+    axes = _axes(figure, sweep, scale)
+    at, wide = frame.x0 - LEFT, frame.x1 - frame.x0 + LEFT
+    title = shortened(f"{device}: {sweep.series}", wide, TEXT_SIZE + 1)
+    head = {"transform": points, "va": "baseline"}
+    axes.text(at, frame.y1 + 22, title, size=TEXT_SIZE + 1, color=INK, weight="bold", **head)
+    axes.text(at, frame.y1 + 10, shortened(sweep.counted, wide, SMALL_SIZE), size=SMALL_SIZE, color=MUTED, **head)
+    sizes, rates = [p.size_bytes for p in sweep.points], [p.gb_per_s for p in sweep.points]
+    axes.plot(sizes, rates, color=CURVE, linewidth=0.9, marker="o", markersize=2 * DOT, zorder=3)
+    for level in sweep.levels:
+        axes.plot([level.first_bytes, level.last_bytes], [level.gb_per_s] * 2, color=LEVEL, linewidth=0.9, zorder=4)
+    for knee, _, height in _knees(sweep):
+        axes.plot([knee] * 2, [height / 1.12, height * 1.12], color=KNEE, linewidth=1.4, zorder=5)
+    for text, colour, placed in _labels(sweep, scale):
+        _write(axes, text, colour, placed, points)
+
+
+def _scale(sweep: Sweep, frame: Box) -> Scale:
+    sizes, rates = [p.size_bytes for p in sweep.points], [p.gb_per_s for p in sweep.points]
+    low, high = min(rates) / 1.5, max(rates) * 1.5
+    while high / low < 10:  # a flat curve is to look flat
+        low, high = low / 1.1, high * 1.1
+    side = (max(sizes) / min(sizes)) ** 0.04 if len(set(sizes)) > 1 else 2.0
+    return Scale(min(sizes) / side, max(sizes) * side, low, high, frame)
+
+
+def _axes(figure: Figure, sweep: Sweep, scale: Scale) -> Axes:
+    (width, height), (x0, y0, x1, y1) = figure.get_size_inches() * 72, scale.frame
+    axes = figure.add_axes((x0 / width, y0 / height, (x1 - x0) / width, (y1 - y0) / height), facecolor="none")
+    axes.set(xlim=(scale.x0, scale.x1), ylim=(scale.y0, scale.y1), yscale="log")
+    axes.set_xscale("log", base=2)
+    step = 2.0 ** ceil(log2(scale.x1 / scale.x0) / TICKS)
+    axes.xaxis.set_major_locator(LogLocator(base=step, numticks=20))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: size(value)))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_formatter(NullFormatter())
+        axis.grid(which="major", color=GRID, linewidth=0.5)
+    axes.minorticks_off()
+    axes.tick_params(which="both", length=0, labelsize=SMALL_SIZE, labelcolor=MUTED)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(SPINES)
+    axes.set_xlabel(f"working set: {sweep.reader}", size=SMALL_SIZE, color=MUTED)
+    axes.set_ylabel("GB/s", size=SMALL_SIZE, color=MUTED)
+    return axes
+
+
+def _knees(sweep: Sweep) -> list[tuple[float, FoundLevel, float]]:
+    """Where a level ends: bytes, the level, and the height at which the curve crosses there, in GB/s."""
+    return [
+        (level.knee_bytes, level, (level.gb_per_s * following.gb_per_s) ** 0.5)
+        for level, following in pairwise(sweep.levels)
+        if level.knee_bytes
+    ]
+
+
+def knee_words(level: FoundLevel) -> tuple[str, ...]:
+    """The knee against the capacity that the device reports, where it reports one."""
+    reported = (f"device reports {size(level.reported_bytes)}",) if level.reported_bytes else ()
+    return f"knee {size(level.knee_bytes)}" + ("," if reported else ""), *reported
+
+
+def _labels(sweep: Sweep, scale: Scale) -> list[tuple[tuple[str, ...], str, Placed]]:
+    """Words, colour and place of every label that has one."""
+    curve = [scale.at(point.size_bytes, point.gb_per_s) for point in sweep.points]
+    wanted = []
+    for level in sweep.levels:
+        middle = (level.first_bytes * level.last_bytes) ** 0.5
+        name = f"{level.name or 'unknown'} {number(level.gb_per_s)} GB/s"
+        wanted.append(((name,), LEVEL, scale.at(middle, level.gb_per_s)))
+    wanted += [(knee_words(level), KNEE, scale.at(knee, height)) for knee, level, height in _knees(sweep)]
+    frame = scale.frame
+    around = Surroundings(
+        bounds=Box(frame.x0 + 2, frame.y0 + 2, frame.x1 + GAP / 2, frame.y1 + 4),
+        dots=tuple(_square(at) for at in curve),
+        lines=tuple(Segment(*pair) for pair in pairwise(curve)),
+    )
+    found = place([_label(words, at) for words, _, at in wanted], around)
+    return [(words, colour, at) for (words, colour, _), at in zip(wanted, found, strict=True) if at]
+
+
+def _square(at: Point) -> Box:
+    return Box(at.x - DOT, at.y - DOT, at.x + DOT, at.y + DOT)
+
+
+def _label(words: Sequence[str], at: Point) -> Label:
+    width = max(text_width(line, SMALL_SIZE) for line in words)
+    return Label((at,), width + 2 * AIR, LABEL_LINE * len(words) + AIR)
+
+
+def _write(axes: Axes, words: Sequence[str], colour: str, placed: Placed, points: Transform) -> None:
+    box, (start, end) = placed
+    for i, line in enumerate(words):
+        y = box.y1 - AIR / 2 - LABEL_LINE * (i + 0.5) - 0.36 * SMALL_SIZE
+        axes.text(box.x0 + AIR, y, line, size=SMALL_SIZE, color=colour, va="baseline", transform=points)
+    if abs(end.x - start.x) + abs(end.y - start.y) > 3 * DOT_RADIUS:
+        axes.plot([start.x, end.x], [start.y, end.y], color=colour, linewidth=0.4, transform=points, clip_on=False)
