@@ -8,7 +8,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 # A measurement wants the machine for itself.
 .NOTPARALLEL:
 
-.PHONY: run dry-run report archive verify render spread setup setup-any setup-development test lint lock clean-env help
+.PHONY: run dry-run report archive verify render spread compare setup setup-any setup-development test lint lock clean-env help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
 	@$(python) workflow/commands/run.py $(ARGS)
@@ -30,6 +30,9 @@ render: setup-any ## draw and describe an archive's results anew, without measur
 
 spread: setup ## measure the ceilings anew in RUNS=3 runs, and say how far these lie apart (ARGS as the run had them)
 	@$(python) workflow/commands/spread.py $(if $(RUNS),"$$RUNS",3) $(ARGS)
+
+compare: setup-any ## time PyTorch's products beside this run's ceilings, where the Python of PYTORCH has PyTorch
+	@$(if $(PYTORCH),"$$PYTORCH",python3) workflow/commands/compare_pytorch.py
 
 setup: ## install alone (CUDA=12, 13 or none chooses; PYTHON=python3.13 too)
 	@envs/install.sh

@@ -18,14 +18,14 @@ from workflow_run import new_checkout
 
 TINY = {
     "devices": ["cpu"],
-    "peak_flops": {"dtypes": ["fp32", "fp64"], "size": 256, "iterations": 10, "time_budget_s": 0.5},
-    "bandwidth": {
-        "levels": ["dram_copy"],
-        "size_mib": 16,
-        "transfer_size_mib": 16,
-        "iterations": 5,
+    "peak_flops": {
+        "dtypes": ["fp32", "fp64"],
+        "size": 256,
+        "iterations": 10,
         "time_budget_s": 0.5,
+        "sustained_s": 0,
     },
+    "bandwidth": {"levels": ["dram"], "transfer_size_mib": 16, "iterations": 5, "time_budget_s": 0.1},
     "decode_attn": {
         "seq_lens": [16, 32],
         "dtypes": ["fp32"],

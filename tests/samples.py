@@ -50,20 +50,22 @@ CPU_MEMORY = {
 DEFAULT_GPU_COMPUTE = ("fp32", "fp16", "bf16", "fp8_e4m3", "tf32", "fp64")
 DEFAULT_GPU_MEMORY = ("d2d", "h2d", "d2h", "hbm_read")
 GEMM_DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8")
-THROUGH_L1, PAST_L1 = "each multiprocessor's set through L1", "the device's set past L1"
+THROUGH_L1, PAST_L1 = "through L1", "past L1"
 KIB, MIB = 1 << 10, 1 << 20
 LEVELS = {  # device: series, name, GB/s, knee, capacity that the device reports
     "gpu": (
-        (THROUGH_L1, "l1", 32600.0, 214 * KIB, 256 * KIB),
-        (THROUGH_L1, "l2", 9250.0, None, 60 * MIB),
+        (THROUGH_L1, "l1", 248.0, 214 * KIB, 256 * KIB),
+        (THROUGH_L1, "l2", 98.0, None, 15 * MIB),
         (PAST_L1, "l2", 9300.0, 51 * MIB, 60 * MIB),
-        (PAST_L1, "hbm", 4600.0, None, None),
+        (PAST_L1, None, 4600.0, None, None),
     ),
     "cpu": (
-        ("each core's own set", "l1", 5400.0, 45 * KIB, 48 * KIB),
-        ("each core's own set", "l2", 2300.0, 1700 * KIB, 2048 * KIB),
-        ("each core's own set", "l3", 640.0, 6 * MIB, None),
-        ("each core's own set", "dram", 118.0, None, None),
+        ("all_cores", "l1", 5400.0, 45 * KIB, 48 * KIB),
+        ("all_cores", "l2", 2300.0, 1700 * KIB, 2048 * KIB),
+        ("all_cores", "l3", 640.0, 6 * MIB, None),
+        ("all_cores", None, 118.0, None, None),
+        ("one_core", "l1", 410.0, 44 * KIB, 48 * KIB),
+        ("one_core", None, 12.6, None, None),
     ),
 }
 
@@ -233,7 +235,7 @@ def decode_attention(
         flops += 2 * batch * 4 * width**2
         traffic += 4 * width**2 * BYTES_OF[dtype]
         overhead_s *= 1.35
-    bandwidth = next((c["gb_per_s"] for c in ceilings if c["device"] == device and c["name"] == memory), 1000.0)
+    bandwidth = next(c["gb_per_s"] for c in ceilings if c["device"] == device and c["name"] == memory)
     return operator_row(
         ceilings,
         device,
@@ -502,11 +504,17 @@ def sweep_records() -> list[BandwidthRecord]:
     gpu, cpu = LEVELS["gpu"], LEVELS["cpu"]
     sweeps = {
         "gpu0": [
-            sweep(THROUGH_L1, "each multiprocessor's", sizes_between(16 * KIB, 4 * MIB), [i[1:] for i in gpu[:2]]),
-            sweep(PAST_L1, "the device's", sizes_between(2 * MIB, 1024 * MIB), [i[1:] for i in gpu[2:]]),
+            sweep(
+                THROUGH_L1,
+                "one multiprocessor, of 33 that read at once",
+                sizes_between(16 * KIB, 4 * MIB),
+                [i[1:] for i in gpu[:2]],
+            ),
+            sweep(PAST_L1, "the device", sizes_between(2 * MIB, 1024 * MIB), [i[1:] for i in gpu[2:]]),
         ],
         "cpu": [
-            sweep("16 cores at once", "each core's", sizes_between(8 * KIB, 128 * MIB), [i[1:] for i in cpu]),
+            sweep("all_cores", "each core", sizes_between(8 * KIB, 128 * MIB), [i[1:] for i in cpu[:4]]),
+            sweep("one_core", "one core", sizes_between(8 * KIB, 128 * MIB), [i[1:] for i in cpu[4:]]),
         ],
     }
     return [

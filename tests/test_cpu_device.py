@@ -1,10 +1,12 @@
 """The CPU as a device: its cores, its random numbers, its formula, and decode attention against loops of our own."""
 
+import itertools
 import json
 import math
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,10 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roofline import devices, host
-from roofline.devices import cpu
+from roofline.devices import cpu, cpu_memory
+from roofline.levels import find_levels
 from roofline.operators import decode_attention as attention
 from roofline.operators import gemm
 from roofline.operators.gemm import Gemm
+from roofline.records import Product
 
 SCRIPTS = Path(host.__file__).parents[1]
 GB = 10**9
@@ -190,24 +194,271 @@ def test_normal_numbers_are_the_same_for_any_number_of_cores(device, monkeypatch
     assert abs(numpy.corrcoef(halves[: 1 << 20], halves[1 << 20 : 1 << 21])[0, 1]) < 0.01
 
 
-# ---------------------------------------------------------------------------------------------- copies
+# ---------------------------------------------------------------------------------------------- streams
+
+MIXES = {"read": 1, "write": 1, "copy": 2, "triad": 3}
+ALL_CORES = [f"dram_{mix}" for mix in MIXES]
+ONE_CORE = ["dram_read_one_core", "dram_copy_one_core"]
+SIZE = 3 << 20
 
 
-def test_a_copy_copies_every_byte(device):
-    path = device.copy_path("dram_copy", 3 << 20)
-    assert path.counted_bytes == 2 * (3 << 20)
-    assert 1 <= path.threads <= device.cores
-    path.step(0)
-    assert path.verify() == "every byte of the destination compared with the source"
+def streams_of(device, size_bytes=SIZE):
+    return {stream.name: stream for stream in device.streams("dram", size_bytes)}
 
 
-def test_a_copy_that_went_wrong_is_found(device, monkeypatch):
-    """Also where trying out the threads has copied all of it before."""
-    path = device.copy_path("dram_copy", 1 << 20)
-    monkeypatch.setattr(cpu, "_pieces", lambda size, count: [slice(0, size - 1)])
-    path.step(0)
-    with pytest.raises(ArithmeticError, match="differs from its source"):
-        path.verify()
+def test_the_mixes_and_their_bytes(device):
+    streams = streams_of(device, SIZE + 100)  # whole cache lines of it
+    assert list(streams) == ALL_CORES + ONE_CORE
+    for name, stream in streams.items():
+        assert stream.level == "dram" and name.startswith(f"dram_{stream.mix}")
+        assert stream.counted_bytes == MIXES[stream.mix] * (SIZE + 64)
+        assert ("write-allocate" in stream.counted) == (stream.mix != "read")
+        assert not stream.on_chip and stream.clock_mhz() is None
+    assert cpu.MEMORY_LEVELS == ("dram", "sweep")
+    assert device.memory_ceilings == ["dram_read", "dram_copy"]
+
+
+@pytest.mark.parametrize("name", ALL_CORES + ONE_CORE)
+@pytest.mark.parametrize("size_bytes", [64, 192, SIZE + 64])
+def test_every_way_to_run_a_stream_is_right(device, name, size_bytes):
+    """Also of fewer cache lines than cores, and of more chunks than one."""
+    stream = streams_of(device, size_bytes)[name]
+    for grid, step in stream.grids.items():
+        step(0)
+        assert stream.threads(grid) == int(grid.split()[0])
+        assert stream.verify(grid).startswith(("the sum of every 8-byte word", "every"))
+
+
+FAULTS = {
+    "the end is left out": lambda work, piece: work(slice(piece.start, piece.stop - 2)),
+    "the start is left out": lambda work, piece: work(slice(piece.start + 2, piece.stop)),
+    "nothing is done": lambda work, piece: 0,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("mix", MIXES)
+def test_a_stream_that_leaves_bytes_out_is_found(device, monkeypatch, mix, fault):
+    """Also where it went right before, and has left the right bytes behind."""
+    works, right = getattr(cpu_memory, f"_{mix}"), [True]
+
+    def faulty(*arguments):
+        work = works(*arguments)
+        return lambda piece: work(piece) if right else FAULTS[fault](work, piece)
+
+    monkeypatch.setattr(cpu_memory, f"_{mix}", faulty)
+    stream = streams_of(device)[f"dram_{mix}"]
+    for grid in stream.grids:
+        stream.verify(grid)
+    right.clear()
+    for grid in stream.grids:
+        with pytest.raises(ArithmeticError, match=f"dram_{mix} with {grid}: wrong by"):
+            stream.verify(grid)
+
+
+@pytest.fixture
+def arrays(monkeypatch):
+    """The arrays of the streams made since: all cores' first."""
+    made = []
+
+    class Kept(cpu_memory._Arrays):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            made.append(self)
+
+    monkeypatch.setattr(cpu_memory, "_Arrays", Kept)
+    return made
+
+
+def test_the_read_is_of_every_bit(device, arrays):
+    step = list(streams_of(device, 4096)["dram_read"].grids.values())[-1]
+    bits = arrays[0].a.view(numpy.uint32)
+    before = sum(map(int, step(0))) % 2**64
+    for position in (0, 1, 15, 16, 511, 512, 1022, 1023):
+        for bit in (0, 31):
+            bits[position] ^= numpy.uint32(1 << bit)
+            assert sum(map(int, step(0))) % 2**64 != before
+            bits[position] ^= numpy.uint32(1 << bit)
+
+
+def test_the_triad_is_a_plus_three_b(device, arrays):
+    """By another formula than the check's."""
+    streams_of(device, SIZE)["dram_triad"].grids["1 thread"](0)
+    index = numpy.arange(SIZE // 4)
+    assert numpy.array_equal(arrays[0].c, 1 + index % 4093 + 3.0 * (1 + index % 2039))
+
+
+def test_one_core_is_one_thread(device, monkeypatch):
+    seen = []
+    monkeypatch.setattr(cpu_memory, "_read", lambda arrays: lambda piece: seen.append(threading.get_ident()) or 0)
+    streams = streams_of(device)
+    for name in ONE_CORE:
+        assert list(streams[name].grids) == ["1 thread"]
+        assert streams[name].threads("1 thread") == 1
+    for index in range(5):
+        streams["dram_read_one_core"].grids["1 thread"](index)
+    assert len(set(seen)) == 1 and len(seen) == 5
+
+
+def test_all_cores_are_among_the_threads_that_are_tried(device):
+    assert f"{device.cores} thread" in list(streams_of(device)["dram_read"].grids)[-1]
+    assert [cpu_memory._thread_counts(cores) for cores in (1, 2, 6, 8)] == [[1], [1, 2], [1, 2, 4, 6], [1, 2, 4, 8]]
+
+
+def test_a_piece_is_always_the_same_workers():
+    """Else a core would find its set in another one's cache."""
+    workers = cpu_memory.Workers(3)
+    threads = workers.run(3, lambda number: threading.get_ident())
+    assert len(set(threads)) == 3
+    for count in (1, 2, 3):
+        assert workers.run(count, lambda number: threading.get_ident()) == threads[:count]
+
+
+def test_what_goes_wrong_in_a_worker_is_told():
+    with pytest.raises(ZeroDivisionError):
+        cpu_memory.Workers(2).run(2, lambda number: 1 // (1 - number))
+
+
+@given(st.integers(0, 10_000), st.integers(1, 300))
+def test_pieces_are_all_of_it_once(lines, count):
+    pieces = cpu_memory._pieces(16 * lines, count)
+    assert len(pieces) == count
+    assert [index for piece in pieces for index in range(piece.start, piece.stop, 16)] == list(range(0, 16 * lines, 16))
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("readers", "cache_mib", "free_mib", "mib"),
+    [
+        (1, 32, 1 << 20, 256),
+        (2, 32, 1 << 20, 256),
+        (16, 32, 1 << 20, 1024),  # 64 MiB a core
+        (1, 384, 1 << 20, 1536),  # four times the caches
+        (1, 384, 4096, 512),  # an eighth of the memory
+        (64, 384, 80, 10),
+    ],
+)
+def test_arrays_are_larger_than_the_caches_and_fit_the_memory(readers, cache_mib, free_mib, mib):
+    assert cpu_memory.automatic_bytes(readers, cache_mib * MIB, free_mib * MIB) == mib * MIB
+
+
+def test_sizes_are_chosen_where_none_is_asked_for(device, monkeypatch):
+    monkeypatch.setattr(host, "memory_available_bytes", lambda: 8 * MIB + 999)
+    assert streams_of(device, None)["dram_copy"].counted_bytes == 2 * (MIB + 64)
+    assert streams_of(device, None)["dram_copy_one_core"].counted_bytes == 2 * (MIB + 64)
+
+
+# ---------------------------------------------------------------------------------------------- sweeps
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(4096, 1 << 31), st.integers(1, 12))
+def test_sizes_of_a_sweep(largest, points_an_octave):
+    sizes = cpu_memory.set_sizes(largest, points_an_octave)
+    assert sizes[0] == 4096 and sizes[-1] <= largest < 2.1 * sizes[-1]
+    assert all(size % 64 == 0 for size in sizes)
+    growth = 2 ** (1 / points_an_octave)
+    assert all(after / before == pytest.approx(growth, rel=0.04) for before, after in itertools.pairwise(sizes))
+    for size in sizes:
+        dots = cpu_memory._dots_of(size)
+        assert size % (128 * dots) == 0
+        assert size / dots <= cpu_memory.DOT_BYTES
+        assert dots < 2 * size / cpu_memory.DOT_BYTES + 1
+
+
+@pytest.fixture
+def small_sweep(monkeypatch):
+    """Few passes, of a machine whose cores have 1 MiB each; memory for sets of 256 KiB."""
+    monkeypatch.setattr(cpu_memory, "CACHED_STEP_BYTES", MIB)
+
+    def of(readers, points_an_octave=2):
+        workers = cpu_memory.Workers(readers)
+        return cpu_memory.sweep(workers, readers, {"l2": MIB}, MIB, readers * MIB, points_an_octave)
+
+    return of
+
+
+@pytest.mark.parametrize("readers", [1, 2])
+def test_a_step_reads_what_it_says(small_sweep, monkeypatch, readers):
+    series = small_sweep(readers)
+    assert series.reader == ("one core" if readers == 1 else "each core")
+    assert series.sizes[-1] == 256 << 10
+    read = []
+
+    def vecdot(left, right, out, dot=numpy.vecdot):
+        assert left.ctypes.data % 64 == 0 and right.ctypes.data % 64 == 0
+        read.append((left.ctypes.data, 8 * (left.size + right.size)))
+        return dot(left, right, out=out)
+
+    monkeypatch.setattr(numpy, "vecdot", vecdot)
+    for size in series.sizes:
+        step, step_bytes = series.step(size)
+        read.clear()
+        step(0)
+        assert len({address for address, _ in read}) == readers
+        assert sum(count for _, count in read) == step_bytes
+        assert step_bytes == readers * size * (MIB // size)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.sampled_from([4096, 5760, 131072, 131072 + 256, 185344, 524288]), st.data())
+def test_every_item_of_a_set_is_read_in_every_pass(size, data):
+    numbers = cpu_memory._aligned_numbers(size)
+    dots = cpu_memory._dots(numbers, size, 3)
+    cpu_memory._require_whole_sets([numbers], size, [dots()])
+    before = dots().copy()
+    numbers[data.draw(st.integers(0, size // 8 - 1))] += 1
+    assert (dots() != before).any(axis=1).all()
+
+
+def test_a_sweep_that_leaves_bytes_out_is_found(small_sweep, monkeypatch):
+    whole = cpu_memory._dots
+    monkeypatch.setattr(cpu_memory, "_dots", lambda numbers, size, passes: whole(numbers, size - 128, passes))
+    with pytest.raises(ArithmeticError, match="a sweep's reads of 65536 bytes"):
+        small_sweep(1).step(65536)
+
+
+def test_the_blas_spreads_no_dot_product_over_threads():
+    """OpenBLAS does from 10 000 items on; then one core's set would be read by many."""
+    assert cpu_memory.DOT_BYTES // 16 < 10_000
+
+
+@pytest.mark.parametrize(
+    ("numbers", "readers", "l1", "l2", "l3"),
+    [
+        (range(8), 1, 48 << 10, 1 << 20, 32 << 20),
+        (range(8), 8, 48 << 10, 1 << 20, 8 << 20),
+        ((0, 1, 2, 3), 4, 48 << 10, 1 << 20, 16 << 20),
+        ((1, 5), 2, 48 << 10, 1 << 20, 16 << 20),
+        (range(8), 2, 48 << 10, 1 << 20, 16 << 20),  # a quota of two: they may share a socket
+    ],
+)
+def test_a_cores_part_of_the_caches(machine, numbers, readers, l1, l2, l3):
+    machine(*numbers)
+    assert cpu._cache_bytes(readers) == {"l1": l1, "l2": l2, "l3": l3}
+
+
+def test_one_core_and_all_of_them_are_swept(device, monkeypatch):
+    series = device.sweeps(2)
+    assert [one.series for one in series] == ["one_core", "all_cores"][: len({1, device.cores})]
+    for one in series:
+        assert one.sizes[0] == 4096
+        assert one.sizes[-1] >= 4 * max(one.levels.values(), default=0) * 0.7
+    monkeypatch.setattr(host, "memory_available_bytes", lambda: 64 * MIB)
+    assert device.sweeps(2)[0].sizes[-1] == 16 * MIB
+    assert device.sweeps(2)[-1].sizes[-1] <= 16 * MIB // device.cores
+
+
+def test_a_sweep_of_this_machine_has_levels(device):
+    series = device.sweeps(2)[0]
+    points = []
+    for size in [size for size in series.sizes if 16 << 10 <= size <= MIB]:
+        step, step_bytes = series.step(size)
+        points.append((size, step_bytes / min(device.step_times(step, 5)) / 1e9))
+    levels = find_levels(points)
+    assert levels and all(level.gb_per_s > 0.1 for level in levels)
 
 
 # ---------------------------------------------------------------------------------------------- the formula
@@ -254,6 +505,10 @@ def test_without_a_clock_nothing_is_promised(device, hardware):
 
 def test_what_the_cpu_lacks(device):
     assert [device.unsupported(dtype) for dtype in ("fp32", "fp64")] == [None, None]
+    for ceiling in ("fp64_fma", "fp32_fma", "fp16_fma"):
+        assert device.unsupported(ceiling) == "NumPy has no register-only loop on the CPU"
+    for dtype in ("tf32", "fp8_e4m3", "int8"):
+        assert device.unsupported(dtype).startswith(f"NumPy has no {dtype} arithmetic")
     for dtype in ("fp16", "bf16"):
         assert device.unsupported(dtype) == (
             f"NumPy has no {dtype} arithmetic of its own on the CPU, it converts; a ceiling would mislead"
@@ -261,6 +516,14 @@ def test_what_the_cpu_lacks(device):
         assert device.emulation_note(dtype).startswith(f"{dtype} is emulated")
         assert device.compute_ceiling(dtype) == "fp32"
     assert device.emulation_note("fp32") is None
+
+
+def test_what_is_lacking_is_known_without_numpy():
+    """A job that is skipped must not wait for it."""
+    code = "import sys; from roofline.devices import cpu; print(cpu.unsupported(None, 'fp16'), 'numpy' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("NumPy has no fp16") and done.stdout.endswith(" False\n")
 
 
 def test_what_is_emulated_is_computed_in_fp32(device):
@@ -278,6 +541,58 @@ def test_a_product_is_checked_and_a_corrupted_one_fails(device):
     product.step = lambda index: product.c.__setitem__((slice(None), 5), 0)
     with pytest.raises(ArithmeticError, match="fp32 matmul 96 differs from float64"):
         product.check()
+
+
+@pytest.mark.parametrize(("dtype", "error"), [("fp64", 1e-14), ("fp32", 1e-6)])
+def test_the_labs_product(device, dtype, error):
+    workload = device.lab_product(dtype, 96, seed=1)
+    assert workload.product == Product(
+        library="numpy.matmul",
+        shape={"m": 96, "n": 96, "k": 96},
+        layout="NN",
+        algorithm=None,
+        accumulation=dtype,
+        output=dtype,
+    )
+    assert workload.flops == 2 * 96**3
+    workload.step(0)
+    assert workload.check().error < error
+
+
+@pytest.mark.parametrize("dtype", ["fp64", "fp32"])
+@pytest.mark.parametrize("row", [0, 95])
+def test_a_wrong_product_fails_the_job(device, monkeypatch, dtype, row):
+    """Also one that writes nothing, over a right result of before."""
+    workload = device.lab_product(dtype, 96, seed=1)
+    workload.check()
+    monkeypatch.setattr(numpy, "matmul", lambda a, b, out: out.__setitem__(slice(None), a.dot(b)) or out[row].fill(0))
+    with pytest.raises(ArithmeticError, match=f"{dtype} matmul 96 differs from float64"):
+        workload.check()
+    monkeypatch.setattr(numpy, "matmul", lambda a, b, out: None)
+    with pytest.raises(ArithmeticError, match="by inf"):
+        workload.check()
+
+
+def test_products_of_three_sizes_are_tried(device):
+    workloads = device.peak_candidates("fp32", 48, seed=1)
+    assert sorted(workload.product.shape["m"] for workload in workloads) == [24, 48, 96]
+    for workload in workloads:
+        workload.check()  # each by itself: they have operands in common, and results
+        afresh = device.peak_workload("fp32", 48, workload.product, seed=9)
+        assert (afresh.product, afresh.flops) == (workload.product, workload.flops)
+        afresh.check()
+        assert device.beside("fp32", 48, workload.product, seed=1) == []
+
+
+def test_no_product_that_the_memory_does_not_hold(device, monkeypatch):
+    monkeypatch.setattr(host, "memory_available_bytes", lambda: gemm.workspace_bytes(96, "fp32"))
+    assert {workload.product.shape["m"] for workload in device.peak_candidates("fp32", 48, seed=1)} == {24, 48}
+
+
+def test_a_product_that_numpy_has_not_is_refused(device):
+    product = device.lab_product("fp32", 48, seed=1).product.model_copy(update={"layout": "TN"})
+    with pytest.raises(LookupError, match="NumPy has no"):
+        device.peak_workload("fp32", 48, product, seed=1)
 
 
 # ---------------------------------------------------------------------------------------------- decode attention

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ElementTree
 from itertools import combinations, pairwise
 from math import cos, radians, sin
@@ -11,7 +12,7 @@ import pytest
 import samples
 from PIL import Image
 
-from roofline import figure_content, figures, text_metrics
+from roofline import figure_content, figures, load_figure, sweep_figure, text_metrics
 from roofline.records import Roofline
 
 FEW = [name for name in samples.SAMPLES if name != "eight_devices"]  # its panels are like the first
@@ -168,8 +169,79 @@ def test_everything_is_named(drawn, said, name):
 
 def test_labels_as_the_issue_words_them(said):
     told = said("default_run")
-    assert "fp16 tensor cores 780 TFLOPS · 79 % of vendor" in told
+    assert "fp16 tensor cores 778 TFLOPS · 79 % of vendor" in told
     assert "d2d 4258 GB/s · 89 % of vendor" in told
+
+
+def whole_panels():
+    return figure_content.panels(samples.whole_run())
+
+
+def drawn_names(ceilings):
+    return [ceiling.text.split()[0] for ceiling in ceilings]
+
+
+def test_what_no_dot_needs_is_not_drawn_but_told(said):
+    gpu, cpu = whole_panels()
+    assert drawn_names(gpu.compute) == [*samples.GEMM_DTYPES, "fp32_fma"]
+    assert [(c.text.split()[0], c.weight) for c in gpu.memory] == [
+        ("hbm_read", "bold"),
+        ("l2", "normal"),
+        ("l1", "normal"),
+        ("host", "faint"),
+    ]
+    assert [(c.text, c.weight) for c in cpu.memory] == [
+        ("dram_read 118 GB/s · 38 % of vendor", "bold"),
+        ("l1 5400 GB/s, from the sweep", "normal"),
+        ("l2 2300 GB/s, from the sweep", "normal"),
+        ("l3 640 GB/s, from the sweep", "normal"),  # of all cores: one alone has other levels
+    ]
+    told = " ".join(said("whole_run"))
+    assert "Measured and not drawn: fp64_fma 32.8 TFLOPS; fp16_fma 126 TFLOPS; hbm_write 4598 GB/s" in told
+
+
+def test_the_roofs_of_more_than_products_stand_out():
+    gpu, _ = whole_panels()
+    assert drawn_names(c for c in gpu.compute if c.strong) == ["fp32", "fp16"]
+    (only_gemm,) = figure_content.panels(samples.one_dot())
+    assert all(ceiling.strong for ceiling in only_gemm.compute)
+
+
+def test_a_register_kernels_peak_is_drawn_where_a_dot_stands_under_it():
+    roofline = samples.whole_run()
+    ceilings = roofline["ceilings"]
+    row = samples.operation(ceilings, "gpu0", "sums", 1e12, 1e9, 0.1) | {"compute_ceiling": "fp64_fma"}
+    roofline["operators"].append(row)
+    gpu, _ = figure_content.panels(roofline)
+    assert "fp64_fma" in drawn_names(gpu.compute) and "fp16_fma" not in drawn_names(gpu.compute)
+
+
+def test_what_load_leaves_is_drawn_where_it_differs(said):
+    """By more than 1 %: of fp32, 55.0 of 55.2 are left."""
+    gpu, cpu = whole_panels()
+    kept = {ceiling.text.split()[0]: ceiling.sustained for ceiling in gpu.compute}
+    assert kept["fp16"] == 665.0 and kept["fp32"] is None and kept["fp32_fma"] is None
+    assert [entry.text for entry in gpu.legend].count("lighter: under sustained load") == 1
+    assert "lighter: under sustained load" not in [entry.text for entry in cpu.legend]
+    assert "lighter: under sustained load" in said("whole_run")
+
+
+def test_every_gemm_roof_and_every_roof_of_a_dot_is_labelled_in_its_panel(said):
+    told = said("whole_run")
+    for ceiling in samples.whole_run()["ceilings"]:
+        if ceiling["kind"] == "compute" and ceiling["method"] == "gemm":
+            start = re.compile(rf"{ceiling['name']} ([A-Za-z ]+ )?{figure_content.number(ceiling['tflops'])} TFLOPS")
+            assert any(start.match(text) for text in told), ceiling["name"]
+    assert "hbm_read 4641 GB/s · 97 % of vendor" in told and "dram_read 118 GB/s · 38 % of vendor" in told
+
+
+def test_products_of_one_size_name_it_once(said):
+    assert "gemm, cublas, 4096³" in said("default_run")
+    roofline = samples.default_run()
+    roofline["operators"][1]["shape"] = {"m": 8192, "n": 4096, "k": 4096}
+    gpu, _ = figure_content.panels(roofline)
+    assert [dot.name for dot in gpu.dots[:2]] == ["GEMM 4096³", "GEMM 8192×4096×4096"]
+    assert "gemm, cublas" in [entry.text for entry in gpu.legend]
 
 
 def test_a_label_for_the_dots_of_a_series(said):
@@ -249,6 +321,64 @@ def test_number(value, told):
 @pytest.mark.parametrize("name", samples.SAMPLES)
 def test_samples_are_in_the_public_format(name):
     Roofline.model_validate(samples.SAMPLES[name]())
+
+
+# ---------------------------------------------------------------------------------------------- sweeps and loads
+
+
+def words_in(figure, path):
+    figures.save(figure, [path], 100)
+    return words_of(path)
+
+
+def without_overlaps(figure):
+    with figures.matplotlib.rc_context(figures.STYLE):
+        quads = texts_of(figure)
+    return all(apart(first, second) for (_, first), (_, second) in combinations(quads, 2))
+
+
+def test_levels_and_knees_of_a_sweep_are_told(tmp_path):
+    figure = sweep_figure.draw(samples.sweep_records())
+    told = words_in(figure, tmp_path / "sweep.svg")
+    assert {"gpu0: one multiprocessor, through L1", "gpu0: the device, past L1", "cpu: one core"} <= set(told)
+    assert {"l1 248 GB/s", "l2 9300 GB/s", "memory 4600 GB/s", "l3 640 GB/s", "memory 118 GB/s"} <= set(told)
+    assert {"knee 51 MiB,", "device reports 60 MiB", "knee 6 MiB"} <= set(told)  # of an L3 nothing is reported
+    assert without_overlaps(figure)
+
+
+def test_a_sweep_without_levels_is_drawn(tmp_path):
+    (record, *_) = samples.sweep_records()
+    for sweep in record.sweeps:
+        sweep.levels = []
+    record.sweeps[0].points = record.sweeps[0].points[:1]
+    told = words_in(sweep_figure.draw([record]), tmp_path / "sweep.svg")
+    assert "gpu0: the device, past L1" in told and not any("knee" in text for text in told)
+
+
+def test_load_names_what_was_left_and_who_held_it_back(tmp_path):
+    figure = load_figure.draw(samples.peak_records())
+    told = words_in(figure, tmp_path / "load.svg")
+    said = "778 TFLOPS in a burst, 665 sustained (85 %), settled after 1.20 s · held back by: power cap"
+    assert "gpu0: fp16" in told and said in told
+    assert "66.0 TFLOPS in a burst, the same sustained, settled after 1.20 s · held back by: nothing named" in told
+    assert any("1700 TOPS" in text for text in told)
+    assert told.count("not told on this device") == 4 and "cpu: bf16" not in told
+    assert without_overlaps(figure)
+
+
+@pytest.mark.parametrize(
+    ("draw", "told"), [(sweep_figure.draw, "No sweep over sizes"), (load_figure.draw, "No load was sustained")]
+)
+def test_nothing_to_draw_is_said(tmp_path, draw, told):
+    assert any(text.startswith(told) for text in words_in(draw([]), tmp_path / "none.svg"))
+
+
+def test_small_figures_are_drawn_the_same_twice(tmp_path):
+    for name in ("one", "other"):
+        figures.save(sweep_figure.draw(samples.sweep_records()), [tmp_path / f"sweep_{name}.svg"], 100)
+        figures.save(load_figure.draw(samples.peak_records()), [tmp_path / f"load_{name}.svg"], 100)
+    for what in ("sweep", "load"):
+        assert (tmp_path / f"{what}_one.svg").read_bytes() == (tmp_path / f"{what}_other.svg").read_bytes()
 
 
 # ---------------------------------------------------------------------------------------------- what is written

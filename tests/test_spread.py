@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import signal
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -31,6 +33,7 @@ peak_flops: {dtypes: [fp32], size: 256, iterations: 10, time_budget_s: 0.2, sust
 bandwidth: {levels: [dram], warmup: 1, iterations: 5, time_budget_s: 0.1}
 """
 COMMAND = "workflow/commands/spread.py"
+PATIENCE_S = 240
 positive = st.floats(1e-3, 1e6)
 
 
@@ -175,8 +178,16 @@ def test_nothing_in_common_is_said():
 
 
 def spread(folder, *arguments):
+    """Run the command; one that hangs is ended with all that it started, which would hold the host's lock."""
     command = [sys.executable, COMMAND, *arguments]
-    return subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, cwd=folder, start_new_session=True, **streams) as process:
+        try:
+            told = process.communicate(timeout=PATIENCE_S)[0]
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, told)
 
 
 @pytest.fixture(scope="module")

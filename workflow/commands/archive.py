@@ -20,7 +20,7 @@ from roofline.provenance import Manifest, differing_files, file_sha256, is_resul
 
 METADATA = Path(".snakemake", "metadata")
 AGAIN = "run the workflow first (make run, or snakemake --cores 1)"
-NEVER_LISTED = ("results/archive/", "results/previous/", "results/rendered/")
+NEVER_LISTED = ("results/archive/", "results/previous/", "results/rendered/", "results/spread/")
 
 
 def what_is_stale(options: list[str]) -> str | None:

@@ -25,8 +25,9 @@ from roofline.records import (
 from roofline.reporting import Stopwatch, job, number, percent, say
 
 REST_S = 0.3  # before a block: the power limit looks back over tenths of a second
-BLOCK_S = 0.6  # products of which a block would take longer are not tried: it would be no burst
+BLOCK_S = 0.6  # products larger than the lab's, of which a block would take longer, are not tried: it would be no burst
 FINALISTS = 3
+NEAR = 0.94  # of the fastest trial: among these, those with the least work are finalists too
 AS_FAST = 0.98  # of the fastest finalist: among these the one whose block is over first
 
 
@@ -131,32 +132,41 @@ def _lab(device, seal, workload, dtype: str, **options) -> Measurement:
 def _search(device, ceiling: str, size: int, lab: Measurement | None, options: dict) -> list[Candidate]:
     """Every way that the budget allows by a short trial, the fastest first; whole blocks of the finalists."""
     block = options["warmup"] + options["iterations"]
-    most_flops = lab.flops / lab.latency.median_s * BLOCK_S / block if lab else 0
+    most_flops = max(lab.flops, lab.flops / lab.latency.median_s * BLOCK_S / block) if lab else 0
     workloads = list(device.peak_candidates(ceiling, size, most_flops, seed=3))
     tried, _ = search.try_all(device, workloads, lambda workload: workload.step, options["time_budget_s"])
-    tried.sort(key=lambda one: one[1] / one[0].flops)
-    found, shapes = [], set()
-    for workload, step_s in tried:
-        candidate = Candidate(
-            product=workload.product, flops=workload.flops, trial_tflops=workload.flops / step_s / 1e12
-        )
-        shape = tuple(workload.product.shape.values())
-        if len(shapes) < FINALISTS and shape not in shapes:
-            shapes.add(shape)
-            _rest(device)
-            candidate.block_tflops = workload.flops / time_caller(device, workload.step, **options).median_s / 1e12
-        found.append(candidate)
-    return found
+    found = [
+        Candidate(product=workload.product, flops=workload.flops, trial_tflops=workload.flops / step_s / 1e12)
+        for workload, step_s in tried
+    ]
+    for place in finalists(found):
+        _rest(device)
+        workload = tried[place][0]
+        latency = time_caller(device, workload.step, **options)
+        found[place].block_tflops = workload.flops / latency.median_s / 1e12
+    return sorted(found, key=lambda candidate: -candidate.trial_tflops)
+
+
+def finalists(found: list[Candidate]) -> list[int]:
+    """Places of the fastest trial and, of those of other shapes that come near it, of the ones with the least work."""
+    best = max(range(len(found)), key=lambda place: found[place].trial_tflops)
+    of_shape = {tuple(found[best].product.shape.values()): best}
+    order = sorted(range(len(found)), key=lambda place: (found[place].flops, -found[place].trial_tflops))
+    for place in order:
+        near = found[place].trial_tflops >= NEAR * found[best].trial_tflops
+        if near and len(of_shape) < FINALISTS:
+            of_shape.setdefault(tuple(found[place].product.shape.values()), place)
+    return list(of_shape.values())
 
 
 def chosen(found: list[Candidate]) -> Candidate:
-    """The finalist to measure: nearly the fastest, and of those the one with the least work.
+    """The finalist to measure: nearly the fastest over a whole block, and of those the one with the least work.
 
     A short block ends before the power limit acts, and so comes out the same in the next run.
     """
-    finalists = [candidate for candidate in found if candidate.block_tflops]
-    fastest = max(candidate.block_tflops for candidate in finalists)
-    return min((one for one in finalists if one.block_tflops >= AS_FAST * fastest), key=lambda one: one.flops)
+    timed = [candidate for candidate in found if candidate.block_tflops]
+    fastest = max(candidate.block_tflops for candidate in timed)
+    return min((one for one in timed if one.block_tflops >= AS_FAST * fastest), key=lambda one: one.flops)
 
 
 def _fastest(device, workloads: list, options: dict) -> Block:

@@ -16,6 +16,12 @@ REASONS = {
     "sync_boost": "clocks of another GPU",
 }
 IDLE = "gpu_idle"  # named before and after a load: nothing is held back by it
+SERIES = {  # of a sweep: whose bandwidth it is
+    "through L1": "one multiprocessor, through L1",
+    "past L1": "the device, past L1",
+    "one_core": "one core",
+    "all_cores": "all cores, each its own set",
+}
 NOTHING, UNTOLD = "nothing named", "untold"
 
 
@@ -74,6 +80,15 @@ def size(count: float) -> str:
     return f"{number(count)} bytes"
 
 
+def level_name(name: str | None, knee_bytes: int | None) -> str:
+    """Of a level that matches nothing that the device reports: the last one, which has no knee, is the memory."""
+    return name or ("unnamed" if knee_bytes else "memory")
+
+
+def series_words(series: str) -> str:
+    return SERIES.get(series, series.replace("_", " "))
+
+
 def _row(ceiling: ComputeCeiling | MemoryCeiling) -> Row:
     if ceiling.kind == "compute":
         value, vendor = ceiling.tflops, ceiling.vendor_tflops
@@ -97,9 +112,9 @@ def _row(ceiling: ComputeCeiling | MemoryCeiling) -> Row:
 
 def _level_row(level: FoundCache) -> LevelRow:
     return LevelRow(
-        name=level.name or "unknown",
+        name=level_name(level.name, level.knee_bytes),
         gb_per_s=number(level.gb_per_s),
         knee=size(level.knee_bytes) if level.knee_bytes else "",
         reported=size(level.reported_bytes) if level.reported_bytes else "",
-        series=level.series,
+        series=series_words(level.series),
     )

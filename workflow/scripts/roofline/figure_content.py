@@ -26,7 +26,7 @@ SLOPES = {  # the memory ceilings that operators may stand under, best first
     "dram_read": "reading memory",
     "dram_copy": "copy in memory",
 }
-CACHES = ("l1", "l2", "l3")
+CACHES, ALL_CORES = ("l1", "l2", "l3"), "all_cores"
 CUDA_CORES = "fp32_fma"  # the one peak of register-only kernels that is drawn without a dot
 SETTLED = 0.99  # of its roof: a sustained figure above it is no line of its own
 SUSTAINED_DASHES, FMA_DASHES = (3.0, 2.0), (6.0, 2.0, 1.0, 2.0)
@@ -209,11 +209,10 @@ def _memory(ceiling: dict, bold: str | None) -> MemoryCeiling:
 
 
 def _found_caches(levels: Sequence[dict], ceilings: Sequence[dict]) -> Iterable[MemoryCeiling]:
-    """Caches that only the sweep knows, as on a CPU. Of two series that saw one, the series that saw its end."""
+    """Caches that only the sweep knows, as on a CPU: of all its cores, since other series are of a part of a device."""
     known = {ceiling["name"] for ceiling in ceilings}
-    seen_to_their_ends = sorted(levels, key=lambda level: level["knee_bytes"] is None)
-    for level in {level["name"]: level for level in reversed(seen_to_their_ends)}.values():
-        if level["name"] in CACHES and level["name"] not in known:
+    for level in levels:
+        if level["series"] == ALL_CORES and level["name"] in CACHES and level["name"] not in known:
             text = f"{level['name']} {number(level['gb_per_s'])} GB/s, from the sweep"
             yield MemoryCeiling(level["gb_per_s"], text, "normal")
 

@@ -84,7 +84,7 @@ def _memory_slope(ceiling: MemoryCeiling, bandwidths: list[BandwidthRecord]) -> 
         found = [b for record in bandwidths if record.device == ceiling.device for b in record.bandwidths]
         taken = next((len(b.latency.samples_s) for b in found if b.name == ceiling.name), None)
         samples = f"{taken} sample{'' if taken == 1 else 's'}" if taken else "its samples"
-        return f"{text}, without an interval: {samples} tell no more than five independent ones would."
+        return f"{text}, without an interval: {samples}, worth fewer than six independent ones."
     low, high = ceiling.ci95
     sure = "do not lean on it" if (high - low) / ceiling.gb_per_s > WIDE else "it is steady"
     return f"{text}, with a 95 % interval from {number(low)} to {number(high)}: {sure}."
@@ -103,7 +103,7 @@ def _gemm(record: DeviceRecord, dtype: str, peak: PeakFlops) -> str:
     if peak.lab_tflops >= peak.tflops:
         text += f" and sets the ceiling itself: the best of {_products(peak)} gave {number(peak.burst_tflops)} afresh"
     else:
-        text += f", {percent(peak.lab_tflops / peak.tflops)} of the {ceiling} of {_ceiling_words(peak)}"
+        text += f", {percent(peak.lab_tflops / peak.tflops)} of {ceiling}, {_ceiling_words(peak)}"
     text += "" if peak.ci95 else " (too few independent samples for an interval)"
     if not _share(peak):
         return f"{text}, with no limit known to hold that against"
@@ -112,15 +112,15 @@ def _gemm(record: DeviceRecord, dtype: str, peak: PeakFlops) -> str:
 
 def _whose(peak: PeakFlops) -> str:
     """The clock was counted beside the burst, so that this is held against it."""
-    if not peak.clock_tflops:
-        return "the ceiling is"
-    return "that is" if peak.burst_tflops == peak.tflops else f"the burst of {number(peak.burst_tflops)} is"
+    if peak.clock_tflops and peak.burst_tflops < peak.tflops:
+        return f"the burst of {number(peak.burst_tflops)} is"
+    return "the ceiling is"
 
 
 def _ceiling_words(peak: PeakFlops) -> str:
     if peak.burst_tflops == peak.tflops:
         return f"the best of {_products(peak)}, measured afresh on other operands"
-    return "sustained load" if peak.sustained_tflops == peak.tflops else "a trial of the investigation"
+    return "under sustained load" if peak.sustained_tflops == peak.tflops else "from a trial of the investigation"
 
 
 def _products(peak: PeakFlops) -> str:

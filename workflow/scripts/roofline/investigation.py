@@ -79,7 +79,12 @@ def _sustained(device, small, measured_tflops: float, peak) -> tuple[Trial, list
     clock = f"the clock from {clocks[0]:.0f} to {clocks[-1]:.0f} MHz" if clocks else "the clock is not known"
     finding = f"sustained load {_gives(explains, max(rates), peak)} ({clock})"
     trial = Trial(
-        what="sustained", size=small.product.shape["m"], tflops=max(rates), clocks_mhz=clocks, finding=finding, explains=explains
+        what="sustained",
+        size=small.product.shape["m"],
+        tflops=max(rates),
+        clocks_mhz=clocks,
+        finding=finding,
+        explains=explains,
     )
     return trial, states
 

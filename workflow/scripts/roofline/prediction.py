@@ -64,7 +64,7 @@ def promised_ceilings(device: DeviceRecord) -> list[PromisedCeiling]:
     elif device.device_kind == "gpu":
         return compute  # neither the table nor the driver tells a bandwidth: none is promised
     else:
-        names = ("dram_copy",)
+        names = ("dram_read", "dram_copy")
         gb_per_s = CONSTANTS["cpu_dram_gb_per_s_per_core"] * device.hardware.get("cores_usable", 1)
         source, verified, derived = CONSTANT_SOURCES["cpu_dram_gb_per_s_per_core"], False, True
     memory = [

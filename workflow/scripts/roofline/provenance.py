@@ -377,7 +377,7 @@ def describe_seal(found: Results, device: str, sha256: dict[str, str]) -> Seal:
 def _cells(record) -> list[tuple[str, Measurement]]:
     """Every timed cell of a record, with the name of its count of calls in the seal."""
     if isinstance(record, PeakFlopsRecord):
-        return [("gemm", block) for block in (record.peak.lab, record.peak.repeat)] if record.peak else []
+        return [("gemm", record.peak.lab)] if record.peak and record.peak.lab else []
     if isinstance(record, DecodeAttnRecord):
         return [(f"{m.operator}_{m.implementation}_{m.scope}", m) for m in record.measurements]
     return []

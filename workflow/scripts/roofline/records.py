@@ -286,7 +286,9 @@ class PeakFlops(Record):
     unit: ComputeUnit
     tflops: Positive = Field(description="the ceiling: the highest of burst, sustained and the lab's figure")
     ci95: Interval | None
-    lab_tflops: Positive | None = Field(description="the square product after the lab's protocol; null for our own kernels")
+    lab_tflops: Positive | None = Field(
+        description="the square product after the lab's protocol; null for our own kernels"
+    )
     burst_tflops: Positive = Field(description="the best candidate, measured afresh after the choice")
     sustained_tflops: Positive | None
     vendor_tflops: Positive | None

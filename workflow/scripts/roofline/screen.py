@@ -17,7 +17,6 @@ MEASURING = ("device_query", "peak_flops", "bandwidth", "decode_attn")
 
 # Seconds of a job beyond its timed blocks, seen on an H200's host and on two CPU cores: libraries load, a context is
 # made, operands are drawn and checked.
-ABOVE = 1.05  # of its roof: more than noise
 START_UP_S = {"gpu": 3.0, "cpu": 1.5}
 OTHER_JOB_S = 1.0
 # A block of attention seldom spends its whole budget on a GPU and nearly always does on a CPU.
@@ -121,15 +120,9 @@ def _levels(device: str, roofline: Roofline) -> list[str]:
 
 
 def _above_roof(device: str, roofline: Roofline) -> list[str]:
-    """Which operator is above its roof, and which of the two is wrong; of the user's operations only the user knows."""
-    lines = []
-    for found in (found for found in roofline.above_roof if found.device == device):
-        lines += _wrapped(f"  Above its roof: {above_roof_words(found)}", 4)
-    for o in roofline.operators:
-        if o.device == device and o.operator == "operation" and (o.fraction_of_roof or 0) > ABOVE:
-            share = percent(o.fraction_of_roof)
-            lines += _wrapped(f"  Above its roof: {operator_name(o)} at {share} of it: are its counts right?", 4)
-    return lines
+    """Which operators are above their roofs, and what is wrong."""
+    above = [found for found in roofline.above_roof if found.device == device]
+    return [line for found in above for line in _wrapped(f"  Above its roof: {above_roof_words(found)}", 4)]
 
 
 def above_roof_words(found: AboveRoof) -> str:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from matplotlib.transforms import Transform
 
-from roofline.ceiling_table import size
+from roofline.ceiling_table import level_name, series_words, size
 from roofline.figure_content import INK, MUTED, number
 from roofline.figure_layout import DOT_RADIUS, MARGIN, SMALL_SIZE, TEXT_SIZE, TITLE_SIZE, WIDTH, Scale
 from roofline.figures import GRID, SPINES, STYLE, blank, in_points
@@ -52,7 +52,7 @@ def _paint(figure: Figure, device: str, sweep: Sweep, frame: Box, points: Transf
     scale = _scale(sweep, frame)
     axes = _axes(figure, sweep, scale)
     at, wide = frame.x0 - LEFT, frame.x1 - frame.x0 + LEFT
-    title = shortened(f"{device}: {sweep.series}", wide, TEXT_SIZE + 1)
+    title = shortened(f"{device}: {series_words(sweep.series)}", wide, TEXT_SIZE + 1)
     head = {"transform": points, "va": "baseline"}
     axes.text(at, frame.y1 + 22, title, size=TEXT_SIZE + 1, color=INK, weight="bold", **head)
     axes.text(at, frame.y1 + 10, shortened(sweep.counted, wide, SMALL_SIZE), size=SMALL_SIZE, color=MUTED, **head)
@@ -93,7 +93,7 @@ def _axes(figure: Figure, sweep: Sweep, scale: Scale) -> Axes:
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(SPINES)
-    axes.set_xlabel(f"working set: {sweep.reader}", size=SMALL_SIZE, color=MUTED)
+    axes.set_xlabel(f"working set of {sweep.reader}", size=SMALL_SIZE, color=MUTED)
     axes.set_ylabel("GB/s", size=SMALL_SIZE, color=MUTED)
     return axes
 
@@ -119,7 +119,7 @@ def _labels(sweep: Sweep, scale: Scale) -> list[tuple[tuple[str, ...], str, Plac
     wanted = []
     for level in sweep.levels:
         middle = (level.first_bytes * level.last_bytes) ** 0.5
-        name = f"{level.name or 'unknown'} {number(level.gb_per_s)} GB/s"
+        name = f"{level_name(level.name, level.knee_bytes)} {number(level.gb_per_s)} GB/s"
         wanted.append(((name,), LEVEL, scale.at(middle, level.gb_per_s)))
     wanted += [(knee_words(level), KNEE, scale.at(knee, height)) for knee, level, height in _knees(sweep)]
     frame = scale.frame

@@ -3,7 +3,7 @@
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
@@ -180,6 +180,19 @@ class Device:
             stamps.append(time.perf_counter_ns())
         return [(end - start) / 1e9 for start, end in pairwise(stamps)]
 
+    def watched_times(self, step: Callable[[int], object], count: int, first: int, look: Callable) -> list[float]:
+        """As step_times: a CPU tells nothing of itself."""
+        return self.step_times(step, count, first)
+
+    def load_times(
+        self, step: Callable[[int], object], count: int, seconds: float, look: Callable
+    ) -> Iterator[tuple[float, float]]:
+        """(seconds since the start, seconds a step) of chunks of `count` steps, for about so many seconds."""
+        start = time.monotonic()
+        while (at_s := time.monotonic() - start) < seconds:
+            each_s = sum(self.step_times(step, count)) / count
+            yield at_s + count * each_s, each_s
+
     def device_times(self, step: Callable[[int], object], count: int, first: int = 0) -> None:
         """None: the CPU is its own caller, there is no launch gap to leave out."""
         return None
@@ -211,24 +224,31 @@ class Device:
         """Sets of one core, and of all cores with one each; where there is one core, these are the same."""
         from roofline.devices import cpu_memory
 
-        free = host.memory_available_bytes()
-        return [
-            cpu_memory.sweep(self._workers, readers, _cache_bytes(readers), free, points_an_octave)
-            for readers in sorted({1, self.cores})
-        ]
+        free, series = host.memory_available_bytes(), []
+        for readers in sorted({1, self.cores}):
+            levels = _cache_bytes(readers)
+            cache_bytes = max(levels.values(), default=UNLISTED_CACHE_BYTES // readers)
+            series.append(cpu_memory.sweep(self._workers, readers, levels, cache_bytes, free, points_an_octave))
+        return series
 
     # -- products
 
     def lab_product(self, dtype: str, size: int, seed: int) -> Workload:
         return self._products(dtype, [size], seed)[0]
 
-    def peak_candidates(self, ceiling: str, size: int, seed: int) -> list[Workload]:
-        """Squares of half the size, the size and twice the size, the last where it takes half of the free memory at
-        most; on parts of the same operands."""
+    def peak_candidates(self, ceiling: str, size: int, most_flops: float, seed: int) -> list[Workload]:
+        """Squares of the size, half of it and twice it, on parts of the same operands.
+
+        Those of more than `most_flops` or of more than half of the free memory are left out, but not all.
+        """
+        free = host.memory_available_bytes()
         sizes = [size, max(1, size // 2), 2 * size]
-        if 2 * gemm.workspace_bytes(2 * size, ceiling) > host.memory_available_bytes():
-            sizes.pop()
-        return self._products(ceiling, sizes, seed)
+        fitting = [
+            side
+            for side in sizes
+            if 2 * gemm.workspace_bytes(side, ceiling) <= free and gemm.flops(side, side, side) <= most_flops
+        ]
+        return self._products(ceiling, fitting or sizes[:1], seed)
 
     def peak_workload(self, ceiling: str, size: int, product: Product, seed: int) -> Workload:
         """The candidate that is this product, on operands of its own. Raises LookupError where none is."""
@@ -237,7 +257,10 @@ class Device:
             raise LookupError(f"NumPy has no {product}")
         return workload
 
-    def beside(self, ceiling: str, size: int, product: Product, seed: int) -> list[Workload]:
+    def inputs(self, ceiling: str) -> str:
+        return f"standard normal numbers of {ceiling}"
+
+    def beside(self, ceiling: str, product: Product, seed: int) -> list[list[Workload]]:
         """None: NumPy's product has one accumulation and one output for each dtype."""
         return []
 
@@ -267,13 +290,14 @@ def _square(a, b, c, dtype: str) -> Workload:
         numpy.matmul(a, b, out=c)
 
     def check() -> Check:
-        """Sampled rows against float64. Raises ArithmeticError where they differ."""
+        """Sampled rows against float64, summed by NumPy itself: fp64 from the same BLAS would agree with any fault of
+        its own. Raises ArithmeticError where they differ."""
         rows = numpy.linspace(0, size - 1, gemm.SAMPLED_ROWS).astype(int)
         c[rows] = numpy.nan  # what is not written shows
         multiply(0)
-        error = relative_error(c[rows], a[rows].astype(numpy.float64) @ b.astype(numpy.float64))
+        error = relative_error(c[rows], numpy.einsum("ij,jk->ik", a[rows], b, dtype=numpy.float64))
         require_right(f"{dtype} matmul {size}", error, gemm.TOLERANCE[dtype])
-        compared = f"{gemm.SAMPLED_ROWS} rows against float64"
+        compared = f"{gemm.SAMPLED_ROWS} rows against float64 without the BLAS"
         return Check(compared=compared, error=error, tolerance=gemm.TOLERANCE[dtype])
 
     return Workload(

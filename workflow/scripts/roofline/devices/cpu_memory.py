@@ -24,7 +24,7 @@ CHUNK_ITEMS = 1 << 18  # that checks look at together: their temporaries stay sm
 # that a word left out is missed in any sum.
 PERIOD_A, PERIOD_B = 4093, 2039
 SCALE = 3  # of b in the triad, and what the write stream writes
-# Never zeros: a Zen 4 core was seen to write those 2.5 times as fast as other numbers, without sending data.
+# Never zeros: on a Zen 4 machine memset was seen to write those 2.5 times as fast as any other byte.
 CLEARED = -1.0
 
 FEWEST_BYTES, CACHES, BYTES_A_CORE = 256 * MIB, 4, 64 * MIB
@@ -84,7 +84,10 @@ def streams(workers: Workers, array_bytes: int, one_core_bytes: int, block_bytes
 
 
 class _Arrays:
-    """Float32 arrays a and b, which are read, and c, which is written; each worker touches its own pages first."""
+    """Float32 arrays a and b, which are read, and c, which is written; each worker touches its own pages first.
+
+    Made when first asked for, by the workers: never ask from within their work.
+    """
 
     def __init__(self, workers: Workers, readers: int, array_bytes: int):
         self.workers = workers
@@ -109,20 +112,21 @@ class _Arrays:
         def fill(chunk: slice) -> None:
             array[chunk] = numbers(chunk.start, chunk.stop)
 
-        self._each_chunk(fill)
+        self.each_chunk(fill)
         return array
 
     def holds(self, array, numbers: Callable[[int, int], object]) -> bool:
-        return all(self._each_chunk(lambda chunk: numpy.all(array[chunk] == numbers(chunk.start, chunk.stop))))
+        return all(self.each_chunk(lambda chunk: numpy.all(array[chunk] == numbers(chunk.start, chunk.stop))))
 
-    def _each_chunk(self, work: Callable[[slice], object]) -> list:
+    def each_chunk(self, work: Callable[[slice], object]) -> list:
         pieces = _pieces(self.items, self.readers)
         found = self.workers.run(self.readers, lambda i: [work(chunk) for chunk in _chunks(pieces[i], CHUNK_ITEMS)])
         return list(itertools.chain(*found))
 
 
 def _stream(name: str, mix: str, arrays: _Arrays, touched: int, work: Callable[[slice], object], check) -> Stream:
-    """`work(piece)` is a worker's part; each step touches so many arrays; check(arrays, run) compares what came of it."""
+    """`work(piece)` is a worker's part of a step, which touches so many arrays; `check(arrays, run)` runs it and
+    compares what came of it."""
 
     def run(threads: int, pieces: list[slice], index: int) -> list:
         return arrays.workers.run(threads, lambda i: work(pieces[i]))
@@ -154,29 +158,32 @@ def _read(arrays: _Arrays) -> Callable[[slice], object]:
 
 
 def _write(arrays: _Arrays) -> Callable[[slice], object]:
-    return lambda piece: arrays.c[piece].fill(SCALE)
+    c = arrays.c
+    return lambda piece: c[piece].fill(SCALE)
 
 
 def _copy(arrays: _Arrays) -> Callable[[slice], object]:
-    return lambda piece: numpy.copyto(arrays.c[piece], arrays.a[piece])
+    a, c = arrays.a, arrays.c
+    return lambda piece: numpy.copyto(c[piece], a[piece])
 
 
 def _triad(arrays: _Arrays, block: int) -> Callable[[slice], object]:
     """c = a + SCALE b, block by block, so that what lies between the two calls stays in the cache."""
+    a, b, c = arrays.a, arrays.b, arrays.c
 
     def work(piece: slice) -> None:
         product = numpy.empty(block, numpy.float32)
         for part in _chunks(piece, block):
             scaled = product[: part.stop - part.start]
-            numpy.multiply(arrays.b[part], numpy.float32(SCALE), out=scaled)
-            numpy.add(arrays.a[part], scaled, out=arrays.c[part])
+            numpy.multiply(b[part], numpy.float32(SCALE), out=scaled)
+            numpy.add(a[part], scaled, out=c[part])
 
     return work
 
 
 def _check_read(arrays: _Arrays, run: Callable[[], list]) -> tuple[bool, str]:
     arrays.fill(arrays.a, _a)
-    expected = sum(_sum_of_words(_a(part.start, part.stop)) for part in _chunks(slice(0, arrays.items), CHUNK_ITEMS))
+    expected = sum(arrays.each_chunk(lambda chunk: _sum_of_words(_a(chunk.start, chunk.stop))))
     found = sum(int(part) for part in run())
     return (found - expected) % 2**64 == 0, "the sum of every 8-byte word against that of the numbers written there"
 
@@ -191,8 +198,8 @@ def _check_copy(arrays: _Arrays, run: Callable[[], list]) -> tuple[bool, str]:
 
 def _check_triad(arrays: _Arrays, run: Callable[[], list]) -> tuple[bool, str]:
     def expected(start: int, stop: int):
-        index = numpy.arange(start, stop)
-        return (1 + index % PERIOD_A + SCALE * (1 + index % PERIOD_B)).astype(numpy.float32)
+        a, b = (numbers(start, stop).astype(numpy.int32) for numbers in (_a, _b))
+        return (a + SCALE * b).astype(numpy.float32)
 
     return _writes(arrays, run, expected), "every result compared with whole numbers, exact in float32, cleared before"
 
@@ -213,7 +220,13 @@ def _b(start: int, stop: int):
 
 
 def _numbers(start: int, stop: int, period: int):
-    return (1 + numpy.arange(start, stop) % period).astype(numpy.float32)
+    """A chunk of an array, CHUNK_ITEMS at most."""
+    return _repeated(period)[start % period :][: stop - start]
+
+
+@cache
+def _repeated(period: int):
+    return numpy.resize(numpy.arange(1, period + 1, dtype=numpy.float32), CHUNK_ITEMS + period)
 
 
 def _sum_of_words(numbers) -> int:
@@ -249,14 +262,16 @@ def _whole_lines(size_bytes: int) -> int:
 # ---------------------------------------------------------------- sweeps
 
 
-def sweep(workers: Workers, readers: int, levels: dict[str, int], free_bytes: int, points_an_octave: int):
-    """Reads of a working set that each of the readers has for itself; `levels` are the caches' bytes for each.
+def sweep(
+    workers: Workers, readers: int, levels: dict[str, int], cache_bytes: int, free_bytes: int, points_an_octave: int
+) -> SweepSeries:
+    """Reads of a working set that each of the readers has for itself, up to four times the `cache_bytes` that each has.
 
     A dot product reads two items for one multiply-add, which is what keeps up with the first cache: of NumPy's
-    reductions none does, they stay at the second one's rate. Whether it keeps up is the BLAS's doing; where it does not,
+    reductions none does, they stay at the second one's rate. Whether it keeps up is up to the BLAS; where it does not,
     the sweep shows one level for both. One core's set is read by the caller's own thread.
     """
-    largest = max(CACHES * max(levels.values(), default=0), LARGEST_SET_BYTES)
+    largest = max(CACHES * cache_bytes, LARGEST_SET_BYTES)
     sizes = set_sizes(min(largest, free_bytes // 4 // readers), points_an_octave)
 
     @cache
@@ -264,8 +279,8 @@ def sweep(workers: Workers, readers: int, levels: dict[str, int], free_bytes: in
         return _each(workers, readers, lambda i: _aligned_numbers(sizes[-1]))
 
     def step(size_bytes: int) -> tuple[Callable[[int], object], int]:
-        cached = size_bytes <= max(levels.values(), default=LARGEST_SET_BYTES)
         # Where there are many readers, handing out their parts takes time: they read more, so that it does not count.
+        cached = size_bytes <= cache_bytes
         passes = max(1, (CACHED_STEP_BYTES * (1 + readers // 8) if cached else STEP_BYTES) // size_bytes)
         parts = [_dots(numbers, size_bytes, passes) for numbers in sets()]
         results = _each(workers, readers, lambda i: parts[i]())
@@ -289,13 +304,15 @@ def set_sizes(largest: int, points_an_octave: int) -> list[int]:
         size = int(SMALLEST_SET_BYTES * 2 ** (point / points_an_octave))
         if size > largest:
             break
-        unit = 2 * LINE_BYTES * _dots_of(size)
+        unit = 2 * LINE_BYTES * -(-size // DOT_BYTES)
         sizes.add(size - size % unit)
     return sorted(sizes)
 
 
 def _dots_of(size_bytes: int) -> int:
-    return -(-size_bytes // DOT_BYTES)
+    """The fewest dot products that read so many bytes in equal parts of whole cache lines."""
+    fewest = -(-size_bytes // DOT_BYTES)
+    return next(dots for dots in itertools.count(fewest) if size_bytes % (2 * LINE_BYTES * dots) == 0)
 
 
 def _dots(numbers, size_bytes: int, passes: int) -> Callable[[], object]:
@@ -305,9 +322,8 @@ def _dots(numbers, size_bytes: int, passes: int) -> Callable[[], object]:
     """
     dots = _dots_of(size_bytes)
     half, items = size_bytes // 16, size_bytes // 16 // dots
-    left, right = (
-        as_strided(part, (passes, dots, items), (0, 8 * items, 8)) for part in (numbers[:half], numbers[half : 2 * half])
-    )
+    halves = numbers[:half], numbers[half : 2 * half]
+    left, right = (as_strided(part, (passes, dots, items), (0, 8 * items, 8)) for part in halves)
     results = numpy.empty((passes, dots))
     return lambda: numpy.vecdot(left, right, out=results)
 

@@ -30,7 +30,7 @@ CLOCK_SHARE = 0.9
 
 def unsupported(identity: Identity, ceiling: str) -> str | None:
     """Why this card has no such compute ceiling, without opening it."""
-    return capabilities.unsupported(ceiling, identity.compute_capability)
+    return identity.fault or capabilities.unsupported(ceiling, identity.compute_capability)
 
 
 class Device:

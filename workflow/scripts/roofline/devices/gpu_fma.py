@@ -16,7 +16,7 @@ LANES = {"fp64": 1, "fp32": 1, "fp16": 2}
 # One round is 16 steps; errors of rounding add up to a few units in the last place.
 TOLERANCE = {"fp64": 1e-14, "fp32": 1e-5, "fp16": 1e-2}
 GRIDS = ((256, 4), (512, 2), (512, 4), (256, 8), (1024, 2))  # threads a block, blocks a multiprocessor
-STEP_S = 2e-3  # long against a launch, short against the power limit's hundredths of a second
+STEP_S = 1e-3  # long against a launch, and a hundred of them short against a second
 COMPARED_THREADS = 1 << 16
 
 

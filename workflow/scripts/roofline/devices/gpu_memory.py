@@ -25,11 +25,12 @@ START = 0x9E3779B9  # of the pattern that is written
 TRIAD_SCALE = 2.0
 
 CACHE_GRIDS = ((256, 4), (256, 8), (512, 2), (512, 4), (1024, 1), (1024, 2))  # threads, blocks a multiprocessor
-SHIFTS = (1, 7, 31)  # blocks by which each pass over the L2's set is turned on
+FOLLOWING = (1, 7)  # blocks by which each pass over the L2's set is turned on, so that neighbours follow one another
 # Bytes that one step reads on each multiprocessor: about a millisecond of what an L1, and of what an L2 gives.
 L1_STEP_BYTES, L2_STEP_BYTES = 256 * MIB, 64 * MIB
 SWEEP_STEP_SHARE = 4  # a sweep asks for the course of many sizes, a ceiling for one figure
-SMALLEST_OF_L1, LARGEST_OF_L1 = 8 * KIB, 2 * MIB  # past it the L2 answers all the same
+SWEEP_THREADS, ROUND_OF_SWEEP = 256, 32 * KIB  # sizes are whole rounds of a block's loads, so that none has a slow end
+LARGEST_OF_L1 = 2 * MIB  # past it the L2 answers all the same
 SMALLEST_OF_L2 = 2 * MIB
 READERS = 8  # one multiprocessor in so many reads through its L1
 SWEEP_BEYOND_L2 = 6  # times the L2's size: there nearly nothing hits it
@@ -42,7 +43,7 @@ def streams(device, level: str, size_bytes: int | None) -> list[Stream]:
         return [_hbm(device, mix, size) for mix in MIXES] if level == "hbm" else [_device_copy(device, size)]
     if level in ("h2d", "d2h"):
         return [_host_copy(device, level, size_bytes, pinned) for pinned in (True, False)]
-    return [{"l2": _l2, "l1": _l1, "shared": _shared}[level](device)]
+    return {"l2": _l2, "l1": _l1, "shared": _shared}[level](device)
 
 
 def array_bytes(device, size_bytes: int | None) -> int:
@@ -260,7 +261,9 @@ def _host_copy(device, level: str, size_bytes: int, pinned: bool) -> Stream:
         level="pcie",
         mix="copy",
         counted=f"bytes transferred, once, {'from' if level == 'h2d' else 'to'} "
-        + ("pinned memory" if pinned else "pageable memory, which the driver copies through a pinned buffer of its own"),
+        + (
+            "pinned memory" if pinned else "pageable memory, which the driver copies through a pinned buffer of its own"
+        ),
         counted_bytes=host.nbytes,
         grids={"the driver's copy": to_device if level == "h2d" else to_host},
         verify=verify,
@@ -270,23 +273,39 @@ def _host_copy(device, level: str, size_bytes: int, pinned: bool) -> Stream:
 # ---------------------------------------------------------------- caches
 
 
-def _l2(device) -> Stream:
-    size = device.last_level_cache_bytes // 2 // CACHE_VECTOR_BYTES * CACHE_VECTOR_BYTES
-    return _cache_stream(device, "l2", size, _l2_grids(device, size, SHIFTS), per_multiprocessor=False)
+def _l2(device) -> list[Stream]:
+    """The most that L2 shows, and what it gives when no line is wanted by two multiprocessors at about the same time.
+
+    Where neighbours follow one another over the same lines, some of their reads are answered together.
+    """
+    size = device.last_level_cache_bytes // 2 // KIB * KIB
+    alone = _l2_grids(device, size, following=())
+    return [
+        _cache_stream(device, "l2", "l2", size, alone | _l2_grids(device, size, FOLLOWING), SHARED_OUT),
+        _cache_stream(device, "l2_unshared", "l2", size, alone, f"{SHARED_OUT}, no two after the same line"),
+    ]
 
 
-def _l1(device) -> Stream:
-    size = device.l1_bytes // 4 // KIB * KIB
-    return _cache_stream(device, "l1", size, _l1_grids(device, "read_l1", size), per_multiprocessor=True)
+def _l1(device) -> list[Stream]:
+    size = _power_of_two(min(64 * KIB, device.l1_bytes // 2))
+    return [_cache_stream(device, "l1", "l1", size, _l1_grids(device, "read_l1", size), EACH_AGAIN)]
 
 
-def _shared(device) -> Stream:
-    size = 1 << (min(64 * KIB, device.properties["sharedMemPerBlockOptin"]).bit_length() - 1)
-    return _cache_stream(device, "shared", size, _l1_grids(device, "read_shared", size), per_multiprocessor=True)
+def _shared(device) -> list[Stream]:
+    size = _power_of_two(min(64 * KIB, device.properties["sharedMemPerBlockOptin"]))
+    return [_cache_stream(device, "shared", "shared", size, _l1_grids(device, "read_shared", size), EACH_AGAIN)]
 
 
-def _cache_stream(device, name: str, size: int, grids: dict, per_multiprocessor: bool) -> Stream:
-    """`grids` are (step, passes, blocks) by name, each reading the set of `size` bytes; all read as many bytes."""
+def _power_of_two(size: int) -> int:
+    return 1 << (size.bit_length() - 1)
+
+
+SHARED_OUT = "that they share out among them, past L1"
+EACH_AGAIN = "that each of them reads again and again"
+
+
+def _cache_stream(device, name: str, level: str, size: int, grids: dict, how: str) -> Stream:
+    """`grids` are (step, how many times it reads the set of `size` bytes) by name; all read as many bytes."""
     set_words = device.cache_words(size)
 
     def verify(grid: str) -> str:
@@ -299,15 +318,14 @@ def _cache_stream(device, name: str, size: int, grids: dict, per_multiprocessor:
     counted = next(iter(grids.values()))[1] * size
     return Stream(
         name=name,
-        level=name,
+        level=level,
         mix="read",
-        counted=f"bytes read by the multiprocessors, from {size:,} bytes "
-        + ("that each of them reads again and again" if per_multiprocessor else "that they share out, past L1"),
+        counted=f"bytes read by the multiprocessors, from {size:,} bytes {how}",
         counted_bytes=counted,
         grids={grid: step for grid, (step, _) in grids.items()},
         verify=verify,
         clock_mhz=device.clock_of_kernel,
-        on_chip=name != "l2",
+        on_chip=level != "l2",
     )
 
 
@@ -333,7 +351,8 @@ def _l1_grids(device, kernel_name: str, size: int) -> dict:
     return found
 
 
-def _l2_grids(device, size: int, shifts, grids=CACHE_GRIDS, step_bytes: int = L2_STEP_BYTES) -> dict:
+def _l2_grids(device, size: int, following, grids=CACHE_GRIDS, step_bytes: int = L2_STEP_BYTES) -> dict:
+    """By name: the step, and how many times it reads the set. Turned on by half of the grid where none is to follow."""
     import numpy
 
     kernel, words = device.kernel("caches.cu", "read_l2"), device.cache_words(size)
@@ -342,7 +361,7 @@ def _l2_grids(device, size: int, shifts, grids=CACHE_GRIDS, step_bytes: int = L2
     for threads, each in grids:
         if threads * each > device.max_threads:
             continue
-        for shift in shifts:
+        for shift in following or (each * device.multiprocessors // 2 + 1,):
             arguments = (
                 words,
                 numpy.uint64(size // CACHE_VECTOR_BYTES),
@@ -373,7 +392,7 @@ def sweeps(device, points_an_octave: int) -> list[SweepSeries]:
             series="through L1",
             reader=f"one multiprocessor, of {readers} that read at once",
             counted="bytes that one multiprocessor reads, each from a set of its own",
-            sizes=_sizes(SMALLEST_OF_L1, min(LARGEST_OF_L1, l2 // readers // 2), points_an_octave),
+            sizes=_sizes(ROUND_OF_SWEEP, min(LARGEST_OF_L1, l2 // readers // 2), 2 * points_an_octave, ROUND_OF_SWEEP),
             step=lambda size: _own_sets(device, size, readers),
             levels={"l1": device.l1_bytes, "l2": l2 // readers},
         ),
@@ -397,11 +416,11 @@ def _own_sets(device, size: int, readers: int) -> tuple[Callable[[int], None], i
     words = device.cache_words(readers * size)
     arguments = (words, count, count, numpy.uint32(passes), device.total, device.kernel_clock)
     kernel = device.kernel("caches.cu", "read_l1")
-    return _launch(kernel, readers, 1024, arguments), passes * size
+    return _launch(kernel, readers, SWEEP_THREADS, arguments), passes * size
 
 
 def _l2_sweep_grids(device, size: int) -> dict:
-    return _l2_grids(device, size, SHIFTS[1:2], ((256, 8),), L2_STEP_BYTES // SWEEP_STEP_SHARE)
+    return _l2_grids(device, size, (), ((256, 8),), L2_STEP_BYTES // SWEEP_STEP_SHARE)
 
 
 def _sweep_step(grids: dict, size: int) -> tuple[Callable[[int], None], int]:
@@ -409,10 +428,10 @@ def _sweep_step(grids: dict, size: int) -> tuple[Callable[[int], None], int]:
     return step, times_read * size
 
 
-def _sizes(smallest: int, largest: int, points_an_octave: int) -> list[int]:
-    """Sizes in a geometric series, in whole KiB."""
+def _sizes(smallest: int, largest: int, points_an_octave: int, unit: int = KIB) -> list[int]:
+    """Sizes in a geometric series, in whole units, each once."""
     found, place = [], 0
-    while (size := round(smallest * 2 ** (place / points_an_octave) / KIB) * KIB) <= largest:
+    while (size := round(smallest * 2 ** (place / points_an_octave) / unit) * unit) <= largest:
         found.append(size)
         place += 1
-    return found
+    return list(dict.fromkeys(found))
