@@ -61,8 +61,8 @@ def time_until_precise(
 ) -> Timing:
     """Steps until the 95 % interval of their median is within 0.5 %, `most` of them, or the budget is spent.
 
-    The device is looked at before, while each longer batch runs, and after. A batch in which it was throttled for heat is
-    set apart; where all were, they count and the timing says so.
+    The device is looked at before, while each longer batch runs, and after. A batch in which it was throttled for heat
+    is set apart; where all were, they count and the timing says so.
     """
     deadline = time.monotonic() + time_budget_s
     last = statistics.median(device.step_times(step, max(1, warmup), first=first))

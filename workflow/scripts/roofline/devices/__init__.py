@@ -90,8 +90,10 @@ class Stream:
 
 @dataclass(frozen=True)
 class SweepSeries:
-    """Reads of one kind over sizes of the working set. `step(size_bytes)` is a step that reads it `passes` times, with
-    the bytes that one step reads in all; `levels` names what the device reports: {name: capacity in bytes of a reader}.
+    """Reads of one kind over sizes of the working set.
+
+    `step(size_bytes)` is a step that reads it again and again, with the bytes that it reads for a reader in all;
+    `levels` names what the device reports: {name: capacity in bytes of a reader}.
     """
 
     series: str

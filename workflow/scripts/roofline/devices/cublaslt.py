@@ -1,4 +1,4 @@
-"""Matrix products by cuBLASLt, through nvmath-python's bindings: every dtype of tensor cores, and a choice of algorithms.
+"""Matrix products by cuBLASLt, through nvmath-python's bindings: every dtype of tensor cores, a choice of algorithms.
 
 Matrices are column-major there. A product D = op(A) op(B) is m x n, of inner size k; its layout names op(A) and op(B),
 N as stored and T transposed. Arrays of this module are row-major, so that A is (k, m) under N and (m, k) under T, B is

@@ -232,8 +232,8 @@ class Device:
     ) -> Iterator[tuple[float, float]]:
         """Load without a pause for about so many seconds, in chunks of `count` steps.
 
-        Yields (seconds since the start, seconds a step) of each chunk; `look` is called while one runs. The next chunk is
-        queued before the last one is waited for.
+        Yields (seconds since the start, seconds a step) of each chunk; `look` is called while one runs. The next chunk
+        is queued before the last one is waited for.
         """
         event, elapsed = self.xp.cuda.Event, self.xp.cuda.get_elapsed_time
         self.synchronize()

@@ -1,4 +1,4 @@
-"""Matrix products on a GPU: the lab's square by `cupy.matmul`, and by cuBLASLt every dtype, shape, layout and algorithm."""
+"""Matrix products on a GPU: the lab's square by `cupy.matmul`; by cuBLASLt every dtype, shape, layout, algorithm."""
 
 import math
 from collections.abc import Iterator

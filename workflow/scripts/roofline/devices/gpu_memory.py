@@ -387,6 +387,7 @@ def sweeps(device, points_an_octave: int) -> list[SweepSeries]:
     """
     l2, readers = device.last_level_cache_bytes, max(1, device.multiprocessors // READERS)
     largest = min(SWEEP_BEYOND_L2 * l2, device.identity.memory_free_bytes // 4)
+    device.cache_words(largest)  # at once, instead of anew for every larger set
     return [
         SweepSeries(
             series="through L1",

@@ -7,7 +7,8 @@ from roofline.records import Check
 OPERATOR = "gemm"
 
 # Rounding of the result alone is 2^-9 (bf16) and 2^-12 (fp16) normwise; sums are kept in fp32 or wider, but for fp8's
-# fast accumulation. tf32 rounds the operands themselves, to 11 bits. int8 is compared after the same scaling and rounding.
+# fast accumulation. tf32 rounds the operands themselves, to 11 bits. int8 is compared after the same scaling and
+# rounding.
 TOLERANCE = {
     "fp64": 1e-12,
     "fp32": 1e-5,
