@@ -2,7 +2,7 @@
 
 python = .venv/bin/python
 
-# CUDA, PYTHON, ARCHIVE and RUNS reach the recipes through the environment. These would lead Python elsewhere.
+# CUDA, PYTHON, ARCHIVE, RUNS and PYTORCH reach the recipes through the environment. These would lead Python elsewhere.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 # A measurement wants the machine for itself.

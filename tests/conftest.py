@@ -16,22 +16,25 @@ import pytest
 import yaml
 from workflow_run import new_checkout
 
+from roofline.devices import cpu
+
+SMALLEST_MIB = -(-2 * cpu.discover()[0].last_level_cache_bytes >> 20)  # of arrays that no cache keeps
 TINY = {
     "devices": ["cpu"],
     "peak_flops": {
         "dtypes": ["fp32", "fp64"],
         "size": 256,
         "iterations": 10,
-        "time_budget_s": 0.5,
+        "time_budget_s": 0.1,
         "sustained_s": 0,
     },
-    "bandwidth": {"levels": ["dram"], "transfer_size_mib": 16, "iterations": 5, "time_budget_s": 0.1},
+    "bandwidth": {"levels": ["dram"], "size_mib": 2 * SMALLEST_MIB, "iterations": 5, "time_budget_s": 0.01},
     "decode_attn": {
         "seq_lens": [16, 32],
         "dtypes": ["fp32"],
         "batch_sizes": [1],
         "iterations": 10,
-        "time_budget_s": 0.2,
+        "time_budget_s": 0.1,
     },
 }
 PLANNED_JOB = re.compile(r"^rule (\w+):\n((?: +.*\n)*)", re.MULTILINE)
@@ -62,10 +65,10 @@ class Run:
         return done.stdout + done.stderr
 
     def planned(self, env: dict | None = None) -> Counter[str]:
-        """The jobs that a dry run plans, each by its output, relative to results/."""
+        """The jobs that a dry run plans, each by its first output, relative to results/."""
         told = self.finish("--dry-run", "--quiet", "host", env=env)
         outputs = [
-            re.search(r"^ +output: (\S+)$", body, re.MULTILINE).group(1).removeprefix("results/")
+            re.search(r"^ +output: ([^\s,]+)", body, re.MULTILINE).group(1).removeprefix("results/")
             for rule, body in PLANNED_JOB.findall(told)
             if rule != "all"
         ]

@@ -637,6 +637,7 @@ def peak_record(
         ],
         "burst": {
             "product": best,
+            "inputs": "made up",
             "flops": 10**12,
             "check": {"compared": "made up", "error": 0, "tolerance": 1},
             "latency": timing(1 / burst),

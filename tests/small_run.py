@@ -13,6 +13,7 @@ from roofline.records import (
     BandwidthRecord,
     DecodeAttnRecord,
     DeviceRecord,
+    GridTrial,
     PeakFlopsRecord,
     PredictionRecord,
     Record,
@@ -52,6 +53,12 @@ BANDWIDTH = Bandwidth(
     vendor_gb_per_s=None,
     fraction_of_vendor=None,
     threads=2,
+    grid="2 threads",
+    trials=[GridTrial(grid="2 threads", gb_per_s=(2 << 24) / 1e-3 / 1e9)],
+    sm_clock_mhz=None,
+    bytes_per_clock_per_multiprocessor=None,
+    held_back_by=[],
+    throttled=None,
     latency=Timing(
         method="made up",
         warmup=1,
@@ -128,12 +135,12 @@ class SmallRun:
             hidden_state="seeded normal numbers",
         )
         peak = PeakFlopsRecord(dtype="fp32", skipped="left out of a small run", peak=None, **every)
-        copies = BandwidthRecord(level="dram_copy", bandwidth=BANDWIDTH, **every)
+        memory = BandwidthRecord(level="dram", bandwidths=[BANDWIDTH], **every)
         attention = DecodeAttnRecord(
             preset="minigpt", seq_len=16, dtype="fp32", weights=used, note=None, measurements=[], **every
         )
         self.write(peak, "peak_flops/fp32.json", 20, 22)
-        self.write(copies, "bandwidth/dram_copy.json", 22, 24)
+        self.write(memory, "bandwidth/dram.json", 22, 24)
         self.write(attention, "decode_attn/minigpt/S16_fp32.json", 24, 28)
 
     def roofline(self) -> Roofline:

@@ -17,10 +17,12 @@ CHECKOUT = Path(__file__).parents[1]
 SOURCES = ("Snakefile", "config", "envs", "profiles", "pyproject.toml", "workflow", ".gitignore")
 TINY = """\
 devices: [cpu]
-peak_flops: {size: 256, iterations: 10, dtypes: [fp32, fp64]}
-bandwidth: {size_mib: 16, transfer_size_mib: 16}
+effort: quick
+peak_flops: {size: 256, iterations: 10, dtypes: [fp32, fp64], time_budget_s: 0.1, sustained_s: 2}
+bandwidth: {levels: [dram, sweep], iterations: 5, time_budget_s: 0.01, sweep_points: 1}
 decode_attn: {seq_lens: [16], dtypes: [fp32], batch_sizes: [1], iterations: 10}
 """
+MEASURING = ("device_query", "peak_flops", "bandwidth", "decode_attn")
 GIT = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
 
 
@@ -117,7 +119,7 @@ def test_a_rendered_archive_equals_what_was_archived_and_touches_no_results(arch
     assert done.returncode == 0, done.stderr
     assert "equals the archived one" in done.stdout
     rendered = copied_run / "results/rendered" / archived.name.removesuffix(".tar.gz")
-    for name in ("roofline.json", "roofline.svg", "roofline.png", "interpretation.md"):
+    for name in ("roofline.json", "roofline.svg", "roofline.png", "sweep.png", "load.png", "interpretation.md"):
         assert filecmp.cmp(rendered / name, copied_run / "results" / name, shallow=False), name
     assert (copied_run / "results/roofline.json").stat().st_mtime_ns == before
     assert is_done(copied_run)
@@ -152,7 +154,7 @@ def test_a_partial_rerun_counts_its_own_jobs_and_the_kept_ones_apart(copied_run)
     snakemake("--cores", "1", cwd=copied_run)
     manifest = read(Manifest, copied_run / "results/manifest.json")
     kept = {output.rule for output in manifest.outputs if not output.of_this_run}
-    assert kept == {"device_query", "prediction", "peak_flops", "bandwidth", "checkpoint", "gather", "decode_attn"}
+    assert kept == {*MEASURING, "prediction", "checkpoint", "gather", "plot_ceilings"}
     assert 0 < manifest.times.jobs_of_this_run_s < manifest.times.jobs_s
     assert manifest.times.cost_usd == pytest.approx(manifest.times.span_s)
     assert manifest.sources.changed_files == ["config/config.yaml"]

@@ -257,7 +257,7 @@ VALUES = {
             "operations[0]: flops is missing",
             "operations[0]: memory_bytes is missing",
             "operations[0]: dtype is missing",
-            "operations[1].dtype: 'int4' is unknown; allowed: fp64, fp32, fp16, bf16…",
+            "operations[1].dtype: 'int4' is unknown; allowed: fp64, fp32, tf32, fp16, bf16…",
             f"operations[2].flops: -1; allowed: {NUMBER} from 0",
             f"operations[3].measured_s: 0; allowed: {NUMBER} above 0",
         ],

@@ -7,7 +7,7 @@ import nvidia
 import pytest
 from cuda.bindings import nvrtc
 
-from roofline.devices import gpu
+from roofline.devices import gpu, gpu_fma
 
 SOURCES = sorted(gpu.KERNELS.glob("*.cu"))
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
@@ -30,10 +30,10 @@ def done(result, *values):
     return values[0] if values else None
 
 
-def compiled(source: str, name: str, architecture: int) -> tuple[bytes, str]:
+def compiled(source: str, name: str, architecture: int, defines: tuple[str, ...] = ()) -> tuple[bytes, str]:
     """The machine code and the compiler's remarks. Raises AssertionError with them where it fails."""
     program = done(*nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], []))
-    options = [*gpu.COMPILE_OPTIONS, f"--gpu-architecture=sm_{architecture}"]
+    options = [*gpu.COMPILE_OPTIONS, *defines, f"--gpu-architecture=sm_{architecture}"]
     options += [f"--include-path={folder}" for folder in HEADERS]
     (result,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
     remarks = b" " * done(*nvrtc.nvrtcGetProgramLogSize(program))
@@ -48,12 +48,20 @@ def compiled(source: str, name: str, architecture: int) -> tuple[bytes, str]:
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
 def test_compiles_without_a_remark(source, architecture):
-    text = source.read_text(encoding="utf-8")
+    text = gpu.kernel_source(source.name)
     code, remarks = compiled(text, source.name, architecture)
     assert remarks == ""
     assert code.startswith(b"\x7fELF")
     entries = entries_of(text)
     assert entries and all(f".text.{entry}\0".encode() in code for entry in entries)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("variant", gpu_fma.VARIANTS, ids=str)
+def test_every_variant_of_the_multiply_adds_compiles(variant, architecture):
+    defines = (f"-DNUMBERS={variant[0]}", f"-DSTEPS_A_ROUND={variant[1]}")
+    _, remarks = compiled(gpu.kernel_source("fma.cu"), "fma.cu", architecture, defines)
+    assert remarks == ""
 
 
 def test_what_does_not_compile_is_found():

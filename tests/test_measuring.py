@@ -1,6 +1,7 @@
 """How anything is timed, on a device whose clock the test turns; the lock that keeps measurements apart, for real."""
 
 import os
+import random
 import select
 import subprocess
 import sys
@@ -14,8 +15,16 @@ from hypothesis import strategies as st
 
 from roofline import measuring
 from roofline.devices import cpu
-from roofline.measuring import StateLog, relative_error, require_right, time_caller, time_device
-from roofline.records import Timing
+from roofline.measuring import (
+    StateLog,
+    flagged,
+    relative_error,
+    require_right,
+    time_caller,
+    time_device,
+    time_until_precise,
+)
+from roofline.records import DeviceState, Timing
 
 SCRIPTS = Path(measuring.__file__).parents[1]
 
@@ -52,12 +61,17 @@ def timed(duration, **options):
 
 
 def test_all_iterations_where_the_budget_allows():
-    timing, _ = timed(lambda number: 1e-3 + 1e-6 * number)
+    timing, _ = timed(scattered)
     assert (len(timing.samples_s), timing.requested, timing.warmup) == (100, 100, 3)
     assert timing.stopped_by == "iterations"
-    assert timing.samples_s == pytest.approx([1e-3 + 1e-6 * number for number in range(3, 103)])
-    assert timing.median_s == pytest.approx(1.0525e-3)
-    assert timing.ci95_s == pytest.approx((1.042e-3, 1.063e-3))  # the 40th and the 61st of 100
+    assert timing.samples_s == pytest.approx([scattered(number) for number in range(3, 103)])
+    assert timing.median_s == pytest.approx(1.0495e-3)
+    assert timing.ci95_s == pytest.approx((1.039e-3, 1.060e-3))  # the 40th and the 61st of 100
+
+
+def scattered(number):
+    """Any hundred in a row take 1.000, 1.001, ... 1.099 ms, in an order without memory."""
+    return 1e-3 + 1e-6 * (61 * number % 100)
 
 
 def test_the_warm_up_is_not_among_the_samples():
@@ -171,6 +185,149 @@ def test_a_cpu_has_no_part_apart_from_its_caller():
     ran = []
     assert time_device(device, ran.append, caller(1e-3, 100), time_budget_s=1.0) is None
     assert ran == []
+
+
+# ---------------------------------------------------------------------------------------------- until it is precise
+
+HOT, POWER = ["sw_thermal_slowdown"], ["sw_power_cap"]
+
+
+class FakeCard(FakeDevice):
+    """Tells `reasons(its clock)` of what slows it down; a step under any takes twice as long. A longer block is looked
+    at in its middle."""
+
+    def __init__(self, duration, reasons=lambda now: []):
+        super().__init__(duration)
+        self._full_speed, self._duration = self._duration, self._slowed
+        self._reasons = reasons
+
+    def _slowed(self, number):
+        return self._full_speed(number) * (2 if self._reasons(self.now) else 1)
+
+    def watched_times(self, step, count, first, look):
+        early = self.step_times(step, count // 2, first)
+        look()
+        return early + self.step_times(step, count - count // 2, first + count // 2)
+
+    def state(self):
+        reasons = self._reasons(self.now)
+        return {} if reasons is None else {"throttle_reasons": reasons}
+
+
+def noisy(median_s, spread):
+    """Steps without memory, as far from the median as `spread`, of it, says."""
+    return lambda number: median_s * (1 + spread * random.Random(number).uniform(-1, 1))
+
+
+def until_precise(duration, reasons=lambda now: [], **options):
+    device = FakeCard(duration, reasons)
+    options = {"warmup": 3, "most": 1024, "time_budget_s": 100.0} | options
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measuring, "time", SimpleNamespace(monotonic=lambda: device.now))
+        log = StateLog(device)
+        return time_until_precise(device, lambda number: None, log, **options), device, log
+
+
+def test_sampling_ends_once_the_median_is_precise():
+    timing, device, _ = until_precise(noisy(1e-3, 0.001))
+    assert (timing.stopped_by, len(timing.samples_s), timing.requested) == ("precision", 64, 1024)
+    assert timing.median_s == pytest.approx(1e-3, rel=1e-3)
+    assert device.numbers == list(range(3 + 64))
+
+
+def test_noise_takes_more_samples_until_the_interval_is_as_narrow():
+    timing, _, _ = until_precise(noisy(1e-3, 0.03))
+    assert timing.stopped_by == "precision"
+    assert 64 < len(timing.samples_s) < 1024
+    low, high = timing.ci95_s
+    assert max(timing.median_s - low, high - timing.median_s) <= 0.005 * timing.median_s
+
+
+@pytest.mark.parametrize("most", [1, 5, 64, 200])
+def test_what_never_becomes_precise_ends_with_its_most_samples(most):
+    timing, device, _ = until_precise(noisy(1e-3, 0.9), most=most)
+    assert (timing.stopped_by, len(timing.samples_s)) == ("iterations", most)
+    assert device.numbers == list(range(3 + most))
+
+
+def test_the_budget_ends_it_and_holds():
+    timing, device, _ = until_precise(noisy(0.01, 0.2), time_budget_s=1.0)
+    assert timing.stopped_by == "time_budget"
+    assert 64 <= len(timing.samples_s) < 100  # of a hundred that would fit were nothing warmed up
+    assert device.now <= 1.0 + 0.012
+
+
+def test_a_step_slower_than_the_budget_is_timed_once():
+    timing, device, _ = until_precise(10.0, warmup=1, time_budget_s=1.0)
+    assert (timing.samples_s, timing.stopped_by, device.now) == ([10.0], "time_budget", 20)
+
+
+def test_the_warm_up_is_not_among_the_samples_of_a_stream():
+    timing, _, _ = until_precise(lambda number: 0.5 if number < 3 else 1e-3)
+    assert set(timing.samples_s) == {1e-3}
+
+
+def test_a_device_is_looked_at_before_and_after_and_during_longer_batches_alone():
+    """Batches of 64 to 512: those of 50 ms or more are looked at while they run."""
+    _, _, log = until_precise(noisy(1e-3, 0.9))
+    assert [state.when for state in log.states] == ["before", *["during"] * 5, "after"]
+    _, _, log = until_precise(noisy(1e-5, 0.9))
+    assert [state.when for state in log.states] == ["before", "after"]
+
+
+def test_batches_in_which_the_card_was_too_hot_are_set_apart():
+    """Too hot from 0.15 s on for a moment: of batches of 64, 64, 128, 256 and 512 ms the third alone saw it."""
+    timing, _, log = until_precise(noisy(1e-3, 0.3), lambda now: HOT if 0.15 < now < 0.3 else [])
+    assert len(timing.throttled_samples_s) == 128
+    assert len(timing.samples_s) == 1024 - 128
+    assert max(timing.samples_s) < 1.31e-3  # none of those that heat slowed down
+    assert timing.median_s == pytest.approx(1e-3, rel=0.05)
+    assert not timing.all_throttled
+    assert log.held_back_by() == HOT
+
+
+def test_where_it_was_too_hot_all_along_a_figure_is_kept_and_flagged():
+    timing, _, log = until_precise(noisy(1e-3, 0.001), lambda now: HOT)
+    assert timing.all_throttled
+    assert timing.median_s == pytest.approx(2e-3, rel=1e-3)
+    assert (len(timing.samples_s), timing.throttled_samples_s) == (64, [])
+    assert log.throttle_told()
+
+
+def test_short_batches_go_by_the_last_look():
+    timing, _, _ = until_precise(noisy(1e-6, 0.001), lambda now: HOT)
+    assert timing.all_throttled
+    timing, _, _ = until_precise(noisy(1e-6, 0.001))
+    assert not timing.all_throttled
+
+
+def test_the_power_limit_is_no_throttling_but_is_told():
+    timing, _, log = until_precise(noisy(1e-3, 0.001), lambda now: POWER)
+    assert (timing.all_throttled, timing.throttled_samples_s) == (False, [])
+    assert log.held_back_by() == POWER
+
+
+def test_what_tells_nothing_has_nothing_set_apart():
+    timing, _, log = until_precise(noisy(1e-3, 0.001), lambda now: None)
+    assert (timing.all_throttled, timing.throttled_samples_s, len(timing.samples_s)) == (False, [], 64)
+    assert (log.throttle_told(), log.held_back_by()) == (False, [])
+
+
+@given(st.floats(1e-5, 20), st.integers(1, 5), st.integers(1, 500), st.floats(0.01, 5), st.floats(0, 1))
+def test_whatever_is_asked_of_a_stream_there_is_a_sample_and_the_budget_holds(step_s, warmup, most, budget_s, spread):
+    timing, device, _ = until_precise(noisy(step_s, spread), warmup=warmup, most=most, time_budget_s=budget_s)
+    assert 1 <= len(timing.samples_s) <= most
+    assert (timing.stopped_by == "time_budget") <= (len(timing.samples_s) < most)
+    assert device.numbers == list(range(warmup + len(timing.samples_s)))
+
+
+@pytest.mark.parametrize(
+    ("told", "throttled"), [([None], False), ([[]], False), ([POWER], False), ([[], HOT], True), ([HOT, None], True)]
+)
+def test_a_short_block_is_flagged_where_a_reading_around_it_was_of_heat(told, throttled):
+    timing = caller(1e-3, 1)
+    states = [DeviceState(at_s=0, when="before", throttle_reasons=reasons) for reasons in told]
+    assert flagged(timing, states) == timing.model_copy(update={"all_throttled": throttled})
 
 
 # ---------------------------------------------------------------------------------------------- its state

@@ -9,6 +9,7 @@ import pytest
 import samples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from samples import peak_record, skipped_peak
 from small_run import device_record
 
 from roofline import records
@@ -21,12 +22,10 @@ from roofline.records import (
     CellPrediction,
     Check,
     DecodeAttnRecord,
-    Investigation,
-    Kernel,
+    FoundLevel,
     Measurement,
-    PeakFlops,
-    PeakFlopsRecord,
     Roofline,
+    Sweep,
     Timing,
     Weights,
     write,
@@ -34,7 +33,6 @@ from roofline.records import (
 
 SCHEMA = Path(__file__).parents[1] / "workflow" / "schemas" / "roofline.schema.json"
 SEALED = CellPrediction(regime="overhead", latency_s=2e-3, fraction_of_compute_peak=0.125)
-UNITS = {("gpu", "fp32"): "cuda_core", ("gpu", "fp64"): "tensor_core", ("gpu", "fp16"): "tensor_core"}
 LEVELS = {"hbm_read": ("hbm", "read"), "d2d": ("hbm", "copy"), "h2d": ("pcie", "copy"), "d2h": ("pcie", "copy")}
 JOB = {"seal_sha256": "0" * 64, "started_at": "2026-11-05T12:00:00+00:00", "elapsed_s": 1.0}
 
@@ -77,23 +75,6 @@ def measurement(device: str, latency_s: float, device_latency_s: float | None = 
     return Measurement(**known | fields)
 
 
-def product(device: str, dtype: str, tflops: float, size: int = 4096) -> Measurement:
-    work = gemm.flops(size, size, size)
-    return measurement(
-        device,
-        work / tflops / 1e12,
-        operator="gemm",
-        implementation="matmul",
-        preset=None,
-        scope=None,
-        dtype=dtype,
-        cache="warm",
-        shape={"m": size, "n": size, "k": size},
-        flops=work,
-        bytes=gemm.traffic_bytes(size, size, size, dtype),
-    )
-
-
 def step(device: str, dtype: str, batch: int, seq_len: int, latency_s: float, *, scope="core", **fields) -> Measurement:
     shape = attention.Shape(batch, heads=8, head_size=64, seq_len=seq_len)
     fields = {"compute_ceiling": "fp32"} | fields if device == "cpu" else fields
@@ -109,64 +90,36 @@ def step(device: str, dtype: str, batch: int, seq_len: int, latency_s: float, *,
     )
 
 
-def peak_record(
-    device: str,
-    dtype: str,
-    tflops: float,
-    *,
-    lab: float | None = None,
-    repeat: float | None = None,
-    vendor: float | None = None,
-    clock: tuple[float, float] | None = None,
-    investigation: Investigation | None = None,
-) -> PeakFlopsRecord:
-    """`clock` is a pair: MHz, and TFLOPS at that clock."""
-    lab, repeat = lab or tflops, repeat or tflops
-    clock_mhz, clock_tflops = clock or (None, None)
-    peak = PeakFlops(
-        method="gemm",
-        unit="cpu" if device == "cpu" else UNITS.get(("gpu", dtype), "tensor_core"),
-        size=4096,
-        tflops=tflops,
-        ci95=(0.99 * tflops, 1.01 * tflops),
-        lab_tflops=lab,
-        repeat_tflops=repeat,
-        sustained_tflops=None,
-        vendor_tflops=vendor,
-        fraction_of_vendor=tflops / vendor if vendor else None,
-        clock_mhz=clock_mhz,
-        clock_tflops=clock_tflops,
-        fraction_of_clock=tflops / clock_tflops if clock_tflops else None,
-        kernel=Kernel(name=None, tensor_cores=None, how_known="made up"),
-        lab=product(device, dtype, lab),
-        repeat=product(device, dtype, repeat),
-        investigation=investigation,
-    )
-    return PeakFlopsRecord(device=device, dtype=dtype, skipped=None, peak=peak, **JOB)
-
-
-def skipped_peak(device: str, dtype: str, reason: str) -> PeakFlopsRecord:
-    return PeakFlopsRecord(device=device, dtype=dtype, skipped=reason, peak=None, **JOB)
-
-
-def bandwidth_record(device: str, name: str, gb_per_s: float, vendor: float | None = None) -> BandwidthRecord:
+def bandwidth_record(device: str, name: str, gb_per_s: float, vendor: float | None = None, **fields) -> BandwidthRecord:
     level, mix = LEVELS.get(name, ("dram", "copy"))
-    found = Bandwidth(
-        name=name,
-        level=level,
-        mix=mix,
-        counted="made up",
-        bytes=1 << 30,
-        gb_per_s=gb_per_s,
-        ci95=(0.99 * gb_per_s, 1.01 * gb_per_s),
-        vendor_gb_per_s=vendor,
-        fraction_of_vendor=gb_per_s / vendor if vendor else None,
-        threads=None,
-        latency=timing(1e-3),
-        states=[],
-        verified="made up",
-    )
-    return BandwidthRecord(device=device, level=name, bandwidth=found, **JOB)
+    known = {
+        "name": name,
+        "level": level,
+        "mix": mix,
+        "counted": "made up",
+        "bytes": 1 << 30,
+        "gb_per_s": gb_per_s,
+        "ci95": (0.99 * gb_per_s, 1.01 * gb_per_s),
+        "vendor_gb_per_s": vendor,
+        "fraction_of_vendor": gb_per_s / vendor if vendor else None,
+        "threads": None,
+        "grid": "made up",
+        "trials": [],
+        "sm_clock_mhz": None,
+        "bytes_per_clock_per_multiprocessor": None,
+        "held_back_by": [],
+        "throttled": None,
+        "latency": timing(1e-3),
+        "states": [],
+        "verified": "made up",
+    }
+    return BandwidthRecord(device=device, level=level, bandwidths=[Bandwidth(**known | fields)], **JOB)
+
+
+def sweep_record(device: str, *levels: FoundLevel) -> BandwidthRecord:
+    point = {"size_bytes": 4096, "gb_per_s": 400}
+    found = Sweep(series="one_core", reader="one core", counted="made up", points=[point], levels=levels, states=[])
+    return BandwidthRecord(device=device, level="sweep", bandwidths=[], sweeps=[found], **JOB)
 
 
 def attention_record(device: str, *measurements: Measurement, note=None, generated=False) -> DecodeAttnRecord:
@@ -246,9 +199,10 @@ def test_intensity_of_a_step_is_of_the_dtype_alone(shape):
 
 
 def test_ceilings_are_what_was_measured():
-    fp16 = peak_record("gpu0", "fp16", 780, lab=760, repeat=770, vendor=1000, clock=(1755, 950))
-    found = placed(peaks=[fp16], bandwidths=[bandwidth_record("gpu0", "d2d", 4000, vendor=5000)])
-    compute, memory = (ceiling.model_dump() for ceiling in found.ceilings)
+    load = samples.sustained(780, 640, ["sw_power_cap"])
+    fp16 = peak_record("gpu0", "fp16", 780, lab=760, load=load, vendor=1000, clock=(1755, 950))
+    copies = bandwidth_record("gpu0", "d2d", 4000, vendor=5000, held_back_by=["hw_slowdown"], throttled=True)
+    compute, memory = (c.model_dump() for c in placed(peaks=[fp16], bandwidths=[copies]).ceilings)
     assert compute == {
         "device": "gpu0",
         "kind": "compute",
@@ -258,11 +212,13 @@ def test_ceilings_are_what_was_measured():
         "tflops": 780,
         "ci95": (0.99 * 780, 1.01 * 780),
         "lab_tflops": 760,
-        "sustained_tflops": None,
+        "sustained_tflops": 640,
         "vendor_tflops": 1000,
         "fraction_of_vendor": 0.78,
         "clock_tflops": 950,
         "fraction_of_clock": 780 / 950,
+        "held_back_by": ["sw_power_cap"],
+        "throttled": False,
         "record": "gpu0/peak_flops/fp16.json",
     }
     assert memory == {
@@ -275,8 +231,48 @@ def test_ceilings_are_what_was_measured():
         "ci95": (3960, 4040),
         "vendor_gb_per_s": 5000,
         "fraction_of_vendor": 0.8,
-        "record": "gpu0/bandwidth/d2d.json",
+        "held_back_by": ["hw_slowdown"],
+        "throttled": True,
+        "record": "gpu0/bandwidth/hbm.json",
     }
+
+
+def test_every_stream_of_a_level_is_a_ceiling():
+    whole, alone = (bandwidth_record("cpu", name, rate) for name, rate in (("dram_read", 100), ("dram_copy", 80)))
+    both = whole.model_copy(update={"bandwidths": whole.bandwidths + alone.bandwidths})
+    found = placed(["cpu"], bandwidths=[both]).ceilings
+    assert [(one.name, one.gb_per_s) for one in found] == [("dram_read", 100), ("dram_copy", 80)]
+
+
+def test_our_own_kernels_are_ceilings_and_no_operators():
+    """A register-only loop has no traffic: it stands nowhere under a roof."""
+    found = placed(peaks=[peak_record("gpu0", "fp32_fma", 60), FP32], bandwidths=[D2D])
+    assert [(one.name, one.method, one.lab_tflops) for one in found.ceilings if one.kind == "compute"] == [
+        ("fp32_fma", "fma", None),
+        ("fp32", "gemm", 0.98 * 50),
+    ]
+    assert [(one.operator, one.dtype, one.compute_ceiling) for one in found.operators] == [("gemm", "fp32", "fp32")]
+
+
+def test_the_levels_that_a_sweep_found_are_listed_with_their_series():
+    l1 = FoundLevel(name="l1", gb_per_s=400, first_bytes=4096, last_bytes=32768, knee_bytes=45000, reported_bytes=49152)
+    rest = FoundLevel(
+        name=None, gb_per_s=12, first_bytes=65536, last_bytes=1 << 20, knee_bytes=None, reported_bytes=None
+    )
+    found = placed(["cpu"], bandwidths=[sweep_record("cpu", l1, rest)])
+    assert found.ceilings == []
+    assert [level.model_dump() for level in found.levels] == [
+        {
+            "device": "cpu",
+            "series": "one_core",
+            "name": name,
+            "gb_per_s": gb_per_s,
+            "knee_bytes": knee,
+            "reported_bytes": reported,
+            "record": "cpu/bandwidth/sweep.json",
+        }
+        for name, gb_per_s, knee, reported in (("l1", 400, 45000, 49152), (None, 12, None, None))
+    ]
 
 
 def test_what_a_device_cannot_do_is_skipped_with_the_reason():
@@ -294,11 +290,12 @@ def test_what_a_device_cannot_do_is_skipped_with_the_reason():
 # ---------------------------------------------------------------------------------------------- under which roof
 
 WORK = {"flops": 10**9, "bytes": 2 * 10**9}  # 0.5 FLOP/byte
+SHAPE = {"batch": 256, "seq_len": 64}
 FP32, D2D = peak_record("gpu0", "fp32", 50), bandwidth_record("gpu0", "d2d", 1000)
 
 
 def one_step(peaks=(FP32,), bandwidths=(D2D,), latency_s=4e-3, device_latency_s=3.2e-3, **fields):
-    one = measurement("gpu0", latency_s, device_latency_s, shape={"seq_len": 64}, **WORK | fields)
+    one = measurement("gpu0", latency_s, device_latency_s, shape=SHAPE, **WORK | fields)
     return only(
         placed(peaks=peaks, bandwidths=bandwidths, attention=[attention_record("gpu0", one)]), "decode_attention"
     )
@@ -322,6 +319,14 @@ def test_the_declared_reading_ceiling_goes_before_the_copy():
     found = one_step(bandwidths=[D2D, bandwidth_record("gpu0", "hbm_read", 1250)])
     assert found.memory_ceiling == "hbm_read"
     assert found.roof_tflops == close(0.625)
+
+
+def test_an_operator_above_its_roof_is_told_with_the_ceiling_that_is_too_low():
+    """2 GB in 1.6 ms is 1250 GB/s where the copy gave 1000; its device tells of no cache that holds so much."""
+    one = measurement("gpu0", 4e-3, 1.6e-3, shape=SHAPE, **WORK)
+    (above,) = placed(peaks=[FP32], bandwidths=[D2D], attention=[attention_record("gpu0", one)]).above_roof
+    assert (above.wrong_roof, above.cache, above.record) == ("d2d", None, "gpu0/decode_attn/S64_fp32.json")
+    assert above.fraction_of_roof == pytest.approx(1.25 / 1.01)  # at the slow end of its interval
 
 
 def test_no_other_memory_ceiling_takes_its_place():
@@ -494,7 +499,12 @@ def everything() -> Roofline:
     return placed(
         ["gpu0", "cpu"],
         [FP32, peak_record("cpu", "fp32", 1), skipped_peak("cpu", "fp16", "NumPy has none")],
-        [D2D, bandwidth_record("gpu0", "h2d", 50), bandwidth_record("cpu", "dram_copy", 100)],
+        [
+            D2D,
+            bandwidth_record("gpu0", "h2d", 50),
+            bandwidth_record("cpu", "dram_copy", 100),
+            *samples.sweep_records(),
+        ],
         [
             attention_record("gpu0", step("gpu0", "fp16", 256, 1024, 1e-3, overhead_s=1e-4)),
             attention_record("cpu", step("cpu", "fp16", 1, 128, 1e-3, scope="block")),

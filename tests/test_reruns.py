@@ -17,20 +17,23 @@ import numpy
 import psutil
 import pytest
 import yaml
-from conftest import Run, surroundings
+from conftest import SMALLEST_MIB, Run, surroundings
 from safetensors.numpy import load_file, save_file
 from workflow_run import CHECKOUT
 
 DEVICE = ("cpu/device_query.json", "cpu/prediction.json")
 PEAKS = ("cpu/peak_flops/fp32.json", "cpu/peak_flops/fp64.json")
-COPIES = ("cpu/bandwidth/dram_copy.json",)
+MEMORY = ("cpu/bandwidth/dram.json",)
 ATTENTION = ("cpu/decode_attn/minigpt/S16_fp32.json", "cpu/decode_attn/minigpt/S32_fp32.json")
-MEASURED = (*DEVICE, *PEAKS, *COPIES, *ATTENTION)
+MEASURED = (*DEVICE, *PEAKS, *MEMORY, *ATTENTION)
 GATHERED = ("cpu/peak_flops.json", "cpu/bandwidth.json")
 PICTURES = ("roofline.png", "roofline.svg")
+CURVES = "sweep.png"  # with load.png, of one job
 JUDGED = ("acceptance.json", "summary.html", "manifest.json")
 FOLLOWS = ("roofline.json", *PICTURES, "interpretation.md", *JUDGED)
-EVERYTHING = (*MEASURED, *GATHERED, *FOLLOWS)
+OF_PEAKS = ("cpu/peak_flops.json", CURVES, *FOLLOWS)
+OF_MEMORY = ("cpu/bandwidth.json", CURVES, *FOLLOWS)
+EVERYTHING = (*MEASURED, *GATHERED, CURVES, *FOLLOWS)
 WEIGHTS = "checkpoints/minigpt.safetensors"
 PATIENCE_S = 60
 
@@ -85,16 +88,20 @@ SETTINGS = {
     "the seed": ({"model": {"seed": 1}}, [WEIGHTS, *ATTENTION, *FOLLOWS]),
     "a dtype of peaks added": (
         {"peak_flops": {"dtypes": ["fp32", "fp64", "fp16"]}},
-        ["cpu/peak_flops/fp16.json", "cpu/peak_flops.json", *FOLLOWS],
+        ["cpu/peak_flops/fp16.json", *OF_PEAKS],
     ),
-    "a dtype of peaks removed": ({"peak_flops": {"dtypes": ["fp32"]}}, ["cpu/peak_flops.json", *FOLLOWS]),
-    "iterations of peaks": ({"peak_flops": {"iterations": 11}}, [*PEAKS, "cpu/peak_flops.json", *FOLLOWS]),
-    "iterations of copies": ({"bandwidth": {"iterations": 6}}, [*COPIES, "cpu/bandwidth.json", *FOLLOWS]),
-    "the size of copies": ({"bandwidth": {"size_mib": 8}}, [*COPIES, "cpu/bandwidth.json", *FOLLOWS]),
-    "the size of copies that only GPUs make": ({"bandwidth": {"transfer_size_mib": 8}}, ["manifest.json"]),
-    "a level that only GPUs have": ({"bandwidth": {"levels": ["dram_copy", "h2d"]}}, ["manifest.json"]),
+    "a dtype of peaks removed": ({"peak_flops": {"dtypes": ["fp32"]}}, OF_PEAKS),
+    "iterations of peaks": ({"peak_flops": {"iterations": 11}}, [*PEAKS, *OF_PEAKS]),
+    "seconds of load": ({"peak_flops": {"sustained_s": 2}}, [*PEAKS, *OF_PEAKS]),
+    "iterations of streams": ({"bandwidth": {"iterations": 6}}, [*MEMORY, *OF_MEMORY]),
+    "the size of arrays": ({"bandwidth": {"size_mib": SMALLEST_MIB}}, [*MEMORY, *OF_MEMORY]),
+    "the size of transfers that only GPUs make": ({"bandwidth": {"transfer_size_mib": 8}}, ["manifest.json"]),
+    "a level that only GPUs have": ({"bandwidth": {"levels": ["dram", "h2d"]}}, ["manifest.json"]),
+    "a sweep added": ({"bandwidth": {"levels": ["dram", "sweep"]}}, ["cpu/bandwidth/sweep.json", *OF_MEMORY]),
+    "the points of a sweep that is not made": ({"bandwidth": {"sweep_points": 4}}, ["manifest.json"]),
+    "an effort whose budgets are all given": ({"effort": "thorough"}, ["manifest.json"]),
     "an operation of the user's": ({"operations": [MINE]}, FOLLOWS),
-    "the dots an inch of the plot": ({"plot": {"dpi": 80}}, ["roofline.png", "manifest.json"]),
+    "the dots an inch of the plot": ({"plot": {"dpi": 80}}, ["roofline.png", CURVES, "manifest.json"]),
     "the price": ({"cost": {"usd_per_hour": 2.5}}, ["manifest.json"]),
     "the same devices by another word": ({"devices": "auto"}, ["manifest.json"]),
 }
@@ -113,21 +120,24 @@ SOURCES = {
     "Snakefile": [],
     "workflow/common.smk": [],
     "workflow/scripts/plot.py": [*PICTURES, *JUDGED],
-    "workflow/scripts/peak_flops.py": [*PEAKS, "cpu/peak_flops.json", *FOLLOWS],
+    "workflow/scripts/peak_flops.py": [*PEAKS, *OF_PEAKS],
     "workflow/scripts/roofline/settings.py": [],
     "workflow/scripts/roofline/devices/gpu.py": [],
     "workflow/scripts/roofline/kernels/blocking.cu": [],
-    "workflow/scripts/roofline/figures.py": [*PICTURES, *JUDGED],
+    "workflow/scripts/roofline/figures.py": [*PICTURES, CURVES, *JUDGED],
+    "workflow/scripts/roofline/sweep_figure.py": [CURVES, "manifest.json"],
     "workflow/scripts/roofline/provenance.py": ["manifest.json"],
     "workflow/scripts/roofline/templates/summary.html.j2": ["summary.html", "manifest.json"],
     "workflow/scripts/roofline/interpretation.py": ["interpretation.md", *JUDGED],
     "workflow/scripts/roofline/placing.py": FOLLOWS,
     "workflow/scripts/roofline/checkpoint.py": [WEIGHTS, *ATTENTION, *FOLLOWS],
     "workflow/scripts/roofline/operators/decode_attention.py": [*ATTENTION, *FOLLOWS],
-    "workflow/scripts/roofline/operators/gemm.py": [*PEAKS, "cpu/peak_flops.json", *FOLLOWS],
-    "workflow/scripts/roofline/investigation.py": [*PEAKS, "cpu/peak_flops.json", *FOLLOWS],
+    "workflow/scripts/roofline/operators/gemm.py": EVERYTHING,  # as the CPU's own module, which uses it
+    "workflow/scripts/roofline/investigation.py": [*PEAKS, *OF_PEAKS],
+    "workflow/scripts/roofline/levels.py": [*MEMORY, *OF_MEMORY],
+    "workflow/scripts/roofline/guard.py": FOLLOWS,
     "workflow/scripts/roofline/devices/cpu.py": EVERYTHING,
-    "workflow/scripts/roofline/model.py": [*MEASURED[1:], *GATHERED, *FOLLOWS],
+    "workflow/scripts/roofline/model.py": [*MEASURED[1:], *GATHERED, CURVES, *FOLLOWS],
 }
 
 
@@ -145,12 +155,14 @@ def test_sources_with_a_newer_time_and_the_same_text_make_nothing_stale(run):
 
 DELETED = {
     "cpu/device_query.json": EVERYTHING,
-    "cpu/prediction.json": [*MEASURED[1:], *GATHERED, *FOLLOWS],
-    "cpu/peak_flops/fp64.json": ["cpu/peak_flops/fp64.json", "cpu/peak_flops.json", *FOLLOWS],
+    "cpu/prediction.json": [*MEASURED[1:], *GATHERED, CURVES, *FOLLOWS],
+    "cpu/peak_flops/fp64.json": ["cpu/peak_flops/fp64.json", *OF_PEAKS],
     ATTENTION[0]: [ATTENTION[0], *FOLLOWS],
     "cpu/peak_flops.json": ["cpu/peak_flops.json", *JUDGED],
     "roofline.json": FOLLOWS,
     "roofline.png": ["roofline.png", "manifest.json"],
+    "sweep.png": [CURVES, "manifest.json"],
+    "load.png": [CURVES, "manifest.json"],
     "roofline.svg": ["roofline.svg", *JUDGED],
     "interpretation.md": ["interpretation.md", *JUDGED],
     "acceptance.json": JUDGED,
@@ -229,7 +241,7 @@ def test_the_users_operations_are_placed_with_both_times(run):
     kept(before, run, (*MEASURED, *GATHERED))
     roofline = run.read("roofline.json")
     peak = {c["name"]: c["tflops"] * 1e12 for c in roofline["ceilings"] if c["kind"] == "compute"}
-    (bandwidth,) = (c["gb_per_s"] * 1e9 for c in roofline["ceilings"] if c["kind"] == "memory")
+    (bandwidth,) = (c["gb_per_s"] * 1e9 for c in roofline["ceilings"] if c["name"] == "dram_read")
     found = {o["name"]: o for o in roofline["operators"] if o["operator"] == "operation"}
     assert list(found) == [operation["name"] for operation in operations[:5]]
 
@@ -281,7 +293,7 @@ def test_another_cards_results_are_set_aside_whole_then_everything_is_measured(r
     assert f"cpu was Another CPU (another) and is {run.read('cpu/device_query.json')['name']} now" in told
     assert str(aside.relative_to(run.root)) in told
     assert names_of_measured(told) == [
-        "bandwidth cpu dram_copy",
+        "bandwidth cpu dram",
         "decode_attn cpu minigpt S=16 fp32",
         "decode_attn cpu minigpt S=32 fp32",
         "device_query cpu",
@@ -308,7 +320,7 @@ def test_a_failed_job_loses_no_other_result_and_leaves_no_half_of_one(run):
         (line,) = (line for line in told.splitlines() if line.startswith(f"{name} failed: "))
         assert "NaN" in line and line.endswith(f"(log: {log})")
         assert "Traceback" in (run.root / log).read_text()
-    kept(before, run, (*DEVICE, *PEAKS, *COPIES, WEIGHTS))
+    kept(before, run, (*DEVICE, *PEAKS, *MEMORY, WEIGHTS))
     assert set(run.files()) - set(before) == {"cpu/peak_flops/fp16.json"}
     assert not list(run.results.rglob("*.tmp")) and not set(ATTENTION) & set(run.files())
     run.edit_config(model={"checkpoint": None})
@@ -325,7 +337,7 @@ def test_a_failed_checkpoint_is_told_and_the_ceilings_are_measured_all_the_same(
     told = done.stdout + done.stderr
     assert done.returncode != 0
     assert "checkpoint minigpt failed: no safetensors here (log: logs/checkpoints/minigpt.log)" in told.splitlines()
-    assert names_of_measured(told) == ["bandwidth cpu dram_copy"]
+    assert names_of_measured(told) == ["bandwidth cpu dram"]
     kept(before, run, (*DEVICE, *PEAKS, *ATTENTION))
     assert WEIGHTS not in run.files() and not list(run.results.rglob("*.tmp"))
     assert run.planned() == jobs(WEIGHTS, *ATTENTION, *FOLLOWS)
@@ -452,8 +464,8 @@ def test_a_killed_run_goes_on_by_itself_and_loses_the_job_in_flight_alone(living
     )
     seq_len = re.search(r"S(\d+)_", lost).group(1)
     assert names_of_measured(again.stdout) == [f"decode_attn cpu minigpt S={seq_len} fp32"]
-    kept(at_kill, run, (*DEVICE, *PEAKS, *COPIES, *GATHERED, WEIGHTS, done))
-    kept(living.before, run, (*DEVICE, *PEAKS, *COPIES, *GATHERED, WEIGHTS))
+    kept(at_kill, run, (*DEVICE, *PEAKS, *MEMORY, *GATHERED, WEIGHTS, done))
+    kept(living.before, run, (*DEVICE, *PEAKS, *MEMORY, *GATHERED, WEIGHTS))
     assert run.files()[lost] != living.before[lost]
     assert not run.locks() and run.planned() == jobs()
 

@@ -12,40 +12,41 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from collect import collect
 
+from roofline import load_figure, sweep_figure
 from roofline.archive import ENDING, RENDERED, Refused, newest, opened
-from roofline.figures import draw
+from roofline.figures import draw, save
 from roofline.interpretation import interpret
-from roofline.provenance import RESULTS, Manifest, read_results
+from roofline.provenance import RESULTS, Manifest, Results, read_results
 from roofline.records import BandwidthRecord, DecodeAttnRecord, PeakFlopsRecord, Roofline, read, write, write_text
 
 
 def render(archive: Path, folder: Path) -> list[str]:
-    """Make roofline.json, roofline.png, roofline.svg and interpretation.md in a folder; returns what to say.
+    """Make roofline.json, its pictures and interpretation.md in a folder; returns what to say.
 
     Raises Refused for an archive that does not agree with its manifest.
     """
     with opened(archive) as (root, manifest, problems):
         if problems:
             raise Refused(f"{archive}: refused, {problems[0]} (`make verify` tells all)")
-        roofline, text = place_again(root, manifest)
+        found = read_results(root, [output.path for output in manifest.outputs])
+        roofline, text = place_again(root, manifest, found)
         archived = read(Roofline, root / RESULTS / "roofline.json")
     write(roofline, folder / "roofline.json")
-    draw(
-        roofline.model_dump(mode="json"),
-        [folder / "roofline.png", folder / "roofline.svg"],
-        manifest.config["plot"]["dpi"],
-    )
+    dpi = manifest.config["plot"]["dpi"]
+    draw(roofline.model_dump(mode="json"), [folder / "roofline.png", folder / "roofline.svg"], dpi)
+    bandwidths, peaks = ([record for _, record in found.of_kind(kind)] for kind in (BandwidthRecord, PeakFlopsRecord))
+    save(sweep_figure.draw(bandwidths), [folder / "sweep.png"], dpi)
+    save(load_figure.draw(peaks), [folder / "load.png"], dpi)
     write_text(text, folder / "interpretation.md")
     same = "equals" if roofline == archived else "differs from"
     return [
-        f"{folder}/: roofline.json, roofline.png, roofline.svg, interpretation.md",
+        f"{folder}/: roofline.json, roofline.png, roofline.svg, sweep.png, load.png, interpretation.md",
         f"roofline.json, made again from {len(manifest.outputs)} files, {same} the archived one",
     ]
 
 
-def place_again(root: Path, manifest: Manifest) -> tuple[Roofline, str]:
+def place_again(root: Path, manifest: Manifest, found: Results) -> tuple[Roofline, str]:
     """The roofline and its interpretation, from the records alone, in the order of the manifest."""
-    found = read_results(root, [output.path for output in manifest.outputs])
     of_kind = {kind: found.of_kind(kind) for kind in (PeakFlopsRecord, BandwidthRecord, DecodeAttnRecord)}
     roofline = collect(
         [root / path for path, _ in found.devices.values()],

@@ -56,7 +56,9 @@ def measure(
     if sustained:
         figures.append((sustained.tflops, sustained.ci95, sustained.all_throttled))
     if lab:
-        figures.append((lab.flops / lab.latency.median_s / 1e12, _rates(lab.flops, lab.latency), False))
+        figures.append(
+            (lab.flops / lab.latency.median_s / 1e12, _rates(lab.flops, lab.latency), lab.latency.all_throttled)
+        )
     tflops, ci95, all_throttled = max(figures, key=lambda figure: figure[0])
     investigation = None
     if lab and peak and tflops < THRESHOLD * peak.tflops:
@@ -78,7 +80,7 @@ def measure(
         clock_mhz=burst.sm_clock_mhz,
         clock_tflops=clock_tflops,
         fraction_of_clock=burst.tflops / clock_tflops if clock_tflops else None,
-        inputs=device.inputs(ceiling),
+        inputs=burst.inputs,
         held_back_by=_held_back_by(burst, sustained),
         throttled=all_throttled if told else None,
         doubts=doubts,
@@ -180,6 +182,7 @@ def _block(device, workload, **options) -> Block:
     latency, states, sm_clock_mhz = _timed(device, workload, **options)
     return Block(
         product=workload.product,
+        inputs=workload.inputs,
         flops=workload.flops,
         check=check,
         latency=latency,
@@ -259,7 +262,8 @@ def line(record: PeakFlopsRecord) -> str:
         share = f", {percent(peak.fraction_of_vendor)} of the {whose} {number(peak.vendor_tflops)}"
     under_load = f", {number(peak.sustained_tflops)} sustained" if peak.sustained_tflops else ""
     why = f" (investigated: {_cause(peak.investigation.verdict)})" if peak.investigation else ""
-    return f"{name}: {number(peak.tflops)} TFLOPS{under_load}{share}{why}, {record.elapsed_s:.1f} s"
+    unit = "TOPS" if record.dtype == "int8" else "TFLOPS"
+    return f"{name}: {number(peak.tflops)} {unit}{under_load}{share}{why}, {record.elapsed_s:.1f} s"
 
 
 def _cause(verdict: str) -> str:

@@ -1,13 +1,22 @@
-"""NumPy behind the names of CuPy that this project uses; events read the host's clock."""
+"""NumPy behind the names of CuPy that this project uses; events read the host's clock.
+
+Kernels are looked up in the source that is given and launched with arguments of its signature alone; what each does
+is written here once more in NumPy, as what its comment says, without blocks and threads. The device is of compute
+capability 9.0.
+"""
 
 import ctypes
 import os
+import re
 import time
 from types import SimpleNamespace
 
+import ml_dtypes
 import numpy
 
 __version__ = "14.2.0"
+
+# ---------------------------------------------------------------- arrays
 
 
 class ndarray(numpy.ndarray):
@@ -18,23 +27,23 @@ class ndarray(numpy.ndarray):
 
 class _Memory:
     def __init__(self, array):
-        self._array = array
+        assert array.flags.c_contiguous
+        self._array, self.ptr = array, array.ctypes.data
 
     def copy_from_device_async(self, source, size, stream):
-        numpy.copyto(self._array, source._array)
+        ctypes.memmove(self.ptr, source.ptr, size)
 
-    def copy_from_host_async(self, address, size, stream):
-        ctypes.memmove(self._array.ctypes.data, address, size)
-
-    def copy_to_host_async(self, address, size, stream):
-        ctypes.memmove(address, self._array.ctypes.data, size)
+    def memset_async(self, value, size, stream):
+        assert size <= self._array.nbytes
+        ctypes.memset(self.ptr, value, size)
 
 
 def _of_the_device(function):
     return lambda *args, **kwargs: numpy.asarray(function(*args, **kwargs)).view(ndarray)
 
 
-empty, zeros, zeros_like, asarray = map(_of_the_device, (numpy.empty, numpy.zeros, numpy.zeros_like, numpy.asarray))
+empty, zeros, asarray = map(_of_the_device, (numpy.empty, numpy.zeros, numpy.asarray))
+empty_like, zeros_like = map(_of_the_device, (numpy.empty_like, numpy.zeros_like))
 
 
 def asnumpy(array):
@@ -55,13 +64,202 @@ class _RandomState:
 
 random = SimpleNamespace(RandomState=_RandomState)
 
+# ---------------------------------------------------------------- kernels
+
+TYPES = {  # of arrays only the size of the items is compared
+    "Vector": "uint32",
+    "unsigned int": "uint32",
+    "unsigned long long": "uint64",
+    "float": "float32",
+    "double": "float64",
+    "__half2": "float16",
+    "signed char": "uint8",
+    "unsigned short": "uint8",
+}
+SIGNATURE = re.compile(r'extern "C" __global__ void (\w+?)(?:##DEPTH)?\(([^)]*)\)')
+DEPTHS = re.compile(r"^AT_DEPTH\((\d+)\)$", re.MULTILINE)
+WORDS_A_VECTOR, FEW_ROUNDS = 4, 16
+MHZ = 1980
+
+
+class RawModule:
+    def __init__(self, code, options=()):
+        text = code.replace("\\\n", "\n")
+        self._signatures = {}
+        self._defines = dict(option[2:].split("=") for option in options if option.startswith("-D"))
+        for name, parameters in SIGNATURE.findall(text):
+            depths = DEPTHS.findall(text) if name.endswith("_") else [""]
+            self._signatures |= {name + depth: [_parameter(one) for one in parameters.split(",")] for depth in depths}
+
+    def get_function(self, name):
+        return _Kernel(name, self._signatures[name], self._defines)
+
+
+def _parameter(text):
+    """(type, whether it is a pointer, name) of `const volatile float* x`."""
+    kind, star, name = re.fullmatch(r"([\w ]+?)(\*?) (\w+)", " ".join(text.split())).groups()
+    return " ".join(word for word in kind.split() if word not in ("const", "volatile")), bool(star), name
+
+
+class _Kernel:
+    max_threads_per_block = 1024
+    max_dynamic_shared_size_bytes = 48 << 10
+
+    def __init__(self, name, signature, defines):
+        self.name, self._signature, self._defines = name, signature, defines
+        self._does = KERNELS[re.sub(r"_\d+$", "", name)]
+
+    def __call__(self, grid, block, arguments, *, shared_mem=0, stream=None):
+        assert len(grid) == len(block) == 1 and 0 < grid[0] < 1 << 31 and 0 < block[0] <= self.max_threads_per_block
+        assert shared_mem <= self.max_dynamic_shared_size_bytes, "too much shared memory"
+        for value, (kind, pointer, name) in zip(arguments, self._signature, strict=True):
+            if isinstance(value, numpy.ndarray):
+                right = isinstance(value, ndarray) and value.itemsize == numpy.dtype(TYPES[kind]).itemsize
+                assert pointer and right and value.flags.c_contiguous, f"{self.name}: {name}"
+            else:  # pinned memory is handed over by its address
+                assert type(value).__name__ == ("uint64" if pointer else TYPES[kind]), f"{self.name}: {name}"
+        values = {name: value for value, (_, _, name) in zip(arguments, self._signature, strict=True)}
+        launch = {"blocks": grid[0], "threads": block[0], "shared_mem": shared_mem, "defines": self._defines}
+        self._does(SimpleNamespace(**launch, **values))
+        clock = values.get("cycles_and_ns")
+        if clock is not None:
+            clock[:] = MHZ * 1000, 1_000_000
+
+
+def _words(array, vectors, start=0):
+    found = array.reshape(-1).view(numpy.uint32)[start * WORDS_A_VECTOR : (start + int(vectors)) * WORDS_A_VECTOR]
+    assert found.size == vectors * WORDS_A_VECTOR, "beyond the end"
+    return found.view(numpy.ndarray)
+
+
+def _add(total, found, times=1):
+    total[0] = (int(total[0]) + int(found.sum(dtype=numpy.uint64)) * int(times)) % 2**32
+
+
+def _read(given):
+    if given.tell[0]:
+        _add(given.total, _words(given.a, given.vectors))
+
+
+def _write(given):
+    words = _words(given.c, given.vectors)
+    words[:] = numpy.arange(words.size, dtype=numpy.uint32) + given.start
+
+
+def _copy(given):
+    _words(given.c, given.vectors)[:] = _words(given.a, given.vectors)
+
+
+def _triad_of(a, b, scale):
+    return (a.astype(numpy.float64) + float(scale) * b.astype(numpy.float64)).astype(numpy.float32)
+
+
+def _triad(given):
+    a, b = (_words(array, given.vectors).view(numpy.float32) for array in (given.a, given.b))
+    _words(given.c, given.vectors)[:] = _triad_of(a, b, given.scale).view(numpy.uint32)
+
+
+def _read_l1(given):
+    for block in range(given.blocks) if given.apart else (0,):
+        times = given.passes if given.apart else int(given.passes) * given.blocks
+        _add(given.total, _words(given.a, given.vectors, block * int(given.apart)), times)
+
+
+def _read_l2(given):
+    _add(given.total, _words(given.a, given.vectors), given.passes)
+
+
+def _read_shared(given):
+    assert given.shared_mem >= given.vectors * WORDS_A_VECTOR * 4
+    _add(given.total, _words(given.a, given.vectors), int(given.passes) * given.blocks)
+
+
+def _count_differences(given):
+    a, b = (array.reshape(-1).view(numpy.uint32)[: int(given.words)] for array in (given.a, given.b))
+    given.differences[0] += numpy.count_nonzero(a != b)
+
+
+def _count_wrong_triads(given):
+    a, b, c = (array[: int(given.count)] for array in (given.a, given.b, given.c))
+    given.wrong[0] += numpy.count_nonzero(c != _triad_of(a, b, given.scale))
+
+
+def _to_int8(given):
+    count = int(given.count)
+    given.y[:count] = numpy.clip(numpy.rint(32 * given.x[:count]), -127, 127).astype(numpy.int8).view(numpy.uint8)
+
+
+def _to_fp8(given):
+    count = int(given.count) // 2 * 2
+    given.y[:count] = given.x[:count].astype(ml_dtypes.float8_e4m3fn).view(numpy.uint8)
+
+
+def _go_on(step):
+    """Of many rounds the first few alone: the others cost time and nobody compares them."""
+
+    def kernel(given):
+        numbers, steps = (int(given.defines[name]) for name in ("NUMBERS", "STEPS_A_ROUND"))
+        assert given.before.size % (numbers * given.blocks * given.threads) == 0
+        x = given.before.reshape(numbers, -1).view(numpy.ndarray).copy()
+        k, offset = given.factors[0], given.factors[-1]
+        for _ in range(steps * min(FEW_ROUNDS, int(given.rounds))):
+            step(x, k, offset)
+        given.after[:] = x.reshape(-1)
+
+    return kernel
+
+
+def _multiply_add(a, b, c):
+    """Rounded once."""
+    return (numpy.float64(a) * b.astype(numpy.float64) + c).astype(b.dtype)
+
+
+def _turn(x, k, offset):
+    half = len(x) // 2
+    x[:half] = _multiply_add(-k, x[half:], x[:half])
+    x[half:] = _multiply_add(k, x[:half], x[half:])
+
+
+def _fold(x, k, offset):
+    x[:] = _multiply_add(k, x, offset)
+
+
+def _count_cycles(given):
+    given.cycles_and_ns[:] = given.stretch_ns * MHZ / 1000, given.stretch_ns
+
+
+KERNELS = {
+    "block_stream": lambda given: None,
+    "count_cycles": _count_cycles,
+    "count_differences": _count_differences,
+    "count_wrong_triads": _count_wrong_triads,
+    "read": _read,
+    "write": _write,
+    "copy": _copy,
+    "triad": _triad,
+    "read_l1": _read_l1,
+    "read_l2": _read_l2,
+    "read_shared": _read_shared,
+    "to_int8": _to_int8,
+    "to_fp8_e4m3": _to_fp8,
+    **{f"turn_{dtype}": _go_on(_turn) for dtype in ("fp64", "fp32", "fp16")},
+    **{f"fold_{dtype}": _go_on(_fold) for dtype in ("fp64", "fp32", "fp16")},
+}
+
+# ---------------------------------------------------------------- streams, events and the runtime
+
 
 class _Event:
     def record(self, stream=None):
         self.at = time.perf_counter()
 
+    def synchronize(self):
+        pass
+
 
 class _Stream:
+    ptr = 0
+
     def __init__(self, non_blocking=False):
         pass
 
@@ -72,37 +270,19 @@ class _Stream:
         pass
 
 
-class RawModule:
-    def __init__(self, code, options=()):
-        assert "__global__" in code
-
-    def get_function(self, name):
-        kernels = {
-            "block_stream": _block_stream,
-            "count_differences": _count_differences,
-            "count_cycles": _count_cycles,
-        }
-        return kernels[name]
-
-
-def _block_stream(grid, block, arguments):
-    pass
-
-
-def _count_differences(grid, block, arguments):
-    a, b, _, differences = arguments
-    differences[0] = numpy.count_nonzero(a.view(numpy.uint32) != b.view(numpy.uint32))
-
-
-def _count_cycles(grid, block, arguments, stream=None):
-    nanoseconds, cycles_and_ns = arguments
-    cycles_and_ns[:] = nanoseconds * 1.98, nanoseconds
-
-
 def _pinned(size):
     memory = (ctypes.c_char * size)()
     memory.ptr = ctypes.addressof(memory)
     return memory
+
+
+def _memcpy(destination, source, size, kind, stream):
+    ctypes.memmove(destination, source, size)
+
+
+def _memcpy_2d(destination, destination_pitch, source, source_pitch, width, height, kind):
+    for row in range(height):
+        ctypes.memmove(destination + row * destination_pitch, source + row * source_pitch, width)
 
 
 PROPERTIES = {
@@ -121,6 +301,10 @@ cuda = SimpleNamespace(
         getDeviceProperties=lambda index: PROPERTIES,
         driverGetVersion=lambda: int(os.environ.get("FAKE_CUDA", "13000")),
         runtimeGetVersion=lambda: 12090,
+        memcpyHostToDevice=1,
+        memcpyDeviceToHost=2,
+        memcpyAsync=_memcpy,
+        memcpy2D=_memcpy_2d,
     ),
     nvrtc=SimpleNamespace(getVersion=lambda: (12, 9)),
     cublas=SimpleNamespace(getVersion=lambda handle: 120902),

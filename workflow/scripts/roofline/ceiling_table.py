@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from roofline.figure_content import level_words
 from roofline.records import ComputeCeiling, FoundCache, MemoryCeiling, Roofline
 from roofline.reporting import number, percent
 
@@ -82,7 +83,7 @@ def size(count: float) -> str:
 
 def level_name(name: str | None, knee_bytes: int | None) -> str:
     """Of a level that matches nothing that the device reports: the last one, which has no knee, is the memory."""
-    return name or ("unnamed" if knee_bytes else "memory")
+    return level_words(name) if name else ("unnamed" if knee_bytes else "memory")
 
 
 def series_words(series: str) -> str:
@@ -98,7 +99,7 @@ def _row(ceiling: ComputeCeiling | MemoryCeiling) -> Row:
         value, vendor, sustained, of_clock = ceiling.gb_per_s, ceiling.vendor_gb_per_s, None, None
         unit = "GB/s"
     return Row(
-        name=ceiling.name,
+        name=level_words(ceiling.name),
         unit=unit,
         measured=number(value),
         interval=" to ".join(number(end) for end in ceiling.ci95) if ceiling.ci95 else "",

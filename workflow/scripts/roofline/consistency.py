@@ -30,8 +30,8 @@ def _found(record: JobRecord) -> Iterator[str]:
             yield from _timing(one.name, one.latency)
             yield from _same(f"{one.name} gb_per_s", one.gb_per_s, one.bytes / one.latency.median_s / 1e9)
         if record.envelope:
-            highest = max(one.gb_per_s for one in record.bandwidths if one.mix == record.envelope.mix)
-            yield from _same("envelope", record.envelope.gb_per_s, highest)
+            whole = [one.gb_per_s for one in record.bandwidths if one.name.count("_") == 1]  # not those of one core
+            yield from _same("envelope", record.envelope.gb_per_s, max(whole, default=0))
     if isinstance(record, DecodeAttnRecord):
         for measured in record.measurements:
             yield from _measurement(f"{measured.scope} batch {measured.shape['batch']}", measured)

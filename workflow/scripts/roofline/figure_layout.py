@@ -13,7 +13,17 @@ from math import atan2, degrees, dist, log10, radians
 
 import numpy as np
 
-from roofline.figure_content import COUNTING, FMA_DASHES, INK, MUTED, SUSTAINED_DASHES, Dot, MemoryCeiling, Panel
+from roofline.figure_content import (
+    COUNTING,
+    FMA_DASHES,
+    INK,
+    MUTED,
+    PREDICTED_SIZE,
+    SUSTAINED_DASHES,
+    Dot,
+    MemoryCeiling,
+    Panel,
+)
 from roofline.label_placement import (
     Box,
     Label,
@@ -37,6 +47,7 @@ HEADER, AXIS_HEIGHT, LINE, PANEL_GAP = 42.0, 34.0, 11.0, 26.0
 STRIP, DOT_RADIUS, LEGEND_LINE, LABEL_LINE, AIR = 11.0, 3.6, 13.0, 9.5, 2.0
 POINTS_A_DECADE, LOWEST_PANEL, GROWTHS = 66.0, 270.0, (1.0, 1.25, 1.5, 1.8, 2.2)
 LABEL_WIDTH, SERIES_REACH = 130.0, 70.0  # dots of a series that are further apart have labels of their own
+EDGE = 10.0  # right of the longest label of a ceiling, within the margin
 LABEL_ROOM = 146.0  # left of a stack of dots
 NO_BREAK = "\N{NO-BREAK SPACE}"
 COLUMNS_FROM = 4  # with so many devices the panels stand in two columns
@@ -163,7 +174,7 @@ def _least_height(panel: Panel) -> float:
 
 
 def _arrange(panel: Panel, height: float) -> Layout:
-    lane = max([text_width(c.text, TEXT_SIZE) for c in panel.compute] + [_legend_width(panel)]) + LANE_INDENT + 2.0
+    lane = max([text_width(c.text, TEXT_SIZE) for c in panel.compute] + [_legend_width(panel)]) + LANE_INDENT + EDGE
     layout = Layout(_scale(panel, Box(MARGIN + AXIS_WIDTH, 0.0, WIDTH - MARGIN - lane, height)), height + HEADER)
     top = height + HEADER - TITLE_SIZE
     layout.texts += [
@@ -362,7 +373,7 @@ def _square(at: Point, radius: float) -> Box:
 def _add_dots(panel: Panel, layout: Layout) -> list[Point]:
     """Draws them; returns where they stand."""
     scale = layout.scale
-    layout.spots += [Spot(scale.of(dot), dot.marker, dot.colour, 3.0, True, 0.3) for dot in panel.predicted]
+    layout.spots += [Spot(scale.of(dot), dot.marker, dot.colour, PREDICTED_SIZE, True, 0.5) for dot in panel.predicted]
     layout.spots += [Spot(scale.of(dot), dot.marker, dot.colour, hollow=dot.hollow) for dot in panel.dots]
     for dot in panel.dots:
         if dot.x is None:  # infinite intensity lies further right than any picture is wide

@@ -156,7 +156,7 @@ def _marker(spot: Spot, points: Transform) -> Line2D:
         markersize=spot.size,
         markerfacecolor=PAPER if spot.hollow else colour,
         markeredgecolor=colour if spot.hollow else PAPER,
-        markeredgewidth=1.0 if spot.hollow else 0.6,
+        markeredgewidth=0.16 * spot.size if spot.hollow else 0.6,
         linestyle="none",
         zorder=4,
         transform=points,

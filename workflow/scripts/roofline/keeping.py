@@ -20,7 +20,7 @@ PREVIOUS = "previous"
 ENGINE = ".snakemake"
 RUN_LOCK = Path(ENGINE, "roofline-run.lock")
 OF_ALL_DEVICES = ("roofline.json", "roofline.png", "roofline.svg", "interpretation.md", "acceptance.json")
-OF_ALL_DEVICES += ("summary.html", "manifest.json")
+OF_ALL_DEVICES += ("sweep.png", "load.png", "summary.html", "manifest.json")
 KINDS = {
     "device_query.json": records.DeviceRecord,
     "prediction.json": records.PredictionRecord,

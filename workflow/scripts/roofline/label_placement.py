@@ -7,8 +7,9 @@ covers nothing, or it has no place and the answer says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from math import cos, sin
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ import numpy as np
 DISTANCES = (8, 14, 22, 34, 50, 70, 95, 125)  # points between dots and a column of labels
 OFFSETS = np.arange(-90.0, 91.0, 1.5)  # points up and down that a label may move
 TRIALS = 5
-BATCH = 48
+BATCH = 128
 FAR = 40.0  # points; the cost of a leader as long is twice its length
 STACK = 9.0  # points from left to right within which dots count as standing above each other
 
@@ -97,30 +98,35 @@ def place(labels: Sequence[Label], around: Surroundings) -> list[Placed | None]:
 
     Where a stack finds no room among those before it, it is asked first, and all begin anew.
     """
-    order = sorted(stacks([label.x for label in labels]), key=len, reverse=True)
-    fewest = len(labels) + 1
-    for _ in range(TRIALS):
-        placed = _placed_in_order(labels, order, around)
-        stuck = [stack for stack in order if any(placed[i] is None for i in stack)]
+    ground = _ground(around)
+    order = [_stack([labels[i] for i in indices], indices, ground) for indices in _stacked(labels)]
+    best, fewest, asked = [None] * len(labels), len(labels) + 1, []
+    while len(asked) < TRIALS and order not in asked:
+        placed = _placed_in_order(order, len(labels))
+        asked.append(order)
         missing = sum(each is None for each in placed)
         if missing < fewest:
             best, fewest = placed, missing
+        stuck = [stack for stack in order if any(placed[i] is None for i in stack.indices)]
+        order = stuck + [stack for stack in order if stack not in stuck]
         if not stuck:
             break
-        order = stuck + [stack for stack in order if stack not in stuck]
     return best
 
 
-def _placed_in_order(
-    labels: Sequence[Label], order: Sequence[Sequence[int]], around: Surroundings
-) -> list[Placed | None]:
-    placed: list[Placed | None] = [None] * len(labels)
+def _stacked(labels: Sequence[Label]) -> list[list[int]]:
+    """The stacks, largest first, each from its lowest label up."""
+    groups = sorted(stacks([label.x for label in labels]), key=len, reverse=True)
+    return [sorted(group, key=lambda i: labels[i].y) for group in groups]
+
+
+def _placed_in_order(order: Sequence[Stack], count: int) -> list[Placed | None]:
+    placed: list[Placed | None] = [None] * count
+    taken = NOTHING_TAKEN
     for stack in order:
-        rising = sorted(stack, key=lambda i: labels[i].y)
-        found = _place_stack([labels[i] for i in rising], around)
-        around = around.having(found)
-        for i, each in zip(rising, found, strict=True):
+        for i, each in zip(stack.indices, _place_stack(stack, taken), strict=True):
             placed[i] = each
+            taken = _with(taken, each)
     return placed
 
 
@@ -151,18 +157,98 @@ def spread(targets: Sequence[float], heights: Sequence[float], low: float, high:
     return (starts + np.clip(shifts, low, max(low, high - sum(heights)))).tolist()
 
 
+# ------------------------------------------------------------------------------------------- what is in the way
+
+
+class Ground(NamedTuple):
+    """The surroundings as rows of numbers: all that is there before the first label has its place."""
+
+    bounds: Box
+    dots: np.ndarray
+    labels: np.ndarray
+    lines: np.ndarray
+    leaders: np.ndarray
+
+
+class Taken(NamedTuple):
+    """The labels that have a place so far, as rows, and the heights that are left in a column."""
+
+    boxes: np.ndarray
+    leaders: np.ndarray
+    low: float
+    high: float
+
+
+NOTHING_TAKEN = Taken(np.empty((0, 4)), np.empty((0, 4)), -np.inf, np.inf)
+
+
+def _ground(around: Surroundings) -> Ground:
+    return Ground(around.bounds, *map(as_rows, (around.dots, around.labels, around.lines, around.leaders)))
+
+
+def _around(boxes: np.ndarray, leaders: np.ndarray, ground: Ground) -> Ground:
+    """The ground as far as it may concern these boxes and leaders."""
+    ends = np.vstack([boxes, _hulls(leaders)])
+    region = np.concatenate([ends[:, :2].min(axis=0), ends[:, 2:].max(axis=0)])
+    return Ground(
+        ground.bounds,
+        _near(ground.dots, ground.dots, region),
+        _near(ground.labels, ground.labels, region),
+        _near(ground.lines, _hulls(ground.lines), region),
+        _near(ground.leaders, _hulls(ground.leaders), region),
+    )
+
+
+def _with(taken: Taken, placed: Placed | None) -> Taken:
+    if placed is None:
+        return taken
+    start, end = placed.leader
+    return taken._replace(
+        boxes=np.vstack([taken.boxes, placed.box]), leaders=np.vstack([taken.leaders, (*start, *end)])
+    )
+
+
 # ------------------------------------------------------------------------------------------------- one stack
 
 
-def _place_stack(labels: Sequence[Label], around: Surroundings) -> list[Placed | None]:
+@dataclass(eq=False)
+class Stack:
+    """Labels of dots above each other, from the lowest up, with every place that they may take."""
+
+    labels: list[Label]
+    indices: list[int]
+    columns: list[list[Places]]
+    alone: list[Places]
+
+
+def _stack(labels: list[Label], indices: list[int], ground: Ground) -> Stack:
+    low, high = ground.bounds.y0, ground.bounds.y1
+    wishes = spread([label.y for label in labels], [label.height for label in labels], low, high)
+    columns = [
+        [
+            Places(label, partial(_beside, label, side, edge, wish), ground)
+            for label, wish in zip(labels, wishes, strict=True)
+        ]
+        for side, edge in (_columns(labels) if len(labels) > 1 else [])
+    ]
+    return Stack(labels, indices, columns, [Places(label, partial(_anywhere, label), ground) for label in labels])
+
+
+def _place_stack(stack: Stack, taken: Taken) -> list[Placed | None]:
     """All in one column, in order; what finds no place there, each for itself."""
-    placed: list[Placed | None] = [None] * len(labels)
-    if len(labels) > 1:
-        tried = [_in_column(labels, *column, up, around) for column in _columns(labels) for up in (True, False)]
-        _, placed = min(tried, key=lambda it: it[0])
-    for i, label in enumerate(labels):
+    placed: list[Placed | None] = [None] * len(stack.labels)
+    cost = np.inf
+    for column in stack.columns:
+        for upwards in (True, False):
+            total, found = _in_column(column, upwards, taken, cost)
+            if total < cost:
+                cost, placed = total, found
+    for each in placed:
+        taken = _with(taken, each)
+    for i, places in enumerate(stack.alone):
         if placed[i] is None:
-            _, placed[i] = _alone(label, around.having(placed))
+            _, placed[i] = places.cheapest(taken)
+            taken = _with(taken, placed[i])
     return placed
 
 
@@ -173,28 +259,40 @@ def _columns(labels: Sequence[Label]) -> list[tuple[int, float]]:
 
 
 def _in_column(
-    labels: Sequence[Label], side: int, edge: float, upwards: bool, around: Surroundings
+    column: Sequence[Places], upwards: bool, taken: Taken, limit: float
 ) -> tuple[float, list[Placed | None]]:
-    """What the column costs, filled upwards or downwards."""
-    wishes = spread([la.y for la in labels], [la.height for la in labels], around.bounds.y0, around.bounds.y1)
-    total, placed = 0.0, [None] * len(labels)
-    for i in range(len(labels)) if upwards else reversed(range(len(labels))):
-        cost, found = _cheapest(labels[i], *_beside(labels[i], side, edge, wishes[i]), around)
-        total, placed[i] = total + cost, found
+    """What the column costs, filled upwards or downwards; given up as soon as that is certain to reach the limit."""
+    placed: list[Placed | None] = [None] * len(column)
+    total = sum(places.nearest for places in column)
+    for places in column:
+        if total >= limit:
+            return np.inf, placed
+        total += places.least - places.nearest
+    for i in range(len(placed)) if upwards else reversed(range(len(placed))):
+        if total >= limit:
+            return np.inf, placed
+        cost, found = column[i].cheapest(taken)
+        total, placed[i] = total + cost - column[i].least, found
         if found:
-            rest = {"y0": found.box.y1} if upwards else {"y1": found.box.y0}
-            around = replace(around.having([found]), bounds=around.bounds._replace(**rest))
+            rest = {"low": found.box.y1} if upwards else {"high": found.box.y0}
+            taken = _with(taken, found)._replace(**rest)
     return total, placed
 
 
-def _alone(label: Label, around: Surroundings) -> tuple[float, Placed | None]:
-    """Beside its dots, above or below."""
-    tried = [_beside(label, side, edge, label.y) for side, edge in _columns([label])]
-    tried += [_over(label, at, share) for at in label.anchors for share in (0.5, 0.2, 0.8)]
-    return _cheapest(label, *(np.concatenate(parts) for parts in zip(*tried, strict=True)), around)
+def _way(length: float | np.ndarray) -> float | np.ndarray:
+    """What a leader costs for its length."""
+    return length + length**2 / FAR
 
 
 Candidates = tuple[np.ndarray, np.ndarray, np.ndarray]  # boxes, where their leaders end, distances from the wish
+
+
+def _anywhere(label: Label) -> Candidates:
+    """Beside its dots, above or below."""
+    tried = [_beside(label, side, edge, label.y) for side, edge in _columns([label])]
+    tried += [_over(label, at, share) for at in label.anchors for share in (0.5, 0.2, 0.8)]
+    boxes, ends, astray = zip(*tried, strict=True)
+    return np.concatenate(boxes), np.concatenate(ends), np.concatenate(astray)
 
 
 def _beside(label: Label, side: int, edge: float, wish: float) -> Candidates:
@@ -215,47 +313,105 @@ def _over(label: Label, at: Point, share: float) -> Candidates:
     return boxes, np.column_stack([np.full_like(ends, at.x), ends]), np.full_like(ends, 6.0)
 
 
-def _cheapest(
-    label: Label, boxes: np.ndarray, ends: np.ndarray, astray: np.ndarray, around: Surroundings
-) -> tuple[float, Placed | None]:
-    """The first of the cheapest places that are free. The nearest are looked at first, as far as that may help."""
-    anchors = np.array(label.anchors)
-    distances = np.hypot(*(ends[:, None] - anchors[None]).T).T
-    leaders, length = np.column_stack([anchors[distances.argmin(axis=1)], ends]), distances.min(axis=1)
-    least = length + length**2 / FAR + astray
-    order = least.argsort(kind="stable")
-    cost, best = np.inf, -1
-    for start in range(0, len(order), BATCH):
-        some = order[start : start + BATCH]
-        if least[some[0]] >= cost:
-            break
-        some = some[_are_free(boxes[some], around)]
-        if len(some):
-            costs = least[some] + _crossing_costs(leaders[some], around)
+class Places:
+    """The places that a label may take, the nearest first.
+
+    What is on the ground does not move while labels are tried: each place is held against it once, and only when
+    the search comes as far.
+    """
+
+    def __init__(self, label: Label, candidates: Callable[[], Candidates], ground: Ground):
+        self._label, self._candidates, self._ground = label, candidates, ground
+        self._batches: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+
+    @cached_property
+    def _nearest_first(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Boxes, leaders, and what they cost at least."""
+        boxes, ends, astray = self._candidates()
+        anchors = np.array(self._label.anchors)
+        distances = np.hypot(*(ends[:, None] - anchors[None]).T).T
+        least = _way(distances.min(axis=1)) + astray
+        order = least.argsort(kind="stable")
+        return boxes[order], np.column_stack([anchors[distances.argmin(axis=1)], ends])[order], least[order]
+
+    def _batch(self, i: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Those of one batch that the ground leaves free, with what they cost on it."""
+        if i == len(self._batches):
+            boxes, leaders, least = (each[i * BATCH : (i + 1) * BATCH] for each in self._nearest_first)
+            ground = _around(boxes, leaders, self._ground)
+            free = _are_free(boxes, ground)
+            boxes, leaders = boxes[free], leaders[free]
+            costs = least[free] + _crossing_costs(leaders, ground)
+            self._batches.append((boxes, leaders, costs))
+        return self._batches[i]
+
+    @property
+    def nearest(self) -> float:
+        """What the label costs at least."""
+        return float(self._nearest_first[2][0])
+
+    @cached_property
+    def least(self) -> float:
+        """What the label costs where no other has its place yet."""
+        return self.cheapest(NOTHING_TAKEN)[0]
+
+    def cheapest(self, taken: Taken) -> tuple[float, Placed | None]:
+        """The first of the cheapest places that are free. The nearest are looked at first, as far as that may help."""
+        cost, best = np.inf, None
+        for i, least in enumerate(self._nearest_first[2][::BATCH].tolist()):
+            if least >= cost:
+                break
+            boxes, leaders, costs = self._batch(i)
+            if not len(costs) or costs.min() >= cost:
+                continue
+            costs = _costs_among(boxes, leaders, costs, taken)
             if costs.min() < cost:
-                cost, best = float(costs.min()), int(some[costs.argmin()])
-    if best < 0:
-        return NO_PLACE, None
-    ax, ay, bx, by = leaders[best].tolist()
-    return cost, Placed(Box(*boxes[best].tolist()), Segment(Point(ax, ay), Point(bx, by)))
+                at = costs.argmin()
+                cost, best = float(costs[at]), (boxes[at].tolist(), leaders[at].tolist())
+        if best is None:
+            return NO_PLACE, None
+        box, (ax, ay, bx, by) = best
+        return cost, Placed(Box(*box), Segment(Point(ax, ay), Point(bx, by)))
 
 
-def _are_free(boxes: np.ndarray, around: Surroundings) -> np.ndarray:
-    low, high = np.array(around.bounds).reshape(2, 2)
-    inside = (boxes[:, :2] >= low).all(axis=1) & (boxes[:, 2:] <= high).all(axis=1)
-    covers = overlap(as_rows(around.dots + around.labels), boxes).any(axis=0)
-    return inside & ~covers & ~meets(as_rows(around.lines + around.leaders), boxes).any(axis=0)
+def _are_free(boxes: np.ndarray, ground: Ground) -> np.ndarray:
+    low, high = np.array(ground.bounds).reshape(2, 2)
+    free = (boxes[:, :2] >= low).all(axis=1) & (boxes[:, 2:] <= high).all(axis=1)
+    for covers, shapes in (
+        (overlap, ground.dots),
+        (overlap, ground.labels),
+        (meets, ground.lines),
+        (meets, ground.leaders),
+    ):
+        if len(shapes):
+            free[free] = ~covers(shapes, boxes[free]).any(axis=0)
+    return free
 
 
-def _crossing_costs(leaders: np.ndarray, around: Surroundings) -> np.ndarray:
+def _crossing_costs(leaders: np.ndarray, ground: Ground) -> np.ndarray:
     """What each leader pays for what it crosses; its own dot, and those that overlap it, are free."""
-    dots = as_rows(around.dots)
-    starts = leaders[:, None, :2]
-    own = ((dots[:, :2] <= starts) & (starts <= dots[:, 2:])).all(axis=2)
-    cost = CROSSES_DOT * (meets(leaders, dots) & ~own).sum(axis=1)
-    cost = cost + CROSSES_LINE * cross(leaders, as_rows(around.lines)).sum(axis=1)
-    cost = cost + CROSSES_LEADER * cross(leaders, as_rows(around.leaders)).sum(axis=1)
-    return np.where(meets(leaders, as_rows(around.labels)).any(axis=1), np.inf, cost)
+    cost = np.zeros(len(leaders))
+    if len(ground.dots):
+        starts = leaders[:, None, :2]
+        own = ((ground.dots[:, :2] <= starts) & (starts <= ground.dots[:, 2:])).all(axis=2)
+        cost += CROSSES_DOT * (meets(leaders, ground.dots) & ~own).sum(axis=1)
+    if len(ground.lines):
+        cost += CROSSES_LINE * cross(leaders, ground.lines).sum(axis=1)
+    if len(ground.leaders):
+        cost += CROSSES_LEADER * cross(leaders, ground.leaders).sum(axis=1)
+    if len(ground.labels):
+        cost[meets(leaders, ground.labels).any(axis=1)] = np.inf
+    return cost
+
+
+def _costs_among(boxes: np.ndarray, leaders: np.ndarray, costs: np.ndarray, taken: Taken) -> np.ndarray:
+    """What places cost where other labels have theirs: infinitely much where these are in the way."""
+    covered = (boxes[:, 1] < taken.low) | (boxes[:, 3] > taken.high)
+    if len(taken.boxes):
+        covered |= overlap(taken.boxes, boxes).any(axis=0) | meets(taken.leaders, boxes).any(axis=0)
+        covered |= meets(leaders, taken.boxes).any(axis=1)
+        costs = costs + CROSSES_LEADER * cross(leaders, taken.leaders).sum(axis=1)
+    return np.where(covered, np.inf, costs)
 
 
 # ------------------------------------------------------------------------------------------ boxes and segments
@@ -274,15 +430,27 @@ def overlap(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def meets(segments: np.ndarray, boxes: np.ndarray) -> np.ndarray:
-    """[segment, box]: does any part of the segment lie within the box?"""
+    """[segment, box]: does any part of the segment lie within the box?
+
+    It does where the two overlap from left to right and from bottom to top, and the box's middle is nearer to the
+    segment's line than its corners are.
+    """
     ax, ay, bx, by = segments.T[:, :, None]
     x0, y0, x1, y1 = boxes.T
-    enter, leave = 0.0, 1.0  # shares of the segment
-    for start, end, low, high in ((ax, bx, x0, x1), (ay, by, y0, y1)):
-        way = np.where(start == end, 1e-9, end - start)
-        one, other = (low - start) / way, (high - start) / way
-        enter, leave = np.maximum(enter, np.minimum(one, other)), np.minimum(leave, np.maximum(one, other))
-    return enter < leave
+    way_x, way_y = bx - ax, by - ay
+    off = np.abs(way_x * ((y0 + y1) / 2 - ay) - way_y * ((x0 + x1) / 2 - ax))
+    reach = np.abs(way_x) * ((y1 - y0) / 2) + np.abs(way_y) * ((x1 - x0) / 2)
+    return overlap(_hulls(segments), boxes) & (off <= reach)
+
+
+def _hulls(segments: np.ndarray) -> np.ndarray:
+    """The upright boxes around segments."""
+    return np.hstack([np.minimum(segments[:, :2], segments[:, 2:]), np.maximum(segments[:, :2], segments[:, 2:])])
+
+
+def _near(shapes: np.ndarray, hulls: np.ndarray, region: np.ndarray) -> np.ndarray:
+    """The shapes whose hulls touch the region."""
+    return shapes[((hulls[:, :2] <= region[2:]) & (hulls[:, 2:] >= region[:2])).all(axis=1)]
 
 
 def cross(segments: np.ndarray, others: np.ndarray) -> np.ndarray:

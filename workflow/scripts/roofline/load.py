@@ -5,8 +5,8 @@ from roofline.devices import nvml
 from roofline.records import LoadPoint, Sustained
 
 CHUNK_S = 0.05  # between two looks: NVML's readings come tens of milliseconds apart
-WINDOW = 5  # chunks of a running median
-STEADY = 0.05
+WINDOW = 10  # chunks of a running median: power control swings within half a second
+STEADY = 0.06
 
 
 def sustain(device, workload, seconds: float, step_s: float) -> Sustained | None:

@@ -245,6 +245,7 @@ class Block(Record):
     """One timed block of a product, on operands of its own, after a rest."""
 
     product: Product
+    inputs: str
     flops: int
     check: Check
     latency: Timing

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from roofline.ceiling_table import Row, compute_rows, level_rows, memory_rows
+from roofline.devices.cpu import NATIVE_DTYPES
 from roofline.records import AboveRoof, Acceptance, CorruptRecord, Operator, Roofline, read
 from roofline.reporting import count_jobs, duration, now, number, percent
 
@@ -17,8 +18,8 @@ MEASURING = ("device_query", "peak_flops", "bandwidth", "decode_attn")
 
 # Seconds of a job beyond its timed blocks, seen on an H200's host and on two CPU cores: libraries load, a context is
 # made, operands are drawn and checked.
-START_UP_S = {"gpu": 3.0, "cpu": 1.5}
-OTHER_JOB_S = 1.0
+START_UP_S = {"gpu": 2.2, "cpu": 1.5}
+OTHER_JOB_S = 0.5
 # A block of attention seldom spends its whole budget on a GPU and nearly always does on a CPU.
 BUDGET_SPENT = {"gpu": 0.2, "cpu": 0.8}
 # About how many of read, write, copy and triad a memory level has.
@@ -34,7 +35,9 @@ def announce(jobs: Iterable, settings: dict) -> None:
     """How many measurements there will be, and about how long and at what cost."""
     jobs = [(job.rule.name, dict(job.wildcards)) for job in jobs if job.rule.name != "all"]
     measuring = [(rule, wildcards) for rule, wildcards in jobs if rule in MEASURING]
-    seconds = sum(expected_s(rule, wildcards.get("device", ""), settings) for rule, wildcards in jobs)
+    seconds = sum(
+        expected_s(rule, wildcards.get("device", ""), settings, wildcards.get("dtype")) for rule, wildcards in jobs
+    )
     price = settings["cost"]["usd_per_hour"]
     cost = f", about ${price * seconds / 3600:.2f} at ${price:g} an hour" if price else ""
     devices = sorted({wildcards["device"] for _, wildcards in measuring}, key=lambda name: (name == "cpu", name))
@@ -43,11 +46,12 @@ def announce(jobs: Iterable, settings: dict) -> None:
     _say(f"{_count(len(measuring), 'measurement')}{on}, about {_rounded(seconds)}{cost}; {len(jobs)} jobs in all.")
 
 
-def expected_s(rule: str, device: str, settings: dict) -> float:
+def expected_s(rule: str, device: str, settings: dict, dtype: str | None = None) -> float:
     """About how long a job takes."""
-    if rule not in MEASURING:
-        return OTHER_JOB_S
     kind = device.rstrip("0123456789")
+    skipped = rule == "peak_flops" and kind == "cpu" and dtype not in (None, *NATIVE_DTYPES)
+    if rule not in MEASURING or skipped:
+        return OTHER_JOB_S
     peaks, attention = settings["peak_flops"], settings["decode_attn"]
     timed = {
         "peak_flops": 1.5 * peaks["time_budget_s"] + peaks["sustained_s"],

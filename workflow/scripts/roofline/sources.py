@@ -18,7 +18,7 @@ def library_files(script: Path, kind: str | None = None) -> list[str]:
         module = root / PACKAGE / "devices" / f"{kind}.py"
         found = _imported(module, root, found | {module})
         if kind == "gpu":
-            found |= set((root / PACKAGE / "kernels").glob("*.cu"))
+            found |= set((root / PACKAGE / "kernels").glob("*.cu*"))
     if root / PACKAGE / "summary.py" in found:
         found |= set((root / PACKAGE / "templates").glob("*.j2"))
     return sorted(str(path) for path in found)

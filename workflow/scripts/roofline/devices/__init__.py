@@ -23,7 +23,6 @@ Each module offers the same few things:
         peak_workload(ceiling, size, product, seed) -> Workload      one of them, on fresh operands
         beside(ceiling, product, seed) -> [[Workload]]               the same with another output or accumulation
         product_of_shape(dtype, shape) -> Workload   a product of that shape, where the device has cuBLASLt
-        inputs(ceiling) -> str                    what the operands are
         watched_times(step, count, first, look) -> [s]   as step_times, and looks while the device runs
         load_times(step, count, seconds, look)    load without a pause: (s since the start, s a step) of each chunk
         clock_under(step, count, step_s, look) -> MHz | None   the clock over a block of steps
@@ -71,9 +70,9 @@ class Stream:
     """One mix of accesses to one memory level; each is a memory ceiling.
 
     `grids` are the ways to run it, by a description each: a grid of a kernel, or a number of threads; each is a step,
-    which goes once over all the bytes. `verify(grid)` runs it that way on fresh memory and compares what came of it with
-    what must; it says how, and raises ArithmeticError where it differs. `clock_mhz()` is what the kernel itself counted
-    in its last run; None where the kernel is not ours.
+    which goes once over all the bytes. `verify(grid)` runs it that way on fresh memory and compares what came of it
+    with what must; it says how, and raises ArithmeticError where it differs. `clock_mhz()` is what the kernel itself
+    counted in its last run; None where the kernel is not ours.
     """
 
     name: str
@@ -116,6 +115,7 @@ class Workload:
     step: Callable[[int], object]
     check: Callable[[], Check]
     clock_mhz: Callable[[], float | None] = lambda: None
+    inputs: str = "standard normal numbers, rounded to the dtype"
 
 
 def kind_of(device: str) -> str:

@@ -40,6 +40,10 @@ def discover() -> list[Identity]:
     ]
 
 
+class Timed(float):
+    """Seconds that a step found by itself, and hands back: they count, not what its caller saw."""
+
+
 class Device:
     def __init__(self, identity: Identity):
         self.cores = host.use_all_cores()
@@ -174,11 +178,11 @@ class Device:
 
     def step_times(self, step: Callable[[int], object], count: int, first: int = 0) -> list[float]:
         """Seconds of each of `count` steps, called one after another, with numbers from `first` on."""
-        stamps = [time.perf_counter_ns()]
+        stamps, told = [time.perf_counter_ns()], []
         for index in range(first, first + count):
-            step(index)
+            told.append(_told(step(index)))
             stamps.append(time.perf_counter_ns())
-        return [(end - start) / 1e9 for start, end in pairwise(stamps)]
+        return [own or (end - start) / 1e9 for own, (start, end) in zip(told, pairwise(stamps), strict=True)]
 
     def watched_times(self, step: Callable[[int], object], count: int, first: int, look: Callable) -> list[float]:
         """As step_times: a CPU tells nothing of itself."""
@@ -214,22 +218,27 @@ class Device:
     def streams(self, level: str, size_bytes: int | None) -> list[Stream]:
         from roofline.devices import cpu_memory
 
-        free, cache_bytes = host.memory_available_bytes(), self.last_level_cache_bytes
-        every, alone = (size_bytes or cpu_memory.automatic_bytes(n, cache_bytes, free) for n in (self.cores, 1))
+        if not size_bytes:
+            free = host.memory_available_bytes()
+            size_bytes = cpu_memory.automatic_bytes(self.cores, self.last_level_cache_bytes, free)
         # Half of a core's second cache: with the blocks that pass by, the triad's product stays there or next to it.
         block_bytes = _cache_bytes().get("l2", UNLISTED_L2_BYTES) // 2
-        return cpu_memory.streams(self._workers, every, alone, block_bytes)
+        return cpu_memory.streams(self._workers, size_bytes, block_bytes)
 
     def sweeps(self, points_an_octave: int) -> list[SweepSeries]:
         """Sets of one core, and of all cores with one each; where there is one core, these are the same."""
         from roofline.devices import cpu_memory
 
-        free, series = host.memory_available_bytes(), []
+        each = []
         for readers in sorted({1, self.cores}):
             levels = _cache_bytes(readers)
-            cache_bytes = max(levels.values(), default=UNLISTED_CACHE_BYTES // readers)
-            series.append(cpu_memory.sweep(self._workers, readers, levels, cache_bytes, free, points_an_octave))
-        return series
+            near_bytes = levels.get("l2", UNLISTED_L2_BYTES)
+            largest_bytes = max(levels.values(), default=UNLISTED_CACHE_BYTES // readers)
+            each.append(cpu_memory.Caches(readers, levels, near_bytes, largest_bytes))
+        cpus = sorted(host.usable_cpus())
+        # All of them work at once, so that each can have a core of its own; not where a quota gives fewer than there are.
+        workers = cpu_memory.Workers(self.cores, cpus if len(cpus) == self.cores else ())
+        return cpu_memory.sweeps(workers, each, host.memory_available_bytes(), points_an_octave)
 
     # -- products
 
@@ -257,9 +266,6 @@ class Device:
             raise LookupError(f"NumPy has no {product}")
         return workload
 
-    def inputs(self, ceiling: str) -> str:
-        return f"standard normal numbers of {ceiling}"
-
     def beside(self, ceiling: str, product: Product, seed: int) -> list[list[Workload]]:
         """None: NumPy's product has one accumulation and one output for each dtype."""
         return []
@@ -269,6 +275,10 @@ class Device:
         a, b = (self.normal((items,), dtype, seed + i) for i in range(2))
         c = self.xp.empty_like(a)
         return [_square(*(array[: size**2].reshape(size, size) for array in (a, b, c)), dtype) for size in sizes]
+
+
+def _told(result) -> Timed | None:
+    return result if isinstance(result, Timed) else None
 
 
 def unsupported(identity: Identity, ceiling: str) -> str | None:

@@ -3,21 +3,26 @@
 Imported once the threads of the BLAS are set: it loads NumPy.
 """
 
+import contextlib
 import itertools
-import sys
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, cached_property, partial
+from queue import SimpleQueue
+from threading import Thread
+from typing import NamedTuple
 
 import numpy
-from numpy.lib.stride_tricks import as_strided
 
 from roofline.devices import Stream, SweepSeries
+from roofline.devices.cpu import Timed
 
 MIB = 1 << 20
 LINE_BYTES = 64
 LINE_ITEMS = LINE_BYTES // 4  # of float32
 PAGE_BYTES = 4096
+PAGE_ITEMS = PAGE_BYTES // 8  # of float64
 CHUNK_ITEMS = 1 << 18  # that checks look at together: their temporaries stay small
 
 # What arrays hold: 1 + (i mod period), whole numbers from 1 on, so that sums and products are exact in float32, and so
@@ -27,7 +32,10 @@ SCALE = 3  # of b in the triad, and what the write stream writes
 # Never zeros: on a Zen 4 machine memset was seen to write those 2.5 times as fast as any other byte.
 CLEARED = -1.0
 
-FEWEST_BYTES, CACHES, BYTES_A_CORE = 256 * MIB, 4, 64 * MIB
+# An array is twice the last-level caches, and no smaller than this: else handing out the pieces would count.
+STREAM_CACHES, FEWEST_BYTES, BYTES_A_CORE = 2, 256 * MIB, 16 * MIB
+GRIDS = 3  # numbers of threads: all, half, a quarter
+BLOCK_BYTES_A_THREAD = 16 << 10  # of the triad: with less, many threads would wait for the interpreter's lock
 WRITE_ALLOCATE = "the write-allocate read of a cached store is not counted"
 COUNTED = {
     "read": "bytes read, by NumPy's sum of 8-byte words",
@@ -38,24 +46,59 @@ COUNTED = {
     f"in the cache; {WRITE_ALLOCATE}",
 }
 
+CACHES = 4  # as many last-level caches are swept: the memory's plateau must be seen
 SMALLEST_SET_BYTES, LARGEST_SET_BYTES = 4096, 64 * MIB
 SWEEP_COUNTED = "bytes read, by NumPy's dot products of one half of the working set with the other, through its BLAS"
 DOT_BYTES = 128 << 10  # that one dot product reads at most: OpenBLAS would spread more than 10 000 items over threads
-CACHED_STEP_BYTES, STEP_BYTES = 256 * MIB, 64 * MIB  # one to three milliseconds of a core, within its caches or not
+CALLS = 4  # of NumPy, that a reader makes in a step
+NEAR_CALL_BYTES, FAR_CALL_BYTES = 64 * MIB, 4 * MIB  # of sets that the second cache holds, and of others
+READERS_A_CALL = 8  # with more of them calls are longer, since each begins under the interpreter's lock
 
 
 class Workers:
     """A thread a core. Piece i is always worker i's: a pool would hand it to whichever comes first, and what a core
-    has in its caches, or on its socket, would be another core's the next time."""
+    has in its caches, or on its socket, would be another core's the next time.
 
-    def __init__(self, count: int):
+    With `cpus`, each stays on one of them: the kernel was seen to wake two on one core while another was idle. Else it
+    places them, which is right where only some of them work. Queues hand the work out in half the time that futures
+    take.
+    """
+
+    def __init__(self, count: int, cpus: Sequence[int] = ()):
         self.count = count
-        self._threads = [ThreadPoolExecutor(1) for _ in range(count)]
+        self._queues = [SimpleQueue() for _ in range(count)]
+        for number, queue in enumerate(self._queues):
+            Thread(target=_serve, args=(number, queue, cpus[number : number + 1]), daemon=True).start()
+
+    def __del__(self):
+        for queue in self._queues:
+            queue.put(None)
 
     def run(self, count: int, work: Callable[[int], object]) -> list:
         """The results of work(0), work(1), ... on the first `count` of them, once all are done."""
-        futures = [thread.submit(work, number) for number, thread in enumerate(self._threads[:count])]
-        return [future.result() for future in futures]
+        done = SimpleQueue()
+        for queue in self._queues[:count]:
+            queue.put((work, done))
+        outcomes = sorted((done.get() for _ in range(count)), key=lambda outcome: outcome[0])
+        for _, _, error in outcomes:
+            if error:
+                raise error
+        return [result for _, result, _ in outcomes]
+
+
+def _serve(number: int, queue: SimpleQueue, cpus: Sequence[int]) -> None:
+    """A worker's life: until it is handed None."""
+    if cpus:
+        with contextlib.suppress(AttributeError, OSError):  # not every system has it, nor every sandbox allows it
+            os.sched_setaffinity(0, cpus)
+    while task := queue.get():
+        work, done = task
+        try:
+            outcome = number, work(number), None
+        except BaseException as error:
+            outcome = number, None, error
+        done.put(outcome)
+        del task, work, done, outcome  # and with them the arrays that they keep
 
 
 # ---------------------------------------------------------------- streams
@@ -63,35 +106,37 @@ class Workers:
 
 def automatic_bytes(readers: int, last_level_cache_bytes: int, free_bytes: int) -> int:
     """Of an array that no cache holds, and at which readers work long enough for handing out the pieces not to count;
-    at most an eighth of the free memory."""
-    wanted = max(FEWEST_BYTES, CACHES * last_level_cache_bytes, BYTES_A_CORE * readers)
-    return _whole_lines(min(wanted, free_bytes // 8))
+    beyond twice the caches, at most an eighth of the free memory."""
+    wanted = min(max(FEWEST_BYTES, BYTES_A_CORE * readers), free_bytes // 8)
+    return _whole_lines(max(STREAM_CACHES * last_level_cache_bytes, wanted))
 
 
-def streams(workers: Workers, array_bytes: int, one_core_bytes: int, block_bytes: int) -> list[Stream]:
-    """The mixes on all cores, over arrays of `array_bytes`, and two of them on one core; blocks are the triad's."""
-    every = _Arrays(workers, workers.count, array_bytes)
-    alone = _Arrays(workers, 1, one_core_bytes)
-    block = max(LINE_ITEMS, _whole_lines(block_bytes) // 4)
+def streams(workers: Workers, array_bytes: int, block_bytes: int) -> list[Stream]:
+    """The mixes on all cores and two of them on one core, all over the same arrays; blocks are the triad's.
+
+    Where memory is of several sockets, the one core reads that of all of them.
+    """
+    arrays = _Arrays(workers, array_bytes)
+    every = _thread_counts(workers.count)
+    block = max(LINE_ITEMS, _whole_lines(max(block_bytes, BLOCK_BYTES_A_THREAD * workers.count)) // 4)
     return [
-        _stream("dram_read", "read", every, 1, _read(every), _check_read),
-        _stream("dram_write", "write", every, 1, _write(every), _check_write),
-        _stream("dram_copy", "copy", every, 2, _copy(every), _check_copy),
-        _stream("dram_triad", "triad", every, 3, _triad(every, block), _check_triad),
-        _stream("dram_read_one_core", "read", alone, 1, _read(alone), _check_read),
-        _stream("dram_copy_one_core", "copy", alone, 2, _copy(alone), _check_copy),
+        _stream("dram_read", "read", arrays, every, 1, _read(arrays), _check_read),
+        _stream("dram_write", "write", arrays, every, 1, _write(arrays), _check_write),
+        _stream("dram_copy", "copy", arrays, every, 2, _copy(arrays), _check_copy),
+        _stream("dram_triad", "triad", arrays, every, 3, _triad(arrays, block), _check_triad),
+        _stream("dram_read_one_core", "read", arrays, [1], 1, _read(arrays), _check_read),
+        _stream("dram_copy_one_core", "copy", arrays, [1], 2, _copy(arrays), _check_copy),
     ]
 
 
 class _Arrays:
     """Float32 arrays a and b, which are read, and c, which is written; each worker touches its own pages first.
 
-    Made when first asked for, by the workers: never ask from within their work.
+    Made when first asked for, by all the workers: never ask from within their work.
     """
 
-    def __init__(self, workers: Workers, readers: int, array_bytes: int):
+    def __init__(self, workers: Workers, array_bytes: int):
         self.workers = workers
-        self.readers = readers
         self.items = _whole_lines(array_bytes) // 4
 
     @cached_property
@@ -119,19 +164,27 @@ class _Arrays:
         return all(self.each_chunk(lambda chunk: numpy.all(array[chunk] == numbers(chunk.start, chunk.stop))))
 
     def each_chunk(self, work: Callable[[slice], object]) -> list:
-        pieces = _pieces(self.items, self.readers)
-        found = self.workers.run(self.readers, lambda i: [work(chunk) for chunk in _chunks(pieces[i], CHUNK_ITEMS)])
+        pieces = _pieces(self.items, self.workers.count)
+        found = self.workers.run(len(pieces), lambda i: [work(chunk) for chunk in _chunks(pieces[i], CHUNK_ITEMS)])
         return list(itertools.chain(*found))
 
 
-def _stream(name: str, mix: str, arrays: _Arrays, touched: int, work: Callable[[slice], object], check) -> Stream:
+def _stream(
+    name: str,
+    mix: str,
+    arrays: _Arrays,
+    thread_counts: list[int],
+    touched: int,
+    work: Callable[[slice], object],
+    check: Callable[[_Arrays, Callable[[], list]], tuple[bool, str]],
+) -> Stream:
     """`work(piece)` is a worker's part of a step, which touches so many arrays; `check(arrays, run)` runs it and
     compares what came of it."""
 
     def run(threads: int, pieces: list[slice], index: int) -> list:
         return arrays.workers.run(threads, lambda i: work(pieces[i]))
 
-    steps = {_grid(n): partial(run, n, _pieces(arrays.items, n)) for n in _thread_counts(arrays.readers)}
+    steps = {_grid(n): partial(run, n, _pieces(arrays.items, n)) for n in thread_counts}
 
     def verify(grid: str) -> str:
         right, how = check(arrays, lambda: steps[grid](0))
@@ -168,7 +221,11 @@ def _copy(arrays: _Arrays) -> Callable[[slice], object]:
 
 
 def _triad(arrays: _Arrays, block: int) -> Callable[[slice], object]:
-    """c = a + SCALE b, block by block, so that what lies between the two calls stays in the cache."""
+    """c = a + SCALE b, block by block, so that what lies between the two calls stays in the cache.
+
+    A block takes the interpreter's lock for about 2 microseconds, so that too small ones make threads wait for each
+    other; and one thread alone was seen to lose half of its bandwidth to blocks of 32 KiB, which stop the prefetching.
+    """
     a, b, c = arrays.a, arrays.b, arrays.c
 
     def work(piece: slice) -> None:
@@ -182,8 +239,7 @@ def _triad(arrays: _Arrays, block: int) -> Callable[[slice], object]:
 
 
 def _check_read(arrays: _Arrays, run: Callable[[], list]) -> tuple[bool, str]:
-    arrays.fill(arrays.a, _a)
-    expected = sum(arrays.each_chunk(lambda chunk: _sum_of_words(_a(chunk.start, chunk.stop))))
+    expected = _sum_of_words(arrays.items)
     found = sum(int(part) for part in run())
     return (found - expected) % 2**64 == 0, "the sum of every 8-byte word against that of the numbers written there"
 
@@ -229,16 +285,17 @@ def _repeated(period: int):
     return numpy.resize(numpy.arange(1, period + 1, dtype=numpy.float32), CHUNK_ITEMS + period)
 
 
-def _sum_of_words(numbers) -> int:
-    """Of float32 numbers taken two by two as 8-byte words, in Python's whole numbers."""
-    halves = numbers.view(numpy.uint32)
-    first, second = (int(part.sum(dtype=numpy.uint64)) for part in (halves[0::2], halves[1::2]))
-    return first + (second << 32) if sys.byteorder == "little" else (first << 32) + second
+def _sum_of_words(items: int) -> int:
+    """Of so many float32 numbers of a, two by two as 8-byte words; as the numbers do, these repeat after PERIOD_A."""
+    words = _repeated(PERIOD_A)[: 2 * PERIOD_A].view(numpy.uint64).tolist()
+    rounds, rest = divmod(items // 2, PERIOD_A)
+    return rounds * sum(words) + sum(words[:rest])
 
 
 def _thread_counts(cores: int) -> list[int]:
-    """1, 2, 4, ... and all."""
-    return [2**power for power in range(cores.bit_length()) if 2**power < cores] + [cores]
+    """All, half and a quarter: the likeliest first, since a budget may end the trials. Fewer threads do not come near
+    in any mix, and their trials would take longer than all the others."""
+    return [cores >> halvings for halvings in range(GRIDS) if cores >> halvings]
 
 
 def _grid(threads: int) -> str:
@@ -262,88 +319,172 @@ def _whole_lines(size_bytes: int) -> int:
 # ---------------------------------------------------------------- sweeps
 
 
-def sweep(
-    workers: Workers, readers: int, levels: dict[str, int], cache_bytes: int, free_bytes: int, points_an_octave: int
-) -> SweepSeries:
-    """Reads of a working set that each of the readers has for itself, up to four times the `cache_bytes` that each has.
+class Caches(NamedTuple):
+    """What each of so many readers has of the caches: bytes by level, in the second one, and in the largest."""
 
-    A dot product reads two items for one multiply-add, which is what keeps up with the first cache: of NumPy's
-    reductions none does, they stay at the second one's rate. Whether it keeps up is up to the BLAS; where it does not,
-    the sweep shows one level for both. One core's set is read by the caller's own thread.
+    readers: int
+    levels: dict[str, int]
+    near_bytes: int
+    largest_bytes: int
+
+
+def sweeps(workers: Workers, each: list[Caches], free_bytes: int, points_an_octave: int) -> list[SweepSeries]:
+    """Reads of a working set that each of the readers has for itself, up to four times the largest cache.
+
+    All sets are parts of one array, each core's where its worker touched it first. One core's largest sets are therefore
+    also in other sockets' memory, where there are any.
     """
-    largest = max(CACHES * cache_bytes, LARGEST_SET_BYTES)
-    sizes = set_sizes(min(largest, free_bytes // 4 // readers), points_an_octave)
+    largest = {one.readers: _largest_set(one, free_bytes) for one in each}
+    room = max(readers * size_bytes for readers, size_bytes in largest.items())
 
     @cache
-    def sets() -> list:
-        return _each(workers, readers, lambda i: _aligned_numbers(sizes[-1]))
+    def numbers():
+        return _aligned_numbers(workers, room)
+
+    return [
+        _sweep(workers, one, set_cuts(largest[one.readers], points_an_octave, _part_bytes(one)), numbers)
+        for one in each
+    ]
+
+
+def _largest_set(caches: Caches, free_bytes: int) -> int:
+    wanted = max(CACHES * caches.largest_bytes, LARGEST_SET_BYTES)
+    size_bytes = min(wanted, free_bytes // 4 // caches.readers)
+    return size_bytes - size_bytes % PAGE_BYTES
+
+
+def _part_bytes(caches: Caches) -> int:
+    return max(caches.near_bytes, FAR_CALL_BYTES * _stretch(caches.readers))
+
+
+def _stretch(readers: int) -> int:
+    return 1 + readers // READERS_A_CALL
+
+
+class Cut(NamedTuple):
+    """A set in equal parts, which each take a call, each of so many dot products of whole cache lines."""
+
+    parts: int
+    dots: int
+
+
+def set_cuts(largest: int, points_an_octave: int, part_bytes: int) -> dict[int, Cut]:
+    """By bytes of the sets, so many an octave."""
+    cuts = {}
+    for point in itertools.count():
+        wanted = int(SMALLEST_SET_BYTES * 2 ** (point / points_an_octave))
+        if wanted > largest:
+            return cuts
+        parts = -(-wanted // part_bytes)
+        cut = Cut(parts, dots=-(-wanted // (parts * DOT_BYTES)))
+        cuts[wanted - wanted % (2 * LINE_BYTES * cut.parts * cut.dots)] = cut
+
+
+def _sweep(workers: Workers, caches: Caches, cuts: dict[int, Cut], numbers: Callable[[], object]) -> SweepSeries:
+    """A dot product reads two items for one multiply-add, which is what keeps up with the first cache: of NumPy's
+    reductions none does, they stay at the second one's rate. Whether it keeps up is up to the BLAS; where it does not,
+    the sweep shows one level for both.
+
+    Small sets are read again and again in a call. Of large ones a step reads only the next few parts, which are those
+    that were read the longest ago, just as if the whole set were read in every step. Steps time themselves, see
+    `seconds_of`. All that they read is compared, in every step. One core's set is read by the caller's own thread.
+    """
+    readers = caches.readers
 
     def step(size_bytes: int) -> tuple[Callable[[int], object], int]:
-        # Where there are many readers, handing out their parts takes time: they read more, so that it does not count.
-        cached = size_bytes <= cache_bytes
-        passes = max(1, (CACHED_STEP_BYTES * (1 + readers // 8) if cached else STEP_BYTES) // size_bytes)
-        parts = [_dots(numbers, size_bytes, passes) for numbers in sets()]
-        results = _each(workers, readers, lambda i: parts[i]())
-        _require_whole_sets(sets(), size_bytes, results)
-        return lambda index: _each(workers, readers, lambda i: parts[i]()), passes * size_bytes * readers
+        cut = cuts[size_bytes]
+        call_bytes = NEAR_CALL_BYTES if size_bytes <= caches.near_bytes else FAR_CALL_BYTES
+        passes = max(1, call_bytes * _stretch(readers) // size_bytes) if cut.parts == 1 else 1
+        apart = numbers().size // readers // PAGE_ITEMS * PAGE_ITEMS
+        sets = [_Set(numbers(), apart * i, size_bytes, cut, passes) for i in range(readers)]
+        for _ in range(-(-cut.parts // CALLS)):  # all of it once, so that the caches have what they can
+            _each(workers, readers, lambda i: sets[i].read())
+        read_bytes = readers * CALLS * passes * size_bytes // cut.parts
+        return lambda index: Timed(seconds_of(_each(workers, readers, lambda i: sets[i].read()))), read_bytes
 
     return SweepSeries(
         series="one_core" if readers == 1 else "all_cores",
         reader="one core" if readers == 1 else "each core",
         counted=SWEEP_COUNTED,
-        sizes=sizes,
+        sizes=list(cuts),
         step=step,
-        levels=levels,
+        levels=caches.levels,
     )
 
 
-def set_sizes(largest: int, points_an_octave: int) -> list[int]:
-    """Bytes of the sets, so many an octave, each of whole cache lines and of dot products of one length."""
-    sizes = set()
-    for point in itertools.count():
-        size = int(SMALLEST_SET_BYTES * 2 ** (point / points_an_octave))
-        if size > largest:
-            break
-        unit = 2 * LINE_BYTES * -(-size // DOT_BYTES)
-        sizes.add(size - size % unit)
-    return sorted(sizes)
+class _Set:
+    """A working set of one reader: of float64 numbers, those from `first` on."""
+
+    def __init__(self, numbers, first: int, size_bytes: int, cut: Cut, passes: int):
+        half, dots = size_bytes // 16, cut.parts * cut.dots
+        halves = [numbers[start : start + half].reshape(cut.parts, cut.dots, -1) for start in (first, first + half)]
+        # A stride of 0 is what makes a part be read again, without a Python call for each pass.
+        self._parts = [
+            [numpy.broadcast_to(part, (passes, *part.shape)) for part in both] for both in zip(*halves, strict=True)
+        ]
+        self._expected = _expected_dots(first, half, dots).reshape(cut.parts, cut.dots)
+        self._results = numpy.empty((CALLS, passes, cut.dots))
+        self._next = 0
+        self._what = f"a sweep's reads of {size_bytes} bytes"
+
+    def read(self) -> list[tuple[int, int]]:
+        """Reads the next parts, round and round; the nanoseconds at which each call began and ended.
+
+        Raises ArithmeticError where a dot product of any pass is not what it must be: those of whole numbers are exact.
+        """
+        order = [(self._next + call) % len(self._parts) for call in range(CALLS)]
+        self._next = (order[-1] + 1) % len(self._parts)
+        self._results.fill(numpy.nan)  # what is not written shows
+        calls = [(*self._parts[part], out) for part, out in zip(order, self._results, strict=True)]
+        stamps = []
+        for left, right, out in calls:
+            began = time.perf_counter_ns()
+            numpy.vecdot(left, right, out=out)
+            stamps.append((began, time.perf_counter_ns()))
+        if not all(numpy.all(out == self._expected[part]) for part, out in zip(order, self._results, strict=True)):
+            raise ArithmeticError(f"{self._what} give another dot product")
+        return stamps
 
 
-def _dots_of(size_bytes: int) -> int:
-    """The fewest dot products that read so many bytes in equal parts of whole cache lines."""
-    fewest = -(-size_bytes // DOT_BYTES)
-    return next(dots for dots in itertools.count(fewest) if size_bytes % (2 * LINE_BYTES * dots) == 0)
+def seconds_of(readers: list[list[tuple[int, int]]]) -> float:
+    """The time of a step in which each reader made these calls, from its nanoseconds to its nanoseconds.
 
-
-def _dots(numbers, size_bytes: int, passes: int) -> Callable[[], object]:
-    """Reads the first bytes of float64 numbers in one NumPy call; returns the dot products, passes x dots of a pass.
-
-    A stride of 0 is what makes the set be read again, without a Python call for each pass.
+    Readers do not begin nor end together, and a step of milliseconds would mostly show how they were woken. What counts
+    is the time in which all of them read, from the last one's begin to the first one's end: the bytes of the calls in
+    it, by their share where they reach beyond, are the bandwidth, and the step's time is that of all of its bytes at
+    it. Where that is less than half of the time from the first begin to the last end, as where two of them had to share
+    a core, the whole time counts: what then ran alone must not pass for what all of them get.
     """
-    dots = _dots_of(size_bytes)
-    half, items = size_bytes // 16, size_bytes // 16 // dots
-    halves = numbers[:half], numbers[half : 2 * half]
-    left, right = (as_strided(part, (passes, dots, items), (0, 8 * items, 8)) for part in halves)
-    results = numpy.empty((passes, dots))
-    return lambda: numpy.vecdot(left, right, out=results)
+    begins, ends = [calls[0][0] for calls in readers], [calls[-1][1] for calls in readers]
+    opened, closed, whole = max(begins), min(ends), max(ends) - min(begins)
+    if closed - opened < whole / 2:
+        return whole / 1e9
+    calls = [call for reader in readers for call in reader]
+    done = sum(max(0, min(end, closed) - max(begin, opened)) / max(1, end - begin) for begin, end in calls)
+    return (closed - opened) / 1e9 * len(calls) / done
 
 
-def _require_whole_sets(sets: list, size_bytes: int, results: list) -> None:
-    """Raises ArithmeticError where any pass over a set did not read all of it: sums of whole numbers are exact."""
-    half = size_bytes // 16
-    for numbers, dots in zip(sets, results, strict=True):
-        expected = numpy.sum(numbers[:half] * numbers[half : 2 * half])
-        if not numpy.all(dots.sum(axis=1) == expected):
-            raise ArithmeticError(f"a sweep's reads of {size_bytes} bytes give another dot product")
+def _expected_dots(first: int, half: int, count: int):
+    """Of the halves of a set that begins with number `first`, cut into so many; by sums over a period alone."""
+    index = first + numpy.arange(PERIOD_B)
+    products = (1 + index % PERIOD_B) * (1 + (index + half) % PERIOD_B)
+    sums = numpy.concatenate([[0], numpy.cumsum(products)])
+    edges = numpy.arange(count + 1) * (half // count)
+    return numpy.diff(edges // PERIOD_B * sums[-1] + sums[edges % PERIOD_B]).astype(numpy.float64)
 
 
-def _aligned_numbers(size_bytes: int):
+def _aligned_numbers(workers: Workers, size_bytes: int):
     """Float64 numbers at the start of a page: reads across two cache lines would count for less."""
     room = numpy.empty(size_bytes + PAGE_BYTES, numpy.uint8)
     start = -room.ctypes.data % PAGE_BYTES
     numbers = room[start : start + size_bytes].view(numpy.float64)
-    for chunk in _chunks(slice(0, numbers.size), CHUNK_ITEMS):
-        numbers[chunk] = _numbers(chunk.start, chunk.stop, PERIOD_B)
+    pieces = _pieces(numbers.size, workers.count)
+
+    def fill(worker: int) -> None:
+        for chunk in _chunks(pieces[worker], CHUNK_ITEMS):
+            numbers[chunk] = _numbers(chunk.start, chunk.stop, PERIOD_B)
+
+    workers.run(workers.count, fill)
     return numbers
 
 

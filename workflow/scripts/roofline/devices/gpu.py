@@ -1,6 +1,7 @@
 """NVIDIA GPUs, by CuPy, with NVML for identity and state."""
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -17,6 +18,7 @@ __all__ = ["KERNELS", "LARGEST_L2_BYTES", "MEMORY_LEVELS", "Device", "discover",
 MEMORY_LEVELS = ("hbm", "d2d", "l2", "l1", "shared", "h2d", "d2h", "sweep")
 KERNELS = Path(__file__).parents[1] / "kernels"
 COMPILE_OPTIONS = ("-std=c++17",)
+INCLUDED = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
 WIDE_ACCESSES = (10, 0)  # the first compute capability with accesses of 32 bytes
 
 # Eager steps launch about ten kernels each; 32 of them stay well under the launch queue's 1024 entries.
@@ -31,6 +33,12 @@ CLOCK_SHARE = 0.9
 def unsupported(identity: Identity, ceiling: str) -> str | None:
     """Why this card has no such compute ceiling, without opening it."""
     return identity.fault or capabilities.unsupported(ceiling, identity.compute_capability)
+
+
+def kernel_source(name: str) -> str:
+    """A source of kernels/ with its own headers put in: CuPy's cache of compiled kernels would not see them change."""
+    text = (KERNELS / name).read_text(encoding="utf-8")
+    return INCLUDED.sub(lambda header: (KERNELS / header[1]).read_text(encoding="utf-8"), text)
 
 
 class Device:
@@ -293,11 +301,12 @@ class Device:
         elapsed = self.xp.cuda.get_elapsed_time
         return [elapsed(start, end) / 1e3 for start, end in pairwise(events)]
 
-    def kernel(self, source: str, name: str):
-        """A kernel of kernels/, compiled for this card."""
-        if source not in self._modules:
-            self._modules[source] = self.xp.RawModule(code=(KERNELS / source).read_text(), options=COMPILE_OPTIONS)
-        return self._modules[source].get_function(name)
+    def kernel(self, source: str, name: str, defines: tuple[str, ...] = ()):
+        """A kernel of kernels/, compiled for this card, with macros as the compiler's options define them."""
+        if (source, defines) not in self._modules:
+            options = COMPILE_OPTIONS + defines
+            self._modules[source, defines] = self.xp.RawModule(code=kernel_source(source), options=options)
+        return self._modules[source, defines].get_function(name)
 
     def state(self) -> dict:
         return nvml.state(self._handle)
@@ -309,9 +318,6 @@ class Device:
         return cupti.kernel_of(lambda: (step(0), self.synchronize()))
 
     # -- ceilings
-
-    def inputs(self, ceiling: str) -> str:
-        return gpu_gemm.inputs(gpu_fma.dtype_of(ceiling))
 
     def lab_product(self, dtype: str, size: int, seed: int) -> Workload | None:
         return None if dtype.endswith("_fma") else gpu_gemm.lab_product(self, dtype, size, seed)

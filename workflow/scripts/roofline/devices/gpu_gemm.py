@@ -22,7 +22,11 @@ OUTPUTS = {
     "fp8_e4m3": [("bf16", FAST), ("bf16", EXACT)],
     "int8": [("int8", "int32"), ("int32", "int32")],
 }
+# An fp64 product of numbers with all 53 bits random meets the power limit so soon that it is never seen at full rate.
+SHORT, FULL = "short", "full"
 INPUTS = {
+    "fp64": "standard normal numbers drawn in fp32, so of 24 significant bits; with all 53 random the power limit acts "
+    "sooner, and that block stands beside this one",
     "tf32": "standard normal fp32 numbers; the tensor cores round them to tf32",
     "int8": "32 x standard normal numbers, rounded and clipped to -127 to 127",
 }
@@ -49,7 +53,7 @@ def shapes(size: int, multiprocessors: int) -> list[Shape]:
     """Shapes to try, the lab's square first."""
     found = [Shape(*(_aligned(part * size, size) for part in parts)) for parts in SHAPES]
     found += [
-        Shape(_aligned(rows * multiprocessors, 0), _aligned(n * size, size), _aligned(k * size, size))
+        Shape(_full_waves(rows * multiprocessors), _aligned(n * size, size), _aligned(k * size, size))
         for rows, n, k in FULL_WAVES
     ]
     return list(dict.fromkeys(found))
@@ -59,15 +63,21 @@ def _aligned(length: float, size: int) -> int:
     return size if length == size else max(ALIGNED, round(length / ALIGNED) * ALIGNED)
 
 
+def _full_waves(length: int) -> int:
+    """Aligned downwards: a row of tiles too many would be a wave of its own."""
+    return max(ALIGNED, length // ALIGNED * ALIGNED)
+
+
 class LtProducts:
     """Products of one dtype by cuBLASLt, all on the same operands, which fit the largest shape."""
 
-    def __init__(self, device, dtype: str, shapes: list[Shape], seed: int):
+    def __init__(self, device, dtype: str, shapes: list[Shape], seed: int, digits: str = SHORT):
         self._device, self._dtype, self._shapes = device, dtype, shapes
+        self._inputs = inputs(dtype, digits)
         self._workspace = device.xp.empty(WORKSPACE_BYTES, "uint8")
         self._lt = CublasLt(self._workspace.data.ptr)
-        self._a = operand(device, dtype, max(shape.m * shape.k for shape in shapes), seed)
-        self._b = operand(device, dtype, max(shape.n * shape.k for shape in shapes), seed + 1)
+        self._a = operand(device, dtype, max(shape.m * shape.k for shape in shapes), seed, digits)
+        self._b = operand(device, dtype, max(shape.n * shape.k for shape in shapes), seed + 1, digits)
         largest = max(ITEM_BYTES[output] for output, _ in OUTPUTS[dtype])
         self._d = device.xp.empty(largest * max(shape.m * shape.n for shape in shapes), "uint8")
 
@@ -112,6 +122,7 @@ class LtProducts:
             flops=gemm.flops(*shape),
             step=step,
             check=lambda: self._check(shape, layout, output, step),
+            inputs=self._inputs,
         )
 
     def _check(self, shape: Shape, layout: str, output: str, step) -> Check:
@@ -161,8 +172,10 @@ def _block(buffer, kind, rows: int, columns: int, r: slice, c: slice | None = No
     return block
 
 
-def operand(device, dtype: str, count: int, seed: int):
+def operand(device, dtype: str, count: int, seed: int, digits: str = SHORT):
     """`count` normal random numbers of a dtype, in a flat array on the device; bytes where CuPy has no such dtype."""
+    if dtype == "fp64" and digits == SHORT:
+        return device.normal((count,), "fp32", seed).astype("float64")
     if dtype not in ("fp8_e4m3", "int8"):
         return device.normal((count,), "fp32" if dtype == "tf32" else dtype, seed)
     count += count % 2
@@ -226,14 +239,19 @@ def of_shape(device, dtype: str, shape: dict[str, int], seed: int) -> Iterator[W
 
 
 def beside(device, dtype: str, product: Product, seed: int) -> Iterator[list[Workload]]:
-    """The candidates of the same shape with each of the dtype's other outputs and accumulations."""
+    """The candidates of the same shape on other inputs, or with another output or accumulation."""
+    if dtype == "fp64":
+        lt = LtProducts(device, dtype, [Shape(**product.shape)], seed, FULL)
+        yield list(lt.candidates(*OUTPUTS[dtype][0]))
     for output, accumulation in OUTPUTS[dtype][1:]:
         lt = LtProducts(device, dtype, [Shape(**product.shape)], seed)
         yield list(lt.candidates(output, accumulation))
 
 
-def inputs(dtype: str) -> str:
-    return INPUTS.get(dtype, f"standard normal numbers, rounded to {dtype}")
+def inputs(dtype: str, digits: str = SHORT) -> str:
+    if digits == FULL or dtype not in INPUTS:
+        return f"standard normal numbers, rounded to {dtype}"
+    return INPUTS[dtype]
 
 
 def _fitting(device, dtype: str, size: int, most_flops: float) -> list[Shape]:
@@ -243,9 +261,10 @@ def _fitting(device, dtype: str, size: int, most_flops: float) -> list[Shape]:
     """
     found = shapes(size, device.multiprocessors)
     limit = device.identity.memory_free_bytes // 4
+    item, result = ITEM_BYTES[dtype], max(ITEM_BYTES[output] for output, _ in OUTPUTS[dtype])
     fitting = [
         s
         for s in found
-        if (s.m * s.k + s.n * s.k + s.m * s.n) * ITEM_BYTES[dtype] <= limit and gemm.flops(*s) <= most_flops
+        if (s.m + s.n) * s.k * item + s.m * s.n * result <= limit and gemm.flops(*s) <= most_flops
     ]
     return fitting or found[:1]

@@ -25,7 +25,9 @@ START = 0x9E3779B9  # of the pattern that is written
 TRIAD_SCALE = 2.0
 
 CACHE_GRIDS = ((256, 4), (256, 8), (512, 2), (512, 4), (1024, 1), (1024, 2))  # threads, blocks a multiprocessor
-FOLLOWING = (1, 7)  # blocks by which each pass over the L2's set is turned on, so that neighbours follow one another
+# Blocks by which each pass over the L2's set is turned on. A few: neighbours follow one another over the same lines.
+# FAR: too many for any block to catch up with the one before it, and no multiple of a card's multiprocessors.
+FOLLOWING, FAR = (1, 7), 31
 # Bytes that one step reads on each multiprocessor: about a millisecond of what an L1, and of what an L2 gives.
 L1_STEP_BYTES, L2_STEP_BYTES = 256 * MIB, 64 * MIB
 SWEEP_STEP_SHARE = 4  # a sweep asks for the course of many sizes, a ceiling for one figure
@@ -75,7 +77,8 @@ def _hbm(device, mix: str, size: int) -> Stream:
     grids = {}
     for depth in DEPTHS:
         kernel = device.kernel("memory.cu", f"{mix}_{depth}")
-        for threads in THREADS:
+        # Vectors in flight take registers, and not every card has enough of them for a thousand threads.
+        for threads in (count for count in THREADS if count <= kernel.max_threads_per_block):
             # Few blocks that go round and round, or one block a tile: which is faster differs by card and mix.
             for blocks_each in (WHOLE, *_halvings(device.max_threads // threads)):
                 tiles = -(-vectors // (threads * depth))
@@ -292,7 +295,7 @@ def _l1(device) -> list[Stream]:
 
 
 def _shared(device) -> list[Stream]:
-    size = _power_of_two(min(64 * KIB, device.properties["sharedMemPerBlockOptin"]))
+    size = _power_of_two(min(64 * KIB, device.properties["sharedMemPerBlockOptin"], device.l1_bytes - KIB))
     return [_cache_stream(device, "shared", "shared", size, _l1_grids(device, "read_shared", size), EACH_AGAIN)]
 
 
@@ -352,7 +355,7 @@ def _l1_grids(device, kernel_name: str, size: int) -> dict:
 
 
 def _l2_grids(device, size: int, following, grids=CACHE_GRIDS, step_bytes: int = L2_STEP_BYTES) -> dict:
-    """By name: the step, and how many times it reads the set. Turned on by half of the grid where none is to follow."""
+    """By name: the step, and how many times it reads the set. Turned on by FAR blocks where none is to follow."""
     import numpy
 
     kernel, words = device.kernel("caches.cu", "read_l2"), device.cache_words(size)
@@ -361,7 +364,7 @@ def _l2_grids(device, size: int, following, grids=CACHE_GRIDS, step_bytes: int =
     for threads, each in grids:
         if threads * each > device.max_threads:
             continue
-        for shift in following or (each * device.multiprocessors // 2 + 1,):
+        for shift in following or (FAR,):
             arguments = (
                 words,
                 numpy.uint64(size // CACHE_VECTOR_BYTES),
@@ -421,7 +424,8 @@ def _own_sets(device, size: int, readers: int) -> tuple[Callable[[int], None], i
 
 
 def _l2_sweep_grids(device, size: int) -> dict:
-    return _l2_grids(device, size, (), ((256, 8),), L2_STEP_BYTES // SWEEP_STEP_SHARE)
+    grid = (SWEEP_THREADS, device.max_threads // SWEEP_THREADS)
+    return _l2_grids(device, size, (), (grid,), L2_STEP_BYTES // SWEEP_STEP_SHARE)
 
 
 def _sweep_step(grids: dict, size: int) -> tuple[Callable[[int], None], int]:

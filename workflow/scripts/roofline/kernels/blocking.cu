@@ -1,11 +1,7 @@
 // Holds a stream until the host writes *release, so that work can be queued behind it without launch gaps.
 // Gives up after timeout_ns and says so in *timed_out: a host that queues too slowly must not hang the device.
 
-__device__ unsigned long long now_ns() {
-    unsigned long long nanoseconds;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(nanoseconds));
-    return nanoseconds;
-}
+#include "timers.cuh"
 
 extern "C" __global__ void block_stream(const volatile unsigned int* release, volatile unsigned int* timed_out,
                                         unsigned long long timeout_ns) {

@@ -2,17 +2,13 @@
 //
 // A vector is 16 bytes: that is what one lane of L1 and shared memory serves at a time.
 
+#include "timers.cuh"
+
 #define DEPTH 8
 
 struct __align__(16) Vector {
     unsigned int word[4];
 };
-
-__device__ unsigned long long now_ns() {
-    unsigned long long nanoseconds;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(nanoseconds));
-    return nanoseconds;
-}
 
 // volatile: else the compiler would read once and keep it.
 __device__ __forceinline__ Vector load_l1(const Vector* at) {
@@ -51,18 +47,6 @@ __device__ __forceinline__ void add_to_total(unsigned int mine, unsigned int* to
         atomicAdd(total, mine);
     }
 }
-
-struct Stopwatch {
-    unsigned long long start_ns;
-    long long start;
-    __device__ __forceinline__ Stopwatch() : start_ns(now_ns()), start(clock64()) {}
-    __device__ __forceinline__ void tell(unsigned long long* cycles_and_ns) const {
-        if (blockIdx.x == 0 && threadIdx.x == 0) {
-            cycles_and_ns[0] = clock64() - start;
-            cycles_and_ns[1] = now_ns() - start_ns;
-        }
-    }
-};
 
 // One pass of a block over `vectors` vectors: full rounds with DEPTH loads in flight, then the rest.
 template <typename Load>

@@ -1,11 +1,7 @@
 // The clock of a multiprocessor, from inside: its cycles over a stretch of the device's nanosecond timer. Run by one
 // thread beside a block of work it tells the clock under that load, where a driver's reading is tens of ms behind.
 
-__device__ unsigned long long now_ns() {
-    unsigned long long nanoseconds;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(nanoseconds));
-    return nanoseconds;
-}
+#include "timers.cuh"
 
 extern "C" __global__ void count_cycles(unsigned long long stretch_ns, unsigned long long* cycles_and_ns) {
     // Start at a tick of the timer, which on some cards moves once a microsecond.

@@ -10,14 +10,15 @@
 
 #include <cuda_fp16.h>
 
-#define NUMBERS 16
-#define STEPS_A_ROUND 16
+#include "timers.cuh"
 
-__device__ unsigned long long now_ns() {
-    unsigned long long nanoseconds;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(nanoseconds));
-    return nanoseconds;
-}
+// How much code a round is decides how well the instructions pair up; the host tries a few.
+#ifndef NUMBERS
+#define NUMBERS 16
+#endif
+#ifndef STEPS_A_ROUND
+#define STEPS_A_ROUND 16
+#endif
 
 __device__ __forceinline__ float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
 __device__ __forceinline__ double multiply_add(double a, double b, double c) { return fma(a, b, c); }
@@ -64,8 +65,7 @@ __device__ void go_on(const Number* before, Number* after, const Number* factors
     for (int i = 0; i < NUMBERS; ++i) {
         x[i] = before[i * threads + thread];
     }
-    const unsigned long long start_ns = now_ns();
-    const long long start = clock64();
+    const Stopwatch watch;
 #pragma unroll 1
     for (unsigned int round = 0; round < rounds; ++round) {
 #pragma unroll
@@ -73,10 +73,7 @@ __device__ void go_on(const Number* before, Number* after, const Number* factors
             Way::step(x, k, minus_k, l);
         }
     }
-    if (thread == 0) {
-        cycles_and_ns[0] = clock64() - start;
-        cycles_and_ns[1] = now_ns() - start_ns;
-    }
+    watch.tell(cycles_and_ns);
 #pragma unroll
     for (int i = 0; i < NUMBERS; ++i) {
         after[i * threads + thread] = x[i];

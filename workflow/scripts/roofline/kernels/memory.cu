@@ -3,6 +3,8 @@
 // A vector is 16 bytes, and 32 on the cards that have such accesses (compute capability 10.0 and up). A block takes
 // tiles of blockDim x DEPTH vectors, a grid apart; the last tile is checked vector by vector, so that no end is left out.
 
+#include "timers.cuh"
+
 #if __CUDA_ARCH__ >= 1000
 #define WORDS 8
 #else
@@ -12,12 +14,6 @@
 struct __align__(4 * WORDS) Vector {
     unsigned int word[WORDS];
 };
-
-__device__ unsigned long long now_ns() {
-    unsigned long long nanoseconds;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(nanoseconds));
-    return nanoseconds;
-}
 
 // .cs: read or written once, and first to leave the cache.
 __device__ __forceinline__ Vector load_streaming(const Vector* at) {
@@ -66,19 +62,6 @@ __device__ __forceinline__ void add_to_total(const Vector& sum, unsigned int* to
         atomicAdd(total, mine);
     }
 }
-
-// The clock of this multiprocessor over the kernel, told by its first thread.
-struct Stopwatch {
-    unsigned long long start_ns;
-    long long start;
-    __device__ __forceinline__ Stopwatch() : start_ns(now_ns()), start(clock64()) {}
-    __device__ __forceinline__ void tell(unsigned long long* cycles_and_ns) const {
-        if (blockIdx.x == 0 && threadIdx.x == 0) {
-            cycles_and_ns[0] = clock64() - start;
-            cycles_and_ns[1] = now_ns() - start_ns;
-        }
-    }
-};
 
 // Calls `whole(first)` for each full tile, at the thread's first vector, and `single(i)` for each vector of the last.
 template <int DEPTH, typename Whole, typename Single>

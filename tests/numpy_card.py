@@ -1,0 +1,86 @@
+"""A GPU of NumPy: the real gpu.Device on the stand-in for CuPy in tests/fakes; and kernels that go wrong."""
+
+import sys
+from importlib import util
+from pathlib import Path
+
+import numpy
+
+from roofline.devices import Identity, gpu
+
+FAKE = Path(__file__).parent / "fakes" / "cupy" / "__init__.py"
+MIB = 1 << 20
+
+
+def open_card(monkeypatch, capability: str = "9.0", free_bytes: int = 1 << 30, **properties) -> gpu.Device:
+    """A device with these properties in place of the stand-in's, until the test is over."""
+    spec = util.spec_from_file_location("cupy", FAKE)
+    cupy = util.module_from_spec(spec)
+    spec.loader.exec_module(cupy)
+    cupy.PROPERTIES.update(properties)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    for name in ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"):  # which a device sets for its process
+        monkeypatch.setenv(name, "")
+    identity = Identity(
+        device="gpu0",
+        kind="gpu",
+        name="A card of NumPy",
+        uuid="GPU-1",
+        driver=None,
+        memory_total_bytes=free_bytes,
+        memory_free_bytes=free_bytes,
+        compute_capability=capability,
+        nvml=False,
+    )
+    return gpu.Device(identity)
+
+
+class Recorder:
+    """A kernel that notes what it is launched with before it does it."""
+
+    def __init__(self, kernel, launches: list | None = None):
+        self.__dict__.update(_kernel=kernel, _launches=launches)
+
+    def __getattr__(self, name):
+        return getattr(self._kernel, name)
+
+    def __setattr__(self, name, value):
+        setattr(self._kernel, name, value)
+
+    def __call__(self, grid, block, arguments, **options):
+        self._launches.append((self._kernel.name, grid[0], block[0], arguments))
+        self._kernel(grid, block, arguments, **options)
+
+
+def record_launches(monkeypatch, device) -> list:
+    """(name, blocks, threads, arguments) of every launch from now on of kernels asked for from now on."""
+    launches, kernel = [], device.kernel
+    monkeypatch.setattr(device, "kernel", lambda *names: Recorder(kernel(*names), launches))
+    return launches
+
+
+class Short(Recorder):
+    """A kernel that is told of one vector less: it leaves the last one alone."""
+
+    def __call__(self, grid, block, arguments, **options):
+        place = next(i for i, value in enumerate(arguments) if numpy.ndim(value) == 0)
+        fewer = type(arguments[place])(arguments[place] - 1)
+        self._kernel(grid, block, (*arguments[:place], fewer, *arguments[place + 1 :]), **options)
+
+
+class Idle(Recorder):
+    """A kernel that does nothing."""
+
+    def __call__(self, grid, block, arguments, **options):
+        pass
+
+
+def replace_kernels(monkeypatch, device, names, by) -> None:
+    """Kernels of these names that are asked for from now on."""
+    kernel = device.kernel
+
+    def found(source, name, *defines):
+        real = kernel(source, name, *defines)
+        return by(real) if name in names else real
+
+    monkeypatch.setattr(device, "kernel", found)

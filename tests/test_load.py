@@ -1,0 +1,175 @@
+"""What a card still gives under load, from curves made by hand and on a device that is none."""
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roofline.load import WINDOW, settled_from, summarise, sustain
+from roofline.records import LoadPoint, Product
+
+PRODUCT = Product(
+    library="made up", shape={"m": 8, "n": 8, "k": 8}, layout=None, algorithm=None, accumulation="fp32", output="fp16"
+)
+HOT, BRAKE, POWER = ["hw_thermal_slowdown"], ["hw_power_brake_slowdown"], ["sw_power_cap"]
+CHUNK_S = 0.05
+FELL_S = 20 * CHUNK_S
+
+
+def curve(rates, clocks=None, watts=None, reasons=None):
+    """One look every CHUNK_S; what is None at all is what NVML does not tell."""
+    count = len(rates)
+    told = zip(rates, clocks or [None] * count, watts or [None] * count, reasons or [None] * count, strict=True)
+    return [
+        LoadPoint(
+            at_s=round(CHUNK_S * (i + 1), 4), tflops=rate, sm_clock_mhz=clock, power_w=power, throttle_reasons=why
+        )
+        for i, (rate, clock, power, why) in enumerate(told)
+    ]
+
+
+def falling(count=60, high=800.0, low=600.0, after=20):
+    """Flat, then down at once: a power limit that looks back over a second."""
+    return [high if i < after else low for i in range(count)]
+
+
+def summary(points):
+    return summarise(points, PRODUCT, CHUNK_S * len(points))
+
+
+# ---------------------------------------------------------------------------------------------- when it has settled
+
+
+def test_what_is_steady_from_the_start_has_settled_at_once():
+    found = summary(curve([600.0] * 30, [1500] * 30, [690] * 30, [[]] * 30))
+    assert found.settled_after_s == 0
+    assert (found.tflops, found.sm_clock_mhz, found.power_w) == (600, 1500, 690)
+
+
+def test_the_burst_before_the_power_limit_acts_is_no_sustained_rate():
+    rates = falling()
+    found = summary(curve(rates, [2.5 * rate for rate in rates], [700] * 60, [POWER] * 60))
+    assert found.settled_after_s == pytest.approx(FELL_S, abs=WINDOW * CHUNK_S)
+    assert (found.tflops, found.sm_clock_mhz) == (600, 1500)
+    assert found.held_back_by == POWER
+    assert (found.throttled_points, found.all_throttled) == (0, False)
+
+
+def test_the_last_of_clock_power_and_rate_to_settle_counts():
+    late = settled_from(curve([600] * 60, falling(after=30), [700] * 60))
+    early = settled_from(curve([600] * 60, falling(after=10), [700] * 60))
+    assert late - early == 20
+    by_power = settled_from(curve([600] * 60, [1500] * 60, falling(after=30)))
+    by_rate = settled_from(curve(falling(after=30), [1500] * 60, [700] * 60))
+    assert by_power == by_rate == late
+
+
+def test_what_still_falls_in_the_last_third_has_never_settled():
+    rates = [800 * 0.98**i for i in range(60)]
+    found = summary(curve(rates))
+    assert found.settled_after_s is None
+    assert found.tflops == pytest.approx((rates[49] + rates[50]) / 2)  # the last third all the same
+
+
+def test_a_rate_that_holds_while_the_clock_does_not_has_not_settled():
+    assert settled_from(curve([600] * 60, [1900 - 20 * i for i in range(60)], [700] * 60)) is None
+
+
+def test_one_look_that_was_disturbed_unsettles_nothing():
+    rates = [600.0] * 60
+    rates[40] = 100.0
+    found = summary(curve(rates))
+    assert (found.settled_after_s, found.tflops) == (0, 600)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 5])
+def test_a_few_looks_are_a_figure_too(count):
+    found = summary(curve([600.0] * count))
+    assert (found.tflops, found.settled_after_s, len(found.curve)) == (600, 0, count)
+
+
+@given(st.lists(st.floats(1, 1000), min_size=1, max_size=80))
+def test_the_figure_is_of_what_was_seen_since_it_settled(rates):
+    found = summary(curve(rates))
+    first = settled_from(curve(rates))
+    kept = rates[2 * len(rates) // 3 :] if first is None else rates[first:]
+    assert min(kept) <= found.tflops <= max(kept)
+    assert first is None or first <= 2 * len(rates) // 3
+
+
+# ---------------------------------------------------------------------------------------------- what heat slowed
+
+
+@pytest.mark.parametrize("why", [HOT, BRAKE])
+def test_moments_of_heat_and_of_the_power_brake_are_set_apart(why):
+    """They are no more than a part of the settled stretch, and the rate is near, so that it stays settled."""
+    rates, reasons = [600.0] * 30 + [580.0] * 30, [POWER] * 30 + [why] * 30
+    found = summary(curve(rates, [1500] * 60, [700] * 60, reasons))
+    assert (found.tflops, found.throttled_points, found.all_throttled) == (600, 30, False)
+    assert found.held_back_by == sorted([*POWER, *why])
+    assert len(found.curve) == 60
+
+
+def test_clock_and_power_are_of_the_moments_that_count():
+    clocks, watts = [1500] * 30 + [1450] * 30, [700] * 30 + [680] * 30
+    found = summary(curve([600.0] * 60, clocks, watts, [POWER] * 30 + [HOT] * 30))
+    assert (found.sm_clock_mhz, found.power_w) == (1500, 700)
+
+
+def test_heat_all_along_leaves_a_figure_that_says_so():
+    found = summary(curve([450.0] * 40, [1100] * 40, [500] * 40, [HOT] * 40))
+    assert (found.tflops, found.throttled_points, found.all_throttled) == (450, 40, True)
+    assert found.held_back_by == HOT
+
+
+def test_what_nvml_does_not_tell_is_not_asked_of_it():
+    found = summary(curve(falling()))
+    assert found.settled_after_s == pytest.approx(FELL_S, abs=WINDOW * CHUNK_S)
+    assert (found.tflops, found.sm_clock_mhz, found.power_w) == (600, None, None)
+    assert (found.held_back_by, found.throttled_points, found.all_throttled) == ([], 0, False)
+
+
+# ---------------------------------------------------------------------------------------------- on a device
+
+
+class FakeDevice:
+    """Runs chunks of a millisecond a step; looks once a chunk, but for the first of all."""
+
+    def __init__(self, chunks):
+        self.counts, self.looked = [], 0
+        self._chunks = chunks
+
+    def load_times(self, step, count, seconds, look):
+        for chunk in range(self._chunks):
+            if chunk:
+                look()
+            self.counts.append(count)
+            yield (chunk + 1) * count * 1e-3, 1e-3
+
+    def state(self):
+        self.looked += 1
+        return {"sm_clock_mhz": 1000 + self.looked, "power_w": 300, "other_processes": 0, "throttle_reasons": []}
+
+
+WORKLOAD = SimpleNamespace(product=PRODUCT, flops=2e9, step=lambda index: None)
+
+
+def test_each_chunk_is_a_look_at_rate_clock_and_power():
+    device = FakeDevice(4)
+    found = sustain(device, WORKLOAD, 0.2, step_s=1e-3)
+    assert device.counts == [50] * 4  # 50 ms a chunk
+    assert [point.tflops for point in found.curve] == pytest.approx([2.0] * 4)
+    assert [point.sm_clock_mhz for point in found.curve] == [None, 1001, 1002, 1003]
+    assert [point.at_s for point in found.curve] == pytest.approx([0.05, 0.1, 0.15, 0.2])
+    assert (found.product, found.seconds, found.tflops) == (PRODUCT, 0.2, pytest.approx(2.0))
+
+
+def test_a_step_longer_than_a_chunk_is_a_chunk_of_its_own():
+    device = FakeDevice(2)
+    sustain(device, WORKLOAD, 2.0, step_s=1.0)
+    assert device.counts == [1, 1]
+
+
+def test_a_device_that_ran_nothing_has_no_sustained_figure():
+    assert sustain(FakeDevice(0), WORKLOAD, 1.0, step_s=1e-3) is None

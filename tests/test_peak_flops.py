@@ -1,0 +1,303 @@
+"""Which product becomes a compute ceiling, and what it says of itself, on a device whose clock the test turns."""
+
+from types import SimpleNamespace
+
+import peak_flops
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from peak_flops import chosen, finalists
+from small_run import VENDOR, device_record
+
+from roofline import measuring, search
+from roofline.consistency import contradictions
+from roofline.devices import Workload
+from roofline.operators import gemm
+from roofline.prediction import seal
+from roofline.records import Candidate, Check, PeakFlopsRecord, Product, VendorPeak
+
+HOT, POWER = ["sw_thermal_slowdown"], ["sw_power_cap"]
+JOB = {"seal_sha256": "0" * 64, "started_at": "2026-11-05T12:00:00+00:00", "elapsed_s": 1.0}
+
+
+def product(size, algorithm=None):
+    return Product(
+        library="made up",
+        shape=dict.fromkeys("mnk", size),
+        layout=None,
+        algorithm=algorithm,
+        accumulation="fp32",
+        output="fp16",
+    )
+
+
+def candidate(size, trial, block=None, algorithm=None):
+    flops = gemm.flops(size, size, size)
+    return Candidate(product=product(size, algorithm), flops=flops, trial_tflops=trial, block_tflops=block)
+
+
+# ---------------------------------------------------------------------------------------------- finalists
+
+
+def test_the_fastest_trial_is_a_finalist_and_comes_first():
+    found = [candidate(1024, 700), candidate(8192, 800), candidate(4096, 500)]
+    assert finalists(found) == [1]
+
+
+def test_smaller_products_that_come_near_are_finalists_too():
+    """Their blocks are over before the power limit acts."""
+    found = [candidate(8192, 800), candidate(4096, 760), candidate(2048, 751), candidate(1024, 753)]
+    assert finalists(found) == [0, 3, 1]  # 2048 is below 94 %; of the others those with the least work
+
+
+def test_of_one_shape_the_fastest_algorithm_alone():
+    found = [candidate(4096, 780, algorithm="1"), candidate(4096, 790, algorithm="2"), candidate(8192, 800)]
+    assert finalists(found) == [2, 1]
+    found = [candidate(4096, 780, algorithm="1"), candidate(4096, 800, algorithm="2")]
+    assert finalists(found) == [1]
+
+
+def test_no_more_than_three_blocks_are_timed():
+    found = [candidate(1024 * (1 + i), 800) for i in range(8)]
+    assert len(finalists(found)) == 3
+
+
+CANDIDATES = st.lists(
+    st.builds(candidate, st.sampled_from([512, 1024, 2048, 4096]), st.floats(100, 1000)), min_size=1, max_size=20
+)
+
+
+@given(CANDIDATES)
+def test_finalists_are_the_fastest_and_near_it_and_of_different_shapes(found):
+    places = finalists(found)
+    best = max(one.trial_tflops for one in found)
+    assert found[places[0]].trial_tflops == best
+    assert all(found[place].trial_tflops >= 0.94 * best for place in places)
+    assert len({found[place].product.shape["m"] for place in places}) == len(places) <= 3
+
+
+# ---------------------------------------------------------------------------------------------- the one chosen
+
+
+def test_the_fastest_block_is_chosen_and_not_the_fastest_trial():
+    found = [candidate(8192, 800, block=650), candidate(4096, 770, block=760)]
+    assert chosen(found) is found[1]
+
+
+def test_of_blocks_as_fast_the_one_with_the_least_work():
+    found = [candidate(8192, 800, block=760), candidate(2048, 770, block=745), candidate(1024, 770, block=744)]
+    assert chosen(found) is found[1]  # 745 is 98 % of 760, 744 is not
+
+
+def test_what_was_never_timed_as_a_block_is_not_chosen():
+    found = [candidate(1024, 900), candidate(8192, 800, block=700)]
+    assert chosen(found) is found[1]
+
+
+# ---------------------------------------------------------------------------------------------- the whole measurement
+
+LAB, BEST, LARGE = 2048, 4096, 8192  # about a millisecond a step: samples are rounded to a tenth of a nanosecond
+SUSTAINED_S = 3.0
+
+
+class FakeDevice:
+    """Products whose steps take what their rate says; the clock is the device's own. `load` is what is left of the
+    best product's rate under sustained load, `reasons(its clock)` what slows the card down, `lab` by how much the
+    array library's own square is faster, and operands of the seed `wrong` give a wrong result."""
+
+    kind = "cpu"  # a GPU would be left to rest before a block
+    memory_ceilings, memory_level = ("dram_read",), "dram"
+
+    def __init__(self, load=0.8, reasons=lambda now: [], rates=None, lab=1.0, wrong=None):
+        self.now, self.checked, self.most_flops = 0.0, [], None
+        self.load, self.reasons, self.lab, self.wrong = load, reasons, lab, wrong
+        self.rates = {LAB: 100.0, BEST: 150.0, LARGE: 120.0} | (rates or {})
+
+    def workload(self, size, seed, slower=1, algorithm=None):
+        flops = gemm.flops(size, size, size)
+
+        def step(index):
+            return slower * flops / self.rates[size] / 1e12
+
+        def check():
+            self.checked.append((size, seed))
+            if seed == self.wrong:
+                raise ArithmeticError("fp16 differs from float64 arithmetic")
+            return Check(compared="made up", error=0, tolerance=1)
+
+        return Workload(product=product(size, algorithm), flops=flops, step=step, check=check)
+
+    def lab_product(self, ceiling, size, seed):
+        return self.workload(size, seed, 1 / self.lab)
+
+    def peak_candidates(self, ceiling, size, most_flops, seed):
+        self.most_flops = most_flops
+        return [self.workload(size, seed) for size in (LAB, BEST, LARGE)]
+
+    def peak_workload(self, ceiling, size, product, seed):
+        return self.workload(product.shape["m"], seed)
+
+    def beside(self, ceiling, product, seed):
+        size = product.shape["m"]
+        return [[self.workload(size, seed, 3, "slow"), self.workload(size, seed, 2, "fast")]]
+
+    def step_times(self, step, count, first=0):
+        times = [step(index) for index in range(count)]
+        self.now += sum(times)
+        return times
+
+    def load_times(self, step, count, seconds, look):
+        for chunk in range(60):
+            look()
+            yield (chunk + 1) * seconds / 60, step(0) / self.load
+
+    def device_times(self, step, count, first=0):
+        return None
+
+    def clock_under(self, step, count, step_s, look):
+        return 1500.0
+
+    def state(self):
+        return {"throttle_reasons": self.reasons(self.now), "sm_clock_mhz": 1500, "power_w": 700}
+
+    def kernel_of(self, step):
+        return {"name": "made_up", "tensor_cores": True, "how_known": "made up"}
+
+    def compute_ceiling(self, dtype):
+        return dtype
+
+    def compute_unit(self, dtype):
+        return "tensor_core"
+
+    def synchronize(self):
+        pass
+
+
+def measured(device, vendor_tflops=160.0, sustained_s=SUSTAINED_S):
+    promised = VendorPeak(
+        tflops=vendor_tflops,
+        unit="tensor_core",
+        operations_per_clock_per_multiprocessor=1024.0,
+        source="made up",
+        verified=True,
+        derived=False,
+    )
+    vendor = VENDOR.model_copy(update={"match": "exact", "peaks": {"fp16": promised}})
+    record = device_record("gpu0", vendor=vendor, hardware={"multiprocessors": 132, "sm_clock_max_mhz": 1980})
+    sealed = seal(record, __file__, "2026-11-05T12:00:00+00:00")
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (measuring, search):
+            patch.setattr(module, "time", SimpleNamespace(monotonic=lambda: device.now))
+        options = {"size": LAB, "warmup": 3, "iterations": 20, "time_budget_s": 1.0, "sustained_s": sustained_s}
+        return peak_flops.measure(device, record, sealed, "fp16", **options)
+
+
+def test_the_ceiling_is_the_best_product_measured_afresh():
+    device = FakeDevice()
+    peak = measured(device)
+    assert (peak.tflops, peak.burst_tflops) == (pytest.approx(150, rel=1e-3), peak.tflops)
+    assert peak.lab_tflops == pytest.approx(100, rel=1e-3)
+    assert peak.burst.product == product(BEST)
+    assert (BEST, 5) in device.checked  # on operands of its own, which the choice did not see
+    assert [one.product.shape["m"] for one in peak.candidates] == [BEST, LARGE, LAB]
+    assert peak.fraction_of_vendor == pytest.approx(150 / 160, rel=1e-3)
+    assert (peak.doubts, peak.investigation, peak.throttled) == ([], None, False)
+    assert contradictions(PeakFlopsRecord(device="gpu0", dtype="fp16", skipped=None, peak=peak, **JOB)) == []
+
+
+def test_products_of_which_a_block_would_take_too_long_are_not_tried():
+    """23 of them at the lab's rate within BLOCK_S; those of the lab's own size always."""
+    device = FakeDevice()
+    measured(device)
+    assert device.most_flops == pytest.approx(100e12 * peak_flops.BLOCK_S / 23, rel=1e-3)
+    slow = FakeDevice(rates=dict.fromkeys((LAB, BEST, LARGE), 1e-2))
+    measured(slow, vendor_tflops=1e-2)
+    assert slow.most_flops == gemm.flops(LAB, LAB, LAB)
+
+
+def test_what_load_leaves_stands_beside_the_ceiling():
+    peak = measured(FakeDevice(load=0.8))
+    assert peak.sustained_tflops == peak.sustained.tflops == pytest.approx(120, rel=1e-3)
+    assert peak.tflops == peak.burst_tflops
+    assert (peak.sustained.seconds, len(peak.sustained.curve)) == (SUSTAINED_S, 60)
+
+
+def test_a_card_that_is_faster_under_load_has_that_for_its_ceiling():
+    peak = measured(FakeDevice(load=1.05))
+    assert peak.tflops == peak.sustained_tflops > peak.burst_tflops
+    assert peak.ci95 == peak.sustained.ci95
+
+
+def test_the_labs_square_may_be_the_fastest():
+    peak = measured(FakeDevice(lab=1.6))
+    assert peak.tflops == peak.lab_tflops == pytest.approx(160, rel=1e-3)
+    assert peak.burst_tflops == pytest.approx(150, rel=1e-3)
+
+
+def test_no_sustained_load_where_none_is_asked_for():
+    peak = measured(FakeDevice(), sustained_s=0)
+    assert (peak.sustained, peak.sustained_tflops) == (None, None)
+
+
+def test_the_clock_under_the_block_gives_the_reachable_peak():
+    peak = measured(FakeDevice())
+    reachable = 132 * 1024 * 1500e6 / 1e12
+    assert (peak.clock_mhz, peak.clock_tflops) == (1500, pytest.approx(reachable))
+    assert peak.fraction_of_clock == pytest.approx(150 / reachable, rel=1e-3)
+
+
+def test_the_fastest_sibling_is_measured_beside():
+    (beside,) = measured(FakeDevice()).beside
+    assert (beside.product, beside.tflops) == (product(BEST, "fast"), pytest.approx(150 / 2, rel=1e-3))
+
+
+def test_a_figure_above_the_possible_is_never_written():
+    possible = 132 * 1024 * 1980e6 / 1e12
+    with pytest.raises(ArithmeticError, match=r"fp16: .* is above 132 multiprocessors"):
+        measured(FakeDevice(rates={BEST: 1.01 * possible}), vendor_tflops=possible)
+
+
+@pytest.mark.parametrize("seed", [1, 5, 7])
+def test_a_wrong_result_fails_the_job(seed):
+    """Of the lab's square, of the best product, and of what stands beside it."""
+    with pytest.raises(ArithmeticError, match="differs from float64"):
+        measured(FakeDevice(wrong=seed))
+
+
+def test_heat_all_along_is_flagged_and_the_power_limit_is_told():
+    hot = measured(FakeDevice(reasons=lambda now: [*HOT, *POWER]))
+    assert (hot.throttled, hot.held_back_by) == (True, sorted([*HOT, *POWER]))
+    assert hot.burst.latency.all_throttled and hot.sustained.all_throttled
+    limited = measured(FakeDevice(reasons=lambda now: POWER))
+    assert (limited.throttled, limited.held_back_by) == (False, POWER)
+
+
+def test_a_hot_labs_square_that_is_the_fastest_is_flagged_too():
+    """Too hot while the lab's block ran, which is the first of all, and no longer thereafter."""
+    device = FakeDevice(lab=1.6)
+    device.reasons = lambda now: HOT if not device.checked[1:] else []
+    peak = measured(device)
+    assert peak.tflops == peak.lab_tflops > peak.burst_tflops
+    assert (peak.throttled, peak.burst.latency.all_throttled) == (True, False)
+
+
+def test_what_is_not_told_is_not_denied():
+    peak = measured(FakeDevice(reasons=lambda now: None))
+    assert (peak.throttled, peak.held_back_by) == (None, [])
+
+
+# ---------------------------------------------------------------------------------------------- what is said
+
+
+def said(**fields):
+    return peak_flops.line(PeakFlopsRecord(**{"device": "gpu0", "dtype": "fp16", "skipped": None, **JOB} | fields))
+
+
+def test_the_line_tells_the_ceiling_its_share_and_what_load_leaves():
+    text = said(peak=measured(FakeDevice(load=0.8)))
+    assert text == "peak_flops gpu0 fp16: 150 TFLOPS, 120 sustained, 94 % of the vendor's 160, 1.0 s"
+    assert "sustained" not in said(peak=measured(FakeDevice(), sustained_s=0))
+
+
+def test_the_line_tells_why_there_is_none():
+    assert said(skipped="it needs 8.9", peak=None) == "peak_flops gpu0 fp16: skipped, it needs 8.9"
