@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pickle
 import re
@@ -16,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 from workflow_run import CHECKOUT
 
 from roofline import settings
-from roofline.devices import Identity
+from roofline.devices import Identity, cpu
 
 RECORD = "cpu/decode_attn/minigpt/S16_fp32.json"
 WEIGHTS = "checkpoints/minigpt.safetensors"
@@ -38,6 +39,18 @@ def faults(run: Run, *arguments) -> list[str]:
     assert "Traceback" not in told and "schema" not in told
     assert run.files() == before and not run.locks()
     return [line for line in told.splitlines() if not SNAKEMAKES_OWN.fullmatch(line)]
+
+
+def lines_of(run: Run) -> list[str]:
+    """What the checks say that workflow/common.smk asks before anything is planned, without Snakemake around them."""
+    with contextlib.chdir(run.root):
+        try:
+            settings.require_readable(["config/config.yaml"])
+            config = settings.complete(run.config, run.root / "workflow/schemas/config.schema.yaml")
+            settings.choose_devices(config, {"cpu": cpu.discover()[0]})
+        except settings.Faults as faults:
+            return faults.lines
+    return []
 
 
 def assert_lines(found: list[str], expected: list[str]) -> None:
@@ -300,6 +313,13 @@ VALUES = {
 @pytest.mark.parametrize(("changes", "expected"), VALUES.values(), ids=VALUES.keys())
 def test_a_bad_value_is_told_in_a_line(run, changes, expected):
     run.edit_config(changes)
+    assert_lines(lines_of(run), expected)
+
+
+@pytest.mark.parametrize("name", ["S of 0", "keys that are no text", "several things that this machine cannot do"])
+def test_a_bad_value_ends_snakemake_before_anything_is_planned(run, name):
+    changes, expected = VALUES[name]
+    run.edit_config(changes)
     assert_lines(faults(run), expected)
 
 
@@ -452,6 +472,13 @@ TEXTS = {
 @pytest.mark.parametrize(("text", "expected"), TEXTS.values(), ids=TEXTS.keys())
 def test_a_bad_file_is_told_in_a_line(run, text, expected):
     (run.root / "config/config.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert_lines(lines_of(run), expected)
+
+
+@pytest.mark.parametrize("name", ["code", "nested without end", "keys of Snakemake's own"])
+def test_a_bad_file_ends_snakemake_before_it_reads_it_itself(run, name):
+    text, expected = TEXTS[name]
+    run.write_config(text)
     assert_lines(faults(run), expected)
 
 
@@ -656,9 +683,9 @@ def test_corrupt_results_of_other_kinds_are_found_too(run):
     told = run.finish("--dry-run")
     for path in corrupt:
         assert f"results/{path} was corrupt and is set aside" in told
-    assert run.planned().total() == 15
+    assert run.planned().total() == 16
 
 
 def test_a_corrupt_record_of_the_device_has_everything_measured(run):
     (run.results / "cpu/device_query.json").write_text("{")
-    assert run.planned().total() == 16
+    assert run.planned().total() == 17

@@ -31,14 +31,14 @@ def test_a_compute_ceiling_in_words(roofline):
 
 def test_what_is_not_known_is_empty(roofline):
     rows = {row.name: row for row in memory_rows(roofline, "gpu0")}
-    assert (rows["l2"].vendor, rows["l2"].of_vendor, rows["l2"].sustained, rows["l2"].of_clock) == ("", "", "", "")
+    assert (rows["L2"].vendor, rows["L2"].of_vendor, rows["L2"].sustained, rows["L2"].of_clock) == ("", "", "", "")
 
 
 def test_a_knee_stands_against_the_capacity_that_is_reported(roofline):
     assert [(row.name, row.knee, row.reported) for row in level_rows(roofline, "gpu0")] == [
-        ("l1", "214 KiB", "256 KiB"),
-        ("l2", "", "15 MiB"),
-        ("l2", "51 MiB", "60 MiB"),
+        ("L1", "214 KiB", "256 KiB"),
+        ("L2", "", "15 MiB"),
+        ("L2", "51 MiB", "60 MiB"),
         ("memory", "", ""),
     ]
 
@@ -81,7 +81,7 @@ def test_the_tables_fit_the_screen(roofline, tmp_path, capsys):
     assert max(len(line) for line in tables.splitlines()) <= 100
     assert re.search(r"^  fp16 +778 +776 to 779 +665 +989 +79 % +73 %  power cap$", tables, re.MULTILINE)
     assert re.search(r"^  hbm_read +4641 +4632 to 4646 +4800 +97 %", tables, re.MULTILINE)
-    assert re.search(r"^  l2 +9300 +51 MiB +60 MiB  the device, past L1$", tables, re.MULTILINE)
+    assert re.search(r"^  L2 +9300 +51 MiB +60 MiB  the device, past L1$", tables, re.MULTILINE)
     assert "fp16        skipped: NumPy has no fp16 product of its own" in tables
 
 

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import threading
+import time
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,7 +27,7 @@ from roofline.operators.gemm import Gemm
 from roofline.records import Product
 
 SCRIPTS = Path(host.__file__).parents[1]
-GB = 10**9
+GB, MIB = 10**9, 1 << 20
 
 
 @pytest.fixture(scope="module")
@@ -283,7 +285,7 @@ def test_the_read_is_of_every_bit(device, arrays):
 
 def test_the_triad_is_a_plus_three_b(device, arrays):
     """By another formula than the check's."""
-    streams_of(device, SIZE)["dram_triad"].grids["1 thread"](0)
+    list(streams_of(device, SIZE)["dram_triad"].grids.values())[-1](0)
     index = numpy.arange(SIZE // 4)
     assert numpy.array_equal(arrays[0].c, 1 + index % 4093 + 3.0 * (1 + index % 2039))
 
@@ -300,9 +302,32 @@ def test_one_core_is_one_thread(device, monkeypatch):
     assert len(set(seen)) == 1 and len(seen) == 5
 
 
-def test_all_cores_are_among_the_threads_that_are_tried(device):
-    assert f"{device.cores} thread" in list(streams_of(device)["dram_read"].grids)[-1]
-    assert [cpu_memory._thread_counts(cores) for cores in (1, 2, 6, 8)] == [[1], [1, 2], [1, 2, 4, 6], [1, 2, 4, 8]]
+def test_all_cores_are_tried_first(device):
+    """A budget may end the trials: the likeliest way must not be the last."""
+    assert next(iter(streams_of(device)["dram_read"].grids)).startswith(f"{device.cores} thread")
+    counts = {1: [1], 2: [2, 1], 4: [4, 2, 1], 6: [6, 3, 1], 16: [16, 8, 4]}
+    assert {cores: cpu_memory._thread_counts(cores) for cores in counts} == counts
+
+
+def test_all_streams_go_over_the_same_three_arrays(device, monkeypatch):
+    """Memory that is touched the first time took most of the job's time."""
+    made, empty = [], numpy.empty
+    monkeypatch.setattr(numpy, "empty", lambda *arguments: made.append(arguments) or empty(*arguments))
+    streams = streams_of(device)
+    assert [items for items, _ in made] == 3 * [SIZE // 4]
+    for stream in streams.values():
+        stream.verify(next(iter(stream.grids)))
+    assert sum(items == SIZE // 4 for items, _ in made) == 3
+
+
+@pytest.mark.parametrize(("cores", "items"), [(2, 1 << 18), (64, 1 << 18), (256, 1 << 20)])
+def test_blocks_of_many_threads_are_large(device, monkeypatch, cores, items):
+    """Each takes the interpreter's lock."""
+    blocks = []
+    monkeypatch.setattr(cpu_memory, "_triad", lambda arrays, block: blocks.append(block))
+    workers = SimpleNamespace(count=cores, run=lambda count, work: [work(number) for number in range(count)])
+    cpu_memory.streams(workers, SIZE, 1 << 20)
+    assert blocks == [items]
 
 
 def test_a_piece_is_always_the_same_workers():
@@ -315,8 +340,45 @@ def test_a_piece_is_always_the_same_workers():
 
 
 def test_what_goes_wrong_in_a_worker_is_told():
-    with pytest.raises(ZeroDivisionError):
-        cpu_memory.Workers(2).run(2, lambda number: 1 // (1 - number))
+    """And the next work is done as ever."""
+    workers = cpu_memory.Workers(2)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            workers.run(2, lambda number: 1 // (1 - number))
+        assert workers.run(2, lambda number: 10 * number) == [0, 10]
+
+
+def test_results_are_in_the_workers_order():
+    """Whichever ends first."""
+    assert cpu_memory.Workers(3).run(3, lambda number: time.sleep(0.02 * (2 - number)) or number) == [0, 1, 2]
+
+
+def test_a_worker_stays_on_its_core():
+    cpus = sorted(os.sched_getaffinity(0))
+    workers = cpu_memory.Workers(len(cpus), cpus)
+    assert workers.run(len(cpus), lambda number: os.sched_getaffinity(0)) == [{number} for number in cpus]
+    assert cpu_memory.Workers(1).run(1, lambda number: os.sched_getaffinity(0)) == [set(cpus)]
+    assert os.sched_getaffinity(0) == set(cpus)
+    workers = cpu_memory.Workers(1, [1 << 20])  # there is none: it goes wherever it may
+    assert workers.run(1, lambda number: os.sched_getaffinity(0)) == [set(cpus)]
+
+
+def test_workers_end_with_what_they_kept():
+    def until(true):
+        deadline = time.monotonic() + 10
+        while not true() and time.monotonic() < deadline:
+            time.sleep(0.001)
+        return true()
+
+    workers, array = cpu_memory.Workers(2), numpy.empty(3)
+    threads = workers.run(2, lambda number: threading.current_thread())
+    alive = weakref.ref(array)
+    workers.run(2, lambda number, array=array: None)
+    del array
+    assert until(lambda: alive() is None)
+    assert all(thread.is_alive() for thread in threads)
+    del workers
+    assert until(lambda: not any(thread.is_alive() for thread in threads))
 
 
 @given(st.integers(0, 10_000), st.integers(1, 300))
@@ -326,26 +388,25 @@ def test_pieces_are_all_of_it_once(lines, count):
     assert [index for piece in pieces for index in range(piece.start, piece.stop, 16)] == list(range(0, 16 * lines, 16))
 
 
-MIB = 1 << 20
-
-
 @pytest.mark.parametrize(
     ("readers", "cache_mib", "free_mib", "mib"),
     [
         (1, 32, 1 << 20, 256),
-        (2, 32, 1 << 20, 256),
-        (16, 32, 1 << 20, 1024),  # 64 MiB a core
-        (1, 384, 1 << 20, 1536),  # four times the caches
-        (1, 384, 4096, 512),  # an eighth of the memory
-        (64, 384, 80, 10),
+        (16, 32, 1 << 20, 256),
+        (64, 32, 1 << 20, 1024),  # 16 MiB a core
+        (16, 300, 1 << 20, 600),  # twice the caches
+        (16, 300, 2048, 600),  # and never less
+        (2, 32, 1024, 128),  # an eighth of the memory
+        (2, 32, 100, 64),
     ],
 )
-def test_arrays_are_larger_than_the_caches_and_fit_the_memory(readers, cache_mib, free_mib, mib):
+def test_arrays_are_larger_than_the_caches(readers, cache_mib, free_mib, mib):
     assert cpu_memory.automatic_bytes(readers, cache_mib * MIB, free_mib * MIB) == mib * MIB
 
 
 def test_sizes_are_chosen_where_none_is_asked_for(device, monkeypatch):
     monkeypatch.setattr(host, "memory_available_bytes", lambda: 8 * MIB + 999)
+    monkeypatch.setattr(device, "last_level_cache_bytes", MIB // 4)
     assert streams_of(device, None)["dram_copy"].counted_bytes == 2 * (MIB + 64)
     assert streams_of(device, None)["dram_copy_one_core"].counted_bytes == 2 * (MIB + 64)
 
@@ -353,71 +414,190 @@ def test_sizes_are_chosen_where_none_is_asked_for(device, monkeypatch):
 # ---------------------------------------------------------------------------------------------- sweeps
 
 
+def caches_of(readers, near_bytes, largest_bytes):
+    return cpu_memory.Caches(readers, {"l2": largest_bytes}, near_bytes, largest_bytes)
+
+
 @settings(deadline=None, max_examples=30)
-@given(st.integers(4096, 1 << 31), st.integers(1, 12))
-def test_sizes_of_a_sweep(largest, points_an_octave):
-    sizes = cpu_memory.set_sizes(largest, points_an_octave)
+@given(st.integers(4096, 1 << 31), st.integers(1, 12), st.integers(1, 256), st.sampled_from([MIB // 4, 2 * MIB]))
+def test_sizes_of_a_sweep(largest, points_an_octave, readers, near_bytes):
+    cuts = cpu_memory.set_cuts(caches_of(readers, near_bytes, 32 * MIB), largest, points_an_octave)
+    sizes = list(cuts)
     assert sizes[0] == 4096 and sizes[-1] <= largest < 2.1 * sizes[-1]
-    assert all(size % 64 == 0 for size in sizes)
     growth = 2 ** (1 / points_an_octave)
     assert all(after / before == pytest.approx(growth, rel=0.04) for before, after in itertools.pairwise(sizes))
-    for size in sizes:
-        dots = cpu_memory._dots_of(size)
-        assert size % (128 * dots) == 0
-        assert size / dots <= cpu_memory.DOT_BYTES
-        assert dots < 2 * size / cpu_memory.DOT_BYTES + 1
+    for size, (parts, dots, passes) in cuts.items():
+        assert size % (128 * parts * dots) == 0
+        assert size / parts / dots <= cpu_memory.DOT_BYTES
+        assert passes == 1 or parts == 1
+        assert passes * dots >= cpu_memory.FEWEST_DOTS
+
+
+def test_readers_do_not_wait_for_each_others_calls():
+    """NumPy gives the interpreter's lock away, but not in a call of few products: these would run in turn."""
+    left = numpy.ones((cpu_memory.FEWEST_DOTS, 8192))
+    calls, seen = [], []
+
+    def read():
+        for _ in range(50):
+            began = time.perf_counter()
+            numpy.vecdot(left, left)
+            calls.append((began, time.perf_counter()))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    while thread.is_alive():
+        seen.append(time.perf_counter())
+        time.sleep(0)
+    assert sum(any(began < moment < ended for moment in seen) for began, ended in calls) > 10
 
 
 @pytest.fixture
 def small_sweep(monkeypatch):
-    """Few passes, of a machine whose cores have 1 MiB each; memory for sets of 256 KiB."""
-    monkeypatch.setattr(cpu_memory, "CACHED_STEP_BYTES", MIB)
+    """Of a machine whose cores have 64 KiB each: sets up to 256 KiB, of which a step reads half or more."""
+    monkeypatch.setattr(cpu_memory, "NEAR_CALL_BYTES", MIB // 4)
+    monkeypatch.setattr(cpu_memory, "FAR_CALL_BYTES", MIB // 32)
+    monkeypatch.setattr(cpu_memory, "FEWEST_DOTS", 1)
 
     def of(readers, points_an_octave=2):
-        workers = cpu_memory.Workers(readers)
-        return cpu_memory.sweep(workers, readers, {"l2": MIB}, MIB, readers * MIB, points_an_octave)
+        caches = caches_of(readers, MIB // 32, MIB // 16)
+        (series,) = cpu_memory.sweeps(cpu_memory.Workers(readers), [caches], readers * MIB, points_an_octave)
+        return series
 
     return of
 
 
-@pytest.mark.parametrize("readers", [1, 2])
-def test_a_step_reads_what_it_says(small_sweep, monkeypatch, readers):
-    series = small_sweep(readers)
-    assert series.reader == ("one core" if readers == 1 else "each core")
-    assert series.sizes[-1] == 256 << 10
-    read = []
+@pytest.fixture
+def reads(monkeypatch):
+    """(address, bytes) of every call of vecdot."""
+    made = []
 
     def vecdot(left, right, out, dot=numpy.vecdot):
         assert left.ctypes.data % 64 == 0 and right.ctypes.data % 64 == 0
-        read.append((left.ctypes.data, 8 * (left.size + right.size)))
+        made.append((left.ctypes.data, 8 * (left.size + right.size)))
         return dot(left, right, out=out)
 
     monkeypatch.setattr(numpy, "vecdot", vecdot)
+    return made
+
+
+@pytest.mark.parametrize("readers", [1, 2, 9])
+def test_a_step_reads_what_it_says(small_sweep, reads, readers):
+    series = small_sweep(readers)
+    assert series.reader == ("one core" if readers == 1 else "each core")
+    assert series.sizes[-1] == 256 << 10
     for size in series.sizes:
         step, step_bytes = series.step(size)
-        read.clear()
+        reads.clear()
         step(0)
-        assert len({address for address, _ in read}) == readers
-        assert sum(count for _, count in read) == step_bytes
-        assert step_bytes == readers * size * (MIB // size)
+        assert len(reads) == cpu_memory.CALLS * readers
+        assert sum(count for _, count in reads) == step_bytes
+
+
+def test_a_large_set_is_read_part_after_part(small_sweep, reads):
+    """All of it before the first step, then the parts that were read the longest ago."""
+    series = small_sweep(1)
+    size = series.sizes[-1]
+    step, step_bytes = series.step(size)
+    assert step_bytes == size // 2
+    parts = [address for address, _ in reads]
+    assert len(set(parts)) == len(parts) == 8
+    for half in (parts[:4], parts[4:], parts[:4]):
+        reads.clear()
+        step(0)
+        assert [address for address, _ in reads] == half
+
+
+def test_each_reader_has_a_set_of_its_own(small_sweep, reads):
+    series = small_sweep(3)
+    series.step(series.sizes[-1])
+    sets = sorted({address for address, _ in reads})
+    assert len(sets) == 3 * 8
+    assert sets[8] - sets[0] == sets[16] - sets[8] >= series.sizes[-1]
+
+
+def set_of(numbers, size, first=0, parts=1, dots=1, passes=3):
+    return cpu_memory._Set(numbers, first, size, cpu_memory.Cut(parts, dots, passes))
+
+
+NUMBERS = cpu_memory._aligned_numbers(cpu_memory.Workers(2), 2 * MIB)
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.sampled_from([4096, 5760, 131072, 131072 + 256, 185344, 524288]), st.data())
-def test_every_item_of_a_set_is_read_in_every_pass(size, data):
-    numbers = cpu_memory._aligned_numbers(size)
-    dots = cpu_memory._dots(numbers, size, 3)
-    cpu_memory._require_whole_sets([numbers], size, [dots()])
-    before = dots().copy()
-    numbers[data.draw(st.integers(0, size // 8 - 1))] += 1
-    assert (dots() != before).any(axis=1).all()
+@given(st.sampled_from([(4096, 1, 1), (5760, 1, 1), (131072 + 256, 1, 2), (524288, 4, 1), (786432, 6, 2)]), st.data())
+def test_every_item_of_a_set_is_read_in_every_pass(cut, data):
+    size, parts, dots = cut
+    first = data.draw(st.sampled_from([0, 512, 131072]))
+    numbers = NUMBERS.copy()
+    whole = set_of(numbers, size, first, parts, dots)
+    for _ in range(parts):
+        whole.read()
+    part = size // 16 // parts
+    item = data.draw(st.integers(0, size // 8 - 1))
+    numbers[first + item] += 1
+    with pytest.raises(ArithmeticError, match=f"a sweep's reads of {size} bytes"):
+        for _ in range(parts):
+            whole.read()
+    number = item % (size // 16) // part
+    wrong = [whole._results[call] for call in range(4) if (whole._next + call) % parts == number]
+    assert all((dots != whole._expected[number]).any(axis=1).all() for dots in wrong)
 
 
-def test_a_sweep_that_leaves_bytes_out_is_found(small_sweep, monkeypatch):
-    whole = cpu_memory._dots
-    monkeypatch.setattr(cpu_memory, "_dots", lambda numbers, size, passes: whole(numbers, size - 128, passes))
-    with pytest.raises(ArithmeticError, match="a sweep's reads of 65536 bytes"):
-        small_sweep(1).step(65536)
+def test_expected_dot_products_by_multiplying():
+    for first, half, count in ((0, 2048, 4), (512, 65536, 8), (4096, 98304, 3)):
+        left, right = (NUMBERS[start : start + half].reshape(count, -1) for start in (first, first + half))
+        assert numpy.array_equal(cpu_memory._expected_dots(first, half, count), (left * right).sum(axis=1))
+
+
+SLACKER = {
+    "nothing is read": lambda left, right, out: None,
+    "the last pass is left out": lambda left, right, out, dot=numpy.vecdot: dot(left[:-1], right[:-1], out=out[:-1]),
+    "a line is left out": lambda left, right, out, dot=numpy.vecdot: dot(left[..., 8:], right[..., 8:], out=out),
+}
+
+
+@pytest.mark.parametrize("slacker", SLACKER)
+@pytest.mark.parametrize("readers", [1, 2])
+def test_a_step_that_leaves_bytes_out_is_found(small_sweep, monkeypatch, readers, slacker):
+    """Also where those before read all: the fastest counts, and nothing is as fast as not reading."""
+    step, _ = small_sweep(readers).step(16384)
+    step(0)
+    monkeypatch.setattr(numpy, "vecdot", SLACKER[slacker])
+    with pytest.raises(ArithmeticError, match="a sweep's reads of 16384 bytes"):
+        step(1)
+
+
+@pytest.mark.parametrize(
+    ("readers", "seconds"),
+    [
+        ([[(0, 10), (10, 20)]], 20),
+        ([[(0, 10), (11, 20)]], 20),  # a pause counts
+        ([[(0, 10), (10, 20)], [(0, 10), (10, 20)]], 20),
+        ([[(0, 10), (10, 20)], [(4, 14), (14, 24)]], 20),  # woken late: 1.6 calls each within 16
+        ([[(0, 10), (10, 20)], [(0, 20), (20, 40)]], 4 * 20 / 3),  # one of half the speed: 3 calls within 20
+        ([[(0, 10), (10, 20)], [(20, 30), (30, 40)]], 40),  # one after the other
+        ([[(0, 10), (10, 20)], [(11, 21), (21, 31)]], 31),  # hardly together
+    ],
+)
+def test_the_time_in_which_all_read_counts(readers, seconds):
+    stamps = [[(begin * 10**9, end * 10**9) for begin, end in calls] for calls in readers]
+    assert cpu_memory.seconds_of(stamps) == pytest.approx(seconds)
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), st.integers(1, 99)), min_size=1, max_size=9))
+def test_no_bandwidth_above_the_sum_of_what_readers_had(readers):
+    """Each in its own time."""
+    stamps = [[(begin + each * call, begin + each * (call + 1)) for call in range(4)] for begin, each in readers]
+    most = sum(1 / each for _, each in readers)
+    assert 4 * len(readers) / (cpu_memory.seconds_of(stamps) * 1e9) <= most * (1 + 1e-9)
+
+
+def test_a_step_may_time_itself(device):
+    steps = [cpu.Timed(0.25), None, cpu.Timed(7.0)]
+    first, second, third = device.step_times(lambda index: steps[index - 5], 3, first=5)
+    assert (first, third) == (0.25, 7.0)
+    assert 0 < second < 0.25
+    assert device.step_times(lambda index: 99.0, 1)[0] < 1  # any other result is none
 
 
 def test_the_blas_spreads_no_dot_product_over_threads():
@@ -449,6 +629,17 @@ def test_one_core_and_all_of_them_are_swept(device, monkeypatch):
     monkeypatch.setattr(host, "memory_available_bytes", lambda: 64 * MIB)
     assert device.sweeps(2)[0].sizes[-1] == 16 * MIB
     assert device.sweeps(2)[-1].sizes[-1] <= 16 * MIB // device.cores
+
+
+def test_all_sweeps_go_over_one_array(device, monkeypatch):
+    monkeypatch.setattr(host, "memory_available_bytes", lambda: 64 * MIB)
+    made, of = [], cpu_memory._aligned_numbers
+    monkeypatch.setattr(cpu_memory, "_aligned_numbers", lambda workers, size: made.append(size) or of(workers, size))
+    for one in device.sweeps(1):
+        assert not made or made == [16 * MIB]
+        for size in (one.sizes[0], one.sizes[-1]):
+            one.step(size)[0](0)
+    assert made == [16 * MIB]
 
 
 def test_a_sweep_of_this_machine_has_levels(device):
@@ -574,7 +765,7 @@ def test_a_wrong_product_fails_the_job(device, monkeypatch, dtype, row):
 
 
 def test_products_of_three_sizes_are_tried(device):
-    workloads = device.peak_candidates("fp32", 48, seed=1)
+    workloads = device.peak_candidates("fp32", 48, 1e12, seed=1)
     assert sorted(workload.product.shape["m"] for workload in workloads) == [24, 48, 96]
     for workload in workloads:
         workload.check()  # each by itself: they have operands in common, and results
@@ -584,9 +775,15 @@ def test_products_of_three_sizes_are_tried(device):
         assert device.beside("fp32", 48, workload.product, seed=1) == []
 
 
+def test_no_product_of_more_operations_than_asked_for(device):
+    """But one at least."""
+    sizes = {most: device.peak_candidates("fp32", 48, most, seed=1) for most in (2 * 48**3, 1)}
+    assert [[workload.product.shape["m"] for workload in found] for found in sizes.values()] == [[48, 24], [48]]
+
+
 def test_no_product_that_the_memory_does_not_hold(device, monkeypatch):
     monkeypatch.setattr(host, "memory_available_bytes", lambda: gemm.workspace_bytes(96, "fp32"))
-    assert {workload.product.shape["m"] for workload in device.peak_candidates("fp32", 48, seed=1)} == {24, 48}
+    assert {workload.product.shape["m"] for workload in device.peak_candidates("fp32", 48, 1e12, seed=1)} == {24, 48}
 
 
 def test_a_product_that_numpy_has_not_is_refused(device):

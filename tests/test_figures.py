@@ -10,6 +10,8 @@ from math import cos, radians, sin
 import numpy as np
 import pytest
 import samples
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextToPath
 from PIL import Image
 
 from roofline import figure_content, figures, load_figure, sweep_figure, text_metrics
@@ -106,8 +108,8 @@ def test_no_text_over_a_dot(drawn, name):
     lines = [line for axes in figure.axes for line in axes.artists + axes.lines]
     dots = [line for line in lines if line.get_linestyle() == "None"]
     assert dots or name == "no_dots"
-    radius = 2.5 * figure.dpi / 72
     for dot in dots:
+        radius = min(2.5, dot.get_markersize() / 2) * figure.dpi / 72
         (at,) = dot.get_transform().transform(np.column_stack(dot.get_data()))
         square = at + radius * np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)])
         assert [text.get_text() for text, quad in texts_of(figure) if not apart(quad, square)] == []
@@ -157,14 +159,14 @@ def test_everything_is_named(drawn, said, name):
     roofline, told = drawn(name)[0], " ".join(said(name))
     for ceiling in roofline["ceilings"]:
         value = ceiling.get("tflops") or ceiling.get("gb_per_s")
-        assert ceiling["name"] in told and figure_content.number(value) in told
+        assert figure_content.level_words(ceiling["name"]) in told and figure_content.number(value) in told
     for operator in roofline["operators"]:
         if operator["fraction_of_roof"]:
             assert figure_content.percent(operator["fraction_of_roof"]) in told
     for device in roofline["devices"].values():
         assert device["name"] in told
     for item in roofline["skipped"]:
-        assert item["reason"] in told
+        assert f"{item['dtype']} ({item['reason']})" in told  # no two for one reason
 
 
 def test_labels_as_the_issue_words_them(said):
@@ -186,15 +188,15 @@ def test_what_no_dot_needs_is_not_drawn_but_told(said):
     assert drawn_names(gpu.compute) == [*samples.GEMM_DTYPES, "fp32_fma"]
     assert [(c.text.split()[0], c.weight) for c in gpu.memory] == [
         ("hbm_read", "bold"),
-        ("l2", "normal"),
-        ("l1", "normal"),
+        ("L2", "normal"),
+        ("L1", "normal"),
         ("host", "faint"),
     ]
     assert [(c.text, c.weight) for c in cpu.memory] == [
         ("dram_read 118 GB/s · 38 % of vendor", "bold"),
-        ("l1 5400 GB/s, from the sweep", "normal"),
-        ("l2 2300 GB/s, from the sweep", "normal"),
-        ("l3 640 GB/s, from the sweep", "normal"),  # of all cores: one alone has other levels
+        ("L1 5400 GB/s, from the sweep", "normal"),
+        ("L2 2300 GB/s, from the sweep", "normal"),
+        ("L3 640 GB/s, from the sweep", "normal"),  # of all cores: one alone has other levels
     ]
     told = " ".join(said("whole_run"))
     assert "Measured and not drawn: fp64_fma 32.8 TFLOPS; fp16_fma 126 TFLOPS; hbm_write 4598 GB/s" in told
@@ -233,6 +235,54 @@ def test_every_gemm_roof_and_every_roof_of_a_dot_is_labelled_in_its_panel(said):
             start = re.compile(rf"{ceiling['name']} ([A-Za-z ]+ )?{figure_content.number(ceiling['tflops'])} TFLOPS")
             assert any(start.match(text) for text in told), ceiling["name"]
     assert "hbm_read 4641 GB/s · 97 % of vendor" in told and "dram_read 118 GB/s · 38 % of vendor" in told
+
+
+def test_a_level_that_an_operator_stands_under_keeps_the_ceilings_name():
+    roofline = samples.whole_run()
+    roofline["operators"][0]["memory_ceiling"] = "l2"
+    gpu, _ = figure_content.panels(roofline)
+    assert {"l2", "L1"} <= set(drawn_names(gpu.memory))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("l1", "L1"), ("l2_unshared", "L2_unshared"), ("hbm_read", "hbm_read"), ("fp16_fma", "fp16_fma"), ("l", "l")],
+)
+def test_levels_are_written_as_people_write_them(name, words):
+    assert figure_content.level_words(name) == words
+
+
+def test_what_was_skipped_is_one_note_with_each_reason_once():
+    roofline = samples.whole_run()
+    dtypes = {
+        "tf32": "NumPy has no tf32 arithmetic of its own, it converts; a ceiling would mislead",
+        "int8": "NumPy has no int8 arithmetic of its own, it converts; a ceiling would mislead",
+        "fp8_e4m3": "compute capability 8.0, fp8 needs 8.9",
+    }
+    skipped = [{"device": "cpu", "what": "peak_flops", "dtype": key, "reason": why} for key, why in dtypes.items()]
+    named = {"device": "cpu", "what": "operation", "name": "sums", "dtype": "fp64", "reason": "no ceiling of fp64"}
+    roofline["skipped"] = [*skipped, named]
+    _, cpu = figure_content.panels(roofline)
+    assert [note for note in cpu.notes if note.startswith("Skipped")] == [
+        "Skipped: tf32, int8 (NumPy has no such arithmetic of its own); "
+        "fp8_e4m3 (compute capability 8.0, fp8 needs 8.9); sums (no ceiling of fp64)."
+    ]
+
+
+def test_predictions_are_lighter_and_smaller_than_measurements(drawn):
+    _, figure = drawn("whole_run")
+    spots = [line for axes in figure.axes for line in axes.lines if line.get_linestyle() == "None"]
+    small = [line for line in spots if line.get_markeredgewidth() < 0.5]
+    assert small and {line.get_markersize() for line in small} == {figure_content.PREDICTED_SIZE}
+    assert all(line.get_markersize() > 2 * figure_content.PREDICTED_SIZE for line in spots if line not in small)
+
+
+@pytest.mark.parametrize("text", ["", "A", "AVATAR To Ty", "Every filled dot, 4096³ · 79 %"])
+@pytest.mark.parametrize("weight", ["normal", "bold"])
+def test_a_text_is_as_wide_as_it_is_drawn(text, weight):
+    font = FontProperties(family=text_metrics.FONT, size=8, weight=weight)
+    width, _, _ = TextToPath().get_text_width_height_descent(text, font, ismath=False)
+    assert text_metrics.text_width(text, 8, weight) == pytest.approx(width, abs=0.4)  # of ligatures nothing is known
 
 
 def test_products_of_one_size_name_it_once(said):
@@ -341,7 +391,7 @@ def test_levels_and_knees_of_a_sweep_are_told(tmp_path):
     figure = sweep_figure.draw(samples.sweep_records())
     told = words_in(figure, tmp_path / "sweep.svg")
     assert {"gpu0: one multiprocessor, through L1", "gpu0: the device, past L1", "cpu: one core"} <= set(told)
-    assert {"l1 248 GB/s", "l2 9300 GB/s", "memory 4600 GB/s", "l3 640 GB/s", "memory 118 GB/s"} <= set(told)
+    assert {"L1 248 GB/s", "L2 9300 GB/s", "memory 4600 GB/s", "L3 640 GB/s", "memory 118 GB/s"} <= set(told)
     assert {"knee 51 MiB,", "device reports 60 MiB", "knee 6 MiB"} <= set(told)  # of an L3 nothing is reported
     assert without_overlaps(figure)
 
@@ -364,6 +414,22 @@ def test_load_names_what_was_left_and_who_held_it_back(tmp_path):
     assert any("1700 TOPS" in text for text in told)
     assert told.count("not told on this device") == 4 and "cpu: bf16" not in told
     assert without_overlaps(figure)
+
+
+def test_load_that_gave_more_than_the_burst_says_so(tmp_path):
+    record = next(record for record in samples.peak_records() if record.dtype == "fp16" and record.peak)
+    record.peak.burst_tflops = 0.9 * record.peak.sustained.tflops
+    told = words_in(load_figure.draw([record]), tmp_path / "load.svg")
+    assert any("sustained (111 %)" in text for text in told)
+
+
+@pytest.mark.parametrize("make", [sweep_figure.draw, load_figure.draw])
+def test_small_figures_keep_within_their_paper(make):
+    figure = make(samples.sweep_records() if make is sweep_figure.draw else samples.peak_records())
+    with figures.matplotlib.rc_context(figures.STYLE):
+        quads = [quad for _, quad in texts_of(figure)]
+    width, height = figure.get_size_inches() * figure.dpi
+    assert all(quad.min() >= 0 and quad[:, 0].max() <= width and quad[:, 1].max() <= height for quad in quads)
 
 
 @pytest.mark.parametrize(

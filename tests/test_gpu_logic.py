@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from numpy_card import open_card
 
 from roofline import settings
 from roofline.devices import Identity, cuda_driver, cupti, gpu, gpu_identity, nvml
@@ -668,3 +669,73 @@ def test_where_not_even_two_steps_can_be_queued_there_is_no_such_time(above):
     """A step that takes the host half a second has no launch gaps to leave out."""
     device, _ = device_whose_block_times_out(above)
     assert device.device_times(None, 70) is None
+
+
+# ---------------------------------------------------------------------------------------------- load and looks
+
+
+def test_a_look_is_taken_once_all_steps_are_queued(monkeypatch):
+    device, done = open_card(monkeypatch), []
+    times = device.watched_times(done.append, 3, 7, lambda: done.append("look"))
+    assert done == [7, 8, 9, "look"] and len(times) == 3 and min(times) > 0
+
+
+def test_load_is_queued_ahead_and_looked_at_chunk_by_chunk(monkeypatch):
+    """A chunk lasts 10 ms, on a device whose events wait for what was queued before them."""
+    device, done = open_card(monkeypatch), []
+    now, queued_until = [100.0], [100.0]
+
+    class Event:
+        def record(self, stream):
+            self.at = queued_until[0]
+
+        def synchronize(self):
+            now[0] = max(now[0], self.at)
+
+    def step(index):
+        done.append(index)
+        queued_until[0] = max(queued_until[0], now[0]) + 2.5e-3
+
+    monkeypatch.setattr(device.xp.cuda, "Event", Event)
+    monkeypatch.setattr(device.xp.cuda, "get_elapsed_time", lambda start, end: (end.at - start.at) * 1e3)
+    monkeypatch.setattr(gpu, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    ahead = []
+    chunks = list(device.load_times(step, 4, 0.095, lambda: ahead.append(queued_until[0] - now[0])))
+    assert [at_s for at_s, _ in chunks] == pytest.approx([0.01 * place for place in range(1, 12)])
+    assert [each_s for _, each_s in chunks] == pytest.approx([2.5e-3] * 11)
+    assert ahead[:-1] == pytest.approx([0.02] * 10), "the next chunk waits, so that the device does not"
+    assert done == [0, 1, 2, 3] * 11
+
+
+def test_no_load_is_no_chunk(monkeypatch):
+    assert list(open_card(monkeypatch).load_times(None, 1, 0, None)) == []
+
+
+def test_the_clock_of_a_kernel_is_cycles_over_nanoseconds(monkeypatch):
+    device = open_card(monkeypatch)
+    assert device.clock_of_kernel() is None, "none has run"
+    device.kernel_clock[:] = 1_500_000, 1_000_000
+    assert device.clock_of_kernel() == 1500
+
+
+def test_only_the_card_itself_is_left_visible_to_cupy(monkeypatch):
+    device = open_card(monkeypatch)
+    assert (os.environ["CUDA_VISIBLE_DEVICES"], os.environ["CUDA_DEVICE_ORDER"]) == ("GPU-1", "PCI_BUS_ID")
+    assert set(device.state().values()) == {None}, "NVML does not know this card"
+
+
+def test_a_source_is_compiled_once_for_each_set_of_macros(monkeypatch):
+    device, compiled = open_card(monkeypatch), []
+    module = device.xp.RawModule
+
+    def compile_source(code, options):
+        assert '#include "' not in code, "the cache of compiled kernels would not see a header change"
+        compiled.append(options)
+        return module(code, options)
+
+    monkeypatch.setattr(device.xp, "RawModule", compile_source)
+    for _ in range(2):
+        for numbers in (8, 16):
+            device.kernel("fma.cu", "turn_fp32", (f"-DNUMBERS={numbers}",))
+            device.kernel("fma.cu", "fold_fp32", (f"-DNUMBERS={numbers}",))
+    assert [options[-1] for options in compiled] == ["-DNUMBERS=8", "-DNUMBERS=16"]

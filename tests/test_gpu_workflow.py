@@ -1,6 +1,6 @@
 """The GPU's part of the workflow with stand-ins for NVML and CuPy (tests/fakes): what is planned and told, no figures.
 
-The jobs that our kernels or cuBLASLt run are planned only; device_query, prediction and decode_attn are run.
+Compute ceilings are planned only; device_query, prediction, bandwidth and decode_attn are run.
 """
 
 import shutil
@@ -16,8 +16,18 @@ TWO_CARDS = f"{ONE_CARD},GPU-2222=NVIDIA H200"
 CONFIG = """
 effort: quick
 peak_flops: {dtypes: [fp32, fp16, fp8_e4m3, fp32_fma]}
+bandwidth: {transfer_size_mib: 1, sweep_points: 1, time_budget_s: 0.05}
 decode_attn: {seq_lens: [16], dtypes: [fp32], batch_sizes: [1], iterations: 10, time_budget_s: 0.1}
 """
+MEMORY = {
+    "hbm": ["hbm_read", "hbm_write", "hbm_copy", "hbm_triad"],
+    "d2d": ["d2d"],
+    "l2": ["l2", "l2_unshared"],
+    "l1": ["l1"],
+    "shared": ["shared"],
+    "h2d": ["h2d", "h2d_pageable"],
+    "d2h": ["d2h", "d2h_pageable"],
+}
 RUN = [f"results/{device}/decode_attn/minigpt/S16_fp32.json" for device in ("gpu0", "cpu")]
 
 
@@ -91,6 +101,19 @@ def test_what_holds_the_clock_back_is_in_the_record(again):
     (measurement, *_) = record(again, RUN[0].removeprefix("results/"))["measurements"]
     told = [state["throttle_reasons"] for state in measurement["states"]]
     assert told and all(reasons == ["sw_power_cap", "sw_thermal_slowdown"] for reasons in told)
+
+
+def test_every_level_of_a_gpus_memory_has_its_streams_and_the_sweep_its_series(again):
+    targets = [f"results/gpu0/bandwidth/{level}.json" for level in (*MEMORY, "sweep")]
+    run = snakemake(again, *targets, FAKE_FREE_BYTES="1300000000")  # an array takes an eighth
+    assert run.returncode == 0, run.stdout
+    for level, names in MEMORY.items():
+        written = record(again, f"gpu0/bandwidth/{level}.json")
+        assert [one["name"] for one in written["bandwidths"]] == names
+        assert all(one["verified"] and one["trials"] and one["gb_per_s"] > 0 for one in written["bandwidths"])
+        assert (written["envelope"] is not None) == (level == "hbm")
+    sweep = record(again, "gpu0/bandwidth/sweep.json")
+    assert [one["series"] for one in sweep["sweeps"]] == ["through L1", "past L1"] and sweep["bandwidths"] == []
 
 
 def test_another_driver_makes_all_of_the_gpu_stale_and_nothing_of_the_cpu(finished):

@@ -1,13 +1,14 @@
 """Every kernel compiles for every generation of cards that is supported: NVRTC needs no GPU for that."""
 
 import re
+import struct
 from pathlib import Path
 
 import nvidia
 import pytest
 from cuda.bindings import nvrtc
 
-from roofline.devices import gpu, gpu_fma
+from roofline.devices import gpu, gpu_fma, gpu_gemm, gpu_memory
 
 SOURCES = sorted(gpu.KERNELS.glob("*.cu"))
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
@@ -64,6 +65,50 @@ def test_every_variant_of_the_multiply_adds_compiles(variant, architecture):
     assert remarks == ""
 
 
+def registers(code: bytes) -> dict[str, int]:
+    """Registers of a thread of each kernel, by the machine code's own account (section .nv.info)."""
+    headers_at = struct.unpack_from("<Q", code, 0x28)[0]
+    size, count, names_index = struct.unpack_from("<HHH", code, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQIIQQ", code, headers_at + place * size) for place in range(count)]
+
+    def text(at):
+        return code[at : code.index(b"\0", at)].decode()
+
+    named = {text(headers[names_index][4] + header[0]): header for header in headers}
+    symbols = named[".symtab"]
+    names = headers[symbols[6]][4]
+    at, end, found = named[".nv.info"][4], sum(named[".nv.info"][4:6]), {}
+    while at < end:
+        form, attribute, length = struct.unpack_from("<BBH", code, at)
+        at += 4
+        if form == 4:
+            if attribute == 0x2F:  # EIATTR_REGCOUNT
+                symbol, number = struct.unpack_from("<II", code, at)
+                found[text(names + struct.unpack_from("<I", code, symbols[4] + 24 * symbol)[0])] = number
+            at += length
+    return found
+
+
+REGISTERS = 64 * 1024  # of a block, in every generation
+GRANULE = 8
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_registers_are_enough_for_every_block_that_is_launched(architecture):
+    """In memory.cu the threads are chosen by the kernel's need: of those there must be a few at least."""
+    most_threads = {"caches.cu": max(threads for threads, _ in gpu_memory.CACHE_GRIDS), "memory.cu": 512}
+    for source, threads in most_threads.items():
+        needed = registers(compiled(gpu.kernel_source(source), source, architecture)[0])
+        assert set(needed) == set(entries_of(gpu.kernel_source(source)))
+        for count in needed.values():
+            assert count >= 8 and -(-count // GRANULE) * GRANULE * threads <= REGISTERS
+    threads = max(threads for threads, _ in gpu_fma.GRIDS)
+    for numbers, steps in gpu_fma.VARIANTS:
+        defines = (f"-DNUMBERS={numbers}", f"-DSTEPS_A_ROUND={steps}")
+        needed = registers(compiled(gpu.kernel_source("fma.cu"), "fma.cu", architecture, defines)[0])
+        assert max(needed.values()) * threads <= REGISTERS
+
+
 def test_what_does_not_compile_is_found():
     with pytest.raises(AssertionError, match=r"wrong.cu\(1\).*undefined"):
         compiled('extern "C" __global__ void f() { *undefined = 1; }', "wrong.cu", 90)
@@ -72,5 +117,10 @@ def test_what_does_not_compile_is_found():
 def test_every_kernel_that_is_asked_for_is_there():
     scripts = Path(gpu.__file__).parents[2]
     asked = {pair for path in scripts.rglob("*.py") for pair in CALLED.findall(path.read_text(encoding="utf-8"))}
+    assert len(asked) > 5
+    asked |= {("memory.cu", f"{mix}_{depth}") for mix in gpu_memory.MIXES for depth in gpu_memory.DEPTHS}
+    asked |= {("caches.cu", f"read_{level}") for level in ("l1", "l2", "shared")}
+    asked |= {("fma.cu", f"{way}_{dtype}") for way in gpu_fma.FACTORS for dtype in gpu_fma.LANES}
+    asked |= {("convert.cu", f"to_{dtype}") for dtype in set(gpu_gemm.OUTPUTS) - {*gpu_gemm.BY_CUPY, "tf32"}}
     there = {(path.name, entry) for path in SOURCES for entry in entries_of(path.read_text(encoding="utf-8"))}
-    assert asked and asked <= there
+    assert asked <= there

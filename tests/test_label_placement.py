@@ -33,12 +33,13 @@ def within(segment, box):
 @given(st.lists(LABELS, max_size=12), st.lists(st.builds(Segment, POINTS, POINTS), max_size=5))
 def test_placed_labels_cover_nothing(labels, lines):
     dots = tuple(around(at) for label in labels for at in label.anchors)
-    placed = place(labels, Surroundings(BOUNDS, dots=dots, lines=tuple(lines)))
+    ghosts = tuple(around(Point(at, 400 - at)) for at in range(0, 400, 80))
+    placed = place(labels, Surroundings(BOUNDS, dots=dots, ghosts=ghosts, lines=tuple(lines)))
     found = [each for each in placed if each]
     assert len(placed) == len(labels)
     for box, leader in found:
         assert BOUNDS.x0 <= box.x0 and BOUNDS.y0 <= box.y0 and box.x1 <= BOUNDS.x1 and box.y1 <= BOUNDS.y1
-        assert not any(overlap(box, dot) for dot in dots)
+        assert not any(overlap(box, dot) for dot in dots + ghosts)
         assert not any(within(line, box) for line in lines)
         assert not any(within(leader, other.box) for other in found)
     assert not any(overlap(one.box, other.box) for one, other in combinations(found, 2))
@@ -54,6 +55,25 @@ def test_a_stack_with_room_is_labelled_whole_in_order_and_always_the_same(height
     assert placed == place(labels, surroundings)
     for one, other in pairwise(placed):
         assert one.box.x0 != other.box.x0 or one.box.y1 <= other.box.y0 + 1e-6
+
+
+def test_what_is_on_the_ground_is_in_the_way_however_far_down_the_list_it_stands():
+    """Every place within reach is taken but for one."""
+    at, room = Point(200, 200), Box(322, 270, 390, 284)
+    beside = (Box(-100, -20, room.x0, 420), Box(room.x1, -20, 500, 420))
+    over = (Box(room.x0, -20, room.x1, room.y0), Box(room.x0, room.y1, room.x1, 420))
+    (found,) = place([Label((at,), 60, 12)], Surroundings(BOUNDS, (around(at),), ghosts=(*beside, *over)))
+    assert room.x0 <= found.box.x0 and found.box.x1 <= room.x1
+    assert room.y0 <= found.box.y0 and found.box.y1 <= room.y1
+
+
+def test_a_series_that_reaches_to_the_side_joins_no_stack():
+    """Else its last dot would push the labels of the others that far away."""
+    upright = [Label((Point(200, y),), 60, 10) for y in (100, 130)]
+    wide = Label((Point(170, 200), Point(200, 200), Point(240, 200)), 60, 10)
+    dots = tuple(around(at) for label in (*upright, wide) for at in label.anchors)
+    placed = place([*upright, wide], Surroundings(BOUNDS, dots))
+    assert all(abs(each.leader.end.x - 200) < 10 for each in placed[:2])
 
 
 def test_a_leader_begins_at_the_nearest_of_its_dots():

@@ -21,6 +21,8 @@ from conftest import SMALLEST_MIB, Run, surroundings
 from safetensors.numpy import load_file, save_file
 from workflow_run import CHECKOUT
 
+from roofline.devices import cpu
+
 DEVICE = ("cpu/device_query.json", "cpu/prediction.json")
 PEAKS = ("cpu/peak_flops/fp32.json", "cpu/peak_flops/fp64.json")
 MEMORY = ("cpu/bandwidth/dram.json",)
@@ -69,7 +71,6 @@ MINE = {"name": "mine", "flops": 1, "memory_bytes": 1, "dtype": "fp32"}
 SETTINGS = {
     "an S added": ({"decode_attn": {"seq_lens": [16, 32, 48]}}, [*attention_of("S48_fp32"), *FOLLOWS]),
     "an S removed": ({"decode_attn": {"seq_lens": [16]}}, FOLLOWS),
-    "S in another order": ({"decode_attn": {"seq_lens": [32, 16]}}, ["manifest.json"]),
     "an S and a dtype added": (
         {"decode_attn": {"seq_lens": [16, 32, 48], "dtypes": ["fp32", "fp16"]}},
         [*attention_of("S16_fp16", "S32_fp16", "S48_fp32", "S48_fp16"), *FOLLOWS],
@@ -95,15 +96,9 @@ SETTINGS = {
     "seconds of load": ({"peak_flops": {"sustained_s": 2}}, [*PEAKS, *OF_PEAKS]),
     "iterations of streams": ({"bandwidth": {"iterations": 6}}, [*MEMORY, *OF_MEMORY]),
     "the size of arrays": ({"bandwidth": {"size_mib": SMALLEST_MIB}}, [*MEMORY, *OF_MEMORY]),
-    "the size of transfers that only GPUs make": ({"bandwidth": {"transfer_size_mib": 8}}, ["manifest.json"]),
-    "a level that only GPUs have": ({"bandwidth": {"levels": ["dram", "h2d"]}}, ["manifest.json"]),
     "a sweep added": ({"bandwidth": {"levels": ["dram", "sweep"]}}, ["cpu/bandwidth/sweep.json", *OF_MEMORY]),
-    "the points of a sweep that is not made": ({"bandwidth": {"sweep_points": 4}}, ["manifest.json"]),
-    "an effort whose budgets are all given": ({"effort": "thorough"}, ["manifest.json"]),
     "an operation of the user's": ({"operations": [MINE]}, FOLLOWS),
     "the dots an inch of the plot": ({"plot": {"dpi": 80}}, ["roofline.png", CURVES, "manifest.json"]),
-    "the price": ({"cost": {"usd_per_hour": 2.5}}, ["manifest.json"]),
-    "the same devices by another word": ({"devices": "auto"}, ["manifest.json"]),
 }
 
 
@@ -113,17 +108,21 @@ def test_a_changed_setting_makes_its_own_jobs_stale(run, changes, expected):
     assert run.planned() == jobs(*expected)
 
 
+def test_settings_that_no_measurement_uses_measure_nothing(run):
+    """S in another order, what GPUs alone use, points of no sweep, an effort whose budgets are all given, the price."""
+    run.edit_config(
+        decode_attn={"seq_lens": [32, 16]},
+        bandwidth={"transfer_size_mib": 8, "levels": ["dram", "h2d"], "sweep_points": 4},
+        effort="thorough",
+        devices="auto",
+        cost={"usd_per_hour": 2.5},
+    )
+    assert run.planned() == jobs("manifest.json")
+
+
 SOURCES = {
-    "config/config.yaml": [],
-    "config/datasheets.yaml": [],
-    "envs/cpu.txt": [],
-    "Snakefile": [],
-    "workflow/common.smk": [],
     "workflow/scripts/plot.py": [*PICTURES, *JUDGED],
     "workflow/scripts/peak_flops.py": [*PEAKS, *OF_PEAKS],
-    "workflow/scripts/roofline/settings.py": [],
-    "workflow/scripts/roofline/devices/gpu.py": [],
-    "workflow/scripts/roofline/kernels/blocking.cu": [],
     "workflow/scripts/roofline/figures.py": [*PICTURES, CURVES, *JUDGED],
     "workflow/scripts/roofline/sweep_figure.py": [CURVES, "manifest.json"],
     "workflow/scripts/roofline/provenance.py": ["manifest.json"],
@@ -145,6 +144,24 @@ SOURCES = {
 def test_an_edited_source_makes_stale_what_uses_it(run, source, expected):
     run.append(source, "{# A comment. #}" if source.endswith(".j2") else "# A comment.")
     assert run.planned() == jobs(*expected)
+
+
+UNUSED = (
+    "config/config.yaml",
+    "config/datasheets.yaml",
+    "envs/cpu.txt",
+    "Snakefile",
+    "workflow/common.smk",
+    "workflow/scripts/roofline/settings.py",
+    "workflow/scripts/roofline/devices/gpu.py",
+    "workflow/scripts/roofline/kernels/blocking.cu",
+)
+
+
+def test_edited_sources_that_no_job_of_the_cpu_uses_make_nothing_stale(run):
+    for source in UNUSED:
+        run.append(source)
+    assert run.planned() == jobs()
 
 
 def test_sources_with_a_newer_time_and_the_same_text_make_nothing_stale(run):
@@ -266,32 +283,28 @@ def test_the_users_operations_are_placed_with_both_times(run):
     assert "memory &lt;bound&gt;" in (run.results / "roofline.svg").read_text(encoding="utf-8")
 
 
-ENGINE = {
-    "it remembers the other card": lambda kept: re.sub(
-        r"'[^']* driver None'", "'Another CPU another driver None'", kept
-    ),
-    "it remembers this card": lambda kept: kept,
-    "it remembers nothing": None,
-}
-
-
-@pytest.mark.parametrize("remembered", ENGINE.values(), ids=ENGINE.keys())
-def test_another_cards_results_are_set_aside_whole_then_everything_is_measured(run, remembered):
+def is_of_another_card(run: Run) -> dict:
+    """Have the results be another card's. Returns the files."""
     record = run.results / "cpu/device_query.json"
     record.write_text(json.dumps(run.read("cpu/device_query.json") | {"name": "Another CPU", "uuid": "another"}))
-    if remembered:
-        for path in (run.root / ".snakemake/metadata").rglob("*"):
-            path.write_text(remembered(path.read_text()))
-    else:
-        shutil.rmtree(run.root / ".snakemake")
-    before = run.files()
-    told = run.finish()
+    return run.files()
+
+
+def assert_set_aside_whole(run: Run, before: dict, told: str) -> None:
     (aside,) = (run.results / "previous").iterdir()
     old = {path.relative_to(aside).as_posix(): path for path in aside.rglob("*") if path.is_file()}
     assert set(old) == set(before) - {WEIGHTS}
     assert {path: run.files()[f"previous/{aside.name}/{path}"] for path in old} == {p: before[p] for p in old}
-    assert f"cpu was Another CPU (another) and is {run.read('cpu/device_query.json')['name']} now" in told
+    assert f"cpu was Another CPU (another) and is {cpu.discover()[0].name} now" in told
     assert str(aside.relative_to(run.root)) in told
+
+
+def test_another_cards_results_are_set_aside_whole_then_everything_is_measured(run):
+    before = is_of_another_card(run)
+    for path in (run.root / ".snakemake/metadata").rglob("*"):
+        path.write_text(re.sub(r"'[^']* driver None'", "'Another CPU another driver None'", path.read_text()))
+    told = run.finish()
+    assert_set_aside_whole(run, before, told)
     assert names_of_measured(told) == [
         "bandwidth cpu dram",
         "decode_attn cpu minigpt S=16 fp32",
@@ -303,6 +316,15 @@ def test_another_cards_results_are_set_aside_whole_then_everything_is_measured(r
     after = run.files()
     assert all(after[path] != before[path] for path in EVERYTHING)
     assert run.planned() == jobs()
+
+
+@pytest.mark.parametrize("remembers", ["this card", "nothing"])
+def test_they_are_set_aside_although_snakemake_would_not_find_them_stale(run, remembers):
+    before = is_of_another_card(run)
+    if remembers == "nothing":
+        shutil.rmtree(run.root / ".snakemake")
+    assert_set_aside_whole(run, before, run.finish("--dry-run"))
+    assert run.planned() == jobs(*EVERYTHING)
 
 
 def test_a_failed_job_loses_no_other_result_and_leaves_no_half_of_one(run):

@@ -24,9 +24,9 @@ from roofline.records import (
 )
 from roofline.reporting import Stopwatch, job, number, percent, say
 
-REST_S = 0.3  # before a block: the power limit looks back over tenths of a second
+REST_S = 0.2  # before a block: the power limit looks back over tenths of a second
 BLOCK_S = 0.6  # products larger than the lab's, of which a block would take longer, are not tried: it would be no burst
-FINALISTS = 3
+FINALISTS = 2
 NEAR = 0.94  # of the fastest trial: among these, those with the least work are finalists too
 AS_FAST = 0.98  # of the fastest finalist: among these the one whose block is over first
 
@@ -34,7 +34,11 @@ AS_FAST = 0.98  # of the fastest finalist: among these the one whose block is ov
 def measure(
     device, record: DeviceRecord, seal: PredictionRecord, ceiling, size, warmup, iterations, time_budget_s, sustained_s
 ) -> PeakFlops:
-    """The lab's square, then a search, the best of it afresh, its siblings, and sustained load."""
+    """The lab's square, then a search, the best of it afresh, its siblings, and sustained load.
+
+    Register-only kernels get no sustained load: they stay under the power limit. Nor does a CPU, which tells neither
+    clock nor power.
+    """
     options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s}
     lab_product = device.lab_product(ceiling, size, seed=1)
     lab = _lab(device, seal, lab_product, ceiling, **options) if lab_product else None
@@ -44,7 +48,7 @@ def measure(
     burst = _block(device, workload, **options)
     beside = [_fastest(device, workloads, options) for workloads in device.beside(ceiling, best, seed=7)]
     sustained = None
-    if sustained_s:
+    if sustained_s and lab and device.kind == "gpu":
         sustained = load.sustain(device, workload, sustained_s, burst.latency.median_s)
 
     peak = record.vendor.peaks.get(ceiling)

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 EFFORTS = ("quick", "default", "thorough")
 # By rule and key, one value an effort: seconds, except sweep_points, which is working-set sizes an octave.
 BUDGETS = {
-    ("peak_flops", "time_budget_s"): (0.3, 0.6, 10),
+    ("peak_flops", "time_budget_s"): (0.3, 0.4, 10),
     ("peak_flops", "sustained_s"): (0, 2, 10),
-    ("bandwidth", "time_budget_s"): (0.15, 0.5, 3),
+    ("bandwidth", "time_budget_s"): (0.15, 0.3, 3),
     ("bandwidth", "sweep_points"): (2, 3, 8),
-    ("decode_attn", "time_budget_s"): (0.1, 0.2, 2),
+    ("decode_attn", "time_budget_s"): (0.1, 0.15, 2),
 }
 
 

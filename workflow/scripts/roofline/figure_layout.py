@@ -47,7 +47,8 @@ HEADER, AXIS_HEIGHT, LINE, PANEL_GAP = 42.0, 34.0, 11.0, 26.0
 STRIP, DOT_RADIUS, LEGEND_LINE, LABEL_LINE, AIR = 11.0, 3.6, 13.0, 9.5, 2.0
 POINTS_A_DECADE, LOWEST_PANEL, GROWTHS = 66.0, 270.0, (1.0, 1.25, 1.5, 1.8, 2.2)
 LABEL_WIDTH, SERIES_REACH = 130.0, 70.0  # dots of a series that are further apart have labels of their own
-EDGE = 10.0  # right of the longest label of a ceiling, within the margin
+EDGE = 8.0  # right of the longest label of a ceiling, within the margin
+GHOST_RADIUS = 1.4  # of what was predicted
 LABEL_ROOM = 146.0  # left of a stack of dots
 NO_BREAK = "\N{NO-BREAK SPACE}"
 COLUMNS_FROM = 4  # with so many devices the panels stand in two columns
@@ -321,7 +322,9 @@ def _along_slopes(
     edges = [Segment(Point(frame.x0, y), Point(frame.x1, y)) for y in (frame.y0, frame.y1 - STRIP)]
     edges.append(Segment(Point(frame.x0, frame.y0), Point(frame.x0, frame.y1)))
     walls = as_rows([line.turned(-angle) for line in (*around.lines, *edges)])
-    middles = [Point((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2).turned(-angle) for box in around.dots]
+    middles = [
+        Point((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2).turned(-angle) for box in (*around.dots, *around.ghosts)
+    ]
     taken = [_square(at, 4.5) for at in middles]
     for ceiling, line in sorted(ceilings, key=lambda each: -each[0].gb_per_s):
         level, weight = line.turned(-angle), "bold" if ceiling.weight == "bold" else "normal"
@@ -396,7 +399,8 @@ def _add_labels(
     frame, ghosts = scale.frame, [scale.of(dot) for dot in panel.predicted]
     around = Surroundings(
         bounds=Box(frame.x0 + 3, frame.y0 + 3, frame.x1 - 3, frame.y1 - STRIP - 3),
-        dots=(*(_square(at, DOT_RADIUS) for at in dots), *(_square(at, 2.2) for at in ghosts)),
+        dots=tuple(_square(at, DOT_RADIUS) for at in dots),
+        ghosts=tuple(_square(at, GHOST_RADIUS) for at in ghosts),
         lines=tuple(line for line in strokes if line.start.x < frame.x1),
     )
     along = _along_slopes(ceilings, scale, around)

@@ -6,6 +6,7 @@ depends on the resolution, and the same data give the same bytes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from math import log10
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -72,6 +74,31 @@ def painted(roofline: dict, dpi: int) -> Figure:
 
 def in_points(figure: Figure, origin: Point) -> Transform:
     return Affine2D().translate(*origin).scale(1 / 72) + figure.dpi_scale_trans
+
+
+Ticks = Sequence[tuple[float, str]]  # how far along an axis, in points, and what it says there
+
+
+def small_axes(figure: Figure, frame: Box, across: Ticks, up: Ticks, names: tuple[str, str], points: Transform) -> None:
+    """Grid, two axes and what they say, for a picture of many small plots: matplotlib's own take a while each."""
+    x0, y0, x1, y1 = frame
+    grid = [[(x, y0), (x, y1)] for x, _ in across] + [[(x0, y), (x1, y)] for y, _ in up]
+    lines = LineCollection(grid, colors=GRID, linewidths=0.5, transform=points, zorder=0.5)
+    figure.add_artist(lines)
+    figure.add_artist(Line2D([x0, x0, x1], [y1, y0, y0], color=SPINES, linewidth=0.8, transform=points, zorder=2.5))
+    look = {"size": SMALL_SIZE, "color": MUTED, "transform": points, "va": "baseline", "parse_math": False}
+    for x, words in across:
+        figure.text(x, y0 - 10, words, ha="center", **look)
+    for y, words in up:
+        figure.text(x0 - 3.5, y - 0.36 * SMALL_SIZE, words, ha="right", **look)
+    widest = max((text_metrics.text_width(words, SMALL_SIZE) for _, words in up), default=0.0)
+    figure.text((x0 + x1) / 2, y0 - 22, names[0], ha="center", **look)
+    upright = {"rotation": 90, "rotation_mode": "anchor", "ha": "center"}
+    figure.text(x0 - widest - 8, (y0 + y1) / 2, names[1], **upright, **look)
+
+
+def curve(figure: Figure, at: Sequence[Point], points: Transform, **look) -> None:
+    figure.add_artist(Line2D(*zip(*at, strict=True), transform=points, **look))
 
 
 def _paint_panel(figure: Figure, whole: Page, layout: Layout, origin: Point) -> None:

@@ -66,6 +66,11 @@ class Label:
     def y(self) -> float:
         return sum(at.y for at in self.anchors) / len(self.anchors)
 
+    @property
+    def reach(self) -> float:
+        """From the leftmost of its dots to the rightmost."""
+        return max(at.x for at in self.anchors) - min(at.x for at in self.anchors)
+
 
 class Placed(NamedTuple):
     """The box a label got, and the line that leads to it from the nearest of its dots."""
@@ -76,10 +81,11 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What no label may cover. A leader never crosses a label, and the rest only where it must."""
+    """What no label may cover. A leader never crosses a label, and the rest only where it must; ghosts it may."""
 
     bounds: Box
     dots: tuple[Box, ...] = ()
+    ghosts: tuple[Box, ...] = ()
     lines: tuple[Segment, ...] = ()
     labels: tuple[Box, ...] = ()
     leaders: tuple[Segment, ...] = ()
@@ -115,8 +121,11 @@ def place(labels: Sequence[Label], around: Surroundings) -> list[Placed | None]:
 
 
 def _stacked(labels: Sequence[Label]) -> list[list[int]]:
-    """The stacks, largest first, each from its lowest label up."""
-    groups = sorted(stacks([label.x for label in labels]), key=len, reverse=True)
+    """The stacks, largest first, each from its lowest label up. Dots that reach further to the side join none."""
+    upright = [i for i, label in enumerate(labels) if label.reach <= STACK]
+    groups = [[upright[i] for i in group] for group in stacks([labels[i].x for i in upright])]
+    groups += [[i] for i, label in enumerate(labels) if label.reach > STACK]
+    groups.sort(key=lambda group: (-len(group), min(labels[i].x for i in group)))
     return [sorted(group, key=lambda i: labels[i].y) for group in groups]
 
 
@@ -165,6 +174,7 @@ class Ground(NamedTuple):
 
     bounds: Box
     dots: np.ndarray
+    ghosts: np.ndarray
     labels: np.ndarray
     lines: np.ndarray
     leaders: np.ndarray
@@ -183,7 +193,9 @@ NOTHING_TAKEN = Taken(np.empty((0, 4)), np.empty((0, 4)), -np.inf, np.inf)
 
 
 def _ground(around: Surroundings) -> Ground:
-    return Ground(around.bounds, *map(as_rows, (around.dots, around.labels, around.lines, around.leaders)))
+    return Ground(
+        around.bounds, *map(as_rows, (around.dots, around.ghosts, around.labels, around.lines, around.leaders))
+    )
 
 
 def _around(boxes: np.ndarray, leaders: np.ndarray, ground: Ground) -> Ground:
@@ -193,6 +205,7 @@ def _around(boxes: np.ndarray, leaders: np.ndarray, ground: Ground) -> Ground:
     return Ground(
         ground.bounds,
         _near(ground.dots, ground.dots, region),
+        _near(ground.ghosts, ground.ghosts, region),
         _near(ground.labels, ground.labels, region),
         _near(ground.lines, _hulls(ground.lines), region),
         _near(ground.leaders, _hulls(ground.leaders), region),
@@ -379,6 +392,7 @@ def _are_free(boxes: np.ndarray, ground: Ground) -> np.ndarray:
     free = (boxes[:, :2] >= low).all(axis=1) & (boxes[:, 2:] <= high).all(axis=1)
     for covers, shapes in (
         (overlap, ground.dots),
+        (overlap, ground.ghosts),
         (overlap, ground.labels),
         (meets, ground.lines),
         (meets, ground.leaders),

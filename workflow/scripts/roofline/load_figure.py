@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Transform
 
 from roofline.ceiling_table import UNTOLD, held_back
 from roofline.figure_content import INK, MUTED, SETTLED, dtype_colour, number, percent
 from roofline.figure_layout import MARGIN, SMALL_SIZE, TEXT_SIZE, TITLE_SIZE, WIDTH
-from roofline.figures import GRID, SPINES, STYLE, blank, in_points, readable
+from roofline.figures import STYLE, blank, curve, in_points, readable, small_axes
 from roofline.label_placement import Box, Point
 from roofline.records import LoadPoint, PeakFlops, PeakFlopsRecord
 from roofline.text_metrics import shortened, text_width
@@ -21,7 +22,7 @@ HIGH, HEAD, FOOT, LEFT, GAP, TOP, TICKS_BELOW = 46.0, 20.0, 12.0, 34.0, 16.0, 26
 TITLE = "Compute ceilings under sustained load"
 MARKS = "Level lines: the burst, and dashed what was left under load. Shaded: until clock and power settled."
 NOTHING = "No load was sustained in this run: there is nothing to draw."
-UNTOLD_HERE = "not told on this device"
+UNTOLD_HERE, SECONDS = "not told on this device", "seconds under load"
 READINGS: tuple[tuple[str, Callable[[LoadPoint], float | None]], ...] = (
     ("clock, MHz", lambda point: point.sm_clock_mhz),
     ("power, W", lambda point: point.power_w),
@@ -44,7 +45,7 @@ def draw(peaks: Sequence[PeakFlopsRecord]) -> Figure:
             high = top - TOP - i * (HEAD + HIGH + FOOT)
             _head(figure, record, peak, high - HEAD + 6.0, points)
             others = [peak.sustained.curve for other, peak in rows if other.device == record.device]
-            _row(figure, record, peak, high - HEAD - HIGH, longest, others, last=i == len(rows) - 1)
+            _row(figure, record, peak, high - HEAD - HIGH, longest, others, points, last=i == len(rows) - 1)
     return figure
 
 
@@ -60,7 +61,9 @@ def subtitle(record: PeakFlopsRecord, peak: PeakFlops) -> str:
     """What it gave at first and what was left, and who held it back."""
     held, unit = peak.sustained, "TOPS" if record.dtype.startswith("int") else "TFLOPS"
     share = held.tflops / peak.burst_tflops
-    left = f"{number(held.tflops)} sustained ({percent(share)})" if share < SETTLED else "the same sustained"
+    left = (
+        f"{number(held.tflops)} sustained ({percent(share)})" if abs(share - 1) > 1 - SETTLED else "the same sustained"
+    )
     settled = "never settled" if held.settled_after_s is None else f"settled after {number(held.settled_after_s)} s"
     told = any(point.throttle_reasons is not None for point in held.curve)
     words = held_back(held.held_back_by, held.all_throttled) if told or held.held_back_by else UNTOLD
@@ -74,48 +77,59 @@ def _row(
     y: float,
     longest: float,
     others: Sequence[Sequence[LoadPoint]],
+    points: Transform,
     last: bool,
 ) -> None:
     """Clock and power have one scale for all of a device's rows, `others` among them."""
-    curve, colour = peak.sustained.curve, dtype_colour(record.dtype)
+    held, colour = peak.sustained, dtype_colour(record.dtype)
     wide = (WIDTH - 2 * MARGIN - 3 * LEFT - 2 * GAP) / 3
     unit = "TOPS" if record.dtype.startswith("int") else "TFLOPS"
     for column, (name, reading) in enumerate(((unit, lambda point: point.tflops), *READINGS)):
         x = MARGIN + LEFT + column * (wide + LEFT + GAP)
-        axes = _axes(figure, Box(x, y, x + wide, y + HIGH), name, longest, last)
-        told = [(point.at_s, value) for point in curve if (value := reading(point)) is not None]
-        if not told:
-            axes.set_yticks([])
-            axes.text(0.5, 0.5, UNTOLD_HERE, size=SMALL_SIZE, color=MUTED, ha="center", transform=axes.transAxes)
-            continue
-        axes.plot(*zip(*told, strict=True), color=colour, linewidth=0.9, marker="." if len(told) < 3 else None)
-        marks = (peak.burst_tflops, peak.sustained.tflops) if column == 0 else ()
-        for mark, style in zip(marks, ("-", (0, (3, 2))), strict=False):
-            axes.axhline(mark, color=MUTED, linewidth=0.7, linestyle=style, zorder=1)
-        shown = [curve] if column == 0 else others
+        frame = Box(x, y, x + wide, y + HIGH)
+        told = [(point.at_s, value) for point in held.curve if (value := reading(point)) is not None]
+        marks = (peak.burst_tflops, held.tflops) if column == 0 else ()
+        shown = [held.curve] if column == 0 else others
         values = [v for each in shown for point in each if (v := reading(point)) is not None] + list(marks)
-        axes.set_ylim(min(values) - _air(values), max(values) + _air(values))
-        if peak.sustained.settled_after_s:
-            axes.axvspan(0, peak.sustained.settled_after_s, color="#eef0f2", linewidth=0, zorder=0)
+        scale = _scale(frame, longest, values if told else [0.0, 1.0])
+        seconds = [(scale(second, 0.0).x, words if last else "") for second, words in _ticks(0.0, longest, 5)]
+        if not told:
+            small_axes(figure, frame, seconds, [], (SECONDS if last else "", name), points)
+            middle = (x + wide / 2, y + HIGH / 2)
+            figure.text(*middle, UNTOLD_HERE, size=SMALL_SIZE, color=MUTED, ha="center", transform=points)
+            continue
+        low, high = _limits(values)
+        heights = [(scale(0.0, value).y, words) for value, words in _ticks(low, high, 4)]
+        small_axes(figure, frame, seconds, heights, (SECONDS if last else "", name), points)
+        line = [scale(*each) for each in told]
+        curve(figure, line, points, color=colour, linewidth=0.9, marker="." if len(told) < 3 else None, zorder=3)
+        for mark, style in zip(marks, ("-", (0, (3, 2))), strict=False):
+            ends = [scale(0.0, mark), scale(longest, mark)]
+            curve(figure, ends, points, color=MUTED, linewidth=0.7, linestyle=style, zorder=1)
+        if held.settled_after_s:
+            until = scale(min(held.settled_after_s, longest), low).x - x
+            shade = Rectangle((x, y), until, HIGH, facecolor="#eef0f2", linewidth=0, zorder=0, transform=points)
+            figure.add_artist(shade)
+
+
+def _scale(frame: Box, longest: float, values: Sequence[float]) -> Callable[[float, float], Point]:
+    """Where seconds and a value stand."""
+    low, high = _limits(values)
+    x0, y0, x1, y1 = frame
+    return lambda second, value: Point(x0 + (x1 - x0) * second / longest, y0 + (y1 - y0) * (value - low) / (high - low))
+
+
+def _ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
+    """Round values between the two, written with as many decimals as they need."""
+    values = [value for value in MaxNLocator(most).tick_values(low, high) if low <= value <= high]
+    decimals = next((n for n in range(6) if all(abs(round(v, n) - v) < 1e-7 * high for v in values)), 6)
+    return [(value, f"{value:.{decimals}f}") for value in values]
+
+
+def _limits(values: Sequence[float]) -> tuple[float, float]:
+    return min(values) - _air(values), max(values) + _air(values)
 
 
 def _air(values: Sequence[float]) -> float:
     """Room above and below, so that the noise of a steady value does not fill the panel."""
     return max(0.1 * (max(values) - min(values)), 0.04 * max(values))
-
-
-def _axes(figure: Figure, frame: Box, name: str, longest: float, last: bool):
-    width, height = figure.get_size_inches() * 72
-    x0, y0, x1, y1 = frame
-    axes = figure.add_axes((x0 / width, y0 / height, (x1 - x0) / width, (y1 - y0) / height), facecolor="none")
-    axes.set_xlim(0, longest)
-    axes.yaxis.set_major_locator(MaxNLocator(4))
-    axes.grid(color=GRID, linewidth=0.5)
-    axes.tick_params(which="both", length=0, labelsize=SMALL_SIZE, labelcolor=MUTED, labelbottom=last)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(SPINES)
-    axes.set_ylabel(name, size=SMALL_SIZE, color=MUTED)
-    if last:
-        axes.set_xlabel("seconds under load", size=SMALL_SIZE, color=MUTED)
-    return axes

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from math import ceil, log2
+from math import ceil, floor, log2, log10
 
 import matplotlib
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from matplotlib.transforms import Transform
 
 from roofline.ceiling_table import level_name, series_words, size
 from roofline.figure_content import INK, MUTED, number
 from roofline.figure_layout import DOT_RADIUS, MARGIN, SMALL_SIZE, TEXT_SIZE, TITLE_SIZE, WIDTH, Scale
-from roofline.figures import GRID, SPINES, STYLE, blank, in_points
+from roofline.figures import STYLE, Ticks, blank, curve, in_points, small_axes
 from roofline.label_placement import Box, Label, Placed, Point, Segment, Surroundings, place
 from roofline.records import BandwidthRecord, FoundLevel, Sweep
-from roofline.text_metrics import shortened, text_width
+from roofline.text_metrics import shortened, text_width, wrapped
 
-COLUMNS, HIGH, HEAD, FOOT, LEFT, GAP = 2, 170.0, 46.0, 40.0, 44.0, 18.0
-LABEL_LINE, AIR, DOT, TICKS = 9.5, 2.0, 1.6, 7
+COLUMNS, HIGH, HEAD, FOOT, LEFT, GAP = 2, 170.0, 54.0, 40.0, 44.0, 18.0
+LABEL_LINE, AIR, DOT, TICKS, COUNTED_LINES = 9.5, 2.0, 1.6, 7, 2
 CURVE, LEVEL, KNEE = "#0072B2", "#4a515b", "#D55E00"
 TITLE = "Read bandwidth over sizes of the working set"
 NOTHING = "No sweep over sizes of the working set was measured in this run."
@@ -50,20 +48,25 @@ def draw(records: Sequence[BandwidthRecord]) -> Figure:
 
 def _paint(figure: Figure, device: str, sweep: Sweep, frame: Box, points: Transform) -> None:
     scale = _scale(sweep, frame)
-    axes = _axes(figure, sweep, scale)
+    names = f"working set of {sweep.reader}", "GB/s"
+    small_axes(figure, frame, _sizes(scale), _rates(scale), names, points)
     at, wide = frame.x0 - LEFT, frame.x1 - frame.x0 + LEFT
     title = shortened(f"{device}: {series_words(sweep.series)}", wide, TEXT_SIZE + 1)
-    head = {"transform": points, "va": "baseline"}
-    axes.text(at, frame.y1 + 22, title, size=TEXT_SIZE + 1, color=INK, weight="bold", **head)
-    axes.text(at, frame.y1 + 10, shortened(sweep.counted, wide, SMALL_SIZE), size=SMALL_SIZE, color=MUTED, **head)
-    sizes, rates = [p.size_bytes for p in sweep.points], [p.gb_per_s for p in sweep.points]
-    axes.plot(sizes, rates, color=CURVE, linewidth=0.9, marker="o", markersize=2 * DOT, zorder=3)
+    counted = wrapped(sweep.counted, wide, SMALL_SIZE)[:COUNTED_LINES]
+    head, top = {"transform": points, "va": "baseline"}, frame.y1 + LABEL_LINE * len(counted)
+    figure.text(at, top + 13, title, size=TEXT_SIZE + 1, color=INK, weight="bold", **head)
+    for i, line in enumerate(counted):
+        figure.text(at, top - LABEL_LINE * i, line, size=SMALL_SIZE, color=MUTED, **head)
+    rates = [scale.at(point.size_bytes, point.gb_per_s) for point in sweep.points]
+    curve(figure, rates, points, color=CURVE, linewidth=0.9, marker="o", markersize=2 * DOT, zorder=3)
     for level in sweep.levels:
-        axes.plot([level.first_bytes, level.last_bytes], [level.gb_per_s] * 2, color=LEVEL, linewidth=0.9, zorder=4)
+        ends = [scale.at(end, level.gb_per_s) for end in (level.first_bytes, level.last_bytes)]
+        curve(figure, ends, points, color=LEVEL, linewidth=0.9, zorder=4)
     for knee, _, height in _knees(sweep):
-        axes.plot([knee] * 2, [height / 1.12, height * 1.12], color=KNEE, linewidth=1.4, zorder=5)
+        ends = [scale.at(knee, height / 1.12), scale.at(knee, height * 1.12)]
+        curve(figure, ends, points, color=KNEE, linewidth=1.4, zorder=5)
     for text, colour, placed in _labels(sweep, scale):
-        _write(axes, text, colour, placed, points)
+        _write(figure, text, colour, placed, points)
 
 
 def _scale(sweep: Sweep, frame: Box) -> Scale:
@@ -75,27 +78,17 @@ def _scale(sweep: Sweep, frame: Box) -> Scale:
     return Scale(min(sizes) / side, max(sizes) * side, low, high, frame)
 
 
-def _axes(figure: Figure, sweep: Sweep, scale: Scale) -> Axes:
-    (width, height), (x0, y0, x1, y1) = figure.get_size_inches() * 72, scale.frame
-    axes = figure.add_axes((x0 / width, y0 / height, (x1 - x0) / width, (y1 - y0) / height), facecolor="none")
-    axes.set(xlim=(scale.x0, scale.x1), ylim=(scale.y0, scale.y1), yscale="log")
-    axes.set_xscale("log", base=2)
-    step = 2.0 ** ceil(log2(scale.x1 / scale.x0) / TICKS)
-    axes.xaxis.set_major_locator(LogLocator(base=step, numticks=20))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: size(value)))
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_minor_formatter(NullFormatter())
-        axis.grid(which="major", color=GRID, linewidth=0.5)
-    axes.minorticks_off()
-    axes.tick_params(which="both", length=0, labelsize=SMALL_SIZE, labelcolor=MUTED)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(SPINES)
-    axes.set_xlabel(f"working set of {sweep.reader}", size=SMALL_SIZE, color=MUTED)
-    axes.set_ylabel("GB/s", size=SMALL_SIZE, color=MUTED)
-    return axes
+def _sizes(scale: Scale) -> Ticks:
+    """Powers of two, as many as have room."""
+    step = ceil(log2(scale.x1 / scale.x0) / TICKS)
+    powers = range(ceil(log2(scale.x0) / step), floor(log2(scale.x1) / step) + 1)
+    return [(scale.at(2.0 ** (step * i), scale.y0).x, size(2.0 ** (step * i))) for i in powers]
+
+
+def _rates(scale: Scale) -> Ticks:
+    powers = range(floor(log10(scale.y0)), ceil(log10(scale.y1)))
+    values = [times * 10.0**power for power in powers for times in (1, 2, 5)]
+    return [(scale.at(scale.x0, value).y, f"{value:g}") for value in values if scale.y0 <= value <= scale.y1]
 
 
 def _knees(sweep: Sweep) -> list[tuple[float, FoundLevel, float]]:
@@ -115,7 +108,7 @@ def knee_words(level: FoundLevel) -> tuple[str, ...]:
 
 def _labels(sweep: Sweep, scale: Scale) -> list[tuple[tuple[str, ...], str, Placed]]:
     """Words, colour and place of every label that has one."""
-    curve = [scale.at(point.size_bytes, point.gb_per_s) for point in sweep.points]
+    measured = [scale.at(point.size_bytes, point.gb_per_s) for point in sweep.points]
     wanted = []
     for level in sweep.levels:
         middle = (level.first_bytes * level.last_bytes) ** 0.5
@@ -124,9 +117,9 @@ def _labels(sweep: Sweep, scale: Scale) -> list[tuple[tuple[str, ...], str, Plac
     wanted += [(knee_words(level), KNEE, scale.at(knee, height)) for knee, level, height in _knees(sweep)]
     frame = scale.frame
     around = Surroundings(
-        bounds=Box(frame.x0 + 2, frame.y0 + 2, frame.x1 + GAP / 2, frame.y1 + 4),
-        dots=tuple(_square(at) for at in curve),
-        lines=tuple(Segment(*pair) for pair in pairwise(curve)),
+        bounds=Box(frame.x0 + 2, frame.y0 + 2, frame.x1, frame.y1 + 4),
+        dots=tuple(_square(at) for at in measured),
+        lines=tuple(Segment(*pair) for pair in pairwise(measured)),
     )
     found = place([_label(words, at) for words, _, at in wanted], around)
     return [(words, colour, at) for (words, colour, _), at in zip(wanted, found, strict=True) if at]
@@ -141,10 +134,10 @@ def _label(words: Sequence[str], at: Point) -> Label:
     return Label((at,), width + 2 * AIR, LABEL_LINE * len(words) + AIR)
 
 
-def _write(axes: Axes, words: Sequence[str], colour: str, placed: Placed, points: Transform) -> None:
+def _write(figure: Figure, words: Sequence[str], colour: str, placed: Placed, points: Transform) -> None:
     box, (start, end) = placed
     for i, line in enumerate(words):
         y = box.y1 - AIR / 2 - LABEL_LINE * (i + 0.5) - 0.36 * SMALL_SIZE
-        axes.text(box.x0 + AIR, y, line, size=SMALL_SIZE, color=colour, va="baseline", transform=points)
+        figure.text(box.x0 + AIR, y, line, size=SMALL_SIZE, color=colour, va="baseline", transform=points)
     if abs(end.x - start.x) + abs(end.y - start.y) > 3 * DOT_RADIUS:
-        axes.plot([start.x, end.x], [start.y, end.y], color=colour, linewidth=0.4, transform=points, clip_on=False)
+        curve(figure, [start, end], points, color=colour, linewidth=0.4)

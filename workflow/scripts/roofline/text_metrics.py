@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import zip_longest
 
 from matplotlib.font_manager import FontProperties, findfont
 from matplotlib.ft2font import FT2Font, Kerning, LoadFlags
@@ -13,7 +14,7 @@ SCALE = 100.0  # points, at which glyphs are measured
 
 @cache
 def text_width(text: str, size: float, weight: str = "normal") -> float:
-    pairs = zip(text, [*text[1:], None], strict=True)
+    pairs = zip_longest(text, text[1:])
     return size / SCALE * sum(_advance(character, following, weight) for character, following in pairs)
 
 

@@ -2,7 +2,7 @@
 
 Each module offers the same few things:
 
-    discover() -> list[Identity]       what is here, without loading arrays or making a context
+    discover(capacities) -> list[Identity]   what is here, without loading arrays or making a context
     MEMORY_LEVELS                      the jobs of rule bandwidth that this kind has
     unsupported(identity, ceiling)     why it has no such compute ceiling, without opening it
     Device(identity)                   opens one; its methods are:
@@ -148,7 +148,7 @@ def open_device(device: str):
 
 
 def _identity(module, device: str) -> Identity:
-    for identity in module.discover():
+    for identity in module.discover(capacities=False):
         if identity.device == device:
             return identity
     raise LookupError(f"{device} is not on this machine")

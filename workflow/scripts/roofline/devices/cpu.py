@@ -22,7 +22,7 @@ UNLISTED_L2_BYTES = 1 << 20
 PIECE_ITEMS = 1 << 20  # of random numbers that one generator draws
 
 
-def discover() -> list[Identity]:
+def discover(capacities: bool = True) -> list[Identity]:
     import psutil
 
     return [
@@ -236,7 +236,7 @@ class Device:
             largest_bytes = max(levels.values(), default=UNLISTED_CACHE_BYTES // readers)
             each.append(cpu_memory.Caches(readers, levels, near_bytes, largest_bytes))
         cpus = sorted(host.usable_cpus())
-        # All of them work at once, so that each can have a core of its own; not where a quota gives fewer than there are.
+        # All of them work at once, so that each has a core of its own, unless a quota gives fewer than there are.
         workers = cpu_memory.Workers(self.cores, cpus if len(cpus) == self.cores else ())
         return cpu_memory.sweeps(workers, each, host.memory_available_bytes(), points_an_octave)
 

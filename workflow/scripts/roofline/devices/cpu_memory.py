@@ -50,9 +50,11 @@ CACHES = 4  # as many last-level caches are swept: the memory's plateau must be 
 SMALLEST_SET_BYTES, LARGEST_SET_BYTES = 4096, 64 * MIB
 SWEEP_COUNTED = "bytes read, by NumPy's dot products of one half of the working set with the other, through its BLAS"
 DOT_BYTES = 128 << 10  # that one dot product reads at most: OpenBLAS would spread more than 10 000 items over threads
+# NumPy keeps the interpreter's lock in a call of 500 products or fewer: all readers but one would wait.
+FEWEST_DOTS = 512
 CALLS = 4  # of NumPy, that a reader makes in a step
-NEAR_CALL_BYTES, FAR_CALL_BYTES = 64 * MIB, 4 * MIB  # of sets that the second cache holds, and of others
-READERS_A_CALL = 8  # with more of them calls are longer, since each begins under the interpreter's lock
+NEAR_CALL_BYTES, FAR_CALL_BYTES = 128 * MIB, 16 * MIB  # of sets that the second cache holds, and of others
+READERS_A_CALL = 32  # for each so many, calls are longer by as much: each begins under the interpreter's lock
 
 
 class Workers:
@@ -331,8 +333,8 @@ class Caches(NamedTuple):
 def sweeps(workers: Workers, each: list[Caches], free_bytes: int, points_an_octave: int) -> list[SweepSeries]:
     """Reads of a working set that each of the readers has for itself, up to four times the largest cache.
 
-    All sets are parts of one array, each core's where its worker touched it first. One core's largest sets are therefore
-    also in other sockets' memory, where there are any.
+    All sets are parts of one array, each core's where its worker touched it first. Where there are other sockets, one
+    core's largest sets are therefore also in their memory.
     """
     largest = {one.readers: _largest_set(one, free_bytes) for one in each}
     room = max(readers * size_bytes for readers, size_bytes in largest.items())
@@ -341,10 +343,7 @@ def sweeps(workers: Workers, each: list[Caches], free_bytes: int, points_an_octa
     def numbers():
         return _aligned_numbers(workers, room)
 
-    return [
-        _sweep(workers, one, set_cuts(largest[one.readers], points_an_octave, _part_bytes(one)), numbers)
-        for one in each
-    ]
+    return [_sweep(workers, one, set_cuts(one, largest[one.readers], points_an_octave), numbers) for one in each]
 
 
 def _largest_set(caches: Caches, free_bytes: int) -> int:
@@ -353,31 +352,31 @@ def _largest_set(caches: Caches, free_bytes: int) -> int:
     return size_bytes - size_bytes % PAGE_BYTES
 
 
-def _part_bytes(caches: Caches) -> int:
-    return max(caches.near_bytes, FAR_CALL_BYTES * _stretch(caches.readers))
-
-
-def _stretch(readers: int) -> int:
-    return 1 + readers // READERS_A_CALL
-
-
 class Cut(NamedTuple):
-    """A set in equal parts, which each take a call, each of so many dot products of whole cache lines."""
+    """A set in equal parts, of which a call reads one so many times, each of dot products of whole cache lines."""
 
     parts: int
     dots: int
+    passes: int
 
 
-def set_cuts(largest: int, points_an_octave: int, part_bytes: int) -> dict[int, Cut]:
+def set_cuts(caches: Caches, largest: int, points_an_octave: int) -> dict[int, Cut]:
     """By bytes of the sets, so many an octave."""
     cuts = {}
     for point in itertools.count():
         wanted = int(SMALLEST_SET_BYTES * 2 ** (point / points_an_octave))
         if wanted > largest:
             return cuts
-        parts = -(-wanted // part_bytes)
-        cut = Cut(parts, dots=-(-wanted // (parts * DOT_BYTES)))
+        cut = _cut(caches, wanted)
         cuts[wanted - wanted % (2 * LINE_BYTES * cut.parts * cut.dots)] = cut
+
+
+def _cut(caches: Caches, size_bytes: int) -> Cut:
+    near = size_bytes <= caches.near_bytes
+    call_bytes = (NEAR_CALL_BYTES if near else FAR_CALL_BYTES) * (1 + caches.readers // READERS_A_CALL)
+    parts, passes = -(-size_bytes // call_bytes), max(1, call_bytes // size_bytes)
+    dots = max(-(-size_bytes // (parts * DOT_BYTES)), -(-FEWEST_DOTS // passes))
+    return Cut(parts, dots, passes)
 
 
 def _sweep(workers: Workers, caches: Caches, cuts: dict[int, Cut], numbers: Callable[[], object]) -> SweepSeries:
@@ -393,13 +392,11 @@ def _sweep(workers: Workers, caches: Caches, cuts: dict[int, Cut], numbers: Call
 
     def step(size_bytes: int) -> tuple[Callable[[int], object], int]:
         cut = cuts[size_bytes]
-        call_bytes = NEAR_CALL_BYTES if size_bytes <= caches.near_bytes else FAR_CALL_BYTES
-        passes = max(1, call_bytes * _stretch(readers) // size_bytes) if cut.parts == 1 else 1
         apart = numbers().size // readers // PAGE_ITEMS * PAGE_ITEMS
-        sets = [_Set(numbers(), apart * i, size_bytes, cut, passes) for i in range(readers)]
+        sets = [_Set(numbers(), apart * i, size_bytes, cut) for i in range(readers)]
         for _ in range(-(-cut.parts // CALLS)):  # all of it once, so that the caches have what they can
             _each(workers, readers, lambda i: sets[i].read())
-        read_bytes = readers * CALLS * passes * size_bytes // cut.parts
+        read_bytes = readers * CALLS * cut.passes * size_bytes // cut.parts
         return lambda index: Timed(seconds_of(_each(workers, readers, lambda i: sets[i].read()))), read_bytes
 
     return SweepSeries(
@@ -415,15 +412,15 @@ def _sweep(workers: Workers, caches: Caches, cuts: dict[int, Cut], numbers: Call
 class _Set:
     """A working set of one reader: of float64 numbers, those from `first` on."""
 
-    def __init__(self, numbers, first: int, size_bytes: int, cut: Cut, passes: int):
+    def __init__(self, numbers, first: int, size_bytes: int, cut: Cut):
         half, dots = size_bytes // 16, cut.parts * cut.dots
         halves = [numbers[start : start + half].reshape(cut.parts, cut.dots, -1) for start in (first, first + half)]
         # A stride of 0 is what makes a part be read again, without a Python call for each pass.
         self._parts = [
-            [numpy.broadcast_to(part, (passes, *part.shape)) for part in both] for both in zip(*halves, strict=True)
+            [numpy.broadcast_to(part, (cut.passes, *part.shape)) for part in both] for both in zip(*halves, strict=True)
         ]
         self._expected = _expected_dots(first, half, dots).reshape(cut.parts, cut.dots)
-        self._results = numpy.empty((CALLS, passes, cut.dots))
+        self._results = numpy.empty((CALLS, cut.passes, cut.dots))
         self._next = 0
         self._what = f"a sweep's reads of {size_bytes} bytes"
 

@@ -29,13 +29,17 @@ def dtype_of(ceiling: str) -> str:
 
 
 def candidates(device, ceiling: str, seed: int) -> list[Workload]:
-    """Both ways in every variant on several grids."""
-    return [
-        _workload(device, ceiling, Form(way, *variant), threads, blocks, None, seed)
-        for threads, blocks in GRIDS
-        for way in FACTORS
-        for variant in VARIANTS
-    ]
+    """Both ways in every variant on several grids, each about as much work as the first takes STEP_S for."""
+    found: list[Workload] = []
+    for threads, blocks in GRIDS:
+        for way in FACTORS:
+            for variant in VARIANTS:
+                form, rounds = Form(way, *variant), None
+                if found:
+                    one_round = flops(ceiling, form, blocks * device.multiprocessors, threads, 1)
+                    rounds = max(1, found[0].flops // one_round)
+                found.append(_workload(device, ceiling, form, threads, blocks, rounds, seed))
+    return found
 
 
 def again(device, ceiling: str, product: Product, seed: int) -> Workload:
