@@ -85,7 +85,7 @@ rule peak_flops:
         warmup=setting("peak_flops", "warmup"),
         iterations=setting("peak_flops", "iterations"),
         time_budget_s=setting("peak_flops", "time_budget_s"),
-        sustained_s=setting("peak_flops", "sustained_s"),
+        sustained_s=sustained_s,
     script:
         "workflow/scripts/peak_flops.py"
 

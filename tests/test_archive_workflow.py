@@ -18,7 +18,7 @@ SOURCES = ("Snakefile", "config", "envs", "profiles", "pyproject.toml", "workflo
 TINY = """\
 devices: [cpu]
 effort: quick
-peak_flops: {size: 256, iterations: 10, dtypes: [fp32, fp64], time_budget_s: 0.1, sustained_s: 2}
+peak_flops: {size: 256, iterations: 10, dtypes: [fp32, fp64], time_budget_s: 0.1}
 bandwidth: {levels: [dram, sweep], iterations: 5, time_budget_s: 0.01, sweep_points: 1}
 decode_attn: {seq_lens: [16], dtypes: [fp32], batch_sizes: [1], iterations: 10}
 """

@@ -136,7 +136,8 @@ def machine(tmp_path, monkeypatch):
         topology = tmp_path / f"cpu{number}" / "topology"
         topology.mkdir(parents=True)
         (topology / "thread_siblings_list").write_text(f"{min(number, sibling)},{max(number, sibling)}\n")
-        caches = [("1", "Data", "48K", number), ("1", "Instruction", "32K", number), ("2", "Unified", "1024K", number)]
+        both = f"{min(number, sibling)},{max(number, sibling)}"
+        caches = [("1", "Data", "48K", both), ("1", "Instruction", "32K", both), ("2", "Unified", "1024K", both)]
         for index, (level, kind, size, shared) in enumerate([*caches, ("3", "Unified", "32M", f"of {socket}")]):
             cache = tmp_path / f"cpu{number}" / "cache" / f"index{index}"
             cache.mkdir(parents=True)
@@ -156,6 +157,24 @@ def test_threads_of_one_core_and_its_caches_count_once(machine, numbers, physica
     assert host.physical_cores() == physical
     assert cpu._last_level_cache_bytes() == cache_mib << 20
     assert cpu._cache_bytes() == {"l1": 48 << 10, "l2": 1 << 20, "l3": 32 << 20}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "order"),
+    [
+        (range(8), [0, 2, 1, 3, 4, 6, 5, 7]),  # 4 to 7 are the second threads of 0 to 3
+        ((0, 1, 4, 5, 6), [0, 6, 1, 4, 5]),
+        ((3,), [3]),
+    ],
+)
+def test_few_threads_are_spread_over_the_cores(machine, numbers, order):
+    machine(*numbers)
+    assert cpu._spread(host.usable_cpus()) == order
+
+
+def test_threads_are_spread_where_no_cache_is_listed(tmp_path, monkeypatch):
+    monkeypatch.setattr(host, "CPUS", tmp_path)
+    assert cpu._spread(set(range(6))) == [0, 4, 2, 1, 5, 3]
 
 
 def test_where_no_cache_is_listed_a_large_one_is_assumed(tmp_path, monkeypatch):
@@ -514,6 +533,7 @@ def test_each_reader_has_a_set_of_its_own(small_sweep, reads):
     sets = sorted({address for address, _ in reads})
     assert len(sets) == 3 * 8
     assert sets[8] - sets[0] == sets[16] - sets[8] >= series.sizes[-1]
+    assert sets[0] % (2 * MIB) == sets[8] % (2 * MIB) == 0
 
 
 def set_of(numbers, size, first=0, parts=1, dots=1, passes=3):
@@ -609,10 +629,10 @@ def test_the_blas_spreads_no_dot_product_over_threads():
     ("numbers", "readers", "l1", "l2", "l3"),
     [
         (range(8), 1, 48 << 10, 1 << 20, 32 << 20),
-        (range(8), 8, 48 << 10, 1 << 20, 8 << 20),
+        (range(8), 8, 24 << 10, 1 << 19, 8 << 20),
         ((0, 1, 2, 3), 4, 48 << 10, 1 << 20, 16 << 20),
-        ((1, 5), 2, 48 << 10, 1 << 20, 16 << 20),
-        (range(8), 2, 48 << 10, 1 << 20, 16 << 20),  # a quota of two: they may share a socket
+        ((1, 5), 2, 24 << 10, 1 << 19, 16 << 20),
+        (range(8), 2, 24 << 10, 1 << 19, 16 << 20),  # a quota of two: they may share a core
     ],
 )
 def test_a_cores_part_of_the_caches(machine, numbers, readers, l1, l2, l3):
@@ -772,7 +792,7 @@ def test_products_of_three_sizes_are_tried(device):
         afresh = device.peak_workload("fp32", 48, workload.product, seed=9)
         assert (afresh.product, afresh.flops) == (workload.product, workload.flops)
         afresh.check()
-        assert device.beside("fp32", 48, workload.product, seed=1) == []
+        assert device.beside("fp32", workload.product, seed=1) == []
 
 
 def test_no_product_of_more_operations_than_asked_for(device):

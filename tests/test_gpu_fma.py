@@ -80,33 +80,34 @@ def test_folds_against_scalar_arithmetic(numbers, steps, k, offset):
     assert found.ravel() == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.parametrize("dtype", ["fp64", "fp32", "fp16"])
 @pytest.mark.parametrize("way", gpu_fma.FACTORS)
-def test_over_many_steps_numbers_neither_vanish_nor_overflow(way):
+def test_over_many_steps_numbers_neither_vanish_nor_overflow(way, dtype):
     """A fold draws together around its fixed point, slowly; a turn goes on for ever."""
     numbers = numpy.random.default_rng(0).standard_normal((16, 100))
-    k, offset = gpu_fma.FACTORS[way]
+    k, offset = gpu_fma.FACTORS[way][dtype]
     after = gpu_fma.REFERENCES[way](numbers, 10_000, k, offset)
     assert 0.1 < numpy.abs(after).mean() < 10 and numpy.abs(after).max() < 100
 
 
+@pytest.mark.parametrize("dtype", ["fp64", "fp32", "fp16"])
 @pytest.mark.parametrize("variant", gpu_fma.VARIANTS, ids=str)
 @pytest.mark.parametrize("way", gpu_fma.FACTORS)
-def test_no_step_and_twice_the_steps_are_beyond_every_tolerance(way, variant):
+def test_no_step_and_twice_the_steps_are_beyond_the_tolerance(way, variant, dtype):
     """A fold twice is nearly none: over too few steps a kernel that did nothing would pass."""
     assert gpu_fma.COMPARED_STEPS % variant[1] == 0
     start = numpy.random.default_rng(0).standard_normal((variant[0], 1000))
-    none, right, twice = (
-        gpu_fma.REFERENCES[way](start, times * gpu_fma.COMPARED_STEPS, *gpu_fma.FACTORS[way]) for times in (0, 1, 2)
-    )
+    factors, steps = gpu_fma.FACTORS[way][dtype], gpu_fma.COMPARED_STEPS
+    none, right, twice = (gpu_fma.REFERENCES[way](start, times * steps, *factors) for times in (0, 1, 2))
     for wrong in (none, twice):
-        assert numpy.linalg.norm(wrong - right) / numpy.linalg.norm(right) > 2 * max(gpu_fma.TOLERANCE.values())
+        assert numpy.linalg.norm(wrong - right) / numpy.linalg.norm(right) > 2 * gpu_fma.TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize("dtype", ["fp64", "fp32", "fp16"])
 def test_the_factors_are_numbers_of_the_dtype_or_read_back_from_it(dtype):
     """The fold's must be: rounded to -1 it would stand still."""
     kind = {"fp64": numpy.float64, "fp32": numpy.float32, "fp16": numpy.float16}[dtype]
-    assert [float(kind(factor)) for factor in gpu_fma.FACTORS["fold"]] == list(gpu_fma.FACTORS["fold"])
+    assert [float(kind(factor)) for factor in gpu_fma.FACTORS["fold"][dtype]] == list(gpu_fma.FACTORS["fold"][dtype])
 
 
 # ---------------------------------------------------------------------------------------------- on a card of NumPy
@@ -121,6 +122,8 @@ def test_both_ways_on_every_grid_are_right(monkeypatch, device, ceiling):
     assert len(found) == len(forms) * len(gpu_fma.GRIDS)
     told = [(w.product.algorithm, w.product.shape["numbers"], w.product.shape["steps"]) for w in found]
     assert set(told) == set(told[: len(forms)]) == forms, "every kernel once before another grid"
+    assert found[0].product.shape["rounds"] == 64
+    assert {workload.flops for workload in found} == {found[0].flops}, "as much work each"
     for workload in found:
         check, shape = workload.check(), workload.product.shape
         assert check.error <= check.tolerance == gpu_fma.TOLERANCE[gpu_fma.dtype_of(ceiling)]
@@ -130,7 +133,7 @@ def test_both_ways_on_every_grid_are_right(monkeypatch, device, ceiling):
         workload.step(0)
         name, blocks, threads, arguments = launches[-1]
         assert name == f"{workload.product.algorithm}_{gpu_fma.dtype_of(ceiling)}"
-        assert (blocks, threads, int(arguments[3])) == (shape["blocks"], shape["threads"], 64)
+        assert (blocks, threads, int(arguments[3])) == (shape["blocks"], shape["threads"], shape["rounds"])
         assert arguments[0].size == shape["numbers"] * blocks * threads * gpu_fma.LANES[gpu_fma.dtype_of(ceiling)]
         assert workload.clock_mhz() == pytest.approx(1980)
 

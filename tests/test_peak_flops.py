@@ -44,10 +44,10 @@ def test_the_fastest_trial_is_a_finalist_and_comes_first():
     assert finalists(found) == [1]
 
 
-def test_smaller_products_that_come_near_are_finalists_too():
-    """Their blocks are over before the power limit acts."""
-    found = [candidate(8192, 800), candidate(4096, 760), candidate(2048, 751), candidate(1024, 753)]
-    assert finalists(found) == [0, 3, 1]  # 2048 is below 94 %; of the others those with the least work
+def test_a_smaller_product_that_comes_near_is_a_finalist_too():
+    """Its block is over before the power limit acts. 1024 is below 94 %; of the others the one with the least work."""
+    found = [candidate(8192, 800), candidate(4096, 760), candidate(1024, 751), candidate(2048, 753)]
+    assert finalists(found)[:2] == [0, 3]
 
 
 def test_of_one_shape_the_fastest_algorithm_alone():
@@ -57,9 +57,9 @@ def test_of_one_shape_the_fastest_algorithm_alone():
     assert finalists(found) == [1]
 
 
-def test_no_more_than_three_blocks_are_timed():
+def test_only_a_few_blocks_are_timed():
     found = [candidate(1024 * (1 + i), 800) for i in range(8)]
-    assert len(finalists(found)) == 3
+    assert len(finalists(found)) == peak_flops.FINALISTS <= 3
 
 
 CANDIDATES = st.lists(
@@ -73,7 +73,7 @@ def test_finalists_are_the_fastest_and_near_it_and_of_different_shapes(found):
     best = max(one.trial_tflops for one in found)
     assert found[places[0]].trial_tflops == best
     assert all(found[place].trial_tflops >= 0.94 * best for place in places)
-    assert len({found[place].product.shape["m"] for place in places}) == len(places) <= 3
+    assert len({found[place].product.shape["m"] for place in places}) == len(places) <= peak_flops.FINALISTS
 
 
 # ---------------------------------------------------------------------------------------------- the one chosen
@@ -105,8 +105,7 @@ class FakeDevice:
     best product's rate under sustained load, `reasons(its clock)` what slows the card down, `lab` by how much the
     array library's own square is faster, and operands of the seed `wrong` give a wrong result."""
 
-    kind = "cpu"  # a GPU would be left to rest before a block
-    memory_ceilings, memory_level = ("dram_read",), "dram"
+    kind, memory_ceilings, memory_level = "gpu", ("hbm_read", "d2d"), "hbm"
 
     def __init__(self, load=0.8, reasons=lambda now: [], rates=None, lab=1.0, wrong=None):
         self.now, self.checked, self.most_flops = 0.0, [], None
@@ -174,6 +173,9 @@ class FakeDevice:
 
 
 def measured(device, vendor_tflops=160.0, sustained_s=SUSTAINED_S):
+    def rest(seconds):
+        device.now += seconds
+
     promised = VendorPeak(
         tflops=vendor_tflops,
         unit="tensor_core",
@@ -188,6 +190,7 @@ def measured(device, vendor_tflops=160.0, sustained_s=SUSTAINED_S):
     with pytest.MonkeyPatch.context() as patch:
         for module in (measuring, search):
             patch.setattr(module, "time", SimpleNamespace(monotonic=lambda: device.now))
+        patch.setattr(peak_flops, "time", SimpleNamespace(sleep=rest))
         options = {"size": LAB, "warmup": 3, "iterations": 20, "time_budget_s": 1.0, "sustained_s": sustained_s}
         return peak_flops.measure(device, record, sealed, "fp16", **options)
 
@@ -237,6 +240,15 @@ def test_the_labs_square_may_be_the_fastest():
 def test_no_sustained_load_where_none_is_asked_for():
     peak = measured(FakeDevice(), sustained_s=0)
     assert (peak.sustained, peak.sustained_tflops) == (None, None)
+
+
+def test_neither_a_cpu_nor_register_only_kernels_get_sustained_load():
+    cpu, registers = FakeDevice(), FakeDevice()
+    cpu.kind = "cpu"
+    registers.lab_product = lambda ceiling, size, seed: None
+    for device, method in ((cpu, "gemm"), (registers, "fma")):
+        peak = measured(device)
+        assert (peak.method, peak.sustained, peak.tflops) == (method, None, peak.burst_tflops)
 
 
 def test_the_clock_under_the_block_gives_the_reachable_peak():

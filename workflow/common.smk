@@ -110,6 +110,12 @@ def of_levels(key, levels):
     return value
 
 
+def sustained_s(wildcards):
+    """A param of the peaks that are put under sustained load: products on a GPU."""
+    loaded = devices.kind_of(wildcards.device) == "gpu" and not wildcards.dtype.endswith("_fma")
+    return setting("peak_flops", "sustained_s") if loaded else None
+
+
 def preset(key):
     return lambda wildcards: SETTINGS["model"]["presets"][wildcards.preset][key]
 

@@ -46,7 +46,7 @@ def measure(
     best = chosen(found).product
     workload = device.peak_workload(ceiling, size, best, seed=5)
     burst = _block(device, workload, **options)
-    beside = [_fastest(device, workloads, options) for workloads in device.beside(ceiling, best, seed=7)]
+    beside = [_fastest(device, workloads, options) for workloads in device.beside(ceiling, best, seed=7) if workloads]
     sustained = None
     if sustained_s and lab and device.kind == "gpu":
         sustained = load.sustain(device, workload, sustained_s, burst.latency.median_s)

@@ -50,23 +50,25 @@ def summarise(curve: list[LoadPoint], product, seconds: float) -> Sustained:
 def settled_from(curve: list[LoadPoint]) -> int | None:
     """The first moment from which clock, power and rate stay near their median over the last third; None if none.
 
-    Near: every running median of WINDOW moments is within STEADY. What NVML does not tell is not asked of it.
+    Near: every running median of WINDOW moments is within STEADY. Moments of which NVML told nothing are passed over.
     """
     starts = [_steady_from([getattr(point, key) for point in curve]) for key in ("sm_clock_mhz", "power_w", "tflops")]
     return None if None in starts else max(starts)
 
 
 def _steady_from(values: list[float | None]) -> int | None:
-    if None in values:
+    told = [(place, value) for place, value in enumerate(values) if value is not None]
+    rates = [value for _, value in told]
+    if len(rates) < WINDOW:
         return 0
-    level = statistics.median(values[2 * len(values) // 3 :])
+    level = statistics.median(rates[2 * len(rates) // 3 :])
     away = [
         place
-        for place in range(max(1, len(values) - WINDOW + 1))
-        if abs(statistics.median(values[place : place + WINDOW]) - level) > STEADY * level
+        for place in range(len(rates) - WINDOW + 1)
+        if abs(statistics.median(rates[place : place + WINDOW]) - level) > STEADY * level
     ]
     first = away[-1] + 1 if away else 0
-    return first if first <= 2 * len(values) // 3 else None
+    return told[first][0] if first <= 2 * len(rates) // 3 else None
 
 
 def _median_of(values) -> float | None:

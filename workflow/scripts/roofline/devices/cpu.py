@@ -61,7 +61,8 @@ class Device:
         self.memory_ceilings = ["dram_read", "dram_copy"]
         self.memory_level = "dram"
         self.last_level_cache_bytes = identity.last_level_cache_bytes
-        self._workers = Workers(self.cores)
+        cpus = _spread(host.usable_cpus())
+        self._workers = Workers(self.cores, cpus if len(cpus) == self.cores else ())  # a quota's cores are any of them
 
     # -- what it is
 
@@ -235,10 +236,7 @@ class Device:
             near_bytes = levels.get("l2", UNLISTED_L2_BYTES)
             largest_bytes = max(levels.values(), default=UNLISTED_CACHE_BYTES // readers)
             each.append(cpu_memory.Caches(readers, levels, near_bytes, largest_bytes))
-        cpus = sorted(host.usable_cpus())
-        # All of them work at once, so that each has a core of its own, unless a quota gives fewer than there are.
-        workers = cpu_memory.Workers(self.cores, cpus if len(cpus) == self.cores else ())
-        return cpu_memory.sweeps(workers, each, host.memory_available_bytes(), points_an_octave)
+        return cpu_memory.sweeps(self._workers, each, host.memory_available_bytes(), points_an_octave)
 
     # -- products
 
@@ -392,6 +390,21 @@ def _cache_bytes(readers: int = 1) -> dict[str, int]:
         sharing = sum(caches.get(level, ("", 0))[0] == shared for caches in found)
         sizes[level] = size // min(sharing, readers)
     return sizes
+
+
+def _spread(cpus: set[int]) -> list[int]:
+    """In an order whose beginnings lie all over the machine: one thread of each core first, neighbours far apart."""
+    ranks: dict[int, list[int]] = {}
+    seen: dict[str, int] = {}
+    for cpu in sorted(cpus):
+        core = _caches(cpu).get("l1", (str(cpu), 0))[0]
+        ranks.setdefault(seen.get(core, 0), []).append(cpu)
+        seen[core] = seen.get(core, 0) + 1
+    return [rank[i] for _, rank in sorted(ranks.items()) for i in sorted(range(len(rank)), key=_mirrored)]
+
+
+def _mirrored(number: int) -> str:
+    return f"{number:032b}"[::-1]
 
 
 def _caches(cpu: int) -> dict[str, tuple[str, int]]:

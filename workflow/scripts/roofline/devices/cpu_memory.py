@@ -21,8 +21,9 @@ from roofline.devices.cpu import Timed
 MIB = 1 << 20
 LINE_BYTES = 64
 LINE_ITEMS = LINE_BYTES // 4  # of float32
-PAGE_BYTES = 4096
-PAGE_ITEMS = PAGE_BYTES // 8  # of float64
+# Where sets begin. A Zen 4 core was seen to read a third slower from its first cache where a set of 16 KiB lay across
+# such a boundary.
+ALIGNED_BYTES = 2 * MIB
 CHUNK_ITEMS = 1 << 18  # that checks look at together: their temporaries stay small
 
 # What arrays hold: 1 + (i mod period), whole numbers from 1 on, so that sums and products are exact in float32, and so
@@ -53,17 +54,16 @@ DOT_BYTES = 128 << 10  # that one dot product reads at most: OpenBLAS would spre
 # NumPy keeps the interpreter's lock in a call of 500 products or fewer: all readers but one would wait.
 FEWEST_DOTS = 512
 CALLS = 4  # of NumPy, that a reader makes in a step
-NEAR_CALL_BYTES, FAR_CALL_BYTES = 128 * MIB, 16 * MIB  # of sets that the second cache holds, and of others
-READERS_A_CALL = 32  # for each so many, calls are longer by as much: each begins under the interpreter's lock
+NEAR_CALL_BYTES, FAR_CALL_BYTES = 32 * MIB, 16 * MIB  # of sets that the second cache holds, and of others
+READERS_A_CALL = 8  # for each so many, near calls are longer by as much: all begin under the interpreter's lock
 
 
 class Workers:
     """A thread a core. Piece i is always worker i's: a pool would hand it to whichever comes first, and what a core
     has in its caches, or on its socket, would be another core's the next time.
 
-    With `cpus`, each stays on one of them: the kernel was seen to wake two on one core while another was idle. Else it
-    places them, which is right where only some of them work. Queues hand the work out in half the time that futures
-    take.
+    With `cpus`, each stays on one of them: for steps of milliseconds the kernel was often seen to wake two on one core.
+    Queues hand the work out in half the time that futures take.
     """
 
     def __init__(self, count: int, cpus: Sequence[int] = ()):
@@ -337,7 +337,7 @@ def sweeps(workers: Workers, each: list[Caches], free_bytes: int, points_an_octa
     core's largest sets are therefore also in their memory.
     """
     largest = {one.readers: _largest_set(one, free_bytes) for one in each}
-    room = max(readers * size_bytes for readers, size_bytes in largest.items())
+    room = max(readers * _aligned(size_bytes) for readers, size_bytes in largest.items())
 
     @cache
     def numbers():
@@ -348,8 +348,11 @@ def sweeps(workers: Workers, each: list[Caches], free_bytes: int, points_an_octa
 
 def _largest_set(caches: Caches, free_bytes: int) -> int:
     wanted = max(CACHES * caches.largest_bytes, LARGEST_SET_BYTES)
-    size_bytes = min(wanted, free_bytes // 4 // caches.readers)
-    return size_bytes - size_bytes % PAGE_BYTES
+    return min(wanted, free_bytes // 4 // caches.readers)
+
+
+def _aligned(size_bytes: int) -> int:
+    return -(-size_bytes // ALIGNED_BYTES) * ALIGNED_BYTES
 
 
 class Cut(NamedTuple):
@@ -372,8 +375,8 @@ def set_cuts(caches: Caches, largest: int, points_an_octave: int) -> dict[int, C
 
 
 def _cut(caches: Caches, size_bytes: int) -> Cut:
-    near = size_bytes <= caches.near_bytes
-    call_bytes = (NEAR_CALL_BYTES if near else FAR_CALL_BYTES) * (1 + caches.readers // READERS_A_CALL)
+    near_call_bytes = NEAR_CALL_BYTES * (1 + caches.readers // READERS_A_CALL)
+    call_bytes = near_call_bytes if size_bytes <= caches.near_bytes else FAR_CALL_BYTES
     parts, passes = -(-size_bytes // call_bytes), max(1, call_bytes // size_bytes)
     dots = max(-(-size_bytes // (parts * DOT_BYTES)), -(-FEWEST_DOTS // passes))
     return Cut(parts, dots, passes)
@@ -392,7 +395,7 @@ def _sweep(workers: Workers, caches: Caches, cuts: dict[int, Cut], numbers: Call
 
     def step(size_bytes: int) -> tuple[Callable[[int], object], int]:
         cut = cuts[size_bytes]
-        apart = numbers().size // readers // PAGE_ITEMS * PAGE_ITEMS
+        apart = numbers().nbytes // readers // ALIGNED_BYTES * ALIGNED_BYTES // 8
         sets = [_Set(numbers(), apart * i, size_bytes, cut) for i in range(readers)]
         for _ in range(-(-cut.parts // CALLS)):  # all of it once, so that the caches have what they can
             _each(workers, readers, lambda i: sets[i].read())
@@ -471,9 +474,9 @@ def _expected_dots(first: int, half: int, count: int):
 
 
 def _aligned_numbers(workers: Workers, size_bytes: int):
-    """Float64 numbers at the start of a page: reads across two cache lines would count for less."""
-    room = numpy.empty(size_bytes + PAGE_BYTES, numpy.uint8)
-    start = -room.ctypes.data % PAGE_BYTES
+    """Float64 numbers, each worker's part written by it."""
+    room = numpy.empty(size_bytes + ALIGNED_BYTES, numpy.uint8)
+    start = -room.ctypes.data % ALIGNED_BYTES
     numbers = room[start : start + size_bytes].view(numpy.float64)
     pieces = _pieces(numbers.size, workers.count)
 

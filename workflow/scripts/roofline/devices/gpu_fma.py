@@ -11,8 +11,12 @@ from roofline.records import Check, Product
 # Numbers a thread and steps a round: on an H200 most are 8 % slower than the best in fp64, and which is best is not
 # the same with every compiler.
 VARIANTS = ((8, 4), (16, 16), (16, 32))
-# The factors k and l of each way, in every lane.
-FACTORS = {"turn": (0.3, 0.0), "fold": (-0.9990234375, 0.5)}
+# The factors k and l of each way, in every lane. A fold draws its numbers together, within 1 / (1 + k) steps to 1/e: as
+# many as the dtype's digits allow, and the check can tell from none.
+FACTORS = {
+    "turn": dict.fromkeys(("fp64", "fp32", "fp16"), (0.3, 0.0)),
+    "fold": {"fp64": (-1 + 2**-30, 0.5), "fp32": (-1 + 2**-16, 0.5), "fp16": (-1 + 2**-10, 0.5)},
+}
 # fp16 numbers lie side by side, two in a register.
 LANES = {"fp64": 1, "fp32": 1, "fp16": 2}
 # So many steps are compared: errors of rounding add up to a few units in the last place, and in fp16 the fold, which
@@ -70,7 +74,7 @@ def _workload(device, ceiling: str, form: Form, threads: int, each: int, rounds:
     blocks, lanes = each * device.multiprocessors, LANES[dtype]
     before = device.normal((form.numbers * blocks * threads * lanes,), dtype, seed)
     after = device.xp.empty_like(before)
-    factors = device.array(numpy.repeat(numpy.array(FACTORS[form.way], array_dtype(dtype)), lanes))
+    factors = device.array(numpy.repeat(numpy.array(FACTORS[form.way][dtype], array_dtype(dtype)), lanes))
     defines = (f"-DNUMBERS={form.numbers}", f"-DSTEPS_A_ROUND={form.steps}")
     kernel = device.kernel("fma.cu", f"{form.way}_{dtype}", defines)
 

@@ -230,7 +230,10 @@ def again(device, dtype: str, size: int, product: Product, seed: int) -> Workloa
     if product.library == "cupy.matmul":
         return _by_cupy(device, dtype, size, seed)
     lt = LtProducts(device, dtype, [Shape(**product.shape)], seed)
-    return next(w for w in lt.candidates(product.output, product.accumulation) if w.product == product)
+    for workload in lt.candidates(product.output, product.accumulation):
+        if workload.product == product:
+            return workload
+    raise LookupError(f"cuBLASLt no longer offers {product.algorithm} for {dtype} {product.shape}")
 
 
 def of_shape(device, dtype: str, shape: dict[str, int], seed: int) -> Iterator[Workload]:
@@ -263,8 +266,6 @@ def _fitting(device, dtype: str, size: int, most_flops: float) -> list[Shape]:
     limit = device.identity.memory_free_bytes // 4
     item, result = ITEM_BYTES[dtype], max(ITEM_BYTES[output] for output, _ in OUTPUTS[dtype])
     fitting = [
-        s
-        for s in found
-        if (s.m + s.n) * s.k * item + s.m * s.n * result <= limit and gemm.flops(*s) <= most_flops
+        s for s in found if (s.m + s.n) * s.k * item + s.m * s.n * result <= limit and gemm.flops(*s) <= most_flops
     ]
     return fitting or found[:1]

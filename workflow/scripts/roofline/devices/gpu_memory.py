@@ -25,9 +25,8 @@ START = 0x9E3779B9  # of the pattern that is written
 TRIAD_SCALE = 2.0
 
 CACHE_GRIDS = ((256, 4), (256, 8), (512, 2), (512, 4), (1024, 1), (1024, 2))  # threads, blocks a multiprocessor
-# Blocks by which each pass over the L2's set is turned on. A few: neighbours follow one another over the same lines.
-# FAR: too many for any block to catch up with the one before it, and no multiple of a card's multiprocessors.
-FOLLOWING, FAR = (1, 7), 31
+# Blocks by which each pass over the L2's set is turned on, so that neighbours follow one another over the same lines.
+FOLLOWING = (1, 7)
 # Bytes that one step reads on each multiprocessor: about a millisecond of what an L1, and of what an L2 gives.
 L1_STEP_BYTES, L2_STEP_BYTES = 256 * MIB, 64 * MIB
 SWEEP_STEP_SHARE = 4  # a sweep asks for the course of many sizes, a ceiling for one figure
@@ -355,7 +354,7 @@ def _l1_grids(device, kernel_name: str, size: int) -> dict:
 
 
 def _l2_grids(device, size: int, following, grids=CACHE_GRIDS, step_bytes: int = L2_STEP_BYTES) -> dict:
-    """By name: the step, and how many times it reads the set. Turned on by FAR blocks where none is to follow."""
+    """By name: the step, and how many times it reads the set; turned on far where none is to follow."""
     import numpy
 
     kernel, words = device.kernel("caches.cu", "read_l2"), device.cache_words(size)
@@ -364,7 +363,7 @@ def _l2_grids(device, size: int, following, grids=CACHE_GRIDS, step_bytes: int =
     for threads, each in grids:
         if threads * each > device.max_threads:
             continue
-        for shift in following or (FAR,):
+        for shift in following or (_far(device.multiprocessors),):
             arguments = (
                 words,
                 numpy.uint64(size // CACHE_VECTOR_BYTES),
@@ -421,6 +420,11 @@ def _own_sets(device, size: int, readers: int) -> tuple[Callable[[int], None], i
     arguments = (words, count, count, numpy.uint32(passes), device.total, device.kernel_clock)
     kernel = device.kernel("caches.cu", "read_l1")
     return _launch(kernel, readers, SWEEP_THREADS, arguments), passes * size
+
+
+def _far(multiprocessors: int) -> int:
+    """So many blocks that none catches up with the one before it; no part of a wave, or a neighbour would follow."""
+    return max(2, multiprocessors // 4 - 2)
 
 
 def _l2_sweep_grids(device, size: int) -> dict:

@@ -4,7 +4,7 @@
 // on grows or shrinks them much, so the operands keep changing as in real work, and after a few steps the result can be
 // compared with float64 arithmetic:
 //     turn: pairs (x, y) turn round the origin, x -= k y; y += k x
-//     fold: every number is folded over, x = k x + l with k a little above -1
+//     fold: every number is folded over, x = k x + l with k a little above -1, and so very slowly drawn together
 // A turn reads three different registers, which not every assignment of registers to banks serves at full rate; a fold
 // reads one that differs.
 
