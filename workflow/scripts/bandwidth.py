@@ -27,7 +27,8 @@ MATCHES = 2.0  # a knee this many times away from a capacity is not that level's
 
 def measure(device, record: DeviceRecord, stream, warmup, iterations, time_budget_s) -> Bandwidth:
     """The fastest of a stream's grids, timed until its median is precise, and what arrived compared."""
-    tried, _ = search.try_all(device, stream.grids.items(), lambda way: way[1], time_budget_s)
+    ways = list(stream.grids.items())
+    tried, searched = search.try_all(device, ways, lambda way: way[1], time_budget_s)
     (grid, step), _ = min(tried, key=lambda one: one[1])
     log = StateLog(device)
     latency = time_until_precise(device, step, log, warmup=warmup, most=iterations, time_budget_s=time_budget_s)
@@ -46,6 +47,7 @@ def measure(device, record: DeviceRecord, stream, warmup, iterations, time_budge
         fraction_of_vendor=gb_per_s / vendor if vendor else None,
         threads=stream.threads(grid),
         grid=grid,
+        search=searched,
         trials=[GridTrial(grid=way[0], gb_per_s=stream.counted_bytes / s / 1e9) for way, s in tried],
         sm_clock_mhz=clock_mhz,
         bytes_per_clock_per_multiprocessor=_per_clock(record, gb_per_s, clock_mhz) if stream.on_chip else None,

@@ -40,9 +40,7 @@ def _found(record: JobRecord) -> Iterator[str]:
 
 
 def _peak(peak: PeakFlops) -> Iterator[str]:
-    figures = [peak.burst_tflops, peak.sustained_tflops or 0, peak.lab_tflops or 0]
-    figures += [trial.tflops or 0 for trial in peak.investigation.trials] if peak.investigation else []
-    yield from _same("tflops", peak.tflops, max(figures))
+    yield from _same("tflops", peak.tflops, max(peak.burst_tflops, peak.sustained_tflops or 0))
     for name, block in (("burst", peak.burst), *(("beside", block) for block in peak.beside)):
         yield from _timing(f"{name} latency", block.latency)
         yield from _same(f"{name} tflops", block.tflops, block.flops / block.latency.median_s / 1e12)

@@ -11,6 +11,8 @@ from roofline.screen import operator_name
 ROUNDING = 1e-9
 # What a device's record calls its last-level cache: on a GPU the L2, which every multiprocessor shares.
 LAST_LEVEL = {"gpu": "l2", "cpu": "l3"}
+# Too few samples for an interval place a median within 5 % at best; the user's own figure is taken at its word.
+WITHOUT_INTERVAL = 1.05
 
 
 class _Cache(NamedTuple):
@@ -49,10 +51,12 @@ def above_roofs(
             "record": operator.record,
             "fraction_of_roof": max(of_peak, of_slope),
         }
-        if of_peak > 1 + ROUNDING:
+        unsure = operator.latency_ci95_s is None and operator.operator != "operation"
+        allowed = WITHOUT_INTERVAL if unsure else 1 + ROUNDING
+        if of_peak > allowed:
             told = f"{number(tflops)} TFLOPS {whose}: {_times(of_peak, compute.name, compute.tflops, 'TFLOPS')}"
             found.append(AboveRoof(**entry, wrong_roof=compute.name, cache=None, evidence=_sentence(told, operator)))
-        if of_slope > 1 + ROUNDING:
+        if of_slope > allowed:
             cache = _holder(operator, gb_per_s, caches)
             why = _held(cache) if cache else _not_held(operator, gb_per_s, caches)
             moved = f"{_size(operator.bytes)} at {number(gb_per_s)} GB/s {whose}"

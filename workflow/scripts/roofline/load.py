@@ -59,15 +59,17 @@ def settled_from(curve: list[LoadPoint]) -> int | None:
 def _steady_from(values: list[float | None]) -> int | None:
     told = [(place, value) for place, value in enumerate(values) if value is not None]
     rates = [value for _, value in told]
-    if len(rates) < WINDOW:
+    if not rates:
         return 0
+    if len(rates) < WINDOW:
+        return None
     level = statistics.median(rates[2 * len(rates) // 3 :])
     away = [
         place
         for place in range(len(rates) - WINDOW + 1)
         if abs(statistics.median(rates[place : place + WINDOW]) - level) > STEADY * level
     ]
-    first = away[-1] + 1 if away else 0
+    first = away[-1] + WINDOW // 2 + 1 if away else 0
     return told[first][0] if first <= 2 * len(rates) // 3 else None
 
 

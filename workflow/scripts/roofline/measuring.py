@@ -69,37 +69,39 @@ def time_until_precise(
     first += max(1, warmup)
     free: list[float] = []
     throttled: list[float] = []
+    unwatched: list[float] = []  # too short to be looked at: judged by what is read after all
     log.read("before")
     stopped_by = "iterations"
     for target in statistics.looks(min(FEWEST, most), most):
-        wanted = target - len(free) - len(throttled)
-        while wanted > 0 and (not (free or throttled) or time.monotonic() + last < deadline):
+        wanted = target - len(free) - len(throttled) - len(unwatched)
+        while wanted > 0 and (not (free or throttled or unwatched) or time.monotonic() + last < deadline):
             fitting = max(1, int((deadline - time.monotonic()) / last)) if last else wanted
             batch, told = _watched_batch(device, step, log, min(wanted, fitting), first, last)
-            (throttled if told else free).extend(batch)
+            {True: throttled, False: free, None: unwatched}[told].extend(batch)
             last, first, wanted = statistics.median(batch), first + len(batch), wanted - len(batch)
         if wanted > 0:
             stopped_by = "time_budget"
             break
-        if statistics.precise(free or throttled):
+        if statistics.precise(unwatched + free or throttled):
             stopped_by = "precision"
             break
-    log.read("after")
+    after = log.read("after")
+    (throttled if nvml.is_throttled(after.throttle_reasons) else free).extend(unwatched)
     return _timing(CALLER_METHOD, warmup, most, free, stopped_by, throttled)
 
 
-def _watched_batch(device, step, log, count: int, first: int, each_s: float) -> tuple[list[float], bool]:
-    """Times of a batch, and whether the device was throttled for heat then."""
+def _watched_batch(device, step, log, count: int, first: int, each_s: float) -> tuple[list[float], bool | None]:
+    """Times of a batch, and whether the device was throttled for heat then; None where it was too short to look."""
     if count * each_s < LOOK_S:
-        return device.step_times(step, count, first=first), log.throttled_lately()
+        return device.step_times(step, count, first=first), None
     seen: list[DeviceState] = []
     times = device.watched_times(step, count, first, lambda: seen.append(log.read("during")))
     return times, any(nvml.is_throttled(state.throttle_reasons) for state in seen)
 
 
 def flagged(timing: Timing, states: list[DeviceState]) -> Timing:
-    """A short block's timing, flagged where a reading around it says that the device was throttled for heat."""
-    throttled = any(nvml.is_throttled(state.throttle_reasons) for state in states)
+    """A short block's timing, flagged where a reading under its load or after it says throttled for heat."""
+    throttled = any(nvml.is_throttled(state.throttle_reasons) for state in states if state.when != "before")
     return timing.model_copy(update={"all_throttled": True}) if throttled else timing
 
 
@@ -128,6 +130,11 @@ def _timing(
     )
 
 
+def held_back_by(states: list[DeviceState]) -> list[str]:
+    """Throttle reasons under a load and after it; what was read before speaks of the load before."""
+    return nvml.held_back_by([state.model_dump() for state in states if state.when != "before"])
+
+
 class StateLog:
     """Readings of a device around a measurement, each with its moment."""
 
@@ -141,15 +148,11 @@ class StateLog:
         self.states.append(DeviceState(at_s=at_s, when=when, **self._device.state()))
         return self.states[-1]
 
-    def throttled_lately(self) -> bool:
-        """What the last reading said of throttling for heat."""
-        return bool(self.states and nvml.is_throttled(self.states[-1].throttle_reasons))
-
     def throttle_told(self) -> bool:
         return any(state.throttle_reasons is not None for state in self.states)
 
     def held_back_by(self) -> list[str]:
-        return nvml.held_back_by([state.model_dump() for state in self.states])
+        return held_back_by(self.states)
 
 
 def relative_error(result, reference) -> float:

@@ -26,7 +26,7 @@ from roofline.records import (
 # own caller, where the calls on the smallest shape already cost half of it.
 DEVICE_BUSY = 0.8
 OVERHEAD_SHARE = 0.5
-# Until a reading ceiling exists, the slope is the copy; readers may exceed it.
+# Where reading was not asked for, the slope is the copy; readers may exceed it.
 SLOPES = {"gpu": ("hbm_read", "d2d"), "cpu": ("dram_read", "dram_copy")}
 
 

@@ -232,6 +232,14 @@ class Product(Record):
     output: str
 
 
+class Search(Record):
+    """How far a search came within its time budget."""
+
+    offered: int
+    tried: int
+    refused: list[str] = Field(description="what the library offered and then refused to run")
+
+
 class Candidate(Record):
     """One product that was tried, by a few runs; the finalists by a whole block too."""
 
@@ -285,7 +293,7 @@ class Sustained(Record):
 class PeakFlops(Record):
     method: Literal["gemm", "fma"]
     unit: ComputeUnit
-    tflops: Positive = Field(description="the ceiling: the highest of burst, sustained and the lab's figure")
+    tflops: Positive = Field(description="the ceiling: the higher of burst and sustained")
     ci95: Interval | None
     lab_tflops: Positive | None = Field(
         description="the square product after the lab's protocol; null for our own kernels"
@@ -301,6 +309,7 @@ class PeakFlops(Record):
     held_back_by: list[str] = Field(description="throttle reasons around the burst and under sustained load")
     throttled: bool | None = Field(description="whether no sample was free of thermal throttling; null if untold")
     doubts: list[str] = Field(description="what does not fit, and is no error")
+    search: Search
     candidates: list[Candidate]
     burst: Block
     sustained: Sustained | None
@@ -338,6 +347,7 @@ class Bandwidth(Record):
     fraction_of_vendor: Positive | None
     threads: int | None
     grid: str = Field(description="the fastest of the trials")
+    search: Search
     trials: list[GridTrial]
     sm_clock_mhz: Positive | None = Field(description="counted inside the kernel, where it is ours")
     bytes_per_clock_per_multiprocessor: Positive | None = Field(description="on-chip levels, at that clock")

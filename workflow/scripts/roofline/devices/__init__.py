@@ -65,6 +65,10 @@ class Identity:
         return " ".join(f"{name} {version}" for name, version in sorted(self.software.items()))
 
 
+class Unsupported(Exception):
+    """A compute ceiling that a device turns out not to have. The message is the reason, in one line."""
+
+
 @dataclass(frozen=True)
 class Stream:
     """One mix of accesses to one memory level; each is a memory ceiling.

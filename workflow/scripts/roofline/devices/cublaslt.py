@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from roofline.search import Refused
+
 WORKSPACE_BYTES = 64 << 20  # what NVIDIA recommends from Hopper on is 32 MiB
 
 # Values of cudaDataType (library_types.h) and of cublasComputeType_t (cublas_api.h).
@@ -85,24 +87,24 @@ class CublasLt:
 
         def runner(algorithm: int):
             def run(a_address: int, b_address: int, d_address: int, stream: int) -> None:
-                lt.matmul(
-                    self._handle,
-                    description,
-                    ctypes.addressof(one),
-                    a_address,
-                    a,
-                    b_address,
-                    b,
-                    ctypes.addressof(zero),
-                    d_address,
-                    d,
-                    d_address,
-                    d,
-                    algorithm,
-                    self._workspace,
-                    WORKSPACE_BYTES,
-                    stream,
-                )
+                factors = ctypes.addressof(one), ctypes.addressof(zero)
+                operands = a_address, a, b_address, b
+                result = d_address, d, d_address, d
+                workspace = self._workspace, WORKSPACE_BYTES
+                try:
+                    lt.matmul(
+                        self._handle,
+                        description,
+                        factors[0],
+                        *operands,
+                        factors[1],
+                        *result,
+                        algorithm,
+                        *workspace,
+                        stream,
+                    )
+                except lt.cuBLASLtError as error:
+                    raise Refused(f"{dtype} {m} x {n} x {k} {layout}: {error}") from None
 
             return run
 
@@ -129,7 +131,8 @@ class CublasLt:
         finally:
             lt.matmul_preference_destroy(preference)
         size = lt.matmul_heuristic_result_dtype.itemsize
-        return _Found(results, [results.ptr + place * size for place in range(returned.value)])
+        addresses = [results.ptr + place * size for place in range(returned.value)]
+        return _Found(results, [place for place in addresses if _state(place) == 0])
 
     def _name(self, algorithm: int) -> str:
         """The algorithm's number, tile and stages, as cuBLASLt numbers them."""
@@ -138,9 +141,12 @@ class CublasLt:
             value, written = ctypes.c_int32(0), ctypes.c_size_t(0)
             kind = lt.MatmulAlgoConfigAttribute[attribute]
             size = 2 if attribute == "CLUSTER_SHAPE_ID" else 4
-            lt.matmul_algo_config_get_attribute(
-                algorithm, kind, ctypes.addressof(value), size, ctypes.addressof(written)
-            )
+            try:
+                lt.matmul_algo_config_get_attribute(
+                    algorithm, kind, ctypes.addressof(value), size, ctypes.addressof(written)
+                )
+            except lt.cuBLASLtError:  # an older library does not know it
+                continue
             said.append(f"{attribute.removesuffix('_ID').removesuffix('_NUM').lower()} {value.value}")
         return ", ".join(said).replace("id ", "algorithm ", 1)
 
@@ -148,6 +154,12 @@ class CublasLt:
 class _Found(NamedTuple):
     results: object  # owns the memory
     addresses: list[int]
+
+
+def _state(result: int) -> int:
+    """Whether the library can run an offered algorithm: 0 where it can (cublasLtMatmulHeuristicResult_t)."""
+    algorithm_and_workspace = 8 * 8 + 8
+    return ctypes.c_int32.from_address(result + algorithm_and_workspace).value
 
 
 def _layout(lt, kind: int, rows: int, columns: int) -> int:

@@ -28,6 +28,7 @@ BLOCK_TIMEOUT_NS = 500_000_000
 # Long against the timer's tick; and no longer than the block, at whose end the load falls away.
 CLOCK_STRETCH_NS = 200_000
 CLOCK_SHARE = 0.9
+LOOK_AFTER_S, LOOK_SHARE = 0.15, 3  # quarters
 
 
 def unsupported(identity: Identity, ceiling: str) -> str | None:
@@ -224,13 +225,14 @@ class Device:
             self.synchronize()
 
     def watched_times(self, step: Callable[[int], object], count: int, first: int, look: Callable) -> list[float]:
-        """As step_times; `look` is called while the device runs, once all steps are queued."""
+        """As step_times; `look` is called while the device runs, three quarters through."""
         events = self._take_events(count + 1)
         self.synchronize()
         events[0].record(self.stream)
         for index in range(count):
             step(first + index)
             events[index + 1].record(self.stream)
+        events[LOOK_SHARE * count // 4].synchronize()
         look()
         self.synchronize()
         return self._elapsed(events)
@@ -267,7 +269,8 @@ class Device:
         """MHz of the multiprocessors over a block of `count` steps of about `step_s` seconds each.
 
         A kernel of one thread, on a stream of its own, counts cycles beside the block: after the block, a card
-        without load has raised its clock again. `look` is called while the device still runs.
+        without load has raised its clock again. The steps go on until they have lasted LOOK_AFTER_S, and `look` is
+        called before their end: what NVML tells is tens of milliseconds old.
         """
         import numpy
 
@@ -277,8 +280,13 @@ class Device:
         beside = self.xp.cuda.Stream(non_blocking=True)
         stretch_ns = max(CLOCK_STRETCH_NS, int(CLOCK_SHARE * count * step_s * 1e9))
         kernel((1,), (1,), (numpy.uint64(stretch_ns), reading), stream=beside)
-        for index in range(count):
+        last = max(count, round(LOOK_AFTER_S / step_s))
+        for index in range(last):
             step(index)
+            if index == last * LOOK_SHARE // 4:
+                near_the_end = self.xp.cuda.Event()
+                near_the_end.record(self.stream)
+        near_the_end.synchronize()
         look()
         self.synchronize()
         beside.synchronize()
@@ -338,7 +346,8 @@ class Device:
         return gpu_gemm.beside(self, ceiling, product, seed)
 
     def product_of_shape(self, dtype: str, shape: dict[str, int]) -> Workload:
-        return next(gpu_gemm.of_shape(self, dtype, shape, seed=9))
+        found = next(gpu_gemm.of_shape(self, dtype, shape, seed=9), None)
+        return found or gpu_gemm.lab_product(self, dtype, shape["m"], seed=9)
 
     def streams(self, level: str, size_bytes: int | None) -> list[Stream]:
         return gpu_memory.streams(self, level, size_bytes)

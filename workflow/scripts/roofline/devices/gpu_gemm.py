@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from roofline.devices import Workload
+from roofline.devices import Unsupported, Workload
 from roofline.devices.cublaslt import ARITHMETIC, WORKSPACE_BYTES, CublasLt
 from roofline.dtypes import ITEM_BYTES, array_dtype
 from roofline.operators import gemm
@@ -198,7 +198,9 @@ def lab_product(device, dtype: str, size: int, seed: int) -> Workload:
         return _by_cupy(device, dtype, size, seed)
     for workload in LtProducts(device, dtype, [Shape(size, size, size)], seed).candidates(*OUTPUTS[dtype][0]):
         return workload
-    raise ValueError(f"peak_flops.size: {size}; cuBLASLt has no {dtype} product of that size, allowed: multiples of 16")
+    if size % 16 and next(of_shape(device, dtype, {"m": ALIGNED, "n": ALIGNED, "k": ALIGNED}, seed), None):
+        raise ValueError(f"peak_flops.size: {size}; {dtype} products need multiples of 16")
+    raise Unsupported(f"cuBLASLt offers no {dtype} product on this card")
 
 
 def _by_cupy(device, dtype: str, size: int, seed: int) -> Workload:

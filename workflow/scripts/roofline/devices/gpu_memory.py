@@ -5,12 +5,13 @@ from collections.abc import Callable
 from roofline.devices import Stream, SweepSeries
 
 GIB, MIB, KIB = 1 << 30, 1 << 20, 1 << 10
-LARGEST_ARRAY_BYTES = 4 * GIB  # beyond it, beginning and end of a kernel no longer show
+# Beyond it, beginning and end of a kernel no longer show, nor does what L2 may still hold of the pass before.
+LARGEST_ARRAY_BYTES, TIMES_L2 = 4 * GIB, 64
 ROUND_BYTES = 32  # the widest vector of kernels/memory.cu
 CACHE_VECTOR_BYTES = 16  # of kernels/caches.cu
 
 DEPTHS = (1, 2, 4, 8)  # vectors in flight a thread, as kernels/memory.cu has them
-THREADS = (128, 256, 512, 1024)
+THREADS = (256, 1024, 128, 512)
 WHOLE = 0  # as many blocks as there are tiles, instead of so many a multiprocessor
 MIXES = ("read", "write", "copy", "triad")
 ARRAYS = {"read": 1, "write": 1, "copy": 2, "triad": 3}
@@ -49,7 +50,8 @@ def streams(device, level: str, size_bytes: int | None) -> list[Stream]:
 
 def array_bytes(device, size_bytes: int | None) -> int:
     """The size of each array of device memory: as asked, or what fills the card and fits three times."""
-    size = size_bytes or min(LARGEST_ARRAY_BYTES, device.identity.memory_free_bytes // 8)
+    enough = max(LARGEST_ARRAY_BYTES, TIMES_L2 * device.last_level_cache_bytes)
+    size = size_bytes or min(enough, device.identity.memory_free_bytes // 8)
     return size // ROUND_BYTES * ROUND_BYTES
 
 
@@ -73,25 +75,28 @@ def _hbm(device, mix: str, size: int) -> Stream:
     arrays = device.shared_arrays(size, lambda: _Arrays(device, size))
     vectors = size // device.vector_bytes
     arguments = _arguments(device, mix, arrays, vectors)
+    kernels = {depth: device.kernel("memory.cu", f"{mix}_{depth}") for depth in DEPTHS}
     grids = {}
-    for depth in DEPTHS:
-        kernel = device.kernel("memory.cu", f"{mix}_{depth}")
-        # Vectors in flight take registers, and not every card has enough of them for a thousand threads.
-        for threads in (count for count in THREADS if count <= kernel.max_threads_per_block):
-            # Few blocks that go round and round, or one block a tile: which is faster differs by card and mix.
-            for blocks_each in (WHOLE, *_halvings(device.max_threads // threads)):
-                tiles = -(-vectors // (threads * depth))
-                blocks = min(blocks_each * device.multiprocessors or tiles, tiles)
-                grids[_grid_name(blocks_each, threads, depth)] = _launch(kernel, blocks, threads, arguments)
+    # One block a tile, or few that go round and round: which is faster differs by card and mix, mostly the first.
+    for whole in (True, False):
+        for threads in THREADS:
+            for depth, kernel in kernels.items():
+                # Vectors in flight take registers, and not every card has enough of them for a thousand threads.
+                if threads > kernel.max_threads_per_block:
+                    continue
+                for blocks_each in (WHOLE,) if whole else _halvings(device.max_threads // threads):
+                    tiles = -(-vectors // (threads * depth))
+                    blocks = min(blocks_each * device.multiprocessors or tiles, tiles)
+                    grids[_grid_name(blocks_each, threads, depth)] = _launch(kernel, blocks, threads, arguments)
     return Stream(
         name=f"hbm_{mix}",
         level="hbm",
         mix=mix,
-        counted=f"{COUNTED[mix]}, each byte of {size:,} in each of {ARRAYS[mix]} arrays once",
+        counted=f"{COUNTED[mix]}, each byte of {size:,} in each of {ARRAYS[mix]} arrays once; an array is "
+        f"{size / device.last_level_cache_bytes:.0f} times the L2",
         counted_bytes=ARRAYS[mix] * size,
         grids=grids,
         verify=lambda grid: VERIFY[mix](device, arrays, grids[grid]),
-        clock_mhz=device.clock_of_kernel,
     )
 
 
@@ -282,10 +287,12 @@ def _l2(device) -> list[Stream]:
     """
     size = device.last_level_cache_bytes // 2 // KIB * KIB
     alone = _l2_grids(device, size, following=())
-    return [
-        _cache_stream(device, "l2", "l2", size, alone | _l2_grids(device, size, FOLLOWING), SHARED_OUT),
-        _cache_stream(device, "l2_unshared", "l2", size, alone, f"{SHARED_OUT}, no two after the same line"),
-    ]
+    found = [_cache_stream(device, "l2", "l2", size, alone | _l2_grids(device, size, FOLLOWING), SHARED_OUT)]
+    if _far(device.multiprocessors) > max(FOLLOWING):  # else a small card has no blocks that are far from one another
+        found.append(
+            _cache_stream(device, "l2_unshared", "l2", size, alone, f"{SHARED_OUT}, no two after the same line")
+        )
+    return found
 
 
 def _l1(device) -> list[Stream]:
