@@ -611,7 +611,7 @@ def peak_record(
     fma = dtype.endswith("_fma")
     lab = None if fma else lab or 0.98 * burst
     kept = load["tflops"] if load else None
-    ceiling = max(figure for figure in (burst, lab, kept) if figure)
+    ceiling = max(burst, kept or 0)
     clock_mhz, clock_tflops = clock or (None, None)
     best = product("a kernel of ours", algorithm=None) if fma else product()
     peak = {
@@ -631,6 +631,7 @@ def peak_record(
         "held_back_by": load["held_back_by"] if load else [],
         "throttled": None if device == "cpu" else False,
         "doubts": [],
+        "search": {"offered": 2, "tried": 2, "refused": []},
         "candidates": [
             {"product": best, "flops": 10**12, "trial_tflops": burst, "block_tflops": block or burst},
             {"product": product(size=4096), "flops": 10**12, "trial_tflops": 0.9 * burst},

@@ -12,7 +12,7 @@ from roofline import measuring, search
 from roofline.consistency import contradictions
 from roofline.devices import Stream, SweepSeries
 from roofline.levels import Level
-from roofline.records import BandwidthRecord, VendorBandwidth
+from roofline.records import BandwidthRecord, Search, VendorBandwidth
 
 HOT = ["hw_thermal_slowdown"]
 GB = 10**9
@@ -90,6 +90,7 @@ def test_the_fastest_grid_is_timed_and_all_that_were_tried_are_kept():
         ("264 blocks", 4800),
         ("528 blocks", 4364),
     ]
+    assert found.search == Search(offered=3, tried=3, refused=[])
     assert (verified, found.verified) == (["264 blocks"], "compared with 264 blocks")
     assert found.ci95 == pytest.approx((4800, 4800))
     assert contradictions(BandwidthRecord(level="hbm", bandwidths=[found], **JOB)) == []
@@ -120,6 +121,7 @@ def test_the_threads_are_those_of_the_fastest():
 def test_a_first_grid_that_spends_the_budget_is_the_ceiling():
     found = measured(stream({"slow": 20.0, "fast": 1e-3})[0], time_budget_s=0.1)
     assert (found.grid, len(found.trials), found.latency.stopped_by) == ("slow", 1, "time_budget")
+    assert found.search == Search(offered=2, tried=1, refused=[])
 
 
 @pytest.mark.parametrize(("reasons", "throttled", "held"), [(HOT, True, HOT), ([], False, []), (None, None, [])])
@@ -212,6 +214,12 @@ def test_a_level_that_the_sweep_did_not_leave_is_named_by_where_it_begins():
     within_l2 = level(98, 512 * KIB, 4 * MIB)
     assert names([L1, within_l2], {"l1": 48 * KIB, "l2": 15 * MIB})[1] == ("l2", None, 15 * MIB)
     assert names([L1, within_l2], {"l1": 48 * KIB, "l2": 256 * KIB})[1] == (None, None, None)
+
+
+@pytest.mark.parametrize(("size", "name"), [(160 * KIB, None), (96 * KIB, "l2"), (700 * KIB, "l2")])
+def test_a_plateau_that_runs_on_past_a_capacity_is_of_no_one_level(size, name):
+    """From 64 KiB to 1 MiB: one of 160 KiB ends well within it; what is within a factor of two of an end may be it."""
+    assert [found[0] for found in names([L1, L2, BEYOND], {"l1": 48 * KIB, "other": size, "l2": 2 * MIB})][1] == name
 
 
 def test_without_capacities_levels_have_no_names():

@@ -246,7 +246,7 @@ def test_a_level_that_an_operator_stands_under_keeps_the_ceilings_name():
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("l1", "L1"), ("l2_unshared", "L2_unshared"), ("hbm_read", "hbm_read"), ("fp16_fma", "fp16_fma"), ("l", "l")],
+    [("l1", "L1"), ("l2_following", "L2_following"), ("hbm_read", "hbm_read"), ("fp16_fma", "fp16_fma"), ("l", "l")],
 )
 def test_levels_are_written_as_people_write_them(name, words):
     assert figure_content.level_words(name) == words

@@ -123,7 +123,7 @@ def test_under_load_the_clock_and_the_power_are_those_of_load(device, record):
 def test_the_counted_clock_repeats(device):
     """Without load to speak of, so that nothing but the counting can move it."""
     few = device.xp.zeros(32, device.xp.float32)
-    counted = [device.clock_under(lambda index: few.fill(0), 2, 1e-6, lambda: None) for _ in range(20)]
+    counted = [device.clock_under(lambda index: few.fill(0), 2, 1e-5, lambda: None) for _ in range(20)]
     assert counted[-1] == pytest.approx(counted[-2], rel=0.02)
     assert 100 < counted[-1] < 5000
 
@@ -138,7 +138,7 @@ def test_the_clock_that_a_kernel_counts_of_itself_is_nvmls(device, record):
     assert workload.clock_mhz() < 1.02 * record.hardware["sm_clock_max_mhz"]
 
 
-@pytest.mark.parametrize("level", ["hbm", "l2", "l1", "shared"])
+@pytest.mark.parametrize("level", ["l2", "l1", "shared"])
 def test_every_kernel_of_ours_counts_a_clock(device, record, level):
     for stream in device.streams(level, RAGGED):
         step = next(iter(stream.grids.values()))
@@ -193,15 +193,16 @@ def test_times_agree_with_the_clock_on_the_wall(device, copy):
 
 
 def test_watched_times_are_the_same_and_looked_at_once_while_the_steps_run(device, copy):
-    expected, ended, seen = median(device.step_times(copy, 200)), device.xp.cuda.Event(), []
+    expected, seen = median(device.step_times(copy, 200)), []
+    half, ended = device.xp.cuda.Event(), device.xp.cuda.Event()
 
     def step(index):
         copy(index)
-        if index == 10 + 999:
-            ended.record(device.stream)
+        if index in (10 + 499, 10 + 999):
+            (half if index == 10 + 499 else ended).record(device.stream)
 
-    times = device.watched_times(step, 1000, 10, lambda: seen.append(ended.done))
-    assert seen == [False], "looked at once, and the steps were not over"
+    times = device.watched_times(step, 1000, 10, lambda: seen.append((half.done, ended.done)))
+    assert seen == [(True, False)], "looked at once, late, and the steps were not over"
     assert len(times) == 1000 and median(times) == pytest.approx(expected, rel=0.1)
 
 
@@ -509,7 +510,8 @@ def test_a_peak_lies_below_what_the_clock_allows(device, sealed, ceiling):
     options = {"size": 2048, "warmup": 3, "iterations": 50, "time_budget_s": 0.3, "sustained_s": sustained_s}
     peak = peak_flops.run("gpu0", ceiling, *sealed, **options).peak
     by_product = ceiling != "fp32_fma"
-    assert peak.tflops >= max(peak.burst_tflops, peak.lab_tflops or 0, peak.sustained_tflops or 0)
+    assert peak.tflops == max(peak.burst_tflops, peak.sustained_tflops or 0)
+    assert peak.search.tried == len(peak.candidates) <= peak.search.offered
     assert peak.clock_mhz > 100
     assert 0.1 < peak.fraction_of_clock < 1.03
     assert peak.burst.check.error <= peak.burst.check.tolerance
@@ -533,7 +535,8 @@ BANDWIDTH = {"size_mib": 1024, "transfer_size_mib": 64, "sweep_points": 1, "warm
 def test_bandwidths_are_of_their_kind(sealed, level, low, high):
     for found in bandwidth.run("gpu0", level, *sealed, time_budget_s=0.3, **BANDWIDTH).bandwidths:
         assert low < found.gb_per_s < high
-        assert found.verified and len(found.trials) >= 1
+        assert found.verified and 1 <= len(found.trials) == found.search.tried <= found.search.offered
+        assert (found.sm_clock_mhz is not None) == (level == "l2")
         if found.vendor_gb_per_s:
             assert found.fraction_of_vendor < 1.1  # a sixteenth may have stayed in the L2
 

@@ -1,7 +1,9 @@
 """Products of a GPU without one: the shapes, and every dtype's operands, layouts and checks on a cuBLASLt of NumPy."""
 
 import ctypes
+import sys
 from itertools import pairwise
+from types import ModuleType, SimpleNamespace
 
 import ml_dtypes
 import numpy
@@ -10,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy_card import open_card
 
-from roofline.devices import gpu_gemm
+from roofline import search
+from roofline.devices import Unsupported, cublaslt, gpu_gemm
 from roofline.devices.cublaslt import ARITHMETIC, TYPE_OF_OUTPUT, Algorithm
 from roofline.devices.gpu_gemm import ALIGNED, FAST, OUTPUTS, Shape
 from roofline.dtypes import ITEM_BYTES, array_dtype
 from roofline.operators import gemm
+from roofline.search import Refused
 
 DTYPES = tuple(OUTPUTS)
 SIZE = 64
@@ -285,11 +289,41 @@ def test_the_labs_product_is_the_square(device, dtype):
     assert workload.check().error <= gemm.TOLERANCE[dtype] or dtype == "fp16"
 
 
-def test_where_cublaslt_has_no_such_product_the_setting_is_named(monkeypatch, device, lt):
-    monkeypatch.setattr(lt, "algorithms", lambda self, *shape, **options: [])
-    with pytest.raises(ValueError, match=r"^peak_flops.size: 17; cuBLASLt has no int8 product"):
-        device.lab_product("int8", 17, seed=1)
-    assert list(gpu_gemm.of_shape(device, "int8", {"m": 17, "n": 17, "k": 17}, seed=1)) == []
+def offer(monkeypatch, lt, whether):
+    """Have cuBLASLt offer products of a dtype and size where `whether` says so."""
+    algorithms = lt.algorithms
+
+    def some(self, dtype, m, *others, **options):
+        return algorithms(self, dtype, m, *others, **options) if whether(dtype, m) else []
+
+    monkeypatch.setattr(lt, "algorithms", some)
+
+
+LT_ALONE = [dtype for dtype in DTYPES if dtype not in gpu_gemm.BY_CUPY]
+
+
+@pytest.mark.parametrize("dtype", LT_ALONE)
+def test_where_cublaslt_has_none_of_that_size_the_setting_is_named(monkeypatch, device, lt, dtype):
+    offer(monkeypatch, lt, lambda dtype, m: m % 16 == 0)
+    with pytest.raises(ValueError, match=rf"^peak_flops.size: 72; {dtype} products need multiples of 16$"):
+        device.lab_product(dtype, 72, seed=1)
+    assert list(gpu_gemm.of_shape(device, dtype, {"m": 72, "n": 72, "k": 72}, seed=1)) == []
+    device.lab_product(dtype, 80, seed=1).check()
+
+
+@pytest.mark.parametrize("dtype", LT_ALONE)
+@pytest.mark.parametrize("size", [64, 72])
+def test_where_cublaslt_has_none_of_any_size_the_card_has_no_such_ceiling(monkeypatch, device, lt, dtype, size):
+    """No other setting would help."""
+    offer(monkeypatch, lt, lambda dtype, m: False)
+    with pytest.raises(Unsupported, match=rf"^cuBLASLt offers no {dtype} product on this card$"):
+        device.lab_product(dtype, size, seed=1)
+
+
+def test_none_of_a_size_that_is_a_multiple_is_the_cards_lack(monkeypatch, device, lt):
+    offer(monkeypatch, lt, lambda dtype, m: m == ALIGNED)
+    with pytest.raises(Unsupported, match="cuBLASLt offers no int8 product"):
+        device.lab_product("int8", 80, seed=1)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -327,3 +361,132 @@ def test_tf32_is_compared_with_the_same_product_in_fp32(device):
     workload = device.product_of_shape("fp32", {"m": 64, "n": 128, "k": 192})
     assert (workload.product.accumulation, workload.flops) == ("fp32", 2 * 64 * 128 * 192)
     workload.check()
+
+
+def test_and_where_cublaslt_has_none_in_fp32_with_the_array_librarys_square(monkeypatch, device, lt):
+    offer(monkeypatch, lt, lambda dtype, m: dtype != "fp32")
+    workload = device.product_of_shape("fp32", {"m": 64, "n": 128, "k": 192})
+    assert (workload.product.library, workload.flops) == ("cupy.matmul", 2 * 64**3)
+    workload.check()
+
+
+# ---------------------------------------------------------------------------------------------- cuBLASLt's bindings
+
+
+class Bindings(ModuleType):
+    """nvmath's bindings of a cuBLASLt that offers algorithms of these states, multiplies with those that it does not
+    refuse, and does not know these attributes of one."""
+
+    class cuBLASLtError(Exception):
+        pass
+
+    matmul_heuristic_result_dtype = numpy.dtype(
+        [
+            ("algo", "u8", 8),
+            ("workspace_size", "u8"),
+            ("state", "i4"),
+            ("waves_count", "f4"),
+            ("reserved", "i4", 4),
+        ]
+    )
+
+    def __init__(self, states=(0, 0), refused=(), unknown=()):
+        super().__init__("cublasLt")
+        self.ran, self._states, self._refused, self._unknown = [], states, refused, unknown
+        self.MatmulDescAttribute = self.MatmulAlgoConfigAttribute = self
+        self.MatmulPreferenceAttribute = SimpleNamespace(MAX_WORKSPACE_BYTES=1)
+
+    def __getitem__(self, attribute):
+        return attribute
+
+    def __getattr__(self, name):
+        if name.endswith(("create", "destroy", "set_attribute")):
+            return lambda *given: 1
+        raise AttributeError(name)
+
+    def MatmulHeuristicResult(self, count):
+        results = numpy.zeros(count, self.matmul_heuristic_result_dtype)
+        return SimpleNamespace(ptr=results.ctypes.data, results=results)
+
+    def matmul_algo_get_heuristic(self, handle, description, a, b, c, d, preference, count, results, returned):
+        size = self.matmul_heuristic_result_dtype.itemsize
+        memory = (ctypes.c_char * (size * count)).from_address(results)
+        offered = numpy.frombuffer(memory, self.matmul_heuristic_result_dtype)
+        for place, state in enumerate(self._states[:count]):
+            offered[place]["algo"], offered[place]["state"] = 10 + place, state
+        ctypes.c_int32.from_address(returned).value = min(count, len(self._states))
+
+    @staticmethod
+    def _number(algorithm):
+        return ctypes.c_uint64.from_address(algorithm).value
+
+    def matmul_algo_config_get_attribute(self, algorithm, attribute, value, size, written):
+        if attribute in self._unknown:
+            raise self.cuBLASLtError("CUBLAS_STATUS_INVALID_VALUE")
+        if attribute == "ID":
+            ctypes.c_int32.from_address(value).value = self._number(algorithm)
+
+    def matmul(self, handle, description, alpha, a, a_layout, b, b_layout, beta, *others):
+        c, _, d, _, algorithm, *_ = others
+        number = self._number(algorithm)
+        if number in self._refused:
+            raise self.cuBLASLtError("CUBLAS_STATUS_NOT_SUPPORTED")
+        self.ran.append((number, a, b, c, d))
+
+
+def offered_by(monkeypatch, bindings):
+    for name, module in {
+        "nvmath": ModuleType("nvmath"),
+        "nvmath.bindings": ModuleType("nvmath.bindings"),
+        "nvmath.bindings.cublasLt": bindings,
+    }.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    sys.modules["nvmath.bindings"].cublasLt = bindings
+    lt = cublaslt.CublasLt(workspace=1)
+    return lt.algorithms("fp16", 64, 128, 192, "TN", "fp16", alpha=1.0, fast=False, count=8)
+
+
+@pytest.mark.parametrize(
+    ("states", "left"), [((0, 0, 0), [10, 11, 12]), ((0, 15, 0), [10, 12]), ((15, 7), []), ((), [])]
+)
+def test_an_algorithm_of_which_the_library_says_that_it_cannot_run_is_left_out(monkeypatch, states, left):
+    bindings = Bindings(states)
+    found = offered_by(monkeypatch, bindings)
+    assert [one.rank for one in found] == list(range(len(left)))
+    for one in found:
+        one.run(1, 2, 3, 0)
+    assert bindings.ran == [(number, 1, 2, 3, 3) for number in left]
+
+
+def test_an_algorithm_that_is_refused_as_it_runs_says_so_in_one_line(monkeypatch):
+    first, second = offered_by(monkeypatch, Bindings(refused=[10]))
+    with pytest.raises(Refused, match=r"^fp16 64 x 128 x 192 TN: CUBLAS_STATUS_NOT_SUPPORTED$"):
+        first.run(1, 2, 3, 0)
+    second.run(1, 2, 3, 0)
+
+
+def test_what_an_older_library_does_not_know_of_an_algorithm_is_not_in_its_name(monkeypatch):
+    known, *_ = offered_by(monkeypatch, Bindings())
+    assert known.name == "algorithm 10, tile 0, stages 0, cluster_shape 0, splitk 0"
+    older, *_ = offered_by(monkeypatch, Bindings(unknown=["CLUSTER_SHAPE_ID", "STAGES_ID"]))
+    assert older.name == "algorithm 10, tile 0, splitk 0"
+
+
+def test_a_search_passes_over_what_cublaslt_refuses(monkeypatch, device, lt):
+    """And names it."""
+    algorithms = lt.algorithms
+
+    def refuse(*pointers):
+        raise Refused("fp16: CUBLAS_STATUS_NOT_SUPPORTED")
+
+    def with_one_refused(self, *shape, **options):
+        first, second = algorithms(self, *shape, **options)
+        return [Algorithm(first.rank, first.name, refuse), second]
+
+    monkeypatch.setattr(lt, "algorithms", with_one_refused)
+    workloads = list(gpu_gemm.of_shape(device, "fp16", {"m": 64, "n": 64, "k": 64}, seed=1))
+    tried, searched = search.try_all(device, workloads, lambda workload: workload.step, 60)
+    layouts = len(ARITHMETIC["fp16"].layouts)
+    assert (searched.offered, searched.tried) == (2 * layouts, layouts)
+    assert searched.refused == ["fp16: CUBLAS_STATUS_NOT_SUPPORTED"] * layouts
+    assert all("choice 2" in workload.product.algorithm for workload, _ in tried)

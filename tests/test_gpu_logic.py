@@ -674,10 +674,53 @@ def test_where_not_even_two_steps_can_be_queued_there_is_no_such_time(above):
 # ---------------------------------------------------------------------------------------------- load and looks
 
 
-def test_a_look_is_taken_once_all_steps_are_queued(monkeypatch):
+def waited_for(monkeypatch, device, done):
+    """Waiting for an event appends how many steps had been queued when it was recorded, to a list of what was done."""
+
+    class Event(device.xp.cuda.Event):
+        def record(self, stream=None):
+            super().record(stream)
+            self.after = sum(isinstance(one, int) for one in done)
+
+        def synchronize(self):
+            done.append(f"waited for {self.after}")
+
+    monkeypatch.setattr(device.xp.cuda, "Event", Event)
+
+
+@pytest.mark.parametrize(("count", "behind"), [(8, 6), (3, 2), (1, 0), (100, 75)])
+def test_a_look_is_taken_once_all_steps_are_queued_and_three_quarters_are_over(monkeypatch, count, behind):
+    """What NVML tells is tens of milliseconds old: at the beginning of a batch it would be of before."""
     device, done = open_card(monkeypatch), []
-    times = device.watched_times(done.append, 3, 7, lambda: done.append("look"))
-    assert done == [7, 8, 9, "look"] and len(times) == 3 and min(times) > 0
+    waited_for(monkeypatch, device, done)
+    times = device.watched_times(done.append, count, 7, lambda: done.append("look"))
+    assert done == [*range(7, 7 + count), f"waited for {behind}", "look"]
+    assert len(times) == count and min(times) > 0
+
+
+@pytest.mark.parametrize(
+    ("count", "step_s", "steps", "behind"),
+    [(10, 1e-3, 150, 113), (20, 10e-3, 20, 16), (1, 1.0, 1, 1), (4, 0.05, 4, 4)],
+)
+def test_the_clock_is_counted_beside_steps_that_last_until_nvml_has_seen_them(
+    monkeypatch, count, step_s, steps, behind
+):
+    """At least 0.15 s of them, looked at near their end; the clock is of the block's own length."""
+    device, done, stretches = open_card(monkeypatch), [], []
+    waited_for(monkeypatch, device, done)
+    kernel = device.kernel
+
+    def told(*names):
+        def launch(grid, block, arguments, **options):
+            stretches.append(int(arguments[0]))
+            kernel(*names)(grid, block, arguments, **options)
+
+        return launch
+
+    monkeypatch.setattr(device, "kernel", told)
+    assert device.clock_under(done.append, count, step_s, lambda: done.append("look")) == pytest.approx(1980)
+    assert done == [*range(steps), f"waited for {behind}", "look"]
+    assert stretches == [pytest.approx(gpu.CLOCK_SHARE * count * step_s * 1e9)]
 
 
 def test_load_is_queued_ahead_and_looked_at_chunk_by_chunk(monkeypatch):

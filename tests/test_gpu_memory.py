@@ -70,6 +70,21 @@ def test_array_bytes_as_asked_or_what_fits_in_whole_vectors(monkeypatch, asked, 
     assert gpu_memory.array_bytes(open_card(monkeypatch, free_bytes=free), asked) == expected
 
 
+@pytest.mark.parametrize(
+    ("l2", "asked", "free", "expected"),
+    [
+        (60 * MIB, None, 140 << 30, 4 << 30),
+        (126 * MIB, None, 180 << 30, 64 * 126 * MIB),
+        (126 * MIB, None, 32 << 30, 4 << 30),
+        (126 * MIB, 64 * MIB, 180 << 30, 64 * MIB),
+    ],
+)
+def test_an_array_is_many_times_the_l2_where_the_memory_allows(monkeypatch, l2, asked, free, expected):
+    """What the L2 holds of the pass before would count as memory's."""
+    device = open_card(monkeypatch, free_bytes=free, l2CacheSize=l2)
+    assert gpu_memory.array_bytes(device, asked) == expected
+
+
 @given(
     smallest=st.integers(1, 64).map(lambda n: n * KIB),
     octaves=st.floats(0, 8),
@@ -123,6 +138,7 @@ def test_the_streams_of_device_memory_and_what_they_count(device):
         "hbm_triad": 3,
     }
     assert {(stream.level, stream.on_chip) for stream in streams.values()} == {("hbm", False)}
+    assert {stream.clock_mhz() for stream in streams.values()} == {None}, "a clock says nothing of memory"
     (copy,) = of_level(device, "d2d").values()
     assert (copy.name, copy.level, copy.mix, copy.counted_bytes) == ("d2d", "hbm", "copy", 2 * RAGGED)
     assert copy.clock_mhz() is None
@@ -151,6 +167,22 @@ def test_the_grids_go_from_few_blocks_to_a_block_a_tile(monkeypatch, device):
         "8 blocks a multiprocessor",
         "4 blocks a multiprocessor",
     }
+
+
+def test_how_many_times_the_l2_an_array_is_is_told(monkeypatch):
+    device = open_card(monkeypatch, l2CacheSize=MIB // 8)
+    for stream in of_level(device, "hbm", MIB).values():
+        assert stream.counted.endswith(" once; an array is 8 times the L2")
+
+
+def test_the_grids_that_are_mostly_the_fastest_are_the_first(device):
+    """A budget may end the trials: a block a tile of every depth, of 256 and 1024 threads, before any other."""
+    for stream in of_level(device, "hbm", 64 * MIB).values():
+        grids = [name.split(", ") for name in stream.grids]
+        whole = len(gpu_memory.DEPTHS) * len(gpu_memory.THREADS)
+        assert [blocks == "a block a tile" for blocks, _, _ in grids] == [True] * whole + [False] * (len(grids) - whole)
+        first = [(int(threads.split()[0]), int(depth.split()[0])) for _, threads, depth in grids[:8]]
+        assert first == [(threads, depth) for threads in (256, 1024) for depth in gpu_memory.DEPTHS]
 
 
 def test_no_grid_has_more_threads_than_the_kernels_registers_allow(monkeypatch, device):
@@ -335,11 +367,26 @@ def test_the_sets_of_the_caches_fit_them(monkeypatch, any_card):
         assert each * (size + KIB) <= device.properties["sharedMemPerMultiprocessor"], "no block waits for another"
 
 
-def test_in_the_unshared_l2_no_two_blocks_follow_one_another(device):
-    shared, alone = device.streams("l2", None)
-    assert (shared.name, alone.name) == ("l2", "l2_unshared")
-    assert set(alone.grids) < set(shared.grids) and shared.counted_bytes == alone.counted_bytes
+def test_no_two_blocks_follow_one_another_through_the_l2_but_in_a_stream_of_its_own(device):
+    alone, following = device.streams("l2", None)
+    assert (alone.name, following.name) == ("l2", "l2_following")
+    assert alone.counted_bytes == following.counted_bytes and not set(alone.grids) & set(following.grids)
     assert "no two after the same line" in alone.counted
+    assert "neighbours after the same lines" in following.counted
+    for stream, shifts in ((alone, {gpu_memory._far(132)}), (following, set(gpu_memory.FOLLOWING))):
+        assert {int(name.split("turned on by ")[1].split()[0]) for name in stream.grids} == shifts
+
+
+@pytest.mark.parametrize(("multiprocessors", "names"), [(16, ["l2"]), (36, ["l2"]), (40, ["l2", "l2_following"])])
+def test_a_small_card_has_no_blocks_far_enough_apart_to_tell_two_streams_of_l2_apart(
+    monkeypatch, multiprocessors, names
+):
+    """On 36 multiprocessors the distance is 7 blocks, which is one of those that follow one another."""
+    device = open_card(monkeypatch, multiProcessorCount=multiprocessors)
+    found = device.streams("l2", None)
+    assert [stream.name for stream in found] == names
+    for stream in found:
+        assert stream.verify(next(iter(stream.grids)))
 
 
 # ---------------------------------------------------------------------------------------------- sweeps

@@ -64,8 +64,16 @@ def test_an_operator_on_its_roof_is_not_above_it(flops, traffic):
 
 @given(st.floats(1e3, 1e18), st.floats(1e3, 1e15), st.floats(1e-8, 10))
 def test_an_operator_above_its_roof_is_found(flops, traffic, excess):
-    found = judged(operator(flops, traffic, max(flops / FP16, traffic / D2D) / (1 + excess)))
+    seconds = max(flops / FP16, traffic / D2D) / (1 + excess)
+    found = judged(operator(flops, traffic, seconds, latency_ci95_s=(seconds, seconds)))
     assert found and all(entry.fraction_of_roof == pytest.approx(1 + excess, rel=1e-9) for entry in found)
+
+
+@pytest.mark.parametrize(("times", "above"), [(1.04, False), (1.06, True)])
+def test_without_an_interval_a_twentieth_more_is_noise(times, above):
+    """But the user's own figure, which has none, is taken at its word."""
+    assert bool(judged(operator(FP16, 1, 1 / times))) == above
+    assert judged(operator(FP16, 1, 1 / times, operator="operation", name="the user's"))
 
 
 @given(st.floats(0.5, 2), st.floats(0.5, 2))

@@ -56,6 +56,22 @@ def test_the_burst_before_the_power_limit_acts_is_no_sustained_rate():
     assert (found.throttled_points, found.all_throttled) == (0, False)
 
 
+def test_what_has_settled_begins_after_the_fall_and_not_half_a_window_before():
+    """A running median of which half lies before the fall is away from the level, one of which less does is near."""
+    rates = falling(after=20)
+    assert settled_from(curve(rates)) == 21
+    found = summary(curve(rates, reasons=[POWER] * 20 + [[]] * 40))
+    assert (found.settled_after_s, found.held_back_by) == (pytest.approx(21 * CHUNK_S), [])
+
+
+@pytest.mark.parametrize("untold", [3, 4])
+def test_moments_of_which_nvml_tells_nothing_are_passed_over(untold):
+    """As if they had not been; and what settles, settles at a moment of the whole curve."""
+    clocks = [None if i % untold == 0 else clock for i, clock in enumerate(falling(after=21))]
+    assert 20 <= settled_from(curve([600] * 60, clocks)) <= 24
+    assert settled_from(curve([600] * 60, [None] * 20 + [1500] * 40)) == 20
+
+
 def test_the_last_of_clock_power_and_rate_to_settle_counts():
     late = settled_from(curve([600] * 60, falling(after=30), [700] * 60))
     early = settled_from(curve([600] * 60, falling(after=10), [700] * 60))
@@ -86,7 +102,13 @@ def test_one_look_that_was_disturbed_unsettles_nothing():
 @pytest.mark.parametrize("count", [1, 2, 4, 5])
 def test_a_few_looks_are_a_figure_too(count):
     found = summary(curve([600.0] * count))
-    assert (found.tflops, found.settled_after_s, len(found.curve)) == (600, 0, count)
+    assert (found.tflops, found.settled_after_s, len(found.curve)) == (600, None, count)
+
+
+@pytest.mark.parametrize(("count", "first"), [(WINDOW - 1, None), (WINDOW, 0)])
+def test_fewer_looks_than_a_window_are_too_few_to_have_settled(count, first):
+    assert settled_from(curve([600.0] * count)) == first
+    assert settled_from(curve([600.0] * 60, [1500] * count + [None] * (60 - count))) == first
 
 
 @given(st.lists(st.floats(1, 1000), min_size=1, max_size=80))

@@ -18,6 +18,7 @@ from roofline.devices import cpu
 from roofline.measuring import (
     StateLog,
     flagged,
+    held_back_by,
     relative_error,
     require_right,
     time_caller,
@@ -294,11 +295,32 @@ def test_where_it_was_too_hot_all_along_a_figure_is_kept_and_flagged():
     assert log.throttle_told()
 
 
-def test_short_batches_go_by_the_last_look():
-    timing, _, _ = until_precise(noisy(1e-6, 0.001), lambda now: HOT)
-    assert timing.all_throttled
-    timing, _, _ = until_precise(noisy(1e-6, 0.001))
+@pytest.mark.parametrize(
+    ("reasons", "throttled"),
+    [
+        (lambda now: HOT, True),
+        (lambda now: [], False),
+        (lambda now: HOT if now > 1e-5 else [], True),
+        (lambda now: HOT if now < 1e-5 else [], False),
+    ],
+    ids=["all along", "never", "afterwards alone", "before alone"],
+)
+def test_batches_too_short_for_a_look_go_by_what_is_read_after_them(reasons, throttled):
+    """What is read before tells of the load before."""
+    timing, _, log = until_precise(noisy(1e-6, 0.001), reasons)
+    assert [state.when for state in log.states] == ["before", "after"]
+    assert (timing.all_throttled, timing.throttled_samples_s) == (throttled, [])
+    assert log.held_back_by() == (HOT if throttled else [])
+
+
+def test_short_batches_are_set_apart_where_longer_ones_were_seen_to_be_free():
+    """Two batches of 64 at 0.45 ms a step are too short for a look; the reading after all of them tells of heat."""
+    timing, _, log = until_precise(noisy(4.5e-4, 0.3), lambda now: HOT if now > 0.45 else [])
+    assert [state.when for state in log.states] == ["before", *["during"] * 3, "after"]
+    assert (len(timing.samples_s), len(timing.throttled_samples_s)) == (1024 - 128, 128)
     assert not timing.all_throttled
+    timing, _, _ = until_precise(noisy(4.5e-4, 0.3), lambda now: HOT if now < 0.01 else [])
+    assert (len(timing.samples_s), timing.throttled_samples_s) == (1024, [])
 
 
 def test_the_power_limit_is_no_throttling_but_is_told():
@@ -322,12 +344,28 @@ def test_whatever_is_asked_of_a_stream_there_is_a_sample_and_the_budget_holds(st
 
 
 @pytest.mark.parametrize(
-    ("told", "throttled"), [([None], False), ([[]], False), ([POWER], False), ([[], HOT], True), ([HOT, None], True)]
+    ("told", "throttled"),
+    [
+        ({"after": None}, False),
+        ({"before": [], "after": []}, False),
+        ({"after": POWER}, False),
+        ({"before": [], "after": HOT}, True),
+        ({"before": [], "after": None, "during": HOT}, True),
+        ({"before": HOT, "after": [], "during": POWER}, False),
+    ],
 )
-def test_a_short_block_is_flagged_where_a_reading_around_it_was_of_heat(told, throttled):
+def test_a_short_block_is_flagged_where_a_reading_under_it_or_after_was_of_heat(told, throttled):
+    """Nothing is judged by what was read before it."""
     timing = caller(1e-3, 1)
-    states = [DeviceState(at_s=0, when="before", throttle_reasons=reasons) for reasons in told]
+    states = [DeviceState(at_s=0, when=when, throttle_reasons=reasons) for when, reasons in told.items()]
     assert flagged(timing, states) == timing.model_copy(update={"all_throttled": throttled})
+
+
+def test_who_held_it_back_is_who_did_so_under_the_load_or_after():
+    told = {"before": ["hw_slowdown"], "during": POWER, "after": ["gpu_idle", *HOT]}
+    states = [DeviceState(at_s=0, when=when, throttle_reasons=reasons) for when, reasons in told.items()]
+    assert held_back_by(states) == sorted([*POWER, *HOT])
+    assert held_back_by(states[:1]) == held_back_by([]) == []
 
 
 # ---------------------------------------------------------------------------------------------- its state

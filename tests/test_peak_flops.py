@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from peak_flops import chosen, finalists
 from small_run import VENDOR, device_record
 
-from roofline import measuring, search
+from roofline import devices, investigation, measuring, search
 from roofline.consistency import contradictions
-from roofline.devices import Workload
+from roofline.devices import Unsupported, Workload
 from roofline.operators import gemm
 from roofline.prediction import seal
-from roofline.records import Candidate, Check, PeakFlopsRecord, Product, VendorPeak
+from roofline.records import Candidate, Check, PeakFlopsRecord, Product, Search, VendorPeak, write
 
 HOT, POWER = ["sw_thermal_slowdown"], ["sw_power_cap"]
 JOB = {"seal_sha256": "0" * 64, "started_at": "2026-11-05T12:00:00+00:00", "elapsed_s": 1.0}
@@ -44,10 +44,11 @@ def test_the_fastest_trial_is_a_finalist_and_comes_first():
     assert finalists(found) == [1]
 
 
-def test_a_smaller_product_that_comes_near_is_a_finalist_too():
-    """Its block is over before the power limit acts. 1024 is below 94 %; of the others the one with the least work."""
+def test_the_second_fastest_and_the_smallest_product_that_come_near_are_finalists_too():
+    """A short block is over before the power limit acts. 1024 is below 94 %; of the others the one with least work."""
     found = [candidate(8192, 800), candidate(4096, 760), candidate(1024, 751), candidate(2048, 753)]
-    assert finalists(found)[:2] == [0, 3]
+    assert finalists(found) == [0, 1, 3]
+    assert finalists(found[:2]) == [0, 1], "the second fastest is the smallest"
 
 
 def test_of_one_shape_the_fastest_algorithm_alone():
@@ -58,8 +59,8 @@ def test_of_one_shape_the_fastest_algorithm_alone():
 
 
 def test_only_a_few_blocks_are_timed():
-    found = [candidate(1024 * (1 + i), 800) for i in range(8)]
-    assert len(finalists(found)) == peak_flops.FINALISTS <= 3
+    found = [candidate(1024 * (8 - i), 800) for i in range(8)]
+    assert finalists(found) == [0, 1, 7]
 
 
 CANDIDATES = st.lists(
@@ -73,7 +74,9 @@ def test_finalists_are_the_fastest_and_near_it_and_of_different_shapes(found):
     best = max(one.trial_tflops for one in found)
     assert found[places[0]].trial_tflops == best
     assert all(found[place].trial_tflops >= 0.94 * best for place in places)
-    assert len({found[place].product.shape["m"] for place in places}) == len(places) <= peak_flops.FINALISTS
+    assert len({found[place].product.shape["m"] for place in places}) == len(places) <= 3
+    smallest = min(one.flops for one in found if one.trial_tflops >= 0.94 * best)
+    assert smallest in [found[place].flops for place in places]
 
 
 # ---------------------------------------------------------------------------------------------- the one chosen
@@ -102,20 +105,33 @@ SUSTAINED_S = 3.0
 
 class FakeDevice:
     """Products whose steps take what their rate says; the clock is the device's own. `load` is what is left of the
-    best product's rate under sustained load, `reasons(its clock)` what slows the card down, `lab` by how much the
-    array library's own square is faster, and operands of the seed `wrong` give a wrong result."""
+    best product's rate under sustained load, `reasons(its clock)` what slows the card down, `lab(seed)` by how much
+    the array library's own square is faster, `siblings` how many times as long the others take, products of the sizes
+    `refused` do not run, and operands of the seed `wrong` give a wrong result."""
 
     kind, memory_ceilings, memory_level = "gpu", ("hbm_read", "d2d"), "hbm"
 
-    def __init__(self, load=0.8, reasons=lambda now: [], rates=None, lab=1.0, wrong=None):
-        self.now, self.checked, self.most_flops = 0.0, [], None
+    def __init__(
+        self,
+        load=0.8,
+        reasons=lambda now: [],
+        rates=None,
+        lab=lambda seed: 1.0,
+        wrong=None,
+        siblings=(3, 2),
+        refused=(),
+    ):
+        self.now, self.checked, self.most_flops, self.rested = 0.0, [], None, False
         self.load, self.reasons, self.lab, self.wrong = load, reasons, lab, wrong
+        self.siblings, self.refused = siblings, refused
         self.rates = {LAB: 100.0, BEST: 150.0, LARGE: 120.0} | (rates or {})
 
     def workload(self, size, seed, slower=1, algorithm=None):
         flops = gemm.flops(size, size, size)
 
         def step(index):
+            if size in self.refused:
+                raise search.Refused(f"{size}: not supported")
             return slower * flops / self.rates[size] / 1e12
 
         def check():
@@ -127,7 +143,7 @@ class FakeDevice:
         return Workload(product=product(size, algorithm), flops=flops, step=step, check=check)
 
     def lab_product(self, ceiling, size, seed):
-        return self.workload(size, seed, 1 / self.lab)
+        return self.workload(size, seed, 1 / self.lab(seed), "the lab's")
 
     def peak_candidates(self, ceiling, size, most_flops, seed):
         self.most_flops = most_flops
@@ -138,10 +154,12 @@ class FakeDevice:
 
     def beside(self, ceiling, product, seed):
         size = product.shape["m"]
-        return [[self.workload(size, seed, 3, "slow"), self.workload(size, seed, 2, "fast")]]
+        slow, fast = self.siblings
+        return [[self.workload(size, seed, slow, "slow"), self.workload(size, seed, fast, "fast")]]
 
     def step_times(self, step, count, first=0):
         times = [step(index) for index in range(count)]
+        self.rested = False
         self.now += sum(times)
         return times
 
@@ -154,6 +172,9 @@ class FakeDevice:
         return None
 
     def clock_under(self, step, count, step_s, look):
+        assert self.rested or self.kind == "cpu", "else the clock is that of a card which the block before has heated"
+        self.step_times(step, count)
+        look()
         return 1500.0
 
     def state(self):
@@ -172,9 +193,10 @@ class FakeDevice:
         pass
 
 
-def measured(device, vendor_tflops=160.0, sustained_s=SUSTAINED_S):
+def measured(device, vendor_tflops=160.0, **changed):
     def rest(seconds):
         device.now += seconds
+        device.rested = True
 
     promised = VendorPeak(
         tflops=vendor_tflops,
@@ -191,8 +213,13 @@ def measured(device, vendor_tflops=160.0, sustained_s=SUSTAINED_S):
         for module in (measuring, search):
             patch.setattr(module, "time", SimpleNamespace(monotonic=lambda: device.now))
         patch.setattr(peak_flops, "time", SimpleNamespace(sleep=rest))
-        options = {"size": LAB, "warmup": 3, "iterations": 20, "time_budget_s": 1.0, "sustained_s": sustained_s}
-        return peak_flops.measure(device, record, sealed, "fp16", **options)
+        options = {"size": LAB, "warmup": 3, "iterations": 20, "time_budget_s": 1.0, "sustained_s": SUSTAINED_S}
+        return peak_flops.measure(device, record, sealed, "fp16", **options | changed)
+
+
+def follows(peak):
+    """Whether its figures follow from its samples."""
+    return contradictions(PeakFlopsRecord(device="gpu0", dtype="fp16", skipped=None, peak=peak, **JOB)) == []
 
 
 def test_the_ceiling_is_the_best_product_measured_afresh():
@@ -205,7 +232,33 @@ def test_the_ceiling_is_the_best_product_measured_afresh():
     assert [one.product.shape["m"] for one in peak.candidates] == [BEST, LARGE, LAB]
     assert peak.fraction_of_vendor == pytest.approx(150 / 160, rel=1e-3)
     assert (peak.doubts, peak.investigation, peak.throttled) == ([], None, False)
-    assert contradictions(PeakFlopsRecord(device="gpu0", dtype="fp16", skipped=None, peak=peak, **JOB)) == []
+    assert peak.search == Search(offered=3, tried=3, refused=[])
+    assert (LAB, 11) not in device.checked  # the lab's square was slower, and is not measured again
+    assert follows(peak)
+
+
+def test_how_far_the_search_came_is_told():
+    """A millisecond is over with the second product."""
+    peak = measured(FakeDevice(), time_budget_s=1e-3)
+    assert peak.search == Search(offered=3, tried=2, refused=[])
+    assert len(peak.candidates) == 2
+
+
+def test_a_product_that_was_offered_and_is_refused_is_none_of_the_candidates():
+    peak = measured(FakeDevice(refused=[BEST]))
+    assert peak.search == Search(offered=3, tried=2, refused=[f"{BEST}: not supported"])
+    assert [one.product.shape["m"] for one in peak.candidates] == [LARGE, LAB]
+    assert (peak.burst.product, peak.tflops) == (product(LARGE), pytest.approx(120, rel=1e-3))
+
+
+@pytest.mark.parametrize(("kind", "samples"), [("gpu", 20), ("cpu", 7)])
+def test_the_burst_of_a_gpu_has_a_second_whatever_the_search_had(kind, samples):
+    """A product takes 0.9 ms: of 10 ms the warm-up takes three, and a slow card would have too few left."""
+    device = FakeDevice()
+    device.kind = kind
+    peak = measured(device, time_budget_s=0.01)
+    assert peak.burst.product == product(BEST)
+    assert len(peak.burst.latency.samples_s) == pytest.approx(samples, abs=1 if kind == "cpu" else 0)
 
 
 def test_products_of_which_a_block_would_take_too_long_are_not_tried():
@@ -231,10 +284,38 @@ def test_a_card_that_is_faster_under_load_has_that_for_its_ceiling():
     assert peak.ci95 == peak.sustained.ci95
 
 
-def test_the_labs_square_may_be_the_fastest():
-    peak = measured(FakeDevice(lab=1.6))
-    assert peak.tflops == peak.lab_tflops == pytest.approx(160, rel=1e-3)
-    assert peak.burst_tflops == pytest.approx(150, rel=1e-3)
+def test_a_labs_square_that_was_faster_is_measured_afresh_and_is_the_burst():
+    """On operands of its own, of which the choice knew nothing; what stands beside and under load is its own too."""
+    device = FakeDevice(lab=lambda seed: 1.6)
+    peak = measured(device)
+    assert (LAB, 5) not in device.checked and {(LAB, 1), (BEST, 5), (LAB, 11)} <= set(device.checked)
+    assert peak.burst.product == peak.sustained.product == product(LAB, "the lab's")
+    assert peak.tflops == peak.burst_tflops == pytest.approx(160, rel=1e-3)
+    assert {block.product.shape["m"] for block in peak.beside} == {LAB}
+    assert follows(peak)
+
+
+def test_what_the_labs_square_was_only_once_is_no_ceiling():
+    """Faster as the first of all, and afresh it is not."""
+    device = FakeDevice(lab=lambda seed: 1.6 if seed == 1 else 1.2)
+    peak = measured(device)
+    assert (LAB, 11) in device.checked
+    assert peak.lab_tflops == pytest.approx(160, rel=1e-3)
+    assert peak.tflops == peak.burst_tflops == pytest.approx(150, rel=1e-3)
+    assert peak.burst.product == product(BEST)
+    assert follows(peak)
+
+
+def test_what_the_investigation_tries_is_no_ceiling():
+    device = FakeDevice(rates={8192: 120.0}, lab=lambda seed: 1.0 if seed < 7 else 3.0)
+    device.identity = SimpleNamespace(memory_free_bytes=1 << 40)
+    device.while_busy = lambda step, step_s, seconds, look: look()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(investigation, "time", SimpleNamespace(monotonic=lambda: device.now))
+        peak = measured(device, vendor_tflops=400.0)
+    assert max(trial.tflops or 0 for trial in peak.investigation.trials) > 300
+    assert peak.tflops == peak.burst_tflops == pytest.approx(150, rel=1e-3)
+    assert follows(peak)
 
 
 def test_no_sustained_load_where_none_is_asked_for():
@@ -263,17 +344,22 @@ def test_the_fastest_sibling_is_measured_beside():
     assert (beside.product, beside.tflops) == (product(BEST, "fast"), pytest.approx(150 / 2, rel=1e-3))
 
 
+def test_what_stands_beside_is_held_against_the_possible_too():
+    with pytest.raises(ArithmeticError, match=r"fp16 beside: .* is above 132 multiprocessors"):
+        measured(FakeDevice(siblings=(1, 0.5)))
+
+
 def test_a_figure_above_the_possible_is_never_written():
     possible = 132 * 1024 * 1980e6 / 1e12
     with pytest.raises(ArithmeticError, match=r"fp16: .* is above 132 multiprocessors"):
         measured(FakeDevice(rates={BEST: 1.01 * possible}), vendor_tflops=possible)
 
 
-@pytest.mark.parametrize("seed", [1, 5, 7])
+@pytest.mark.parametrize("seed", [1, 5, 7, 11])
 def test_a_wrong_result_fails_the_job(seed):
-    """Of the lab's square, of the best product, and of what stands beside it."""
+    """Of the lab's square, of the best product, of what stands beside it, and of the lab's square afresh."""
     with pytest.raises(ArithmeticError, match="differs from float64"):
-        measured(FakeDevice(wrong=seed))
+        measured(FakeDevice(wrong=seed, lab=lambda seed: 1.6))
 
 
 def test_heat_all_along_is_flagged_and_the_power_limit_is_told():
@@ -284,18 +370,59 @@ def test_heat_all_along_is_flagged_and_the_power_limit_is_told():
     assert (limited.throttled, limited.held_back_by) == (False, POWER)
 
 
-def test_a_hot_labs_square_that_is_the_fastest_is_flagged_too():
-    """Too hot while the lab's block ran, which is the first of all, and no longer thereafter."""
-    device = FakeDevice(lab=1.6)
-    device.reasons = lambda now: HOT if not device.checked[1:] else []
-    peak = measured(device)
-    assert peak.tflops == peak.lab_tflops > peak.burst_tflops
-    assert (peak.throttled, peak.burst.latency.all_throttled) == (True, False)
+@pytest.mark.parametrize(("seed", "throttled"), [(1, False), (11, True)])
+def test_heat_under_the_labs_square_is_the_ceilings_where_that_is_of_it(seed, throttled):
+    """While its first block ran, which is no ceiling, or the one afresh."""
+    device = FakeDevice(lab=lambda seed: 1.6)
+    device.reasons = lambda now: HOT if device.checked[-1] == (LAB, seed) else []
+    peak = measured(device, sustained_s=0)
+    assert peak.lab.latency.all_throttled == (seed == 1)
+    assert (peak.throttled, peak.burst.latency.all_throttled) == (throttled, throttled)
+    assert peak.held_back_by == (HOT if throttled else [])
+
+
+def test_nothing_is_judged_by_what_was_read_before_a_block():
+    """It tells of the load before, and after a rest of none."""
+    device = FakeDevice()
+    device.reasons = lambda now: HOT if device.rested else POWER
+    peak = measured(device, sustained_s=0)
+    for states in (peak.burst.states, peak.lab.states):
+        told = [(state.when, state.throttle_reasons) for state in states]
+        assert told == [("before", HOT), ("after", POWER), ("during", POWER)]
+    assert (peak.throttled, peak.held_back_by, peak.lab.latency.all_throttled) == (False, POWER, False)
 
 
 def test_what_is_not_told_is_not_denied():
     peak = measured(FakeDevice(reasons=lambda now: None))
     assert (peak.throttled, peak.held_back_by) == (None, [])
+
+
+# ---------------------------------------------------------------------------------------------- the job
+
+
+@pytest.mark.parametrize("reason", ["cuBLASLt offers no fp8_e4m3 product on this card", None])
+def test_a_ceiling_that_the_device_turns_out_not_to_have_is_skipped_and_says_why(tmp_path, monkeypatch, reason):
+    """Anything else that goes wrong is a failed job."""
+    files = [tmp_path / "device.json", tmp_path / "seal.json"]
+    write(device_record("gpu0"), files[0])
+    write(seal(device_record("gpu0"), files[0], "2026-11-05T12:00:00+00:00"), files[1])
+
+    def lab_product(ceiling, size, seed):
+        raise Unsupported(reason) if reason else ValueError("another")
+
+    device = FakeDevice()
+    device.lab_product = lab_product
+    monkeypatch.setattr(measuring, "HOST_LOCK", tmp_path / "lock")
+    monkeypatch.setattr(devices, "unsupported", lambda name, dtype: None)
+    monkeypatch.setattr(devices, "open_device", lambda name: device)
+    options = {"size": LAB, "warmup": 3, "iterations": 20, "time_budget_s": 1.0, "sustained_s": 0}
+    if reason:
+        record = peak_flops.run("gpu0", "fp8_e4m3", *files, **options)
+        assert (record.skipped, record.peak) == (reason, None)
+        assert peak_flops.line(record) == f"peak_flops gpu0 fp8_e4m3: skipped, {reason}"
+    else:
+        with pytest.raises(ValueError, match="another"):
+            peak_flops.run("gpu0", "fp8_e4m3", *files, **options)
 
 
 # ---------------------------------------------------------------------------------------------- what is said

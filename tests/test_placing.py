@@ -109,6 +109,7 @@ def bandwidth_record(device: str, name: str, gb_per_s: float, vendor: float | No
         "bytes_per_clock_per_multiprocessor": None,
         "held_back_by": [],
         "throttled": None,
+        "search": {"offered": 1, "tried": 1, "refused": []},
         "latency": timing(1e-3),
         "states": [],
         "verified": "made up",

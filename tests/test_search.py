@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline import search
+from roofline.records import Search
 
 
 class FakeDevice:
@@ -16,9 +17,11 @@ class FakeDevice:
         self.now, self.runs = 0.0, []
 
     def step_times(self, step, count, first=0):
-        times = [step(number) for number in range(first, first + count)]
-        self.runs += [(step.way, number) for number in range(first, first + count)]
-        self.now += sum(times)
+        times = []
+        for number in range(first, first + count):
+            times.append(step(number))
+            self.runs.append((step.way, number))
+            self.now += times[-1]
         return times
 
 
@@ -34,15 +37,15 @@ def tried(*ways, budget_s=1.0, step_of=Step):
     device = FakeDevice()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "time", SimpleNamespace(monotonic=lambda: device.now))
-        found, ended_by = search.try_all(device, ways, step_of, budget_s)
-    return found, ended_by, device
+        found, searched = search.try_all(device, ways, step_of, budget_s)
+    return found, searched, device
 
 
 def test_every_way_is_tried_in_the_order_given():
     slow, fast, between = (3e-3,), (1e-3,), (2e-3,)
-    found, ended_by, _ = tried(slow, fast, between)
+    found, searched, _ = tried(slow, fast, between)
     assert found == [(slow, 3e-3), (fast, 1e-3), (between, 2e-3)]
-    assert ended_by == "all"
+    assert searched == Search(offered=3, tried=3, refused=[])
 
 
 def test_a_trial_is_the_median_of_three_after_one_to_warm_up():
@@ -55,17 +58,17 @@ def test_a_trial_is_the_median_of_three_after_one_to_warm_up():
 def test_the_budget_ends_the_search_and_what_was_tried_is_kept():
     """Four runs of 0.1 s each: the third trial begins within the second, the fourth would not."""
     ways = [(0.1, 0.1, 0.1, 0.1 + place / 1e3) for place in range(9)]
-    found, ended_by, device = tried(*ways, budget_s=1.0)
+    found, searched, device = tried(*ways, budget_s=1.0)
     assert [way for way, _ in found] == ways[:3]
-    assert ended_by == "time_budget"
+    assert searched == Search(offered=9, tried=3, refused=[])
     assert device.now == pytest.approx(1.2, abs=0.01)
 
 
 def test_the_first_way_is_tried_however_long_it_takes():
-    found, ended_by, device = tried((50.0,), (1e-3,), budget_s=0.5)
-    assert (found, ended_by) == ([((50.0,), 50.0)], "time_budget")
+    found, searched, device = tried((50.0,), (1e-3,), budget_s=0.5)
+    assert (found, searched) == ([((50.0,), 50.0)], Search(offered=2, tried=1, refused=[]))
     assert device.now == 100  # warmed up once, timed once
-    assert tried((1e-3,), (1e-3,), budget_s=0.0)[:2] == ([((1e-3,), 1e-3)], "time_budget")
+    assert tried((1e-3,), (1e-3,), budget_s=0.0)[0] == [((1e-3,), 1e-3)]
 
 
 @pytest.mark.parametrize(("warm_s", "runs"), [(0.19, 3), (0.2, 1)])
@@ -86,11 +89,64 @@ def test_a_way_beyond_the_budget_is_not_even_made():
     assert made == [(0.5,)]
 
 
+# ---------------------------------------------------------------------------------------------- what is refused
+
+
+def but(refused, after=0):
+    """Steps of which the ways that are named do not run, from one of their runs on."""
+
+    def step_of(way):
+        def step(number):
+            if way in refused and number >= after:
+                raise search.Refused(f"{way[0]:g} s: not supported")
+            return way[0]
+
+        step.way = way
+        return step
+
+    return step_of
+
+
+@pytest.mark.parametrize("after", [0, 1])
+@pytest.mark.parametrize("place", range(3))
+def test_what_was_offered_and_does_not_run_is_passed_over_and_named(place, after):
+    """Whether it is refused as it warms up or later."""
+    ways = [(1e-3,), (2e-3,), (3e-3,)]
+    found, searched, _ = tried(*ways, step_of=but([ways[place]], after))
+    left = ways[:place] + ways[place + 1 :]
+    assert found == [(way, way[0]) for way in left]
+    assert searched == Search(offered=3, tried=2, refused=[f"{ways[place][0]:g} s: not supported"])
+
+
+def test_the_first_that_runs_is_tried_whatever_time_those_refused_took():
+    found, searched, _ = tried((9.0,), (1e-3,), (2e-3,), budget_s=0.5, step_of=but([(9.0,)], after=1))
+    assert ([way for way, _ in found], searched.tried, len(searched.refused)) == ([(1e-3,)], 1, 1)
+
+
+def test_where_none_runs_that_is_an_error_of_the_first_reason():
+    with pytest.raises(search.Refused, match=r"^0.001 s: not supported$"):
+        tried((1e-3,), (2e-3,), step_of=but([(1e-3,), (2e-3,)]))
+    with pytest.raises(search.Refused, match=r"^nothing is offered$"):
+        tried()
+
+
+@pytest.mark.parametrize("failure", [ArithmeticError, MemoryError])
+def test_any_other_failure_is_no_refusal(failure):
+    def step_of(way):
+        def step(number):
+            raise failure
+
+        return step
+
+    with pytest.raises(failure):
+        tried((1e-3,), (2e-3,), step_of=step_of)
+
+
 @given(st.lists(st.floats(1e-6, 3).map(lambda s: (s,)), min_size=1, max_size=20), st.floats(0.01, 5))
 def test_no_trial_begins_after_the_budget(ways, budget_s):
-    found, ended_by, device = tried(*ways, budget_s=budget_s)
+    found, searched, device = tried(*ways, budget_s=budget_s)
     assert [way for way, _ in found] == ways[: len(found)] and found
-    assert (ended_by == "all") == (len(found) == len(ways))
+    assert (searched.offered, searched.tried, searched.refused) == (len(ways), len(found), [])
     assert all(seconds == way[0] for way, seconds in found)
     last = 4 * found[-1][0][0]
     assert len(found) == 1 or device.now < budget_s + last + 1e-9

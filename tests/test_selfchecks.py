@@ -1,5 +1,6 @@
 """What a compute ceiling must satisfy: figures that cannot be are no figures."""
 
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -56,10 +57,17 @@ def test_where_the_rate_is_by_formula_it_is_a_doubt():
 
 @pytest.mark.parametrize(
     ("promised", "record"),
-    [(None, card()), (peak(rate=None), card()), (peak(), card(sm_clock_max_mhz=None)), (peak(), device_record("cpu"))],
+    [(None, card()), (peak(rate=None), card()), (peak(), card(sm_clock_max_mhz=None))],
 )
-def test_without_a_rate_or_a_clock_nothing_is_impossible(promised, record):
-    assert require_possible("fp16", 1e9, promised, record) == []
+def test_without_a_rate_or_a_clock_nothing_is_impossible_and_that_is_the_doubt(promised, record):
+    for tflops in (1, 1e9):
+        (doubt,) = require_possible("fp16", tflops, promised, record)
+        assert doubt.startswith("fp16: not held against the highest clock")
+
+
+@pytest.mark.parametrize("promised", [None, peak(rate=None)])
+def test_a_cpu_has_neither_and_is_not_doubted_for_it(promised):
+    assert require_possible("fp32", 1e9, promised, device_record("cpu")) == []
 
 
 class FakeDevice:
@@ -80,11 +88,31 @@ class FakeDevice:
 
 def test_tf32_above_the_same_product_in_fp32_passes():
     device = FakeDevice(55)
-    require_above_fp32(device, PRODUCT, 400)
+    assert require_above_fp32(device, PRODUCT, 400, card()) == []
     assert device.asked == [("fp32", PRODUCT.shape)]
 
 
+def promising(tf32=None, fp32=None):
+    """A card with such peaks of the vendor's."""
+    promised = {"tf32": tf32, "fp32": fp32}
+    peaks = {dtype: peak().model_copy(update={"tflops": tflops}) for dtype, tflops in promised.items() if tflops}
+    record = card()
+    return record.model_copy(update={"vendor": record.vendor.model_copy(update={"peaks": peaks})})
+
+
+NOT_ABOVE = r"tf32: .* TFLOPS is not above the 55(\.\d*)? of the same product"
+
+
 @pytest.mark.parametrize("tf32", [50, 54.9])
-def test_tf32_no_faster_than_fp32_did_not_run_as_tf32(tf32):
-    with pytest.raises(ArithmeticError, match=r"tf32: .* TFLOPS is not above the 55(\.\d*)? of the same product"):
-        require_above_fp32(FakeDevice(55), PRODUCT, tf32)
+@pytest.mark.parametrize("record", [card(), promising(495), promising(None, 67), promising(495, 67), promising(87, 66)])
+def test_tf32_no_faster_than_fp32_did_not_run_as_tf32(tf32, record):
+    with pytest.raises(ArithmeticError, match=NOT_ABOVE):
+        require_above_fp32(FakeDevice(55), PRODUCT, tf32, record)
+
+
+@pytest.mark.parametrize("promised", [(35, 67), (73, 73), (85, 67)])
+def test_where_the_card_is_promised_no_more_in_tf32_it_is_a_doubt(promised):
+    """Cards for graphics, at half the rate."""
+    (doubt,) = require_above_fp32(FakeDevice(55), PRODUCT, 50, promising(*promised))
+    assert re.match(NOT_ABOVE, doubt)
+    assert require_above_fp32(FakeDevice(55), PRODUCT, 60, promising(*promised)) == []

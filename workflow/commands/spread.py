@@ -20,7 +20,7 @@ import yaml
 from snakemake.utils import update_config
 
 from roofline import devices, keeping, settings
-from roofline.records import Collection, CorruptRecord, Roofline, read, write, write_text
+from roofline.records import Collection, CorruptRecord, read, write, write_text
 from roofline.reporting import now
 from roofline.spread import SpreadRecord, compare, figures, table, verdict
 
@@ -86,9 +86,7 @@ def merged(files: list[Path]) -> dict:
 
 
 def devices_of_the_run(config: dict) -> list[str]:
-    """The devices of the run whose results are here, or else those that one would choose. Raises settings.Faults."""
-    with contextlib.suppress(OSError, CorruptRecord):
-        return list(read(Roofline, RESULTS / "roofline.json").devices)
+    """The devices that the settings choose on this machine. Raises settings.Faults."""
     return settings.choose_devices(config, devices.discover())
 
 

@@ -99,17 +99,14 @@ def sweep(device, series) -> Sweep:
 def named(found: list, capacities: dict[str, int]) -> list[FoundLevel]:
     """Levels by the capacities that the device reports: a knee belongs to the nearest, within a factor of MATCHES.
 
-    The last plateau, which has no knee, belongs to the first capacity beyond its beginning, or to the memory.
+    The last plateau, which has no knee, belongs to the first capacity beyond its beginning, or to the memory. One that
+    runs on past a capacity is of two levels that were not told apart, and gets no name.
     """
     named_levels, left = [], dict(capacities)
     for level in found:
-        name = None
-        if level.knee_bytes:
-            near = {one: max(size / level.knee_bytes, level.knee_bytes / size) for one, size in left.items()}
-            name = min(near, key=near.get, default=None)
-            name = name if name and near[name] <= MATCHES else None
-        elif left:
-            name = next((one for one, size in left.items() if size > level.first_bytes), None)
+        name = _name_of(level, left)
+        if any(level.first_bytes * MATCHES <= size <= level.last_bytes / MATCHES for size in capacities.values()):
+            name = None
         reported = left.pop(name, None) if name else None
         named_levels.append(
             FoundLevel(
@@ -122,6 +119,14 @@ def named(found: list, capacities: dict[str, int]) -> list[FoundLevel]:
             )
         )
     return named_levels
+
+
+def _name_of(level, capacities: dict[str, int]) -> str | None:
+    if not level.knee_bytes:
+        return next((one for one, size in capacities.items() if size > level.first_bytes), None)
+    near = {one: max(size / level.knee_bytes, level.knee_bytes / size) for one, size in capacities.items()}
+    name = min(near, key=near.get, default=None)
+    return name if name and near[name] <= MATCHES else None
 
 
 def run(

@@ -26,8 +26,8 @@ from roofline.reporting import Stopwatch, job, number, percent, say
 REST_S = 0.2  # before a block: the power limit looks back over tenths of a second
 BURST_S = 1.0  # that a burst may take at least: on a slow card the search's budget would leave too few products
 BLOCK_S = 0.6  # products larger than the lab's, of which a block would take longer, are not tried: it would be no burst
-FINALISTS = 2
-NEAR = 0.94  # of the fastest trial: among these, those with the least work are finalists too
+FASTEST = 2  # trials whose products get a whole block
+NEAR = 0.94  # of the fastest trial: among these, the one with the least work gets one too
 AS_FAST = 0.98  # of the fastest finalist: among these the one whose block is over first
 
 
@@ -153,15 +153,14 @@ def _search(device, ceiling: str, size: int, lab: Measurement | None, options: d
 
 
 def finalists(found: list[Candidate]) -> list[int]:
-    """Places of the fastest trial and, of those of other shapes that come near it, of the ones with the least work."""
-    best = max(range(len(found)), key=lambda place: found[place].trial_tflops)
-    of_shape = {tuple(found[best].product.shape.values()): best}
-    order = sorted(range(len(found)), key=lambda place: (found[place].flops, -found[place].trial_tflops))
-    for place in order:
-        near = found[place].trial_tflops >= NEAR * found[best].trial_tflops
-        if near and len(of_shape) < FINALISTS:
-            of_shape.setdefault(tuple(found[place].product.shape.values()), place)
-    return list(of_shape.values())
+    """Places of the fastest trials, each of another shape, and of the one with the least work among those near them."""
+    fastest = sorted(range(len(found)), key=lambda place: -found[place].trial_tflops)
+    of_shape: dict[tuple, int] = {}
+    for place in fastest:
+        of_shape.setdefault(tuple(found[place].product.shape.values()), place)
+    best = found[fastest[0]].trial_tflops
+    near = [place for place in of_shape.values() if found[place].trial_tflops >= NEAR * best]
+    return list(dict.fromkeys([*near[:FASTEST], min(near, key=lambda place: found[place].flops)]))
 
 
 def chosen(found: list[Candidate]) -> Candidate:

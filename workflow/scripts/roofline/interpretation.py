@@ -86,7 +86,7 @@ def _memory_slope(ceiling: MemoryCeiling, bandwidths: list[BandwidthRecord]) -> 
         samples = f"{taken} sample{'' if taken == 1 else 's'}" if taken else "its samples"
         return f"{text}, without an interval: {samples}, worth fewer than six independent ones."
     low, high = ceiling.ci95
-    sure = "do not lean on it" if (high - low) / ceiling.gb_per_s > WIDE else "it is steady"
+    sure = "do not lean on it" if (high - low) / ceiling.gb_per_s > WIDE else "it is steady within this run"
     return f"{text}, with a 95 % interval from {number(low)} to {number(high)}: {sure}."
 
 
