@@ -48,7 +48,8 @@ def measure(
         options["time_budget_s"] = max(time_budget_s, BURST_S)
     workload, burst = _burst(device, ceiling, size, chosen(found).product, lab_tflops, options)
     best = workload.product
-    beside = [_fastest(device, workloads, options) for workloads in device.beside(ceiling, best, seed=7) if workloads]
+    siblings = (_fastest(device, workloads, options) for workloads in device.beside(ceiling, best, seed=7))
+    beside = [block for block in siblings if block]
     sustained = None
     if sustained_s and lab and device.kind == "gpu":
         sustained = load.sustain(device, workload, sustained_s, burst.latency.median_s)
@@ -183,8 +184,12 @@ def _burst(device, ceiling: str, size: int, product, lab_tflops: float | None, o
     return max((workload, block), (of_lab, _block(device, of_lab, **options)), key=lambda one: one[1].tflops)
 
 
-def _fastest(device, workloads: list, options: dict) -> Block:
-    tried, _ = search.try_all(device, workloads, lambda workload: workload.step, options["time_budget_s"] / 2)
+def _fastest(device, workloads: list, options: dict) -> Block | None:
+    """The block of the fastest of these; None where the library runs none of them."""
+    try:
+        tried, _ = search.try_all(device, workloads, lambda workload: workload.step, options["time_budget_s"] / 2)
+    except search.Refused:
+        return None
     return _block(device, min(tried, key=lambda one: one[1])[0], **options)
 
 
@@ -253,7 +258,7 @@ def run(name: str, dtype: str, device_path: str, seal_path: str, **options) -> P
             watch = Stopwatch()
             try:
                 peak = measure(devices.open_device(name), record, seal, dtype, **options)
-            except devices.Unsupported as reason:
+            except (devices.Unsupported, search.Refused) as reason:
                 skipped = str(reason)
     return PeakFlopsRecord(
         device=name,

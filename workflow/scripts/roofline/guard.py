@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from roofline.records import AboveRoof, ComputeCeiling, FoundCache, MemoryCeiling, Operator
 from roofline.reporting import number
-from roofline.screen import operator_name
+from roofline.screen import USERS_OWN, operator_name
 
 ROUNDING = 1e-9
 # What a device's record calls its last-level cache: on a GPU the L2, which every multiprocessor shares.
@@ -134,7 +134,7 @@ def _times(fraction: float, name: str, value: float, unit: str) -> str:
 
 
 def _sentence(told: str, operator: Operator) -> str:
-    return f"{told}; its counts and time are the user's own" if operator.operator == "operation" else told
+    return told + USERS_OWN if operator.operator == "operation" else told
 
 
 def _size(count: float) -> str:

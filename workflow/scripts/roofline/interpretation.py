@@ -92,7 +92,8 @@ def _memory_slope(ceiling: MemoryCeiling, bandwidths: list[BandwidthRecord]) -> 
 
 def _above_roof(device: str, roofline: Roofline) -> list[str]:
     above = [found for found in roofline.above_roof if found.device == device]
-    names = _list([f"{found.operator} ({percent(found.fraction_of_roof)})" for found in above]) if above else ""
+    told = dict.fromkeys(f"{found.operator} ({percent(found.fraction_of_roof)})" for found in above)
+    names = _list(list(told)) if above else ""
     return [f"Above its roof: {names}; the summary says which roof or cache is the cause."] if above else []
 
 
@@ -101,7 +102,7 @@ def _gemm(record: DeviceRecord, dtype: str, peak: PeakFlops) -> str:
     size, ceiling = peak.lab.shape["m"], number(peak.tflops)
     text = f"{dtype} GEMM at {size} reaches {number(peak.lab_tflops)} {_unit(dtype)}"
     if peak.lab_tflops >= peak.tflops:
-        text += f" and sets the ceiling itself: the best of {_products(peak)} gave {number(peak.burst_tflops)} afresh"
+        text += f", above its ceiling: the best of {_products(peak)} gave {number(peak.burst_tflops)} afresh"
     else:
         text += f", {percent(peak.lab_tflops / peak.tflops)} of {ceiling}, {_ceiling_words(peak)}"
     text += "" if peak.ci95 else " (too few independent samples for an interval)"

@@ -69,6 +69,8 @@ def _steady_from(values: list[float | None]) -> int | None:
         for place in range(len(rates) - WINDOW + 1)
         if abs(statistics.median(rates[place : place + WINDOW]) - level) > STEADY * level
     ]
+    if away and away[-1] == len(rates) - WINDOW:
+        return None
     first = away[-1] + WINDOW // 2 + 1 if away else 0
     return told[first][0] if first <= 2 * len(rates) // 3 else None
 

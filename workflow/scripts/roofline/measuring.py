@@ -86,7 +86,8 @@ def time_until_precise(
             stopped_by = "precision"
             break
     after = log.read("after")
-    (throttled if nvml.is_throttled(after.throttle_reasons) else free).extend(unwatched)
+    judged = throttled if nvml.is_throttled(after.throttle_reasons) else free
+    judged[:0] = unwatched  # short batches come first, and the interval wants samples in the order of time
     return _timing(CALLER_METHOD, warmup, most, free, stopped_by, throttled)
 
 

@@ -13,6 +13,7 @@ from roofline.reporting import count_jobs, duration, now, number, percent
 RUN_STARTED = "ROOFLINE_RUN_STARTED"
 COUNTER_FILE = Path("logs/.jobs-ended")
 WIDTH = 100  # columns
+USERS_OWN = "; its counts and time are the user's own"  # the end of the evidence for an operation of the config
 HELD_BACK_FROM = 80  # the column of a table's last words
 MEASURING = ("device_query", "peak_flops", "bandwidth", "decode_attn")
 
@@ -134,6 +135,8 @@ def above_roof_words(found: AboveRoof) -> str:
     cause = f"the {found.wrong_roof} ceiling is too low" if found.wrong_roof else "the cause is not known"
     if found.cache:
         cause = f"its data came from {found.cache}"
+    if found.evidence.endswith(USERS_OWN):
+        cause = f"its counts or its time do not fit the {found.wrong_roof or found.cache} ceiling"
     return f"{found.operator} at {percent(found.fraction_of_roof)} of it: {cause} ({found.evidence.rstrip('.')})."
 
 

@@ -217,6 +217,7 @@ def _by_cupy(device, dtype: str, size: int, seed: int) -> Workload:
         flops=gemm.flops(size, size, size),
         step=product.step,
         check=product.check,
+        inputs=inputs(dtype, FULL),
     )
 
 
