@@ -986,3 +986,11 @@ def test_cold_is_said_only_of_a_rotation_larger_than_the_cache(device, monkeypat
     rotating = cell_of(device, copies=None)
     assert rotating.cold
     assert len(rotating.caches) * attention.cache_bytes(rotating._shape, "fp32") >= 3 << 20
+
+
+def test_copies_are_equal_and_each_in_memory_of_its_own(device):
+    array = device.normal((3, 5), "fp32", seed=0)
+    copies = device.copies(array, 7)
+    assert len(copies) == 7 and device.copies(array, 0) == []
+    copies[0][:] = 0
+    assert all(numpy.array_equal(copy, array) for copy in copies[1:])

@@ -11,6 +11,7 @@ Each module offers the same few things:
         compute_unit(dtype) / compute_ceiling(dtype)
         normal(shape, dtype, seed) -> array       standard normal random numbers, rounded to the dtype
         array(host_array), to_host(array)
+        copies(array, count) -> [array]           each in memory of its own
         widened(array)                            as the device computes it: emulated dtypes in fp32
         synchronize()
         step_times(step, count, first=0) -> [s]   what the caller gets, an event a step; steps are handed their number

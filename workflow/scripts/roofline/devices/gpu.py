@@ -150,6 +150,9 @@ class Device:
             piece[...] = random.standard_normal(piece.size, cupy.float64 if dtype == "fp64" else cupy.float32)
         return values
 
+    def copies(self, array, count: int) -> list:
+        return [array.copy() for _ in range(count)]
+
     def array(self, host_array):
         return self.xp.asarray(host_array)
 

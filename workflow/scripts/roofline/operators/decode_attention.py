@@ -97,16 +97,14 @@ class Eager:
         self.hidden = device.array(hidden).astype(as_dtype)
         weight_copies = copies or rotation_copies(shape, dtype, device.last_level_cache_bytes, "block")
         weights = {name: device.array(host_weights).astype(as_dtype) for name, host_weights in layer.items()}
-        self.layers = [weights, *({n: w.copy() for n, w in weights.items()} for _ in range(weight_copies - 1))]
+        of_weights = {name: device.copies(array, weight_copies - 1) for name, array in weights.items()}
+        self.layers = [weights, *(dict(zip(of_weights, some, strict=True)) for some in zip(*of_weights.values()))]
         self.scale = as_dtype.type(shape.head_size**-0.5)
         copies = copies or rotation_copies(shape, dtype, device.last_level_cache_bytes)
         self.cold = copies * cache_bytes(shape, dtype) >= COLD_CACHE_MULTIPLE * device.last_level_cache_bytes
         # The copies differ in their address alone, which is what matters to a cache.
         filled = device.normal((2, shape.batch, shape.heads, shape.seq_len, shape.head_size), dtype, seed)
-        self.caches = [(filled[0], filled[1])]
-        for _ in range(copies - 1):
-            copy = filled.copy()
-            self.caches.append((copy[0], copy[1]))
+        self.caches = [(copy[0], copy[1]) for copy in [filled, *device.copies(filled, copies - 1)]]
         self.query = self._project_query(self.layers[0])
 
     def step(self, scope: str):
