@@ -98,7 +98,8 @@ class Eager:
         weight_copies = copies or rotation_copies(shape, dtype, device.last_level_cache_bytes, "block")
         weights = {name: device.array(host_weights).astype(as_dtype) for name, host_weights in layer.items()}
         of_weights = {name: device.copies(array, weight_copies - 1) for name, array in weights.items()}
-        self.layers = [weights, *(dict(zip(of_weights, some, strict=True)) for some in zip(*of_weights.values()))]
+        numbers = range(weight_copies - 1)
+        self.layers = [weights, *({name: made[number] for name, made in of_weights.items()} for number in numbers)]
         self.scale = as_dtype.type(shape.head_size**-0.5)
         copies = copies or rotation_copies(shape, dtype, device.last_level_cache_bytes)
         self.cold = copies * cache_bytes(shape, dtype) >= COLD_CACHE_MULTIPLE * device.last_level_cache_bytes
