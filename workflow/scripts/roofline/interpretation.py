@@ -121,7 +121,7 @@ def _whose(peak: PeakFlops) -> str:
 def _ceiling_words(peak: PeakFlops) -> str:
     if peak.burst_tflops == peak.tflops:
         return f"the best of {_products(peak)}, measured afresh on other operands"
-    return "under sustained load" if peak.sustained_tflops == peak.tflops else "from a trial of the investigation"
+    return "under sustained load"
 
 
 def _products(peak: PeakFlops) -> str:

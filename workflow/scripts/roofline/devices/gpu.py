@@ -171,10 +171,7 @@ class Device:
         """
         events = self._take_events(count + 1)
         self.synchronize()
-        events[0].record(self.stream)
-        for index in range(count):
-            step(first + index)
-            events[index + 1].record(self.stream)
+        self._queue(step, first, events)
         self.synchronize()
         return self._elapsed(events)
 
@@ -203,10 +200,7 @@ class Device:
         events = self._take_events(count + 1)
         self.synchronize()
         self._block_for(BLOCK_TIMEOUT_NS)
-        events[0].record(self.stream)
-        for index in range(count):
-            step(first + index)
-            events[index + 1].record(self.stream)
+        self._queue(step, first, events)
         self._release[0] = 1
         self.synchronize()
         return None if self._timed_out[0] else self._elapsed(events)
@@ -231,10 +225,7 @@ class Device:
         """As step_times; `look` is called while the device runs, three quarters through."""
         events = self._take_events(count + 1)
         self.synchronize()
-        events[0].record(self.stream)
-        for index in range(count):
-            step(first + index)
-            events[index + 1].record(self.stream)
+        self._queue(step, first, events)
         events[LOOK_SHARE * count // 4].synchronize()
         look()
         self.synchronize()
@@ -302,6 +293,13 @@ class Device:
             step(index)
         look()
         self.synchronize()
+
+    def _queue(self, step: Callable[[int], object], first: int, events: list) -> None:
+        """An event, then a step and an event for each event that is left."""
+        events[0].record(self.stream)
+        for index, event in enumerate(events[1:], first):
+            step(index)
+            event.record(self.stream)
 
     def _take_events(self, count: int) -> list:
         while len(self._events) < count:
