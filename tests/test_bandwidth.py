@@ -23,6 +23,8 @@ JOB = {"device": "gpu0", "seal_sha256": "0" * 64, "started_at": "2026-11-05T12:0
 class FakeDevice:
     """Its steps say how long they take; the first of all runs takes ten times as long."""
 
+    kind = "gpu"
+
     def __init__(self, reasons=()):
         self.now, self._reasons, self._warm = 0.0, reasons, set()
 

@@ -123,7 +123,8 @@ class FakeDevice:
     ):
         self.now, self.checked, self.most_flops, self.rested = 0.0, [], None, False
         self.load, self.reasons, self.lab, self.wrong = load, reasons, lab, wrong
-        self.siblings, self.refused = siblings, refused
+        self.siblings, self.refused, self.steps = siblings, refused, []
+        self.check_s = 0.0
         self.rates = {LAB: 100.0, BEST: 150.0, LARGE: 120.0} | (rates or {})
 
     def workload(self, size, seed, slower=1, algorithm=None):
@@ -132,10 +133,12 @@ class FakeDevice:
         def step(index):
             if size in self.refused:
                 raise search.Refused(f"{size}: not supported")
+            self.steps.append((size, seed))
             return slower * flops / self.rates[size] / 1e12
 
         def check():
             self.checked.append((size, seed))
+            self.now += self.check_s
             if seed == self.wrong:
                 raise ArithmeticError("fp16 differs from float64 arithmetic")
             return Check(compared="made up", error=0, tolerance=1)
@@ -212,7 +215,7 @@ def measured(device, vendor_tflops=160.0, **changed):
     with pytest.MonkeyPatch.context() as patch:
         for module in (measuring, search):
             patch.setattr(module, "time", SimpleNamespace(monotonic=lambda: device.now))
-        patch.setattr(peak_flops, "time", SimpleNamespace(sleep=rest))
+        patch.setattr(peak_flops, "time", SimpleNamespace(sleep=rest, monotonic=lambda: device.now))
         options = {"size": LAB, "warmup": 3, "iterations": 20, "time_budget_s": 1.0, "sustained_s": SUSTAINED_S}
         return peak_flops.measure(device, record, sealed, "fp16", **options | changed)
 
@@ -316,6 +319,73 @@ def test_what_the_investigation_tries_is_no_ceiling():
     assert max(trial.tflops or 0 for trial in peak.investigation.trials) > 300
     assert peak.tflops == peak.burst_tflops == pytest.approx(150, rel=1e-3)
     assert follows(peak)
+
+
+class FakeCpu(FakeDevice):
+    """Of one library: the lab's square is the candidate of that size."""
+
+    kind = "cpu"
+
+    def lab_product(self, ceiling, size, seed):
+        return self.workload(size, seed, 1 / self.lab(seed))
+
+    def peak_candidates(self, ceiling, size, most_flops, seed):
+        return [self.workload(size, seed) for size in (LAB, BEST, LARGE) if size != LAB and size not in self.refused]
+
+    def peak_workload(self, ceiling, size, product, seed):
+        return self.lab_product(ceiling, product.shape["m"], seed)
+
+    def beside(self, ceiling, product, seed):
+        return []
+
+
+SLOW = {LAB: 100.0, BEST: 80.0, LARGE: 80.0}
+
+
+def test_on_a_cpu_the_labs_square_is_a_candidate_that_has_its_block():
+    device = FakeCpu(rates=SLOW)
+    peak = measured(device)
+    lab, *others = peak.candidates
+    assert lab.product == peak.burst.product == product(LAB)
+    assert lab.trial_tflops == lab.block_tflops == peak.lab_tflops
+    assert [one.block_tflops for one in others] == [None, None]
+    assert peak.search == Search(offered=3, tried=3, refused=[])
+    assert {seed for size, seed in device.steps if size == LAB} == {1, 5}
+    assert follows(peak)
+
+
+def test_on_a_cpu_what_is_faster_than_the_labs_square_is_still_found():
+    peak = measured(FakeCpu())
+    assert (peak.burst.product, peak.tflops) == (product(BEST), pytest.approx(150, rel=1e-3))
+    assert [one.product for one in peak.candidates if one.block_tflops] == [product(BEST), product(LAB)]
+    assert follows(peak)
+
+
+def test_on_a_cpu_the_labs_square_may_be_the_only_candidate():
+    peak = measured(FakeCpu(refused=[BEST, LARGE]))
+    assert (peak.search, peak.burst.product) == (Search(offered=1, tried=1, refused=[]), product(LAB))
+    assert follows(peak)
+
+
+@pytest.mark.parametrize(
+    ("faster", "time_budget_s", "again"), [(1.01, 1e-3, False), (1.03, 1e-3, True), (1.01, 1.0, True)]
+)
+def test_on_a_cpu_the_same_product_is_measured_a_third_time_only_where_the_two_differ(faster, time_budget_s, again):
+    """By more than finalists may, or by more than an interval allows; one sample has none."""
+    device = FakeCpu(rates=SLOW, lab=lambda seed: faster if seed == 1 else 1.0)
+    peak = measured(device, time_budget_s=time_budget_s)
+    assert bool(peak.lab.latency.ci95_s) == (time_budget_s == 1.0)
+    assert ((LAB, 11) in device.checked) == again
+    assert peak.tflops == pytest.approx(100, rel=1e-3)
+
+
+@pytest.mark.parametrize(("kind", "check_s", "warmup"), [("cpu", 0.01, 3), ("cpu", 0.02, 1), ("gpu", 0.02, 3)])
+def test_on_a_slow_cpu_one_product_warms_up(kind, check_s, warmup):
+    """Where three that take as long as the check would take half of the budget."""
+    device = FakeCpu(rates=SLOW)
+    device.kind, device.check_s = kind, check_s
+    peak = measured(device, time_budget_s=0.1, sustained_s=0)
+    assert (peak.lab.latency.warmup, peak.burst.latency.warmup) == (warmup, warmup)
 
 
 def test_no_sustained_load_where_none_is_asked_for():

@@ -13,8 +13,8 @@ from roofline.records import Search
 class FakeDevice:
     """A way is the seconds that each of its steps takes, in turn; beyond the last the last one's."""
 
-    def __init__(self):
-        self.now, self.runs = 0.0, []
+    def __init__(self, kind="gpu"):
+        self.kind, self.now, self.runs = kind, 0.0, []
 
     def step_times(self, step, count, first=0):
         times = []
@@ -33,11 +33,11 @@ class Step:
         return self.way[min(number, len(self.way) - 1)]
 
 
-def tried(*ways, budget_s=1.0, step_of=Step):
-    device = FakeDevice()
+def tried(*ways, budget_s=1.0, step_of=Step, kind="gpu", **options):
+    device = FakeDevice(kind)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "time", SimpleNamespace(monotonic=lambda: device.now))
-        found, searched = search.try_all(device, ways, step_of, budget_s)
+        found, searched = search.try_all(device, ways, step_of, budget_s, **options)
     return found, searched, device
 
 
@@ -53,6 +53,26 @@ def test_a_trial_is_the_median_of_three_after_one_to_warm_up():
     found, _, device = tried((0.15, 1e-3, 9e-3, 2e-3))
     assert found[0][1] == 2e-3
     assert [number for _, number in device.runs] == [0, 1, 2, 3]
+
+
+def test_a_cpu_does_not_repeat_the_only_way_nor_one_far_behind():
+    """Its first run compiles nothing. A GPU's may, and is no trial."""
+    alone, behind, near = (2e-3, 1e-3), (9e-3, 5e-4), (1.3e-3, 8e-4)
+    found, _, device = tried(alone, kind="cpu")
+    assert (found, len(device.runs)) == ([(alone, 2e-3)], 1)
+    found, _, device = tried(alone, behind, near, kind="cpu")
+    assert found == [(alone, 1e-3), (behind, 9e-3), (near, 8e-4)]
+    assert [len([way for way, _ in device.runs if way == one]) for one in (alone, behind, near)] == [4, 1, 4]
+    for ways in ((alone,), (alone, behind, near)):
+        found, _, device = tried(*ways)
+        assert (found, len(device.runs)) == ([(way, way[-1]) for way in ways], 4 * len(ways))
+
+
+def test_how_far_behind_counts_for_the_same_work():
+    small, large = (1e-3,), (7e-3, 6e-3)
+    work = {small: 1.0, large: 8.0}
+    assert tried(small, large, kind="cpu", work_of=work.get)[0] == [(small, 1e-3), (large, 6e-3)]
+    assert tried(small, large, kind="cpu")[0] == [(small, 1e-3), (large, 7e-3)]
 
 
 def test_the_budget_ends_the_search_and_what_was_tried_is_kept():

@@ -2,12 +2,10 @@
 
 import time
 
-from roofline import devices, load, search, selfchecks
-from roofline.datasheets import clock_peak_tflops
-from roofline.investigation import THRESHOLD, investigate
+from roofline import devices, search
 from roofline.measuring import StateLog, flagged, held_back_by, host_lock, time_caller, time_device
 from roofline.operators import gemm
-from roofline.prediction import file_sha256, predict_sealed
+from roofline.prediction import Way, file_sha256, predict_sealed
 from roofline.records import (
     Block,
     Candidate,
@@ -17,6 +15,7 @@ from roofline.records import (
     PeakFlops,
     PeakFlopsRecord,
     PredictionRecord,
+    Search,
     Sustained,
     read,
     write,
@@ -36,17 +35,26 @@ def measure(
 ) -> PeakFlops:
     """The lab's square, then a search, the best of it afresh, its siblings, and sustained load.
 
+    What only a ceiling that there is needs is imported here: most of a CPU's are skipped, at the price of a start.
+
     Register-only kernels get no sustained load: on an H200 they draw 380 to 520 of its 700 W and keep their burst. Nor
     does a CPU, which tells neither clock nor power.
     """
+    from roofline import load, selfchecks
+    from roofline.investigation import THRESHOLD, investigate
+
     options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s}
     lab_product = device.lab_product(ceiling, size, seed=1)
     lab = _lab(device, seal, lab_product, ceiling, **options) if lab_product else None
     lab_tflops = lab.flops / lab.latency.median_s / 1e12 if lab else None
-    found, searched = _search(device, ceiling, size, lab, options)
+    known = []
+    if lab and device.kind == "cpu":  # the lab's square is one of its candidates, and has its block
+        square = lab_product.product
+        known = [Candidate(product=square, flops=lab.flops, trial_tflops=lab_tflops, block_tflops=lab_tflops)]
+    found, searched = _search(device, ceiling, size, lab, known, options)
     if device.kind == "gpu":
         options["time_budget_s"] = max(time_budget_s, BURST_S)
-    workload, burst = _burst(device, ceiling, size, chosen(found).product, lab_tflops, options)
+    workload, burst = _burst(device, ceiling, size, chosen(found).product, lab, options)
     best = workload.product
     siblings = (_fastest(device, workloads, options) for workloads in device.beside(ceiling, best, seed=7))
     beside = [block for block in siblings if block]
@@ -107,9 +115,9 @@ def _lab(device, seal, workload, dtype: str, **options) -> Measurement:
         flops=workload.flops,
         traffic_bytes=traffic,
         compute_ceiling=device.compute_ceiling(dtype),
-        calls="gemm",
+        way=Way("gemm", None, dtype),
     )
-    check = workload.check()
+    check, options = _checked(device, workload, options)
     latency, states, sm_clock_mhz = _timed(device, workload, **options)
     device_latency = time_device(device, workload.step, latency, time_budget_s=options["time_budget_s"])
     return Measurement(
@@ -135,22 +143,37 @@ def _lab(device, seal, workload, dtype: str, **options) -> Measurement:
     )
 
 
-def _search(device, ceiling: str, size: int, lab: Measurement | None, options: dict):
-    """Every way that the budget allows by a short trial, the fastest first; whole blocks of the finalists."""
+def _search(device, ceiling: str, size: int, lab: Measurement | None, known: list[Candidate], options: dict):
+    """Every way that the budget allows by a short trial, the fastest first; whole blocks of the finalists.
+
+    What is `known` was timed before, as long as its block would take, and counts as tried.
+    """
     block = options["warmup"] + options["iterations"]
     most_flops = max(lab.flops, lab.flops / lab.latency.median_s * BLOCK_S / block) if lab else 0
     workloads = list(device.peak_candidates(ceiling, size, most_flops, seed=3))
-    tried, searched = search.try_all(device, workloads, lambda workload: workload.step, options["time_budget_s"])
+    tried, searched = [], Search(offered=0, tried=0, refused=[])
+    if workloads or not known:
+        tried, searched = _tried(device, workloads, options["time_budget_s"])
+    counts = {"offered": searched.offered + len(known), "tried": searched.tried + len(known)}
     found = [
         Candidate(product=workload.product, flops=workload.flops, trial_tflops=workload.flops / step_s / 1e12)
         for workload, step_s in tried
     ]
+    found += known
     for place in finalists(found):
+        if found[place].block_tflops:
+            continue
         _rest(device)
         workload = tried[place][0]
         latency = time_caller(device, workload.step, **options)
         found[place].block_tflops = workload.flops / latency.median_s / 1e12
-    return sorted(found, key=lambda candidate: -candidate.trial_tflops), searched
+    return sorted(found, key=lambda candidate: -candidate.trial_tflops), searched.model_copy(update=counts)
+
+
+def _tried(device, workloads: list, budget_s: float):
+    return search.try_all(
+        device, workloads, lambda workload: workload.step, budget_s, work_of=lambda workload: workload.flops
+    )
 
 
 def finalists(found: list[Candidate]) -> list[int]:
@@ -174,11 +197,19 @@ def chosen(found: list[Candidate]) -> Candidate:
     return min((one for one in timed if one.block_tflops >= AS_FAST * fastest), key=lambda one: one.flops)
 
 
-def _burst(device, ceiling: str, size: int, product, lab_tflops: float | None, options: dict):
-    """The chosen product afresh, as (workload, block); the lab's too, where that was faster before."""
+def _burst(device, ceiling: str, size: int, product, lab: Measurement | None, options: dict):
+    """The chosen product afresh, as (workload, block); the lab's too, where that was faster before.
+
+    On a CPU the two are often the same product, then measured twice already: a third time is for what differs by more
+    than finalists may, or by more than the lab's own interval allows.
+    """
     workload = device.peak_workload(ceiling, size, product, seed=5)
     block = _block(device, workload, **options)
-    if not lab_tflops or lab_tflops <= block.tflops:
+    lab_tflops = lab.flops / lab.latency.median_s / 1e12 if lab else 0.0
+    if lab_tflops <= block.tflops:
+        return workload, block
+    same = device.kind == "cpu" and product.shape == lab.shape and not lab.latency.ci95_s
+    if same and block.tflops >= AS_FAST * lab_tflops:
         return workload, block
     of_lab = device.lab_product(ceiling, size, seed=11)
     return max((workload, block), (of_lab, _block(device, of_lab, **options)), key=lambda one: one[1].tflops)
@@ -187,7 +218,7 @@ def _burst(device, ceiling: str, size: int, product, lab_tflops: float | None, o
 def _fastest(device, workloads: list, options: dict) -> Block | None:
     """The block of the fastest of these; None where the library runs none of them."""
     try:
-        tried, _ = search.try_all(device, workloads, lambda workload: workload.step, options["time_budget_s"] / 2)
+        tried, _ = _tried(device, workloads, options["time_budget_s"] / 2)
     except search.Refused:
         return None
     return _block(device, min(tried, key=lambda one: one[1])[0], **options)
@@ -195,7 +226,7 @@ def _fastest(device, workloads: list, options: dict) -> Block | None:
 
 def _block(device, workload, **options) -> Block:
     """One block after the lab's protocol, after a rest, of a result that was checked."""
-    check = workload.check()
+    check, options = _checked(device, workload, options)
     latency, states, sm_clock_mhz = _timed(device, workload, **options)
     return Block(
         product=workload.product,
@@ -208,6 +239,20 @@ def _block(device, workload, **options) -> Block:
         states=states,
         sm_clock_mhz=sm_clock_mhz,
     )
+
+
+def _checked(device, workload, options: dict):
+    """The check of a result, and the options of the block after it.
+
+    A CPU's check is a product of the very block, run to its end: where the warm-up would take half of the budget or
+    more, one product is enough of it, and the time goes to those that count.
+    """
+    began = time.monotonic()
+    check = workload.check()
+    took_s = time.monotonic() - began
+    if device.kind == "cpu" and options["warmup"] * took_s > options["time_budget_s"] / 2:
+        options = options | {"warmup": 1, "checked_s": took_s}
+    return check, options
 
 
 def _timed(device, workload, **options):
@@ -245,6 +290,8 @@ def _held_back_by(burst: Block, sustained: Sustained | None) -> list[str]:
 def _clock_tflops(peak, record: DeviceRecord, clock_mhz: float | None) -> float | None:
     if not (peak and peak.operations_per_clock_per_multiprocessor and clock_mhz):
         return None
+    from roofline.datasheets import clock_peak_tflops
+
     multiprocessors = record.hardware["multiprocessors"]
     return clock_peak_tflops(peak.operations_per_clock_per_multiprocessor, multiprocessors, clock_mhz)
 

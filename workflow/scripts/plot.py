@@ -11,5 +11,5 @@ SVG_DPI = 100  # points and pixels are the same to a reader of SVG; the PNG's dp
 if __name__ == "__main__":
     with job("plot", snakemake.log[0]):
         roofline = json.loads(Path(snakemake.input.roofline).read_text(encoding="utf-8"))
-        draw(roofline, [Path(snakemake.output[0])], snakemake.params.dpi or SVG_DPI)
-        say(f"plot: {snakemake.output[0]}")
+        draw(roofline, [Path(path) for path in snakemake.output], snakemake.params.dpi or SVG_DPI)
+        say(f"plot: {', '.join(snakemake.output)}")

@@ -449,17 +449,23 @@ def meets(segments: np.ndarray, boxes: np.ndarray) -> np.ndarray:
     It does where the two overlap from left to right and from bottom to top, and the box's middle is nearer to the
     segment's line than its corners are.
     """
+    near = overlap(_hulls(segments), boxes)
+    if not near.any():  # as for most, and then the rest need not be computed
+        return near
     ax, ay, bx, by = segments.T[:, :, None]
     x0, y0, x1, y1 = boxes.T
     way_x, way_y = bx - ax, by - ay
     off = np.abs(way_x * ((y0 + y1) / 2 - ay) - way_y * ((x0 + x1) / 2 - ax))
     reach = np.abs(way_x) * ((y1 - y0) / 2) + np.abs(way_y) * ((x1 - x0) / 2)
-    return overlap(_hulls(segments), boxes) & (off <= reach)
+    return near & (off <= reach)
 
 
 def _hulls(segments: np.ndarray) -> np.ndarray:
     """The upright boxes around segments."""
-    return np.hstack([np.minimum(segments[:, :2], segments[:, 2:]), np.maximum(segments[:, :2], segments[:, 2:])])
+    hulls = np.empty_like(segments)
+    np.minimum(segments[:, :2], segments[:, 2:], out=hulls[:, :2])
+    np.maximum(segments[:, :2], segments[:, 2:], out=hulls[:, 2:])
+    return hulls
 
 
 def _near(shapes: np.ndarray, hulls: np.ndarray, region: np.ndarray) -> np.ndarray:
@@ -469,6 +475,8 @@ def _near(shapes: np.ndarray, hulls: np.ndarray, region: np.ndarray) -> np.ndarr
 
 def cross(segments: np.ndarray, others: np.ndarray) -> np.ndarray:
     """[segment, other]: do the two cross each other, and not merely touch?"""
+    if not (len(segments) and len(others)):
+        return np.zeros((len(segments), len(others)), dtype=bool)
     a, b = segments[:, None, :2], segments[:, None, 2:]
     c, d = others[None, :, :2], others[None, :, 2:]
     return (_side(a, b, c) * _side(a, b, d) < 0) & (_side(c, d, a) * _side(c, d, b) < 0)

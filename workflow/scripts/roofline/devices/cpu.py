@@ -61,6 +61,8 @@ class Device:
         self.memory_ceilings = ["dram_read", "dram_copy"]
         self.memory_level = "dram"
         self.last_level_cache_bytes = identity.last_level_cache_bytes
+        self.l2_bytes = _cache_bytes().get("l2", UNLISTED_L2_BYTES)  # of one core
+        self._blas = threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers
         cpus = _spread(host.usable_cpus())
         self._workers = Workers(self.cores, cpus if len(cpus) == self.cores else ())  # a quota's cores are any of them
 
@@ -145,6 +147,17 @@ class Device:
         if dtype in NATIVE_DTYPES:
             return None
         return f"{dtype} is emulated: converted to fp32 in every step, computed, and rounded back"
+
+    def on_cores(self, count: int, work: Callable[[int], object]) -> list:
+        """The results of work(0), work(1), ... on as many cores, each with a BLAS of one thread; a single one is the
+        caller's own. Work is handed out in some tens of microseconds, the BLAS told in about one."""
+        for library in self._blas:
+            library.set_num_threads(1)
+        try:
+            return [work(0)] if count == 1 else self._workers.run(count, work)
+        finally:
+            for library in self._blas:
+                library.set_num_threads(self.cores)
 
     # -- arrays
 
@@ -255,18 +268,19 @@ class Device:
         return self._products(dtype, [size], seed)[0]
 
     def peak_candidates(self, ceiling: str, size: int, most_flops: float, seed: int) -> list[Workload]:
-        """Squares of the size, half of it and twice it, on parts of the same operands.
+        """Squares of half the size and of twice it, on parts of the same operands: beside the lab's own, whose block
+        was timed before.
 
-        Those of more than `most_flops` or of more than half of the free memory are left out, but not all.
+        Those of more than `most_flops` or of more than half of the free memory are left out.
         """
         free = host.memory_available_bytes()
-        sizes = [size, max(1, size // 2), 2 * size]
+        sizes = [max(1, size // 2), 2 * size]
         fitting = [
             side
             for side in sizes
             if 2 * gemm.workspace_bytes(side, ceiling) <= free and gemm.flops(side, side, side) <= most_flops
         ]
-        return self._products(ceiling, fitting or sizes[:1], seed)
+        return self._products(ceiling, fitting, seed) if fitting else []
 
     def peak_workload(self, ceiling: str, size: int, product: Product, seed: int) -> Workload:
         """The candidate that is this product, on operands of its own. Raises LookupError where none is."""
@@ -283,7 +297,10 @@ class Device:
         items = max(sizes) ** 2
         a, b = (self.normal((items,), dtype, seed + i) for i in range(2))
         c = self.xp.empty_like(a)
-        return [_square(*(array[: size**2].reshape(size, size) for array in (a, b, c)), dtype) for size in sizes]
+        return [
+            _square(*(array[: size**2].reshape(size, size) for array in (a, b, c)), dtype, self._workers)
+            for size in sizes
+        ]
 
 
 def _told(result) -> Timed | None:
@@ -299,7 +316,7 @@ def unsupported(identity: Identity, ceiling: str) -> str | None:
     return f"NumPy has no {ceiling} arithmetic of its own on the CPU, it converts; a ceiling would mislead"
 
 
-def _square(a, b, c, dtype: str) -> Workload:
+def _square(a, b, c, dtype: str, workers) -> Workload:
     """C = A B by NumPy's BLAS, of n x n arrays of one dtype."""
     import numpy
 
@@ -314,7 +331,13 @@ def _square(a, b, c, dtype: str) -> Workload:
         rows = numpy.linspace(0, size - 1, gemm.SAMPLED_ROWS).astype(int)
         c[rows] = numpy.nan  # what is not written shows
         multiply(0)
-        error = relative_error(c[rows], numpy.einsum("ij,jk->ik", a[rows], b, dtype=numpy.float64))
+        sampled = a[rows]
+
+        def columns(worker: int):
+            part = slice(size * worker // workers.count, size * (worker + 1) // workers.count)
+            return numpy.einsum("ij,jk->ik", sampled, b[:, part], dtype=numpy.float64)
+
+        error = relative_error(c[rows], numpy.hstack(workers.run(workers.count, columns)))
         require_right(f"{dtype} matmul {size}", error, gemm.TOLERANCE[dtype])
         compared = f"{gemm.SAMPLED_ROWS} rows against float64 without the BLAS"
         return Check(compared=compared, error=error, tolerance=gemm.TOLERANCE[dtype])

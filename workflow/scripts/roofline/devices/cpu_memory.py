@@ -397,8 +397,7 @@ def _sweep(workers: Workers, caches: Caches, cuts: dict[int, Cut], numbers: Call
         cut = cuts[size_bytes]
         apart = numbers().nbytes // readers // ALIGNED_BYTES * ALIGNED_BYTES // 8
         sets = [_Set(numbers(), apart * i, size_bytes, cut) for i in range(readers)]
-        for _ in range(-(-cut.parts // CALLS)):  # all of it once, so that the caches have what they can
-            _each(workers, readers, lambda i: sets[i].read())
+        _each(workers, readers, lambda i: sets[i].read_once())  # so that the caches have what they can
         read_bytes = readers * CALLS * cut.passes * size_bytes // cut.parts
         return lambda index: Timed(seconds_of(_each(workers, readers, lambda i: sets[i].read()))), read_bytes
 
@@ -427,21 +426,26 @@ class _Set:
         self._next = 0
         self._what = f"a sweep's reads of {size_bytes} bytes"
 
-    def read(self) -> list[tuple[int, int]]:
+    def read_once(self) -> None:
+        """Reads each part by one call."""
+        for first in range(0, len(self._parts), CALLS):
+            self.read(min(CALLS, len(self._parts) - first))
+
+    def read(self, calls: int = CALLS) -> list[tuple[int, int]]:
         """Reads the next parts, round and round; the nanoseconds at which each call began and ended.
 
         Raises ArithmeticError where a dot product of any pass is not what it must be: those of whole numbers are exact.
         """
-        order = [(self._next + call) % len(self._parts) for call in range(CALLS)]
+        order = [(self._next + call) % len(self._parts) for call in range(calls)]
         self._next = (order[-1] + 1) % len(self._parts)
         self._results.fill(numpy.nan)  # what is not written shows
-        calls = [(*self._parts[part], out) for part, out in zip(order, self._results, strict=True)]
+        results = self._results[:calls]
         stamps = []
-        for left, right, out in calls:
+        for left, right, out in [(*self._parts[part], out) for part, out in zip(order, results, strict=True)]:
             began = time.perf_counter_ns()
             numpy.vecdot(left, right, out=out)
             stamps.append((began, time.perf_counter_ns()))
-        if not all(numpy.all(out == self._expected[part]) for part, out in zip(order, self._results, strict=True)):
+        if not all(numpy.all(out == self._expected[part]) for part, out in zip(order, results, strict=True)):
             raise ArithmeticError(f"{self._what} give another dot product")
         return stamps
 
