@@ -31,8 +31,9 @@ render: setup-any ## draw and describe an archive's results anew, without measur
 spread: setup ## measure the ceilings anew in RUNS=3 runs, and say how far these lie apart (ARGS as the run had them)
 	@$(python) workflow/commands/spread.py $(if $(RUNS),"$$RUNS",3) $(ARGS)
 
-compare: setup-any ## time PyTorch's products beside this run's ceilings, where the Python of PYTORCH has PyTorch
+compare: setup-any ## time PyTorch beside this run's ceilings and decode attention, where PYTORCH names a Python with it and CuPy
 	@$(if $(PYTORCH),"$$PYTORCH",python3) workflow/commands/compare_pytorch.py
+	@$(if $(PYTORCH),"$$PYTORCH",python3) workflow/commands/compare_attention.py
 
 setup: ## install alone (CUDA=12, 13 or none chooses; PYTHON=python3.13 too)
 	@envs/install.sh

@@ -1,7 +1,7 @@
 # The measured roofline of this machine: the DAG, in the order in which data flows.
 #
 #     device_query -> prediction (sealed) -> peak_flops, bandwidth, decode_attn
-#     -> collect -> plot, interpretation, acceptance, summary -> manifest
+#     -> collect -> plot, interpretation, verification, acceptance, summary -> manifest
 #
 # A measuring rule reads the device record and the seal and writes one record; nothing after it measures.
 # What is stale is decided by `params` (settings, device, driver, libraries) and by `input` (records and the
@@ -90,6 +90,27 @@ rule peak_flops:
         "workflow/scripts/peak_flops.py"
 
 
+rule peak_flops_lacking:
+    input:
+        devices=device_records(),
+        predictions=seals(),
+        library=library("peak_flops_lacking"),
+    output:
+        lacking_records(),
+    log:
+        "logs/peak_flops_lacking.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        of=lambda wildcards: [f"{device} {dtype}" for device, dtype, _ in lacking()],
+        reasons=lambda wildcards: [reason for _, _, reason in lacking()],
+    script:
+        "workflow/scripts/peak_flops_lacking.py"
+
+
+ruleorder: peak_flops_lacking > peak_flops
+
+
 rule bandwidth:
     input:
         device="results/{device}/device_query.json",
@@ -130,6 +151,7 @@ rule checkpoint:
         layers=preset("layers"),
         heads=preset("heads"),
         head_size=preset("head_size"),
+        kv_heads=preset("kv_heads"),
         seed=setting("model", "seed"),
     script:
         "workflow/scripts/checkpoint.py"
@@ -156,8 +178,10 @@ rule decode_attn:
         layers=preset("layers"),
         heads=preset("heads"),
         head_size=preset("head_size"),
+        kv_heads=preset("kv_heads"),
         batch_sizes=setting("decode_attn", "batch_sizes"),
-        implementations=setting("decode_attn", "implementations"),
+        implementations=implementations,
+        cache=setting("decode_attn", "cache"),
         seed=setting("model", "seed"),
         warmup=setting("decode_attn", "warmup"),
         iterations=setting("decode_attn", "iterations"),
@@ -168,16 +192,14 @@ rule decode_attn:
 
 rule gather:
     input:
-        records=lambda wildcards: {"peak_flops": peak_records, "bandwidth": bandwidth_records}[wildcards.what](
-            [wildcards.device]
-        ),
+        peaks=lambda wildcards: peak_records([wildcards.device]),
+        bandwidths=lambda wildcards: bandwidth_records([wildcards.device]),
         library=library("gather"),
     output:
-        "results/{device}/{what}.json",
+        peaks="results/{device}/peak_flops.json",
+        bandwidths="results/{device}/bandwidth.json",
     log:
-        "logs/{device}/{what}.log",
-    wildcard_constraints:
-        what="peak_flops|bandwidth",
+        "logs/{device}/gather.log",
     conda:
         "envs/cpu.yaml"
     script:
@@ -254,11 +276,54 @@ rule plot_ceilings:
         "workflow/scripts/plot_ceilings.py"
 
 
+rule plot_attention:
+    input:
+        roofline="results/roofline.json",
+        attention=attention_records(),
+        library=library("plot_attention"),
+    output:
+        report(
+            "results/attention.png",
+            caption="workflow/report/attention.rst",
+            category="Roofline",
+            labels={"what": "decode attention"},
+        ),
+    log:
+        "logs/plot_attention.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        dpi=setting("plot", "dpi"),
+    script:
+        "workflow/scripts/plot_attention.py"
+
+
+rule verification:
+    input:
+        roofline="results/roofline.json",
+        devices=device_records(),
+        predictions=seals(),
+        peaks=peak_records(),
+        bandwidths=bandwidth_records(),
+        attention=attention_records(),
+        library=library("verification"),
+    output:
+        numbers="results/verification.json",
+        words="results/verification.md",
+    log:
+        "logs/verification.log",
+    conda:
+        "envs/cpu.yaml"
+    script:
+        "workflow/scripts/verification.py"
+
+
 rule acceptance:
     input:
         roofline="results/roofline.json",
         devices=device_records(),
         interpretation="results/interpretation.md",
+        verification="results/verification.json",
         svg="results/roofline.svg",
         expected=[path for path in deliverables() if path not in MADE_LATER],
         library=library("acceptance"),

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from safetensors.numpy import load_file
 from workflow_run import new_checkout
 
 from roofline.devices import cpu
@@ -118,6 +119,12 @@ def surroundings() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ROOFLINE_", "SNAKEMAKE_"))}
     kept.pop("PYTHONPATH", None)
     return kept | {"CUDA_VISIBLE_DEVICES": ""}
+
+
+def tensors(run: Run) -> dict:
+    """The weights of a whole model of six layers: what is generated holds the first one alone."""
+    first = load_file(run.results / "checkpoints/minigpt.safetensors")
+    return {name.replace(".h.0.", f".h.{layer}."): tensor for name, tensor in first.items() for layer in range(6)}
 
 
 def sha256(path: Path) -> str:

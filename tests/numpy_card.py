@@ -1,24 +1,26 @@
-"""A GPU of NumPy: the real gpu.Device on the stand-in for CuPy in tests/fakes; and kernels that go wrong."""
+"""A GPU of NumPy: the real gpu.Device on the stand-ins for CuPy and CUDA's driver in tests/fakes; and kernels that go
+wrong."""
 
 import sys
 from importlib import util
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy
 
 from roofline.devices import Identity, gpu
 
-FAKE = Path(__file__).parent / "fakes" / "cupy" / "__init__.py"
+FAKES = Path(__file__).parent / "fakes"
 MIB = 1 << 20
 
 
 def open_card(monkeypatch, capability: str = "9.0", free_bytes: int = 1 << 30, **properties) -> gpu.Device:
     """A device with these properties in place of the stand-in's, until the test is over."""
-    spec = util.spec_from_file_location("cupy", FAKE)
-    cupy = util.module_from_spec(spec)
-    spec.loader.exec_module(cupy)
+    cupy = _fake("cupy", "cupy/__init__.py")
     cupy.PROPERTIES.update(properties)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
+    driver = _fake("driver", "cuda/bindings/driver.py")
+    monkeypatch.setitem(sys.modules, "cuda.bindings", SimpleNamespace(driver=driver))
     for name in ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"):  # which a device sets for its process
         monkeypatch.setenv(name, "")
     identity = Identity(
@@ -33,6 +35,13 @@ def open_card(monkeypatch, capability: str = "9.0", free_bytes: int = 1 << 30, *
         nvml=False,
     )
     return gpu.Device(identity)
+
+
+def _fake(name: str, path: str):
+    spec = util.spec_from_file_location(name, FAKES / path)
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 class Recorder:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from itertools import pairwise
 from math import exp, log2, sin
 
-from roofline.records import BandwidthRecord, PeakFlopsRecord
+from roofline import regimes
+from roofline.records import BandwidthRecord, DecodeAttnRecord, PeakFlopsRecord
 
 TENSOR, CUDA, CPU = "tensor_core", "cuda_core", "cpu"
 SEQ_LENS = (128, 256, 512, 1024)
@@ -225,6 +226,7 @@ def decode_attention(
     implementation: str = "eager",
     overhead_s: float = 150e-6,
     reach: float = 0.62,
+    compute: str | None = None,
 ) -> dict:
     """A step with a fixed overhead and, above it, a share of the bandwidth: about what is measured."""
     heads, head_size = 8, 64
@@ -244,7 +246,7 @@ def decode_attention(
         flops=flops,
         traffic=traffic,
         latency_s=overhead_s + traffic / (reach * bandwidth * 1e9),
-        compute=dtype,
+        compute=compute or dtype,
         memory=memory,
         implementation=implementation,
         preset="minigpt",
@@ -362,6 +364,81 @@ def whole_run() -> dict:
     return sample_roofline(ceilings=ceilings, operators=operators, levels=found_levels("gpu0", "cpu"))
 
 
+STARTS_S = {"eager": 18e-6, "fused": 3.5e-6, "fused_graph": 2.0e-6}  # of the device
+CALLS_S = {"eager": 285e-6, "fused": 8e-6, "fused_graph": 2e-6}
+GRAPHS_US = {1: (2.6, 3.0, 3.6, 4.4), 256: (18.3, 33.0, 63.0, 122.0)}  # by batch: device's time of a layer, by S
+
+
+def attention_cell(ceilings: list[dict], device: str, implementation: str, dtype: str, seq_len: int, **fields) -> dict:
+    """A step as it is measured on an H200 and on a CPU's cores, with the device's part and what starting it takes."""
+    batch, scope = fields.get("batch", 1), fields.get("scope", "core")
+    memory, compute = ("hbm_read", dtype) if device != "cpu" else ("dram_read", "fp32")
+    row = decode_attention(ceilings, device, dtype, seq_len, batch, scope, memory, implementation, compute=compute)
+    gb_per_s = next(c["gb_per_s"] for c in ceilings if c["device"] == device and c["name"] == memory)
+    roof_s = row["bytes"] / gb_per_s / 1e9
+    if device == "cpu":
+        latency_s, device_s, start_s = 4e-5 + roof_s / (0.7 if dtype == "fp32" else 0.2), None, 3e-5
+        sealed_s, sealed_device_s = 3e-5 + 1.1 * roof_s, None
+    else:
+        start_s, call_s, share = STARTS_S[implementation], CALLS_S[implementation], 0.28 if dtype == "fp32" else 0.05
+        if scope == "block":
+            start_s, call_s = start_s + 12e-6, 1.6 * call_s
+        if implementation == "eager":
+            device_s = start_s + roof_s / share
+        else:
+            device_s = 1e-6 * GRAPHS_US[batch][SEQ_LENS.index(seq_len)] * (1.9 if dtype == "fp32" and batch > 1 else 1)
+            device_s += start_s - STARTS_S["fused_graph"]
+        latency_s = max(call_s, device_s + (0 if implementation == "fused_graph" else 1e-6))
+        sealed_device_s = start_s + roof_s / (1.05 * share if implementation == "eager" else 0.95)
+        sealed_s = max(0.6 * call_s, sealed_device_s)
+    attained, roof = row["flops"] / latency_s / 1e12, row["roof_tflops"]
+    on_device = device_s and row["flops"] / device_s / 1e12
+    peak = next(c["tflops"] for c in ceilings if c["device"] == device and c["name"] == compute)
+    work = {"compute_s": row["flops"] / peak / 1e12, "memory_s": roof_s}
+    sealed = {
+        "regime": regimes.regime(latency_s=sealed_s, device_latency_s=sealed_device_s, start_s=start_s, **work),
+        "latency_s": sealed_s,
+        "device_latency_s": sealed_device_s,
+        "fraction_of_compute_peak": 0.01,
+    }
+    return row | {
+        "latency_s": latency_s,
+        "latency_ci95_s": None,
+        "device_latency_s": device_s,
+        "attained_tflops": attained,
+        "device_attained_tflops": on_device,
+        "fraction_of_roof": attained / roof,
+        "device_fraction_of_roof": on_device and on_device / roof,
+        "regime": regimes.regime(latency_s=latency_s, device_latency_s=device_s, start_s=start_s, **work),
+        "predicted": {"sealed": sealed, "from_ceilings": sealed},
+    }
+
+
+def attention_cells(ceilings: list[dict], device: str, dtypes: Iterable[str] = ("fp32", "fp16")) -> list[dict]:
+    """Every implementation of a device at every cell."""
+    gpus = (("eager", "core"), ("eager", "block"), ("fused", "core"), ("fused_graph", "core"))
+    ways = gpus if device != "cpu" else (("numpy", "core"), ("numpy", "block"))
+    return [
+        attention_cell(ceilings, device, implementation, dtype, seq_len, batch=batch, scope=scope)
+        for dtype in dtypes
+        for seq_len in SEQ_LENS
+        for implementation, scope in ways
+        for batch in (1, 256)
+    ]
+
+
+def every_implementation(dtypes: Iterable[str] = ("fp32", "fp16")) -> dict:
+    """What a run by default finds on an H200: 71 + 34 dots."""
+    ceilings = gpu_ceilings("gpu0", GPU_COMPUTE, GPU_MEMORY) + cpu_ceilings(memory=CPU_MEMORY)
+    operators = [
+        *(gemm(ceilings, "gpu0", dtype, "hbm_read") for dtype in GEMM_DTYPES),
+        *attention_cells(ceilings, "gpu0", dtypes),
+        *(gemm(ceilings, "cpu", dtype, "dram_read") for dtype in CPU_COMPUTE),
+        *attention_cells(ceilings, "cpu", dtypes),
+    ]
+    return sample_roofline(ceilings=ceilings, operators=operators, levels=found_levels("gpu0", "cpu"))
+
+
 def twenty_four_dots() -> dict:
     ceilings = gpu_ceilings("gpu0", GPU_COMPUTE, GPU_MEMORY)
     operators = [gemm(ceilings, "gpu0", dtype, "d2d") for dtype in GEMM_DTYPES]
@@ -448,6 +525,7 @@ SAMPLES = {
     for f in (
         default_run,
         whole_run,
+        every_implementation,
         twenty_four_dots,
         two_implementations,
         only_cpu,
@@ -671,3 +749,38 @@ def peak_records() -> list[PeakFlopsRecord]:
         load = sustained(burst, 0.93 * burst, None, told=False)
         found.append(peak_record("cpu", dtype, burst, load=load, vendor=vendor))
     return [*found, skipped_peak("cpu", "bf16", "made up")]
+
+
+def attention_records(roofline: dict, overheads_s: dict[str, float] | None = None) -> list[DecodeAttnRecord]:
+    """A record for each device, preset, S and dtype of the cells of decode attention in a roofline."""
+    overheads_s = overheads_s or {**CALLS_S, "numpy": 3e-5}
+    jobs: dict[tuple, list[dict]] = {}
+    for row in roofline["operators"]:
+        if row["operator"] == "decode_attention":
+            jobs.setdefault((row["device"], row["preset"], row["shape"]["seq_len"], row["dtype"]), []).append(row)
+    weights = {"path": "w", "sha256": "0" * 64, "generated": True, "naming": "minigpt", "hidden_state": "made up"}
+    return [
+        DecodeAttnRecord.model_validate(
+            {**dict(zip(("device", "preset", "seq_len", "dtype"), job, strict=True)), "weights": weights, "note": None}
+            | {"measurements": [attention_measurement(row, overheads_s) for row in rows]}
+            | JOB
+        )
+        for job, rows in jobs.items()
+    ]
+
+
+def attention_measurement(row: dict, overheads_s: dict[str, float]) -> dict:
+    shared = ("operator", "implementation", "preset", "scope", "dtype", "cache", "shape", "flops", "bytes")
+    return {
+        **{key: row[key] for key in shared},
+        "compute_ceiling": row["compute_ceiling"],
+        "memory_ceilings": [row["memory_ceiling"]],
+        "memory_level": "dram" if row["device"] == "cpu" else "hbm",
+        "predicted": row["predicted"]["sealed"],
+        "check": {"compared": "made up", "error": 0, "tolerance": 1},
+        "latency": timing(row["latency_s"]),
+        "device_latency": row["device_latency_s"] and timing(row["device_latency_s"]),
+        "overhead_s": overheads_s.get(row["implementation"]),
+        "device_overhead_s": STARTS_S.get(row["implementation"]),
+        "states": [],
+    }

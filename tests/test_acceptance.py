@@ -4,10 +4,12 @@ import pytest
 import samples
 from small_run import device_record
 
-from roofline import figures
+from roofline import acceptance, figures
 from roofline.acceptance import accept
 from roofline.interpretation import interpret
-from roofline.records import Roofline, VendorPeak
+from roofline.provenance import Results
+from roofline.records import Roofline, SealCheck, VendorPeak
+from roofline.verification import verify
 
 DTYPES = "3 or more dtypes, each within 30 % of the vendor's peak"
 SEQ_LENS = "decode attention at 4 or more S"
@@ -15,6 +17,7 @@ PLOT = "the plot with all dots and their ceilings"
 BELOW = "no operator above its roof"
 UNTHROTTLED = "no ceiling taken under thermal throttling alone"
 ENVELOPE = "the HBM envelope is complete"
+VERIFIED = "every prediction has its measured counterpart, sealed before it"
 QUESTIONS = "the three questions answered"
 LISTED = "everything there that the manifest lists"
 PEAK = {
@@ -69,11 +72,14 @@ def drawing(tmp_path_factory):
 def judged(drawing):
     """The criteria of a run by device and name: (result, reason)."""
 
-    def judge(content, *, plotted=None, words=None, expected=(), **devices):
+    def judge(content, *, plotted=None, words=None, expected=(), violations=(), **devices):
         roofline = Roofline.model_validate(content)
         described = {name: devices.get(name) or device(name) for name in roofline.devices}
         text = interpret(roofline, described, [], [], []) if words is None else words
-        found = accept(roofline, described, drawing(plotted or content), text, list(expected))
+        moments = {"sealed_at": "before", "first_measurement_at": "after", "violations": violations}
+        seals = [SealCheck(device=name, **moments) for name in roofline.devices]
+        verified = verify(roofline, Results(), {}).model_copy(update={"seals": seals})
+        found = accept(roofline, described, drawing(plotted or content), text, verified, list(expected))
         return {(c.device, c.criterion): (c.result, c.reason) for c in found.criteria}
 
     return judge
@@ -93,12 +99,14 @@ def test_a_whole_run_passes(judged, tmp_path):
         ("gpu0", PLOT): "pass",
         ("gpu0", BELOW): "pass",
         ("gpu0", UNTHROTTLED): "pass",
+        ("gpu0", VERIFIED): "pass",
         ("gpu0", ENVELOPE): "pass",
         ("cpu", DTYPES): "not_applicable",
         ("cpu", SEQ_LENS): "pass",
         ("cpu", PLOT): "pass",
         ("cpu", BELOW): "pass",
         ("cpu", UNTHROTTLED): "not_applicable",
+        ("cpu", VERIFIED): "pass",
         (None, QUESTIONS): "pass",
         (None, LISTED): "pass",
     }
@@ -193,12 +201,40 @@ def test_no_length_at_all(judged):
     assert judged(content)["gpu0", SEQ_LENS] == ("fail", "S = none")
 
 
+@pytest.mark.parametrize("kept", ["eager", "fused", "fused_graph", "numpy"])
+def test_any_implementation_shows_the_lengths(judged, kept):
+    content = samples.every_implementation()
+    content["operators"] = [o for o in content["operators"] if o["implementation"] == kept]
+    found = judged(content)
+    assert sorted(found[device, SEQ_LENS][0] for device in ("gpu0", "cpu")) == ["fail", "pass"]
+
+
 # ---------------------------------------------------------------------------------------------- the plot
+
+
+@pytest.mark.parametrize(
+    ("text", "dots"),
+    [
+        ("5.8, 21, 20, 28 %", 4),
+        ("0.039, 0.15,", 2),
+        ("27 %", 1),
+        ("S=128: 5.8 %, 256: 21 %,", 2),
+        ("S=128 b=1 16 %", 1),
+        ("layer 3 not measured", 1),
+        ("0.01", 0),
+        ("eager b=256", 0),
+        ("joined: S = 128, 256", 0),
+        ("fp32 1.06 TFLOPS · 49 % of formula", 0),
+    ],
+)
+def test_how_many_dots_a_text_speaks_of(text, dots):
+    assert acceptance._dots_labelled(text) == dots
 
 
 @pytest.mark.parametrize(
     ("sample", "shown"),
     [
+        (samples.every_implementation, {"gpu0": "8 ceilings, 71 dots", "cpu": "3 ceilings, 34 dots"}),
         (rented_card, {"gpu0": "4 ceilings, 34 dots", "cpu": "3 ceilings, 10 dots"}),
         (samples.many_operations, {"gpu0": "3 ceilings, 21 dots"}),  # of 22: one has no FLOPs and so no place
     ],
@@ -357,3 +393,42 @@ def test_what_the_manifest_will_list_must_be_there(judged, tmp_path):
     found = judged(samples.only_cpu(), expected=[str(there), str(gone)])
     assert found[None, LISTED] == ("fail", f"missing: {gone}")
     assert judged(samples.only_cpu(), expected=[str(there)])[None, LISTED] == ("pass", "1 files")
+
+
+# ---------------------------------------------------------------------------------------------- predictions
+
+
+def two_products(**fields):
+    """A GPU with two products; the second as the fields say."""
+    ceilings = samples.gpu_ceilings("gpu0")
+    first, second = (samples.gemm(ceilings, "gpu0", dtype, "hbm_read") for dtype in ("fp32", "fp16"))
+    return samples.sample_roofline(samples.gpu(), ceilings, [first, second | fields], [])
+
+
+UNSEALED = two_products()["operators"][0]["predicted"] | {"sealed": None}
+
+
+def test_predictions_with_their_counterparts_pass(judged):
+    assert judged(two_products())["gpu0", VERIFIED] == ("pass", "2 cells, sealed at before, first measured at after")
+
+
+@pytest.mark.parametrize(
+    ("fields", "lack"),
+    [
+        ({"regime": None}, "no regime found, for want of a ceiling"),
+        ({"latency_s": None, "attained_tflops": None, "fraction_of_roof": None}, "no measured time"),
+        ({"predicted": UNSEALED}, "no sealed prediction"),
+    ],
+)
+def test_a_prediction_or_a_measurement_that_is_missing_fails(judged, fields, lack):
+    assert judged(two_products(**fields))["gpu0", VERIFIED] == ("fail", f"of 2 cells 1 have {lack}")
+
+
+def test_a_broken_seal_fails(judged):
+    broken = judged(two_products(), violations=["it began before"])
+    assert broken["gpu0", VERIFIED] == ("fail", "it began before")
+
+
+def test_nothing_predicted_is_nothing_to_verify(judged):
+    found = judged(samples.no_dots(), plotted=two_products())
+    assert found["gpu0", VERIFIED] == ("not_applicable", "nothing was predicted")

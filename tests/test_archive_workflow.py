@@ -119,7 +119,17 @@ def test_a_rendered_archive_equals_what_was_archived_and_touches_no_results(arch
     assert done.returncode == 0, done.stderr
     assert "equals the archived one" in done.stdout
     rendered = copied_run / "results/rendered" / archived.name.removesuffix(".tar.gz")
-    for name in ("roofline.json", "roofline.svg", "roofline.png", "sweep.png", "load.png", "interpretation.md"):
+    for name in (
+        "roofline.json",
+        "roofline.svg",
+        "roofline.png",
+        "attention.png",
+        "sweep.png",
+        "load.png",
+        "interpretation.md",
+        "verification.json",
+        "verification.md",
+    ):
         assert filecmp.cmp(rendered / name, copied_run / "results" / name, shallow=False), name
     assert (copied_run / "results/roofline.json").stat().st_mtime_ns == before
     assert is_done(copied_run)

@@ -12,8 +12,8 @@ import time
 import numpy
 import pytest
 import yaml
-from conftest import Run
-from safetensors.numpy import load_file, save_file
+from conftest import Run, tensors
+from safetensors.numpy import save_file
 from workflow_run import CHECKOUT
 
 from roofline import settings
@@ -24,6 +24,8 @@ WEIGHTS = "checkpoints/minigpt.safetensors"
 NUMBER = "a number (write 1.0e+9, not 1e9)"
 LEVELS = "hbm, d2d, l2, l1, shared, h2d, d2h, dram, sweep"
 PEAKS = "fp64, fp32, tf32, fp16, bf16, fp8_e4m3, int8, fp64_fma, fp32_fma, fp16_fma"
+IMPLEMENTATIONS = "eager, fused, fused_graph, numpy"
+PRESETS = "minigpt, gpt2, llama-3-8b"
 KEYS = "devices, effort, peak_flops, bandwidth, decode_attn, model, operations, plot, cost"
 # What Snakemake itself says of where the configuration came from.
 SNAKEMAKES_OWN = re.compile(r"Using workflow specific profile .*|Config file .* is extended by .*|")
@@ -68,10 +70,16 @@ def attention(**fields) -> dict:
     return {"decode_attn": fields}
 
 
+def preset(**fields) -> dict:
+    """The one preset that is measured."""
+    return {"model": {"presets": {"minigpt": {"layers": 6, "heads": 8, "head_size": 64, **fields}}}}
+
+
 # ---------------------------------------------------------------- values
 
 WHOLE = "a whole number from 1"
 RULES = ("bandwidth", "decode_attn", "peak_flops")
+PRESET_OF_16 = {"layers": 6, "heads": 8, "kv_heads": 16, "head_size": 64}
 TEXT_HINT = "(without quotes; in --config lists hold text: use --configfile)"
 VALUES = {
     "S of 0": (attention(seq_lens=[16, 0]), [f"decode_attn.seq_lens[1]: 0; allowed: {WHOLE}"]),
@@ -98,11 +106,13 @@ VALUES = {
         {
             "peak_flops": {"size": 10**9},
             "bandwidth": {"size_mib": 10**9},
-            "model": {"presets": {"minigpt": {"layers": 10**9, "heads": 8, "head_size": 64}}},
+            **preset(head_size=10**6),
+            **attention(seq_lens=[16]),
         },
         [
-            "model.presets.minigpt: weights of 1000000000 layers need 4,194,304,000,000,000 bytes of memory and disk, "
+            "model.presets.minigpt: weights of a layer need 1,024,000,000,000,000 bytes of memory and disk, "
             "and … are free",
+            "decode_attn.seq_lens: 16 (preset minigpt, batch 1) needs 5…,…,…,…,… bytes on cpu, and … are free there",
             "peak_flops.size: 1000000000 needs 32,000,000,000,000,000,000 bytes on cpu, and … are free there",
             "bandwidth.size_mib: 1000000000 needs 3,145,728,000,000,000 bytes on cpu, and … are free there",
         ],
@@ -110,8 +120,8 @@ VALUES = {
     "dtypes and an implementation unknown": (
         {"peak_flops": {"dtypes": ["float"]}, **attention(dtypes=["fp32", "fp8"], implementations=["magic"])},
         [
-            "decode_attn.dtypes[1]: 'fp8' is unknown; allowed: fp32, fp16…",
-            "decode_attn.implementations[0]: 'magic' is unknown; allowed: eager…",
+            "decode_attn.dtypes[1]: 'fp8' is unknown; allowed: fp32, fp16, bf16",
+            f"decode_attn.implementations[0]: 'magic' is unknown; allowed: {IMPLEMENTATIONS}",
             f"peak_flops.dtypes[0]: 'float' is unknown; allowed: {PEAKS}",
         ],
     ),
@@ -206,7 +216,50 @@ VALUES = {
     ),
     "a preset unknown": (
         attention(presets=["minigpt", "llama"]),
-        ["decode_attn.presets: 'llama' is unknown; allowed: minigpt, gpt2 (model.presets)"],
+        [f"decode_attn.presets: 'llama' is unknown; allowed: {PRESETS} (model.presets)"],
+    ),
+    "presets of one's own, and one unknown": (
+        preset() | attention(presets=["minigpt", "gpt2"]),
+        ["decode_attn.presets: 'gpt2' is unknown; allowed: minigpt (model.presets)"],
+    ),
+    "heads that cannot share the K/V heads": (
+        preset(kv_heads=3),
+        [
+            "model.presets.minigpt: 8 heads cannot share 3 K/V heads evenly; allowed: kv_heads that divide heads",
+        ],
+    ),
+    "more K/V heads than heads, of a preset that nobody measures": (
+        {"model": {"presets": preset()["model"]["presets"] | {"mine": PRESET_OF_16}}},
+        ["model.presets.mine: 8 heads cannot share 16 K/V heads evenly; allowed: kv_heads that divide heads"],
+    ),
+    "K/V heads that are no number of heads": (
+        preset(kv_heads=0),
+        [f"model.presets.minigpt.kv_heads: 0; allowed: {WHOLE}"],
+    ),
+    "an implementation that no chosen device has": (
+        attention(implementations=["numpy", "fused", "fused_graph"]),
+        [
+            "decode_attn.implementations: no fused on cpu; allowed: numpy, or null for all of them",
+            "decode_attn.implementations: no fused_graph on cpu; allowed: numpy, or null for all of them",
+        ],
+    ),
+    "a device that is left without an implementation": (
+        attention(implementations=["eager", "fused"]),
+        ["decode_attn.implementations: cpu has none of eager, fused; it has numpy"],
+    ),
+    "implementations that are no list": (
+        attention(implementations="numpy"),
+        ["decode_attn.implementations: 'numpy'; allowed: a list, or null"],
+    ),
+    "a cache that is neither cold nor warm": (
+        attention(cache="hot"),
+        ["decode_attn.cache: 'hot' is unknown; allowed: cold, warm"],
+    ),
+    "caches of several batch sizes that do not fit": (
+        attention(seq_lens=[16, 10**9], batch_sizes=[1, 4, 2]),
+        [
+            "decode_attn.seq_lens: 1000000000 (preset minigpt, batch 4) needs … bytes on cpu, and … are free there",
+        ],
     ),
     "a preset without its keys": (
         {"model": {"presets": {"minigpt": {"heads": 8}}}},
@@ -301,7 +354,7 @@ VALUES = {
         },
         [
             "devices: gpu7 is not on this machine; here: cpu",
-            "decode_attn.presets: 'llama' is unknown; allowed: minigpt, gpt2 (model.presets)",
+            f"decode_attn.presets: 'llama' is unknown; allowed: {PRESETS} (model.presets)",
             "model.checkpoint none.safetensors: no such file",
             "bandwidth.levels: cpu has none of d2d; it has dram, sweep",
             "decode_attn.seq_lens: 1000000000000 (preset minigpt, batch 1) needs … bytes on cpu, and … are free there",
@@ -316,7 +369,16 @@ def test_a_bad_value_is_told_in_a_line(run, changes, expected):
     assert_lines(lines_of(run), expected)
 
 
-@pytest.mark.parametrize("name", ["S of 0", "keys that are no text", "several things that this machine cannot do"])
+IN_FULL = (
+    "S of 0",
+    "keys that are no text",
+    "heads that cannot share the K/V heads",
+    "a device that is left without an implementation",
+    "several things that this machine cannot do",
+)
+
+
+@pytest.mark.parametrize("name", IN_FULL)
 def test_a_bad_value_ends_snakemake_before_anything_is_planned(run, name):
     changes, expected = VALUES[name]
     run.edit_config(changes)
@@ -368,6 +430,101 @@ SIZES = {
         ["bandwidth.transfer_size_mib: 100000 needs 104,857,600,000 bytes on gpu0, and … are free there"],
     ),
 }
+
+
+def step_bytes(batch: int, kv_heads: int, seq_len: int, head_size: int, item_bytes: int) -> int:
+    """K and V of a step."""
+    return 2 * batch * kv_heads * seq_len * head_size * item_bytes
+
+
+def attending(seq_len: int, batch: int, device: str, free: int) -> str:
+    what = f"decode_attn.seq_lens: {seq_len} (preset minigpt, batch {batch})"
+    return f"{what} needs … bytes on {device}, and {free:,} are free there"
+
+
+ATTENDING = {
+    "all that each device has": (attention(implementations=None), []),
+    "the same of one device each": (attention(implementations=["fused", "numpy"]), []),
+    "a GPU without an implementation": (
+        attention(implementations=["numpy"]),
+        ["decode_attn.implementations: gpu0 has none of numpy; it has eager, fused, fused_graph"],
+    ),
+    "a CPU without an implementation": (
+        attention(implementations=["fused", "eager"]),
+        ["decode_attn.implementations: cpu has none of fused, eager; it has numpy"],
+    ),
+    "an implementation of the CPU's where a GPU alone is chosen": (
+        {"devices": ["gpu0"], **attention(implementations=["numpy", "eager"])},
+        ["decode_attn.implementations: no numpy on gpu0; allowed: eager, fused, fused_graph, or null for all of them"],
+    ),
+    "a head size that no kernel is made for": (
+        preset(head_size=96),
+        [
+            "model.presets.minigpt.head_size: 96 is not supported by fused, fused_graph; allowed: 64, 128, "
+            "or decode_attn.implementations without them"
+        ],
+    ),
+    "a head size that the graphs' kernel is not made for": (
+        {**preset(head_size=256), **attention(implementations=["eager", "fused_graph", "numpy"])},
+        [
+            "model.presets.minigpt.head_size: 256 is not supported by fused_graph; allowed: 64, 128, "
+            "or decode_attn.implementations without them"
+        ],
+    ),
+    "any head size without the kernel": ({**preset(head_size=96), **attention(implementations=["eager", "numpy"])}, []),
+    "any head size on the CPU alone": ({**preset(head_size=96), "devices": ["cpu"]}, []),
+    "a head size of a preset that nobody measures": (
+        {"model": {"presets": preset()["model"]["presets"] | {"mine": {"layers": 1, "heads": 1, "head_size": 8}}}},
+        [],
+    ),
+    "both sizes that it is made for": (
+        {
+            "model": {"presets": preset()["model"]["presets"] | {"mine": {"layers": 1, "heads": 2, "head_size": 128}}},
+            **attention(presets=["minigpt", "mine"]),
+        },
+        [],
+    ),
+    "heads that cannot share the K/V heads, and a head size": (
+        preset(kv_heads=5, head_size=80),
+        [
+            "model.presets.minigpt: 8 heads cannot share 5 K/V heads evenly; allowed: kv_heads that divide heads",
+            "model.presets.minigpt.head_size: 80 is not supported by fused, fused_graph; allowed: 64, 128, "
+            "or decode_attn.implementations without them",
+        ],
+    ),
+    "caches that neither memory holds": (
+        attention(seq_lens=[1024, 10**8], batch_sizes=[1, 8, 2]),
+        [attending(10**8, 8, "gpu0", 80 * GIB), attending(10**8, 8, "cpu", 8 * GIB)],
+    ),
+    "caches that the card holds and the computer does not": (
+        attention(seq_lens=[16_384], dtypes=["fp32"], batch_sizes=[1, 256]),
+        [attending(16_384, 256, "cpu", 8 * GIB)],
+    ),
+    "the same of fewer K/V heads, which both hold": (
+        {**preset(kv_heads=1), **attention(seq_lens=[16_384], dtypes=["fp32"], batch_sizes=[1, 256])},
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "expected"), ATTENDING.values(), ids=ATTENDING.keys())
+def test_attention_is_held_against_every_device(changes, expected):
+    assert_lines(held(changes), expected)
+
+
+@pytest.mark.parametrize(("kv_heads", "heads"), [(8, 8), (2, 8), (8, 32)])
+@pytest.mark.parametrize(("dtype", "item_bytes"), [("fp32", 4), ("fp16", 2), ("bf16", 2)])
+def test_a_cache_needs_its_keys_and_values_at_least_and_not_much_more(dtype, item_bytes, kv_heads, heads):
+    """Scores are as many as query heads, and numbers of two bytes may be widened."""
+    changes = {
+        "devices": ["gpu0"],
+        **preset(heads=heads, kv_heads=kv_heads, head_size=128),
+        **attention(seq_lens=[10**7], batch_sizes=[1, 64], dtypes=[dtype]),
+    }
+    (line,) = held(changes)
+    needed = int(re.search(r"needs ([\d,]+) bytes", line)[1].replace(",", ""))
+    moved = step_bytes(64, kv_heads, 10**7, 128, item_bytes)
+    assert moved < needed < 3.1 * moved + 12 * 64 * heads * 10**7 + GIB
 
 
 def held(changes: dict, card: dict = CARD, computer: dict = HOST, multiprocessors: int | None = 132) -> list[str]:
@@ -538,10 +695,6 @@ def test_every_file_of_the_configuration_is_read_strictly(run):
 # ---------------------------------------------------------------- checkpoints
 
 
-def tensors(run: Run) -> dict:
-    return load_file(run.results / WEIGHTS)
-
-
 def refused(run: Run, name: str) -> list[str]:
     run.edit_config(model={"checkpoint": name})
     return faults(run)
@@ -661,8 +814,9 @@ def test_corrupt_records_are_named_set_aside_and_measured_again_and_the_rest_kep
     measured = {
         path for path in before if path.count("/") > 1 or path.endswith(("device_query.json", "prediction.json"))
     }
-    rest = measured - {truncated, foreign} | {WEIGHTS, "cpu/bandwidth.json"}
+    rest = measured - {truncated, foreign} | {WEIGHTS}
     assert {path: after[path] for path in rest} == {path: before[path] for path in rest}
+    assert after["cpu/bandwidth.json"][1] == before["cpu/bandwidth.json"][1], "gathered again, of the same records"
     assert not run.planned()
 
 
@@ -677,15 +831,22 @@ def test_whatever_stands_in_a_corrupt_record_it_is_set_aside(run, text):
 
 
 def test_corrupt_results_of_other_kinds_are_found_too(run):
-    corrupt = ("cpu/prediction.json", "cpu/bandwidth.json", "roofline.json", "acceptance.json", "manifest.json")
+    corrupt = (
+        "cpu/prediction.json",
+        "cpu/bandwidth.json",
+        "roofline.json",
+        "verification.json",
+        "acceptance.json",
+        "manifest.json",
+    )
     for path in corrupt:
         (run.results / path).write_text("{")
     told = run.finish("--dry-run")
     for path in corrupt:
         assert f"results/{path} was corrupt and is set aside" in told
-    assert run.planned().total() == 16
+    assert run.planned().total() == 17
 
 
 def test_a_corrupt_record_of_the_device_has_everything_measured(run):
     (run.results / "cpu/device_query.json").write_text("{")
-    assert run.planned().total() == 17
+    assert run.planned().total() == 18

@@ -99,10 +99,54 @@ def test_operators_above_their_roof_are_told_with_the_evidence(roofline, tmp_pat
     assert "Above its roof: gemm fp32 at 112 % of it: the fp32 ceiling is too low (evidence of some length" in said
 
 
+def test_decode_attention_has_a_row_a_cell_and_a_column_a_way(tmp_path, capsys):
+    many = samples.every_implementation(("fp32", "fp16", "bf16"))
+    others = [row | {"preset": "llama-3-8b"} for row in many["operators"] if row["operator"] == "decode_attention"]
+    many["operators"] += others
+    said = on_screen(Roofline.model_validate(many), tmp_path, capsys).partition("Acceptance")[0]
+    lines = said.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert sum(line.startswith("  decode attention, ") for line in lines) == 4  # a preset and device
+    (head,) = {line for line in lines if "eager block" in line}
+    assert head.split()[-5:] == ["eager", "eager", "block", "fused", "fused_graph"]
+    last = "  fp32  256   1024  845 us     27 % m  861 us     27 % m  234 us     99 % m  232 us    100 % m"
+    first = "  fp32    1    128  285 us 0.0396 % o  456 us  0.223 % o    8 us   1.41 % o  2.6 us   4.34 % o"
+    assert lines.count(first) == lines.count(last) == 2
+    rows = [line.split()[:3] for line in lines[lines.index(head) + 1 :][:24]]
+    assert [dtype for dtype, *_ in rows] == ["fp32"] * 8 + ["fp16"] * 8 + ["bf16"] * 8
+    assert rows[:8] == [["fp32", batch, str(s)] for batch in ("1", "256") for s in samples.SEQ_LENS]
+    assert sum(line.startswith("  gemm ") for line in lines) == 9
+
+
+def test_a_step_that_is_missing_leaves_its_place_empty(tmp_path, capsys):
+    few = samples.every_implementation(("fp32",))
+    gone = {"seq_len": 128, "batch": 1}
+    few["operators"] = [
+        row
+        for row in few["operators"]
+        if row["implementation"] not in ("fused", "eager") or gone.items() - row["shape"].items()
+    ]
+    said = on_screen(Roofline.model_validate(few), tmp_path, capsys)
+    assert re.search(r"^  fp32    1    128 +- +- +- +2.6 us   4.34 % o$", said, re.MULTILINE)
+
+
+def test_a_block_of_each_implementation_takes_its_time():
+    def expected_s(device, implementations):
+        attention = {"implementations": implementations, "batch_sizes": [1, 256], "time_budget_s": 1.0}
+        settings = {"peak_flops": {"time_budget_s": 1, "sustained_s": 1}, "bandwidth": {"time_budget_s": 1}}
+        return screen.expected_s("decode_attn", device, settings | {"decode_attn": attention})
+
+    start_s = {device: expected_s(device, []) for device in ("gpu0", "cpu")}
+    assert expected_s("gpu0", ["fused"]) - start_s["gpu0"] == pytest.approx(2 * screen.BUDGET_SPENT["gpu"])
+    assert expected_s("gpu0", None) - start_s["gpu0"] == pytest.approx(8 * screen.BUDGET_SPENT["gpu"])
+    assert expected_s("cpu", None) - start_s["cpu"] == pytest.approx(4 * screen.BUDGET_SPENT["cpu"])
+
+
 def test_the_summary_has_the_same_rows(roofline):
     page = summary.page(roofline, Acceptance(criteria=[]), "# Title\n\nWords.")
     for device in roofline.devices:
         for row in compute_rows(roofline, device) + memory_rows(roofline, device):
             assert f'<td>{row.name}</td><td class="n">{row.measured}</td><td>{row.unit}</td>' in page
     assert "its data came from l2" in page and "51 MiB" in page
+    assert "decode core eager fp16 batch 256 S 1024 minigpt" in page and 'href="attention.png"' in page
     assert 'href="sweep.png"' in page and 'href="load.png"' in page

@@ -26,9 +26,16 @@ def saved(tensors, path):
     return path
 
 
-def changed(path, change=None, **arrays):
-    """The same checkpoint with other arrays by the end of their name; None leaves one out."""
+def of_all_layers(path):
+    """The tensors of a model of the preset: what is generated holds the first layer alone, and the other is added."""
     tensors = load_file(path)
+    more = {name.replace(".h.0.", ".h.1."): 2 * array for name, array in tensors.items() if ".h.0." in name}
+    return tensors | more
+
+
+def changed(path, change=None, **arrays):
+    """The checkpoint of a model with other arrays by the end of their name; None leaves one out."""
+    tensors = of_all_layers(path)
     for ending, array in arrays.items():
         (name,) = [name for name in tensors if name.endswith(ending.replace("__", "."))]
         tensors[name] = array
@@ -44,7 +51,18 @@ def test_what_is_generated_is_read_back(path):
     assert is_generated(path)
     stored = load_file(path)
     assert stored["transformer.wte.weight"].std() == pytest.approx(0.02, rel=0.1)  # as GPT-2 is initialised
-    for layer in range(2):
+    assert_read(path, stored, layers=1)
+
+
+def test_every_layer_of_a_model_is_read_back(path):
+    whole = changed(path)
+    assert inspect(whole, PRESET) == "minigpt"
+    assert not is_generated(whole)
+    assert_read(whole, load_file(whole), layers=2)
+
+
+def assert_read(path, stored, layers):
+    for layer in range(layers):
         weights, hidden, naming, source = load_layer(path, PRESET, batch=3, layer=layer)
         name = f"transformer.h.{layer}.attn."
         assert numpy.array_equal(weights["query"], stored[f"{name}c_attn.weight"][:SIZE].T)
@@ -54,6 +72,48 @@ def test_what_is_generated_is_read_back(path):
         assert {array.dtype for array in weights.values()} == {numpy.dtype("f4")}
         assert hidden.shape == (3, SIZE) and hidden.dtype == numpy.float32
         assert (naming, source) == ("minigpt", "token and position embeddings, normalised")
+
+
+def test_only_the_layer_that_is_read_is_generated(path):
+    """Whatever the number of layers: of a large model all of them would fill the disk."""
+    assert {name.split(".")[2] for name in load_file(path) if ".h." in name} == {"0"}
+    assert inspect(path, Preset(32, PRESET.heads, PRESET.head_size)) == "minigpt"
+
+
+# Query heads, K/V heads; a projection of hidden x (heads + 2 K/V heads) x head size.
+GROUPED = [(4, 1), (4, 2), (4, 4), (6, 3), (32, 8)]
+
+
+@pytest.mark.parametrize(("heads", "kv_heads"), GROUPED)
+def test_fewer_kv_heads_have_narrower_keys_and_values(tmp_path, heads, kv_heads):
+    preset, file = Preset(layers=1, heads=heads, head_size=4, kv_heads=kv_heads), tmp_path / "grouped.safetensors"
+    assert (preset.hidden_size, preset.projected_size) == (4 * heads, 4 * (heads + 2 * kv_heads))
+    generate(file, preset, seed=1)
+    stored = load_file(file)
+    assert stored["transformer.h.0.attn.c_attn.weight"].shape == (preset.projected_size, preset.hidden_size)
+    assert stored["transformer.h.0.attn.c_attn.bias"].shape == (preset.projected_size,)
+    assert stored["transformer.h.0.attn.c_proj.weight"].shape == (preset.hidden_size, preset.hidden_size)
+    turned = saved({name: array.T if "attn" in name else array for name, array in stored.items()}, tmp_path / "gpt2")
+    for path, naming in ((file, "minigpt"), (turned, "gpt2")):
+        assert inspect(path, preset) == naming
+        weights, hidden, _, _ = load_layer(path, preset, batch=3)
+        assert numpy.array_equal(weights["query"], stored["transformer.h.0.attn.c_attn.weight"][: 4 * heads].T)
+        assert weights["query_bias"].shape == (4 * heads,) and hidden.shape == (3, 4 * heads)
+
+
+def test_a_checkpoint_of_other_kv_heads_is_refused(tmp_path):
+    file = tmp_path / "grouped.safetensors"
+    generate(file, Preset(1, 4, 4, kv_heads=2), seed=1)
+    assert refused(file, Preset(1, 4, 4)) == (
+        "h.0.attn.c_attn.weight is [32, 16]; 4 heads of 4 need [48, 16] (MiniGPT) or [16, 48] (GPT-2)"
+    )
+    assert refused(file, Preset(1, 4, 4, kv_heads=1)) == (
+        "h.0.attn.c_attn.weight is [32, 16]; 4 heads and 1 K/V heads of 4 need [24, 16] (MiniGPT) or [16, 24] (GPT-2)"
+    )
+
+
+def test_without_kv_heads_there_are_as_many_as_heads():
+    assert Preset(2, 3, 4) == Preset(2, 3, 4, kv_heads=3)
 
 
 def test_the_same_seed_gives_the_same_bytes(path, tmp_path):
@@ -200,7 +260,7 @@ def test_another_model(path):
     assert refused(path, Preset(2, 3, 4)) == (
         "h.0.attn.c_attn.weight is [24, 8]; 3 heads of 4 need [36, 12] (MiniGPT) or [12, 36] (GPT-2)"
     )
-    assert refused(path, Preset(3, 2, 4)) == "2 layers, the preset has 3"
+    assert refused(changed(path), Preset(3, 2, 4)) == "2 layers, the preset has 3"
     assert inspect(path, Preset(2, 4, 2)) == "minigpt"  # as many numbers in other heads
 
 

@@ -14,7 +14,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextToPath
 from PIL import Image
 
-from roofline import figure_content, figures, load_figure, sweep_figure, text_metrics
+from roofline import figure_content, figure_layout, figures, load_figure, sweep_figure, text_metrics
 from roofline.records import Roofline
 
 FEW = [name for name in samples.SAMPLES if name != "eight_devices"]  # its panels are like the first
@@ -162,7 +162,8 @@ def test_everything_is_named(drawn, said, name):
         assert figure_content.level_words(ceiling["name"]) in told and figure_content.number(value) in told
     for operator in roofline["operators"]:
         if operator["fraction_of_roof"]:
-            assert figure_content.percent(operator["fraction_of_roof"]) in told
+            share = figure_content.percent(operator["fraction_of_roof"]).removesuffix(" %")
+            assert re.search(rf"(?<![\d.]){re.escape(share)}(,| %)", told)  # in a list of a series, or alone
     for device in roofline["devices"].values():
         assert device["name"] in told
     for item in roofline["skipped"]:
@@ -296,7 +297,28 @@ def test_products_of_one_size_name_it_once(said):
 
 def test_a_label_for_the_dots_of_a_series(said):
     told = " ".join(said("default_run"))
-    assert "b=1 S=128: 0.038 %, 256: 0.075 %, 512: 0.15 %, 1024: 0.3 %" in told
+    assert "b=1 0.038, 0.075, 0.15, 0.3 %" in told
+    assert "joined: S = 128, 256, 512, 1024" in told
+
+
+def test_where_series_differ_in_their_lengths_each_label_tells_its_own(tmp_path):
+    roofline = samples.only_cpu()
+    left_out = (1, 512)
+    roofline["operators"] = [
+        o for o in roofline["operators"] if (o["shape"].get("batch"), o["shape"].get("seq_len")) != left_out
+    ]
+    figures.draw(roofline, [tmp_path / "roofline.svg"], 100)
+    told = " ".join(words_of(tmp_path / "roofline.svg"))
+    assert "b=1 S=128: 16 %, 256: 26 %, 1024: 46 %" in told and "joined" not in told
+
+
+def test_many_lengths_are_counted():
+    ceilings = samples.cpu_ceilings()
+    lengths = [128 * 2**i for i in range(8)]
+    operators = [samples.decode_attention(ceilings, "cpu", "fp32", s, 1, "core", "dram_read") for s in lengths]
+    (panel,) = figure_content.panels(samples.sample_roofline(samples.cpu(), ceilings, operators, []))
+    assert panel.seq_lens == tuple(lengths)
+    assert "joined: S = 8 from 128 to 16384" in [entry.text for entry in panel.legend]
 
 
 def test_dots_of_a_series_that_are_far_apart_have_labels_of_their_own(tmp_path):
@@ -319,6 +341,55 @@ def test_what_has_no_place_is_told(said):
     assert "Without FLOPs, so without a place on these axes: embedding lookup" in told
     assert "faster than a copy 108 %" in told
     assert "layer 0 of the user's model not measured" in told
+
+
+def test_every_implementation_is_told_apart_and_has_few_labels(said):
+    told = said("every_implementation")
+    gpu, cpu = figure_content.panels(samples.every_implementation())
+    assert len(gpu.dots) == 71 and len(cpu.dots) == 34
+    names = [entry.text for entry in gpu.legend]
+    for name in ("eager", "eager, block", "fused", "fused_graph"):
+        assert f"decode attention, {name}" in names
+    steps = [text for text in told if re.fullmatch(r"(eager|fused|fused_graph) b=\d+( block)?", text)]
+    assert len(steps) == 16  # of 64 dots
+    assert not any("No room" in text for text in told)
+
+
+def test_series_that_coincide_share_a_label():
+    """Batch 256 by one kernel and by a graph of it, from the device's memory: not batch 1."""
+    gpu, _ = figure_content.panels(samples.every_implementation())
+    layout = figure_layout.lay_out(gpu)
+    lines = {(text.text, text.colour): text.at for text in layout.texts}
+    colours = {text.colour for text in layout.texts if text.text == "fused b=256"}
+    assert len(colours) == 2
+    for colour in colours:
+        apart_by = {
+            batch: abs(lines[f"fused b={batch}", colour].y - lines[f"fused_graph b={batch}", colour].y)
+            for batch in (1, 256)
+        }
+        assert apart_by[256] == pytest.approx(2 * figure_layout.LABEL_LINE) and apart_by[1] > apart_by[256]
+
+
+def test_a_marker_means_the_same_in_every_run():
+    eager, fused = ({"operator": "decode_attention", "implementation": i, "scope": "core"} for i in ("eager", "fused"))
+    alone, both = figure_content.markers_of([fused]), figure_content.markers_of([eager, fused])
+    key = figure_content.marker_key(fused)
+    assert alone[key] == both[key] != both[figure_content.marker_key(eager)]
+    assert len(set(both.values())) == len(both)
+    others = [{"operator": "sums", "implementation": str(i), "scope": None} for i in range(9)]
+    assert len(set(figure_content.markers_of(others).values())) == 6 + 9
+
+
+def test_hair_lines_lead_from_predictions_where_no_other_dot_is_on_the_way(drawn):
+    gpu, _ = figure_content.panels(samples.every_implementation())
+    layout = figure_layout.lay_out(gpu)
+    hairs = [stroke for stroke in layout.strokes if stroke.width < 0.4]
+    dots = [layout.scale.of(dot) for dot in gpu.dots]
+    assert 4 < len(hairs) < len(gpu.predicted) / 2
+    for hair in hairs:
+        (x, start), (_, end) = hair.points
+        low, high = sorted((start, end))
+        assert sum(abs(at.x - x) < 1 and low - 1 < at.y < high + 1 for at in dots) == 1
 
 
 def test_an_implementation_has_one_marker_and_a_dtype_one_colour():

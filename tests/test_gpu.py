@@ -13,14 +13,12 @@ import numpy
 import peak_flops
 import pytest
 from numpy_card import Idle, Short, replace_kernels
-from test_cpu_device import cell_of, distance, reference
 
 from roofline import checkpoint, devices, measuring
 from roofline.datasheets import CEILINGS
 from roofline.devices import gpu_fma, gpu_gemm, gpu_memory
 from roofline.devices.gpu_gemm import OUTPUTS, LtProducts, Shape
 from roofline.measuring import StateLog
-from roofline.operators import decode_attention as attention
 from roofline.operators import gemm
 from roofline.operators.gemm import Gemm
 from roofline.prediction import seal
@@ -285,33 +283,6 @@ def test_products_are_right_and_a_wrong_one_fails(device, dtype):
         product.check()
 
 
-@pytest.mark.parametrize("scope", attention.SCOPES)
-@pytest.mark.parametrize("seq_len", [1, 17, 128])
-@pytest.mark.parametrize(("dtype", "tolerance"), [("fp32", 1e-5), ("fp16", 5e-3)])
-def test_decode_attention_is_right(device, dtype, tolerance, seq_len, scope):
-    cell = cell_of(device, dtype, batch=3, seq_len=seq_len, heads=8, head_size=64, copies=2)
-    assert cell.check(scope)[0].error < tolerance
-    if scope == "core":
-        expected = reference(*(device.to_host(array) for array in (cell.query, *cell.caches[1])))
-        assert distance(device.to_host(cell.step("core")(1)), expected) < tolerance
-
-
-@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
-@pytest.mark.parametrize("scope", attention.SCOPES)
-def test_a_wrong_decode_attention_fails(device, monkeypatch, dtype, scope):
-    cell = cell_of(device, dtype, batch=3, seq_len=17, heads=8, head_size=64)
-    right = cell.step(scope)
-
-    def wrong(index):
-        result = right(index)
-        result[-1] *= 1.1
-        return result
-
-    monkeypatch.setattr(cell, "step", lambda scope: wrong)
-    with pytest.raises(ArithmeticError, match=f"decode attention {scope} {dtype}"):
-        cell.check(scope)
-
-
 # ---------------------------------------------------------------------------------------------- ways to the ceilings
 
 
@@ -554,21 +525,31 @@ def test_a_sweep_falls_from_the_caches_to_the_memory(sealed):
         assert 1 <= len(sweep.levels) <= 4
 
 
-def test_a_decode_job_measures_every_scope_twice_over(sealed, tmp_path):
+def test_a_decode_job_measures_every_implementation_and_scope(sealed, tmp_path):
     """What a caller gets is never less than the device's own part."""
-    preset = checkpoint.Preset(layers=1, heads=8, head_size=64)
+    preset = checkpoint.Preset(layers=3, heads=8, head_size=64, kv_heads=2)
     checkpoint.generate(tmp_path / "weights.safetensors", preset, seed=0)
-    options = {"implementations": ["eager"], "batch_sizes": [1, 8], "seed": 0, "warmup": 5, "iterations": 40}
+    options = {"batch_sizes": [1, 8], "seed": 0, "cache": "cold", "warmup": 5, "iterations": 40, "time_budget_s": 1}
+    implementations = ["eager", "fused", "fused_graph"]
     found = decode_attn.run(
-        "gpu0", "made", preset, 128, "fp16", sealed[1], tmp_path / "weights.safetensors", time_budget_s=1, **options
+        "gpu0", "made", preset, 128, "bf16", sealed[1], tmp_path / "weights.safetensors", implementations, **options
     )
-    assert [(one.shape["batch"], one.scope) for one in found.measurements] == [
-        (1, "core"),
-        (1, "block"),
-        (8, "core"),
-        (8, "block"),
+    assert [(one.implementation, one.shape["batch"], one.scope) for one in found.measurements] == [
+        ("eager", 1, "core"),
+        ("eager", 1, "block"),
+        ("eager", 8, "core"),
+        ("eager", 8, "block"),
+        ("fused", 1, "core"),
+        ("fused", 8, "core"),
+        ("fused_graph", 1, "core"),
+        ("fused_graph", 8, "core"),
     ]
     for one in found.measurements:
-        assert one.cache == "cold" and one.overhead_s > 1e-6
+        assert one.cache == "cold" and one.overhead_s > 0 and one.device_overhead_s > 0
         assert 0 < one.device_latency.median_s <= 1.1 * one.latency.median_s
         assert one.check.error <= one.check.tolerance
+    eager, fused, graph = (
+        next(one for one in found.measurements if one.implementation == name) for name in implementations
+    )
+    assert (eager.empty_kernel_s, fused.layers, graph.layers) == (None, 1, 3)
+    assert graph.latency.median_s < fused.latency.median_s < eager.latency.median_s

@@ -60,9 +60,12 @@ def again(finished, tmp_path) -> Path:
 
 def test_auto_plans_the_first_gpu_and_the_cpu(tmp_path):
     plan = planned(new_checkout(tmp_path / "run"), cards=TWO_CARDS)
-    ceilings = ["fp32", "fp16", "fp8_e4m3", "fp32_fma"]
+    ceilings = [f"gpu0/peak_flops/{ceiling}.json" for ceiling in ("fp32", "fp16", "fp8_e4m3", "fp32_fma")]
+    # One job says of all others that the CPU lacks them, and fp16 is the first of its records.
     assert {path for path in plan if "/peak_flops/" in path} == {
-        f"{device}/peak_flops/{ceiling}.json" for device in ("gpu0", "cpu") for ceiling in ceilings
+        *ceilings,
+        "cpu/peak_flops/fp32.json",
+        "cpu/peak_flops/fp16.json",
     }
     levels = {"gpu0": ["hbm", "d2d", "l2", "l1", "shared", "h2d", "d2h", "sweep"], "cpu": ["dram", "sweep"]}
     assert {path for path in plan if "/bandwidth/" in path} == {
@@ -89,8 +92,38 @@ def test_a_card_is_described_with_the_vendors_figures_for_it(finished):
     assert (device["software"]["cupy"], device["software"]["nvmath"]) == ("14.2.0", "1.0.0")
 
 
+def measured(folder: Path) -> list[list[dict]]:
+    return [record(folder, path.removeprefix("results/"))["measurements"] for path in RUN]
+
+
+def test_every_implementation_of_a_device_is_measured_where_none_is_chosen(finished):
+    of_gpu, of_cpu = measured(finished)
+    assert [(one["implementation"], one["scope"]) for one in of_gpu] == [
+        ("eager", "core"),
+        ("eager", "block"),
+        ("fused", "core"),
+        ("fused_graph", "core"),
+    ]
+    assert [(one["implementation"], one["scope"]) for one in of_cpu] == [("numpy", "core"), ("numpy", "block")]
+    assert [one["layers"] for one in (*of_gpu, *of_cpu)] == [1, 1, 1, 6, 1, 1]
+
+
+def test_implementations_that_a_device_has_not_make_nothing_of_it_stale(again):
+    """Those that it has are measured anew without those that are left out."""
+    config = again / "config" / "config.yaml"
+    without_graphs = CONFIG.replace("seq_lens: [16]", "seq_lens: [16], implementations: [numpy, fused, eager]")
+    config.write_text(without_graphs)
+    assert planned(again, *RUN) == {"gpu0/decode_attn/minigpt/S16_fp32.json"}
+    in_another_order = CONFIG.replace("seq_lens: [16]", f"seq_lens: [16], implementations: {IN_ANOTHER_ORDER}")
+    config.write_text(in_another_order)
+    assert planned(again, *RUN) == set()
+
+
+IN_ANOTHER_ORDER = "[fused_graph, numpy, eager, fused]"
+
+
 def test_a_gpus_operators_have_both_latencies_and_the_cpus_one(finished):
-    of_gpu, of_cpu = (record(finished, path.removeprefix("results/"))["measurements"] for path in RUN)
+    of_gpu, of_cpu = measured(finished)
     assert all(one["device_latency"] for one in of_gpu)
     assert all(one["device_latency"] is None for one in of_cpu)
 
@@ -157,6 +190,17 @@ def test_what_the_card_cannot_do_is_told_in_one_line_before_anything_is_measured
     assert (run.returncode != 0) == bool(words)
     told = [line for line in run.stdout.splitlines() if words and words[0] in line]
     assert all(word in "\n".join(told) for word in words)
+    assert not (folder / "results").exists()
+
+
+def test_a_head_size_that_no_kernel_is_made_for_is_told_before_anything_is_measured(tmp_path):
+    folder = new_checkout(tmp_path / "run")
+    odd = "\nmodel: {presets: {minigpt: {layers: 6, heads: 8, head_size: 80}}}\n"
+    (folder / "config" / "config.yaml").write_text(CONFIG + odd)
+    run = snakemake(folder, "--dry-run")
+    assert run.returncode != 0 and "Traceback" not in run.stdout
+    told = "model.presets.minigpt.head_size: 80 is not supported by fused, fused_graph; allowed: 64, 128, or"
+    assert [line for line in run.stdout.splitlines() if line.startswith(told)]
     assert not (folder / "results").exists()
 
 

@@ -9,11 +9,14 @@ import pytest
 from cuda.bindings import nvrtc
 
 from roofline.devices import gpu, gpu_fma, gpu_gemm, gpu_memory
+from roofline.operators import attention_fused
+from roofline.operators.attention_fused import RESERVED_BYTES, WARP, WARPS, Variant
+from roofline.operators.decode_attention import DTYPES, HEAD_SIZES, Shape
 
 SOURCES = sorted(gpu.KERNELS.glob("*.cu"))
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
 HEADERS = [str(folder) for path in nvidia.__path__ for folder in Path(path).glob("*/include")]
-ENTRY = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+(?:##DEPTH)?)\(')
+ENTRY = re.compile(r'extern "C" __global__ void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+(?:##DEPTH)?)\(')
 DEPTHS = re.compile(r"^AT_DEPTH\((\d+)\)$", re.MULTILINE)
 CALLED = re.compile(r'\.kernel\(\s*"([\w.]+)",\s*"(\w+)"')
 
@@ -109,6 +112,69 @@ def test_the_registers_are_enough_for_every_block_that_is_launched(architecture)
         assert max(needed.values()) * threads <= REGISTERS
 
 
+# Shared memory of a multiprocessor and the most of it that a block may have, in KiB: CUDA programming guide, table of
+# compute capabilities.
+SHARED_KIB = {
+    75: (64, 64),
+    80: (164, 163),
+    86: (100, 99),
+    89: (100, 99),
+    90: (228, 227),
+    100: (228, 227),
+    120: (100, 99),
+}
+GROUPS = (1, 2, 4, 8)
+# The kernel's own numbers beside those that Python launches it with: Python may take a little more than is needed.
+AGREED = """
+static_assert(Way::TILE == TILE_OF_PYTHON, "TILE");
+static_assert(Way::Shared::queries == QUERIES, "QUERIES");
+static_assert(sizeof(Way::Shared) <= SHARED_OF_PYTHON, "the parts do not fit");
+static_assert(2 * WARPS * Feed<Way::LOADS>::BYTES_A_WARP <= SHARED_OF_PYTHON, "the tiles do not fit");
+static_assert(sizeof(Way::Shared) + 16 > SHARED_OF_PYTHON || 2 * WARPS * Feed<Way::LOADS>::BYTES_A_WARP + 16 >
+              SHARED_OF_PYTHON, "more than is needed");
+"""
+
+
+def attention_variants(architecture: int, dtype: str, head_size: int) -> set[Variant]:
+    shared_bytes = SHARED_KIB[architecture][0] << 10
+    shapes = (Shape(1, group, 1, head_size, 1024) for group in GROUPS)
+    return {
+        variant
+        for shape in shapes
+        for variant in attention_fused.variants(shape, dtype, divmod(architecture, 10), shared_bytes)
+    }
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("head_size", HEAD_SIZES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_variant_of_the_attention_compiles_and_fits_the_card(dtype, head_size, architecture):
+    shared_bytes, most_a_block = (kib << 10 for kib in SHARED_KIB[architecture])
+    source = gpu.kernel_source(attention_fused.KERNEL) + AGREED
+    found = attention_variants(architecture, dtype, head_size)
+    assert found
+    for variant in found:
+        agreed = (f"-DTILE_OF_PYTHON={variant.tile}", f"-DSHARED_OF_PYTHON={variant.shared_bytes}")
+        defines = (*variant.defines(dtype, head_size), *agreed)
+        code, remarks = compiled(source, attention_fused.KERNEL, architecture, defines)
+        assert remarks == "", variant
+        needed = registers(code)["decode_attention"]
+        assert -(-needed // GRANULE) * GRANULE * WARP * WARPS * variant.blocks <= REGISTERS, variant
+        assert variant.shared_bytes <= most_a_block, variant
+        assert variant.blocks * (variant.shared_bytes + RESERVED_BYTES) <= shared_bytes or variant.blocks == 1, variant
+
+
+@pytest.mark.parametrize("wrong", ["tile", "shared_bytes"])
+def test_numbers_that_the_kernel_has_not_are_found(wrong):
+    (variant, *_) = attention_variants(90, "fp16", 64)
+    agreed = {"tile": variant.tile, "shared_bytes": variant.shared_bytes}
+    agreed[wrong] //= 2
+    defines = (f"-DTILE_OF_PYTHON={agreed['tile']}", f"-DSHARED_OF_PYTHON={agreed['shared_bytes']}")
+    source = gpu.kernel_source(attention_fused.KERNEL) + AGREED
+    with pytest.raises(AssertionError, match="static assertion"):
+        compiled(source, attention_fused.KERNEL, 90, (*variant.defines("fp16", 64), *defines))
+
+
 def test_what_does_not_compile_is_found():
     with pytest.raises(AssertionError, match=r"wrong.cu\(1\).*undefined"):
         compiled('extern "C" __global__ void f() { *undefined = 1; }', "wrong.cu", 90)
@@ -121,6 +187,7 @@ def test_every_kernel_that_is_asked_for_is_there():
     asked |= {("memory.cu", f"{mix}_{depth}") for mix in gpu_memory.MIXES for depth in gpu_memory.DEPTHS}
     asked |= {("caches.cu", f"read_{level}") for level in ("l1", "l2", "shared")}
     asked |= {("fma.cu", f"{way}_{dtype}") for way in gpu_fma.FACTORS for dtype in gpu_fma.LANES}
+    asked |= {(attention_fused.KERNEL, name) for name in ("decode_attention", "nothing")}
     asked |= {("convert.cu", f"to_{dtype}") for dtype in set(gpu_gemm.OUTPUTS) - {*gpu_gemm.BY_CUPY, "tf32"}}
     there = {(path.name, entry) for path in SOURCES for entry in entries_of(path.read_text(encoding="utf-8"))}
     assert asked <= there

@@ -3,6 +3,7 @@
 import os
 import random
 import select
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from roofline import measuring
 from roofline.devices import cpu
 from roofline.measuring import (
     StateLog,
+    a_layer,
     flagged,
     held_back_by,
     relative_error,
@@ -186,6 +188,43 @@ def test_a_cpu_has_no_part_apart_from_its_caller():
     ran = []
     assert time_device(device, ran.append, caller(1e-3, 100), time_budget_s=1.0) is None
     assert ran == []
+
+
+# ---------------------------------------------------------------------------------------------- one of many layers
+
+
+def test_the_times_of_a_layer_are_the_steps_over_its_layers():
+    timing, _ = timed(scattered)
+    layer = a_layer(timing, 4)
+    assert layer.samples_s == pytest.approx([sample / 4 for sample in timing.samples_s])
+    assert layer.median_s == pytest.approx(timing.median_s / 4)
+    assert layer.ci95_s == pytest.approx([end / 4 for end in timing.ci95_s])
+    assert layer.method == f"{timing.method}; a step is 4 layers, and times are of one"
+    rest = ("warmup", "requested", "stopped_by", "throttled_samples_s", "all_throttled")
+    assert [getattr(layer, name) for name in rest] == [getattr(timing, name) for name in rest]
+    assert Timing.model_validate(layer.model_dump()) == layer
+
+
+def test_of_one_layer_or_without_a_time_there_is_nothing_to_divide():
+    timing, _ = timed(scattered)
+    assert a_layer(timing, 1) is timing
+    assert a_layer(None, 6) is None
+
+
+def test_a_single_sample_of_many_layers_has_no_interval():
+    assert a_layer(caller(6.0, 100), 6).ci95_s is None
+    assert a_layer(caller(6.0, 100), 6).samples_s == [1.0]
+
+
+@given(st.lists(st.floats(1e-7, 10), min_size=1), st.integers(2, 128))
+def test_the_median_of_a_layer_is_that_of_the_samples_that_are_written(samples, layers):
+    """A record whose figures do not follow from its samples is refused (roofline.consistency)."""
+    middle = statistics.median(samples)
+    layer = a_layer(caller(middle, 100).model_copy(update={"samples_s": samples}), layers)
+    assert layer.median_s == statistics.median(layer.samples_s)
+    assert layer.median_s == pytest.approx(middle / layers, abs=1e-11)
+    low, high = layer.ci95_s or (layer.median_s, layer.median_s)
+    assert low <= layer.median_s <= high
 
 
 # ---------------------------------------------------------------------------------------------- until it is precise

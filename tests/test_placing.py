@@ -16,6 +16,7 @@ from roofline import records
 from roofline.operators import decode_attention as attention
 from roofline.operators import gemm
 from roofline.placing import place
+from roofline.prediction import CONSTANT_SOURCES, CONSTANTS, Way, assumed_costs, predict_sealed, seal, way_of
 from roofline.records import (
     Bandwidth,
     BandwidthRecord,
@@ -24,6 +25,7 @@ from roofline.records import (
     DecodeAttnRecord,
     FoundLevel,
     Measurement,
+    PredictionRecord,
     Roofline,
     Sweep,
     Timing,
@@ -56,7 +58,7 @@ def measurement(device: str, latency_s: float, device_latency_s: float | None = 
     on_gpu = device != "cpu"
     known = {
         "operator": "decode_attention",
-        "implementation": "eager",
+        "implementation": "eager" if on_gpu else "numpy",
         "preset": "minigpt",
         "scope": "core",
         "dtype": "fp32",
@@ -76,7 +78,7 @@ def measurement(device: str, latency_s: float, device_latency_s: float | None = 
 
 
 def step(device: str, dtype: str, batch: int, seq_len: int, latency_s: float, *, scope="core", **fields) -> Measurement:
-    shape = attention.Shape(batch, heads=8, head_size=64, seq_len=seq_len)
+    shape = attention.Shape(batch, heads=8, kv_heads=8, head_size=64, seq_len=seq_len)
     fields = {"compute_ceiling": "fp32"} | fields if device == "cpu" else fields
     return measurement(
         device,
@@ -177,7 +179,7 @@ def test_intensity_of_a_product_of_4096(dtype, intensity):
 
 def test_a_step_by_hand():
     """Batch 256, 8 heads of 64, S 1024: K and V are 256 x 8 x 1024 x 64 elements each; a projection is 512 x 512."""
-    shape = attention.Shape(batch=256, heads=8, head_size=64, seq_len=1024)
+    shape = attention.Shape(batch=256, heads=8, kv_heads=8, head_size=64, seq_len=1024)
     elements, weights = 256 * 8 * 1024 * 64, 512 * 512
     assert attention.flops(shape, "core") == 4 * elements == 536_870_912
     assert attention.traffic_bytes(shape, "fp16", "core") == 2 * elements * 2
@@ -186,14 +188,32 @@ def test_a_step_by_hand():
     assert attention.traffic_bytes(shape, "fp16", "block") == 2 * elements * 2 + 2 * weights * 2
 
 
-SHAPES = st.builds(attention.Shape, *[st.integers(1, 4096)] * 4)
+def test_a_step_of_grouped_heads_by_hand():
+    """Batch 2, 32 heads of 128 on 8 K/V heads, S 1024: all heads compute, 8 are read; a projection is 4096 squared."""
+    shape = attention.Shape(batch=2, heads=32, kv_heads=8, head_size=128, seq_len=1024)
+    elements, weights = 2 * 8 * 1024 * 128, 4096 * 4096
+    assert (shape.group, shape.hidden_size) == (4, 4096)
+    assert attention.flops(shape, "core") == 4 * 4 * elements
+    assert attention.traffic_bytes(shape, "bf16", "core") == 2 * elements * 2
+    assert attention.flops(shape, "block") == 4 * 4 * elements + 2 * (2 * 2 * weights)
+    assert attention.traffic_bytes(shape, "fp32", "block") == 2 * elements * 4 + 2 * weights * 4
+
+
+NUMBERS = st.integers(1, 4096)
+SHAPES = st.builds(
+    lambda batch, kv_heads, group, head_size, seq_len: attention.Shape(
+        batch, group * kv_heads, kv_heads, head_size, seq_len
+    ),
+    *[NUMBERS] * 5,
+)
 
 
 @given(SHAPES)
-def test_intensity_of_a_step_is_of_the_dtype_alone(shape):
+def test_intensity_of_a_step_is_of_the_dtype_and_the_group_alone(shape):
     work = attention.flops(shape, "core")
-    assert work / attention.traffic_bytes(shape, "fp32", "core") == 0.5
-    assert work / attention.traffic_bytes(shape, "fp16", "core") == 1.0
+    assert work / attention.traffic_bytes(shape, "fp32", "core") == 0.5 * shape.group
+    assert work / attention.traffic_bytes(shape, "fp16", "core") == 1.0 * shape.group
+    assert work / attention.traffic_bytes(shape, "bf16", "core") == 1.0 * shape.group
 
 
 # ---------------------------------------------------------------------------------------------- ceilings
@@ -290,6 +310,7 @@ def test_what_a_device_cannot_do_is_skipped_with_the_reason():
 
 # ---------------------------------------------------------------------------------------------- under which roof
 
+EAGER = CONSTANTS["gpu_eager_fp32_share"]  # of the memory ceiling, that the model gives to eager steps in fp32
 WORK = {"flops": 10**9, "bytes": 2 * 10**9}  # 0.5 FLOP/byte
 SHAPE = {"batch": 256, "seq_len": 64}
 FP32, D2D = peak_record("gpu0", "fp32", 50), bandwidth_record("gpu0", "d2d", 1000)
@@ -348,7 +369,7 @@ def test_a_missing_compute_ceiling_is_null():
     found = one_step(peaks=[peak_record("gpu0", "fp16", 700)])
     assert (found.compute_ceiling, found.fraction_of_compute_peak, found.regime) == (None, None, None)
     assert found.roof_tflops == close(0.5)
-    assert found.predicted.from_ceilings.latency_s == close(2e-3)
+    assert found.predicted.from_ceilings.latency_s == close(2e-3 / EAGER)
 
 
 def test_without_any_ceiling_there_is_no_roof():
@@ -386,6 +407,22 @@ def test_a_device_that_is_its_own_caller_is_judged_by_what_its_calls_cost(overhe
     assert (found.regime, found.regime_level) == (regime, level)
 
 
+@pytest.mark.parametrize(
+    ("start_s", "alone_s", "regime", "level"),
+    [
+        (1.4e-3, 5e-3, "overhead", None),  # 3.6 times what next to nothing takes, and the roof explains 2 ms of it
+        (1.2e-3, 5e-3, "memory", "hbm"),  # more than four times that
+        (1.4e-3, 4e-3, "memory", "hbm"),  # half of it is the roof's
+        (None, 5e-3, "memory", "hbm"),
+    ],
+)
+def test_what_it_costs_the_device_to_start_sets_the_time_where_the_roof_explains_less_than_half(
+    start_s, alone_s, regime, level
+):
+    found = one_step(latency_s=alone_s, device_latency_s=alone_s, overhead_s=1e-3, device_overhead_s=start_s)
+    assert (found.regime, found.regime_level) == (regime, level)
+
+
 def test_compute_bound_at_and_above_the_ridge_point():
     """50 TFLOPS and 1000 GB/s meet at 50 FLOP/byte."""
     for intensity, expected in ((49, ("memory", "hbm")), (50, ("compute", None)), (51, ("compute", None))):
@@ -409,18 +446,158 @@ def test_the_memory_of_a_cpu_is_dram():
 # ---------------------------------------------------------------------------------------------- predictions
 
 
+def from_ceilings(**fields):
+    return one_step(**{"overhead_s": 1e-3, "device_overhead_s": 1e-4} | fields).predicted.from_ceilings
+
+
 def test_predictions_of_both_kinds():
-    """1 GFLOP at 50 TFLOPS takes 20 us, 2 GB at 1000 GB/s take 2 ms, the calls take what they take."""
-    memory = one_step().predicted
+    """1 GFLOP at 50 TFLOPS takes 20 us; 2 GB at 1000 GB/s take 2 ms, and longer at the share of it that eager steps
+    attain; the device's start comes before that, and the calls take what they take beside it."""
+    memory = one_step(overhead_s=1e-3, device_overhead_s=1e-4).predicted
     assert memory.sealed == SEALED
+    whole_s = 1e-4 + 2e-3 / EAGER
     assert memory.from_ceilings.regime == "memory"
-    assert memory.from_ceilings.latency_s == close(2e-3)
-    assert memory.from_ceilings.fraction_of_compute_peak == close(0.01)
-    overhead = one_step(overhead_s=8e-3).predicted.from_ceilings
-    assert (overhead.regime, overhead.latency_s) == ("overhead", 8e-3)
-    assert overhead.fraction_of_compute_peak == close(0.0025)
-    compute = one_step(flops=10**12, overhead_s=8e-3).predicted.from_ceilings
-    assert (compute.regime, compute.latency_s, compute.fraction_of_compute_peak) == ("compute", close(0.02), close(1))
+    assert memory.from_ceilings.latency_s == memory.from_ceilings.device_latency_s == close(whole_s)
+    assert memory.from_ceilings.fraction_of_compute_peak == close(20e-6 / whole_s)
+    compute = from_ceilings(flops=10**12)
+    assert (compute.regime, compute.latency_s) == ("compute", close(0.0201))
+    assert compute.fraction_of_compute_peak == close(0.02 / 0.0201)
+
+
+def test_a_prediction_is_of_overhead_where_calls_or_the_start_are():
+    calls = from_ceilings(overhead_s=10e-3)
+    assert (calls.regime, calls.latency_s, calls.device_latency_s) == ("overhead", 10e-3, close(1e-4 + 2e-3 / EAGER))
+    assert calls.fraction_of_compute_peak == close(0.002)
+    start = from_ceilings(device_overhead_s=6e-3)
+    assert (start.regime, start.latency_s) == ("overhead", close(6e-3 + 2e-3 / EAGER))
+
+
+def test_a_prediction_has_joining_and_the_implementations_share():
+    fused = from_ceilings(implementation="fused", joins=True)
+    start_s = 1e-4 + CONSTANTS["gpu_joining_s"]
+    assert fused.latency_s == close(start_s + 2e-3 / CONSTANTS["gpu_fused_share"])
+    alone = from_ceilings(implementation="fused_graph", layers=6)
+    assert alone.latency_s == close(1e-4 + 2e-3 / CONSTANTS["gpu_fused_share"])
+
+
+def test_the_calls_of_a_device_that_is_its_own_caller_come_before_its_work():
+    one = step("cpu", "fp32", 1, 128, 1e-3, overhead_s=3e-5)
+    roofline = placed(
+        ["cpu"],
+        [peak_record("cpu", "fp32", 1)],
+        [bandwidth_record("cpu", "dram_copy", 100)],
+        [attention_record("cpu", one)],
+    )
+    found = only(roofline, "decode_attention").predicted.from_ceilings
+    moved, a_core = 2 * 8 * 128 * 64 * 4, 1e9 * CONSTANTS["cpu_dram_gb_per_s_per_core"]
+    assert found.latency_s == close(3e-5 + moved / a_core / CONSTANTS["cpu_numpy_fp32_share"]), "read by one core"
+    assert found.device_latency_s is None
+
+
+def test_a_product_is_predicted_from_its_ceilings_alone():
+    found = only(placed(peaks=[FP32], bandwidths=[D2D]), "gemm")
+    assert found.predicted.from_ceilings.latency_s == close(found.flops / 50e12)
+    assert (found.predicted.from_ceilings.device_latency_s, found.predicted.from_ceilings.regime) == (None, "compute")
+
+
+# ---------------------------------------------------------------------------------------------- sealed
+
+
+WAYS = [
+    (kind, Way(implementation, scope, dtype))
+    for kind, implementations in attention.IMPLEMENTATIONS.items()
+    for implementation in implementations
+    for scope in (attention.SCOPES if implementation in ("eager", "numpy") else ("core",))
+    for dtype in attention.DTYPES
+]
+WAYS += [(kind, Way("gemm", None, dtype)) for kind in attention.IMPLEMENTATIONS for dtype in ("fp64", "fp8_e4m3")]
+
+
+@pytest.mark.parametrize(("kind", "way"), WAYS, ids=str)
+def test_the_seal_has_the_costs_of_every_way(kind, way):
+    costs = assumed_costs(CONSTANTS, kind, way, 10**6)
+    assert costs.call_s > 0 and 0 < costs.share <= 1
+    assert (costs.start_s is None) == (kind == "cpu")
+
+
+def test_every_constant_has_a_source_and_is_some_ways():
+    assert set(CONSTANT_SOURCES) == set(CONSTANTS) and all(CONSTANT_SOURCES.values())
+
+    class Noting(dict):
+        def __getitem__(self, name):
+            used.add(name)
+            return super().__getitem__(name)
+
+        def get(self, name, default=None):
+            used.add(name)
+            return super().get(name, default)
+
+    used = {"cpu_dram_gb_per_s_per_core"}  # of a ceiling
+    for kind, way in WAYS:
+        assumed_costs(Noting(CONSTANTS), kind, Way(way.implementation, way.scope, way.dtype, joins=True), 10**6)
+    assert set(CONSTANTS) <= used
+
+
+def test_the_calls_of_a_graph_are_shared_by_its_layers_and_joining_costs_the_device():
+    one, six = (assumed_costs(CONSTANTS, "gpu", Way("fused_graph", "core", "fp16", layers), 1) for layers in (1, 6))
+    assert six.call_s == close(one.call_s / 6) and six.start_s == one.start_s
+    joined = assumed_costs(CONSTANTS, "gpu", Way("fused_graph", "core", "fp16", 6, joins=True), 1)
+    assert joined.start_s == close(six.start_s + CONSTANTS["gpu_joining_s"]) and joined.call_s == six.call_s
+
+
+def test_work_takes_as_long_as_the_turns_of_a_block_however_fast_the_memory_is():
+    costs = assumed_costs(CONSTANTS, "gpu", Way("fused", "core", "fp16", turns=4), 1)
+    assert costs.least_work_s == close(3 * CONSTANTS["gpu_turn_s"])
+    start_s = CONSTANTS["gpu_fused_core_start_s"]
+    assert sealed(traffic_bytes=1, flops=1, way=Way("fused", "core", "fp16", turns=1001)).device_latency_s == close(
+        start_s + 1000 * CONSTANTS["gpu_turn_s"]
+    )
+
+
+def test_the_way_of_a_measurement():
+    one = measurement("gpu0", 1e-3, scope="block", dtype="bf16", layers=32, joins=True, turns=5, **WORK)
+    assert way_of(one) == Way("eager", "block", "bf16", layers=32, joins=True, turns=5)
+    assert way_of(FP32.peak.lab) == Way("gemm", None, "fp32"), "by whichever library"
+
+
+def sealed(**fields):
+    """What is sealed for a fused step of 1 GFLOP and 2 GB on a card of 50 TFLOPS and 1000 GB/s."""
+    promised = [
+        {"kind": "compute", "name": "fp16", "tflops": 50, "source": "s", "verified": True, "derived": False},
+        {"kind": "memory", "name": "hbm_read", "gb_per_s": 1000, "source": "s", "verified": True, "derived": False},
+    ]
+    content = {
+        "device": "gpu0",
+        "device_kind": "gpu",
+        "sealed_at": JOB["started_at"],
+        "device_record_sha256": "0" * 64,
+        "model_source_sha256": "0" * 64,
+        "ceilings": promised,
+        "constants": CONSTANTS,
+        "constant_sources": CONSTANT_SOURCES,
+    }
+    known = {"flops": 1e9, "traffic_bytes": 2e9, "compute_ceiling": "fp16", "way": Way("fused", "core", "fp16")}
+    return predict_sealed(PredictionRecord.model_validate(content), **known | fields)
+
+
+def test_what_is_sealed_comes_from_the_seal_alone():
+    start_s, share = CONSTANTS["gpu_fused_core_start_s"], CONSTANTS["gpu_fused_share"]
+    found = sealed()
+    assert found.latency_s == found.device_latency_s == close(start_s + 2e-3 / share)
+    assert found.regime == "memory"
+    small = sealed(flops=1e4, traffic_bytes=2e4)
+    assert (small.latency_s, small.regime) == (CONSTANTS["gpu_fused_core_call_s"], "overhead")
+    assert small.device_latency_s == close(start_s + 20e-9 / share)
+    unknown = sealed(compute_ceiling="fp4")
+    assert (unknown.latency_s, unknown.fraction_of_compute_peak) == (close(start_s + 2e-3 / share), None)
+
+
+def test_a_seal_holds_every_constant_with_its_source(tmp_path):
+    device = device_record("cpu", hardware={"cores_usable": 8})
+    write(device, tmp_path / "device.json")
+    made = seal(device, tmp_path / "device.json", JOB["started_at"])
+    assert (made.constants, made.constant_sources) == (CONSTANTS, CONSTANT_SOURCES)
+    assert {one.gb_per_s for one in made.ceilings} == {8 * CONSTANTS["cpu_dram_gb_per_s_per_core"]}
 
 
 # ---------------------------------------------------------------------------------------------- the user's operations

@@ -6,11 +6,13 @@ import subprocess
 from base64 import urlsafe_b64encode
 
 import pytest
+import samples
 from manifest import job_of, line
 from pydantic import ValidationError
 from small_run import CHECKPOINT, DAY, MEASURED, SmallRun, device_record
 
 from roofline import checkout
+from roofline.prediction import CONSTANTS, Way, predict_sealed
 from roofline.provenance import (
     BrokenProvenance,
     Manifest,
@@ -21,7 +23,7 @@ from roofline.provenance import (
     file_sha256,
     moment,
 )
-from roofline.records import read
+from roofline.records import Measurement, PredictionRecord, read, write
 
 PREDICTION = "results/cpu/prediction.json"
 ATTENTION = "results/cpu/decode_attn/minigpt/S16_fp32.json"
@@ -111,9 +113,50 @@ def test_a_record_under_another_seal_fails_the_manifest(run):
 
 
 def test_a_seal_that_was_changed_after_the_measurements_is_found(run):
-    run.change(PREDICTION, constants={"gpu_array_operation_s": 1.0})
+    run.change(PREDICTION, constants={"gpu_gemm_call_s": 1.0})
     with pytest.raises(BrokenProvenance, match="under another seal"):
         run.manifest()
+
+
+@pytest.fixture
+def run_with_a_step(run):
+    """With a step of attention as if computed in graphs of six layers, predicted as the seal does."""
+    of_a_layer = {"flops": 10**6, "bytes": 10**6, "compute_ceiling": "fp32"}
+    seal = read(PredictionRecord, run.root / PREDICTION).model_copy(update={"constants": CONSTANTS})
+    write(seal, run.root / PREDICTION)
+    run.measure(CHECKPOINT)
+    predicted = predict_sealed(
+        seal,
+        flops=10**6,
+        traffic_bytes=10**6,
+        compute_ceiling="fp32",
+        way=Way("numpy", "core", "fp32", layers=6),
+    )
+    step = samples.lab_block("cpu", "fp32", 1.0) | of_a_layer | {"operator": "decode_attention", "scope": "core"}
+    step |= {"implementation": "numpy", "shape": {"batch": 1}, "predicted": predicted.model_dump(), "layers": 6}
+    run.change(ATTENTION, measurements=[Measurement.model_validate(step).model_dump(mode="json")])
+    return run
+
+
+SLOWER = {"regime": "overhead", "latency_s": 1.0, "device_latency_s": None, "fraction_of_compute_peak": None}
+
+
+def test_a_step_that_is_predicted_as_the_seal_does_passes(run_with_a_step):
+    (seal,) = run_with_a_step.manifest().seals
+    assert seal.violations == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"layers": 1}, {"scope": "block"}, {"predicted": SLOWER}],
+    ids=str,
+)
+def test_a_step_of_another_prediction_than_the_seals_fails_the_manifest(run_with_a_step, changes):
+    """The calls of a graph are shared by its layers: the prediction is of the way, and not of the work alone."""
+    (step,) = json.loads((run_with_a_step.root / ATTENTION).read_text())["measurements"]
+    run_with_a_step.change(ATTENTION, measurements=[step | changes])
+    with pytest.raises(BrokenProvenance, match=f"{ATTENTION} holds another prediction of decode_attention"):
+        run_with_a_step.manifest()
 
 
 def test_a_measurement_without_a_seal_fails_the_manifest(run):

@@ -17,8 +17,8 @@ import numpy
 import psutil
 import pytest
 import yaml
-from conftest import SMALLEST_MIB, Run, surroundings
-from safetensors.numpy import load_file, save_file
+from conftest import SMALLEST_MIB, Run, surroundings, tensors
+from safetensors.numpy import save_file
 from workflow_run import CHECKOUT
 
 from roofline.devices import cpu
@@ -28,13 +28,14 @@ PEAKS = ("cpu/peak_flops/fp32.json", "cpu/peak_flops/fp64.json")
 MEMORY = ("cpu/bandwidth/dram.json",)
 ATTENTION = ("cpu/decode_attn/minigpt/S16_fp32.json", "cpu/decode_attn/minigpt/S32_fp32.json")
 MEASURED = (*DEVICE, *PEAKS, *MEMORY, *ATTENTION)
-GATHERED = ("cpu/peak_flops.json", "cpu/bandwidth.json")
+GATHERED = ("cpu/peak_flops.json",)  # with bandwidth.json, of one job
 PICTURES = ("roofline.png", "roofline.svg")
 CURVES = "sweep.png"  # with load.png, of one job
+STEPS = "attention.png"
 JUDGED = ("acceptance.json", "summary.html", "manifest.json")
-FOLLOWS = ("roofline.json", *PICTURES, "interpretation.md", *JUDGED)
+FOLLOWS = ("roofline.json", *PICTURES, STEPS, "interpretation.md", "verification.json", *JUDGED)
 OF_PEAKS = ("cpu/peak_flops.json", CURVES, *FOLLOWS)
-OF_MEMORY = ("cpu/bandwidth.json", CURVES, *FOLLOWS)
+OF_MEMORY = OF_PEAKS
 EVERYTHING = (*MEASURED, *GATHERED, CURVES, *FOLLOWS)
 WEIGHTS = "checkpoints/minigpt.safetensors"
 PATIENCE_S = 60
@@ -67,6 +68,7 @@ def attention_of(*cells: str) -> list[str]:
     return [f"cpu/decode_attn/minigpt/{cell}.json" for cell in cells]
 
 
+MINIGPT = {"layers": 6, "heads": 8, "head_size": 64}
 MINE = {"name": "mine", "flops": 1, "memory_bytes": 1, "dtype": "fp32"}
 SETTINGS = {
     "an S added": ({"decode_attn": {"seq_lens": [16, 32, 48]}}, [*attention_of("S48_fp32"), *FOLLOWS]),
@@ -86,6 +88,11 @@ SETTINGS = {
     ),
     "a batch size added": ({"decode_attn": {"batch_sizes": [1, 2]}}, [*ATTENTION, *FOLLOWS]),
     "iterations of attention": ({"decode_attn": {"iterations": 11}}, [*ATTENTION, *FOLLOWS]),
+    "a cache that is warm": ({"decode_attn": {"cache": "warm"}}, [*ATTENTION, *FOLLOWS]),
+    "fewer K/V heads": (
+        {"model": {"presets": {"minigpt": MINIGPT | {"kv_heads": 2}}}},
+        [WEIGHTS, *ATTENTION, *FOLLOWS],
+    ),
     "the seed": ({"model": {"seed": 1}}, [WEIGHTS, *ATTENTION, *FOLLOWS]),
     "a dtype of peaks added": (
         {"peak_flops": {"dtypes": ["fp32", "fp64", "fp16"]}},
@@ -98,7 +105,7 @@ SETTINGS = {
     "the size of arrays": ({"bandwidth": {"size_mib": SMALLEST_MIB}}, [*MEMORY, *OF_MEMORY]),
     "a sweep added": ({"bandwidth": {"levels": ["dram", "sweep"]}}, ["cpu/bandwidth/sweep.json", *OF_MEMORY]),
     "an operation of the user's": ({"operations": [MINE]}, FOLLOWS),
-    "the dots an inch of the plot": ({"plot": {"dpi": 80}}, ["roofline.png", CURVES, "manifest.json"]),
+    "the dots an inch of the plot": ({"plot": {"dpi": 80}}, ["roofline.png", STEPS, CURVES, "manifest.json"]),
 }
 
 
@@ -109,9 +116,11 @@ def test_a_changed_setting_makes_its_own_jobs_stale(run, changes, expected):
 
 
 def test_settings_that_no_measurement_uses_measure_nothing(run):
-    """S in another order, what GPUs alone use, points of no sweep, an effort whose budgets are all given, the price."""
+    """S in another order, what GPUs alone use, points of no sweep, an effort whose budgets are all given, the price,
+    the one implementation by its name, a preset that is not measured."""
     run.edit_config(
-        decode_attn={"seq_lens": [32, 16]},
+        decode_attn={"seq_lens": [32, 16], "implementations": ["numpy"]},
+        model={"presets": {"minigpt": MINIGPT, "mine": {"layers": 1, "heads": 2, "head_size": 4}}},
         bandwidth={"transfer_size_mib": 8, "levels": ["dram", "h2d"], "sweep_points": 4},
         effort="thorough",
         devices="auto",
@@ -123,14 +132,18 @@ def test_settings_that_no_measurement_uses_measure_nothing(run):
 SOURCES = {
     "workflow/scripts/plot.py": [*PICTURES, *JUDGED],
     "workflow/scripts/peak_flops.py": [*PEAKS, *OF_PEAKS],
-    "workflow/scripts/roofline/figures.py": [*PICTURES, CURVES, *JUDGED],
+    "workflow/scripts/roofline/figures.py": [*PICTURES, STEPS, CURVES, *JUDGED],
     "workflow/scripts/roofline/sweep_figure.py": [CURVES, "manifest.json"],
-    "workflow/scripts/roofline/provenance.py": ["manifest.json"],
+    "workflow/scripts/roofline/attention_figure.py": [STEPS, "manifest.json"],
+    "workflow/scripts/roofline/provenance.py": ["verification.json", *JUDGED],
+    "workflow/scripts/roofline/gap.py": ["verification.json", *JUDGED],
     "workflow/scripts/roofline/templates/summary.html.j2": ["summary.html", "manifest.json"],
     "workflow/scripts/roofline/interpretation.py": ["interpretation.md", *JUDGED],
     "workflow/scripts/roofline/placing.py": FOLLOWS,
     "workflow/scripts/roofline/checkpoint.py": [WEIGHTS, *ATTENTION, *FOLLOWS],
     "workflow/scripts/roofline/operators/decode_attention.py": [*ATTENTION, *FOLLOWS],
+    "workflow/scripts/roofline/operators/attention_numpy.py": [*ATTENTION, *FOLLOWS],
+    "workflow/scripts/roofline/regimes.py": [*MEASURED[1:], *GATHERED, CURVES, *FOLLOWS],
     "workflow/scripts/roofline/operators/gemm.py": EVERYTHING,  # as the CPU's own module, which uses it
     "workflow/scripts/roofline/investigation.py": [*PEAKS, *OF_PEAKS],
     "workflow/scripts/roofline/levels.py": [*MEMORY, *OF_MEMORY],
@@ -178,10 +191,13 @@ DELETED = {
     "cpu/peak_flops.json": ["cpu/peak_flops.json", *JUDGED],
     "roofline.json": FOLLOWS,
     "roofline.png": ["roofline.png", "manifest.json"],
+    "attention.png": [STEPS, "manifest.json"],
     "sweep.png": [CURVES, "manifest.json"],
     "load.png": [CURVES, "manifest.json"],
     "roofline.svg": ["roofline.svg", *JUDGED],
     "interpretation.md": ["interpretation.md", *JUDGED],
+    "verification.json": ["verification.json", *JUDGED],
+    "verification.md": ["verification.json", *JUDGED],
     "acceptance.json": JUDGED,
     "manifest.json": ["manifest.json"],
 }
@@ -238,7 +254,7 @@ def test_a_deleted_record_is_measured_again_alone(run):
     before = run.files()
     (run.results / PEAKS[1]).unlink()
     assert names_of_measured(run.finish()) == ["peak_flops cpu fp64"]
-    kept(before, run, set(MEASURED) - {PEAKS[1]} | {"cpu/bandwidth.json", WEIGHTS})
+    kept(before, run, set(MEASURED) - {PEAKS[1]} | {WEIGHTS})
     assert run.read(PEAKS[1])["dtype"] == "fp64"
     assert run.planned() == jobs()
 
@@ -329,7 +345,7 @@ def test_they_are_set_aside_although_snakemake_would_not_find_them_stale(run, re
 
 def test_a_failed_job_loses_no_other_result_and_leaves_no_half_of_one(run):
     before = run.files()
-    spoiled = load_file(run.results / WEIGHTS)
+    spoiled = tensors(run)
     spoiled["transformer.wte.weight"][:] = numpy.nan  # names and shapes are right: only the measuring job finds it
     save_file(spoiled, run.root / "spoiled.safetensors")
     run.edit_config(model={"checkpoint": "spoiled.safetensors"}, peak_flops={"dtypes": ["fp32", "fp64", "fp16"]})
@@ -378,9 +394,9 @@ def test_the_announcement_counts_the_measurements_and_the_cost(run):
     run.edit_config(decode_attn={"seq_lens": [16, 32, 48]}, cost={"usd_per_hour": 3600})
     told = run.finish()
     cost = r"about \d+ s, about \$\d+\.\d\d at \$3600 an hour"
-    assert re.search(rf"^1 measurement on cpu, {cost}; 8 jobs in all\.$", told, re.MULTILINE)
-    assert re.search(r"^\[1/8\] decode_attn cpu minigpt S=48 fp32: batch 1 [\d.]+ us", told, re.MULTILINE)
-    assert re.search(r"^\[8/8\] manifest: ", told, re.MULTILINE)
+    assert re.search(rf"^1 measurement on cpu, {cost}; 10 jobs in all\.$", told, re.MULTILINE)
+    assert re.search(r"^\[ 1/10\] decode_attn cpu minigpt S=48 fp32: batch 1 [\d.]+ us", told, re.MULTILINE)
+    assert re.search(r"^\[10/10\] manifest: ", told, re.MULTILINE)
 
 
 def test_the_readme_lists_every_setting():

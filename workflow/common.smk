@@ -16,6 +16,7 @@ sys.executable = shlex.quote(sys.executable)  # Snakemake's jobs take it for a w
 from snakemake.logging import logger
 
 from roofline import datasheets, devices, keeping, screen, settings, sources
+from roofline.operators.decode_attention import implementations_of
 
 CONFIG_FILE = "config/config.yaml"
 DATASHEETS = HERE / "config" / "datasheets.yaml"
@@ -24,6 +25,7 @@ MADE_LATER = (
     "results/acceptance.json",
     "results/summary.html",
     "results/roofline.png",
+    "results/attention.png",
     "results/sweep.png",
     "results/load.png",
 )
@@ -117,7 +119,12 @@ def sustained_s(wildcards):
 
 
 def preset(key):
-    return lambda wildcards: SETTINGS["model"]["presets"][wildcards.preset][key]
+    return lambda wildcards: SETTINGS["model"]["presets"][wildcards.preset].get(key)
+
+
+def implementations(wildcards):
+    """Those of the settings that a device has: another device's implementation makes nothing of this one stale."""
+    return implementations_of(devices.kind_of(wildcards.device), setting("decode_attn", "implementations"))
 
 
 def weights(wildcards):
@@ -128,8 +135,26 @@ def device_records():
     return expand("results/{device}/device_query.json", device=DEVICES)
 
 
+def seals():
+    return expand("results/{device}/prediction.json", device=DEVICES)
+
+
 def peak_records(of=DEVICES):
     return expand("results/{device}/peak_flops/{dtype}.json", device=of, dtype=setting("peak_flops", "dtypes"))
+
+
+def lacking():
+    """(device, ceiling, why) of the compute ceilings that a device is known to lack: one job says so of all."""
+    return [
+        (device, dtype, reason)
+        for device in DEVICES
+        for dtype in setting("peak_flops", "dtypes")
+        if (reason := devices.module_of(PRESENT[device].kind).unsupported(PRESENT[device], dtype))
+    ]
+
+
+def lacking_records():
+    return [f"results/{device}/peak_flops/{dtype}.json" for device, dtype, _ in lacking()]
 
 
 def bandwidth_records(of=DEVICES):
@@ -161,10 +186,12 @@ def deliverables():
     """Everything but the manifest, which holds a checksum of each. A deleted one is made again."""
     return (
         records()
-        + expand("results/{device}/prediction.json", device=DEVICES)
+        + seals()
         + expand("results/{device}/{what}.json", device=DEVICES, what=["peak_flops", "bandwidth"])
         + ["results/roofline.json", "results/roofline.png", "results/roofline.svg", "results/interpretation.md"]
-        + ["results/sweep.png", "results/load.png", "results/acceptance.json", "results/summary.html"]
+        + ["results/verification.json", "results/verification.md"]
+        + ["results/attention.png", "results/sweep.png", "results/load.png"]
+        + ["results/acceptance.json", "results/summary.html"]
     )
 
 

@@ -12,16 +12,18 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from collect import collect
 
-from roofline import load_figure, sweep_figure
+from roofline import attention_figure, load_figure, sweep_figure
 from roofline.archive import ENDING, RENDERED, Refused, newest, opened
 from roofline.figures import draw, save
 from roofline.interpretation import interpret
 from roofline.provenance import RESULTS, Manifest, Results, read_results
 from roofline.records import BandwidthRecord, DecodeAttnRecord, PeakFlopsRecord, Roofline, read, write, write_text
+from roofline.verification import verify
+from roofline.verification_text import markdown
 
 
 def render(archive: Path, folder: Path) -> list[str]:
-    """Make roofline.json, its pictures and interpretation.md in a folder; returns what to say.
+    """Make roofline.json, its pictures, verification and interpretation.md in a folder; returns what to say.
 
     Raises Refused for an archive that does not agree with its manifest.
     """
@@ -30,17 +32,23 @@ def render(archive: Path, folder: Path) -> list[str]:
             raise Refused(f"{archive}: refused, {problems[0]} (`make verify` tells all)")
         found = read_results(root, [output.path for output in manifest.outputs])
         roofline, text = place_again(root, manifest, found)
+        verification = verify(roofline, found, {output.path: output.sha256 for output in manifest.outputs})
         archived = read(Roofline, root / RESULTS / "roofline.json")
     write(roofline, folder / "roofline.json")
     dpi = manifest.config["plot"]["dpi"]
     draw(roofline.model_dump(mode="json"), [folder / "roofline.png", folder / "roofline.svg"], dpi)
     bandwidths, peaks = ([record for _, record in found.of_kind(kind)] for kind in (BandwidthRecord, PeakFlopsRecord))
+    attention = [record for _, record in found.of_kind(DecodeAttnRecord)]
+    save(attention_figure.draw(roofline, attention), [folder / "attention.png"], dpi)
     save(sweep_figure.draw(bandwidths), [folder / "sweep.png"], dpi)
     save(load_figure.draw(peaks), [folder / "load.png"], dpi)
     write_text(text, folder / "interpretation.md")
+    write(verification, folder / "verification.json")
+    write_text(markdown(verification), folder / "verification.md")
     same = "equals" if roofline == archived else "differs from"
     return [
-        f"{folder}/: roofline.json, roofline.png, roofline.svg, sweep.png, load.png, interpretation.md",
+        f"{folder}/: roofline.json, roofline.png, roofline.svg, attention.png, sweep.png, load.png, "
+        "interpretation.md, verification.json, verification.md",
         f"roofline.json, made again from {len(manifest.outputs)} files, {same} the archived one",
     ]
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from roofline.acceptance import accept
-from roofline.records import DeviceRecord, Roofline, read, write
+from roofline.records import DeviceRecord, Roofline, Verification, read, write
 from roofline.reporting import job, say
 
 if __name__ == "__main__":
@@ -15,6 +15,7 @@ if __name__ == "__main__":
             {record.device: record for record in devices},
             Path(snakemake.input.svg).read_text(encoding="utf-8"),
             Path(snakemake.input.interpretation).read_text(encoding="utf-8"),
+            read(Verification, snakemake.input.verification),
             list(snakemake.input.expected),
         )
         write(found, snakemake.output[0])

@@ -6,6 +6,7 @@ from roofline.reporting import job, say
 if __name__ == "__main__":
     name = snakemake.wildcards.preset
     with job(f"checkpoint {name}", snakemake.log[0]):
-        preset = Preset(snakemake.params.layers, snakemake.params.heads, snakemake.params.head_size)
-        generate(snakemake.output[0], preset, snakemake.params.seed)
-        say(f"checkpoint {name}: generated weights of {preset.layers} layers, {preset.heads} heads")
+        p = snakemake.params
+        preset = Preset(p.layers, p.heads, p.head_size, p.kv_heads)
+        generate(snakemake.output[0], preset, p.seed)
+        say(f"checkpoint {name}: generated weights of a layer, {preset.heads} heads of {preset.head_size}")

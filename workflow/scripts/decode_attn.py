@@ -1,38 +1,88 @@
 """decode_attn: one decode step of one layer of attention, for one S and dtype; every batch size and scope within."""
 
+from dataclasses import dataclass
+
 from roofline import checkpoint, devices
-from roofline.measuring import StateLog, host_lock, time_caller, time_device
+from roofline.measuring import StateLog, a_layer, host_lock, time_caller, time_device
 from roofline.operators import decode_attention as attention
-from roofline.prediction import file_sha256, predict_sealed
+from roofline.prediction import Way, file_sha256, predict_sealed
 from roofline.records import DecodeAttnRecord, Measurement, PredictionRecord, Weights, read, write
 from roofline.reporting import Stopwatch, duration, job, say
 
-OVERHEAD_ITERATIONS = 100
+SMALLEST_ITERATIONS, SMALLEST_BUDGET_S = 100, 0.2
 
 
-def measure(device, seal, implementation, shape, dtype, weights_path, preset, seed, overhead, **options):
+@dataclass(frozen=True)
+class Job:
+    """What all cells of a job have in common."""
+
+    device: object
+    seal: PredictionRecord
+    weights_path: str
+    preset_name: str
+    preset: checkpoint.Preset
+    dtype: str
+    seed: int
+    cold: bool
+
+    def cell(self, implementation: str, shape: attention.Shape, seed: int, copies: int | None = None):
+        """A cell of an implementation, and where its weights are from."""
+        layer, hidden, naming, hidden_from = checkpoint.load_layer(
+            self.weights_path, self.preset, shape.batch, seed=self.seed
+        )
+        options = {"seed": seed, "copies": copies, "layers": self.preset.layers}
+        cell = attention.make_cell(self.device, implementation, shape, self.dtype, layer, hidden, **options)
+        return cell, {"naming": naming, "hidden_state": hidden_from}
+
+
+@dataclass(frozen=True)
+class Smallest:
+    """Times of the same calls on the smallest cache, and of an empty kernel, in seconds: caller's and device's."""
+
+    overhead_s: float
+    device_overhead_s: float | None
+    empty_s: float | None
+    empty_device_s: float | None
+
+
+def smallest(job: Job, implementation: str) -> dict[str, Smallest]:
+    """What calls cost where there is next to nothing to do, S = 1 and batch 1, by scope."""
+    preset = job.preset
+    shape = attention.Shape(1, preset.heads, preset.kv_heads, preset.head_size, seq_len=1)
+    cell, _ = job.cell(implementation, shape, job.seed, copies=1)
+    empty = cell.empty_step()
+    of_empty = _both(job.device, empty, cell.steps_a_call()) if empty else (None, None)
+    return {
+        scope: Smallest(*_both(job.device, cell.step(scope), cell.steps_a_call()), *of_empty) for scope in cell.scopes
+    }
+
+
+def _both(device, step, layers: int) -> tuple[float, float | None]:
+    """The caller's and the device's median of a step, for one of its layers."""
+    options = {"warmup": 10, "iterations": SMALLEST_ITERATIONS, "time_budget_s": SMALLEST_BUDGET_S}
+    caller = time_caller(device, step, **options)
+    on_device = time_device(device, step, caller, time_budget_s=SMALLEST_BUDGET_S)
+    return caller.median_s / layers, on_device.median_s / layers if on_device else None
+
+
+def measure(job: Job, implementation: str, shape: attention.Shape, small: dict[str, Smallest], **options):
     """Every scope of one batch size: predicted, checked, then timed. Returns (measurements, weights facts)."""
-    layer, hidden, naming, hidden_from = checkpoint.load_layer(weights_path, preset, shape.batch, seed=seed)
-    make_cell = attention.IMPLEMENTATIONS[implementation]
-    cell = make_cell(device, shape, dtype, layer, hidden, seed=seed + 11)
-    found = [
-        _measure_scope(device, seal, implementation, cell, shape, dtype, scope, overhead[scope], **options)
-        for scope in attention.SCOPES
-    ]
-    return found, {"naming": naming, "hidden_state": hidden_from}
+    cell, facts = job.cell(implementation, shape, job.seed + 11, copies=None if job.cold else 1)
+    return [_measure_scope(job, implementation, cell, scope, small[scope], **options) for scope in cell.scopes], facts
 
 
 def _measure_scope(
-    device, seal, implementation, cell, shape, dtype, scope, overhead_s, warmup, iterations, time_budget_s
-):
+    job: Job, implementation: str, cell, scope: str, small: Smallest, warmup, iterations, time_budget_s
+) -> Measurement:
+    device, shape, dtype, layers = job.device, cell.shape, job.dtype, cell.steps_a_call()
     work, traffic = attention.flops(shape, scope), attention.traffic_bytes(shape, dtype, scope)
     compute_ceiling = device.compute_ceiling(dtype)
     predicted = predict_sealed(
-        seal,
+        job.seal,
         flops=work,
         traffic_bytes=traffic,
         compute_ceiling=compute_ceiling,
-        calls=f"decode_attention_{implementation}_{scope}",
+        way=Way(implementation, scope, dtype, layers, cell.joins, cell.turns),
     )
     check, checked_s = cell.check(scope)
     step = cell.step(scope)
@@ -46,7 +96,7 @@ def _measure_scope(
     return Measurement(
         operator=attention.OPERATOR,
         implementation=implementation,
-        preset=None,
+        preset=job.preset_name,
         scope=scope,
         dtype=dtype,
         cache="cold" if cell.cold else "warm",
@@ -58,43 +108,46 @@ def _measure_scope(
         memory_level=device.memory_level,
         predicted=predicted,
         check=check,
-        latency=latency,
-        device_latency=device_latency,
-        overhead_s=overhead_s,
+        latency=a_layer(latency, layers),
+        device_latency=a_layer(device_latency, layers),
+        overhead_s=small.overhead_s,
+        device_overhead_s=small.device_overhead_s,
+        empty_kernel_s=small.empty_s,
+        empty_kernel_device_s=small.empty_device_s,
+        layers=layers,
+        joins=cell.joins,
+        turns=cell.turns,
+        how=cell.described(),
         states=log.states,
     )
 
 
-def call_overhead_s(device, implementation, preset, dtype, weights_path, seed) -> dict[str, float]:
-    """What the same calls cost on the smallest cache, S = 1 and batch 1, where there is next to nothing to do."""
-    smallest = attention.Shape(batch=1, heads=preset.heads, head_size=preset.head_size, seq_len=1)
-    layer, hidden, _, _ = checkpoint.load_layer(weights_path, preset, 1, seed=seed)
-    make_cell = attention.IMPLEMENTATIONS[implementation]
-    cell = make_cell(device, smallest, dtype, layer, hidden, seed=seed, copies=1)
-    return {
-        scope: time_caller(
-            device, cell.step(scope), warmup=10, iterations=OVERHEAD_ITERATIONS, time_budget_s=0.5
-        ).median_s
-        for scope in attention.SCOPES
-    }
-
-
 def run(
-    name, preset_name, preset, seq_len, dtype, seal_path, weights_path, implementations, batch_sizes, seed, **options
-):
+    name,
+    preset_name,
+    preset,
+    seq_len,
+    dtype,
+    seal_path,
+    weights_path,
+    implementations,
+    batch_sizes,
+    seed,
+    cache,
+    **options,
+) -> DecodeAttnRecord:
     seal = read(PredictionRecord, seal_path)
     measurements, facts = [], {}
     with host_lock():
         watch = Stopwatch()
         device = devices.open_device(name)
+        job = Job(device, seal, weights_path, preset_name, preset, dtype, seed, cold=cache == "cold")
         for implementation in implementations:
-            overhead = call_overhead_s(device, implementation, preset, dtype, weights_path, seed)
+            small = smallest(job, implementation)
             for batch in batch_sizes:
-                shape = attention.Shape(batch, preset.heads, preset.head_size, seq_len)
-                found, facts = measure(
-                    device, seal, implementation, shape, dtype, weights_path, preset, seed, overhead, **options
-                )
-                measurements += [one.model_copy(update={"preset": preset_name}) for one in found]
+                shape = attention.Shape(batch, preset.heads, preset.kv_heads, preset.head_size, seq_len)
+                found, facts = measure(job, implementation, shape, small, **options)
+                measurements += found
     return DecodeAttnRecord(
         device=name,
         preset=preset_name,
@@ -115,10 +168,13 @@ def run(
 
 
 def line(record: DecodeAttnRecord) -> str:
+    best: dict[int, Measurement] = {}
+    for one in record.measurements:
+        batch = one.shape["batch"]
+        if one.scope == "core" and (batch not in best or one.latency.median_s < best[batch].latency.median_s):
+            best[batch] = one
     cores = ", ".join(
-        f"batch {one.shape['batch']} {duration(one.latency.median_s)}"
-        for one in record.measurements
-        if one.scope == "core"
+        f"batch {batch} {duration(one.latency.median_s)} ({one.implementation})" for batch, one in best.items()
     )
     name = f"decode_attn {record.device} {record.preset} S={record.seq_len} {record.dtype}"
     return f"{name}: {cores}, {record.elapsed_s:.1f} s"
@@ -131,7 +187,7 @@ if __name__ == "__main__":
         record = run(
             wildcards.device,
             wildcards.preset,
-            checkpoint.Preset(params.layers, params.heads, params.head_size),
+            checkpoint.Preset(params.layers, params.heads, params.head_size, params.kv_heads),
             int(wildcards.seq_len),
             wildcards.dtype,
             snakemake.input.prediction,
@@ -139,6 +195,7 @@ if __name__ == "__main__":
             implementations=params.implementations,
             batch_sizes=params.batch_sizes,
             seed=params.seed,
+            cache=params.cache,
             warmup=params.warmup,
             iterations=params.iterations,
             time_budget_s=params.time_budget_s,

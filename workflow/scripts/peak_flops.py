@@ -23,6 +23,7 @@ from roofline.records import (
 from roofline.reporting import Stopwatch, job, number, percent, say
 
 REST_S = 0.2  # before a block: the power limit looks back over tenths of a second
+SHORT_REST_S = 0.1  # before blocks that are compared with one another alone, or tell the clock alone
 BURST_S = 1.0  # that a burst may take at least: on a slow card the search's budget would leave too few products
 BLOCK_S = 0.6  # products larger than the lab's, of which a block would take longer, are not tried: it would be no burst
 FASTEST = 2  # trials whose products get a whole block
@@ -163,7 +164,7 @@ def _search(device, ceiling: str, size: int, lab: Measurement | None, known: lis
     for place in finalists(found):
         if found[place].block_tflops:
             continue
-        _rest(device)
+        _rest(device, SHORT_REST_S)
         workload = tried[place][0]
         latency = time_caller(device, workload.step, **options)
         found[place].block_tflops = workload.flops / latency.median_s / 1e12
@@ -264,16 +265,16 @@ def _timed(device, workload, **options):
     log.read("after")
     sm_clock_mhz = workload.clock_mhz()
     if sm_clock_mhz is None:
-        _rest(device)
+        _rest(device, SHORT_REST_S)
         count = len(latency.samples_s)
         sm_clock_mhz = device.clock_under(workload.step, count, latency.median_s, lambda: log.read("during"))
     return flagged(latency, log.states), log.states, sm_clock_mhz
 
 
-def _rest(device) -> None:
+def _rest(device, seconds: float = REST_S) -> None:
     device.synchronize()
     if device.kind == "gpu":
-        time.sleep(REST_S)
+        time.sleep(seconds)
 
 
 def _rates(flops: int, latency) -> tuple[float, float] | None:

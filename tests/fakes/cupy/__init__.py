@@ -9,6 +9,7 @@ import ctypes
 import os
 import re
 import time
+import weakref
 from types import SimpleNamespace
 
 import ml_dtypes
@@ -25,10 +26,14 @@ class ndarray(numpy.ndarray):
         return _Memory(self)
 
 
+AT_ADDRESS = weakref.WeakValueDictionary()  # whose address was asked for last, as CUDA's driver finds it again
+
+
 class _Memory:
     def __init__(self, array):
         assert array.flags.c_contiguous
         self._array, self.ptr = array, array.ctypes.data
+        AT_ADDRESS[self.ptr] = array
 
     def copy_from_device_async(self, source, size, stream):
         ctypes.memmove(self.ptr, source.ptr, size)
@@ -75,8 +80,12 @@ TYPES = {  # of arrays only the size of the items is compared
     "__half2": "float16",
     "signed char": "uint8",
     "unsigned short": "uint8",
+    "int": "int32",
+    "Fp32::stored": "float32",
+    "Fp16::stored": "float16",
+    "Bf16::stored": "float16",
 }
-SIGNATURE = re.compile(r'extern "C" __global__ void (\w+?)(?:##DEPTH)?\(([^)]*)\)')
+SIGNATURE = re.compile(r'extern "C" __global__ void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+?)(?:##DEPTH)?\(([^)]*)\)')
 DEPTHS = re.compile(r"^AT_DEPTH\((\d+)\)$", re.MULTILINE)
 WORDS_A_VECTOR, FEW_ROUNDS = 4, 16
 MHZ = 1980
@@ -85,20 +94,24 @@ MHZ = 1980
 class RawModule:
     def __init__(self, code, options=()):
         text = code.replace("\\\n", "\n")
-        self._signatures = {}
+        self.signatures = {}
         self._defines = dict(option[2:].split("=") for option in options if option.startswith("-D"))
         for name, parameters in SIGNATURE.findall(text):
+            parameters = re.sub(r"\bDTYPE\b", self._defines.get("DTYPE", "Fp16"), parameters)
             depths = DEPTHS.findall(text) if name.endswith("_") else [""]
-            self._signatures |= {name + depth: [_parameter(one) for one in parameters.split(",")] for depth in depths}
+            self.signatures |= {name + depth: [_parameter(one) for one in parameters.split(",")] for depth in depths}
 
     def get_function(self, name):
-        return _Kernel(name, self._signatures[name], self._defines)
+        return _Kernel(name, self.signatures[name], self._defines)
 
 
 def _parameter(text):
     """(type, whether it is a pointer, name) of `const volatile float* x`."""
-    kind, star, name = re.fullmatch(r"([\w ]+?)(\*?) (\w+)", " ".join(text.split())).groups()
+    kind, star, name = re.fullmatch(r"([\w: ]+?)(\*?) (\w+)", " ".join(text.split())).groups()
     return " ".join(word for word in kind.split() if word not in ("const", "volatile")), bool(star), name
+
+
+BY_HANDLE = weakref.WeakValueDictionary()  # kernels, as CUDA's driver knows them
 
 
 class _Kernel:
@@ -106,21 +119,30 @@ class _Kernel:
     max_dynamic_shared_size_bytes = 48 << 10
 
     def __init__(self, name, signature, defines):
-        self.name, self._signature, self._defines = name, signature, defines
+        self.name, self.signature, self._defines = name, signature, defines
         self._does = KERNELS[re.sub(r"_\d+$", "", name)]
+        self.kernel = SimpleNamespace(ptr=id(self))
+        BY_HANDLE[self.kernel.ptr] = self
+
+    def compile(self):
+        pass
 
     def __call__(self, grid, block, arguments, *, shared_mem=0, stream=None):
         assert len(grid) == len(block) == 1 and 0 < grid[0] < 1 << 31 and 0 < block[0] <= self.max_threads_per_block
         assert shared_mem <= self.max_dynamic_shared_size_bytes, "too much shared memory"
-        for value, (kind, pointer, name) in zip(arguments, self._signature, strict=True):
+        for value, (kind, pointer, name) in zip(arguments, self.signature, strict=True):
             if isinstance(value, numpy.ndarray):
                 right = isinstance(value, ndarray) and value.itemsize == numpy.dtype(TYPES[kind]).itemsize
                 assert pointer and right and value.flags.c_contiguous, f"{self.name}: {name}"
             else:  # pinned memory is handed over by its address
                 assert type(value).__name__ == ("uint64" if pointer else TYPES[kind]), f"{self.name}: {name}"
-        values = {name: value for value, (_, _, name) in zip(arguments, self._signature, strict=True)}
+        values = {name: value for value, (_, _, name) in zip(arguments, self.signature, strict=True)}
         launch = {"blocks": grid[0], "threads": block[0], "shared_mem": shared_mem, "defines": self._defines}
-        self._does(SimpleNamespace(**launch, **values))
+        given = SimpleNamespace(**launch, **values)
+        if _Stream.capturing is not None:
+            _Stream.capturing.append((self._does, given))
+            return
+        self._does(given)
         clock = values.get("cycles_and_ns")
         if clock is not None:
             clock[:] = MHZ * 1000, 1_000_000
@@ -228,7 +250,28 @@ def _count_cycles(given):
     given.cycles_and_ns[:] = given.stretch_ns * MHZ / 1000, given.stretch_ns
 
 
+def _decode_attention(given):
+    """All sequences and heads at once; what the launch must leave room for is checked."""
+    batch, heads, size = given.query.shape
+    kv_heads, seq_len, splits = given.keys.shape[1], int(given.seq_len), int(given.splits)
+    defines = {name: value if name == "DTYPE" else int(value) for name, value in given.defines.items()}
+    tiles = -(-int(given.group) // (8 if defines["BY_MMA"] else defines["QUERIES"]))
+    assert given.keys.shape == given.values.shape == (batch, kv_heads, seq_len, size) and size == defines["HEAD_SIZE"]
+    assert given.out.shape == given.query.shape and int(given.group) * kv_heads == heads
+    assert given.blocks == batch * kv_heads * tiles * splits and given.threads == 32 * defines["WARPS"]
+    assert splits == 1 or given.workspace.size == batch * heads * splits * (size + 4)
+    assert given.arrived.size == batch * kv_heads * tiles and not given.arrived.any()
+    query, keys, values = (array.astype(numpy.float64) for array in (given.query, given.keys, given.values))
+    query = query.reshape(batch, kv_heads, int(given.group), size)
+    scores = query @ keys.swapaxes(-1, -2) / size**0.5
+    weights = numpy.exp(scores - scores.max(axis=-1, keepdims=True))
+    found = weights @ values / weights.sum(axis=-1, keepdims=True)
+    given.out[:] = found.reshape(given.out.shape).astype(given.out.dtype)
+
+
 KERNELS = {
+    "decode_attention": _decode_attention,
+    "nothing": lambda given: None,
     "block_stream": lambda given: None,
     "count_cycles": _count_cycles,
     "count_differences": _count_differences,
@@ -257,11 +300,32 @@ class _Event:
         pass
 
 
+class _Graph:
+    def __init__(self, launches):
+        self.launches, self.uploaded = launches, False
+
+    def upload(self, stream):
+        self.uploaded = True
+
+    def launch(self, stream):
+        for does, given in self.launches:
+            does(given)
+
+
 class _Stream:
     ptr = 0
+    capturing = None  # launches of the graph that a stream is making
 
     def __init__(self, non_blocking=False):
         pass
+
+    def begin_capture(self):
+        assert _Stream.capturing is None
+        _Stream.capturing = []
+
+    def end_capture(self):
+        launches, _Stream.capturing = _Stream.capturing, None
+        return _Graph(launches)
 
     def use(self):
         return self

@@ -13,6 +13,7 @@ from roofline.records import (
     MemoryCeiling,
     Operator,
     Roofline,
+    Verification,
 )
 from roofline.reporting import number, percent
 
@@ -25,7 +26,12 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def accept(
-    roofline: Roofline, devices: dict[str, DeviceRecord], svg: str, interpretation: str, expected: list[str]
+    roofline: Roofline,
+    devices: dict[str, DeviceRecord],
+    svg: str,
+    interpretation: str,
+    verification: Verification,
+    expected: list[str],
 ) -> Acceptance:
     """Judge one run. `svg` is the plot's text, `expected` the paths that the manifest is going to list."""
     criteria = []
@@ -39,6 +45,7 @@ def accept(
             _plotted(name, compute, memory, operators, svg),
             _below_roofs(name, roofline, operators),
             _unthrottled(name, record, [*compute, *memory]),
+            _verified(name, verification),
         ]
         if record.device_kind == "gpu":
             criteria.append(_envelope(name, memory))
@@ -132,9 +139,14 @@ def _has_place(operator: Operator) -> bool:
 
 
 def _dots_labelled(text: str) -> int:
-    """Of how many dots a text tells the fraction of the roof, or that there is none. Ceilings and notes are no dots."""
+    """Of how many dots a text tells the fraction of the roof, or that there is none. Ceilings and notes are no dots.
+
+    Dots that are joined share a list, "5.8, 21 %", of which a line may end with a comma.
+    """
     if "TFLOPS" in text or "GB/s" in text or text.endswith("."):
         return 0
+    if re.fullmatch(r"(?:[\d.]+, )*[\d.]+(?: %|,)", text):
+        return text.count(", ") + 1
     return len(re.findall(r"[\d.]+ %|not measured", text))
 
 
@@ -177,6 +189,28 @@ def _envelope(device: str, memory: list[MemoryCeiling]) -> Criterion:
     else:
         highest = max(measured, key=measured.get)
         result, reason = "pass", f"{', '.join(measured)}; the highest: {highest}, {number(measured[highest])} GB/s"
+    return Criterion(device=device, criterion=what, result=result, reason=reason)
+
+
+def _verified(device: str, verification: Verification) -> Criterion:
+    """Of each cell a time and a regime were found, and what was predicted of them is what was sealed before."""
+    what = "every prediction has its measured counterpart, sealed before it"
+    entries = [entry for entry in verification.entries if entry.device == device]
+    faults = [line for seal in verification.seals if seal.device == device for line in seal.violations]
+    lacking = {
+        "no sealed prediction": sum(entry.sealed is None for entry in entries),
+        "no measured time": sum(not entry.latency_s for entry in entries),
+        "no regime found, for want of a ceiling": sum(entry.regime is None for entry in entries),
+    }
+    faults += [f"of {len(entries)} cells {count} have {which}" for which, count in lacking.items() if count]
+    sealed = next((seal for seal in verification.seals if seal.device == device), None)
+    if not entries:
+        result, reason = "not_applicable", "nothing was predicted"
+    elif sealed is None or faults:
+        result, reason = "fail", "; ".join(faults) or "no seal was found"
+    else:
+        began = sealed.first_measurement_at or "no time"
+        result, reason = "pass", f"{len(entries)} cells, sealed at {sealed.sealed_at}, first measured at {began}"
     return Criterion(device=device, criterion=what, result=result, reason=reason)
 
 

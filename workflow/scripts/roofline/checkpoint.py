@@ -25,10 +25,20 @@ class Preset:
     layers: int
     heads: int
     head_size: int
+    kv_heads: int | None = None  # as many as heads, where nothing is said
+
+    def __post_init__(self):
+        if self.kv_heads is None:
+            object.__setattr__(self, "kv_heads", self.heads)
 
     @property
     def hidden_size(self) -> int:
         return self.heads * self.head_size
+
+    @property
+    def projected_size(self) -> int:
+        """Query, key and value of a token side by side, as `attn.c_attn` makes them."""
+        return (self.heads + 2 * self.kv_heads) * self.head_size
 
 
 def inspect(path: Path | str, preset: Preset) -> str:
@@ -53,7 +63,7 @@ def load_layer(path: Path | str, preset: Preset, batch: int, *, layer: int = 0, 
     prefix, naming = _naming(path, shapes, preset)
     size = preset.hidden_size
     with safe_open(path, framework="numpy") as file:
-        names = (f"h.{layer}.attn.c_attn.weight", *_shapes_of(layer, size))
+        names = (f"h.{layer}.attn.c_attn.weight", *_shapes_of(layer, size, preset.projected_size))
         there = [name for name in names if prefix + name in shapes]
         tensors = {name: file.get_tensor(prefix + name).astype(numpy.float32) for name in there}
     for name, values in tensors.items():
@@ -78,7 +88,8 @@ def load_layer(path: Path | str, preset: Preset, batch: int, *, layer: int = 0, 
 
 
 def generate(path: Path | str, preset: Preset, seed: int) -> None:
-    """Write a seeded checkpoint in MiniGPT's naming: embeddings, and every layer's normalisation and attention."""
+    """Write a seeded checkpoint in MiniGPT's naming: embeddings, and the one layer's normalisation and attention that
+    is read."""
     import numpy
     from safetensors.numpy import save_file
 
@@ -92,19 +103,18 @@ def generate(path: Path | str, preset: Preset, seed: int) -> None:
         "transformer.wte.weight": normal(GENERATED_VOCABULARY, size),
         "transformer.wpe.weight": normal(GENERATED_POSITIONS, size),
     }
-    for layer in range(preset.layers):
-        name = f"transformer.h.{layer}."
-        tensors[name + "ln_1.weight"] = numpy.ones(size, numpy.float32)
-        tensors[name + "ln_1.bias"] = numpy.zeros(size, numpy.float32)
-        tensors[name + "attn.c_attn.weight"] = normal(3 * size, size)
-        tensors[name + "attn.c_attn.bias"] = normal(3 * size)
-        tensors[name + "attn.c_proj.weight"] = normal(size, size)
-        tensors[name + "attn.c_proj.bias"] = normal(size)
+    name = "transformer.h.0."
+    tensors[name + "ln_1.weight"] = numpy.ones(size, numpy.float32)
+    tensors[name + "ln_1.bias"] = numpy.zeros(size, numpy.float32)
+    tensors[name + "attn.c_attn.weight"] = normal(preset.projected_size, size)
+    tensors[name + "attn.c_attn.bias"] = normal(preset.projected_size)
+    tensors[name + "attn.c_proj.weight"] = normal(size, size)
+    tensors[name + "attn.c_proj.bias"] = normal(size)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.tmp")
     # One entry alone: of several the order, and so the file's checksum, would change from run to run.
-    save_file(tensors, beside, metadata={"generated": f"seed {seed}"})
+    save_file(tensors, beside, metadata={"generated": f"seed {seed}, layer 0 of {preset.layers}"})
     beside.rename(path)
 
 
@@ -147,40 +157,41 @@ def _shapes(path: Path | str) -> dict[str, list[int]]:
     return {name: tensor["shape"] for name, tensor in _header(path).items() if name != "__metadata__"}
 
 
-def _shapes_of(layer: int, size: int) -> dict[str, list[int | None]]:
+def _shapes_of(layer: int, size: int, projected: int) -> dict[str, list[int | None]]:
     """What is read beside the layer's c_attn.weight, with its shape; None for a length that may be any."""
     return {
         "wte.weight": [None, size],
         "wpe.weight": [None, size],
         f"h.{layer}.ln_1.weight": [size],
         f"h.{layer}.ln_1.bias": [size],
-        f"h.{layer}.attn.c_attn.bias": [3 * size],
+        f"h.{layer}.attn.c_attn.bias": [projected],
         f"h.{layer}.attn.c_proj.weight": [size, size],
         f"h.{layer}.attn.c_proj.bias": [size],
     }
 
 
 def _naming(path: Path | str, shapes: dict, preset: Preset) -> tuple[str, str]:
-    size = preset.hidden_size
+    size, projected = preset.hidden_size, preset.projected_size
     prefix = next((p for p in PREFIXES if p + "h.0.attn.c_attn.weight" in shapes), None)
     if prefix is None:
         raise BadCheckpoint(
             f"model.checkpoint {path}: no h.0.attn.c_attn.weight in it; allowed: MiniGPT's or GPT-2's naming"
         )
-    wanted = {"gpt2": [size, 3 * size], "minigpt": [3 * size, size]}
+    wanted = {"gpt2": [size, projected], "minigpt": [projected, size]}
     found = shapes[prefix + "h.0.attn.c_attn.weight"]
     naming = next((name for name, shape in wanted.items() if shape == found), None)
     if naming is None:
+        sharing = f" and {preset.kv_heads} K/V heads" if preset.kv_heads != preset.heads else ""
         raise BadCheckpoint(
-            f"model.checkpoint {path}: h.0.attn.c_attn.weight is {found}; {preset.heads} heads of "
+            f"model.checkpoint {path}: h.0.attn.c_attn.weight is {found}; {preset.heads} heads{sharing} of "
             f"{preset.head_size} need {wanted['minigpt']} (MiniGPT) or {wanted['gpt2']} (GPT-2)"
         )
     layers = sum(name.startswith(prefix + "h.") and name.endswith("attn.c_attn.weight") for name in shapes)
-    if layers != preset.layers:
+    if layers != preset.layers and not is_generated(path):
         raise BadCheckpoint(f"model.checkpoint {path}: {layers} layers, the preset has {preset.layers}")
     if prefix + "h.0.attn.c_proj.weight" not in shapes:
         raise BadCheckpoint(f"model.checkpoint {path}: no h.0.attn.c_proj.weight in it")
-    for name, shape in _shapes_of(0, size).items():
+    for name, shape in _shapes_of(0, size, preset.projected_size).items():
         found = shapes.get(prefix + name, shape)
         if len(found) != len(shape) or any(a == 0 or b not in (None, a) for a, b in zip(found, shape, strict=True)):
             allowed = str(shape).replace("None", "any")

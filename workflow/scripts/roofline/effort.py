@@ -7,9 +7,9 @@ EFFORTS = ("quick", "default", "thorough")
 BUDGETS = {
     ("peak_flops", "time_budget_s"): (0.3, 0.4, 10),
     ("peak_flops", "sustained_s"): (0, 2, 10),
-    ("bandwidth", "time_budget_s"): (0.15, 0.3, 3),
+    ("bandwidth", "time_budget_s"): (0.1, 0.2, 3),
     ("bandwidth", "sweep_points"): (2, 3, 8),
-    ("decode_attn", "time_budget_s"): (0.1, 0.15, 2),
+    ("decode_attn", "time_budget_s"): (0.03, 0.06, 2),
 }
 
 

@@ -18,7 +18,16 @@ DTYPE_COLOURS = {
     "int8": "#000000",
 }
 OTHER_DTYPE, INK, MUTED = "#777777", "#22262b", "#646a73"
-MARKERS = "osD^vPXph*<>8d"
+# The same in every picture, so that an implementation is known again; a block looks like its core.
+KNOWN_MARKERS = {
+    "decode attention, eager": "D",
+    "decode attention, eager, block": "d",
+    "decode attention, fused": "^",
+    "decode attention, fused_graph": "v",
+    "decode attention, numpy": "P",
+    "decode attention, numpy, block": "X",
+}
+MARKERS = "osph*<>8H"
 UNITS = {"tensor_core": "tensor cores", "cuda_core": "CUDA cores"}
 HOST_LINK = ("h2d", "d2h")
 SLOPES = {  # the memory ceilings that operators may stand under, best first
@@ -29,9 +38,10 @@ SLOPES = {  # the memory ceilings that operators may stand under, best first
 }
 CACHES, ALL_CORES = ("l1", "l2", "l3"), "all_cores"
 CUDA_CORES = "fp32_fma"  # the one peak of register-only kernels that is drawn without a dot
-PREDICTED_SIZE = 2.4
+PREDICTED_SIZE = 3.0
+MOST_LISTED = 5  # lengths S that the legend lists one by one
 SETTLED = 0.99  # of its roof: a sustained figure above it is no line of its own
-SUSTAINED_DASHES, FMA_DASHES = (3.0, 2.0), (6.0, 2.0, 1.0, 2.0)
+SUSTAINED_DASHES, FMA_DASHES, SOLID = (3.0, 2.0), (6.0, 2.0, 1.0, 2.0), (1.0, 0.0)
 COUNTING = (
     "Every line and every filled dot is measured. Per cent: attained of the dot's own roof, which is the lower of "
     "its dtype's ceiling and intensity × the bandwidth of its memory level. A multiply-add is two FLOPs. Bytes: "
@@ -68,6 +78,7 @@ class Dot:
     seq_len: int | None = None
     value: str = ""
     series: tuple = ()  # equal for dots that differ in S alone
+    measured: float | None = None  # of a predicted dot: TFLOPS of the one that it foretold
 
 
 @dataclass(frozen=True)
@@ -94,14 +105,21 @@ class Panel:
     predicted: tuple[Dot, ...]
     legend: tuple[Entry, ...]
     notes: tuple[str, ...]
+    seq_lens: tuple[int, ...] = ()  # S of every series, where all have the same: labels then need not say it
 
 
 def panels(roofline: dict) -> list[Panel]:
     """GPUs first. A marker means the same in every panel."""
     devices = sorted(roofline["devices"], key=lambda device: roofline["devices"][device]["kind"] != "gpu")
-    keys = list(dict.fromkeys(marker_key(operator) for operator in roofline["operators"]))
-    markers = {key: MARKERS[i % len(MARKERS)] for i, key in enumerate(keys)}
+    markers = markers_of(roofline["operators"])
     return [_panel(roofline, device, markers) for device in devices]
+
+
+def markers_of(operators: Sequence[dict]) -> dict[str, str]:
+    """A marker for each key."""
+    keys = dict.fromkeys(marker_key(operator) for operator in operators)
+    others = [key for key in keys if key not in KNOWN_MARKERS]
+    return KNOWN_MARKERS | {key: MARKERS[i % len(MARKERS)] for i, key in enumerate(others)}
 
 
 def _panel(roofline: dict, device: str, markers: dict[str, str]) -> Panel:
@@ -114,6 +132,7 @@ def _panel(roofline: dict, device: str, markers: dict[str, str]) -> Panel:
     others = {o["compute_ceiling"] for o in operators if o["operator"] != "gemm"}
     lines = [_compute(ceiling, not others or ceiling["name"] in others) for ceiling in compute]
     dots, predicted = _dots(operators, markers), _predicted(operators, markers)
+    seq_lens = _common_seq_lens(dots)
     return Panel(
         title=roofline["devices"][device]["name"],
         subtitle=" · ".join([device, "measured roofline", *(_slope_words(c) for c in memory if c["name"] == bold)]),
@@ -125,7 +144,8 @@ def _panel(roofline: dict, device: str, markers: dict[str, str]) -> Panel:
         ),
         dots=dots,
         predicted=predicted,
-        legend=tuple(_legend(operators, markers, dots, predicted, lines)),
+        legend=tuple(_legend(operators, markers, dots, predicted, lines, seq_lens)),
+        seq_lens=seq_lens,
         notes=tuple(_notes(ceilings, operators, skipped, left_out)),
     )
 
@@ -294,6 +314,16 @@ def _dots(operators: Sequence[dict], markers: dict[str, str]) -> tuple[Dot, ...]
     return tuple(found)
 
 
+def _common_seq_lens(dots: Sequence[Dot]) -> tuple[int, ...]:
+    """The lengths S of a series, where every series of several dots has the same; else none."""
+    found: dict[tuple, list[int]] = {}
+    for dot in dots:
+        if dot.seq_len is not None and dot.value.endswith("%"):
+            found.setdefault(dot.series, []).append(dot.seq_len)
+    lists = {tuple(sorted(lengths)) for lengths in found.values() if len(lengths) > 1}
+    return lists.pop() if len(lists) == 1 else ()
+
+
 def _series(operator: dict) -> tuple:
     fields = ("operator", "implementation", "preset", "scope", "dtype", "cache")
     shape = [item for item in operator["shape"].items() if item[0] != "seq_len"]
@@ -337,7 +367,8 @@ def _predicted(operators: Sequence[dict], markers: dict[str, str]) -> tuple[Dot,
         x, latency = operator["intensity_flops_per_byte"], sealed.get("latency_s")
         if x and latency and operator["flops"] and operator["attained_tflops"]:
             y = operator["flops"] / latency / 1e12
-            found.append(Dot(x, y, dtype_colour(operator["dtype"]), markers[marker_key(operator)], True))
+            colour, marker = dtype_colour(operator["dtype"]), markers[marker_key(operator)]
+            found.append(Dot(x, y, colour, marker, True, measured=operator["attained_tflops"]))
     return tuple(found)
 
 
@@ -350,6 +381,7 @@ def _legend(
     dots: Sequence[Dot],
     predicted: Sequence[Dot],
     lines: Sequence[ComputeCeiling],
+    seq_lens: Sequence[int],
 ) -> Iterable[Entry]:
     sides = {_sides(operator["shape"]) for operator in operators if operator["operator"] == "gemm"}
     for key, operator in {marker_key(operator): operator for operator in operators}.items():
@@ -358,6 +390,10 @@ def _legend(
     ceilings = {operator["compute_ceiling"] for operator in operators}
     for dtype in dict.fromkeys(o["dtype"] for o in operators if o["dtype"] not in ceilings):
         yield Entry("s", dtype_colour(dtype), f"{dtype} (no ceiling of its own)")
+    if seq_lens:
+        listed = ", ".join(map(str, seq_lens))
+        many = f"{len(seq_lens)} from {seq_lens[0]} to {seq_lens[-1]}"
+        yield Entry("", MUTED, f"joined: S = {listed if len(seq_lens) <= MOST_LISTED else many}", dashes=SOLID)
     if any(dot.hollow for dot in dots):
         yield Entry("o", INK, "hollow: not measured, at its roof", hollow=True)
     if predicted:

@@ -46,9 +46,11 @@ TITLE_SIZE, TEXT_SIZE, SMALL_SIZE = 14.0, 8.0, 7.5
 HEADER, AXIS_HEIGHT, LINE, PANEL_GAP = 42.0, 34.0, 11.0, 26.0
 STRIP, DOT_RADIUS, LEGEND_LINE, LABEL_LINE, AIR = 11.0, 3.6, 13.0, 9.5, 2.0
 POINTS_A_DECADE, LOWEST_PANEL, GROWTHS = 66.0, 270.0, (1.0, 1.25, 1.5, 1.8, 2.2)
+FAR, NEARER_UP_TO = 70.0, 1.5  # a leader's length in points, and the growth of a panel that is worth a shorter one
 LABEL_WIDTH, SERIES_REACH = 130.0, 70.0  # dots of a series that are further apart have labels of their own
 EDGE = 8.0  # right of the longest label of a ceiling, within the margin
-GHOST_RADIUS = 1.4  # of what was predicted
+COINCIDE = 6.0  # dots of two series that are no further apart share a label
+GHOST_RADIUS = 1.6  # of what was predicted
 LABEL_ROOM = 146.0  # left of a stack of dots
 NO_BREAK = "\N{NO-BREAK SPACE}"
 COLUMNS_FROM = 4  # with so many devices the panels stand in two columns
@@ -127,6 +129,7 @@ class Layout:
     spots: list[Spot] = field(default_factory=list)
     regimes: list[tuple[Box, str]] = field(default_factory=list)
     homeless: list[str] = field(default_factory=list)  # labels without a place
+    astray: int = 0  # labels that are far from their dots
 
 
 @dataclass(frozen=True)
@@ -163,9 +166,9 @@ def lay_out(panel: Panel) -> Layout:
     tried = []
     for growth in GROWTHS:
         tried.append(_arrange(panel, growth * _least_height(panel)))
-        if not tried[-1].homeless:
+        if not tried[-1].homeless and (not tried[-1].astray or growth >= NEARER_UP_TO):
             break
-    return min(tried, key=lambda layout: len(layout.homeless))
+    return min(tried, key=lambda layout: (len(layout.homeless), layout.astray))
 
 
 def _least_height(panel: Panel) -> float:
@@ -378,6 +381,7 @@ def _add_dots(panel: Panel, layout: Layout) -> list[Point]:
     scale = layout.scale
     layout.spots += [Spot(scale.of(dot), dot.marker, dot.colour, PREDICTED_SIZE, True, 0.5) for dot in panel.predicted]
     layout.spots += [Spot(scale.of(dot), dot.marker, dot.colour, hollow=dot.hollow) for dot in panel.dots]
+    layout.strokes += _hair_lines(panel, scale)
     for dot in panel.dots:
         if dot.x is None:  # infinite intensity lies further right than any picture is wide
             at = scale.of(dot)
@@ -386,6 +390,18 @@ def _add_dots(panel: Panel, layout: Layout) -> list[Point]:
             layout.strokes += [Stroke((Point(at.x + DOT_RADIUS, at.y), tip), dot.colour, 1.0)]
             layout.strokes += [Stroke(head, dot.colour, 1.0)]
     return [scale.of(dot) for dot in panel.dots]
+
+
+def _hair_lines(panel: Panel, scale: Scale) -> Iterable[Stroke]:
+    """From what was predicted to what was measured, where no other dot stands on the way: in a column of many dots
+    the lines would be one."""
+    dots = [scale.of(dot) for dot in panel.dots]
+    for ghost in panel.predicted:
+        start, end = scale.of(ghost), scale.at(ghost.x, ghost.measured)
+        low, high = sorted((start.y, end.y))
+        near = [at for at in dots if abs(at.x - end.x) < DOT_RADIUS and low - 1 < at.y < high + 1]
+        if len(near) == 1 and high - low > 2 * DOT_RADIUS:
+            yield Stroke((start, end), ghost.colour, 0.35, 0.5, order=1.8)
 
 
 def _add_labels(
@@ -408,7 +424,7 @@ def _add_labels(
     around = replace(around, labels=tuple(box for text in along.values() for box in _boxes_along(text)))
     beside = [_beside_slope(*each, scale) for each in ceilings if each[0] not in along]
     around = _house(beside, layout, around)
-    _house([_of_run(panel.dots, dots, run) for run in runs], layout, around)
+    _house(_joined([_of_run(panel, dots, run) for run in runs]), layout, around)
 
 
 def _beside_slope(ceiling: MemoryCeiling, line: Segment, scale: Scale) -> Wanted:
@@ -430,7 +446,9 @@ def _house(wanted: Sequence[Wanted], layout: Layout, around: Surroundings) -> Su
             at = _baseline(found.box.x0 + AIR, found.box.y1 - AIR / 2 - LABEL_LINE * (i + 0.5), SMALL_SIZE)
             layout.texts.append(Text(at, line, SMALL_SIZE, want.colour, weight=want.weight))
         start, end = found.leader
-        if (length := dist(start, end)) > 12:
+        length = dist(start, end)
+        layout.astray += length > FAR
+        if length > 12:
             share = DOT_RADIUS / length
             edge = Point(start.x + (end.x - start.x) * share, start.y + (end.y - start.y) * share)
             layout.strokes.append(Stroke((edge, end), want.colour, 0.5, 0.4, order=1.9))
@@ -454,13 +472,36 @@ def _runs(dots: Sequence[Dot], at: Sequence[Point]) -> list[list[int]]:
     return runs
 
 
-def _of_run(dots: Sequence[Dot], at: Sequence[Point], run: Sequence[int]) -> Wanted:
-    first = dots[run[0]]
+def _joined(wanted: Sequence[Wanted]) -> list[Wanted]:
+    """Labels of series that nearly coincide as one: their dots would be told apart by leaders alone."""
+    found: list[Wanted] = []
+    for want in wanted:
+        twin = next((i for i, other in enumerate(found) if _coincide(want, other)), None)
+        if twin is None:
+            found.append(want)
+        else:
+            found[twin] = replace(found[twin], lines=(*want.lines, *found[twin].lines))
+    return found
+
+
+def _coincide(one: Wanted, other: Wanted) -> bool:
+    if one.colour != other.colour or len(one.anchors) != len(other.anchors) or len(one.anchors) == 1:
+        return False
+    return all(dist(*pair) < COINCIDE for pair in zip(one.anchors, other.anchors, strict=True))
+
+
+def _of_run(panel: Panel, at: Sequence[Point], run: Sequence[int]) -> Wanted:
+    """The name of the dots, and each one's share; with its S where the legend does not tell it."""
+    dots = [panel.dots[i] for i in run]
+    first = dots[0]
     if len(run) == 1:
         name = shortened(first.name, 120.0, SMALL_SIZE)
         lines = [" ".join(filter(None, [first.seq_len and f"S={first.seq_len}", name, first.value]))]
     else:
-        each = [f"{dots[i].seq_len}: {dots[i].value}".replace(" ", NO_BREAK) for i in run]
-        values = [line.replace(NO_BREAK, " ") for line in wrapped("S=" + ", ".join(each), LABEL_WIDTH, SMALL_SIZE)]
-        lines = [first.name, *values] if first.name else values
+        if tuple(dot.seq_len for dot in dots) == panel.seq_lens:
+            values = ", ".join(dot.value.removesuffix(" %") for dot in dots) + f"{NO_BREAK}%"
+        else:
+            values = "S=" + ", ".join(f"{dot.seq_len}: {dot.value}".replace(" ", NO_BREAK) for dot in dots)
+        lines = [line.replace(NO_BREAK, " ") for line in wrapped(values, LABEL_WIDTH, SMALL_SIZE)]
+        lines = [first.name, *lines] if first.name else lines
     return Wanted(tuple(lines), first.colour, tuple(at[i] for i in run))

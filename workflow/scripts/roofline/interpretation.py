@@ -17,6 +17,9 @@ from roofline.records import (
 from roofline.reporting import duration, number, percent
 
 NEAR, FAR = 0.10, 0.20
+NEARLY_ALL = 0.95  # of a time: what is left of it is not worth a word
+FUSED = ("fused", "fused_graph")
+PASSES = ": several kernels hand scores and weights on through memory, where one reads K and V once"
 KEPT = 0.99  # of the burst: what is left above it under load counts as all of it
 SLOPES = ("hbm_read", "d2d", "dram_read", "dram_copy")  # where no operator names a memory ceiling
 COPIES = ("d2d", "dram_copy")
@@ -292,8 +295,10 @@ def _decode(device: str, roofline: Roofline, attention: list[DecodeAttnRecord]) 
     cores = [cell for cell in cells if cell.scope == "core" and cell.fraction_of_roof is not None]
     if not cores:
         return f"On {device} no decode attention was placed under a roof."
-    told = [_slope(device, roofline, cores), _reach(cores), *_regimes(cores)]
-    told += [_device_alone(cores), _share_of_tensor_peak(device, roofline, cores), *_notes(device, attention)]
+    compared = _compared(cores)
+    told = [_slope(device, roofline, cores), _reach(cores), *compared, *_regimes(cores)]
+    told += [] if compared else [_device_alone(cores)]
+    told += [_share_of_tensor_peak(device, roofline, cores), *_notes(device, attention)]
     return " ".join(sentence for sentence in told if sentence)
 
 
@@ -326,35 +331,107 @@ def _ridge_points(device: str, roofline: Roofline, cores: list[Operator]) -> set
 def _reach(cores: list[Operator]) -> str:
     best, worst = _best(cores), min(cores, key=lambda cell: cell.fraction_of_roof)
     if best is worst:
-        return f"It attains {percent(best.fraction_of_roof)} of that roof ({_cell(best)}, {duration(best.latency_s)})."
-    return (
-        f"It attains from {percent(worst.fraction_of_roof)} of its roof ({_cell(worst)}, {duration(worst.latency_s)}) "
-        f"to {percent(best.fraction_of_roof)} ({_cell(best)}, {duration(best.latency_s)})."
+        only = f"{_cell(best, cores)}, {duration(best.latency_s)}"
+        return f"It attains {percent(best.fraction_of_roof)} of that roof ({only})."
+    low, high = (
+        f"{percent(one.fraction_of_roof)}{of} ({_cell(one, cores)}, {duration(one.latency_s)})"
+        for one, of in ((worst, " of its roof"), (best, ""))
     )
+    return f"It attains from {low} to {high}."
 
 
 def _best(cores: list[Operator]) -> Operator:
     return max(cores, key=lambda cell: cell.fraction_of_roof)
 
 
+def _compared(cores: list[Operator]) -> list[str]:
+    """Implementations side by side in one cell of the smallest batch and one of the largest, and what they save."""
+    groups: dict[tuple, dict[str, Operator]] = {}
+    for cell in cores:
+        groups.setdefault((cell.preset, cell.dtype, *cell.shape.items()), {})[cell.implementation] = cell
+    most = max(len(group) for group in groups.values())
+    if most < 2:
+        return []
+    whole = [group for group in groups.values() if len(group) == most]
+    whole.sort(key=lambda group: (_any(group).shape["batch"], _any(group).bytes))
+    ends = whole[:1] if len(whole) == 1 else [whole[0], whole[-1]]
+    return [sentence for group in ends for sentence in _side_by_side(group, cores, last=group is ends[-1])]
+
+
+def _any(group: dict[str, Operator]) -> Operator:
+    return next(iter(group.values()))
+
+
+def _side_by_side(group: dict[str, Operator], cores: list[Operator], last: bool) -> Iterable[str]:
+    (first, cell), *others = group.items()
+    reached = [f"{first} attains {_reached(cell, ' of its roof')}", *(f"{name} {_reached(c)}" for name, c in others)]
+    yield f"In {_where(cell, cores)}, {_list(reached)}."
+    eager, fused = group.get("eager"), [group[name] for name in FUSED if name in group]
+    if eager and fused:
+        yield _saved(eager, min(fused, key=lambda cell: cell.latency_s), PASSES if last else "")
+    if len(fused) == len(FUSED) and fused[1].latency_s < NEARLY_ALL * fused[0].latency_s:
+        one, all_at_once = (duration(cell.latency_s) for cell in fused)
+        yield f"One launch for all layers takes {all_at_once} a layer, where one for each takes {one}."
+
+
+def _reached(cell: Operator, of: str = "") -> str:
+    """By the caller's time, and where it is another by the device's alone."""
+    by_caller = f"{percent(cell.fraction_of_roof)}{of} ({duration(cell.latency_s)}"
+    if not cell.device_latency_s or not cell.device_fraction_of_roof:
+        return f"{by_caller})"
+    if abs(cell.device_latency_s / cell.latency_s - 1) < 1 - NEARLY_ALL:
+        return f"{by_caller}, all of it the device's)"
+    return f"{by_caller}; the device alone {percent(cell.device_fraction_of_roof)}, {duration(cell.device_latency_s)})"
+
+
+def _saved(eager: Operator, fused: Operator, passes: str) -> str:
+    """Where the time goes that one kernel saves: launches, or the device's own part."""
+    saved = eager.latency_s - fused.latency_s
+    if saved < (1 - NEARLY_ALL) * eager.latency_s:
+        return f"There {fused.implementation} saves nothing over eager."
+    text = f"{fused.implementation} is {number(eager.latency_s / fused.latency_s)} times as fast as eager"
+    if not eager.device_latency_s or not fused.device_latency_s:
+        return f"There {text}."
+    on_device = eager.device_latency_s - fused.device_latency_s
+    if on_device <= (1 - NEARLY_ALL) * saved:
+        return f"There {text}: what it saves are launches ({duration(saved)})."
+    if on_device >= NEARLY_ALL * saved:
+        return f"There {text}: what it saves is the device's own time ({duration(saved)}){passes}."
+    return (
+        f"There {text}: of the {duration(saved)} that it saves, {duration(saved - on_device)} are launches and "
+        f"{duration(on_device)} the device's own time{passes}."
+    )
+
+
 def _regimes(cores: list[Operator]) -> list[str]:
     meaning = {
-        "overhead": "overhead-bound (the calls set the pace)",
-        "memory": "memory-bound by intensity (the calls do not set the pace)",
-        "compute": "compute-bound by intensity (the calls do not set the pace)",
+        "overhead": "overhead-bound (starting sets the pace)",
+        "memory": "memory-bound by intensity (starting does not set the pace)",
+        "compute": "compute-bound by intensity (starting does not set the pace)",
     }
     told = []
     for regime, words in meaning.items():
         cells = [cell for cell in cores if cell.regime == regime]
         if cells:
-            batches = sorted({cell.shape["batch"] for cell in cells})
             told.append(
-                f"{len(cells)} of {len(cores)} cells {_are(cells)} {words}: batch {_list(batches)}, {_span(cells)}"
+                f"{len(cells)} of {len(cores)} cells {_are(cells)} {words}: {_batches(cells, cores)}, {_span(cells)}"
             )
     judged = [cell for cell in cores if cell.predicted.sealed and cell.regime]
     right = sum(cell.predicted.sealed.regime == cell.regime for cell in judged)
     seal = f"The sealed prediction named the regime of {right} of {len(judged)} rightly." if judged else ""
     return [f"{'; '.join(told)}.", seal] if told else []
+
+
+def _batches(cells: list[Operator], cores: list[Operator]) -> str:
+    """Their batch sizes, by implementation where there are several."""
+    batches: dict[str, set] = {}
+    for cell in cores:
+        found = batches.setdefault(cell.implementation, set())
+        found |= {cell.shape["batch"]} if cell in cells else set()
+    told = {name: f"batch {_list(sorted(found))}" for name, found in batches.items() if found}
+    if len({cell.implementation for cell in cores}) == 1:
+        return next(iter(told.values()))
+    return "; ".join(f"{name}, {words}" for name, words in told.items())
 
 
 def _span(cells: list[Operator]) -> str:
@@ -371,7 +448,7 @@ def _device_alone(cores: list[Operator]) -> str:
     best = max(alone, key=lambda cell: cell.device_fraction_of_roof)
     return (
         f"Without the gaps between launches the device reaches {percent(best.device_fraction_of_roof)} at best "
-        f"({_cell(best)}, {duration(best.device_latency_s)})."
+        f"({_cell(best, cores)}, {duration(best.device_latency_s)})."
     )
 
 
@@ -392,15 +469,26 @@ def _share_of_tensor_peak(device: str, roofline: Roofline, cores: list[Operator]
     else:
         judged = f"{inside} of {len(shares)} inside {USUAL}"
     unit = {"tensor_core": "tensor-core peak", "cuda_core": "peak of the CUDA cores"}.get(fp16.unit, "peak")
-    span = f"{percent(shares[0])} to {percent(shares[-1])}" if len(shares) > 1 else percent(shares[0])
+    by_implementation: dict[str, list[Operator]] = {}
+    for cell in halves:
+        by_implementation.setdefault(cell.implementation, []).append(cell)
+    spans = {name: _span_of_peak(cells, fp16.tflops) for name, cells in by_implementation.items()}
+    span = "that is " + next(iter(spans.values()))
+    if len(spans) > 1:
+        span = _list([f"{name} is at {words}" for name, words in spans.items()])
     roof = percent(max(cell.roof_tflops for cell in halves) / fp16.tflops)
-    return f"In fp16 that is {span} of the measured {unit}, {judged}; at its roof it would be {roof}."
+    return f"In fp16 {span} of the measured {unit}, {judged}; at its roof it would be {roof}."
+
+
+def _span_of_peak(cells: list[Operator], peak: float) -> str:
+    shares = sorted(cell.attained_tflops / peak for cell in cells)
+    return f"{percent(shares[0])} to {percent(shares[-1])}" if len(shares) > 1 else percent(shares[0])
 
 
 def _notes(device: str, attention: list[DecodeAttnRecord]) -> Iterable[str]:
     mine = [record for record in attention if record.device == device]
     for note in dict.fromkeys(record.note for record in mine if record.note):
-        yield f"Beware: {note}; those cells time the conversion far more than the memory, under the fp32 ceiling."
+        yield f"Beware: {note}; those cells time the conversion beside the memory, under the fp32 ceiling."
     if any(record.weights.generated for record in mine):
         yield "The weights were generated, not those of a trained model."
 
@@ -418,24 +506,35 @@ def _against(roofline: Roofline, devices: dict[str, DeviceRecord]) -> str:
     speeds = {(c.device, c.name): c.gb_per_s for c in roofline.ceilings if c.kind == "memory"}
     if not pairs:
         return f"No fp32 decode attention was measured on both {gpu} and cpu."
-    told = [_ratio(pairs[-1], gpu, devices, speeds)]
+    told = [_ratio(pairs[-1], gpu, devices, speeds), *_by_eager(*pairs[-1], roofline)]
     if len(pairs) > 1:
-        told.append(_ratio_at_small(pairs[0], gpu))
+        told.append(_ratio_at_small(pairs[0], gpu, [fast for fast, _ in pairs]))
     return " ".join([*told, *_pcie(pairs[-1][0], gpu, speeds)])
 
 
 def _pairs(roofline: Roofline, gpu: str) -> list[tuple[Operator, Operator]]:
-    """fp32 core cells of the same implementation and shape on both, from the least to the most bytes."""
-
-    def cells(device):
-        return {
-            (o.implementation, o.preset, *sorted(o.shape.items())): o
-            for o in roofline.operators
-            if (o.device, o.operator, o.scope, o.dtype) == (device, "decode_attention", "core", "fp32")
-        }
-
-    on_gpu, on_cpu = cells(gpu), cells("cpu")
+    """fp32 core cells of the same shape on both, each by its fastest implementation, from the least to the most
+    bytes."""
+    on_gpu, on_cpu = _fastest(roofline, gpu), _fastest(roofline, "cpu")
     return sorted(((on_gpu[s], on_cpu[s]) for s in on_gpu if s in on_cpu), key=lambda pair: pair[0].bytes)
+
+
+def _fastest(roofline: Roofline, device: str) -> dict[tuple, Operator]:
+    found: dict[tuple, Operator] = {}
+    for cell in _fp32_cores(roofline, device):
+        key = _shape(cell)
+        if key not in found or cell.latency_s < found[key].latency_s:
+            found[key] = cell
+    return found
+
+
+def _fp32_cores(roofline: Roofline, device: str) -> list[Operator]:
+    wanted = (device, "decode_attention", "core", "fp32")
+    return [o for o in roofline.operators if (o.device, o.operator, o.scope, o.dtype) == wanted]
+
+
+def _shape(cell: Operator) -> tuple:
+    return cell.preset, *sorted(cell.shape.items())
 
 
 def _ratio(pair: tuple[Operator, Operator], gpu: str, devices: dict[str, DeviceRecord], speeds: dict) -> str:
@@ -444,8 +543,9 @@ def _ratio(pair: tuple[Operator, Operator], gpu: str, devices: dict[str, DeviceR
     attained = fast.attained_tflops / slow.attained_tflops
     text = (
         f"On the same fp32 operator (batch {fast.shape['batch']}, S {fast.shape['seq_len']}; NumPy only emulates fp16) "
-        f"{gpu} ({devices[gpu].name}) attains {number(fast.attained_tflops * 1e3)} GFLOPS "
-        f"and the CPU ({devices['cpu'].name}) {number(slow.attained_tflops * 1e3)}: {number(attained)} times as much."
+        f"{gpu} ({devices[gpu].name}) attains {number(fast.attained_tflops * 1e3)} GFLOPS by {fast.implementation} "
+        f"and the CPU ({devices['cpu'].name}) {number(slow.attained_tflops * 1e3)} by {slow.implementation}: "
+        f"{number(attained)} times as much."
     )
     on_gpu, on_cpu = speeds.get((gpu, fast.memory_ceiling)), speeds.get(("cpu", slow.memory_ceiling))
     if not on_gpu or not on_cpu:
@@ -469,10 +569,25 @@ def _ratio(pair: tuple[Operator, Operator], gpu: str, devices: dict[str, DeviceR
             f"{text} The two ratios agree within 10 %: both read K and V at about the same share of their bandwidths, "
             f"{gpus_share} and {cpus_share}."
         )
+    if fast.bytes / fast.latency_s / 1e9 >= (1 - NEAR) * on_gpu:
+        return (
+            f"{text} That is less than its memory would give, though the GPU reads K and V at {gpus_share} of its "
+            f"bandwidth: the CPU reads them at {cpus_share} of what was measured for its own."
+        )
     return (
         f"{text} That is less than its memory would give: the GPU reads K and V at only {gpus_share} of its bandwidth, "
         f"the CPU at {cpus_share}.{_launches(fast)}"
     )
+
+
+def _by_eager(fast: Operator, slow: Operator, roofline: Roofline) -> list[str]:
+    """What the ratio would be by plain array code, where something else is faster."""
+    cells = [cell for cell in _fp32_cores(roofline, fast.device) if _shape(cell) == _shape(fast)]
+    eager = next((cell for cell in cells if cell.implementation == "eager"), fast)
+    if eager is fast or fast.implementation == "eager":
+        return []
+    ratio = number(eager.attained_tflops / slow.attained_tflops)
+    return [f"By eager it would be {ratio} times as much.{_launches(eager)}"]
 
 
 def _launches(cell: Operator) -> str:
@@ -480,16 +595,20 @@ def _launches(cell: Operator) -> str:
     if not cell.device_latency_s:
         return ""
     gap, alone = 1 - cell.device_latency_s / cell.latency_s, duration(cell.device_latency_s)
-    if gap < 0.05:
-        return f" Launches cost it next to nothing (the device alone takes {alone}): the kernels themselves are slow."
-    return f" {percent(gap)} of the GPU's time is launch overhead: the device alone takes {alone}."
+    if gap >= 1 - NEARLY_ALL:
+        return f" {percent(gap)} of the GPU's time is launch overhead: the device alone takes {alone}."
+    if cell.regime == "overhead":
+        return f" Launches cost it next to nothing: the device takes {alone}, of which starting is a large part."
+    if cell.device_fraction_of_roof and cell.device_fraction_of_roof >= 1 - NEAR:
+        return ""
+    return f" Launches cost it next to nothing (the device alone takes {alone}): the kernels themselves are slow."
 
 
-def _ratio_at_small(pair: tuple[Operator, Operator], gpu: str) -> str:
+def _ratio_at_small(pair: tuple[Operator, Operator], gpu: str, among: list[Operator]) -> str:
     fast, slow = pair
     ratio = fast.attained_tflops / slow.attained_tflops
     verb = f"at {number(ratio)} times the CPU's rate" if ratio >= 1 else f"slower, at {number(ratio)} of the CPU's rate"
-    return f"On the smallest cell ({_cell(fast)}) {gpu} is {verb}.{_launches(fast)}"
+    return f"On the smallest cell ({_cell(fast, among)}) {gpu} is {verb}.{_launches(fast)}"
 
 
 def _pcie(cell: Operator, gpu: str, speeds: dict) -> Iterable[str]:
@@ -506,9 +625,14 @@ def _pcie(cell: Operator, gpu: str, speeds: dict) -> Iterable[str]:
 # ---------------------------------------------------------------- words
 
 
-def _cell(cell: Operator) -> str:
-    which = f"{cell.dtype}, batch {cell.shape['batch']}, S {cell.shape['seq_len']}"
-    return which if cell.implementation == "eager" else f"{which}, {cell.implementation}"
+def _cell(cell: Operator, among: list[Operator]) -> str:
+    """Which one it is among others: its preset where there are several."""
+    return f"{cell.implementation}, {_where(cell, among)}"
+
+
+def _where(cell: Operator, among: list[Operator]) -> str:
+    preset = f"{cell.preset}, " if len({other.preset for other in among}) > 1 else ""
+    return f"{preset}{cell.dtype}, batch {cell.shape['batch']}, S {cell.shape['seq_len']}"
 
 
 def _apart(peak: PeakFlops) -> float | None:

@@ -20,7 +20,8 @@ PREVIOUS = "previous"
 ENGINE = ".snakemake"
 RUN_LOCK = Path(ENGINE, "roofline-run.lock")
 OF_ALL_DEVICES = ("roofline.json", "roofline.png", "roofline.svg", "interpretation.md", "acceptance.json")
-OF_ALL_DEVICES += ("sweep.png", "load.png", "summary.html", "manifest.json")
+OF_ALL_DEVICES += ("attention.png",)
+OF_ALL_DEVICES += ("verification.json", "verification.md", "sweep.png", "load.png", "summary.html", "manifest.json")
 KINDS = {
     "device_query.json": records.DeviceRecord,
     "prediction.json": records.PredictionRecord,
@@ -31,6 +32,7 @@ KINDS = {
     "decode_attn": records.DecodeAttnRecord,
     "roofline.json": records.Roofline,
     "acceptance.json": records.Acceptance,
+    "verification.json": records.Verification,
     "manifest.json": provenance.Manifest,
 }
 

@@ -56,6 +56,21 @@ def time_device(device, step: Step, caller: Timing, *, time_budget_s: float) -> 
     return _timing(DEVICE_METHOD, caller.warmup, wanted, samples) if samples else None
 
 
+def a_layer(timing: Timing | None, layers: int) -> Timing | None:
+    """The times of one of the layers that each step went through."""
+    if timing is None or layers == 1:
+        return timing
+    samples = [round(sample / layers, 11) for sample in timing.samples_s]
+    return timing.model_copy(
+        update={
+            "method": f"{timing.method}; a step is {layers} layers, and times are of one",
+            "samples_s": samples,
+            "median_s": statistics.median(samples),
+            "ci95_s": statistics.median_interval(samples),
+        }
+    )
+
+
 def time_until_precise(
     device, step: Step, log: "StateLog", *, warmup: int, most: int, time_budget_s: float, first: int = 0
 ) -> Timing:

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 
-from roofline import model
+from roofline import model, regimes
 from roofline.guard import above_roofs
-from roofline.prediction import ceiling_values, predict_cell
+from roofline.operators import gemm
+from roofline.prediction import CONSTANTS, Costs, ceiling_values, costs_of, predict_cell, way_of
 from roofline.records import (
     Bandwidth,
     BandwidthRecord,
@@ -22,10 +23,6 @@ from roofline.records import (
     Skipped,
 )
 
-# Launches set the pace where the device alone takes less than so much of the caller's time; on a device that is its
-# own caller, where the calls on the smallest shape already cost half of it.
-DEVICE_BUSY = 0.8
-OVERHEAD_SHARE = 0.5
 # Where reading was not asked for, the slope is the copy; readers may exceed it.
 SLOPES = {"gpu": ("hbm_read", "d2d"), "cpu": ("dram_read", "dram_copy")}
 
@@ -140,7 +137,7 @@ def _operator(device: str, path: str, measured: Measurement, ceilings: list) -> 
                 traffic_bytes=measured.bytes,
                 peak_tflops=peak,
                 bandwidth_gb_per_s=gb_per_s,
-                overhead_s=measured.overhead_s,
+                costs=measured_costs(measured),
             )
             if peak or gb_per_s
             else None,
@@ -157,20 +154,32 @@ def roof_tflops(flops: float, traffic_bytes: float, peak: float | None, gb_per_s
     return min(limits, default=None)
 
 
+def measured_costs(measured: Measurement) -> Costs:
+    """What a cell costs beside its work: calls and start as this run measured them, the rest by the model."""
+    if measured.operator == gemm.OPERATOR:
+        return Costs(call_s=None, start_s=None)
+    kind = "gpu" if measured.memory_level == "hbm" else "cpu"
+    return costs_of(
+        CONSTANTS,
+        kind,
+        way_of(measured),
+        measured.bytes,
+        call_s=measured.overhead_s,
+        start_s=measured.device_overhead_s,
+    )
+
+
 def found_regime(measured: Measurement, peak: float | None, gb_per_s: float | None) -> dict:
-    """The regime as measured: overhead where the calls set the pace, else by the ridge point."""
-    if _waits_for_calls(measured):
-        return {"regime": model.OVERHEAD_BOUND, "regime_level": None}
-    if not (peak and gb_per_s):
-        return {"regime": None, "regime_level": None}
-    bound = model.analyse(measured.flops, measured.bytes, peak * 1e12, gb_per_s * 1e9).bound
-    return {"regime": bound, "regime_level": measured.memory_level if bound == model.MEMORY_BOUND else None}
-
-
-def _waits_for_calls(measured: Measurement) -> bool:
-    if measured.device_latency:
-        return measured.device_latency.median_s < DEVICE_BUSY * measured.latency.median_s
-    return bool(measured.overhead_s) and measured.overhead_s >= OVERHEAD_SHARE * measured.latency.median_s
+    """The regime from measurements alone, by the rule of regimes.py; memory's with the level."""
+    on_device = measured.device_latency
+    named = regimes.regime(
+        latency_s=measured.latency.median_s,
+        device_latency_s=on_device.median_s if on_device else None,
+        start_s=measured.device_overhead_s if on_device else measured.overhead_s,
+        compute_s=measured.flops / (peak * 1e12) if peak else None,
+        memory_s=measured.bytes / (gb_per_s * 1e9) if gb_per_s else None,
+    )
+    return {"regime": named, "regime_level": measured.memory_level if named == model.MEMORY_BOUND else None}
 
 
 def _operation(device: str, kind: str, operation: dict, ceilings: list) -> Operator | Skipped:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator
 
 from roofline.consistency import contradictions as contradictions_of
-from roofline.prediction import predict_sealed
+from roofline.prediction import predict_sealed, way_of
 from roofline.records import (
     SCHEMA_VERSION,
     BandwidthRecord,
@@ -350,15 +350,15 @@ def describe_seal(found: Results, device: str, sha256: dict[str, str]) -> Seal:
             violations.append(f"{where} was measured under another seal than {path}")
         violations += [f"{where}: {what}" for what in contradictions_of(record)]
         violations += [
-            f"{where} holds another prediction of {calls} than {path} makes"
-            for calls, measured_cell in _cells(record)
+            f"{where} holds another prediction of {name} than {path} makes"
+            for name, measured_cell in _cells(record)
             if measured_cell.predicted
             != predict_sealed(
                 seal,
                 flops=measured_cell.flops,
                 traffic_bytes=measured_cell.bytes,
                 compute_ceiling=measured_cell.compute_ceiling,
-                calls=calls,
+                way=way_of(measured_cell),
             )
         ]
         if not sealed_at or not began or began <= sealed_at:
@@ -375,7 +375,7 @@ def describe_seal(found: Results, device: str, sha256: dict[str, str]) -> Seal:
 
 
 def _cells(record) -> list[tuple[str, Measurement]]:
-    """Every timed cell of a record, with the name of its count of calls in the seal."""
+    """Every timed cell of a record, with a name."""
     if isinstance(record, PeakFlopsRecord):
         return [("gemm", record.peak.lab)] if record.peak and record.peak.lab else []
     if isinstance(record, DecodeAttnRecord):

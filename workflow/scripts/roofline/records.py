@@ -20,6 +20,20 @@ Mix = Literal["read", "write", "copy", "triad"]
 Cache = Literal["cold", "warm"]
 Scope = Literal["core", "block"]
 ComputeUnit = Literal["tensor_core", "cuda_core", "cpu"]
+GapCause = Literal[
+    "close",
+    "calls",
+    "start",
+    "clock",
+    "own_clock",
+    "compute_ceiling",
+    "memory_ceiling",
+    "share_of_roof",
+    "unexplained",
+]
+Remedy = Literal[
+    "tensor_cores", "lower_precision", "fusion", "smaller_cache_dtype", "grouped_queries", "cuda_graph", "larger_batch"
+]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Interval = tuple[NotNegative, NotNegative]
@@ -118,7 +132,8 @@ class PredictionRecord(Record):
 
 class CellPrediction(Record):
     regime: Regime
-    latency_s: NotNegative | None
+    latency_s: NotNegative | None = Field(description="the caller's")
+    device_latency_s: NotNegative | None = Field(default=None, description="the device's part; null where it is all")
     fraction_of_compute_peak: NotNegative | None
 
 
@@ -184,6 +199,13 @@ class Measurement(Record):
     latency: Timing
     device_latency: Timing | None
     overhead_s: NotNegative | None = Field(description="the same code on the smallest shape: what a call costs")
+    device_overhead_s: NotNegative | None = Field(default=None, description="the device's part of that")
+    empty_kernel_s: Positive | None = Field(default=None, description="the caller's time of a kernel that does nothing")
+    empty_kernel_device_s: Positive | None = Field(default=None, description="the device's part of that")
+    layers: int = Field(default=1, description="that one call goes through; times are of one")
+    joins: bool = Field(default=False, description="whether blocks share the keys of a head, and are joined")
+    turns: int = Field(default=1, description="that a block takes over its tiles, one wait for the memory each")
+    how: str | None = Field(default=None, description="how the kernel divides the work")
     states: list[DeviceState]
     sm_clock_mhz: Positive | None = Field(default=None, description="counted by a kernel beside such a block")
 
@@ -565,6 +587,92 @@ class Criterion(Record):
 class Acceptance(Record):
     schema_version: Literal[1] = SCHEMA_VERSION
     criteria: list[Criterion]
+
+
+# ---------------------------------------------------------------- verification.json
+
+
+class GapPart(Record):
+    """What one cause moves of a sealed latency towards the measured one; the parts add up to the gap."""
+
+    cause: GapCause
+    seconds: float
+
+
+class VerificationEntry(Record):
+    """One operator: what was predicted beside what was measured. Errors are (predicted - measured) / measured."""
+
+    device: str
+    operator: str
+    implementation: str | None
+    preset: str | None
+    scope: Scope | None
+    dtype: str
+    cache: Cache | None
+    shape: dict[str, int]
+    sealed: CellPrediction | None
+    from_ceilings: CellPrediction | None
+    latency_s: NotNegative | None
+    device_latency_s: NotNegative | None
+    fraction_of_compute_peak: NotNegative | None
+    regime: Regime | None = Field(description="found; null for want of a ceiling")
+    regime_level: RegimeLevel | None
+    sealed_error: float | None
+    from_ceilings_error: float | None
+    sealed_device_error: float | None
+    from_ceilings_device_error: float | None
+    sealed_named_rightly: bool | None
+    from_ceilings_named_rightly: bool | None
+    cause: GapCause
+    parts: list[GapPart]
+    gap: str = Field(description="the gap of the sealed latency in one sentence, from what was measured")
+    remedies: list[Remedy]
+    record: str | None
+
+
+class ErrorStatistics(Record):
+    """Of absolute errors, as shares of what was measured."""
+
+    cells: int
+    median: NotNegative
+    worst: NotNegative
+
+
+class Accuracy(Record):
+    """How well one way to predict did over some cells."""
+
+    regimes: int = Field(description="cells of which a regime was both predicted and found")
+    named_rightly: int
+    share_named_rightly: NotNegative | None
+    latency: ErrorStatistics | None
+    device_latency: ErrorStatistics | None
+
+
+class VerificationGroup(Record):
+    device: str
+    implementations: list[str]
+    regime: Regime | Literal["all", "not_found"]
+    cells: int
+    sealed: Accuracy
+    from_ceilings: Accuracy
+
+
+class SealCheck(Record):
+    """Whether a device was measured after its prediction was sealed, and as sealed."""
+
+    device: str
+    sealed_at: str
+    first_measurement_at: str | None
+    violations: list[str]
+
+
+class Verification(Record):
+    """results/verification.json: every prediction beside its measured counterpart."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    seals: list[SealCheck]
+    summary: list[VerificationGroup]
+    entries: list[VerificationEntry]
 
 
 # ---------------------------------------------------------------- reading and writing

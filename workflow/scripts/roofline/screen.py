@@ -7,6 +7,7 @@ from pathlib import Path
 
 from roofline.ceiling_table import Row, compute_rows, level_rows, memory_rows
 from roofline.devices.cpu import NATIVE_DTYPES
+from roofline.operators.decode_attention import implementations_of
 from roofline.records import AboveRoof, Acceptance, CorruptRecord, Operator, Roofline, read
 from roofline.reporting import count_jobs, duration, now, number, percent
 
@@ -14,6 +15,8 @@ RUN_STARTED = "ROOFLINE_RUN_STARTED"
 COUNTER_FILE = Path("logs/.jobs-ended")
 WIDTH = 100  # columns
 USERS_OWN = "; its counts and time are the user's own"  # the end of the evidence for an operation of the config
+WAYS_ABREAST = 4
+BOUND_BY = {"overhead": "o", "memory": "m", "compute": "c"}
 HELD_BACK_FROM = 80  # the column of a table's last words
 MEASURING = ("device_query", "peak_flops", "bandwidth", "decode_attn")
 
@@ -23,6 +26,7 @@ START_UP_S = {"gpu": 2.2, "cpu": 1.5}
 OTHER_JOB_S = 0.5
 # A block of attention seldom spends its whole budget on a GPU and nearly always does on a CPU.
 BUDGET_SPENT = {"gpu": 0.2, "cpu": 0.8}
+WITH_BLOCK = ("eager", "numpy")  # implementations that are timed with the projections too
 # About how many of read, write, copy and triad a memory level has.
 STREAMS = 3
 
@@ -54,10 +58,11 @@ def expected_s(rule: str, device: str, settings: dict, dtype: str | None = None)
     if rule not in MEASURING or skipped:
         return OTHER_JOB_S
     peaks, attention = settings["peak_flops"], settings["decode_attn"]
+    ways = sum(2 if name in WITH_BLOCK else 1 for name in implementations_of(kind, attention["implementations"]))
     timed = {
         "peak_flops": 1.5 * peaks["time_budget_s"] + peaks["sustained_s"],
         "bandwidth": STREAMS * settings["bandwidth"]["time_budget_s"],
-        "decode_attn": 2 * len(attention["batch_sizes"]) * attention["time_budget_s"] * BUDGET_SPENT[kind],
+        "decode_attn": ways * len(attention["batch_sizes"]) * attention["time_budget_s"] * BUDGET_SPENT[kind],
     }
     return START_UP_S[kind] + timed.get(rule, 0)
 
@@ -148,10 +153,46 @@ def _wrapped(line: str, indent: int) -> list[str]:
 
 def _operators(device: str, roofline: Roofline) -> list[str]:
     found = [operator for operator in roofline.operators if operator.device == device]
-    if not found:
-        return []
+    steps = [operator for operator in found if operator.operator == "decode_attention"]
+    others = [operator for operator in found if operator.operator != "decode_attention"]
     head = f"  {'operator':<44} {'latency':>9} {'TFLOPS':>9} {'of roof':>8}  bound by"
-    return [head, *(_operator_line(operator) for operator in found)]
+    lines = [head, *(_operator_line(operator) for operator in others)] if others else []
+    for preset in dict.fromkeys(step.preset for step in steps):
+        lines += _steps([step for step in steps if step.preset == preset])
+    return lines
+
+
+def _steps(steps: list[Operator]) -> list[str]:
+    """Decode attention of a preset: a row a cell, a column a way to compute it, as many abreast as have room."""
+    ways = list(dict.fromkeys(_way(step) for step in steps))
+    dtypes = list(dict.fromkeys(step.dtype for step in steps))
+    cells: dict[tuple, dict[str, Operator]] = {}
+    for step in steps:
+        cells.setdefault((step.dtype, step.shape["batch"], step.shape["seq_len"]), {})[_way(step)] = step
+    head = (
+        f"  decode attention, {steps[0].preset}: caller's time, of roof, bound by overhead (o), memory (m), compute (c)"
+    )
+    lines = _wrapped(head, 4)
+    for first in range(0, len(ways), WAYS_ABREAST):
+        abreast = ways[first : first + WAYS_ABREAST]
+        lines.append(f"  {'dtype, batch, S':<16}" + "".join(f" {way:>18}" for way in abreast))
+        for (dtype, batch, seq_len), row in sorted(
+            cells.items(), key=lambda cell: (dtypes.index(cell[0][0]), *cell[0])
+        ):
+            name = f"{dtype} {batch:>4} {seq_len:>6}"
+            lines.append(f"  {name:<16}" + "".join(f" {_step(row.get(way)):>18}" for way in abreast))
+    return [line.rstrip() for line in lines]
+
+
+def _way(step: Operator) -> str:
+    return f"{step.implementation} block" if step.scope == "block" else str(step.implementation)
+
+
+def _step(step: Operator | None) -> str:
+    if step is None or not step.latency_s:
+        return "-"
+    share = percent(step.fraction_of_roof) if step.fraction_of_roof is not None else "-"
+    return f"{duration(step.latency_s)} {share:>8} {BOUND_BY.get(step.regime, '-')}"
 
 
 def _operator_line(o: Operator) -> str:
@@ -166,7 +207,8 @@ def operator_name(o: Operator) -> str:
     if o.operator == "gemm":
         return f"gemm {o.dtype} {o.shape['m']} x {o.shape['n']} x {o.shape['k']}"
     if o.operator == "decode_attention":
-        return f"decode {o.scope} {o.dtype} batch {o.shape['batch']} S {o.shape['seq_len']} {o.preset}"
+        cell = f"{o.dtype} batch {o.shape['batch']} S {o.shape['seq_len']} {o.preset}"
+        return f"decode {o.scope} {o.implementation} {cell}"
     return f"{o.name or o.operator} {o.dtype}"
 
 

@@ -16,7 +16,7 @@ import yaml
 from roofline import checkpoint, effort, host
 from roofline.devices import memory_levels
 from roofline.operators import gemm
-from roofline.operators.decode_attention import Shape, workspace_bytes
+from roofline.operators.decode_attention import HEAD_SIZES, IMPLEMENTATIONS, Shape, implementations_of, workspace_bytes
 
 MIB = 1 << 20
 FP32_BYTES = 4
@@ -298,7 +298,7 @@ def choose_devices(config: Mapping, present: Mapping) -> list[str]:
     ]
     here = [present[name] for name in chosen if name in present]
     faults += [f"devices: {fault}" for fault in sorted({identity.fault for identity in here if identity.fault})]
-    faults += _preset_faults(config) + _weights_faults(config)
+    faults += _preset_faults(config) + _weights_faults(config) + _implementation_faults(config, here)
     for identity in here:
         faults += _level_faults(config, identity) + _memory_faults(config, identity) + _size_faults(config, identity)
     if faults:
@@ -308,6 +308,34 @@ def choose_devices(config: Mapping, present: Mapping) -> list[str]:
 
 def preset_of(config: Mapping, name: str) -> checkpoint.Preset:
     return checkpoint.Preset(**config["model"]["presets"][name])
+
+
+def _implementation_faults(config: Mapping, here: list) -> list[str]:
+    """Implementations that no device here has, devices that none is left for, head sizes that one is not made for."""
+    wanted = config["decode_attn"]["implementations"]
+    kinds = {identity.kind for identity in here}
+    theirs = [name for kind in IMPLEMENTATIONS if kind in kinds for name in IMPLEMENTATIONS[kind]]
+    faults = [
+        f"decode_attn.implementations: {identity.device} has none of {', '.join(wanted)}; "
+        f"it has {', '.join(IMPLEMENTATIONS[identity.kind])}"
+        for identity in here
+        if not implementations_of(identity.kind, wanted)
+    ]
+    if here and not faults:
+        faults = [
+            f"decode_attn.implementations: no {name} on {', '.join(identity.device for identity in here)}; "
+            f"allowed: {', '.join(theirs)}, or null for all of them"
+            for name in wanted or ()
+            if name not in theirs
+        ]
+    fused = [name for name in implementations_of("gpu", wanted) if name.startswith("fused")] if "gpu" in kinds else []
+    for name, preset in _known_presets(config).items():
+        if fused and preset.head_size not in HEAD_SIZES:
+            faults.append(
+                f"model.presets.{name}.head_size: {preset.head_size} is not supported by {', '.join(fused)}; "
+                f"allowed: {', '.join(map(str, HEAD_SIZES))}, or decode_attn.implementations without them"
+            )
+    return faults
 
 
 def _known_presets(config: Mapping) -> dict[str, checkpoint.Preset]:
@@ -321,6 +349,11 @@ def _preset_faults(config: Mapping) -> list[str]:
         f"decode_attn.presets: {name!r} is unknown; allowed: {', '.join(known)} (model.presets)"
         for name in config["decode_attn"]["presets"]
         if name not in known
+    ] + [
+        f"model.presets.{name}: {preset['heads']} heads cannot share {preset['kv_heads']} K/V heads evenly; "
+        f"allowed: kv_heads that divide heads"
+        for name, preset in known.items()
+        if preset.get("kv_heads") and preset["heads"] % preset["kv_heads"]
     ]
 
 
@@ -329,10 +362,12 @@ def _weights_faults(config: Mapping) -> list[str]:
     path, presets = config["model"]["checkpoint"], _known_presets(config)
     if path is None:
         free = min(host.memory_available_bytes(), shutil.disk_usage(".").free)
-        needs = {name: preset.layers * 4 * preset.hidden_size**2 * FP32_BYTES for name, preset in presets.items()}
+        needs = {
+            name: (preset.projected_size + preset.hidden_size) * preset.hidden_size * FP32_BYTES
+            for name, preset in presets.items()
+        }
         return [
-            f"model.presets.{name}: weights of {presets[name].layers} layers need {needed:,} bytes of memory and disk, "
-            f"and {free:,} are free"
+            f"model.presets.{name}: weights of a layer need {needed:,} bytes of memory and disk, and {free:,} are free"
             for name, needed in needs.items()
             if needed > free
         ]
@@ -368,7 +403,10 @@ def _memory_faults(config: Mapping, identity) -> list[str]:
     for name, preset in _known_presets(config).items():
         for seq_len in attention["seq_lens"]:
             key = f"decode_attn.seq_lens: {seq_len} (preset {name}, batch {max(attention['batch_sizes'])})"
-            shapes = [Shape(batch, preset.heads, preset.head_size, seq_len) for batch in attention["batch_sizes"]]
+            shapes = [
+                Shape(batch, preset.heads, preset.kv_heads, preset.head_size, seq_len)
+                for batch in attention["batch_sizes"]
+            ]
             needs[key] = max(
                 workspace_bytes(shape, dtype, identity.last_level_cache_bytes)
                 for shape in shapes

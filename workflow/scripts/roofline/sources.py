@@ -1,6 +1,7 @@
 """Which modules of this library a script uses: what makes its results stale when edited."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 PACKAGE = "roofline"
@@ -30,7 +31,8 @@ def _imported(source: Path, root: Path, found: set[Path]) -> set[Path]:
     return found
 
 
-def _direct_imports(source: Path, root: Path) -> set[Path]:
+@cache  # every job of a workflow asks for the same files
+def _direct_imports(source: Path, root: Path) -> frozenset[Path]:
     names = set()
     for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -40,4 +42,4 @@ def _direct_imports(source: Path, root: Path) -> set[Path]:
     parts = [name.split(".") for name in names if name.split(".")[0] == PACKAGE]
     candidates = {root.joinpath(*name[:-1], f"{name[-1]}.py") for name in parts}
     candidates |= {root.joinpath(*name, "__init__.py") for name in parts}
-    return {path for path in candidates if path.is_file()}
+    return frozenset(path for path in candidates if path.is_file())

@@ -8,7 +8,18 @@ from itertools import pairwise
 from pathlib import Path
 
 from roofline import datasheets
-from roofline.devices import Identity, Stream, SweepSeries, Workload, capabilities, gpu_fma, gpu_gemm, gpu_memory, nvml
+from roofline.devices import (
+    Identity,
+    Stream,
+    SweepSeries,
+    Workload,
+    capabilities,
+    cuda_launch,
+    gpu_fma,
+    gpu_gemm,
+    gpu_memory,
+    nvml,
+)
 from roofline.devices.gpu_identity import LARGEST_L2_BYTES, discover
 from roofline.dtypes import array_dtype
 from roofline.records import Product
@@ -19,6 +30,7 @@ MEMORY_LEVELS = ("hbm", "d2d", "l2", "l1", "shared", "h2d", "d2h", "sweep")
 KERNELS = Path(__file__).parents[1] / "kernels"
 COMPILE_OPTIONS = ("-std=c++17",)
 INCLUDED = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
+OVERLAPPING = (9, 0)  # the first with programmatic dependent launch
 WIDE_ACCESSES = (10, 0)  # the first compute capability with accesses of 32 bytes
 
 # Eager steps launch about ten kernels each; 32 of them stay well under the launch queue's 1024 entries.
@@ -131,11 +143,15 @@ class Device:
         return dtype
 
     def widened(self, array):
-        """The array itself: a GPU computes in the dtypes that it has."""
-        return array
+        """The array itself: a GPU computes in its dtypes. But CuPy multiplies no stacks of bf16 matrices."""
+        return array.astype(self.xp.float32) if array.ndim > 2 and array.dtype == array_dtype("bf16") else array
 
     def emulation_note(self, dtype: str) -> str | None:
-        return None
+        return (
+            "eager: CuPy multiplies no stacks of bf16 matrices; they are fp32 in every step"
+            if dtype == "bf16"
+            else None
+        )
 
     # -- arrays
 
@@ -151,7 +167,10 @@ class Device:
         return values
 
     def copies(self, array, count: int) -> list:
-        return [array.copy() for _ in range(count)]
+        """One after another in one piece of memory: a thousand allocations would take longer than the copying."""
+        found = self.xp.empty((count, *array.shape), array.dtype)
+        found[...] = array
+        return list(found)
 
     def array(self, host_array):
         return self.xp.asarray(host_array)
@@ -316,6 +335,25 @@ class Device:
             options = COMPILE_OPTIONS + defines
             self._modules[source, defines] = self.xp.RawModule(code=kernel_source(source), options=options)
         return self._modules[source, defines].get_function(name)
+
+    def graph(self, kernel, grid: tuple, block: tuple, calls: list[tuple], shared_bytes: int):
+        """A CUDA graph of one kernel's launches, one after another, each with its arguments.
+
+        Where the card has programmatic dependent launch, each may begin while the one before it ends: the kernel itself
+        waits where it must.
+        """
+        kernel.compile()
+        self.stream.begin_capture()
+        try:
+            for arguments in calls:
+                if self.capability >= OVERLAPPING:
+                    cuda_launch.overlapping(kernel.kernel.ptr, self.stream.ptr, grid, block, arguments, shared_bytes)
+                else:
+                    kernel(grid, block, arguments, shared_mem=shared_bytes)
+        finally:
+            graph = self.stream.end_capture()
+        graph.upload(self.stream)
+        return graph
 
     def state(self) -> dict:
         return nvml.state(self._handle)

@@ -23,7 +23,7 @@ struct ByFma {
 #pragma unroll
             for (int i = 0; i < LOADS; ++i) {
                 const long long at = (long long)min(first + i / EACH * ROWS + row, end - 1) * SIZE;
-                feed.fetch(i, rows + at + (i % EACH * LANES + lane) * T::in_vector, ahead);
+                feed.fetch(i * 32 + threadIdx.x % 32, rows + at + (i % EACH * LANES + lane) * T::in_vector, ahead);
             }
         }
         fetched();
@@ -43,6 +43,9 @@ struct ByFma {
         for (int ahead = 0; ahead < AHEAD; ++ahead) {
             fetch(k, keys, first + ahead * stride, end, row, lane, ahead);
             fetch(v, values, first + ahead * stride, end, row, lane, ahead);
+        }
+        if (several_waves() || first + AHEAD * stride >= end) {
+            let_the_next_begin();
         }
         after_the_kernel_before();  // the cache is there; the query is what it computes
         float q[MOST][EACH][T::in_vector];
@@ -65,7 +68,7 @@ struct ByFma {
 #pragma unroll
             for (int i = 0; i < LOADS; ++i) {
                 float number[T::in_vector];
-                T::unpack(k.get(i), number);
+                T::unpack(k.get(i * 32 + threadIdx.x % 32), number);
 #pragma unroll
                 for (int n = 0; n < MOST; ++n) {
 #pragma unroll
@@ -76,6 +79,9 @@ struct ByFma {
             }
             fetch(k, keys, first + AHEAD * stride, end, row, lane, 0);
             k.next();
+            if (first + (AHEAD + 1) * stride >= end) {
+                let_the_next_begin();
+            }
 #pragma unroll
             for (int n = 0; n < MOST; ++n) {
                 float largest = m[n];
@@ -112,7 +118,7 @@ struct ByFma {
 #pragma unroll
             for (int i = 0; i < LOADS; ++i) {
                 float number[T::in_vector];
-                T::unpack(v.get(i), number);
+                T::unpack(v.get(i * 32 + threadIdx.x % 32), number);
 #pragma unroll
                 for (int n = 0; n < MOST; ++n) {
 #pragma unroll

@@ -52,29 +52,48 @@ struct ByMma {
     static const int TILE = 16 * SLICES;              // keys that a warp takes at a time
     typedef Parts<PARTS, MOST, SIZE> Shared;
 
-    // Rows g and g + 8 of each slice; chunk c holds the places 8 (4 c + t) to + 7.
+    static const int VECTORS = SIZE / 8;  // of 16 bytes in a row
+
+    // Where a vector of a tile's row lies. In registers a load's slot is its lane's own: rows g and g + 8 of a slice and
+    // vectors 4 c + t of keys; rows 2 t, 2 t + 1, 2 t + 8, 2 t + 9 and vectors 8 h + g of values. In shared memory rows
+    // follow one another, their vectors exchanged so that the eight lanes that read at a time meet in no bank.
+    static __device__ __forceinline__ int slot_of_key(int load, int row, int vector) {
+        return STAGES ? row * VECTORS + (vector ^ (row & 1) << 2) : load * 32;
+    }
+    static __device__ __forceinline__ int slot_of_value(int load, int row, int vector) {
+        return STAGES ? row * VECTORS + (vector ^ (row >> 1 & 3) << 1) : load * 32;
+    }
+
     static __device__ __forceinline__ void fetch_keys(Feed<LOADS>& feed, const half_bits* keys, int first, int end,
                                                       int g, int t, int ahead) {
         if (first < end) {
 #pragma unroll
             for (int i = 0; i < LOADS; ++i) {
-                const int c = i % CHUNKS, r = i / CHUNKS % 2, s = i / CHUNKS / 2;
-                const long long at = (long long)min(first + 16 * s + g + 8 * r, end - 1) * SIZE;
-                feed.fetch(i, keys + at + 8 * (4 * c + t), ahead);
+#if STAGES
+                const int place = i * 32 + threadIdx.x % 32, row = place / VECTORS, vector = place % VECTORS;
+#else
+                const int row = i / CHUNKS / 2 * 16 + g + i / CHUNKS % 2 * 8, vector = i % CHUNKS * 4 + t;
+#endif
+                const long long at = (long long)min(first + row, end - 1) * SIZE;
+                feed.fetch(slot_of_key(i, row, vector), keys + at + 8 * vector, ahead);
             }
         }
         fetched();
     }
 
-    // Rows 2 t, 2 t + 1, 2 t + 8, 2 t + 9 of each slice; half h holds the places 8 (8 h + g) to + 7.
     static __device__ __forceinline__ void fetch_values(Feed<LOADS>& feed, const half_bits* values, int first, int end,
                                                         int g, int t, int ahead) {
         if (first < end) {
 #pragma unroll
             for (int i = 0; i < LOADS; ++i) {
-                const int h = i % HALVES, r = i / HALVES % 4, s = i / HALVES / 4;
-                const long long at = (long long)min(first + 16 * s + 2 * t + r % 2 + r / 2 * 8, end - 1) * SIZE;
-                feed.fetch(i, values + at + 8 * (8 * h + g), ahead);
+#if STAGES
+                const int place = i * 32 + threadIdx.x % 32, row = place / VECTORS, vector = place % VECTORS;
+#else
+                const int r = i / HALVES % 4;
+                const int row = i / HALVES / 4 * 16 + 2 * t + r % 2 + r / 2 * 8, vector = i % HALVES * 8 + g;
+#endif
+                const long long at = (long long)min(first + row, end - 1) * SIZE;
+                feed.fetch(slot_of_value(i, row, vector), values + at + 8 * vector, ahead);
             }
         }
         fetched();
@@ -94,6 +113,9 @@ struct ByMma {
             fetch_keys(k, keys, first + ahead * stride, end, g, t, ahead);
             fetch_values(v, values, first + ahead * stride, end, g, t, ahead);
         }
+        if (several_waves() || first + AHEAD * stride >= end) {
+            let_the_next_begin();
+        }
         after_the_kernel_before();  // the cache is there; the query is what it computes
         uint4 q[CHUNKS];
 #pragma unroll
@@ -111,13 +133,19 @@ struct ByMma {
             for (int s = 0; s < SLICES; ++s) {
 #pragma unroll
                 for (int c = 0; c < CHUNKS; ++c) {
-                    const uint4 up = k.get((s * 2 + 0) * CHUNKS + c), down = k.get((s * 2 + 1) * CHUNKS + c);
+                    const int load = s * 2 * CHUNKS + c;
+                    const uint4 up = k.get(slot_of_key(load, 16 * s + g, 4 * c + t));
+                    const uint4 down = k.get(slot_of_key(load + CHUNKS, 16 * s + g + 8, 4 * c + t));
                     multiply_add(score[s], up.x, down.x, up.y, down.y, q[c].x, q[c].y, T());
                     multiply_add(score[s], up.z, down.z, up.w, down.w, q[c].z, q[c].w, T());
                 }
             }
+            all_lanes_have_read();
             fetch_keys(k, keys, first + AHEAD * stride, end, g, t, 0);
             k.next();
+            if (first + (AHEAD + 1) * stride >= end) {
+                let_the_next_begin();
+            }
             const bool whole = first + TILE <= end;
             float largest[2] = {LOWEST, LOWEST};
 #pragma unroll
@@ -162,17 +190,23 @@ struct ByMma {
                 const unsigned int b1 = transposed(T::pair(score[s][2], score[s][3]));
 #pragma unroll
                 for (int h = 0; h < HALVES; ++h) {
-                    const uint4 v0 = v.get((s * 4 + 0) * HALVES + h), v1 = v.get((s * 4 + 1) * HALVES + h);
-                    const uint4 v2 = v.get((s * 4 + 2) * HALVES + h), v3 = v.get((s * 4 + 3) * HALVES + h);
+                    uint4 rows[4];
+#pragma unroll
+                    for (int r = 0; r < 4; ++r) {
+                        const int row = 16 * s + 2 * t + r % 2 + r / 2 * 8;
+                        rows[r] = v.get(slot_of_value((s * 4 + r) * HALVES + h, row, 8 * h + g));
+                    }
 #pragma unroll
                     for (int j = 0; j < 4; ++j) {
                         // Row g is place 2 j of the lane's eight, row g + 8 place 2 j + 1; a word pairs two keys.
-                        const unsigned int r0 = word(v0, j), r1 = word(v1, j), r2 = word(v2, j), r3 = word(v3, j);
+                        const unsigned int r0 = word(rows[0], j), r1 = word(rows[1], j);
+                        const unsigned int r2 = word(rows[2], j), r3 = word(rows[3], j);
                         multiply_add(acc[h][j], __byte_perm(r0, r1, 0x5410), __byte_perm(r0, r1, 0x7632),
                                      __byte_perm(r2, r3, 0x5410), __byte_perm(r2, r3, 0x7632), b0, b1, T());
                     }
                 }
             }
+            all_lanes_have_read();
             fetch_values(v, values, first + AHEAD * stride, end, g, t, 0);
             v.next();
         }

@@ -45,7 +45,6 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     const int begin = (int)((long long)slices * split / splits) * Way::TILE;
     const int end = min(seq_len, (int)((long long)slices * (split + 1) / splits) * Way::TILE);
     const long long rows = head * seq_len * HEAD_SIZE;
-    let_the_next_begin();
     Way::attend(shared, room, query + first * HEAD_SIZE, queries, keys + rows, values + rows, begin, end, scale_log2);
     finish<DTYPE>(shared, out, workspace, arrived + head * tiles + tile, first, queries, split, splits,
                               scale_log2);

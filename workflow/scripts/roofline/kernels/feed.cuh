@@ -1,4 +1,4 @@
-// Tiles on their way from device memory to the lanes that use them: LOADS x 16 bytes a lane, each lane its own.
+// Tiles on their way from device memory to the lanes that use them, LOADS x 16 bytes a lane.
 //
 // With STAGES, several tiles are under way in shared memory (cp.async, compute capability 8.0 and up); with STAGES 0,
 // one is, in registers. A feed is two streams in turn, keys and values, so that `arrived` means the older of the two.
@@ -11,28 +11,30 @@
 #define AHEAD 1
 #endif
 
+// A 16-byte slot of a warp's room in shared memory, or of a lane's registers: LOADS a lane, for each of STAGES tiles.
 template <int LOADS>
 struct Feed {
-    static const int BYTES_A_WARP = STAGES * LOADS * 32 * 16;
+    static const int SLOTS = LOADS * 32;
+    static const int BYTES_A_WARP = STAGES * SLOTS * 16;
 #if STAGES
     unsigned int base;
     int stage;
 
-    __device__ __forceinline__ explicit Feed(char* shared) : stage(0) {
-        base = (unsigned int)__cvta_generic_to_shared(shared) + threadIdx.x / 32 * BYTES_A_WARP + threadIdx.x % 32 * 16;
+    __device__ __forceinline__ explicit Feed(char* room) : stage(0) {
+        base = (unsigned int)__cvta_generic_to_shared(room) + threadIdx.x / 32 * BYTES_A_WARP;
     }
-    __device__ __forceinline__ unsigned int place(int i, int of) const { return base + (of * LOADS + i) * 32 * 16; }
-    // Into the tile `ahead` tiles after the one that is used now.
-    __device__ __forceinline__ void fetch(int i, const void* at, int ahead) {
-        const int of = stage + ahead;
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place(i, of < STAGES ? of : of - STAGES)), "l"(at)
+    // Into a slot of the tile that is `ahead` tiles after the one that is used now.
+    __device__ __forceinline__ void fetch(int slot, const void* at, int ahead) const {
+        const int of = stage + ahead, tile = of < STAGES ? of : of - STAGES;
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(base + (tile * SLOTS + slot) * 16), "l"(at)
                      : "memory");
     }
-    __device__ __forceinline__ uint4 get(int i) const {
+    __device__ __forceinline__ uint4 get(int slot) const {
         uint4 v;
         asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                     : "r"(place(i, stage)));
+                     : "r"(base + (stage * SLOTS + slot) * 16)
+                     : "memory");
         return v;
     }
     __device__ __forceinline__ void next() { stage = stage + 1 < STAGES ? stage + 1 : 0; }
@@ -40,8 +42,8 @@ struct Feed {
     uint4 held[LOADS];
 
     __device__ __forceinline__ explicit Feed(char*) {}
-    __device__ __forceinline__ void fetch(int i, const void* at, int) { held[i] = load_once(at); }
-    __device__ __forceinline__ uint4 get(int i) const { return held[i]; }
+    __device__ __forceinline__ void fetch(int slot, const void* at, int) { held[slot / 32] = load_once(at); }
+    __device__ __forceinline__ uint4 get(int slot) const { return held[slot / 32]; }
     __device__ __forceinline__ void next() {}
 #endif
 };
@@ -52,10 +54,18 @@ __device__ __forceinline__ void fetched() {
 #endif
 }
 
-// Until the oldest tile that is under way has come.
+// Until the oldest tile that is under way has come, for all lanes of the warp.
 __device__ __forceinline__ void arrived_oldest() {
 #if STAGES
     asm volatile("cp.async.wait_group %0;" ::"n"(2 * STAGES - 1) : "memory");
+    __syncwarp();
+#endif
+}
+
+// Before a slot that another lane reads is filled again.
+__device__ __forceinline__ void all_lanes_have_read() {
+#if STAGES
+    __syncwarp();
 #endif
 }
 
@@ -73,9 +83,17 @@ __device__ __forceinline__ void after_the_kernel_before() {
 #endif
 }
 
-// The kernel after this one may begin as soon as there is room for it.
+// The kernel after this one may begin once every block of this one has said so and there is room for it. A block says it
+// when the last of its tiles are under way: a kernel that comes earlier takes room beside blocks that are still busy, and
+// its own blocks end up unevenly on the multiprocessors. With several waves it comes to the last wave in any case.
 __device__ __forceinline__ void let_the_next_begin() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
+}
+
+__device__ __forceinline__ bool several_waves() {
+    unsigned int multiprocessors;
+    asm("mov.u32 %0, %nsmid;" : "=r"(multiprocessors));
+    return gridDim.x > BLOCKS * multiprocessors;
 }

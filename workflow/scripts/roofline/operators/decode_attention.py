@@ -1,23 +1,25 @@
 """One decode step of one layer of attention: a single query token against the cached keys and values.
 
 Core: scores = K q / sqrt(d), softmax, weighted sum of V. FLOPs 4 x batch x query heads x S x head size, bytes K
-and V once each. Block: the query projection before it and the output projection after it, their FLOPs and
-weights added. The write of the new token into the cache is not part of the step.
+and V once each; with fewer K/V heads than query heads (grouped-query attention) a K/V head serves a group of query
+heads, so that the intensity rises with the group. Block: the query projection before it and the output projection
+after it, their FLOPs and weights added. The write of the new token into the cache is not part of the step.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from roofline.dtypes import ITEM_BYTES, array_dtype
+from roofline.dtypes import ITEM_BYTES
 from roofline.measuring import relative_error, require_right
 from roofline.records import Check
 
 OPERATOR = "decode_attention"
 SCOPES = ("core", "block")
 
-# Eager code rounds scores, weights and result to the cache's dtype, with the softmax in fp32: about four roundings
-# of 2^-11 in fp16. In fp32 it is the sum over S that counts.
-TOLERANCE = {"fp32": 2e-5, "fp16": 5e-3}
-DTYPES = tuple(TOLERANCE)
+# By kind of device.
+IMPLEMENTATIONS = {"gpu": ("eager", "fused", "fused_graph"), "cpu": ("numpy",)}
+DTYPES = ("fp32", "fp16", "bf16")
+HEAD_SIZES = (64, 128)  # that `fused` is compiled for
 
 # Rotating through several times the last-level cache makes every step read K and V from memory.
 COLD_CACHE_MULTIPLE = 3
@@ -29,6 +31,7 @@ MOST_COPIES = 4096  # of tiny caches the arrays themselves would fill the memory
 class Shape:
     batch: int
     heads: int
+    kv_heads: int
     head_size: int
     seq_len: int
 
@@ -36,11 +39,16 @@ class Shape:
     def hidden_size(self) -> int:
         return self.heads * self.head_size
 
+    @property
+    def group(self) -> int:
+        """Query heads that a K/V head serves."""
+        return self.heads // self.kv_heads
+
     def as_dict(self) -> dict[str, int]:
         return {
             "batch": self.batch,
             "heads": self.heads,
-            "kv_heads": self.heads,
+            "kv_heads": self.kv_heads,
             "head_size": self.head_size,
             "seq_len": self.seq_len,
         }
@@ -57,7 +65,7 @@ def traffic_bytes(shape: Shape, dtype: str, scope: str) -> int:
 
 def cache_bytes(shape: Shape, dtype: str) -> int:
     """K and V of one layer."""
-    return 2 * shape.batch * shape.heads * shape.seq_len * shape.head_size * ITEM_BYTES[dtype]
+    return 2 * shape.batch * shape.kv_heads * shape.seq_len * shape.head_size * ITEM_BYTES[dtype]
 
 
 def rotation_copies(shape: Shape, dtype: str, last_level_cache_bytes: int, scope: str = "core") -> int:
@@ -84,97 +92,158 @@ def _projection_flops(shape: Shape) -> int:
     return 2 * 2 * shape.batch * shape.hidden_size**2
 
 
-class Eager:
-    """One cell in plain array operations: the same code for CuPy and NumPy.
+def implementations_of(kind: str, wanted: list[str] | None) -> list[str]:
+    """Those of a kind of device, in their order; of those wanted, where a list is given."""
+    return [name for name in IMPLEMENTATIONS[kind] if wanted is None or name in wanted]
+
+
+def make_cell(device, implementation: str, shape: Shape, dtype: str, layer, hidden, **options):
+    """A cell of an implementation: one shape and dtype on a device, with its buffers; see Cell."""
+    from roofline.operators import attention_eager, attention_fused, attention_numpy
+
+    made_by = {
+        "eager": attention_eager.Eager,
+        "fused": attention_fused.Fused,
+        "fused_graph": attention_fused.FusedGraph,
+        "numpy": attention_numpy.AllCores,
+    }
+    return made_by[implementation](device, shape, dtype, layer, hidden, **options)
+
+
+def attend(xp, query, keys, values):
+    """softmax(K q) V for scaled queries [batch, kv_heads, d, group] and caches [batch, kv_heads, S, d], softmax in
+    fp32 (float64 for float64 inputs). Returns [batch, kv_heads, group, d] in the caches' dtype."""
+    scores = xp.matmul(keys, query)
+    # A bf16 number has no rank beside others in NumPy's and CuPy's promotion.
+    wide = xp.float64 if scores.dtype == xp.float64 else xp.float32
+    scores = scores.astype(wide, copy=False) if scores.dtype.kind != "f" else scores
+    weights = xp.subtract(scores, scores.max(axis=-2, keepdims=True), dtype=wide)
+    xp.exp(weights, out=weights)
+    weights /= weights.sum(axis=-2, keepdims=True)
+    weights = weights.astype(keys.dtype, copy=False)
+    if weights.shape[-1] == 1:
+        weights = weights.reshape(*weights.shape[:-2], 1, weights.shape[-2])
+    else:
+        weights = weights.swapaxes(-1, -2)
+    return xp.matmul(weights, values)
+
+
+def reference(query, keys, values):
+    """The same in float64 on the host, for queries [batch, heads, d] as they are; returns [batch, heads, d]."""
+    import numpy
+
+    query, keys, values = (numpy.asarray(array).astype(numpy.float64) for array in (query, keys, values))
+    batch, _, head_size = query.shape
+    grouped = (query * head_size**-0.5).reshape(batch, keys.shape[1], -1, head_size).swapaxes(-1, -2)
+    return attend(numpy, grouped, keys, values).reshape(query.shape)
+
+
+def worst_head(result, expected) -> float:
+    """The largest relative error of a head: norm of the difference over the norm, for arrays [..., d]."""
+    import numpy
+
+    heads = zip(numpy.reshape(result, (-1, result.shape[-1])), expected.reshape(-1, expected.shape[-1]), strict=True)
+    return max(relative_error(*head) for head in heads)
+
+
+class Cell:
+    """One shape and dtype on a device, with its caches: what implementations have in common.
 
     `layer` holds the projections (`query`, `output`: [hidden, hidden], `query_bias`, `output_bias`: [hidden]) and
-    `hidden` the states [batch, hidden] of one token a sequence, all on the host in fp32.
+    `hidden` the states [batch, hidden] of one token a sequence, all on the host in fp32. Caches rotate among copies
+    that differ in their address alone, which is what matters to a cache. An implementation gives `step(scope)`, the
+    function to time, which is handed the step's number and returns the step's result: [batch, heads, d] of a core,
+    [batch, hidden] of a block.
     """
 
-    def __init__(self, device, shape: Shape, dtype: str, layer, hidden, *, seed: int, copies: int | None = None):
-        self._device, self._shape, self._dtype, self._xp = device, shape, dtype, device.xp
-        self._as_dtype = as_dtype = array_dtype(dtype)
+    scopes = ("core",)
+    tolerance: ClassVar[dict[str, float]] = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 1e-2}
+
+    def __init__(
+        self, device, shape: Shape, dtype: str, layer, hidden, *, seed: int, copies: int | None = None, layers: int = 1
+    ):
+        from roofline.dtypes import array_dtype
+
+        self.device, self.shape, self.dtype = device, shape, dtype
+        as_dtype = array_dtype(dtype)
+        self.layers = [{name: device.array(weights).astype(as_dtype) for name, weights in layer.items()}]
         self.hidden = device.array(hidden).astype(as_dtype)
-        weight_copies = copies or rotation_copies(shape, dtype, device.last_level_cache_bytes, "block")
-        weights = {name: device.array(host_weights).astype(as_dtype) for name, host_weights in layer.items()}
-        of_weights = {name: device.copies(array, weight_copies - 1) for name, array in weights.items()}
-        numbers = range(weight_copies - 1)
-        self.layers = [weights, *({name: made[number] for name, made in of_weights.items()} for number in numbers)]
-        self.scale = as_dtype.type(shape.head_size**-0.5)
-        copies = copies or rotation_copies(shape, dtype, device.last_level_cache_bytes)
-        self.cold = copies * cache_bytes(shape, dtype) >= COLD_CACHE_MULTIPLE * device.last_level_cache_bytes
-        # The copies differ in their address alone, which is what matters to a cache.
-        filled = device.normal((2, shape.batch, shape.heads, shape.seq_len, shape.head_size), dtype, seed)
+        self.query = self.projected_query(self.layers[0])
+        copies = copies or self.copies_wanted()
+        filled = device.normal((2, shape.batch, shape.kv_heads, shape.seq_len, shape.head_size), dtype, seed)
         self.caches = [(copy[0], copy[1]) for copy in [filled, *device.copies(filled, copies - 1)]]
-        self.query = self._project_query(self.layers[0])
 
-    def step(self, scope: str):
-        """The function to time: it is handed the step's number and returns the step's result."""
-        return self._core if scope == "core" else self._block
+    def copies_wanted(self) -> int:
+        return rotation_copies(self.shape, self.dtype, self.device.last_level_cache_bytes)
 
-    def _core(self, index: int):
-        keys, values = self.caches[index % len(self.caches)]
-        return self._attend(self.query, keys, values)
+    @property
+    def cold(self) -> bool:
+        """Whether what a step reads has left the last-level cache since it was read before."""
+        rotated = len(self.caches) * cache_bytes(self.shape, self.dtype)
+        return rotated >= COLD_CACHE_MULTIPLE * self.device.last_level_cache_bytes
 
-    def _block(self, index: int):
-        keys, values = self.caches[index % len(self.caches)]
-        layer = self.layers[index % len(self.layers)]
-        attended = self._attend(self._project_query(layer), keys, values)
-        flat = attended.reshape(self._shape.batch, self._shape.hidden_size)
-        return self._product(flat, layer["output"]) + layer["output_bias"]
+    @property
+    def joins(self) -> bool:
+        """Whether blocks of the device share the keys of a head, and are joined."""
+        return False
 
-    def _attend(self, query, keys, values):
-        widened = (self._device.widened(array) for array in (query, keys, values))
-        return attend(self._xp, *widened).astype(self._as_dtype, copy=False)
+    @property
+    def turns(self) -> int:
+        """Times that a block of the device waits for the memory, one tile of keys after another."""
+        return 1
 
-    def _product(self, left, right):
-        widened = (self._device.widened(array) for array in (left, right))
-        return self._xp.matmul(*widened).astype(self._as_dtype, copy=False)
+    def steps_a_call(self) -> int:
+        """Layers that one call goes through; a latency is the call's time over these."""
+        return 1
 
-    def _project_query(self, layer):
-        """[batch, heads, head size, 1]: a column a head, so that K q needs no transposed copy of K."""
-        query = self._product(self.hidden, layer["query"]) + layer["query_bias"]
-        return (query * self.scale).reshape(self._shape.batch, self._shape.heads, self._shape.head_size, 1)
+    def empty_step(self):
+        """The same call with nothing to do, where there is one to time; else None."""
+        return None
+
+    def described(self) -> str | None:
+        """How the cell is computed, in a few words."""
+        return None
+
+    def product(self, left, right):
+        widened = (self.device.widened(array) for array in (left, right))
+        return self.device.xp.matmul(*widened).astype(left.dtype, copy=False)
+
+    def projected_query(self, layer):
+        """[batch, heads, head size]."""
+        query = self.product(self.hidden, layer["query"]) + layer["query_bias"]
+        return query.reshape(self.shape.batch, self.shape.heads, self.shape.head_size)
 
     def check(self, scope: str) -> tuple[Check, float]:
         """Compare the first and the last sequence of the batch with float64 arithmetic on the same inputs.
 
-        Returns the check, and the seconds that the step took, its first.
+        Returns the check, of the worst head, and the seconds that the step took, its first. Raises ArithmeticError.
         """
         import numpy
 
-        rows = sorted({0, self._shape.batch - 1})
+        rows = sorted({0, self.shape.batch - 1})
         results = []
-        checked_s = self._device.step_times(lambda index: results.append(self.step(scope)(index)), 1)[0]
-        result = results[0]
-        host = self._device.to_host
-        keys, values = (host(array[rows]).astype(numpy.float64) for array in self.caches[0])
-        layer = {name: host(weights).astype(numpy.float64) for name, weights in self.layers[0].items()}
+        checked_s = self.device.step_times(lambda index: results.append(self.step(scope)(index)), 1)[0]
+        host = self.device.to_host
+        result = host(results[0][rows]).reshape(len(rows), self.shape.heads, self.shape.head_size)
+        keys, values = (host(array[rows]) for array in self.caches[0])
         if scope == "block":
-            query = host(self.hidden[rows]).astype(numpy.float64) @ layer["query"] + layer["query_bias"]
-            query = (query * self._shape.head_size**-0.5).reshape(len(rows), self._shape.heads, -1, 1)
+            expected = self._reference_block(rows, keys, values).reshape(result.shape)
         else:
-            query = host(self.query[rows]).astype(numpy.float64)
-        reference = attend(numpy, query, keys, values)
+            expected = reference(host(self.query[rows]), keys, values)
+        # The output projection mixes the heads of a block: there a sequence is what can be wrong alone.
         if scope == "block":
-            flat = reference.reshape(len(rows), self._shape.hidden_size)
-            reference = flat @ layer["output"] + layer["output_bias"]
-        error, tolerance = relative_error(host(result[rows]), reference), TOLERANCE[self._dtype]
-        require_right(f"decode attention {scope} {self._dtype} {self._shape}", error, tolerance)
-        check = Check(compared=f"{len(rows)} sequences against float64", error=error, tolerance=tolerance)
-        return check, checked_s
+            result, expected = (array.reshape(len(rows), self.shape.hidden_size) for array in (result, expected))
+        error, tolerance = worst_head(result.astype(numpy.float64), expected), self.tolerance[self.dtype]
+        require_right(f"decode attention {scope} {self.dtype} {self.shape}", error, tolerance)
+        part = "heads" if scope == "core" else "sequences"
+        compared = f"{part} of {len(rows)} sequences against float64, the worst of them"
+        return Check(compared=compared, error=error, tolerance=tolerance), checked_s
 
+    def _reference_block(self, rows, keys, values):
+        import numpy
 
-IMPLEMENTATIONS = {"eager": Eager}
-
-
-def attend(xp, query, keys, values):
-    """softmax(K q) V for scaled queries [batch, heads, d, 1] and caches [batch, heads, S, d], softmax in fp32
-    (float64 for float64 inputs). Returns [batch, heads, 1, d] in the caches' dtype."""
-    scores = xp.matmul(keys, query)
-    wide = xp.promote_types(scores.dtype, xp.float32)
-    weights = xp.subtract(scores, scores.max(axis=-2, keepdims=True), dtype=wide)
-    xp.exp(weights, out=weights)
-    weights /= weights.sum(axis=-2, keepdims=True)
-    weights = weights.astype(keys.dtype, copy=False).reshape(*weights.shape[:-2], 1, weights.shape[-2])
-    return xp.matmul(weights, values)
+        layer = {name: self.device.to_host(weights).astype(numpy.float64) for name, weights in self.layers[0].items()}
+        hidden = self.device.to_host(self.hidden[rows]).astype(numpy.float64)
+        query = (hidden @ layer["query"] + layer["query_bias"]).reshape(len(rows), self.shape.heads, -1)
+        attended = reference(query, keys, values).reshape(len(rows), self.shape.hidden_size)
+        return attended @ layer["output"] + layer["output_bias"]

@@ -18,7 +18,7 @@ TOLERANCE = {
     "fp8_e4m3": 1e-2,
     "int8": 1e-3,
 }
-SAMPLED_ROWS = 8
+SAMPLED_ROWS, SAMPLED_COLUMNS = 8, 512
 
 
 def flops(m: int, n: int, k: int) -> int:
@@ -68,11 +68,16 @@ class Gemm:
     def check(self) -> Check:
         import numpy
 
-        rows = numpy.linspace(0, self.size - 1, SAMPLED_ROWS).astype(int)
+        rows, columns = (
+            numpy.linspace(0, self.size - 1, min(count, self.size)).astype(int)
+            for count in (SAMPLED_ROWS, SAMPLED_COLUMNS)
+        )
         self.step(0)
         self._device.synchronize()
-        a, b, c = (self._device.to_host(array) for array in (self.a[rows], self.b, self.c[rows]))
+        sampled = (self.a[rows], self.b[:, columns], self.c[rows][:, columns])
+        a, b, c = (self._device.to_host(array) for array in sampled)
         reference = a.astype(numpy.float64) @ b.astype(numpy.float64)
         error, tolerance = relative_error(c, reference), TOLERANCE[self._dtype]
         require_right(f"{self._dtype} matmul {self.size}", error, tolerance)
-        return Check(compared=f"{SAMPLED_ROWS} rows against float64", error=error, tolerance=tolerance)
+        compared = f"{len(rows)} x {len(columns)} results against float64"
+        return Check(compared=compared, error=error, tolerance=tolerance)

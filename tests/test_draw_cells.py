@@ -1,0 +1,80 @@
+"""Cells drawn by chance: the same for a seed, a configuration that is taken, and none too large."""
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import settings as effort
+from hypothesis import strategies as st
+from workflow_run import CHECKOUT
+
+from roofline import devices
+from roofline import settings as config_of_a_run
+
+COMMAND = CHECKOUT / "workflow/commands/draw_cells.py"
+SCHEMA = CHECKOUT / "workflow/schemas/config.schema.yaml"
+
+
+@pytest.fixture(scope="module")
+def command():
+    found = importlib.util.spec_from_file_location("draw_cells", COMMAND)
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def test_a_seed_draws_the_same_file_every_time(tmp_path):
+    (tmp_path / "config").mkdir()
+    written = []
+    for _ in range(2):
+        subprocess.run([sys.executable, COMMAND, "7"], cwd=tmp_path, check=True, capture_output=True)
+        written.append((tmp_path / "config/drawn.yaml").read_text())
+    assert written[0] == written[1]
+    assert "Seed 7; written by: python workflow/commands/draw_cells.py 7" in written[0]
+
+
+def test_seeds_draw_different_cells(command):
+    assert len({command.config(seed) for seed in range(20)}) == 20
+
+
+@effort(deadline=None, max_examples=50)
+@given(seed=st.integers(0, 10**9))
+def test_a_draw_is_forty_cells_of_a_valid_configuration(command, seed):
+    config = yaml.safe_load(command.config(seed))
+    completed = config_of_a_run.complete(config, SCHEMA)
+    drawn = completed["decode_attn"]
+    assert [len(drawn[key]) for key in ("seq_lens", "batch_sizes", "dtypes", "presets")] == [10, 2, 2, 1]
+    assert all(1 <= seq_len <= 16384 for seq_len in drawn["seq_lens"])
+    assert all(1 <= batch <= 512 for batch in drawn["batch_sizes"])
+    assert drawn["implementations"] == ["fused", "fused_graph"]
+    # On a GPU a dtype stands under the ceiling of its own name, and attention under hbm_read.
+    assert set(drawn["dtypes"]) <= set(completed["peak_flops"]["dtypes"])
+    assert completed["bandwidth"]["levels"] == ["hbm"]
+    card = devices.Identity(
+        device="gpu0",
+        kind="gpu",
+        name="made up",
+        uuid="made up",
+        driver=None,
+        memory_total_bytes=command.MOST_BYTES,
+        memory_free_bytes=command.MOST_BYTES,
+        last_level_cache_bytes=50 << 20,
+    )
+    assert not [fault for fault in config_of_a_run._memory_faults(completed, card) if "decode_attn" in fault]
+
+
+def test_every_octave_of_s_is_as_likely(command):
+    """Of 300 draws of ten, each of the 14 octaves gets its share, but for S of which there are few."""
+    drawn = [seq_len for seed in range(300) for seq_len in command.draw(seed)["seq_lens"]]
+    octaves = [sum(1 << octave <= seq_len < 2 << octave for seq_len in drawn) for octave in range(4, 14)]
+    assert min(octaves) > 0.6 * max(octaves)
+
+
+@pytest.mark.parametrize("arguments", [(), ("seven",), ("1", "2")])
+def test_anything_but_a_seed_is_told_how_it_is_called(tmp_path, arguments):
+    done = subprocess.run([sys.executable, COMMAND, *arguments], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and "SEED" in done.stderr
+    assert not (tmp_path / "config").exists()

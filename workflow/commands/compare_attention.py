@@ -1,0 +1,244 @@
+"""Decode attention beside PyTorch's: `make compare`, where one Python has PyTorch and CuPy. Neither run nor
+results depend on it.
+
+Both go over the same keys and values, cold (rotated through several times the L2), as CUDA graphs of as many layers,
+replayed in turn; PyTorch's figure is the best of the backends of its scaled_dot_product_attention. A cell's time is the
+median over replays, for one layer.
+"""
+
+import itertools
+import json
+import math
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
+
+from roofline import devices, statistics
+from roofline.dtypes import array_dtype
+from roofline.operators.attention_fused import FusedGraph
+from roofline.operators.decode_attention import Shape, cache_bytes, rotation_copies
+from roofline.reporting import duration, number, percent
+
+BATCHES, SEQ_LENS, DTYPES = (1, 8, 64, 256, 512), (128, 1024, 8192), ("fp16", "bf16", "fp32")
+HEADS = ((8, 8, 64), (32, 8, 128))  # query heads, K/V heads, head size
+BACKENDS = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "MATH")
+LAYERS, LAYERS_OF_LARGE, LARGE_BYTES = 24, 4, 1 << 30  # of a graph
+FREE_SHARE = 0.9  # of the card's free memory that caches may take
+REPLAYS, FEWEST_REPLAYS, SECONDS = 60, 5, 0.08
+SMALL_BYTES = 128e6
+READ_BYTES, READ_STEPS = 4 << 30, 30  # of the memory's own read, before and after all cells
+SIZE_CLASSES = (4e9, 1e9, 256e6)  # bytes moved, from which cells are held against that read together
+RESULT, TABLE = Path("results/attention_pytorch.json"), Path("results/attention_pytorch.md")
+
+
+class OfPool(FusedGraph):
+    """A cell whose caches lie in a pool that all cells share: filling tens of GB anew for each would take minutes."""
+
+    def __init__(self, device, shape: Shape, dtype: str, pool, layers: int):
+        xp, copies = device.xp, rotation_copies(shape, dtype, device.last_level_cache_bytes)
+        items = cache_bytes(shape, dtype) // 2 // pool.itemsize
+        of_one = (shape.batch, shape.kv_heads, shape.seq_len, shape.head_size)
+        parts = [pool[place * items : (place + 1) * items].reshape(of_one) for place in range(2 * copies)]
+        self.device, self.shape, self.dtype, self.layers_of_model = device, shape, dtype, layers
+        self.caches = list(zip(parts[::2], parts[1::2], strict=True))
+        self.query = device.normal((shape.batch, shape.heads, shape.head_size), dtype, seed=1)
+        self.prepare(xp)
+
+
+def cells():
+    for (heads, kv_heads, head_size), dtype in itertools.product(HEADS, DTYPES):
+        for batch, seq_len in itertools.product(BATCHES, SEQ_LENS):
+            yield Shape(batch, heads, kv_heads, head_size, seq_len), dtype
+
+
+def replayed(device, launch, count: int, layers: int, seconds: float) -> float:
+    """Median seconds a layer of graphs replayed one after another."""
+    device.step_times(launch, count)
+    (one,) = device.step_times(launch, 1)
+    replays = max(FEWEST_REPLAYS, min(REPLAYS, int(seconds / one)))
+    return statistics.median(device.step_times(launch, replays)) / layers
+
+
+def of_pytorch(torch, device, cell, layers: int) -> tuple[dict[str, float], dict[str, str]]:
+    """(seconds a layer by backend, why a backend has none)."""
+    shape = cell.shape
+    stream = torch.cuda.ExternalStream(device.stream.ptr)
+    query = torch.from_dlpack(cell.query).view(shape.batch, shape.heads, 1, shape.head_size)
+    caches = [tuple(map(torch.from_dlpack, pair)) for pair in cell.caches]
+    found, missing = {}, {}
+
+    def attend(place: int):
+        keys, values = caches[place % len(caches)]
+        options = {"enable_gqa": True} if shape.group > 1 else {}
+        return torch.nn.functional.scaled_dot_product_attention(query, keys, values, **options)
+
+    for backend in BACKENDS:
+        graphs = []
+        try:
+            allowed = torch.nn.attention.sdpa_kernel(getattr(torch.nn.attention.SDPBackend, backend))
+            with allowed, torch.cuda.stream(stream):
+                _require_alike(torch, attend(0), cell)
+                for start in range(0, len(caches), layers):
+                    graph = torch.cuda.CUDAGraph()
+                    with torch.cuda.graph(graph, stream=stream):
+                        for place in range(start, start + layers):
+                            attend(place)
+                    graphs.append(graph)
+                found[backend] = replayed(
+                    device, lambda i, graphs=graphs: graphs[i % len(graphs)].replay(), len(graphs), layers, SECONDS
+                )
+        except (RuntimeError, torch.cuda.OutOfMemoryError) as error:
+            missing[backend] = str(error).strip().splitlines()[0][:100]
+        graphs.clear()
+        torch.cuda.empty_cache()
+    return found, missing
+
+
+def _require_alike(torch, theirs, cell) -> None:
+    """Raises ArithmeticError where ours and PyTorch's results differ by more than rounding."""
+    cell._launching(cell.kernel, cell.plan.blocks, cell.plan.shared_bytes)(0)
+    ours = torch.from_dlpack(cell.out).view_as(theirs).double()
+    apart = float((ours - theirs.double()).norm() / theirs.double().norm())
+    if not apart <= 4 * cell.tolerance[cell.dtype]:
+        raise ArithmeticError(f"{cell.shape} {cell.dtype}: results are {apart:.1e} apart")
+
+
+def compare(torch, device) -> list[dict]:
+    rows, pool = [], None
+    free = device.xp.cuda.runtime.memGetInfo()[0]
+    for shape, dtype in sorted(cells(), key=lambda cell: DTYPES.index(cell[1])):
+        needed = rotation_copies(shape, dtype, device.last_level_cache_bytes) * cache_bytes(shape, dtype)
+        moved = cache_bytes(shape, dtype)
+        row = {"dtype": dtype, **asdict(shape), "bytes": moved, "fused_s": None, "pytorch_s": {}, "why_not": {}}
+        rows.append(row)
+        if needed > FREE_SHARE / 2 * free:
+            row["why_not"] = {"all": f"{needed / 1e9:.0f} GB of caches"}
+            continue
+        if pool is None or pool.dtype != array_dtype(dtype):
+            pool = None
+            device.xp.get_default_memory_pool().free_all_blocks()
+            pool = _pool(device, dtype, int(FREE_SHARE / 2 * free))
+        layers = LAYERS_OF_LARGE if moved > LARGE_BYTES else LAYERS
+        cell = OfPool(device, shape, dtype, pool, layers)
+        row["plan"] = str(cell.plan)
+        row["fused_s"] = replayed(device, cell.step("core"), len(cell.graphs), layers, SECONDS)
+        row["pytorch_s"], row["why_not"] = of_pytorch(torch, device, cell, layers)
+        # Once more, with the clock and the heat that the other had.
+        row["fused_s"] = min(row["fused_s"], replayed(device, cell.step("core"), len(cell.graphs), layers, SECONDS))
+        best = min(row["pytorch_s"].values(), default=None)
+        row["ratio"] = best / row["fused_s"] if best else None
+    return rows
+
+
+def _pool(device, dtype: str, size_bytes: int):
+    """Normal random numbers over the whole pool: one piece drawn, and copied side by side."""
+    xp, kind = device.xp, array_dtype(dtype)
+    pool = xp.empty(size_bytes // kind.itemsize, kind)
+    piece = device.normal((1 << 27,), dtype, seed=0)
+    for start in range(0, pool.size, piece.size):
+        part = pool[start : start + piece.size]
+        part[...] = piece[: part.size]
+    return pool
+
+
+def read_gb_per_s(device) -> float:
+    """What the memory gives to the fastest of the reading kernels of rule bandwidth, of a few that are mostly so."""
+    stream = next(one for one in device.streams("hbm", READ_BYTES) if one.name == "hbm_read")
+    fastest = min(
+        statistics.median(device.step_times(step, READ_STEPS))
+        for grid, step in stream.grids.items()
+        if grid.startswith("a block a tile")
+    )
+    return stream.counted_bytes / fastest / 1e9
+
+
+def summary(rows: list[dict], read_roof: float) -> dict:
+    """Geometric means of the ratios, the worst of them, and the least share of the read roof from a size on."""
+    shares = {
+        f"from_{least / 1e6:.0f}_mb": min(
+            (
+                row["bytes"] / row["fused_s"] / 1e9 / read_roof
+                for row in rows
+                if row["fused_s"] and row["bytes"] >= least
+            ),
+            default=None,
+        )
+        for least in SIZE_CLASSES
+    }
+    told = [row for row in rows if row.get("ratio")]
+    small = [r for r in told if r["dtype"] != "fp32" and r["bytes"] < SMALL_BYTES]
+    single = [r for r in told if r["dtype"] == "fp32"]
+    return {
+        "slowest": min((r["ratio"] for r in told), default=None),
+        "fp16_bf16_under_128_mb": _geometric_mean(small),
+        "fp32": _geometric_mean(single),
+        "cells": len(told),
+        "least_share_of_read": shares,
+    }
+
+
+def _geometric_mean(rows: list[dict]) -> float | None:
+    return math.exp(sum(math.log(row["ratio"]) for row in rows) / len(rows)) if rows else None
+
+
+def table(rows: list[dict], read_roof: float) -> str:
+    lines = [
+        "| dtype | heads | batch | S | MB | fused_graph | GB/s | of read | PyTorch | backend | times as fast |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        heads = f"{row['heads']}/{row['kv_heads']} of {row['head_size']}"
+        cell = f"| {row['dtype']} | {heads} | {row['batch']} | {row['seq_len']} | {number(row['bytes'] / 1e6)} |"
+        if not row["fused_s"]:
+            lines.append(f"{cell} does not fit | | | | | |")
+            continue
+        best = min(row["pytorch_s"], key=row["pytorch_s"].get, default=None)
+        theirs = f"{duration(row['pytorch_s'][best])} | {best.lower()} | {row['ratio']:.2f} |" if best else "none | | |"
+        speed = row["bytes"] / row["fused_s"] / 1e9
+        share = f"{number(speed)} | {percent(speed / read_roof)}"
+        lines.append(f"{cell} {duration(row['fused_s'])} | {share} | {theirs}")
+    return "\n".join(lines)
+
+
+def main() -> str | None:
+    try:
+        import torch
+    except ImportError:
+        return "PyTorch is not installed here; it is a peer to compare with, and nothing else needs it"
+    if not torch.cuda.is_available():
+        return "PyTorch sees no GPU here"
+    # PyTorch's context first: the device that is opened then is the only one left visible.
+    torch.zeros(1, device="cuda")
+    try:
+        device = devices.open_device("gpu0")
+    except (LookupError, RuntimeError) as error:
+        return f"our kernels cannot run in this Python: {error}"
+    before = read_gb_per_s(device)
+    rows = compare(torch, device)
+    device.xp.get_default_memory_pool().free_all_blocks()
+    read_roof = max(before, read_gb_per_s(device))
+    known = {"pytorch": torch.__version__, "cuda": torch.version.cuda, "card": torch.cuda.get_device_name()}
+    told = summary(rows, read_roof)
+    RESULT.parent.mkdir(exist_ok=True)
+    RESULT.write_text(
+        json.dumps({**known, "read_gb_per_s": read_roof, **told, "rows": rows}, indent=1) + "\n", encoding="utf-8"
+    )
+    means = (
+        f"Geometric means: fp16 and bf16 under 128 MB {told['fp16_bf16_under_128_mb']:.2f}, fp32 {told['fp32']:.2f}; "
+        f"the slowest cell {told['slowest']:.2f}. The memory's read: {number(read_roof)} GB/s; least share of it "
+        + ", ".join(
+            f"{percent(share)} {name.replace('_', ' ').replace('mb', 'MB')}"
+            for name, share in told["least_share_of_read"].items()
+            if share
+        )
+        + "."
+    )
+    TABLE.write_text(f"{table(rows, read_roof)}\n\n{means}\n", encoding="utf-8")
+    print(f"{table(rows, read_roof)}\n\n{means}")
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

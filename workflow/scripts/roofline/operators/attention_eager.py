@@ -1,0 +1,50 @@
+"""Decode attention in plain array operations, one after another: the same code for CuPy and NumPy."""
+
+from typing import ClassVar
+
+from roofline.dtypes import array_dtype
+from roofline.operators.decode_attention import Cell, attend, rotation_copies
+
+
+class Eager(Cell):
+    """Scores, softmax and weighted sum, each an operation of the array library with a result in memory."""
+
+    scopes = ("core", "block")
+    # Scores, weights and result are rounded to the cache's dtype, with the softmax in fp32: about four roundings of
+    # 2^-11 in fp16, of 2^-8 in bf16. In fp32 it is the sum over S that counts.
+    tolerance: ClassVar[dict[str, float]] = {"fp32": 2e-5, "fp16": 5e-3, "bf16": 3e-2}
+
+    def __init__(self, device, shape, dtype, layer, hidden, *, copies: int | None = None, **options):
+        super().__init__(device, shape, dtype, layer, hidden, copies=copies, **options)
+        self.as_dtype = array_dtype(dtype)
+        self.scale = self.as_dtype.type(shape.head_size**-0.5)
+        copies = copies or rotation_copies(shape, dtype, device.last_level_cache_bytes, "block")
+        of_weights = {name: device.copies(array, copies - 1) for name, array in self.layers[0].items()}
+        self.layers += [{name: made[number] for name, made in of_weights.items()} for number in range(copies - 1)]
+        self.scaled_query = self.columns(self.query)
+
+    def step(self, scope: str):
+        return self._core if scope == "core" else self._block
+
+    def _core(self, index: int):
+        return self._attend(self.scaled_query, index)
+
+    def _block(self, index: int):
+        layer = self.layers[index % len(self.layers)]
+        attended = self._attend(self.columns(self.projected_query(layer)), index)
+        flat = attended.reshape(self.shape.batch, self.shape.hidden_size)
+        return self.product(flat, layer["output"]) + layer["output_bias"]
+
+    def columns(self, query):
+        """Scaled, as [batch, kv_heads, head size, group]: a column a query head, so that K q needs no transposed K."""
+        shape = self.shape
+        scaled = query * self.scale
+        if shape.group == 1:
+            return scaled.reshape(shape.batch, shape.heads, shape.head_size, 1)
+        return scaled.reshape(shape.batch, shape.kv_heads, shape.group, shape.head_size).swapaxes(-1, -2)
+
+    def _attend(self, query, index: int):
+        keys, values = self.caches[index % len(self.caches)]
+        widened = (self.device.widened(array) for array in (query, keys, values))
+        attended = attend(self.device.xp, *widened).astype(self.as_dtype, copy=False)
+        return attended.reshape(self.shape.batch, self.shape.heads, self.shape.head_size)

@@ -1,0 +1,261 @@
+"""Decode attention by one kernel of ours (kernels/decode_attention.cu): a launch a layer, or a graph of all layers."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from roofline.dtypes import ITEM_BYTES
+from roofline.operators.decode_attention import Cell, Shape
+
+KERNEL = "decode_attention.cu"
+NUMBERS = {"fp32": "Fp32", "fp16": "Fp16", "bf16": "Bf16"}
+
+# As the kernel's headers have them.
+VECTOR_BYTES = 16
+LOADS = 8  # vectors of a tile that a lane loads, of keys and of values each
+WARP = 32
+MMA_QUERIES = 8
+MMA_FROM = (8, 0)  # compute capabilities that have mma.m16n8k16, and cp.async
+PADDING = 4  # floats of a row in shared memory and of a split in the workspace, beside the vector
+
+WARPS = 4
+MOST_QUERIES = 4  # of a block without tensor cores: more would not fit the registers
+STATIC_SHARED_BYTES = 48 << 10  # what every card grants without being asked
+RESERVED_BYTES, GRANULE = 1 << 10, 128  # of shared memory: what a resident block takes beside its own; units of it
+
+# How the keys are split among blocks, found on H200s over batch 1 to 512 and S 128 to 8192.
+LEAST_KEYS = 128  # of a split: joining splits takes as long as a block takes for about twice as many
+LONG_KEYS = 2048  # of a split, from which two blocks a multiprocessor read faster than one
+WORTH_EVENING = 1024  # keys of a split, from which more splits may even out the last wave of blocks
+EVEN = 0.9
+MOST_WAVES = 4  # beyond, the last one matters little
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How the kernel is compiled; `blocks` are resident on a multiprocessor, by registers and shared memory."""
+
+    by_mma: bool
+    queries: int
+    stages: int
+    blocks: int
+    tile: int
+    shared_bytes: int
+
+    def defines(self, dtype: str, head_size: int) -> tuple[str, ...]:
+        macros = {
+            "DTYPE": NUMBERS[dtype],
+            "HEAD_SIZE": head_size,
+            "QUERIES": self.queries,
+            "WARPS": WARPS,
+            "BLOCKS": self.blocks,
+            "STAGES": self.stages,
+            "BY_MMA": int(self.by_mma),
+        }
+        return tuple(f"-D{name}={value}" for name, value in macros.items())
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A variant and its grid: `splits` of S for each K/V head and tile of its queries."""
+
+    variant: Variant
+    splits: int
+    tiles: int
+    blocks: int
+    shared_bytes: int  # of a block, as launched
+
+    def __str__(self) -> str:
+        how = "tensor cores" if self.variant.by_mma else "multiply-adds"
+        where = f"{self.variant.stages} tiles ahead in shared memory" if self.variant.stages else "a tile ahead"
+        splits = f"S in {self.splits} splits" if self.splits > 1 else "S whole"
+        return f"by {how}, {where}; {self.blocks} blocks of {WARPS * WARP} threads, {splits}"
+
+
+def variants(shape: Shape, dtype: str, capability: tuple[int, int], shared_a_multiprocessor: int) -> Iterator[Variant]:
+    """Ways to compile for a cell, the one with more bytes under way first.
+
+    Tensor cores where a K/V head serves several queries and the card has them for the dtype: for one query the
+    multiply-adds keep up with any memory. Tiles go through shared memory where two blocks have room for it.
+    """
+    vectors = shape.head_size * ITEM_BYTES[dtype] // VECTOR_BYTES  # of a row
+    by_mma = shape.group > 1 and ITEM_BYTES[dtype] == 2 and capability >= MMA_FROM
+    queries = MMA_QUERIES if by_mma else min(1 << (shape.group - 1).bit_length(), MOST_QUERIES)
+    parts = WARPS if by_mma else WARPS * WARP // (8 if vectors < 16 else vectors // 2)
+    for stages in (2, 0) if capability >= MMA_FROM else (0,):
+        # As many as the registers allow without spilling.
+        wanted = 3 if stages or by_mma else {1: 4, 2: 3}.get(queries, 2)
+        of_parts = 4 * parts * queries * (shape.head_size + PADDING + 2) + 16
+        shared_bytes = max(of_parts, 2 * WARPS * stages * LOADS * WARP * VECTOR_BYTES)
+        blocks = max(1, min(wanted, shared_a_multiprocessor // (shared_bytes + RESERVED_BYTES)))
+        if blocks > 1 or not stages:
+            yield Variant(by_mma, queries, stages, blocks, LOADS * WARP // vectors, shared_bytes)
+
+
+def plan(
+    shape: Shape, dtype: str, capability: tuple[int, int], multiprocessors: int, shared_a_multiprocessor: int
+) -> Plan:
+    """The variant and the splits for a cell on a card: of the variants the one whose last wave of blocks is fullest."""
+    found = []
+    for variant in variants(shape, dtype, capability, shared_a_multiprocessor):
+        tiles = math.ceil(shape.group / variant.queries)
+        heads = shape.batch * shape.kv_heads * tiles
+        slots = multiprocessors * variant.blocks
+        splits = splits_of(heads, shape.seq_len, multiprocessors, slots)
+        blocks = heads * splits
+        shared_bytes = _evenly_spread(variant, blocks, multiprocessors, shared_a_multiprocessor)
+        found.append((_fullness(blocks, slots), Plan(variant, splits, tiles, blocks, shared_bytes)))
+    fullest = max(fullness for fullness, _ in found)
+    return next(one for fullness, one in found if fullness >= EVEN * fullest)
+
+
+def splits_of(heads: int, seq_len: int, multiprocessors: int, slots: int) -> int:
+    """How many blocks share the keys of one K/V head.
+
+    As many as it takes for a block on every multiprocessor, of LEAST_KEYS or more; for two where they are long. Where
+    few waves of blocks leave the last one half empty, a few more.
+    """
+    splits = max(1, min(multiprocessors // heads, seq_len // LEAST_KEYS))
+    if seq_len <= 2 * LEAST_KEYS:
+        return 1
+    if seq_len >= LONG_KEYS * splits:
+        splits = max(splits, 2 * multiprocessors // heads)
+    more = [count for count in range(splits, splits + 4) if seq_len >= count * WORTH_EVENING or count == splits]
+    return max(more, key=lambda count: (min(EVEN, _fullness(heads * count, slots)), -count))
+
+
+def _evenly_spread(variant: Variant, blocks: int, multiprocessors: int, shared_a_multiprocessor: int) -> int:
+    """Shared memory of a block: as much as keeps more blocks from a multiprocessor than each of them is to have.
+
+    Else, as one kernel's blocks come where another's leave, some multiprocessors would get three and others one.
+    """
+    each = math.ceil(blocks / multiprocessors)
+    if each >= variant.blocks:
+        return variant.shared_bytes
+    too_much_for_more = shared_a_multiprocessor // (each + 1) - RESERVED_BYTES + GRANULE
+    return max(variant.shared_bytes, min(too_much_for_more, shared_a_multiprocessor - RESERVED_BYTES))
+
+
+def _fullness(blocks: int, slots: int) -> float:
+    """The share of its slots that a card uses over all waves; 1 where all blocks are there at once, or waves many."""
+    waves = math.ceil(blocks / slots)
+    return 1.0 if waves == 1 or waves > MOST_WAVES else blocks / (waves * slots)
+
+
+class Fused(Cell):
+    """One launch a layer."""
+
+    def __init__(self, device, shape, dtype, layer, hidden, **options):
+        super().__init__(device, shape, dtype, layer, hidden, **options)
+        self.prepare(device.xp)
+
+    def prepare(self, xp) -> None:
+        """The plan, the result and what blocks leave for one another, and the arguments of a launch for each cache."""
+        device, shape, dtype = self.device, self.shape, self.dtype
+        shared_a_multiprocessor = device.properties["sharedMemPerMultiprocessor"]
+        self.plan = plan(shape, dtype, device.capability, device.multiprocessors, shared_a_multiprocessor)
+        self.out = xp.empty_like(self.query)
+        queries = shape.batch * shape.heads if self.plan.splits > 1 else 0
+        self.workspace = xp.empty((queries, self.plan.splits, shape.head_size + PADDING), xp.float32)
+        self.arrived = xp.zeros(shape.batch * shape.kv_heads * self.plan.tiles, xp.uint32)
+        numbers = [_int32(value) for value in (shape.seq_len, shape.group, self.plan.splits)]
+        rest = (self.out, self.workspace, self.arrived, *numbers)
+        self.arguments = [(self.query, keys, values, *rest) for keys, values in self.caches]
+
+    @property
+    def joins(self) -> bool:
+        return self.plan.splits > 1
+
+    @property
+    def turns(self) -> int:
+        return math.ceil(math.ceil(self.shape.seq_len / self.plan.splits) / (WARPS * self.plan.variant.tile))
+
+    @cached_property
+    def kernel(self):
+        return self._compiled("decode_attention")
+
+    def _compiled(self, name: str):
+        variant = self.plan.variant
+        kernel = self.device.kernel(KERNEL, name, variant.defines(self.dtype, self.shape.head_size))
+        if self.plan.shared_bytes > STATIC_SHARED_BYTES and name != "nothing":
+            # All that the card has: the limit is the kernel's, which other cells launch with more or less.
+            kernel.max_dynamic_shared_size_bytes = self.device.properties["sharedMemPerBlockOptin"]
+        return kernel
+
+    def step(self, scope: str):
+        return self._launching(self.kernel, self.plan.blocks, self.plan.shared_bytes)
+
+    def empty_step(self):
+        """The launch of a kernel with as many arguments that does nothing."""
+        return self._launching(self._compiled("nothing"), 1, 0)
+
+    def _launching(self, kernel, blocks: int, shared_bytes: int):
+        grid, block, arguments, count = (blocks,), (WARPS * WARP,), self.arguments, len(self.arguments)
+
+        def step(index: int):
+            kernel(grid, block, arguments[index % count], shared_mem=shared_bytes)
+            return self.out
+
+        return step
+
+    def described(self) -> str:
+        return str(self.plan)
+
+
+class FusedGraph(Fused):
+    """The attention of all layers in one graph, each layer with a cache of its own as far as caches rotate.
+
+    Where the card can, a layer's kernel begins while the one before it ends, and asks for keys and values; it reads its
+    query, which in a model comes from that kernel, when that one is done.
+    """
+
+    def __init__(self, device, shape, dtype, layer, hidden, *, layers: int, **options):
+        super().__init__(device, shape, dtype, layer, hidden, layers=layers, **options)
+        self.layers_of_model = layers
+
+    def steps_a_call(self) -> int:
+        return self.layers_of_model
+
+    @cached_property
+    def graphs(self) -> list:
+        return self._captured(self.kernel, self.plan.blocks, self.plan.shared_bytes)
+
+    def _captured(self, kernel, blocks: int, shared_bytes: int) -> list:
+        """Graphs that go through all caches in turn."""
+        layers, count = self.layers_of_model, len(self.arguments)
+        block = (WARPS * WARP,)
+        return [
+            self.device.graph(
+                kernel,
+                (blocks,),
+                block,
+                [self.arguments[place % count] for place in range(first, first + layers)],
+                shared_bytes,
+            )
+            for first in range(0, count, layers)
+        ]
+
+    def step(self, scope: str):
+        return self._replaying(self.graphs)
+
+    def empty_step(self):
+        return self._replaying(self._captured(self._compiled("nothing"), 1, 0)[:1])
+
+    def _replaying(self, graphs: list):
+        stream, count = self.device.stream, len(graphs)
+
+        def step(index: int):
+            graphs[index % count].launch(stream)
+            return self.out
+
+        return step
+
+    def described(self) -> str:
+        return f"{self.plan}; {self.layers_of_model} layers a graph"
+
+
+def _int32(value: int):
+    import numpy
+
+    return numpy.int32(value)
