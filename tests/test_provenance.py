@@ -148,7 +148,7 @@ def test_a_step_that_is_predicted_as_the_seal_does_passes(run_with_a_step):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"layers": 1}, {"scope": "block"}, {"predicted": SLOWER}],
+    [{"layers": 1}, {"scope": "block"}, {"predicted": SLOWER}, {"implementation": "of another program"}],
     ids=str,
 )
 def test_a_step_of_another_prediction_than_the_seals_fails_the_manifest(run_with_a_step, changes):

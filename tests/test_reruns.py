@@ -530,9 +530,10 @@ def names_of_measured(told: str) -> list[str]:
 
 
 def is_labelled(run: Run, seq_len: int) -> bool:
-    """Whether the plot's text has a dot of that S, as in 'S=16: 11 %, 32: 19 %' or 'S=16 11 %'."""
+    """Whether the plot's text tells of that S: in its legend, where dots of several are joined."""
     svg = (run.results / "roofline.svg").read_text(encoding="utf-8")
-    return bool(re.search(rf"\b{seq_len}:? [\d.]+ %", svg))
+    told = re.search(r"(?:joined:|at) S = ([\d, ]+)", svg)
+    return str(seq_len) in told[1].strip().split(", ") if told else False
 
 
 def seq_lens_in(run: Run) -> set[int]:

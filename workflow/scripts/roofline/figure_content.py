@@ -394,6 +394,9 @@ def _legend(
         listed = ", ".join(map(str, seq_lens))
         many = f"{len(seq_lens)} from {seq_lens[0]} to {seq_lens[-1]}"
         yield Entry("", MUTED, f"joined: S = {listed if len(seq_lens) <= MOST_LISTED else many}", dashes=SOLID)
+    lengths = {dot.seq_len for dot in dots if dot.seq_len is not None}
+    if len(lengths) == 1:
+        yield Entry("", MUTED, f"decode attention at S = {lengths.pop()}")
     if any(dot.hollow for dot in dots):
         yield Entry("o", INK, "hollow: not measured, at its roof", hollow=True)
     if predicted:

@@ -17,6 +17,7 @@ from roofline.prediction import predict_sealed, way_of
 from roofline.records import (
     SCHEMA_VERSION,
     BandwidthRecord,
+    CellPrediction,
     DecodeAttnRecord,
     DeviceKind,
     DeviceRecord,
@@ -352,14 +353,7 @@ def describe_seal(found: Results, device: str, sha256: dict[str, str]) -> Seal:
         violations += [
             f"{where} holds another prediction of {name} than {path} makes"
             for name, measured_cell in _cells(record)
-            if measured_cell.predicted
-            != predict_sealed(
-                seal,
-                flops=measured_cell.flops,
-                traffic_bytes=measured_cell.bytes,
-                compute_ceiling=measured_cell.compute_ceiling,
-                way=way_of(measured_cell),
-            )
+            if measured_cell.predicted != _predicted(seal, measured_cell)
         ]
         if not sealed_at or not began or began <= sealed_at:
             violations.append(f"{where} began at {record.started_at}, and {path} was sealed at {seal.sealed_at}")
@@ -372,6 +366,20 @@ def describe_seal(found: Results, device: str, sha256: dict[str, str]) -> Seal:
         measurements=len(measured),
         violations=violations,
     )
+
+
+def _predicted(seal: PredictionRecord, cell: Measurement) -> CellPrediction | None:
+    """What the seal makes of a cell; None where its constants know no such cell."""
+    try:
+        return predict_sealed(
+            seal,
+            flops=cell.flops,
+            traffic_bytes=cell.bytes,
+            compute_ceiling=cell.compute_ceiling,
+            way=way_of(cell),
+        )
+    except KeyError:
+        return None
 
 
 def _cells(record) -> list[tuple[str, Measurement]]:

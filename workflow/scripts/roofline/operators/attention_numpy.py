@@ -15,7 +15,8 @@ import numpy
 from roofline.dtypes import ITEM_BYTES
 from roofline.operators.decode_attention import Cell, Shape, rotation_copies
 
-TRIAL_STEPS, CLEARLY_FASTER = 4, 0.9  # with each number of cores, of which more count where it makes little difference
+TRIAL_STEPS = 4  # with each number of cores
+CLEARLY_FASTER, CLEARLY_SLOWER = 0.9, 1.5  # fewer cores count where they are clearly faster, until they are slower
 FEWEST_ROWS = 64  # of K and V in a part
 PARTS_COST = 20  # so many more parts are taken to cost as much in joining them as the attention itself
 # Threads that call NumPy one short time after another wait for the interpreter's lock, and are woken anew each time:
@@ -75,13 +76,14 @@ class AllCores(Cell):
             trial(cores or self._fastest(trial))
 
     def _fastest(self, trial: Callable[[int], Callable[[int], object]]) -> int:
-        """The number of cores: from all of them down by halves, until fewer are not clearly faster."""
+        """The number of cores: from all of them down by halves, until fewer are clearly slower."""
         best, least_s = 1, math.inf
         for count in (self.device.cores >> halvings for halvings in range(self.device.cores.bit_length())):
             seconds = min(self.device.step_times(trial(count), TRIAL_STEPS))
-            if seconds > CLEARLY_FASTER * least_s:
+            if seconds > CLEARLY_SLOWER * least_s:
                 break
-            best, least_s = count, seconds
+            if seconds < CLEARLY_FASTER * least_s:
+                best, least_s = count, seconds
         return best
 
     def described(self) -> str:
