@@ -10,7 +10,16 @@ from numpy_card import open_card, record_launches
 
 from roofline.operators import attention_fused
 from roofline.operators import decode_attention as attention
-from roofline.operators.attention_fused import LEAST_KEYS, Fused, FusedGraph, Plan, plan, splits_of, variants
+from roofline.operators.attention_fused import (
+    LEAST_KEYS,
+    Fused,
+    FusedGraph,
+    Plan,
+    evened_splits,
+    plan,
+    splits_of,
+    variants,
+)
 from roofline.operators.decode_attention import DTYPES, HEAD_SIZES, Shape, make_cell
 
 KIB = 1 << 10
@@ -64,9 +73,9 @@ def test_there_is_a_split_and_none_without_a_key_of_its_own(shape, dtype, card):
     assert 1 <= plan(shape, dtype, **card).splits <= shape.seq_len
 
 
-@given(st.integers(1, 5000), SEQ_LENS, st.integers(1, 200), st.integers(1, 4))
-def test_no_split_where_two_turns_are_enough(heads, seq_len, multiprocessors, blocks):
-    splits = splits_of(heads, seq_len, multiprocessors, blocks * multiprocessors)
+@given(st.integers(1, 5000), SEQ_LENS, st.integers(1, 200))
+def test_no_split_where_two_turns_are_enough(heads, seq_len, multiprocessors):
+    splits = splits_of(heads, seq_len, multiprocessors)
     assert 1 <= splits <= seq_len
     if seq_len <= 2 * LEAST_KEYS:
         assert splits == 1
@@ -101,12 +110,16 @@ def test_a_large_batch_is_split_only_to_even_out_its_last_wave(shape, dtype, car
 def test_a_half_empty_last_wave_is_evened_out_where_keys_are_many():
     """529 blocks would be a wave of 528 and one more; four times as many are so many waves that it matters little."""
     slots = 4 * 132
-    assert splits_of(529, 512, 132, slots) == 1
-    assert splits_of(529, 8192, 132, slots) == 4
-    assert splits_of(529, 3 * 1024, 132, slots) == 3  # of no fewer than 1024 keys each
-    assert splits_of(528, 8192, 132, slots) == 1
-    assert splits_of(3 * 528 // 2, 8192, 132, slots) == 2  # one and a half waves become three
-    assert splits_of(5 * 528 - 1, 8192, 132, slots) == 1  # nearly full as it is
+    for heads, seq_len, splits in (
+        (529, 512, 1),
+        (529, 8192, 4),
+        (529, 3 * 1024, 3),  # of no fewer than 1024 keys each
+        (528, 8192, 1),
+        (3 * 528 // 2, 8192, 2),  # one and a half waves become three
+        (5 * 528 - 1, 8192, 1),  # nearly full as it is
+    ):
+        assert splits_of(heads, seq_len, 132) == 1
+        assert evened_splits(1, heads, seq_len, slots) == splits
 
 
 @pytest.mark.parametrize(
@@ -141,29 +154,39 @@ def test_a_variant_holds_a_group_or_the_most_that_the_registers_do(shape, dtype,
 
 @given(SHAPES, st.sampled_from(DTYPES))
 def test_tiles_ahead_in_shared_memory_where_two_blocks_have_room_for_them(shape, dtype):
-    """64 KiB a block: not on Turing, which has no cp.async, and not where a multiprocessor has 100 KiB."""
-    for card, expected in ((H200, [2, 0]), (T4, [0]), (L4, [0])):
+    """64 KiB a block of four warps, 48 of three: not on Turing, which has no cp.async; on an L4 two of three warps."""
+    groups = [(2, 3)] if shape.group > 1 else []
+    for card, expected in ((H200, [(2, 4), *groups, (0, 4)]), (T4, [(0, 4)]), (L4, [*groups, (0, 4)])):
         found = list(variants(shape, dtype, card["capability"], card["shared_a_multiprocessor"]))
-        assert [variant.stages for variant in found] == expected
+        assert [(variant.stages, variant.warps) for variant in found] == expected
 
 
 @given(SHAPES, st.sampled_from(DTYPES), CARDS)
-def test_the_variant_with_the_fullest_last_wave_is_chosen(shape, dtype, card):
-    """Of those about as full the one with more bytes under way."""
+def test_a_variant_that_fills_its_waves_is_chosen(shape, dtype, card):
+    """The first of those that do without more splits, the one with more bytes under way; with short S that with most
+    blocks at once; where none does, one about as full as any is."""
 
-    def fullness(variant):
-        tiles = math.ceil(shape.group / variant.queries)
-        heads = shape.batch * shape.kv_heads * tiles
+    def fullness(variant, blocks):
         slots = card["multiprocessors"] * variant.blocks
-        blocks = heads * splits_of(heads, shape.seq_len, card["multiprocessors"], slots)
         waves = math.ceil(blocks / slots)
         return blocks / (waves * slots) if 1 < waves <= attention_fused.MOST_WAVES else 1.0
 
+    def heads(variant):
+        return shape.batch * shape.kv_heads * math.ceil(shape.group / variant.queries)
+
     found = list(variants(shape, dtype, card["capability"], card["shared_a_multiprocessor"]))
-    shares = [fullness(variant) for variant in found]
-    chosen = found.index(plan(shape, dtype, **card).variant)
-    assert shares[chosen] >= 0.9 * max(shares)
-    assert all(share < 0.9 * max(shares) for share in shares[:chosen])
+    shares = [
+        fullness(one, heads(one) * splits_of(heads(one), shape.seq_len, card["multiprocessors"])) for one in found
+    ]
+    full = [one for one, share in zip(found, shares, strict=True) if share >= attention_fused.EVEN]
+    chosen = plan(shape, dtype, **card)
+    if not full:
+        assert fullness(chosen.variant, chosen.blocks) >= attention_fused.EVEN * max(shares)
+    elif shape.seq_len <= 2 * LEAST_KEYS:
+        at_once = [min(heads(one), card["multiprocessors"] * one.blocks) for one in full]
+        assert min(chosen.blocks, card["multiprocessors"] * chosen.variant.blocks) == max(at_once)
+    else:
+        assert chosen.variant == full[0]
 
 
 def test_the_second_variant_is_chosen_where_the_first_leaves_more_idle():
@@ -177,6 +200,7 @@ def test_a_plan_in_words():
     ahead = "2 tiles ahead in shared memory"
     assert str(planned()) == f"by multiply-adds, {ahead}; 64 blocks of 128 threads, S in 8 splits"
     assert str(planned(batch=256, group=4)) == f"by tensor cores, {ahead}; 2048 blocks of 128 threads, S whole"
+    assert str(planned(batch=64, group=4)) == f"by tensor cores, {ahead}; 512 blocks of 96 threads, S whole"
     assert str(planned(batch=5, card=T4)) == "by multiply-adds, a tile ahead; 40 blocks of 128 threads, S whole"
 
 
@@ -302,10 +326,16 @@ def test_graphs_go_through_all_caches_in_turn(device, layers, copies):
             read.append(int(launch.out[0, 0, 0].round()))
     assert all(len(graph.launches) == layers == cell.steps_a_call() and graph.uploaded for graph in cell.graphs)
     assert read == [place % copies for place in range(len(read))]
-    assert len(cell.graphs) == math.ceil(copies / layers), "all caches, and no graph more than it takes"
+    assert len(read) == math.lcm(copies, layers), "from the last graph to the first the rotation goes on"
     for index in range(2 * len(cell.graphs) + 1):
         last = (index % len(cell.graphs) + 1) * layers - 1
         assert step(index)[0, 0] == pytest.approx(last % copies)
+
+
+@pytest.mark.parametrize(("layers", "copies", "rounded"), [(6, 5, 5), (6, 6, 6), (6, 7, 12), (32, 33, 64), (1, 9, 9)])
+def test_more_caches_than_layers_are_whole_models_of_them(device, monkeypatch, layers, copies, rounded):
+    monkeypatch.setattr("roofline.operators.decode_attention.rotation_copies", lambda *_: copies)
+    assert len(cell_of(device, "fused_graph", layers=layers, copies=None).caches) == rounded
 
 
 @pytest.mark.parametrize("capability", ["8.9", "9.0"])
@@ -349,7 +379,7 @@ def test_shared_memory_beyond_what_every_card_grants_is_asked_for(monkeypatch, d
     """The stand-in refuses it otherwise, as a card does."""
     granted = attention_fused.STATIC_SHARED_BYTES
     cell = cell_of(device, "fused", Shape(1, 1, 1, 64, 64))
-    assert cell.kernel.max_dynamic_shared_size_bytes == cell.plan.shared_bytes >= 64 * KIB > granted
+    assert cell.kernel.max_dynamic_shared_size_bytes >= cell.plan.shared_bytes >= 64 * KIB > granted
     small = cell_of(open_card(monkeypatch, "7.5"), "fused", Shape(600, 1, 1, 64, 2))
     assert small.kernel.max_dynamic_shared_size_bytes == granted > small.plan.shared_bytes
 

@@ -372,7 +372,9 @@ def test_what_a_cell_takes_is_known_beforehand(device, monkeypatch, kind, dtype,
     arrays += [array for layer in cell.layers for array in layer.values()]
     taken = sum(array.nbytes for array in arrays)
     promised = attention.workspace_bytes(cell.shape, dtype, 8 << 20)
-    assert taken < most < promised < 1.5 * taken + (257 << 20)
+    # A graph of all layers rounds its caches up to whole models of them: less than the rotation once more.
+    rounding = attention.COLD_CACHE_MULTIPLE * (8 << 20)
+    assert taken < most < promised < 1.5 * taken + rounding + (257 << 20)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

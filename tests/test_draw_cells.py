@@ -52,7 +52,7 @@ def test_a_draw_is_forty_cells_of_a_valid_configuration(command, seed):
     assert drawn["implementations"] == ["fused", "fused_graph"]
     # On a GPU a dtype stands under the ceiling of its own name, and attention under hbm_read.
     assert set(drawn["dtypes"]) <= set(completed["peak_flops"]["dtypes"])
-    assert completed["bandwidth"]["levels"] == ["hbm"]
+    assert completed["bandwidth"]["levels"] == ["hbm", "l2"]  # l2: what the smallest cells stay in
     card = devices.Identity(
         device="gpu0",
         kind="gpu",

@@ -10,7 +10,7 @@ from cuda.bindings import nvrtc
 
 from roofline.devices import gpu, gpu_fma, gpu_gemm, gpu_memory
 from roofline.operators import attention_fused
-from roofline.operators.attention_fused import RESERVED_BYTES, WARP, WARPS, Variant
+from roofline.operators.attention_fused import RESERVED_BYTES, WARP, Variant
 from roofline.operators.decode_attention import DTYPES, HEAD_SIZES, Shape
 
 SOURCES = sorted(gpu.KERNELS.glob("*.cu"))
@@ -159,7 +159,7 @@ def test_every_variant_of_the_attention_compiles_and_fits_the_card(dtype, head_s
         code, remarks = compiled(source, attention_fused.KERNEL, architecture, defines)
         assert remarks == "", variant
         needed = registers(code)["decode_attention"]
-        assert -(-needed // GRANULE) * GRANULE * WARP * WARPS * variant.blocks <= REGISTERS, variant
+        assert -(-needed // GRANULE) * GRANULE * WARP * variant.warps * variant.blocks <= REGISTERS, variant
         assert variant.shared_bytes <= most_a_block, variant
         assert variant.blocks * (variant.shared_bytes + RESERVED_BYTES) <= shared_bytes or variant.blocks == 1, variant
 

@@ -542,7 +542,8 @@ def test_the_calls_of_a_graph_are_shared_by_its_layers_and_joining_costs_the_dev
     one, six = (assumed_costs(CONSTANTS, "gpu", Way("fused_graph", "core", "fp16", layers), 1) for layers in (1, 6))
     assert six.call_s == close(one.call_s / 6) and six.start_s == one.start_s
     joined = assumed_costs(CONSTANTS, "gpu", Way("fused_graph", "core", "fp16", 6, joins=True), 1)
-    assert joined.start_s == close(six.start_s + CONSTANTS["gpu_joining_s"]) and joined.call_s == six.call_s
+    assert (joined.start_s, joined.call_s) == (six.start_s, six.call_s)
+    assert joined.joining_s == CONSTANTS["gpu_joining_s"] and six.joining_s == 0
 
 
 def test_work_takes_as_long_as_the_turns_of_a_block_however_fast_the_memory_is():

@@ -333,7 +333,7 @@ def test_what_helps_follows_from_the_regime_and_not_from_what_is_done_already():
     assert words(only(cell(20, 4, **overhead, **graph))) == ("overhead", ["larger_batch"])
     assert words(only(big(900, 899, **eager))) == ("memory", ["fusion"])
     for way in (fused, graph):
-        assert words(only(big(300, 299, **way))) == ("memory", ["smaller_cache_dtype", "grouped_queries"])
+        assert words(only(big(300, 299, **way))) == ("memory", ["grouped_queries"])
     assert words(only(cell(40, calls_us=30, dtype="fp32"), device="cpu"))[1] == ["fusion", "larger_batch"]
 
 

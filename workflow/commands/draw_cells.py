@@ -33,7 +33,7 @@ devices: [gpu0]
 peak_flops:
   dtypes: {ceilings}
 bandwidth:
-  levels: [hbm]
+  levels: [hbm, l2]
 decode_attn:
   presets: [{preset}]
   seq_lens: {seq_lens}

@@ -26,10 +26,13 @@ class Job:
     cold: bool
 
     def cell(self, implementation: str, shape: attention.Shape, seed: int, copies: int | None = None):
-        """A cell of an implementation, and where its weights are from."""
+        """A cell of an implementation, and where its weights are from; of fewer heads than the preset's the first."""
         layer, hidden, naming, hidden_from = checkpoint.load_layer(
             self.weights_path, self.preset, shape.batch, seed=self.seed
         )
+        size = shape.hidden_size
+        layer = {name: weights[(slice(size),) * weights.ndim] for name, weights in layer.items()}
+        hidden = hidden[:, :size]
         options = {"seed": seed, "copies": copies, "layers": self.preset.layers}
         cell = attention.make_cell(self.device, implementation, shape, self.dtype, layer, hidden, **options)
         return cell, {"naming": naming, "hidden_state": hidden_from}
@@ -46,9 +49,9 @@ class Smallest:
 
 
 def smallest(job: Job, implementation: str) -> dict[str, Smallest]:
-    """What calls cost where there is next to nothing to do, S = 1 and batch 1, by scope."""
+    """What calls cost where there is next to nothing to do, S = 1, batch 1 and one K/V head, by scope."""
     preset = job.preset
-    shape = attention.Shape(1, preset.heads, preset.kv_heads, preset.head_size, seq_len=1)
+    shape = attention.Shape(1, preset.heads // preset.kv_heads, 1, preset.head_size, seq_len=1)
     cell, _ = job.cell(implementation, shape, job.seed, copies=1)
     empty = cell.empty_step()
     of_empty = _both(job.device, empty, cell.steps_a_call()) if empty else (None, None)
@@ -104,8 +107,7 @@ def _measure_scope(
         flops=work,
         bytes=traffic,
         compute_ceiling=compute_ceiling,
-        memory_ceilings=device.memory_ceilings,
-        memory_level=device.memory_level,
+        **_level_of(device, cell, traffic),
         predicted=predicted,
         check=check,
         latency=a_layer(latency, layers),
@@ -120,6 +122,13 @@ def _measure_scope(
         how=cell.described(),
         states=log.states,
     )
+
+
+def _level_of(device, cell, traffic_bytes: int) -> dict:
+    """The memory level that a cell is declared to read, and its ceilings: of a warm cell the cache that holds it."""
+    if cell.cold or traffic_bytes > device.last_level_cache_bytes:
+        return {"memory_ceilings": device.memory_ceilings, "memory_level": device.memory_level}
+    return {"memory_ceilings": device.cache_ceilings, "memory_level": device.cache_level}
 
 
 def run(

@@ -338,7 +338,8 @@ def _distinctions(operator: dict, varying: set[str]) -> list[str]:
         return [f"GEMM {_sides(shape)}"] if "sides" in varying else []
     words = [operator["implementation"]] if "implementation" in varying else []
     words += [f"b={shape['batch']}"] if "batch" in varying & shape.keys() else []
-    words += [f"{key}={shape[key]}" for key in shape if key in varying and key not in ("seq_len", "batch")]
+    told = ("seq_len", "batch", *(("heads", "kv_heads", "head_size") if "preset" in varying else ()))
+    words += [f"{key}={shape[key]}" for key in shape if key in varying and key not in told]
     words += ["block"] if operator["scope"] == "block" else []
     return words + [str(operator[key]) for key in ("cache", "preset") if key in varying and operator[key]]
 

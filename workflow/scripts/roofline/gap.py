@@ -104,7 +104,7 @@ class Evidence:
     def share_taken(self) -> float:
         """Of that ceiling, what the model takes a started cell to attain, the joining of splits included."""
         work_s = max(self.roof_s, self.memory_s / self.assumed.share, self.assumed.least_work_s)
-        joining_s = 0.0 if self.own_caller else (self.assumed.start_s or 0.0) - self.assumed_start_s
+        joining_s = 0.0 if self.own_caller else self.assumed.joining_s
         return self.roof_s / (work_s + joining_s)
 
     @property

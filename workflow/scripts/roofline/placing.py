@@ -158,7 +158,7 @@ def measured_costs(measured: Measurement) -> Costs:
     """What a cell costs beside its work: calls and start as this run measured them, the rest by the model."""
     if measured.operator == gemm.OPERATOR:
         return Costs(call_s=None, start_s=None)
-    kind = "gpu" if measured.memory_level == "hbm" else "cpu"
+    kind = "cpu" if measured.memory_level == "dram" else "gpu"
     return costs_of(
         CONSTANTS,
         kind,

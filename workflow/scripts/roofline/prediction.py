@@ -76,13 +76,14 @@ class Costs:
     """What a way costs beside its work, in seconds, and the share of the memory ceiling that it attains.
 
     `call_s` is the host's, None where nothing is known of it; `start_s` the device's, None where the device is its own
-    caller; `least_work_s` what the work takes however fast the memory is.
+    caller; `least_work_s` what the work takes however fast the memory is; `joining_s` the joining of splits of S.
     """
 
     call_s: float | None
     start_s: float | None
     share: float = 1.0
     least_work_s: float = 0.0
+    joining_s: float = 0.0
 
 
 def way_of(measured) -> Way:
@@ -110,14 +111,13 @@ def costs_of(
     """With what a call and a start cost from elsewhere, and all else from the constants."""
     base = way.implementation.removesuffix("_graph")
     share = constants.get(f"{kind}_{base}_{way.dtype}_share") or constants[f"{kind}_{base}_share"]
-    if start_s is not None and way.joins:
-        start_s += constants["gpu_joining_s"]
+    joining_s = constants["gpu_joining_s"] if way.joins else 0.0
     least_s = (way.turns - 1) * constants["gpu_turn_s"]
     if way.implementation == "numpy":
         reading = max(1.0, traffic_bytes / constants["cpu_numpy_core_bytes"])
         a_core = constants["cpu_dram_gb_per_s_per_core"] * 1e9 * share
         least_s = traffic_bytes / (reading * a_core)
-    return Costs(call_s, start_s, share, least_s)
+    return Costs(call_s, start_s, share, least_s, joining_s)
 
 
 def seal(device: DeviceRecord, device_record_path: Path | str, sealed_at: str) -> PredictionRecord:
@@ -194,7 +194,7 @@ def predict_cell(
     memory_s = traffic_bytes / (bandwidth_gb_per_s * 1e9) if bandwidth_gb_per_s else None
     work_s = max(compute_s or 0.0, (memory_s or 0.0) / costs.share, costs.least_work_s)
     call_s = costs.call_s or 0.0
-    device_s = None if costs.start_s is None else costs.start_s + work_s
+    device_s = None if costs.start_s is None else costs.start_s + costs.joining_s + work_s
     latency_s = call_s + work_s if device_s is None else max(call_s, device_s)
     named = regimes.regime(
         latency_s=latency_s,
@@ -212,9 +212,12 @@ def predict_cell(
 
 
 def model_source_sha256() -> str:
-    """The hash of the model's own source: this module, the rule of the regimes and the arithmetic under them."""
+    """The hash of the model's own source: this module, the rule of the regimes, the arithmetic under them, and the
+    modules that count an operator's work and divide it among blocks."""
+    from roofline.operators import attention_fused, decode_attention, gemm
+
     digest = hashlib.sha256()
-    for module in (inspect.getmodule(model_source_sha256), regimes, model):
+    for module in (inspect.getmodule(model_source_sha256), regimes, model, decode_attention, attention_fused, gemm):
         digest.update(Path(module.__file__).read_bytes())
     return digest.hexdigest()
 

@@ -34,8 +34,11 @@ def _of_compute(operator: Operator, kind: str, ceiling: ComputeCeiling | None) -
 
 
 def _of_memory(operator: Operator, kind: str, ceiling: ComputeCeiling | None) -> list[str]:
-    """Of fused attention the cache itself is left to be read."""
-    return ["smaller_cache_dtype", "grouped_queries"] if operator.implementation in FUSED else ["fusion"]
+    """Of fused attention the cache itself is left to be read: in fewer bytes, or for more queries."""
+    if operator.implementation not in FUSED:
+        return ["fusion"]
+    grouped = operator.shape.get("heads") != operator.shape.get("kv_heads")
+    return ["smaller_cache_dtype"] * (operator.dtype == "fp32") + ["grouped_queries"] * (not grouped)
 
 
 def _of_overhead(operator: Operator, kind: str, ceiling: ComputeCeiling | None) -> list[str]:

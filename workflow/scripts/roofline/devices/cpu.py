@@ -60,6 +60,7 @@ class Device:
         self.kind = "cpu"
         self.memory_ceilings = ["dram_read", "dram_copy"]
         self.memory_level = "dram"
+        self.cache_ceilings, self.cache_level = [], "dram"  # no stream of a cache, and so no roof for what it holds
         self.last_level_cache_bytes = identity.last_level_cache_bytes
         self.l2_bytes = _cache_bytes().get("l2", UNLISTED_L2_BYTES)  # of one core
         self._blas = threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers

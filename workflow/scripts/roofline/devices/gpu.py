@@ -1,5 +1,6 @@
 """NVIDIA GPUs, by CuPy, with NVML for identity and state."""
 
+import contextlib
 import os
 import re
 import time
@@ -30,7 +31,8 @@ MEMORY_LEVELS = ("hbm", "d2d", "l2", "l1", "shared", "h2d", "d2h", "sweep")
 KERNELS = Path(__file__).parents[1] / "kernels"
 COMPILE_OPTIONS = ("-std=c++17",)
 INCLUDED = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
-OVERLAPPING = (9, 0)  # the first with programmatic dependent launch
+# Programmatic dependent launch in captured graphs: the first compute capability and the first CUDA of a driver.
+OVERLAPPING, OVERLAPPING_DRIVER = (9, 0), 12030
 WIDE_ACCESSES = (10, 0)  # the first compute capability with accesses of 32 bytes
 
 # Eager steps launch about ten kernels each; 32 of them stay well under the launch queue's 1024 entries.
@@ -70,9 +72,12 @@ class Device:
         self.capability = tuple(int(part) for part in identity.compute_capability.split("."))
         self.memory_ceilings = ["hbm_read", "d2d"]
         self.memory_level = "hbm"
+        self.cache_ceilings, self.cache_level = ["l2"], "l2"
         self.properties = cupy.cuda.runtime.getDeviceProperties(0)
         self.multiprocessors = self.properties["multiProcessorCount"]
         self.max_threads = self.properties["maxThreadsPerMultiProcessor"]
+        driver = cupy.cuda.runtime.driverGetVersion()
+        self.overlaps = self.capability >= OVERLAPPING and driver >= OVERLAPPING_DRIVER
         self.vector_bytes = 32 if self.capability >= WIDE_ACCESSES else 16  # as kernels/memory.cu has it
         self.last_level_cache_bytes = self.properties["l2CacheSize"]
         # CUDA does not tell the L1's size; it is the same store as shared memory.
@@ -346,12 +351,15 @@ class Device:
         self.stream.begin_capture()
         try:
             for arguments in calls:
-                if self.capability >= OVERLAPPING:
+                if self.overlaps:
                     cuda_launch.overlapping(kernel.kernel.ptr, self.stream.ptr, grid, block, arguments, shared_bytes)
                 else:
                     kernel(grid, block, arguments, shared_mem=shared_bytes)
-        finally:
-            graph = self.stream.end_capture()
+        except RuntimeError:
+            with contextlib.suppress(Exception):  # the first fault is the one to tell
+                self.stream.end_capture()
+            raise
+        graph = self.stream.end_capture()
         graph.upload(self.stream)
         return graph
 

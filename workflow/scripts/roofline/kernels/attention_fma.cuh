@@ -47,14 +47,14 @@ struct ByFma {
         if (several_waves() || first + AHEAD * stride >= end) {
             let_the_next_begin();
         }
-        after_the_kernel_before();  // the cache is there; the query is what it computes
+        after_the_kernel_before();  // the cache is there already; the query may come from that one
         float q[MOST][EACH][T::in_vector];
 #pragma unroll
         for (int n = 0; n < MOST; ++n) {
 #pragma unroll
             for (int j = 0; j < EACH; ++j) {
                 const uint4 none = {0, 0, 0, 0};
-                T::unpack(n < queries ? load_once(query + n * SIZE + (j * LANES + lane) * T::in_vector) : none, q[n][j]);
+                T::unpack(n < queries ? load_now(query + n * SIZE + (j * LANES + lane) * T::in_vector) : none, q[n][j]);
             }
         }
         float m[MOST], l[MOST] = {}, acc[MOST][EACH][T::in_vector] = {};

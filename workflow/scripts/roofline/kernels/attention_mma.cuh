@@ -116,12 +116,12 @@ struct ByMma {
         if (several_waves() || first + AHEAD * stride >= end) {
             let_the_next_begin();
         }
-        after_the_kernel_before();  // the cache is there; the query is what it computes
+        after_the_kernel_before();  // the cache is there already; the query may come from that one
         uint4 q[CHUNKS];
 #pragma unroll
         for (int c = 0; c < CHUNKS; ++c) {
             const uint4 none = {0, 0, 0, 0};
-            q[c] = g < queries ? load_once(query + g * SIZE + 8 * (4 * c + t)) : none;
+            q[c] = g < queries ? load_now(query + g * SIZE + 8 * (4 * c + t)) : none;
         }
         // This lane's queries are 2 t and 2 t + 1: in score the columns of c0, c2 and of c1, c3; so in acc.
         float m[2] = {LOWEST, LOWEST}, l[2] = {};

@@ -84,8 +84,10 @@ __device__ __forceinline__ void after_the_kernel_before() {
 }
 
 // The kernel after this one may begin once every block of this one has said so and there is room for it. A block says it
-// when the last of its tiles are under way: a kernel that comes earlier takes room beside blocks that are still busy, and
-// its own blocks end up unevenly on the multiprocessors. With several waves it comes to the last wave in any case.
+// when the first of its warps has its last tiles under way: a kernel that comes much earlier takes room beside blocks that
+// are still busy, and its own blocks end up unevenly on the multiprocessors. With several waves it comes to the last wave
+// in any case. (%nsmid may be more than the multiprocessors that there are: then some grids count as one wave that are
+// more, which costs a little time.)
 __device__ __forceinline__ void let_the_next_begin() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

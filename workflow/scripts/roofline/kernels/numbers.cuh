@@ -13,6 +13,16 @@ __device__ __forceinline__ uint4 load_once(const void* at) {
     return v;
 }
 
+// Past L1, which may hold what stood there before another kernel wrote it.
+__device__ __forceinline__ uint4 load_now(const void* at) {
+    uint4 v;
+    asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(at)
+                 : "memory");
+    return v;
+}
+
 struct Fp32 {
     typedef float stored;
     static const int in_vector = 4;

@@ -19,7 +19,7 @@ MMA_QUERIES = 8
 MMA_FROM = (8, 0)  # compute capabilities that have mma.m16n8k16, and cp.async
 PADDING = 4  # floats of a row in shared memory and of a split in the workspace, beside the vector
 
-WARPS = 4
+WARPS = (4, 3)  # of a block; with three, four blocks have room for tiles in shared memory where three had
 MOST_QUERIES = 4  # of a block without tensor cores: more would not fit the registers
 STATIC_SHARED_BYTES = 48 << 10  # what every card grants without being asked
 RESERVED_BYTES, GRANULE = 1 << 10, 128  # of shared memory: what a resident block takes beside its own; units of it
@@ -39,6 +39,7 @@ class Variant:
     by_mma: bool
     queries: int
     stages: int
+    warps: int
     blocks: int
     tile: int
     shared_bytes: int
@@ -48,7 +49,7 @@ class Variant:
             "DTYPE": NUMBERS[dtype],
             "HEAD_SIZE": head_size,
             "QUERIES": self.queries,
-            "WARPS": WARPS,
+            "WARPS": self.warps,
             "BLOCKS": self.blocks,
             "STAGES": self.stages,
             "BY_MMA": int(self.by_mma),
@@ -70,7 +71,7 @@ class Plan:
         how = "tensor cores" if self.variant.by_mma else "multiply-adds"
         where = f"{self.variant.stages} tiles ahead in shared memory" if self.variant.stages else "a tile ahead"
         splits = f"S in {self.splits} splits" if self.splits > 1 else "S whole"
-        return f"by {how}, {where}; {self.blocks} blocks of {WARPS * WARP} threads, {splits}"
+        return f"by {how}, {where}; {self.blocks} blocks of {self.variant.warps * WARP} threads, {splits}"
 
 
 def variants(shape: Shape, dtype: str, capability: tuple[int, int], shared_a_multiprocessor: int) -> Iterator[Variant]:
@@ -82,47 +83,75 @@ def variants(shape: Shape, dtype: str, capability: tuple[int, int], shared_a_mul
     vectors = shape.head_size * ITEM_BYTES[dtype] // VECTOR_BYTES  # of a row
     by_mma = shape.group > 1 and ITEM_BYTES[dtype] == 2 and capability >= MMA_FROM
     queries = MMA_QUERIES if by_mma else min(1 << (shape.group - 1).bit_length(), MOST_QUERIES)
-    parts = WARPS if by_mma else WARPS * WARP // (8 if vectors < 16 else vectors // 2)
-    for stages in (2, 0) if capability >= MMA_FROM else (0,):
+    groups = 1 if by_mma else WARP // (8 if vectors < 16 else vectors // 2)  # of lanes, each with a part of its own
+    # With one query a head, few registers let four blocks through registers do as well as four of three warps.
+    ways = [(2, warps) for warps in (WARPS if shape.group > 1 else WARPS[:1])] if capability >= MMA_FROM else []
+    for stages, warps in [*ways, (0, WARPS[0])]:
         # As many as the registers allow without spilling.
         wanted = 3 if stages or by_mma else {1: 4, 2: 3}.get(queries, 2)
-        of_parts = 4 * parts * queries * (shape.head_size + PADDING + 2) + 16
-        shared_bytes = max(of_parts, 2 * WARPS * stages * LOADS * WARP * VECTOR_BYTES)
+        wanted = wanted * WARPS[0] // warps
+        of_parts = 4 * warps * groups * queries * (shape.head_size + PADDING + 2) + 16
+        shared_bytes = max(of_parts, 2 * warps * stages * LOADS * WARP * VECTOR_BYTES)
         blocks = max(1, min(wanted, shared_a_multiprocessor // (shared_bytes + RESERVED_BYTES)))
         if blocks > 1 or not stages:
-            yield Variant(by_mma, queries, stages, blocks, LOADS * WARP // vectors, shared_bytes)
+            yield Variant(by_mma, queries, stages, warps, blocks, LOADS * WARP // vectors, shared_bytes)
 
 
 def plan(
     shape: Shape, dtype: str, capability: tuple[int, int], multiprocessors: int, shared_a_multiprocessor: int
 ) -> Plan:
-    """The variant and the splits for a cell on a card: of the variants the one whose last wave of blocks is fullest."""
-    found = []
-    for variant in variants(shape, dtype, capability, shared_a_multiprocessor):
+    """The variant and the splits for a cell on a card.
+
+    The first variant whose waves of blocks fill the card; where none does, a few more splits even out the last wave.
+    Where blocks are done in a turn or two and come in several waves, the variant of which most are there at once.
+    """
+    found = list(variants(shape, dtype, capability, shared_a_multiprocessor))
+
+    def planned(variant: Variant, evened: bool) -> tuple[int, float, Plan]:
         tiles = math.ceil(shape.group / variant.queries)
         heads = shape.batch * shape.kv_heads * tiles
         slots = multiprocessors * variant.blocks
-        splits = splits_of(heads, shape.seq_len, multiprocessors, slots)
+        splits = splits_of(heads, shape.seq_len, multiprocessors)
+        if evened:
+            splits = evened_splits(splits, heads, shape.seq_len, slots)
         blocks = heads * splits
         shared_bytes = _evenly_spread(variant, blocks, multiprocessors, shared_a_multiprocessor)
-        found.append((_fullness(blocks, slots), Plan(variant, splits, tiles, blocks, shared_bytes)))
-    fullest = max(fullness for fullness, _ in found)
-    return next(one for fullness, one in found if fullness >= EVEN * fullest)
+        one = Plan(variant, splits, tiles, blocks, shared_bytes)
+        return min(blocks, slots), _fullness(blocks, slots), one
+
+    plans = [one for one in (planned(variant, evened=False) for variant in found) if one[1] >= EVEN]
+    if not plans:
+        plans = [planned(variant, evened=True) for variant in found]
+        fullest = max(fullness for _, fullness, _ in plans)
+        plans = [one for one in plans if one[1] >= EVEN * fullest]
+    if shape.seq_len <= 2 * LEAST_KEYS:
+        return max(plans, key=lambda one: one[0])[2]
+    return plans[0][2]
 
 
-def splits_of(heads: int, seq_len: int, multiprocessors: int, slots: int) -> int:
+def splits_of(heads: int, seq_len: int, multiprocessors: int) -> int:
     """How many blocks share the keys of one K/V head.
 
-    As many as it takes for a block on every multiprocessor, of LEAST_KEYS or more; for two where they are long. Where
-    few waves of blocks leave the last one half empty, a few more.
+    As many as it takes for a block on every multiprocessor, of LEAST_KEYS or more; for two where they are long.
     """
-    splits = max(1, min(multiprocessors // heads, seq_len // LEAST_KEYS))
     if seq_len <= 2 * LEAST_KEYS:
         return 1
+    splits = max(1, min(multiprocessors // heads, seq_len // LEAST_KEYS))
     if seq_len >= LONG_KEYS * splits:
         splits = max(splits, 2 * multiprocessors // heads)
+    return splits
+
+
+def evened_splits(splits: int, heads: int, seq_len: int, slots: int) -> int:
+    """So many splits, or up to three more of WORTH_EVENING keys each, where these leave the last wave less empty."""
     more = [count for count in range(splits, splits + 4) if seq_len >= count * WORTH_EVENING or count == splits]
     return max(more, key=lambda count: (min(EVEN, _fullness(heads * count, slots)), -count))
+
+
+def _fullness(blocks: int, slots: int) -> float:
+    """The share of its slots that a card uses over all waves; 1 where all blocks are there at once, or waves many."""
+    waves = math.ceil(blocks / slots)
+    return 1.0 if waves == 1 or waves > MOST_WAVES else blocks / (waves * slots)
 
 
 def _evenly_spread(variant: Variant, blocks: int, multiprocessors: int, shared_a_multiprocessor: int) -> int:
@@ -135,12 +164,6 @@ def _evenly_spread(variant: Variant, blocks: int, multiprocessors: int, shared_a
         return variant.shared_bytes
     too_much_for_more = shared_a_multiprocessor // (each + 1) - RESERVED_BYTES + GRANULE
     return max(variant.shared_bytes, min(too_much_for_more, shared_a_multiprocessor - RESERVED_BYTES))
-
-
-def _fullness(blocks: int, slots: int) -> float:
-    """The share of its slots that a card uses over all waves; 1 where all blocks are there at once, or waves many."""
-    waves = math.ceil(blocks / slots)
-    return 1.0 if waves == 1 or waves > MOST_WAVES else blocks / (waves * slots)
 
 
 class Fused(Cell):
@@ -164,12 +187,18 @@ class Fused(Cell):
         self.arguments = [(self.query, keys, values, *rest) for keys, values in self.caches]
 
     @property
+    def threads(self) -> int:
+        return self.plan.variant.warps * WARP
+
+    @property
     def joins(self) -> bool:
         return self.plan.splits > 1
 
     @property
     def turns(self) -> int:
-        return math.ceil(math.ceil(self.shape.seq_len / self.plan.splits) / (WARPS * self.plan.variant.tile))
+        return math.ceil(
+            math.ceil(self.shape.seq_len / self.plan.splits) / (self.plan.variant.warps * self.plan.variant.tile)
+        )
 
     @cached_property
     def kernel(self):
@@ -191,7 +220,7 @@ class Fused(Cell):
         return self._launching(self._compiled("nothing"), 1, 0)
 
     def _launching(self, kernel, blocks: int, shared_bytes: int):
-        grid, block, arguments, count = (blocks,), (WARPS * WARP,), self.arguments, len(self.arguments)
+        grid, block, arguments, count = (blocks,), (self.threads,), self.arguments, len(self.arguments)
 
         def step(index: int):
             kernel(grid, block, arguments[index % count], shared_mem=shared_bytes)
@@ -206,13 +235,18 @@ class Fused(Cell):
 class FusedGraph(Fused):
     """The attention of all layers in one graph, each layer with a cache of its own as far as caches rotate.
 
-    Where the card can, a layer's kernel begins while the one before it ends, and asks for keys and values; it reads its
-    query, which in a model comes from that kernel, when that one is done.
+    Where the card can, a layer's kernel begins while the one before it ends and asks for keys and values, which are
+    there already; it reads its query when that one is done.
     """
 
     def __init__(self, device, shape, dtype, layer, hidden, *, layers: int, **options):
-        super().__init__(device, shape, dtype, layer, hidden, layers=layers, **options)
         self.layers_of_model = layers
+        super().__init__(device, shape, dtype, layer, hidden, layers=layers, **options)
+
+    def copies_wanted(self) -> int:
+        """Whole models of caches, where there are more than a model has: so few graphs go through all in turn."""
+        copies, layers = super().copies_wanted(), self.layers_of_model
+        return math.ceil(copies / layers) * layers if copies > layers else copies
 
     def steps_a_call(self) -> int:
         return self.layers_of_model
@@ -222,9 +256,9 @@ class FusedGraph(Fused):
         return self._captured(self.kernel, self.plan.blocks, self.plan.shared_bytes)
 
     def _captured(self, kernel, blocks: int, shared_bytes: int) -> list:
-        """Graphs that go through all caches in turn."""
+        """Graphs that go through all caches in turn, from one to the next and from the last to the first."""
         layers, count = self.layers_of_model, len(self.arguments)
-        block = (WARPS * WARP,)
+        block = (self.threads,)
         return [
             self.device.graph(
                 kernel,
@@ -233,7 +267,7 @@ class FusedGraph(Fused):
                 [self.arguments[place % count] for place in range(first, first + layers)],
                 shared_bytes,
             )
-            for first in range(0, count, layers)
+            for first in range(0, math.lcm(count, layers), layers)
         ]
 
     def step(self, scope: str):
@@ -252,7 +286,8 @@ class FusedGraph(Fused):
         return step
 
     def described(self) -> str:
-        return f"{self.plan}; {self.layers_of_model} layers a graph"
+        overlap = ", each beginning while the one before ends" if self.device.overlaps else ""
+        return f"{self.plan}; {self.layers_of_model} layers a graph{overlap}"
 
 
 def _int32(value: int):

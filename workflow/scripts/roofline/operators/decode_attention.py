@@ -81,7 +81,9 @@ def workspace_bytes(shape: Shape, dtype: str, last_level_cache_bytes: int) -> in
     caches = rotation_copies(shape, dtype, last_level_cache_bytes) * cache_bytes(shape, dtype)
     weights = rotation_copies(shape, dtype, last_level_cache_bytes, "block") * _weight_bytes(shape, dtype)
     widened = 2 * cache_bytes(shape, dtype) if ITEM_BYTES[dtype] < 4 else 0  # where the device emulates the dtype
-    return caches + weights + widened + scores + (256 << 20)
+    # Graphs round the caches up to whole models of them, which are smaller than the rotation itself.
+    rounding = COLD_CACHE_MULTIPLE * last_level_cache_bytes
+    return caches + rounding + weights + widened + scores + (256 << 20)
 
 
 def _weight_bytes(shape: Shape, dtype: str) -> int:
@@ -214,7 +216,7 @@ class Cell:
         return query.reshape(self.shape.batch, self.shape.heads, self.shape.head_size)
 
     def check(self, scope: str) -> tuple[Check, float]:
-        """Compare the first and the last sequence of the batch with float64 arithmetic on the same inputs.
+        """Compare every head of the first and the last sequence with float64 arithmetic on the same inputs.
 
         Returns the check, of the worst head, and the seconds that the step took, its first. Raises ArithmeticError.
         """
@@ -223,27 +225,36 @@ class Cell:
         rows = sorted({0, self.shape.batch - 1})
         results = []
         checked_s = self.device.step_times(lambda index: results.append(self.step(scope)(index)), 1)[0]
-        host = self.device.to_host
-        result = host(results[0][rows]).reshape(len(rows), self.shape.heads, self.shape.head_size)
-        keys, values = (host(array[rows]) for array in self.caches[0])
+        result = self.device.to_host(results[0][rows]).astype(numpy.float64)
         if scope == "block":
-            expected = self._reference_block(rows, keys, values).reshape(result.shape)
+            # The output projection mixes the heads of a block: there a sequence is what can be wrong alone.
+            expected, part = self._reference_block(rows), "sequences"
+            result = result.reshape(expected.shape)
         else:
-            expected = reference(host(self.query[rows]), keys, values)
-        # The output projection mixes the heads of a block: there a sequence is what can be wrong alone.
-        if scope == "block":
-            result, expected = (array.reshape(len(rows), self.shape.hidden_size) for array in (result, expected))
-        error, tolerance = worst_head(result.astype(numpy.float64), expected), self.tolerance[self.dtype]
+            expected, part = self._reference_core(rows, self.device.to_host(self.query[rows])), "heads"
+        error, tolerance = worst_head(result, expected), self.tolerance[self.dtype]
         require_right(f"decode attention {scope} {self.dtype} {self.shape}", error, tolerance)
-        part = "heads" if scope == "core" else "sequences"
         compared = f"{part} of {len(rows)} sequences against float64, the worst of them"
         return Check(compared=compared, error=error, tolerance=tolerance), checked_s
 
-    def _reference_block(self, rows, keys, values):
+    def _reference_core(self, rows: list[int], query):
+        """[rows, heads, head size] for queries alike; one K/V head at a time, since a cache may be large."""
+        import numpy
+
+        keys, values = self.caches[0]
+        expected = numpy.empty(query.shape)
+        for place, row in enumerate(rows):
+            for head in range(self.shape.kv_heads):
+                group = slice(head * self.shape.group, (head + 1) * self.shape.group)
+                of_head = (self.device.to_host(array[row, head])[None, None] for array in (keys, values))
+                expected[place, group] = reference(query[place : place + 1, group], *of_head)[0]
+        return expected
+
+    def _reference_block(self, rows: list[int]):
         import numpy
 
         layer = {name: self.device.to_host(weights).astype(numpy.float64) for name, weights in self.layers[0].items()}
         hidden = self.device.to_host(self.hidden[rows]).astype(numpy.float64)
         query = (hidden @ layer["query"] + layer["query_bias"]).reshape(len(rows), self.shape.heads, -1)
-        attended = reference(query, keys, values).reshape(len(rows), self.shape.hidden_size)
+        attended = self._reference_core(rows, query).reshape(len(rows), self.shape.hidden_size)
         return attended @ layer["output"] + layer["output_bias"]
