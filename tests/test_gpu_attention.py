@@ -148,9 +148,27 @@ def test_a_graph_computes_what_launches_do(device, dtype, batch, seq_len):
     expected = device.to_host(fused.step("core")(0)).copy()
     graph.out[...] = 0
     step = graph.step("core")
-    for index in range(3):
+    for index in range(4):
         assert (device.to_host(step(index)) == expected).all()
-    assert len(graph.graphs) == 1 and graph.steps_a_call() == 7
+    assert len(graph.graphs) == 3 and graph.steps_a_call() == 7  # 21 layers go through 3 caches in turn
+
+
+@pytest.mark.parametrize("dtype", attention.DTYPES)
+@pytest.mark.parametrize("seq_len", [100, 1024, 5000])
+def test_layers_that_overlap_do_not_meet_in_what_they_write(device, dtype, seq_len):
+    """Each layer has keys and values of its own; the last one's result stands, whatever the ones before it left."""
+    shape = Shape(2, 8, 2, 64, seq_len)
+    graph = cell_of(device, FusedGraph, dtype, shape, copies=7, layers=7)
+    for number, (keys, values) in enumerate(graph.caches):
+        keys[...] = keys * (1 + number / 8)
+        values[...] = values + number
+    alone = cell_of(device, Fused, dtype, shape)
+    for kept, changed in zip(alone.caches[0], graph.caches[-1], strict=True):
+        kept[...] = changed
+    expected = device.to_host(alone.step("core")(0)).copy()
+    step = graph.step("core")
+    for index in range(20):
+        assert (device.to_host(step(index)) == expected).all()
 
 
 @pytest.mark.parametrize("dtype", attention.DTYPES)

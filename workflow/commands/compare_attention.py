@@ -129,9 +129,9 @@ def compare(torch, device) -> list[dict]:
         row["fused_s"] = replayed(device, cell.step("core"), len(cell.graphs), layers, SECONDS)
         row["apart_s"] = apart(device, cell, layers)
         row["pytorch_s"], row["why_not"] = of_pytorch(torch, device, cell, layers)
-        # Once more after the others, and the mean of both: neither side has the colder card.
-        again_s = replayed(device, cell.step("core"), len(cell.graphs), layers, SECONDS)
-        row["fused_s"] = (row["fused_s"] + again_s) / 2
+        # Twice more after the others, and the median: neither side has the colder card.
+        more = [replayed(device, cell.step("core"), len(cell.graphs), layers, SECONDS) for _ in range(2)]
+        row["fused_s"] = statistics.median([row["fused_s"], *more])
         best = min(row["pytorch_s"].values(), default=None)
         row["ratio"] = best / row["fused_s"] if best else None
         row["apart_ratio"] = best / row["apart_s"] if best else None
