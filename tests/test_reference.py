@@ -67,3 +67,12 @@ def test_the_table_of_ceilings_is_that_of_the_records(card):
             measured, share = re.search(r"\| ([\d.]+) T(?:FL)?OPS \| [\d.]+ \| (\d+) %", row).groups()
             assert float(measured) == pytest.approx(ceiling.tflops, rel=5e-3)
             assert int(share) == pytest.approx(100 * ceiling.fraction_of_vendor, abs=0.51)
+
+
+def test_the_table_beside_pytorch_is_the_documentations():
+    """docs/decode_attention.md ends with the table of the H200, as the comparing script wrote it."""
+    root = CARDS[0].parents[1]
+    table = (root / "reference" / "nvidia-h200" / "attention_pytorch.md").read_text()
+    assert (root / "docs" / "decode_attention.md").read_text().endswith(table)
+    rows = json.loads((root / "reference" / "nvidia-h200" / "attention_pytorch.json").read_text())["rows"]
+    assert len(rows) == len(re.findall(r"^\| (?:fp|bf)", table, re.MULTILINE)) == 90
