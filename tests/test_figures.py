@@ -504,7 +504,7 @@ def test_small_figures_keep_within_their_paper(make):
 
 
 @pytest.mark.parametrize(
-    ("draw", "told"), [(sweep_figure.draw, "No sweep over sizes"), (load_figure.draw, "No load was sustained")]
+    ("draw", "told"), [(sweep_figure.draw, "No sweep over sizes"), (load_figure.draw, "No curve of sustained load")]
 )
 def test_nothing_to_draw_is_said(tmp_path, draw, told):
     assert any(text.startswith(told) for text in words_in(draw([]), tmp_path / "none.svg"))

@@ -21,7 +21,7 @@ from roofline.text_metrics import shortened, text_width
 HIGH, HEAD, FOOT, LEFT, GAP, TOP, TICKS_BELOW = 46.0, 20.0, 12.0, 34.0, 16.0, 26.0, 22.0
 TITLE = "Compute ceilings under sustained load"
 MARKS = "Level lines: the burst, and dashed what was left under load. Shaded: until clock and power settled."
-NOTHING = "No load was sustained: it wants a GPU, and a CPU tells neither clock nor power."
+NOTHING = "No curve of sustained load: it is kept of a GPU alone, since a CPU tells neither clock nor power."
 UNTOLD_HERE, SECONDS = "not told on this device", "seconds under load"
 READINGS: tuple[tuple[str, Callable[[LoadPoint], float | None]], ...] = (
     ("clock, MHz", lambda point: point.sm_clock_mhz),

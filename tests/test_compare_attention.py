@@ -1,0 +1,91 @@
+"""The comparison of decode attention with PyTorch, as far as it needs neither: cells, arithmetic and words."""
+
+import importlib.util
+import math
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from numpy_card import open_card
+
+from roofline.operators.decode_attention import Shape, cache_bytes
+
+COMMAND = Path(__file__).parents[1] / "workflow" / "commands" / "compare_attention.py"
+
+
+@pytest.fixture(scope="module")
+def command():
+    spec = importlib.util.spec_from_file_location("compare_attention", COMMAND)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def row(dtype: str, shape: Shape, fused_s: float | None, pytorch_s: dict[str, float]) -> dict:
+    best = min(pytorch_s.values(), default=None)
+    of_cell = {"dtype": dtype, **asdict(shape), "bytes": cache_bytes(shape, dtype), "fused_s": fused_s}
+    ratios = {"ratio": best / fused_s, "apart_ratio": best / fused_s / 2} if best and fused_s else {}
+    return {**of_cell, "apart_s": fused_s and 2 * fused_s, "pytorch_s": pytorch_s, "why_not": {}, **ratios}
+
+
+SMALL, LARGE = Shape(1, 8, 8, 64, 1024), Shape(512, 8, 8, 64, 8192)
+
+
+def test_ninety_cells_of_both_head_layouts(command):
+    cells = list(command.cells())
+    assert len(cells) == len(set(cells)) == 90
+    assert {(shape.heads, shape.kv_heads, shape.head_size) for shape, _ in cells} == {(8, 8, 64), (32, 8, 128)}
+
+
+def test_means_are_geometric_and_of_small_caches_in_16_bits(command):
+    rows = [
+        row("fp16", SMALL, 1e-6, {"MATH": 9e-6, "CUDNN_ATTENTION": 2e-6}),
+        row("bf16", SMALL, 1e-6, {"CUDNN_ATTENTION": 8e-6}),
+        row("fp16", LARGE, 2e-3, {"CUDNN_ATTENTION": 1e-3}),
+        row("fp32", SMALL, 1e-6, {"MATH": 5e-6}),
+        row("fp32", LARGE, 4e-3, {}),
+    ]
+    told = command.summary(rows, read_roof=8000)
+    assert told["cells"] == 4
+    assert told["ratio"]["fp16_bf16_under_128_mb"] == pytest.approx(math.sqrt(2 * 8))
+    assert told["ratio"]["fp32"] == pytest.approx(5) and told["ratio"]["slowest"] == pytest.approx(0.5)
+    assert told["apart_ratio"]["slowest"] == pytest.approx(0.25)
+    shares = told["least_share_of_read"]
+    at_least = min(8.589934592 / 2e-3, 17.179869184 / 4e-3) / 8000
+    assert shares["from_4000_mb"] == pytest.approx(at_least) == shares["from_256_mb"]
+
+
+def test_a_row_a_cell_also_where_one_side_has_none(command):
+    rows = [
+        row("fp16", SMALL, 1e-6, {"CUDNN_ATTENTION": 2e-6, "MATH": 3e-6}),
+        row("fp32", SMALL, 2e-6, {}),
+        row("fp32", LARGE, None, {}),
+    ]
+    head, rule, first, second, third = command.table(rows, read_roof=4000).splitlines()
+    assert first.startswith("| fp16 | 8/8 of 64 | 1 | 1024 | 2.1 | 1 us |")
+    assert first.endswith("| 52 % | 2 us | cudnn | 2.00 | 1.00 |")
+    assert second.endswith("| none | | | |") and "does not fit" in third
+    assert len({line.count("|") for line in (head, rule, first, second, third)}) == 1
+    words = command.in_words(command.summary(rows, 4000), 4000)
+    assert "times as fast: fp16 and bf16 under 128 MB 2.00, fp32 -, the slowest cell 2.00" in words
+
+
+def test_a_cell_of_the_pool_rotates_through_it_cold(command, monkeypatch):
+    """The stand-in's L2 keeps 1 MiB; six layers a graph, and whole models of caches."""
+    device = open_card(monkeypatch)
+    shape = Shape(2, 2, 2, 64, 300)
+    pool = command._pool(device, "fp16", 16 << 20)
+    cell = command.OfPool(device, shape, "fp16", pool, layers=6)
+    assert len(cell.caches) % 6 == 0
+    assert len(cell.caches) * cache_bytes(shape, "fp16") >= 3 << 20
+    first, last = cell.caches[0][0], cell.caches[-1][1]
+    assert first.ctypes.data == pool.ctypes.data
+    end = (last.ctypes.data - pool.ctypes.data + last.nbytes) / cache_bytes(shape, "fp16")
+    assert end == len(cell.caches)
+    assert [len(graph.launches) for graph in cell.graphs] == [6] * (len(cell.caches) // 6)
+
+
+def test_without_pytorch_it_says_so_in_a_sentence(command, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert "PyTorch is not installed here" in command.main()
