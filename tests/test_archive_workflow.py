@@ -52,7 +52,8 @@ def archive(folder: Path) -> Path:
 
 def unpacked(path: Path, folder: Path) -> Path:
     with tarfile.open(path) as tar:
-        tar.extractall(folder, filter="data")
+        # Python 3.11 has the filter from 3.11.4 on.
+        tar.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     (root,) = folder.iterdir()
     return root
 
