@@ -332,6 +332,13 @@ def test_graphs_go_through_all_caches_in_turn(device, layers, copies):
         assert step(index)[0, 0] == pytest.approx(last % copies)
 
 
+def test_waves_are_the_blocks_over_those_that_the_card_holds(device):
+    small, large = cell_of(device, "fused", Shape(1, 1, 1, 64, 64)), cell_of(device, "fused", Shape(300, 8, 8, 64, 16))
+    assert small.waves == 1
+    slots = device.multiprocessors * large.plan.variant.blocks
+    assert large.waves == large.plan.blocks / slots == 2400 / slots > 1
+
+
 @pytest.mark.parametrize(("layers", "copies", "rounded"), [(6, 5, 5), (6, 6, 6), (6, 7, 12), (32, 33, 64), (1, 9, 9)])
 def test_more_caches_than_layers_are_whole_models_of_them(device, monkeypatch, layers, copies, rounded):
     monkeypatch.setattr("roofline.operators.decode_attention.rotation_copies", lambda *_: copies)

@@ -546,6 +546,18 @@ def test_the_calls_of_a_graph_are_shared_by_its_layers_and_joining_costs_the_dev
     assert joined.joining_s == CONSTANTS["gpu_joining_s"] and six.joining_s == 0
 
 
+def test_waves_of_blocks_wait_for_the_memory_beside_using_it():
+    """Three waits of a wave and four times as long of reading: five times as long, on top of the start."""
+    wave_s, start_s = CONSTANTS["gpu_wave_s"], CONSTANTS["gpu_fused_core_start_s"]
+    way = Way("fused", "core", "fp16", waves=4)
+    assert assumed_costs(CONSTANTS, "gpu", way, 1).waves_s == close(3 * wave_s)
+    alone = sealed(traffic_bytes=1, flops=1, way=way).device_latency_s
+    assert alone == pytest.approx(start_s + 3 * wave_s, rel=1e-4)
+    whole = sealed(traffic_bytes=10**9, flops=1, way=Way("fused", "core", "fp16")).device_latency_s - start_s
+    waves = Way("fused", "core", "fp16", waves=1 + 0.75 * whole / wave_s)
+    assert sealed(traffic_bytes=10**9, flops=1, way=waves).device_latency_s == close(start_s + 1.25 * whole)
+
+
 def test_work_takes_as_long_as_the_turns_of_a_block_however_fast_the_memory_is():
     costs = assumed_costs(CONSTANTS, "gpu", Way("fused", "core", "fp16", turns=4), 1)
     assert costs.least_work_s == close(3 * CONSTANTS["gpu_turn_s"])
@@ -556,8 +568,8 @@ def test_work_takes_as_long_as_the_turns_of_a_block_however_fast_the_memory_is()
 
 
 def test_the_way_of_a_measurement():
-    one = measurement("gpu0", 1e-3, scope="block", dtype="bf16", layers=32, joins=True, turns=5, **WORK)
-    assert way_of(one) == Way("eager", "block", "bf16", layers=32, joins=True, turns=5)
+    one = measurement("gpu0", 1e-3, scope="block", dtype="bf16", layers=32, joins=True, turns=5, waves=2.5, **WORK)
+    assert way_of(one) == Way("eager", "block", "bf16", layers=32, joins=True, turns=5, waves=2.5)
     assert way_of(FP32.peak.lab) == Way("gemm", None, "fp32"), "by whichever library"
 
 

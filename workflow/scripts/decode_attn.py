@@ -85,7 +85,7 @@ def _measure_scope(
         flops=work,
         traffic_bytes=traffic,
         compute_ceiling=compute_ceiling,
-        way=Way(implementation, scope, dtype, layers, cell.joins, cell.turns),
+        way=Way(implementation, scope, dtype, layers, cell.joins, cell.turns, cell.waves),
     )
     check, checked_s = cell.check(scope)
     step = cell.step(scope)
@@ -119,6 +119,7 @@ def _measure_scope(
         layers=layers,
         joins=cell.joins,
         turns=cell.turns,
+        waves=cell.waves,
         how=cell.described(),
         states=log.states,
     )

@@ -9,6 +9,7 @@ ceilings, both are what this run measured.
 
 import hashlib
 import inspect
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,8 @@ ASSUMED = {
     "gpu_joining_s": (1.7e-6, "splits of S joined, against none: " + H200_RUN),
     # A block waits for the memory once a turn over its tiles, however short.
     "gpu_turn_s": (0.5e-6, "S = 256 against 128 at batch 1, " + H200_RUN),
+    # Blocks that do not fit the card at once come in waves, each of which waits for the memory anew.
+    "gpu_wave_s": (2.2e-6, "2720 blocks of a few keys each take 11.3 us in 5.2 waves: " + H200_RUN),
     # The share of the memory ceiling that long steps attain.
     "gpu_gemm_share": (1.0, "a product reads its operands about once"),
     "gpu_eager_fp32_share": (0.28, "batch 256, S 512 and 1024, " + H200_RUN),
@@ -61,7 +64,7 @@ CONSTANT_SOURCES = {name: source for name, (_, source) in ASSUMED.items()}
 @dataclass(frozen=True)
 class Way:
     """How a cell is computed, as far as the model asks: `layers` a call, whether splits of S are joined, and the
-    turns that a block takes over its tiles."""
+    turns that a block takes over its tiles, and how many times as many blocks there are as the card holds at once."""
 
     implementation: str
     scope: str | None
@@ -69,6 +72,7 @@ class Way:
     layers: int = 1
     joins: bool = False
     turns: int = 1
+    waves: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,8 @@ class Costs:
     """What a way costs beside its work, in seconds, and the share of the memory ceiling that it attains.
 
     `call_s` is the host's, None where nothing is known of it; `start_s` the device's, None where the device is its own
-    caller; `least_work_s` what the work takes however fast the memory is; `joining_s` the joining of splits of S.
+    caller; `least_work_s` what the work takes however fast the memory is; `joining_s` the joining of splits of S;
+    `waves_s` what waves of blocks wait for the memory, beside the time that it needs.
     """
 
     call_s: float | None
@@ -84,12 +89,15 @@ class Costs:
     share: float = 1.0
     least_work_s: float = 0.0
     joining_s: float = 0.0
+    waves_s: float = 0.0
 
 
 def way_of(measured) -> Way:
     """The way of a measurement."""
     implementation = measured.operator if measured.operator == "gemm" else measured.implementation
-    return Way(implementation, measured.scope, measured.dtype, measured.layers, measured.joins, measured.turns)
+    return Way(
+        implementation, measured.scope, measured.dtype, measured.layers, measured.joins, measured.turns, measured.waves
+    )
 
 
 def assumed_costs(constants: Mapping[str, float], kind: str, way: Way, traffic_bytes: float) -> Costs:
@@ -117,7 +125,8 @@ def costs_of(
         reading = max(1.0, traffic_bytes / constants["cpu_numpy_core_bytes"])
         a_core = constants["cpu_dram_gb_per_s_per_core"] * 1e9 * share
         least_s = traffic_bytes / (reading * a_core)
-    return Costs(call_s, start_s, share, least_s, joining_s)
+    waves_s = (way.waves - 1) * constants["gpu_wave_s"]
+    return Costs(call_s, start_s, share, least_s, joining_s, waves_s)
 
 
 def seal(device: DeviceRecord, device_record_path: Path | str, sealed_at: str) -> PredictionRecord:
@@ -192,7 +201,9 @@ def predict_cell(
     """
     compute_s = flops / (peak_tflops * 1e12) if peak_tflops else None
     memory_s = traffic_bytes / (bandwidth_gb_per_s * 1e9) if bandwidth_gb_per_s else None
-    work_s = max(compute_s or 0.0, (memory_s or 0.0) / costs.share, costs.least_work_s)
+    # What waits for the memory and what uses it hide one another in part.
+    reading_s = math.hypot((memory_s or 0.0) / costs.share, costs.waves_s)
+    work_s = max(compute_s or 0.0, reading_s, costs.least_work_s)
     call_s = costs.call_s or 0.0
     device_s = None if costs.start_s is None else costs.start_s + costs.joining_s + work_s
     latency_s = call_s + work_s if device_s is None else max(call_s, device_s)

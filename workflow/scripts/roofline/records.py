@@ -205,6 +205,7 @@ class Measurement(Record):
     layers: int = Field(default=1, description="that one call goes through; times are of one")
     joins: bool = Field(default=False, description="whether blocks share the keys of a head, and are joined")
     turns: int = Field(default=1, description="that a block takes over its tiles, one wait for the memory each")
+    waves: float = Field(default=1.0, description="times as many blocks as the card holds at once; 1 where all fit")
     how: str | None = Field(default=None, description="how the kernel divides the work")
     states: list[DeviceState]
     sm_clock_mhz: Positive | None = Field(default=None, description="counted by a kernel beside such a block")

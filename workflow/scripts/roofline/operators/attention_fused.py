@@ -200,6 +200,10 @@ class Fused(Cell):
             math.ceil(self.shape.seq_len / self.plan.splits) / (self.plan.variant.warps * self.plan.variant.tile)
         )
 
+    @property
+    def waves(self) -> float:
+        return max(1.0, self.plan.blocks / (self.device.multiprocessors * self.plan.variant.blocks))
+
     @cached_property
     def kernel(self):
         return self._compiled("decode_attention")

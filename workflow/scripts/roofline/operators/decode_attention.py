@@ -194,6 +194,11 @@ class Cell:
         """Times that a block of the device waits for the memory, one tile of keys after another."""
         return 1
 
+    @property
+    def waves(self) -> float:
+        """Times as many blocks as the device holds at once; 1 where all fit."""
+        return 1.0
+
     def steps_a_call(self) -> int:
         """Layers that one call goes through; a latency is the call's time over these."""
         return 1
