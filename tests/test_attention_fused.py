@@ -20,7 +20,8 @@ from roofline.operators.attention_fused import (
     splits_of,
     variants,
 )
-from roofline.operators.decode_attention import DTYPES, HEAD_SIZES, Shape, make_cell
+from roofline.operators.decode_attention import DTYPES, HEAD_SIZES, Shape
+from roofline.operators.implementations import make_cell
 
 KIB = 1 << 10
 H200 = {"capability": (9, 0), "multiprocessors": 132, "shared_a_multiprocessor": 228 * KIB}

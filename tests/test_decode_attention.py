@@ -17,6 +17,7 @@ from roofline.operators import attention_numpy
 from roofline.operators import decode_attention as attention
 from roofline.operators.attention_eager import Eager
 from roofline.operators.attention_numpy import AllCores
+from roofline.operators.implementations import make_cell
 
 CLASSES = [Eager, AllCores]
 DTYPES = ["fp32", "fp16", "bf16"]
@@ -414,7 +415,7 @@ def test_the_cpus_cell_by_name(device):
     hidden = numpy.ones((1, size), numpy.float32)
     shape = attention.Shape(1, 2, 1, 8, 17)
     assert attention.implementations_of("cpu", None) == ["numpy"]
-    cell = attention.make_cell(device, "numpy", shape, "fp32", layer, hidden, seed=1, copies=1)
+    cell = make_cell(device, "numpy", shape, "fp32", layer, hidden, seed=1, copies=1)
     assert isinstance(cell, AllCores) and cell.scopes == attention.SCOPES
     for scope in cell.scopes:
         assert cell.check(scope)[0].error < 1e-5

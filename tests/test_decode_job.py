@@ -120,14 +120,14 @@ CHECK = decode_attn.Measurement.model_fields["check"].annotation(compared="made 
 
 def cells_of(monkeypatch) -> list:
     """(implementation, shape, number of caches) of every cell that is made from now on."""
-    made, make = [], attention.make_cell
+    made, make = [], decode_attn.make_cell
 
     def noted(device, implementation, shape, *arguments, **options):
         cell = make(device, implementation, shape, *arguments, **options)
         made.append((implementation, shape, len(cell.caches)))
         return cell
 
-    monkeypatch.setattr(attention, "make_cell", noted)
+    monkeypatch.setattr(decode_attn, "make_cell", noted)
     return made
 
 

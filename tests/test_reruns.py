@@ -141,7 +141,8 @@ SOURCES = {
     "workflow/scripts/roofline/interpretation.py": ["interpretation.md", *JUDGED],
     "workflow/scripts/roofline/placing.py": FOLLOWS,
     "workflow/scripts/roofline/checkpoint.py": [WEIGHTS, *ATTENTION, *FOLLOWS],
-    "workflow/scripts/roofline/operators/decode_attention.py": [*ATTENTION, *FOLLOWS],
+    # Its FLOPs and bytes are part of what is predicted.
+    "workflow/scripts/roofline/operators/decode_attention.py": [*MEASURED[1:], *GATHERED, CURVES, *FOLLOWS],
     "workflow/scripts/roofline/operators/attention_numpy.py": [*ATTENTION, *FOLLOWS],
     "workflow/scripts/roofline/regimes.py": [*MEASURED[1:], *GATHERED, CURVES, *FOLLOWS],
     "workflow/scripts/roofline/operators/gemm.py": EVERYTHING,  # as the CPU's own module, which uses it

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from roofline import checkpoint, devices
 from roofline.measuring import StateLog, a_layer, host_lock, time_caller, time_device
 from roofline.operators import decode_attention as attention
+from roofline.operators.implementations import make_cell
 from roofline.prediction import Way, file_sha256, predict_sealed
 from roofline.records import DecodeAttnRecord, Measurement, PredictionRecord, Weights, read, write
 from roofline.reporting import Stopwatch, duration, job, say
@@ -34,7 +35,7 @@ class Job:
         layer = {name: weights[(slice(size),) * weights.ndim] for name, weights in layer.items()}
         hidden = hidden[:, :size]
         options = {"seed": seed, "copies": copies, "layers": self.preset.layers}
-        cell = attention.make_cell(self.device, implementation, shape, self.dtype, layer, hidden, **options)
+        cell = make_cell(self.device, implementation, shape, self.dtype, layer, hidden, **options)
         return cell, {"naming": naming, "hidden_state": hidden_from}
 
 

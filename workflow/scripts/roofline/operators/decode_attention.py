@@ -16,7 +16,7 @@ from roofline.records import Check
 OPERATOR = "decode_attention"
 SCOPES = ("core", "block")
 
-# By kind of device.
+# By kind of device; implementations.py has their classes.
 IMPLEMENTATIONS = {"gpu": ("eager", "fused", "fused_graph"), "cpu": ("numpy",)}
 DTYPES = ("fp32", "fp16", "bf16")
 HEAD_SIZES = (64, 128)  # that `fused` is compiled for
@@ -97,19 +97,6 @@ def _projection_flops(shape: Shape) -> int:
 def implementations_of(kind: str, wanted: list[str] | None) -> list[str]:
     """Those of a kind of device, in their order; of those wanted, where a list is given."""
     return [name for name in IMPLEMENTATIONS[kind] if wanted is None or name in wanted]
-
-
-def make_cell(device, implementation: str, shape: Shape, dtype: str, layer, hidden, **options):
-    """A cell of an implementation: one shape and dtype on a device, with its buffers; see Cell."""
-    from roofline.operators import attention_eager, attention_fused, attention_numpy
-
-    made_by = {
-        "eager": attention_eager.Eager,
-        "fused": attention_fused.Fused,
-        "fused_graph": attention_fused.FusedGraph,
-        "numpy": attention_numpy.AllCores,
-    }
-    return made_by[implementation](device, shape, dtype, layer, hidden, **options)
 
 
 def attend(xp, query, keys, values):
