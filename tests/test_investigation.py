@@ -140,6 +140,13 @@ def test_missing_tensor_cores():
 # ---------------------------------------------------------------------------------------------- none of them
 
 
+@pytest.mark.parametrize(("larger", "words"), [(100, "no more"), (109, "hardly more")])
+def test_what_is_not_enough_for_a_cause_is_told_as_it_is(larger, words):
+    found = found_on(FakeDevice(lambda size, load_s: larger if size == LARGE else 100))
+    assert (found.verdict, found.trials[0].explains) == ("none", False)
+    assert found.trials[0].finding.startswith(f"32 x 32 gives {words}, ")
+
+
 def test_none_of_them_and_all_is_ruled_out():
     found = found_on(FakeDevice(lambda size, load_s: 100))
     assert found.verdict == "none"

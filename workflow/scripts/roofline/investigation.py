@@ -58,7 +58,7 @@ def _larger_size(device, dtype: str, measured_tflops: float, peak, time_budget_s
     timing = time_caller(device, larger.step, warmup=1, iterations=20, time_budget_s=time_budget_s)
     tflops = flops(size, size, size) / timing.median_s / 1e12
     explains = tflops >= BETTER * measured_tflops
-    finding = f"{size} x {size} {_gives(explains, tflops, peak)}"
+    finding = f"{size} x {size} {_gives(explains, tflops, measured_tflops, peak)}"
     return Trial(what="size", size=size, tflops=tflops, clocks_mhz=[], finding=finding, explains=explains)
 
 
@@ -77,7 +77,7 @@ def _sustained(device, small, measured_tflops: float, peak) -> tuple[Trial, list
     clocks = _clocks(states)
     explains = max(rates) >= BETTER * measured_tflops
     clock = f"the clock from {clocks[0]:.0f} to {clocks[-1]:.0f} MHz" if clocks else "the clock is not known"
-    finding = f"sustained load {_gives(explains, max(rates), peak)} ({clock})"
+    finding = f"sustained load {_gives(explains, max(rates), measured_tflops, peak)} ({clock})"
     trial = Trial(
         what="sustained",
         size=small.product.shape["m"],
@@ -89,9 +89,11 @@ def _sustained(device, small, measured_tflops: float, peak) -> tuple[Trial, list
     return trial, states
 
 
-def _gives(explains: bool, tflops: float, peak) -> str:
+def _gives(explains: bool, tflops: float, measured_tflops: float, peak) -> str:
     much = f"{number(tflops)} TFLOPS, {percent(tflops / peak.tflops)} of the peak"
-    return f"gives more, {much}" if explains else f"gives no more, {much}"
+    if explains:
+        return f"gives more, {much}"
+    return f"gives {'no' if tflops <= STEADY * measured_tflops else 'hardly'} more, {much}"
 
 
 def _clocks(states: list[dict]) -> list[float]:
