@@ -16,6 +16,7 @@ template <int LOADS>
 struct Feed {
     static const int SLOTS = LOADS * 32;
     static const int BYTES_A_WARP = STAGES * SLOTS * 16;
+    const unsigned long long policy = leaving_first();
 #if STAGES
     unsigned int base;
     int stage;
@@ -26,7 +27,9 @@ struct Feed {
     // Into a slot of the tile that is `ahead` tiles after the one that is used now.
     __device__ __forceinline__ void fetch(int slot, const void* at, int ahead) const {
         const int of = stage + ahead, tile = of < STAGES ? of : of - STAGES;
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(base + (tile * SLOTS + slot) * 16), "l"(at)
+        asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(
+                         base + (tile * SLOTS + slot) * 16),
+                     "l"(at), "l"(policy)
                      : "memory");
     }
     __device__ __forceinline__ uint4 get(int slot) const {
@@ -42,7 +45,7 @@ struct Feed {
     uint4 held[LOADS];
 
     __device__ __forceinline__ explicit Feed(char*) {}
-    __device__ __forceinline__ void fetch(int slot, const void* at, int) { held[slot / 32] = load_once(at); }
+    __device__ __forceinline__ void fetch(int slot, const void* at, int) { held[slot / 32] = load_once(at, policy); }
     __device__ __forceinline__ uint4 get(int slot) const { return held[slot / 32]; }
     __device__ __forceinline__ void next() {}
 #endif

@@ -4,13 +4,28 @@
 
 typedef unsigned short half_bits;
 
-// Read once and by one multiprocessor: it need not stay in L1.
-__device__ __forceinline__ uint4 load_once(const void* at) {
+// Read once and by one multiprocessor: it need not stay in L1, and leaves L2 before what is still to be used.
+__device__ __forceinline__ uint4 load_once(const void* at, unsigned long long leaving_first) {
     uint4 v;
+#if __CUDA_ARCH__ >= 800
+    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(at), "l"(leaving_first));
+#else
     asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                  : "l"(at));
+#endif
     return v;
+}
+
+// The L2's policy for lines that leave it first (compute capability 8.0 and up).
+__device__ __forceinline__ unsigned long long leaving_first() {
+    unsigned long long policy = 0;
+#if __CUDA_ARCH__ >= 800
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+#endif
+    return policy;
 }
 
 // Past L1, which may hold what stood there before another kernel wrote it.
