@@ -57,6 +57,7 @@ BANDWIDTH = Bandwidth(
     grid="2 threads",
     search=Search(offered=1, tried=1, refused=[]),
     trials=[GridTrial(grid="2 threads", gb_per_s=(2 << 24) / 1e-3 / 1e9)],
+    blocks_gb_per_s=[(2 << 24) / 1e-3 / 1e9],
     sm_clock_mhz=None,
     bytes_per_clock_per_multiprocessor=None,
     held_back_by=[],

@@ -15,7 +15,6 @@ from roofline.operators.attention_fused import (
     Fused,
     FusedGraph,
     Plan,
-    evened_splits,
     plan,
     splits_of,
     variants,
@@ -74,12 +73,13 @@ def test_there_is_a_split_and_none_without_a_key_of_its_own(shape, dtype, card):
     assert 1 <= plan(shape, dtype, **card).splits <= shape.seq_len
 
 
-@given(st.integers(1, 5000), SEQ_LENS, st.integers(1, 200))
-def test_no_split_where_two_turns_are_enough(heads, seq_len, multiprocessors):
-    splits = splits_of(heads, seq_len, multiprocessors)
+@given(st.integers(1, 5000), SEQ_LENS, st.integers(1, 200), st.integers(1, 8))
+def test_no_split_where_two_turns_are_enough(heads, seq_len, multiprocessors, resident):
+    splits = splits_of(heads, seq_len, multiprocessors, resident)
     assert 1 <= splits <= seq_len
     if seq_len <= 2 * LEAST_KEYS:
         assert splits == 1
+    assert splits == 1 or seq_len // splits >= LEAST_KEYS
 
 
 def test_a_split_has_keys_enough_to_be_worth_its_joining():
@@ -91,44 +91,36 @@ def test_a_split_has_keys_enough_to_be_worth_its_joining():
 
 @given(st.integers(1, 4), SHAPES, st.sampled_from(DTYPES), CARDS, st.sampled_from([50_000, 2_000_000]))
 def test_a_small_batch_fills_the_card_where_s_is_long(batch, shape, dtype, card, seq_len):
-    """Nearly every multiprocessor has a block; where S is longer still, each has one and most have two."""
+    """Nearly every multiprocessor has a block; where S is longer still, most have several, if there is room."""
     found = planned(batch, shape.kv_heads, shape.group, shape.head_size, seq_len, dtype, card)
-    assume(found.blocks <= 2 * card["multiprocessors"] * found.splits and found.splits > 1)
+    assume(found.splits > 1)
     heads, multiprocessors = found.blocks // found.splits, card["multiprocessors"]
-    assert found.blocks > (multiprocessors if seq_len == 2_000_000 else multiprocessors - heads)
+    several = seq_len == 2_000_000 and found.variant.blocks > 1
+    assert found.blocks > (multiprocessors if several else multiprocessors - heads)
 
 
-@given(SHAPES, st.sampled_from(DTYPES), CARDS)
-def test_a_large_batch_is_split_only_to_even_out_its_last_wave(shape, dtype, card):
-    found = plan(shape, dtype, **card)
-    unsplit = shape.batch * shape.kv_heads * found.tiles
-    slots = card["multiprocessors"] * found.variant.blocks
-    if found.splits > 1 and unsplit >= 2 * card["multiprocessors"]:
-        assert shape.seq_len >= found.splits * attention_fused.WORTH_EVENING
-        assert attention_fused._fullness(found.blocks, slots) > attention_fused._fullness(unsplit, slots)
-
-
-def test_a_half_empty_last_wave_is_evened_out_where_keys_are_many():
-    """529 blocks would be a wave of 528 and one more; four times as many are so many waves that it matters little."""
-    slots = 4 * 132
-    for heads, seq_len, splits in (
-        (529, 512, 1),
-        (529, 8192, 4),
-        (529, 3 * 1024, 3),  # of no fewer than 1024 keys each
-        (528, 8192, 1),
-        (3 * 528 // 2, 8192, 2),  # one and a half waves become three
-        (5 * 528 - 1, 8192, 1),  # nearly full as it is
-    ):
-        assert splits_of(heads, seq_len, 132) == 1
-        assert evened_splits(1, heads, seq_len, slots) == splits
+@given(st.integers(1, 5000), st.integers(LEAST_KEYS, 200_000), st.integers(1, 200), st.integers(1, 8))
+def test_heads_that_fill_the_card_twice_are_not_split(heads, seq_len, multiprocessors, resident):
+    if heads >= attention_fused.CROWDED[1] * multiprocessors * resident:
+        assert splits_of(heads, seq_len, multiprocessors, resident) == 1
 
 
 @pytest.mark.parametrize(
-    ("blocks", "share"), [(1, 1), (528, 1), (529, 529 / 1056), (1056, 1), (1584, 1), (2111, 2111 / 2112), (2113, 1)]
+    ("heads", "seq_len", "splits"),
+    [
+        (8, 131_072, 33),  # two blocks a multiprocessor
+        (64, 8192, 4),  # so too: 256 blocks
+        (56, 16_384, 7),  # 392 blocks are three, where two would leave 40 multiprocessors with one
+        (104, 8192, 8),  # nothing is even: 832 blocks, more than two waves
+        (512, 8192, 4),  # a wave and a third become five
+        (512, 4096, 4),  # of 1024 keys each
+        (512, 2048, 1),  # too short to be worth it
+        (800, 8192, 1),  # two waves are enough
+    ],
 )
-def test_the_share_of_slots_in_use_over_all_waves(blocks, share):
-    """One wave is full by itself, and of more than four the last matters little."""
-    assert attention_fused._fullness(blocks, 528) == share
+def test_long_keys_are_divided_evenly_or_into_many_waves(heads, seq_len, splits):
+    """On 132 multiprocessors with room for three blocks each."""
+    assert splits_of(heads, seq_len, 132, 3) == splits
 
 
 # ---------------------------------------------------------------------------------------------- variants
@@ -155,53 +147,52 @@ def test_a_variant_holds_a_group_or_the_most_that_the_registers_do(shape, dtype,
 
 @given(SHAPES, st.sampled_from(DTYPES))
 def test_tiles_ahead_in_shared_memory_where_two_blocks_have_room_for_them(shape, dtype):
-    """64 KiB a block of four warps, 48 of three: not on Turing, which has no cp.async; on an L4 two of three warps."""
-    groups = [(2, 3)] if shape.group > 1 else []
+    """64 KiB a block of four warps, 32 of two: not on Turing, which has no cp.async; on an L4 only those of two."""
+    groups = [(2, 2)] if shape.group > 1 else []
     for card, expected in ((H200, [(2, 4), *groups, (0, 4)]), (T4, [(0, 4)]), (L4, [*groups, (0, 4)])):
         found = list(variants(shape, dtype, card["capability"], card["shared_a_multiprocessor"]))
         assert [(variant.stages, variant.warps) for variant in found] == expected
 
 
 @given(SHAPES, st.sampled_from(DTYPES), CARDS)
-def test_a_variant_that_fills_its_waves_is_chosen(shape, dtype, card):
-    """The first of those that do without more splits, the one with more bytes under way; with short S that with most
-    blocks at once; where none does, one about as full as any is."""
-
-    def fullness(variant, blocks):
-        slots = card["multiprocessors"] * variant.blocks
-        waves = math.ceil(blocks / slots)
-        return blocks / (waves * slots) if 1 < waves <= attention_fused.MOST_WAVES else 1.0
-
-    def heads(variant):
-        return shape.batch * shape.kv_heads * math.ceil(shape.group / variant.queries)
-
+def test_the_first_variant_is_chosen_but_where_it_is_crowded_or_soon_done(shape, dtype, card):
+    """Its second wave would hold few blocks, and another has room for all; or S is short, and most at once are best."""
     found = list(variants(shape, dtype, card["capability"], card["shared_a_multiprocessor"]))
-    shares = [
-        fullness(one, heads(one) * splits_of(heads(one), shape.seq_len, card["multiprocessors"])) for one in found
-    ]
-    full = [one for one, share in zip(found, shares, strict=True) if share >= attention_fused.EVEN]
+
+    def blocks(variant):
+        heads = shape.batch * shape.kv_heads * math.ceil(shape.group / variant.queries)
+        return heads * splits_of(heads, shape.seq_len, card["multiprocessors"], variant.blocks)
+
+    slots = [card["multiprocessors"] * one.blocks for one in found]
+    waves = [blocks(one) / each for one, each in zip(found, slots, strict=True)]
     chosen = plan(shape, dtype, **card)
-    if not full:
-        assert fullness(chosen.variant, chosen.blocks) >= attention_fused.EVEN * max(shares)
-    elif shape.seq_len <= 2 * LEAST_KEYS:
-        at_once = [min(heads(one), card["multiprocessors"] * one.blocks) for one in full]
-        assert min(chosen.blocks, card["multiprocessors"] * chosen.variant.blocks) == max(at_once)
-    else:
-        assert chosen.variant == full[0]
+    place = found.index(chosen.variant)
+    if shape.seq_len <= 2 * LEAST_KEYS and (found[0].by_mma or shape.group == 1):
+        at_once = [min(blocks(one), each) for one, each in zip(found, slots, strict=True)]
+        assert at_once[place] == max(at_once)
+    elif place:
+        assert waves[place] <= 1 and attention_fused.CROWDED[0] < waves[0] < attention_fused.CROWDED[1]
 
 
-def test_the_second_variant_is_chosen_where_the_first_leaves_more_idle():
+def test_another_variant_is_chosen_where_the_first_is_crowded():
     """396 slots of three blocks each, or 528 of four: 528 heads are one wave and a third, or one."""
-    fits, does_not = planned(batch=48), planned(batch=66)
+    fits, crowds, fills = planned(batch=48), planned(batch=66), planned(batch=99)
     assert (fits.blocks, fits.variant.stages, fits.variant.blocks) == (384, 2, 3)
-    assert (does_not.blocks, does_not.variant.stages, does_not.variant.blocks) == (528, 0, 4)
+    assert (crowds.blocks, crowds.variant.stages, crowds.variant.blocks) == (528, 0, 4)
+    assert (fills.blocks, fills.variant.stages, fills.variant.blocks) == (792, 2, 3)
+
+
+def test_short_keys_of_a_group_take_small_blocks_by_tensor_cores_alone():
+    by_mma, by_fma = (planned(batch=256, group=4, seq_len=128, dtype=dtype) for dtype in ("fp16", "fp32"))
+    assert (by_mma.variant.by_mma, by_mma.variant.warps) == (True, 2)
+    assert (by_fma.variant.by_mma, by_fma.variant.warps) == (False, 4)
 
 
 def test_a_plan_in_words():
     ahead = "2 tiles ahead in shared memory"
     assert str(planned()) == f"by multiply-adds, {ahead}; 64 blocks of 128 threads, S in 8 splits"
     assert str(planned(batch=256, group=4)) == f"by tensor cores, {ahead}; 2048 blocks of 128 threads, S whole"
-    assert str(planned(batch=64, group=4)) == f"by tensor cores, {ahead}; 512 blocks of 96 threads, S whole"
+    assert str(planned(batch=64, group=4)) == f"by tensor cores, {ahead}; 512 blocks of 64 threads, S whole"
     assert str(planned(batch=5, card=T4)) == "by multiply-adds, a tile ahead; 40 blocks of 128 threads, S whole"
 
 

@@ -83,6 +83,25 @@ def measured(one, device=None, **options):
 # ---------------------------------------------------------------------------------------------- one stream
 
 
+def test_of_several_blocks_the_fastest_counts_and_all_are_kept():
+    tried, of_blocks = [1e-3] * (1 + search.TRIALS), (1e-3, 2e-3, 0.8e-3, 1.6e-3)
+    seconds = iter(tried + [each for each in of_blocks for _ in range(1 + 3)])  # a warm-up and three samples each
+    one, _ = stream({"the driver's copy": 0}, blocks=4)
+    one.grids["the driver's copy"] = lambda number: next(seconds)
+    found = measured(one, iterations=3)
+    assert found.blocks_gb_per_s == pytest.approx([4800, 2400, 6000, 3000])
+    assert found.gb_per_s == pytest.approx(6000)
+    assert found.latency.samples_s == pytest.approx([0.8e-3] * 3)
+
+
+def test_a_block_of_several_has_a_quarter_of_the_budget():
+    one, _ = stream({"the driver's copy": 10e-3}, blocks=3)
+    whole, _ = stream({"the driver's copy": 10e-3})
+    of_blocks = measured(one, iterations=1000, time_budget_s=0.4)
+    alone = measured(whole, iterations=1000, time_budget_s=0.4)
+    assert of_blocks.latency.samples_s and len(of_blocks.latency.samples_s) < len(alone.latency.samples_s) / 3
+
+
 def test_the_fastest_grid_is_timed_and_all_that_were_tried_are_kept():
     one, verified = stream({"132 blocks": 1.2e-3, "264 blocks": 1.0e-3, "528 blocks": 1.1e-3})
     found = measured(one)

@@ -91,6 +91,7 @@ def bandwidth_record(ceiling, samples_s=(1e-3,)):
         "grid": "made up",
         "search": {"offered": 1, "tried": 1, "refused": []},
         "trials": [],
+        "blocks_gb_per_s": [4800],
         "held_back_by": [],
         "latency": samples.timing(1e-3) | {"samples_s": list(samples_s)},
         "states": [],

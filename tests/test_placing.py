@@ -107,6 +107,7 @@ def bandwidth_record(device: str, name: str, gb_per_s: float, vendor: float | No
         "threads": None,
         "grid": "made up",
         "trials": [],
+        "blocks_gb_per_s": [gb_per_s],
         "sm_clock_mhz": None,
         "bytes_per_clock_per_multiprocessor": None,
         "held_back_by": [],

@@ -25,6 +25,8 @@ COUNTED = {
 START = 0x9E3779B9  # of the pattern that is written
 TRIAD_SCALE = 2.0
 
+HOST_BLOCKS = 8  # in which a copy from or to the host is timed: others use the host's memory and its links too
+
 CACHE_GRIDS = ((256, 4), (256, 8), (512, 2), (512, 4), (1024, 1), (1024, 2))  # threads, blocks a multiprocessor
 # Blocks by which each pass over the L2's set is turned on, so that neighbours follow one another over the same lines.
 FOLLOWING = (1, 7)
@@ -274,6 +276,7 @@ def _host_copy(device, level: str, size_bytes: int, pinned: bool) -> Stream:
         counted_bytes=host.nbytes,
         grids={"the driver's copy": to_device if level == "h2d" else to_host},
         verify=verify,
+        blocks=HOST_BLOCKS,
     )
 
 

@@ -19,17 +19,18 @@ MMA_QUERIES = 8
 MMA_FROM = (8, 0)  # compute capabilities that have mma.m16n8k16, and cp.async
 PADDING = 4  # floats of a row in shared memory and of a split in the workspace, beside the vector
 
-WARPS = (4, 3)  # of a block; with three, four blocks have room for tiles in shared memory where three had
+WARPS = (4, 2)  # of a block; of the smaller ones twice as many are there at once
 MOST_QUERIES = 4  # of a block without tensor cores: more would not fit the registers
 STATIC_SHARED_BYTES = 48 << 10  # what every card grants without being asked
 RESERVED_BYTES, GRANULE = 1 << 10, 128  # of shared memory: what a resident block takes beside its own; units of it
 
-# How the keys are split among blocks, found on H200s over batch 1 to 512 and S 128 to 8192.
+# How the work is divided among blocks, found on H200s over batch 1 to 512 and S 60 to 131 072.
 LEAST_KEYS = 128  # of a split: joining splits takes as long as a block takes for about twice as many
-LONG_KEYS = 2048  # of a split, from which two blocks a multiprocessor read faster than one
-WORTH_EVENING = 1024  # keys of a split, from which more splits may even out the last wave of blocks
-EVEN = 0.9
-MOST_WAVES = 4  # beyond, the last one matters little
+LONG_KEYS = 2048  # of a split, from which several blocks a multiprocessor read faster than one
+LEAST_OF_LONG = 1024  # keys of a split where there are more splits than fill the card once
+EVEN = 0.9  # of the busiest multiprocessor's blocks the others have on average: then none waits long for another
+WAVES = 5  # of blocks, after which an uneven end no longer matters
+CROWDED = (1.1, 2.0)  # waves: a few more blocks than have room, for which a whole second wave would take its time
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def variants(shape: Shape, dtype: str, capability: tuple[int, int], shared_a_mul
     by_mma = shape.group > 1 and ITEM_BYTES[dtype] == 2 and capability >= MMA_FROM
     queries = MMA_QUERIES if by_mma else min(1 << (shape.group - 1).bit_length(), MOST_QUERIES)
     groups = 1 if by_mma else WARP // (8 if vectors < 16 else vectors // 2)  # of lanes, each with a part of its own
-    # With one query a head, few registers let four blocks through registers do as well as four of three warps.
+    # With one query a head, few registers let a fourth block be there without shared memory.
     ways = [(2, warps) for warps in (WARPS if shape.group > 1 else WARPS[:1])] if capability >= MMA_FROM else []
     for stages, warps in [*ways, (0, WARPS[0])]:
         # As many as the registers allow without spilling.
@@ -102,56 +103,51 @@ def plan(
 ) -> Plan:
     """The variant and the splits for a cell on a card.
 
-    The first variant whose waves of blocks fill the card; where none does, a few more splits even out the last wave.
-    Where blocks are done in a turn or two and come in several waves, the variant of which most are there at once.
+    The first variant; where its blocks would crowd into a second wave, the one of which all are there at once. Where a
+    block is done in a turn or two, the one of which most are there at once: but for multiply-adds with several
+    queries, whose blocks take longer.
     """
-    found = list(variants(shape, dtype, capability, shared_a_multiprocessor))
 
-    def planned(variant: Variant, evened: bool) -> tuple[int, float, Plan]:
+    def planned(variant: Variant) -> Plan:
         tiles = math.ceil(shape.group / variant.queries)
         heads = shape.batch * shape.kv_heads * tiles
-        slots = multiprocessors * variant.blocks
-        splits = splits_of(heads, shape.seq_len, multiprocessors)
-        if evened:
-            splits = evened_splits(splits, heads, shape.seq_len, slots)
+        splits = splits_of(heads, shape.seq_len, multiprocessors, variant.blocks)
         blocks = heads * splits
         shared_bytes = _evenly_spread(variant, blocks, multiprocessors, shared_a_multiprocessor)
-        one = Plan(variant, splits, tiles, blocks, shared_bytes)
-        return min(blocks, slots), _fullness(blocks, slots), one
+        return Plan(variant, splits, tiles, blocks, shared_bytes)
 
-    plans = [one for one in (planned(variant, evened=False) for variant in found) if one[1] >= EVEN]
-    if not plans:
-        plans = [planned(variant, evened=True) for variant in found]
-        fullest = max(fullness for _, fullness, _ in plans)
-        plans = [one for one in plans if one[1] >= EVEN * fullest]
-    if shape.seq_len <= 2 * LEAST_KEYS:
-        return max(plans, key=lambda one: one[0])[2]
-    return plans[0][2]
+    def waves(one: Plan) -> float:
+        return one.blocks / (multiprocessors * one.variant.blocks)
+
+    plans = [planned(variant) for variant in variants(shape, dtype, capability, shared_a_multiprocessor)]
+    if shape.seq_len <= 2 * LEAST_KEYS and (plans[0].variant.by_mma or shape.group == 1):
+        return max(plans, key=lambda one: min(one.blocks, multiprocessors * one.variant.blocks))
+    if CROWDED[0] < waves(plans[0]) < CROWDED[1]:
+        return next((one for one in plans if waves(one) <= 1), plans[0])
+    return plans[0]
 
 
-def splits_of(heads: int, seq_len: int, multiprocessors: int) -> int:
-    """How many blocks share the keys of one K/V head.
+def splits_of(heads: int, seq_len: int, multiprocessors: int, resident: int) -> int:
+    """How many blocks share the keys of one K/V head, of which `resident` blocks fit a multiprocessor.
 
-    As many as it takes for a block on every multiprocessor, of LEAST_KEYS or more; for two where they are long.
+    As many as it takes for a block on every multiprocessor, of LEAST_KEYS or more. Where these are long, two on every
+    multiprocessor, or as many as give all of them nearly as much to do; or else WAVES of blocks.
     """
     if seq_len <= 2 * LEAST_KEYS:
         return 1
-    splits = max(1, min(multiprocessors // heads, seq_len // LEAST_KEYS))
-    if seq_len >= LONG_KEYS * splits:
-        splits = max(splits, 2 * multiprocessors // heads)
-    return splits
-
-
-def evened_splits(splits: int, heads: int, seq_len: int, slots: int) -> int:
-    """So many splits, or up to three more of WORTH_EVENING keys each, where these leave the last wave less empty."""
-    more = [count for count in range(splits, splits + 4) if seq_len >= count * WORTH_EVENING or count == splits]
-    return max(more, key=lambda count: (min(EVEN, _fullness(heads * count, slots)), -count))
-
-
-def _fullness(blocks: int, slots: int) -> float:
-    """The share of its slots that a card uses over all waves; 1 where all blocks are there at once, or waves many."""
-    waves = math.ceil(blocks / slots)
-    return 1.0 if waves == 1 or waves > MOST_WAVES else blocks / (waves * slots)
+    one_each = max(1, min(multiprocessors // heads, seq_len // LEAST_KEYS))
+    if seq_len < LONG_KEYS * one_each:
+        return one_each
+    most = seq_len // LEAST_OF_LONG
+    ways = {each: min(multiprocessors * each // heads, most) for each in range(1, resident + 1)}
+    shares = {each: heads * splits / (multiprocessors * each) for each, splits in ways.items()}
+    each = 2 if shares.get(2, 0) >= EVEN else max(shares, key=shares.get)
+    slots = multiprocessors * resident
+    if shares[each] < EVEN and heads < CROWDED[1] * slots and seq_len >= 2 * LONG_KEYS:
+        in_waves = min(math.ceil(WAVES * slots / heads), most)
+        if heads * in_waves >= CROWDED[1] * slots:
+            return in_waves
+    return max(1, ways[each])
 
 
 def _evenly_spread(variant: Variant, blocks: int, multiprocessors: int, shared_a_multiprocessor: int) -> int:
