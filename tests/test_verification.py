@@ -94,6 +94,7 @@ def memory_record(device: str, name: str, gb_per_s: float) -> BandwidthRecord:
     level, mix = name.split("_")
     taken = Timing(**timing(BANDWIDTH.bytes / gb_per_s / 1e9, interval=False))
     told = {"name": name, "level": level, "mix": mix, "gb_per_s": gb_per_s, "latency": taken}
+    told["blocks_gb_per_s"] = [gb_per_s]
     return BandwidthRecord(device=device, level=level, bandwidths=[BANDWIDTH.model_copy(update=told)], **SEALED_JOB)
 
 
@@ -473,7 +474,7 @@ def size_of(told: str) -> float:
 def test_tables_are_whole():
     """Every row of a table has as many columns as its head."""
     blocks = re.findall(r"(?:^\|.*\n)+", markdown(many()), re.MULTILINE)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     for block in blocks:
         assert len({line.count("|") for line in block.splitlines()}) == 1
 
@@ -482,6 +483,19 @@ def test_a_cell_without_a_regime_or_a_prediction_is_a_row_too():
     text = markdown(verified(big(300, 299), measured={"fp32": 55.0}))
     assert "| not found |" in text and "No regime was found" in text
     assert "No prediction has a measured counterpart." in text
+
+
+def test_what_a_call_takes_stands_beside_an_empty_kernel():
+    """One figure a record, whatever cells it has; the median over records; nothing where nothing was measured."""
+    empty = {"empty_kernel_s": 7 * US, "empty_kernel_device_s": 2 * US}
+    cells = [cell(20, 15, start_us=start, calls_us=calls, **empty) for start, calls in ((3, 9), (4, 8), (5, 12))]
+    found = verified(*cells, cell(300, 299, implementation="eager"))
+    (call,) = found.calls
+    assert (call.device, call.implementation, call.scope, call.records) == ("gpu0", "fused", "core", 3)
+    assert (call.smallest_s, call.smallest_device_s) == pytest.approx((9 * US, 4 * US))
+    assert (call.empty_kernel_s, call.empty_kernel_device_s) == pytest.approx((7 * US, 2 * US))
+    assert "| gpu0 | fused | core | 3 | 9 us | 4 us | 7 us | 2 us |" in markdown(found)
+    assert "What a call takes" not in markdown(verified(cell(300, 299)))
 
 
 def test_the_record_is_written_and_read_back(tmp_path):

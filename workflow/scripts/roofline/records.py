@@ -668,12 +668,26 @@ class SealCheck(Record):
     violations: list[str]
 
 
+class Call(Record):
+    """What an implementation of attention takes at least, for one layer: medians over the records."""
+
+    device: str
+    implementation: str
+    scope: Scope
+    records: int
+    smallest_s: Positive = Field(description="the caller's time of the smallest cell, S = 1 at batch 1")
+    smallest_device_s: Positive | None
+    empty_kernel_s: Positive | None = Field(description="of a kernel with as many arguments that does nothing")
+    empty_kernel_device_s: Positive | None
+
+
 class Verification(Record):
     """results/verification.json: every prediction beside its measured counterpart."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     seals: list[SealCheck]
     summary: list[VerificationGroup]
+    calls: list[Call]
     entries: list[VerificationEntry]
 
 

@@ -6,6 +6,7 @@ from roofline import gap
 from roofline.provenance import RESULTS, Results, describe_seal
 from roofline.records import (
     Accuracy,
+    Call,
     ComputeCeiling,
     DecodeAttnRecord,
     ErrorStatistics,
@@ -36,6 +37,7 @@ def verify(roofline: Roofline, found: Results, sha256: dict[str, str]) -> Verifi
     return Verification(
         seals=[SealCheck(**check.model_dump(include=set(SealCheck.model_fields))) for check in checks],
         summary=summarise(entries),
+        calls=calls([record for _, record in found.of_kind(DecodeAttnRecord)]),
         entries=entries,
     )
 
@@ -128,6 +130,39 @@ def summarise(entries: list[VerificationEntry]) -> list[VerificationGroup]:
                 groups += _group(device, [implementation], regime or "not_found", cells)
         groups += _group(device, list(FUSED), "all", [entry for entry in mine if entry.implementation in FUSED])
     return groups
+
+
+# What a call takes at least: the field of the summary by the field of the cells.
+OF_CALLS = {
+    "smallest_s": "overhead_s",
+    "smallest_device_s": "device_overhead_s",
+    "empty_kernel_s": "empty_kernel_s",
+    "empty_kernel_device_s": "empty_kernel_device_s",
+}
+
+
+def calls(records: list[DecodeAttnRecord]) -> list[Call]:
+    """By device, implementation and scope, of which each record has measured one: all its cells hold the same."""
+    found: dict[tuple[str, str, str], dict[int, Measurement]] = {}
+    for number, record in enumerate(records):
+        for one in record.measurements:
+            if one.overhead_s:
+                found.setdefault((record.device, one.implementation, one.scope), {})[number] = one
+    return [
+        Call(
+            device=device,
+            implementation=implementation,
+            scope=scope,
+            records=len(cells),
+            **{name: _median(getattr(one, field) for one in cells.values()) for name, field in OF_CALLS.items()},
+        )
+        for (device, implementation, scope), cells in found.items()
+    ]
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 def _group(device: str, implementations: list[str], regime: str, cells: list) -> list[VerificationGroup]:

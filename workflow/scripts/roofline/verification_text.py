@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from roofline.records import Accuracy, ErrorStatistics, Verification, VerificationEntry, VerificationGroup
+from roofline.records import Accuracy, Call, ErrorStatistics, Verification, VerificationEntry, VerificationGroup
 from roofline.remedy import WORDS
 from roofline.reporting import duration, percent
 
@@ -23,6 +23,19 @@ SUMMARY_COLUMNS = (
     "device alone, sealed",
     "device alone, from ceilings",
 )
+CALL_COLUMNS = (
+    "device",
+    "implementation",
+    "scope",
+    "records",
+    "a call",
+    "device alone",
+    "a call of an empty kernel",
+    "device alone",
+)
+CALLS = """\
+The smallest cell, S = 1 at batch 1, a layer, beside a kernel with as many arguments that does nothing; medians over \
+records."""
 CELL_COLUMNS = ("cell", "measured", "sealed", "error", "from ceilings", "error")
 DEVICE_COLUMNS = ("device alone", "sealed", "error")
 REGIME_COLUMNS = ("predicted", "found", "named rightly")
@@ -36,6 +49,9 @@ def markdown(verification: Verification) -> str:
     lines += [INTRODUCTION, "", *(_seal(check) for check in verification.seals), "", "## Cells", ""]
     for title, entries in sections.items():
         lines += [f"### {title}", "", *_cells(entries), ""]
+    if verification.calls:
+        rows = map(_call_row, verification.calls)
+        lines += ["## What a call takes at least", "", CALLS, "", *_table(CALL_COLUMNS, rows, left=3), ""]
     lines += ["## What explains the gaps, and what helps", ""]
     for title, entries in sections.items():
         lines += [f"### {title}", "", *(_explained(entry) for entry in entries), ""]
@@ -96,6 +112,11 @@ def _named(accuracy: Accuracy) -> str:
 
 def _median_and_worst(errors: ErrorStatistics | None) -> str:
     return f"{_size(errors.median)}, {_size(errors.worst)}" if errors else "-"
+
+
+def _call_row(call: Call) -> list[str]:
+    times = (call.smallest_s, call.smallest_device_s, call.empty_kernel_s, call.empty_kernel_device_s)
+    return [call.device, call.implementation, call.scope, str(call.records), *map(_seconds, times)]
 
 
 def _cells(entries: list[VerificationEntry]) -> list[str]:
