@@ -89,17 +89,31 @@ def test_of_several_blocks_the_fastest_counts_and_all_are_kept():
     one, _ = stream({"the driver's copy": 0}, blocks=4)
     one.grids["the driver's copy"] = lambda number: next(seconds)
     found = measured(one, iterations=3)
+    edited = found.model_copy(update={"blocks_gb_per_s": [4800, 2400, 5900, 3000]})
+    for record, told in ((found, []), (edited, ["hbm_read fastest block is 5900 and its samples give 6000"])):
+        assert contradictions(BandwidthRecord(level="hbm", bandwidths=[record], **JOB)) == told
     assert found.blocks_gb_per_s == pytest.approx([4800, 2400, 6000, 3000])
     assert found.gb_per_s == pytest.approx(6000)
     assert found.latency.samples_s == pytest.approx([0.8e-3] * 3)
 
 
-def test_a_block_of_several_has_a_quarter_of_the_budget():
-    one, _ = stream({"the driver's copy": 10e-3}, blocks=3)
-    whole, _ = stream({"the driver's copy": 10e-3})
-    of_blocks = measured(one, iterations=1000, time_budget_s=0.4)
-    alone = measured(whole, iterations=1000, time_budget_s=0.4)
-    assert of_blocks.latency.samples_s and len(of_blocks.latency.samples_s) < len(alone.latency.samples_s) / 3
+@pytest.mark.parametrize(
+    ("step_s", "blocks", "samples"),
+    [
+        (5e-3, 8, 19),  # 0.1 s a block, of which one step in twenty warms up
+        (25e-3, 8, 3),
+        (40e-3, 5, 3),  # of fewer blocks each still has time for four steps
+        (0.5, 1, 1),
+    ],
+)
+def test_blocks_share_twice_the_budget_and_each_has_samples(step_s, blocks, samples):
+    one, _ = stream({"the driver's copy": step_s}, blocks=8)
+    device = FakeDevice()
+    found = measured(one, device, iterations=1000, time_budget_s=0.4)
+    assert len(found.blocks_gb_per_s) == blocks
+    assert abs(len(found.latency.samples_s) - samples) <= 1
+    of_search = (10 + search.TRIALS) * step_s
+    assert device.now - of_search <= 0.8 + 2 * step_s
 
 
 def test_the_fastest_grid_is_timed_and_all_that_were_tried_are_kept():

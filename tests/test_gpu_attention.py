@@ -8,6 +8,7 @@ import pytest
 from roofline import devices
 from roofline.dtypes import array_dtype
 from roofline.measuring import time_caller, time_device
+from roofline.operators import attention_fused
 from roofline.operators import decode_attention as attention
 from roofline.operators.attention_eager import Eager
 from roofline.operators.attention_fused import Fused, FusedGraph
@@ -71,6 +72,17 @@ def worst_error(device, cell, steps=2) -> float:
 def test_right_for_every_dtype_head_size_group_and_length(device, dtype, head_size, group, seq_len):
     shape = Shape(2, 2 * group, 2, head_size, seq_len)
     assert worst_error(device, cell_of(device, Fused, dtype, shape)) < TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("seq_len", [1, 129, 1000])
+@pytest.mark.parametrize("group", [2, 3, 4, 8])
+@pytest.mark.parametrize("head_size", attention.HEAD_SIZES)
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_right_where_a_card_has_no_tensor_cores_for_it(monkeypatch, device, dtype, head_size, group, seq_len):
+    monkeypatch.setattr(attention_fused, "MMA_FROM", (99, 0))
+    cell = cell_of(device, Fused, dtype, Shape(3, 2 * group, 2, head_size, seq_len))
+    assert not cell.plan.variant.by_mma and not cell.plan.variant.stages
+    assert worst_error(device, cell) <= TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize(("batch", "seq_len"), [(1, 131_072), (1024, 33), (37, 2049), (300, 700)])

@@ -22,25 +22,21 @@ TRANSFERS = ("h2d", "d2h")
 SWEEP = "sweep"
 MIXES = ("read", "write", "copy", "triad")
 SWEEP_RUNS = 3
-SHARE_OF_BLOCK = 4  # a block of several has a quarter of the time budget
+TIMES_BUDGET = 2  # for a stream that is timed in several blocks
+LEAST_OF_BLOCK = 4  # samples for which such a block has time
 MATCHES = 2.0  # a knee this many times away from a capacity is not that level's
 
 
 def measure(device, record: DeviceRecord, stream, warmup, iterations, time_budget_s) -> Bandwidth:
     """The fastest of a stream's grids, timed until its median is precise, and what arrived compared.
 
-    Of several blocks the fastest counts: a ceiling is the highest that the link can show.
+    Of several blocks the fastest counts, with its own interval and states: a ceiling is the highest that can be shown.
     """
     ways = list(stream.grids.items())
     tried, searched = search.try_all(device, ways, lambda way: way[1], time_budget_s)
-    (grid, step), _ = min(tried, key=lambda one: one[1])
-    log = StateLog(device)
-    budget_s = time_budget_s / SHARE_OF_BLOCK if stream.blocks > 1 else time_budget_s
-    blocks = [
-        time_until_precise(device, step, log, warmup=warmup, most=iterations, time_budget_s=budget_s)
-        for _ in range(stream.blocks)
-    ]
-    latency = min(blocks, key=lambda block: block.median_s)
+    (grid, step), step_s = min(tried, key=lambda one: one[1])
+    blocks = list(_blocks(device, stream.blocks, step, step_s, warmup, iterations, time_budget_s))
+    latency, log = min(blocks, key=lambda block: block[0].median_s)
     clock_mhz = stream.clock_mhz()
     gb_per_s = stream.counted_bytes / latency.median_s / 1e9
     vendor = record.vendor.bandwidth.gb_per_s if record.vendor.bandwidth and stream.level == "hbm" else None
@@ -58,7 +54,7 @@ def measure(device, record: DeviceRecord, stream, warmup, iterations, time_budge
         grid=grid,
         search=searched,
         trials=[GridTrial(grid=way[0], gb_per_s=stream.counted_bytes / s / 1e9) for way, s in tried],
-        blocks_gb_per_s=[stream.counted_bytes / block.median_s / 1e9 for block in blocks],
+        blocks_gb_per_s=[stream.counted_bytes / block.median_s / 1e9 for block, _ in blocks],
         sm_clock_mhz=clock_mhz,
         bytes_per_clock_per_multiprocessor=_per_clock(record, gb_per_s, clock_mhz) if stream.on_chip else None,
         held_back_by=log.held_back_by(),
@@ -67,6 +63,17 @@ def measure(device, record: DeviceRecord, stream, warmup, iterations, time_budge
         states=log.states,
         verified=stream.verify(grid),
     )
+
+
+def _blocks(device, most_blocks: int, step, step_s: float, warmup, iterations, time_budget_s):
+    """(timing, readings) of each block, `most_blocks` of them or as many as there is time for."""
+    if most_blocks > 1:
+        time_budget_s *= TIMES_BUDGET
+    count = max(1, min(most_blocks, int(time_budget_s / (LEAST_OF_BLOCK * step_s))))
+    for block in range(count):
+        log = StateLog(device)
+        options = {"warmup": 1 if block else warmup, "most": iterations, "time_budget_s": time_budget_s / count}
+        yield time_until_precise(device, step, log, **options), log
 
 
 def _interval(counted_bytes: int, ci95_s) -> tuple[float, float] | None:

@@ -29,7 +29,8 @@ def _found(record: JobRecord) -> Iterator[str]:
         for one in record.bandwidths:
             yield from _timing(one.name, one.latency)
             yield from _same(f"{one.name} gb_per_s", one.gb_per_s, one.bytes / one.latency.median_s / 1e9)
-            yield from _same(f"{one.name} fastest block", max(one.blocks_gb_per_s, default=0), one.gb_per_s)
+            if one.blocks_gb_per_s:
+                yield from _same(f"{one.name} fastest block", max(one.blocks_gb_per_s), one.gb_per_s)
         if record.envelope:
             whole = [one.gb_per_s for one in record.bandwidths if one.name.count("_") == 1]  # not those of one core
             yield from _same("envelope", record.envelope.gb_per_s, max(whole, default=0))

@@ -372,7 +372,9 @@ class Bandwidth(Record):
     grid: str = Field(description="the fastest of the trials")
     search: Search
     trials: list[GridTrial]
-    blocks_gb_per_s: list[Positive] = Field(description="the median of each block in order of time; the fastest counts")
+    blocks_gb_per_s: list[Positive] = Field(
+        default=[], description="the median of each block in order of time; all else here is of the fastest"
+    )
     sm_clock_mhz: Positive | None = Field(description="counted inside the kernel, where it is ours")
     bytes_per_clock_per_multiprocessor: Positive | None = Field(description="on-chip levels, at that clock")
     held_back_by: list[str]

@@ -27,8 +27,8 @@ OTHER_JOB_S = 0.5
 # A block of attention seldom spends its whole budget on a GPU and nearly always does on a CPU.
 BUDGET_SPENT = {"gpu": 0.2, "cpu": 0.8}
 WITH_BLOCK = ("eager", "numpy")  # implementations that are timed with the projections too
-# About how many of read, write, copy and triad a memory level has.
-STREAMS = 3
+# About how many budgets a memory level spends: on read, write, copy and triad, or on copies from or to the host.
+STREAMS = 4
 
 
 def remember_start() -> None:

@@ -77,8 +77,8 @@ class Stream:
     `grids` are the ways to run it, by a description each: a grid of a kernel, or a number of threads; each is a step,
     which goes once over all the bytes. `verify(grid)` runs it that way on fresh memory and compares what came of it
     with what must; it says how, and raises ArithmeticError where it differs. `clock_mhz()` is what the kernel itself
-    counted in its last run; None where the kernel is not ours. It is timed in so many `blocks`, of which the fastest
-    counts: several where what else runs on the host slows it from moment to moment.
+    counted in its last run; None where the kernel is not ours. It is timed in so many `blocks` at most, of which the
+    fastest counts: several where what else runs on the host slows it from moment to moment.
     """
 
     name: str

@@ -4,7 +4,7 @@
 
 typedef unsigned short half_bits;
 
-// Read once and by one multiprocessor: it need not stay in L1, and leaves L2 before what is still to be used.
+// Read by one multiprocessor, or by few at about the same time: it need not stay in L1, and may leave L2 first.
 __device__ __forceinline__ uint4 load_once(const void* at, unsigned long long leaving_first) {
     uint4 v;
 #if __CUDA_ARCH__ >= 800

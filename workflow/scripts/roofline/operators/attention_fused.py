@@ -19,7 +19,7 @@ MMA_QUERIES = 8
 MMA_FROM = (8, 0)  # compute capabilities that have mma.m16n8k16, and cp.async
 PADDING = 4  # floats of a row in shared memory and of a split in the workspace, beside the vector
 
-WARPS = (4, 2)  # of a block; of the smaller ones twice as many are there at once
+WARPS = (4, 2)  # of a block; the smaller ones need half the registers and shared memory
 MOST_QUERIES = 4  # of a block without tensor cores: more would not fit the registers
 STATIC_SHARED_BYTES = 48 << 10  # what every card grants without being asked
 RESERVED_BYTES, GRANULE = 1 << 10, 128  # of shared memory: what a resident block takes beside its own; units of it
@@ -27,10 +27,14 @@ RESERVED_BYTES, GRANULE = 1 << 10, 128  # of shared memory: what a resident bloc
 # How the work is divided among blocks, found on H200s over batch 1 to 512 and S 60 to 131 072.
 LEAST_KEYS = 128  # of a split: joining splits takes as long as a block takes for about twice as many
 LONG_KEYS = 2048  # of a split, from which several blocks a multiprocessor read faster than one
-LEAST_OF_LONG = 1024  # keys of a split where there are more splits than fill the card once
+LEAST_OF_LONG = 512  # keys of a split where there are several a multiprocessor
+LEAST_OF_WAVES = 1024  # keys of a split where there are WAVES
 EVEN = 0.9  # of the busiest multiprocessor's blocks the others have on average: then none waits long for another
-WAVES = 5  # of blocks, after which an uneven end no longer matters
-CROWDED = (1.1, 2.0)  # waves: a few more blocks than have room, for which a whole second wave would take its time
+MOSTLY_EVEN = 0.75  # below, more blocks gain more than they lose by being uneven
+WAVES = 5  # of blocks, after which an uneven end no longer matters; where keys are too few for so many, two or more
+# Waves of blocks in which the last one costs. A tenth of a wave does not: blocks do not all end at the same time, and
+# 400 blocks in 396 slots were faster than in 528 of another variant.
+CROWDED = (1.1, 2.0)
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,8 @@ def splits_of(heads: int, seq_len: int, multiprocessors: int, resident: int) -> 
     """How many blocks share the keys of one K/V head, of which `resident` blocks fit a multiprocessor.
 
     As many as it takes for a block on every multiprocessor, of LEAST_KEYS or more. Where these are long, two on every
-    multiprocessor, or as many as give all of them nearly as much to do; or else WAVES of blocks.
+    multiprocessor, or as many as give all of them nearly as much to do. Where no number does, and S is twice as long,
+    WAVES of blocks of LEAST_OF_WAVES or more; but heads that make two waves by themselves are left whole.
     """
     if seq_len <= 2 * LEAST_KEYS:
         return 1
@@ -141,13 +146,18 @@ def splits_of(heads: int, seq_len: int, multiprocessors: int, resident: int) -> 
     most = seq_len // LEAST_OF_LONG
     ways = {each: min(multiprocessors * each // heads, most) for each in range(1, resident + 1)}
     shares = {each: heads * splits / (multiprocessors * each) for each, splits in ways.items()}
-    each = 2 if shares.get(2, 0) >= EVEN else max(shares, key=shares.get)
+    each = 2 if shares.get(2, 0) >= EVEN else max(shares, key=lambda each: _evenness(shares[each], each))
     slots = multiprocessors * resident
     if shares[each] < EVEN and heads < CROWDED[1] * slots and seq_len >= 2 * LONG_KEYS:
-        in_waves = min(math.ceil(WAVES * slots / heads), most)
+        in_waves = min(math.ceil(WAVES * slots / heads), seq_len // LEAST_OF_WAVES)
         if heads * in_waves >= CROWDED[1] * slots:
             return in_waves
     return max(1, ways[each])
+
+
+def _evenness(share: float, each: int) -> tuple[float, int]:
+    """By what to choose how many blocks each multiprocessor has: of equal shares the more, unless few are idle."""
+    return share, -each if share >= MOSTLY_EVEN else each
 
 
 def _evenly_spread(variant: Variant, blocks: int, multiprocessors: int, shared_a_multiprocessor: int) -> int:
