@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from collect import collect
-
+from roofline.placing import place_files
 from roofline.provenance import Manifest, Sources, file_sha256, make_manifest
 from roofline.records import (
     Bandwidth,
@@ -150,7 +149,7 @@ class SmallRun:
         paths = [path for path in self.paths if "prediction" not in path]
         folders = ("device_query", "peak_flops", "bandwidth", "decode_attn")
         of_rule = [[self.root / path for path in paths if folder in path] for folder in folders]
-        return collect(*of_rule, SETTINGS["operations"], self.root / "results")
+        return place_files(*of_rule, SETTINGS["operations"], self.root / "results")
 
     def write(self, record: Record, name: str, start_s: int, end_s: int) -> str:
         path = (Path(self.folder) / name).as_posix().replace(f"{self.folder}/../", "results/")

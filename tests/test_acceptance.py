@@ -328,11 +328,13 @@ def test_operators_above_their_roof_fail_the_device_that_they_are_on(judged):
     found = judged(content)
     told = "gemm 0: evidence 0; gemm 1: evidence 1; gemm 2: evidence 2; and 2 more"
     assert found["gpu0", BELOW] == ("fail", told)
-    assert found["cpu", BELOW] == ("pass", "10 operators were held against a roof")
+    allowed = "which one without an interval may pass by 5 %"
+    assert found["cpu", BELOW] == ("pass", f"10 operators were held against a roof, {allowed}")
 
 
 def test_without_operators_none_is_below_a_roof(judged):
-    assert judged(samples.no_dots())["gpu0", BELOW] == ("not_applicable", "0 operators were held against a roof")
+    result, reason = judged(samples.no_dots())["gpu0", BELOW]
+    assert result == "not_applicable" and reason.startswith("0 operators were held against a roof")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from small_run import CHECKPOINT, DAY, SmallRun
 
 from roofline import archive
-from roofline.archive import Refused, contents, name_of, newest, opened, pack, unpack
+from roofline.archive import CHECKSUMS, Refused, contents, name_of, newest, opened, pack, unpack
 from roofline.provenance import Manifest
 from roofline.records import read, write
 
@@ -78,7 +78,7 @@ def module(name: str):
 
 def test_everything_lies_in_one_folder_under_relative_names(run):
     found = members(packed(run, notes={"provenance/commit.txt": b"c0ffee\n"}))
-    expected = {"results/manifest.json", CHECKPOINT, "provenance/commit.txt", *run.paths}
+    expected = {"results/manifest.json", CHECKPOINT, "provenance/commit.txt", CHECKSUMS, *run.paths}
     expected |= {job["log"] for path, job in run.jobs.items() if path != CHECKPOINT}
     assert set(found) == {f"{NAME}/{path}" for path in expected}
     assert found[f"{NAME}/{FP32}"] == (run.root / FP32).read_bytes()
@@ -178,6 +178,29 @@ def test_one_changed_byte_is_found_and_named(run, output):
         found[f"{NAME}/{output}"] = bytes(content)
 
     assert f"{output}: its checksum is not the one in the manifest" in problems(repacked(packed(run), change))
+
+
+LOG = "logs/cpu/peak_flops/fp32.log"
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (
+            lambda found: found.update({f"{NAME}/{LOG}": b"nothing was skipped"}),
+            f"{LOG}: its checksum is not the one in",
+        ),
+        (lambda found: found.pop(f"{NAME}/{LOG}"), f"{LOG}: missing, and"),
+        (lambda found: found.update({f"{NAME}/config/more.yaml": b"{}"}), "config/more.yaml: not listed in"),
+    ],
+)
+def test_what_lies_outside_the_results_is_held_against_the_archives_own_checksums(run, change, problem):
+    (told,) = problems(repacked(packed(run), change))
+    assert told.startswith(f"{problem} {CHECKSUMS}")
+
+
+def test_an_archive_without_its_checksums_is_told(run):
+    assert problems(repacked(packed(run), lambda found: found.pop(f"{NAME}/{CHECKSUMS}"))) == [f"{CHECKSUMS}: missing"]
 
 
 def test_a_missing_file_is_named(run):

@@ -80,7 +80,7 @@ def preset(**fields) -> dict:
 WHOLE = "a whole number from 1"
 RULES = ("bandwidth", "decode_attn", "peak_flops")
 PRESET_OF_16 = {"layers": 6, "heads": 8, "kv_heads": 16, "head_size": 64}
-TEXT_HINT = "(without quotes; in --config lists hold text: use --configfile)"
+TEXT_HINT = "(without quotes; within the braces or brackets of --config all is text: use --configfile)"
 VALUES = {
     "S of 0": (attention(seq_lens=[16, 0]), [f"decode_attn.seq_lens[1]: 0; allowed: {WHOLE}"]),
     "S negative": (attention(seq_lens=[-16]), [f"decode_attn.seq_lens[0]: -16; allowed: {WHOLE}"]),

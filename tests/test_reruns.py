@@ -210,6 +210,19 @@ def test_a_deleted_result_is_made_again_with_what_follows(run, path, expected):
     assert run.planned() == jobs(*expected)
 
 
+@pytest.mark.parametrize("path", ["roofline.json", "interpretation.md", "verification.md", "verification.json"])
+def test_a_result_that_was_edited_by_hand_gets_no_manifest(run, path):
+    """Its seal would be as good as any: the records say otherwise."""
+    text = (run.results / path).read_text(encoding="utf-8")
+    place = re.search(r"\d\.\d\d", text)
+    (run.results / path).write_text(f"{text[: place.start()]}7.77{text[place.end() :]}", encoding="utf-8")
+    done = run.snakemake()
+    assert done.returncode, "the edited file was taken for a result"
+    assert f"results/{path} is not what its records give: remove it and run again" in done.stdout + done.stderr
+    (run.results / path).unlink()
+    run.finish()
+
+
 def test_another_version_of_a_library_makes_all_of_its_device_stale(run, tmp_path):
     installed = tmp_path / "installed"
     (installed / "numpy-99.0.dist-info").mkdir(parents=True)
@@ -389,6 +402,19 @@ def test_make_says_that_there_is_nothing_to_do_and_shows_the_summary(run):
     done = run.make()
     assert done.returncode == 0
     assert done.stdout.startswith("nothing to be done") and "\nAcceptance\n" in done.stdout
+
+
+def test_a_run_whose_reader_is_gone_ends(run):
+    """As of `make | head -1`: Snakemake itself would wait for ever, and refuse every later run."""
+    (run.results / ATTENTION[0]).unlink()
+    reading, writing = os.pipe()
+    make = subprocess.Popen(
+        [sys.executable, "workflow/commands/run.py"], cwd=run.root, env=surroundings(), stdout=writing, stderr=writing
+    )
+    os.close(writing)
+    os.close(reading)
+    assert make.wait(timeout=60) != 0
+    run.finish()
 
 
 def test_the_announcement_counts_the_measurements_and_the_cost(run):

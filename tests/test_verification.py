@@ -225,7 +225,7 @@ CAUSES = {
     "a share of the roof": (
         big(400, 399.5),
         "share_of_roof",
-        "once started, the device attained 58 % of hbm_read, and the model takes 95 %$",
+        "once started, the device attained 58 % of hbm_read, where the model expects 95 %$",
     ),
     "what starting leaves": (
         cell(8.9, 8.8, start_us=4.5, calls_us=8, seq_len=1024),

@@ -6,6 +6,7 @@ Refuses while anything is stale or differs from the manifest.
 """
 
 import re
+import shlex
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from roofline.keeping import run_is_going_on
 from roofline.provenance import Manifest, differing_files, file_sha256, is_result, unlisted_files
 
 METADATA = Path(".snakemake", "metadata")
-AGAIN = "run the workflow first (make run, or snakemake --cores 1)"
+AGAIN = "run the workflow first (make run, or snakemake --cores 1), or give the options that it was run with"
 NEVER_LISTED = ("results/archive/", "results/previous/", "results/rendered/", "results/spread/")
 
 
@@ -77,7 +78,7 @@ def report(root: Path, path: Path) -> None:
     print(path)
     print(f"{path.stat().st_size / 1e6:.1f} MB, SHA-256 {file_sha256(path)}")
     print("Copy it off a rented machine before you terminate it; on a machine of yours:")
-    print(f"  scp USER@THIS-MACHINE:'{path.absolute()}' .")
+    print(f"  scp USER@THIS-MACHINE:{shlex.quote(str(path.absolute()))} .")
 
 
 if __name__ == "__main__":

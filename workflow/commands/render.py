@@ -10,16 +10,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from collect import collect
-
 from roofline import attention_figure, load_figure, sweep_figure
 from roofline.archive import ENDING, RENDERED, Refused, newest, opened
+from roofline.derived import derive
 from roofline.figures import draw, save
-from roofline.interpretation import interpret
-from roofline.provenance import RESULTS, Manifest, Results, read_results
+from roofline.provenance import RESULTS, read_results
 from roofline.records import BandwidthRecord, DecodeAttnRecord, PeakFlopsRecord, Roofline, read, write, write_text
-from roofline.verification import verify
-from roofline.verification_text import markdown
 
 
 def render(archive: Path, folder: Path) -> list[str]:
@@ -31,10 +27,12 @@ def render(archive: Path, folder: Path) -> list[str]:
         if problems:
             raise Refused(f"{archive}: refused, {problems[0]} (`make verify` tells all)")
         found = read_results(root, [output.path for output in manifest.outputs])
-        roofline, text = place_again(root, manifest, found)
-        verification = verify(roofline, found, {output.path: output.sha256 for output in manifest.outputs})
+        hashes = {output.path: output.sha256 for output in manifest.outputs}
+        derived = derive(root, found, manifest.config["operations"], hashes)
         archived = read(Roofline, root / RESULTS / "roofline.json")
-    write(roofline, folder / "roofline.json")
+    roofline = derived.roofline
+    for name, content in derived.files().items():
+        (write_text if isinstance(content, str) else write)(content, folder / name)
     dpi = manifest.config["plot"]["dpi"]
     draw(roofline.model_dump(mode="json"), [folder / "roofline.png", folder / "roofline.svg"], dpi)
     bandwidths, peaks = ([record for _, record in found.of_kind(kind)] for kind in (BandwidthRecord, PeakFlopsRecord))
@@ -42,28 +40,12 @@ def render(archive: Path, folder: Path) -> list[str]:
     save(attention_figure.draw(roofline, attention), [folder / "attention.png"], dpi)
     save(sweep_figure.draw(bandwidths), [folder / "sweep.png"], dpi)
     save(load_figure.draw(peaks), [folder / "load.png"], dpi)
-    write_text(text, folder / "interpretation.md")
-    write(verification, folder / "verification.json")
-    write_text(markdown(verification), folder / "verification.md")
     same = "equals" if roofline == archived else "differs from"
     return [
         f"{folder}/: roofline.json, roofline.png, roofline.svg, attention.png, sweep.png, load.png, "
         "interpretation.md, verification.json, verification.md",
         f"roofline.json, made again from {len(manifest.outputs)} files, {same} the archived one",
     ]
-
-
-def place_again(root: Path, manifest: Manifest, found: Results) -> tuple[Roofline, str]:
-    """The roofline and its interpretation, from the records alone, in the order of the manifest."""
-    of_kind = {kind: found.of_kind(kind) for kind in (PeakFlopsRecord, BandwidthRecord, DecodeAttnRecord)}
-    roofline = collect(
-        [root / path for path, _ in found.devices.values()],
-        *([root / path for path, _ in measured] for measured in of_kind.values()),
-        manifest.config["operations"],
-        root / RESULTS,
-    )
-    devices = {device: record for device, (_, record) in found.devices.items()}
-    return roofline, interpret(roofline, devices, *([record for _, record in some] for some in of_kind.values()))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,10 @@ A killed Snakemake leaves its lock, which names no process, and the job that was
 never touched: a run is known by its process, and by a lock of ours that the kernel drops when it dies.
 """
 
+import contextlib
 import itertools
+import select
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +22,7 @@ RESULTS = Path("results")
 LOCKS = Path(".snakemake/locks")
 SNAKEMAKE = [sys.executable, "-m", "snakemake"]
 PATIENCE_S = 30
+LOOK_EVERY_S = 2
 INTERRUPTED = 130
 
 
@@ -51,14 +55,40 @@ def main(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    """Snakemake's exit status. On Ctrl-C, which reaches it too, wait until it has ended its job."""
+    """Snakemake's exit status. On Ctrl-C, which reaches it too, wait until it has ended its job.
+
+    Where nobody reads what it prints any more, as after `make | head`, it would wait for ever: it is interrupted.
+    """
     workflow = subprocess.Popen([*SNAKEMAKE, "--cores", "1", *arguments])
     try:
-        return workflow.wait()
+        while workflow.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return workflow.wait(LOOK_EVERY_S)
+            if unread(sys.stdout.fileno(), sys.stderr.fileno()):
+                _interrupt(workflow)
+                return INTERRUPTED
+        return workflow.returncode
     except KeyboardInterrupt:
         workflow.wait()
         print("stopped: what was finished is kept, and the next make goes on from there")
         return INTERRUPTED
+
+
+def unread(*descriptors: int) -> bool:
+    """Whether one of them leads into a pipe whose reader is gone."""
+    watch = select.poll()
+    for descriptor in descriptors:
+        watch.register(descriptor, 0)
+    return any(event & select.POLLERR for _, event in watch.poll(0))
+
+
+def _interrupt(workflow: subprocess.Popen) -> None:
+    workflow.send_signal(signal.SIGINT)
+    try:
+        workflow.wait(PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        workflow.kill()
+        workflow.wait()
 
 
 def _named_configurations(arguments: list[str]) -> list[str]:

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from roofline import checkout
-from roofline.provenance import Manifest, make_manifest
+from roofline.derived import derive, differing
+from roofline.provenance import BrokenProvenance, Manifest, make_manifest, read_results
 from roofline.records import write
 from roofline.reporting import job, now, say
 
@@ -46,6 +47,14 @@ def _moment(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
+def require_derived(root: Path, manifest: Manifest) -> None:
+    """Raises BrokenProvenance where what was made from the records holds something else: a hand has been at it."""
+    found = read_results(root, [output.path for output in manifest.outputs])
+    hashes = {output.path: output.sha256 for output in manifest.outputs}
+    for path in differing(root, derive(root, found, manifest.config["operations"], hashes)):
+        raise BrokenProvenance(f"{path} is not what its records give: remove it and run again")
+
+
 def line(manifest: Manifest) -> str:
     times = manifest.times
     told = [] if times.span_s is None else [f"{times.span_s:.{1 if times.span_s < 10 else 0}f} s"]
@@ -67,5 +76,6 @@ if __name__ == "__main__":
             created_at=now(),
             sources=checkout.describe(Path()),
         )
+        require_derived(Path(), manifest)
         write(manifest, snakemake.output[0])
         say(line(manifest))

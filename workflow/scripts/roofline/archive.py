@@ -6,6 +6,7 @@ from there. The pax format keeps modification times below the second; with whole
 
 import contextlib
 import gzip
+import hashlib
 import os
 import re
 import tarfile
@@ -22,6 +23,7 @@ from roofline.provenance import (
     Manifest,
     contradictions,
     differing_files,
+    file_sha256,
     is_result,
     unlisted_files,
 )
@@ -31,6 +33,7 @@ MANIFEST = f"{RESULTS}/manifest.json"
 ARCHIVES = Path(RESULTS, "archive")
 RENDERED = Path(RESULTS, "rendered")
 ENDING = ".tar.gz"
+CHECKSUMS = "provenance/SHA256SUMS"  # of every other file of an archive, as sha256sum -c reads it
 
 
 class Refused(Exception):
@@ -61,7 +64,8 @@ def contents(manifest: Manifest, sources: Iterable[str], kept: Iterable[str]) ->
 def pack(root: Path, name: str, paths: Iterable[str], notes: Mapping[str, bytes]) -> Path:
     """Write results/archive/NAME.tar.gz beside its place and rename it; returns its path, relative to root.
 
-    `notes` are texts that are no files of the working directory, by path. Logs that were cleared are left out.
+    `notes` are texts that are no files of the working directory, by path; their checksums and those of all files are
+    one more. Logs that were cleared are left out.
     Raises Refused for a path that leads out, and where what was written does not agree with its manifest.
     """
     target = ARCHIVES / f"{name}{ENDING}"
@@ -69,10 +73,13 @@ def pack(root: Path, name: str, paths: Iterable[str], notes: Mapping[str, bytes]
     beside = root / target.with_name(f".{name}.{os.getpid()}{ENDING}")
     try:
         with tarfile.open(beside, "w:gz", format=tarfile.PAX_FORMAT) as tar:
+            sums = {path: hashlib.sha256(text).hexdigest() for path, text in notes.items()}
             for path in paths:
                 if (root / path).is_file():
                     _add_file(tar, root / path, _inside(name, path))
-            for path, text in notes.items():
+                    sums[path] = file_sha256(root / path)
+            checksums = "".join(f"{sha256}  {path}\n" for path, sha256 in sorted(sums.items()))
+            for path, text in {**notes, CHECKSUMS: checksums.encode("utf-8", "surrogateescape")}.items():
                 info = tarfile.TarInfo(_inside(name, path))
                 info.size, info.mtime = len(text), int(datetime.now(UTC).timestamp())
                 tar.addfile(info, BytesIO(text))
@@ -179,9 +186,27 @@ def problems(root: Path, manifest: Manifest) -> list[str]:
     """Everything that is wrong with an unpacked archive, a line each."""
     told = differing_files(root, manifest)
     told += [f"{path}: not listed in the manifest" for path in unlisted_files(root, manifest)]
+    told += differing_sources(root)
     try:
         told += contradictions(root, manifest)
     except (CorruptRecord, OSError) as error:
         if not told:
             told.append(str(error).replace(f"{root}/", ""))
+    return told
+
+
+def differing_sources(root: Path) -> list[str]:
+    """A line for every file outside results/ that is not as the archive's checksums have it."""
+    try:
+        lines = (root / CHECKSUMS).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return [f"{CHECKSUMS}: missing"]
+    sums = {path: sha256 for sha256, _, path in (line.partition("  ") for line in lines) if not is_result(path)}
+    there = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
+    told = [f"{path}: missing, and {CHECKSUMS} lists it" for path in sorted(sums.keys() - there)]
+    for path in sorted(path for path in there - {CHECKSUMS} if not is_result(path)):
+        if path not in sums:
+            told.append(f"{path}: not listed in {CHECKSUMS}")
+        elif file_sha256(root / path) != sums[path]:
+            told.append(f"{path}: its checksum is not the one in {CHECKSUMS}")
     return told

@@ -277,7 +277,7 @@ def _share_of_roof(evidence: Evidence) -> str:
         )
     taken = "all of it" if evidence.share_taken > ALL else percent(evidence.share_taken)
     once = "once started, " if started else ""
-    return f"{once}the device attained {percent(roof_s / left)} of {evidence.roof}, and the model takes {taken}"
+    return f"{once}the device attained {percent(roof_s / left)} of {evidence.roof}, where the model expects {taken}"
 
 
 def _regime_clause(evidence: Evidence) -> str:

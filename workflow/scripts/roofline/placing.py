@@ -1,6 +1,7 @@
 """From records to roofline.json: ceilings, and every operator under the roof that was declared for it."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from roofline import model, regimes
 from roofline.guard import above_roofs
@@ -21,10 +22,28 @@ from roofline.records import (
     Predicted,
     Roofline,
     Skipped,
+    read,
 )
 
 # Where reading was not asked for, the slope is the copy; readers may exceed it.
 SLOPES = {"gpu": ("hbm_read", "d2d"), "cpu": ("dram_read", "dram_copy")}
+
+
+def place_files(devices, peaks, bandwidths, attention, operations: list[dict], results: Path) -> Roofline:
+    """The roofline of record files, each a path under results/. Raises CorruptRecord."""
+    records = _read_all(DeviceRecord, devices, results)
+    return place(
+        {record.device: (path, record) for path, record in records},
+        _read_all(PeakFlopsRecord, peaks, results),
+        _read_all(BandwidthRecord, bandwidths, results),
+        _read_all(DecodeAttnRecord, attention, results),
+        operations,
+    )
+
+
+def _read_all(kind, paths: Iterable, results: Path) -> list:
+    """(path relative to results/, record) of every path."""
+    return [(str(Path(path).relative_to(results)), read(kind, path)) for path in paths]
 
 
 def place(

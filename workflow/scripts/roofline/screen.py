@@ -4,6 +4,7 @@ import os
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from roofline.ceiling_table import Row, compute_rows, level_rows, memory_rows
 from roofline.devices.cpu import NATIVE_DTYPES
@@ -17,7 +18,6 @@ WIDTH = 100  # columns
 USERS_OWN = "; its counts and time are the user's own"  # the end of the evidence for an operation of the config
 WAYS_ABREAST = 4
 BOUND_BY = {"overhead": "o", "memory": "m", "compute": "c"}
-HELD_BACK_FROM = 80  # the column of a table's last words
 MEASURING = ("device_query", "peak_flops", "bandwidth", "decode_attn")
 
 # Seconds of a job beyond its timed blocks, seen on an H200's host and on two CPU cores: libraries load, a context is
@@ -104,19 +104,36 @@ def _ceilings(device: str, roofline: Roofline) -> list[str]:
     return lines
 
 
+class _Column(NamedTuple):
+    """Of a table of ceilings: a field of its rows; `always` there, though a device may have nothing in it."""
+
+    field: str
+    head: str
+    width: int
+    always: bool = False
+
+
+COLUMNS = (
+    _Column("measured", "measured", 8, always=True),
+    _Column("interval", "95 % interval", 14, always=True),
+    _Column("sustained", "sustained", 9),
+    _Column("vendor", "vendor", 7),  # or what stands for it
+    _Column("of_vendor", "of it", 6),
+    _Column("of_clock", "of clock", 8),
+)
+
+
 def _table(unit: str, promise: str, rows: list[Row]) -> list[str]:
     if not rows:
         return []
-    lines = [_columns(unit, "measured", "95 % interval", "sustained", promise, "of it", "of clock") + "  held back by"]
+    # Columns in which a device has nothing are left out.
+    shown = [column for column in COLUMNS if column.always or any(getattr(row, column.field) for row in rows)]
+    head = " ".join(f"{promise if c.field == 'vendor' else c.head:>{c.width}}" for c in shown)
+    lines = [f"  {unit:<18} {head}  held back by"]
     for row in rows:
-        figures = row.measured, row.interval, row.sustained, row.vendor, row.of_vendor, row.of_clock
-        lines += _wrapped(f"{_columns(row.name, *figures)}  {row.held_back_by}", HELD_BACK_FROM)
+        figures = " ".join(f"{getattr(row, c.field):>{c.width}}" for c in shown)
+        lines += _wrapped(f"  {row.name:<18} {figures}  {row.held_back_by}", len(lines[0]) - len("held back by"))
     return lines
-
-
-def _columns(name: str, *figures: str) -> str:
-    widths = (8, 14, 9, 7, 6, 8)
-    return f"  {name:<18} " + " ".join(f"{figure:>{width}}" for figure, width in zip(figures, widths, strict=True))
 
 
 def _levels(device: str, roofline: Roofline) -> list[str]:

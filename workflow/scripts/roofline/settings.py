@@ -79,7 +79,9 @@ def read_file(path: Path | str) -> dict:
         loader = _StrictLoader(Path(path).read_text(encoding="utf-8"))
         config = loader.get_single_data()
     except FileNotFoundError:
-        raise Faults([f"{path}: no such file; restore it with: git checkout -- {path}"]) from None
+        ours = Path(path).parts[:1] == ("config",)
+        remedy = f"; restore it with: git checkout -- {path}" if ours else ""
+        raise Faults([f"{path}: no such file{remedy}"]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise Faults([f"{path}: cannot be read ({error})"]) from None
     except yaml.YAMLError as error:
@@ -168,8 +170,12 @@ def _told(error) -> list[str]:
             return _devices_told(value)
         case "pattern":
             return [f"{key}: {_shown(value)}; allowed: lower-case letters, digits, '_', '-', '.'"]
-    # On Snakemake's command line the numbers of a list arrive as text.
-    hint = " (without quotes; in --config lists hold text: use --configfile)" if _is_number_as_text(error) else ""
+    # On Snakemake's command line numbers within a mapping or a list arrive as text.
+    hint = (
+        " (without quotes; within the braces or brackets of --config all is text: use --configfile)"
+        if _is_number_as_text(error)
+        else ""
+    )
     return [f"{key}: {_shown(value)}; allowed: {_allowed(error.schema)}{hint}"]
 
 
