@@ -490,7 +490,8 @@ def test_a_peak_lies_below_what_the_clock_allows(device, sealed, ceiling):
     assert peak.unit == ("tensor_core" if by_product else "cuda_core")
     assert len(peak.candidates) > 3 and peak.candidates == sorted(peak.candidates, key=lambda one: -one.trial_tflops)
     if by_product:
-        assert peak.lab.device_latency.median_s <= 1.1 * peak.lab.latency.median_s
+        # The same kernels, but the power limit looks back, and may slow the second pass.
+        assert peak.lab.device_latency.median_s <= 1.25 * peak.lab.latency.median_s
     if sustained_s:
         assert len(peak.sustained.curve) > 5
         assert 0.2 * peak.burst_tflops < peak.sustained_tflops < 1.2 * peak.burst_tflops

@@ -60,7 +60,7 @@ def test_of_one_shape_the_fastest_algorithm_alone():
 
 def test_only_a_few_blocks_are_timed():
     found = [candidate(1024 * (8 - i), 800) for i in range(8)]
-    assert finalists(found) == [0, 1, 7]
+    assert finalists(found) == [0, 1, 7, 6]
 
 
 CANDIDATES = st.lists(
@@ -74,7 +74,7 @@ def test_finalists_are_the_fastest_and_near_it_and_of_different_shapes(found):
     best = max(one.trial_tflops for one in found)
     assert found[places[0]].trial_tflops == best
     assert all(found[place].trial_tflops >= 0.94 * best for place in places)
-    assert len({found[place].product.shape["m"] for place in places}) == len(places) <= 3
+    assert len({found[place].product.shape["m"] for place in places}) == len(places) <= 4
     smallest = min(one.flops for one in found if one.trial_tflops >= 0.94 * best)
     assert smallest in [found[place].flops for place in places]
 
@@ -88,8 +88,8 @@ def test_the_fastest_block_is_chosen_and_not_the_fastest_trial():
 
 
 def test_of_blocks_as_fast_the_one_with_the_least_work():
-    found = [candidate(8192, 800, block=760), candidate(2048, 770, block=745), candidate(1024, 770, block=744)]
-    assert chosen(found) is found[1]  # 745 is 98 % of 760, 744 is not
+    found = [candidate(8192, 800, block=760), candidate(2048, 770, block=753), candidate(1024, 770, block=752)]
+    assert chosen(found) is found[1]  # 753 is 99 % of 760, 752 is not
 
 
 def test_what_was_never_timed_as_a_block_is_not_chosen():

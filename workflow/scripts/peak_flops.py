@@ -27,8 +27,10 @@ SHORT_REST_S = 0.1  # before blocks that are compared with one another alone, or
 BURST_S = 1.0  # that a burst may take at least: on a slow card the search's budget would leave too few products
 BLOCK_S = 0.6  # products larger than the lab's, of which a block would take longer, are not tried: it would be no burst
 FASTEST = 2  # trials whose products get a whole block
-NEAR = 0.94  # of the fastest trial: among these, the one with the least work gets one too
-AS_FAST = 0.98  # of the fastest finalist: among these the one whose block is over first
+NEAR = 0.94  # of the fastest trial: among these, those with the least work get one too
+LEAST_WORK = 2  # so many of them: how near a short trial comes to the fastest differs from run to run
+AS_FAST = 0.99  # of the fastest finalist: among these the one whose block is over first
+REPEATED = 0.98  # of the lab's figure: on a CPU as near as a block of the same product comes to another
 
 
 def measure(
@@ -178,14 +180,15 @@ def _tried(device, workloads: list, budget_s: float):
 
 
 def finalists(found: list[Candidate]) -> list[int]:
-    """Places of the fastest trials, each of another shape, and of the one with the least work among those near them."""
+    """Places of the fastest trials, each of another shape, and of those with the least work among those near them."""
     fastest = sorted(range(len(found)), key=lambda place: -found[place].trial_tflops)
     of_shape: dict[tuple, int] = {}
     for place in fastest:
         of_shape.setdefault(tuple(found[place].product.shape.values()), place)
     best = found[fastest[0]].trial_tflops
     near = [place for place in of_shape.values() if found[place].trial_tflops >= NEAR * best]
-    return list(dict.fromkeys([*near[:FASTEST], min(near, key=lambda place: found[place].flops)]))
+    least = sorted(near, key=lambda place: found[place].flops)
+    return list(dict.fromkeys([*near[:FASTEST], *least[:LEAST_WORK]]))
 
 
 def chosen(found: list[Candidate]) -> Candidate:
@@ -202,7 +205,7 @@ def _burst(device, ceiling: str, size: int, product, lab: Measurement | None, op
     """The chosen product afresh, as (workload, block); the lab's too, where that was faster before.
 
     On a CPU the two are often the same product, then measured twice already: a third time is for what differs by more
-    than finalists may, or by more than the lab's own interval allows.
+    than two such blocks do, or by more than the lab's own interval allows.
     """
     workload = device.peak_workload(ceiling, size, product, seed=5)
     block = _block(device, workload, **options)
@@ -210,7 +213,7 @@ def _burst(device, ceiling: str, size: int, product, lab: Measurement | None, op
     if lab_tflops <= block.tflops:
         return workload, block
     same = device.kind == "cpu" and product.shape == lab.shape and not lab.latency.ci95_s
-    if same and block.tflops >= AS_FAST * lab_tflops:
+    if same and block.tflops >= REPEATED * lab_tflops:
         return workload, block
     of_lab = device.lab_product(ceiling, size, seed=11)
     return max((workload, block), (of_lab, _block(device, of_lab, **options)), key=lambda one: one[1].tflops)
