@@ -44,11 +44,12 @@ def test_the_fastest_trial_is_a_finalist_and_comes_first():
     assert finalists(found) == [1]
 
 
-def test_the_second_fastest_and_the_smallest_product_that_come_near_are_finalists_too():
-    """A short block is over before the power limit acts. 1024 is below 94 %; of the others the one with least work."""
-    found = [candidate(8192, 800), candidate(4096, 760), candidate(1024, 751), candidate(2048, 753)]
-    assert finalists(found) == [0, 1, 3]
-    assert finalists(found[:2]) == [0, 1], "the second fastest is the smallest"
+def test_the_smallest_products_that_come_near_the_fastest_are_finalists_too():
+    """A short block is over before the power limit acts. 512 is below 94 %; of the others the three with least work."""
+    found = [candidate(8192, 800), candidate(4096, 790), candidate(512, 751), candidate(2048, 753)]
+    found += [candidate(1024, 760), candidate(3072, 755)]
+    assert finalists(found) == [0, 4, 3, 5]
+    assert finalists(found[:2]) == [0, 1]
 
 
 def test_of_one_shape_the_fastest_algorithm_alone():
@@ -60,7 +61,7 @@ def test_of_one_shape_the_fastest_algorithm_alone():
 
 def test_only_a_few_blocks_are_timed():
     found = [candidate(1024 * (8 - i), 800) for i in range(8)]
-    assert finalists(found) == [0, 1, 7, 6]
+    assert finalists(found) == [0, 7, 6, 5]
 
 
 CANDIDATES = st.lists(

@@ -26,9 +26,8 @@ REST_S = 0.2  # before a block: the power limit looks back over tenths of a seco
 SHORT_REST_S = 0.1  # before blocks that are compared with one another alone, or tell the clock alone
 BURST_S = 1.0  # that a burst may take at least: on a slow card the search's budget would leave too few products
 BLOCK_S = 0.6  # products larger than the lab's, of which a block would take longer, are not tried: it would be no burst
-FASTEST = 2  # trials whose products get a whole block
-NEAR = 0.94  # of the fastest trial: among these, those with the least work get one too
-LEAST_WORK = 2  # so many of them: how near a short trial comes to the fastest differs from run to run
+NEAR = 0.94  # of the fastest trial: among these, those with the least work get a whole block too
+LEAST_WORK = 3  # so many of them: how near a short trial comes to the fastest differs from run to run
 AS_FAST = 0.99  # of the fastest finalist: among these the one whose block is over first
 REPEATED = 0.98  # of the lab's figure: on a CPU as near as a block of the same product comes to another
 
@@ -180,7 +179,7 @@ def _tried(device, workloads: list, budget_s: float):
 
 
 def finalists(found: list[Candidate]) -> list[int]:
-    """Places of the fastest trials, each of another shape, and of those with the least work among those near them."""
+    """Places of the fastest trial and of those with the least work among those near it, each of another shape."""
     fastest = sorted(range(len(found)), key=lambda place: -found[place].trial_tflops)
     of_shape: dict[tuple, int] = {}
     for place in fastest:
@@ -188,7 +187,7 @@ def finalists(found: list[Candidate]) -> list[int]:
     best = found[fastest[0]].trial_tflops
     near = [place for place in of_shape.values() if found[place].trial_tflops >= NEAR * best]
     least = sorted(near, key=lambda place: found[place].flops)
-    return list(dict.fromkeys([*near[:FASTEST], *least[:LEAST_WORK]]))
+    return list(dict.fromkeys([near[0], *least[:LEAST_WORK]]))
 
 
 def chosen(found: list[Candidate]) -> Candidate:
