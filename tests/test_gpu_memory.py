@@ -308,6 +308,13 @@ def test_copies_between_host_and_device_from_pinned_and_from_pageable_memory(dev
         assert stream.verify(grid) == "every byte of the destination compared with the source"
 
 
+@pytest.mark.parametrize("count", [1, 6, 7, 8, 14, 20])
+def test_a_pattern_is_repeated_to_the_last_word(count):
+    pattern, found = numpy.arange(1, 8, dtype=numpy.uint32), numpy.zeros(count, numpy.uint32)
+    gpu_memory._repeat(pattern, found)
+    assert (found == numpy.resize(pattern, count)).all()
+
+
 @pytest.mark.parametrize(("level", "kind"), [("h2d", 1), ("d2h", 2)])
 def test_a_transfer_goes_its_own_way_alone(monkeypatch, device, level, kind):
     copied = []
