@@ -1,7 +1,6 @@
 """The archive: one file that holds a run whole, opens safely, and shows when a byte of it was changed."""
 
 import contextlib
-import importlib.util
 import io
 import os
 import subprocess
@@ -11,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from commands import COMMANDS, load
 from small_run import CHECKPOINT, DAY, SmallRun
 
 from roofline import archive
@@ -18,7 +18,6 @@ from roofline.archive import CHECKSUMS, Refused, contents, name_of, newest, open
 from roofline.provenance import Manifest
 from roofline.records import read, write
 
-COMMANDS = Path(__file__).parents[1] / "workflow" / "commands"
 NAME = "a-cpu-20261105T120200Z"
 FP32 = "results/cpu/peak_flops/fp32.json"
 
@@ -64,13 +63,6 @@ def command(name: str, *arguments, cwd: Path):
     )
     assert "Traceback" not in done.stderr
     return done
-
-
-def module(name: str):
-    spec = importlib.util.spec_from_file_location(f"{name}_command", COMMANDS / f"{name}.py")
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
 
 
 # ---------------------------------------------------------------- packing
@@ -394,7 +386,7 @@ def test_archive_asks_for_a_run_where_there_is_none(tmp_path):
 
 
 def test_archive_refuses_what_is_stale_and_says_what_to_run(run, monkeypatch):
-    command = module("archive")
+    command = load("archive")
     told = "Job stats:\njob      count\n-----  -------\nplot         1\npeak_flops   2\nall  1\ntotal        4\n"
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0, "", told))
     with pytest.raises(Refused, match=r"3 jobs are to be done \(plot, peak_flops\); run .*make run"):
@@ -402,7 +394,7 @@ def test_archive_refuses_what_is_stale_and_says_what_to_run(run, monkeypatch):
 
 
 def test_archive_names_a_file_whose_checksum_is_not_the_manifests(run, monkeypatch):
-    command = module("archive")
+    command = load("archive")
     monkeypatch.setattr(command, "what_is_stale", lambda options: None)
     (run.root / FP32).write_text("{}")
     (run.root / "results/interpretation.md").unlink()
@@ -412,7 +404,7 @@ def test_archive_names_a_file_whose_checksum_is_not_the_manifests(run, monkeypat
 
 
 def test_archive_holds_the_commit_and_what_differs_from_it(run, monkeypatch):
-    command = module("archive")
+    command = load("archive")
     monkeypatch.setattr(command, "what_is_stale", lambda options: None)
     (run.root / ".gitignore").write_text("/results/\n/logs/\n")
     (run.root / "Snakefile").write_text("rule all:\n")
@@ -431,7 +423,7 @@ def test_archive_holds_the_commit_and_what_differs_from_it(run, monkeypatch):
 def test_archive_says_where_size_and_what_to_do_before_the_machine_ends(run, capsys):
     path = packed(run)
     (run.root / "results/cpu/old.json").write_text("{}")
-    module("archive").report(run.root, path)
+    load("archive").report(run.root, path)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "left out, since the manifest does not list it: results/cpu/old.json"
     assert lines[1] == str(path) and "MB, SHA-256" in lines[2]

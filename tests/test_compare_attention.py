@@ -1,25 +1,20 @@
 """The comparison of decode attention with PyTorch, as far as it needs neither: cells, arithmetic and words."""
 
-import importlib.util
 import math
 import sys
 from dataclasses import asdict
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from commands import load
 from numpy_card import open_card
 
 from roofline.operators.decode_attention import Shape, cache_bytes
 
-COMMAND = Path(__file__).parents[1] / "workflow" / "commands" / "compare_attention.py"
-
 
 @pytest.fixture(scope="module")
 def command():
-    spec = importlib.util.spec_from_file_location("compare_attention", COMMAND)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load("compare_attention")
 
 
 def row(dtype: str, shape: Shape, fused_s: float | None, pytorch_s: dict[str, float]) -> dict:
@@ -89,3 +84,33 @@ def test_a_cell_of_the_pool_rotates_through_it_cold(command, monkeypatch):
 def test_without_pytorch_it_says_so_in_a_sentence(command, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     assert "PyTorch is not installed here" in command.main()
+
+
+def test_the_fastest_of_three_turns_counts_and_the_best_backend_alone_takes_them_all(command, monkeypatch):
+    ours, alone = iter([3.0, 1.0, 2.0]), iter([6.0, 5.0, 4.0])
+    theirs = iter([{"CUDNN": 2.0, "FLASH": 2.5}, {"CUDNN": 1.5}, {"CUDNN": 1.8}])
+    asked = []
+
+    def of_pytorch(torch, device, cell, layers, backends):
+        asked.append(list(backends))
+        return next(theirs), {"MATH": "no room"} if len(backends) > 1 else {}
+
+    monkeypatch.setattr(command, "replayed", lambda *_: next(ours))
+    monkeypatch.setattr(command, "apart", lambda *_: next(alone))
+    monkeypatch.setattr(command, "of_pytorch", of_pytorch)
+    cell = SimpleNamespace(step=lambda scope: None, graphs=[])
+    assert command.turns(None, None, cell, layers=24) == {
+        "fused_s": 1.0,
+        "apart_s": 4.0,
+        "pytorch_s": {"CUDNN": 1.5, "FLASH": 2.5},
+        "why_not": {"MATH": "no room"},
+    }
+    assert asked == [list(command.BACKENDS), ["CUDNN"], ["CUDNN"]]
+
+
+def test_where_no_backend_has_room_ours_is_timed_all_the_same(command, monkeypatch):
+    monkeypatch.setattr(command, "replayed", lambda *_: 1.0)
+    monkeypatch.setattr(command, "apart", lambda *_: 2.0)
+    monkeypatch.setattr(command, "of_pytorch", lambda *_: ({}, {"MATH": "no room"}))
+    found = command.turns(None, None, SimpleNamespace(step=lambda scope: None, graphs=[]), layers=24)
+    assert (found["fused_s"], found["pytorch_s"]) == (1.0, {})

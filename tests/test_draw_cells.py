@@ -1,11 +1,11 @@
 """Cells drawn by chance: the same for a seed, a configuration that is taken, and none too large."""
 
-import importlib.util
 import subprocess
 import sys
 
 import pytest
 import yaml
+from commands import COMMANDS, load
 from hypothesis import given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
@@ -14,16 +14,13 @@ from workflow_run import CHECKOUT
 from roofline import devices
 from roofline import settings as config_of_a_run
 
-COMMAND = CHECKOUT / "workflow/commands/draw_cells.py"
+COMMAND = COMMANDS / "draw_cells.py"
 SCHEMA = CHECKOUT / "workflow/schemas/config.schema.yaml"
 
 
 @pytest.fixture(scope="module")
 def command():
-    found = importlib.util.spec_from_file_location("draw_cells", COMMAND)
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
+    return load("draw_cells")
 
 
 def test_a_seed_draws_the_same_file_every_time(tmp_path):
