@@ -45,8 +45,8 @@ def test_the_fastest_trial_is_a_finalist_and_comes_first():
 
 
 def test_the_smallest_products_that_come_near_the_fastest_are_finalists_too():
-    """A short block is over before the power limit acts. 512 is below 94 %; of the others the three with least work."""
-    found = [candidate(8192, 800), candidate(4096, 790), candidate(512, 751), candidate(2048, 753)]
+    """A short block is over before the power limit acts. 512 is below 92 %; of the others the three with least work."""
+    found = [candidate(8192, 800), candidate(4096, 790), candidate(512, 735), candidate(2048, 737)]
     found += [candidate(1024, 760), candidate(3072, 755)]
     assert finalists(found) == [0, 4, 3, 5]
     assert finalists(found[:2]) == [0, 1]
@@ -74,9 +74,9 @@ def test_finalists_are_the_fastest_and_near_it_and_of_different_shapes(found):
     places = finalists(found)
     best = max(one.trial_tflops for one in found)
     assert found[places[0]].trial_tflops == best
-    assert all(found[place].trial_tflops >= 0.94 * best for place in places)
+    assert all(found[place].trial_tflops >= 0.92 * best for place in places)
     assert len({found[place].product.shape["m"] for place in places}) == len(places) <= 4
-    smallest = min(one.flops for one in found if one.trial_tflops >= 0.94 * best)
+    smallest = min(one.flops for one in found if one.trial_tflops >= 0.92 * best)
     assert smallest in [found[place].flops for place in places]
 
 
@@ -105,10 +105,10 @@ SUSTAINED_S = 3.0
 
 
 class FakeDevice:
-    """Products whose steps take what their rate says; the clock is the device's own. `load` is what is left of the
-    best product's rate under sustained load, `reasons(its clock)` what slows the card down, `lab(seed)` by how much
-    the array library's own square is faster, `siblings` how many times as long the others take, products of the sizes
-    `refused` do not run, and operands of the seed `wrong` give a wrong result."""
+    """Products whose steps take what their rate says, or that on operands of a seed; the clock is the device's own.
+    `load` is what is left of the best product's rate under sustained load, `reasons(its clock)` what slows the card
+    down, `lab(seed)` by how much the array library's own square is faster, `siblings` how many times as long the others
+    take, products of the sizes `refused` do not run, and operands of the seed `wrong` give a wrong result."""
 
     kind, memory_ceilings, memory_level = "gpu", ("hbm_read", "d2d"), "hbm"
 
@@ -135,7 +135,7 @@ class FakeDevice:
             if size in self.refused:
                 raise search.Refused(f"{size}: not supported")
             self.steps.append((size, seed))
-            return slower * flops / self.rates[size] / 1e12
+            return slower * flops / self.rates.get((size, seed), self.rates[size]) / 1e12
 
         def check():
             self.checked.append((size, seed))
@@ -238,6 +238,27 @@ def test_the_ceiling_is_the_best_product_measured_afresh():
     assert (peak.doubts, peak.investigation, peak.throttled) == ([], None, False)
     assert peak.search == Search(offered=3, tried=3, refused=[])
     assert (LAB, 11) not in device.checked  # the lab's square was slower, and is not measured again
+    assert follows(peak)
+
+
+@pytest.mark.parametrize(
+    ("chosen_afresh", "fastest_afresh", "measured_afresh", "burst"),
+    [
+        (149, 151, True, LARGE),  # by 1.3 % outdone by the block that the fastest had
+        (149, 140, True, BEST),  # which it does not keep: the power limit acted this time
+        (150.9, 152, False, BEST),  # by less than half a per cent
+    ],
+)
+def test_a_chosen_block_that_the_fastest_outdoes_has_that_one_afresh_beside_it(
+    chosen_afresh, fastest_afresh, measured_afresh, burst
+):
+    """151 and 150 are as fast, so that the one with less work is chosen; else the next run might choose the other."""
+    rates = {BEST: 150.0, LARGE: 151.0, (BEST, 5): chosen_afresh, (LARGE, 13): fastest_afresh}
+    device = FakeDevice(rates=rates)
+    peak = measured(device)
+    assert ((LARGE, 13) in device.checked) == measured_afresh
+    assert peak.burst.product == peak.sustained.product == product(burst)
+    assert peak.tflops == pytest.approx(max(chosen_afresh, fastest_afresh * measured_afresh), rel=1e-3)
     assert follows(peak)
 
 

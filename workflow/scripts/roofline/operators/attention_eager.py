@@ -15,9 +15,12 @@ class Eager(Cell):
     tolerance: ClassVar[dict[str, float]] = {"fp32": 2e-5, "fp16": 5e-3, "bf16": 3e-2}
 
     def __init__(self, device, shape, dtype, layer, hidden, *, copies: int | None = None, **options):
+        import numpy
+
         super().__init__(device, shape, dtype, layer, hidden, copies=copies, **options)
         self.as_dtype = array_dtype(dtype)
-        self.scale = self.as_dtype.type(shape.head_size**-0.5)
+        # On the device: a number of the host's would have CuPy import its sparse matrices, 0.1 s and more of each job.
+        self.scale = device.array(numpy.float32(shape.head_size**-0.5)).astype(self.as_dtype)
         copies = copies or rotation_copies(shape, dtype, device.last_level_cache_bytes, "block")
         of_weights = {name: device.copies(array, copies - 1) for name, array in self.layers[0].items()}
         self.layers += [{name: made[number] for name, made in of_weights.items()} for number in range(copies - 1)]
