@@ -5,12 +5,12 @@
 typedef unsigned short half_bits;
 
 // Read by one multiprocessor, or by few at about the same time: it need not stay in L1, and may leave L2 first.
-__device__ __forceinline__ uint4 load_once(const void* at, unsigned long long leaving_first) {
+__device__ __forceinline__ uint4 load_once(const void* at, unsigned long long policy) {
     uint4 v;
 #if __CUDA_ARCH__ >= 800
     asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(at), "l"(leaving_first));
+                 : "l"(at), "l"(policy));
 #else
     asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
