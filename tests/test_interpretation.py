@@ -315,6 +315,18 @@ def test_trust_flips_where_the_burst_differs_from_the_block_it_was_chosen_by(afr
     assert (f"{100 * abs(1 - afresh):.3g} %" if trusted else "10 %") in said
 
 
+@pytest.mark.parametrize(("afresh", "told"), [(0.97, True), (0.99, False)])
+def test_a_product_that_was_outdone_and_fell_is_told_and_the_ceiling_stays_trusted(afresh, told):
+    record = at(0.95)
+    peak, other = record.peak, record.peak.candidates[1]
+    other.block_tflops = peak.burst.tflops
+    peak.outdone = [peak.burst.model_copy(update={"product": other.product, "tflops": afresh * peak.burst.tflops})]
+    said = trust(record)
+    assert ("outdone fell below its block in the search: fp16 by 3 %. Whether the power limit" in said) == told
+    assert "Two blocks of the best product agree within 0 %." in said
+    assert "So the measured fp16 ceiling can be trusted." in said
+
+
 def test_each_dtype_has_its_own_verdict():
     noisy = at(0.95, "fp32", block=0.75 * LIMITS["fp32"][1])
     said = trust(at(0.95), noisy, at(0.85, "bf16"))

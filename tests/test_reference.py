@@ -69,6 +69,31 @@ def test_the_table_of_ceilings_is_that_of_the_records(card):
             assert int(share) == pytest.approx(100 * ceiling.fraction_of_vendor, abs=0.51)
 
 
+def test_the_table_of_runs_is_that_of_the_records(card):
+    """This run and those of spread.json, how far apart all of them lie, and the words under it."""
+    readme = (card / "README.md").read_text()
+    this = {}
+    for ceiling in records.read(records.Roofline, card / "roofline.json").ceilings:
+        if ceiling.device == "gpu0":
+            this[ceiling.name, "ceiling"] = ceiling.tflops if ceiling.kind == "compute" else ceiling.gb_per_s
+        if ceiling.device == "gpu0" and ceiling.kind == "compute":
+            peak = records.read(records.PeakFlopsRecord, card / ceiling.record).peak
+            this |= {(ceiling.name, "burst"): peak.burst_tflops, (ceiling.name, "sustained"): peak.sustained_tflops}
+    worst = {}
+    for row in json.loads((card / "spread.json").read_text())["ceilings"]:
+        name, figure = row["name"], row["figure"]
+        runs = [this[name, figure], *row["runs"]]
+        spread = (max(runs) - min(runs)) / sorted(runs)[1]
+        told = name if figure == "ceiling" else f"{name}, {figure}"
+        cells = re.search(
+            rf"^\| {told} \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| \S+ \| ([\d.e-]+) % \|", readme, re.MULTILINE
+        )
+        assert [float(cell) for cell in cells.groups()[:3]] == pytest.approx(runs, rel=1e-3)
+        assert float(cells[4]) == pytest.approx(100 * spread, rel=0.05)
+        worst[name, figure] = spread
+    assert max(spread for (_, figure), spread in worst.items() if figure == "burst") < 0.012
+
+
 def test_the_table_beside_pytorch_is_the_documentations():
     """docs/decode_attention.md ends with the table of the H200, as the comparing script wrote it."""
     root = CARDS[0].parents[1]

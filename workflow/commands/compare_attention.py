@@ -17,11 +17,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline import devices, statistics
+from roofline.checkout import describe
 from roofline.dtypes import array_dtype
 from roofline.measuring import host_lock
 from roofline.operators.attention_fused import FusedGraph
 from roofline.operators.decode_attention import Shape, cache_bytes, rotation_copies
-from roofline.reporting import duration, number, percent
+from roofline.reporting import duration, now, number, percent
 
 BATCHES, SEQ_LENS, DTYPES = (1, 8, 64, 256, 512), (128, 1024, 8192), ("fp16", "bf16", "fp32")
 HEADS = ((8, 8, 64), (32, 8, 128))  # query heads, K/V heads, head size
@@ -275,6 +276,7 @@ def main() -> str | None:
         device.xp.get_default_memory_pool().free_all_blocks()
         read_roof = max(before, read_gb_per_s(device))
     known = {"pytorch": torch.__version__, "cuda": torch.version.cuda, "card": torch.cuda.get_device_name()}
+    known |= {"uuid": device.identity.uuid, "commit": describe(Path()).commit, "measured_at": now()}
     told = summary(rows, read_roof)
     RESULT.parent.mkdir(exist_ok=True)
     found = {**known, "read_gb_per_s": read_roof, **told, "rows": rows}

@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline import statistics
-from roofline.reporting import number, percent
+from roofline.reporting import now, number, percent
 
 SIZES = (4096, 8192)
 WARMUP, ITERATIONS, REST_S = 3, 100, 0.5
@@ -105,7 +105,7 @@ def main() -> str | None:
     ceilings = {c["name"]: c["tflops"] for c in of_gpu}
     rows = compare(torch, ceilings)
     known = {"pytorch": torch.__version__, "cuda": torch.version.cuda, "card": torch.cuda.get_device_name()}
-    found = known | {"rows": rows}
+    found = known | {"measured_at": now(), "rows": rows}
     RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(table(rows))
     below = [row["dtype"] for row in rows if row["below"]]

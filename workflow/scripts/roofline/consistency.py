@@ -43,10 +43,11 @@ def _found(record: JobRecord) -> Iterator[str]:
 
 def _peak(peak: PeakFlops) -> Iterator[str]:
     yield from _same("tflops", peak.tflops, max(peak.burst_tflops, peak.sustained_tflops or 0))
-    for name, block in (("burst", peak.burst), *(("beside", block) for block in peak.beside)):
+    others = [("outdone", block) for block in peak.outdone] + [("beside", block) for block in peak.beside]
+    for name, block in (("burst", peak.burst), *others):
         yield from _timing(f"{name} latency", block.latency)
         yield from _same(f"{name} tflops", block.tflops, block.flops / block.latency.median_s / 1e12)
-    yield from _same("burst_tflops", peak.burst_tflops, peak.burst.tflops)
+    yield from _same("burst_tflops", peak.burst_tflops, max(block.tflops for block in (peak.burst, *peak.outdone)))
     if peak.lab:
         yield from _measurement("lab", peak.lab)
         yield from _same("lab_tflops", peak.lab_tflops, peak.lab.flops / peak.lab.latency.median_s / 1e12)

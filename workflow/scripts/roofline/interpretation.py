@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from roofline.ceiling_table import NOTHING, UNTOLD, held_back
 from roofline.records import (
     BandwidthRecord,
+    Block,
     DecodeAttnRecord,
     DeviceRecord,
     Investigation,
@@ -23,6 +24,7 @@ PASSES = ": several kernels hand scores and weights on through memory, where one
 KEPT = 0.99  # of the burst: what is left above it under load counts as all of it
 SLOPES = ("hbm_read", "d2d", "dram_read", "dram_copy")  # where no operator names a memory ceiling
 COPIES = ("d2d", "dram_copy")
+FELL = 0.02  # between two blocks of one product: less is how blocks differ
 WIDE = 0.10  # an interval of the memory slope that asks for caution
 USUAL_SHARE = (0.003, 0.01)
 USUAL = "the 0.3-1 % that is usual when memory-bound"
@@ -203,6 +205,12 @@ def _verdict(measured: dict[str, PeakFlops]) -> list[str]:
     above = [dtype for dtype in measured if places[dtype] == "above"]
 
     told = _repeats(noisy, [dtype for dtype in steady if apart[dtype] is not None], apart)
+    fell = [f"{dtype} by {percent(_fell(peak))}" for dtype, peak in measured.items() if _fell(peak) > FELL]
+    if fell:
+        told.append(
+            f"Afresh, a product that was then outdone fell below its block in the search: {_list(fell)}. Whether the "
+            "power limit acts on a block is not the same each time."
+        )
     if beaten:
         told.append(
             f"The square product of {_list(beaten)} beats the best of the products tried by more than 10 %: do not "
@@ -637,8 +645,19 @@ def _where(cell: Operator, among: list[Operator]) -> str:
 
 def _apart(peak: PeakFlops) -> float | None:
     """How far the burst is from the block by which its product was chosen; None where it was the only one."""
-    chosen = [c.block_tflops for c in peak.candidates if c.product == peak.burst.product and c.block_tflops]
-    return abs(peak.burst_tflops - chosen[0]) / chosen[0] if chosen else None
+    before = _in_search(peak, peak.burst)
+    return abs(peak.burst_tflops - before) / before if before else None
+
+
+def _fell(peak: PeakFlops) -> float:
+    """By what share of it a product that the burst outdid fell below its block in the search, the most; 0 if none."""
+    pairs = [(block.tflops, _in_search(peak, block)) for block in peak.outdone]
+    return max((1 - tflops / before for tflops, before in pairs if before), default=0.0)
+
+
+def _in_search(peak: PeakFlops, block: Block) -> float | None:
+    """What the same product gave in the search, where it had a whole block there."""
+    return next((one.block_tflops for one in peak.candidates if one.product == block.product), None)
 
 
 def _list(items: list) -> str:

@@ -321,7 +321,7 @@ class PeakFlops(Record):
     lab_tflops: Positive | None = Field(
         description="the square product after the lab's protocol; null for our own kernels"
     )
-    burst_tflops: Positive = Field(description="the best candidate, measured afresh after the choice")
+    burst_tflops: Positive = Field(description="the fastest product of those measured afresh after the search")
     sustained_tflops: Positive | None
     vendor_tflops: Positive | None
     fraction_of_vendor: Positive | None
@@ -335,6 +335,7 @@ class PeakFlops(Record):
     search: Search
     candidates: list[Candidate]
     burst: Block
+    outdone: list[Block] = Field(default=[], description="others measured afresh, which gave less than the burst")
     sustained: Sustained | None
     beside: list[Block] = Field(description="the same product with another output or accumulation")
     kernel: Kernel
