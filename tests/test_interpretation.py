@@ -454,7 +454,7 @@ def test_an_investigation_that_found_none_says_what_is_left():
         not_ruled_out=["8192 was not tried"],
     )
     assert trust(at(0.4, investigation=found.model_dump())).endswith(
-        "which was investigated: none of size, load and unit is the cause. Ruled out: load gives no more; power limit: "
+        "which was investigated: no cause was found. Ruled out: load gives no more; power limit: "
         "no reason is set. Not ruled out: 8192 was not tried."
     )
 

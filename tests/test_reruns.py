@@ -210,7 +210,17 @@ def test_a_deleted_result_is_made_again_with_what_follows(run, path, expected):
     assert run.planned() == jobs(*expected)
 
 
-@pytest.mark.parametrize("path", ["roofline.json", "interpretation.md", "verification.md", "verification.json"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "roofline.json",
+        "interpretation.md",
+        "verification.md",
+        "verification.json",
+        "cpu/peak_flops.json",
+        "cpu/bandwidth.json",
+    ],
+)
 def test_a_result_that_was_edited_by_hand_gets_no_manifest(run, path):
     """Its seal would be as good as any: the records say otherwise."""
     text = (run.results / path).read_text(encoding="utf-8")
@@ -402,6 +412,14 @@ def test_make_says_that_there_is_nothing_to_do_and_shows_the_summary(run):
     done = run.make()
     assert done.returncode == 0
     assert done.stdout.startswith("nothing to be done") and "\nAcceptance\n" in done.stdout
+
+
+def test_make_goes_on_where_the_home_is_not_to_be_written(run, monkeypatch):
+    monkeypatch.setenv("HOME", "/dev/null")  # below which not even root can write
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    done = run.make()
+    assert done.returncode == 0, done.stderr
+    assert any((run.root / ".snakemake/caches").iterdir())
 
 
 def test_a_run_whose_reader_is_gone_ends(run):

@@ -182,7 +182,12 @@ def _share(one: Bandwidth) -> str:
 
 
 def _levels(one: Sweep) -> str:
-    return " > ".join(f"{level.name or 'beyond'} {number(level.gb_per_s)} GB/s" for level in one.levels) or "no level"
+    def name(level) -> str:
+        return level.name or (
+            "unnamed" if level.knee_bytes else "beyond"
+        )  # the last has no knee: the memory's, perhaps
+
+    return " > ".join(f"{name(level)} {number(level.gb_per_s)} GB/s" for level in one.levels) or "no level"
 
 
 if __name__ == "__main__":

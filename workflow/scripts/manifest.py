@@ -51,7 +51,7 @@ def require_derived(root: Path, manifest: Manifest) -> None:
     """Raises BrokenProvenance where what was made from the records holds something else: a hand has been at it."""
     found = read_results(root, [output.path for output in manifest.outputs])
     hashes = {output.path: output.sha256 for output in manifest.outputs}
-    for path in differing(root, derive(root, found, manifest.config["operations"], hashes)):
+    for path in differing(root, derive(root, found, manifest.config["operations"], hashes), found):
         raise BrokenProvenance(f"{path} is not what its records give: remove it and run again")
 
 

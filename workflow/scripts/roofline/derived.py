@@ -1,5 +1,6 @@
 """What follows from the records alone: the roofline, what it says of predictions, and its interpretation."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from roofline.placing import place_files
 from roofline.provenance import RESULTS, Results
 from roofline.records import (
     BandwidthRecord,
+    Collection,
     DecodeAttnRecord,
     PeakFlopsRecord,
     Record,
@@ -52,10 +54,18 @@ def derive(root: Path, found: Results, operations: list[dict], sha256: dict[str,
     )
 
 
-def differing(root: Path, derived: Derived) -> list[str]:
+def gathered(found: Results) -> Iterator[tuple[str, Collection]]:
+    """What rule gather puts side by side: a file of results/ for each device and kind of ceiling."""
+    for device in found.devices:
+        for name, kind in (("peak_flops", PeakFlopsRecord), ("bandwidth", BandwidthRecord)):
+            records = [record for _, record in found.of_kind(kind) if record.device == device]
+            yield f"{device}/{name}.json", Collection(device=device, records=records)
+
+
+def differing(root: Path, derived: Derived, found: Results) -> list[str]:
     """Files of results/ that hold something else than follows from the records. Raises CorruptRecord or OSError."""
     told = []
-    for name, expected in derived.files().items():
+    for name, expected in [*derived.files().items(), *gathered(found)]:
         path = root / RESULTS / name
         text = isinstance(expected, str)
         if (path.read_text(encoding="utf-8") if text else read(type(expected), path)) != expected:

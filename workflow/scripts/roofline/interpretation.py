@@ -285,9 +285,7 @@ def _are(items: list) -> str:
 
 def _investigated(dtype: str, found: Investigation) -> str:
     cause = next((trial.finding for trial in found.trials if trial.what == found.verdict), None)
-    told = [
-        f"For {dtype}, {found.reason}, which was investigated: {cause or 'none of size, load and unit is the cause'}."
-    ]
+    told = [f"For {dtype}, {found.reason}, which was investigated: {cause or 'no cause was found'}."]
     if not cause and found.ruled_out:
         told.append(f"Ruled out: {'; '.join(found.ruled_out)}.")
     if not cause and found.not_ruled_out:

@@ -48,7 +48,8 @@ def announce(jobs: Iterable, settings: dict) -> None:
     devices = sorted({wildcards["device"] for _, wildcards in measuring}, key=lambda name: (name == "cpu", name))
     on = f" on {', '.join(devices)}" if devices else ""
     count_jobs(len(jobs), COUNTER_FILE)
-    _say(f"{_count(len(measuring), 'measurement')}{on}, about {_rounded(seconds)}{cost}; {len(jobs)} jobs in all.")
+    what, all_jobs = _count(len(measuring), "measurement"), _count(len(jobs), "job")
+    _say(f"{what}{on}, about {_rounded(seconds)}{cost}; {all_jobs} in all.")
 
 
 def expected_s(rule: str, device: str, settings: dict, dtype: str | None = None) -> float:
