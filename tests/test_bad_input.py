@@ -396,6 +396,13 @@ SIZES = {
         {"peak_flops": {"size": 256}},
         ["peak_flops.size: 256 is too small to fill gpu0: 132 multiprocessors want 1536 or more"],
     ),
+    "products whose call takes longer": (
+        {"devices": ["cpu"], "peak_flops": {"size": 255}},
+        [
+            "peak_flops.size: 255 is too small for cpu: calling it takes as long as multiplying; allowed: 256 or more",
+        ],
+    ),
+    "the smallest of the CPU's": ({"devices": ["cpu"], "peak_flops": {"size": 256}}, []),
     "the smallest products that fill": ({"peak_flops": {"size": 1536}}, []),
     "small products that nobody multiplies": ({"peak_flops": {"size": 256, "dtypes": ["fp32_fma", "fp64_fma"]}}, []),
     "products without end that nobody multiplies": ({"peak_flops": {"size": 10**9, "dtypes": ["fp32_fma"]}}, []),
@@ -547,7 +554,7 @@ def test_a_size_is_held_against_every_device(changes, expected):
 
 
 def test_what_a_device_does_not_tell_is_not_checked():
-    changes = {"peak_flops": {"size": 16}, "bandwidth": {"size_mib": 1}}
+    changes = {"peak_flops": {"size": 256}, "bandwidth": {"size_mib": 1}}
     silent = {"last_level_cache_bytes": 0}
     assert held(changes, CARD | silent, HOST | silent, multiprocessors=None) == []
 
