@@ -5,6 +5,14 @@ python = .venv/bin/python
 # CUDA, PYTHON, ARCHIVE, RUNS and PYTORCH reach the recipes through the environment. These would lead Python elsewhere.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
+# Snakemake, CuPy and Matplotlib keep things below the home; where that is not to be written, here.
+cache = "$${XDG_CACHE_HOME:-$$HOME/.cache}"
+ifneq ($(shell mkdir -p $(cache) 2> /dev/null && test -w $(cache) && echo written),written)
+export XDG_CACHE_HOME := $(CURDIR)/.snakemake/caches
+export CUPY_CACHE_DIR := $(XDG_CACHE_HOME)/cupy
+export MPLCONFIGDIR := $(XDG_CACHE_HOME)/matplotlib
+endif
+
 # A measurement wants the machine for itself.
 .NOTPARALLEL:
 

@@ -399,7 +399,7 @@ SIZES = {
     "products whose call takes longer": (
         {"devices": ["cpu"], "peak_flops": {"size": 255}},
         [
-            "peak_flops.size: 255 is too small for cpu: calling it takes as long as multiplying; allowed: 256 or more",
+            "peak_flops.size: 255 is too small for cpu: so small a product stays under the peak; allowed: 256 or more",
         ],
     ),
     "the smallest of the CPU's": ({"devices": ["cpu"], "peak_flops": {"size": 256}}, []),

@@ -414,10 +414,13 @@ def test_make_says_that_there_is_nothing_to_do_and_shows_the_summary(run):
     assert done.stdout.startswith("nothing to be done") and "\nAcceptance\n" in done.stdout
 
 
-def test_make_goes_on_where_the_home_is_not_to_be_written(run, monkeypatch):
-    monkeypatch.setenv("HOME", "/dev/null")  # below which not even root can write
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    done = run.make()
+@pytest.mark.parametrize("target", ["run", "dry-run"])
+def test_make_goes_on_where_the_home_is_not_to_be_written(run, target):
+    shutil.rmtree(run.root / ".snakemake/caches", ignore_errors=True)
+    installed = ["--old-file", "setup", f"python={sys.executable}"]
+    home = {"HOME": "/dev/null", "XDG_CACHE_HOME": ""}  # below the first not even root can write
+    command = ["make", "--makefile", CHECKOUT / "Makefile", *installed, target]
+    done = subprocess.run(command, cwd=run.root, env=surroundings() | home, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert any((run.root / ".snakemake/caches").iterdir())
 

@@ -6,7 +6,6 @@ never touched: a run is known by its process, and by a lock of ours that the ker
 
 import contextlib
 import itertools
-import os
 import select
 import signal
 import subprocess
@@ -21,7 +20,6 @@ from roofline import keeping, screen, settings
 
 RESULTS = Path("results")
 LOCKS = Path(".snakemake/locks")
-CACHES = Path(".snakemake/caches")  # of libraries, where the home is not to be written
 SNAKEMAKE = [sys.executable, "-m", "snakemake"]
 PATIENCE_S = 30
 LOOK_EVERY_S = 2
@@ -61,7 +59,7 @@ def _run(arguments: list[str]) -> int:
 
     Where nobody reads what it prints any more, as after `make | head`, it would wait for ever: it is interrupted.
     """
-    workflow = subprocess.Popen([*SNAKEMAKE, "--cores", "1", *arguments], env=_environment())
+    workflow = subprocess.Popen([*SNAKEMAKE, "--cores", "1", *arguments])
     try:
         while workflow.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -74,18 +72,6 @@ def _run(arguments: list[str]) -> int:
         workflow.wait()
         print("stopped: what was finished is kept, and the next make goes on from there")
         return INTERRUPTED
-
-
-def _environment() -> dict[str, str]:
-    """Snakemake, CuPy and Matplotlib keep things below the home; where that is not to be written, below .snakemake."""
-    known = dict(os.environ)
-    cache = Path(known.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
-    there = next(folder for folder in (cache, *cache.parents) if folder.exists())
-    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
-        return known
-    ours = CACHES.absolute()
-    own = {"XDG_CACHE_HOME": ours, "CUPY_CACHE_DIR": ours / "cupy", "MPLCONFIGDIR": ours / "matplotlib"}
-    return known | {name: str(folder) for name, folder in own.items()}
 
 
 def unread(*descriptors: int) -> bool:

@@ -208,8 +208,7 @@ def _verdict(measured: dict[str, PeakFlops]) -> list[str]:
     fell = [f"{dtype} by {percent(_fell(peak))}" for dtype, peak in measured.items() if _fell(peak) > FELL]
     if fell:
         told.append(
-            f"Afresh, a product that was then outdone fell below its block in the search: {_list(fell)}. Whether the "
-            "power limit acts on a block is not the same each time."
+            f"Measured afresh, a product gave less than in the search, and another is the ceiling: {_list(fell)}."
         )
     if beaten:
         told.append(

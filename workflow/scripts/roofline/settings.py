@@ -23,7 +23,7 @@ FP32_BYTES = 4
 ENGINE_KEYS = ("__use_yte__", "pathvars")  # Snakemake would take these for its own, before the schema is asked
 TRANSFERS = ("h2d", "d2h")  # the levels whose size is bandwidth.transfer_size_mib
 ARRAYS = {"hbm": 3, "dram": 3, "d2d": 2}  # the levels whose arrays are bandwidth.size_mib each, and how many they need
-LEAST_ON_CPU = 256  # rows of a product: on two cores one of 16 gives an eighth of the peak, one of 128 half
+LEAST_ON_CPU = 256  # rows of a product: on two cores one of 16 gives an eighth of the peak, 128 two thirds, 256 0.9
 LEAST_CACHES = 2  # an array of fewer last-level caches is partly read from them
 TILE = 128  # rows and columns of a product's tile on one multiprocessor
 # Beyond these, figures overflow or the picture's axes do; nothing real comes near.
@@ -458,7 +458,7 @@ def _size_faults(config: Mapping, identity) -> list[str]:
         )
     if _multiplied(config) and identity.kind == "cpu" and size < LEAST_ON_CPU:
         faults.append(
-            f"peak_flops.size: {size} is too small for {identity.device}: calling it takes as long as multiplying; "
+            f"peak_flops.size: {size} is too small for {identity.device}: so small a product stays under the peak; "
             f"allowed: {LEAST_ON_CPU} or more"
         )
     size_mib, cache_bytes = config["bandwidth"]["size_mib"], identity.last_level_cache_bytes
