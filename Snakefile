@@ -1,11 +1,11 @@
 # The measured roofline of this machine: the DAG, in the order in which data flows.
 #
-#     device_query -> prediction (sealed) -> peak_flops, bandwidth, decode_attn
-#     -> collect -> plot, interpretation, verification, acceptance, summary -> manifest
+#     device_query -> prediction, operator_prediction (sealed) -> peak_flops, bandwidth, one rule per operator
+#     -> collect -> pictures, interpretation, verification, acceptance, summary -> manifest
 #
-# A measuring rule reads the device record and the seal and writes one record; nothing after it measures.
+# A measuring rule reads the device record and the seals and writes one record; nothing after it measures.
 # What is stale is decided by `params` (settings, device, driver, libraries) and by `input` (records and the
-# library modules that a script uses). See README.md, "What makes a result stale".
+# library modules that a script uses). See docs/reruns.md.
 
 from snakemake.utils import min_version
 
@@ -20,8 +20,10 @@ report: "workflow/report/workflow.rst"
 
 wildcard_constraints:
     device="|".join(PRESENT),
-    seq_len="[1-9][0-9]*",
-    dtype="fp64|fp32|tf32|fp16|bf16|fp8_e4m3|int8|fp64_fma|fp32_fma|fp16_fma",
+    operator="|".join(OPERATORS),
+    picture="|".join(PICTURES),
+    dtype=CEILINGS,
+    case="(?!prediction$).+",
 
 
 rule all:
@@ -64,11 +66,28 @@ rule prediction:
         "workflow/scripts/prediction.py"
 
 
+rule operator_prediction:
+    input:
+        device="results/{device}/device_query.json",
+        library=library("operator_prediction", measures=True),
+    output:
+        "results/{device}/{operator}/prediction.json",
+    log:
+        "logs/{device}/{operator}/prediction.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        operators=lambda wildcards: own_file(wildcards.operator),
+    script:
+        "workflow/scripts/operator_prediction.py"
+
+
 rule peak_flops:
     input:
         device="results/{device}/device_query.json",
         prediction="results/{device}/prediction.json",
-        library=library("peak_flops", measures=True),
+        constants="results/{device}/peak_flops/prediction.json",
+        library=library("peak_flops", measures=True, operator="peak_flops"),
     output:
         "results/{device}/peak_flops/{dtype}.json",
     log:
@@ -81,34 +100,13 @@ rule peak_flops:
     params:
         identity=identity,
         software=software,
-        size=setting("peak_flops", "size"),
-        warmup=setting("peak_flops", "warmup"),
-        iterations=setting("peak_flops", "iterations"),
-        time_budget_s=setting("peak_flops", "time_budget_s"),
+        size=CONFIG.peak_flops.size,
+        warmup=CONFIG.peak_flops.warmup,
+        iterations=CONFIG.peak_flops.iterations,
+        time_budget_s=CONFIG.peak_flops.time_budget_s,
         sustained_s=sustained_s,
     script:
         "workflow/scripts/peak_flops.py"
-
-
-rule peak_flops_lacking:
-    input:
-        devices=device_records(),
-        predictions=seals(),
-        library=library("peak_flops_lacking"),
-    output:
-        lacking_records(),
-    log:
-        "logs/peak_flops_lacking.log",
-    conda:
-        "envs/cpu.yaml"
-    params:
-        of=lambda wildcards: [f"{device} {dtype}" for device, dtype, _ in lacking()],
-        reasons=lambda wildcards: [reason for _, _, reason in lacking()],
-    script:
-        "workflow/scripts/peak_flops_lacking.py"
-
-
-ruleorder: peak_flops_lacking > peak_flops
 
 
 rule bandwidth:
@@ -131,63 +129,66 @@ rule bandwidth:
         size_mib=of_levels("size_mib", settings.ARRAYS),
         transfer_size_mib=of_levels("transfer_size_mib", settings.TRANSFERS),
         sweep_points=of_levels("sweep_points", ["sweep"]),
-        warmup=setting("bandwidth", "warmup"),
-        iterations=setting("bandwidth", "iterations"),
-        time_budget_s=setting("bandwidth", "time_budget_s"),
+        warmup=CONFIG.bandwidth.warmup,
+        iterations=CONFIG.bandwidth.iterations,
+        time_budget_s=CONFIG.bandwidth.time_budget_s,
     script:
         "workflow/scripts/bandwidth.py"
 
 
-rule checkpoint:
-    input:
-        library=library("checkpoint"),
-    output:
-        "results/checkpoints/{preset}.safetensors",
-    log:
-        "logs/checkpoints/{preset}.log",
-    conda:
-        "envs/cpu.yaml"
-    params:
-        layers=preset("layers"),
-        heads=preset("heads"),
-        head_size=preset("head_size"),
-        kv_heads=preset("kv_heads"),
-        seed=setting("model", "seed"),
-    script:
-        "workflow/scripts/checkpoint.py"
+for OPERATOR in TIMED:
 
+    if TIMED[OPERATOR].prerequisite:
 
-rule decode_attn:
-    input:
-        device="results/{device}/device_query.json",
-        prediction="results/{device}/prediction.json",
-        weights=weights,
-        library=library("decode_attn", measures=True),
-    output:
-        "results/{device}/decode_attn/{preset}/S{seq_len}_{dtype}.json",
-    log:
-        "logs/{device}/decode_attn/{preset}/S{seq_len}_{dtype}.log",
-    priority: 1
-    conda:
-        "envs/cuda12.yaml"
-    resources:
-        measuring=1,
-    params:
-        identity=identity,
-        software=software,
-        layers=preset("layers"),
-        heads=preset("heads"),
-        head_size=preset("head_size"),
-        kv_heads=preset("kv_heads"),
-        batch_sizes=setting("decode_attn", "batch_sizes"),
-        implementations=implementations,
-        cache=setting("decode_attn", "cache"),
-        seed=setting("model", "seed"),
-        warmup=setting("decode_attn", "warmup"),
-        iterations=setting("decode_attn", "iterations"),
-        time_budget_s=setting("decode_attn", "time_budget_s"),
-    script:
-        "workflow/scripts/decode_attn.py"
+        rule:
+            name:
+                TIMED[OPERATOR].prerequisite.rule
+            input:
+                library=library("prerequisite", operator=OPERATOR),
+            output:
+                TIMED[OPERATOR].prerequisite.pattern,
+            log:
+                f"logs/{TIMED[OPERATOR].prerequisite.rule}/{{name}}.log",
+            conda:
+                "envs/cpu.yaml"
+            params:
+                operator=OPERATOR,
+                operators=own_file(OPERATOR),
+                values=prerequisite_values(OPERATOR),
+            script:
+                "workflow/scripts/prerequisite.py"
+
+    rule:
+        name:
+            OPERATOR
+        input:
+            device="results/{device}/device_query.json",
+            prediction="results/{device}/prediction.json",
+            constants=f"results/{{device}}/{OPERATOR}/prediction.json",
+            files=files_of(OPERATOR),
+            library=library("measure_operator", measures=True, operator=OPERATOR),
+        output:
+            f"results/{{device}}/{OPERATOR}/{{case}}.json",
+        log:
+            f"logs/{{device}}/{OPERATOR}/{{case}}.log",
+        priority: 1
+        conda:
+            "envs/cuda12.yaml"
+        resources:
+            measuring=1,
+        params:
+            identity=identity,
+            software=software,
+            operator=OPERATOR,
+            operators=own_file(OPERATOR),
+            job=job_of(OPERATOR),
+            implementations=implementations_of(OPERATOR),
+            cache=getattr(CONFIG, OPERATOR).cache,
+            warmup=getattr(CONFIG, OPERATOR).warmup,
+            iterations=getattr(CONFIG, OPERATOR).iterations,
+            time_budget_s=getattr(CONFIG, OPERATOR).time_budget_s,
+        script:
+            "workflow/scripts/measure_operator.py"
 
 
 rule gather:
@@ -208,10 +209,7 @@ rule gather:
 
 rule collect:
     input:
-        devices=device_records(),
-        peaks=peak_records(),
-        bandwidths=bandwidth_records(),
-        attention=attention_records(),
+        records=records(),
         library=library("collect"),
     output:
         "results/roofline.json",
@@ -220,7 +218,7 @@ rule collect:
     conda:
         "envs/cpu.yaml"
     params:
-        operations=lambda wildcards: json.dumps(setting("operations"), sort_keys=True),
+        asked=json.dumps(settings.asked(CHECKED, DEVICES), sort_keys=True),
     script:
         "workflow/scripts/collect.py"
 
@@ -243,7 +241,7 @@ rule plot:
     conda:
         "envs/cpu.yaml"
     params:
-        dpi=lambda wildcards: setting("plot", "dpi") if wildcards.format == "png" else None,
+        dpi=lambda wildcards: CONFIG.plot.dpi if wildcards.format == "png" else None,
     script:
         "workflow/scripts/plot.py"
 
@@ -271,41 +269,35 @@ rule plot_ceilings:
     conda:
         "envs/cpu.yaml"
     params:
-        dpi=setting("plot", "dpi"),
+        dpi=CONFIG.plot.dpi,
     script:
         "workflow/scripts/plot_ceilings.py"
 
 
-rule plot_attention:
+rule plot_operators:
     input:
         roofline="results/roofline.json",
-        attention=attention_records(),
-        library=library("plot_attention"),
+        library=library("plot_operators"),
     output:
         report(
-            "results/attention.png",
-            caption="workflow/report/attention.rst",
-            category="Roofline",
-            labels={"what": "decode attention"},
+            expand("results/{picture}.png", picture=PICTURES),
+            caption="workflow/report/operator.rst",
+            category="Operators",
         ),
     log:
-        "logs/plot_attention.log",
+        "logs/plot_operators.log",
     conda:
         "envs/cpu.yaml"
     params:
-        dpi=setting("plot", "dpi"),
+        operators=list(PICTURES.values()),
+        dpi=CONFIG.plot.dpi,
     script:
-        "workflow/scripts/plot_attention.py"
+        "workflow/scripts/plot_operators.py"
 
 
 rule verification:
     input:
-        roofline="results/roofline.json",
-        devices=device_records(),
-        predictions=seals(),
-        peaks=peak_records(),
-        bandwidths=bandwidth_records(),
-        attention=attention_records(),
+        records=records(),
         library=library("verification"),
     output:
         numbers="results/verification.json",
@@ -314,18 +306,34 @@ rule verification:
         "logs/verification.log",
     conda:
         "envs/cpu.yaml"
+    params:
+        asked=json.dumps(settings.asked(CHECKED, DEVICES), sort_keys=True),
     script:
         "workflow/scripts/verification.py"
+
+
+rule interpretation:
+    input:
+        records=records(),
+        library=library("interpretation"),
+    output:
+        "results/interpretation.md",
+    log:
+        "logs/interpretation.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        asked=json.dumps(settings.asked(CHECKED, DEVICES), sort_keys=True),
+    script:
+        "workflow/scripts/interpretation.py"
 
 
 rule acceptance:
     input:
         roofline="results/roofline.json",
         devices=device_records(),
-        interpretation="results/interpretation.md",
         verification="results/verification.json",
-        svg="results/roofline.svg",
-        expected=[path for path in deliverables() if path not in MADE_LATER],
+        expected=[path for path in deliverables() if path not in ("results/acceptance.json", "results/summary.html")],
         library=library("acceptance"),
     output:
         "results/acceptance.json",
@@ -335,24 +343,6 @@ rule acceptance:
         "envs/cpu.yaml"
     script:
         "workflow/scripts/acceptance.py"
-
-
-rule interpretation:
-    input:
-        roofline="results/roofline.json",
-        devices=device_records(),
-        peaks=peak_records(),
-        bandwidths=bandwidth_records(),
-        attention=attention_records(),
-        library=library("interpretation"),
-    output:
-        "results/interpretation.md",
-    log:
-        "logs/interpretation.log",
-    conda:
-        "envs/cpu.yaml"
-    script:
-        "workflow/scripts/interpretation.py"
 
 
 rule summary:
@@ -387,21 +377,21 @@ rule manifest:
     conda:
         "envs/cpu.yaml"
     params:
-        settings=lambda wildcards: json.dumps(SETTINGS, sort_keys=True),
-        usd_per_hour=setting("cost", "usd_per_hour"),
+        settings=json.dumps(CHECKED.as_dict, sort_keys=True),
+        asked=json.dumps(settings.asked(CHECKED, DEVICES), sort_keys=True),
+        usd_per_hour=CONFIG.cost.usd_per_hour,
     script:
         "workflow/scripts/manifest.py"
 
 
 onstart:
-    keeping.hold_run_lock()
-    keeping.set_aside_other_cards({name: PRESENT[name] for name in DEVICES}, RESULTS)
-    screen.announce(workflow.dag.needrun_jobs(), SETTINGS)
+    previous_results.hold_run_lock()
+    announcement.announce(workflow.dag.needrun_jobs(), CHECKED)
 
 
 onsuccess:
-    screen.summarise(RESULTS)
+    announcement.summarise(RESULTS)
 
 
 onerror:
-    screen.explain()
+    announcement.explain()

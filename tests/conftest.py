@@ -17,7 +17,7 @@ import yaml
 from safetensors.numpy import load_file
 from workflow_run import new_checkout
 
-from roofline.devices import cpu
+from roofline.devices.cpu import device as cpu
 
 SMALLEST_MIB = -(-2 * cpu.discover()[0].last_level_cache_bytes >> 20)  # of arrays that no cache keeps
 TINY = {

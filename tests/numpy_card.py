@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import numpy
 
-from roofline.devices import Identity, gpu
+from roofline.devices import Identity
+from roofline.devices.gpu import device as gpu
 
 FAKES = Path(__file__).parent / "fakes"
 MIB = 1 << 20

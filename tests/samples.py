@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from itertools import pairwise
 from math import exp, log2, sin
 
-from roofline import regimes
-from roofline.records import BandwidthRecord, DecodeAttnRecord, PeakFlopsRecord
+from roofline.core import regimes
+from roofline.records import DecodeAttnRecord
+from roofline.records.compute import PeakFlopsRecord
+from roofline.records.memory import BandwidthRecord
 
 TENSOR, CUDA, CPU = "tensor_core", "cuda_core", "cpu"
 SEQ_LENS = (128, 256, 512, 1024)

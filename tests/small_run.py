@@ -5,24 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from roofline.placing import place_files
-from roofline.provenance import Manifest, Sources, file_sha256, make_manifest
-from roofline.records import (
-    Bandwidth,
-    BandwidthRecord,
-    DecodeAttnRecord,
-    DeviceRecord,
-    GridTrial,
-    PeakFlopsRecord,
-    PredictionRecord,
-    Record,
-    Roofline,
-    Search,
-    Timing,
-    VendorFigures,
-    Weights,
-    write,
-)
+from roofline.analysis.collect import place_files
+from roofline.records import DecodeAttnRecord, Weights
+from roofline.records.base import Record, write
+from roofline.records.compute import PeakFlopsRecord, Search
+from roofline.records.device import DeviceRecord, VendorFigures
+from roofline.records.files import file_sha256
+from roofline.records.memory import Bandwidth, BandwidthRecord, GridTrial
+from roofline.records.prediction import PredictionRecord
+from roofline.records.roofline import Roofline
+from roofline.records.timing import Timing
+from roofline.run.manifest import Manifest, Sources, make_manifest
 
 DAY = "2026-11-05T"
 SEALED, MEASURED, MADE = f"{DAY}12:00:10+00:00", f"{DAY}12:00:20+00:00", f"{DAY}12:01:40+00:00"

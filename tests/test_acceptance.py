@@ -4,12 +4,15 @@ import pytest
 import samples
 from small_run import device_record
 
-from roofline import acceptance, figures
-from roofline.acceptance import accept
-from roofline.interpretation import interpret
-from roofline.provenance import Results
-from roofline.records import Roofline, SealCheck, VendorPeak
-from roofline.verification import verify
+from roofline.analysis import acceptance
+from roofline.analysis.acceptance import accept
+from roofline.analysis.verification import verify
+from roofline.records.device import VendorPeak
+from roofline.records.roofline import Roofline
+from roofline.records.verification import SealCheck
+from roofline.report import figures
+from roofline.report.interpretation import interpret
+from roofline.run.manifest import Results
 
 DTYPES = "3 or more dtypes, each within 30 % of the vendor's peak"
 SEQ_LENS = "decode attention at 4 or more S"

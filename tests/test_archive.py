@@ -13,10 +13,10 @@ import pytest
 from commands import COMMANDS, load
 from small_run import CHECKPOINT, DAY, SmallRun
 
-from roofline import archive
-from roofline.archive import CHECKSUMS, Refused, contents, name_of, newest, opened, pack, unpack
-from roofline.provenance import Manifest
-from roofline.records import read, write
+from roofline.records.base import read, write
+from roofline.run import archive
+from roofline.run.archive import CHECKSUMS, Refused, contents, name_of, newest, opened, pack, unpack
+from roofline.run.manifest import Manifest
 
 NAME = "a-cpu-20261105T120200Z"
 FP32 = "results/cpu/peak_flops/fp32.json"

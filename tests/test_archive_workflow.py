@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from roofline.provenance import Manifest
-from roofline.records import read
+from roofline.records.base import read
+from roofline.run.manifest import Manifest
 
 CHECKOUT = Path(__file__).parents[1]
 SOURCES = ("Snakefile", "config", "envs", "profiles", "pyproject.toml", "workflow", ".gitignore")

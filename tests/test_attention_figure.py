@@ -8,8 +8,8 @@ import pytest
 import samples
 from test_figures import apart, texts_of, words_in
 
-from roofline import attention_figure, figures
-from roofline.records import Roofline
+from roofline.records.roofline import Roofline
+from roofline.report import attention_figure, figures
 
 EVERY_WAY = ("eager", "fused", "fused_graph", "numpy")
 
@@ -136,7 +136,7 @@ def test_presets_have_panels_of_their_own():
 
 
 def test_markers_are_those_of_the_roofline():
-    from roofline import figure_content
+    from roofline.report import figure_content
 
     markers = figure_content.markers_of(content()["operators"])
     for name in EVERY_WAY:

@@ -8,18 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy_card import open_card, record_launches
 
-from roofline.operators import attention_fused
-from roofline.operators import decode_attention as attention
-from roofline.operators.attention_fused import (
-    LEAST_KEYS,
-    Fused,
-    FusedGraph,
-    Plan,
-    plan,
-    splits_of,
-    variants,
-)
-from roofline.operators.decode_attention import DTYPES, HEAD_SIZES, Shape
+from roofline.operators.decode_attention import fused as attention_fused
+from roofline.operators.decode_attention import operator as attention
+from roofline.operators.decode_attention.fused import LEAST_KEYS, Fused, FusedGraph, Plan, plan, splits_of, variants
+from roofline.operators.decode_attention.operator import DTYPES, HEAD_SIZES, Shape
 from roofline.operators.implementations import make_cell
 
 KIB = 1 << 10

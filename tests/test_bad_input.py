@@ -16,8 +16,9 @@ from conftest import Run, tensors
 from safetensors.numpy import save_file
 from workflow_run import CHECKOUT
 
-from roofline import settings
-from roofline.devices import Identity, cpu
+from roofline.devices import Identity
+from roofline.devices.cpu import device as cpu
+from roofline.run import settings
 
 RECORD = "cpu/decode_attn/minigpt/S16_fp32.json"
 WEIGHTS = "checkpoints/minigpt.safetensors"

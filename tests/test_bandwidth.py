@@ -8,11 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_run import BANDWIDTH, VENDOR, device_record
 
-from roofline import measuring, search
-from roofline.consistency import contradictions
+from roofline.analysis.consistency import contradictions
 from roofline.devices import Stream, SweepSeries
-from roofline.levels import Level
-from roofline.records import BandwidthRecord, Search, VendorBandwidth
+from roofline.measure import search
+from roofline.measure import timing as measuring
+from roofline.measure.levels import Level
+from roofline.records.compute import Search
+from roofline.records.device import VendorBandwidth
+from roofline.records.memory import BandwidthRecord
 
 HOT = ["hw_thermal_slowdown"]
 GB = 10**9

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from roofline import datasheets
-from roofline.devices import capabilities
+from roofline.devices import datasheets
+from roofline.devices.gpu import capabilities
 
 TABLE = datasheets.load(Path(__file__).parents[1] / "config" / "datasheets.yaml")
 

@@ -5,9 +5,10 @@ import re
 import pytest
 import samples
 
-from roofline import screen, summary
-from roofline.ceiling_table import compute_rows, held_back, level_rows, memory_rows, size
-from roofline.records import Acceptance, Roofline
+from roofline.records.acceptance import Acceptance
+from roofline.records.roofline import Roofline
+from roofline.report import screen, summary
+from roofline.report.tables import compute_rows, held_back, level_rows, memory_rows, size
 
 ABOVE = {"device": "gpu0", "record": None, "fraction_of_roof": 1.12, "evidence": "evidence of some length " * 6}
 ABOVE_BY_CACHE = ABOVE | {"operator": "decode core fp16 S 128", "wrong_roof": None, "cache": "l2"}

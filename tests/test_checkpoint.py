@@ -8,7 +8,15 @@ import numpy
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from roofline.checkpoint import BadCheckpoint, Preset, generate, inspect, is_generated, load_layer, sha256
+from roofline.operators.decode_attention.checkpoint import (
+    BadCheckpoint,
+    Preset,
+    generate,
+    inspect,
+    is_generated,
+    load_layer,
+    sha256,
+)
 
 PRESET = Preset(layers=2, heads=2, head_size=4)
 SIZE = 8

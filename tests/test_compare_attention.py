@@ -11,7 +11,7 @@ import pytest
 from commands import load
 from numpy_card import open_card
 
-from roofline.operators.decode_attention import Shape, cache_bytes
+from roofline.operators.decode_attention.operator import Shape, cache_bytes
 
 
 @pytest.fixture(scope="module")

@@ -18,12 +18,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofline import devices, host
-from roofline.devices import cpu, cpu_memory
-from roofline.levels import find_levels
-from roofline.operators import gemm
-from roofline.operators.gemm import Gemm
-from roofline.records import Product
+from roofline import devices
+from roofline.devices import host
+from roofline.devices.cpu import device as cpu
+from roofline.devices.cpu import memory as cpu_memory
+from roofline.measure.levels import find_levels
+from roofline.operators.gemm import operator as gemm
+from roofline.operators.gemm.operator import Gemm
+from roofline.records.compute import Product
 
 SCRIPTS = Path(host.__file__).parents[1]
 GB, MIB = 10**9, 1 << 20

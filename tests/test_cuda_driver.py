@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from roofline.devices import cuda_driver
+from roofline.devices.gpu import cuda_driver
 
 REFUSED = 801
 H200 = {

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline import datasheets
+from roofline.devices import datasheets
 
 PATH = Path(__file__).parents[1] / "config" / "datasheets.yaml"
 SHEETS = datasheets.load(PATH)

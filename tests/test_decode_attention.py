@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roofline import devices
-from roofline.devices.cpu_memory import Workers
-from roofline.dtypes import array_dtype
-from roofline.operators import attention_numpy
-from roofline.operators import decode_attention as attention
-from roofline.operators.attention_eager import Eager
-from roofline.operators.attention_numpy import AllCores
+from roofline.core.dtypes import array_dtype
+from roofline.devices.cpu.memory import Workers
+from roofline.operators.decode_attention import numpy_cores as attention_numpy
+from roofline.operators.decode_attention import operator as attention
+from roofline.operators.decode_attention.eager import Eager
+from roofline.operators.decode_attention.numpy_cores import AllCores
 from roofline.operators.implementations import make_cell
 
 CLASSES = [Eager, AllCores]

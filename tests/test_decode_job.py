@@ -5,10 +5,14 @@ import pytest
 from numpy_card import open_card
 from small_run import device_record
 
-from roofline import checkpoint, devices
-from roofline.operators import decode_attention as attention
-from roofline.prediction import CONSTANTS, file_sha256, predict_sealed, seal, way_of
-from roofline.records import DecodeAttnRecord, read, write
+from roofline import devices
+from roofline.core.prediction import CONSTANTS, seal, way_of
+from roofline.operators.decode_attention import checkpoint
+from roofline.operators.decode_attention import operator as attention
+from roofline.records import DecodeAttnRecord
+from roofline.records.base import read, write
+from roofline.records.files import file_sha256
+from roofline.records.prediction import predict_sealed
 
 PRESET = checkpoint.Preset(layers=3, heads=4, head_size=64, kv_heads=2)
 OPTIONS = {"seed": 0, "warmup": 2, "iterations": 8, "time_budget_s": 0.05}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from workflow_run import CHECKOUT
 
 from roofline import devices
-from roofline import settings as config_of_a_run
+from roofline.run import settings as config_of_a_run
 
 COMMAND = COMMANDS / "draw_cells.py"
 SCHEMA = CHECKOUT / "workflow/schemas/config.schema.yaml"

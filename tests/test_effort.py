@@ -6,7 +6,8 @@ import pytest
 import yaml
 from workflow_run import CHECKOUT
 
-from roofline import effort, screen, settings
+from roofline.report import screen
+from roofline.run import effort, settings
 
 SCHEMA = CHECKOUT / "workflow/schemas/config.schema.yaml"
 GIVEN = {"time_budget_s": 7, "sustained_s": 30, "sweep_points": 5}

@@ -14,8 +14,8 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextToPath
 from PIL import Image
 
-from roofline import figure_content, figure_layout, figures, load_figure, sweep_figure, text_metrics
-from roofline.records import Roofline
+from roofline.records.roofline import Roofline
+from roofline.report import figure_content, figure_layout, figures, load_figure, sweep_figure, text_metrics
 
 FEW = [name for name in samples.SAMPLES if name != "eight_devices"]  # its panels are like the first
 

@@ -14,16 +14,20 @@ import peak_flops
 import pytest
 from numpy_card import Idle, Short, replace_kernels
 
-from roofline import checkpoint, devices, measuring
-from roofline.datasheets import CEILINGS
-from roofline.devices import gpu_fma, gpu_gemm, gpu_memory
-from roofline.devices.gpu_gemm import OUTPUTS, LtProducts, Shape
-from roofline.measuring import StateLog
-from roofline.operators import gemm
-from roofline.operators.gemm import Gemm
-from roofline.prediction import seal
-from roofline.records import read, write
-from roofline.statistics import median
+from roofline import devices
+from roofline.core.prediction import seal
+from roofline.core.statistics import median
+from roofline.devices.datasheets import CEILINGS
+from roofline.devices.gpu import fma as gpu_fma
+from roofline.devices.gpu import memory as gpu_memory
+from roofline.measure import timing as measuring
+from roofline.measure.timing import StateLog
+from roofline.operators.decode_attention import checkpoint
+from roofline.operators.gemm import cuda_products as gpu_gemm
+from roofline.operators.gemm import operator as gemm
+from roofline.operators.gemm.cuda_products import OUTPUTS, LtProducts, Shape
+from roofline.operators.gemm.operator import Gemm
+from roofline.records.base import read, write
 
 pytestmark = pytest.mark.gpu
 

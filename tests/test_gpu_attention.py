@@ -6,13 +6,13 @@ import numpy
 import pytest
 
 from roofline import devices
-from roofline.dtypes import array_dtype
-from roofline.measuring import time_caller, time_device
-from roofline.operators import attention_fused
-from roofline.operators import decode_attention as attention
-from roofline.operators.attention_eager import Eager
-from roofline.operators.attention_fused import Fused, FusedGraph
-from roofline.operators.decode_attention import Shape
+from roofline.core.dtypes import array_dtype
+from roofline.measure.timing import time_caller, time_device
+from roofline.operators.decode_attention import fused as attention_fused
+from roofline.operators.decode_attention import operator as attention
+from roofline.operators.decode_attention.eager import Eager
+from roofline.operators.decode_attention.fused import Fused, FusedGraph
+from roofline.operators.decode_attention.operator import Shape
 
 pytestmark = pytest.mark.gpu
 

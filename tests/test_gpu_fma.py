@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy_card import Recorder, open_card, record_launches
 
-from roofline.datasheets import CEILINGS
-from roofline.devices import gpu, gpu_fma
-from roofline.devices.gpu_fma import Form
+from roofline.devices.datasheets import CEILINGS
+from roofline.devices.gpu import device as gpu
+from roofline.devices.gpu import fma as gpu_fma
+from roofline.devices.gpu.fma import Form
 
 FMA = tuple(ceiling for ceiling in CEILINGS if ceiling.endswith("_fma"))
 SOURCE = (gpu.KERNELS / "fma.cu").read_text(encoding="utf-8")

@@ -12,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy_card import open_card
 
-from roofline import search
-from roofline.devices import Unsupported, cublaslt, gpu_gemm
-from roofline.devices.cublaslt import ARITHMETIC, TYPE_OF_OUTPUT, Algorithm
-from roofline.devices.gpu_gemm import ALIGNED, FAST, OUTPUTS, Shape
-from roofline.dtypes import ITEM_BYTES, array_dtype
-from roofline.operators import gemm
-from roofline.search import Refused
+from roofline.core.dtypes import ITEM_BYTES, array_dtype
+from roofline.devices import Unsupported
+from roofline.measure import search
+from roofline.measure.search import Refused
+from roofline.operators.gemm import cublaslt
+from roofline.operators.gemm import cuda_products as gpu_gemm
+from roofline.operators.gemm import operator as gemm
+from roofline.operators.gemm.cublaslt import ARITHMETIC, TYPE_OF_OUTPUT, Algorithm
+from roofline.operators.gemm.cuda_products import ALIGNED, FAST, OUTPUTS, Shape
 
 DTYPES = tuple(OUTPUTS)
 SIZE = 64

@@ -11,8 +11,11 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from numpy_card import open_card
 
-from roofline import settings
-from roofline.devices import Identity, cuda_driver, cupti, gpu, gpu_identity, nvml
+from roofline.devices import Identity
+from roofline.devices.gpu import cuda_driver, cupti, nvml
+from roofline.devices.gpu import device as gpu
+from roofline.devices.gpu import identity as gpu_identity
+from roofline.run import settings
 
 CHECKOUT = Path(__file__).parents[1]
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy_card import MIB, Idle, Short, open_card, record_launches, replace_kernels
 
-from roofline.devices import gpu, gpu_memory
+from roofline.devices.gpu import device as gpu
+from roofline.devices.gpu import memory as gpu_memory
 
 KIB = 1 << 10
 RAGGED = MIB // 4 + 32 * 7

@@ -5,8 +5,8 @@ import samples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.guard import above_roofs
-from roofline.records import FoundCache, Operator, Roofline
+from roofline.analysis.above_roof import above_roofs
+from roofline.records.roofline import FoundCache, Operator, Roofline
 
 CEILINGS = [
     samples.compute_ceiling("gpu0", "fp16", samples.TENSOR, 800.0, None, None),

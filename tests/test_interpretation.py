@@ -6,8 +6,12 @@ import pytest
 import samples
 from samples import peak_record, skipped_peak
 
-from roofline.interpretation import interpret
-from roofline.records import BandwidthRecord, DecodeAttnRecord, DeviceRecord, Investigation, Roofline, Trial
+from roofline.records import DecodeAttnRecord
+from roofline.records.compute import Investigation, Trial
+from roofline.records.device import DeviceRecord
+from roofline.records.memory import BandwidthRecord
+from roofline.records.roofline import Roofline
+from roofline.report.interpretation import interpret
 
 # Operations a clock and multiprocessor; on 132 of them: 948.9 TFLOPS at 1755 MHz, 66.9 at 1980 MHz.
 RATES = {"fp16": 4096, "bf16": 4096, "fp32": 256, "fp64": 256}

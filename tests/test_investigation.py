@@ -7,12 +7,15 @@ import peak_flops
 import pytest
 from small_run import device_record
 
-from roofline import investigation, measuring
-from roofline.devices import Workload, cpu
-from roofline.investigation import investigate
-from roofline.operators import gemm
-from roofline.prediction import seal
-from roofline.records import Kernel, Product, VendorFigures, VendorPeak
+from roofline.core.prediction import seal
+from roofline.devices import Workload
+from roofline.devices.cpu import device as cpu
+from roofline.measure import investigation
+from roofline.measure import timing as measuring
+from roofline.measure.investigation import investigate
+from roofline.operators.gemm import operator as gemm
+from roofline.records.compute import Kernel, Product
+from roofline.records.device import VendorFigures, VendorPeak
 
 SMALL, LARGE = 16, 32
 MFLOPS = 1e-6  # of a TFLOPS: so small are the products that stand in for those of 4096 and 8192

@@ -8,10 +8,13 @@ import nvidia
 import pytest
 from cuda.bindings import nvrtc
 
-from roofline.devices import gpu, gpu_fma, gpu_gemm, gpu_memory
-from roofline.operators import attention_fused
-from roofline.operators.attention_fused import RESERVED_BYTES, WARP, Variant
-from roofline.operators.decode_attention import DTYPES, HEAD_SIZES, Shape
+from roofline.devices.gpu import device as gpu
+from roofline.devices.gpu import fma as gpu_fma
+from roofline.devices.gpu import memory as gpu_memory
+from roofline.operators.decode_attention import fused as attention_fused
+from roofline.operators.decode_attention.fused import RESERVED_BYTES, WARP, Variant
+from roofline.operators.decode_attention.operator import DTYPES, HEAD_SIZES, Shape
+from roofline.operators.gemm import cuda_products as gpu_gemm
 
 SOURCES = sorted(gpu.KERNELS.glob("*.cu"))
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)

@@ -8,7 +8,18 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofline.label_placement import Box, Label, Point, Segment, Surroundings, as_rows, meets, place, spread, stacks
+from roofline.report.label_placement import (
+    Box,
+    Label,
+    Point,
+    Segment,
+    Surroundings,
+    as_rows,
+    meets,
+    place,
+    spread,
+    stacks,
+)
 
 LENGTHS = st.floats(0, 400, allow_nan=False).map(lambda x: round(x, 1))
 POINTS = st.builds(Point, LENGTHS, LENGTHS)

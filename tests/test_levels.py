@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofline.levels import find_levels, knee_by_geometric_mean
+from roofline.measure.levels import find_levels, knee_by_geometric_mean
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 GPU = ((28_000, 9_800, 4_750), (220 * KIB, 60 * MIB))

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.load import WINDOW, settled_from, summarise, sustain
-from roofline.records import LoadPoint, Product
+from roofline.measure.sustained import WINDOW, settled_from, summarise, sustain
+from roofline.records.compute import LoadPoint, Product
 
 PRODUCT = Product(
     library="made up", shape={"m": 8, "n": 8, "k": 8}, layout=None, algorithm=None, accumulation="fp32", output="fp16"

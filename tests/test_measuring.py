@@ -14,20 +14,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline import measuring
-from roofline.devices import cpu
-from roofline.measuring import (
+from roofline.core.accuracy import relative_error
+from roofline.devices.cpu import device as cpu
+from roofline.measure import timing as measuring
+from roofline.measure.timing import (
     StateLog,
     a_layer,
     flagged,
     held_back_by,
-    relative_error,
     require_right,
     time_caller,
     time_device,
     time_until_precise,
 )
-from roofline.records import DeviceState, Timing
+from roofline.records.timing import DeviceState, Timing
 
 SCRIPTS = Path(measuring.__file__).parents[1]
 

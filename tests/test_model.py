@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from roofline import model, regimes
+from roofline.core import model, regimes
 
 INFINITE, NAN = math.inf, math.nan
 AMOUNTS = st.floats(1e-3, 1e24)

@@ -11,12 +11,17 @@ from hypothesis import strategies as st
 from peak_flops import chosen, finalists
 from small_run import VENDOR, device_record
 
-from roofline import devices, investigation, measuring, search
-from roofline.consistency import contradictions
+from roofline import devices
+from roofline.analysis.consistency import contradictions
+from roofline.core.prediction import seal
 from roofline.devices import Unsupported, Workload
-from roofline.operators import gemm
-from roofline.prediction import seal
-from roofline.records import Candidate, Check, PeakFlopsRecord, Product, Search, VendorPeak, write
+from roofline.measure import investigation, search
+from roofline.measure import timing as measuring
+from roofline.operators.gemm import operator as gemm
+from roofline.records.base import write
+from roofline.records.compute import Candidate, PeakFlopsRecord, Product, Search
+from roofline.records.device import VendorPeak
+from roofline.records.timing import Check
 
 HOT, POWER = ["sw_thermal_slowdown"], ["sw_power_cap"]
 JOB = {"seal_sha256": "0" * 64, "started_at": "2026-11-05T12:00:00+00:00", "elapsed_s": 1.0}

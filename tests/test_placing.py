@@ -13,25 +13,17 @@ from samples import peak_record, skipped_peak
 from small_run import device_record
 
 from roofline import records
-from roofline.operators import decode_attention as attention
-from roofline.operators import gemm
-from roofline.placing import place
-from roofline.prediction import CONSTANT_SOURCES, CONSTANTS, Way, assumed_costs, predict_sealed, seal, way_of
-from roofline.records import (
-    Bandwidth,
-    BandwidthRecord,
-    CellPrediction,
-    Check,
-    DecodeAttnRecord,
-    FoundLevel,
-    Measurement,
-    PredictionRecord,
-    Roofline,
-    Sweep,
-    Timing,
-    Weights,
-    write,
-)
+from roofline.analysis.collect import place
+from roofline.core.prediction import CONSTANT_SOURCES, CONSTANTS, Way, assumed_costs, seal, way_of
+from roofline.operators.decode_attention import operator as attention
+from roofline.operators.gemm import operator as gemm
+from roofline.records import DecodeAttnRecord, Weights
+from roofline.records.base import write
+from roofline.records.memory import Bandwidth, BandwidthRecord, FoundLevel, Sweep
+from roofline.records.operator import Measurement
+from roofline.records.prediction import CellPrediction, PredictionRecord, predict_sealed
+from roofline.records.roofline import Roofline
+from roofline.records.timing import Check, Timing
 
 SCHEMA = Path(__file__).parents[1] / "workflow" / "schemas" / "roofline.schema.json"
 SEALED = CellPrediction(regime="overhead", latency_s=2e-3, fraction_of_compute_peak=0.125)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from workflow_run import CHECKOUT
 
-from roofline import regimes
-from roofline.ceiling_table import size
-from roofline.prediction import ASSUMED
-from roofline.reporting import duration, number, percent
+from roofline.core import regimes
+from roofline.core.formatting import duration, number, percent
+from roofline.core.prediction import ASSUMED
+from roofline.report.tables import size
 
 PAGE = Path(CHECKOUT, "docs/prediction.md").read_text(encoding="utf-8")
 THRESHOLDS = ("DEVICE_BUSY", "OF_ROOF", "TIMES_STARTED", "OF_CALLER")

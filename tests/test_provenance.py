@@ -11,19 +11,21 @@ from manifest import job_of, line
 from pydantic import ValidationError
 from small_run import CHECKPOINT, DAY, MEASURED, SmallRun, device_record
 
-from roofline import checkout
-from roofline.prediction import CONSTANTS, Way, predict_sealed
-from roofline.provenance import (
+from roofline.core.prediction import CONSTANTS, Way
+from roofline.records.base import read, write
+from roofline.records.files import file_sha256
+from roofline.records.operator import Measurement
+from roofline.records.prediction import PredictionRecord, predict_sealed
+from roofline.run import checkout
+from roofline.run.manifest import (
     BrokenProvenance,
     Manifest,
     Output,
     add_up,
     config_sha256,
     describe_environment,
-    file_sha256,
     moment,
 )
-from roofline.records import Measurement, PredictionRecord, read, write
 
 PREDICTION = "results/cpu/prediction.json"
 ATTENTION = "results/cpu/decode_attn/minigpt/S16_fp32.json"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from roofline import records
-from roofline.consistency import contradictions
+from roofline.analysis.consistency import contradictions
 
 CARDS = sorted(path.parent for path in (Path(__file__).parents[1] / "reference").glob("*/manifest.json"))
 LEFT_OUT = "results/checkpoints/"  # 25 MB of seeded numbers

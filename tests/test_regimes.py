@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline import regimes
+from roofline.core import regimes
 
 TIMES = st.floats(1e-9, 1e3)
 US = 1e-6

@@ -21,7 +21,7 @@ from conftest import SMALLEST_MIB, Run, surroundings, tensors
 from safetensors.numpy import save_file
 from workflow_run import CHECKOUT
 
-from roofline.devices import cpu
+from roofline.devices.cpu import device as cpu
 
 DEVICE = ("cpu/device_query.json", "cpu/prediction.json")
 PEAKS = ("cpu/peak_flops/fp32.json", "cpu/peak_flops/fp64.json")

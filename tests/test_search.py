@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline import search
-from roofline.records import Search
+from roofline.measure import search
+from roofline.records.compute import Search
 
 
 class FakeDevice:

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import pytest
 from small_run import VENDOR, device_record
 
-from roofline.records import Product, VendorPeak
-from roofline.selfchecks import require_above_fp32, require_possible
+from roofline.measure.selfchecks import require_above_fp32, require_possible
+from roofline.records.compute import Product
+from roofline.records.device import VendorPeak
 
 LIMIT = 132 * 4096 * 1980e6 / 1e12  # 1070.5 TFLOPS
 PRODUCT = Product(

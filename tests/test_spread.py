@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from workflow_run import new_checkout
 
-from roofline.records import read
-from roofline.spread import (
+from roofline.analysis.spread import (
     Figure,
     SpreadRecord,
     compare,
@@ -25,6 +24,7 @@ from roofline.spread import (
     verdict,
     widest,
 )
+from roofline.records.base import read
 
 TINY = """\
 devices: [cpu]

@@ -10,22 +10,20 @@ from hypothesis import strategies as st
 from samples import JOB, peak_record, timing
 from small_run import BANDWIDTH, device_record
 
-from roofline.operators import decode_attention as attention
-from roofline.placing import place
-from roofline.prediction import CONSTANT_SOURCES, CONSTANTS, predict_sealed, way_of
-from roofline.provenance import Results
-from roofline.records import (
-    BandwidthRecord,
-    DecodeAttnRecord,
-    Measurement,
-    PeakFlopsRecord,
-    PredictionRecord,
-    Timing,
-    Verification,
-    write,
-)
-from roofline.verification import error, error_statistics, summarise, verify
-from roofline.verification_text import markdown
+from roofline.analysis.collect import place
+from roofline.analysis.verification import error, error_statistics, summarise, verify
+from roofline.core.prediction import CONSTANT_SOURCES, CONSTANTS, way_of
+from roofline.operators.decode_attention import operator as attention
+from roofline.records import DecodeAttnRecord
+from roofline.records.base import write
+from roofline.records.compute import PeakFlopsRecord
+from roofline.records.memory import BandwidthRecord
+from roofline.records.operator import Measurement
+from roofline.records.prediction import PredictionRecord, predict_sealed
+from roofline.records.timing import Timing
+from roofline.records.verification import Verification
+from roofline.report.verification_text import markdown
+from roofline.run.manifest import Results
 
 US = 1e-6
 PROMISED = {"gpu0": {"fp32": 67.0, "fp16": 990.0, "hbm_read": 4800.0}, "cpu": {"fp32": 2.0, "dram_read": 160.0}}

@@ -1,16 +1,15 @@
 """A run of the real workflow on the CPU: seal, records, roofline.json and verification belong together."""
 
-from roofline.prediction import predict_sealed, way_of
-from roofline.provenance import file_sha256, moment
-from roofline.records import (
-    DecodeAttnRecord,
-    PeakFlopsRecord,
-    PredictionRecord,
-    Roofline,
-    Verification,
-    read,
-)
-from roofline.verification_text import cell_name, markdown
+from roofline.core.prediction import way_of
+from roofline.records import DecodeAttnRecord
+from roofline.records.base import read
+from roofline.records.compute import PeakFlopsRecord
+from roofline.records.files import file_sha256
+from roofline.records.prediction import PredictionRecord, predict_sealed
+from roofline.records.roofline import Roofline
+from roofline.records.verification import Verification
+from roofline.report.verification_text import cell_name, markdown
+from roofline.run.manifest import moment
 
 
 def measured_cells(run):

@@ -8,29 +8,21 @@ from pathlib import Path
 
 # Relative to the working directory: Snakemake remembers inputs and params as they are written, and results that
 # were unpacked elsewhere must not seem stale.
-HERE = Path(os.path.relpath(workflow.basedir))
+HERE = Path(os.path.relpath(str(workflow.current_basedir))).parent
 SCRIPTS = HERE / "workflow" / "scripts"
 sys.path.insert(0, str(SCRIPTS.absolute()))
 sys.executable = shlex.quote(sys.executable)  # Snakemake's jobs take it for a word of the shell, spaces and all
 
 from snakemake.logging import logger
 
-from roofline import datasheets, devices, keeping, screen, settings, sources
-from roofline.operators.decode_attention import implementations_of
+from roofline import devices
+from roofline.devices import datasheets
+from roofline.run import announcement, previous_results, settings, sources
+from roofline.run.paths import RESULTS
 
 CONFIG_FILE = "config/config.yaml"
 DATASHEETS = HERE / "config" / "datasheets.yaml"
-# Not for acceptance to look at: made from it, or, as the picture's pixels, no matter of content.
-MADE_LATER = (
-    "results/acceptance.json",
-    "results/summary.html",
-    "results/roofline.png",
-    "results/attention.png",
-    "results/sweep.png",
-    "results/load.png",
-)
-SCHEMA = HERE / "workflow" / "schemas" / "config.schema.yaml"
-RESULTS = Path("results")
+CEILINGS = "|".join(datasheets.CEILINGS)
 
 # What `quiet` leaves of Snakemake's talk between the jobs' own lines; warnings and errors are never among it.
 CHATTER = (
@@ -64,17 +56,24 @@ faults_end_the_run(settings.require_readable, CONFIG_FILES)
 configfile: CONFIG_FILE
 
 
-SETTINGS = faults_end_the_run(settings.complete, config, SCHEMA)
+CHECKED = faults_end_the_run(settings.complete, config)
+CONFIG, OPERATORS = CHECKED.config, CHECKED.operators
 PRESENT = devices.discover()
-DEVICES = faults_end_the_run(settings.choose_devices, SETTINGS, PRESENT)
+DEVICES = faults_end_the_run(settings.choose_devices, CHECKED, PRESENT)
+# Operators with rules of their own, and their jobs by case, on the devices that have an implementation.
+TIMED = {rule: operator for rule, operator in OPERATORS.items() if not operator.measured_with_ceilings}
+JOBS = {rule: {job.path: job for job in operator.jobs(CONFIG)} for rule, operator in TIMED.items()}
+ON = {rule: settings.devices_with(operator, CONFIG, DEVICES) for rule, operator in TIMED.items()}
+PICTURES = {operator.picture: operator.name for operator in OPERATORS.values()}
 
 
-def library(script, measures=False):
-    """The library modules that a script uses, as an input: an edited one makes its results stale."""
+def library(script, measures=False, operator=None):
+    """The library's files that a script follows from, as an input: an edited one makes its results stale."""
 
     def files(wildcards):
         kind = devices.kind_of(wildcards.device) if measures else None
-        return sources.library_files(SCRIPTS / f"{script}.py", kind)
+        named = operator or getattr(wildcards, "operator", None)
+        return sources.library_files(SCRIPTS / f"{script}.py", kind, [OPERATORS[named]] if named else [])
 
     return files
 
@@ -95,19 +94,11 @@ def datasheet(wildcards):
     return datasheets.entry_fingerprint(datasheets.load(DATASHEETS), present.name, present.compute_capability)
 
 
-def setting(*keys):
-    """One value of the settings, as `params:` wants it: a scalar or a list."""
-    value = SETTINGS
-    for key in keys:
-        value = value[key]
-    return value
-
-
 def of_levels(key, levels):
     """A setting is a param of the levels that use it: no other level's record goes stale with it."""
 
     def value(wildcards):
-        return setting("bandwidth", key) if wildcards.level in levels else None
+        return getattr(CONFIG.bandwidth, key) if wildcards.level in levels else None
 
     return value
 
@@ -115,20 +106,40 @@ def of_levels(key, levels):
 def sustained_s(wildcards):
     """A param of the peaks that are put under sustained load: products on a GPU."""
     loaded = devices.kind_of(wildcards.device) == "gpu" and not wildcards.dtype.endswith("_fma")
-    return setting("peak_flops", "sustained_s") if loaded else None
+    return CONFIG.peak_flops.sustained_s if loaded else None
 
 
-def preset(key):
-    return lambda wildcards: SETTINGS["model"]["presets"][wildcards.preset].get(key)
+def own_file(rule):
+    """The user's file that an operator is from, in a list; none for the library's."""
+    return [OPERATORS[rule].path] if OPERATORS[rule].path else []
 
 
-def implementations(wildcards):
-    """Those of the settings that a device has: another device's implementation makes nothing of this one stale."""
-    return implementations_of(devices.kind_of(wildcards.device), setting("decode_attn", "implementations"))
+def job_of(rule):
+    """A job's cases as text: a change to them is a change to its record alone."""
+    return lambda wildcards: JOBS[rule][wildcards.case].to_json()
 
 
-def weights(wildcards):
-    return SETTINGS["model"]["checkpoint"] or f"results/checkpoints/{wildcards.preset}.safetensors"
+def files_of(rule):
+    return lambda wildcards: list(JOBS[rule][wildcards.case].files)
+
+
+def implementations_of(rule):
+    """Those that the settings name and a device has: another device's makes nothing of this one stale."""
+
+    def names(wildcards):
+        wanted = getattr(CONFIG, rule).implementations
+        return [one.name for one in OPERATORS[rule].implementations_on(devices.kind_of(wildcards.device), wanted)]
+
+    return names
+
+
+def prerequisite_values(rule):
+    """What a prerequisite is made from, as text."""
+
+    def values(wildcards):
+        return json.dumps(OPERATORS[rule].prerequisite.params(CONFIG, wildcards.name), sort_keys=True)
+
+    return values
 
 
 def device_records():
@@ -136,67 +147,56 @@ def device_records():
 
 
 def seals():
-    return expand("results/{device}/prediction.json", device=DEVICES)
+    found = expand("results/{device}/prediction.json", device=DEVICES)
+    found += expand("results/{device}/peak_flops/prediction.json", device=DEVICES)
+    return found + [f"results/{device}/{rule}/prediction.json" for rule in TIMED for device in ON[rule]]
 
 
 def peak_records(of=DEVICES):
-    return expand("results/{device}/peak_flops/{dtype}.json", device=of, dtype=setting("peak_flops", "dtypes"))
-
-
-def lacking():
-    """(device, ceiling, why) of the compute ceilings that a device is known to lack: one job says so of all."""
+    """Of the ceilings that a device has; the others are told by its device record."""
     return [
-        (device, dtype, reason)
-        for device in DEVICES
-        for dtype in setting("peak_flops", "dtypes")
-        if (reason := devices.module_of(PRESENT[device].kind).unsupported(PRESENT[device], dtype))
+        f"results/{device}/peak_flops/{dtype}.json"
+        for device in of
+        for dtype in CONFIG.peak_flops.dtypes
+        if not devices.unsupported(PRESENT[device], dtype)
     ]
 
 
-def lacking_records():
-    return [f"results/{device}/peak_flops/{dtype}.json" for device, dtype, _ in lacking()]
-
-
 def bandwidth_records(of=DEVICES):
-    wanted = setting("bandwidth", "levels")
     return [
         f"results/{device}/bandwidth/{level}.json"
         for device in of
         for level in devices.memory_levels(device)
-        if level in wanted
+        if level in CONFIG.bandwidth.levels
     ]
 
 
-def attention_records():
-    return expand(
-        "results/{device}/decode_attn/{preset}/S{seq_len}_{dtype}.json",
-        device=DEVICES,
-        preset=setting("decode_attn", "presets"),
-        seq_len=setting("decode_attn", "seq_lens"),
-        dtype=setting("decode_attn", "dtypes"),
-    )
+def operator_records():
+    return [
+        f"results/{device}/{rule}/{case}.json" for rule in TIMED for device in ON[rule] for case in JOBS[rule]
+    ]
 
 
 def records():
-    """Every record that a measuring job writes."""
-    return device_records() + peak_records() + bandwidth_records() + attention_records()
+    """Everything that what follows is made from."""
+    return device_records() + seals() + peak_records() + bandwidth_records() + operator_records()
 
 
 def deliverables():
     """Everything but the manifest, which holds a checksum of each. A deleted one is made again."""
     return (
         records()
-        + seals()
         + expand("results/{device}/{what}.json", device=DEVICES, what=["peak_flops", "bandwidth"])
         + ["results/roofline.json", "results/roofline.png", "results/roofline.svg", "results/interpretation.md"]
-        + ["results/verification.json", "results/verification.md"]
-        + ["results/attention.png", "results/sweep.png", "results/load.png"]
+        + ["results/verification.json", "results/verification.md", "results/sweep.png", "results/load.png"]
+        + expand("results/{picture}.png", picture=PICTURES)
         + ["results/acceptance.json", "results/summary.html"]
     )
 
 
 OUTPUTS = [*deliverables(), "results/manifest.json"]
-faults_end_the_run(keeping.require_writable, [*OUTPUTS, "results/previous/of-another-card"])
-keeping.set_aside_corrupt(OUTPUTS, RESULTS)
-keeping.set_aside_cards_that_seem_todays({name: PRESENT[name] for name in DEVICES}, RESULTS)
-screen.remember_start()
+faults_end_the_run(previous_results.require_writable, [*OUTPUTS, "results/previous/of-another-card"])
+previous_results.set_aside_corrupt(OUTPUTS, RESULTS)
+if not workflow.dryrun:
+    previous_results.set_aside_other_cards({name: PRESENT[name] for name in DEVICES}, RESULTS)
+announcement.remember_start()

@@ -14,10 +14,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from roofline import checkout
-from roofline.archive import Refused, contents, manifest_of, name_of, pack
-from roofline.keeping import run_is_going_on
-from roofline.provenance import Manifest, differing_files, file_sha256, is_result, unlisted_files
+from roofline.records.files import file_sha256
+from roofline.run import checkout
+from roofline.run.archive import Refused, contents, manifest_of, name_of, pack
+from roofline.run.manifest import Manifest, differing_files, is_result, unlisted_files
+from roofline.run.previous_results import run_is_going_on
 
 METADATA = Path(".snakemake", "metadata")
 AGAIN = "run the workflow first (make run, or snakemake --cores 1), or give the options that it was run with"

@@ -16,13 +16,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from roofline import devices, statistics
-from roofline.checkout import describe
-from roofline.dtypes import array_dtype
-from roofline.measuring import host_lock
-from roofline.operators.attention_fused import FusedGraph
-from roofline.operators.decode_attention import Shape, cache_bytes, rotation_copies
-from roofline.reporting import duration, now, number, percent
+from roofline import devices
+from roofline.core import statistics
+from roofline.core.dtypes import array_dtype
+from roofline.core.formatting import duration, number, percent
+from roofline.measure.timing import host_lock
+from roofline.operators.decode_attention.fused import FusedGraph
+from roofline.operators.decode_attention.operator import Shape, cache_bytes, rotation_copies
+from roofline.run.checkout import describe
+from roofline.run.jobs import now
 
 BATCHES, SEQ_LENS, DTYPES = (1, 8, 64, 256, 512), (128, 1024, 8192), ("fp16", "bf16", "fp32")
 HEADS = ((8, 8, 64), (32, 8, 128))  # query heads, K/V heads, head size

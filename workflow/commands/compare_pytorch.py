@@ -12,8 +12,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from roofline import statistics
-from roofline.reporting import now, number, percent
+from roofline.core import statistics
+from roofline.core.formatting import number, percent
+from roofline.run.jobs import now
 
 SIZES = (4096, 8192)
 WARMUP, ITERATIONS, REST_S = 3, 100, 0.5

@@ -12,9 +12,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from roofline import settings
-from roofline.operators.decode_attention import DTYPES, Shape, workspace_bytes
-from roofline.records import write_text
+from roofline.operators.decode_attention.operator import DTYPES, Shape, workspace_bytes
+from roofline.records.files import write_text
+from roofline.run import settings
 
 CHECKOUT = Path(__file__).absolute().parents[2]
 SCHEMA = CHECKOUT / "workflow/schemas/config.schema.yaml"

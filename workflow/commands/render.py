@@ -10,12 +10,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from roofline import attention_figure, load_figure, sweep_figure
-from roofline.archive import ENDING, RENDERED, Refused, newest, opened
-from roofline.derived import derive
-from roofline.figures import draw, save
-from roofline.provenance import RESULTS, read_results
-from roofline.records import BandwidthRecord, DecodeAttnRecord, PeakFlopsRecord, Roofline, read, write, write_text
+from roofline.analysis.derived import derive
+from roofline.records import DecodeAttnRecord
+from roofline.records.base import read, write
+from roofline.records.compute import PeakFlopsRecord
+from roofline.records.files import write_text
+from roofline.records.memory import BandwidthRecord
+from roofline.records.roofline import Roofline
+from roofline.report import attention_figure, load_figure, sweep_figure
+from roofline.report.figures import draw, save
+from roofline.run.archive import ENDING, RENDERED, Refused, newest, opened
+from roofline.run.manifest import RESULTS, read_results
 
 
 def render(archive: Path, folder: Path) -> list[str]:

@@ -16,7 +16,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import psutil
 
-from roofline import keeping, screen, settings
+from roofline.report import screen
+from roofline.run import previous_results as keeping
+from roofline.run import settings
 
 RESULTS = Path("results")
 LOCKS = Path(".snakemake/locks")

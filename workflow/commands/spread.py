@@ -19,10 +19,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 import yaml
 from snakemake.utils import update_config
 
-from roofline import devices, keeping, settings
-from roofline.records import Collection, CorruptRecord, read, write, write_text
-from roofline.reporting import now
-from roofline.spread import SpreadRecord, compare, figures, table, verdict
+from roofline import devices
+from roofline.analysis.spread import SpreadRecord, compare, figures, table, verdict
+from roofline.records.base import CorruptRecord, read, write
+from roofline.records.collection import Collection
+from roofline.records.files import write_text
+from roofline.run import previous_results as keeping
+from roofline.run import settings
+from roofline.run.jobs import now
 
 CHECKOUT = Path(__file__).absolute().parents[2]
 CONFIG_FILE = Path("config/config.yaml")

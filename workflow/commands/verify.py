@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from roofline.archive import Refused, newest, opened
+from roofline.run.archive import Refused, newest, opened
 
 
 def verify(archive: Path) -> int:

@@ -1,8 +1,12 @@
 """device_query: what the device is, with the vendor's figures for it."""
 
-from roofline import devices, host
-from roofline.records import DeviceRecord, write
-from roofline.reporting import job, now, number, say
+from roofline import devices
+from roofline.core.formatting import number
+from roofline.devices import host
+from roofline.devices.datasheets import CEILINGS
+from roofline.records.base import write
+from roofline.records.device import DeviceRecord
+from roofline.run.jobs import job, now, say
 
 
 def query(name: str, datasheets_path: str) -> DeviceRecord:
@@ -20,6 +24,7 @@ def query(name: str, datasheets_path: str) -> DeviceRecord:
         hardware=hardware,
         software=device.software(),
         vendor=device.vendor(hardware, datasheets_path),
+        unsupported={name: reason for name in CEILINGS if (reason := devices.unsupported(identity, name))},
         host=host.describe(),
         queried_at=now(),
     )
@@ -27,7 +32,7 @@ def query(name: str, datasheets_path: str) -> DeviceRecord:
 
 if __name__ == "__main__":
     name = snakemake.wildcards.device
-    with job(f"device_query {name}", snakemake.log[0]):
+    with job(f"device_query {name}", snakemake):
         record = query(name, snakemake.params.datasheets)
         write(record, snakemake.output[0])
         say(f"device_query {name}: {record.name}, {number(record.memory_total_bytes / 1e9)} GB ({record.vendor.match})")

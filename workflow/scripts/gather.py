@@ -1,7 +1,10 @@
 """gather: the records of one rule on one device, side by side in one file; of peak_flops and of bandwidth."""
 
-from roofline.records import BandwidthRecord, Collection, PeakFlopsRecord, read, write
-from roofline.reporting import job, say
+from roofline.records.base import read, write
+from roofline.records.collection import Collection
+from roofline.records.compute import PeakFlopsRecord
+from roofline.records.memory import BandwidthRecord
+from roofline.run.jobs import job, say
 
 
 def gather(device: str, kind, paths) -> Collection:
@@ -10,7 +13,7 @@ def gather(device: str, kind, paths) -> Collection:
 
 if __name__ == "__main__":
     device = snakemake.wildcards.device
-    with job(f"gather {device}", snakemake.log[0]):
+    with job(f"gather {device}", snakemake):
         peaks = gather(device, PeakFlopsRecord, snakemake.input.peaks)
         bandwidths = gather(device, BandwidthRecord, snakemake.input.bandwidths)
         write(peaks, snakemake.output.peaks)

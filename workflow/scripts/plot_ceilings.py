@@ -2,13 +2,15 @@
 
 from pathlib import Path
 
-from roofline import load_figure, sweep_figure
-from roofline.figures import save
-from roofline.records import BandwidthRecord, PeakFlopsRecord, read
-from roofline.reporting import job, say
+from roofline.records.base import read
+from roofline.records.compute import PeakFlopsRecord
+from roofline.records.memory import BandwidthRecord
+from roofline.report import load_figure, sweep_figure
+from roofline.report.figures import save
+from roofline.run.jobs import job, say
 
 if __name__ == "__main__":
-    with job("plot_ceilings", snakemake.log[0]):
+    with job("plot_ceilings", snakemake):
         bandwidths = [read(BandwidthRecord, path) for path in snakemake.input.bandwidths]
         peaks = [read(PeakFlopsRecord, path) for path in snakemake.input.peaks]
         output, dpi = snakemake.output, snakemake.params.dpi

@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
-from roofline.records import Acceptance, Roofline, read, write_text
-from roofline.reporting import job, say
-from roofline.summary import page
+from roofline.records.acceptance import Acceptance
+from roofline.records.base import read
+from roofline.records.files import write_text
+from roofline.records.roofline import Roofline
+from roofline.report.summary import page
+from roofline.run.jobs import job, say
 
 if __name__ == "__main__":
-    with job("summary", snakemake.log[0]):
+    with job("summary", snakemake):
         text = page(
             read(Roofline, snakemake.input.roofline),
             read(Acceptance, snakemake.input.acceptance),

@@ -1,24 +1,23 @@
-"""verification: every prediction beside its measured counterpart, and what explains the gap."""
+"""verification: every prediction beside its measured counterpart, and what explains the error."""
 
-from pathlib import Path
+import json
 
-from roofline.provenance import file_sha256, read_results
-from roofline.records import Roofline, read, write, write_text
-from roofline.reporting import job, say
-from roofline.verification import verify
-from roofline.verification_text import markdown
+from roofline.analysis.collect import Asked, collect
+from roofline.analysis.results import read_results
+from roofline.analysis.verification import verify
+from roofline.records.base import write
+from roofline.records.files import file_sha256, write_text
+from roofline.report.verification_page import markdown
+from roofline.run.jobs import job, say
+from roofline.run.paths import RESULTS, below_results
 
 if __name__ == "__main__":
-    with job("verification", snakemake.log[0]):
-        inputs = snakemake.input
-        paths = [*inputs.devices, *inputs.predictions, *inputs.peaks, *inputs.bandwidths, *inputs.attention]
-        root = Path()
-        found = verify(
-            read(Roofline, inputs.roofline),
-            read_results(root, paths),
-            {path: file_sha256(root / path) for path in paths},
-        )
-        write(found, snakemake.output.numbers)
-        write_text(markdown(found), snakemake.output.words)
-        judged = [entry.sealed_named_rightly for entry in found.entries if entry.sealed_named_rightly is not None]
-        say(f"verification: {len(found.entries)} predictions, {sum(judged)} of {len(judged)} regimes named rightly")
+    with job("verification", snakemake):
+        paths = snakemake.input.records
+        found = read_results(RESULTS, paths)
+        collected = collect(found, Asked(**json.loads(snakemake.params.asked)))
+        verified = verify(collected, found, {below_results(path): file_sha256(path) for path in paths})
+        write(verified, snakemake.output.numbers)
+        write_text(markdown(verified), snakemake.output.words)
+        judged = [e.sealed_regime_correct for e in verified.entries if e.sealed_regime_correct is not None]
+        say(f"verification: {len(verified.entries)} predictions, the right regime for {sum(judged)} of {len(judged)}")

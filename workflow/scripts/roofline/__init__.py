@@ -1,1 +1,4 @@
-"""The roofline library: arithmetic, measuring and records. Nothing in here knows Snakemake."""
+"""The roofline library, in layers: each package imports only from those that stand before it here.
+
+core, records, devices, operators, measure, analysis, report, run
+"""

@@ -1,1 +1,1 @@
-"""Operators, one module each: FLOPs and bytes beside the code that runs them, and a float64 reference."""
+"""Operators: base.py is their interface; each other module or package here is one of them."""

@@ -1,0 +1,67 @@
+"""measure_operator: one job of an operator, whatever it computes; the workflow has one rule per operator."""
+
+from roofline import devices
+from roofline.core.formatting import duration
+from roofline.devices import host
+from roofline.measure.lock import host_lock
+from roofline.measure.operator_job import Options, Seals, measure
+from roofline.operators import registry
+from roofline.operators.base import Job, Operator
+from roofline.records.base import read, write
+from roofline.records.files import file_sha256
+from roofline.records.operator import Measurement, OperatorRecord
+from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord
+from roofline.run.jobs import Stopwatch, job, say
+from roofline.run.paths import below_results
+
+
+def run(operator: Operator, name: str, what: Job, seals: dict[str, str], options: Options) -> OperatorRecord:
+    """`seals` are the paths of the device's and the operator's."""
+    sealed = Seals(read(PredictionRecord, seals["device"]), read(OperatorPredictionRecord, seals["operator"]).constants)
+    with host_lock():
+        watch = Stopwatch()
+        device = devices.open_device(name)
+        found = measure(operator, device, what, sealed, options)
+    notes = dict.fromkeys(note for case in what.cases for note in operator.notes(device, case))
+    return OperatorRecord(
+        device=name,
+        seals={below_results(path): file_sha256(path) for path in seals.values()},
+        started_at=watch.started_at,
+        elapsed_s=watch.elapsed_s,
+        info=operator.info(),
+        measurements=found,
+        case=what.path,
+        data=operator.data_files(what),
+        sources={str(path): file_sha256(path) for path in registry.own_files(operator)},
+        notes=list(notes),
+    )
+
+
+def line(record: OperatorRecord, name: str) -> str:
+    """The fastest implementation of each case."""
+    best: dict[str, Measurement] = {}
+    for one in record.measurements:
+        if one.scope == record.measurements[0].scope:
+            fastest = best.setdefault(one.series, one)
+            best[one.series] = one if one.latency.median_s < fastest.latency.median_s else fastest
+    cells = ", ".join(f"{key} {duration(one.latency.median_s)} ({one.implementation})" for key, one in best.items())
+    return f"{name}: {cells}, {record.elapsed_s:.1f} s"
+
+
+if __name__ == "__main__":
+    wildcards, params, inputs = snakemake.wildcards, snakemake.params, snakemake.input
+    if devices.kind_of(wildcards.device) == "cpu":
+        host.use_all_cores()  # before a user's file loads NumPy
+    name = f"{params.operator} {wildcards.device} {wildcards.case}"
+    with job(name, snakemake):
+        record = run(
+            registry.registered(params.operators)[params.operator],
+            wildcards.device,
+            Job.from_json(params.job),
+            {"device": inputs.prediction, "operator": inputs.constants},
+            Options(
+                params.implementations, params.cache == "cold", params.warmup, params.iterations, params.time_budget_s
+            ),
+        )
+        write(record, snakemake.output[0])
+        say(line(record, name))

@@ -1,0 +1,15 @@
+"""operator_prediction: the constants of an operator's costs, sealed before it is timed."""
+
+from roofline.measure.seal import seal_operator
+from roofline.operators import registry
+from roofline.records.base import read, write
+from roofline.records.device import DeviceRecord
+from roofline.run.jobs import job, now, say
+
+if __name__ == "__main__":
+    name, rule = snakemake.wildcards.device, snakemake.wildcards.operator
+    with job(f"operator_prediction {name} {rule}", snakemake):
+        operator = registry.registered(snakemake.params.operators)[rule]
+        sealed = seal_operator(operator, read(DeviceRecord, snakemake.input.device), snakemake.input.device, now())
+        write(sealed, snakemake.output[0])
+        say(f"operator_prediction {name} {operator.title}: {len(sealed.constants)} constants sealed")

@@ -1,0 +1,14 @@
+"""prerequisite: a file that an operator's jobs need, such as seeded weights where the user brings none."""
+
+import json
+from pathlib import Path
+
+from roofline.operators import registry
+from roofline.run.jobs import job, say
+
+if __name__ == "__main__":
+    name = f"{snakemake.rule} {snakemake.wildcards.name}"
+    with job(name, snakemake):
+        operator = registry.registered(snakemake.params.operators)[snakemake.params.operator]
+        said = operator.prerequisite.make(Path(snakemake.output[0]), json.loads(snakemake.params.values))
+        say(f"{name}: {said}")

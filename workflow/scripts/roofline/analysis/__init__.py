@@ -1,0 +1,1 @@
+"""What follows from the records: operators under roofs, verification, acceptance, spread."""

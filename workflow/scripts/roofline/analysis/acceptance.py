@@ -1,0 +1,192 @@
+"""The stop conditions as a checklist, for each device: pass, fail, or not_applicable with the reason."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from roofline.analysis import above_roof
+from roofline.core.formatting import listed, number, percent
+from roofline.core.terms import MIXES
+from roofline.devices.datasheets import DTYPES
+from roofline.records.acceptance import Acceptance, Criterion
+from roofline.records.device import DeviceRecord
+from roofline.records.operator import OperatorInfo
+from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, Roofline
+from roofline.records.verification import Verification
+
+AWAY = 0.30
+ENOUGH_DTYPES = 3
+ENOUGH_EVIDENCE = 3
+HBM_MIXES = tuple(f"hbm_{mix}" for mix in MIXES)
+
+
+def accept(
+    roofline: Roofline, devices: dict[str, DeviceRecord], verification: Verification, expected: list[str]
+) -> Acceptance:
+    """Judge one run. `expected` are the paths that the manifest is going to list."""
+    criteria = []
+    for name, record in devices.items():
+        compute = [c for c in roofline.ceilings if c.device == name and isinstance(c, ComputeCeiling)]
+        memory = [c for c in roofline.ceilings if c.device == name and isinstance(c, MemoryCeiling)]
+        operators = [operator for operator in roofline.operators if operator.device == name]
+        criteria += [
+            _dtypes(name, record, compute),
+            *(_swept(name, info, operators) for info in roofline.operator_info.values() if info.axis),
+            _placed(name, compute, memory, operators),
+            _below_roofs(name, roofline, operators),
+            _unthrottled(name, record, [*compute, *memory]),
+            _verified(name, verification),
+        ]
+        if record.device_kind == "gpu":
+            criteria.append(_envelope(name, memory))
+    there = [path for path in expected if Path(path).exists()]
+    return Acceptance(criteria=[*criteria, _questions(roofline, devices, there), _listed(expected, there)])
+
+
+def _dtypes(device: str, record: DeviceRecord, ceilings: list[ComputeCeiling]) -> Criterion:
+    what = f"{ENOUGH_DTYPES} or more dtypes, each within 30 % of the vendor's peak"
+    if record.device_kind == "cpu":
+        reason = "a CPU has a formula here, no vendor's peak, and NumPy computes in fp32 and fp64 alone"
+        return Criterion(device=device, criterion=what, result="not_applicable", reason=reason)
+    known = [ceiling for ceiling in ceilings if ceiling.fraction_of_vendor]
+    judged = [ceiling for ceiling in known if ceiling.method == "gemm"]
+    shares, apart = _shares(judged), _shares([ceiling for ceiling in known if ceiling.method == "fma"])
+    far = [ceiling.name for ceiling in judged if not 1 - AWAY <= ceiling.fraction_of_vendor <= 1 + AWAY]
+    if len(judged) < ENOUGH_DTYPES:
+        supported = sum(name in record.vendor.peaks for name in DTYPES)
+        result = "not_applicable" if supported < ENOUGH_DTYPES else "fail"
+        reason = f"{len(judged)} dtypes were measured against a vendor's peak ({shares or 'none'})"
+        return Criterion(device=device, criterion=what, result=result, reason=reason)
+    reason = f"{shares}" + (f"; further away: {', '.join(far)}" if far else "")
+    if record.vendor.match == "formula":
+        reason += "; the peaks are by formula"
+    if apart:
+        reason += f"; apart from these, in registers: {apart}"
+    return Criterion(device=device, criterion=what, result="fail" if far else "pass", reason=reason)
+
+
+def _shares(ceilings: list[ComputeCeiling]) -> str:
+    return ", ".join(f"{ceiling.name} {percent(ceiling.fraction_of_vendor)}" for ceiling in ceilings)
+
+
+def _swept(device: str, info: OperatorInfo, operators: Iterable[Operator]) -> Criterion:
+    """An operator at as many values of its axis as it asks for."""
+    mine = [o for o in operators if o.operator == info.name and o.latency_s]
+    found = sorted({o.shape[info.axis.key] for o in mine})
+    wanted = info.axis.at_least or 1
+    result = "pass" if len(found) >= wanted else "fail" if mine else "not_applicable"
+    return Criterion(
+        device=device,
+        criterion=f"{info.title} at {wanted} or more {info.axis.symbol}",
+        result=result,
+        reason=f"{info.axis.symbol} = {', '.join(map(str, found))}" if found else f"not measured on {device}",
+    )
+
+
+def _placed(device: str, compute: list, memory: list, operators: list[Operator]) -> Criterion:
+    """Both kinds of ceiling were measured, and every operator has the roof that was declared for it: then the picture
+    shows all of them."""
+    what = "every operator under measured ceilings in the plot"
+    if not compute or not memory:
+        reason = f"{len(compute)} compute and {len(memory)} memory ceilings were measured"
+        return Criterion(device=device, criterion=what, result="fail", reason=reason)
+    lost = [o.full_name for o in operators if o.compute_ceiling is None or o.memory_ceiling is None]
+    reason = f"{len(compute)} compute and {len(memory)} memory ceilings, {len(operators)} operators"
+    if lost:
+        more = f" and {len(lost) - ENOUGH_EVIDENCE} more" if len(lost) > ENOUGH_EVIDENCE else ""
+        reason += f"; without a ceiling of their own: {', '.join(lost[:ENOUGH_EVIDENCE])}{more}"
+    return Criterion(device=device, criterion=what, result="fail" if lost else "pass", reason=reason)
+
+
+def _below_roofs(device: str, roofline: Roofline, operators: list[Operator]) -> Criterion:
+    what = "no operator above its roof"
+    above = [entry for entry in roofline.above_roof if entry.device == device]
+    if not above:
+        judged = sum(operator.fraction_of_roof is not None for operator in operators)
+        reason = f"{judged} operators were held against a roof, which one without an interval may pass by "
+        reason += percent(above_roof.WITHOUT_INTERVAL - 1)
+        result = "pass" if judged else "not_applicable"
+        return Criterion(device=device, criterion=what, result=result, reason=reason)
+    told = "; ".join(f"{entry.operator}: {entry.evidence}" for entry in above[:ENOUGH_EVIDENCE])
+    more = f"; and {len(above) - ENOUGH_EVIDENCE} more" if len(above) > ENOUGH_EVIDENCE else ""
+    return Criterion(device=device, criterion=what, result="fail", reason=told + more)
+
+
+def _unthrottled(device: str, record: DeviceRecord, ceilings: list) -> Criterion:
+    what = "no ceiling taken under thermal throttling alone"
+    throttled = [ceiling.name for ceiling in ceilings if ceiling.throttled]
+    unknown = [ceiling.name for ceiling in ceilings if ceiling.throttled is None]
+    if throttled:
+        result, reason = "fail", f"of {len(ceilings)} ceilings, every sample was throttled of {', '.join(throttled)}"
+    elif record.device_kind == "cpu":
+        result, reason = "not_applicable", "a CPU does not report throttling"
+    elif len(unknown) == len(ceilings):
+        result, reason = "not_applicable", "the device does not report throttling"
+    else:
+        result, reason = "pass", f"{len(ceilings) - len(unknown)} ceilings"
+        reason += f"; not reported for {', '.join(unknown)}" if unknown else ""
+    return Criterion(device=device, criterion=what, result=result, reason=reason)
+
+
+def _envelope(device: str, memory: list[MemoryCeiling]) -> Criterion:
+    what = "the HBM envelope is complete"
+    measured = {ceiling.name: ceiling.gb_per_s for ceiling in memory if ceiling.name in HBM_MIXES}
+    missing = [name for name in HBM_MIXES if name not in measured]
+    if not measured:
+        result, reason = "not_applicable", "none of its mixes was asked for"
+    elif missing:
+        result, reason = "fail", f"missing: {', '.join(missing)}"
+    else:
+        highest = max(measured, key=measured.get)
+        result, reason = "pass", f"{', '.join(measured)}; the highest: {highest}, {number(measured[highest])} GB/s"
+    return Criterion(device=device, criterion=what, result=result, reason=reason)
+
+
+def _verified(device: str, verification: Verification) -> Criterion:
+    """Of each cell a time and a regime were found, and what was predicted of them is what was sealed before."""
+    what = "every prediction has its measured counterpart, sealed before it"
+    entries = [entry for entry in verification.entries if entry.device == device]
+    faults = [line for seal in verification.seals if seal.device == device for line in seal.violations]
+    lacking = {
+        "no sealed prediction": sum(entry.sealed is None for entry in entries),
+        "no measured time": sum(not entry.latency_s for entry in entries),
+        "no regime found, for want of a ceiling": sum(entry.regime is None for entry in entries),
+    }
+    faults += [f"of {len(entries)} cells {count} have {which}" for which, count in lacking.items() if count]
+    check = next((seal for seal in verification.seals if seal.device == device), None)
+    if not entries:
+        result, reason = "not_applicable", "nothing was predicted"
+    elif check is None or faults:
+        result, reason = "fail", "; ".join(faults) or "no seal was found"
+    else:
+        sealed_at, started_at = max(check.seals.values(), default="never"), check.first_measurement_at or "never"
+        result = "pass"
+        reason = f"{len(entries)} cells; last seal at {sealed_at}, first measurement at {started_at}"
+    return Criterion(device=device, criterion=what, result=result, reason=reason)
+
+
+def _questions(roofline: Roofline, devices: dict[str, DeviceRecord], there: list[str]) -> Criterion:
+    """What the answers of interpretation.md rest on: ceilings, operators under them, and a GPU beside the CPU."""
+    what = "the three questions answered"
+    lacking = []
+    if not roofline.ceilings:
+        lacking.append("no ceiling was measured")
+    if not any(operator.fraction_of_roof for operator in roofline.operators):
+        lacking.append("no operator was placed under a roof")
+    if not any(path.endswith("interpretation.md") for path in there):
+        lacking.append("interpretation.md is missing")
+    if lacking:
+        return Criterion(device=None, criterion=what, result="fail", reason=listed(lacking))
+    reason = "ceilings, operators under them, and a GPU beside the CPU"
+    if len({record.device_kind for record in devices.values()}) < 2:
+        reason = f"the third needs a GPU and the CPU, and only {', '.join(devices)} was measured"
+    return Criterion(device=None, criterion=what, result="pass", reason=reason)
+
+
+def _listed(expected: list[str], there: list[str]) -> Criterion:
+    missing = sorted(set(expected) - set(there))
+    return Criterion(
+        device=None,
+        criterion="everything there that the manifest lists",
+        result="fail" if missing else "pass",
+        reason=f"missing: {', '.join(missing)}" if missing else f"{len(expected)} files",
+    )

@@ -1,0 +1,275 @@
+"""From records to roofline.json: ceilings, and every operator under the roof that was declared for it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from roofline.analysis.above_roof import above_roofs
+from roofline.analysis.results import Results
+from roofline.core import model, regimes
+from roofline.core.prediction import Costs, predict_cell
+from roofline.core.terms import DeviceKind
+from roofline.devices import memory_ceilings
+from roofline.records.compute import PeakFlopsRecord
+from roofline.records.memory import Bandwidth, BandwidthRecord
+from roofline.records.operator import JobRecord, Measurement
+from roofline.records.prediction import CellPrediction
+from roofline.records.roofline import (
+    ComputeCeiling,
+    DeviceEntry,
+    FoundCache,
+    MemoryCeiling,
+    Operator,
+    Predicted,
+    Roofline,
+    Skipped,
+)
+
+LEVEL: dict[DeviceKind, str] = {"gpu": "hbm", "cpu": "dram"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the config asks for beside records: the user's operations, and what devices lack of the rest."""
+
+    dtypes: list[str] = field(default_factory=list)
+    operations: list[dict[str, Any]] = field(default_factory=list)
+    without: list[dict[str, str]] = field(default_factory=list)  # device, operator and reason
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An operator of roofline.json with the measurement that it was made from."""
+
+    operator: Operator
+    measured: Measurement
+    record: JobRecord
+
+
+@dataclass(frozen=True)
+class Collected:
+    roofline: Roofline
+    cells: list[Cell]
+
+
+def collect(found: Results, asked: Asked) -> Collected:
+    """Everything that was measured, in the public format; and each cell beside its measurement."""
+    peaks, bandwidths = found.of_kind(PeakFlopsRecord), found.of_kind(BandwidthRecord)
+    ceilings: list[ComputeCeiling | MemoryCeiling]
+    ceilings = [_compute_ceiling(path, record) for path, record in peaks if record.peak]
+    ceilings += [_memory_ceiling(path, record.device, one) for path, record in bandwidths for one in record.bandwidths]
+    cells = [
+        Cell(_operator(record.device, path, measured, _of(ceilings, record.device), found), measured, record)
+        for path, record in found.measured
+        for measured in record.measurements
+    ]
+    operators, skipped = [cell.operator for cell in cells], _skipped(found, asked)
+    for name, record in found.device_records().items():
+        for operation in asked.operations:
+            placed = _operation(name, record.device_kind, operation, _of(ceilings, name))
+            (skipped if isinstance(placed, Skipped) else operators).append(placed)
+    levels = [
+        FoundCache(device=record.device, series=series.series, record=path, **_same_fields(FoundCache, level))
+        for path, record in bandwidths
+        for series in record.sweeps
+        for level in series.levels
+    ]
+    last_level_bytes = {name: record.last_level_cache_bytes for name, record in found.device_records().items()}
+    roofline = Roofline(
+        devices={
+            name: DeviceEntry(kind=record.device_kind, name=record.name, record=path)
+            for name, (path, record) in found.devices.items()
+        },
+        ceilings=ceilings,
+        operators=operators,
+        levels=levels,
+        above_roof=above_roofs(operators, ceilings, levels, last_level_bytes),
+        skipped=skipped,
+        operator_info={record.info.name: record.info for _, record in found.measured if record.info},
+    )
+    return Collected(roofline, cells)
+
+
+def _of(ceilings: list, device: str) -> dict[str, ComputeCeiling | MemoryCeiling]:
+    return {ceiling.name: ceiling for ceiling in ceilings if ceiling.device == device}
+
+
+def _compute_ceiling(path: str, record: PeakFlopsRecord) -> ComputeCeiling:
+    peak = record.peak
+    fields = _same_fields(ComputeCeiling, peak)
+    fields |= {"lab_tflops": peak.reference_tflops, "held_back_by": peak.limited_by}
+    return ComputeCeiling(device=record.device, kind="compute", name=record.dtype, record=path, **fields)
+
+
+def _memory_ceiling(path: str, device: str, bandwidth: Bandwidth) -> MemoryCeiling:
+    fields = _same_fields(MemoryCeiling, bandwidth) | {"held_back_by": bandwidth.limited_by}
+    return MemoryCeiling(device=device, kind="memory", record=path, **fields)
+
+
+def _same_fields(kind: type, record) -> dict:
+    """The fields of a record that another kind has too."""
+    return {name: getattr(record, name) for name in set(kind.model_fields) & set(type(record).model_fields)}
+
+
+def _operator(device: str, path: str, measured: Measurement, ceilings: Mapping, found: Results) -> Operator:
+    compute = ceilings.get(measured.compute_ceiling)
+    memory = next((ceilings[name] for name in measured.memory_ceilings if name in ceilings), None)
+    peak, gb_per_s = compute and compute.tflops, memory and memory.gb_per_s
+    roof = roof_tflops(measured.flops, measured.bytes, peak, gb_per_s)
+    attained = measured.flops / measured.latency.median_s / 1e12
+    on_device = measured.device_latency
+    device_attained = measured.flops / on_device.median_s / 1e12 if on_device else None
+    constants = found.constants(device, measured.operator)
+    regime = found_regime(measured, peak, gb_per_s)
+    return Operator(
+        **{name: getattr(measured, name) for name in COPIED},
+        device=device,
+        intensity_flops_per_byte=measured.flops / measured.bytes if measured.bytes else None,
+        no_traffic=measured.bytes == 0,
+        latency_s=measured.latency.median_s,
+        latency_ci95_s=measured.latency.ci95_s,
+        device_latency_s=on_device.median_s if on_device else None,
+        device_latency_ci95_s=on_device.ci95_s if on_device else None,
+        attained_tflops=attained,
+        device_attained_tflops=device_attained,
+        compute_ceiling=compute and compute.name,
+        memory_ceiling=memory and memory.name,
+        roof_tflops=roof,
+        fraction_of_roof=attained / roof if roof else None,
+        device_fraction_of_roof=device_attained / roof if roof and device_attained else None,
+        fraction_of_compute_peak=attained / peak if peak else None,
+        regime=regime,
+        regime_level=measured.memory_level if regime == model.MEMORY_BOUND else None,
+        predicted=Predicted(
+            sealed=measured.predicted,
+            from_ceilings=from_ceilings(measured, peak, gb_per_s, constants) if peak or gb_per_s else None,
+        ),
+        remedies=measured.remedies.get(regime, []),
+        record=path,
+    )
+
+
+COPIED = (
+    "operator",
+    "implementation",
+    "preset",
+    "scope",
+    "dtype",
+    "cache",
+    "shape",
+    "label",
+    "series",
+    "flops",
+    "bytes",
+)
+COPIED += ("overhead_s",)
+
+
+def roof_tflops(flops: float, traffic_bytes: float, peak: float | None, gb_per_s: float | None) -> float | None:
+    """The lower of the two declared ceilings, in TFLOPS; of the one that was measured where only one was."""
+    limits = [peak] if peak else []
+    if gb_per_s and traffic_bytes:
+        limits.append(flops / traffic_bytes * gb_per_s / 1e3)
+    return min(limits, default=None)
+
+
+def measured_costs(measured: Measurement, constants: Mapping[str, float] | None) -> Costs:
+    """What a cell costs beside its work: calls and start as this run measured them, the rest by the seal's constants.
+
+    Where the smallest case was not measured, calls cost nothing: the ceilings alone say what the cell takes.
+    """
+    if constants is None or measured.overhead_s is None:
+        return Costs(call_s=None, start_s=None)
+    assumed = measured.costs.costs(constants)
+    return replace(assumed, call_s=measured.overhead_s, start_s=measured.device_overhead_s)
+
+
+def from_ceilings(
+    measured: Measurement, peak: float | None, gb_per_s: float | None, constants: Mapping[str, float] | None
+) -> CellPrediction:
+    predicted = predict_cell(
+        flops=measured.flops,
+        traffic_bytes=measured.bytes,
+        peak_tflops=peak,
+        bandwidth_gb_per_s=gb_per_s,
+        costs=measured_costs(measured, constants),
+    )
+    return CellPrediction(**predicted._asdict())
+
+
+def found_regime(measured: Measurement, peak: float | None, gb_per_s: float | None) -> str | None:
+    """The regime from measurements alone, by the rule of regimes.py."""
+    on_device = measured.device_latency
+    return regimes.regime(
+        latency_s=measured.latency.median_s,
+        device_latency_s=on_device.median_s if on_device else None,
+        start_s=measured.device_overhead_s if on_device else measured.overhead_s,
+        compute_s=measured.flops / (peak * 1e12) if peak else None,
+        memory_s=measured.bytes / (gb_per_s * 1e9) if gb_per_s else None,
+    )
+
+
+def _skipped(found: Results, asked: Asked) -> list[Skipped]:
+    """What was asked for and a device lacks: by its own record, or as it turned out when it was measured."""
+    turned_out = {(record.device, record.dtype): record.skipped for _, record in found.of_kind(PeakFlopsRecord)}
+    skipped = [
+        Skipped(device=name, what="peak_flops", dtype=dtype, reason=reason)
+        for name, record in found.device_records().items()
+        for dtype in asked.dtypes
+        if (reason := record.unsupported.get(dtype) or turned_out.get((name, dtype)))
+    ]
+    return skipped + [
+        Skipped(device=one["device"], what="operator", dtype="", name=one["operator"], reason=one["reason"])
+        for one in asked.without
+    ]
+
+
+def _operation(device: str, kind: DeviceKind, operation: dict, ceilings: Mapping) -> Operator | Skipped:
+    """An operation of the user's own: analysed under its dtype's ceiling, measured only where the user did."""
+    dtype = operation["dtype"]
+    peak, memory = (
+        ceilings.get(dtype),
+        next((ceilings[name] for name in memory_ceilings(kind, "read") if name in ceilings), None),
+    )
+    if not peak or not memory:
+        missing = f"no {dtype} ceiling" if not peak else "no memory ceiling"
+        reason = f"{missing} was measured on {device}"
+        return Skipped(device=device, what="operation", dtype=dtype, name=operation["name"], reason=reason)
+    flops, traffic, measured_s = operation["flops"], operation["memory_bytes"], operation.get("measured_s")
+    analysis = model.analyse(flops, traffic, peak.tflops * 1e12, memory.gb_per_s * 1e9)
+    roof = analysis.attainable_flops / 1e12
+    attained = flops / measured_s / 1e12 if measured_s else None
+    return Operator(
+        device=device,
+        operator="operation",
+        name=operation["name"],
+        implementation="user",
+        preset=None,
+        scope=None,
+        dtype=dtype,
+        cache=None,
+        shape={},
+        flops=flops,
+        bytes=traffic,
+        intensity_flops_per_byte=analysis.intensity_flops_per_byte if traffic else None,
+        no_traffic=not traffic,
+        latency_s=measured_s,
+        latency_ci95_s=None,
+        device_latency_s=None,
+        device_latency_ci95_s=None,
+        attained_tflops=attained,
+        device_attained_tflops=None,
+        compute_ceiling=dtype,
+        memory_ceiling=memory.name,
+        roof_tflops=roof,
+        fraction_of_roof=attained / roof if attained is not None and roof else None,
+        device_fraction_of_roof=None,
+        fraction_of_compute_peak=attained / peak.tflops if attained is not None else None,
+        regime=analysis.bound,
+        regime_level=LEVEL[kind] if analysis.bound == model.MEMORY_BOUND else None,
+        estimated_time_s=flops / analysis.attainable_flops if analysis.attainable_flops else None,
+        roofline_time_s=analysis.roofline_time_s,
+        efficiency_percent=analysis.efficiency_percent,
+        predicted=Predicted(sealed=None, from_ceilings=None),
+        record=None,
+    )

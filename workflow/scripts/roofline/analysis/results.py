@@ -1,0 +1,96 @@
+"""The records of a run, read together."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+
+from roofline.records.base import CorruptRecord, Record, read
+from roofline.records.collection import Collection
+from roofline.records.compute import PeakFlopsRecord
+from roofline.records.device import DeviceRecord
+from roofline.records.memory import BandwidthRecord
+from roofline.records.operator import DataFile, JobRecord, OperatorRecord
+from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, Seal
+
+KINDS: dict[str, type[Record]] = {
+    kind.model_fields["kind"].default: kind
+    for kind in (
+        DeviceRecord,
+        PredictionRecord,
+        OperatorPredictionRecord,
+        PeakFlopsRecord,
+        BandwidthRecord,
+        OperatorRecord,
+        Collection,
+    )
+}
+J = TypeVar("J", bound=JobRecord)
+
+
+@dataclass
+class Results:
+    """Records in the order in which they were read, each with its path below results/."""
+
+    devices: dict[str, tuple[str, DeviceRecord]] = field(default_factory=dict)
+    seals: dict[str, Seal] = field(default_factory=dict)
+    measured: list[tuple[str, JobRecord]] = field(default_factory=list)
+    collections: dict[str, Collection] = field(default_factory=dict)
+
+    def of_kind(self, kind: type[J]) -> list[tuple[str, J]]:
+        return [(path, record) for path, record in self.measured if isinstance(record, kind)]
+
+    def device_records(self) -> dict[str, DeviceRecord]:
+        return {name: record for name, (_, record) in self.devices.items()}
+
+    def device_seal(self, device: str) -> PredictionRecord | None:
+        seals = self.seals_of(device)
+        return next((seal for seal in seals if isinstance(seal, PredictionRecord)), None)
+
+    def constants(self, device: str, operator: str) -> dict[str, float] | None:
+        """Of an operator's seal; None where there is none."""
+        seals = [seal for seal in self.seals_of(device) if isinstance(seal, OperatorPredictionRecord)]
+        return next((seal.constants for seal in seals if seal.operator == operator), None)
+
+    def seals_of(self, device: str) -> list[Seal]:
+        return [seal for seal in self.seals.values() if seal.device == device]
+
+    def data_files(self) -> list[DataFile]:
+        """Every file that was measured with, once."""
+        used = {(one.path, one.sha256): one for _, record in self.of_kind(OperatorRecord) for one in record.data}
+        return list(used.values())
+
+
+def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
+    """The records among files below a results folder: those in a device's folder.
+
+    Raises CorruptRecord for a record of an unknown kind or one that cannot be read, OSError for a missing file.
+    """
+    found = Results()
+    for path in map(Path, paths):
+        name = path.relative_to(results).as_posix()
+        if path.suffix != ".json" or len(PurePosixPath(name).parts) < 2:
+            continue
+        record = read_any(path)
+        if isinstance(record, DeviceRecord):
+            found.devices[record.device] = (name, record)
+        elif isinstance(record, Seal):
+            found.seals[name] = record
+        elif isinstance(record, Collection):
+            found.collections[name] = record
+        else:
+            found.measured.append((name, record))
+    return found
+
+
+def read_any(path: Path) -> Record:
+    """A record of whatever kind it says. Raises CorruptRecord where it says none that is known."""
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise CorruptRecord(f"{path}: {str(error).splitlines()[0]}") from None
+    kind = content.get("kind") if isinstance(content, dict) else None
+    if kind not in KINDS:
+        raise CorruptRecord(f"{path}: {kind!r} is no kind of record; allowed: {', '.join(KINDS)}")
+    return read(KINDS[kind], path)

@@ -1,0 +1,76 @@
+"""Whether measurements follow from what was sealed before them."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from roofline.analysis.consistency import contradictions
+from roofline.analysis.results import Results
+from roofline.records.operator import JobRecord, Measurement
+from roofline.records.prediction import CellPrediction, predict_sealed
+
+
+def moment(text: str | None) -> datetime | None:
+    """A moment written as ISO 8601, in UTC where it names no zone; None for what is not one."""
+    try:
+        when = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return when if when.tzinfo else when.replace(tzinfo=UTC)
+
+
+def violations(found: Results, device: str, sha256: Mapping[str, str]) -> list[str]:
+    """Whatever contradicts a device's seals; `sha256` holds the hash of every file, by its path below results/."""
+    told = []
+    if found.device_seal(device) is None and any(record.device == device for _, record in found.measured):
+        told.append(f"{device} has no sealed prediction")
+    record_path, _ = found.devices.get(device, (None, None))
+    for path, seal in found.seals.items():
+        if seal.device == device and record_path and sha256[record_path] != seal.device_record_sha256:
+            told.append(f"{path} was sealed for another {record_path}")
+    for path, record in found.measured:
+        if record.device == device:
+            told += _of_record(path, record, found, sha256)
+    return told
+
+
+def _of_record(path: str, record: JobRecord, found: Results, sha256: Mapping[str, str]) -> list[str]:
+    told, started = [], moment(record.started_at)
+    for seal_path, seal_sha256 in record.seals.items():
+        seal = found.seals.get(seal_path)
+        if seal is None or sha256.get(seal_path) != seal_sha256:
+            told.append(f"{path} was measured under another seal than {seal_path}")
+        elif not started or not moment(seal.sealed_at) or started <= moment(seal.sealed_at):
+            told.append(f"{path} started at {record.started_at}, and {seal_path} was sealed at {seal.sealed_at}")
+    if not any(found.seals.get(seal_path) is found.device_seal(record.device) for seal_path in record.seals):
+        told.append(f"{path} does not carry its device's seal")
+    told += [f"{path}: {what}" for what in contradictions(record)]
+    told += [
+        f"{path} holds another prediction of {_name(measured)} than its seals make"
+        for measured in record.measurements
+        if measured.predicted != _predicted(record.device, measured, found)
+    ]
+    return told
+
+
+def _predicted(device: str, measured: Measurement, found: Results) -> CellPrediction | None:
+    """What the seals make of a cell; None where their constants know no such cell."""
+    seal, constants = found.device_seal(device), found.constants(device, measured.operator)
+    if seal is None or constants is None:
+        return None
+    try:
+        return predict_sealed(
+            seal,
+            constants,
+            flops=measured.flops,
+            traffic_bytes=measured.bytes,
+            compute_ceiling=measured.compute_ceiling,
+            memory_ceilings=measured.memory_ceilings,
+            terms=measured.costs,
+        )
+    except KeyError:
+        return None
+
+
+def _name(measured: Measurement) -> str:
+    parts = (measured.operator, measured.implementation, measured.scope, measured.dtype, measured.label)
+    return " ".join(part for part in parts if part)

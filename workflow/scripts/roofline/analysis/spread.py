@@ -1,0 +1,151 @@
+"""How far the ceilings of several runs lie apart, beside what each run thinks of its own precision."""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+from pydantic import Field
+
+from roofline.core.formatting import percent
+from roofline.core.statistics import median
+from roofline.records.base import Interval, NotNegative, Positive, Record
+from roofline.records.collection import Collection
+from roofline.records.roofline import SCHEMA_VERSION
+
+
+class CeilingSpread(Record):
+    """One figure of a ceiling over the runs."""
+
+    device: str
+    name: str
+    figure: Literal["ceiling", "burst", "sustained"] = Field(description="ceiling: what roofline.json has")
+    unit: Literal["TFLOPS", "GB/s"]
+    runs: list[Positive | None] = Field(description="in the order of the runs; null where a run did not find it")
+    median: Positive
+    spread: NotNegative | None = Field(description="(max - min) / median; null where fewer than two runs found it")
+    ci95_relative: NotNegative | None = Field(
+        description="half the width of a run's own 95 % interval over its figure, the widest; null where none has one"
+    )
+
+
+class SpreadRecord(Record):
+    """results/spread.json: the ceilings of several runs, each in processes of its own."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    kind: Literal["spread"] = "spread"
+    started_at: str
+    ended_at: str
+    ceilings: list[CeilingSpread]
+
+
+class Figure(NamedTuple):
+    """One figure of a ceiling as one run found it."""
+
+    device: str
+    name: str
+    figure: str
+    unit: str
+    value: float
+    ci95: Interval | None
+
+
+def figures(collections: Iterable[Collection]) -> list[Figure]:
+    """Every figure of the ceilings that one run measured; what a device lacks has none."""
+    found = []
+    for collection in collections:
+        for record in collection.records:
+            if record.kind == "bandwidth":
+                found += [
+                    Figure(collection.device, b.name, "ceiling", "GB/s", b.gb_per_s, b.ci95) for b in record.bandwidths
+                ]
+            elif record.peak:
+                peak, key = record.peak, (collection.device, record.dtype)
+                found.append(Figure(*key, "ceiling", "TFLOPS", peak.tflops, peak.ci95))
+                found.append(Figure(*key, "burst", "TFLOPS", peak.burst_tflops, peak.burst.ci95))
+                if peak.sustained_tflops:
+                    ci95 = peak.sustained.ci95 if peak.sustained else None
+                    found.append(Figure(*key, "sustained", "TFLOPS", peak.sustained_tflops, ci95))
+    return found
+
+
+def compare(runs: Sequence[Sequence[Figure]]) -> list[CeilingSpread]:
+    """The figures of the runs side by side, in the order in which they first occur."""
+    by_key = [{figure[:4]: figure for figure in run} for run in runs]
+    compared = []
+    for key in dict.fromkeys(key for run in by_key for key in run):
+        found = [run.get(key) for run in by_key]
+        known = [figure for figure in found if figure]
+        values = [figure.value for figure in known]
+        widths = [relative_half_width(figure.value, figure.ci95) for figure in known if figure.ci95]
+        device, name, figure, unit = key
+        compared.append(
+            CeilingSpread(
+                device=device,
+                name=name,
+                figure=figure,
+                unit=unit,
+                runs=[figure and figure.value for figure in found],
+                median=median(values),
+                spread=relative_spread(values),
+                ci95_relative=max(widths, default=None),
+            )
+        )
+    return compared
+
+
+def relative_spread(values: Sequence[float]) -> float | None:
+    """(max - min) / median of positive values; None for fewer than two."""
+    return (max(values) - min(values)) / median(values) if len(values) > 1 else None
+
+
+def relative_half_width(value: float, interval: Interval) -> float:
+    """Half the width of an interval over the positive figure that it belongs to."""
+    low, high = interval
+    return (high - low) / 2 / value
+
+
+def widest(ceilings: Iterable[CeilingSpread]) -> CeilingSpread | None:
+    """The figure that spreads most; None where no two runs found the same one."""
+    known = [ceiling for ceiling in ceilings if ceiling.spread is not None]
+    return max(known, key=lambda ceiling: ceiling.spread, default=None)
+
+
+def table(ceilings: Sequence[CeilingSpread]) -> str:
+    """A Markdown table, a row a figure, its columns in line for the screen too."""
+    runs = max((len(ceiling.runs) for ceiling in ceilings), default=0)
+    head = ["ceiling", *(f"run {i + 1}" for i in range(runs)), "unit", "spread", "interval within a run"]
+    rows = [head, *(_row(ceiling) for ceiling in ceilings)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    words = ("ceiling", "unit")
+    rule = ["-" * width if name in words else "-" * (width - 1) + ":" for name, width in zip(head, widths, strict=True)]
+    lines = []
+    for row in (head, rule, *rows[1:]):
+        cells = [
+            cell.ljust(width) if name in words else cell.rjust(width)
+            for name, cell, width in zip(head, row, widths, strict=True)
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def verdict(ceilings: Sequence[CeilingSpread]) -> str:
+    """One sentence: which ceiling spreads most, and whether the runs' own intervals tell as much."""
+    most = widest(ceilings)
+    if not most:
+        return "No two runs found the same ceiling."
+    within = f"± {percent(most.ci95_relative)}" if most.ci95_relative is not None else "an interval that is not known"
+    return f"{_name(most)} spreads most: {percent(most.spread)} between the runs, {within} within one."
+
+
+def _row(ceiling: CeilingSpread) -> list[str]:
+    values = ["-" if value is None else _four_digits(value) for value in ceiling.runs]
+    spread = "-" if ceiling.spread is None else percent(ceiling.spread)
+    within = "-" if ceiling.ci95_relative is None else f"± {percent(ceiling.ci95_relative)}"
+    return [_name(ceiling), *values, ceiling.unit, spread, within]
+
+
+def _four_digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def _name(ceiling: CeilingSpread) -> str:
+    return f"{ceiling.device} {ceiling.name}" + ("" if ceiling.figure == "ceiling" else f", {ceiling.figure}")

@@ -1,0 +1,192 @@
+"""Every prediction beside its measured counterpart: errors, regimes, and what explains the gap."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from roofline.analysis import prediction_error
+from roofline.analysis.collect import Cell, Collected
+from roofline.analysis.results import Results
+from roofline.analysis.seals import violations
+from roofline.core.statistics import median
+from roofline.records.compute import PeakFlopsRecord
+from roofline.records.operator import Measurement
+from roofline.records.roofline import Operator
+from roofline.records.verification import (
+    Accuracy,
+    Call,
+    ErrorStatistics,
+    SealCheck,
+    Verification,
+    VerificationEntry,
+    VerificationGroup,
+)
+
+REGIMES = ("compute", "memory", "overhead", "shared_memory")
+
+
+def verify(collected: Collected, found: Results, sha256: Mapping[str, str]) -> Verification:
+    """`found` holds the records that were collected; `sha256` is of their files, by their paths below results/."""
+    entries = [_entry(cell, _evidence(cell, collected, found)) for cell in collected.cells]
+    return Verification(
+        seals=[_seal_check(found, device, sha256) for device in found.devices],
+        summary=summarise(entries),
+        calls=calls(collected.cells),
+        entries=entries,
+    )
+
+
+def _seal_check(found: Results, device: str, sha256: Mapping[str, str]) -> SealCheck:
+    starts = [record.started_at for _, record in found.measured if record.device == device]
+    return SealCheck(
+        device=device,
+        seals={path: seal.sealed_at for path, seal in found.seals.items() if seal.device == device},
+        first_measurement_at=min(starts, default=None),
+        violations=violations(found, device, sha256),
+    )
+
+
+def error(predicted: float | None, measured: float | None) -> float | None:
+    """(predicted - measured) / measured; None where either is not known."""
+    return (predicted - measured) / measured if predicted is not None and measured else None
+
+
+# ---------------------------------------------------------------- entries
+
+
+def _evidence(cell: Cell, collected: Collected, found: Results) -> prediction_error.Evidence | None:
+    """None where the cell's seals are not among what was found."""
+    operator, seal = cell.operator, found.device_seal(cell.operator.device)
+    constants = found.constants(operator.device, operator.operator)
+    if seal is None or constants is None or not operator.latency_s:
+        return None
+    ceilings = {c.name: c for c in collected.roofline.ceilings if c.device == operator.device}
+    peaks = {
+        record.dtype: record.peak
+        for _, record in found.of_kind(PeakFlopsRecord)
+        if record.device == operator.device and record.peak
+    }
+    return prediction_error.Evidence(
+        operator=operator,
+        measured=cell.measured,
+        seal=seal,
+        constants=constants,
+        compute=ceilings.get(operator.compute_ceiling),
+        memory=ceilings.get(operator.memory_ceiling),
+        peak=peaks.get(operator.compute_ceiling),
+    )
+
+
+def _entry(cell: Cell, evidence: prediction_error.Evidence | None) -> VerificationEntry:
+    operator = cell.operator
+    sealed, from_ceilings = operator.predicted.sealed, operator.predicted.from_ceilings
+    explains = evidence is not None and sealed is not None and sealed.latency_s is not None
+    parts = prediction_error.parts(evidence) if explains else []
+    cause = prediction_error.cause_of(evidence, parts) if explains else "unexplained"
+    return VerificationEntry(
+        **{key: getattr(operator, key) for key in set(VerificationEntry.model_fields) & set(Operator.model_fields)},
+        sealed=sealed,
+        from_ceilings=from_ceilings,
+        **_errors("sealed", sealed, operator),
+        **_errors("from_ceilings", from_ceilings, operator),
+        cause=cause,
+        parts=parts,
+        explanation=prediction_error.sentence(evidence, cause) if evidence else "nothing that was measured explains it",
+    )
+
+
+def _errors(way: str, predicted, operator: Operator) -> dict:
+    judged = predicted is not None and operator.regime is not None
+    return {
+        f"{way}_error": error(predicted and predicted.latency_s, operator.latency_s),
+        f"{way}_device_error": error(predicted and predicted.device_latency_s, operator.device_latency_s),
+        f"{way}_regime_correct": predicted.regime == operator.regime if judged else None,
+    }
+
+
+# ---------------------------------------------------------------- summary
+
+
+def summarise(entries: list[VerificationEntry]) -> list[VerificationGroup]:
+    """By device, operator, implementation and regime found; then all of an operator."""
+    groups = []
+    for device, operator in dict.fromkeys((entry.device, entry.operator) for entry in entries):
+        mine = [entry for entry in entries if (entry.device, entry.operator) == (device, operator)]
+        for implementation in dict.fromkeys(entry.implementation for entry in mine):
+            for regime in (*REGIMES, None):
+                cells = [e for e in mine if e.implementation == implementation and e.regime == regime]
+                groups += _group(device, operator, implementation, regime or "not_found", cells)
+        groups += _group(device, operator, None, "all", mine)
+    return groups
+
+
+def _group(
+    device: str, operator: str, implementation: str | None, regime: str, cells: list[VerificationEntry]
+) -> list[VerificationGroup]:
+    if not cells:
+        return []
+    return [
+        VerificationGroup(
+            device=device,
+            operator=operator,
+            implementation=implementation,
+            regime=regime,
+            cells=len(cells),
+            sealed=_accuracy(cells, "sealed"),
+            from_ceilings=_accuracy(cells, "from_ceilings"),
+        )
+    ]
+
+
+def _accuracy(cells: list[VerificationEntry], way: str) -> Accuracy:
+    correct = _known(cells, lambda entry: getattr(entry, f"{way}_regime_correct"))
+    return Accuracy(
+        regimes=len(correct),
+        regimes_correct=sum(correct),
+        share_correct=sum(correct) / len(correct) if correct else None,
+        latency=error_statistics(_known(cells, lambda entry: getattr(entry, f"{way}_error"))),
+        device_latency=error_statistics(_known(cells, lambda entry: getattr(entry, f"{way}_device_error"))),
+    )
+
+
+def error_statistics(errors: Iterable[float]) -> ErrorStatistics | None:
+    """Median and worst of absolute errors; None of none."""
+    sizes = [abs(one) for one in errors]
+    return ErrorStatistics(cells=len(sizes), median=median(sizes), worst=max(sizes)) if sizes else None
+
+
+def _known(cells: list[VerificationEntry], value: Callable) -> list:
+    return [one for one in map(value, cells) if one is not None]
+
+
+# What a call costs at least: the field of the summary by the field of the measurements.
+OF_CALLS = {
+    "smallest_s": "overhead_s",
+    "smallest_device_s": "device_overhead_s",
+    "empty_kernel_s": "empty_kernel_s",
+    "empty_kernel_device_s": "empty_kernel_device_s",
+}
+
+
+def calls(cells: list[Cell]) -> list[Call]:
+    """By device, operator, implementation and scope, of which each record has measured one: all its cells hold it."""
+    found: dict[tuple, dict[int, Measurement]] = {}
+    for cell in cells:
+        one = cell.measured
+        if one.overhead_s:
+            key = (cell.record.device, one.operator, one.implementation, one.scope)
+            found.setdefault(key, {})[id(cell.record)] = one
+    return [
+        Call(
+            device=device,
+            operator=operator,
+            implementation=implementation,
+            scope=scope,
+            records=len(ones),
+            **{name: _median(getattr(one, field) for one in ones.values()) for name, field in OF_CALLS.items()},
+        )
+        for (device, operator, implementation, scope), ones in found.items()
+    ]
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None

@@ -1,0 +1,1 @@
+"""Arithmetic without input or output: rooflines, regimes, predictions, dtypes, statistics, formatting."""

@@ -1,0 +1,67 @@
+"""Numbers as people read them, the same in every table, sentence and picture."""
+
+from collections.abc import Iterable
+from math import floor, log10
+
+
+def number(value: float) -> str:
+    """Three significant digits without an exponent: 0.0123, 1.23, 12.3, 123, 1234."""
+    if value <= 0:
+        return "0"
+    digits = max(0, 2 - floor(log10(value)))
+    text = f"{value:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if digits else text
+
+
+def percent(share: float) -> str:
+    """A share in percent, two significant digits below 10 %: 77 %, 3.1 %, 0.31 %."""
+    value = 100 * share
+    if value >= 9.95:
+        return f"{value:.0f} %"
+    return f"{value:.{max(1, 1 - floor(log10(value)))}f} %" if value > 0 else "0 %"
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that reads best: 12.3 us, 4.56 ms, 7.89 s."""
+    for unit, size in (("s", 1), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{number(seconds / size)} {unit}"
+    return f"{number(seconds / 1e-9)} ns"
+
+
+def traffic(count: float) -> str:
+    """Bytes moved, in decimal units as bandwidths count them: 12.3 kB, 4.56 MB, 7.89 GB."""
+    return _in_units(count, (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)))
+
+
+def capacity(count: float) -> str:
+    """Bytes of a memory, in binary units as caches are sized: 256 KiB, 51 MiB, 1.5 GiB."""
+    return _in_units(count, (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)))
+
+
+def listed(items: Iterable) -> str:
+    """a, b and c."""
+    *others, last = map(str, items)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def counted(count: int, what: str) -> str:
+    """1 job, 2 jobs."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def flops_unit(dtype: str) -> str:
+    """TFLOPS, or for integers TOPS."""
+    return "TOPS" if dtype.startswith("int") else "TFLOPS"
+
+
+def _in_units(count: float, units: Iterable[tuple[str, float]]) -> str:
+    for unit, size in units:
+        if count >= size:
+            return f"{number(count / size)} {unit}"
+    return f"{number(count)} bytes"
+
+
+def level_words(name: str) -> str:
+    """L1 for l1: a level of caches, and what is named after one, as people write it."""
+    return name[0].upper() + name[1:] if name.split("_")[0] in ("l1", "l2", "l3") else name

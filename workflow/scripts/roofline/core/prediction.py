@@ -1,0 +1,77 @@
+"""The model that predicts a cell, in one page: docs/prediction.md.
+
+A cell's device time is what it costs to start plus the larger of FLOPs / compute ceiling and bytes / (memory ceiling x
+the share of it that the implementation attains); its caller's time is the larger of that and what the calls cost the
+host. The regime follows by the rule of regimes.py, which also names the regime found.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from roofline.core import model, regimes
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a cell costs beside its work, in seconds, and the share of the memory ceiling that it attains.
+
+    `call_s` is the host's, None where nothing is known of it. `start_s` is the device's, None where device and caller
+    are one (synchronous). `extra_s` comes on top of either, `floor_s` is what the work takes however fast the memory
+    is, and `waits_s` are waits for the memory that its own transfers hide in part.
+    """
+
+    call_s: float | None
+    start_s: float | None
+    share: float = 1.0
+    extra_s: float = 0.0
+    floor_s: float = 0.0
+    waits_s: float = 0.0
+
+
+class Prediction(NamedTuple):
+    regime: str
+    latency_s: float | None
+    device_latency_s: float | None
+    fraction_of_compute_peak: float | None
+
+
+def weighted_sum(terms: Mapping[str, float], constants: Mapping[str, float]) -> float:
+    """The sum of multiples of named constants. Raises KeyError for a constant that is not there."""
+    return sum(factor * constants[name] for name, factor in terms.items())
+
+
+def predict_cell(
+    *,
+    flops: float,
+    traffic_bytes: float,
+    peak_tflops: float | None,
+    bandwidth_gb_per_s: float | None,
+    costs: Costs,
+) -> Prediction:
+    """What the model says of a cell; what is unknown (None) sets no limit.
+
+    On a synchronous device (no `start_s`) the calls come before the work, not beside it.
+    """
+    compute_s = flops / (peak_tflops * 1e12) if peak_tflops else None
+    memory_s = traffic_bytes / (bandwidth_gb_per_s * 1e9) if bandwidth_gb_per_s else None
+    reading_s = math.hypot((memory_s or 0.0) / costs.share, costs.waits_s)
+    work_s = max(compute_s or 0.0, reading_s, costs.floor_s)
+    call_s = costs.call_s or 0.0
+    device_s = None if costs.start_s is None else costs.start_s + costs.extra_s + work_s
+    latency_s = call_s + work_s if device_s is None else max(call_s, device_s)
+    regime = regimes.regime(
+        latency_s=latency_s,
+        device_latency_s=device_s,
+        start_s=call_s if device_s is None else costs.start_s,
+        compute_s=compute_s,
+        memory_s=memory_s,
+    )
+    by_roofs = model.COMPUTE_BOUND if (compute_s or 0.0) >= (memory_s or 0.0) else model.MEMORY_BOUND
+    return Prediction(
+        regime=regime or by_roofs,
+        latency_s=latency_s or None,
+        device_latency_s=device_s,
+        fraction_of_compute_peak=compute_s / latency_s if compute_s and latency_s else None,
+    )

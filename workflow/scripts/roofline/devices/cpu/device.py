@@ -1,0 +1,247 @@
+"""The CPU, by NumPy and its BLAS, on every core that this process may use."""
+
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+from roofline.core.dtypes import ITEM_BYTES, array_dtype
+from roofline.devices import host
+from roofline.devices.base import Identity, Stream, SweepSeries
+from roofline.devices.cpu.formula import clock, cpu_family, peak_formula_tflops, simd_units
+from roofline.devices.cpu.identity import MEMORY_CEILINGS, NATIVE_DTYPES
+from roofline.devices.cpu.topology import UNLISTED_CACHE_BYTES, UNLISTED_L2_BYTES, cache_bytes, spread_out
+from roofline.devices.cpu.workers import Timed
+
+PIECE_ITEMS = 1 << 20  # of random numbers that one generator draws
+
+
+class Device:
+    def __init__(self, identity: Identity):
+        self.cores = host.use_all_cores()
+        import numpy
+        import threadpoolctl
+
+        from roofline.devices.cpu.workers import Workers
+
+        # The variables come too late for a BLAS that something else has loaded before.
+        threadpoolctl.threadpool_limits(self.cores, "blas")
+        self.identity = identity
+        self.xp = numpy
+        self.name = identity.device
+        self.kind = "cpu"
+        self.memory_level = "dram"
+        self.cache_ceilings, self.cache_level = [], "dram"  # no stream of a cache, and so no roof for what it holds
+        self.last_level_cache_bytes = identity.last_level_cache_bytes
+        self.l2_bytes = cache_bytes().get("l2", UNLISTED_L2_BYTES)  # of one core
+        self._blas = threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers
+        cpus = spread_out(host.usable_cpus())
+        self.workers = Workers(self.cores, cpus if len(cpus) == self.cores else ())  # a quota's cores are any of them
+
+    # -- what it is
+
+    def hardware(self) -> dict:
+        """Model, cores, SIMD and caches; the clock is the one that the formula of the peak uses."""
+        import cpuinfo
+
+        described = cpuinfo.get_cpu_info()
+        return {
+            "architecture": platform.machine(),
+            "cores_of_the_machine": os.cpu_count(),
+            "cores_usable": self.cores,
+            "cores_physical": host.physical_cores(),
+            **clock(described),
+            **simd_units(set(described.get("flags", ())), platform.machine(), cpu_family()),
+            "caches_bytes": cache_bytes(),
+        }
+
+    def software(self) -> dict:
+        """NumPy, its BLAS and the threads that it really uses."""
+        import threadpoolctl
+
+        blas = next((lib for lib in threadpoolctl.threadpool_info() if lib["user_api"] == "blas"), {})
+        return {
+            "numpy": self.xp.__version__,
+            "blas": blas.get("internal_api"),
+            "blas_version": blas.get("version"),
+            "blas_threads": str(blas.get("num_threads")),
+            "blas_architecture": blas.get("architecture"),
+        }
+
+    def vendor(self, hardware: dict, datasheets_path: str) -> dict:
+        """Theoretical peaks by formula: CPUs have no datasheet here, and no bandwidth is promised."""
+        clock_mhz = hardware["clock_mhz"]
+        source = (
+            f"{clock_mhz or 0:.0f} MHz ({hardware['clock_source']}) x {hardware['cores_physical']} cores x "
+            f"{hardware['simd_bits']}-bit {hardware['simd']} x {hardware['fma_flops']} FLOPs x "
+            f"{hardware['vector_ports']} ports (assumed)"
+        )
+        figure = {
+            "unit": "cpu",
+            "operations_per_clock_per_multiprocessor": None,
+            "source": source,
+            "verified": False,
+            "derived": True,
+        }
+        return {
+            "match": "formula",
+            "entry": None,
+            "reason": "a CPU's peak is clock x cores x SIMD lanes x FMA x ports",
+            "boost_clock_mhz": clock_mhz,
+            "tensor_clock_mhz": None,
+            "rate_class": None,
+            "l2_bytes": hardware["caches_bytes"].get("l2"),
+            "power_limit_w": None,
+            "peaks": {
+                dtype: {"tflops": peak_formula_tflops(hardware, ITEM_BYTES[dtype]), **figure}
+                for dtype in NATIVE_DTYPES
+                if clock_mhz
+            },
+            "absent": {},
+            "bandwidth": None,
+        }
+
+    def compute_unit(self, ceiling: str) -> str:
+        return "cpu"
+
+    def compute_ceiling(self, dtype: str, unit: str) -> str:
+        """The ceiling that an operator of a dtype stands under: emulated dtypes compute in fp32."""
+        return dtype if dtype in NATIVE_DTYPES else "fp32"
+
+    def memory_ceilings(self, mix: str) -> list[str]:
+        return MEMORY_CEILINGS[mix]
+
+    def widened(self, array):
+        """A dtype that the CPU lacks, converted to fp32 for the computation; others as they are."""
+        return array.astype(self.xp.float32) if array.dtype.itemsize < 4 else array
+
+    def emulation_note(self, dtype: str) -> str | None:
+        if dtype in NATIVE_DTYPES:
+            return None
+        return f"{dtype} is emulated: converted to fp32 in every step, computed, and rounded back"
+
+    def on_cores(self, count: int, work: Callable[[int], object]) -> list:
+        """The results of work(0), work(1), ... on as many cores, each with a BLAS of one thread; a single one is the
+        caller's own. Work is handed out in some tens of microseconds, the BLAS told in about one."""
+        for library in self._blas:
+            library.set_num_threads(1)
+        try:
+            return [work(0)] if count == 1 else self.workers.run(count, work)
+        finally:
+            for library in self._blas:
+                library.set_num_threads(self.cores)
+
+    # -- arrays
+
+    def normal(self, shape: tuple[int, ...], dtype: str, seed: int):
+        """Standard normal random numbers, drawn in parallel, rounded to the dtype; the same for any core count."""
+        numpy = self.xp
+        values = numpy.empty(shape, array_dtype(dtype))
+        flat = values.reshape(-1)
+        starts = range(0, flat.size, PIECE_ITEMS)
+        seeds = numpy.random.SeedSequence(seed).spawn(len(starts))
+
+        def fill(worker: int) -> None:
+            for start, piece_seed in list(zip(starts, seeds, strict=True))[worker :: self.cores]:
+                piece = flat[start : start + PIECE_ITEMS]
+                piece[:] = numpy.random.Generator(numpy.random.SFC64(piece_seed)).standard_normal(
+                    piece.size, dtype=numpy.float64 if dtype == "fp64" else numpy.float32
+                )
+
+        self.workers.run(self.cores, fill)
+        return values
+
+    def empty(self, shape: tuple[int, ...], dtype: str):
+        return self.xp.empty(shape, array_dtype(dtype))
+
+    def poison(self, array) -> None:
+        """Overwrite every byte with 0xFF: NaN in every floating-point dtype."""
+        array.view(self.xp.uint8).fill(0xFF)
+
+    def copies(self, array, count: int) -> list:
+        """Made by all cores: it is the first touch of memory that takes time."""
+        found = self.xp.empty((count, *array.shape), array.dtype)
+
+        def fill(worker: int) -> None:
+            for place in range(worker, count, self.cores):
+                found[place] = array
+
+        self.workers.run(self.cores, fill)
+        return list(found)
+
+    def array(self, host_array):
+        return host_array
+
+    def to_host(self, array):
+        return array
+
+    def synchronize(self) -> None:
+        pass
+
+    # -- time
+
+    def step_times(self, step: Callable[[int], object], count: int, first: int = 0) -> list[float]:
+        """Seconds of each of `count` steps, called one after another, with numbers from `first` on."""
+        stamps, told = [time.perf_counter_ns()], []
+        for index in range(first, first + count):
+            told.append(_told(step(index)))
+            stamps.append(time.perf_counter_ns())
+        return [own or (end - start) / 1e9 for own, (start, end) in zip(told, pairwise(stamps), strict=True)]
+
+    def watched_times(self, step: Callable[[int], object], count: int, first: int, look: Callable) -> list[float]:
+        """As step_times: a CPU tells nothing of itself."""
+        return self.step_times(step, count, first)
+
+    def load_times(
+        self, step: Callable[[int], object], count: int, seconds: float, look: Callable
+    ) -> Iterator[tuple[float, float]]:
+        """(seconds since the start, seconds a step) of chunks of `count` steps, for about so many seconds."""
+        start = time.monotonic()
+        while (at_s := time.monotonic() - start) < seconds:
+            each_s = sum(self.step_times(step, count)) / count
+            yield at_s + count * each_s, each_s
+
+    def device_times(self, step: Callable[[int], object], count: int, first: int = 0) -> None:
+        """None: the CPU is its own caller, there is no launch gap to leave out."""
+        return None
+
+    def clock_under(self, step: Callable[[int], object], count: int, step_s: float, look: Callable) -> None:
+        """None: a CPU does not tell its clock under load."""
+
+    def while_busy(self, step: Callable[[int], object], step_s: float, seconds: float, look: Callable) -> None:
+        """Nothing: a CPU tells nothing that must be read under load."""
+
+    def state(self) -> dict:
+        return {}
+
+    def kernel_of(self, step: Callable[[int], object]) -> dict:
+        return {"name": None, "tensor_cores": None, "how_known": "a BLAS does not tell which kernel it chose"}
+
+    # -- memory
+
+    def streams(self, level: str, size_bytes: int | None) -> list[Stream]:
+        from roofline.devices.cpu import memory as cpu_memory
+
+        if not size_bytes:
+            free = host.memory_available_bytes()
+            size_bytes = cpu_memory.automatic_bytes(self.cores, self.last_level_cache_bytes, free)
+        # Half of a core's second cache: with the blocks that pass by, the triad's product stays there or next to it.
+        block_bytes = cache_bytes().get("l2", UNLISTED_L2_BYTES) // 2
+        return cpu_memory.streams(self.workers, size_bytes, block_bytes)
+
+    def sweeps(self, points_per_octave: int) -> list[SweepSeries]:
+        """Sets of one core, and of all cores with one each; where there is one core, these are the same."""
+        from roofline.devices.cpu import memory as cpu_memory
+
+        each = []
+        for readers in sorted({1, self.cores}):
+            levels = cache_bytes(readers)
+            near_bytes = levels.get("l2", UNLISTED_L2_BYTES)
+            largest_bytes = max(levels.values(), default=UNLISTED_CACHE_BYTES // readers)
+            each.append(cpu_memory.Caches(readers, levels, near_bytes, largest_bytes))
+        return cpu_memory.sweeps(self.workers, each, host.memory_available_bytes(), points_per_octave)
+
+
+def _told(result) -> Timed | None:
+    return result if isinstance(result, Timed) else None

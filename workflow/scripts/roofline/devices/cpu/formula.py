@@ -1,0 +1,50 @@
+"""The theoretical peak of a CPU: clock x cores x SIMD lanes x FMA x ports."""
+
+from pathlib import Path
+
+
+def peak_formula_tflops(hardware: dict, item_bytes: int) -> float:
+    """Theoretical peak = clock x cores x SIMD lanes x (2 with fused multiply-add) x ports, in TFLOPS.
+
+    Cores are physical: two threads of one core share its ports.
+    """
+    lanes = hardware["simd_bits"] // (8 * item_bytes)
+    per_clock = hardware["cores_physical"] * lanes * hardware["fma_flops"] * hardware["vector_ports"]
+    return hardware["clock_mhz"] * 1e6 * per_clock / 1e12
+
+
+def simd_units(flags: set[str], machine: str, family: int | None) -> dict:
+    """SIMD width, FLOPs per multiply-add and vector ports per core, from the flags that the kernel lists.
+
+    Ports cannot be read from a CPU. Two full-width multiply-add ports is what server cores since Haswell have
+    (Fog, The microarchitecture of Intel, AMD and VIA CPUs); AMD's family 25 splits 512-bit operations in two.
+    """
+    if machine in ("aarch64", "arm64"):
+        return {"simd": "NEON", "simd_bits": 128, "fma_flops": 2, "vector_ports": 2, "ports_assumed": True}
+    fma = 2 if "fma" in flags else 1
+    if "avx512f" in flags:
+        ports = 1 if family == 25 else 2
+        return {"simd": "AVX-512", "simd_bits": 512, "fma_flops": 2, "vector_ports": ports, "ports_assumed": True}
+    if "avx" in flags:
+        name = "AVX2" if "avx2" in flags else "AVX"
+        return {"simd": name, "simd_bits": 256, "fma_flops": fma, "vector_ports": 2, "ports_assumed": True}
+    return {"simd": "SSE2", "simd_bits": 128, "fma_flops": 1, "vector_ports": 2, "ports_assumed": True}
+
+
+def clock(described: dict) -> dict:
+    """The clock of the formula: the highest that the kernel lists, else the one that the CPU reports now."""
+    try:
+        highest = int(Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq").read_text())
+        return {"clock_mhz": highest / 1e3, "clock_source": "highest clock by the kernel's cpufreq"}
+    except (OSError, ValueError):
+        hertz = (described.get("hz_actual") or described.get("hz_advertised") or (0, 0))[0]
+        source = "clock reported now; the core may boost above it, so a measured peak may exceed the formula's"
+        return {"clock_mhz": hertz / 1e6 or None, "clock_source": source}
+
+
+def cpu_family() -> int | None:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(int(line.split(":")[1]) for line in lines if line.startswith("cpu family"))
+    except (OSError, StopIteration, ValueError):
+        return None

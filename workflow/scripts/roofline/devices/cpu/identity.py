@@ -1,0 +1,44 @@
+"""The CPU of this machine; nothing is opened, and NumPy is not loaded."""
+
+import platform
+from importlib import metadata
+
+from roofline.devices import host
+from roofline.devices.base import Identity
+from roofline.devices.cpu.topology import last_level_cache_bytes
+
+MEMORY_CEILINGS = {  # that an operator of each mix stands under, best first
+    "read": ["dram_read", "dram_copy"],
+    "write": ["dram_write", "dram_copy"],
+    "copy": ["dram_copy"],
+    "triad": ["dram_triad", "dram_copy"],
+}
+MEMORY_LEVELS = ("dram", "sweep")
+NATIVE_DTYPES = ("fp64", "fp32")
+
+
+def discover(capacities: bool = True) -> list[Identity]:
+    import psutil
+
+    return [
+        Identity(
+            device="cpu",
+            kind="cpu",
+            name=host.cpu_name(),
+            uuid=f"{host.usable_cores()}-cores-{platform.machine()}",
+            driver=None,
+            memory_total_bytes=psutil.virtual_memory().total,
+            memory_free_bytes=host.memory_available_bytes(),
+            last_level_cache_bytes=last_level_cache_bytes(),
+            software={"numpy": metadata.version("numpy")},
+        )
+    ]
+
+
+def unsupported(identity: Identity, ceiling: str) -> str | None:
+    """Why this machine has no such compute ceiling; None where it has. Loads no NumPy."""
+    if ceiling in NATIVE_DTYPES:
+        return None
+    if ceiling.endswith("_fma"):
+        return "NumPy has no register-only loop on the CPU"
+    return f"NumPy has no {ceiling} arithmetic of its own on the CPU, it converts; a ceiling would mislead"

@@ -1,0 +1,58 @@
+"""The caches of this machine's cores, as the kernel lists them, and an order of cores that spreads over the machine."""
+
+from roofline.devices import host
+
+UNLISTED_CACHE_BYTES = 256 << 20  # where the kernel lists no caches: more than most CPUs have
+UNLISTED_L2_BYTES = 1 << 20
+
+
+def last_level_cache_bytes() -> int:
+    """Of all last-level caches that the usable cores have: together they keep what all the cores read."""
+    found = [_caches(cpu) for cpu in host.usable_cpus()]
+    last = max((level for caches in found for level in caches), default=None)
+    if last is None:
+        return UNLISTED_CACHE_BYTES
+    each_once = dict(caches[last] for caches in found if last in caches)
+    return sum(each_once.values())
+
+
+def cache_bytes(readers: int = 1) -> dict[str, int]:
+    """Bytes by level of the first core's caches that one of so many readers has: each of those that share a cache and
+    read has a part of it. Levels that the kernel does not list are left out."""
+    cpus = host.usable_cpus()
+    found = [_caches(cpu) for cpu in cpus]
+    sizes = {}
+    for level, (shared, size) in _caches(min(cpus)).items():
+        sharing = sum(caches.get(level, ("", 0))[0] == shared for caches in found)
+        sizes[level] = size // min(sharing, readers)
+    return sizes
+
+
+def spread_out(cpus: set[int]) -> list[int]:
+    """In an order whose beginnings lie all over the machine: one thread of each core first, neighbours far apart."""
+    ranks: dict[int, list[int]] = {}
+    seen: dict[str, int] = {}
+    for cpu in sorted(cpus):
+        core = _caches(cpu).get("l1", (str(cpu), 0))[0]
+        ranks.setdefault(seen.get(core, 0), []).append(cpu)
+        seen[core] = seen.get(core, 0) + 1
+    return [rank[i] for _, rank in sorted(ranks.items()) for i in sorted(range(len(rank)), key=_mirrored)]
+
+
+def _mirrored(number: int) -> str:
+    return f"{number:032b}"[::-1]
+
+
+def _caches(cpu: int) -> dict[str, tuple[str, int]]:
+    """Which cores share a core's cache (data or unified) of each level, and its bytes, as the kernel lists them."""
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    found = {}
+    for folder in sorted((host.CPUS / f"cpu{cpu}" / "cache").glob("index*")):
+        try:
+            items = ("level", "type", "size", "shared_cpu_list")
+            level, kind, size, shared = ((folder / item).read_text().strip() for item in items)
+            if kind != "Instruction":
+                found[f"l{level}"] = (shared, int(size[:-1]) * units[size[-1]])
+        except (OSError, ValueError, KeyError):
+            continue
+    return found

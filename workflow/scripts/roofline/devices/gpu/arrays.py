@@ -1,0 +1,65 @@
+"""Arrays on a GPU: made, filled, copied."""
+
+from roofline.core.dtypes import array_dtype
+
+FILL_BLOCKS, FILL_THREADS = 8, 256  # per multiprocessor, and of each
+
+
+class Arrays:
+    """Part of the GPU device."""
+
+    def normal(self, shape: tuple[int, ...], dtype: str, seed: int):
+        """Standard normal random numbers drawn on the device, rounded to the dtype; int8: 32 times as much.
+
+        No library of random numbers is needed. An fp8 array is one of bytes, since CuPy has no such dtype.
+        """
+        values = self.empty(shape, dtype)
+        self.fill_normal(values, "fp32" if dtype == "tf32" else dtype, seed)
+        return values
+
+    def fill_normal(self, values, dtype: str, seed: int) -> None:
+        """The same, written over an array."""
+        kernel = self.kernel("random.cu", f"normal_{dtype}")
+        count = self.xp.uint64(values.size)
+        kernel((FILL_BLOCKS * self.multiprocessors,), (FILL_THREADS,), (values, count, self.xp.uint64(seed)))
+
+    def empty(self, shape: tuple[int, ...], dtype: str):
+        return self.xp.empty(shape, "uint8" if dtype == "fp8_e4m3" else array_dtype(dtype))
+
+    def poison(self, array) -> None:
+        """Overwrite every byte with 0xFF: NaN in every floating-point dtype."""
+        array.data.memset_async(0xFF, array.nbytes, self.stream)
+
+    def copies(self, array, count: int) -> list:
+        """One after another in one piece of memory: a thousand allocations would take longer than the copying."""
+        found = self.xp.empty((count, *array.shape), array.dtype)
+        found[...] = array
+        return list(found)
+
+    def array(self, host_array):
+        return self.xp.asarray(host_array)
+
+    def to_host(self, array):
+        return self.xp.asnumpy(array)
+
+    def widened(self, array):
+        """The array itself: a GPU computes in its dtypes. But CuPy multiplies no stacks of bf16 matrices."""
+        return array.astype(self.xp.float32) if array.ndim > 2 and array.dtype == array_dtype("bf16") else array
+
+    def shared_arrays(self, size: int, make):
+        """One set of arrays of this size for all who ask."""
+        if self._arrays is None or self._arrays.size != size:
+            self._arrays = make()
+        return self._arrays
+
+    def cache_words(self, size_bytes: int):
+        """The first bytes of one array of 32-bit words, which grows with what is asked for."""
+        if self._words is None or self._words.nbytes < size_bytes:
+            self._words = self.normal((size_bytes // 4,), "fp32", seed=0)
+        return self._words[: size_bytes // 4]
+
+    def pinned_array(self, size_bytes: int):
+        import numpy
+
+        memory = self.xp.cuda.alloc_pinned_memory(size_bytes)
+        return numpy.frombuffer(memory, numpy.uint32, size_bytes // 4)

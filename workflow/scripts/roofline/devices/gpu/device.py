@@ -1,0 +1,170 @@
+"""A GPU, opened by CuPy: what it is, its ceilings, and the graphs of our kernels."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+
+from roofline.devices import datasheets
+from roofline.devices.base import Identity, Stream, SweepSeries, Workload
+from roofline.devices.gpu import capabilities, cuda_launch, cupti, fma, memory, nvml
+from roofline.devices.gpu.arrays import Arrays
+from roofline.devices.gpu.identity import MEMORY_CEILINGS
+from roofline.devices.gpu.kernel_compiler import KernelCompiler
+from roofline.devices.gpu.timing import Timer
+from roofline.records.compute import Product
+
+# Programmatic dependent launch in captured graphs: the first compute capability and the first CUDA of a driver.
+OVERLAPPING, OVERLAPPING_DRIVER = (9, 0), 12030
+WIDE_ACCESSES = (10, 0)  # the first compute capability with accesses of 32 bytes
+
+
+class Device(Arrays, Timer, KernelCompiler):
+    def __init__(self, identity: Identity):
+        if identity.fault:
+            raise RuntimeError(identity.fault)
+        # Only this card, whatever the caller's order of devices: then it is CuPy's device 0.
+        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+        os.environ["CUDA_VISIBLE_DEVICES"] = identity.uuid
+        import cupy
+
+        self.identity = identity
+        self.xp = cupy
+        self.name = identity.device
+        self.kind = "gpu"
+        self.capability = tuple(int(part) for part in identity.compute_capability.split("."))
+        self.memory_level = "hbm"
+        self.cache_ceilings, self.cache_level = ["l2"], "l2"
+        self.properties = cupy.cuda.runtime.getDeviceProperties(0)
+        self.multiprocessors = self.properties["multiProcessorCount"]
+        self.max_threads = self.properties["maxThreadsPerMultiProcessor"]
+        driver = cupy.cuda.runtime.driverGetVersion()
+        self.overlaps = self.capability >= OVERLAPPING and driver >= OVERLAPPING_DRIVER
+        self.vector_bytes = 32 if self.capability >= WIDE_ACCESSES else 16  # as kernels/memory.cu has it
+        self.last_level_cache_bytes = self.properties["l2CacheSize"]
+        # CUDA does not tell the L1's size; it is the same store as shared memory.
+        self.l1_bytes = self.properties["sharedMemPerMultiprocessor"]
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.stream.use()
+        visible = nvml.visible_gpus() if identity.nvml and nvml.start() else []
+        self._handle = next((handle for handle in visible if _uuid(handle) == identity.uuid), None)
+        self._events: list = []
+        self._modules: dict = {}
+        self._blocker = None
+        self._words = None
+        self._arrays = None
+        # What our kernels report: cycles and nanoseconds; the sum of what they read, where `tell` is not 0.
+        self.kernel_clock = cupy.zeros(2, cupy.uint64)
+        self.total, self.tell = cupy.zeros(1, cupy.uint32), cupy.zeros(1, cupy.uint32)
+
+    # -- what it is
+
+    def hardware(self) -> dict:
+        properties = self.properties
+        return {
+            "compute_capability": self.identity.compute_capability,
+            "multiprocessors": properties["multiProcessorCount"],
+            **nvml.facts(self._handle),
+            "l2_bytes": properties["l2CacheSize"],
+            "shared_memory_per_block_bytes": properties["sharedMemPerBlock"],
+            "shared_memory_per_block_optin_bytes": properties["sharedMemPerBlockOptin"],
+            "shared_memory_per_multiprocessor_bytes": properties["sharedMemPerMultiprocessor"],
+            "registers_per_multiprocessor": properties["regsPerMultiprocessor"],
+            "warp_size": properties["warpSize"],
+            "max_threads_per_multiprocessor": properties["maxThreadsPerMultiProcessor"],
+        }
+
+    def software(self) -> dict:
+        cuda = self.xp.cuda
+        return {
+            **self.identity.software,
+            "driver": self.identity.driver,
+            "cuda_of_driver": _dotted(cuda.runtime.driverGetVersion()),
+            "cuda_runtime": _dotted(cuda.runtime.runtimeGetVersion()),
+            "nvrtc": ".".join(str(part) for part in cuda.nvrtc.getVersion()),
+            "cublas_loaded": str(cuda.cublas.getVersion(cuda.device.get_cublas_handle())),
+        }
+
+    def vendor(self, hardware: dict, datasheets_path: str) -> dict:
+        """The datasheet's figures by the card's exact name, else the architecture's formula."""
+        return datasheets.vendor_figures(
+            datasheets.load(datasheets_path),
+            name=self.identity.name,
+            compute_capability=self.identity.compute_capability,
+            multiprocessors=hardware["multiprocessors"],
+            memory_bytes=self.identity.memory_total_bytes,
+            sm_clock_max_mhz=hardware["sm_clock_max_mhz"],
+            memory_clock_max_mhz=hardware["memory_clock_max_mhz"],
+            memory_bus_width_bits=hardware["memory_bus_width_bits"],
+            mig=hardware["mig_slice"],
+        )
+
+    def state(self) -> dict:
+        return nvml.state(self._handle)
+
+    def kernel_of(self, step: Callable[[int], object]) -> dict:
+        """The name of the kernel that a step runs, by CUPTI where it loads; a separate run that nothing times."""
+        return cupti.kernel_of(lambda: (step(0), self.synchronize()))
+
+    # -- ceilings
+
+    def compute_unit(self, ceiling: str) -> str:
+        """Tensor cores or CUDA cores: which this card has for a ceiling, at the rate that its datasheet counts."""
+        return capabilities.compute_unit(ceiling, self.identity.compute_capability)
+
+    def compute_ceiling(self, dtype: str, unit: str) -> str:
+        """That an operator stands under: a product's on tensor cores, a register-only multiply-add's on CUDA cores."""
+        if unit == "tensor_core":
+            return dtype
+        return f"{dtype}_fma" if dtype in ("fp64", "fp32", "fp16") else "fp32_fma"
+
+    def emulation_note(self, dtype: str) -> None:
+        """None: a GPU computes in its dtypes."""
+
+    def memory_ceilings(self, mix: str) -> list[str]:
+        return MEMORY_CEILINGS[mix]
+
+    def fma_candidates(self, ceiling: str, seed: int) -> Iterator[Workload]:
+        return iter(fma.candidates(self, ceiling, seed))
+
+    def fma_workload(self, ceiling: str, product: Product, seed: int) -> Workload:
+        return fma.again(self, ceiling, product, seed)
+
+    def streams(self, level: str, size_bytes: int | None) -> list[Stream]:
+        return memory.streams(self, level, size_bytes)
+
+    def sweeps(self, points_per_octave: int) -> list[SweepSeries]:
+        return memory.sweeps(self, points_per_octave)
+
+    # -- graphs
+
+    def graph(self, kernel, grid: tuple, block: tuple, calls: list[tuple], shared_bytes: int):
+        """A CUDA graph of one kernel's launches, one after another, each with its arguments.
+
+        Where the card has programmatic dependent launch, each may begin while the one before it ends: the kernel itself
+        waits where it must.
+        """
+        kernel.compile()
+        self.stream.begin_capture()
+        try:
+            for arguments in calls:
+                if self.overlaps:
+                    cuda_launch.overlapping(kernel.kernel.ptr, self.stream.ptr, grid, block, arguments, shared_bytes)
+                else:
+                    kernel(grid, block, arguments, shared_mem=shared_bytes)
+        except RuntimeError:
+            with contextlib.suppress(Exception):  # the first fault is the one to tell
+                self.stream.end_capture()
+            raise
+        graph = self.stream.end_capture()
+        graph.upload(self.stream)
+        return graph
+
+
+def _uuid(handle) -> str | None:
+    import pynvml
+
+    return nvml.ask(pynvml.nvmlDeviceGetUUID, handle)
+
+
+def _dotted(version: int) -> str:
+    return f"{version // 1000}.{version % 1000 // 10}"

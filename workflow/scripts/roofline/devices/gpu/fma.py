@@ -1,0 +1,160 @@
+"""The peak of the CUDA cores: multiply-adds on registers alone, by a kernel of ours."""
+
+import time
+from typing import NamedTuple
+
+from roofline.core.accuracy import relative_error, require_close
+from roofline.core.dtypes import array_dtype
+from roofline.devices.base import Workload
+from roofline.records.compute import Product
+from roofline.records.timing import Check
+
+# Numbers per thread and steps per round: on an H200 most are 8 % slower than the best in fp64, and which is best is not
+# the same with every compiler.
+VARIANTS = ((8, 4), (16, 16), (16, 32))
+# The factors k and l of each way, in every lane. A fold draws its numbers together, within 1 / (1 + k) steps to 1/e: as
+# many as the dtype's digits allow, and the check can tell from none.
+FACTORS = {
+    "turn": dict.fromkeys(("fp64", "fp32", "fp16"), (0.3, 0.0)),
+    "fold": {"fp64": (-1 + 2**-30, 0.5), "fp32": (-1 + 2**-16, 0.5), "fp16": (-1 + 2**-10, 0.5)},
+}
+# fp16 numbers lie side by side, two in a register.
+LANES = {"fp64": 1, "fp32": 1, "fp16": 2}
+# So many steps are compared: errors of rounding add up to a few units in the last place, and in fp16 the fold, which
+# turns a number nearly back every second step, has come 3 % away from where it began.
+COMPARED_STEPS = 32
+TOLERANCE = {"fp64": 1e-14, "fp32": 1e-5, "fp16": 1e-2}
+GRIDS = ((256, 4), (512, 4), (256, 8))  # threads per block, blocks per multiprocessor
+STEP_S = 1e-3  # long against a launch, and a hundred of them short against a second
+COMPARED_THREADS = 1 << 16
+
+
+def dtype_of(ceiling: str) -> str:
+    return ceiling.removesuffix("_fma")
+
+
+def candidates(device, ceiling: str, seed: int) -> list[Workload]:
+    """Both ways in every variant on several grids, each about as much work as the first takes STEP_S for."""
+    found: list[Workload] = []
+    for threads, blocks in GRIDS:
+        for way in FACTORS:
+            for variant in VARIANTS:
+                form, rounds = Form(way, *variant), None
+                if found:
+                    one_round = flops(ceiling, form, blocks * device.multiprocessors, threads, 1)
+                    rounds = max(1, found[0].flops // one_round)
+                found.append(_workload(device, ceiling, form, threads, blocks, rounds, seed))
+    return found
+
+
+def again(device, ceiling: str, product: Product, seed: int) -> Workload:
+    """The same kernel on numbers of its own."""
+    shape = product.shape
+    blocks = shape["blocks"] // device.multiprocessors
+    form = Form(product.algorithm, shape["numbers"], shape["steps"])
+    return _workload(device, ceiling, form, shape["threads"], blocks, shape["rounds"], seed)
+
+
+class Form(NamedTuple):
+    """What code a kernel is."""
+
+    way: str
+    numbers: int
+    steps: int
+
+
+def flops(ceiling: str, form: Form, blocks: int, threads: int, rounds: int) -> int:
+    """A multiply-add, two FLOPs, for each number, lane and step."""
+    return 2 * LANES[dtype_of(ceiling)] * form.numbers * form.steps * rounds * blocks * threads
+
+
+def _workload(device, ceiling: str, form: Form, threads: int, each: int, rounds: int | None, seed: int) -> Workload:
+    import numpy
+
+    dtype = dtype_of(ceiling)
+    blocks, lanes = each * device.multiprocessors, LANES[dtype]
+    before = device.normal((form.numbers * blocks * threads * lanes,), dtype, seed)
+    after = device.xp.empty_like(before)
+    factors = device.array(numpy.repeat(numpy.array(FACTORS[form.way][dtype], array_dtype(dtype)), lanes))
+    defines = (f"-DNUMBERS={form.numbers}", f"-DSTEPS_A_ROUND={form.steps}")
+    kernel = device.kernel("fma.cu", f"{form.way}_{dtype}", defines)
+
+    def run(count: int) -> None:
+        arguments = (before, after, factors, numpy.uint32(count), device.kernel_clock)
+        kernel((blocks,), (threads,), arguments)
+
+    rounds = rounds or _rounds(device, run)
+
+    def check() -> Check:
+        compared = COMPARED_STEPS // form.steps
+        after.data.memset_async(0xFF, after.nbytes, device.stream)
+        run(compared)
+        device.synchronize()
+        start, end = (_of_first_threads(device, array, form.numbers) for array in (before, after))
+        k, offset = (float(factor) for factor in device.to_host(factors)[::lanes])
+        expected = REFERENCES[form.way](start, compared * form.steps, k, offset)
+        error, tolerance = relative_error(end, expected), TOLERANCE[dtype]
+        require_close(f"{ceiling} kernel", error, tolerance)
+        what = f"{compared * form.steps} steps of its first threads against float64"
+        return Check(compared=what, error=error, tolerance=tolerance)
+
+    shape = {"blocks": blocks, "threads": threads, "rounds": rounds, "numbers": form.numbers, "steps": form.steps}
+    return Workload(
+        product=Product(
+            library="a register-only kernel of this project (kernels/fma.cu)",
+            shape=shape,
+            layout=None,
+            algorithm=form.way,
+            accumulation=dtype,
+            output=dtype,
+        ),
+        flops=flops(ceiling, form, blocks, threads, rounds),
+        step=lambda index: run(rounds),
+        check=check,
+        clock_mhz=device.clock_of_kernel,
+    )
+
+
+def _rounds(device, run) -> int:
+    """As many rounds as take about STEP_S, in powers of two so that another run finds the same."""
+    rounds = 16
+    while rounds < 1 << 20:
+        run(rounds)
+        device.synchronize()
+        start = time.perf_counter()
+        run(rounds)
+        device.synchronize()
+        if time.perf_counter() - start > STEP_S / 1.5:
+            break
+        rounds *= 2
+    return rounds
+
+
+def _of_first_threads(device, array, numbers: int):
+    """The numbers of the first threads, on the host, as (numbers a thread, threads x lanes)."""
+    import numpy
+
+    whole = device.to_host(array).reshape(numbers, -1)
+    return whole[:, : min(COMPARED_THREADS, whole.shape[1])].astype(numpy.float64)
+
+
+def _turned(start, steps: int, k: float, offset: float):
+    """So many turns, in float64; a turn needs no offset."""
+    import numpy
+
+    x, y = numpy.split(start.copy(), 2)
+    for _ in range(steps):
+        x -= k * y
+        y += k * x
+    return numpy.concatenate([x, y])
+
+
+def _folded(start, steps: int, k: float, offset: float):
+    """So many folds, in float64."""
+    x = start.copy()
+    for _ in range(steps):
+        x = k * x + offset
+    return x
+
+
+REFERENCES = {"turn": _turned, "fold": _folded}

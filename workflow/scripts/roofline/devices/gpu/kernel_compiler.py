@@ -1,0 +1,35 @@
+"""Our own CUDA kernels: their sources, compiled for the card at hand."""
+
+import re
+from pathlib import Path
+
+CEILING_KERNELS = Path(__file__).parent / "kernels"
+COMPILE_OPTIONS = ("-std=c++17",)
+INCLUDED = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
+
+
+def kernel_source(path: Path) -> str:
+    """A source with its own headers put in: CuPy's cache of compiled kernels would not see them change."""
+    text = path.read_text(encoding="utf-8")
+    return INCLUDED.sub(lambda header: kernel_source(path.parent / header[1]), text)
+
+
+def with_headers(path: Path) -> set[Path]:
+    """A source and every header of ours that it includes, directly or through others."""
+    headers = INCLUDED.findall(path.read_text(encoding="utf-8"))
+    return {path}.union(*(with_headers(path.parent / name) for name in headers))
+
+
+class KernelCompiler:
+    """Part of the GPU device: compiled modules by their source and macros."""
+
+    def kernel(self, source: Path | str, name: str, defines: tuple[str, ...] = ()):
+        """A kernel of a .cu file (a bare name is one of ours for ceilings), compiled for this card with macros."""
+        path = source if isinstance(source, Path) else CEILING_KERNELS / source
+        return self.compiled(kernel_source(path), name, defines)
+
+    def compiled(self, code: str, name: str, defines: tuple[str, ...] = ()):
+        """A kernel of CUDA C++ code, compiled for this card."""
+        if (code, defines) not in self._modules:
+            self._modules[code, defines] = self.xp.RawModule(code=code, options=COMPILE_OPTIONS + defines)
+        return self._modules[code, defines].get_function(name)

@@ -1,0 +1,132 @@
+"""The memory ceilings of one level, or the sweep that finds the levels by itself."""
+
+from roofline.core.terms import MIXES
+from roofline.measure import levels, search
+from roofline.measure.state import StateLog
+from roofline.measure.timing import time_until_precise
+from roofline.records.device import DeviceRecord
+from roofline.records.memory import Bandwidth, Envelope, FoundLevel, GridTrial, Sweep, SweepPoint
+
+SWEEP_RUNS = 3
+TIMES_BUDGET = 2  # for a stream that is timed in several blocks
+LEAST_OF_BLOCK = 4  # samples for which such a block has time
+MATCHES = 2.0  # a knee this many times away from a capacity is not that level's
+
+
+def measure(device, record: DeviceRecord, stream, warmup, iterations, time_budget_s) -> Bandwidth:
+    """The fastest of a stream's grids, timed until its median is precise, and what arrived compared.
+
+    Of several blocks the fastest counts, with its own interval and states: a ceiling is the highest that can be shown.
+    """
+    ways = list(stream.grids.items())
+    tried, searched = search.try_all(device, ways, lambda way: way[1], time_budget_s)
+    (grid, step), step_s = min(tried, key=lambda one: one[1])
+    blocks = list(_blocks(device, stream.blocks, step, step_s, warmup, iterations, time_budget_s))
+    latency, log = min(blocks, key=lambda block: block[0].median_s)
+    clock_mhz = stream.clock_mhz()
+    gb_per_s = stream.counted_bytes / latency.median_s / 1e9
+    vendor = record.vendor.bandwidth.gb_per_s if record.vendor.bandwidth and stream.level == "hbm" else None
+    return Bandwidth(
+        name=stream.name,
+        level=stream.level,
+        mix=stream.mix,
+        counted=stream.counted,
+        bytes=stream.counted_bytes,
+        gb_per_s=gb_per_s,
+        ci95=_interval(stream.counted_bytes, latency.ci95_s),
+        vendor_gb_per_s=vendor,
+        fraction_of_vendor=gb_per_s / vendor if vendor else None,
+        threads=stream.threads(grid),
+        grid=grid,
+        search=searched,
+        trials=[GridTrial(grid=way[0], gb_per_s=stream.counted_bytes / s / 1e9) for way, s in tried],
+        blocks_gb_per_s=[stream.counted_bytes / block.median_s / 1e9 for block, _ in blocks],
+        sm_clock_mhz=clock_mhz,
+        bytes_per_clock_per_multiprocessor=_per_clock(record, gb_per_s, clock_mhz) if stream.on_chip else None,
+        limited_by=log.limited_by(),
+        throttled=latency.all_throttled if log.reports_throttling() else None,
+        latency=latency,
+        states=log.states,
+        verified=stream.verify(grid),
+    )
+
+
+def _blocks(device, most_blocks: int, step, step_s: float, warmup, iterations, time_budget_s):
+    """(timing, readings) of each block, `most_blocks` of them or as many as there is time for."""
+    if most_blocks > 1:
+        time_budget_s *= TIMES_BUDGET
+    count = max(1, min(most_blocks, int(time_budget_s / (LEAST_OF_BLOCK * step_s))))
+    for block in range(count):
+        log = StateLog(device)
+        options = {"warmup": 1 if block else warmup, "most": iterations, "time_budget_s": time_budget_s / count}
+        yield time_until_precise(device, step, log, **options), log
+
+
+def _interval(counted_bytes: int, ci95_s) -> tuple[float, float] | None:
+    return None if ci95_s is None else (counted_bytes / ci95_s[1] / 1e9, counted_bytes / ci95_s[0] / 1e9)
+
+
+def _per_clock(record: DeviceRecord, gb_per_s: float, clock_mhz: float | None) -> float | None:
+    return gb_per_s * 1e3 / clock_mhz / record.hardware["multiprocessors"] if clock_mhz else None
+
+
+def envelope(bandwidths: list[Bandwidth]) -> Envelope | None:
+    """The highest of a memory's mixes; None where a mix is missing: an envelope with a hole is none."""
+    whole = [one for one in bandwidths if one.name.count("_") == 1]  # not those of one core
+    if {one.mix for one in whole} != set(MIXES):
+        return None
+    highest = max(whole, key=lambda one: one.gb_per_s)
+    return Envelope(gb_per_s=highest.gb_per_s, mix=highest.mix, of=list(MIXES))
+
+
+def sweep(device, series) -> Sweep:
+    """Read every working set a few times; the fastest counts, since what disturbs only slows. Then find the levels."""
+    log, points = StateLog(device), []
+    log.read("before")
+    for size in series.sizes:
+        step, bytes_read = series.step(size)
+        fastest_s = min(device.step_times(step, SWEEP_RUNS + 1)[1:])
+        points.append(SweepPoint(size_bytes=size, gb_per_s=bytes_read / fastest_s / 1e9))
+    log.read("after")
+    found = levels.find_levels([(point.size_bytes, point.gb_per_s) for point in points])
+    return Sweep(
+        series=series.series,
+        reader=series.reader,
+        counted=series.counted,
+        points=points,
+        levels=named(found, series.levels),
+        states=log.states,
+    )
+
+
+def named(found: list, capacities: dict[str, int]) -> list[FoundLevel]:
+    """Levels by the capacities that the device reports: a knee belongs to the nearest, within a factor of MATCHES.
+
+    The last plateau, which has no knee, belongs to the first capacity beyond its beginning, or to the memory. One that
+    runs on past a capacity is of two levels that were not told apart, and gets no name.
+    """
+    named_levels, left = [], dict(capacities)
+    for level in found:
+        name = _name_of(level, left)
+        if any(level.first_bytes * MATCHES <= size <= level.last_bytes / MATCHES for size in capacities.values()):
+            name = None
+        reported = left.pop(name, None) if name else None
+        named_levels.append(
+            FoundLevel(
+                name=name,
+                gb_per_s=level.gb_per_s,
+                first_bytes=level.first_bytes,
+                last_bytes=level.last_bytes,
+                knee_bytes=round(level.knee_bytes) if level.knee_bytes else None,
+                reported_bytes=reported,
+            )
+        )
+    return named_levels
+
+
+def _name_of(level, capacities: dict[str, int]) -> str | None:
+    if not level.knee_bytes:
+        return next((one for one, size in capacities.items() if size > level.first_bytes), None)
+    near = {one: max(size / level.knee_bytes, level.knee_bytes / size) for one, size in capacities.items()}
+    name = min(near, key=near.get, default=None)
+    return name if name and near[name] <= MATCHES else None

@@ -1,0 +1,184 @@
+"""One job of an operator: every case, implementation and scope of it predicted, checked, then timed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from roofline.measure.state import StateLog
+from roofline.measure.timing import per_application, time_caller, time_device
+from roofline.operators.base import (
+    COLD_CACHE_MULTIPLE,
+    Case,
+    Implementation,
+    Job,
+    Operator,
+    rotation_copies,
+)
+from roofline.records.operator import Measurement
+from roofline.records.prediction import PredictionRecord, predict_sealed
+
+SMALLEST_ITERATIONS, SMALLEST_BUDGET_S, SMALLEST_WARMUP = 100, 0.2, 10
+SHARED_SEED, SMALLEST_SEED, INPUTS_SEED = 1, 7, 11
+
+
+@dataclass(frozen=True)
+class Seals:
+    """What was sealed of a device and of an operator."""
+
+    device: PredictionRecord
+    constants: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a job is measured: its implementations by name (None: all), cold or warm, and for how long."""
+
+    implementations: list[str] | None
+    cold: bool
+    warmup: int
+    iterations: int
+    time_budget_s: float
+
+    @property
+    def timing(self) -> dict:
+        return {"warmup": self.warmup, "iterations": self.iterations, "time_budget_s": self.time_budget_s}
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Seconds of a call on the smallest case and of one that does nothing, for one application: caller's, device's."""
+
+    call_s: float | None = None
+    call_device_s: float | None = None
+    empty_s: float | None = None
+    empty_device_s: float | None = None
+
+
+def measure(operator: Operator, device, job: Job, seals: Seals, options: Options) -> list[Measurement]:
+    """Every measurement of a job. Raises ArithmeticError for a wrong result, MemoryError and the like as they come."""
+    chosen = operator.implementations_on(device.kind, options.implementations)
+    overheads: dict[tuple, dict] = {}
+    found = []
+    for case in job.cases:
+        shared = operator.shared_inputs(device, case, SHARED_SEED)
+        copies = _copies(operator, device, case, chosen, options.cold)
+        for implementation in chosen:
+            key = implementation, case.dtype, case.preset
+            if key not in overheads:
+                overheads[key] = _overheads(operator, device, case, implementation)
+            cell = implementation(operator, device, case, shared, copies)
+            found += [
+                _measured(cell, scope, seals, options, overheads[key].get(scope, Overhead()))
+                for scope in implementation.scopes
+            ]
+            del cell
+        del shared, copies  # before the next case's are made
+    return found
+
+
+def _copies(operator: Operator, device, case: Case, chosen: list[type[Implementation]], cold: bool) -> list[dict]:
+    """The inputs, in as many copies as make them cold."""
+    first = operator.rotated_inputs(device, case, INPUTS_SEED, 1)
+    if not cold:
+        return first
+    least = rotation_copies(_size(first[0]), device.last_level_cache_bytes)
+    count = max(implementation.copies_wanted(case, least) for implementation in chosen)
+    return first if count == 1 else operator.rotated_inputs(device, case, INPUTS_SEED, count)
+
+
+def _size(inputs: dict) -> int:
+    return sum(array.nbytes for array in inputs.values())
+
+
+def _overheads(operator: Operator, device, case: Case, implementation: type[Implementation]) -> dict:
+    """What calls cost where there is next to nothing to do, by scope."""
+    smallest = operator.smallest(case)
+    if smallest is None:
+        return {}
+    shared = operator.shared_inputs(device, smallest, SHARED_SEED)
+    cell = implementation(
+        operator, device, smallest, shared, operator.rotated_inputs(device, smallest, SMALLEST_SEED, 1)
+    )
+    empty = cell.empty_step()
+    of_empty = _both(device, empty, cell.per_call) if empty else (None, None)
+    return {
+        scope: Overhead(*_both(device, cell.step(scope), cell.per_call), *of_empty) for scope in implementation.scopes
+    }
+
+
+def _both(device, step, per_call: int) -> tuple[float, float | None]:
+    """The caller's and the device's median of a step, for one application."""
+    options = {"warmup": SMALLEST_WARMUP, "iterations": SMALLEST_ITERATIONS, "time_budget_s": SMALLEST_BUDGET_S}
+    caller = time_caller(device, step, **options)
+    on_device = time_device(device, step, caller, time_budget_s=SMALLEST_BUDGET_S)
+    return caller.median_s / per_call, on_device.median_s / per_call if on_device else None
+
+
+def _measured(
+    cell: Implementation, scope: str | None, seals: Seals, options: Options, overhead: Overhead
+) -> Measurement:
+    operator, device, case = cell.operator, cell.device, cell.case
+    declared = declare(operator, device, case, cell, scope, seals, cold=_is_cold(device, cell))
+    check, checked_s = operator.check(cell, scope)
+    step = cell.step(scope)
+    log = StateLog(device)
+    log.read("before")
+    latency = time_caller(device, step, checked_s=checked_s, **options.timing)
+    device_latency = time_device(device, step, latency, time_budget_s=options.time_budget_s)
+    log.read("after")
+    return Measurement(
+        **declared,
+        check=check,
+        latency=per_application(latency, cell.per_call),
+        device_latency=per_application(device_latency, cell.per_call),
+        overhead_s=overhead.call_s,
+        device_overhead_s=overhead.call_device_s,
+        empty_kernel_s=overhead.empty_s,
+        empty_kernel_device_s=overhead.empty_device_s,
+        states=log.states,
+    )
+
+
+def declare(
+    operator: Operator, device, case: Case, cell: Implementation, scope: str | None, seals: Seals, cold: bool
+) -> dict:
+    """What a measurement says before anything is timed: counts, roofs, and the sealed prediction."""
+    flops, traffic = operator.flops(case, scope), operator.bytes(case, scope)
+    of_device = cold or traffic > device.last_level_cache_bytes or not operator.cached_when_warm
+    ceilings = device.memory_ceilings(operator.mix) if of_device else device.cache_ceilings
+    compute_ceiling, terms = device.compute_ceiling(case.dtype, operator.unit), cell.costs(scope)
+    predicted = predict_sealed(
+        seals.device,
+        seals.constants,
+        flops=flops,
+        traffic_bytes=traffic,
+        compute_ceiling=compute_ceiling,
+        memory_ceilings=ceilings,
+        terms=terms,
+    )
+    return {
+        "operator": operator.name,
+        "implementation": cell.name,
+        "preset": case.preset,
+        "scope": scope,
+        "dtype": case.dtype,
+        "cache": "cold" if cold else "warm",
+        "shape": case.shape,
+        "label": operator.label(case),
+        "series": operator.series(case),
+        "flops": flops,
+        "bytes": traffic,
+        "compute_ceiling": compute_ceiling,
+        "memory_ceilings": ceilings,
+        "memory_level": device.memory_level if of_device else device.cache_level,
+        "costs": terms,
+        "predicted": predicted,
+        "per_call": cell.per_call,
+        "plan": cell.plan(),
+        "plan_summary": cell.plan_summary(),
+        "remedies": operator.remedies(case, type(cell)),
+    }
+
+
+def _is_cold(device, cell: Implementation) -> bool:
+    """Whether what a step reads has left the last-level cache since it was read before."""
+    return len(cell.copies) * _size(cell.copies[0]) >= COLD_CACHE_MULTIPLE * device.last_level_cache_bytes

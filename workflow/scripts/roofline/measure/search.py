@@ -1,0 +1,50 @@
+"""The fastest of many ways to do the same, by short trials within a time budget."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from roofline.core import statistics
+from roofline.devices.base import Refused
+from roofline.records.timing import Search
+
+Way = TypeVar("Way")
+TRIALS = 3  # timed runs of a trial, after one to warm up
+BEHIND = 4 / 3  # times the fastest so far: on a CPU one run of such a way is enough
+
+
+def try_all(
+    device,
+    ways: Sequence[Way],
+    step_of: Callable[[Way], Callable],
+    budget_s: float,
+    work_of: Callable[[Way], float] = lambda way: 1.0,
+) -> tuple[list[tuple[Way, float]], Search]:
+    """(way, median seconds of a few runs) of each that the budget allows, in the order given; and how far it came.
+
+    The first way that runs is always tried, however long it takes. One that would take a fifth of the budget is not
+    repeated. Nor, on a CPU, whose first run compiles nothing, is the only way there is, or one that is far behind
+    another; `work_of` tells what ways that do not do the same are compared by. Raises Refused where none runs.
+    """
+    tried: list[tuple[Way, float]] = []
+    refused: list[str] = []
+    fastest = math.inf  # seconds for the same work
+    deadline = time.monotonic() + budget_s
+    for way in ways:
+        if tried and time.monotonic() >= deadline:
+            break
+        step = step_of(way)
+        try:
+            (warm,) = device.step_times(step, 1)
+            if device.kind == "cpu" and (len(ways) == 1 or warm / work_of(way) > BEHIND * fastest):
+                tried.append((way, warm))
+                continue
+            runs = TRIALS if warm < budget_s / 5 else 1
+            tried.append((way, statistics.median(device.step_times(step, runs, first=1))))
+            fastest = min(fastest, tried[-1][1] / work_of(way))
+        except Refused as reason:
+            refused.append(str(reason))
+    if not tried:
+        raise Refused(refused[0] if refused else "nothing is offered")
+    return tried, Search(offered=len(ways), tried=len(tried), refused=refused)

@@ -1,0 +1,53 @@
+"""What a compute ceiling must satisfy, whatever the card: a figure that does not is no figure."""
+
+from roofline.core import statistics
+from roofline.core.formatting import number
+from roofline.devices.datasheets import clock_peak_tflops
+from roofline.operators.gemm import products_on
+from roofline.records.compute import Product
+from roofline.records.device import DeviceRecord, VendorPeak
+
+ROUNDING = 1.001
+CLEARLY = 1.3  # times as fast
+RUNS = 5
+
+
+def require_possible(ceiling: str, tflops: float, peak: VendorPeak | None, record: DeviceRecord) -> list[str]:
+    """Doubts about a figure. Raises ArithmeticError for one above multiprocessors x rate x the card's highest clock.
+
+    Where the device reports no clock, or no rate is known, that it was not asked is the doubt; a CPU has neither.
+
+    Where the rate is by formula, from a card's name, the rate may be what is wrong: then it is a doubt.
+    """
+    clock_mhz = record.hardware.get("sm_clock_max_mhz")
+    if not (peak and peak.operations_per_clock_per_multiprocessor and clock_mhz):
+        gpu = record.device_kind == "gpu"
+        return [f"{ceiling}: not held against the highest clock, which is not known"] if gpu else []
+    multiprocessors = record.hardware["multiprocessors"]
+    limit = clock_peak_tflops(peak.operations_per_clock_per_multiprocessor, multiprocessors, clock_mhz)
+    if tflops <= limit * ROUNDING:
+        return []
+    what = (
+        f"{ceiling}: {number(tflops)} TFLOPS is above {multiprocessors} multiprocessors x "
+        f"{peak.operations_per_clock_per_multiprocessor:g} operations a clock x {clock_mhz:g} MHz = {number(limit)}"
+    )
+    if record.vendor.match == "exact":
+        raise ArithmeticError(what)
+    return [f"{what}; the rate is by formula ({record.vendor.reason})"]
+
+
+def require_above_fp32(device, product: Product, tf32_tflops: float, record: DeviceRecord) -> list[str]:
+    """Doubts. Raises ArithmeticError where the same product in fp32 is no slower: then tf32 was not what ran.
+
+    It is a doubt alone where the card's tensor cores are no faster in tf32 than its CUDA cores in fp32.
+    """
+    workload = products_on(device).product_of_shape(device, "fp32", product.shape)
+    times = device.step_times(workload.step, RUNS + 1)[1:]
+    fp32_tflops = workload.flops / statistics.median(times) / 1e12
+    if tf32_tflops > fp32_tflops:
+        return []
+    what = f"tf32: {number(tf32_tflops)} TFLOPS is not above the {number(fp32_tflops)} of the same product in fp32"
+    tf32, fp32 = (record.vendor.peaks.get(dtype) for dtype in ("tf32", "fp32"))
+    if tf32 and fp32 and tf32.tflops < CLEARLY * fp32.tflops:
+        return [what]
+    raise ArithmeticError(what)

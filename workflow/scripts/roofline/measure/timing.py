@@ -1,0 +1,136 @@
+"""How anything is timed: warm up, then count steps or spend the time budget, whichever comes first."""
+
+import time
+from collections.abc import Callable
+
+from roofline.core import statistics
+from roofline.core.throttling import is_throttled
+from roofline.measure.state import StateLog
+from roofline.records.timing import DeviceState, Timing
+
+CALLER_METHOD = "one step after another, an event per step, synchronised before and after the block"
+DEVICE_METHOD = "steps queued behind a blocking kernel, an event per step, then released"
+FEWEST = 64  # samples before the first look at whether they are precise
+LOOK_S = 0.05  # a batch of this length or more is looked at while it runs
+
+Step = Callable[[int], object]
+
+
+def time_caller(
+    device, step: Step, *, warmup: int, iterations: int, time_budget_s: float, checked_s: float | None = None
+) -> Timing:
+    """What a caller of `step` gets. Steps are handed their number, so that they can rotate among buffers; it runs on
+    from the warm-up through every timed block, so that no step meets a buffer before the rotation is back at it.
+
+    The warm-up's last step tells how many fit the budget; they are timed in one block where they do.
+    At least one step is timed, however slow the device, and one warmed up before it; where the check of the
+    result ran just before and took most of the budget (`checked_s`), that was the warm-up.
+    """
+    deadline = time.monotonic() + time_budget_s
+    slow = checked_s is not None and checked_s > time_budget_s / 2
+    warmed, last = (1, checked_s) if slow else (0, 0.0)
+    while warmed < max(1, warmup) and (warmed == 0 or time.monotonic() + last < deadline):
+        last = device.step_times(step, 1, first=warmed)[0]
+        warmed += 1
+    samples: list[float] = []
+    while len(samples) < iterations and (not samples or time.monotonic() + last < deadline):
+        fitting = int((deadline - time.monotonic()) / last) if last else iterations
+        count = max(1, min(iterations - len(samples), fitting))
+        samples += device.step_times(step, count, first=warmed + len(samples))
+        last = statistics.median(samples)
+    return _timing(CALLER_METHOD, warmed, iterations, samples)
+
+
+def time_device(device, step: Step, caller: Timing, *, time_budget_s: float) -> Timing | None:
+    """The device's part of the same steps; None on a synchronous device.
+
+    A fourth of the caller's steps, within half of its budget: without launch gaps there is little left to vary.
+    """
+    wanted = max(1, caller.requested // 4)
+    fitting = int(time_budget_s / 2 / caller.median_s)
+    samples = device.device_times(step, max(1, min(wanted, fitting)), first=caller.warmup + len(caller.samples_s))
+    return _timing(DEVICE_METHOD, caller.warmup, wanted, samples) if samples else None
+
+
+def per_application(timing: Timing | None, per_call: int) -> Timing | None:
+    """The times of one of the applications of the operator that each step consisted of."""
+    if timing is None or per_call == 1:
+        return timing
+    samples = [round(sample / per_call, 11) for sample in timing.samples_s]
+    return timing.model_copy(
+        update={
+            "method": f"{timing.method}; a step applies the operator {per_call} times, and times are of one",
+            "samples_s": samples,
+            "median_s": statistics.median(samples),
+            "ci95_s": statistics.median_interval(samples),
+        }
+    )
+
+
+def time_until_precise(
+    device, step: Step, log: StateLog, *, warmup: int, most: int, time_budget_s: float, first: int = 0
+) -> Timing:
+    """Steps until the 95 % interval of their median is within 0.5 %, `most` of them, or the budget is spent.
+
+    The device is looked at before, while each longer batch runs, and after. A batch in which it was throttled for heat
+    is set apart; where all were, they count and the timing says so.
+    """
+    deadline = time.monotonic() + time_budget_s
+    last = statistics.median(device.step_times(step, max(1, warmup), first=first))
+    first += max(1, warmup)
+    free: list[float] = []
+    throttled: list[float] = []
+    unwatched: list[float] = []  # too short to be looked at: judged by what is read after all
+    log.read("before")
+    stopped_by = "iterations"
+    for target in statistics.looks(min(FEWEST, most), most):
+        wanted = target - len(free) - len(throttled) - len(unwatched)
+        while wanted > 0 and (not (free or throttled or unwatched) or time.monotonic() + last < deadline):
+            fitting = max(1, int((deadline - time.monotonic()) / last)) if last else wanted
+            batch, told = _watched_batch(device, step, log, min(wanted, fitting), first, last)
+            {True: throttled, False: free, None: unwatched}[told].extend(batch)
+            last, first, wanted = statistics.median(batch), first + len(batch), wanted - len(batch)
+        if wanted > 0:
+            stopped_by = "time_budget"
+            break
+        if statistics.precise(unwatched + free or throttled):
+            stopped_by = "precision"
+            break
+    after = log.read("after")
+    judged = throttled if is_throttled(after.throttle_reasons) else free
+    judged[:0] = unwatched  # short batches come first, and the interval wants samples in the order of time
+    return _timing(CALLER_METHOD, warmup, most, free, stopped_by, throttled)
+
+
+def _watched_batch(device, step, log, count: int, first: int, each_s: float) -> tuple[list[float], bool | None]:
+    """Times of a batch, and whether the device was throttled for heat then; None where it was too short to look."""
+    if count * each_s < LOOK_S:
+        return device.step_times(step, count, first=first), None
+    seen: list[DeviceState] = []
+    times = device.watched_times(step, count, first, lambda: seen.append(log.read("during")))
+    return times, any(is_throttled(state.throttle_reasons) for state in seen)
+
+
+def _timing(
+    method: str,
+    warmup: int,
+    requested: int,
+    samples: list[float],
+    stopped_by: str | None = None,
+    throttled: list[float] | None = None,
+) -> Timing:
+    all_throttled = not samples and bool(throttled)
+    if all_throttled:
+        samples, throttled = throttled, []
+    samples = [round(sample, 10) for sample in samples]
+    return Timing(
+        method=method,
+        warmup=warmup,
+        requested=requested,
+        stopped_by=stopped_by or ("iterations" if len(samples) >= requested else "time_budget"),
+        samples_s=samples,
+        median_s=statistics.median(samples),
+        ci95_s=statistics.median_interval(samples),
+        throttled_samples_s=[round(sample, 10) for sample in throttled or []],
+        all_throttled=all_throttled,
+    )

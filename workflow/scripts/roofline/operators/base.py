@@ -1,0 +1,298 @@
+"""The operator interface: an operator declares what it computes and how; the framework predicts, checks and times it.
+
+A new operator is a module under operators/ that defines one subclass of Operator, or a file of the user's own that is
+named in the config (`operators: [my_operator.py]`). Its section of the config is named after its `rule`.
+
+    class Operator          counts, inputs, reference, cases, and what the pages say of it
+    class Implementation    one way to compute it on one kind of device
+    class Case              one shape and dtype
+    class Job               the cases that share a record file
+"""
+
+import inspect
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from roofline.core.accuracy import relative_error, require_close
+from roofline.core.dtypes import ITEM_BYTES
+from roofline.devices.base import Identity
+from roofline.operators.settings import OperatorSettings, Settings
+from roofline.records.operator import Axis, DataFile, OperatorInfo
+from roofline.records.prediction import CostTerms
+from roofline.records.timing import Check
+
+# Rotating through several times the last-level cache makes every step read memory.
+COLD_CACHE_MULTIPLE = 3
+LARGEST_ROTATION_BYTES = 2 << 30
+MOST_COPIES = 4096  # of tiny inputs the arrays themselves would fill the memory; fewer copies are recorded as warm
+WORKSPACE_BYTES = 256 << 20  # for libraries and temporaries, beside what a case needs itself
+
+Constants = Mapping[str, tuple[float, str]]  # a value and where it is from, by name
+GENERIC_CONSTANTS: dict[str, Constants] = {
+    "gpu": {
+        "launch_s": (19e-6, "one array operation issued from Python: 150 us for eight, an H200 host, 2026-11"),
+        "start_s": (3e-6, "the shortest kernels on an H200, 2026-11"),
+    },
+    "cpu": {"launch_s": (2e-6, "one small NumPy call: rule of thumb, 1 to 3 us")},
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One shape and dtype. `params` is what its inputs depend on beside these: a seed, the path of a file."""
+
+    shape: dict[str, int]
+    dtype: str
+    preset: str | None = None
+    params: dict[str, Any] = field(default_factory=dict)
+
+    def resized(self, **sizes: int) -> "Case":
+        return replace(self, shape={**self.shape, **sizes})
+
+
+@dataclass(frozen=True)
+class Job:
+    """The cases of one record, results/{device}/{rule}/{path}.json, and the files that they need."""
+
+    path: str
+    cases: tuple[Case, ...]
+    files: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Job":
+        found = json.loads(text)
+        return cls(found["path"], tuple(Case(**case) for case in found["cases"]), tuple(found["files"]))
+
+
+@dataclass(frozen=True)
+class Prerequisite:
+    """Files that jobs need and that a rule of its own makes: `make(path, params)`, with JSON-able params by path."""
+
+    rule: str
+    pattern: str  # results/checkpoints/{name}.safetensors
+    params: Callable[[Any, str], dict]  # of the config and the pattern's {name}
+    make: Callable[[Path, dict], str]  # returns what to say
+
+
+class Implementation(ABC):
+    """One way to compute a case. The simple way is `compute(inputs)`; override `step` for anything else.
+
+    `copies` are equal sets of the operator's inputs, among which steps rotate; `shared` are the inputs that do not.
+    """
+
+    name: ClassVar[str]
+    kind: ClassVar[str]  # of device: gpu or cpu
+    scopes: ClassVar[tuple[str | None, ...]] = (None,)
+    launches: ClassVar[int] = 1  # array operations or kernels that a step issues, for the generic prediction
+    fused: ClassVar[bool] = False  # one kernel, so that fusion is no remedy
+    graph: ClassVar[bool] = False  # a CUDA graph, so that a graph is no remedy
+    sources: ClassVar[tuple[Path, ...]] = ()  # files beside Python modules, such as .cu, that it is made from
+
+    def __init__(self, operator: "Operator", device, case: Case, shared: dict, copies: list[dict]):
+        self.operator, self.device, self.case = operator, device, case
+        self.shared, self.copies = shared, copies
+
+    @classmethod
+    def copies_wanted(cls, case: Case, least: int) -> int:
+        """How many copies to rotate among, of which `least` make the inputs cold."""
+        return least
+
+    @property
+    def per_call(self) -> int:
+        """Times that one call of a step applies the operator."""
+        return 1
+
+    def compute(self, inputs: dict) -> Any:
+        """The result for one set of inputs, queued on the device's stream."""
+        raise NotImplementedError(f"{type(self).__name__} has neither compute() nor step()")
+
+    def step(self, scope: str | None) -> Callable[[int], Any]:
+        """The function to time: it is handed the step's number and returns the step's result."""
+        merged, count = [{**self.shared, **copy} for copy in self.copies], len(self.copies)
+        return lambda index: self.compute(merged[index % count])
+
+    def empty_step(self) -> Callable[[int], Any] | None:
+        """The same call with nothing to do, where there is one to time."""
+        return None
+
+    def plan(self) -> dict[str, Any]:
+        """How the work is divided, for the record."""
+        return {}
+
+    def plan_summary(self) -> str | None:
+        return None
+
+    def costs(self, scope: str | None) -> CostTerms:
+        """What a step costs beside its work, as multiples of the operator's constants."""
+        start = {"start_s": float(self.launches)} if self.kind == "gpu" else None
+        return CostTerms(calls={"launch_s": float(self.launches)}, start=start)
+
+
+class Operator(ABC):
+    """What is computed. Counts are of one case and scope: FLOPs with a multiply-add as two, bytes of memory traffic."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]  # in words
+    rule: ClassVar[str]  # of the workflow, of the config's section and of the results' folder; by default the name
+    picture: ClassVar[str]  # results/{picture}.png; by default the name
+    counted: ClassVar[str] = "inputs and outputs once"
+    Settings: ClassVar[type[Settings]] = OperatorSettings
+    sections: ClassVar[dict[str, type[Settings]]] = {}  # of the config, beside its own
+    implementations: ClassVar[tuple[type[Implementation], ...]]
+    mix: ClassVar[str] = "read"  # of memory accesses: read, write, copy or triad
+    unit: ClassVar[str] = "cuda_core"  # that it computes on where a GPU has tensor cores too
+    tolerance: ClassVar[dict[str, float]] = {"fp64": 1e-12, "fp32": 1e-5, "fp16": 2e-3, "bf16": 1e-2}
+    axis: ClassVar[Axis | None] = None
+    scope_words: ClassVar[dict[str, str]] = {}
+    usual_share_of_peak: ClassVar[tuple[float, float] | None] = None
+    constants: ClassVar[dict[str, Constants]] = GENERIC_CONSTANTS
+    prerequisite: ClassVar[Prerequisite | None] = None
+    cached_when_warm: ClassVar[bool] = True  # warm inputs that fit the last-level cache stand under its ceiling
+    path: str | None = None  # of the user's file, as the config names it
+    measured_with_ceilings: ClassVar[bool] = False  # by the jobs of rule peak_flops, instead of jobs of its own
+
+    def __init_subclass__(cls, **keywords):
+        super().__init_subclass__(**keywords)
+        if "name" in cls.__dict__:
+            cls.rule = cls.__dict__.get("rule", cls.name)
+            cls.picture = cls.__dict__.get("picture", cls.name)
+            cls.title = cls.__dict__.get("title", cls.name.replace("_", " "))
+
+    # -- what is measured
+
+    @abstractmethod
+    def jobs(self, config) -> Sequence[Job]:
+        """The jobs that the completed config asks for; the operator's section is `getattr(config, self.rule)`."""
+
+    @abstractmethod
+    def flops(self, case: Case, scope: str | None = None) -> int: ...
+
+    @abstractmethod
+    def bytes(self, case: Case, scope: str | None = None) -> int: ...
+
+    def smallest(self, case: Case) -> Case | None:
+        """The case that shows what a call costs; None where there is none."""
+        return case.resized(**dict.fromkeys(case.shape, 1))
+
+    def label(self, case: Case) -> str:
+        """What tells a case from others of its preset and dtype."""
+        return ", ".join(f"{key} {size}" for key, size in case.shape.items())
+
+    def series(self, case: Case) -> str:
+        """The same without the axis."""
+        rest = {key: size for key, size in case.shape.items() if not self.axis or key != self.axis.key}
+        return self.label(replace(case, shape=rest)) if self.axis else self.label(case)
+
+    # -- what it is computed from, and what must come of it
+
+    @abstractmethod
+    def inputs(self, device, case: Case, seed: int) -> dict:
+        """Arrays on the device that every step reads anew, and buffers that it writes; normal numbers by `seed`."""
+
+    def rotated_inputs(self, device, case: Case, seed: int, count: int) -> list[dict]:
+        """So many sets of inputs with different values."""
+        return [self.inputs(device, case, seed + place) for place in range(count)]
+
+    def shared_inputs(self, device, case: Case, seed: int) -> dict:
+        """Arrays on the device that every step reads again."""
+        return {}
+
+    @abstractmethod
+    def reference(self, case: Case, inputs: dict) -> Any:
+        """The result in float64, from host arrays of shared and first inputs."""
+
+    def check(self, implementation: Implementation, scope: str | None) -> tuple[Check, float]:
+        """The first step's result against the reference, and the seconds that the step took.
+
+        Raises ArithmeticError where it is wrong. Buffers that only the step writes are poisoned first.
+        """
+        device, case = implementation.device, implementation.case
+        for name in self.outputs:
+            device.poison(implementation.copies[0][name])
+        result, seconds = first_result(implementation, scope)
+        inputs = {**implementation.shared, **implementation.copies[0]}
+        on_host = {key: device.to_host(array) for key, array in inputs.items() if key not in self.outputs}
+        error = relative_error(device.to_host(result), self.reference(case, on_host))
+        tolerance = self.tolerance[case.dtype]
+        require_close(
+            f"{self.title}, {implementation.name}, {case.dtype} {self.label(case)}: the result", error, tolerance
+        )
+        return Check(compared="the whole result against float64", error=error, tolerance=tolerance), seconds
+
+    outputs: ClassVar[tuple[str, ...]] = ()  # names among the inputs that a step writes
+
+    def memory_needed(self, case: Case, last_level_cache_bytes: int) -> int:
+        """Bytes of the device that a case takes at once."""
+        moved = self.bytes(case)
+        return rotation_copies(moved, last_level_cache_bytes) * moved + 2 * moved + WORKSPACE_BYTES
+
+    # -- what pages and checks need to know
+
+    def faults(self, config, devices: Iterable[Identity]) -> list[str]:
+        """What is wrong with the settings beyond what the schema says, one line each."""
+        return []
+
+    def data_files(self, job: Job) -> list[DataFile]:
+        """What was measured with, for the record."""
+        return []
+
+    def notes(self, device, case: Case) -> list[str]:
+        note = device.emulation_note(case.dtype)
+        return [note] if note else []
+
+    def remedies(self, case: Case, implementation: type[Implementation]) -> dict[str, list[str]]:
+        """What helps in each regime, without what the implementation does already."""
+        gpu = implementation.kind == "gpu"
+        lower = ["lower precision"] if ITEM_BYTES[case.dtype] > (1 if gpu else 4) else []
+        fusion = [] if implementation.fused else ["operator fusion"]
+        graph = ["a CUDA graph"] if gpu and not implementation.graph else []
+        return {
+            "compute": (["tensor cores"] if gpu and self.unit == "cuda_core" else []) + lower,
+            "memory": fusion or lower,
+            "overhead": [*graph, *fusion, "larger batches"],
+        }
+
+    def info(self) -> OperatorInfo:
+        return OperatorInfo(
+            name=self.name,
+            title=self.title,
+            picture=self.picture,
+            counted=self.counted,
+            axis=self.axis,
+            scopes=self.scope_words,
+            usual_share_of_peak=self.usual_share_of_peak,
+        )
+
+    def implementations_on(self, kind: str, wanted: Iterable[str] | None = None) -> list[type[Implementation]]:
+        """Those for a kind of device, in their order; of those wanted, where a list is given."""
+        return [one for one in self.implementations if one.kind == kind and (wanted is None or one.name in wanted)]
+
+    def source_files(self, kind: str | None = None) -> set[Path]:
+        """Files that measurements on a kind of device follow from, beside what these modules import."""
+        mine = {Path(inspect.getfile(type(self)))}
+        for implementation in self.implementations:
+            if kind in (None, implementation.kind):
+                mine |= {Path(inspect.getfile(implementation)), *implementation.sources}
+        return mine
+
+
+def first_result(implementation: Implementation, scope: str | None) -> tuple[Any, float]:
+    """What the first step returns, and the seconds that it took."""
+    results = []
+    step = implementation.step(scope)
+    seconds = implementation.device.step_times(lambda index: results.append(step(index)), 1)[0]
+    return results[0], seconds
+
+
+def rotation_copies(bytes_of_one: int, last_level_cache_bytes: int) -> int:
+    """How many copies to rotate among so that what a step reads has left the last-level cache; 1 is enough for inputs
+    that are several times as large themselves."""
+    wanted = min(COLD_CACHE_MULTIPLE * last_level_cache_bytes, LARGEST_ROTATION_BYTES)
+    return min(MOST_COPIES, max(1, -(-wanted // max(1, bytes_of_one))))

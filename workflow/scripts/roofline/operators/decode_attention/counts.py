@@ -1,0 +1,97 @@
+"""One decode step of one layer of attention: shapes, counts, and the same arithmetic for any array library.
+
+Core: scores = K q / sqrt(d), softmax, weighted sum of V. FLOPs 4 x batch x query heads x S x head size, bytes K and V
+once each; with fewer K/V heads than query heads (grouped-query attention) a K/V head serves a group of query heads, so
+that the intensity rises with the group. Block: the query projection before it and the output projection after it, their
+FLOPs and weights added. The write of the new token into the cache is not part of the step.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from roofline.core.accuracy import relative_error
+from roofline.core.dtypes import ITEM_BYTES
+
+
+@dataclass(frozen=True)
+class Shape:
+    batch: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    seq_len: int
+
+    @classmethod
+    def of(cls, sizes: Mapping[str, int]) -> "Shape":
+        return cls(**sizes)
+
+    @property
+    def hidden_size(self) -> int:
+        return self.heads * self.head_size
+
+    @property
+    def group(self) -> int:
+        """Query heads that a K/V head serves."""
+        return self.heads // self.kv_heads
+
+    def as_dict(self) -> dict[str, int]:
+        return asdict(self)
+
+
+def flops(shape: Shape, scope: str) -> int:
+    core = 4 * shape.batch * shape.heads * shape.seq_len * shape.head_size
+    return core + (_projection_flops(shape) if scope == "block" else 0)
+
+
+def traffic_bytes(shape: Shape, dtype: str, scope: str) -> int:
+    return cache_bytes(shape, dtype) + (weight_bytes(shape, dtype) if scope == "block" else 0)
+
+
+def cache_bytes(shape: Shape, dtype: str) -> int:
+    """K and V of one layer."""
+    return 2 * shape.batch * shape.kv_heads * shape.seq_len * shape.head_size * ITEM_BYTES[dtype]
+
+
+def weight_bytes(shape: Shape, dtype: str) -> int:
+    """The query and the output projection of one layer."""
+    return 2 * shape.hidden_size**2 * ITEM_BYTES[dtype]
+
+
+def _projection_flops(shape: Shape) -> int:
+    return 2 * 2 * shape.batch * shape.hidden_size**2
+
+
+def attend(xp, query, keys, values):
+    """softmax(K q) V for scaled queries [batch, kv_heads, d, group] and caches [batch, kv_heads, S, d], softmax in
+    fp32 (float64 for float64 inputs). Returns [batch, kv_heads, group, d] in the caches' dtype."""
+    scores = xp.matmul(keys, query)
+    # A bf16 number has no rank beside others in NumPy's and CuPy's promotion.
+    wide = xp.float64 if scores.dtype == xp.float64 else xp.float32
+    scores = scores.astype(wide, copy=False) if scores.dtype.kind != "f" else scores
+    weights = xp.subtract(scores, scores.max(axis=-2, keepdims=True), dtype=wide)
+    xp.exp(weights, out=weights)
+    weights /= weights.sum(axis=-2, keepdims=True)
+    weights = weights.astype(keys.dtype, copy=False)
+    if weights.shape[-1] == 1:
+        weights = weights.reshape(*weights.shape[:-2], 1, weights.shape[-2])
+    else:
+        weights = weights.swapaxes(-1, -2)
+    return xp.matmul(weights, values)
+
+
+def reference(query, keys, values):
+    """The same in float64 on the host, for queries [batch, heads, d] as they are; returns [batch, heads, d]."""
+    import numpy
+
+    query, keys, values = (numpy.asarray(array).astype(numpy.float64) for array in (query, keys, values))
+    batch, _, head_size = query.shape
+    grouped = (query * head_size**-0.5).reshape(batch, keys.shape[1], -1, head_size).swapaxes(-1, -2)
+    return attend(numpy, grouped, keys, values).reshape(query.shape)
+
+
+def worst_head(result, expected) -> float:
+    """The largest relative error of a head: norm of the difference over the norm, for arrays [..., d]."""
+    import numpy
+
+    heads = zip(numpy.reshape(result, (-1, result.shape[-1])), expected.reshape(-1, expected.shape[-1]), strict=True)
+    return max(relative_error(*head) for head in heads)

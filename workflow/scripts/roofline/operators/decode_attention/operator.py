@@ -1,0 +1,349 @@
+"""Decode attention behind the operator interface: settings, cases, inputs, check, and what pages say of it."""
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
+
+from roofline.core.accuracy import require_close
+from roofline.core.dtypes import ITEM_BYTES, array_dtype
+from roofline.devices import host
+from roofline.devices.base import Identity
+from roofline.operators.base import (
+    COLD_CACHE_MULTIPLE,
+    WORKSPACE_BYTES,
+    Case,
+    Implementation,
+    Job,
+    Operator,
+    Prerequisite,
+    first_result,
+    rotation_copies,
+)
+from roofline.operators.decode_attention import checkpoint
+from roofline.operators.decode_attention.costs import CONSTANTS
+from roofline.operators.decode_attention.counts import (
+    Shape,
+    cache_bytes,
+    flops,
+    reference,
+    traffic_bytes,
+    weight_bytes,
+    worst_head,
+)
+from roofline.operators.decode_attention.eager import Eager
+from roofline.operators.decode_attention.fused import HEAD_SIZES, Fused, FusedGraph
+from roofline.operators.decode_attention.implementation import projected_query
+from roofline.operators.decode_attention.numpy_implementation import NumpyOnAllCores
+from roofline.operators.settings import Budget, ByEffort, EachOnce, OperatorSettings, Settings, Whole
+from roofline.records.operator import Axis, DataFile
+from roofline.records.timing import Check
+
+FP32_BYTES = 4
+
+
+class DecodeSettings(OperatorSettings):
+    """Decode attention: one token's query against a cache of S keys and values. One job for each S and dtype."""
+
+    presets: Annotated[list[str], Field(min_length=1), EachOnce] = Field(
+        default=["minigpt"], description="names under model.presets"
+    )
+    seq_lens: Annotated[list[Whole], Field(min_length=1), EachOnce] = Field(
+        default=[128, 256, 512, 1024], description="lengths S of the cached sequence"
+    )
+    dtypes: Annotated[list[Literal["fp32", "fp16", "bf16"]], Field(min_length=1), EachOnce] = Field(
+        default=["fp32", "fp16"], description="of the cache; the CPU emulates fp16 and bf16, and says so"
+    )
+    batch_sizes: Annotated[list[Whole], Field(min_length=1), EachOnce] = Field(
+        default=[1, 256], description="sequences decoded at once"
+    )
+    implementations: (
+        Annotated[list[Literal["eager", "fused", "fused_graph", "numpy"]], Field(min_length=1), EachOnce] | None
+    ) = Field(
+        default=None,
+        description="on a GPU eager (CuPy arrays), fused (one kernel per layer, heads of 64 or 128) and fused_graph (a "
+        "CUDA graph of all layers); on the CPU numpy; null: all that a device has",
+    )
+    time_budget_s: Annotated[Budget, ByEffort(0.03, 0.06, 2)] = Field(
+        default=None, description="seconds for each batch size, implementation and scope; null: by effort"
+    )
+
+
+class Preset(Settings):
+    layers: Whole = Field(description="layers of the model")
+    heads: Whole = Field(description="query heads")
+    kv_heads: Whole | None = Field(
+        default=None, description="heads of keys and values, each for a group of query heads; by default as many"
+    )
+    head_size: Whole = Field(description="elements of one head")
+
+
+def _named(presets: dict) -> dict:
+    for name in presets:
+        if not (name[:1].isalnum() and name.isascii() and name == name.lower() and set(name) <= ALLOWED_IN_NAMES):
+            raise ValueError(f"the name {name!r}; allowed: lower-case letters, digits, '_', '-', '.'")
+    return presets
+
+
+ALLOWED_IN_NAMES = set("abcdefghijklmnopqrstuvwxyz0123456789_.-")
+
+
+class ModelSettings(Settings):
+    """The model whose attention is measured."""
+
+    checkpoint: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description="a .safetensors file in MiniGPT's or GPT-2's naming, its shapes checked; null: a seeded one is "
+        "generated, and every record says so. Pickles are never loaded",
+    )
+    seed: Annotated[int, Field(ge=0)] = Field(default=0, description="of the generated weights")
+    presets: Annotated[dict[str, Preset], Field(min_length=1), AfterValidator(_named)] = Field(
+        default={
+            "minigpt": Preset(layers=6, heads=8, head_size=64),
+            "gpt2": Preset(layers=12, heads=12, head_size=64),
+            "llama-3-8b": Preset(layers=32, heads=32, kv_heads=8, head_size=128),
+        },
+        description="a name with layers, heads, head_size, and kv_heads where query heads share keys and values",
+    )
+
+
+def _make_checkpoint(path: Path, params: dict) -> str:
+    seed = params.pop("seed")
+    preset = checkpoint.Preset(**params)
+    checkpoint.generate(path, preset, seed)
+    return f"generated weights of a layer, {preset.heads} heads of {preset.head_size}"
+
+
+class DecodeAttention(Operator):
+    name = "decode_attention"
+    title = "decode attention"
+    rule = "decode_attn"
+    picture = "attention"
+    counted = "K and V once; block: and the projections' weights"
+    Settings = DecodeSettings
+    sections: ClassVar = {"model": ModelSettings}
+    unit = "tensor_core"
+    axis = Axis(key="seq_len", symbol="S", at_least=4)
+    implementations = (Eager, Fused, FusedGraph, NumpyOnAllCores)
+    scope_words: ClassVar = {"core": "without projections", "block": "with its projections"}
+    usual_share_of_peak = (0.003, 0.01)
+    constants = CONSTANTS
+    prerequisite = Prerequisite(
+        rule="checkpoint",
+        pattern="results/checkpoints/{name}.safetensors",
+        params=lambda config, name: {**config.model.presets[name].model_dump(), "seed": config.model.seed},
+        make=_make_checkpoint,
+    )
+
+    def jobs(self, config) -> list[Job]:
+        settings, model = config.decode_attn, config.model
+        return [
+            self._job(settings, model, preset, seq_len, dtype)
+            for preset in settings.presets
+            for seq_len in settings.seq_lens
+            for dtype in settings.dtypes
+        ]
+
+    def _job(self, settings, model, preset: str, seq_len: int, dtype: str) -> Job:
+        weights = model.checkpoint or self.prerequisite.pattern.format(name=preset)
+        sizes = checkpoint.Preset(**model.presets[preset].model_dump())
+        params = {"weights": weights, "seed": model.seed, "layers": sizes.layers}
+        params |= {"heads": sizes.heads, "kv_heads": sizes.kv_heads, "head_size": sizes.head_size}
+        cases = tuple(
+            Case(Shape(batch, sizes.heads, sizes.kv_heads, sizes.head_size, seq_len).as_dict(), dtype, preset, params)
+            for batch in settings.batch_sizes
+        )
+        return Job(f"{preset}/S{seq_len}_{dtype}", cases, (weights,))
+
+    def flops(self, case: Case, scope: str | None = "core") -> int:
+        return flops(Shape.of(case.shape), scope)
+
+    def bytes(self, case: Case, scope: str | None = "core") -> int:
+        return traffic_bytes(Shape.of(case.shape), case.dtype, scope)
+
+    def smallest(self, case: Case) -> Case:
+        """S = 1, batch 1 and one K/V head."""
+        return case.resized(batch=1, seq_len=1, heads=Shape.of(case.shape).group, kv_heads=1)
+
+    def label(self, case: Case) -> str:
+        return f"{self.series(case)}, S {case.shape['seq_len']}"
+
+    def series(self, case: Case) -> str:
+        return f"batch {case.shape['batch']}"
+
+    # -- inputs and check
+
+    def inputs(self, device, case: Case, seed: int) -> dict:
+        return self.rotated_inputs(device, case, seed, 1)[0]
+
+    def rotated_inputs(self, device, case: Case, seed: int, count: int) -> list[dict]:
+        shape = Shape.of(case.shape)
+        sizes = (count, 2, shape.batch, shape.kv_heads, shape.seq_len, shape.head_size)
+        return [{"keys": keys, "values": values} for keys, values in device.normal(sizes, case.dtype, seed)]
+
+    def shared_inputs(self, device, case: Case, seed: int) -> dict:
+        """The projections of one layer (`query`, `output`: [hidden, hidden], and their biases), the hidden state of one
+        token per sequence, and its query; of fewer heads than the model's the first."""
+        shape, params = Shape.of(case.shape), case.params
+        preset = checkpoint.Preset(params["layers"], params["heads"], params["head_size"], params["kv_heads"])
+        layer, hidden, *_ = checkpoint.load_layer(params["weights"], preset, shape.batch, seed=params["seed"])
+        size, dtype = shape.hidden_size, array_dtype(case.dtype)
+        layer = {name: weights[(slice(size),) * weights.ndim] for name, weights in layer.items()}
+        on_device = {name: device.array(weights).astype(dtype) for name, weights in layer.items()}
+        states = device.array(hidden[:, :size]).astype(dtype)
+        return {"layer": on_device, "hidden": states, "query": projected_query(device, shape, states, on_device)}
+
+    def reference(self, case: Case, inputs: dict):
+        return reference(inputs["query"], inputs["keys"], inputs["values"])
+
+    def check(self, implementation: Implementation, scope: str | None) -> tuple[Check, float]:
+        """Compare every head of the first and the last sequence with float64 arithmetic on the same inputs.
+
+        The error is that of the worst head; of a block, whose output projection mixes the heads, of the worst sequence.
+        """
+        import numpy
+
+        device, case = implementation.device, implementation.case
+        rows = sorted({0, case.shape["batch"] - 1})
+        implementation.poison()
+        result, seconds = first_result(implementation, scope)
+        result = device.to_host(result[rows]).astype(numpy.float64)
+        if scope == "block":
+            expected, part = _reference_block(implementation, rows), "sequences"
+            result = result.reshape(expected.shape)
+        else:
+            query = device.to_host(implementation.shared["query"][rows])
+            expected, part = _reference_core(implementation, rows, query), "heads"
+        error, tolerance = worst_head(result, expected), implementation.tolerance[case.dtype]
+        what = f"{self.title}, {implementation.name} {scope}, {case.dtype} {self.label(case)}: the result"
+        require_close(what, error, tolerance)
+        compared = f"{part} of {len(rows)} sequences against float64, the worst of them"
+        return Check(compared=compared, error=error, tolerance=tolerance), seconds
+
+    def memory_needed(self, case: Case, last_level_cache_bytes: int) -> int:
+        """What a cell needs at once: the rotated caches, scores and weights, and what libraries take."""
+        shape, dtype = Shape.of(case.shape), case.dtype
+        scores = 3 * 4 * shape.batch * shape.heads * shape.seq_len
+        caches = rotation_copies(cache_bytes(shape, dtype), last_level_cache_bytes) * cache_bytes(shape, dtype)
+        of_block = rotation_copies(traffic_bytes(shape, dtype, "block"), last_level_cache_bytes)
+        weights = of_block * weight_bytes(shape, dtype)
+        widened = 2 * cache_bytes(shape, dtype) if ITEM_BYTES[dtype] < 4 else 0  # where the device emulates the dtype
+        # Graphs round the caches up to whole models of them, which are smaller than the rotation itself.
+        rounding = COLD_CACHE_MULTIPLE * last_level_cache_bytes
+        return caches + rounding + weights + widened + scores + WORKSPACE_BYTES
+
+    # -- what pages and checks need to know
+
+    def data_files(self, job: Job) -> list[DataFile]:
+        case = job.cases[0]
+        params, path = case.params, case.params["weights"]
+        preset = checkpoint.Preset(params["layers"], params["heads"], params["head_size"], params["kv_heads"])
+        _, _, naming, hidden_from = checkpoint.load_layer(path, preset, 1, seed=params["seed"])
+        generated = checkpoint.is_generated(path)
+        return [
+            DataFile(
+                path=path,
+                sha256=checkpoint.sha256(path),
+                generated=generated,
+                description=f"weights in {naming}'s naming; hidden state: {hidden_from}",
+            )
+        ]
+
+    def notes(self, device, case: Case) -> list[str]:
+        found = super().notes(device, case)
+        if device.kind == "gpu" and case.dtype == "bf16":
+            found.append("eager: CuPy multiplies no stacks of bf16 matrices; they are fp32 in every step")
+        return found
+
+    def remedies(self, case: Case, implementation: type[Implementation]) -> dict[str, list[str]]:
+        found = super().remedies(case, implementation)
+        gpu, fp32, shape = implementation.kind == "gpu", case.dtype == "fp32", Shape.of(case.shape)
+        lower = ["lower precision"] if gpu else []
+        found["compute"] = (["tensor cores"] if gpu and fp32 else []) + lower
+        if implementation.fused:  # the cache itself is left to be read: in fewer bytes, or for more queries
+            smaller = ["a smaller dtype of the cache"] if fp32 else []
+            found["memory"] = smaller + (["grouped queries (fewer K/V heads)"] if shape.group == 1 else [])
+        return found
+
+    def faults(self, config, devices: Iterable[Identity]) -> list[str]:
+        known = {
+            name: config.model.presets[name] for name in config.decode_attn.presets if name in config.model.presets
+        }
+        found = [
+            f"decode_attn.presets: {name!r} is unknown; allowed: {', '.join(config.model.presets)} (model.presets)"
+            for name in config.decode_attn.presets
+            if name not in known
+        ]
+        found += [
+            f"model.presets.{name}: {preset.heads} heads cannot share {preset.kv_heads} K/V heads evenly; "
+            f"allowed: kv_heads that divide heads"
+            for name, preset in config.model.presets.items()
+            if preset.kv_heads and preset.heads % preset.kv_heads
+        ]
+        presets = {name: checkpoint.Preset(**preset.model_dump()) for name, preset in known.items()}
+        return found + self._weight_faults(config, presets) + self._head_faults(config, devices, presets)
+
+    def _weight_faults(self, config, presets: dict[str, checkpoint.Preset]) -> list[str]:
+        """What is wrong with the checkpoint, or with the size of one that has to be generated."""
+        path = config.model.checkpoint
+        if path is None:
+            free = min(host.memory_available_bytes(), shutil.disk_usage(".").free)
+            needs = {
+                name: (preset.projected_size + preset.hidden_size) * preset.hidden_size * FP32_BYTES
+                for name, preset in presets.items()
+            }
+            return [
+                f"model.presets.{name}: weights of a layer need {needed:,} bytes of memory and disk, and {free:,} are "
+                "free"
+                for name, needed in needs.items()
+                if needed > free
+            ]
+        if len(presets) > 1:
+            names = ", ".join(presets)
+            return [f"model.checkpoint: one file cannot be {names}; allowed: one entry in decode_attn.presets"]
+        try:
+            for preset in presets.values():
+                checkpoint.inspect(path, preset)
+        except checkpoint.BadCheckpoint as error:
+            return [str(error)]
+        return []
+
+    def _head_faults(self, config, devices: Iterable[Identity], presets: dict[str, checkpoint.Preset]) -> list[str]:
+        """Head sizes that the kernel is not compiled for."""
+        if not any(identity.kind == "gpu" for identity in devices):
+            return []
+        wanted = self.implementations_on("gpu", config.decode_attn.implementations)
+        fused = [implementation.name for implementation in wanted if implementation.fused]
+        return [
+            f"model.presets.{name}.head_size: {preset.head_size} is not supported by {', '.join(fused)}; "
+            f"allowed: {', '.join(map(str, HEAD_SIZES))}, or decode_attn.implementations without them"
+            for name, preset in presets.items()
+            if fused and preset.head_size not in HEAD_SIZES
+        ]
+
+
+def _reference_core(implementation: Implementation, rows: list[int], query):
+    """[rows, heads, head size] for queries alike; one K/V head at a time, since a cache may be large."""
+    import numpy
+
+    shape, first = Shape.of(implementation.case.shape), implementation.copies[0]
+    to_host, expected = implementation.device.to_host, numpy.empty(query.shape)
+    for place, row in enumerate(rows):
+        for head in range(shape.kv_heads):
+            group = slice(head * shape.group, (head + 1) * shape.group)
+            of_head = (to_host(first[name][row, head])[None, None] for name in ("keys", "values"))
+            expected[place, group] = reference(query[place : place + 1, group], *of_head)[0]
+    return expected
+
+
+def _reference_block(implementation: Implementation, rows: list[int]):
+    import numpy
+
+    shape, shared, to_host = Shape.of(implementation.case.shape), implementation.shared, implementation.device.to_host
+    layer = {name: to_host(weights).astype(numpy.float64) for name, weights in shared["layer"].items()}
+    hidden = to_host(shared["hidden"][rows]).astype(numpy.float64)
+    query = (hidden @ layer["query"] + layer["query_bias"]).reshape(len(rows), shape.heads, -1)
+    attended = _reference_core(implementation, rows, query).reshape(len(rows), shape.hidden_size)
+    return attended @ layer["output"] + layer["output_bias"]

@@ -1,0 +1,288 @@
+"""Products on a GPU: the reference product by `cupy.matmul`; by cuBLASLt every dtype, shape, layout and algorithm."""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from roofline.core.dtypes import ITEM_BYTES, array_dtype
+from roofline.devices.base import Unsupported, Workload
+from roofline.operators.gemm.cublaslt import ARITHMETIC, WORKSPACE_BYTES, CublasLt
+from roofline.operators.gemm.products import compare, flops
+from roofline.records.compute import Product
+from roofline.records.timing import Check
+
+BY_CUPY = ("fp64", "fp32", "fp16", "bf16")
+# What cuBLASLt writes of a dtype, and how it sums: the first is the ceiling, the others are variants.
+FAST, EXACT = "fp32 with fast accumulation", "fp32"
+OUTPUTS = {
+    "fp64": [("fp64", "fp64")],
+    "fp32": [("fp32", "fp32")],
+    "tf32": [("fp32", "fp32")],
+    "fp16": [("fp16", "fp32")],
+    "bf16": [("bf16", "fp32")],
+    "fp8_e4m3": [("bf16", FAST), ("bf16", EXACT)],
+    "int8": [("int8", "int32"), ("int32", "int32")],
+}
+# An fp64 product of numbers with all 53 bits random meets the power limit so soon that it is never seen at full rate.
+SHORT, FULL = "short", "full"
+INPUTS = {
+    "fp64": "standard normal numbers drawn in fp32, so of 24 significant bits; with all 53 random the power limit acts "
+    "sooner (a variant beside this block)",
+    "tf32": "standard normal fp32 numbers; the tensor cores round them to tf32",
+    "int8": "32 x standard normal numbers, rounded and clipped to -127 to 127",
+}
+INT8_SCALE = 32.0
+ALGORITHMS = 8  # asked of the heuristic for each shape and layout
+
+# m, n and k over the reference product's size. The best differ by dtype: a long k spends less on beginnings and ends,
+# a short product is over before the power limit acts.
+SHAPES = ((1, 1, 1), (1, 1, 4), (0.5, 1, 3.25), (0.75, 0.75, 0.75), (0.5, 0.5, 4), (0.5, 0.5, 1), (2, 2, 2))
+# m as a multiple of the multiprocessors, so that the last wave of tiles is full; n and k as above.
+FULL_WAVES = ((16, 0.5, 0.5), (16, 0.5, 1), (32, 1, 1), (64, 1, 2))
+ALIGNED = 64  # rows and columns a multiple of this suit every dtype's kernels
+SAMPLES = 4  # blocks of rows, and of columns, compared with float64
+SAMPLED_ROWS, SAMPLED_COLUMNS = 4, 64
+
+
+class Shape(NamedTuple):
+    m: int
+    n: int
+    k: int
+
+
+def shapes(size: int, multiprocessors: int) -> list[Shape]:
+    """Shapes to try, the reference product first."""
+    found = [Shape(*(_aligned(part * size, size) for part in parts)) for parts in SHAPES]
+    found += [
+        Shape(_full_waves(rows * multiprocessors), _aligned(n * size, size), _aligned(k * size, size))
+        for rows, n, k in FULL_WAVES
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _aligned(length: float, size: int) -> int:
+    return size if length == size else max(ALIGNED, round(length / ALIGNED) * ALIGNED)
+
+
+def _full_waves(length: int) -> int:
+    """Aligned downwards: a row of tiles too many would be a wave of its own."""
+    return max(ALIGNED, length // ALIGNED * ALIGNED)
+
+
+class LtProducts:
+    """Products of one dtype by cuBLASLt, all on the same operands, which fit the largest shape."""
+
+    def __init__(self, device, dtype: str, shapes: list[Shape], seed: int, digits: str = SHORT):
+        self._device, self._dtype, self._shapes = device, dtype, shapes
+        self._inputs = inputs(dtype, digits)
+        self._workspace = device.xp.empty(WORKSPACE_BYTES, "uint8")
+        self._lt = CublasLt(self._workspace.data.ptr)
+        self._a = operand(device, dtype, max(shape.m * shape.k for shape in shapes), seed, digits)
+        self._b = operand(device, dtype, max(shape.n * shape.k for shape in shapes), seed + 1, digits)
+        largest = max(ITEM_BYTES[output] for output, _ in OUTPUTS[dtype])
+        self._d = device.xp.empty(largest * max(shape.m * shape.n for shape in shapes), "uint8")
+
+    def candidates(self, output: str, accumulation: str) -> Iterator[Workload]:
+        """The heuristic's first choice of every shape and layout, then every second choice, and so on."""
+        offered = [
+            (shape, layout, self._algorithms(shape, layout, output, accumulation))
+            for shape in self._shapes
+            for layout in ARITHMETIC[self._dtype].layouts
+        ]
+        for rank in range(ALGORITHMS):
+            for shape, layout, algorithms in offered:
+                if rank < len(algorithms):
+                    yield self._workload(shape, layout, algorithms[rank], output, accumulation)
+
+    def _algorithms(self, shape: Shape, layout: str, output: str, accumulation: str) -> list:
+        return self._lt.algorithms(
+            self._dtype,
+            *shape,
+            layout,
+            output,
+            alpha=_alpha(output, shape.k),
+            fast=accumulation == FAST,
+            count=ALGORITHMS,
+        )
+
+    def _workload(self, shape: Shape, layout: str, algorithm, output: str, accumulation: str) -> Workload:
+        a, b, d, stream = self._a.data.ptr, self._b.data.ptr, self._d.data.ptr, self._device.stream.ptr
+
+        def step(index: int) -> None:
+            algorithm.run(a, b, d, stream)
+
+        return Workload(
+            product=Product(
+                library="cuBLASLt",
+                shape=shape._asdict(),
+                layout=layout,
+                algorithm=f"choice {algorithm.rank + 1} of the heuristic: {algorithm.name}",
+                accumulation=accumulation,
+                output=output,
+            ),
+            flops=flops(*shape),
+            step=step,
+            check=lambda: self._check(shape, layout, output, step),
+            inputs=self._inputs,
+        )
+
+    def _check(self, shape: Shape, layout: str, output: str, step) -> Check:
+        """Blocks of rows and columns, from the corners and between, against float64."""
+        device, (m, n, k) = self._device, shape
+        device.poison(self._d)
+        step(0)
+        device.synchronize()
+        kind, out = array_dtype(self._dtype), array_dtype(output)
+        rows, columns = _spread(m, SAMPLED_ROWS), _spread(n, SAMPLED_COLUMNS)
+        a = [_block(self._a, kind, k, m, slice(0, k), r).T if layout[0] == "N" else _block(self._a, kind, m, k, r)
+             for r in rows]  # fmt: skip
+        b = [_block(self._b, kind, n, k, c).T if layout[1] == "N" else _block(self._b, kind, k, n, slice(0, k), c)
+             for c in columns]  # fmt: skip
+        d = [[_block(self._d, out, n, m, c, r).T for c in columns] for r in rows]
+        what = f"{self._dtype} product {m} x {n} x {k} {layout} by cuBLASLt"
+        return _compare_blocks(what, self._dtype, a, b, d, _alpha(output, k), rounded=output == "int8")
+
+
+def _alpha(output: str, k: int) -> float:
+    """The scale that keeps int8 results of int8 operands within their range: as spread as the operands."""
+    return INT8_SCALE / (INT8_SCALE**2 * math.sqrt(k)) if output == "int8" else 1.0
+
+
+def _spread(length: int, width: int) -> list[slice]:
+    width = min(width, length // SAMPLES)
+    starts = [(length - width) * place // (SAMPLES - 1) for place in range(SAMPLES)]
+    return [slice(start, start + width) for start in starts]
+
+
+def _block(buffer, kind, rows: int, columns: int, r: slice, c: slice | None = None):
+    """A block of a row-major matrix in device memory, copied to the host without compiling a kernel for it."""
+    import cupy
+    import numpy
+
+    c = c or slice(0, columns)
+    block = numpy.empty((r.stop - r.start, c.stop - c.start), kind)
+    width = block.shape[1] * kind.itemsize
+    start = buffer.data.ptr + (r.start * columns + c.start) * kind.itemsize
+    copy_down = cupy.cuda.runtime.memcpyDeviceToHost
+    cupy.cuda.runtime.memcpy2D(
+        block.ctypes.data, width, start, columns * kind.itemsize, width, block.shape[0], copy_down
+    )
+    return block
+
+
+def operand(device, dtype: str, count: int, seed: int, digits: str = SHORT):
+    """`count` normal random numbers of a dtype, in a flat array on the device; bytes where CuPy has no such dtype."""
+    if dtype == "fp64" and digits == SHORT:
+        return device.normal((count,), "fp32", seed).astype("float64")
+    return device.normal((count,), dtype, seed)
+
+
+# ---------------------------------------------------------------- what the device offers
+
+
+def reference_product(device, dtype: str, size: int, seed: int) -> Workload:
+    """The reference product, a square: by cupy.matmul, or where CuPy has no such dtype by cuBLASLt's first choice."""
+    if dtype in BY_CUPY:
+        return _by_cupy(device, dtype, size, seed)
+    for workload in LtProducts(device, dtype, [Shape(size, size, size)], seed).candidates(*OUTPUTS[dtype][0]):
+        return workload
+    if size % 16 and next(of_shape(device, dtype, {"m": ALIGNED, "n": ALIGNED, "k": ALIGNED}, seed), None):
+        raise ValueError(f"peak_flops.size: {size}; {dtype} products need multiples of 16")
+    raise Unsupported(f"cuBLASLt offers no {dtype} product on this card")
+
+
+def _by_cupy(device, dtype: str, size: int, seed: int) -> Workload:
+    a, b = (device.normal((size, size), dtype, seed + place) for place in range(2))
+    c = device.empty((size, size), dtype)
+
+    def step(index: int) -> None:
+        device.xp.matmul(a, b, out=c)
+
+    def check() -> Check:
+        device.poison(c)
+        step(0)
+        device.synchronize()
+        kind = array_dtype(dtype)
+        rows, columns = _spread(size, SAMPLED_ROWS), _spread(size, SAMPLED_COLUMNS)
+        sampled_a = [_block(a, kind, size, size, r) for r in rows]
+        sampled_b = [_block(b, kind, size, size, slice(0, size), column) for column in columns]
+        sampled_c = [[_block(c, kind, size, size, r, column) for column in columns] for r in rows]
+        return _compare_blocks(f"{dtype} matmul {size}", dtype, sampled_a, sampled_b, sampled_c)
+
+    return Workload(
+        product=Product(
+            library="cupy.matmul",
+            shape={"m": size, "n": size, "k": size},
+            layout="NN",
+            algorithm=None,
+            accumulation="fp64" if dtype == "fp64" else "fp32",
+            output=dtype,
+        ),
+        flops=flops(size, size, size),
+        step=step,
+        check=check,
+        inputs=inputs(dtype, FULL),
+    )
+
+
+def _compare_blocks(
+    what: str, dtype: str, a: list, b: list, c: list, alpha: float = 1.0, rounded: bool = False
+) -> Check:
+    """Blocks of rows of A and of columns of B, and the blocks of C where they meet."""
+    import numpy
+
+    return compare(what, dtype, numpy.vstack(a), numpy.hstack(b), numpy.block(c), alpha, rounded)
+
+
+def candidates(device, dtype: str, size: int, most_flops: float, seed: int) -> Iterator[Workload]:
+    """cuBLASLt's products of no more than so many FLOPs; the reference product has had its block already."""
+    return LtProducts(device, dtype, _fitting(device, dtype, size, most_flops), seed).candidates(*OUTPUTS[dtype][0])
+
+
+def workload(device, dtype: str, size: int, product: Product, seed: int) -> Workload:
+    """The same product on operands of its own."""
+    if product.library == "cupy.matmul":
+        return _by_cupy(device, dtype, size, seed)
+    lt = LtProducts(device, dtype, [Shape(**product.shape)], seed)
+    for workload in lt.candidates(product.output, product.accumulation):
+        if workload.product == product:
+            return workload
+    raise LookupError(f"cuBLASLt no longer offers {product.algorithm} for {dtype} {product.shape}")
+
+
+def of_shape(device, dtype: str, shape: dict[str, int], seed: int) -> Iterator[Workload]:
+    """cuBLASLt's candidates of one shape."""
+    return LtProducts(device, dtype, [Shape(**shape)], seed).candidates(*OUTPUTS[dtype][0])
+
+
+def product_of_shape(device, dtype: str, shape: dict[str, int]) -> Workload:
+    """cuBLASLt's first choice for a shape; where it has none, the array library's square."""
+    return next(of_shape(device, dtype, shape, seed=9), None) or reference_product(device, dtype, shape["m"], seed=9)
+
+
+def variants(device, dtype: str, product: Product, seed: int) -> Iterator[list[Workload]]:
+    """The candidates of the same shape on other inputs, or with another output or accumulation."""
+    if dtype == "fp64":
+        lt = LtProducts(device, dtype, [Shape(**product.shape)], seed, FULL)
+        yield list(lt.candidates(*OUTPUTS[dtype][0]))
+    for output, accumulation in OUTPUTS[dtype][1:]:
+        lt = LtProducts(device, dtype, [Shape(**product.shape)], seed)
+        yield list(lt.candidates(output, accumulation))
+
+
+def inputs(dtype: str, digits: str = SHORT) -> str:
+    if digits == FULL or dtype not in INPUTS:
+        return f"standard normal numbers, rounded to {dtype}"
+    return INPUTS[dtype]
+
+
+def _fitting(device, dtype: str, size: int, most_flops: float) -> list[Shape]:
+    """Shapes of no more than so many FLOPs, whose operands and result take at most a quarter of the free memory.
+
+    The reference product alone where none is.
+    """
+    found = shapes(size, device.multiprocessors)
+    limit = device.identity.memory_free_bytes // 4
+    item, result = ITEM_BYTES[dtype], max(ITEM_BYTES[output] for output, _ in OUTPUTS[dtype])
+    fitting = [s for s in found if (s.m + s.n) * s.k * item + s.m * s.n * result <= limit and flops(*s) <= most_flops]
+    return fitting or found[:1]

@@ -1,0 +1,92 @@
+"""Square products by NumPy's BLAS, on all cores. Imported once the threads of the BLAS are set: it loads NumPy."""
+
+import numpy
+
+from roofline.core.accuracy import relative_error, require_close
+from roofline.devices import host
+from roofline.devices.base import Workload
+from roofline.operators.gemm.products import TOLERANCE, flops, workspace_bytes
+from roofline.records.compute import Product
+from roofline.records.timing import Check
+
+SAMPLED_ROWS = 8
+
+
+def reference_product(device, dtype: str, size: int, seed: int) -> Workload:
+    return _products(device, dtype, [size], seed)[0]
+
+
+def candidates(device, dtype: str, size: int, most_flops: float, seed: int) -> list[Workload]:
+    """Squares of half the size and of twice it, on parts of the same operands; the reference product, which is a
+    candidate too, has had its block already.
+
+    Those of more than `most_flops` or of more than half of the free memory are left out.
+    """
+    free = host.memory_available_bytes()
+    fitting = [
+        side
+        for side in (max(1, size // 2), 2 * size)
+        if 2 * workspace_bytes(side, dtype) <= free and flops(side, side, side) <= most_flops
+    ]
+    return _products(device, dtype, fitting, seed) if fitting else []
+
+
+def workload(device, dtype: str, size: int, product: Product, seed: int) -> Workload:
+    """The candidate that is this product, on operands of its own. Raises LookupError where none is."""
+    found = reference_product(device, dtype, product.shape["m"], seed)
+    if found.product != product:
+        raise LookupError(f"NumPy has no {product}")
+    return found
+
+
+def variants(device, dtype: str, product: Product, seed: int) -> list[list[Workload]]:
+    """None: NumPy's product has one accumulation and one output for each dtype."""
+    return []
+
+
+def _products(device, dtype: str, sizes: list[int], seed: int) -> list[Workload]:
+    items = max(sizes) ** 2
+    a, b = (device.normal((items,), dtype, seed + i) for i in range(2))
+    c = device.empty((items,), dtype)
+    return [
+        _square(*(array[: size**2].reshape(size, size) for array in (a, b, c)), dtype, device.workers) for size in sizes
+    ]
+
+
+def _square(a, b, c, dtype: str, workers) -> Workload:
+    """C = A B by NumPy's BLAS, of n x n arrays of one dtype."""
+    size = len(a)
+
+    def multiply(index: int) -> None:
+        numpy.matmul(a, b, out=c)
+
+    def check() -> Check:
+        """Sampled rows against float64, summed by NumPy itself: fp64 from the same BLAS would agree with any fault of
+        its own. Raises ArithmeticError where they differ."""
+        rows = numpy.linspace(0, size - 1, SAMPLED_ROWS).astype(int)
+        c[rows] = numpy.nan  # what is not written shows
+        multiply(0)
+        sampled = a[rows]
+
+        def columns(worker: int):
+            part = slice(size * worker // workers.count, size * (worker + 1) // workers.count)
+            return numpy.einsum("ij,jk->ik", sampled, b[:, part], dtype=numpy.float64)
+
+        error = relative_error(c[rows], numpy.hstack(workers.run(workers.count, columns)))
+        require_close(f"{dtype} matmul {size}", error, TOLERANCE[dtype])
+        compared = f"{SAMPLED_ROWS} rows against float64 without the BLAS"
+        return Check(compared=compared, error=error, tolerance=TOLERANCE[dtype])
+
+    return Workload(
+        product=Product(
+            library="numpy.matmul",
+            shape={"m": size, "n": size, "k": size},
+            layout="NN",
+            algorithm=None,
+            accumulation=dtype,
+            output=dtype,
+        ),
+        flops=flops(size, size, size),
+        step=multiply,
+        check=check,
+    )

@@ -1,0 +1,122 @@
+"""GEMM: the reference product, which the jobs of rule peak_flops time beside the fastest product that they find."""
+
+import math
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+
+from roofline.core.dtypes import ITEM_BYTES
+from roofline.devices.base import Identity
+from roofline.operators.base import Case, Constants, Implementation, Job, Operator
+from roofline.operators.gemm import products
+
+FOLDER = Path(__file__).parent
+LEAST_ON_CPU = 256  # rows of a product: on two cores one of 16 gives an eighth of the peak, 128 two thirds, 256 0.9
+TILE = 128  # rows and columns of a product's tile on one multiprocessor
+CONSTANTS: dict[str, Constants] = {
+    "gpu": {
+        "launch_s": (19e-6, "one eager CuPy operation issued from Python: 150 us for eight, an H200 host, 2026-11"),
+        "start_s": (3e-6, "the shortest products of runs on an H200 with 16 host cores, 2026-11"),
+    },
+    "cpu": {"launch_s": (2e-6, "one small NumPy call: rule of thumb, 1 to 3 us")},
+}
+
+
+def products_on(device):
+    """The module that offers products on a device: reference_product, candidates, workload, variants."""
+    name = "cuda_products" if device.kind == "gpu" else "numpy_products"  # each loads its array library
+    return import_module(f"roofline.operators.gemm.{name}")
+
+
+class Product(Implementation):
+    """A workload of an array library; a step multiplies, the check is the workload's own."""
+
+    def __init__(self, operator, device, case: Case, workload):
+        super().__init__(operator, device, case, {}, [])
+        self.workload = workload
+        self.name = workload.product.library
+
+    def step(self, scope: str | None):
+        return self.workload.step
+
+
+class CudaProduct(Product):
+    name, kind, fused = "cupy.matmul", "gpu", True
+    sources = (FOLDER / "cuda_products.py",)
+
+
+class NumpyProduct(Product):
+    name, kind, fused = "numpy.matmul", "cpu", True
+    sources = (FOLDER / "numpy_products.py",)
+
+
+class Gemm(Operator):
+    name = "gemm"
+    title = "GEMM"
+    rule = "peak_flops"
+    counted = "A, B and C once each"
+    unit = "tensor_core"
+    tolerance = products.TOLERANCE
+    constants = CONSTANTS
+    implementations = (CudaProduct, NumpyProduct)
+    cached_when_warm = False
+    measured_with_ceilings = True
+
+    def jobs(self, config) -> list[Job]:
+        return []
+
+    def flops(self, case: Case, scope: str | None = None) -> int:
+        return products.flops(case.shape["m"], case.shape["n"], case.shape["k"])
+
+    def bytes(self, case: Case, scope: str | None = None) -> int:
+        shape = case.shape
+        return products.traffic_bytes(shape["m"], shape["n"], shape["k"], case.dtype, case.params.get("output"))
+
+    def smallest(self, case: Case) -> None:
+        """None: what a call costs is nothing beside a product that fills the device."""
+
+    def label(self, case: Case) -> str:
+        return products.sides(case.shape["m"], case.shape["n"], case.shape["k"])
+
+    def inputs(self, device, case: Case, seed: int) -> dict:
+        return {}  # workloads bring their own, on which they are checked
+
+    def reference(self, case: Case, inputs: dict):
+        raise NotImplementedError("a workload is checked by its own check()")
+
+    def remedies(self, case: Case, implementation: type[Implementation]) -> dict[str, list[str]]:
+        found = super().remedies(case, implementation)
+        lowest = case.dtype in ("fp8_e4m3", "int8")
+        on_cuda_cores = implementation.kind == "gpu" and case.dtype in ("fp32", "fp64")
+        lower = [] if lowest or (implementation.kind == "cpu" and ITEM_BYTES[case.dtype] <= 4) else ["lower precision"]
+        return found | {"compute": (["tensor cores"] if on_cuda_cores else []) + lower}
+
+    def measured(self, device, dtype: str, workload) -> tuple[Case, Product]:
+        """The case and the implementation of a reference product."""
+        kind = CudaProduct if device.kind == "gpu" else NumpyProduct
+        case = Case(shape=workload.product.shape, dtype=dtype, params={"output": workload.product.output})
+        return case, kind(self, device, case, workload)
+
+    def faults(self, config, devices: Iterable[Identity]) -> list[str]:
+        """Sizes that would measure something else: a device that is not filled, or does not hold the operands."""
+        multiplied = [dtype for dtype in config.peak_flops.dtypes if not dtype.endswith("_fma")]
+        size, found = config.peak_flops.size, []
+        for identity in devices if multiplied else ():
+            filling = TILE * math.ceil(math.sqrt(identity.multiprocessors or 0))
+            needed = max(products.workspace_bytes(size, dtype) for dtype in multiplied)
+            if size < filling:
+                found.append(
+                    f"peak_flops.size: {size} is too small to fill {identity.device}: "
+                    f"{identity.multiprocessors} multiprocessors want {filling} or more"
+                )
+            if identity.kind == "cpu" and size < LEAST_ON_CPU:
+                found.append(
+                    f"peak_flops.size: {size} is too small for {identity.device}: so small a product stays under the "
+                    f"peak; allowed: {LEAST_ON_CPU} or more"
+                )
+            if needed > identity.memory_free_bytes:
+                found.append(
+                    f"peak_flops.size: {size} needs {needed:,} bytes on {identity.device}, and "
+                    f"{identity.memory_free_bytes:,} are free there"
+                )
+        return found

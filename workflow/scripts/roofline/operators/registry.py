@@ -1,0 +1,150 @@
+"""Which operators there are: every module of this package, and the user's own files that the config names."""
+
+import ast
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+import sys
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+
+import roofline.operators
+from roofline.operators.base import Implementation, Operator
+
+NOT_OPERATORS = {"base", "registry", "settings"}
+# CUDA libraries that the locked environments leave out, by the part of CuPy that needs them.
+CUDA_LIBRARY_OF = {"random": "cuRAND", "fft": "cuFFT", "linalg": "cuSOLVER", "sparse": "cuSPARSE"}
+WHEELS = {"cuRAND": "curand", "cuFFT": "cufft", "cuSOLVER": "cusolver", "cuSPARSE": "cusparse"}
+CUPY_NAMES = {"cupy", "cp", "xp", "cupyx"}
+
+
+class BadOperator(Exception):
+    """Why a file is no operator. The message is one line that names the file."""
+
+
+@cache
+def builtin() -> tuple[Operator, ...]:
+    """The operators of this library, by the names of their modules."""
+    names = sorted(module.name for module in pkgutil.iter_modules(roofline.operators.__path__))
+    modules = [importlib.import_module(f"roofline.operators.{name}") for name in names if name not in NOT_OPERATORS]
+    return tuple(operator for module in modules for operator in _defined_in(module))
+
+
+def registered(paths: Iterable[str] = ()) -> dict[str, Operator]:
+    """Operators by their rules: the library's, then those of the user's files. Raises BadOperator."""
+    found = {operator.rule: operator for operator in builtin()}
+    for path in paths:
+        operator = load(path)
+        taken = next((one for one in found.values() if operator.rule == one.rule or operator.name == one.name), None)
+        if taken:
+            raise BadOperator(f"operators: {path}: the name {operator.name!r} is already taken")
+        found[operator.rule] = operator
+    return found
+
+
+def load(path: str) -> Operator:
+    """The operator of a user's file. Raises BadOperator for what is missing, not importable or incomplete."""
+    file = Path(path)
+    if not file.is_file():
+        raise BadOperator(f"operators: {path}: no such file")
+    module_name = f"roofline_user_operator_{file.stem}"
+    spec = importlib.util.spec_from_file_location(module_name, file)
+    if spec is None or spec.loader is None:
+        raise BadOperator(f"operators: {path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module  # so that pickling by name, and inspect, find it
+    try:
+        spec.loader.exec_module(module)
+        found = _defined_in(module)
+    except BadOperator:
+        raise
+    except BaseException as error:  # a module may raise anything, sys.exit included
+        last = (str(error).splitlines() or [""])[-1]
+        raise BadOperator(f"operators: {path}: not importable ({type(error).__name__}: {last})") from None
+    if len(found) != 1:
+        names = ", ".join(operator.name for operator in found) or "none"
+        raise BadOperator(f"operators: {path}: one subclass of Operator is needed, and there are: {names}")
+    found[0].path = path
+    return found[0]
+
+
+def _defined_in(module) -> list[Operator]:
+    """Instances of the operator classes that a module (or, of a package, its modules) defines."""
+    classes = [
+        one
+        for _, one in inspect.getmembers(module, inspect.isclass)
+        if issubclass(one, Operator) and one.__module__.startswith(module.__name__)
+    ]
+    return [_complete(one, module.__file__)() for one in classes]
+
+
+def _complete(one: type[Operator], path: str) -> type[Operator]:
+    """Raises BadOperator where a part of the interface is missing."""
+    missing = sorted(getattr(one, "__abstractmethods__", ()))
+    missing += [part for part in ("name", "implementations") if not hasattr(one, part)]
+    if missing:
+        raise BadOperator(f"operators: {path}: {one.__name__} lacks {', '.join(missing)}")
+    if not str(one.rule).isidentifier():
+        raise BadOperator(f"operators: {path}: {one.__name__}.rule is {one.rule!r}; allowed: letters, digits and _")
+    for implementation in one.implementations:
+        _require_complete(implementation, one, path)
+    return one
+
+
+def _require_complete(implementation: type[Implementation], one: type[Operator], path: str) -> None:
+    name = getattr(implementation, "__name__", repr(implementation))
+    if not (inspect.isclass(implementation) and issubclass(implementation, Implementation)):
+        raise BadOperator(f"operators: {path}: {name} is no subclass of Implementation")
+    missing = [part for part in ("name", "kind") if not hasattr(implementation, part)]
+    if missing:
+        raise BadOperator(f"operators: {path}: {name} lacks {', '.join(missing)}")
+    if implementation.kind not in ("gpu", "cpu"):
+        raise BadOperator(f"operators: {path}: {name}.kind is {implementation.kind!r}; allowed: gpu, cpu")
+    if implementation.compute is Implementation.compute and implementation.step is Implementation.step:
+        raise BadOperator(f"operators: {path}: {name} lacks compute or step")
+
+
+def missing_cuda_libraries(operator: Operator, installed: Mapping[str, bool] | None = None) -> list[str]:
+    """CUDA libraries that an operator's code would need through CuPy, and that are not installed; by reading its code.
+
+    `installed` says it of each library; left out, the installed packages are asked.
+    """
+    needed = set()
+    for source in operator.source_files("gpu"):
+        if source.suffix == ".py":
+            needed |= _needed_by(ast.parse(source.read_text(encoding="utf-8")))
+    return sorted(name for name in needed if not (_is_installed(name) if installed is None else installed[name]))
+
+
+def _needed_by(tree: ast.AST) -> set[str]:
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in CUDA_LIBRARY_OF:
+            owner = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
+            if owner in CUPY_NAMES:
+                found.add(CUDA_LIBRARY_OF[node.attr])
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in names:
+            if name.split(".")[0] in ("cupy", "cupyx"):
+                found |= {CUDA_LIBRARY_OF[part] for part in name.split(".")[1:] if part in CUDA_LIBRARY_OF}
+    return found
+
+
+def _is_installed(library: str) -> bool:
+    """Whether a wheel or the system has it."""
+    import ctypes.util
+    from importlib import metadata
+
+    name = WHEELS[library]
+    wheels = {distribution.name.lower() for distribution in metadata.distributions() if distribution.name}
+    return any(wheel.startswith(f"nvidia-{name}") for wheel in wheels) or bool(ctypes.util.find_library(name))
+
+
+def own_files(operator: Operator) -> list[Path]:
+    """Files of an operator that lie outside this library."""
+    library = Path(roofline.operators.__file__).parents[1]
+    return sorted(path for path in operator.source_files() if not path.absolute().is_relative_to(library))

@@ -1,0 +1,58 @@
+"""What a device is, with the vendor's figures for it."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from roofline.core.terms import ComputeUnit, DeviceKind
+from roofline.records.base import RECORD_VERSION, NotNegative, Positive, Record
+
+
+class VendorPeak(Record):
+    tflops: Positive
+    unit: ComputeUnit
+    operations_per_clock_per_multiprocessor: Positive | None
+    source: str
+    verified: bool
+    derived: bool
+
+
+class VendorBandwidth(Record):
+    gb_per_s: Positive
+    source: str
+    verified: bool
+    derived: bool
+
+
+class VendorFigures(Record):
+    """What the datasheet, or the architecture's formula, promises."""
+
+    match: Literal["exact", "formula"]
+    entry: str | None
+    reason: str
+    boost_clock_mhz: Positive | None
+    tensor_clock_mhz: Positive | None
+    rate_class: str | None
+    l2_bytes: NotNegative | None
+    power_limit_w: Positive | None
+    peaks: dict[str, VendorPeak]
+    absent: dict[str, str]
+    bandwidth: VendorBandwidth | None
+
+
+class DeviceRecord(Record):
+    schema_version: Literal[2] = RECORD_VERSION
+    kind: Literal["device_query"] = "device_query"
+    device: str
+    device_kind: DeviceKind
+    name: str
+    uuid: str
+    memory_total_bytes: int
+    memory_free_bytes: int
+    last_level_cache_bytes: int
+    hardware: dict[str, Any] = Field(description="what this kind of device reports of itself; units in the keys")
+    software: dict[str, str | None] = Field(description="versions by library")
+    vendor: VendorFigures
+    unsupported: dict[str, str] = Field(description="compute ceilings that this device lacks, with the reason")
+    host: dict[str, Any]
+    queried_at: str

@@ -1,0 +1,98 @@
+"""manifest.json: everything needed to repeat a run, with a checksum of every output but itself and the archive."""
+
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from roofline.core.terms import DeviceKind
+from roofline.records.base import RECORD_VERSION, NotNegative, Record
+from roofline.records.operator import DataFile
+
+
+def _stays_inside(path: str) -> str:
+    parts = PurePosixPath(path)
+    if parts.is_absolute() or ".." in parts.parts:
+        raise ValueError(f"{path} leads out of the working directory")
+    return path
+
+
+class Sources(Record):
+    commit: str | None
+    dirty: bool | None
+    changed_files: list[str] | None
+    known_from: Literal["git", "environment"] | None
+    reason: str | None
+
+
+class Output(Record):
+    path: Annotated[str, AfterValidator(_stays_inside)]
+    bytes: int
+    sha256: str
+    rule: str | None
+    started_at: str | None
+    ended_at: str | None
+    of_this_run: bool | None
+    log: str | None
+
+
+class Environment(Record):
+    """Packages by name, and what they ran on. A CPU has neither driver nor CUDA."""
+
+    python: str
+    packages: dict[str, str]
+    snakemake: str | None
+    driver: str | None
+    cuda_runtime: str | None
+    os: str
+    host_cpu: str | None
+
+
+class Device(Record):
+    device: str
+    kind: DeviceKind
+    name: str
+    uuid: str
+    memory_total_bytes: int
+    software: dict[str, str | None]
+
+
+class SealedDevice(Record):
+    """One device's seals: every measuring job started after those that it carries, and has their hashes."""
+
+    device: str
+    seals: dict[str, str] = Field(description="when each was sealed, by its path below results/")
+    first_measurement_at: str | None
+    measurements: int
+
+
+class Times(Record):
+    """Sums over jobs, of this run and of all that made these results; the span is from this run's first start."""
+
+    run_started_at: str | None
+    first_start_at: str | None
+    jobs_of_this_run: int | None
+    jobs_of_this_run_s: NotNegative | None
+    jobs: int
+    jobs_s: NotNegative
+    jobs_without_times: int
+    span_s: NotNegative | None
+    usd_per_hour: NotNegative | None
+    cost_usd: NotNegative | None
+
+
+class Manifest(Record):
+    schema_version: Literal[2] = RECORD_VERSION
+    kind: Literal["manifest"] = "manifest"
+    created_at: str
+    config: dict[str, Any]
+    config_sha256: str
+    asked: dict[str, Any] = Field(description="what roofline.json follows from beside the records")
+    sources: Sources
+    environment: Environment
+    devices: list[Device]
+    seals: list[SealedDevice]
+    data: list[DataFile] = Field(description="files that were measured with, such as weights")
+    operators: dict[str, str] = Field(description="SHA-256 of the user's own operators, by the paths of their files")
+    times: Times
+    outputs: list[Output]

@@ -1,0 +1,88 @@
+"""Memory ceilings, and sweeps over the size of the working set."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from roofline.core.terms import Mix
+from roofline.records.base import Interval, Positive, Record
+from roofline.records.operator import JobRecord
+from roofline.records.timing import DeviceState, Search, Timing
+
+
+class GridTrial(Record):
+    """One way to run a stream that was tried: a grid of a kernel, or a number of threads."""
+
+    grid: str
+    gb_per_s: Positive
+
+
+class Bandwidth(Record):
+    """One memory ceiling: what a level gives to one mix of accesses."""
+
+    name: str
+    level: str
+    mix: Mix
+    counted: str
+    bytes: int
+    gb_per_s: Positive
+    ci95: Interval | None
+    vendor_gb_per_s: Positive | None
+    fraction_of_vendor: Positive | None
+    threads: int | None
+    grid: str = Field(description="the fastest of the trials")
+    search: Search
+    trials: list[GridTrial]
+    blocks_gb_per_s: list[Positive] = Field(
+        default=[], description="the median of each block in order of time; all else here is of the fastest"
+    )
+    sm_clock_mhz: Positive | None = Field(description="counted inside the kernel, where it is ours")
+    bytes_per_clock_per_multiprocessor: Positive | None = Field(description="on-chip levels, at that clock")
+    limited_by: list[str]
+    throttled: bool | None
+    latency: Timing
+    states: list[DeviceState]
+    verified: str
+
+
+class Envelope(Record):
+    """The highest of a level's mixes, once every mix is there."""
+
+    gb_per_s: Positive
+    mix: Mix
+    of: list[Mix]
+
+
+class SweepPoint(Record):
+    size_bytes: int
+    gb_per_s: Positive
+
+
+class FoundLevel(Record):
+    """A plateau of a sweep, and where it ends."""
+
+    name: str | None = Field(description="null where nothing that the device reports matches")
+    gb_per_s: Positive
+    first_bytes: int
+    last_bytes: int
+    knee_bytes: int | None = Field(description="the curve crosses the geometric mean of this plateau and the next")
+    reported_bytes: int | None = Field(description="the capacity that the device reports for this level")
+
+
+class Sweep(Record):
+    """Read bandwidth over sizes of the working set."""
+
+    series: str
+    reader: str = Field(description="whose working set a size is: each multiprocessor's, the device's, each core's")
+    counted: str
+    points: list[SweepPoint]
+    levels: list[FoundLevel]
+    states: list[DeviceState]
+
+
+class BandwidthRecord(JobRecord):
+    kind: Literal["bandwidth"] = "bandwidth"
+    level: str
+    bandwidths: list[Bandwidth]
+    envelope: Envelope | None = None
+    sweeps: list[Sweep] = Field(default=[])

@@ -1,0 +1,103 @@
+"""Seals: what is assumed and promised before anything is timed, and what follows from them for a cell."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from roofline.core.prediction import Costs, predict_cell, weighted_sum
+from roofline.core.terms import DeviceKind, Regime
+from roofline.records.base import RECORD_VERSION, NotNegative, Positive, Record
+
+
+class PromisedCeiling(Record):
+    kind: Literal["compute", "memory"]
+    name: str
+    tflops: Positive | None = None
+    gb_per_s: Positive | None = None
+    source: str
+    verified: bool
+    derived: bool
+
+
+class Seal(Record):
+    """Written before anything is timed; every record of a measurement carries its hash."""
+
+    schema_version: Literal[2] = RECORD_VERSION
+    device: str
+    device_kind: DeviceKind
+    sealed_at: str
+    device_record_sha256: str
+    source_sha256: str = Field(description="of the code that the prediction follows from")
+
+
+class PredictionRecord(Seal):
+    """A device's seal: the ceilings that its datasheet promises."""
+
+    kind: Literal["prediction"] = "prediction"
+    ceilings: list[PromisedCeiling]
+
+
+class OperatorPredictionRecord(Seal):
+    """An operator's seal: the constants of its costs on this kind of device, each with its source."""
+
+    kind: Literal["operator_prediction"] = "operator_prediction"
+    operator: str
+    constants: dict[str, float]
+    constant_sources: dict[str, str]
+
+
+class CellPrediction(Record):
+    regime: Regime
+    latency_s: NotNegative | None = Field(description="the caller's")
+    device_latency_s: NotNegative | None = Field(default=None, description="the device's part; null where it is all")
+    fraction_of_compute_peak: NotNegative | None
+
+
+class CostTerms(Record):
+    """What a cell costs beside its work, as multiples of the constants in its operator's seal (core/prediction.py)."""
+
+    calls: dict[str, float] = Field(default={}, description="seconds of the host")
+    start: dict[str, float] | None = Field(default=None, description="seconds of the device; null if synchronous")
+    extra: dict[str, float] = Field(default={})
+    floor: dict[str, float] = Field(default={})
+    waits: dict[str, float] = Field(default={})
+    share: str | None = Field(default=None, description="the constant that is the share of the memory ceiling; null: 1")
+
+    def costs(self, constants: Mapping[str, float]) -> Costs:
+        """In seconds, by these constants. Raises KeyError for one that is missing."""
+        return Costs(
+            call_s=weighted_sum(self.calls, constants) if self.calls else None,
+            start_s=None if self.start is None else weighted_sum(self.start, constants),
+            share=constants[self.share] if self.share else 1.0,
+            extra_s=weighted_sum(self.extra, constants),
+            floor_s=weighted_sum(self.floor, constants),
+            waits_s=weighted_sum(self.waits, constants),
+        )
+
+
+def predict_sealed(
+    device: PredictionRecord,
+    constants: Mapping[str, float],
+    *,
+    flops: float,
+    traffic_bytes: float,
+    compute_ceiling: str,
+    memory_ceilings: list[str],
+    terms: CostTerms,
+) -> CellPrediction:
+    """A cell's regime, times and share of peak from two seals alone: the device's and its operator's constants.
+
+    Where no bandwidth is promised for the declared memory ceilings, the first promised one counts.
+    """
+    tflops = {c.name: c.tflops for c in device.ceilings if c.kind == "compute"}
+    gb_per_s = {c.name: c.gb_per_s for c in device.ceilings if c.kind == "memory"}
+    declared = [gb_per_s[name] for name in memory_ceilings if name in gb_per_s]
+    predicted = predict_cell(
+        flops=flops,
+        traffic_bytes=traffic_bytes,
+        peak_tflops=tflops.get(compute_ceiling),
+        bandwidth_gb_per_s=next(iter([*declared, *gb_per_s.values()]), None),
+        costs=terms.costs(constants),
+    )
+    return CellPrediction(**predicted._asdict())

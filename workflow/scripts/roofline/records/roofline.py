@@ -1,0 +1,149 @@
+"""roofline.json, the public format: ceilings and the operators under them. Paths are relative to results/."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from roofline.core.terms import Cache, ComputeUnit, DeviceKind, Mix, Regime, RegimeLevel
+from roofline.records.base import Interval, NotNegative, Positive, Record
+from roofline.records.operator import OperatorInfo
+from roofline.records.prediction import CellPrediction
+
+SCHEMA_VERSION = 1
+
+
+class DeviceEntry(Record):
+    kind: DeviceKind
+    name: str
+    record: str
+
+
+class ComputeCeiling(Record):
+    device: str
+    kind: Literal["compute"]
+    name: str
+    method: Literal["gemm", "fma"]
+    unit: ComputeUnit
+    tflops: Positive
+    ci95: Interval | None
+    lab_tflops: Positive | None
+    sustained_tflops: Positive | None
+    vendor_tflops: Positive | None
+    fraction_of_vendor: Positive | None
+    clock_tflops: Positive | None
+    fraction_of_clock: Positive | None
+    held_back_by: list[str] = Field(default=[], description="throttle reasons under its load, as NVML reports them")
+    throttled: bool | None = Field(default=None, description="whether all samples were thermally throttled")
+    record: str
+
+
+class MemoryCeiling(Record):
+    device: str
+    kind: Literal["memory"]
+    name: str
+    level: str
+    mix: Mix
+    gb_per_s: Positive
+    ci95: Interval | None
+    vendor_gb_per_s: Positive | None
+    fraction_of_vendor: Positive | None
+    held_back_by: list[str] = Field(default=[], description="throttle reasons under its load, as NVML reports them")
+    throttled: bool | None = Field(default=None, description="whether all samples were thermally throttled")
+    record: str
+
+
+class FoundCache(Record):
+    """A level that the sweep found: its plateau, and its knee against the capacity that the device reports."""
+
+    device: str
+    series: str
+    name: str | None
+    gb_per_s: Positive
+    knee_bytes: int | None
+    reported_bytes: int | None
+    record: str
+
+
+class AboveRoof(Record):
+    """An operator above the roof that was declared for it: which roof is wrong, or which cache held the data."""
+
+    device: str
+    operator: str
+    record: str | None
+    fraction_of_roof: NotNegative
+    wrong_roof: str | None = Field(description="the ceiling that is too low; null where a cache held the data")
+    cache: str | None
+    evidence: str
+    users_own: bool = Field(default=False, description="counts and time are of the user's `operations`")
+
+
+class Predicted(Record):
+    sealed: CellPrediction | None
+    from_ceilings: CellPrediction | None
+
+
+class Operator(Record):
+    device: str
+    operator: str
+    name: str | None = Field(default=None, description="the user's name for an operation of the user's own")
+    implementation: str | None
+    preset: str | None
+    scope: str | None
+    dtype: str
+    cache: Cache | None
+    shape: dict[str, int]
+    label: str | None = Field(default=None, description="what tells this case from others of its dtype")
+    series: str | None = Field(default=None, description="the same without the operator's axis")
+    flops: int | float
+    bytes: int | float
+    intensity_flops_per_byte: NotNegative | None
+    no_traffic: bool
+    latency_s: NotNegative | None
+    latency_ci95_s: Interval | None
+    device_latency_s: NotNegative | None
+    device_latency_ci95_s: Interval | None
+    attained_tflops: NotNegative | None
+    device_attained_tflops: NotNegative | None
+    compute_ceiling: str | None
+    memory_ceiling: str | None
+    roof_tflops: NotNegative | None
+    fraction_of_roof: NotNegative | None
+    device_fraction_of_roof: NotNegative | None
+    fraction_of_compute_peak: NotNegative | None
+    regime: Regime | None
+    regime_level: RegimeLevel | None
+    estimated_time_s: NotNegative | None = None
+    roofline_time_s: NotNegative | None = None
+    efficiency_percent: NotNegative | None = None
+    overhead_s: NotNegative | None = Field(default=None, description="what a call costs on the smallest case")
+    predicted: Predicted
+    remedies: list[str] = Field(default=[], description="what helps in the regime found")
+    record: str | None
+
+    @property
+    def full_name(self) -> str:
+        """One line's name: what, how, dtype and shape."""
+        what = self.name or self.operator.replace("_", " ")
+        how = None if self.operator == "operation" else self.implementation
+        return " ".join(filter(None, [what, self.scope, how, self.dtype, self.label, self.preset]))
+
+
+class Skipped(Record):
+    device: str
+    what: Literal["peak_flops", "operation", "operator"]
+    dtype: str
+    name: str | None = Field(default=None, description="of an operation, or of an operator")
+    reason: str
+
+
+class Roofline(Record):
+    """results/roofline.json: ceilings and the operators under them. Paths are relative to results/."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    devices: dict[str, DeviceEntry]
+    ceilings: list[Annotated[ComputeCeiling | MemoryCeiling, Field(discriminator="kind")]]
+    operators: list[Operator]
+    levels: list[FoundCache] = Field(default=[])
+    above_roof: list[AboveRoof] = Field(default=[])
+    skipped: list[Skipped]
+    operator_info: dict[str, OperatorInfo] = Field(default={}, description="by the operators' names")

@@ -1,0 +1,54 @@
+"""Samples, readings of the device around them, and the check of a result."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from roofline.records.base import Interval, NotNegative, Positive, Record
+
+
+class Timing(Record):
+    """Every sample of one timed block, in seconds, and its median.
+
+    Samples taken while the card was throttled for heat or by its power brake are set apart and counted; where all were,
+    the median is theirs and `all_throttled` says so.
+    """
+
+    method: str
+    warmup: int
+    requested: int
+    stopped_by: Literal["iterations", "precision", "time_budget"]
+    samples_s: list[Positive]
+    median_s: Positive
+    ci95_s: Interval | None
+    throttled_samples_s: list[Positive] = Field(default=[])
+    all_throttled: bool = False
+
+
+class DeviceState(Record):
+    """One reading of the device; null where it reports nothing."""
+
+    at_s: float = Field(description="seconds since the measurement began")
+    when: Literal["before", "during", "after"]
+    sm_clock_mhz: NotNegative | None = None
+    memory_clock_mhz: NotNegative | None = None
+    power_w: NotNegative | None = None
+    temperature_c: float | None = None
+    throttle_reasons: list[str] | None = None
+    other_processes: int | None = None
+
+
+class Check(Record):
+    """The comparison with float64 arithmetic on the same rounded inputs, made before the timing."""
+
+    compared: str
+    error: NotNegative = Field(description="norm of the difference over the norm of the reference")
+    tolerance: Positive
+
+
+class Search(Record):
+    """How far a search came within its time budget."""
+
+    offered: int
+    tried: int
+    refused: list[str] = Field(description="what the library offered and then refused to run")

@@ -1,0 +1,122 @@
+"""verification.json: every prediction beside its measured counterpart."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from roofline.core.terms import Cache, Regime, RegimeLevel
+from roofline.records.base import NotNegative, Positive, Record
+from roofline.records.prediction import CellPrediction
+from roofline.records.roofline import SCHEMA_VERSION
+
+GapCause = Literal[
+    "close",
+    "calls",
+    "start",
+    "clock",
+    "own_clock",
+    "compute_ceiling",
+    "memory_ceiling",
+    "share_of_roof",
+    "unexplained",
+]
+
+
+class GapPart(Record):
+    """What one cause moves of a sealed latency towards the measured one; the parts add up to the gap."""
+
+    cause: GapCause
+    seconds: float
+
+
+class VerificationEntry(Record):
+    """One operator: what was predicted beside what was measured. Errors are (predicted - measured) / measured."""
+
+    device: str
+    operator: str
+    implementation: str | None
+    preset: str | None
+    scope: str | None
+    dtype: str
+    cache: Cache | None
+    shape: dict[str, int]
+    label: str | None
+    sealed: CellPrediction | None
+    from_ceilings: CellPrediction | None
+    latency_s: NotNegative | None
+    device_latency_s: NotNegative | None
+    fraction_of_compute_peak: NotNegative | None
+    regime: Regime | None = Field(description="found; null for want of a ceiling")
+    regime_level: RegimeLevel | None
+    sealed_error: float | None
+    from_ceilings_error: float | None
+    sealed_device_error: float | None
+    from_ceilings_device_error: float | None
+    sealed_regime_correct: bool | None
+    from_ceilings_regime_correct: bool | None
+    cause: GapCause
+    parts: list[GapPart]
+    explanation: str = Field(description="the gap of the sealed latency in one sentence, from what was measured")
+    remedies: list[str]
+    record: str | None
+
+
+class ErrorStatistics(Record):
+    """Of absolute errors, as shares of what was measured."""
+
+    cells: int
+    median: NotNegative
+    worst: NotNegative
+
+
+class Accuracy(Record):
+    """How well one way to predict did over some cells."""
+
+    regimes: int = Field(description="cells of which a regime was both predicted and found")
+    regimes_correct: int
+    share_correct: NotNegative | None
+    latency: ErrorStatistics | None
+    device_latency: ErrorStatistics | None
+
+
+class VerificationGroup(Record):
+    device: str
+    operator: str
+    implementation: str | None
+    regime: Regime | Literal["all", "not_found"]
+    cells: int
+    sealed: Accuracy
+    from_ceilings: Accuracy
+
+
+class SealCheck(Record):
+    """Whether a device was measured after its prediction was sealed, and as sealed."""
+
+    device: str
+    seals: dict[str, str] = Field(description="when each was sealed, by its path")
+    first_measurement_at: str | None
+    violations: list[str]
+
+
+class Call(Record):
+    """What one call of an implementation costs at least: medians over the records."""
+
+    device: str
+    operator: str
+    implementation: str
+    scope: str | None
+    records: int
+    smallest_s: Positive = Field(description="the caller's time of the operator's smallest case")
+    smallest_device_s: Positive | None
+    empty_kernel_s: Positive | None = Field(description="of a kernel with as many arguments that does nothing")
+    empty_kernel_device_s: Positive | None
+
+
+class Verification(Record):
+    """results/verification.json: every prediction beside its measured counterpart."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    seals: list[SealCheck]
+    summary: list[VerificationGroup]
+    calls: list[Call]
+    entries: list[VerificationEntry]

@@ -1,0 +1,1 @@
+"""Tables, words, pictures and the terminal."""

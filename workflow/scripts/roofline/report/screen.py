@@ -1,0 +1,165 @@
+"""What the terminal shows after a run: the ceilings, the operators under them, the checklist."""
+
+import textwrap
+from typing import NamedTuple
+
+from roofline.core.formatting import duration, number, percent
+from roofline.records.acceptance import Acceptance
+from roofline.records.roofline import AboveRoof, Operator, Roofline
+from roofline.report.tables import Row, compute_rows, level_rows, memory_rows
+
+WIDTH = 100  # columns
+ABREAST = 4
+BOUND_BY = {"overhead": "o", "memory": "m", "compute": "c"}
+
+
+def summary(roofline: Roofline, acceptance: Acceptance) -> str:
+    lines = [""]
+    for name, device in roofline.devices.items():
+        lines += [f"{name}: {device.name}", *_ceilings(name, roofline), *_operators(name, roofline)]
+        lines += [*_above_roof(name, roofline), ""]
+    return "\n".join([*lines, "Acceptance", *_criteria(acceptance), ""])
+
+
+def _ceilings(device: str, roofline: Roofline) -> list[str]:
+    compute, memory = compute_rows(roofline, device), memory_rows(roofline, device)
+    promise = "formula" if roofline.devices[device].kind == "cpu" else "vendor"
+    lines = _table(f"TFLOPS{', int8: TOPS' if any(row.unit == 'TOPS' for row in compute) else ''}", promise, compute)
+    lines += _table("GB/s", "vendor", memory) + _levels(device, roofline)
+    for skip in (skip for skip in roofline.skipped if skip.device == device):
+        lines += _wrapped(f"  {skip.name or skip.dtype:<10}  skipped: {skip.reason}", 4)
+    return lines
+
+
+class _Column(NamedTuple):
+    """Of a table of ceilings: a field of its rows; `always` there, though a device may have nothing in it."""
+
+    field: str
+    head: str
+    width: int
+    always: bool = False
+
+
+COLUMNS = (
+    _Column("measured", "measured", 8, always=True),
+    _Column("interval", "95 % interval", 14, always=True),
+    _Column("sustained", "sustained", 9),
+    _Column("vendor", "vendor", 7),  # or what stands for it
+    _Column("of_vendor", "of it", 6),
+    _Column("of_clock", "of clock", 8),
+)
+
+
+def _table(unit: str, promise: str, rows: list[Row]) -> list[str]:
+    if not rows:
+        return []
+    # Columns in which a device has nothing are left out.
+    shown = [column for column in COLUMNS if column.always or any(getattr(row, column.field) for row in rows)]
+    head = " ".join(f"{promise if c.field == 'vendor' else c.head:>{c.width}}" for c in shown)
+    lines = [f"  {unit:<18} {head}  limited by"]
+    for row in rows:
+        figures = " ".join(f"{getattr(row, c.field):>{c.width}}" for c in shown)
+        lines += _wrapped(f"  {row.name:<18} {figures}  {row.limited_by}", len(lines[0]) - len("limited by"))
+    return lines
+
+
+def _levels(device: str, roofline: Roofline) -> list[str]:
+    rows = level_rows(roofline, device)
+    head = f"  {'found by the sweep':<18} {'GB/s':>8} {'knee':>14} {'reported':>9}  series"
+    lines = [
+        f"  {row.name:<18} {row.gb_per_s:>8} {row.knee or 'none seen':>14} {row.reported or '-':>9}  {row.series}"
+        for row in rows
+    ]
+    return [head, *(part for line in lines for part in _wrapped(line, 55))] if rows else []
+
+
+def _above_roof(device: str, roofline: Roofline) -> list[str]:
+    """Which operators are above their roofs, and what is wrong."""
+    above = [found for found in roofline.above_roof if found.device == device]
+    return [line for found in above for line in _wrapped(f"  Above its roof: {above_roof_words(found)}", 4)]
+
+
+def above_roof_words(found: AboveRoof) -> str:
+    """What stands above its roof, why, and the evidence."""
+    cause = f"the {found.wrong_roof} ceiling is too low" if found.wrong_roof else "the cause is not known"
+    evidence = found.evidence
+    if found.cache:
+        cause = f"its data came from {found.cache}"
+    if found.users_own:
+        cause = f"its counts or its time do not fit the {found.wrong_roof or found.cache} ceiling"
+        evidence = f"{evidence}; both are the user's own"
+    return f"{found.operator} at {percent(found.fraction_of_roof)} of it: {cause} ({evidence})."
+
+
+def _wrapped(line: str, indent: int) -> list[str]:
+    """The line within WIDTH columns; what is over stands below, indented as far as its first so many columns."""
+    first, *others = textwrap.wrap(line[indent:], WIDTH - indent) or [""]
+    return [(line[:indent] + first).rstrip(), *(" " * indent + other for other in others)]
+
+
+def _operators(device: str, roofline: Roofline) -> list[str]:
+    """One by one where each cell has one implementation; else a table for each operator and preset."""
+    found = [operator for operator in roofline.operators if operator.device == device]
+    tables: dict[tuple, list[Operator]] = {}
+    for operator in found:
+        tables.setdefault((operator.operator, operator.preset), []).append(operator)
+    single = [cells for cells in tables.values() if len(cells) == len({_cell(cell) for cell in cells})]
+    lines = []
+    if single:
+        lines = [f"  {'operator':<44} {'latency':>9} {'TFLOPS':>9} {'of roof':>8}  bound by"]
+        lines += [_operator_line(cell) for cells in single for cell in cells]
+    for (operator, preset), cells in tables.items():
+        if cells not in single:
+            title = roofline.operator_info[operator].title if operator in roofline.operator_info else operator
+            lines += _table_of(", ".join(filter(None, [title, preset])), cells)
+    return lines
+
+
+def _cell(cell: Operator) -> tuple[str, str]:
+    return cell.dtype, cell.label or cell.full_name
+
+
+def _table_of(title: str, cells: list[Operator]) -> list[str]:
+    """A row per dtype and case, a column per implementation and scope, as many abreast as have room."""
+    ways = list(dict.fromkeys(_way(cell) for cell in cells))
+    rows: dict[tuple, dict[str, Operator]] = {}
+    for cell in cells:
+        rows.setdefault(_cell(cell), {})[_way(cell)] = cell
+    width = max(len(f"{dtype} {label}") for dtype, label in rows)
+    lines = _wrapped(f"  {title}: caller's time, of roof, bound by overhead (o), memory (m), compute (c)", 4)
+    abreast = max(1, min(ABREAST, (WIDTH - width - 2) // 19))
+    dtypes = list(dict.fromkeys(cell.dtype for cell in cells))
+    order = sorted(rows, key=lambda row: (dtypes.index(row[0]), min(cell.bytes for cell in rows[row].values())))
+    for first in range(0, len(ways), abreast):
+        shown = ways[first : first + abreast]
+        lines.append(f"  {'':<{width}}" + "".join(f" {way:>18}" for way in shown))
+        for dtype, label in order:
+            figures = "".join(f" {_figures(rows[dtype, label].get(way)):>18}" for way in shown)
+            lines.append(f"  {f'{dtype} {label}':<{width}}{figures}")
+    return [line.rstrip() for line in lines]
+
+
+def _way(cell: Operator) -> str:
+    return " ".join(filter(None, [cell.implementation, cell.scope if cell.scope != "core" else None]))
+
+
+def _figures(cell: Operator | None) -> str:
+    if cell is None or not cell.latency_s:
+        return "-"
+    share = percent(cell.fraction_of_roof) if cell.fraction_of_roof is not None else "-"
+    return f"{duration(cell.latency_s)} {share:>8} {BOUND_BY.get(cell.regime, '-')}"
+
+
+def _operator_line(o: Operator) -> str:
+    latency = duration(o.latency_s) if o.latency_s else "-"
+    attained = number(o.attained_tflops) if o.attained_tflops is not None else "-"
+    share = percent(o.fraction_of_roof) if o.fraction_of_roof is not None else "-"
+    return f"  {o.full_name:<44} {latency:>9} {attained:>9} {share:>8}  {o.regime or '-'}"
+
+
+def _criteria(acceptance: Acceptance) -> list[str]:
+    words = {"pass": "pass", "fail": "FAIL", "not_applicable": "n/a "}
+    return [
+        f"  {words[c.result]}  {c.device + ': ' if c.device else ''}{c.criterion} ({c.reason})"
+        for c in acceptance.criteria
+    ]

@@ -1,0 +1,143 @@
+"""verification.md: the summary, every cell beside its prediction, and a sentence on each error."""
+
+from roofline.core.formatting import duration, percent
+from roofline.records.verification import Accuracy, Call, ErrorStatistics, Verification, VerificationEntry
+from roofline.report.markdown import table
+
+MANY = 9.995  # errors from here on are shown as a factor
+REGIMES = {"all": "all", "not_found": "not found", "shared_memory": "shared memory"}
+SEALED = """\
+*Sealed* predictions were written before anything was timed, from datasheets and constants; *from ceilings* is the same \
+model with what this run measured: the ceilings, and what a call and a start cost. An error is (predicted - measured) / \
+measured; the tables of cells begin with the largest. The model and its constants are in docs/prediction.md."""
+CALLS = "The smallest case of each operator, beside a kernel with as many arguments that does nothing; medians."
+
+
+def markdown(verification: Verification) -> str:
+    """The page; tables and sentences in sections of one device, operator and implementation each."""
+    sections = _sections(verification.entries)
+    parts = ["# Predictions, verified", _verdict(verification), _summary(verification), SEALED]
+    parts.append("\n".join(_seal(check) for check in verification.seals))
+    parts.append("## Cells")
+    for title, entries in sections.items():
+        parts += [f"### {title}", _cells(entries)]
+    if verification.calls:
+        parts += ["## What a call costs at least", CALLS, _calls(verification.calls)]
+    parts.append("## What explains the errors, and what helps")
+    for title, entries in sections.items():
+        parts += [f"### {title}", "\n".join(map(_explained, entries))]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _sections(entries: list[VerificationEntry]) -> dict[str, list[VerificationEntry]]:
+    """By device, operator and implementation, the worst sealed prediction first."""
+    found: dict[str, list[VerificationEntry]] = {}
+    for entry in entries:
+        title = f"{entry.device}, {entry.operator.replace('_', ' ')}, {entry.implementation}"
+        found.setdefault(title, []).append(entry)
+    return {title: sorted(cells, key=_size_of_error, reverse=True) for title, cells in found.items()}
+
+
+def _size_of_error(entry: VerificationEntry) -> float:
+    return abs(entry.sealed_error) if entry.sealed_error is not None else -1.0
+
+
+def _verdict(verification: Verification) -> str:
+    judged = [e.sealed_regime_correct for e in verification.entries if e.sealed_regime_correct is not None]
+    if not judged:
+        return "No prediction has a measured counterpart."
+    return f"The sealed predictions gave the right regime for {sum(judged)} of {len(judged)} cells."
+
+
+def _seal(check) -> str:
+    sealed = max(check.seals.values(), default="never")
+    text = f"- {check.device}: last seal at {sealed}, first measurement at {check.first_measurement_at or 'no time'}"
+    return f"{text}; **broken**: {'; '.join(check.violations)}" if check.violations else f"{text}."
+
+
+# ---------------------------------------------------------------- tables
+
+
+def _summary(verification: Verification) -> str:
+    columns = ("device", "operator", "implementation", "regime found", "cells")
+    columns += ("sealed: regime right", "sealed: median, worst error")
+    columns += ("from ceilings: regime right", "from ceilings: median, worst error")
+    columns += ("device time, sealed", "device time, from ceilings")
+    rows = []
+    for group in verification.summary:
+        ways = (group.sealed, group.from_ceilings)
+        row = [group.device, group.operator.replace("_", " "), group.implementation or "all"]
+        row += [REGIMES.get(group.regime, group.regime), str(group.cells)]
+        row += [cell for way in ways for cell in (_right(way), _median_and_worst(way.latency))]
+        rows.append(row + [_median_and_worst(way.device_latency) for way in ways])
+    return table(columns, rows, left=4)
+
+
+def _right(accuracy: Accuracy) -> str:
+    if not accuracy.regimes:
+        return "-"
+    return f"{accuracy.regimes_correct} of {accuracy.regimes} ({percent(accuracy.share_correct)})"
+
+
+def _median_and_worst(errors: ErrorStatistics | None) -> str:
+    return f"{_size(errors.median)}, {_size(errors.worst)}" if errors else "-"
+
+
+def _calls(calls: list[Call]) -> str:
+    columns = ("device", "operator", "implementation", "scope", "records")
+    columns += ("a call", "device time", "a call of an empty kernel", "its device time")
+    rows = []
+    for call in calls:
+        times = (call.smallest_s, call.smallest_device_s, call.empty_kernel_s, call.empty_kernel_device_s)
+        names = [call.device, call.operator.replace("_", " "), call.implementation, call.scope or ""]
+        rows.append([*names, str(call.records), *map(_seconds, times)])
+    return table(columns, rows, left=4)
+
+
+def _cells(entries: list[VerificationEntry]) -> str:
+    columns = ("cell", "measured", "sealed", "error", "from ceilings", "error", "device time", "sealed", "error")
+    columns += ("predicted", "found", "right")
+    rows = []
+    for entry in entries:
+        sealed, from_ceilings = entry.sealed, entry.from_ceilings
+        row = [cell_name(entry), _seconds(entry.latency_s)]
+        row += [_seconds(sealed and sealed.latency_s), _signed(entry.sealed_error)]
+        row += [_seconds(from_ceilings and from_ceilings.latency_s), _signed(entry.from_ceilings_error)]
+        row += [
+            _seconds(entry.device_latency_s),
+            _seconds(entry.device_latency_s and sealed and sealed.device_latency_s),
+        ]
+        row += [_signed(entry.sealed_device_error), sealed.regime if sealed else "-", entry.regime or "not found"]
+        rows.append([*row, {True: "yes", False: "**no**", None: "-"}[entry.sealed_regime_correct]])
+    return table(columns, rows)
+
+
+def cell_name(entry: VerificationEntry) -> str:
+    """What tells a cell from the others of its device, operator and implementation."""
+    return " ".join(part for part in (entry.preset, entry.scope, entry.dtype, entry.label) if part)
+
+
+# ---------------------------------------------------------------- words
+
+
+def _explained(entry: VerificationEntry) -> str:
+    said = f"- **{cell_name(entry)}** ({_signed(entry.sealed_error)}): {entry.explanation}."
+    if entry.regime is None:
+        return f"{said} No regime was found, for want of a ceiling."
+    helps = ", ".join(entry.remedies) or "none"
+    return f"{said} Limited by {REGIMES.get(entry.regime, entry.regime)}; remedies: {helps}."
+
+
+def _seconds(value: float | None) -> str:
+    return duration(value) if value else "-"
+
+
+def _size(share: float) -> str:
+    """An absolute error: a share in percent, or a factor where it is large."""
+    return f"{share:.0f} times" if share >= MANY else percent(share)
+
+
+def _signed(share: float | None) -> str:
+    if share is None:
+        return "-"
+    return f"{'-' if share < 0 else '+'}{_size(abs(share))}"

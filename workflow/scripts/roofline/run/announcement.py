@@ -1,0 +1,102 @@
+"""What the terminal shows before a run, after it, and after a failure."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from roofline.core.formatting import counted
+from roofline.devices import kind_of
+from roofline.operators.base import Operator
+from roofline.records.acceptance import Acceptance
+from roofline.records.base import CorruptRecord, read
+from roofline.records.roofline import Roofline
+from roofline.report import screen
+from roofline.run.jobs import count_jobs, now
+from roofline.run.settings import Checked
+
+RUN_STARTED = "ROOFLINE_RUN_STARTED"
+COUNTER_FILE = Path("logs/.jobs-ended")
+
+# Seconds of a job beyond its timed blocks, seen on an H200's host and on two CPU cores: libraries load, a context is
+# made, operands are drawn and checked.
+START_UP_S = {"gpu": 2.2, "cpu": 1.5}
+OTHER_JOB_S = 0.5
+# A block of an operator seldom spends its whole budget on a GPU and nearly always does on a CPU.
+BUDGET_SPENT = {"gpu": 0.2, "cpu": 0.8}
+# About how many budgets a memory level spends: on read, write, copy and triad, or on copies from or to the host.
+STREAMS = 4
+
+
+def remember_start() -> None:
+    """Leave the moment for the jobs of this run, which inherit the environment; the manifest reads it."""
+    os.environ[RUN_STARTED] = now()
+
+
+def announce(jobs: Iterable, checked: Checked) -> None:
+    """How many measurements there will be, and about how long and at what cost."""
+    jobs = [(job.rule.name, dict(job.wildcards)) for job in jobs if job.rule.name != "all"]
+    count_jobs(len(jobs), COUNTER_FILE)
+    measuring = [(rule, wildcards) for rule, wildcards in jobs if _measures(rule, checked)]
+    seconds = sum(expected_s(rule, wildcards.get("device", ""), checked) for rule, wildcards in jobs)
+    price = checked.config.cost.usd_per_hour
+    cost = f", about ${price * seconds / 3600:.2f} at ${price:g} per hour" if price else ""
+    devices = sorted({wildcards["device"] for _, wildcards in measuring}, key=lambda name: (name == "cpu", name))
+    on = f" on {', '.join(devices)}" if devices else ""
+    _say(
+        f"{counted(len(measuring), 'measurement')}{on}, about {_rounded(seconds)}{cost}; "
+        f"{counted(len(jobs), 'job')} in all."
+    )
+
+
+def _measures(rule: str, checked: Checked) -> bool:
+    return rule in ("device_query", "peak_flops", "bandwidth", *checked.operators)
+
+
+def expected_s(rule: str, device: str, checked: Checked) -> float:
+    """About how long a job takes."""
+    if not _measures(rule, checked):
+        return OTHER_JOB_S
+    config, kind = checked.config, kind_of(device)
+    if rule == "peak_flops":
+        timed = 1.5 * config.peak_flops.time_budget_s + config.peak_flops.sustained_s
+    elif rule == "bandwidth":
+        timed = STREAMS * config.bandwidth.time_budget_s
+    else:
+        timed = _operator_s(checked.operators[rule], config, kind) if rule in checked.operators else 0.0
+    return START_UP_S[kind] + timed
+
+
+def _operator_s(operator: Operator, config, kind: str) -> float:
+    """Of a job's timed blocks, the average over the operator's jobs."""
+    settings, jobs = getattr(config, operator.rule), operator.jobs(config)
+    ways = sum(len(one.scopes) for one in operator.implementations_on(kind, settings.implementations))
+    cases = sum(len(job.cases) for job in jobs) / max(1, len(jobs))
+    return ways * cases * settings.time_budget_s * BUDGET_SPENT[kind]
+
+
+def summarise(results: Path) -> None:
+    """The ceilings, the operators, the checklist, and where the files are."""
+    try:
+        roofline = read(Roofline, results / "roofline.json")
+        acceptance = read(Acceptance, results / "acceptance.json")
+    except (OSError, CorruptRecord):
+        return
+    _say(screen.summary(roofline, acceptance))
+    _say(f"Picture {results}/roofline.png · in words {results}/interpretation.md · numbers {results}/roofline.json")
+    _say("On a rented machine: make archive, fetch the file from results/archive/, then terminate the machine.")
+
+
+def explain() -> None:
+    """After a failure: what is kept and what to do."""
+    _say(
+        "\nA job failed; its line above names the fault and its log. Every finished result is kept: "
+        "fix the cause and run again, and only what is missing is measured."
+    )
+
+
+def _rounded(seconds: float) -> str:
+    return f"{max(5, round(seconds / 5) * 5)} s" if seconds < 100 else f"{seconds / 60:.1f} minutes"
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

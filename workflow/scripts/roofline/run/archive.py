@@ -1,0 +1,206 @@
+"""One file that holds a run whole: packed, unpacked safely, and held against its own manifest.
+
+Everything lies in one folder named after the archive, as in the working directory, so that the workflow goes on
+from there. The pax format keeps modification times below the second; with whole seconds all would seem stale.
+"""
+
+import contextlib
+import gzip
+import hashlib
+import os
+import re
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path, PurePosixPath
+
+from roofline.records.base import CorruptRecord, read
+from roofline.records.files import file_sha256
+from roofline.records.manifest import Device, Manifest
+from roofline.run.manifest import contradictions, differing_files, is_result, unlisted_files
+from roofline.run.paths import RESULTS
+
+MANIFEST = f"{RESULTS}/manifest.json"
+ARCHIVES = Path(RESULTS, "archive")
+RENDERED = Path(RESULTS, "rendered")
+ENDING = ".tar.gz"
+CHECKSUMS = "provenance/SHA256SUMS"  # of every other file of an archive, as sha256sum -c reads it
+
+
+class Refused(Exception):
+    """Why there is no archive, or why one is not opened: one line."""
+
+
+# ---------------------------------------------------------------- packing
+
+
+def name_of(devices: list[Device], when: datetime) -> str:
+    """The first GPU's name, else the CPU's, and the moment: nvidia-h200-20261105T093000Z."""
+    first = min(devices, key=lambda device: device.kind != "gpu")
+    slug = re.sub(r"[^a-z0-9]+", "-", first.name.lower()).strip("-")
+    return f"{slug}-{when.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+
+
+def contents(manifest: Manifest, sources: Iterable[str], kept: Iterable[str]) -> list[str]:
+    """Paths to pack, relative to the working directory: manifest, outputs, logs, sources, what else is kept.
+
+    A data file of the user's own, such as a checkpoint, stays where it is; the manifest has its hash.
+    """
+    logs = [output.log for output in manifest.outputs if output.log]
+    own = {one.path for one in manifest.data if not is_result(one.path)}
+    sources = [path for path in sources if path not in own]
+    return list(dict.fromkeys([MANIFEST, *(output.path for output in manifest.outputs), *logs, *kept, *sources]))
+
+
+def pack(root: Path, name: str, paths: Iterable[str], notes: Mapping[str, bytes]) -> Path:
+    """Write results/archive/NAME.tar.gz beside its place and rename it; returns its path, relative to root.
+
+    `notes` are texts that are no files of the working directory, by path; their checksums and those of all files are
+    one more. Logs that were cleared are left out.
+    Raises Refused for a path that leads out, and where what was written does not agree with its manifest.
+    """
+    target = ARCHIVES / f"{name}{ENDING}"
+    (root / target).parent.mkdir(parents=True, exist_ok=True)
+    beside = root / target.with_name(f".{name}.{os.getpid()}{ENDING}")
+    try:
+        with tarfile.open(beside, "w:gz", format=tarfile.PAX_FORMAT) as tar:
+            sums = {path: hashlib.sha256(text).hexdigest() for path, text in notes.items()}
+            for path in paths:
+                if (root / path).is_file():
+                    _add_file(tar, root / path, _inside(name, path))
+                    sums[path] = file_sha256(root / path)
+            checksums = "".join(f"{sha256}  {path}\n" for path, sha256 in sorted(sums.items()))
+            for path, text in {**notes, CHECKSUMS: checksums.encode("utf-8", "surrogateescape")}.items():
+                info = tarfile.TarInfo(_inside(name, path))
+                info.size, info.mtime = len(text), int(datetime.now(UTC).timestamp())
+                tar.addfile(info, BytesIO(text))
+        with opened(beside) as (_, _, faults):
+            if faults:
+                raise Refused(f"not archived: {faults[0]}")
+        os.replace(beside, root / target)
+    finally:
+        beside.unlink(missing_ok=True)
+    return target
+
+
+def _inside(name: str, path: str) -> str:
+    parts = PurePosixPath(path)
+    if parts.is_absolute() or ".." in parts.parts:
+        raise Refused(f"{path} leads out of the working directory")
+    return f"{name}/{parts}"
+
+
+def _add_file(tar: tarfile.TarFile, path: Path, member: str) -> None:
+    """A regular file, whatever links lead to it, without its owner's name and with its time to the nanosecond."""
+    with open(path, "rb") as file:
+        status = os.fstat(file.fileno())
+        info = tarfile.TarInfo(member)
+        info.size, info.mode = status.st_size, status.st_mode & 0o777
+        seconds, rest = divmod(status.st_mtime_ns, 10**9)
+        info.mtime, info.pax_headers = seconds, {"mtime": f"{seconds}.{rest:09d}"}
+        tar.addfile(info, file)
+
+
+# ---------------------------------------------------------------- opening
+
+
+@contextlib.contextmanager
+def opened(archive: Path) -> Iterator[tuple[Path, Manifest, list[str]]]:
+    """An archive unpacked for a while: its folder, its manifest and everything that is wrong. Raises Refused."""
+    with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
+        root = unpack(archive, Path(folder))
+        manifest = manifest_of(root)
+        yield root, manifest, problems(root, manifest)
+
+
+def newest(root: Path) -> Path:
+    """The last archive that was made here. Raises Refused where there is none."""
+    archives = sorted((root / ARCHIVES).glob(f"[!.]*{ENDING}"), key=lambda path: path.stat().st_mtime)
+    if not archives:
+        raise Refused(f"no archive is in {ARCHIVES}/: make one with `make archive`, or name one")
+    return archives[-1]
+
+
+def unpack(archive: Path, folder: Path) -> Path:
+    """Unpack into an empty folder and return the one that the archive holds.
+
+    Raises Refused, before anything is written, for a file that is truncated, damaged or no archive, and for
+    members that lead outside, are links or devices, or are there twice.
+    """
+    try:
+        _read_through(archive)
+        with tarfile.open(archive, "r:gz") as tar:
+            tops = _safe_tops(archive, tar.getmembers())
+            tar.extraction_filter = getattr(tarfile, "data_filter", None)  # Python before 3.11.4 has none
+            tar.extractall(folder)
+    except FileNotFoundError:
+        raise Refused(f"{archive}: no such file") from None
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        raise Refused(f"{archive}: truncated, damaged or no archive ({error})") from None
+    if len(tops) != 1 or not (folder / (top := tops.pop()) / MANIFEST).is_file():
+        raise Refused(f"{archive}: no archive of this workflow, {MANIFEST} is not in it")
+    return folder / top
+
+
+def _read_through(archive: Path) -> None:
+    """To the end of the compressed stream, where its checksum stands: reading members stops before."""
+    with gzip.open(archive) as stream:
+        while stream.read(1 << 20):
+            pass
+
+
+def _safe_tops(archive: Path, members: list[tarfile.TarInfo]) -> set[str]:
+    seen: set[str] = set()
+    for member in members:
+        path = PurePosixPath(member.name)
+        if path.is_absolute() or ".." in path.parts or not path.parts:
+            raise Refused(f"{archive}: refused, its member {member.name!r} leads outside")
+        if not (member.isfile() or member.isdir()):
+            raise Refused(f"{archive}: refused, its member {member.name!r} is a link or a device")
+        if member.isfile() and str(path) in seen:
+            raise Refused(f"{archive}: refused, its member {member.name!r} is there twice")
+        seen.add(str(path))
+    return {PurePosixPath(name).parts[0] for name in seen}
+
+
+def manifest_of(root: Path) -> Manifest:
+    """The manifest of a working directory. Raises Refused."""
+    try:
+        return read(Manifest, root / MANIFEST)
+    except FileNotFoundError:
+        raise Refused(f"{MANIFEST} is missing: run the workflow first (make run, or snakemake --cores 1)") from None
+    except (CorruptRecord, OSError) as error:
+        raise Refused(f"{MANIFEST} cannot be read: {error}") from None
+
+
+def problems(root: Path, manifest: Manifest) -> list[str]:
+    """Everything that is wrong with an unpacked archive, a line each."""
+    told = differing_files(root, manifest)
+    told += [f"{path}: not listed in the manifest" for path in unlisted_files(root, manifest)]
+    told += differing_sources(root)
+    try:
+        told += contradictions(root, manifest)
+    except (CorruptRecord, OSError) as error:
+        if not told:
+            told.append(str(error).replace(f"{root}/", ""))
+    return told
+
+
+def differing_sources(root: Path) -> list[str]:
+    """A line for every file outside results/ that is not as the archive's checksums have it."""
+    try:
+        lines = (root / CHECKSUMS).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return [f"{CHECKSUMS}: missing"]
+    sums = {path: sha256 for sha256, _, path in (line.partition("  ") for line in lines) if not is_result(path)}
+    there = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
+    told = [f"{path}: missing, and {CHECKSUMS} lists it" for path in sorted(sums.keys() - there)]
+    for path in sorted(path for path in there - {CHECKSUMS} if not is_result(path)):
+        if path not in sums:
+            told.append(f"{path}: not listed in {CHECKSUMS}")
+        elif file_sha256(root / path) != sums[path]:
+            told.append(f"{path}: its checksum is not the one in {CHECKSUMS}")
+    return told

@@ -1,0 +1,95 @@
+"""The sources as used: which commit, what was changed since, which files. Nothing here writes to the checkout."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from roofline.records.manifest import Sources
+
+COMMIT, DIRTY = "ROOFLINE_COMMIT", "ROOFLINE_DIRTY"
+MADE_BY_RUNS = ("results", "logs", ".snakemake", ".venv")
+# What there is to the workflow where no git tells: these, of the top folder.
+OWN = ("Snakefile", "Makefile", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff")
+OWN += ("pyproject.toml", ".gitignore", "config", "docs", "envs", "profiles", "reference", "tests", "workflow")
+
+
+class NoGit(Exception):
+    """Git does not tell; the message is the reason, in one line."""
+
+
+def describe(root: Path, environment: Mapping[str, str] = os.environ) -> Sources:
+    """Commit and changed files by git, else by ROOFLINE_COMMIT and ROOFLINE_DIRTY (0 or 1), else null with a reason."""
+    try:
+        commit, changed = _commit(root), changed_files(root)
+        return Sources(commit=commit, dirty=bool(changed), changed_files=changed, known_from="git", reason=None)
+    except NoGit as error:
+        commit = environment.get(COMMIT) or None
+        dirty = {"0": False, "1": True}.get(environment.get(DIRTY, "")) if commit else None
+        return Sources(
+            commit=commit,
+            dirty=dirty,
+            changed_files=None,
+            known_from="environment" if commit else None,
+            reason=None if commit else f"{error}, and {COMMIT} is not set",
+        )
+
+
+def changed_files(root: Path) -> list[str]:
+    """Files that differ from the commit, and untracked ones that are not ignored: a new module is a change too."""
+    entries = iter(_git(root, "status", "--porcelain", "-z", "--untracked-files=all", "--", ".").split("\0"))
+    changed = []
+    for entry in entries:
+        if entry:
+            changed.append(entry[3:])
+            if "R" in entry[:2] or "C" in entry[:2]:
+                next(entries)  # the name that it had
+    return sorted(changed)
+
+
+def files(root: Path) -> list[str]:
+    """The sources, relative to root: tracked and untracked-not-ignored files; without git the workflow's own."""
+    try:
+        _commit(root)
+        listed = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+    except NoGit:
+        inside = [path for name in OWN for path in (root / name, *(root / name).rglob("*"))]
+        listed = [str(path.relative_to(root)) for path in inside if "__pycache__" not in path.parts]
+    found = {name for name in listed if name and (root / name).is_file()}
+    return sorted(name for name in found if Path(name).parts[0] not in MADE_BY_RUNS)
+
+
+def difference(root: Path) -> bytes | None:
+    """The diff of tracked files to the commit, as `git apply` takes it; None without git."""
+    try:
+        _commit(root)
+        return _git(root, "diff", "--binary", "--no-ext-diff", "--relative", "HEAD", "--", ".").encode(
+            "utf-8", "surrogateescape"
+        )
+    except NoGit:
+        return None
+
+
+def _commit(root: Path) -> str:
+    """The commit of the repository that this checkout is of, not of one that it happens to lie in."""
+    top = _git(root, "rev-parse", "--show-toplevel").strip()
+    if not os.path.samefile(top, root) and not _git(root, "ls-files", "--", "Snakefile"):
+        raise NoGit(f"the workflow lies in the repository {top} and is no part of it")
+    try:
+        return _git(root, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").strip()
+    except NoGit:
+        raise NoGit("the repository has no commit yet") from None
+
+
+def _git(root: Path, *arguments: str) -> str:
+    # In containers the files often belong to another user; without the setting git would refuse to read them.
+    command = ["git", "-c", f"safe.directory={root.resolve()}", "-c", "core.quotePath=false", *arguments]
+    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(command, cwd=root, env=environment, capture_output=True, check=False)
+    except OSError:
+        raise NoGit("git is not installed") from None
+    if done.returncode:
+        told = done.stderr.decode(errors="replace").strip().splitlines() or ["git gave no reason"]
+        raise NoGit(told[0].removeprefix("fatal: "))
+    return done.stdout.decode("utf-8", "surrogateescape")

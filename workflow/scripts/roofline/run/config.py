@@ -1,0 +1,198 @@
+"""The sections of the config that are no operator's, and the model of the whole: one source of checks and documents."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, create_model
+
+from roofline.devices.datasheets import CEILINGS
+from roofline.operators.base import Operator
+from roofline.operators.settings import EFFORTS, Budget, ByEffort, EachOnce, Settings, Whole
+
+LEVELS = ("hbm", "d2d", "l2", "l1", "shared", "h2d", "d2h", "dram", "sweep")
+# Beyond these, figures overflow or the picture's axes do; nothing real comes near.
+COUNTS, SECONDS, PRICE = (1e-3, 1e30), (1e-12, 1e12), (1e-9, 1e9)
+
+
+def _zero_or(lowest: float, highest: float):
+    def within(value: float | None) -> float | None:
+        if value and not lowest <= value <= highest:
+            raise ValueError(f"allowed: 0, or from {lowest:g} to {highest:g}")
+        return value
+
+    return AfterValidator(within)
+
+
+def _zero_or_long(value: float | None) -> float | None:
+    if value and not 2 <= value <= 600:
+        raise ValueError("allowed: 0, or a number from 2 to 600, or null")
+    return value
+
+
+def _devices(value: Any) -> Any:
+    """auto, all, or a list of devices' names."""
+    allowed = "auto, all, or a list such as [gpu0, cpu]"
+    if value in ("auto", "all"):
+        return value
+    if not isinstance(value, list):
+        raise ValueError(f"is unknown; allowed: {allowed}")
+    if not value:
+        raise ValueError(f"is empty; allowed: {allowed}")
+    for place, name in enumerate(value):
+        if not isinstance(name, str) or not (name == "cpu" or (name.startswith("gpu") and name[3:].isdigit())):
+            raise ValueError(f"{name!r} is unknown; allowed: {allowed}")
+        if name in value[:place]:
+            raise ValueError(f"{name!r} is listed twice; allowed: each once")
+    return value
+
+
+Dtypes = Annotated[list[Literal[CEILINGS]], Field(min_length=1), EachOnce]
+
+
+class PeakFlopsSettings(Settings):
+    """Compute ceilings, one job each. What a device lacks is skipped with the reason."""
+
+    dtypes: Dtypes = Field(
+        default=list(CEILINGS),
+        description="matrix products by dtype, and multiply-adds in registers on CUDA cores (fma)",
+    )
+    size: Annotated[int, Field(ge=16)] = Field(
+        default=4096,
+        description="rows and columns of the reference product, a square; it must fill the GPU, and on the CPU be 256 "
+        "or more",
+    )
+    warmup: Whole = Field(default=3, description="products before the timed ones")
+    iterations: Whole = Field(default=100, description="timed products")
+    time_budget_s: Annotated[Budget, ByEffort(0.3, 0.4, 10)] = Field(
+        default=None,
+        description="seconds for the search of the fastest product, and for each timed block: a slow device gives "
+        "fewer samples, never a long wait; null: by effort",
+    )
+    sustained_s: Annotated[float | None, Field(ge=0), AfterValidator(_zero_or_long), ByEffort(0, 2, 10)] = Field(
+        default=None, description="seconds of load without a pause, 2 to 600; 0: none; null: by effort"
+    )
+
+
+class BandwidthSettings(Settings):
+    """Memory ceilings, one job per level: dram and sweep of the CPU, all but dram of a GPU."""
+
+    levels: Annotated[list[Literal[LEVELS]], Field(min_length=1), EachOnce] = Field(
+        default=list(LEVELS),
+        description="hbm (a GPU's memory, by kernels that read, write, copy...), d2d (the driver's copies), l2, l1, "
+        "shared, h2d and d2h (between host and device), dram, sweep (reads over sizes of the working set)",
+    )
+    size_mib: Whole | None = Field(
+        default=None,
+        description="MiB of each array of hbm, d2d and dram, twice the last-level cache or more; null: as large as "
+        "needed (on a GPU 4 GiB where memory allows, on a CPU twice the last-level cache)",
+    )
+    transfer_size_mib: Whole = Field(default=256, description="MiB copied between host and device")
+    warmup: Whole = Field(default=3, description="runs before the timed ones")
+    iterations: Whole = Field(
+        default=1000, description="most samples; sampling ends once the median's 95 % interval is within 0.5 %"
+    )
+    time_budget_s: Annotated[Budget, ByEffort(0.1, 0.2, 3)] = Field(
+        default=None,
+        description="seconds per stream (one mix of accesses to one level); copies from and to the host have twice as "
+        "long; null: by effort",
+    )
+    sweep_points: Annotated[Annotated[int, Field(ge=1, le=32)] | None, ByEffort(2, 3, 8)] = Field(
+        default=None, description="working-set sizes per octave; null: by effort"
+    )
+
+
+class Operation(Settings):
+    """An operation of the user's own, placed on every device's roofline. Counts are plain numbers (1.0e+9, not 1e9)."""
+
+    name: Annotated[str, Field(min_length=1)] = Field(description="how the plot and the tables call it")
+    flops: Annotated[float, Field(ge=0), _zero_or(*COUNTS)] = Field(
+        description="floating-point operations; a multiply-add is two"
+    )
+    memory_bytes: Annotated[float, Field(ge=0), _zero_or(*COUNTS)] = Field(description="bytes of traffic; 0 means none")
+    dtype: Literal[CEILINGS] = Field(description="the compute ceiling that it stands under")
+    measured_s: Annotated[float, Field(ge=SECONDS[0], le=SECONDS[1])] | None = Field(
+        default=None, description="seconds, where you have measured it; without, a hollow marker at what is attainable"
+    )
+
+
+class PlotSettings(Settings):
+    """The pictures."""
+
+    dpi: Annotated[int, Field(ge=50, le=600)] = Field(default=160, description="dots per inch of the pictures")
+
+
+class CostSettings(Settings):
+    """What the machine costs."""
+
+    usd_per_hour: Annotated[float | None, Field(ge=0), _zero_or(*PRICE)] = Field(
+        default=None, description="the hourly price; the manifest then says what the run cost; null: no cost is given"
+    )
+
+
+def _named_once(operations: list[Operation]) -> list[Operation]:
+    names = [operation.name for operation in operations]
+    for name in names:
+        if not name.strip():
+            raise ValueError(f"the name {name!r}; allowed: text")
+        if names.count(name) > 1:
+            raise ValueError(f"the name {name!r} is given twice; allowed: each once")
+    return operations
+
+
+def config_model(operators: Mapping[str, Operator]) -> type[BaseModel]:
+    """The model of the whole config, with a section for each of these operators."""
+    sections = {"peak_flops": PeakFlopsSettings, "bandwidth": BandwidthSettings}
+    for operator in operators.values():
+        if not operator.measured_with_ceilings:
+            sections |= {operator.rule: operator.Settings} | operator.sections
+    fields = {name: (section, Field(default_factory=section)) for name, section in sections.items()}
+    return create_model(
+        "Config",
+        __base__=Settings,
+        __doc__="The configuration of a roofline run.",
+        devices=(
+            Annotated[Literal["auto", "all"] | list[str], BeforeValidator(_devices)],
+            Field(
+                default="auto",
+                description="auto: the first GPU that works, and the CPU; all: every GPU and the CPU; or a list, "
+                "[gpu0, cpu]. gpu0 is the first in PCI order that CUDA_VISIBLE_DEVICES leaves visible",
+            ),
+        ),
+        effort=(
+            Literal[EFFORTS],
+            Field(default="default", description="what each budget that is null becomes; a number in its place wins"),
+        ),
+        operators=(
+            Annotated[list[str], EachOnce],
+            Field(default=[], description="files with operators of your own; each has a section named after it"),
+        ),
+        **fields,
+        operations=(
+            Annotated[list[Operation], AfterValidator(_named_once)],
+            Field(default=[], description="operations of your own, by counts and a time that you measured"),
+        ),
+        plot=(PlotSettings, Field(default_factory=PlotSettings)),
+        cost=(CostSettings, Field(default_factory=CostSettings)),
+    )
+
+
+def with_budgets(config: BaseModel) -> BaseModel:
+    """The config with every budget that is null replaced by what its effort gives."""
+    filled = {}
+    for name in type(config).model_fields:
+        section = getattr(config, name)
+        if isinstance(section, BaseModel):
+            budgets = {key: by_effort for key, by_effort in budgets_of(type(section)) if getattr(section, key) is None}
+            values = {key: getattr(by_effort, config.effort) for key, by_effort in budgets.items()}
+            filled[name] = section.model_copy(update=values)
+    return config.model_copy(update=filled)
+
+
+def budgets_of(section: type[BaseModel]) -> list[tuple[str, ByEffort]]:
+    """The keys of a section whose null means a budget by effort."""
+    return [
+        (key, mark)
+        for key, field in section.model_fields.items()
+        for mark in field.metadata
+        if isinstance(mark, ByEffort)
+    ]

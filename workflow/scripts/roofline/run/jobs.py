@@ -1,0 +1,106 @@
+"""What a job says: a line on the screen when it ends, everything else in its log; and when it ran."""
+
+import contextlib
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+JOBS, JOB_KEYS = Path("logs/jobs.jsonl"), ("rule", "log", "started_at", "ended_at")
+TOTAL, COUNTER = "ROOFLINE_JOBS", "ROOFLINE_JOBS_ENDED"
+
+
+@contextlib.contextmanager
+def job(name: str, snakemake) -> Iterator[None]:
+    """Run a job's body: what it prints goes to the screen and the log, a traceback to the log alone.
+
+    `snakemake` is what the engine gives a script. A failure ends the process with status 1 after one line that names
+    the job, the fault and the log.
+    """
+    path, started_at = Path(snakemake.log[0]), now()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if sys.stdout.isatty():
+        print(f"  … {name}", end="\r", flush=True)
+    with open(path, "w", encoding="utf-8") as log, contextlib.redirect_stdout(_Tee(sys.stdout, log)):
+        log.write(f"{name}, started {started_at}\n")
+        try:
+            yield
+        except KeyboardInterrupt:
+            log.write("interrupted\n")
+            sys.exit(130)
+        except Exception as error:
+            traceback.print_exc(file=log)
+            what = (str(error).splitlines() or [""])[0] or type(error).__name__
+            print(f"{name} failed: {what} (log: {path})", file=sys.stderr, flush=True)
+            sys.exit(1)
+        log.write(f"{name}, ended {now()}\n")
+    entry = {"rule": snakemake.rule, "log": str(path), "started_at": started_at, "ended_at": now()}
+    with open(JOBS, "a", encoding="utf-8") as jobs:
+        jobs.write(json.dumps(entry | {"outputs": list(snakemake.output)}) + "\n")  # short enough to be atomic
+
+
+def job_times(path: Path = JOBS) -> dict[str, dict]:
+    """The last job that made each output: rule, log, started_at, ended_at."""
+    found = {}
+    with contextlib.suppress(OSError):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            with contextlib.suppress(ValueError, LookupError, TypeError):
+                entry = json.loads(line)
+                found |= {output: {key: entry[key] for key in JOB_KEYS} for output in entry["outputs"]}
+    return found
+
+
+def say(line: str) -> None:
+    """One line on the screen when a job ends, with its place in the run."""
+    print(f"{_progress()}{line}", flush=True)
+
+
+def count_jobs(total: int, counter: Path) -> None:
+    """Have the jobs of this run, which inherit the environment, tell their place among so many."""
+    counter.parent.mkdir(parents=True, exist_ok=True)
+    counter.write_bytes(b"")
+    os.environ |= {TOTAL: str(total), COUNTER: str(counter.absolute())}
+
+
+def _progress() -> str:
+    counter, total = os.environ.get(COUNTER), os.environ.get(TOTAL)
+    if not counter or not total:
+        return ""
+    with contextlib.suppress(OSError), open(counter, "ab") as ended:
+        ended.write(b".")  # appending one byte is atomic, so that jobs at once do not miscount
+        ended.flush()
+        return f"[{ended.tell():>{len(total)}}/{total}] "
+    return ""
+
+
+def now() -> str:
+    """The moment in UTC, ISO 8601, to the microsecond: the order of seal and measurements is read from it."""
+    return datetime.now(UTC).isoformat()
+
+
+class Stopwatch:
+    def __init__(self):
+        self.started_at = now()
+        self._start = time.monotonic()
+
+    @property
+    def elapsed_s(self) -> float:
+        return round(time.monotonic() - self._start, 3)
+
+
+class _Tee:
+    def __init__(self, *files):
+        self._files = files
+
+    def write(self, text: str) -> int:
+        for file in self._files:
+            file.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        for file in self._files:
+            file.flush()

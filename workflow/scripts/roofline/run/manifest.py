@@ -1,0 +1,231 @@
+"""The manifest of a run: how it is made, and how files are held against it."""
+
+import hashlib
+import json
+import platform
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from importlib import metadata
+from pathlib import Path, PurePosixPath
+
+from roofline.analysis.derived import differing
+from roofline.analysis.results import Results, read_results
+from roofline.analysis.seals import moment, violations
+from roofline.records.base import CorruptRecord
+from roofline.records.device import DeviceRecord
+from roofline.records.files import file_sha256
+from roofline.records.manifest import Device, Environment, Manifest, Output, SealedDevice, Sources, Times
+from roofline.records.operator import OperatorRecord
+from roofline.run.paths import RESULTS
+
+
+class BrokenProvenance(Exception):
+    """Results that do not come from one another as they should: a line, and all faults in it."""
+
+
+# ---------------------------------------------------------------- making it
+
+
+def make_manifest(
+    root: Path,
+    outputs: Iterable[str],
+    jobs: Mapping[str, Mapping],
+    *,
+    settings: dict,
+    asked: dict,
+    usd_per_hour: float | None,
+    run_started_at: str | None,
+    created_at: str,
+    sources: Sources,
+) -> Manifest:
+    """The manifest of outputs, given relative to root.
+
+    `jobs` has the job that made an output: rule, started_at, ended_at, log. Raises BrokenProvenance where a
+    measurement does not follow from its seals, or a derived file from the records.
+    """
+    outputs = list(dict.fromkeys(outputs))
+    found = read_results(root / RESULTS, [root / path for path in outputs])
+    data = found.data_files()
+    kept = [one.path for one in data if is_result(one.path) and (root / one.path).is_file()]
+    listed = [describe_output(root, path, jobs.get(path, {}), run_started_at) for path in dict.fromkeys(outputs + kept)]
+    sha256 = hashes(listed)
+    faults = broken(found, sha256)
+    if not faults:
+        wrong = differing(root / RESULTS, found, asked, sha256)
+        faults = [f"{path} is not what its records give" for path in wrong]
+    if faults:
+        raise BrokenProvenance("; ".join(faults) + " (remove the file that is named first, and run again)")
+    devices = list(found.device_records().values())
+    return Manifest(
+        created_at=created_at,
+        config=settings,
+        config_sha256=config_sha256(settings),
+        asked=asked,
+        sources=sources,
+        environment=describe_environment(devices),
+        devices=[
+            Device(
+                device=record.device,
+                kind=record.device_kind,
+                name=record.name,
+                uuid=record.uuid,
+                memory_total_bytes=record.memory_total_bytes,
+                software=record.software,
+            )
+            for record in devices
+        ],
+        seals=[describe_seals(found, device) for device in found.devices],
+        data=data,
+        operators={path: sha for _, record in found.of_kind(OperatorRecord) for path, sha in record.sources.items()},
+        times=add_up(listed, run_started_at, created_at, usd_per_hour),
+        outputs=listed,
+    )
+
+
+def hashes(outputs: Iterable[Output]) -> dict[str, str]:
+    """SHA-256 by the path below results/."""
+    return {output.path.removeprefix(f"{RESULTS}/"): output.sha256 for output in outputs}
+
+
+def broken(found: Results, sha256: Mapping[str, str]) -> list[str]:
+    """Measurements that do not follow from their seals, and files that are not what was measured with."""
+    told = [line for device in found.devices for line in violations(found, device, sha256)]
+    told += [
+        f"{path} is of {record.device}, which has no device record"
+        for path, record in found.measured
+        if record.device not in found.devices
+    ]
+    return told + [
+        f"{one.path} is not the file that was measured with"
+        for one in found.data_files()
+        if sha256.get(one.path.removeprefix(f"{RESULTS}/"), one.sha256) != one.sha256
+    ]
+
+
+def describe_seals(found: Results, device: str) -> SealedDevice:
+    starts = [record.started_at for _, record in found.measured if record.device == device]
+    return SealedDevice(
+        device=device,
+        seals={path: seal.sealed_at for path, seal in found.seals.items() if seal.device == device},
+        first_measurement_at=min(starts, default=None),
+        measurements=len(starts),
+    )
+
+
+def describe_output(root: Path, path: str, job: Mapping, run_started_at: str | None) -> Output:
+    known = {key: job.get(key) for key in ("rule", "started_at", "ended_at", "log")}
+    run, start = moment(run_started_at), moment(known["started_at"])
+    return Output(
+        path=path,
+        bytes=(root / path).stat().st_size,
+        sha256=file_sha256(root / path),
+        of_this_run=start >= run if start and run else None,
+        **known,
+    )
+
+
+def add_up(outputs: list[Output], run_started_at: str | None, created_at: str, usd_per_hour: float | None) -> Times:
+    """Seconds of the jobs behind outputs, each job once however many outputs it has, and the span's cost in USD.
+
+    Without the run's start, what belongs to this run is not known: null.
+    """
+    jobs: dict[str, tuple[datetime, datetime, bool | None]] = {}
+    for output in outputs:
+        start, end = moment(output.started_at), moment(output.ended_at)
+        if start and end:
+            key = output.log or output.path
+            earlier = jobs.get(key, (start, end, None))
+            jobs[key] = (min(start, earlier[0]), max(end, earlier[1]), output.of_this_run)
+    without = {o.log or o.path for o in outputs if not moment(o.started_at) or not moment(o.ended_at)} - set(jobs)
+    run, of_this_run = moment(run_started_at), [job for job in jobs.values() if job[2]]
+    # A run that made the manifest alone anew has no other start than its own.
+    first = min((start for start, _, _ in of_this_run), default=run) if run else None
+    span_s = _seconds(first, moment(created_at)) if first else None
+    return Times(
+        run_started_at=run.isoformat() if run else None,
+        first_start_at=first.isoformat() if first else None,
+        jobs_of_this_run=len(of_this_run) if run else None,
+        jobs_of_this_run_s=_total(of_this_run) if run else None,
+        jobs=len(jobs),
+        jobs_s=_total(jobs.values()),
+        jobs_without_times=len(without),
+        span_s=span_s,
+        usd_per_hour=usd_per_hour,
+        cost_usd=usd_per_hour * span_s / 3600 if usd_per_hour is not None and span_s is not None else None,
+    )
+
+
+def _total(jobs) -> float:
+    return round(sum(_seconds(start, end) for start, end, _ in jobs), 3)
+
+
+def _seconds(start: datetime, end: datetime) -> float:
+    return max(0.0, round((end - start).total_seconds(), 3))
+
+
+def describe_environment(devices: list[DeviceRecord]) -> Environment:
+    packages = {dist.name: dist.version for dist in metadata.distributions() if dist.name}
+    gpu = next((record.software for record in devices if record.device_kind == "gpu"), {})
+    host = next((record.host for record in devices), {})
+    return Environment(
+        python=platform.python_version(),
+        packages=dict(sorted(packages.items(), key=lambda package: package[0].lower())),
+        snakemake=packages.get("snakemake"),
+        driver=gpu.get("driver"),
+        cuda_runtime=gpu.get("cuda_runtime"),
+        os=host.get("os") or platform.platform(),
+        host_cpu=host.get("cpu"),
+    )
+
+
+def config_sha256(settings: dict) -> str:
+    """The hash of settings whatever the order of their keys."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def is_result(path: str) -> bool:
+    return PurePosixPath(path).parts[:1] == (RESULTS.name,)
+
+
+# ---------------------------------------------------------------- holding files against it
+
+
+def differing_files(root: Path, manifest: Manifest) -> list[str]:
+    """A line for every output under root that is missing or not as listed."""
+    told = []
+    for output in manifest.outputs:
+        path = root / output.path
+        if not path.is_file():
+            told.append(f"{output.path}: missing, and the manifest lists it")
+        elif path.stat().st_size != output.bytes or file_sha256(path) != output.sha256:
+            told.append(f"{output.path}: its checksum is not the one in the manifest")
+    return told
+
+
+def unlisted_files(root: Path, manifest: Manifest) -> list[str]:
+    """Results under root that the manifest does not list, itself aside."""
+    listed = {output.path for output in manifest.outputs} | {f"{RESULTS}/manifest.json"}
+    there = (path.relative_to(root).as_posix() for path in (root / RESULTS).rglob("*") if path.is_file())
+    return sorted(path for path in there if path not in listed)
+
+
+def contradictions(root: Path, manifest: Manifest) -> list[str]:
+    """What the records under root say against the manifest, and derived files against the records."""
+    found = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
+    sha256 = hashes(manifest.outputs)
+    told = broken(found, sha256)
+    listed = {one.device: one for one in manifest.seals}
+    told += [
+        f"the manifest's seals of {device} are not those of the files"
+        for device in sorted({*found.devices, *listed})
+        if device not in found.devices or listed.get(device) != describe_seals(found, device)
+    ]
+    if config_sha256(manifest.config) != manifest.config_sha256:
+        told.append("the manifest's settings do not have the hash that it gives")
+    if told:
+        return told
+    try:
+        wrong = differing(root / RESULTS, found, manifest.asked, sha256)
+    except (CorruptRecord, OSError) as error:
+        return [str(error).replace(f"{root}/", "")]
+    return [f"{path} is not what its records give" for path in wrong]

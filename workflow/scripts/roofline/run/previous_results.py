@@ -1,0 +1,140 @@
+"""What becomes of results that are there already: kept, set aside, never overwritten with another card's."""
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import filelock
+
+from roofline.analysis.consistency import contradictions
+from roofline.analysis.results import read_any
+from roofline.records.acceptance import Acceptance
+from roofline.records.base import CorruptRecord, Record, read
+from roofline.records.device import DeviceRecord
+from roofline.records.manifest import Manifest
+from roofline.records.operator import JobRecord
+from roofline.records.roofline import Roofline
+from roofline.records.verification import Verification
+from roofline.run.settings import Faults
+
+PREVIOUS = "previous"
+ENGINE = ".snakemake"
+RUN_LOCK = Path(ENGINE, "roofline-run.lock")
+OF_ALL_DEVICES: dict[str, type[Record]] = {
+    "roofline.json": Roofline,
+    "acceptance.json": Acceptance,
+    "verification.json": Verification,
+    "manifest.json": Manifest,
+}
+# That stay where they are when a card's results are set aside.
+KEPT = (PREVIOUS, "archive", "rendered", "spread", "checkpoints")
+
+
+def hold_run_lock() -> None:
+    """Show for as long as this process lives that a run is going on here; the kernel lets go when it dies."""
+    global _held
+    _held = filelock.FileLock(RUN_LOCK)
+    try:
+        _held.acquire(blocking=False)
+    except filelock.Timeout:
+        sys.exit("another run is going on in this folder: wait for it to end")
+
+
+def run_is_going_on() -> bool:
+    """Whether a living run holds this folder."""
+    if not RUN_LOCK.exists():
+        return False
+    lock = filelock.FileLock(RUN_LOCK)
+    try:
+        lock.acquire(blocking=False)
+    except filelock.Timeout:
+        return True
+    lock.release()
+    return False
+
+
+def require_writable(outputs: Iterable[str]) -> None:
+    """Raises Faults, before anything is measured, where an output or its log could not be written."""
+    parents = {parent for path in outputs for parent in Path(path).parents if parent != Path()}
+    logs = {Path("logs", *parent.parts[1:]) for parent in parents}
+    folders = sorted({_nearest_there(path) for path in {*parents, *logs, Path(ENGINE)}})
+    faults = [f"{path} is no folder, and one is needed there: move it away" for path in folders if not path.is_dir()]
+    faults += [
+        f"{path.absolute()}/ cannot be written: make it a folder of yours (chown, chmod u+w)"
+        for path in folders
+        if path.is_dir() and not os.access(path, os.W_OK | os.X_OK)
+    ]
+    faults += [
+        f"{path} is a folder, and a file is needed there: move it away" for path in outputs if Path(path).is_dir()
+    ]
+    if faults:
+        raise Faults(faults)
+
+
+def _nearest_there(path: Path) -> Path:
+    return next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
+
+
+def set_aside_corrupt(paths: Iterable[str], results: Path) -> None:
+    """Move what cannot be read back out of the way, naming each file: the run makes it again."""
+    for path in (Path(path) for path in paths if path.endswith(".json")):
+        if not path.exists():
+            continue
+        try:
+            _require_sound(path, results)
+        except (CorruptRecord, OSError) as error:
+            aside = _free_name(results / PREVIOUS / f"corrupt-{_stamp()}" / path.relative_to(results))
+            aside.parent.mkdir(parents=True, exist_ok=True)
+            path.rename(aside)
+            _say(f"{error}")
+            _say(f"{path} was corrupt and is set aside as {aside}; it is made again")
+
+
+def _require_sound(path: Path, results: Path) -> None:
+    """Raises CorruptRecord for what cannot be read, and for figures that do not follow from their own samples."""
+    kind = OF_ALL_DEVICES.get(path.relative_to(results).as_posix())
+    record = read(kind, path) if kind else read_any(path)
+    if isinstance(record, JobRecord) and (false := contradictions(record)):
+        raise CorruptRecord(f"{path}: {'; '.join(false)}")
+
+
+def set_aside_other_cards(present: Mapping, results: Path) -> None:
+    """Move the results of a device whose UUID or name is not today's to results/previous/, whole."""
+    for device, identity in present.items():
+        was = _recorded(device, results)
+        if was and (was.uuid, was.name) != (identity.uuid, identity.name):
+            aside = _free_name(results / PREVIOUS / f"{device}-{_slug(was.name)}-{_slug(was.uuid)[-8:]}-{_stamp()}")
+            aside.mkdir(parents=True)
+            shutil.move(results / device, aside / device)
+            for path in sorted(results.iterdir()):
+                if path.is_file() and path.name not in KEPT:
+                    shutil.move(path, aside / path.name)
+            _say(f"{device} was {was.name} ({was.uuid}) and is {identity.name} now: its results are in {aside}")
+
+
+def _recorded(device: str, results: Path) -> DeviceRecord | None:
+    try:
+        return read(DeviceRecord, results / device / "device_query.json")
+    except (OSError, CorruptRecord):
+        return None
+
+
+def _free_name(path: Path) -> Path:
+    names = (path, *(path.with_name(f"{path.name}.{number}") for number in range(1, 1000)))
+    return next(name for name in names if not name.exists())
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")
+
+
+def _stamp() -> str:
+    return datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

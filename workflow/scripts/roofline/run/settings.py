@@ -1,0 +1,365 @@
+"""The configuration: read strictly, checked, completed with defaults, held against the machine.
+
+Every fault is one line that names the key, the value and what is allowed; all faults are reported at once.
+"""
+
+import datetime
+import difflib
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+
+from roofline.devices import kind_of, memory_levels
+from roofline.operators import registry
+from roofline.operators.base import Operator
+from roofline.records.strict_yaml import YamlFaults, read_yaml
+from roofline.run.config import config_model, with_budgets
+
+MIB = 1 << 20
+ENGINE_KEYS = ("__use_yte__", "pathvars")  # Snakemake would take these for its own, before the config is checked
+TRANSFERS = ("h2d", "d2h")  # the levels whose size is bandwidth.transfer_size_mib
+ARRAYS = {"hbm": 3, "dram": 3, "d2d": 2}  # the levels whose arrays are bandwidth.size_mib each, and how many they need
+LEAST_CACHES = 2  # an array of fewer last-level caches is partly read from them
+
+
+class Faults(Exception):
+    """What is wrong with a configuration, a line each."""
+
+    def __init__(self, lines: list[str]):
+        super().__init__("\n".join(lines))
+        self.lines = lines
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A complete config, and the operators that it registers, by their rules."""
+
+    config: BaseModel
+    operators: dict[str, Operator]
+
+    @property
+    def as_dict(self) -> dict:
+        return self.config.model_dump()
+
+
+# ---------------------------------------------------------------- reading
+
+
+def read_file(path: Path | str) -> dict:
+    """A configuration file as it stands. Raises Faults where it is missing, empty, malformed or no mapping."""
+    try:
+        config = read_yaml(path)
+    except YamlFaults as faults:
+        raise Faults(faults.lines) from None
+    except FileNotFoundError:
+        ours = Path(path).parts[:1] == ("config",)
+        remedy = f"; restore it with: git checkout -- {path}" if ours else ""
+        raise Faults([f"{path}: no such file{remedy}"]) from None
+    except OSError as error:
+        raise Faults([f"{path}: cannot be read ({error})"]) from None
+    if config is None:
+        raise Faults([f"{path}: empty; it needs at least one key, such as 'devices: auto'"])
+    if not isinstance(config, dict):
+        raise Faults([f"{path}: a {type(config).__name__}, allowed: a mapping of keys to values"])
+    if taken := [key for key in ENGINE_KEYS if key in config]:
+        raise Faults([f"{path}: {key}: unknown key" for key in taken])
+    return config
+
+
+def require_readable(paths: Iterable[Path | str]) -> None:
+    """Raises Faults with what is wrong with any of these files: the workflow engine's own reader overlooks much."""
+    faults = []
+    for path in paths:
+        try:
+            read_file(path)
+        except Faults as found:
+            faults += found.lines
+    if faults:
+        raise Faults(faults)
+
+
+# ---------------------------------------------------------------- checking
+
+
+def complete(config: Mapping) -> Checked:
+    """The configuration with its defaults and its effort's budgets. Raises Faults with all that is not allowed."""
+    paths = config.get("operators", [])
+    named = isinstance(paths, list) and all(isinstance(path, str) for path in paths)
+    try:
+        operators = registry.registered(dict.fromkeys(paths) if named else [])
+    except registry.BadOperator as error:
+        raise Faults([str(error)]) from None
+    unprintable = dict(_unprintable(config))
+    model = config_model(operators)
+    try:
+        checked = model.model_validate(config)
+        found = []
+    except ValidationError as error:
+        found = _lines(error, config, model)
+    faults = [line for path, line in found if path not in unprintable] + list(unprintable.values())
+    if faults:
+        raise Faults(list(dict.fromkeys(faults)))
+    return Checked(with_budgets(checked), operators)
+
+
+def _lines(error: ValidationError, config: Mapping, model: type[BaseModel]) -> list[tuple[tuple, str]]:
+    """(place, line) of every fault, each place once."""
+    schema = model.model_json_schema()
+    faults: dict[tuple, list[dict]] = {}
+    for fault in error.errors():
+        faults.setdefault(_place(fault, config), []).append(fault)
+    return [(place, _line(place, of_place, schema)) for place, of_place in faults.items()]
+
+
+def _place(fault: Mapping, config: Mapping) -> tuple:
+    """Where in the config a fault is: pydantic names the branches of unions too."""
+    place, value = [], config
+    for part in fault["loc"]:
+        if isinstance(value, Mapping) and (part in value or fault["type"] == "missing"):
+            place.append(part)
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int):
+            place.append(part)
+            value = value[part]
+    return tuple(place)
+
+
+def _line(place: tuple, faults: list[dict], schema: Mapping) -> str:
+    """One fault; of several at a place, those of other branches of a union, what is said of all."""
+    key, fault = _key(place), faults[0]
+    shown = _shown(fault["input"])
+    kinds = {each["type"] for each in faults}
+    allowed = _schema_at(place, schema)
+    if "extra_forbidden" in kinds:
+        known = list(_schema_at(place[:-1], schema).get("properties", {}))
+        return _unknown_key(_key(place[:-1]) if place[:-1] else "", place[-1], known)
+    if "missing" in kinds:
+        return f"{_key(place[:-1])}: {place[-1]} is missing"
+    if "value_error" in kinds:
+        said = str(next(each for each in faults if each["type"] == "value_error")["ctx"]["error"])
+        return (
+            f"{key}: {said}" if _names_its_value(said) else f"{key}: {shown}{' ' if said[:3] == 'is ' else '; '}{said}"
+        )
+    if "too_short" in kinds or "string_too_short" in kinds:
+        return f"{key}: {shown} is empty; allowed: one entry or more"
+    if "enum" in allowed:
+        return f"{key}: {shown} is unknown; allowed: {', '.join(map(str, allowed['enum']))}"
+    if "finite_number" in kinds:
+        return f"{key}: {shown}; allowed: a finite number"
+    # On Snakemake's command line numbers within a mapping or a list arrive as text.
+    as_text = isinstance(fault["input"], str) and re.fullmatch(r"[+-]?\d+\.?\d*", fault["input"])
+    hint = " (without quotes; within the braces or brackets of --config all is text: use --configfile)"
+    numeric = {"integer", "number"} & set(_types(allowed))
+    return f"{key}: {shown}; allowed: {_allowed(allowed)}{hint if as_text and numeric else ''}"
+
+
+def _names_its_value(said: str) -> bool:
+    return "' is " in said or said.startswith("the name") or re.match(r"\d+ is listed", said) is not None
+
+
+def _schema_at(place: tuple, schema: Mapping) -> Mapping:
+    """The part of a JSON schema that speaks of a place; null is left to `_types`."""
+    part = schema
+    for step in place:
+        part = _resolved(part, schema)
+        if isinstance(step, int):
+            part = part.get("items", {})
+        else:
+            part = part.get("properties", {}).get(step) or part.get("additionalProperties") or {}
+    return _resolved(part, schema) if isinstance(part, Mapping) else {}
+
+
+def _resolved(part: Mapping, schema: Mapping) -> Mapping:
+    """With references followed and the null of a union as one of its types."""
+    if "$ref" in part:
+        name = part["$ref"].rpartition("/")[2]
+        return _resolved({**schema["$defs"][name], **{k: v for k, v in part.items() if k != "$ref"}}, schema)
+    branches = [_resolved(one, schema) for one in part.get("anyOf", [])]
+    whole = [one for one in branches if one.get("type") != "null"]
+    if len(whole) == 1:
+        types = _types(whole[0]) + (["null"] if len(branches) > len(whole) else [])
+        return {**whole[0], "type": types}
+    return part
+
+
+def _types(schema: Mapping) -> list[str]:
+    types = schema.get("type", [])
+    return [types] if isinstance(types, str) else types
+
+
+def _allowed(schema: Mapping) -> str:
+    names = {
+        "integer": "a whole number",
+        "number": "a number (write 1.0e+9, not 1e9)",
+        "string": "text",
+        "array": "a list",
+        "object": "a mapping of keys to values",
+    }
+    kinds = [names[kind] for kind in _types(schema) if kind in names]
+    words = (("minimum", "from"), ("maximum", "to"), ("exclusiveMinimum", "above"))
+    bounds = [f"{word} {schema[bound]:g}" for bound, word in words if bound in schema]
+    value = " ".join([" or ".join(kinds) or "another value", *bounds])
+    return f"{value}, or null" if "null" in _types(schema) else value
+
+
+def _unprintable(value, path=()) -> Iterator[tuple[tuple, str]]:
+    """Places and lines of text that is not printable, which YAML can say."""
+    if isinstance(value, str) and not value.isprintable():
+        yield path, f"{_key(path)}: {_shown(value)}; allowed: printable text on one line"
+    for key in value if isinstance(value, dict) else ():
+        if not (isinstance(key, str) and key.isprintable()):
+            yield (*path, key), f"{_key(path)}: the key {_shown(key)}; allowed: printable text on one line"
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in children:
+        yield from _unprintable(child, (*path, key))
+
+
+def _shown(value) -> str:
+    """A value as the file has it, on one line and not endless."""
+    if value is None or isinstance(value, bool):
+        text = {None: "null", True: "true", False: "false"}[value]
+    else:
+        text = str(value) if isinstance(value, datetime.date) else repr(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def _unknown_key(parent: str, name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(str(name), known, 1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"{parent + '.' if parent else ''}{name}: unknown key; {hint}allowed: {', '.join(known)}"
+
+
+def _key(path) -> str:
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in path]
+    return "".join(parts).lstrip(".") or "the configuration"
+
+
+# ---------------------------------------------------------------- held against the machine
+
+
+def choose_devices(checked: Checked, present: Mapping) -> list[str]:
+    """Names of the devices to measure. Raises Faults with all that this machine cannot do of the configuration."""
+    config, wanted = checked.config, checked.config.devices
+    gpus = [name for name, identity in present.items() if identity.kind == "gpu"]
+    chosen = {"auto": [*gpus[:1], "cpu"], "all": [*gpus, "cpu"]}[wanted] if isinstance(wanted, str) else wanted
+    faults = [
+        f"devices: {name} is not on this machine; here: {', '.join(present)}" for name in chosen if name not in present
+    ]
+    here = [present[name] for name in chosen if name in present]
+    faults += [f"devices: {fault}" for fault in sorted({identity.fault for identity in here if identity.fault})]
+    for operator in checked.operators.values():
+        found = operator.faults(config, here) or _operator_faults(operator, config, here)
+        faults += found
+    for identity in here:
+        faults += _level_faults(config, identity) + _stream_faults(config, identity)
+    if faults:
+        raise Faults(faults)
+    return list(chosen)
+
+
+def devices_with(operator: Operator, config: BaseModel, chosen: Iterable[str]) -> list[str]:
+    """The devices that have an implementation of an operator, of those that the config names."""
+    wanted = getattr(config, operator.rule).implementations
+    return [device for device in chosen if operator.implementations_on(kind_of(device), wanted)]
+
+
+def asked(checked: Checked, chosen: Iterable[str]) -> dict:
+    """What roofline.json follows from beside the records: dtypes, operations, and what devices have no code for."""
+    config, chosen = checked.config, list(chosen)
+    without = [
+        {"device": device, "operator": operator.title, "reason": f"no implementation for {kind_of(device)}"}
+        for operator in checked.operators.values()
+        if not operator.measured_with_ceilings
+        for device in chosen
+        if device not in devices_with(operator, config, chosen)
+    ]
+    operations = [operation.model_dump() for operation in config.operations]
+    return {"dtypes": config.peak_flops.dtypes, "operations": operations, "without": without}
+
+
+def _operator_faults(operator: Operator, config: BaseModel, here: list) -> list[str]:
+    """Implementations that no device has, libraries that none of them has, cases that do not fit."""
+    if operator.measured_with_ceilings:
+        return []
+    faults = _implementation_faults(operator, config, here)
+    if any(identity.kind == "gpu" for identity in here):
+        faults += [
+            f"operators: {operator.name} needs {library}, which is not installed: its code must do without, or install "
+            "the library beside CuPy"
+            for library in registry.missing_cuda_libraries(operator)
+        ]
+    for identity in here:
+        faults += [] if faults else _memory_faults(operator, config, identity)
+    return faults
+
+
+def _implementation_faults(operator: Operator, config: BaseModel, here: list) -> list[str]:
+    """Implementations that no device here has, and devices that none of those named is left for."""
+    wanted, key = getattr(config, operator.rule).implementations, f"{operator.rule}.implementations"
+    on = {identity.device: [one.name for one in operator.implementations_on(identity.kind)] for identity in here}
+    theirs = list(dict.fromkeys(name for names in on.values() for name in names))
+    if here and not theirs:
+        return [f"operators: {operator.name} has no implementation for {', '.join(on)}"]
+    faults = [
+        f"{key}: {device} has none of {', '.join(wanted)}; it has {', '.join(names)}"
+        for device, names in on.items()
+        if wanted and names and not set(names) & set(wanted)
+    ]
+    if here and not faults:
+        faults = [
+            f"{key}: no {name} on {', '.join(on)}; allowed: {', '.join(theirs)}, or null for all of them"
+            for name in wanted or ()
+            if name not in theirs
+        ]
+    return faults
+
+
+def _memory_faults(operator: Operator, config: BaseModel, identity) -> list[str]:
+    """The largest case, where it does not fit the device."""
+    cache, free = identity.last_level_cache_bytes, identity.memory_free_bytes
+    needs = [(operator.memory_needed(case, cache), case) for job in operator.jobs(config) for case in job.cases]
+    needed, case = max(needs, key=lambda need: need[0], default=(0, None))
+    if needed <= free:
+        return []
+    what = " ".join(filter(None, [case.preset, case.dtype, operator.label(case)]))
+    return [f"{operator.rule}: {what} needs {needed:,} bytes on {identity.device}, and {free:,} are free there"]
+
+
+def _level_faults(config: BaseModel, identity) -> list[str]:
+    if _levels_of(config, identity):
+        return []
+    wanted, levels = config.bandwidth.levels, memory_levels(identity.device)
+    return [f"bandwidth.levels: {identity.device} has none of {', '.join(wanted)}; it has {', '.join(levels)}"]
+
+
+def _levels_of(config: BaseModel, identity) -> set[str]:
+    return set(memory_levels(identity.device)) & set(config.bandwidth.levels)
+
+
+def _stream_faults(config: BaseModel, identity) -> list[str]:
+    """Arrays that a cache would keep, or that do not fit the device."""
+    levels, settings, free = _levels_of(config, identity), config.bandwidth, identity.memory_free_bytes
+    size, cache = settings.size_mib, identity.last_level_cache_bytes
+    arrays = max((ARRAYS[level] for level in levels.intersection(ARRAYS)), default=0)
+    least = f"bandwidth.size_mib: null ({arrays} arrays of {LEAST_CACHES} last-level caches each)"
+    needs = (
+        {least: arrays * LEAST_CACHES * cache} if size is None else {f"bandwidth.size_mib: {size}": arrays * size * MIB}
+    )
+    if levels.intersection(TRANSFERS):
+        needs[f"bandwidth.transfer_size_mib: {settings.transfer_size_mib}"] = settings.transfer_size_mib * MIB
+    faults = [
+        f"{what} needs {needed:,} bytes on {identity.device}, and {free:,} are free there"
+        for what, needed in needs.items()
+        if needed > free
+    ]
+    least_mib = math.ceil(LEAST_CACHES * cache / MIB)
+    if size is not None and size < least_mib and arrays:
+        faults.append(
+            f"bandwidth.size_mib: {size} is too small for {identity.device}: its last-level cache keeps "
+            f"{cache / MIB:g} MiB, and an array of twice that is needed; allowed: {least_mib} or more, or null"
+        )
+    return faults
