@@ -23,7 +23,6 @@ wildcard_constraints:
     operator="|".join(OPERATORS),
     picture="|".join(PICTURES),
     dtype=CEILINGS,
-    case="(?!prediction$).+",
 
 
 rule all:
@@ -171,6 +170,8 @@ for OPERATOR in TIMED:
             f"results/{{device}}/{OPERATOR}/{{case}}.json",
         log:
             f"logs/{{device}}/{OPERATOR}/{{case}}.log",
+        wildcard_constraints:
+            case="|".join(map(re.escape, JOBS[OPERATOR])),
         priority: 1
         conda:
             "envs/cuda12.yaml"
@@ -333,7 +334,7 @@ rule acceptance:
         roofline="results/roofline.json",
         devices=device_records(),
         verification="results/verification.json",
-        expected=[path for path in deliverables() if path not in ("results/acceptance.json", "results/summary.html")],
+        expected=judged(deliverables()),
         library=library("acceptance"),
     output:
         "results/acceptance.json",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from snakemake.logging import logger
 from roofline import devices
 from roofline.devices import datasheets
 from roofline.run import announcement, previous_results, settings, sources
+from roofline.run.derived import judged
 from roofline.run.paths import RESULTS
 
 CONFIG_FILE = "config/config.yaml"

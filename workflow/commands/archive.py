@@ -15,9 +15,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline.records.files import file_sha256
+from roofline.records.manifest import Manifest
 from roofline.run import checkout
 from roofline.run.archive import Refused, contents, manifest_of, name_of, pack
-from roofline.run.manifest import Manifest, differing_files, is_result, unlisted_files
+from roofline.run.jobs import JOBS
+from roofline.run.manifest import differing_files, is_result, unlisted_files
 from roofline.run.previous_results import run_is_going_on
 
 METADATA = Path(".snakemake", "metadata")
@@ -52,18 +54,22 @@ def archive(root: Path, options: list[str]) -> Path:
         more = f", and {len(differing) - 1} more" if len(differing) > 1 else ""
         raise Refused(f"not archived: {differing[0]}{more}; {AGAIN}")
     kept = [str(path) for path in sorted((root / METADATA).rglob("*")) if path.is_file()]
-    paths = contents(manifest, checkout.files(root), [*kept, "logs/manifest.log"])
+    paths = contents(manifest, checkout.files(root), [*kept, "logs/manifest.log", str(JOBS)])
     return pack(root, name_of(manifest.devices, datetime.now(UTC)), paths, notes(root, manifest))
 
 
 def notes(root: Path, manifest: Manifest) -> dict[str, bytes]:
-    """Which commit the packed sources are of, and what differs from it."""
+    """Which commit the packed sources are of, what differs from it, and the user's own operators."""
     sources, difference = checkout.describe(root), checkout.difference(root)
     told = [f"commit of these sources: {sources.commit or 'unknown, ' + str(sources.reason)}"]
     if sources.commit != manifest.sources.commit:
         told.append(f"commit when the manifest was made: {manifest.sources.commit or 'unknown'}")
     told += [f"changed since: {name}" for name in sources.changed_files or []]
     found = {"provenance/commit.txt": ("\n".join(told) + "\n").encode("utf-8", "surrogateescape")}
+    for path, sha256 in manifest.operators.items():
+        if file_sha256(root / path) != sha256:
+            raise Refused(f"not archived: {path} is not the file that was measured with; {AGAIN}")
+        found[f"operators/{Path(path).name}"] = (root / path).read_bytes()
     return found if difference is None else {**found, "provenance/uncommitted.diff": difference}
 
 
@@ -73,9 +79,9 @@ def report(root: Path, path: Path) -> None:
     if left:
         it, more = ("it", "") if len(left) == 1 else ("them", f" and {len(left) - 1} more")
         print(f"left out, since the manifest does not list {it}: {left[0]}{more}")
-    for checkpoint in manifest.checkpoints:
-        if not is_result(checkpoint.path):
-            print(f"left out: {checkpoint.path}, a checkpoint of your own; its SHA-256 is in the manifest")
+    for file in manifest.data:
+        if not is_result(file.path):
+            print(f"left out: {file.path}, a file of your own; its SHA-256 is in the manifest")
     print(path)
     print(f"{path.stat().st_size / 1e6:.1f} MB, SHA-256 {file_sha256(path)}")
     print("Copy it off a rented machine before you terminate it; on a machine of yours:")

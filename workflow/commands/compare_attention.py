@@ -20,9 +20,11 @@ from roofline import devices
 from roofline.core import statistics
 from roofline.core.dtypes import array_dtype
 from roofline.core.formatting import duration, number, percent
-from roofline.measure.timing import host_lock
+from roofline.measure.lock import host_lock
+from roofline.operators.base import Case, rotation_copies
+from roofline.operators.decode_attention import DecodeAttention
+from roofline.operators.decode_attention.counts import Shape, cache_bytes
 from roofline.operators.decode_attention.fused import FusedGraph
-from roofline.operators.decode_attention.operator import Shape, cache_bytes, rotation_copies
 from roofline.run.checkout import describe
 from roofline.run.jobs import now
 
@@ -39,18 +41,16 @@ SIZE_CLASSES = (4e9, 1e9, 256e6)  # bytes moved, from which cells are held again
 RESULT, TABLE = Path("results/attention_pytorch.json"), Path("results/attention_pytorch.md")
 
 
-class OfPool(FusedGraph):
+def cell_of(device, shape: Shape, dtype: str, pool, layers: int) -> FusedGraph:
     """A cell whose caches lie in a pool that all cells share: filling tens of GB anew for each would take minutes."""
-
-    def __init__(self, device, shape: Shape, dtype: str, pool, layers: int):
-        self.device, self.shape, self.dtype, self.layers_of_model = device, shape, dtype, layers
-        copies = self.copies_wanted()
-        items = cache_bytes(shape, dtype) // 2 // pool.itemsize
-        of_one = (shape.batch, shape.kv_heads, shape.seq_len, shape.head_size)
-        parts = [pool[place * items : (place + 1) * items].reshape(of_one) for place in range(2 * copies)]
-        self.caches = list(zip(parts[::2], parts[1::2], strict=True))
-        self.query = device.normal((shape.batch, shape.heads, shape.head_size), dtype, seed=1)
-        self.prepare(device.xp)
+    case = Case(shape.as_dict(), dtype, params={"layers": layers})
+    copies = FusedGraph.copies_wanted(case, rotation_copies(cache_bytes(shape, dtype), device.last_level_cache_bytes))
+    items = cache_bytes(shape, dtype) // 2 // pool.itemsize
+    of_one = (shape.batch, shape.kv_heads, shape.seq_len, shape.head_size)
+    parts = [pool[place * items : (place + 1) * items].reshape(of_one) for place in range(2 * copies)]
+    caches = [{"keys": keys, "values": values} for keys, values in zip(parts[::2], parts[1::2], strict=True)]
+    query = device.normal((shape.batch, shape.heads, shape.head_size), dtype, seed=1)
+    return FusedGraph(DecodeAttention(), device, case, {"query": query, "hidden": None}, caches)
 
 
 def cells():
@@ -104,7 +104,7 @@ def of_pytorch(torch, device, cell, layers: int, backends) -> tuple[dict[str, fl
 
 def _require_alike(torch, theirs, cell) -> None:
     """Raises ArithmeticError where ours and PyTorch's results differ by more than rounding."""
-    cell._launching(cell.kernel, cell.plan.blocks, cell.plan.shared_bytes)(0)
+    cell._launching(cell.kernel, cell.division.blocks, cell.division.shared_bytes)(0)
     ours = torch.from_dlpack(cell.out).view_as(theirs).double()
     apart = float((ours - theirs.double()).norm() / theirs.double().norm())
     if not apart <= 4 * cell.tolerance[cell.dtype]:
@@ -117,7 +117,7 @@ def compare(torch, device) -> list[dict]:
     for shape, dtype in sorted(cells(), key=lambda cell: DTYPES.index(cell[1])):
         moved = cache_bytes(shape, dtype)
         layers = LAYERS_OF_LARGE if moved > LARGE_BYTES else LAYERS
-        copies = rotation_copies(shape, dtype, device.last_level_cache_bytes)
+        copies = rotation_copies(moved, device.last_level_cache_bytes)
         needed = moved * (math.ceil(copies / layers) * layers if copies > layers else copies)
         row = {"dtype": dtype, **asdict(shape), "bytes": moved, "fused_s": None, "apart_s": None}
         row |= {"pytorch_s": {}, "why_not": {}}
@@ -129,8 +129,8 @@ def compare(torch, device) -> list[dict]:
             pool = None
             device.xp.get_default_memory_pool().free_all_blocks()
             pool = _pool(device, dtype, int(CACHES_SHARE * free))
-        cell = OfPool(device, shape, dtype, pool, layers)
-        row["plan"] = str(cell.plan)
+        cell = cell_of(device, shape, dtype, pool, layers)
+        row["plan"] = str(cell.division)
         row |= turns(torch, device, cell, layers)
         best = min(row["pytorch_s"].values(), default=None)
         row["ratio"] = best / row["fused_s"] if best else None
@@ -155,7 +155,7 @@ def apart(device, cell, layers: int) -> float:
     """Seconds a layer where each kernel begins after the one before it has ended, as PyTorch's do."""
     overlaps, device.overlaps = device.overlaps, False
     try:
-        graphs = cell._captured(cell.kernel, cell.plan.blocks, cell.plan.shared_bytes)
+        graphs = cell._captured(cell.kernel, cell.division.blocks, cell.division.shared_bytes)
     finally:
         device.overlaps = overlaps
     return replayed(device, cell._replaying(graphs), len(graphs), layers, SECONDS)
@@ -178,7 +178,7 @@ def read_gb_per_s(device) -> float:
     fastest = min(
         statistics.median(device.step_times(step, READ_STEPS))
         for grid, step in stream.grids.items()
-        if grid.startswith("a block a tile")
+        if grid.startswith("one block per tile")
     )
     return stream.counted_bytes / fastest / 1e9
 

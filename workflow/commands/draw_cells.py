@@ -12,12 +12,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from roofline.operators.decode_attention.operator import DTYPES, Shape, workspace_bytes
+from roofline.operators.base import Case
+from roofline.operators.decode_attention import DecodeAttention
+from roofline.operators.decode_attention.counts import Shape
 from roofline.records.files import write_text
 from roofline.run import settings
 
-CHECKOUT = Path(__file__).absolute().parents[2]
-SCHEMA = CHECKOUT / "workflow/schemas/config.schema.yaml"
+DTYPES = ("fp32", "fp16", "bf16")
 TARGET = Path("config/drawn.yaml")
 LONGEST, LENGTHS = 16384, 10  # of S: the largest value, and how many
 LARGEST_BATCH, BATCHES = 512, 2
@@ -45,16 +46,16 @@ decode_attn:
 
 def draw(seed: int) -> dict:
     """A preset, values of S, batch sizes and dtypes of which every cell fits; a draw that does not is drawn anew."""
-    model = settings.complete({}, SCHEMA)["model"]
+    model = settings.complete({}).config.model
     chance = random.Random(seed)
     while True:
         drawn = {
-            "preset": chance.choice(sorted(model["presets"])),
+            "preset": chance.choice(sorted(model.presets)),
             "seq_lens": distinct(chance, LONGEST, LENGTHS),
             "batch_sizes": distinct(chance, LARGEST_BATCH, BATCHES),
             "dtypes": sorted(chance.sample(DTYPES, CHOSEN_DTYPES), key=DTYPES.index),
         }
-        if largest_cell_bytes(drawn, settings.preset_of({"model": model}, drawn["preset"])) <= MOST_BYTES:
+        if largest_cell_bytes(drawn, model.presets[drawn["preset"]]) <= MOST_BYTES:
             return drawn
 
 
@@ -67,12 +68,13 @@ def distinct(chance: random.Random, largest: int, count: int) -> list[int]:
 
 
 def largest_cell_bytes(drawn: dict, preset) -> int:
-    shapes = [
-        Shape(batch, preset.heads, preset.kv_heads, preset.head_size, seq_len)
+    kv_heads, needed = preset.kv_heads or preset.heads, DecodeAttention().memory_needed
+    return max(
+        needed(Case(Shape(batch, preset.heads, kv_heads, preset.head_size, seq_len).as_dict(), dtype), CACHE_BYTES)
         for batch in drawn["batch_sizes"]
         for seq_len in drawn["seq_lens"]
-    ]
-    return max(workspace_bytes(shape, dtype, CACHE_BYTES) for shape in shapes for dtype in drawn["dtypes"])
+        for dtype in drawn["dtypes"]
+    )
 
 
 def config(seed: int) -> str:

@@ -1,8 +1,8 @@
-"""Draw an archive's plot and write its interpretation again from its records, on any machine; nothing is measured.
+"""Draw an archive's plots and write its words again from its records, on any machine; nothing is measured.
 
     python workflow/commands/render.py [ARCHIVE]      (without one, the newest in results/archive/)
 
-What it makes lies in results/rendered/, apart from this machine's own results.
+What it makes lies in results/rendered/, apart from this machine's own results. No code of the archive is run.
 """
 
 import sys
@@ -10,47 +10,54 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from roofline.analysis.derived import derive
-from roofline.records import DecodeAttnRecord
+from roofline.analysis.results import Results, read_results
 from roofline.records.base import read, write
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.files import write_text
+from roofline.records.manifest import Manifest
 from roofline.records.memory import BandwidthRecord
 from roofline.records.roofline import Roofline
-from roofline.report import attention_figure, load_figure, sweep_figure
+from roofline.report import load_figure, operator_figure, sweep_figure
 from roofline.report.figures import draw, save
 from roofline.run.archive import ENDING, RENDERED, Refused, newest, opened
-from roofline.run.manifest import RESULTS, read_results
+from roofline.run.derived import derive
+from roofline.run.manifest import hashes
+from roofline.run.paths import RESULTS
 
 
 def render(archive: Path, folder: Path) -> list[str]:
-    """Make roofline.json, its pictures, verification and interpretation.md in a folder; returns what to say.
+    """Make everything that follows from an archive's records in a folder; returns what to say.
 
     Raises Refused for an archive that does not agree with its manifest.
     """
     with opened(archive) as (root, manifest, problems):
         if problems:
-            raise Refused(f"{archive}: refused, {problems[0]} (`make verify` tells all)")
-        found = read_results(root, [output.path for output in manifest.outputs])
-        hashes = {output.path: output.sha256 for output in manifest.outputs}
-        derived = derive(root, found, manifest.config["operations"], hashes)
+            raise Refused(f"{archive}: refused, {problems[0]} (`make verify` lists all)")
+        found = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
         archived = read(Roofline, root / RESULTS / "roofline.json")
-    roofline = derived.roofline
-    for name, content in derived.files().items():
-        (write_text if isinstance(content, str) else write)(content, folder / name)
-    dpi = manifest.config["plot"]["dpi"]
-    draw(roofline.model_dump(mode="json"), [folder / "roofline.png", folder / "roofline.svg"], dpi)
-    bandwidths, peaks = ([record for _, record in found.of_kind(kind)] for kind in (BandwidthRecord, PeakFlopsRecord))
-    attention = [record for _, record in found.of_kind(DecodeAttnRecord)]
-    save(attention_figure.draw(roofline, attention), [folder / "attention.png"], dpi)
-    save(sweep_figure.draw(bandwidths), [folder / "sweep.png"], dpi)
-    save(load_figure.draw(peaks), [folder / "load.png"], dpi)
-    same = "equals" if roofline == archived else "differs from"
+    same = "equals" if write_derived(found, manifest, folder) == archived else "differs from"
+    names = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))
     return [
-        f"{folder}/: roofline.json, roofline.png, roofline.svg, attention.png, sweep.png, load.png, "
-        "interpretation.md, verification.json, verification.md",
+        f"{folder}/: {names}",
         f"roofline.json, made again from {len(manifest.outputs)} files, {same} the archived one",
     ]
+
+
+def write_derived(found: Results, manifest: Manifest, folder: Path) -> Roofline:
+    """Words, numbers and pictures that follow from records."""
+    data = {one.path for one in manifest.data}
+    outputs = [output.path for output in manifest.outputs if output.path not in data]
+    files = derive(found, manifest.asked, hashes(manifest.outputs), outputs)
+    for name, content in files.items():
+        (write_text if isinstance(content, str) else write)(content, folder / name)
+    roofline, dpi = files["roofline.json"], manifest.config["plot"]["dpi"]
+    draw(roofline.model_dump(mode="json"), [folder / "roofline.png", folder / "roofline.svg"], dpi)
+    for info in roofline.operator_info.values():
+        save(operator_figure.draw(roofline, info.name), [folder / f"{info.picture}.png"], dpi)
+    bandwidths, peaks = ([record for _, record in found.of_kind(kind)] for kind in (BandwidthRecord, PeakFlopsRecord))
+    save(sweep_figure.draw(bandwidths), [folder / "sweep.png"], dpi)
+    save(load_figure.draw(peaks), [folder / "load.png"], dpi)
+    return roofline
 
 
 if __name__ == "__main__":

@@ -16,9 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import psutil
 
-from roofline.report import screen
-from roofline.run import previous_results as keeping
-from roofline.run import settings
+from roofline.run import announcement, previous_results, settings
 
 RESULTS = Path("results")
 LOCKS = Path(".snakemake/locks")
@@ -36,7 +34,7 @@ def main(arguments: list[str]) -> int:
         return 1
     here = Path.cwd()
     living = [process.pid for process in _processes_in(here) if _is_workflow(process)]
-    if living or keeping.run_is_going_on():
+    if living or previous_results.run_is_going_on():
         who = f" (process {living[0]})" if living else ""
         print(f"another run is going on in this folder{who}: wait for it to end")
         return 1
@@ -52,7 +50,7 @@ def main(arguments: list[str]) -> int:
     status = _run(arguments)
     if status == 0 and before and _made_at() == before:
         print("nothing to be done: every result is up to date")
-        screen.summarise(RESULTS)
+        announcement.summarise(RESULTS)
     return status
 
 

@@ -24,13 +24,11 @@ from roofline.analysis.spread import SpreadRecord, compare, figures, table, verd
 from roofline.records.base import CorruptRecord, read, write
 from roofline.records.collection import Collection
 from roofline.records.files import write_text
-from roofline.run import previous_results as keeping
-from roofline.run import settings
+from roofline.run import previous_results, settings
 from roofline.run.jobs import now
 
 CHECKOUT = Path(__file__).absolute().parents[2]
 CONFIG_FILE = Path("config/config.yaml")
-SCHEMA = CHECKOUT / "workflow/schemas/config.schema.yaml"
 RESULTS = Path("results")
 SPREAD = RESULTS / "spread"
 COLLECTIONS = ("peak_flops", "bandwidth")
@@ -51,11 +49,11 @@ def main(arguments: list[str]) -> int:
         runs = count_of_runs(arguments[0])
         files = config_files(known.configfile)
         settings.require_readable(files)
-        config = settings.complete(merged(files), SCHEMA)
-        chosen = devices_of_the_run(config)
+        checked = settings.complete(merged(files))
+        chosen = devices_of_the_run(checked)
         require_no_living_run()
-        keeping.hold_run_lock()
-        measure(runs, chosen, files, config["model"]["checkpoint"], options)
+        previous_results.hold_run_lock()
+        measure(runs, chosen, files, checked.config.model.checkpoint, options)
     except settings.Faults as faults:
         print("\n".join(faults.lines))
         return 1
@@ -89,16 +87,16 @@ def merged(files: list[Path]) -> dict:
     return config
 
 
-def devices_of_the_run(config: dict) -> list[str]:
+def devices_of_the_run(checked: settings.Checked) -> list[str]:
     """The devices that the settings choose on this machine. Raises settings.Faults."""
-    return settings.choose_devices(config, devices.discover())
+    return settings.choose_devices(checked, devices.discover())
 
 
 def require_no_living_run() -> None:
     """Raises Failed where a run of an earlier spread outlived it: its folder must not be removed under it."""
     for folder in sorted(SPREAD.glob("run*/")):
         with contextlib.chdir(folder):
-            alive = keeping.run_is_going_on()
+            alive = previous_results.run_is_going_on()
         if alive:
             raise Failed(f"another run is going on in {folder}: wait for it to end")
 

@@ -1,5 +1,7 @@
 """acceptance: the stop conditions as a checklist; a 'fail' is shown and kept, and the run goes on."""
 
+from pathlib import Path
+
 from roofline.analysis.acceptance import accept
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
@@ -16,6 +18,7 @@ if __name__ == "__main__":
             {record.device: record for record in devices},
             read(Verification, inputs.verification),
             list(inputs.expected),
+            missing=[path for path in inputs.expected if not Path(path).exists()],
         )
         write(found, snakemake.output[0])
         counts = {result: sum(c.result == result for c in found.criteria) for result in ("pass", "fail")}

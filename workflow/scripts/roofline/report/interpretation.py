@@ -331,10 +331,10 @@ def _reasons(fast: Operator, slow: Operator, gpu: str, speeds: dict) -> list[str
         shares.append("launches cost the GPU next to nothing here")
     h2d = speeds.get((gpu, "h2d"))
     if h2d:
-        transfer_s = fast.bytes / (h2d * 1e9)
+        fetching_s = fast.bytes / (h2d * 1e9)
         shares.append(
-            f"PCIe takes no part, since the operands live on the device: to fetch them each time at the measured "
-            f"{number(h2d)} GB/s would take {duration(transfer_s)}, {number(transfer_s / fast.latency_s)} times the step"
+            "PCIe takes no part, since the operands live on the device: to fetch them each time at the measured "
+            f"{number(h2d)} GB/s would take {duration(fetching_s)}, {number(fetching_s / fast.latency_s)} times the step"
         )
     return shares
 

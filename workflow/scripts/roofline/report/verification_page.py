@@ -6,10 +6,12 @@ from roofline.report.markdown import table
 
 MANY = 9.995  # errors from here on are shown as a factor
 REGIMES = {"all": "all", "not_found": "not found", "shared_memory": "shared memory"}
-SEALED = """\
-*Sealed* predictions were written before anything was timed, from datasheets and constants; *from ceilings* is the same \
-model with what this run measured: the ceilings, and what a call and a start cost. An error is (predicted - measured) / \
-measured; the tables of cells begin with the largest. The model and its constants are in docs/prediction.md."""
+SEALED = (
+    "*Sealed* predictions were written before anything was timed, from datasheets and constants; *from ceilings* is "
+    "the same model with what this run measured: the ceilings, and what a call and a start cost. An error is "
+    "(predicted - measured) / measured; the tables of cells begin with the largest. The model and its constants are in "
+    "docs/prediction.md."
+)
 CALLS = "The smallest case of each operator, beside a kernel with as many arguments that does nothing; medians."
 
 

@@ -8,7 +8,6 @@ from datetime import datetime
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
-from roofline.analysis.derived import differing
 from roofline.analysis.results import Results, read_results
 from roofline.analysis.seals import moment, violations
 from roofline.records.base import CorruptRecord
@@ -16,6 +15,7 @@ from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Device, Environment, Manifest, Output, SealedDevice, Sources, Times
 from roofline.records.operator import OperatorRecord
+from roofline.run.derived import derive, differing
 from roofline.run.paths import RESULTS
 
 
@@ -51,7 +51,7 @@ def make_manifest(
     sha256 = hashes(listed)
     faults = broken(found, sha256)
     if not faults:
-        wrong = differing(root / RESULTS, found, asked, sha256)
+        wrong = differing(root / RESULTS, derive(found, asked, sha256, outputs))
         faults = [f"{path} is not what its records give" for path in wrong]
     if faults:
         raise BrokenProvenance("; ".join(faults) + " (remove the file that is named first, and run again)")
@@ -224,8 +224,10 @@ def contradictions(root: Path, manifest: Manifest) -> list[str]:
         told.append("the manifest's settings do not have the hash that it gives")
     if told:
         return told
+    data = {one.path for one in manifest.data}
+    outputs = [output.path for output in manifest.outputs if output.path not in data]
     try:
-        wrong = differing(root / RESULTS, found, manifest.asked, sha256)
+        wrong = differing(root / RESULTS, derive(found, manifest.asked, sha256, outputs))
     except (CorruptRecord, OSError) as error:
         return [str(error).replace(f"{root}/", "")]
     return [f"{path} is not what its records give" for path in wrong]

@@ -1,0 +1,55 @@
+"""Files that follow from the records alone, and whether those on disk do: one mechanism for all of them."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from roofline.analysis.acceptance import accept
+from roofline.analysis.collect import Asked, collect
+from roofline.analysis.results import Results
+from roofline.analysis.verification import verify
+from roofline.records.base import Record, read
+from roofline.records.collection import Collection
+from roofline.records.compute import PeakFlopsRecord
+from roofline.records.memory import BandwidthRecord
+from roofline.report.interpretation import interpret
+from roofline.report.verification_page import markdown
+
+AFTER_ACCEPTANCE = ("acceptance.json", "summary.html", "manifest.json")
+
+
+def derive(
+    found: Results, asked: Mapping, sha256: Mapping[str, str], outputs: Iterable[str]
+) -> dict[str, Record | str]:
+    """What each derived file of results/ holds; `sha256` has the hash of every record, `outputs` what a run leaves."""
+    collected = collect(found, Asked(**asked))
+    roofline, verification = collected.roofline, verify(collected, found, sha256)
+    devices = found.device_records()
+    files: dict[str, Record | str] = {
+        "roofline.json": roofline,
+        "verification.json": verification,
+        "verification.md": markdown(verification),
+        "interpretation.md": interpret(roofline, devices, [record for _, record in found.measured]),
+        "acceptance.json": accept(roofline, devices, verification, judged(outputs), missing=[]),
+    }
+    kinds = {"peak_flops": PeakFlopsRecord, "bandwidth": BandwidthRecord}
+    for device in devices:
+        for name, kind in kinds.items():
+            records = [record for _, record in found.of_kind(kind) if record.device == device]
+            files[f"{device}/{name}.json"] = Collection(device=device, records=records)
+    return files
+
+
+def judged(outputs: Iterable[str]) -> list[str]:
+    """The outputs that acceptance looks for: it is itself made before some."""
+    return [path for path in outputs if Path(path).name not in AFTER_ACCEPTANCE]
+
+
+def differing(results: Path, files: Mapping[str, Record | str]) -> list[str]:
+    """Derived files that hold something else than follows from the records. Raises CorruptRecord or OSError."""
+    return [
+        f"{results.name}/{name}" for name, expected in files.items() if _content(results / name, expected) != expected
+    ]
+
+
+def _content(path: Path, expected: Record | str) -> Record | str:
+    return path.read_text(encoding="utf-8") if isinstance(expected, str) else read(type(expected), path)
