@@ -153,14 +153,15 @@ def _search(
 ) -> tuple[list[Candidate], Search]:
     """Every candidate that the budget allows by a short trial, the fastest first; whole blocks of the finalists.
 
-    The reference product is a candidate that has had its block.
+    On a CPU the reference product is a candidate that has had its block; on a GPU it is tried again, since its first
+    block was of a rested card.
     """
     known = []
-    if reference:
+    if reference and device.kind == "cpu":
         tflops = _tflops(reference)
         known = [Candidate(product=first.product, flops=first.flops, trial_tflops=tflops, block_tflops=tflops)]
     block = options["warmup"] + options["iterations"]
-    most_flops = max(reference.flops, reference.flops / reference.latency.median_s * BLOCK_S / block) if known else 0
+    most_flops = max(reference.flops, _tflops(reference) * 1e12 * BLOCK_S / block) if reference else 0
     ways = list(workloads.candidates(most_flops, 3))
     tried, searched = [], Search(offered=0, tried=0, refused=[])
     if ways or not known:

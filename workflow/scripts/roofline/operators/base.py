@@ -109,6 +109,11 @@ class Implementation(ABC):
         """Times that one call of a step applies the operator."""
         return 1
 
+    @property
+    def first_result_copy(self) -> dict:
+        """The inputs of what the first step returns: of its last application."""
+        return self.copies[(self.per_call - 1) % len(self.copies)]
+
     def compute(self, inputs: dict) -> Any:
         """The result for one set of inputs, queued on the device's stream."""
         raise NotImplementedError(f"{type(self).__name__} has neither compute() nor step()")
@@ -206,7 +211,7 @@ class Operator(ABC):
 
     @abstractmethod
     def reference(self, case: Case, inputs: dict) -> Any:
-        """The result in float64, from host arrays of shared and first inputs."""
+        """The result in float64, from host arrays of the shared inputs and of one copy."""
 
     def check(self, implementation: Implementation, scope: str | None) -> tuple[Check, float]:
         """The first step's result against the reference, and the seconds that the step took.
@@ -215,9 +220,9 @@ class Operator(ABC):
         """
         device, case = implementation.device, implementation.case
         for name in self.outputs:
-            device.poison(implementation.copies[0][name])
+            device.poison(implementation.first_result_copy[name])
         result, seconds = first_result(implementation, scope)
-        inputs = {**implementation.shared, **implementation.copies[0]}
+        inputs = {**implementation.shared, **implementation.first_result_copy}
         on_host = {key: device.to_host(array) for key, array in inputs.items() if key not in self.outputs}
         error = relative_error(device.to_host(result), self.reference(case, on_host))
         tolerance = self.tolerance[case.dtype]

@@ -328,12 +328,12 @@ def _reference_core(implementation: Implementation, rows: list[int], query):
     """[rows, heads, head size] for queries alike; one K/V head at a time, since a cache may be large."""
     import numpy
 
-    shape, first = Shape.of(implementation.case.shape), implementation.copies[0]
+    shape, copy = Shape.of(implementation.case.shape), implementation.first_result_copy
     to_host, expected = implementation.device.to_host, numpy.empty(query.shape)
     for place, row in enumerate(rows):
         for head in range(shape.kv_heads):
             group = slice(head * shape.group, (head + 1) * shape.group)
-            of_head = (to_host(first[name][row, head])[None, None] for name in ("keys", "values"))
+            of_head = (to_host(copy[name][row, head])[None, None] for name in ("keys", "values"))
             expected[place, group] = reference(query[place : place + 1, group], *of_head)[0]
     return expected
 

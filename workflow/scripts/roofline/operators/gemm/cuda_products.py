@@ -235,8 +235,10 @@ def _compare_blocks(
 
 
 def candidates(device, dtype: str, size: int, most_flops: float, seed: int) -> Iterator[Workload]:
-    """cuBLASLt's products of no more than so many FLOPs; the reference product has had its block already."""
-    return LtProducts(device, dtype, _fitting(device, dtype, size, most_flops), seed).candidates(*OUTPUTS[dtype][0])
+    """The reference product, then cuBLASLt's of no more than so many FLOPs."""
+    if dtype in BY_CUPY:
+        yield _by_cupy(device, dtype, size, seed)
+    yield from LtProducts(device, dtype, _fitting(device, dtype, size, most_flops), seed).candidates(*OUTPUTS[dtype][0])
 
 
 def workload(device, dtype: str, size: int, product: Product, seed: int) -> Workload:
