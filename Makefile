@@ -5,7 +5,7 @@ python = .venv/bin/python
 # CUDA, PYTHON, ARCHIVE, RUNS and PYTORCH reach the recipes through the environment. These would lead Python elsewhere.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-# Snakemake, CuPy and Matplotlib keep things below the home; where that is not to be written, here.
+# Snakemake, CuPy and Matplotlib cache below the home; where that cannot be written, here.
 cache = "$${XDG_CACHE_HOME:-$$HOME/.cache}"
 ifneq ($(shell mkdir -p $(cache) 2> /dev/null && test -w $(cache) && echo written),written)
 export XDG_CACHE_HOME := $(CURDIR)/.snakemake/caches
@@ -13,10 +13,11 @@ export CUPY_CACHE_DIR := $(XDG_CACHE_HOME)/cupy
 export MPLCONFIGDIR := $(XDG_CACHE_HOME)/matplotlib
 endif
 
-# A measurement wants the machine for itself.
+# A measurement needs the machine for itself.
 .NOTPARALLEL:
 
-.PHONY: run dry-run report archive verify render spread compare setup setup-any setup-development test lint lock clean-env help
+.PHONY: run dry-run report archive verify render spread peers setup setup-any setup-development test lint documents \
+	lock clean-env help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
 	@$(python) workflow/commands/run.py $(ARGS)
@@ -33,17 +34,17 @@ archive: setup-any ## pack the results into results/archive/ (ARGS as the run ha
 verify: setup-any ## check an archive against its manifest (the newest, or ARCHIVE=FILE)
 	@$(python) workflow/commands/verify.py $(if $(ARCHIVE),"$$ARCHIVE")
 
-render: setup-any ## draw and describe an archive's results anew, without measuring (the newest, or ARCHIVE=FILE)
+render: setup-any ## redraw and redescribe an archive's results, without measuring (the newest, or ARCHIVE=FILE)
 	@$(python) workflow/commands/render.py $(if $(ARCHIVE),"$$ARCHIVE")
 
-spread: setup ## measure the ceilings anew in RUNS=3 runs, and say how far these lie apart (ARGS as the run had them)
+spread: setup ## measure the ceilings in RUNS=3 more runs, and report how far they lie apart (ARGS as the run had them)
 	@$(python) workflow/commands/spread.py $(if $(RUNS),"$$RUNS",3) $(ARGS)
 
-compare: setup-any ## time PyTorch beside this run's ceilings and decode attention, where PYTORCH names a Python with it and CuPy
+peers: setup-any ## time PyTorch beside this run's ceilings and decode attention (PYTORCH=a Python with it and CuPy)
 	@$(if $(PYTORCH),"$$PYTORCH",python3) workflow/commands/compare_pytorch.py
 	@$(if $(PYTORCH),"$$PYTORCH",python3) workflow/commands/compare_attention.py
 
-setup: ## install alone (CUDA=12, 13 or none chooses; PYTHON=python3.13 too)
+setup: ## install only (CUDA=12, 13 or none chooses the packages, PYTHON=python3.13 the Python)
 	@envs/install.sh
 
 setup-any:
@@ -52,8 +53,9 @@ setup-any:
 setup-development:
 	@envs/install.sh development
 
+# On all cores; measurements within the tests take turns. GPU tests run one by one, because they share the card.
 test: setup-development ## run the tests (ARGS="-m gpu": those that need a GPU)
-	@$(python) -m pytest $(ARGS)
+	@$(python) -m pytest $(if $(findstring -m gpu,$(ARGS)),,--numprocesses=auto --maxprocesses=8 --dist=worksteal) $(ARGS)
 
 lint: setup-development ## check style and mistakes, Snakefile included
 	@.venv/bin/ruff check
@@ -61,11 +63,14 @@ lint: setup-development ## check style and mistakes, Snakefile included
 	@.venv/bin/snakefmt --check Snakefile workflow/*.smk
 	@$(python) -m snakemake --lint
 
+documents: setup-any ## write the documents that follow from the code: schemas, tables of settings
+	@$(python) workflow/commands/write_documents.py
+
 lock: ## lock newer versions of the packages (ARGS=--upgrade; needs uv)
 	@envs/update $(ARGS)
 
-clean-env: ## remove .venv
-	@rm -rf .venv
+clean-env: ## remove what was installed
+	@rm -rf .venv .uv
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12

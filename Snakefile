@@ -219,7 +219,7 @@ rule collect:
     conda:
         "envs/cpu.yaml"
     params:
-        asked=json.dumps(settings.asked(CHECKED, DEVICES), sort_keys=True),
+        asked=asked,
     script:
         "workflow/scripts/collect.py"
 
@@ -308,7 +308,7 @@ rule verification:
     conda:
         "envs/cpu.yaml"
     params:
-        asked=json.dumps(settings.asked(CHECKED, DEVICES), sort_keys=True),
+        asked=asked,
     script:
         "workflow/scripts/verification.py"
 
@@ -324,7 +324,7 @@ rule interpretation:
     conda:
         "envs/cpu.yaml"
     params:
-        asked=json.dumps(settings.asked(CHECKED, DEVICES), sort_keys=True),
+        asked=asked,
     script:
         "workflow/scripts/interpretation.py"
 
@@ -378,15 +378,16 @@ rule manifest:
     conda:
         "envs/cpu.yaml"
     params:
-        settings=json.dumps(CHECKED.as_dict, sort_keys=True),
-        asked=json.dumps(settings.asked(CHECKED, DEVICES), sort_keys=True),
+        settings=complete_settings,
+        asked=asked,
         usd_per_hour=CONFIG.cost.usd_per_hour,
     script:
         "workflow/scripts/manifest.py"
 
 
 onstart:
-    previous_results.hold_run_lock()
+    run_lock.hold()
+    run_lock.end_when_unread()
     announcement.announce(workflow.dag.needrun_jobs(), CHECKED)
 
 

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Prepares .venv from the locked requirements. Silent when nothing is to be done; what goes wrong is told in one line.
+# Prepares .venv from the locked requirements. Silent when there is nothing to do; a failure is reported in one line.
 #
 #   envs/install.sh                what this machine measures with: CUDA 12 where an NVIDIA driver answers, else the CPU
 #   envs/install.sh any            the lock that is installed, whichever it is; the CPU's if none is
 #   envs/install.sh development    what it measures with, and the tools of `make test` and `make lint`
 #
-# CUDA=12, CUDA=13 or CUDA=none chooses the lock, PYTHON the interpreter.
+# CUDA=12, CUDA=13 or CUDA=none chooses the lock, PYTHON the interpreter. Where no Python fits, uv brings one.
 set -eu
 unset PYTHONPATH PYTHONHOME VIRTUAL_ENV PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_CONSTRAINT
 purpose=${1:-measure}
@@ -23,7 +23,7 @@ stamp() { echo ".venv/installed/$1-$(cat envs/build.txt "envs/$1.txt" | sha256su
 installed() { [ -n "$environment" ] && [ "$(cat "$(stamp "$1")" 2>/dev/null)" = "$environment" ]; }
 inspect() { .venv/bin/python -I -c 'import sys; print(*sys.version_info[:2], sys.prefix)' 2>/dev/null || :; }
 
-# The interpreters on PATH, as lines 'ready 3.12 /usr/bin/python3.12'. Each is run, since some only print an error
+# The interpreters on PATH, as lines 'ready 3.12 /usr/bin/python3.12'. Each is run, because some only print an error
 # (pyenv's). 3.12 and 3.11 come first: CUDA 12's cupti-python, which names kernels, has wheels for these alone.
 interpreters() {
     if [ -n "${PYTHON:-}" ]; then
@@ -82,12 +82,13 @@ check_driver() {
     case $newest in
     '' | unknown) ;;
     *) [ "$newest" -ge "${lock#cuda}" ] || stop "The NVIDIA driver serves CUDA $newest, not CUDA ${lock#cuda}:" \
-        "update it (CUDA 12 needs 525 or newer, CUDA 13 needs 580), or choose by CUDA=12 or CUDA=none." ;;
+        "update it (CUDA 12 needs 525 or newer, CUDA 13 needs 580), or choose CUDA=12 or CUDA=none." ;;
     esac
 }
 
+disk_is_full() { grep -q -i -E 'no space left|quota exceeded' "$log"; }
 explain() {
-    if grep -q -i -E 'no space left|quota exceeded' "$log"; then
+    if disk_is_full; then
         stop "The disk is full: $(df -Ph . | awk 'NR == 2 {print $4}') free in $PWD, and the packages take $size," \
             "as much again while they install. Make room, then make again."
     elif grep -q -i -E 'establish a new connection|name resolution|NewConnectionError|ConnectTimeout|timed out|unreachable|refused|ProxyError|dns error|error sending request|failed to fetch' "$log"; then
@@ -102,14 +103,16 @@ explain() {
 }
 try() { "$@" >"$log" 2>&1 || explain; }
 
-# Sets `found` to the interpreter, or to the version that uv is to bring.
+# Sets `found` to the interpreter that the environment is made from, or to 'any 3.12' for uv to bring.
 find_python() {
     interpreters=$(interpreters)
     found=$(first ready) without_venv=$(first without-venv) unfit=$(first unfit)
     if [ -n "$found" ]; then
         return
-    elif command -v uv >/dev/null; then
+    elif command -v uv >/dev/null || fetch_uv; then
         found=${without_venv:-any 3.12}
+    elif disk_is_full; then
+        explain
     elif [ -n "$without_venv" ]; then
         without_venv=${without_venv%% *}
         stop "Python $without_venv lacks its venv module: sudo apt install python$without_venv-venv, then make again."
@@ -118,11 +121,32 @@ find_python() {
             "sudo apt install python3.11 python3.11-venv, or install uv, then make again."
     fi
 }
+
+# The wheel of uv into .uv, by the pip of a Python that does not fit: `pip_of`. Then, by uv, a Python that does.
+fetch_uv() {
+    [ -z "${PYTHON:-}" ] || return 1
+    pip_of=$(printf '%s\n' "$interpreters" | sed 's/^[^ ]* [^ ]* //' | while IFS= read -r path; do
+        ! "$path" -m pip --version >/dev/null 2>&1 </dev/null || { echo "$path" && break; }
+    done)
+    [ -n "$pip_of" ] || return 1
+    say "Fetching uv into .uv, since there is no Python from 3.11 to 3.14 with venv here..."
+    export UV_CACHE_DIR="$PWD/.uv/cache" UV_PYTHON_INSTALL_DIR="$PWD/.uv/python"
+    .uv/bin/uv --version >/dev/null 2>&1 || seed .uv envs/uv.txt || return 1
+    [ -n "$without_venv" ] || .uv/bin/uv python install --no-bin 3.12 >"$log" 2>&1
+}
+# Installs wheels into a folder by the pip of another Python, whose settings name the index.
+seed() {
+    "$pip_of" -m pip install --quiet --disable-pip-version-check --no-input --no-deps --require-hashes --upgrade \
+        --only-binary :all: --python-version 3.12 --target "$1" --requirement "$2" >"$log" 2>&1
+}
 make_environment() {
     if [ -n "$(first ready)" ]; then
         try "${found#* }" -m venv --clear .venv
-    else
+    elif [ -z "$pip_of" ]; then
         try uv venv --clear --no-project --python "${found#* }" .venv
+    else
+        try .uv/bin/uv venv --clear --no-project --python "${found#* }" .venv
+        seed "$(.venv/bin/python -I -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" envs/build.txt || explain
     fi
 }
 
@@ -165,7 +189,7 @@ if command -v flock >/dev/null; then
 fi
 
 environment=$(inspect)
-interpreters=
+interpreters= pip_of=
 [ -n "$environment" ] || interpreters=$(interpreters)
 choose_lock
 tools=development
@@ -181,7 +205,7 @@ trap 'exit 130' INT TERM
 if ! installed "$lock"; then
     case $lock in
     cpu) name='the CPU' size='0.4 GB' time='half a minute' ;;
-    *) name="CUDA ${lock#cuda}" size='3.5 GB' time='a minute or a few' && check_driver ;;
+    *) name="CUDA ${lock#cuda}" size='2 GB' time='a minute or two' && check_driver ;;
     esac
     installed cpu || find_python
     say "Installing the locked packages for $name into .venv (about $size, $time)..."

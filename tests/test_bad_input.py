@@ -8,16 +8,17 @@ import pickle
 import re
 import shutil
 import time
+from collections import Counter
+from pathlib import Path
 
 import numpy
 import pytest
 import yaml
-from conftest import Run, tensors
 from safetensors.numpy import save_file
-from workflow_run import CHECKOUT
+from workflow_run import TINY, Run, changed, tensors
 
 from roofline.devices import Identity
-from roofline.devices.cpu import device as cpu
+from roofline.devices.cpu import identity as cpu
 from roofline.run import settings
 
 RECORD = "cpu/decode_attn/minigpt/S16_fp32.json"
@@ -27,7 +28,7 @@ LEVELS = "hbm, d2d, l2, l1, shared, h2d, d2h, dram, sweep"
 PEAKS = "fp64, fp32, tf32, fp16, bf16, fp8_e4m3, int8, fp64_fma, fp32_fma, fp16_fma"
 IMPLEMENTATIONS = "eager, fused, fused_graph, numpy"
 PRESETS = "minigpt, gpt2, llama-3-8b"
-KEYS = "devices, effort, peak_flops, bandwidth, decode_attn, model, operations, plot, cost"
+KEYS = "devices, effort, operators, peak_flops, bandwidth, decode_attn, model, operations, plot, cost"
 # What Snakemake itself says of where the configuration came from.
 SNAKEMAKES_OWN = re.compile(r"Using workflow specific profile .*|Config file .* is extended by .*|")
 
@@ -40,26 +41,29 @@ def faults(run: Run, *arguments) -> list[str]:
     told = done.stdout + done.stderr
     assert done.returncode != 0, told
     assert "Traceback" not in told and "schema" not in told
-    assert run.files() == before and not run.locks()
+    assert run.files() == before
     return [line for line in told.splitlines() if not SNAKEMAKES_OWN.fullmatch(line)]
 
 
-def lines_of(run: Run) -> list[str]:
+def lines_of(folder: Path, text: str | bytes) -> list[str]:
     """What the checks say that workflow/common.smk asks before anything is planned, without Snakemake around them."""
-    with contextlib.chdir(run.root):
+    path = folder / "config/config.yaml"
+    path.parent.mkdir()
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with contextlib.chdir(folder):
         try:
             settings.require_readable(["config/config.yaml"])
-            config = settings.complete(run.config, run.root / "workflow/schemas/config.schema.yaml")
-            settings.choose_devices(config, {"cpu": cpu.discover()[0]})
+            checked = settings.complete(settings.read_file("config/config.yaml"))
+            settings.choose_devices(checked, {"cpu": cpu.discover()[0]})
         except settings.Faults as faults:
             return faults.lines
     return []
 
 
 def assert_lines(found: list[str], expected: list[str]) -> None:
-    """Compare lines; an ellipsis stands for what differs from machine to machine, or may be more one day."""
+    """Compare lines in any order; an ellipsis stands for what differs from machine to machine."""
     patterns = [".*".join(map(re.escape, line.split("…"))) for line in expected]
-    alike = len(found) == len(expected) and all(map(re.fullmatch, patterns, found))
+    alike = len(found) == len(expected) and all(any(re.fullmatch(p, line) for line in found) for p in patterns)
     assert alike, "\n".join(["said:", *found, "expected:", *expected])
 
 
@@ -79,6 +83,7 @@ def preset(**fields) -> dict:
 # ---------------------------------------------------------------- values
 
 WHOLE = "a whole number from 1"
+BUDGET = f"{NUMBER} from 1e-09 to 100000, or null"
 RULES = ("bandwidth", "decode_attn", "peak_flops")
 PRESET_OF_16 = {"layers": 6, "heads": 8, "kv_heads": 16, "head_size": 64}
 TEXT_HINT = "(without quotes; within the braces or brackets of --config all is text: use --configfile)"
@@ -99,8 +104,7 @@ VALUES = {
     "S that does not fit": (
         attention(seq_lens=[16, 10**12]),
         [
-            "decode_attn.seq_lens: 1000000000000 (preset minigpt, batch 1) needs 4,…,… bytes on cpu, "
-            "and … are free there"
+            "decode_attn: minigpt fp32 batch 1, S 1000000000000 needs 4,…,… bytes on cpu, and … are free there",
         ],
     ),
     "products, arrays and weights that do not fit": (
@@ -113,8 +117,7 @@ VALUES = {
         [
             "model.presets.minigpt: weights of a layer need 1,024,000,000,000,000 bytes of memory and disk, "
             "and … are free",
-            "decode_attn.seq_lens: 16 (preset minigpt, batch 1) needs 5…,…,…,…,… bytes on cpu, and … are free there",
-            "peak_flops.size: 1000000000 needs 32,000,000,000,000,000,000 bytes on cpu, and … are free there",
+            "peak_flops.size: 1000000000 needs 16,000,000,000,000,000,000 bytes on cpu, and … are free there",
             "bandwidth.size_mib: 1000000000 needs 3,145,728,000,000,000 bytes on cpu, and … are free there",
         ],
     ),
@@ -126,27 +129,27 @@ VALUES = {
             f"peak_flops.dtypes[0]: 'float' is unknown; allowed: {PEAKS}",
         ],
     ),
-    "levels unknown, and one of an older name": (
+    "levels unknown": (
         {"bandwidth": {"levels": ["l3", "dram", "dram_copy"]}},
         [
             f"bandwidth.levels[0]: 'l3' is unknown; allowed: {LEVELS}",
-            f"bandwidth.levels[2]: 'dram_copy' is now 'dram'; allowed: {LEVELS}",
+            f"bandwidth.levels[2]: 'dram_copy' is unknown; allowed: {LEVELS}",
         ],
     ),
     "an effort unknown": ({"effort": "slow"}, ["effort: 'slow' is unknown; allowed: quick, default, thorough"]),
     "no time at all": (
         {"peak_flops": {"time_budget_s": 0}, "bandwidth": {"time_budget_s": 0}, **attention(time_budget_s=0)},
-        [f"{rule}.time_budget_s: 0; allowed: {NUMBER} above 0, or null" for rule in RULES],
+        [f"{rule}.time_budget_s: 0; allowed: {BUDGET}" for rule in RULES],
     ),
     "too short a load to settle": (
         {"peak_flops": {"sustained_s": 1}},
-        [f"peak_flops.sustained_s: 1; allowed: 0, or {NUMBER} from 2 to 600, or null"],
+        ["peak_flops.sustained_s: 1; allowed: 0, or a number from 2 to 600, or null"],
     ),
     "a load without end, and points in quotes": (
         {"peak_flops": {"sustained_s": "3600"}, "bandwidth": {"sweep_points": "3"}},
         [
             f"bandwidth.sweep_points: '3'; allowed: {WHOLE} to 32, or null {TEXT_HINT}",
-            f"peak_flops.sustained_s: '3600'; allowed: 0, or {NUMBER} from 2 to 600, or null {TEXT_HINT}",
+            f"peak_flops.sustained_s: '3600'; allowed: {NUMBER} from 0, or null {TEXT_HINT}",
         ],
     ),
     "arrays that a cache keeps": (
@@ -235,7 +238,7 @@ VALUES = {
     ),
     "K/V heads that are no number of heads": (
         preset(kv_heads=0),
-        [f"model.presets.minigpt.kv_heads: 0; allowed: {WHOLE}"],
+        [f"model.presets.minigpt.kv_heads: 0; allowed: {WHOLE}, or null"],
     ),
     "an implementation that no chosen device has": (
         attention(implementations=["numpy", "fused", "fused_graph"]),
@@ -259,7 +262,7 @@ VALUES = {
     "caches of several batch sizes that do not fit": (
         attention(seq_lens=[16, 10**9], batch_sizes=[1, 4, 2]),
         [
-            "decode_attn.seq_lens: 1000000000 (preset minigpt, batch 4) needs … bytes on cpu, and … are free there",
+            "decode_attn: minigpt fp32 batch 4, S 1000000000 needs … bytes on cpu, and … are free there",
         ],
     ),
     "a preset without its keys": (
@@ -281,8 +284,8 @@ VALUES = {
         [
             f"cost.usd_per_hour: true; allowed: {NUMBER} from 0, or null",
             "devices: 'some' is unknown; allowed: auto, all, or a list such as [gpu0, cpu]",
-            "model.presets: '../up'; allowed: lower-case letters, digits, '_', '-', '.'",
-            f"peak_flops.time_budget_s: '1e3'; allowed: {NUMBER} above 0, or null",
+            "model.presets: the name '../up'; allowed: lower-case letters, digits, '_', '-', '.'",
+            f"peak_flops.time_budget_s: '1e3'; allowed: {BUDGET}",
             "plot.dpi: 10000; allowed: a whole number from 50 to 600",
             "model.checkpoint: 'a\\nb'; allowed: printable text on one line",
         ],
@@ -308,15 +311,19 @@ VALUES = {
         },
         [
             "cost.usd_per_hour: 1e+300; allowed: 0, or from 1e-09 to 1e+09",
-            "peak_flops.time_budget_s: 1e+308; allowed: from 1e-09 to 100000",
+            f"peak_flops.time_budget_s: 1e+308; allowed: {BUDGET}",
             "operations[0].flops: 1e+308; allowed: 0, or from 0.001 to 1e+30",
             "operations[0].memory_bytes: 1e-300; allowed: 0, or from 0.001 to 1e+30",
-            "operations[0].measured_s: 1e-300; allowed: from 1e-12 to 1e+12",
+            f"operations[0].measured_s: 1e-300; allowed: {NUMBER} from 1e-12 to 1e+12, or null",
         ],
     ),
     "two operations of one name": (
-        {"operations": [operation(), operation(flops=2), operation(name="  ")]},
-        ["operations[2].name: '  '; allowed: text", "operations: the name 'mine' is given twice; allowed: each once"],
+        {"operations": [operation(), operation(flops=2)]},
+        ["operations: the name 'mine' is given twice; allowed: each once"],
+    ),
+    "an operation without a name": (
+        {"operations": [operation(name="  ")]},
+        ["operations: the name '  '; allowed: text"],
     ),
     "an operation without its numbers": (
         {"operations": [{"name": "mine"}, operation(dtype="int4"), operation(flops=-1), operation(measured_s=0)]},
@@ -326,7 +333,7 @@ VALUES = {
             "operations[0]: dtype is missing",
             "operations[1].dtype: 'int4' is unknown; allowed: fp64, fp32, tf32, fp16, bf16…",
             f"operations[2].flops: -1; allowed: {NUMBER} from 0",
-            f"operations[3].measured_s: 0; allowed: {NUMBER} above 0",
+            f"operations[3].measured_s: 0; allowed: {NUMBER} from 1e-12 to 1e+12, or null",
         ],
     ),
     "several faults": (
@@ -351,23 +358,21 @@ VALUES = {
             "devices": ["gpu7", "cpu"],
             "bandwidth": {"levels": ["d2d"]},
             "model": {"checkpoint": "none.safetensors"},
-            **attention(presets=["minigpt", "llama"], seq_lens=[10**12]),
+            **attention(presets=["minigpt", "llama"]),
         },
         [
             "devices: gpu7 is not on this machine; here: cpu",
             f"decode_attn.presets: 'llama' is unknown; allowed: {PRESETS} (model.presets)",
             "model.checkpoint none.safetensors: no such file",
             "bandwidth.levels: cpu has none of d2d; it has dram, sweep",
-            "decode_attn.seq_lens: 1000000000000 (preset minigpt, batch 1) needs … bytes on cpu, and … are free there",
         ],
     ),
 }
 
 
 @pytest.mark.parametrize(("changes", "expected"), VALUES.values(), ids=VALUES.keys())
-def test_a_bad_value_is_told_in_a_line(run, changes, expected):
-    run.edit_config(changes)
-    assert_lines(lines_of(run), expected)
+def test_a_bad_value_is_told_in_a_line(tmp_path, changes, expected):
+    assert_lines(lines_of(tmp_path, yaml.safe_dump(changed(TINY, changes))), expected)
 
 
 IN_FULL = (
@@ -446,7 +451,7 @@ def step_bytes(batch: int, kv_heads: int, seq_len: int, head_size: int, item_byt
 
 
 def attending(seq_len: int, batch: int, device: str, free: int) -> str:
-    what = f"decode_attn.seq_lens: {seq_len} (preset minigpt, batch {batch})"
+    what = f"decode_attn: minigpt fp… batch {batch}, S {seq_len}"
     return f"{what} needs … bytes on {device}, and {free:,} are free there"
 
 
@@ -540,13 +545,10 @@ def held(changes: dict, card: dict = CARD, computer: dict = HOST, multiprocessor
     card = Identity("gpu0", "gpu", "A card", "GPU-1", None, **card, multiprocessors=multiprocessors)
     present = {"gpu0": card, "cpu": Identity("cpu", "cpu", "A processor", "cpu-1", None, **computer)}
     try:
-        settings.choose_devices(settings.complete(attention(batch_sizes=[1]) | changes, SCHEMA), present)
+        settings.choose_devices(settings.complete(attention(batch_sizes=[1]) | changes), present)
     except settings.Faults as faults:
         return faults.lines
     return []
-
-
-SCHEMA = CHECKOUT / "workflow/schemas/config.schema.yaml"
 
 
 @pytest.mark.parametrize(("changes", "expected"), SIZES.values(), ids=SIZES.keys())
@@ -635,9 +637,8 @@ TEXTS = {
 
 
 @pytest.mark.parametrize(("text", "expected"), TEXTS.values(), ids=TEXTS.keys())
-def test_a_bad_file_is_told_in_a_line(run, text, expected):
-    (run.root / "config/config.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
-    assert_lines(lines_of(run), expected)
+def test_a_bad_file_is_told_in_a_line(tmp_path, text, expected):
+    assert_lines(lines_of(tmp_path, text), expected)
 
 
 @pytest.mark.parametrize("name", ["code", "nested without end", "keys of Snakemake's own"])
@@ -778,9 +779,10 @@ def test_a_valid_checkpoint_is_taken_and_recorded_as_not_generated(run, naming):
     save_file(own, run.root / "own.safetensors")
     run.edit_config(model={"checkpoint": "own.safetensors"})
     run.finish(f"results/{RECORD}")
-    weights = run.read(RECORD)["weights"]
-    assert (weights["path"], weights["generated"], weights["naming"]) == ("own.safetensors", False, naming)
-    assert weights["hidden_state"] == "token and position embeddings, normalised"
+    (weights,) = run.read(RECORD)["data"]
+    assert (weights["path"], weights["generated"]) == ("own.safetensors", False)
+    assert f"weights in {naming}'s naming" in weights["description"]
+    assert "token and position embeddings, normalised" in weights["description"]
     assert all(one["check"]["error"] <= one["check"]["tolerance"] for one in run.read(RECORD)["measurements"])
 
 
@@ -810,7 +812,7 @@ def test_results_that_lead_nowhere_or_are_folders(run):
 def test_corrupt_records_are_named_set_aside_and_measured_again_and_the_rest_kept(run):
     truncated, foreign = "cpu/peak_flops/fp32.json", RECORD
     (run.results / truncated).write_bytes((run.results / truncated).read_bytes()[:100])
-    (run.results / foreign).write_text(json.dumps(run.read(foreign) | {"schema_version": 2}))
+    (run.results / foreign).write_text(json.dumps(run.read(foreign) | {"schema_version": 1}))
     before = run.files()
     told = run.finish()
     (aside,) = (run.results / "previous").iterdir()
@@ -818,7 +820,7 @@ def test_corrupt_records_are_named_set_aside_and_measured_again_and_the_rest_kep
     for path in (truncated, foreign):
         assert f"results/{path} was corrupt and is set aside as {aside.relative_to(run.root)}/{path}" in told
         assert after[f"previous/{aside.name}/{path}"] == before[path]
-        assert run.read(path)["schema_version"] == 1
+        assert run.read(path)["schema_version"] == 2
     measured = {
         path for path in before if path.count("/") > 1 or path.endswith(("device_query.json", "prediction.json"))
     }
@@ -852,9 +854,9 @@ def test_corrupt_results_of_other_kinds_are_found_too(run):
     told = run.finish("--dry-run")
     for path in corrupt:
         assert f"results/{path} was corrupt and is set aside" in told
-    assert run.planned().total() == 17
+    assert {*corrupt, "cpu/peak_flops.json"} - {"cpu/bandwidth.json"} <= set(run.planned())  # gathered by one job
 
 
 def test_a_corrupt_record_of_the_device_has_everything_measured(run):
     (run.results / "cpu/device_query.json").write_text("{")
-    assert run.planned().total() == 18
+    assert run.planned() == run.planned("--forceall") - Counter([WEIGHTS])

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 from commands import load
-from numpy_card import open_card
+from fake_gpu import open_gpu
 
-from roofline.operators.decode_attention.operator import Shape, cache_bytes
+from roofline.operators.decode_attention.counts import Shape, cache_bytes
 
 
 @pytest.fixture(scope="module")
@@ -70,10 +70,10 @@ def test_a_row_a_cell_also_where_one_side_has_none(command):
 
 def test_a_cell_of_the_pool_rotates_through_it_cold(command, monkeypatch):
     """The stand-in's L2 keeps 1 MiB; six layers a graph, and whole models of caches."""
-    device = open_card(monkeypatch)
+    device = open_gpu(monkeypatch)
     shape = Shape(2, 2, 2, 64, 300)
     pool = command._pool(device, "fp16", 16 << 20)
-    cell = command.OfPool(device, shape, "fp16", pool, layers=6)
+    cell = command.cell_of(device, shape, "fp16", pool, layers=6)
     assert len(cell.caches) % 6 == 0
     assert len(cell.caches) * cache_bytes(shape, "fp16") >= 3 << 20
     first, last = cell.caches[0][0], cell.caches[-1][1]

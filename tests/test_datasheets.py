@@ -55,7 +55,7 @@ def stranger(**changes) -> dict:
 
 @pytest.mark.parametrize("entry_id", CARDS)
 def test_formula_reproduces_every_printed_figure(entry_id):
-    """Proves nothing where the figure came from the formula, or the clock from the figure: see the header."""
+    """No evidence where the figure came from the formula, or the clock from the figure: see the file's header."""
     printed = figures(entry_id)["peaks"]
     # A whole card that calls itself a MIG slice gets the formula, with the clocks of the card.
     derived = figures(entry_id, mig=True)["peaks"]
@@ -68,7 +68,7 @@ def test_formula_reproduces_every_printed_figure(entry_id):
 
 
 @given(st.integers(1, 2**16), st.integers(1, 512), st.floats(100, 4000))
-def test_clock_peak_counts_operations_a_second(operations, multiprocessors, clock_mhz):
+def test_clock_peak_counts_operations_per_second(operations, multiprocessors, clock_mhz):
     expected = operations * multiprocessors * (clock_mhz * 1e6) / 1e12
     assert datasheets.clock_peak_tflops(operations, multiprocessors, clock_mhz) == pytest.approx(expected)
 
@@ -113,7 +113,7 @@ def test_fp16_on_cuda_cores_is_always_derived():
 
 
 @pytest.mark.parametrize("entry_id", CARDS)
-def test_every_card_matches_itself_and_tells_sources(entry_id):
+def test_every_card_matches_itself_and_names_its_sources(entry_id):
     for name in CARDS[entry_id]["device_names"]:
         found = figures(entry_id, name=name)
         assert (found["match"], found["entry"]) == ("exact", entry_id)
@@ -173,10 +173,6 @@ def test_rates_agree_with_what_hardware_has(capability):
 
 
 # ---------------------------------------------------------------- names
-
-
-def test_names_are_unique():
-    assert len(set(NAMES)) == len(NAMES)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +241,7 @@ def test_unknown_card():
     found = stranger()
     assert (found["match"], found["entry"], found["rate_class"]) == ("formula", None, "full")
     assert "'NVIDIA Unheard-of' is not in the table" in found["reason"]
-    # Nobody tells its tensor clock, so the device's maximum stands in, and the source says what that means.
+    # Its tensor clock is not known: the device's maximum stands in, and the source says what that means.
     assert found["peaks"]["fp16"]["tflops"] == pytest.approx(132 * 4096 * 1980 / 1e6)
     assert "upper bound" in found["peaks"]["fp16"]["source"]
     assert found["bandwidth"]["gb_per_s"] == pytest.approx(4916.7, abs=0.1)
@@ -317,10 +313,10 @@ def test_architecture_without_relatives():
     assert datasheets.lacks("fp16", "11.0") is None
 
 
-def test_unknown_card_that_does_not_tell_its_clocks():
+def test_unknown_card_that_does_not_report_its_clocks():
     found = stranger(sm_clock_max_mhz=None, memory_clock_max_mhz=None, memory_bus_width_bits=None)
     assert found["peaks"] == {}
-    assert "does not tell its clock" in found["absent"]["fp16"]
+    assert "does not report its clock" in found["absent"]["fp16"]
     assert found["bandwidth"] is None
 
 
@@ -404,11 +400,11 @@ def test_cards_have_different_fingerprints():
     assert len({fingerprint(SHEETS, entry_id) for entry_id in CARDS}) == len(CARDS)
 
 
-# ---------------------------------------------------------------- validation
+# ---------------------------------------------------------------- faults of the file
 
 
 def faults_after(tmp_path: Path, change) -> list[str]:
-    """The messages of a copy of the real file with one change made to its contents."""
+    """The messages for a copy of the real file with one change made to its contents."""
     sheets = copy.deepcopy(SHEETS)
     change(sheets)
     path = tmp_path / "datasheets.yaml"
@@ -421,45 +417,35 @@ def faults_after(tmp_path: Path, change) -> list[str]:
 @pytest.mark.parametrize(
     ("key", "value", "fault"),
     [
-        ("boost_clock_mhz", -1, "-1, must be a number above 0"),
-        ("boost_clock_mhz", "fast", "'fast', must be a number above 0"),
-        ("multiprocessors", 1.5, "1.5, must be a whole number above 0"),
-        ("multiprocessors", True, "True, must be a whole number above 0"),
-        ("bandwidth_gb_per_s", float("inf"), "inf, must be a number above 0"),
-        ("compute_capability", 9.0, "9.0, must be 'major.minor' in quotes"),
-        ("compute_capability", "9.9", "'9.9', must be one of 7.0"),
-        ("rate_class", "third", "'third', must be one of full, geforce"),
-        ("device_names", [], "[], must be a list of different texts, at least one"),
-        ("device_names", ["NVIDIA A10"], "'NVIDIA A10' is already the name of a10"),
-        ("tensor_clock_mhz", 3000, "3000, must not exceed the boost clock"),
-        ("unverified", ["speed"], "['speed'], must be a list out of device_names"),
-        ("from_formula", ["fp16"], "'fp16' must be in peaks_tflops and in unverified"),
-        ("colour", "green", "unknown key, allowed are"),
+        ("boost_clock_mhz", -1, ": -1, must be greater than 0"),
+        ("boost_clock_mhz", "fast", ": 'fast', must be a valid number"),
+        ("multiprocessors", 1.5, ": 1.5, must be a valid integer"),
+        ("multiprocessors", True, ": True, must be a valid integer"),
+        ("bandwidth_gb_per_s", float("inf"), ": inf, must be a finite number"),
+        ("compute_capability", 9.0, ": 9.0, must be text, in quotes"),
+        ("compute_capability", "9.9", ": '9.9', must be one of 7.0"),
+        ("rate_class", "third", ": 'third', must be one of full, geforce"),
+        ("device_names", [], ": [], must have at least 1 item"),
+        ("device_names", ["NVIDIA A10"], ": 'NVIDIA A10' is already the name of a10"),
+        ("tensor_clock_mhz", 3000, ": 3000, must not exceed the boost clock"),
+        ("unverified", ["speed"], ": 'speed', must be a field or a peak of this card"),
+        ("from_formula", ["fp16"], ": 'fp16', must be in peaks_tflops and in unverified"),
+        ("peaks_tflops", {"fp6": 1}, ".fp6: 'fp6', must be 'fp64', 'fp64_fma'"),
+        ("sources", "hearsay", ": 'hearsay', must be a mapping"),
+        ("colour", "green", ": unknown key, must be one of device_names, compute_capability"),
     ],
 )
 def test_load_names_the_fault(tmp_path, key, value, fault):
-    def change(sheets):
-        sheets["cards"]["h200-sxm"][key] = value
-
-    (message,) = faults_after(tmp_path, change)
-    assert message.startswith(f"cards.h200-sxm.{key}: {fault}")
+    (message,) = faults_after(tmp_path, lambda sheets: sheets["cards"]["h200-sxm"].update({key: value}))
+    assert message.startswith(f"cards.h200-sxm.{key}{fault}")
 
 
 def test_load_refuses_a_peak_that_the_architecture_lacks(tmp_path):
-    def change(sheets):
-        sheets["cards"]["t4"]["peaks_tflops"]["bf16"] = 65
-
-    assert faults_after(tmp_path, change) == ["cards.t4.peaks_tflops.bf16: compute capability 7.5 has no unit for it"]
+    faults = faults_after(tmp_path, lambda sheets: sheets["cards"]["t4"]["peaks_tflops"].update(bf16=65))
+    assert faults == ["cards.t4.peaks_tflops.bf16: compute capability 7.5 has no unit for it"]
 
 
-def test_load_refuses_an_unverified_figure_that_the_card_has_not(tmp_path):
-    def change(sheets):
-        sheets["cards"]["t4"]["unverified"] = ["bf16"]
-
-    assert faults_after(tmp_path, change) == ["cards.t4.unverified: 'bf16' is no figure of this card"]
-
-
-def test_load_tells_all_faults_at_once(tmp_path):
+def test_load_reports_all_faults_at_once(tmp_path):
     def change(sheets):
         del sheets["cards"]["l4"]["memory_gb"]
         sheets["cards"]["t4"]["multiprocessors"] = 0
@@ -468,20 +454,23 @@ def test_load_tells_all_faults_at_once(tmp_path):
         sheets["architectures"][7] = sheets["architectures"].pop("7.0")
         sheets["rate_classes"]["geforce"]["factors"]["fp16"] = 2
 
-    messages = faults_after(tmp_path, change)
-    assert len(messages) == 6
-    assert "cards.l4.memory_gb: missing" in messages
-    assert "cards.t4.multiprocessors: 0, must be a whole number above 0" in messages
-    assert "architectures.9.0.cuda_core.fp32: 0, must be a whole number above 0" in messages
+    assert [fault.split(", ")[0] for fault in faults_after(tmp_path, change)] == [
+        "rate_classes.geforce.factors.fp16: 2",
+        "architectures.9.0.cuda_core.fp32: 0",
+        "architectures.7: 7",
+        "cards.t4.multiprocessors: 0",
+        "cards.a30.sources.hearsay: unknown key",
+        "cards.l4.memory_gb: missing",
+    ]
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("", "the file: None, must be a mapping"),
-        ("- 1", "must be a mapping"),
-        ("a: [", "cannot be read"),
-        ("schema_version: 1\nschema_version: 1", "key 'schema_version' is given twice"),
+        ("- 1", "the file: [1], must be a mapping"),
+        ("a: [", "line 1: "),
+        ("cards: {}\ncards: {}", "line 2: the key 'cards' "),
         ("schema_version: 2", "schema_version: 2, must be 1"),
     ],
 )
@@ -491,7 +480,6 @@ def test_load_of_something_else(tmp_path, text, words):
     with pytest.raises(ValueError, match=r"datasheets\.yaml") as caught:
         datasheets.load(path)
     assert words in str(caught.value)
-    assert "Traceback" not in str(caught.value)
 
 
 def test_load_of_a_missing_file(tmp_path):

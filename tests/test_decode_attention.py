@@ -1,54 +1,62 @@
-"""Decode attention in NumPy, by both of its implementations that the CPU can run, against loops of our own."""
+"""Decode attention in NumPy, on all cores of the CPU and by the eager implementation, against loops of our own."""
 
 import itertools
 import math
 import tracemalloc
 
-import ml_dtypes
 import numpy
 import pytest
-from hypothesis import given, settings
+from decode_cells import DTYPES, OPERATOR, case_of, cell_of
+from fake_gpu import open_gpu
+from hypothesis import given
+from hypothesis import settings as effort
 from hypothesis import strategies as st
 
 from roofline import devices
 from roofline.core.dtypes import array_dtype
-from roofline.devices.cpu.memory import Workers
-from roofline.operators.decode_attention import numpy_cores as attention_numpy
-from roofline.operators.decode_attention import operator as attention
+from roofline.devices.cpu.workers import Workers
+from roofline.operators.base import Case, rotation_copies
+from roofline.operators.decode_attention import checkpoint, numpy_cores
+from roofline.operators.decode_attention.counts import Shape, attend, cache_bytes, reference, worst_head
 from roofline.operators.decode_attention.eager import Eager
-from roofline.operators.decode_attention.numpy_cores import AllCores
-from roofline.operators.implementations import make_cell
+from roofline.operators.decode_attention.fused import Fused, FusedGraph
+from roofline.operators.decode_attention.numpy_implementation import NumpyOnAllCores
+from roofline.run import settings
 
-CLASSES = [Eager, AllCores]
-DTYPES = ["fp32", "fp16", "bf16"]
-# Of a head, and of a block: AllCores rounds the result once, by half a unit in the last place at most. Eager also
-# rounds the scaled query.
-CORE_TOLERANCE = {
-    AllCores: {"fp32": 2e-6, "fp16": 2.0**-11, "bf16": 2.0**-8},
-    Eager: {"fp32": 2e-6, "fp16": 2.0**-9, "bf16": 2.0**-6},
-}
-BLOCK_TOLERANCE = {
-    AllCores: {"fp32": 2e-6, "fp16": 2.0**-11, "bf16": 2.0**-8},
-    Eager: {"fp32": 2e-6, "fp16": 2e-3, "bf16": 1.6e-2},
+KINDS = [Eager, NumpyOnAllCores]
+SCOPES = ("core", "block")
+# Of a head, and of a block: on all cores the result is rounded once, by half a unit in the last place at most. Eager
+# also rounds the scaled query and what lies between its operations.
+TOLERANCE = {
+    (NumpyOnAllCores, "core"): {"fp32": 2e-6, "fp16": 2.0**-11, "bf16": 2.0**-8},
+    (NumpyOnAllCores, "block"): {"fp32": 2e-6, "fp16": 2.0**-11, "bf16": 2.0**-8},
+    (Eager, "core"): {"fp32": 2e-6, "fp16": 2.0**-8, "bf16": 2.0**-6},
+    (Eager, "block"): {"fp32": 2e-6, "fp16": 2e-3, "bf16": 1.6e-2},
 }
 
 
 @pytest.fixture(scope="module")
-def device():
+def cpu():
     return devices.open_device("cpu")
 
 
-@pytest.fixture(params=CLASSES, ids=lambda kind: kind.__name__)
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
 def kind(request):
     return request.param
 
 
+@pytest.fixture
+def device(kind, cpu, monkeypatch):
+    """That the implementation is for; eager on NumPy in CuPy's place."""
+    return cpu if kind.kind == "cpu" else open_gpu(monkeypatch)
+
+
 def loops(query, keys, values):
-    """Softmax(K q / sqrt(d)) V in float64, a loop a sequence and head and with the sums written out.
+    """Softmax(K q / sqrt(d)) V in float64, a loop over sequences and heads and with the sums written out.
 
     query [batch, heads, d], keys and values [batch, kv_heads, S, d]. Returns [batch, heads, d].
     """
-    query, keys, values = (numpy.asarray(array).astype(numpy.float64) for array in (query, keys, values))
+    query, keys, values = (numpy.array(array, numpy.float64) for array in (query, keys, values))
     found = numpy.empty_like(query)
     group = query.shape[1] // keys.shape[1]
     for b, h in itertools.product(*map(range, query.shape[:2])):
@@ -60,174 +68,141 @@ def loops(query, keys, values):
     return found
 
 
-def cell_of(device, kind=AllCores, dtype="fp32", batch=1, seq_len=17, heads=2, head_size=8, seed=3, **options):
-    shape = attention.Shape(batch, heads, options.pop("kv_heads", heads), head_size, seq_len)
-    size = shape.hidden_size
-    random = numpy.random.default_rng(seed)
-    layer = {
-        "query": random.standard_normal((size, size), numpy.float32) / math.sqrt(size),
-        "query_bias": random.standard_normal(size, numpy.float32),
-        "output": random.standard_normal((size, size), numpy.float32) / math.sqrt(size),
-        "output_bias": random.standard_normal(size, numpy.float32),
-    }
-    hidden = random.standard_normal((batch, size), numpy.float32)
-    return kind(device, shape, dtype, layer, hidden, seed=seed, **({"copies": 1} | options))
+def shape_of(batch=1, seq_len=17, heads=2, kv_heads=None, head_size=8):
+    return Shape(batch, heads, kv_heads or heads, head_size, seq_len)
 
 
-def with_query(cell, query):
-    """The cell, of a query [batch, heads, d] that is not of its projection."""
-    cell.query = query.astype(cell.query.dtype)
-    if isinstance(cell, Eager):
-        cell.scaled_query = cell.columns(cell.query)
-    else:
-        cell.columns = cell._columns(cell.query.astype(numpy.float32))
-    return cell
+def core(cell, index=0):
+    return numpy.array(cell.step("core")(index), numpy.float64)
 
 
-def distance(result, expected):
-    return numpy.linalg.norm(result.astype(numpy.float64) - expected) / numpy.linalg.norm(expected)
-
-
-def worst_of(cell):
-    return attention.worst_head(cell.step("core")(0).astype(numpy.float64), loops(cell.query, *cell.caches[0]))
+def worst_of(cell, index=0):
+    return worst_head(core(cell, index), loops(cell.query, *cell.caches[index % len(cell.caches)]))
 
 
 # ---------------------------------------------------------------------------------------------- right results
 
-SHAPES = [(1, 17), (3, 17), (1, 1), (3, 1), (3, 128)]
+SIZES = [(1, 17), (3, 17), (1, 1), (3, 1), (3, 128)]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("batch", "seq_len"), SHAPES)
-@pytest.mark.parametrize("kv_heads", [4, 2, 1])
-def test_core_against_loops(device, kind, dtype, batch, seq_len, kv_heads):
-    cell = cell_of(device, kind, dtype, batch, seq_len, heads=4, kv_heads=kv_heads)
-    result = cell.step("core")(0)
-    assert result.shape == (batch, 4, 8) and result.dtype == cell.caches[0][0].dtype
-    assert worst_of(cell) < CORE_TOLERANCE[type(cell)][dtype]
-    assert cell.check("core")[0].error < CORE_TOLERANCE[type(cell)][dtype]
+@pytest.mark.parametrize(
+    "shape",
+    [shape_of(batch, seq_len, 4, kv_heads) for batch, seq_len in SIZES for kv_heads in (4, 2, 1)]
+    + [shape_of(2, 301, 4, kv_heads, head_size) for kv_heads in (4, 1) for head_size in (64, 128)],
+    ids=lambda shape: "-".join(map(str, shape.as_dict().values())),
+)
+def test_core_and_block_against_loops(device, kind, dtype, shape):
+    """Block: query projection, scaled by 1 / sqrt(head size), heads side by side, attention, output projection."""
+    cell = cell_of(device, kind, shape, dtype)
+    assert worst_of(cell) < TOLERANCE[kind, "core"][dtype]
+    size = shape.head_size
+    weights = {name: numpy.array(array, numpy.float64) for name, array in cell.shared["layer"].items()}
+    projected = numpy.array(cell.hidden, numpy.float64) @ weights["query"] + weights["query_bias"]
+    query = numpy.stack([projected[:, h * size : (h + 1) * size] for h in range(shape.heads)], axis=1)
+    joined = numpy.concatenate(list(loops(query, *cell.caches[0]).swapaxes(0, 1)), axis=1)
+    expected = joined @ weights["output"] + weights["output_bias"]
+    result = numpy.array(cell.step("block")(0), numpy.float64)
+    error = numpy.linalg.norm(result - expected) / numpy.linalg.norm(expected)
+    assert error < TOLERANCE[kind, "block"][dtype] * (1 if size == 8 else 3)
+    for scope, sizes in (("core", (shape.batch, shape.heads, size)), ("block", (shape.batch, shape.hidden_size))):
+        result = cell.step(scope)(0)
+        assert result.shape == sizes and result.dtype == array_dtype(dtype)
+        check, _ = OPERATOR.check(cell, scope)
+        assert check.error <= check.tolerance == kind.tolerance[dtype]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("head_size", [64, 128])
-@pytest.mark.parametrize("kv_heads", [4, 1])
-def test_heads_of_models(device, kind, dtype, head_size, kv_heads):
-    cell = cell_of(device, kind, dtype, batch=2, seq_len=301, heads=4, kv_heads=kv_heads, head_size=head_size)
-    assert worst_of(cell) < CORE_TOLERANCE[type(cell)][dtype]
-    for scope in cell.scopes:
-        check, _ = cell.check(scope)
-        assert check.error < check.tolerance == cell.tolerance[dtype]
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("batch", "seq_len"), SHAPES)
-@pytest.mark.parametrize("kv_heads", [2, 1])
-def test_block_against_loops(device, kind, dtype, batch, seq_len, kv_heads):
-    """Query projection, scaled by 1 / sqrt(head size), heads side by side, attention, output projection."""
-    cell = cell_of(device, kind, dtype, batch, seq_len, kv_heads=kv_heads)
-    weights = {name: array.astype(numpy.float64) for name, array in cell.layers[0].items()}
-    projected = numpy.einsum("bi,io->bo", cell.hidden.astype(numpy.float64), weights["query"]) + weights["query_bias"]
-    attended = loops(numpy.stack([projected[:, h * 8 : (h + 1) * 8] for h in range(2)], axis=1), *cell.caches[0])
-    joined = numpy.concatenate([attended[:, h] for h in range(2)], axis=1)
-    expected = numpy.einsum("bi,io->bo", joined, weights["output"]) + weights["output_bias"]
-    result = cell.step("block")(0)
-    assert result.shape == (batch, 16) and result.dtype == cell.caches[0][0].dtype
-    assert distance(result, expected) < BLOCK_TOLERANCE[kind][dtype]
-    assert cell.check("block")[0].error < BLOCK_TOLERANCE[kind][dtype]
-
-
-def attend(query, keys, values):
-    return attention.attend(numpy, query, keys, values)
-
-
-@settings(deadline=None, max_examples=50)
+@effort(deadline=None, max_examples=50)
 @given(*[st.integers(1, most) for most in (3, 3, 3, 40, 12)], st.integers(0, 99))
-def test_attend_whatever_the_shape(batch, kv_heads, group, seq_len, head_size, seed):
+def test_the_reference_whatever_the_shape(batch, kv_heads, group, seq_len, head_size, seed):
     random = numpy.random.default_rng(seed)
     query = random.standard_normal((batch, kv_heads * group, head_size))
     keys, values = random.standard_normal((2, batch, kv_heads, seq_len, head_size))
     expected = pytest.approx(loops(query, keys, values), rel=1e-11, abs=1e-13)
-    assert attention.reference(query, keys, values) == expected
+    assert reference(query, keys, values) == expected
     columns = (query / math.sqrt(head_size)).reshape(batch, kv_heads, group, head_size).swapaxes(-1, -2)
-    assert attend(columns, keys, values).reshape(query.shape) == expected
+    assert attend(numpy, columns, keys, values).reshape(query.shape) == expected
 
 
-def with_workers(device, monkeypatch, cores):
+def use_cores(monkeypatch, device, cores):
     monkeypatch.setattr(device, "cores", cores)
-    monkeypatch.setattr(device, "_workers", Workers(cores))
+    monkeypatch.setattr(device, "workers", Workers(cores))
+    monkeypatch.setattr(numpy_cores, "FEWEST_ROWS", 1)
 
 
-@settings(deadline=None, max_examples=80)
+@effort(deadline=None, max_examples=80)
 @given(
     st.integers(1, 4),
     st.tuples(*[st.integers(1, most) for most in (3, 3, 3, 200)], st.integers(4, 6)),
     st.sampled_from(DTYPES),
-    st.sampled_from([1, 64, 1 << 20]),
+    st.sampled_from([64, 1 << 20]),
     st.sampled_from([16 * 40, 1 << 20]),
     st.sampled_from([1000, 1 << 20]),
 )
 def test_any_number_of_cores_parts_and_pieces_gives_the_right_result(
-    device, cores, sizes, dtype, piece, near_bytes, products
+    cpu, cores, sizes, dtype, piece_bytes, near_bytes, most_products
 ):
     """Rows are cut for the cores, for scores that are to stay in a cache, for products that are to be small, and for
     what is widened at once."""
     batch, kv_heads, group, seq_len, half_depth = sizes
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        with_workers(device, monkeypatch, cores)
-        monkeypatch.setattr(device, "l2_bytes", near_bytes)
-        monkeypatch.setattr(attention_numpy, "FEWEST_ROWS", 1)
-        monkeypatch.setattr(attention_numpy, "MOST_PRODUCTS", products)
-        heads = {"heads": kv_heads * group, "kv_heads": kv_heads, "head_size": 2 * half_depth}
-        cell = cell_of(device, AllCores, dtype, batch, seq_len, **heads, cores=cores)
-        cell.piece_items = max(piece, 2 * half_depth)
+    with pytest.MonkeyPatch.context() as patch:
+        use_cores(patch, cpu, cores)
+        patch.setattr(cpu, "l2_bytes", near_bytes)
+        patch.setattr(numpy_cores, "MOST_PIECE_BYTES", piece_bytes)
+        patch.setattr(numpy_cores, "PIECE_BYTES_PER_CORE", 64)
+        patch.setattr(numpy_cores, "MOST_PRODUCTS", most_products)
+        shape = shape_of(batch, seq_len, kv_heads * group, kv_heads, 2 * half_depth)
+        cell = cell_of(cpu, NumpyOnAllCores, shape, dtype, cores=cores)
         assert worst_of(cell) < cell.tolerance[dtype]
-        for scope in cell.scopes:
-            cell.check(scope)
-        assert numpy.array_equal(cell.step("core")(0), cell.step("core")(1))
+        for scope in SCOPES:
+            OPERATOR.check(cell, scope)
+        assert numpy.array_equal(core(cell), core(cell))
 
 
 @given(st.integers(1, 300), st.integers(1, 5000), st.integers(1, 70))
 def test_work_is_divided_evenly(units, rows, cores):
-    groups, parts = attention_numpy.division(units, rows, cores)
+    groups, parts = numpy_cores.division(units, rows, cores)
     assert 1 <= groups <= units and groups * parts <= cores
-    assert parts == 1 or rows // parts >= attention_numpy.FEWEST_ROWS
+    assert parts == 1 or rows // parts >= numpy_cores.FEWEST_ROWS
     most = -(-units // groups) * -(-rows // parts)
     assert most <= -(-units // min(units, cores)) * rows  # no worse than whole units
     if units * rows >= 1000 * cores and rows >= 64 * cores:
         assert most <= 2 * units * rows / cores
 
 
-@given(st.integers(1, 99), st.integers(1, 99))
-def test_cuts_are_all_of_it_once(length, count):
-    found = [list(range(length)[cut]) for cut in attention_numpy.cuts(length, count)]
-    assert list(itertools.chain(*found)) == list(range(length))
-    assert max(map(len, found)) - min(map(len, found)) <= 1
-
-
 @given(*[st.integers(1, most) for most in (40, 40, 12, 5000)])
 def test_pieces_are_all_of_it_once(units, rows, depth, items):
     seen = numpy.zeros((units, rows), int)
-    for piece in attention_numpy.pieces(units, rows, depth, items):
+    for piece in numpy_cores.pieces(units, rows, depth, items):
         seen[piece] += 1
         assert seen[piece].size * depth <= max(items, depth)
     assert (seen == 1).all()
 
 
-def test_fewer_cores_where_they_are_faster(device, monkeypatch):
-    """All of them first, then halves, until fewer are clearly slower; a little faster is not worth fewer."""
-    with_workers(device, monkeypatch, 8)
-    cell = cell_of(device)
-    for seconds, fastest, tried in [
+@pytest.mark.parametrize(
+    ("seconds", "fastest", "tried"),
+    [
         ({8: 4, 4: 3, 2: 2, 1: 1}, 1, [8, 4, 2, 1]),
         ({8: 1, 4: 2}, 8, [8, 4]),
-        ({8: 1, 4: 0.95, 2: 1.6}, 8, [8, 4, 2]),
+        ({8: 1, 4: 0.95, 2: 1.6}, 8, [8, 4, 2]),  # a little faster is not worth fewer
         ({8: 3, 4: 1, 2: 2}, 4, [8, 4, 2]),
         ({8: 1, 4: 1.2, 2: 0.5, 1: 0.4}, 1, [8, 4, 2, 1]),
-    ]:
-        counts = []
-        monkeypatch.setattr(device, "step_times", lambda count, steps, seconds=seconds: [seconds[count]] * steps)
-        assert cell._fastest(lambda count, counts=counts: counts.append(count) or count) == fastest
-        assert counts == tried
+    ],
+)
+def test_fewer_cores_where_they_are_faster(cpu, monkeypatch, seconds, fastest, tried):
+    """All of them first, then halves, until fewer are clearly slower."""
+    use_cores(monkeypatch, cpu, 8)
+    counts = []
+
+    def step_times(step, steps):
+        if not hasattr(step, "__self__"):
+            return [1.0] * steps  # of a projection
+        counts.append(len(step.__self__.plan.tasks))
+        return [seconds[counts[-1]]] * steps
+
+    monkeypatch.setattr(cpu, "step_times", step_times)
+    cell = cell_of(cpu, NumpyOnAllCores, shape_of(batch=4, heads=4))
+    assert (cell.plan(), counts) == ({"cores": fastest, "projecting_cores": 8}, tried)
 
 
 # ---------------------------------------------------------------------------------------------- numbers
@@ -235,97 +210,95 @@ def test_fewer_cores_where_they_are_faster(device, monkeypatch):
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 def test_every_number_is_widened(dtype):
-    """All 65536 of them; fp16 is scaled, exactly. Those that are not finite are told by their piece."""
-    as_dtype = array_dtype(dtype)
-    numbers = numpy.arange(65536, dtype=numpy.uint16).view(as_dtype)
-    scale = numpy.float32(attention_numpy.FP16_SCALE if dtype == "fp16" else 1)
+    """All 65536 of them; fp16 is scaled, exactly. Those that are not finite are found by their piece."""
+    numbers = numpy.arange(65536, dtype=numpy.uint16).view(array_dtype(dtype))
+    scale = numpy.float32(numpy_cores.FP16_SCALE if dtype == "fp16" else 1)
     with numpy.errstate(invalid="ignore"):
         for piece in (numbers[numpy.isfinite(numbers)], numbers):
-            found = attention_numpy.widened(piece, numpy.empty(piece.size, numpy.float32)) * scale
+            found = numpy_cores.widened(piece, numpy.empty(piece.size, numpy.float32)) * scale
             assert numpy.array_equal(found, piece.astype(numpy.float32), equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_equal_keys_give_the_mean_of_the_values(device, kind, dtype):
-    cell = cell_of(device, kind, dtype, seq_len=64)
+    cell = cell_of(device, kind, shape_of(seq_len=64), dtype)
     keys, values = cell.caches[0]
     keys[:] = 1
-    mean = values.astype(numpy.float64).mean(axis=2)
-    assert attention.worst_head(cell.step("core")(0).astype(numpy.float64), mean) < CORE_TOLERANCE[type(cell)][dtype]
+    mean = numpy.array(values, numpy.float64).mean(axis=2)
+    assert worst_head(core(cell), mean) < TOLERANCE[kind, "core"][dtype]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kv_heads", [2, 1])
 def test_one_dominant_score_gives_its_value(device, kind, dtype, kv_heads):
-    cell = with_query(cell_of(device, kind, dtype, seq_len=33, kv_heads=kv_heads), numpy.ones((1, 2, 8)))
+    cell = cell_of(device, kind, shape_of(seq_len=33, kv_heads=kv_heads), dtype, query=numpy.ones((1, 2, 8)))
     keys, values = cell.caches[0]
     keys[:] = 0
     keys[:, :, 20] = 100
-    expected = numpy.repeat(values[:, :, 20], 2 // kv_heads, axis=1)
-    assert numpy.array_equal(cell.step("core")(0), expected)
+    assert numpy.array_equal(cell.step("core")(0), numpy.repeat(values[:, :, 20], 2 // kv_heads, axis=1))
+
+
+def in_the_thousands(device, kind, dtype, sign, **options):
+    query = numpy.full((1, 2, 8), math.sqrt(8))
+    cell = cell_of(device, kind, shape_of(seq_len=33), dtype, query=query, **options)
+    keys, _ = cell.caches[0]
+    keys[:] = (sign * 1000 + keys.astype(numpy.float32)).astype(keys.dtype)
+    assert numpy.isfinite(core(cell)).all()
+    return cell
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_scores_in_the_thousands_do_not_overflow(device, kind, dtype, sign):
+    """exp(8000) is infinite in any dtype: the largest score is subtracted before."""
+    in_the_thousands(device, kind, dtype, sign)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("cores", [1, 3])
-def test_scores_in_the_thousands_do_not_overflow(device, monkeypatch, kind, dtype, sign, cores):
-    """exp(8000) is infinite in any dtype: the largest score is taken off before. What a score is rounded by, 2^-24 of
-    thousands, is what the weights are wrong by."""
-    with_workers(device, monkeypatch, cores)
-    monkeypatch.setattr(attention_numpy, "FEWEST_ROWS", 1)
-    options = {"cores": cores} if kind is AllCores else {}
-    cell = with_query(cell_of(device, kind, dtype, seq_len=33, **options), numpy.full((1, 2, 8), math.sqrt(8)))
-    keys, _ = cell.caches[0]
-    keys[:] = (sign * 1000 + keys.astype(numpy.float32)).astype(keys.dtype)
-    assert numpy.isfinite(cell.step("core")(0).astype(numpy.float32)).all()
-    assert worst_of(cell) < 4e-3 + CORE_TOLERANCE[type(cell)][dtype]
+def test_scores_in_the_thousands_are_right_on_all_cores(cpu, monkeypatch, dtype, sign, cores):
+    """What a score is rounded by, 2^-24 of thousands, is what the weights are wrong by. Eager rounds them to fp16."""
+    use_cores(monkeypatch, cpu, cores)
+    cell = in_the_thousands(cpu, NumpyOnAllCores, dtype, sign, cores=cores)
+    assert worst_of(cell) < 4e-3 + TOLERANCE[NumpyOnAllCores, "core"][dtype]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("which", [0, 1])
-@pytest.mark.parametrize("scope", attention.SCOPES)
+@pytest.mark.parametrize("scope", SCOPES)
 def test_a_nan_in_the_cache_shows(device, kind, dtype, scope, which):
-    cell = cell_of(device, kind, dtype, batch=3)
+    cell = cell_of(device, kind, shape_of(batch=3), dtype)
     cell.caches[0][which][2, 1, 5, 3] = numpy.nan
-    assert numpy.isnan(cell.step(scope)(0)[2].astype(numpy.float32)).any()
+    assert numpy.isnan(numpy.array(cell.step(scope)(0)[2], numpy.float32)).any()
     with pytest.raises(ArithmeticError):
-        cell.check(scope)
+        OPERATOR.check(cell, scope)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("infinite", [numpy.inf, -numpy.inf])
-@pytest.mark.parametrize("scope", attention.SCOPES)
 @pytest.mark.parametrize("cores", [1, 3])
 @pytest.mark.parametrize("kv_heads", [2, 1])
-def test_an_infinity_in_the_cache_shows(device, monkeypatch, dtype, which, infinite, scope, cores, kv_heads):
+def test_an_infinity_in_the_cache_shows(cpu, monkeypatch, dtype, which, infinite, cores, kv_heads):
     """Also a score of minus infinity, which has no weight, and one in a part that has little."""
-    with_workers(device, monkeypatch, cores)
-    monkeypatch.setattr(attention_numpy, "FEWEST_ROWS", 1)
+    use_cores(monkeypatch, cpu, cores)
     for row in (0, 5, 16):
-        cell = cell_of(device, AllCores, dtype, batch=3, kv_heads=kv_heads, cores=cores)
-        right = cell.step("core")(0).astype(numpy.float32)
+        cell = cell_of(cpu, NumpyOnAllCores, shape_of(batch=3, kv_heads=kv_heads), dtype, cores=cores)
+        right = core(cell)
         cell.caches[0][which][2, 0, row, 3] = infinite
-        result = cell.step("core")(0).astype(numpy.float32)
+        result = core(cell)
         assert numpy.array_equal(result[:2], right[:2])
         reached = 2 // kv_heads  # heads that have the row
         assert not numpy.isfinite(result[2, :reached]).all(axis=-1).any()
         assert numpy.array_equal(result[2, reached:], right[2, reached:])
         assert not numpy.isfinite(cell.step("block")(0)[2].astype(numpy.float32)).any()
-        with pytest.raises(ArithmeticError):
-            cell.check(scope)
-
-
-def test_bf16_is_no_number_that_numpy_ranks():
-    """Why attend() widens it by hand."""
-    with pytest.raises(TypeError):
-        numpy.promote_types(ml_dtypes.bfloat16, numpy.float16)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("scope", attention.SCOPES)
-def test_a_corrupted_result_fails_the_job(device, monkeypatch, kind, dtype, scope):
-    cell = cell_of(device, kind, dtype, batch=3)
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_wrong_result_fails_the_job(device, monkeypatch, kind, dtype, scope):
+    cell = cell_of(device, kind, shape_of(batch=3), dtype)
     right = cell.step(scope)
 
     def one_head_of_the_last_sequence_is_wrong(index):
@@ -333,59 +306,57 @@ def test_a_corrupted_result_fails_the_job(device, monkeypatch, kind, dtype, scop
         result[-1].reshape(-1)[:8] *= 1.1
         return result
 
-    cell.check(scope)
+    OPERATOR.check(cell, scope)
     monkeypatch.setattr(cell, "step", lambda scope: one_head_of_the_last_sequence_is_wrong)
-    with pytest.raises(ArithmeticError, match=f"decode attention {scope} {dtype}"):
-        cell.check(scope)
+    with pytest.raises(ArithmeticError, match=f"decode attention, {kind.name} {scope}, {dtype} batch 3, S 17: the result"):
+        OPERATOR.check(cell, scope)
 
 
 # ---------------------------------------------------------------------------------------------- memory
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_steps_rotate_among_buffers_of_the_same_contents(device, kind, dtype):
-    """Other addresses, so that a step reads memory, and the same numbers, so that one check is of all."""
-    cell = cell_of(device, kind, dtype, batch=3, copies=3)
-    results = [cell.step("block")(index) for index in range(4)]
-    assert all(numpy.array_equal(result, results[0]) for result in results)
-    for arrays in ([keys for keys, _ in cell.caches], [layer["query"] for layer in cell.layers]):
-        assert len({array.ctypes.data for array in arrays}) == 3
-    cell.caches[1][1][:] = 0
-    assert not cell.step("core")(1).any() and not cell.step("core")(4).any()
-    assert cell.step("core")(0).any() and cell.step("core")(2).any()
-    cell.layers[2]["output"][:] = 0
-    bias = cell.layers[2]["output_bias"]
-    assert numpy.array_equal(cell.step("block")(2), numpy.broadcast_to(bias, (3, 16)))
+def test_steps_rotate_among_caches_and_weights(device, kind, dtype):
+    cell = cell_of(device, kind, shape_of(batch=3), dtype, copies=3)
+    for index in range(4):
+        assert worst_of(cell, index) < TOLERANCE[kind, "core"][dtype]
+    results = [core(cell, index) for index in range(4)]
+    assert not numpy.array_equal(results[0], results[1]) and numpy.array_equal(results[0], results[3])
+    bias = numpy.array(cell.shared["layer"]["output_bias"], numpy.float32)
+    for array in (cell.shared["layer"]["output"], *(values for _, values in cell.caches)):
+        array[...] = 0
+    blocks = [numpy.array(cell.step("block")(index), numpy.float32) for index in range(4)]
+    assert all(numpy.array_equal(block, numpy.broadcast_to(bias, block.shape)) for block in blocks), "values of 0"
+    weights = [layer["query"].ctypes.data for layer in cell.rotated_layers()]
+    assert len(set(weights)) == len(weights) > 1
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("batch", "seq_len"), [(1, 17), (3, 1000)])
-def test_what_a_cell_takes_is_known_beforehand(device, monkeypatch, kind, dtype, batch, seq_len):
+def test_the_memory_of_a_cell_is_known_beforehand(device, monkeypatch, kind, dtype, batch, seq_len):
     """No less than it allocates, or the job fails; not much more, or a user is refused what would fit."""
     monkeypatch.setattr(device, "last_level_cache_bytes", 8 << 20)
+    shape = shape_of(batch, seq_len, 8, head_size=64)
+    copies = rotation_copies(cache_bytes(shape, dtype), 8 << 20)
     tracemalloc.start()
     try:
-        cell = cell_of(device, kind, dtype, batch, seq_len, heads=8, head_size=64, copies=None)
+        cell = cell_of(device, kind, shape, dtype, copies=copies)
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    arrays = [array for pair in cell.caches for array in pair]
-    arrays += [array for layer in cell.layers for array in layer.values()]
-    taken = sum(array.nbytes for array in arrays)
-    promised = attention.workspace_bytes(cell.shape, dtype, 8 << 20)
+    taken = sum(array.nbytes for pair in cell.caches for array in pair)
+    promised = OPERATOR.memory_needed(case_of(shape, dtype), 8 << 20)
     # A graph of all layers rounds its caches up to whole models of them: less than the rotation once more.
-    rounding = attention.COLD_CACHE_MULTIPLE * (8 << 20)
-    assert taken < most < promised < 1.5 * taken + rounding + (257 << 20)
+    assert taken < most < promised < 2.5 * taken + 3 * (8 << 20) + (257 << 20)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kv_heads", [8, 2])
 @pytest.mark.parametrize("cores", [1, 2])
-def test_no_step_allocates_in_proportion_to_the_cache(device, monkeypatch, dtype, kv_heads, cores):
-    with_workers(device, monkeypatch, cores)
-    monkeypatch.setattr(device, "last_level_cache_bytes", 1 << 20)
-    shape = {"batch": 4, "seq_len": 2048, "heads": 8, "kv_heads": kv_heads, "head_size": 64}
-    cell = cell_of(device, AllCores, dtype, cores=cores, **shape)
+def test_no_step_allocates_in_proportion_to_the_cache(cpu, monkeypatch, dtype, kv_heads, cores):
+    use_cores(monkeypatch, cpu, cores)
+    shape = shape_of(4, 2048, 8, kv_heads, 64)
+    cell = cell_of(cpu, NumpyOnAllCores, shape, dtype, cores=cores)
     step = cell.step("core")
     step(0)
     tracemalloc.start()
@@ -394,38 +365,66 @@ def test_no_step_allocates_in_proportion_to_the_cache(device, monkeypatch, dtype
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert most < attention.cache_bytes(cell.shape, dtype) / 50
+    assert most < cache_bytes(shape, dtype) / 50
 
 
-def test_cold_is_said_only_of_a_rotation_larger_than_the_cache(device, monkeypatch, kind):
-    monkeypatch.setattr(device, "last_level_cache_bytes", 1 << 20)
-    assert not cell_of(device, kind, copies=1).cold
-    rotating = cell_of(device, kind, copies=None)
-    assert rotating.cold
-    assert len(rotating.caches) * attention.cache_bytes(rotating.shape, "fp32") >= 3 << 20
+# ---------------------------------------------------------------------------------------------- the operator
 
 
-# ---------------------------------------------------------------------------------------------- by name
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    checkpoint.generate("mine.safetensors", checkpoint.Preset(3, 4, 8, kv_heads=2), seed=1)
+    model = {"checkpoint": "mine.safetensors", "presets": {"mine": {"layers": 3, "heads": 4, "kv_heads": 2, "head_size": 8}}}
+    decode = {"presets": ["mine"], "seq_lens": [17, 33], "dtypes": ["fp16", "fp32"], "batch_sizes": [1, 5]}
+    return settings.complete({"model": model, "decode_attn": decode}).config
 
 
-def test_the_cpus_cell_by_name(device):
-    size = 16
-    layer = {name: numpy.eye(size, dtype=numpy.float32) for name in ("query", "output")}
-    layer |= {name: numpy.zeros(size, numpy.float32) for name in ("query_bias", "output_bias")}
-    hidden = numpy.ones((1, size), numpy.float32)
-    shape = attention.Shape(1, 2, 1, 8, 17)
-    assert attention.implementations_of("cpu", None) == ["numpy"]
-    cell = make_cell(device, "numpy", shape, "fp32", layer, hidden, seed=1, copies=1)
-    assert isinstance(cell, AllCores) and cell.scopes == attention.SCOPES
-    for scope in cell.scopes:
-        assert cell.check(scope)[0].error < 1e-5
+def test_a_job_for_every_preset_length_and_dtype_with_a_case_for_every_batch_size(config):
+    jobs = OPERATOR.jobs(config)
+    assert [job.path for job in jobs] == ["mine/S17_fp16", "mine/S17_fp32", "mine/S33_fp16", "mine/S33_fp32"]
+    assert {job.files for job in jobs} == {("mine.safetensors",)}
+    assert [case.shape for case in jobs[0].cases] == [
+        {"batch": batch, "heads": 4, "kv_heads": 2, "head_size": 8, "seq_len": 17} for batch in (1, 5)
+    ]
+    small, large = jobs[0].cases
+    assert (OPERATOR.label(large), OPERATOR.series(large)) == ("batch 5, S 17", "batch 5")
+    assert OPERATOR.smallest(large).shape == {"batch": 1, "heads": 2, "kv_heads": 1, "head_size": 8, "seq_len": 1}
 
 
-def test_the_blas_has_all_of_its_threads_after_a_step(device):
-    before = device.software()["blas_threads"]
-    cell = cell_of(device, cores=device.cores)
-    assert device.on_cores(1, lambda worker: device.software()["blas_threads"]) == ["1"]
-    cell.step("block")(0)
-    with pytest.raises(ZeroDivisionError):
-        device.on_cores(device.cores, lambda worker: 1 / 0)
-    assert device.software()["blas_threads"] == before
+def test_inputs_are_of_the_checkpoint_which_the_record_names(cpu, config):
+    job = OPERATOR.jobs(config)[0]
+    whole, smallest = (OPERATOR.shared_inputs(cpu, case, 1) for case in (job.cases[1], OPERATOR.smallest(job.cases[1])))
+    assert whole["query"].shape == (5, 4, 8) and smallest["query"].shape == (1, 2, 8)
+    assert numpy.array_equal(smallest["layer"]["query"], whole["layer"]["query"][:16, :16]), "of the first heads"
+    (data,) = OPERATOR.data_files(job)
+    assert (data.path, data.generated) == ("mine.safetensors", True)
+    assert data.sha256 == checkpoint.sha256("mine.safetensors")
+    assert data.description == "weights in minigpt's naming; hidden state: token and position embeddings, normalised"
+    assert OPERATOR.notes(cpu, job.cases[0])[0].startswith("fp16 is emulated") and not OPERATOR.notes(cpu, job.cases[0])[1:]
+
+
+@given(
+    st.builds(lambda b, kv, group, d, s: Shape(b, kv * group, kv, d, s), *[st.integers(1, 40) for _ in range(5)]),
+    st.sampled_from(DTYPES),
+)
+def test_work_and_traffic_by_hand(shape, dtype):
+    """Core: 4 x batch x query heads x S x head size, K and V once; block: and the projections' FLOPs and weights."""
+    case, item = Case(shape.as_dict(), dtype), array_dtype(dtype).itemsize
+    hidden = shape.heads * shape.head_size
+    flops = 4 * shape.batch * shape.heads * shape.seq_len * shape.head_size
+    moved = 2 * shape.batch * shape.kv_heads * shape.seq_len * shape.head_size * item
+    assert (OPERATOR.flops(case, "core"), OPERATOR.bytes(case, "core")) == (flops, moved)
+    assert OPERATOR.flops(case, "block") == flops + 4 * shape.batch * hidden**2
+    assert OPERATOR.bytes(case, "block") == moved + 2 * hidden**2 * item
+
+
+def test_what_helps_without_what_the_implementation_does_already():
+    grouped, single = (case_of(shape_of(heads=8, kv_heads=kv_heads), "fp16") for kv_heads in (2, 8))
+    assert OPERATOR.remedies(single, Eager)["memory"] == ["operator fusion"]
+    assert OPERATOR.remedies(single, Fused)["memory"] == ["grouped queries (fewer K/V heads)"]
+    assert OPERATOR.remedies(grouped, Fused)["memory"] == []
+    assert OPERATOR.remedies(single, Fused)["overhead"] == ["a CUDA graph", "larger batches"]
+    assert OPERATOR.remedies(single, FusedGraph)["overhead"] == ["larger batches"]
+    assert [one.name for one in OPERATOR.implementations_on("gpu")] == ["eager", "fused", "fused_graph"]
+    assert [one.name for one in OPERATOR.implementations_on("cpu")] == ["numpy"]

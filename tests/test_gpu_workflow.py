@@ -1,22 +1,24 @@
-"""The GPU's part of the workflow with stand-ins for NVML and CuPy (tests/fakes): what is planned and told, no figures.
-
-Compute ceilings are planned only; device_query, prediction, bandwidth and decode_attn are run.
-"""
+"""The whole workflow on a GPU by stand-ins for NVML, CuPy and cuBLASLt (tests/fakes): no figure of it means anything."""
 
 import shutil
 from pathlib import Path
 
 import pytest
-import workflow_run
-from workflow_run import CHECKOUT, contents, record
+from workflow_run import CHECKOUT, Run, made_once, new_checkout
 
 FAKES = CHECKOUT / "tests" / "fakes"
 ONE_CARD = "GPU-1111=NVIDIA H200"
 TWO_CARDS = f"{ONE_CARD},GPU-2222=NVIDIA H200"
+CEILINGS = ["fp32", "tf32", "fp8_e4m3", "fp32_fma"]
 CONFIG = """
 effort: quick
-peak_flops: {dtypes: [fp32, fp16, fp8_e4m3, fp32_fma]}
-bandwidth: {transfer_size_mib: 1, sweep_points: 1, time_budget_s: 0.05}
+peak_flops: {dtypes: [fp32, tf32, fp8_e4m3, fp32_fma], size: 256, iterations: 5, time_budget_s: 0.05, sustained_s: 0}
+bandwidth:
+  levels: [hbm, d2d, l2, l1, shared, h2d, d2h, sweep]
+  transfer_size_mib: 1
+  sweep_points: 1
+  iterations: 4
+  time_budget_s: 0.01
 decode_attn: {seq_lens: [16], dtypes: [fp32], batch_sizes: [1], iterations: 10, time_budget_s: 0.1}
 """
 MEMORY = {
@@ -28,190 +30,185 @@ MEMORY = {
     "h2d": ["h2d", "h2d_pageable"],
     "d2h": ["d2h", "d2h_pageable"],
 }
-RUN = [f"results/{device}/decode_attn/minigpt/S16_fp32.json" for device in ("gpu0", "cpu")]
+ATTENTION = "decode_attn/minigpt/S16_fp32.json"
+TARGETS = [f"results/{device}/{ATTENTION}" for device in ("gpu0", "cpu")]
 
 
-def snakemake(folder: Path, *arguments: str, cards: str = ONE_CARD, path: Path = FAKES, **environment: str):
-    return workflow_run.snakemake(folder, *arguments, path=path, FAKE_GPUS=cards, **environment)
+class GpuRun(Run):
+    """A checkout on a machine with cards as `env` describes them, one by default; an array takes an eighth of the
+    memory, which is small."""
+
+    def python(self, *arguments, env=None):
+        known = {"FAKE_GPUS": ONE_CARD, "FAKE_FREE_BYTES": "1800000000", "CUDA_VISIBLE_DEVICES": "0,1"}
+        return super().python(*arguments, env={"PYTHONPATH": str(FAKES)} | known | (env or {}))
 
 
-def planned(folder: Path, *targets: str, cards: str = ONE_CARD, **environment: str) -> set[str]:
-    return workflow_run.planned(folder, "--", *targets, path=FAKES, FAKE_GPUS=cards, **environment)
-
-
-def new_checkout(folder: Path) -> Path:
-    return workflow_run.new_checkout(folder, CONFIG)
+def new_run(folder: Path, config: str = CONFIG) -> GpuRun:
+    return GpuRun(new_checkout(folder, config))
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory) -> Path:
-    """A folder in which the jobs of RUN are done. Leave it as it is: `again` is a copy to change."""
-    folder = new_checkout(tmp_path_factory.mktemp("gpu") / "run")
-    run = snakemake(folder, *RUN)
-    assert run.returncode == 0, run.stdout
-    return folder
+def finished(tmp_path_factory) -> GpuRun:
+    """A whole run. Leave it as it is: `again` is a copy to change."""
+    return GpuRun(made_once(tmp_path_factory, "gpu-run", lambda folder: new_run(folder).finish()))
 
 
 @pytest.fixture
-def again(finished, tmp_path) -> Path:
-    shutil.copytree(finished, tmp_path / "run", symlinks=True)
-    return tmp_path / "run"
+def again(finished, tmp_path) -> GpuRun:
+    return GpuRun(Path(shutil.copytree(finished.root, tmp_path / "run", symlinks=True)))
+
+
+# ---------------------------------------------------------------------------------------------- what is planned
 
 
 def test_auto_plans_the_first_gpu_and_the_cpu(tmp_path):
-    plan = planned(new_checkout(tmp_path / "run"), cards=TWO_CARDS)
-    ceilings = [f"gpu0/peak_flops/{ceiling}.json" for ceiling in ("fp32", "fp16", "fp8_e4m3", "fp32_fma")]
-    # One job says of all others that the CPU lacks them, and fp16 is the first of its records.
-    assert {path for path in plan if "/peak_flops/" in path} == {
-        *ceilings,
-        "cpu/peak_flops/fp32.json",
-        "cpu/peak_flops/fp16.json",
+    plan = new_run(tmp_path / "run").planned(env={"FAKE_GPUS": TWO_CARDS})
+    measured = {path for path in plan if path.count("/") > 1 and "prediction" not in path}
+    assert measured == {
+        *(f"gpu0/peak_flops/{ceiling}.json" for ceiling in CEILINGS),
+        *(f"gpu0/bandwidth/{level}.json" for level in (*MEMORY, "sweep")),
+        "cpu/peak_flops/fp32.json",  # it lacks the others
+        "cpu/bandwidth/sweep.json",
+        f"gpu0/{ATTENTION}",
+        f"cpu/{ATTENTION}",
     }
-    levels = {"gpu0": ["hbm", "d2d", "l2", "l1", "shared", "h2d", "d2h", "sweep"], "cpu": ["dram", "sweep"]}
-    assert {path for path in plan if "/bandwidth/" in path} == {
-        f"{device}/bandwidth/{level}.json" for device in levels for level in levels[device]
-    }
-    assert {path.removeprefix("results/") for path in RUN} <= plan
 
 
 def test_all_plans_every_card(tmp_path):
-    folder = new_checkout(tmp_path / "run")
-    (folder / "config" / "config.yaml").write_text("devices: all\n" + CONFIG)
-    plan = planned(folder, cards=TWO_CARDS)
-    for device in ("gpu0", "gpu1", "cpu"):
-        assert f"{device}/peak_flops/fp16.json" in plan
+    plan = new_run(tmp_path / "run", f"devices: all\n{CONFIG}").planned(env={"FAKE_GPUS": TWO_CARDS})
+    assert {f"{device}/peak_flops/fp32.json" for device in ("gpu0", "gpu1", "cpu")} <= set(plan)
+
+
+def test_what_is_done_is_not_planned_again(finished):
+    assert not finished.planned()
+
+
+def test_another_driver_makes_all_of_the_gpu_stale_and_nothing_of_the_cpu(finished):
+    plan = finished.planned("--", *TARGETS, env={"FAKE_DRIVER": "590.10"})
+    seals = ["gpu0/prediction.json", "gpu0/decode_attn/prediction.json"]
+    assert set(plan) == {"gpu0/device_query.json", *seals, f"gpu0/{ATTENTION}"}
+
+
+@pytest.mark.parametrize(
+    ("implementations", "stale"),
+    [("[numpy, fused, eager]", {f"gpu0/{ATTENTION}"}), ("[fused_graph, numpy, eager, fused]", set())],
+)
+def test_implementations_that_a_device_does_not_have_make_nothing_of_it_stale(again, implementations, stale):
+    """Nor does their order. Those that it has are measured anew without those that are left out."""
+    again.write_config(CONFIG.replace("seq_lens: [16]", f"seq_lens: [16], implementations: {implementations}"))
+    assert set(again.planned("--", *TARGETS)) == stale
+
+
+# ---------------------------------------------------------------------------------------------- what is measured
 
 
 def test_a_card_is_described_with_the_vendors_figures_for_it(finished):
-    device = record(finished, "gpu0/device_query.json")
+    device = finished.read("gpu0/device_query.json")
     assert (device["name"], device["uuid"], device["vendor"]["match"]) == ("NVIDIA H200", "GPU-1111", "exact")
     fp16 = device["vendor"]["peaks"]["fp16"]
     assert (fp16["tflops"], fp16["unit"]) == (989.4, "tensor_core")
     assert device["vendor"]["bandwidth"]["gb_per_s"] == 4800
-    assert (device["hardware"]["sm_clock_max_mhz"], device["hardware"]["ecc_enabled"]) == (1980, None)
+    assert (device["hardware"]["sm_clock_max_mhz"], device["hardware"]["ecc_enabled"]) == (1980, True)
     assert (device["software"]["cupy"], device["software"]["nvmath"]) == ("14.2.0", "1.0.0")
+    assert device["unsupported"] == {}
 
 
-def measured(folder: Path) -> list[list[dict]]:
-    return [record(folder, path.removeprefix("results/"))["measurements"] for path in RUN]
+def test_every_compute_ceiling_has_its_search_and_its_reference_product(finished):
+    for ceiling in CEILINGS:
+        record = finished.read(f"gpu0/peak_flops/{ceiling}.json")
+        assert record["skipped"] is None and record["peak"]["search"]["tried"] > 3
+        references = [one["implementation"] for one in record["measurements"]]
+        assert references == {"fp32": ["cupy.matmul"], "fp32_fma": []}.get(ceiling, ["cuBLASLt"])
 
 
-def test_every_implementation_of_a_device_is_measured_where_none_is_chosen(finished):
-    of_gpu, of_cpu = measured(finished)
-    assert [(one["implementation"], one["scope"]) for one in of_gpu] == [
-        ("eager", "core"),
-        ("eager", "block"),
-        ("fused", "core"),
-        ("fused_graph", "core"),
-    ]
-    assert [(one["implementation"], one["scope"]) for one in of_cpu] == [("numpy", "core"), ("numpy", "block")]
-    assert [one["layers"] for one in (*of_gpu, *of_cpu)] == [1, 1, 1, 6, 1, 1]
-
-
-def test_implementations_that_a_device_has_not_make_nothing_of_it_stale(again):
-    """Those that it has are measured anew without those that are left out."""
-    config = again / "config" / "config.yaml"
-    without_graphs = CONFIG.replace("seq_lens: [16]", "seq_lens: [16], implementations: [numpy, fused, eager]")
-    config.write_text(without_graphs)
-    assert planned(again, *RUN) == {"gpu0/decode_attn/minigpt/S16_fp32.json"}
-    in_another_order = CONFIG.replace("seq_lens: [16]", f"seq_lens: [16], implementations: {IN_ANOTHER_ORDER}")
-    config.write_text(in_another_order)
-    assert planned(again, *RUN) == set()
-
-
-IN_ANOTHER_ORDER = "[fused_graph, numpy, eager, fused]"
-
-
-def test_a_gpus_operators_have_both_latencies_and_the_cpus_one(finished):
-    of_gpu, of_cpu = measured(finished)
-    assert all(one["device_latency"] for one in of_gpu)
-    assert all(one["device_latency"] is None for one in of_cpu)
-
-
-def test_what_holds_the_clock_back_is_in_the_record(again):
-    run = snakemake(again, RUN[0], "--forcerun", "decode_attn", FAKE_REASONS="0x24")
-    assert run.returncode == 0, run.stdout
-    (measurement, *_) = record(again, RUN[0].removeprefix("results/"))["measurements"]
-    told = [state["throttle_reasons"] for state in measurement["states"]]
-    assert told and all(reasons == ["sw_power_cap", "sw_thermal_slowdown"] for reasons in told)
-
-
-def test_every_level_of_a_gpus_memory_has_its_streams_and_the_sweep_its_series(again):
-    targets = [f"results/gpu0/bandwidth/{level}.json" for level in (*MEMORY, "sweep")]
-    run = snakemake(again, *targets, FAKE_FREE_BYTES="1800000000")  # an array takes an eighth
-    assert run.returncode == 0, run.stdout
+def test_every_level_of_a_gpus_memory_has_its_streams_and_the_sweep_its_series(finished):
     for level, names in MEMORY.items():
-        written = record(again, f"gpu0/bandwidth/{level}.json")
-        assert [one["name"] for one in written["bandwidths"]] == names
-        assert all(one["verified"] and one["trials"] and one["gb_per_s"] > 0 for one in written["bandwidths"])
-        assert (written["envelope"] is not None) == (level == "hbm")
-    sweep = record(again, "gpu0/bandwidth/sweep.json")
+        record = finished.read(f"gpu0/bandwidth/{level}.json")
+        assert [one["name"] for one in record["bandwidths"]] == names
+        assert all(one["verified"] and one["trials"] and one["gb_per_s"] > 0 for one in record["bandwidths"])
+        assert (record["envelope"] is not None) == (level == "hbm")
+    sweep = finished.read("gpu0/bandwidth/sweep.json")
     assert [one["series"] for one in sweep["sweeps"]] == ["through L1", "past L1"] and sweep["bandwidths"] == []
 
 
-def test_another_driver_makes_all_of_the_gpu_stale_and_nothing_of_the_cpu(finished):
-    plan = planned(finished, *RUN, FAKE_DRIVER="590.10")
-    assert plan == {"gpu0/device_query.json", "gpu0/prediction.json", "gpu0/decode_attn/minigpt/S16_fp32.json"}
+def test_every_implementation_of_a_device_is_measured_where_none_is_chosen(finished):
+    of_gpu, of_cpu = (finished.read(f"{device}/{ATTENTION}")["measurements"] for device in ("gpu0", "cpu"))
+    assert [(one["implementation"], one["scope"], one["per_call"]) for one in of_gpu] == [
+        ("eager", "core", 1),
+        ("eager", "block", 1),
+        ("fused", "core", 1),
+        ("fused_graph", "core", 6),
+    ]
+    assert [(one["implementation"], one["scope"]) for one in of_cpu] == [("numpy", "core"), ("numpy", "block")]
+    assert all(one["device_latency"] for one in of_gpu) and not any(one["device_latency"] for one in of_cpu)
 
 
-def test_what_is_done_is_not_planned_again(finished):
-    assert planned(finished, *RUN) == set()
+def test_the_roofline_holds_every_ceiling_and_operator_under_its_seals(finished):
+    roofline = finished.read("roofline.json")
+    ceilings = {one["name"] for one in roofline["ceilings"] if one["device"] == "gpu0"}
+    assert ceilings == {*CEILINGS, *(name for names in MEMORY.values() for name in names)}
+    operators = [(one["operator"], one["dtype"]) for one in roofline["operators"] if one["device"] == "gpu0"]
+    assert operators.count(("gemm", "fp32")) == operators.count(("gemm", "tf32")) == 1
+    assert operators.count(("decode_attention", "fp32")) == 4
+    rows = {row["text"]: row["verdict"] for row in finished.read("acceptance.json")["rows"] if "gpu0" in row["text"]}
+    sealed = [verdict for text, verdict in rows.items() if "sealed before it" in text]
+    assert sealed == ["pass"]
+    assert all((finished.results / name).stat().st_size for name in ("roofline.png", "interpretation.md", "sweep.png"))
+
+
+def test_what_limits_the_clock_is_in_the_record(again):
+    again.finish(TARGETS[0], "--forcerun", "decode_attn", env={"FAKE_REASONS": "0x24"})
+    measurement, *_ = again.read(f"gpu0/{ATTENTION}")["measurements"]
+    reported = [state["throttle_reasons"] for state in measurement["states"]]
+    assert reported and all(reasons == ["sw_power_cap", "sw_thermal_slowdown"] for reasons in reported)
 
 
 def test_another_cards_results_are_set_aside_whole_and_never_overwritten(again):
-    kept = contents(again / "results" / "gpu0")
-    run = snakemake(again, *RUN, cards="GPU-9999=NVIDIA H200")
-    assert run.returncode == 0, run.stdout
-    assert record(again, "gpu0/device_query.json")["uuid"] == "GPU-9999"
-    (aside,) = (again / "results" / "previous").iterdir()
+    kept = {name: digest for name, (_, digest) in again.files("gpu0").items()}
+    again.finish(*TARGETS, env={"FAKE_GPUS": "GPU-9999=NVIDIA H200"})
+    assert again.read("gpu0/device_query.json")["uuid"] == "GPU-9999"
+    (aside,) = (again.results / "previous").iterdir()
     assert "NVIDIA-H200" in aside.name
-    assert contents(aside / "gpu0") == kept
+    moved = again.files(f"previous/{aside.name}/gpu0")
+    assert {name.removeprefix(f"previous/{aside.name}/"): digest for name, (_, digest) in moved.items()} == kept
 
 
 def test_cuda_visible_devices_decides_which_card_is_gpu0(tmp_path):
-    folder = new_checkout(tmp_path / "run")
-    run = snakemake(folder, "results/gpu0/device_query.json", cards=TWO_CARDS, CUDA_VISIBLE_DEVICES="1")
-    assert run.returncode == 0, run.stdout
-    assert record(folder, "gpu0/device_query.json")["uuid"] == "GPU-2222"
+    run = new_run(tmp_path / "run")
+    run.finish("results/gpu0/device_query.json", env={"FAKE_GPUS": TWO_CARDS, "CUDA_VISIBLE_DEVICES": "1"})
+    assert run.read("gpu0/device_query.json")["uuid"] == "GPU-2222"
+
+
+# ---------------------------------------------------------------------------------------------- what cannot be had
+
+ODD_HEADS = "model: {presets: {minigpt: {layers: 6, heads: 8, head_size: 80}}}\n"
 
 
 @pytest.mark.parametrize(
-    ("environment", "words"),
+    ("environment", "more", "words"),
     [
-        ({"FAKE_CUDA": "11040"}, ["driver", "CUDA 11", "install driver 525", "devices: [cpu]"]),
-        ({"FAKE_FREE_BYTES": "1000000"}, ["decode_attn.seq_lens: 16", "bytes on gpu0", "1,000,000"]),
-        ({"CUDA_VISIBLE_DEVICES": ""}, []),
+        ({"FAKE_CUDA": "11040"}, "", ["driver", "CUDA 11", "install driver 525", "devices: [cpu]"]),
+        ({"FAKE_FREE_BYTES": "1000000"}, "", ["decode_attn.seq_lens: 16", "bytes on gpu0", "1,000,000"]),
+        ({}, ODD_HEADS, ["model.presets.minigpt.head_size: 80 is not supported by fused, fused_graph; allowed: 64, 128"]),
+        ({"CUDA_VISIBLE_DEVICES": ""}, ODD_HEADS, []),
     ],
 )
-def test_what_the_card_cannot_do_is_told_in_one_line_before_anything_is_measured(tmp_path, environment, words):
-    folder = new_checkout(tmp_path / "run")
-    run = snakemake(folder, "--dry-run", **environment)
-    assert "Traceback" not in run.stdout
-    assert (run.returncode != 0) == bool(words)
-    told = [line for line in run.stdout.splitlines() if words and words[0] in line]
-    assert all(word in "\n".join(told) for word in words)
-    assert not (folder / "results").exists()
+def test_what_the_card_cannot_do_is_one_line_before_anything_is_measured(tmp_path, environment, more, words):
+    run = new_run(tmp_path / "run", CONFIG + more)
+    done = run.snakemake("--dry-run", env=environment)
+    said = done.stdout + done.stderr
+    assert "Traceback" not in said
+    assert (done.returncode != 0) == bool(words)
+    assert [line for line in said.splitlines() if words and all(word in line for word in words)] or not words
+    assert not run.results.exists()
 
 
-def test_a_head_size_that_no_kernel_is_made_for_is_told_before_anything_is_measured(tmp_path):
-    folder = new_checkout(tmp_path / "run")
-    odd = "\nmodel: {presets: {minigpt: {layers: 6, heads: 8, head_size: 80}}}\n"
-    (folder / "config" / "config.yaml").write_text(CONFIG + odd)
-    run = snakemake(folder, "--dry-run")
-    assert run.returncode != 0 and "Traceback" not in run.stdout
-    told = "model.presets.minigpt.head_size: 80 is not supported by fused, fused_graph; allowed: 64, 128, or"
-    assert [line for line in run.stdout.splitlines() if line.startswith(told)]
-    assert not (folder / "results").exists()
-
-
-def test_a_gpu_without_cupy_names_the_remedy_unless_the_cpu_alone_is_wanted(tmp_path):
-    folder = new_checkout(tmp_path / "run")
+def test_a_gpu_without_cupy_names_the_remedy_unless_only_the_cpu_is_wanted(tmp_path):
+    run = new_run(tmp_path / "run")
     only_nvml = tmp_path / "only_nvml"
     shutil.copytree(FAKES / "pynvml", only_nvml / "pynvml")
-    run = snakemake(folder, "--dry-run", path=only_nvml)
-    if "CuPy is not installed" not in run.stdout:
-        pytest.fail(f"CuPy's absence was not told: {run.stdout}")
-    assert run.returncode != 0
-    assert "pip install -r envs/cuda12.txt" in run.stdout
-    (folder / "config" / "config.yaml").write_text("devices: [cpu]\n" + CONFIG)
-    assert snakemake(folder, "--dry-run", path=only_nvml).returncode == 0
+    done = run.snakemake("--dry-run", env={"PYTHONPATH": str(only_nvml)})
+    assert done.returncode != 0 and "CuPy is not installed" in done.stdout + done.stderr
+    assert "pip install -r envs/cuda12.txt" in done.stdout + done.stderr
+    run.write_config(f"devices: [cpu]\n{CONFIG}")
+    assert run.snakemake("--dry-run", env={"PYTHONPATH": str(only_nvml)}).returncode == 0

@@ -1,6 +1,6 @@
 """envs/install.sh: what it installs where, and what it says when it cannot.
 
-Nothing is installed and no network is used: PATH holds the few commands that the script needs, and stubs.
+Nothing is installed and no network is used: PATH holds only the commands that the script needs, and stubs.
 """
 
 import os
@@ -15,7 +15,7 @@ import yaml
 
 ENVS = Path(__file__).parents[1] / "envs"
 COMMANDS = """
-    sh awk basename cat cp cut df dirname env flock grep head mkdir mktemp rm sed sha256sum tail which
+    sh awk basename cat chmod cp cut df dirname env flock grep head mkdir mktemp rm sed sha256sum tail which
 """
 LOCKS = ("cpu", "cuda12", "cuda13")
 
@@ -33,7 +33,9 @@ case "$*" in
     lock=${lock##*/}
     note pip "$lock"
     [ "$lock" != "${PIP_FAILS_AT:-}" ] || { echo "$PIP_SAYS" && exit 1; }
+    [ "$lock" != uv ] || { mkdir -p .uv/bin && cp "$UV_WHEEL" .uv/bin/uv; }
     ;;
+"-m pip --version") [ -n "${HAS_PIP:-}" ] ;;
 "-m pip config list") echo "${PIP_CONFIG:-}" ;;
 "-m compileall "*) ;;
 *libcuda*) echo "${DRIVER:?}" ;;
@@ -119,14 +121,14 @@ def test_nvidia_smi_is_a_driver_too_but_not_when_it_fails(machine):
     assert machine.install()[2][-1] == "pip cuda12"
 
 
-def test_a_driver_too_old_is_told_before_anything_is_installed(machine):
+def test_a_driver_too_old_is_reported_before_anything_is_installed(machine):
     for environment in ({"DRIVER": "11"}, {"DRIVER": "12", "CUDA": "13"}):
         status, said, calls = machine.install(**environment)
         assert (status, len(said), calls) == (1, 1, [])
         assert f"serves CUDA {environment['DRIVER']}" in said[0] and "update it" in said[0]
 
 
-def test_cuda_13_holds_until_another_choice(machine):
+def test_cuda_13_stays_until_another_choice(machine):
     assert machine.install(CUDA="13", DRIVER="13")[2][-1] == "pip cuda13"
     assert machine.install(DRIVER="13") == (0, [], [])
     assert machine.install("any") == (0, [], [])
@@ -141,7 +143,7 @@ def test_cuda_none_is_the_cpu_alone_and_cuda_is_then_added_to_it(machine):
     assert machine.install(DRIVER="12")[2] == ["pip build", "pip cuda12"]
 
 
-def test_a_wrong_choice_of_cuda_is_told(machine):
+def test_a_wrong_choice_of_cuda_is_reported(machine):
     assert machine.install(CUDA="11") == (1, ["CUDA=11 is no choice: CUDA=12, CUDA=13 or CUDA=none."], [])
 
 
@@ -178,7 +180,7 @@ def test_an_interpreter_of_choice(machine):
     assert status == 1 and "there is none (PYTHON=python2.7)" in said[0]
 
 
-def test_a_python_too_old_is_told_in_one_line(machine):
+def test_a_python_too_old_is_reported_in_one_line(machine):
     machine.python("python3", "3.10")
     (machine.commands / "python3.12").unlink()
     status, said, calls = machine.install()
@@ -187,14 +189,14 @@ def test_a_python_too_old_is_told_in_one_line(machine):
     assert "sudo apt install" in said[0]
 
 
-def test_no_python_is_told_in_one_line(machine):
+def test_no_python_is_reported_in_one_line(machine):
     (machine.commands / "python3.12").unlink()
     status, said, _ = machine.install()
     assert (status, len(said)) == (1, 1)
     assert "there is none:" in said[0]
 
 
-def test_a_python_without_venv_is_told_in_one_line(machine):
+def test_a_python_without_venv_is_reported_in_one_line(machine):
     machine.python("python3.12", "3.12", lacks="ensurepip")
     status, said, calls = machine.install()
     assert (status, calls) == (1, [])
@@ -202,7 +204,7 @@ def test_a_python_without_venv_is_told_in_one_line(machine):
 
 
 @pytest.mark.parametrize(
-    ("pip_says", "told"),
+    ("pip_says", "message"),
     [
         (
             "Failed to establish a new connection: [Errno -3] Temporary failure in name resolution",
@@ -213,10 +215,10 @@ def test_a_python_without_venv_is_told_in_one_line(machine):
         ("ERROR: numpy is too tired", "The install failed: ERROR: numpy is too tired"),
     ],
 )
-def test_what_pip_says_is_told_in_one_line(machine, pip_says, told):
+def test_what_pip_says_is_reported_in_one_line(machine, pip_says, message):
     status, said, _ = machine.install(PIP_FAILS_AT="cpu", PIP_SAYS=pip_says)
     assert (status, len(said)) == (1, 2)
-    assert said[0].startswith("Installing the ") and told in said[1]
+    assert said[0].startswith("Installing the ") and message in said[1]
 
 
 @pytest.mark.parametrize("lock", ["build", "cpu", "development"])
@@ -267,13 +269,21 @@ def test_settings_of_the_user_do_not_reach_pip(machine):
     assert (status, calls[-1]) == (0, "pip cpu")
 
 
-def with_uv(machine):
-    """A uv that makes environments of the only interpreter there is, fitting or not."""
-    machine.command(
-        "uv",
-        'echo "uv $*" >>"$CALLS"\nif [ "$1" = venv ]; then mkdir -p .venv/bin && cp "$UV_PYTHON" .venv/bin/python; fi',
-    )
-    machine.environment["UV_PYTHON"] = str(machine.commands / "python3.12")
+# A uv that makes environments of the stub UV_PYTHON.
+UV = """#!/bin/sh
+[ "$1" != --version ] || exit 0
+echo "uv $*" >>"$CALLS"
+case $1 in
+venv) mkdir -p .venv/bin && cp "$UV_PYTHON" .venv/bin/python ;;
+python) [ -z "${DOWNLOAD_FAILS:-}" ] || { echo "error: $DOWNLOAD_FAILS" >&2 && exit 2; } ;;
+esac
+"""
+
+
+def with_uv(machine, version: str = "3.12"):
+    machine.command("uv", UV)
+    machine.python("of-uv", version)
+    machine.environment["UV_PYTHON"] = str(machine.commands / "of-uv")
 
 
 def test_uv_installs_where_there_is_one(machine):
@@ -283,7 +293,7 @@ def test_uv_installs_where_there_is_one(machine):
     assert [call.split()[0] for call in calls[1:]] == ["uv", "uv"]
 
 
-def test_uv_does_not_install_where_pip_knows_another_index(machine):
+def test_uv_does_not_install_where_pip_is_set_up_with_another_index(machine):
     with_uv(machine)
     assert machine.install(PIP_CONFIG="global.index-url='https://mirror.example/simple'")[2][1:] == [
         "pip build",
@@ -294,8 +304,57 @@ def test_uv_does_not_install_where_pip_knows_another_index(machine):
 def test_uv_brings_a_python_where_none_fits(machine):
     with_uv(machine)
     machine.python("python3.12", "3.10")
-    _, _, calls = machine.install()
-    assert calls[0] == "uv venv --clear --no-project --python 3.12 .venv"
+    assert machine.install()[2][0] == "uv venv --clear --no-project --python 3.12 .venv"
+
+
+@pytest.fixture
+def ubuntu_22(machine):
+    """Python 3.10 with pip, no other Python and no uv; the index has the locked wheel of uv."""
+    (machine.commands / "python3.12").unlink()
+    machine.python("python3", "3.10")
+    with_uv(machine)
+    wheel = (machine.commands / "uv").rename(machine.clone / "wheel")
+    machine.environment |= {"HAS_PIP": "yes", "UV_WHEEL": str(wheel)}
+    return machine
+
+
+def test_pip_fetches_a_uv_that_brings_a_python_where_there_is_neither(ubuntu_22):
+    status, said, calls = ubuntu_22.install()
+    assert (status, len(said)) == (0, 2)
+    assert said[0].startswith("Fetching uv into .uv") and said[1].startswith("Installing ")
+    made = ["uv python install --no-bin 3.12", "uv venv --clear --no-project --python 3.12 .venv"]
+    assert calls == ["pip uv", *made, "pip build", "pip build", "pip cpu"]
+    assert ubuntu_22.install() == (0, [], [])
+    (ubuntu_22.clone / "envs" / "cpu.txt").open("a").write("# changed\n")
+    assert ubuntu_22.install()[2] == [*made, "pip build", "pip build", "pip cpu"]
+
+
+def test_the_python_without_venv_is_the_one_that_the_fetched_uv_takes(ubuntu_22):
+    ubuntu_22.python("python3", "3.12", lacks="ensurepip")
+    status, _, calls = ubuntu_22.install()
+    assert status == 0
+    assert calls[:2] == ["pip uv", f"uv venv --clear --no-project --python {ubuntu_22.commands}/python3 .venv"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"PIP_FAILS_AT": "uv", "PIP_SAYS": "No matching distribution"}, "Python 3.11 to 3.14 is needed"),
+        ({"PIP_FAILS_AT": "uv", "PIP_SAYS": "No space left on device"}, "The disk is full"),
+        ({"DOWNLOAD_FAILS": "Request failed after 3 retries"}, "Python 3.11 to 3.14 is needed"),
+        ({"DOWNLOAD_FAILS": "No space left on device"}, "The disk is full"),
+    ],
+)
+def test_a_fetch_that_fails_is_one_line_and_is_tried_again(ubuntu_22, environment, message):
+    status, said, _ = ubuntu_22.install(**environment)
+    assert (status, len(said)) == (1, 2)
+    assert said[1].startswith(message)
+    assert ubuntu_22.install()[0] == 0
+
+
+def test_no_uv_is_fetched_for_a_python_of_choice(ubuntu_22):
+    status, said, calls = ubuntu_22.install(PYTHON="python3")
+    assert (status, len(said), calls) == (1, 1, [])
 
 
 def packages(lock: str) -> dict[str, str]:
@@ -305,6 +364,12 @@ def packages(lock: str) -> dict[str, str]:
 @pytest.mark.parametrize("lock", ["cuda12", "cuda13"])
 def test_a_cuda_lock_is_the_cpu_lock_and_more(lock):
     assert packages("cpu").items() < packages(lock).items()
+
+
+@pytest.mark.parametrize("lock", ["cuda12", "cuda13"])
+def test_a_cuda_lock_holds_only_the_parts_of_cuda_that_are_used(lock):
+    parts = {name.removesuffix("-cu12") for name in packages(lock) if name.startswith("nvidia-")}
+    assert parts == {f"nvidia-{part}" for part in ("cublas", "cuda-cupti", "cuda-nvrtc", "cuda-runtime", "ml-py")}
 
 
 @pytest.mark.parametrize(

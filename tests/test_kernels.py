@@ -2,21 +2,23 @@
 
 import re
 import struct
+from functools import cache
 from pathlib import Path
 
 import nvidia
 import pytest
 from cuda.bindings import nvrtc
 
-from roofline.devices.gpu import device as gpu
-from roofline.devices.gpu import fma as gpu_fma
-from roofline.devices.gpu import memory as gpu_memory
-from roofline.operators.decode_attention import fused as attention_fused
-from roofline.operators.decode_attention.fused import RESERVED_BYTES, WARP, Variant
-from roofline.operators.decode_attention.operator import DTYPES, HEAD_SIZES, Shape
-from roofline.operators.gemm import cuda_products as gpu_gemm
+import roofline
+from roofline.core.terms import MIXES
+from roofline.devices.gpu import fma, memory
+from roofline.devices.gpu.kernel_compiler import CEILING_KERNELS, COMPILE_OPTIONS, kernel_source
+from roofline.operators.decode_attention import fused
+from roofline.operators.decode_attention.counts import Shape
+from roofline.operators.decode_attention.fused import HEAD_SIZES, NUMBERS, RESERVED_BYTES, WARP, Variant
 
-SOURCES = sorted(gpu.KERNELS.glob("*.cu"))
+LIBRARY = Path(roofline.__file__).parent
+SOURCES = sorted([*CEILING_KERNELS.glob("*.cu"), *LIBRARY.glob("operators/*/kernels/*.cu")])
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
 HEADERS = [str(folder) for path in nvidia.__path__ for folder in Path(path).glob("*/include")]
 ENTRY = re.compile(r'extern "C" __global__ void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+(?:##DEPTH)?)\(')
@@ -37,10 +39,11 @@ def done(result, *values):
     return values[0] if values else None
 
 
+@cache
 def compiled(source: str, name: str, architecture: int, defines: tuple[str, ...] = ()) -> tuple[bytes, str]:
     """The machine code and the compiler's remarks. Raises AssertionError with them where it fails."""
     program = done(*nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], []))
-    options = [*gpu.COMPILE_OPTIONS, *defines, f"--gpu-architecture=sm_{architecture}"]
+    options = [*COMPILE_OPTIONS, *defines, f"--gpu-architecture=sm_{architecture}"]
     options += [f"--include-path={folder}" for folder in HEADERS]
     (result,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
     remarks = b" " * done(*nvrtc.nvrtcGetProgramLogSize(program))
@@ -55,20 +58,12 @@ def compiled(source: str, name: str, architecture: int, defines: tuple[str, ...]
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
 def test_compiles_without_a_remark(source, architecture):
-    text = gpu.kernel_source(source.name)
+    text = kernel_source(source)
     code, remarks = compiled(text, source.name, architecture)
     assert remarks == ""
     assert code.startswith(b"\x7fELF")
     entries = entries_of(text)
     assert entries and all(f".text.{entry}\0".encode() in code for entry in entries)
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("variant", gpu_fma.VARIANTS, ids=str)
-def test_every_variant_of_the_multiply_adds_compiles(variant, architecture):
-    defines = (f"-DNUMBERS={variant[0]}", f"-DSTEPS_A_ROUND={variant[1]}")
-    _, remarks = compiled(gpu.kernel_source("fma.cu"), "fma.cu", architecture, defines)
-    assert remarks == ""
 
 
 def registers(code: bytes) -> dict[str, int]:
@@ -100,19 +95,23 @@ GRANULE = 8
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_the_registers_are_enough_for_every_block_that_is_launched(architecture):
+@pytest.mark.parametrize(("name", "threads"), [("caches.cu", max(memory.CACHE_GRIDS)[0]), ("memory.cu", 512)])
+def test_the_registers_are_enough_for_every_block_that_is_launched(name, threads, architecture):
     """In memory.cu the threads are chosen by the kernel's need: of those there must be a few at least."""
-    most_threads = {"caches.cu": max(threads for threads, _ in gpu_memory.CACHE_GRIDS), "memory.cu": 512}
-    for source, threads in most_threads.items():
-        needed = registers(compiled(gpu.kernel_source(source), source, architecture)[0])
-        assert set(needed) == set(entries_of(gpu.kernel_source(source)))
-        for count in needed.values():
-            assert count >= 8 and -(-count // GRANULE) * GRANULE * threads <= REGISTERS
-    threads = max(threads for threads, _ in gpu_fma.GRIDS)
-    for numbers, steps in gpu_fma.VARIANTS:
-        defines = (f"-DNUMBERS={numbers}", f"-DSTEPS_A_ROUND={steps}")
-        needed = registers(compiled(gpu.kernel_source("fma.cu"), "fma.cu", architecture, defines)[0])
-        assert max(needed.values()) * threads <= REGISTERS
+    source = kernel_source(CEILING_KERNELS / name)
+    needed = registers(compiled(source, name, architecture)[0])
+    assert set(needed) == set(entries_of(source))
+    for count in needed.values():
+        assert count >= 8 and -(-count // GRANULE) * GRANULE * threads <= REGISTERS
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("variant", fma.VARIANTS, ids=str)
+def test_every_variant_of_the_multiply_adds_compiles_and_fits_the_registers(variant, architecture):
+    defines = (f"-DNUMBERS={variant[0]}", f"-DSTEPS_A_ROUND={variant[1]}")
+    code, remarks = compiled(kernel_source(CEILING_KERNELS / "fma.cu"), "fma.cu", architecture, defines)
+    assert remarks == ""
+    assert max(registers(code).values()) * max(threads for threads, _ in fma.GRIDS) <= REGISTERS
 
 
 # Shared memory of a multiprocessor and the most of it that a block may have, in KiB: CUDA programming guide, table of
@@ -144,22 +143,22 @@ def attention_variants(architecture: int, dtype: str, head_size: int) -> set[Var
     return {
         variant
         for shape in shapes
-        for variant in attention_fused.variants(shape, dtype, divmod(architecture, 10), shared_bytes)
+        for variant in fused.variants(shape, dtype, divmod(architecture, 10), shared_bytes)
     }
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("head_size", HEAD_SIZES)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", NUMBERS)
 def test_every_variant_of_the_attention_compiles_and_fits_the_card(dtype, head_size, architecture):
     shared_bytes, most_a_block = (kib << 10 for kib in SHARED_KIB[architecture])
-    source = gpu.kernel_source(attention_fused.KERNEL) + AGREED
+    source = kernel_source(fused.KERNEL) + AGREED
     found = attention_variants(architecture, dtype, head_size)
     assert found
     for variant in found:
         agreed = (f"-DTILE_OF_PYTHON={variant.tile}", f"-DSHARED_OF_PYTHON={variant.shared_bytes}")
         defines = (*variant.defines(dtype, head_size), *agreed)
-        code, remarks = compiled(source, attention_fused.KERNEL, architecture, defines)
+        code, remarks = compiled(source, fused.KERNEL.name, architecture, defines)
         assert remarks == "", variant
         needed = registers(code)["decode_attention"]
         assert -(-needed // GRANULE) * GRANULE * WARP * variant.warps * variant.blocks <= REGISTERS, variant
@@ -173,9 +172,9 @@ def test_numbers_that_the_kernel_has_not_are_found(wrong):
     agreed = {"tile": variant.tile, "shared_bytes": variant.shared_bytes}
     agreed[wrong] //= 2
     defines = (f"-DTILE_OF_PYTHON={agreed['tile']}", f"-DSHARED_OF_PYTHON={agreed['shared_bytes']}")
-    source = gpu.kernel_source(attention_fused.KERNEL) + AGREED
+    source = kernel_source(fused.KERNEL) + AGREED
     with pytest.raises(AssertionError, match="static assertion"):
-        compiled(source, attention_fused.KERNEL, 90, (*variant.defines("fp16", 64), *defines))
+        compiled(source, fused.KERNEL.name, 90, (*variant.defines("fp16", 64), *defines))
 
 
 def test_what_does_not_compile_is_found():
@@ -184,13 +183,11 @@ def test_what_does_not_compile_is_found():
 
 
 def test_every_kernel_that_is_asked_for_is_there():
-    scripts = Path(gpu.__file__).parents[2]
-    asked = {pair for path in scripts.rglob("*.py") for pair in CALLED.findall(path.read_text(encoding="utf-8"))}
+    asked = {pair for path in LIBRARY.rglob("*.py") for pair in CALLED.findall(path.read_text(encoding="utf-8"))}
     assert len(asked) > 5
-    asked |= {("memory.cu", f"{mix}_{depth}") for mix in gpu_memory.MIXES for depth in gpu_memory.DEPTHS}
-    asked |= {("caches.cu", f"read_{level}") for level in ("l1", "l2", "shared")}
-    asked |= {("fma.cu", f"{way}_{dtype}") for way in gpu_fma.FACTORS for dtype in gpu_fma.LANES}
-    asked |= {(attention_fused.KERNEL, name) for name in ("decode_attention", "nothing")}
-    asked |= {("convert.cu", f"to_{dtype}") for dtype in set(gpu_gemm.OUTPUTS) - {*gpu_gemm.BY_CUPY, "tf32"}}
+    asked |= {("memory.cu", f"{mix}_{depth}") for mix in MIXES for depth in memory.DEPTHS}
+    asked |= {("random.cu", f"normal_{dtype}") for dtype in ("fp64", "fp32", "fp16", "bf16", "int8", "fp8_e4m3")}
+    asked |= {("fma.cu", f"{way}_{dtype}") for way in fma.FACTORS for dtype in fma.LANES}
+    asked |= {(fused.KERNEL.name, name) for name in ("decode_attention", "nothing")}
     there = {(path.name, entry) for path in SOURCES for entry in entries_of(path.read_text(encoding="utf-8"))}
     assert asked <= there

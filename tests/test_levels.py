@@ -52,8 +52,8 @@ def require_levels(points, heights, knees):
 # ---------------------------------------------------------------------------------------------- levels recovered
 
 
-@pytest.mark.parametrize("noise", [0, 0.01, 0.02, 0.03])
-@pytest.mark.parametrize("count", [24, 36, 60])
+@pytest.mark.parametrize("noise", [0, 0.01, 0.03])
+@pytest.mark.parametrize("count", [24, 60])
 @pytest.mark.parametrize("levels", [GPU, CPU, FLAT_CPU], ids=["gpu", "cpu", "cpu of ratio 1.4"])
 def test_levels_and_knees_are_recovered(levels, count, noise):
     for seed in range(5):
@@ -95,7 +95,7 @@ def test_a_soft_transition_is_no_level(first, count, noise):
         require_levels(sweep(sizes, soft_l2(sizes), noise, seed), (9_800, 4_750), (62e6,))
 
 
-@pytest.mark.parametrize("place", range(0, 40, 3))
+@pytest.mark.parametrize("place", range(0, 40, 6))
 @pytest.mark.parametrize("factor", [0.9, 0.93])
 def test_a_single_low_point_changes_nothing(place, factor):
     sizes = sizes_between(16 * KIB, 4 * GIB, 40)
@@ -121,7 +121,7 @@ def test_a_start_held_down_by_fixed_costs_is_no_level(noise):
 @pytest.mark.parametrize("fall", [1, 0.9, 0.75], ids=["flat", "falling by 10 %", "falling by 25 %"])
 @pytest.mark.parametrize("count", [12, 30, 60])
 def test_no_level_is_invented_in_noise(count, fall):
-    for seed in range(240 // count):
+    for seed in range(120 // count):
         sizes = sizes_between(64 * KIB, 4 * GIB, count)
         found = find_levels(sweep(sizes, 3_000 * numpy.geomspace(1, fall, count), 0.03, seed))
         assert [level.knee_bytes for level in found] == [None]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from roofline.core import model, regimes
+from roofline.core import model
 
 INFINITE, NAN = math.inf, math.nan
 AMOUNTS = st.floats(1e-3, 1e24)
@@ -17,7 +17,7 @@ def close(value):
     return pytest.approx(value, rel=1e-12, abs=0)
 
 
-# ---------------------------------------------------------------------------------------------- what always holds
+# ---------------------------------------------------------------- what always holds
 
 
 @given(RATES, RATES, AMOUNTS)
@@ -53,7 +53,7 @@ def test_at_the_ridge_point_itself_the_bound_is_compute(bandwidth, intensity):
     assert model.analyse(3 * intensity, 3, intensity * bandwidth, bandwidth).bound == "compute"
 
 
-# ---------------------------------------------------------------------------------------------- the stated corners
+# ---------------------------------------------------------------- the stated corners
 
 # flops, bytes, peak, bandwidth -> intensity, attainable, bound, efficiency, estimated time, roofline time
 CORNERS = {
@@ -94,7 +94,7 @@ def test_negative_and_nan_arguments_are_refused(function, place, wrong):
         function(*arguments)
 
 
-# ---------------------------------------------------------------------------------------------- by hand
+# ---------------------------------------------------------------- by hand
 
 
 def test_an_h200_by_hand():
@@ -113,53 +113,3 @@ def test_an_h200_by_hand():
     assert (decode.intensity_flops_per_byte, decode.bound, decode.attainable_flops) == (1, "memory", bandwidth)
     assert decode.efficiency_percent == pytest.approx(0.48514, rel=1e-4)
     assert decode.estimated_time_s == decode.roofline_time_s == pytest.approx(111.848e-6, rel=1e-5)
-
-
-# ---------------------------------------------------------------------------------------------- regimes
-
-
-def named(latency_s=1.0, device_latency_s=1.0, start_s=None, compute_s=0.1, memory_s=0.9):
-    return regimes.regime(
-        latency_s=latency_s,
-        device_latency_s=device_latency_s,
-        start_s=start_s,
-        compute_s=compute_s,
-        memory_s=memory_s,
-    )
-
-
-@pytest.mark.parametrize(
-    ("times", "expected"),
-    [
-        ({}, "memory"),
-        ({"compute_s": 0.9}, "compute"),  # as long: at the ridge point
-        ({"device_latency_s": 0.79}, "overhead"),
-        ({"device_latency_s": 0.8}, "memory"),
-        ({"start_s": 0.26, "memory_s": 0.49}, "overhead"),
-        ({"start_s": 0.25, "memory_s": 0.49}, "memory"),  # four times as long as a start
-        ({"start_s": 0.9, "memory_s": 0.5}, "memory"),  # half is the roof's
-        ({"start_s": None, "memory_s": 0.01}, "compute"),
-        ({"device_latency_s": None, "start_s": 0.5}, "overhead"),
-        ({"device_latency_s": None, "start_s": 0.49, "memory_s": 0.01}, "compute"),
-        ({"device_latency_s": None, "start_s": None}, "memory"),
-        ({"compute_s": None}, None),
-        ({"memory_s": None}, None),
-        ({"memory_s": 0.0}, "compute"),  # nothing is moved
-        ({"compute_s": None, "memory_s": None}, None),
-        ({"compute_s": None, "memory_s": None, "device_latency_s": 0.5}, "overhead"),
-    ],
-)
-def test_the_regime_of_a_step(times, expected):
-    assert named(**times) == expected
-
-
-SECONDS = st.floats(1e-9, 1e3)
-
-
-@given(SECONDS, st.none() | SECONDS, st.none() | SECONDS, SECONDS, SECONDS, st.floats(1e-3, 1e3))
-def test_a_regime_is_of_the_proportions_alone(latency_s, device_s, start_s, compute_s, memory_s, times):
-    factor = 2.0 ** round(math.log2(times))  # exact in floating point
-    before = named(latency_s, device_s, start_s, compute_s, memory_s)
-    scaled = [None if value is None else factor * value for value in (latency_s, device_s, start_s)]
-    assert named(*scaled, factor * compute_s, factor * memory_s) == before
-    assert before in ("overhead", "compute" if compute_s >= memory_s else "memory")

@@ -12,32 +12,35 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 import numpy
 import psutil
 import pytest
-import yaml
-from conftest import SMALLEST_MIB, Run, surroundings, tensors
 from safetensors.numpy import save_file
-from workflow_run import CHECKOUT
+from workflow_run import CHECKOUT, SMALLEST_MIB, Run, measured, surroundings, tensors
 
-from roofline.devices.cpu import device as cpu
+from roofline.devices.cpu import identity as cpu
+from roofline.operators import registry
+from roofline.run import sources
 
-DEVICE = ("cpu/device_query.json", "cpu/prediction.json")
-PEAKS = ("cpu/peak_flops/fp32.json", "cpu/peak_flops/fp64.json")
-MEMORY = ("cpu/bandwidth/dram.json",)
+QUERY, SEAL, PEAKS_SEAL, ATTENTION_SEAL = (
+    f"cpu/{name}.json" for name in ("device_query", "prediction", "peak_flops/prediction", "decode_attn/prediction")
+)
+PEAK, MEMORY = "cpu/peak_flops/fp32.json", "cpu/bandwidth/dram.json"
 ATTENTION = ("cpu/decode_attn/minigpt/S16_fp32.json", "cpu/decode_attn/minigpt/S32_fp32.json")
-MEASURED = (*DEVICE, *PEAKS, *MEMORY, *ATTENTION)
-GATHERED = ("cpu/peak_flops.json",)  # with bandwidth.json, of one job
+OF_PEAKS_SEAL, OF_ATTENTION_SEAL = (PEAKS_SEAL, PEAK), (ATTENTION_SEAL, *ATTENTION)
+MEASURED = (QUERY, SEAL, MEMORY, *OF_PEAKS_SEAL, *OF_ATTENTION_SEAL)
+GATHERED = "cpu/peak_flops.json"  # with bandwidth.json, of one job
 PICTURES = ("roofline.png", "roofline.svg")
 CURVES = "sweep.png"  # with load.png, of one job
-STEPS = "attention.png"
+STEPS = "attention.png"  # with gemm.png, of one job
 JUDGED = ("acceptance.json", "summary.html", "manifest.json")
 FOLLOWS = ("roofline.json", *PICTURES, STEPS, "interpretation.md", "verification.json", *JUDGED)
-OF_PEAKS = ("cpu/peak_flops.json", CURVES, *FOLLOWS)
-OF_MEMORY = OF_PEAKS
-EVERYTHING = (*MEASURED, *GATHERED, CURVES, *FOLLOWS)
+OF_CEILINGS = (GATHERED, CURVES, *FOLLOWS)
+AFTER_THE_QUERY = (*MEASURED[1:], *OF_CEILINGS)
 WEIGHTS = "checkpoints/minigpt.safetensors"
+EVERYTHING = (*MEASURED, *OF_CEILINGS)
 PATIENCE_S = 60
 
 
@@ -95,17 +98,17 @@ SETTINGS = {
     ),
     "the seed": ({"model": {"seed": 1}}, [WEIGHTS, *ATTENTION, *FOLLOWS]),
     "a dtype of peaks added": (
-        {"peak_flops": {"dtypes": ["fp32", "fp64", "fp16"]}},
-        ["cpu/peak_flops/fp16.json", *OF_PEAKS],
+        {"peak_flops": {"dtypes": ["fp32", "fp64"]}},
+        ["cpu/peak_flops/fp64.json", *OF_CEILINGS],
     ),
-    "a dtype of peaks removed": ({"peak_flops": {"dtypes": ["fp32"]}}, OF_PEAKS),
-    "iterations of peaks": ({"peak_flops": {"iterations": 11}}, [*PEAKS, *OF_PEAKS]),
+    "a dtype added that a CPU has no peak of": ({"peak_flops": {"dtypes": ["fp32", "fp16"]}}, FOLLOWS),
+    "iterations of peaks": ({"peak_flops": {"iterations": 11}}, [PEAK, *OF_CEILINGS]),
     "seconds of load, which a CPU is not put under": ({"peak_flops": {"sustained_s": 2}}, ["manifest.json"]),
-    "iterations of streams": ({"bandwidth": {"iterations": 6}}, [*MEMORY, *OF_MEMORY]),
-    "the size of arrays": ({"bandwidth": {"size_mib": SMALLEST_MIB}}, [*MEMORY, *OF_MEMORY]),
-    "a sweep added": ({"bandwidth": {"levels": ["dram", "sweep"]}}, ["cpu/bandwidth/sweep.json", *OF_MEMORY]),
+    "iterations of streams": ({"bandwidth": {"iterations": 6}}, [MEMORY, *OF_CEILINGS]),
+    "the size of arrays": ({"bandwidth": {"size_mib": SMALLEST_MIB + 1}}, [MEMORY, *OF_CEILINGS]),
+    "a level added": ({"bandwidth": {"levels": ["dram", "sweep"]}}, ["cpu/bandwidth/sweep.json", *OF_CEILINGS]),
     "an operation of the user's": ({"operations": [MINE]}, FOLLOWS),
-    "the dots an inch of the plot": ({"plot": {"dpi": 80}}, ["roofline.png", STEPS, CURVES, "manifest.json"]),
+    "the dots per inch of the plot": ({"plot": {"dpi": 80}}, ["roofline.png", STEPS, CURVES, *JUDGED]),
 }
 
 
@@ -129,32 +132,35 @@ def test_settings_that_no_measurement_uses_measure_nothing(run):
     assert run.planned() == jobs("manifest.json")
 
 
-SOURCES = {
+LIBRARY = "workflow/scripts/roofline"
+EDITED = {
     "workflow/scripts/plot.py": [*PICTURES, *JUDGED],
-    "workflow/scripts/peak_flops.py": [*PEAKS, *OF_PEAKS],
-    "workflow/scripts/roofline/figures.py": [*PICTURES, STEPS, CURVES, *JUDGED],
-    "workflow/scripts/roofline/sweep_figure.py": [CURVES, "manifest.json"],
-    "workflow/scripts/roofline/attention_figure.py": [STEPS, "manifest.json"],
-    "workflow/scripts/roofline/provenance.py": ["verification.json", *JUDGED],
-    "workflow/scripts/roofline/gap.py": ["verification.json", *JUDGED],
-    "workflow/scripts/roofline/templates/summary.html.j2": ["summary.html", "manifest.json"],
-    "workflow/scripts/roofline/interpretation.py": ["interpretation.md", *JUDGED],
-    "workflow/scripts/roofline/placing.py": FOLLOWS,
-    "workflow/scripts/roofline/checkpoint.py": [WEIGHTS, *ATTENTION, *FOLLOWS],
-    # Its FLOPs and bytes are part of what is predicted.
-    "workflow/scripts/roofline/operators/decode_attention.py": [*MEASURED[1:], *GATHERED, CURVES, *FOLLOWS],
-    "workflow/scripts/roofline/operators/attention_numpy.py": [*ATTENTION, *FOLLOWS],
-    "workflow/scripts/roofline/regimes.py": [*MEASURED[1:], *GATHERED, CURVES, *FOLLOWS],
-    "workflow/scripts/roofline/operators/gemm.py": EVERYTHING,  # as the CPU's own module, which uses it
-    "workflow/scripts/roofline/investigation.py": [*PEAKS, *OF_PEAKS],
-    "workflow/scripts/roofline/levels.py": [*MEMORY, *OF_MEMORY],
-    "workflow/scripts/roofline/guard.py": FOLLOWS,
-    "workflow/scripts/roofline/devices/cpu.py": EVERYTHING,
-    "workflow/scripts/roofline/model.py": [*MEASURED[1:], *GATHERED, CURVES, *FOLLOWS],
+    "workflow/scripts/peak_flops.py": [PEAK, *OF_CEILINGS],
+    "workflow/scripts/measure_operator.py": [*ATTENTION, *FOLLOWS],
+    f"{LIBRARY}/report/figures.py": [*PICTURES, STEPS, CURVES, *JUDGED],
+    f"{LIBRARY}/report/sweep_figure.py": [CURVES, *JUDGED],
+    f"{LIBRARY}/report/operator_figure.py": [STEPS, *JUDGED],
+    f"{LIBRARY}/report/interpretation.py": ["interpretation.md", *JUDGED],
+    f"{LIBRARY}/report/templates/summary.html.j2": ["summary.html", "manifest.json"],
+    f"{LIBRARY}/analysis/seals.py": ["verification.json", *JUDGED],
+    f"{LIBRARY}/analysis/prediction_error.py": ["verification.json", *JUDGED],
+    f"{LIBRARY}/analysis/collect.py": FOLLOWS,
+    f"{LIBRARY}/analysis/above_roof.py": FOLLOWS,
+    f"{LIBRARY}/run/manifest.py": ["manifest.json"],
+    f"{LIBRARY}/operators/decode_attention/checkpoint.py": [WEIGHTS, *OF_ATTENTION_SEAL, *FOLLOWS],
+    f"{LIBRARY}/operators/decode_attention/numpy_cores.py": [WEIGHTS, *OF_ATTENTION_SEAL, *FOLLOWS],
+    f"{LIBRARY}/operators/gemm/numpy_products.py": [*OF_PEAKS_SEAL, *OF_CEILINGS],
+    f"{LIBRARY}/measure/compute_ceiling.py": [PEAK, *OF_CEILINGS],
+    f"{LIBRARY}/measure/memory_ceiling.py": [MEMORY, *OF_CEILINGS],
+    f"{LIBRARY}/measure/timing.py": [PEAK, MEMORY, *ATTENTION, *OF_CEILINGS],
+    f"{LIBRARY}/records/memory.py": [MEMORY, *OF_CEILINGS],
+    f"{LIBRARY}/operators/base.py": [WEIGHTS, *AFTER_THE_QUERY],
+    f"{LIBRARY}/devices/cpu/device.py": EVERYTHING,
+    f"{LIBRARY}/core/model.py": [WEIGHTS, *EVERYTHING],
 }
 
 
-@pytest.mark.parametrize(("source", "expected"), SOURCES.items(), ids=SOURCES.keys())
+@pytest.mark.parametrize(("source", "expected"), EDITED.items(), ids=EDITED.keys())
 def test_an_edited_source_makes_stale_what_uses_it(run, source, expected):
     run.append(source, "{# A comment. #}" if source.endswith(".j2") else "# A comment.")
     assert run.planned() == jobs(*expected)
@@ -166,16 +172,88 @@ UNUSED = (
     "envs/cpu.txt",
     "Snakefile",
     "workflow/common.smk",
-    "workflow/scripts/roofline/settings.py",
-    "workflow/scripts/roofline/devices/gpu.py",
-    "workflow/scripts/roofline/kernels/blocking.cu",
+    f"{LIBRARY}/run/settings.py",
+    f"{LIBRARY}/run/config.py",
+    f"{LIBRARY}/devices/gpu/device.py",
+    f"{LIBRARY}/devices/gpu/kernels/blocking.cu",
 )
 
 
-def test_edited_sources_that_no_job_of_the_cpu_uses_make_nothing_stale(run):
+def test_sources_that_no_job_of_the_cpu_uses_and_new_ones_make_nothing_stale(run):
     for source in UNUSED:
         run.append(source)
+    for folder in ("devices/gpu/kernels", "operators/decode_attention/kernels", "operators/gemm"):
+        (run.root / LIBRARY / folder / "another.cu").write_text("// A kernel that nobody names.\n")
     assert run.planned() == jobs()
+
+
+def test_another_operator_of_the_library_adds_its_jobs_and_measures_nothing_else(run):
+    """As a package of its own: no other file is touched."""
+    package = run.root / LIBRARY / "operators/addition"
+    package.mkdir()
+    (package / "kernel.cu").write_text("// Not used on a CPU.\n")
+    (package / "__init__.py").write_text("from roofline.operators.addition.operator import Addition\n")
+    (package / "operator.py").write_text(ADDITION)
+    mine = ["cpu/addition/prediction.json", "cpu/addition/n_1024.json"]
+    assert run.planned() == jobs(*mine, *(path if path != STEPS else "addition.png" for path in FOLLOWS))
+
+
+ADDITION = """
+from roofline.operators.base import Case, Implementation, Job, Operator
+
+
+class ByNumpy(Implementation):
+    name, kind = "numpy", "cpu"
+
+    def compute(self, inputs):
+        return inputs["x"] + inputs["x"]
+
+
+class Addition(Operator):
+    name, implementations = "addition", (ByNumpy,)
+
+    def jobs(self, config):
+        return [Job("n_1024", (Case({"n": 1024}, "fp32"),))]
+
+    def flops(self, case, scope=None):
+        return case.shape["n"]
+
+    def bytes(self, case, scope=None):
+        return 8 * case.shape["n"]
+
+    def inputs(self, device, case, seed):
+        return {"x": device.normal((case.shape["n"],), case.dtype, seed)}
+
+    def reference(self, case, inputs):
+        return 2.0 * inputs["x"].astype(float)
+"""
+SCRIPTS = CHECKOUT / "workflow/scripts"
+OF_A_GPU = {  # scripts with the operator whose jobs they are, where they are one's
+    "device_query": None,
+    "prediction": None,
+    "bandwidth": None,
+    "peak_flops": "peak_flops",
+    "measure_operator": "decode_attn",
+    "operator_prediction": "decode_attn",
+}
+KERNELS = {
+    "operators/decode_attention/kernels/decode_attention.cu": {"measure_operator", "operator_prediction"},
+    "operators/decode_attention/fused.py": {"measure_operator", "operator_prediction"},
+    "operators/gemm/cuda_products.py": {"peak_flops"},
+    "devices/gpu/kernels/fma.cu": set(OF_A_GPU) - {"prediction"},
+}
+
+
+@pytest.mark.parametrize(("path", "users"), KERNELS.items(), ids=KERNELS.keys())
+def test_a_kernel_is_an_input_of_the_jobs_that_run_it_on_a_gpu(path, users):
+    """An edited one of an operator leaves the ceilings, their seal and other operators alone."""
+    found = set()
+    for script, rule in OF_A_GPU.items():
+        operators = [registry.registered()[rule]] if rule else []
+        files = sources.library_files(SCRIPTS / f"{script}.py", None if script == "prediction" else "gpu", operators)
+        assert all(Path(file).is_file() for file in files)
+        found |= {script} if str(SCRIPTS / "roofline" / path) in files else set()
+    assert found == users
 
 
 def test_sources_with_a_newer_time_and_the_same_text_make_nothing_stale(run):
@@ -185,19 +263,17 @@ def test_sources_with_a_newer_time_and_the_same_text_make_nothing_stale(run):
 
 
 DELETED = {
-    "cpu/device_query.json": EVERYTHING,
-    "cpu/prediction.json": [*MEASURED[1:], *GATHERED, CURVES, *FOLLOWS],
-    "cpu/peak_flops/fp64.json": ["cpu/peak_flops/fp64.json", *OF_PEAKS],
+    QUERY: EVERYTHING,
+    SEAL: [SEAL, PEAK, MEMORY, *ATTENTION, *OF_CEILINGS],
+    ATTENTION_SEAL: [*OF_ATTENTION_SEAL, *FOLLOWS],
+    PEAK: [PEAK, *OF_CEILINGS],
     ATTENTION[0]: [ATTENTION[0], *FOLLOWS],
-    "cpu/peak_flops.json": ["cpu/peak_flops.json", *JUDGED],
-    "roofline.json": FOLLOWS,
-    "roofline.png": ["roofline.png", "manifest.json"],
-    "attention.png": [STEPS, "manifest.json"],
-    "sweep.png": [CURVES, "manifest.json"],
-    "load.png": [CURVES, "manifest.json"],
-    "roofline.svg": ["roofline.svg", *JUDGED],
+    GATHERED: [GATHERED, *JUDGED],
+    "roofline.json": ["roofline.json", *PICTURES, STEPS, *JUDGED],
+    "roofline.png": ["roofline.png", *JUDGED],
+    "gemm.png": [STEPS, *JUDGED],
+    "load.png": [CURVES, *JUDGED],
     "interpretation.md": ["interpretation.md", *JUDGED],
-    "verification.json": ["verification.json", *JUDGED],
     "verification.md": ["verification.json", *JUDGED],
     "acceptance.json": JUDGED,
     "manifest.json": ["manifest.json"],
@@ -210,26 +286,20 @@ def test_a_deleted_result_is_made_again_with_what_follows(run, path, expected):
     assert run.planned() == jobs(*expected)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "roofline.json",
-        "interpretation.md",
-        "verification.md",
-        "verification.json",
-        "cpu/peak_flops.json",
-        "cpu/bandwidth.json",
-    ],
-)
-def test_a_result_that_was_edited_by_hand_gets_no_manifest(run, path):
-    """Its seal would be as good as any: the records say otherwise."""
-    text = (run.results / path).read_text(encoding="utf-8")
-    place = re.search(r"\d\.\d\d", text)
-    (run.results / path).write_text(f"{text[: place.start()]}7.77{text[place.end() :]}", encoding="utf-8")
+def test_results_that_were_edited_by_hand_get_no_manifest(run):
+    """Their seal would be as good as any: the records say otherwise."""
+    edited = [f"{name}.json" for name in ("roofline", "verification", "cpu/peak_flops", "cpu/bandwidth")]
+    edited += ["interpretation.md", "verification.md"]
+    for path in edited:
+        text = (run.results / path).read_text(encoding="utf-8")
+        place = re.search(r"\d\.\d\d", text)
+        (run.results / path).write_text(f"{text[: place.start()]}7.77{text[place.end() :]}", encoding="utf-8")
     done = run.snakemake()
-    assert done.returncode, "the edited file was taken for a result"
-    assert f"results/{path} is not what its records give: remove it and run again" in done.stdout + done.stderr
-    (run.results / path).unlink()
+    assert done.returncode, "the edited files were taken for results"
+    told = done.stdout + done.stderr
+    assert [path for path in edited if f"results/{path} is not what its records give" not in told] == []
+    for path in edited:
+        (run.results / path).unlink()
     run.finish()
 
 
@@ -253,22 +323,26 @@ def test_nothing_to_do_takes_under_three_seconds(run):
     assert run.files() == before
 
 
-def test_an_added_s_is_measured_and_every_other_record_kept(run):
+def test_an_added_s_is_announced_and_measured_and_every_other_record_kept(run):
     before = run.files()
-    run.edit_config(decode_attn={"seq_lens": [16, 32, 48]})
+    run.edit_config(decode_attn={"seq_lens": [16, 32, 48]}, cost={"usd_per_hour": 3600})
     told = run.finish()
-    kept(before, run, (*MEASURED, *GATHERED, WEIGHTS))
-    assert names_of_measured(told) == ["decode_attn cpu minigpt S=48 fp32"]
+    kept(before, run, (*MEASURED, GATHERED, WEIGHTS))
+    assert measured(told) == ["decode_attn cpu minigpt/S48_fp32"]
     assert seq_lens_in(run) == {16, 32, 48}
     assert is_labelled(run, 48)
+    cost = r"about \d+ s, about \$\d+\.\d\d at \$3600 per hour"
+    assert re.search(rf"^1 measurement on cpu, {cost}; 10 jobs in all\.$", told, re.MULTILINE)
+    assert re.search(r"^\[ 1/10\] decode_attn cpu minigpt/S48_fp32: batch 1 [\d.]+ us", told, re.MULTILINE)
+    assert re.search(r"^\[10/10\] manifest: ", told, re.MULTILINE)
 
 
 def test_a_removed_s_leaves_the_roofline_and_the_plot_and_nothing_is_measured(run):
     before = run.files()
     assert is_labelled(run, 16) and is_labelled(run, 32)
     run.edit_config(decode_attn={"seq_lens": [16]})
-    assert names_of_measured(run.finish()) == []
-    kept(before, run, (*MEASURED, *GATHERED))
+    assert measured(run.finish()) == []
+    kept(before, run, (*MEASURED, GATHERED))
     assert seq_lens_in(run) == {16}
     assert is_labelled(run, 16) and not is_labelled(run, 32)
     assert ATTENTION[1] not in json.dumps(run.read("manifest.json"))
@@ -276,10 +350,10 @@ def test_a_removed_s_leaves_the_roofline_and_the_plot_and_nothing_is_measured(ru
 
 def test_a_deleted_record_is_measured_again_alone(run):
     before = run.files()
-    (run.results / PEAKS[1]).unlink()
-    assert names_of_measured(run.finish()) == ["peak_flops cpu fp64"]
-    kept(before, run, set(MEASURED) - {PEAKS[1]} | {WEIGHTS})
-    assert run.read(PEAKS[1])["dtype"] == "fp64"
+    (run.results / ATTENTION[1]).unlink()
+    assert measured(run.finish()) == ["decode_attn cpu minigpt/S32_fp32"]
+    kept(before, run, set(MEASURED) - {ATTENTION[1]} | {WEIGHTS})
+    assert run.read(ATTENTION[1])["case"] == "minigpt/S32_fp32"
     assert run.planned() == jobs()
 
 
@@ -287,15 +361,15 @@ def test_the_users_operations_are_placed_with_both_times(run):
     before = run.files()
     operations = [
         {"name": "compute {bound}", "flops": 4.0e12, "memory_bytes": 1.0e6, "dtype": "fp32", "measured_s": 100.0},
-        {"name": "memory <bound>", "flops": 1.0e6, "memory_bytes": 4.0e10, "dtype": "fp64"},
+        {"name": "memory <bound>", "flops": 1.0e6, "memory_bytes": 4.0e10, "dtype": "fp32"},
         {"name": "no traffic", "flops": 4.0e12, "memory_bytes": 0, "dtype": "fp32"},
         {"name": "no work", "flops": 0, "memory_bytes": 4.0e10, "dtype": "fp32"},
         {"name": "nothing", "flops": 0, "memory_bytes": 0, "dtype": "fp32"},
         {"name": "no ceiling", "flops": 1.0e9, "memory_bytes": 1.0e9, "dtype": "bf16"},
     ]
     run.edit_config(operations=operations)
-    assert names_of_measured(run.finish()) == []
-    kept(before, run, (*MEASURED, *GATHERED))
+    assert measured(run.finish()) == []
+    kept(before, run, (*MEASURED, GATHERED))
     roofline = run.read("roofline.json")
     peak = {c["name"]: c["tflops"] * 1e12 for c in roofline["ceilings"] if c["kind"] == "compute"}
     (bandwidth,) = (c["gb_per_s"] * 1e9 for c in roofline["ceilings"] if c["name"] == "dram_read")
@@ -345,13 +419,12 @@ def test_another_cards_results_are_set_aside_whole_then_everything_is_measured(r
         path.write_text(re.sub(r"'[^']* driver None'", "'Another CPU another driver None'", path.read_text()))
     told = run.finish()
     assert_set_aside_whole(run, before, told)
-    assert names_of_measured(told) == [
+    assert measured(told) == [
         "bandwidth cpu dram",
-        "decode_attn cpu minigpt S=16 fp32",
-        "decode_attn cpu minigpt S=32 fp32",
+        "decode_attn cpu minigpt/S16_fp32",
+        "decode_attn cpu minigpt/S32_fp32",
         "device_query cpu",
         "peak_flops cpu fp32",
-        "peak_flops cpu fp64",
     ]
     after = run.files()
     assert all(after[path] != before[path] for path in EVERYTHING)
@@ -372,18 +445,18 @@ def test_a_failed_job_loses_no_other_result_and_leaves_no_half_of_one(run):
     spoiled = tensors(run)
     spoiled["transformer.wte.weight"][:] = numpy.nan  # names and shapes are right: only the measuring job finds it
     save_file(spoiled, run.root / "spoiled.safetensors")
-    run.edit_config(model={"checkpoint": "spoiled.safetensors"}, peak_flops={"dtypes": ["fp32", "fp64", "fp16"]})
+    run.edit_config(model={"checkpoint": "spoiled.safetensors"}, peak_flops={"dtypes": ["fp32", "fp64"]})
     done = run.snakemake()
     told = done.stdout + done.stderr
     assert done.returncode != 0 and "Traceback" not in told
     for seq_len in (16, 32):
         log = f"logs/cpu/decode_attn/minigpt/S{seq_len}_fp32.log"
-        name = f"decode_attn cpu minigpt S={seq_len} fp32"
+        name = f"decode_attn cpu minigpt/S{seq_len}_fp32"
         (line,) = (line for line in told.splitlines() if line.startswith(f"{name} failed: "))
         assert "NaN" in line and line.endswith(f"(log: {log})")
         assert "Traceback" in (run.root / log).read_text()
-    kept(before, run, (*DEVICE, *PEAKS, *MEMORY, WEIGHTS))
-    assert set(run.files()) - set(before) == {"cpu/peak_flops/fp16.json"}
+    kept(before, run, (QUERY, SEAL, *OF_PEAKS_SEAL, MEMORY, WEIGHTS))
+    assert set(run.files()) - set(before) == {"cpu/peak_flops/fp64.json"}
     assert not list(run.results.rglob("*.tmp")) and not set(ATTENTION) & set(run.files())
     run.edit_config(model={"checkpoint": None})
     assert run.planned() == jobs(*ATTENTION, *FOLLOWS)
@@ -398,9 +471,9 @@ def test_a_failed_checkpoint_is_told_and_the_ceilings_are_measured_all_the_same(
     done = run.snakemake(env={"PYTHONPATH": str(broken.parent)})
     told = done.stdout + done.stderr
     assert done.returncode != 0
-    assert "checkpoint minigpt failed: no safetensors here (log: logs/checkpoints/minigpt.log)" in told.splitlines()
-    assert names_of_measured(told) == ["bandwidth cpu dram"]
-    kept(before, run, (*DEVICE, *PEAKS, *ATTENTION))
+    assert "checkpoint minigpt failed: no safetensors here (log: logs/checkpoint/minigpt.log)" in told.splitlines()
+    assert measured(told) == ["bandwidth cpu dram"]
+    kept(before, run, (QUERY, SEAL, *OF_PEAKS_SEAL, *ATTENTION))
     assert WEIGHTS not in run.files() and not list(run.results.rglob("*.tmp"))
     assert run.planned() == jobs(WEIGHTS, *ATTENTION, *FOLLOWS)
 
@@ -425,35 +498,19 @@ def test_make_goes_on_where_the_home_is_not_to_be_written(run, target):
     assert any((run.root / ".snakemake/caches").iterdir())
 
 
-def test_a_run_whose_reader_is_gone_ends(run):
-    """As of `make | head -1`: Snakemake itself would wait for ever, and refuse every later run."""
+@pytest.mark.parametrize("lines", [0, 2])
+def test_a_run_whose_reader_is_gone_ends(run, lines):
+    """As of `make | head -2`: Snakemake itself would wait for ever."""
     (run.results / ATTENTION[0]).unlink()
-    reading, writing = os.pipe()
+    command = [sys.executable, "workflow/commands/run.py"]
     make = subprocess.Popen(
-        [sys.executable, "workflow/commands/run.py"], cwd=run.root, env=surroundings(), stdout=writing, stderr=writing
+        command, cwd=run.root, env=surroundings(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-    os.close(writing)
-    os.close(reading)
-    assert make.wait(timeout=60) != 0
-    run.finish()
-
-
-def test_the_announcement_counts_the_measurements_and_the_cost(run):
-    run.edit_config(decode_attn={"seq_lens": [16, 32, 48]}, cost={"usd_per_hour": 3600})
-    told = run.finish()
-    cost = r"about \d+ s, about \$\d+\.\d\d at \$3600 an hour"
-    assert re.search(rf"^1 measurement on cpu, {cost}; 10 jobs in all\.$", told, re.MULTILINE)
-    assert re.search(r"^\[ 1/10\] decode_attn cpu minigpt S=48 fp32: batch 1 [\d.]+ us", told, re.MULTILINE)
-    assert re.search(r"^\[10/10\] manifest: ", told, re.MULTILINE)
-
-
-def test_the_readme_lists_every_setting():
-    readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
-    schema = yaml.safe_load((CHECKOUT / "workflow/schemas/config.schema.yaml").read_text(encoding="utf-8"))
-    for name, part in schema["properties"].items():
-        assert f"`{name}" in readme
-        for key in part.get("properties", {}):
-            assert f"`{name}.{key}`" in readme or f"`.{key}`" in readme, f"{name}.{key}"
+    for _ in range(lines):
+        make.stdout.readline()
+    make.stdout.close()
+    assert make.wait(timeout=PATIENCE_S) != 0
+    run.finish(f"results/{ATTENTION[0]}")
 
 
 # ---------------------------------------------------------------- runs that are killed, and two at once
@@ -480,20 +537,19 @@ class LivingRun:
                 start_new_session=True,
             )
 
-    def processes(self, name: str) -> list[psutil.Process]:
-        """Living processes of the group with a part of the command line that ends so."""
-        return [
-            process
-            for process in psutil.process_iter()
-            if _group(process) == self.maker.pid and any(name in part for part in _command(process))
-        ]
+    def processes(self, *words: str) -> list[psutil.Process]:
+        """Living processes of the group with these words in the command line."""
+        group = [process for process in psutil.process_iter() if _group(process) == self.maker.pid]
+        return [one for one in group if all(word in " ".join(_command(one)) for word in words)]
 
     def snakemake(self) -> psutil.Process:
-        (process,) = (p for p in self.processes("snakemake") if _command(p)[1:3] == ["-m", "snakemake"])
+        (process,) = self.processes("-m snakemake")
         return process
 
     def jobs(self) -> list[psutil.Process]:
-        return [p for p in self.processes(".decode_attn.py") if "/.snakemake/scripts/" in " ".join(_command(p))]
+        return [
+            one for one in self.processes("/.snakemake/scripts/", ".measure_operator.py") if "-c" not in _command(one)
+        ]
 
     def is_within_the_second_job(self) -> bool:
         return all(log.exists() for log in self.logs) and len(self.finished()) == 1 and bool(self.jobs())
@@ -532,6 +588,12 @@ def living(run):
     living.end()
 
 
+def is_gone(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.status() == psutil.STATUS_ZOMBIE
+    return True
+
+
 def test_a_killed_run_goes_on_by_itself_and_loses_the_job_in_flight_alone(living):
     run = living.run
     living.wait_for(living.is_within_the_second_job)
@@ -539,42 +601,44 @@ def test_a_killed_run_goes_on_by_itself_and_loses_the_job_in_flight_alone(living
     (lost,) = set(ATTENTION) - {done}
     living.snakemake().kill()
     living.maker.wait(PATIENCE_S)
-    assert run.locks() and all(orphan.is_running() for orphan in orphans)
+    psutil.wait_procs(orphans, 5)
+    assert orphans and all(map(is_gone, orphans)), "the job outlives its run"
     at_kill = run.files()
 
-    again = run.make()
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert not any(orphan.is_running() and orphan.status() != psutil.STATUS_ZOMBIE for orphan in orphans)
-    assert (
-        "ending 1 job of a run that was killed" in again.stdout and "going on from what it had finished" in again.stdout
-    )
-    seq_len = re.search(r"S(\d+)_", lost).group(1)
-    assert names_of_measured(again.stdout) == [f"decode_attn cpu minigpt S={seq_len} fp32"]
-    kept(at_kill, run, (*DEVICE, *PEAKS, *MEMORY, *GATHERED, WEIGHTS, done))
-    kept(living.before, run, (*DEVICE, *PEAKS, *MEMORY, *GATHERED, WEIGHTS))
+    told = run.finish(f"results/{lost}")
+    assert measured(told) == [f"decode_attn cpu minigpt/{Path(lost).stem}"]
+    done_by_make = run.make()
+    assert done_by_make.returncode == 0, done_by_make.stdout + done_by_make.stderr
+    untouched = (QUERY, SEAL, *OF_PEAKS_SEAL, MEMORY, GATHERED, WEIGHTS)
+    kept(at_kill, run, (*untouched, done))
+    kept(living.before, run, untouched)
     assert run.files()[lost] != living.before[lost]
-    assert not run.locks() and run.planned() == jobs()
+    assert run.planned() == jobs()
 
 
 def test_a_second_run_is_refused_in_a_line_while_one_is_living(living):
     run = living.run
     living.wait_for(living.jobs)
-    locks = run.locks()
+    refusal = f"another run is going on in this folder (process {living.snakemake().pid}): wait for it to end"
     second = run.make()
     assert second.returncode != 0
-    assert (second.stdout + second.stderr).splitlines() == [
-        f"another run is going on in this folder (process {living.snakemake().pid}): wait for it to end"
-    ]
-    assert locks and run.locks() == locks
+    assert (second.stdout + second.stderr).splitlines() == [refusal]
+    third = run.snakemake()
+    assert third.returncode != 0 and refusal in third.stderr.splitlines() and "Traceback" not in third.stderr
     assert living.maker.poll() is None and living.jobs()
     assert living.maker.wait(PATIENCE_S) == 0, living.said.read_text()
-    assert not run.locks() and run.planned() == jobs()
+    assert run.planned() == jobs()
 
 
-def names_of_measured(told: str) -> list[str]:
-    """The measurements that a run says it finished, by name, sorted."""
-    lines = re.findall(r"^\[ *\d+/\d+\] ((?:device_query|peak_flops|bandwidth|decode_attn) [^:]+):", told, re.MULTILINE)
-    return sorted(lines)
+def test_an_interrupted_run_keeps_what_it_finished(living):
+    """As of Ctrl-C, which reaches every process of the terminal."""
+    run = living.run
+    living.wait_for(living.is_within_the_second_job)
+    (done,) = living.finished()
+    os.killpg(living.maker.pid, signal.SIGINT)
+    assert living.maker.wait(PATIENCE_S) != 0
+    assert "stopped: what was finished is kept" in living.said.read_text()
+    assert run.planned() == jobs(*(set(ATTENTION) - {done}), *FOLLOWS)
 
 
 def is_labelled(run: Run, seq_len: int) -> bool:

@@ -1,31 +1,18 @@
 """The fastest of many ways, on a device whose clock the test turns."""
 
-from types import SimpleNamespace
-
 import pytest
+from factories import FakeDevice, clock_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.measure import search
-from roofline.records.compute import Search
-
-
-class FakeDevice:
-    """A way is the seconds that each of its steps takes, in turn; beyond the last the last one's."""
-
-    def __init__(self, kind="gpu"):
-        self.kind, self.now, self.runs = kind, 0.0, []
-
-    def step_times(self, step, count, first=0):
-        times = []
-        for number in range(first, first + count):
-            times.append(step(number))
-            self.runs.append((step.way, number))
-            self.now += times[-1]
-        return times
+from roofline.devices.base import Refused
+from roofline.measure.search import try_all
+from roofline.records.timing import Search
 
 
 class Step:
+    """Of a way, which is the seconds that each of its steps takes, in turn; beyond the last the last one's."""
+
     def __init__(self, way):
         self.way = way
 
@@ -35,9 +22,8 @@ class Step:
 
 def tried(*ways, budget_s=1.0, step_of=Step, kind="gpu", **options):
     device = FakeDevice(kind)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "time", SimpleNamespace(monotonic=lambda: device.now))
-        found, searched = search.try_all(device, ways, step_of, budget_s, **options)
+    with clock_of(device):
+        found, searched = try_all(device, ways, step_of, budget_s, **options)
     return found, searched, device
 
 
@@ -48,40 +34,29 @@ def test_every_way_is_tried_in_the_order_given():
     assert searched == Search(offered=3, tried=3, refused=[])
 
 
-def test_a_trial_is_the_median_of_three_after_one_to_warm_up():
-    """The first run of all compiles and allocates; one that something disturbed is not the way's own."""
+def test_a_trial_is_the_median_of_three_runs_after_one_to_warm_up():
     found, _, device = tried((0.15, 1e-3, 9e-3, 2e-3))
     assert found[0][1] == 2e-3
-    assert [number for _, number in device.runs] == [0, 1, 2, 3]
+    assert device.numbers == [0, 1, 2, 3]
 
 
 def test_a_cpu_does_not_repeat_the_only_way_nor_one_far_behind():
     """Its first run compiles nothing. A GPU's may, and is no trial."""
     alone, behind, near = (2e-3, 1e-3), (9e-3, 5e-4), (1.3e-3, 8e-4)
     found, _, device = tried(alone, kind="cpu")
-    assert (found, len(device.runs)) == ([(alone, 2e-3)], 1)
+    assert (found, device.numbers) == ([(alone, 2e-3)], [0])
     found, _, device = tried(alone, behind, near, kind="cpu")
     assert found == [(alone, 1e-3), (behind, 9e-3), (near, 8e-4)]
-    assert [len([way for way, _ in device.runs if way == one]) for one in (alone, behind, near)] == [4, 1, 4]
-    for ways in ((alone,), (alone, behind, near)):
-        found, _, device = tried(*ways)
-        assert (found, len(device.runs)) == ([(way, way[-1]) for way in ways], 4 * len(ways))
+    assert device.numbers == [0, 1, 2, 3, 0, 0, 1, 2, 3]
+    found, _, device = tried(alone, behind, near)
+    assert found == [(alone, 1e-3), (behind, 5e-4), (near, 8e-4)]
 
 
-def test_how_far_behind_counts_for_the_same_work():
+def test_how_far_behind_is_judged_per_work():
     small, large = (1e-3,), (7e-3, 6e-3)
     work = {small: 1.0, large: 8.0}
     assert tried(small, large, kind="cpu", work_of=work.get)[0] == [(small, 1e-3), (large, 6e-3)]
     assert tried(small, large, kind="cpu")[0] == [(small, 1e-3), (large, 7e-3)]
-
-
-def test_the_budget_ends_the_search_and_what_was_tried_is_kept():
-    """Four runs of 0.1 s each: the third trial begins within the second, the fourth would not."""
-    ways = [(0.1, 0.1, 0.1, 0.1 + place / 1e3) for place in range(9)]
-    found, searched, device = tried(*ways, budget_s=1.0)
-    assert [way for way, _ in found] == ways[:3]
-    assert searched == Search(offered=9, tried=3, refused=[])
-    assert device.now == pytest.approx(1.2, abs=0.01)
 
 
 def test_the_first_way_is_tried_however_long_it_takes():
@@ -92,9 +67,9 @@ def test_the_first_way_is_tried_however_long_it_takes():
 
 
 @pytest.mark.parametrize(("warm_s", "runs"), [(0.19, 3), (0.2, 1)])
-def test_what_would_take_a_fifth_of_the_budget_is_not_repeated(warm_s, runs):
+def test_a_trial_that_would_take_a_fifth_of_the_budget_is_not_repeated(warm_s, runs):
     _, _, device = tried((warm_s, 1e-3), budget_s=1.0)
-    assert len(device.runs) == 1 + runs
+    assert len(device.numbers) == 1 + runs
 
 
 def test_a_way_beyond_the_budget_is_not_even_made():
@@ -105,23 +80,33 @@ def test_a_way_beyond_the_budget_is_not_even_made():
         made.append(way)
         return Step(way)
 
-    tried((0.5,), (0.6,), (0.7,), budget_s=1.0, step_of=step_of)
+    _, searched, _ = tried((0.5,), (0.6,), (0.7,), budget_s=1.0, step_of=step_of)
     assert made == [(0.5,)]
+    assert searched == Search(offered=3, tried=1, refused=[])
+
+
+@given(st.lists(st.floats(1e-6, 3).map(lambda s: (s,)), min_size=1, max_size=20), st.floats(0.01, 5))
+def test_no_trial_begins_after_the_budget_and_what_was_tried_is_kept(ways, budget_s):
+    found, searched, device = tried(*ways, budget_s=budget_s)
+    assert [way for way, _ in found] == ways[: len(found)] and found
+    assert (searched.offered, searched.tried, searched.refused) == (len(ways), len(found), [])
+    assert all(seconds == way[0] for way, seconds in found)
+    last = 4 * found[-1][0][0]
+    assert len(found) == 1 or device.now < budget_s + last + 1e-9
 
 
 # ---------------------------------------------------------------------------------------------- what is refused
 
 
-def but(refused, after=0):
+def refusing(refused, after=0):
     """Steps of which the ways that are named do not run, from one of their runs on."""
 
     def step_of(way):
         def step(number):
             if way in refused and number >= after:
-                raise search.Refused(f"{way[0]:g} s: not supported")
+                raise Refused(f"{way[0]:g} s: not supported")
             return way[0]
 
-        step.way = way
         return step
 
     return step_of
@@ -132,21 +117,21 @@ def but(refused, after=0):
 def test_what_was_offered_and_does_not_run_is_passed_over_and_named(place, after):
     """Whether it is refused as it warms up or later."""
     ways = [(1e-3,), (2e-3,), (3e-3,)]
-    found, searched, _ = tried(*ways, step_of=but([ways[place]], after))
+    found, searched, _ = tried(*ways, step_of=refusing([ways[place]], after))
     left = ways[:place] + ways[place + 1 :]
     assert found == [(way, way[0]) for way in left]
     assert searched == Search(offered=3, tried=2, refused=[f"{ways[place][0]:g} s: not supported"])
 
 
 def test_the_first_that_runs_is_tried_whatever_time_those_refused_took():
-    found, searched, _ = tried((9.0,), (1e-3,), (2e-3,), budget_s=0.5, step_of=but([(9.0,)], after=1))
+    found, searched, _ = tried((9.0,), (1e-3,), (2e-3,), budget_s=0.5, step_of=refusing([(9.0,)], after=1))
     assert ([way for way, _ in found], searched.tried, len(searched.refused)) == ([(1e-3,)], 1, 1)
 
 
-def test_where_none_runs_that_is_an_error_of_the_first_reason():
-    with pytest.raises(search.Refused, match=r"^0.001 s: not supported$"):
-        tried((1e-3,), (2e-3,), step_of=but([(1e-3,), (2e-3,)]))
-    with pytest.raises(search.Refused, match=r"^nothing is offered$"):
+def test_where_none_runs_that_is_an_error_with_the_first_reason():
+    with pytest.raises(Refused, match=r"^0.001 s: not supported$"):
+        tried((1e-3,), (2e-3,), step_of=refusing([(1e-3,), (2e-3,)]))
+    with pytest.raises(Refused, match=r"^nothing is offered$"):
         tried()
 
 
@@ -160,13 +145,3 @@ def test_any_other_failure_is_no_refusal(failure):
 
     with pytest.raises(failure):
         tried((1e-3,), (2e-3,), step_of=step_of)
-
-
-@given(st.lists(st.floats(1e-6, 3).map(lambda s: (s,)), min_size=1, max_size=20), st.floats(0.01, 5))
-def test_no_trial_begins_after_the_budget(ways, budget_s):
-    found, searched, device = tried(*ways, budget_s=budget_s)
-    assert [way for way, _ in found] == ways[: len(found)] and found
-    assert (searched.offered, searched.tried, searched.refused) == (len(ways), len(found), [])
-    assert all(seconds == way[0] for way, seconds in found)
-    last = 4 * found[-1][0][0]
-    assert len(found) == 1 or device.now < budget_s + last + 1e-9

@@ -1,41 +1,42 @@
-"""A run of the real workflow on the CPU: seal, records, roofline.json and verification belong together."""
+"""A run of the real workflow on the CPU: seals, records, roofline.json and verification belong together."""
 
-from roofline.core.prediction import way_of
-from roofline.records import DecodeAttnRecord
+from roofline.analysis.results import read_results
+from roofline.analysis.seals import moment
 from roofline.records.base import read
-from roofline.records.compute import PeakFlopsRecord
 from roofline.records.files import file_sha256
-from roofline.records.prediction import PredictionRecord, predict_sealed
+from roofline.records.prediction import predict_sealed
 from roofline.records.roofline import Roofline
 from roofline.records.verification import Verification
-from roofline.report.verification_text import cell_name, markdown
-from roofline.run.manifest import moment
+from roofline.report.verification_page import cell_name, markdown
 
 
-def measured_cells(run):
-    """Every timed cell of the run with its record."""
-    peaks = [read(PeakFlopsRecord, path) for path in sorted(run.results.glob("cpu/peak_flops/*.json"))]
-    steps = [read(DecodeAttnRecord, path) for path in sorted(run.results.glob("cpu/decode_attn/*/*.json"))]
-    return [(record, record.peak.lab) for record in peaks if record.peak.lab] + [
-        (record, cell) for record in steps for cell in record.measurements
-    ]
-
-
-def test_every_record_holds_the_seals_prediction_and_began_after_it(finished_run):
-    path = finished_run.results / "cpu/prediction.json"
-    seal, cells = read(PredictionRecord, path), measured_cells(finished_run)
-    assert len(cells) > 4
+def test_every_record_holds_the_seals_predictions_and_began_after_them(finished_run):
+    found = read_results(finished_run.results, sorted(finished_run.results.glob("cpu/**/*.json")))
+    device = found.device_seal("cpu")
+    cells = [(record, cell) for _, record in found.measured for cell in getattr(record, "measurements", [])]
+    assert len(cells) == 5
+    for _, record in found.measured:
+        assert record.seals == {path: file_sha256(finished_run.results / path) for path in record.seals}
+        assert "cpu/prediction.json" in record.seals
+        assert all(moment(record.started_at) > moment(found.seals[path].sealed_at) for path in record.seals)
     for record, cell in cells:
-        assert record.seal_sha256 == file_sha256(path)
-        assert moment(record.started_at) > moment(seal.sealed_at)
-        work = {"flops": cell.flops, "traffic_bytes": cell.bytes, "compute_ceiling": cell.compute_ceiling}
-        assert cell.predicted == predict_sealed(seal, **work, way=way_of(cell))
+        assert len(record.seals) == 2
+        again = predict_sealed(
+            device,
+            found.constants("cpu", cell.operator),
+            flops=cell.flops,
+            traffic_bytes=cell.bytes,
+            compute_ceiling=cell.compute_ceiling,
+            memory_ceilings=cell.memory_ceilings,
+            terms=cell.costs,
+        )
+        assert cell.predicted == again and again.latency_s > 0
 
 
 def test_every_prediction_stands_beside_what_was_found(finished_run):
     found = read(Verification, finished_run.results / "verification.json")
     roofline = read(Roofline, finished_run.results / "roofline.json")
-    assert len(found.entries) == len(roofline.operators) == len(measured_cells(finished_run))
+    assert len(found.entries) == len(roofline.operators) == 5
     for entry, operator in zip(found.entries, roofline.operators, strict=True):
         assert (entry.sealed, entry.from_ceilings) == (operator.predicted.sealed, operator.predicted.from_ceilings)
         assert (entry.latency_s, entry.regime) == (operator.latency_s, operator.regime)
@@ -52,8 +53,6 @@ def test_the_page_is_the_records_and_names_every_cell(finished_run):
     assert all(f"**{cell_name(entry)}**" in text for entry in found.entries)
 
 
-def test_the_manifest_and_the_checklist_know_of_it(finished_run):
-    listed = {output["path"] for output in finished_run.read("manifest.json")["outputs"]}
-    assert {"results/verification.json", "results/verification.md"} <= listed
+def test_the_checklist_knows_of_it(finished_run):
     criteria = {(c["device"], c["criterion"]): c["result"] for c in finished_run.read("acceptance.json")["criteria"]}
     assert criteria["cpu", "every prediction has its measured counterpart, sealed before it"] == "pass"

@@ -1,15 +1,173 @@
 """Real Snakemake on a copy of the checkout: what the tests of the workflow share."""
 
+from __future__ import annotations
+
+import hashlib
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
+import filelock
+import yaml
+from safetensors.numpy import load_file
+
+from roofline.devices.cpu import identity as cpu
+
 CHECKOUT = Path(__file__).parents[1]
-SOURCES = ("Snakefile", "workflow", "config", "envs", "profiles")
+SOURCES = ("Snakefile", "workflow", "config", "envs", "profiles", "pyproject.toml", ".gitignore")
+SMALLEST_MIB = -(-2 * cpu.discover()[0].last_level_cache_bytes >> 20)  # of arrays that no cache keeps
+TINY = {
+    "devices": ["cpu"],
+    "peak_flops": {
+        "dtypes": ["fp32"],
+        "size": 256,
+        "iterations": 10,
+        "time_budget_s": 0.1,
+        "sustained_s": 0,
+    },
+    "bandwidth": {
+        "levels": ["dram"],
+        "size_mib": SMALLEST_MIB,
+        "iterations": 5,
+        "time_budget_s": 0.01,
+        "sweep_points": 1,
+    },
+    "decode_attn": {
+        "seq_lens": [16, 32],
+        "dtypes": ["fp32"],
+        "batch_sizes": [1],
+        "iterations": 10,
+        "time_budget_s": 0.1,
+    },
+}
+PLANNED_JOB = re.compile(r"^rule (\w+):\n((?: +.*\n)*)", re.MULTILINE)
+MEASURED_LINE = re.compile(r"^\[ *\d+/\d+\] (?!gather|prediction|operator_prediction)(\w+ cpu[^:]*): ", re.MULTILINE)
+PATIENCE_S = 300
+GIT = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+
+
+class Run:
+    """A checkout in a folder of its own, with the results of a run."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        self.results = root / "results"
+
+    def python(self, *arguments, env: dict | None = None) -> subprocess.CompletedProcess:
+        """Run Python in the folder, without a GPU, and with nothing of this process's own environment in the way."""
+        command = [sys.executable, *map(str, arguments)]
+        environment = surroundings() | (env or {})
+        return subprocess.run(
+            command, cwd=self.root, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+        )
+
+    def snakemake(self, *arguments, env: dict | None = None) -> subprocess.CompletedProcess:
+        return self.python("-m", "snakemake", "--cores", "1", *arguments, env=env)
+
+    def finish(self, *arguments, env: dict | None = None) -> str:
+        """Run Snakemake to its end. Returns what it said."""
+        done = self.snakemake(*arguments, env=env)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def planned(self, *arguments, env: dict | None = None) -> Counter[str]:
+        """The jobs that a dry run plans, each by its first output, relative to results/."""
+        told = self.finish("--dry-run", "--quiet", "host", *arguments, env=env)
+        outputs = [
+            re.search(r"^ +output: ([^\s,]+)", body, re.MULTILINE).group(1).removeprefix("results/")
+            for rule, body in PLANNED_JOB.findall(told)
+            if rule != "all"
+        ]
+        total = re.search(r"^total +(\d+)$", told, re.MULTILINE)
+        assert len(outputs) + 1 == int(total.group(1)) if total else "Nothing to be done" in told, told
+        return Counter(outputs)
+
+    def make(self) -> subprocess.CompletedProcess:
+        """What `make` runs once the packages are installed."""
+        return self.python("workflow/commands/run.py")
+
+    def command(self, name: str, *arguments) -> subprocess.CompletedProcess:
+        return self.python(f"workflow/commands/{name}.py", *arguments)
+
+    def archive(self) -> Path:
+        done = self.command("archive")
+        assert done.returncode == 0, done.stderr
+        return self.root / next(line for line in done.stdout.splitlines() if line.endswith(".tar.gz"))
+
+    @property
+    def config(self) -> dict:
+        return yaml.safe_load((self.root / "config/config.yaml").read_text())
+
+    def edit_config(self, changes: dict | None = None, **keys) -> None:
+        self.write_config(yaml.safe_dump(changed(self.config, {**(changes or {}), **keys}), sort_keys=False))
+
+    def write_config(self, text: str) -> None:
+        (self.root / "config/config.yaml").write_text(text, encoding="utf-8")
+
+    def append(self, path: str, line: str = "# A comment.") -> None:
+        """Append a line to a source."""
+        assert (self.root / path).is_file(), path
+        with open(self.root / path, "a", encoding="utf-8") as file:
+            file.write(f"\n{line}\n")
+
+    def read(self, path: str) -> dict:
+        return json.loads((self.results / path).read_text(encoding="utf-8"))
+
+    def files(self, below: str = ".") -> dict[str, tuple[int, str]]:
+        """Every file under a folder of results/: when it was written, and the hash of its bytes."""
+        return {
+            path.relative_to(self.results).as_posix(): (path.stat().st_mtime_ns, sha256(path))
+            for path in (self.results / below).rglob("*")
+            if path.is_file()
+        }
+
+
+def changed(config: dict, changes: dict) -> dict:
+    """A config with changes: a mapping changes those keys that it names, everything else is replaced."""
+    merged = {key: config.get(key, {}) | value for key, value in changes.items() if isinstance(value, dict)}
+    return config | changes | merged
+
+
+def measured(told: str) -> list[str]:
+    """The measurements that a run says it finished, by name, sorted."""
+    return sorted(MEASURED_LINE.findall(told))
+
+
+def surroundings() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ROOFLINE_", "SNAKEMAKE_"))}
+    kept.pop("PYTHONPATH", None)
+    return kept | {"CUDA_VISIBLE_DEVICES": ""}
+
+
+def tensors(run: Run) -> dict:
+    """The weights of a whole model of six layers: what is generated holds the first one alone."""
+    first = load_file(run.results / "checkpoints/minigpt.safetensors")
+    return {name.replace(".h.0.", f".h.{layer}."): tensor for name, tensor in first.items() for layer in range(6)}
+
+
+def sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def made_once(tmp_path_factory, name: str, make: Callable[[Path], object]) -> Path:
+    """A folder that `make` fills once for a whole session of tests, however many processes share it."""
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent
+    folder, whole = base / name, base / f"{name}.whole"
+    with filelock.FileLock(base / f"{name}.lock"):
+        if not whole.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            make(folder)
+            whole.touch()
+    return folder
 
 
 def new_checkout(folder: Path, config: str) -> Path:
@@ -21,6 +179,16 @@ def new_checkout(folder: Path, config: str) -> Path:
             shutil.copy2(CHECKOUT / name, folder / name)
     (folder / "config" / "config.yaml").write_text(config)
     return folder
+
+
+def committed(folder: Path) -> Path:
+    """The folder as a clean repository of its own."""
+    for arguments in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "a tiny run")):
+        subprocess.run([*GIT, *arguments], cwd=folder, check=True)
+    return folder
+
+
+# ---------------------------------------------------------------- with stand-ins for a GPU
 
 
 def snakemake(folder: Path, *arguments: str, path: Path | str = "", **environment: str) -> subprocess.CompletedProcess:

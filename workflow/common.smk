@@ -11,16 +11,15 @@ from pathlib import Path
 # were unpacked elsewhere must not seem stale.
 HERE = Path(os.path.relpath(str(workflow.current_basedir))).parent
 SCRIPTS = HERE / "workflow" / "scripts"
-sys.path.insert(0, str(SCRIPTS.absolute()))
+sys.path.insert(0, str(SCRIPTS.resolve()))
 sys.executable = shlex.quote(sys.executable)  # Snakemake's jobs take it for a word of the shell, spaces and all
 
 from snakemake.logging import logger
 
 from roofline import devices
 from roofline.devices import datasheets
-from roofline.run import announcement, previous_results, settings, sources
-from roofline.run.derived import judged
-from roofline.run.paths import RESULTS
+from roofline.run import announcement, previous_results, run_lock, settings, sources
+from roofline.run.paths import RESULTS, judged
 
 CONFIG_FILE = "config/config.yaml"
 DATASHEETS = HERE / "config" / "datasheets.yaml"
@@ -48,14 +47,15 @@ def faults_end_the_run(check, *arguments):
         sys.exit("\n".join(faults.lines))
 
 
-# Snakemake's own reader overlooks keys that stand twice; ours names every fault and its line.
-CONFIG_FILES = [*workflow.overwrite_configfiles]
-if not CONFIG_FILES or Path(CONFIG_FILE).exists():
-    CONFIG_FILES.insert(0, CONFIG_FILE)
-faults_end_the_run(settings.require_readable, CONFIG_FILES)
+# A module's config is handed over by the workflow that uses it. Otherwise Snakemake's own reader overlooks keys that
+# stand twice; ours names every fault and its line.
+if workflow.modifier.is_main_snakefile():
+    CONFIG_FILES = [*workflow.overwrite_configfiles]
+    if Path(CONFIG_FILE).exists() or not CONFIG_FILES:
+        CONFIG_FILES.insert(0, CONFIG_FILE)
+    faults_end_the_run(settings.require_readable, CONFIG_FILES)
 
-
-configfile: CONFIG_FILE
+    configfile: CONFIG_FILE
 
 
 CHECKED = faults_end_the_run(settings.complete, config)
@@ -144,6 +144,15 @@ def prerequisite_values(rule):
     return values
 
 
+# Functions, since Snakemake would take braces in the user's own names for wildcards.
+def asked(wildcards):
+    return json.dumps(settings.asked(CHECKED, DEVICES), sort_keys=True)
+
+
+def complete_settings(wildcards):
+    return json.dumps(CHECKED.as_dict, sort_keys=True)
+
+
 def device_records():
     return expand("results/{device}/device_query.json", device=DEVICES)
 
@@ -174,9 +183,7 @@ def bandwidth_records(of=DEVICES):
 
 
 def operator_records():
-    return [
-        f"results/{device}/{rule}/{case}.json" for rule in TIMED for device in ON[rule] for case in JOBS[rule]
-    ]
+    return [f"results/{device}/{rule}/{case}.json" for rule in TIMED for device in ON[rule] for case in JOBS[rule]]
 
 
 def records():

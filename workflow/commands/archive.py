@@ -16,11 +16,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest
-from roofline.run import checkout
+from roofline.run import checkout, run_lock
 from roofline.run.archive import Refused, contents, manifest_of, name_of, pack
 from roofline.run.jobs import JOBS
 from roofline.run.manifest import differing_files, is_result, unlisted_files
-from roofline.run.previous_results import run_is_going_on
 
 METADATA = Path(".snakemake", "metadata")
 AGAIN = "run the workflow first (make run, or snakemake --cores 1), or give the options that it was run with"
@@ -43,7 +42,7 @@ def what_is_stale(options: list[str]) -> str | None:
 
 def archive(root: Path, options: list[str]) -> Path:
     """Check the run and pack it. Raises Refused, in one line."""
-    if run_is_going_on():
+    if run_lock.is_held():
         raise Refused("not archived: a run is going on in this folder; wait for it to end")
     manifest = manifest_of(root)
     stale = what_is_stale(options)

@@ -1,4 +1,4 @@
-"""Decode attention beside PyTorch's: `make compare`, where one Python has PyTorch and CuPy. Neither run nor
+"""Decode attention beside PyTorch's: `make peers`, where one Python has PyTorch and CuPy. Neither run nor
 results depend on it.
 
 Both go over the same keys and values, cold (rotated through several times the L2), as CUDA graphs of as many layers,

@@ -1,7 +1,7 @@
-"""PyTorch's products beside this run's ceilings: `make compare`, where PyTorch is installed. It is no dependency.
+"""PyTorch's products beside this run's ceilings: `make peers`, where PyTorch is installed. It is no dependency.
 
-Each product is timed as the lab's are, 3 warm-up and 100 timed after a rest, on normal random operands. No ceiling may
-lie below the best of them.
+Each product is timed as the reference GEMM is, 3 warm-up and 100 timed after a rest, on normal random operands. No
+ceiling may lie below the best of them.
 """
 
 import json

@@ -24,7 +24,7 @@ from roofline.analysis.spread import SpreadRecord, compare, figures, table, verd
 from roofline.records.base import CorruptRecord, read, write
 from roofline.records.collection import Collection
 from roofline.records.files import write_text
-from roofline.run import previous_results, settings
+from roofline.run import run_lock, settings
 from roofline.run.jobs import now
 
 CHECKOUT = Path(__file__).absolute().parents[2]
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
         checked = settings.complete(merged(files))
         chosen = devices_of_the_run(checked)
         require_no_living_run()
-        previous_results.hold_run_lock()
+        run_lock.hold()
         measure(runs, chosen, files, checked.config.model.checkpoint, options)
     except settings.Faults as faults:
         print("\n".join(faults.lines))
@@ -96,7 +96,7 @@ def require_no_living_run() -> None:
     """Raises Failed where a run of an earlier spread outlived it: its folder must not be removed under it."""
     for folder in sorted(SPREAD.glob("run*/")):
         with contextlib.chdir(folder):
-            alive = previous_results.run_is_going_on()
+            alive = run_lock.is_held()
         if alive:
             raise Failed(f"another run is going on in {folder}: wait for it to end")
 

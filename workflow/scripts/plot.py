@@ -1,15 +1,12 @@
 """plot: roofline.png and roofline.svg from roofline.json."""
 
-import json
-from pathlib import Path
-
-from roofline.report.figures import draw
+from roofline.records.base import read
+from roofline.records.roofline import Roofline
+from roofline.report import roofline_figure
+from roofline.report.figure_style import save
 from roofline.run.jobs import job, say
-
-SVG_DPI = 100  # points and pixels are the same to a reader of SVG; the PNG's dpi must not change it
 
 if __name__ == "__main__":
     with job("plot", snakemake):
-        roofline = json.loads(Path(snakemake.input.roofline).read_text(encoding="utf-8"))
-        draw(roofline, [Path(path) for path in snakemake.output], snakemake.params.dpi or SVG_DPI)
+        save(roofline_figure.draw(read(Roofline, snakemake.input.roofline)), snakemake.output, snakemake.params.dpi)
         say(f"plot: {', '.join(snakemake.output)}")

@@ -1,8 +1,7 @@
-"""NumPy behind the names of CuPy that this project uses; events read the host's clock.
+"""NumPy behind the names of CuPy that this project uses, and no others; events read the host's clock.
 
-Kernels are looked up in the source that is given and launched with arguments of its signature alone; what each does
-is written here once more in NumPy, as what its comment says, without blocks and threads. The device is of compute
-capability 9.0.
+Kernels are looked up in the source that is given and launched with arguments of its signature alone. What each does is
+written here in NumPy, without blocks and threads: by the project's own reference where there is one.
 """
 
 import ctypes
@@ -14,6 +13,8 @@ from types import SimpleNamespace
 
 import ml_dtypes
 import numpy
+
+from cupy import random_numbers
 
 __version__ = "14.2.0"
 
@@ -55,19 +56,21 @@ def asnumpy(array):
     return numpy.array(array, copy=True).view(numpy.ndarray)
 
 
-def __getattr__(name):
-    return getattr(numpy, name)
+float32, float64, uint32, uint64 = numpy.float32, numpy.float64, numpy.uint32, numpy.uint64
+exp, subtract = numpy.exp, numpy.subtract
 
 
-class _RandomState:
-    def __init__(self, seed):
-        self._generator = numpy.random.default_rng(seed)
+def matmul(left, right, out=None):
+    """Sums are wider than the operands, as cuBLAS keeps them."""
+    if left.ndim > 2 and left.dtype == ml_dtypes.bfloat16:
+        raise TypeError("CuPy multiplies no stacks of bf16 matrices")
+    wide = numpy.float64 if left.dtype == numpy.float64 else numpy.float32
+    product = numpy.matmul(left.astype(wide), right.astype(wide)).astype(left.dtype).view(ndarray)
+    if out is None:
+        return product
+    out[...] = product
+    return out
 
-    def standard_normal(self, size, dtype):
-        return self._generator.standard_normal(size, dtype=dtype)
-
-
-random = SimpleNamespace(RandomState=_RandomState)
 
 # ---------------------------------------------------------------- kernels
 
@@ -78,8 +81,10 @@ TYPES = {  # of arrays only the size of the items is compared
     "float": "float32",
     "double": "float64",
     "__half2": "float16",
-    "signed char": "uint8",
-    "unsigned short": "uint8",
+    "__half": "float16",
+    "unsigned short": "uint16",
+    "signed char": "int8",
+    "unsigned char": "uint8",
     "int": "int32",
     "Fp32::stored": "float32",
     "Fp16::stored": "float16",
@@ -88,6 +93,7 @@ TYPES = {  # of arrays only the size of the items is compared
 SIGNATURE = re.compile(r'extern "C" __global__ void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+?)(?:##DEPTH)?\(([^)]*)\)')
 DEPTHS = re.compile(r"^AT_DEPTH\((\d+)\)$", re.MULTILINE)
 WORDS_A_VECTOR, FEW_ROUNDS = 4, 16
+DISTINCT = (1 << 20) - 3  # random numbers, which larger arrays repeat
 MHZ = 1980
 
 
@@ -206,44 +212,28 @@ def _count_wrong_triads(given):
     given.wrong[0] += numpy.count_nonzero(c != _triad_of(a, b, given.scale))
 
 
-def _to_int8(given):
-    count = int(given.count)
-    given.y[:count] = numpy.clip(numpy.rint(32 * given.x[:count]), -127, 127).astype(numpy.int8).view(numpy.uint8)
-
-
-def _to_fp8(given):
-    count = int(given.count) // 2 * 2
-    given.y[:count] = given.x[:count].astype(ml_dtypes.float8_e4m3fn).view(numpy.uint8)
-
-
-def _go_on(step):
-    """Of many rounds the first few alone: the others cost time and nobody compares them."""
-
+def _normal(dtype):
     def kernel(given):
-        numbers, steps = (int(given.defines[name]) for name in ("NUMBERS", "STEPS_A_ROUND"))
-        assert given.before.size % (numbers * given.blocks * given.threads) == 0
-        x = given.before.reshape(numbers, -1).view(numpy.ndarray).copy()
-        k, offset = given.factors[0], given.factors[-1]
-        for _ in range(steps * min(FEW_ROUNDS, int(given.rounds))):
-            step(x, k, offset)
-        given.after[:] = x.reshape(-1)
+        count = int(given.count)
+        drawn = random_numbers.normal(min(count, DISTINCT), int(given.seed), dtype)
+        given.out.reshape(-1)[:count] = numpy.resize(drawn, count).view(given.out.dtype)
 
     return kernel
 
 
-def _multiply_add(a, b, c):
-    """Rounded once."""
-    return (numpy.float64(a) * b.astype(numpy.float64) + c).astype(b.dtype)
+def _go_on(way):
+    """Of many rounds the first few alone: the others cost time and nobody compares them."""
 
+    def kernel(given):
+        from roofline.devices.gpu.fma import REFERENCES
 
-def _turn(x, k, offset):
-    half = len(x) // 2
-    x[:half] = _multiply_add(-k, x[half:], x[:half])
-    x[half:] = _multiply_add(k, x[:half], x[half:])
+        numbers, steps = (int(given.defines[name]) for name in ("NUMBERS", "STEPS_A_ROUND"))
+        assert given.before.size % (numbers * given.blocks * given.threads) == 0
+        start = given.before.reshape(numbers, -1).astype(numpy.float64)
+        k, offset = float(given.factors[0]), float(given.factors[-1])
+        given.after[:] = REFERENCES[way](start, steps * min(FEW_ROUNDS, int(given.rounds)), k, offset).reshape(-1)
 
-
-def _fold(x, k, offset):
-    x[:] = _multiply_add(k, x, offset)
+    return kernel
 
 
 def _count_cycles(given):
@@ -252,6 +242,8 @@ def _count_cycles(given):
 
 def _decode_attention(given):
     """All sequences and heads at once; what the launch must leave room for is checked."""
+    from roofline.operators.decode_attention.counts import reference
+
     batch, heads, size = given.query.shape
     kv_heads, seq_len, splits = given.keys.shape[1], int(given.seq_len), int(given.splits)
     defines = {name: value if name == "DTYPE" else int(value) for name, value in given.defines.items()}
@@ -261,12 +253,7 @@ def _decode_attention(given):
     assert given.blocks == batch * kv_heads * tiles * splits and given.threads == 32 * defines["WARPS"]
     assert splits == 1 or given.workspace.size == batch * heads * splits * (size + 4)
     assert given.arrived.size == batch * kv_heads * tiles and not given.arrived.any()
-    query, keys, values = (array.astype(numpy.float64) for array in (given.query, given.keys, given.values))
-    query = query.reshape(batch, kv_heads, int(given.group), size)
-    scores = query @ keys.swapaxes(-1, -2) / size**0.5
-    weights = numpy.exp(scores - scores.max(axis=-1, keepdims=True))
-    found = weights @ values / weights.sum(axis=-1, keepdims=True)
-    given.out[:] = found.reshape(given.out.shape).astype(given.out.dtype)
+    given.out[:] = reference(given.query, given.keys, given.values).astype(given.out.dtype)
 
 
 KERNELS = {
@@ -283,18 +270,18 @@ KERNELS = {
     "read_l1": _read_l1,
     "read_l2": _read_l2,
     "read_shared": _read_shared,
-    "to_int8": _to_int8,
-    "to_fp8_e4m3": _to_fp8,
-    **{f"turn_{dtype}": _go_on(_turn) for dtype in ("fp64", "fp32", "fp16")},
-    **{f"fold_{dtype}": _go_on(_fold) for dtype in ("fp64", "fp32", "fp16")},
+    **{f"normal_{dtype}": _normal(dtype) for dtype in ("fp64", "fp32", "fp16", "bf16", "int8", "fp8_e4m3")},
+    **{f"{way}_{dtype}": _go_on(way) for way in ("turn", "fold") for dtype in ("fp64", "fp32", "fp16")},
 }
 
 # ---------------------------------------------------------------- streams, events and the runtime
 
 
 class _Event:
+    added_s = 0.0  # by what is to take longer here than NumPy takes for it
+
     def record(self, stream=None):
-        self.at = time.perf_counter()
+        self.at = time.perf_counter() + _Event.added_s
 
     def synchronize(self):
         pass

@@ -3,6 +3,8 @@
 import ctypes
 from types import SimpleNamespace
 
+import numpy
+
 C_TYPES = {"int": ctypes.c_int32}
 CUlaunchAttribute = CUlaunchAttributeValue = CUlaunchConfig = SimpleNamespace
 CUlaunchAttributeID = SimpleNamespace(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION="overlapping")
@@ -32,4 +34,4 @@ def cuLaunchKernelEx(config, function, parameters, extra):
 def _read(cupy, place, kind, pointer, name):
     if pointer:
         return cupy.AT_ADDRESS[ctypes.c_void_p.from_address(place).value]
-    return getattr(cupy, cupy.TYPES[kind])(C_TYPES[kind].from_address(place).value)
+    return numpy.dtype(cupy.TYPES[kind]).type(C_TYPES[kind].from_address(place).value)

@@ -26,6 +26,7 @@ CLOSE = 0.01
 ALL = 0.995
 # The clock is told for a lower ceiling where it accounts for so much of what is missing.
 BY_CLOCK = 0.5
+RULE_OF_THUMB = "rule of thumb"  # how a source begins that is no datasheet
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,7 @@ def _accounts_for(ratio: float, whole: float) -> bool:
 def sentence(evidence: Evidence, cause: str) -> str:
     """The error in one sentence; where the regime was predicted wrongly, with what decided it."""
     say = {
-        "close": lambda _: f"predicted within {percent(CLOSE)}, nothing to explain",
+        "close": lambda _: "close enough: nothing to explain",
         "calls": _calls,
         "start": _start,
         "clock": _clock,
@@ -253,8 +254,10 @@ def _memory_ceiling(evidence: Evidence) -> str:
 def _promise(promised: PromisedCeiling | None, unit: str) -> str:
     if not promised:
         return f"no {unit} were promised"
-    who = "the formula" if promised.derived else "the datasheet"
-    return f"{who} promises {number(promised.tflops or promised.gb_per_s)} {unit}"
+    figure = f"{number(promised.tflops or promised.gb_per_s)} {unit}"
+    if promised.source.startswith(RULE_OF_THUMB):
+        return f"by a {RULE_OF_THUMB} {figure} were assumed"
+    return f"the {'formula' if promised.derived else 'datasheet'} promises {figure}"
 
 
 def _share_of_roof(evidence: Evidence) -> str:

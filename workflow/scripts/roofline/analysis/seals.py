@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 
 from roofline.analysis.consistency import contradictions
 from roofline.analysis.results import Results
+from roofline.records.compute import PeakFlopsRecord
 from roofline.records.operator import JobRecord, Measurement
-from roofline.records.prediction import CellPrediction, predict_sealed
+from roofline.records.prediction import CellPrediction, OperatorPredictionRecord, predict_sealed
 
 
 def moment(text: str | None) -> datetime | None:
@@ -41,15 +42,36 @@ def _of_record(path: str, record: JobRecord, found: Results, sha256: Mapping[str
             told.append(f"{path} was measured under another seal than {seal_path}")
         elif not started or not moment(seal.sealed_at) or started <= moment(seal.sealed_at):
             told.append(f"{path} started at {record.started_at}, and {seal_path} was sealed at {seal.sealed_at}")
-    if not any(found.seals.get(seal_path) is found.device_seal(record.device) for seal_path in record.seals):
-        told.append(f"{path} does not carry its device's seal")
-    told += [f"{path}: {what}" for what in contradictions(record)]
+    told += [f"{path} does not carry {seal_path}" for seal_path in sorted(_wanted(record, found) - set(record.seals))]
+    told += [f"{path}: {what}" for what in [*contradictions(record), *_not_the_vendors(record, found)]]
     told += [
         f"{path} holds another prediction of {_name(measured)} than its seals make"
         for measured in record.measurements
         if measured.predicted != _predicted(record.device, measured, found)
     ]
     return told
+
+
+def _wanted(record: JobRecord, found: Results) -> set[str]:
+    """Paths of the seals that a record follows from: its device's, and those of the operators that it measured."""
+    operators = {measured.operator for measured in record.measurements}
+    return {
+        path
+        for path, seal in found.seals.items()
+        if seal.device == record.device
+        and (not isinstance(seal, OperatorPredictionRecord) or seal.operator in operators)
+    }
+
+
+def _not_the_vendors(record: JobRecord, found: Results) -> list[str]:
+    """A vendor's figure that is not that of the device record, which was sealed."""
+    _, device = found.devices.get(record.device, (None, None))
+    if device is None or not isinstance(record, PeakFlopsRecord) or not record.peak:
+        return []
+    peak = device.vendor.peaks.get(record.dtype)
+    promised = peak and peak.tflops
+    wrong = record.peak.vendor_tflops != promised
+    return [f"vendor_tflops is not the {promised} of the device record"] if wrong else []
 
 
 def _predicted(device: str, measured: Measurement, found: Results) -> CellPrediction | None:

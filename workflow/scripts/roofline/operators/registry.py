@@ -1,6 +1,7 @@
 """Which operators there are: every module of this package, and the user's own files that the config names."""
 
 import ast
+import hashlib
 import importlib
 import importlib.util
 import inspect
@@ -14,6 +15,11 @@ import roofline.operators
 from roofline.operators.base import Implementation, Operator
 
 NOT_OPERATORS = {"base", "registry", "settings"}
+# Rules of the workflow, keys of the config and pictures that are no operator's.
+RULES = "all device_query prediction operator_prediction bandwidth gather collect plot plot_ceilings plot_operators"
+RULES += " verification interpretation acceptance summary manifest"
+KEYS_AND_PICTURES = "devices effort operators operations cost roofline sweep load"
+RESERVED = frozenset(f"{RULES} {KEYS_AND_PICTURES}".split())
 # CUDA libraries that the locked environments leave out, by the part of CuPy that needs them.
 CUDA_LIBRARY_OF = {"random": "cuRAND", "fft": "cuFFT", "linalg": "cuSOLVER", "sparse": "cuSPARSE"}
 WHEELS = {"cuRAND": "curand", "cuFFT": "cufft", "cuSOLVER": "cusolver", "cuSPARSE": "cusparse"}
@@ -37,11 +43,17 @@ def registered(paths: Iterable[str] = ()) -> dict[str, Operator]:
     found = {operator.rule: operator for operator in builtin()}
     for path in paths:
         operator = load(path)
-        taken = next((one for one in found.values() if operator.rule == one.rule or operator.name == one.name), None)
+        taken = _names(operator) & RESERVED.union(*map(_names, found.values()))
         if taken:
-            raise BadOperator(f"operators: {path}: the name {operator.name!r} is already taken")
+            raise BadOperator(f"operators: {path}: the name {min(taken)!r} is already taken")
         found[operator.rule] = operator
     return found
+
+
+def _names(operator: Operator) -> set[str]:
+    """Under which rules, sections of the config and pictures are made."""
+    made = {operator.prerequisite.rule} if operator.prerequisite else set()
+    return {operator.name, operator.rule, operator.picture, *operator.sections} | made
 
 
 def load(path: str) -> Operator:
@@ -49,7 +61,8 @@ def load(path: str) -> Operator:
     file = Path(path)
     if not file.is_file():
         raise BadOperator(f"operators: {path}: no such file")
-    module_name = f"roofline_user_operator_{file.stem}"
+    told_apart = hashlib.sha256(str(file.absolute()).encode()).hexdigest()[:8]  # files of one name in two folders
+    module_name = f"roofline_user_operator_{file.stem}_{told_apart}"
     spec = importlib.util.spec_from_file_location(module_name, file)
     if spec is None or spec.loader is None:
         raise BadOperator(f"operators: {path}: not a Python file")
@@ -60,7 +73,7 @@ def load(path: str) -> Operator:
         found = _defined_in(module)
     except BadOperator:
         raise
-    except BaseException as error:  # a module may raise anything, sys.exit included
+    except (Exception, SystemExit) as error:  # a module may raise anything
         last = (str(error).splitlines() or [""])[-1]
         raise BadOperator(f"operators: {path}: not importable ({type(error).__name__}: {last})") from None
     if len(found) != 1:

@@ -1,6 +1,6 @@
 """Compute ceilings: what was tried, the burst, sustained load, and the investigation of a low peak."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -93,7 +93,7 @@ class Sustained(Record):
     limited_by: list[str] = Field(description="throttle reasons that NVML reported under this load")
     throttled_points: int = Field(description="moments of thermal or power-brake throttling, left out of the median")
     all_throttled: bool
-    curve: list[LoadPoint]
+    curve: Annotated[list[LoadPoint], Field(min_length=1)]
 
 
 class PeakFlops(Record):

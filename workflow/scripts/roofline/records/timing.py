@@ -1,6 +1,6 @@
 """Samples, readings of the device around them, and the check of a result."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -18,7 +18,7 @@ class Timing(Record):
     warmup: int
     requested: int
     stopped_by: Literal["iterations", "precision", "time_budget"]
-    samples_s: list[Positive]
+    samples_s: Annotated[list[Positive], Field(min_length=1)]
     median_s: Positive
     ci95_s: Interval | None
     throttled_samples_s: list[Positive] = Field(default=[])

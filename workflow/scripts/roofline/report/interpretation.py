@@ -1,47 +1,61 @@
 """interpretation.md: three questions answered from the numbers of this run, each with a verdict and small tables."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 import jinja2
 
 from roofline.core import model
-from roofline.core.formatting import capacity, duration, listed, number, percent
+from roofline.core.formatting import counted, duration, flops_unit, listed, number, percent, traffic
 from roofline.records.compute import PeakFlops, PeakFlopsRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.operator import JobRecord, OperatorInfo, OperatorRecord
-from roofline.records.roofline import MemoryCeiling, Operator, Roofline
+from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, Roofline
 from roofline.report.markdown import table
-from roofline.report.tables import limited_by
+from roofline.report.tables import FEW_SAMPLES, half_width, limited_by, span, spans_percent, starred
 
-NEAR, FAR = 0.10, 0.20  # of a ceiling's limit, or of another block of the same product
+NEAR, FAR = 0.10, 0.20  # of a ceiling's limit, or of another block of the same kernel
+FALLS = 0.03  # of a burst: less under sustained load is not worth a word
 NEARLY_ALL = 0.95  # of a time: what is left of it is not worth a word
-WIDE = 0.10  # an interval of the memory slope that asks for caution
+HALF = 0.5  # of a time: where roof and overhead explain less, the implementation sets it
+WIDE = 0.05  # half the width of an interval that asks for caution
+LISTED_ONE_BY_ONE = 8  # cells of an operator on a device; more are grouped by implementation
+TOLD = 2  # sentences of a kind that may be many; the rest is counted
+STARRED = re.compile(r"\w\* ")
 TEMPLATES = Path(__file__).parent / "templates"
+
+
+ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(TEMPLATES), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+)
+ENVIRONMENT.filters |= {"listed": listed, "percent": percent, "spans_percent": spans_percent}
+ENVIRONMENT.filters |= {"duration": duration, "number": number}
 
 
 def interpret(roofline: Roofline, devices: dict[str, DeviceRecord], records: Iterable[JobRecord]) -> str:
     """The three answers as Markdown."""
     records = list(records)
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
-    )
-    environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
-    return environment.get_template("interpretation.md.j2").render(
+    text = ENVIRONMENT.get_template("interpretation.md.j2").render(
         devices=devices,
         trust=[trust(device, roofline, records) for device in devices.values()],
         operators=[
-            landing(info, device, roofline, records)
+            landing(info, device, cells, roofline, records)
             for info in roofline.operator_info.values()
             for device in devices
-            if any(o.fraction_of_roof for o in _cells(roofline, device, info.name))
+            if (cells := [cell for cell in _cells(roofline, device, info.name) if cell.fraction_of_roof])
         ],
         against=against(roofline, devices),
     )
+    return f"{text}\n\\{FEW_SAMPLES}\n" if STARRED.search(text) else text
 
 
 def _cells(roofline: Roofline, device: str, operator: str) -> list[Operator]:
     return [o for o in roofline.operators if (o.device, o.operator) == (device, operator)]
+
+
+def _of(roofline: Roofline, device: str, kind: type) -> dict[str, ComputeCeiling | MemoryCeiling]:
+    return {c.name: c for c in roofline.ceilings if c.device == device and isinstance(c, kind)}
 
 
 # ---------------------------------------------------------------- 1: trust
@@ -52,49 +66,53 @@ def trust(device: DeviceRecord, roofline: Roofline, records: list[JobRecord]) ->
     name = device.device
     mine = [record for record in records if isinstance(record, PeakFlopsRecord) and record.device == name]
     peaks = {record.dtype: record.peak for record in mine if record.peak}
-    products = {dtype: peak for dtype, peak in peaks.items() if peak.method == "gemm"}
-    noisy = [dtype for dtype, peak in products.items() if (_apart(peak) or 0) > NEAR]
-    beaten = [dtype for dtype, peak in products.items() if peak.reference_tflops > (1 + NEAR) * peak.burst_tflops]
-    short = [dtype for dtype, peak in products.items() if _share(peak) and _share(peak) < 1 - FAR]
+    apart = {dtype: _apart(peak) for dtype, peak in peaks.items()}
+    noisy = [dtype for dtype in peaks if (apart[dtype] or 0) > NEAR]
+    beaten = [dtype for dtype, p in peaks.items() if (p.reference_tflops or 0) > (1 + NEAR) * p.burst_tflops]
     doubted = list(dict.fromkeys(noisy + beaten))
-    reasons = [f"two blocks of the best product of {listed(noisy)} differ by more than 10 %"] if noisy else []
-    reasons += [f"the reference product of {listed(beaten)} beats the best product"] if beaten else []
+    sure = {dtype: peak for dtype, peak in peaks.items() if dtype not in doubted}
+    shares = {dtype: _share(peak) for dtype, peak in sure.items() if _share(peak)}
+    left = {dtype: p.sustained_tflops / p.burst_tflops for dtype, p in peaks.items() if p.sustained_tflops}
+    falls = {dtype: share for dtype, share in left.items() if share < 1 - FALLS}
+    reasons = [f"two blocks of the best kernel of {listed(noisy)} differ by more than 10 %"] if noisy else []
+    reasons += [f"the reference product of {listed(beaten)} beats the best one found"] if beaten else []
+    doubts = [f"{dtype}: {doubt.rstrip('.')}" for dtype, peak in peaks.items() for doubt in peak.doubts]
+    above = list({found.operator: found for found in roofline.above_roof if found.device == name}.values())
     return {
         "device": name,
-        "products": list(products),
-        "trusted": [dtype for dtype in products if dtype not in doubted],
+        "peaks": peaks,
         "doubted": doubted,
         "reasons": reasons,
-        "short": [dtype for dtype in short if dtype not in doubted],
-        "agree": max((_apart(peak) or 0.0 for peak in products.values()), default=None),
-        "slope": _slope(name, roofline),
+        "sure": list(sure),
+        "short": [dtype for dtype, share in shares.items() if share < 1 - FAR],
+        "short_shares": [share for share in shares.values() if share < 1 - FAR],
+        "libraries": sorted({p.burst.product.library for d, p in sure.items() if shares.get(d, 1) < 1 - FAR}),
+        "beyond": [dtype for dtype, share in shares.items() if share > 1 + NEAR],
+        "agree": [apart[dtype] for dtype in sure if apart[dtype] is not None],
+        "alone": [dtype for dtype in sure if apart[dtype] is None],
+        "falls": falls,
+        "fall_reasons": sorted({limited_by(p.limited_by, p.throttled) for dtype, p in peaks.items() if dtype in falls}),
+        "memory": _memory(name, roofline),
         "investigated": [(dtype, p.investigation) for dtype, p in peaks.items() if p.investigation],
-        "doubts": [f"{dtype}: {doubt.rstrip('.')}" for dtype, peak in peaks.items() for doubt in peak.doubts],
-        "above": [found for found in roofline.above_roof if found.device == name],
-        "table": _ceilings(peaks),
-        "percent": percent,
-        "listed": listed,
+        "doubts": doubts[:TOLD],
+        "more_doubts": len(doubts[TOLD:]),
+        "above": above[:TOLD],
+        "more_above": counted(len(above[TOLD:]), "more operator") if above[TOLD:] else "",
+        "table": _ceilings(peaks, device),
     }
 
 
-def _ceilings(peaks: dict[str, PeakFlops]) -> str:
-    columns = (
-        "ceiling",
-        "burst",
-        "sustained",
-        "reference product",
-        "two blocks differ by",
-        "of its limit",
-        "limited by",
-    )
+def _ceilings(peaks: dict[str, PeakFlops], device: DeviceRecord) -> str:
+    columns = (f"ceiling ({_unit(peaks)})", "burst", "sustained", "reference product", "two blocks differ by")
+    columns += ("of its limit", "limited by")
     rows = [
         [
             dtype,
-            number(peak.burst_tflops),
+            starred(number(peak.burst_tflops), peak.burst.ci95),
             number(peak.sustained_tflops) if peak.sustained_tflops else "-",
             number(peak.reference_tflops) if peak.reference_tflops else "-",
             "-" if _apart(peak) is None else percent(_apart(peak)),
-            f"{percent(_share(peak))} of {_limit(peak)}" if _share(peak) else "-",
+            f"{percent(_share(peak))} of {_limit(dtype, peak, device)}" if _share(peak) else "-",
             limited_by(peak.limited_by, peak.throttled),
         ]
         for dtype, peak in peaks.items()
@@ -102,70 +120,75 @@ def _ceilings(peaks: dict[str, PeakFlops]) -> str:
     return table(columns, rows) if rows else ""
 
 
+def _unit(dtypes: Iterable[str]) -> str:
+    return "TFLOPS" + (", int8: TOPS" if any(flops_unit(dtype) == "TOPS" for dtype in dtypes) else "")
+
+
 def _share(peak: PeakFlops) -> float | None:
     """Of what the hardware could do at the clock that was measured; at the promised clock where none was."""
     return peak.fraction_of_clock or peak.fraction_of_vendor
 
 
-def _limit(peak: PeakFlops) -> str:
+def _limit(dtype: str, peak: PeakFlops, device: DeviceRecord) -> str:
     if peak.clock_tflops:
         return f"{number(peak.clock_tflops)} at {peak.clock_mhz:.0f} MHz"
-    return f"{number(peak.vendor_tflops)} promised"
+    promised = device.vendor.peaks.get(dtype)
+    return f"{number(peak.vendor_tflops)} by {'formula' if promised and promised.derived else 'datasheet'}"
 
 
 def _apart(peak: PeakFlops) -> float | None:
-    """How far the burst is from the block by which its product was chosen; None where it was the only one."""
+    """How far the burst is from the block by which its kernel was chosen; None where there was no other block."""
     blocks = (one.block_tflops for one in peak.candidates if one.product == peak.burst.product)
     before = next(blocks, None)
     return abs(peak.burst_tflops - before) / before if before else None
 
 
-def _slope(device: str, roofline: Roofline) -> dict | None:
+def _memory(device: str, roofline: Roofline) -> dict | None:
     """The memory ceiling that most operators stand under, and how sure it is."""
-    there = {c.name: c for c in roofline.ceilings if c.device == device and isinstance(c, MemoryCeiling)}
+    there = _of(roofline, device, MemoryCeiling)
     named = [o.memory_ceiling for o in roofline.operators if o.device == device and o.memory_ceiling in there]
     if not there:
         return None
     ceiling = there[max(named, key=named.count)] if named else next(iter(there.values()))
-    wide = bool(ceiling.ci95) and (ceiling.ci95[1] - ceiling.ci95[0]) / ceiling.gb_per_s > WIDE
-    vendor = f", {percent(ceiling.fraction_of_vendor)} of the vendor's" if ceiling.fraction_of_vendor else ""
-    return {
-        "name": ceiling.name,
-        "text": f"{number(ceiling.gb_per_s)} GB/s{vendor}",
-        "wide": wide,
-        "ci95": ceiling.ci95,
-    }
+    half = half_width(ceiling.gb_per_s, ceiling.ci95) if ceiling.ci95 else None
+    return {"ceiling": ceiling, "half": half, "wide": bool(half and half > WIDE)}
 
 
 # ---------------------------------------------------------------- 2: the operators
 
 
-def landing(info: OperatorInfo, device: str, roofline: Roofline, records: list[JobRecord]) -> dict:
+def landing(
+    info: OperatorInfo, device: str, cells: list[Operator], roofline: Roofline, records: list[JobRecord]
+) -> dict:
     """Where an operator lands under its roofs on a device."""
-    cells = [cell for cell in _cells(roofline, device, info.name) if cell.fraction_of_roof]
-    first = [cell for cell in cells if cell.scope == cells[0].scope]  # a core, where there is more than one scope
-    best, worst = max(first, key=_fraction), min(first, key=_fraction)
-    regimes = {regime: sum(cell.regime == regime for cell in cells) for regime in ("memory", "compute", "overhead")}
+    presets = {cell.preset for cell in cells}
+    best, worst = max(cells, key=_fraction), min(cells, key=_fraction)
+    regimes = {one: sum(cell.regime == one for cell in cells) for one in dict.fromkeys(cell.regime for cell in cells)}
     judged = [cell for cell in cells if cell.predicted.sealed and cell.regime]
+    ridges = {cell.full_name: _ridge_point(cell, roofline) for cell in cells}
+    slow = [cell for cell in cells if cell.regime not in (None, model.OVERHEAD_BOUND) and _explained(cell) < HALF]
+    lagging = max((_lag(cell) for cell in cells), default=0.0)
     return {
         "title": info.title,
         "device": device,
+        "fractions": [cell.fraction_of_roof for cell in cells],
+        "roofs": _roofs(cells),
         "best": best,
         "worst": worst,
-        "best_name": _name(best),
-        "worst_name": _name(worst),
-        "regimes": [f"{count} {regime}-bound" for regime, count in regimes.items() if count],
+        "name": lambda cell: _name(cell, with_preset=len(presets) > 1),
+        "regimes": [f"{count} {regime}-bound" for regime, count in regimes.items() if regime],
         "count": len(cells),
-        "intensities": _span([f"{cell.intensity_flops_per_byte:.3g}" for cell in _by_intensity(first)]),
-        "ridges": _span([number(ridge) for ridge in sorted(_ridge_points(device, roofline, first))]),
+        "intensities": span(sorted(cell.intensity_flops_per_byte for cell in cells if cell.intensity_flops_per_byte)),
+        "ridges": span(sorted({ridge for ridge in ridges.values() if ridge})),
         "right": sum(cell.predicted.sealed.regime == cell.regime for cell in judged),
         "judged": len(judged),
-        "usual": _usual(info, first),
+        "slow": len(slow),
+        "slow_ways": list(dict.fromkeys(cell.implementation for cell in slow)),
+        "far_apart": worst.fraction_of_roof < HALF * best.fraction_of_roof,
+        "usual": _usual(info, cells),
+        "lagging": lagging if lagging > NEAR else 0.0,
         "notes": _notes(info, device, records),
-        "table": _implementations(cells),
-        "percent": percent,
-        "duration": duration,
-        "listed": listed,
+        "table": _one_by_one(cells) if len(cells) <= LISTED_ONE_BY_ONE else _by_implementation(cells),
     }
 
 
@@ -173,75 +196,102 @@ def _fraction(cell: Operator) -> float:
     return cell.fraction_of_roof
 
 
-def _name(cell: Operator) -> str:
-    return ", ".join(filter(None, [cell.implementation, cell.preset, cell.dtype, cell.label]))
+def _name(cell: Operator, with_preset: bool = False) -> str:
+    parts = [cell.implementation, cell.scope, cell.preset if with_preset else None, cell.dtype, cell.label]
+    return " ".join(filter(None, parts))
 
 
-def _by_intensity(cells: list[Operator]) -> list[Operator]:
-    found = [cell for cell in cells if cell.intensity_flops_per_byte]
-    return sorted(found, key=lambda cell: cell.intensity_flops_per_byte)
+def _roofs(cells: list[Operator]) -> list[str]:
+    """Which kind of ceiling is the lower for these cells."""
+    lower = {_lower_ceiling(cell) for cell in cells}
+    return [kind for kind in ("memory", "compute") if kind in lower]
 
 
-def _span(values: list[str]) -> str:
-    return values[0] if len(set(values)) == 1 else f"{values[0]} to {values[-1]}" if values else ""
+def _lower_ceiling(cell: Operator) -> str:
+    """A share of the compute ceiling below that of the roof says that the memory ceiling is the lower."""
+    if not cell.compute_ceiling or not cell.fraction_of_roof:
+        return "memory"
+    below = cell.fraction_of_compute_peak < 0.9999 * cell.fraction_of_roof  # equal but for rounding
+    return "memory" if cell.memory_ceiling and below else "compute"
 
 
-def _ridge_points(device: str, roofline: Roofline, cells: list[Operator]) -> set[float]:
-    """Compute ceiling over memory ceiling, in FLOP/byte, of each pair that a cell stands under."""
-    ceilings = {c.name: c for c in roofline.ceilings if c.device == device}
-    pairs = {(cell.compute_ceiling, cell.memory_ceiling) for cell in cells}
-    return {
-        model.ridge_point(ceilings[compute].tflops * 1e12, ceilings[memory].gb_per_s * 1e9)
-        for compute, memory in pairs
-        if compute in ceilings and memory in ceilings
-    }
+def _explained(cell: Operator) -> float:
+    """Of its time, what its roof explains, with the calls where they come before the work and not beside it."""
+    calls = (cell.overhead_s or 0.0) / cell.latency_s
+    return cell.device_fraction_of_roof or cell.fraction_of_roof + calls
 
 
-def _usual(info: OperatorInfo, cells: list[Operator]) -> str:
-    """Of the compute peak in the narrowest dtype, beside what is usual."""
-    if not info.usual_share_of_peak:
-        return ""
-    halves = [cell for cell in cells if cell.dtype == "fp16" and cell.compute_ceiling == "fp16"]
-    shares = sorted(cell.fraction_of_compute_peak for cell in halves if cell.fraction_of_compute_peak)
-    if not shares:
-        return ""
+def _lag(cell: Operator) -> float:
+    """By how much the device's time of queued steps is longer than the caller's, which the device's part cannot be."""
+    return cell.device_latency_s / cell.latency_s - 1 if cell.device_latency_s else 0.0
+
+
+def _ridge_point(cell: Operator, roofline: Roofline) -> float | None:
+    """Compute ceiling over memory ceiling, in FLOP/byte, of the pair that a cell stands under."""
+    compute = _of(roofline, cell.device, ComputeCeiling).get(cell.compute_ceiling)
+    memory = _of(roofline, cell.device, MemoryCeiling).get(cell.memory_ceiling)
+    return model.ridge_point(compute.tflops * 1e12, memory.gb_per_s * 1e9) if compute and memory else None
+
+
+def _usual(info: OperatorInfo, cells: list[Operator]) -> dict | None:
+    """Memory-bound cells' share of the fp16 peak, beside what is usual."""
+    bound = [cell for cell in cells if cell.dtype == cell.compute_ceiling == "fp16" and cell.regime == "memory"]
+    shares = [cell.fraction_of_compute_peak for cell in bound]
+    if not info.usual_share_of_peak or not shares:
+        return None
     low, high = info.usual_share_of_peak
     inside = sum(low <= share <= high for share in shares)
-    return (
-        f"In fp16 it reaches {_span([percent(shares[0]), percent(shares[-1])])} of the measured peak; "
-        f"{percent(low).removesuffix(' %')}-{percent(high)} is usual when memory-bound, "
-        f"and {inside} of {len(shares)} cells lie inside."
-    )
+    return {"shares": shares, "usual": f"{100 * low:g} to {100 * high:g} %", "inside": inside, "count": len(shares)}
 
 
 def _notes(info: OperatorInfo, device: str, records: list[JobRecord]) -> list[str]:
     mine = [r for r in records if isinstance(r, OperatorRecord) and r.device == device and r.info.name == info.name]
     notes = dict.fromkeys(note for record in mine for note in record.notes)
     generated = any(file.generated for record in mine for file in record.data)
-    return [*notes, *(["its weights were generated, not those of a trained model"] if generated else [])]
+    return [*notes, *(["weights were generated, not trained"] if generated else [])]
 
 
-def _implementations(cells: list[Operator]) -> str:
-    """Each implementation and scope: its shares, its regimes, and the time of its smallest and largest cell."""
-    columns = ("implementation", "cells", "of roof", "device alone", "regimes found", "smallest cell", "largest cell")
+def _one_by_one(cells: list[Operator]) -> str:
+    columns = ("case", "implementation", "time", _unit(cell.dtype for cell in cells), "of roof", "device alone")
+    columns += ("regime found",)
+    rows = [
+        [
+            " ".join(filter(None, [cell.scope, cell.dtype, cell.label, cell.preset])),
+            cell.implementation or "",
+            starred(duration(cell.latency_s), cell.latency_ci95_s),
+            number(cell.attained_tflops),
+            percent(cell.fraction_of_roof),
+            percent(cell.device_fraction_of_roof) if cell.device_fraction_of_roof else "-",
+            cell.regime or "-",
+        ]
+        for cell in cells
+    ]
+    return table(columns, rows, left=2)
+
+
+def _by_implementation(cells: list[Operator]) -> str:
+    """Each implementation and scope: its shares, its regimes, and the time of its smallest and largest case."""
+    columns = ("implementation", "cells", "of roof", "device alone", "regimes found", "smallest case", "largest case")
     groups: dict[tuple, list[Operator]] = {}
+    presets = len({cell.preset for cell in cells}) > 1
     for cell in cells:
-        groups.setdefault((cell.implementation, cell.scope), []).append(cell)
+        groups.setdefault((cell.implementation, cell.scope, cell.preset if presets else None), []).append(cell)
     rows = []
-    for (implementation, scope), mine in groups.items():
+    for names, mine in groups.items():
         mine.sort(key=lambda cell: cell.bytes)
-        shares = sorted(_fraction(cell) for cell in mine)
-        alone = sorted(cell.device_fraction_of_roof for cell in mine if cell.device_fraction_of_roof)
         regimes = dict.fromkeys(cell.regime for cell in mine if cell.regime)
+        alone = [cell.device_fraction_of_roof for cell in mine if cell.device_fraction_of_roof]
         rows.append(
             [
-                " ".join(filter(None, [implementation, scope])),
+                " ".join(filter(None, names)),
                 str(len(mine)),
-                _span([percent(shares[0]), percent(shares[-1])]),
-                _span([percent(alone[0]), percent(alone[-1])]) if alone else "-",
+                spans_percent(map(_fraction, mine)),
+                spans_percent(alone) if alone else "-",
                 ", ".join(f"{sum(cell.regime == one for cell in mine)} {one}" for one in regimes) or "-",
-                f"{duration(mine[0].latency_s)} ({mine[0].dtype} {mine[0].label})",
-                f"{duration(mine[-1].latency_s)} ({mine[-1].dtype} {mine[-1].label})",
+                *(
+                    f"{starred(duration(cell.latency_s), cell.latency_ci95_s)} ({cell.dtype} {cell.label})"
+                    for cell in (mine[0], mine[-1])
+                ),
             ]
         )
     return table(columns, rows)
@@ -251,41 +301,44 @@ def _implementations(cells: list[Operator]) -> str:
 
 
 def against(roofline: Roofline, devices: dict[str, DeviceRecord]) -> dict:
-    """For each operator that both have in fp32: is the ratio of attained TFLOPS that of the memory bandwidths?"""
+    """For each operator that both have in fp32: is the GPU faster by as much as its roof is higher?"""
     gpu = next((name for name, record in devices.items() if record.device_kind == "gpu"), None)
     if gpu is None or "cpu" not in devices:
         return {
-            "missing": f"Only {', '.join(devices)} was measured; the question needs a GPU and the CPU (devices: auto)."
+            "missing": f"Only {listed(devices)} was measured; the question needs a GPU and the CPU (`devices: auto`)."
         }
-    compared = [
-        found
-        for info in roofline.operator_info.values()
-        if (found := _compared(info, gpu, roofline)) and found["largest"].regime != model.COMPUTE_BOUND
-    ]
-    if not compared:
-        return {"missing": f"No memory-bound fp32 operator was measured on both {gpu} and cpu."}
-    return {"gpu": gpu, "compared": compared, "percent": percent, "number": number, "duration": duration}
+    found = [_compared(info, gpu, roofline) for info in roofline.operator_info.values()]
+    if not any(found):
+        return {"missing": f"No operator was measured in fp32 on both {gpu} and cpu."}
+    link = _of(roofline, gpu, MemoryCeiling).get("h2d")
+    return {"gpu": gpu, "compared": [one for one in found if one], "link": link}
 
 
 def _compared(info: OperatorInfo, gpu: str, roofline: Roofline) -> dict | None:
     on_gpu, on_cpu = _fastest(roofline, gpu, info.name), _fastest(roofline, "cpu", info.name)
-    pairs = [(on_gpu[key], on_cpu[key]) for key in on_gpu if key in on_cpu]
+    pairs = sorted(((on_gpu[key], on_cpu[key]) for key in on_gpu if key in on_cpu), key=lambda pair: pair[0].bytes)
     if not pairs:
         return None
-    pairs.sort(key=lambda pair: pair[0].bytes)
-    speeds = {(c.device, c.name): c.gb_per_s for c in roofline.ceilings if isinstance(c, MemoryCeiling)}
     fast, slow = pairs[-1]
-    memory = _ratio(speeds.get((gpu, fast.memory_ceiling)), speeds.get(("cpu", slow.memory_ceiling)))
-    attained = fast.attained_tflops / slow.attained_tflops
+    times = slow.latency_s / fast.latency_s
+    roofs = _ratio(fast.roof_tflops, slow.roof_tflops) or _ratio(*(_bandwidth(one, roofline) for one in (fast, slow)))
+    kinds = {_lower_ceiling(cell) for cell in (fast, slow)}
+    link = _of(roofline, gpu, MemoryCeiling).get("h2d")
+    launches = 1 - fast.device_latency_s / fast.latency_s if fast.device_latency_s else 0.0
     return {
         "title": info.title,
-        "largest": fast,
         "label": fast.label,
-        "attained": attained,
-        "memory": memory,
-        "verdict": _verdict(attained, memory),
-        "reasons": _reasons(fast, slow, gpu, speeds),
-        "table": _pairs(pairs),
+        "times": times,
+        "roofs": roofs,
+        "verdict": _held_against(times, roofs),
+        "what": f"{kinds.pop()} ceiling" if len(kinds) == 1 else "roof",
+        "sides": [
+            f"{cell.implementation} attains {percent(cell.fraction_of_roof)} of its roof on {name}"
+            for name, cell in ((gpu, fast), ("the CPU", slow))
+            if cell.fraction_of_roof
+        ],
+        "launches": launches if launches > 1 - NEARLY_ALL else 0.0,
+        "table": _pairs(pairs, link),
     }
 
 
@@ -300,55 +353,39 @@ def _fastest(roofline: Roofline, device: str, operator: str) -> dict[tuple, Oper
     return found
 
 
+def _bandwidth(cell: Operator, roofline: Roofline) -> float | None:
+    """Of its memory ceiling; where it has no FLOPs, that is all its roof."""
+    ceiling = _of(roofline, cell.device, MemoryCeiling).get(cell.memory_ceiling)
+    return ceiling.gb_per_s if ceiling and not cell.flops else None
+
+
 def _ratio(one: float | None, other: float | None) -> float | None:
     return one / other if one and other else None
 
 
-def _verdict(attained: float, memory: float | None) -> str:
-    if memory is None:
-        return "the ratio of the memory bandwidths is not known"
-    if attained > (1 + NEAR) * memory:
-        return f"more than the {number(memory)} times that the memories differ by"
-    if attained >= (1 - NEAR) * memory:
-        return f"the {number(memory)} times that the memories differ by, within 10 %"
-    return f"less than the {number(memory)} times that the memories differ by"
+def _held_against(times: float, roofs: float | None) -> str:
+    if roofs is None:
+        return "unknown"
+    if times > (1 + NEAR) * roofs:
+        return "more"
+    return "as much" if times >= (1 - NEAR) * roofs else "less"
 
 
-def _reasons(fast: Operator, slow: Operator, gpu: str, speeds: dict) -> list[str]:
-    """What took the difference: each side's share of its own memory bandwidth, launches, the host link."""
-    shares = [
-        f"{name} moves its bytes at {percent(cell.bytes / cell.latency_s / 1e9 / own)} of its {cell.memory_ceiling}"
-        for name, cell, own in (
-            (f"{gpu} ({fast.implementation})", fast, speeds.get((gpu, fast.memory_ceiling))),
-            (f"the CPU ({slow.implementation})", slow, speeds.get(("cpu", slow.memory_ceiling))),
-        )
-        if own
-    ]
-    if fast.device_latency_s and fast.device_latency_s < NEARLY_ALL * fast.latency_s:
-        gap = percent(1 - fast.device_latency_s / fast.latency_s)
-        shares.append(f"{gap} of the GPU's time is launch overhead")
-    elif fast.device_latency_s:
-        shares.append("launches cost the GPU next to nothing here")
-    h2d = speeds.get((gpu, "h2d"))
-    if h2d:
-        fetching_s = fast.bytes / (h2d * 1e9)
-        shares.append(
-            "PCIe takes no part, since the operands live on the device: to fetch them each time at the measured "
-            f"{number(h2d)} GB/s would take {duration(fetching_s)}, {number(fetching_s / fast.latency_s)} times the step"
-        )
-    return shares
-
-
-def _pairs(pairs: list[tuple[Operator, Operator]]) -> str:
-    columns = ("fp32 case", "bytes", "GPU", "CPU", "GPU times as fast")
+def _pairs(pairs: list[tuple[Operator, Operator]], link: MemoryCeiling | None) -> str:
+    columns = ("fp32 case", "bytes", "GPU", "CPU", "GPU times as fast", "over PCIe")
     rows = [
         [
             fast.label or "",
-            capacity(fast.bytes),
-            f"{duration(fast.latency_s)} ({fast.implementation})",
-            f"{duration(slow.latency_s)} ({slow.implementation})",
+            traffic(fast.bytes),
+            _timed(fast),
+            _timed(slow),
             number(slow.latency_s / fast.latency_s),
+            duration(fast.bytes / (link.gb_per_s * 1e9)) if link and fast.bytes else "-",
         ]
         for fast, slow in pairs
     ]
     return table(columns, rows)
+
+
+def _timed(cell: Operator) -> str:
+    return f"{starred(duration(cell.latency_s), cell.latency_ci95_s)} ({cell.implementation})"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from roofline.core.formatting import duration, number, percent
 from roofline.records.acceptance import Acceptance
 from roofline.records.roofline import AboveRoof, Operator, Roofline
-from roofline.report.tables import Row, compute_rows, level_rows, memory_rows
+from roofline.report.tables import FEW_SAMPLES, Row, compute_rows, level_rows, memory_rows, starred
 
 WIDTH = 100  # columns
 ABREAST = 4
@@ -26,9 +26,19 @@ def _ceilings(device: str, roofline: Roofline) -> list[str]:
     promise = "formula" if roofline.devices[device].kind == "cpu" else "vendor"
     lines = _table(f"TFLOPS{', int8: TOPS' if any(row.unit == 'TOPS' for row in compute) else ''}", promise, compute)
     lines += _table("GB/s", "vendor", memory) + _levels(device, roofline)
-    for skip in (skip for skip in roofline.skipped if skip.device == device):
-        lines += _wrapped(f"  {skip.name or skip.dtype:<10}  skipped: {skip.reason}", 4)
-    return lines
+    return lines + _skipped(device, roofline)
+
+
+def _skipped(device: str, roofline: Roofline) -> list[str]:
+    """What was asked for and the device lacks, each reason once."""
+    reasons: dict[str, list[str]] = {}
+    for skip in roofline.skipped:
+        if skip.device == device:
+            reason = skip.reason.replace(f" {skip.dtype} ", " such ") if skip.dtype else skip.reason
+            reasons.setdefault(reason, []).append(skip.name or skip.dtype)
+    return [
+        line for reason, names in reasons.items() for line in _wrapped(f"  skipped: {', '.join(names)} ({reason})", 4)
+    ]
 
 
 class _Column(NamedTuple):
@@ -42,7 +52,7 @@ class _Column(NamedTuple):
 
 COLUMNS = (
     _Column("measured", "measured", 8, always=True),
-    _Column("interval", "95 % interval", 14, always=True),
+    _Column("interval", "95 % interval", 13, always=True),
     _Column("sustained", "sustained", 9),
     _Column("vendor", "vendor", 7),  # or what stands for it
     _Column("of_vendor", "of it", 6),
@@ -112,7 +122,7 @@ def _operators(device: str, roofline: Roofline) -> list[str]:
         if cells not in single:
             title = roofline.operator_info[operator].title if operator in roofline.operator_info else operator
             lines += _table_of(", ".join(filter(None, [title, preset])), cells)
-    return lines
+    return lines + ([f"  {FEW_SAMPLES}"] if any("*" in line for line in lines) else [])
 
 
 def _cell(cell: Operator) -> tuple[str, str]:
@@ -147,19 +157,21 @@ def _figures(cell: Operator | None) -> str:
     if cell is None or not cell.latency_s:
         return "-"
     share = percent(cell.fraction_of_roof) if cell.fraction_of_roof is not None else "-"
-    return f"{duration(cell.latency_s)} {share:>8} {BOUND_BY.get(cell.regime, '-')}"
+    return f"{starred(duration(cell.latency_s), cell.latency_ci95_s)} {share:>7} {BOUND_BY.get(cell.regime, '-')}"
 
 
 def _operator_line(o: Operator) -> str:
-    latency = duration(o.latency_s) if o.latency_s else "-"
+    latency = starred(duration(o.latency_s), o.latency_ci95_s or o.operator == "operation") if o.latency_s else "-"
     attained = number(o.attained_tflops) if o.attained_tflops is not None else "-"
     share = percent(o.fraction_of_roof) if o.fraction_of_roof is not None else "-"
     return f"  {o.full_name:<44} {latency:>9} {attained:>9} {share:>8}  {o.regime or '-'}"
 
 
 def _criteria(acceptance: Acceptance) -> list[str]:
+    """One by one; those that do not pass with the reason."""
     words = {"pass": "pass", "fail": "FAIL", "not_applicable": "n/a "}
-    return [
-        f"  {words[c.result]}  {c.device + ': ' if c.device else ''}{c.criterion} ({c.reason})"
-        for c in acceptance.criteria
-    ]
+    lines = []
+    for c in acceptance.criteria:
+        reason = "" if c.result == "pass" else f" ({c.reason})"
+        lines += _wrapped(f"  {words[c.result]}  {c.device + ': ' if c.device else ''}{c.criterion}{reason}", 8)
+    return lines

@@ -7,6 +7,7 @@ import jinja2
 from roofline.core.formatting import duration, number, percent
 from roofline.records.acceptance import Acceptance
 from roofline.records.roofline import Roofline
+from roofline.report.markdown import html
 from roofline.report.screen import above_roof_words
 from roofline.report.tables import compute_rows, level_rows, memory_rows
 
@@ -14,7 +15,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def page(roofline: Roofline, acceptance: Acceptance, interpretation: str) -> str:
-    """The page's HTML; `interpretation` is Markdown of headings and paragraphs alone."""
+    """The page's HTML; `interpretation` is Markdown."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -22,7 +23,7 @@ def page(roofline: Roofline, acceptance: Acceptance, interpretation: str) -> str
     return environment.get_template("summary.html.j2").render(
         roofline=roofline,
         acceptance=acceptance,
-        paragraphs=[(part[0] == "#", part.lstrip("# ")) for part in interpretation.split("\n\n") if part.strip()],
+        interpretation=html(interpretation),
         ceilings={name: compute_rows(roofline, name) + memory_rows(roofline, name) for name in roofline.devices},
         levels={name: level_rows(roofline, name) for name in roofline.devices},
         above_roof_words=above_roof_words,

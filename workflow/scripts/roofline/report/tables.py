@@ -1,5 +1,6 @@
 """The ceilings and the levels of a device as rows of words, the same on the screen and on every page."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from roofline.core.formatting import capacity, flops_unit, level_words, number, percent
@@ -13,6 +14,7 @@ SERIES = {  # of a sweep: whose bandwidth it is
     "all_cores": "all cores, each its own set",
 }
 NO_REASON, NOT_REPORTED = "no throttle reason", "not reported"
+FEW_SAMPLES = "* too few independent samples for an interval"
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Row:
     name: str
     unit: str  # TFLOPS, TOPS or GB/s
     measured: str
-    interval: str  # of the median, 95 %
+    interval: str  # of the median, 95 %: how far it reaches; none of too few independent samples
     sustained: str
     vendor: str  # the vendor's figure; of a CPU's peak the formula's
     of_vendor: str
@@ -61,6 +63,29 @@ def limited_by(reasons: list[str], throttled: bool | None) -> str:
     return f"{words}, throughout" if throttled else words
 
 
+def half_width(value: float, interval: tuple[float, float]) -> float:
+    """How far an interval reaches from its median, as a share of it: the longer way."""
+    return max(value - interval[0], interval[1] - value) / value
+
+
+def starred(text: str, interval) -> str:
+    """A figure, marked where it has too few samples for an interval."""
+    return text if interval else f"{text}*"
+
+
+def span(values: Sequence[float]) -> str:
+    """Sorted numbers in few words: 0.5 and 1; 12 to 172 where there are more."""
+    shown = list(dict.fromkeys(map(number, values)))
+    return " to ".join([shown[0], shown[-1]]) if len(shown) > 2 else " and ".join(shown)
+
+
+def spans_percent(shares: Iterable[float]) -> str:
+    """The least and the largest share: 87 to 96 %, or 87 %."""
+    shares = sorted(shares)
+    low, high = percent(shares[0]), percent(shares[-1])
+    return high if low == high else f"{low.removesuffix(' %')} to {high}"
+
+
 def level_name(name: str | None, knee_bytes: int | None) -> str:
     """Of a level that matches nothing that the device reports: the last one, which has no knee, is the memory."""
     return level_words(name) if name else ("unnamed" if knee_bytes else "memory")
@@ -82,7 +107,7 @@ def _row(ceiling: ComputeCeiling | MemoryCeiling) -> Row:
         name=level_words(ceiling.name),
         unit=unit,
         measured=number(value),
-        interval=" to ".join(number(end) for end in ceiling.ci95) if ceiling.ci95 else "",
+        interval=f"± {percent(half_width(value, ceiling.ci95))}" if ceiling.ci95 else "none",
         sustained=number(sustained) if sustained else "",
         vendor=number(vendor) if vendor else "",
         of_vendor=percent(ceiling.fraction_of_vendor) if ceiling.fraction_of_vendor else "",

@@ -1,11 +1,13 @@
 """verification.md: the summary, every cell beside its prediction, and a sentence on each error."""
 
-from roofline.core.formatting import duration, percent
+from roofline.analysis.prediction_error import CLOSE
+from roofline.analysis.verification import error_statistics
+from roofline.core.formatting import counted, duration, percent
 from roofline.records.verification import Accuracy, Call, ErrorStatistics, Verification, VerificationEntry
 from roofline.report.markdown import table
 
 MANY = 9.995  # errors from here on are shown as a factor
-REGIMES = {"all": "all", "not_found": "not found", "shared_memory": "shared memory"}
+REGIMES = {"not_found": "not found", "shared_memory": "shared memory"}
 SEALED = (
     "*Sealed* predictions were written before anything was timed, from datasheets and constants; *from ceilings* is "
     "the same model with what this run measured: the ceilings, and what a call and a start cost. An error is "
@@ -27,7 +29,7 @@ def markdown(verification: Verification) -> str:
         parts += ["## What a call costs at least", CALLS, _calls(verification.calls)]
     parts.append("## What explains the errors, and what helps")
     for title, entries in sections.items():
-        parts += [f"### {title}", "\n".join(map(_explained, entries))]
+        parts += [f"### {title}", _helps(entries), _explained(entries)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -48,7 +50,9 @@ def _verdict(verification: Verification) -> str:
     judged = [e.sealed_regime_correct for e in verification.entries if e.sealed_regime_correct is not None]
     if not judged:
         return "No prediction has a measured counterpart."
-    return f"The sealed predictions gave the right regime for {sum(judged)} of {len(judged)} cells."
+    missed = error_statistics(e.sealed_error for e in verification.entries if e.sealed_error is not None)
+    by = f" and missed the caller's time by {_size(missed.median)} in the median" if missed else ""
+    return f"**The sealed predictions gave the right regime for {sum(judged)} of {len(judged)} cells{by}.**"
 
 
 def _seal(check) -> str:
@@ -122,12 +126,26 @@ def cell_name(entry: VerificationEntry) -> str:
 # ---------------------------------------------------------------- words
 
 
-def _explained(entry: VerificationEntry) -> str:
-    said = f"- **{cell_name(entry)}** ({_signed(entry.sealed_error)}): {entry.explanation}."
-    if entry.regime is None:
-        return f"{said} No regime was found, for want of a ceiling."
-    helps = ", ".join(entry.remedies) or "none"
-    return f"{said} Limited by {REGIMES.get(entry.regime, entry.regime)}; remedies: {helps}."
+def _helps(entries: list[VerificationEntry]) -> str:
+    """What helps in each regime that was found, once for all cells."""
+    remedies: dict[str, dict[str, None]] = {}
+    for entry in entries:
+        if entry.regime and entry.remedies:
+            remedies.setdefault(entry.regime, {}).update(dict.fromkeys(entry.remedies))
+    helps = [f"{', '.join(found)} where {regime}-bound" for regime, found in remedies.items()]
+    return f"What helps: {'; '.join(helps)}." if helps else ""
+
+
+def _explained(entries: list[VerificationEntry]) -> str:
+    """A sentence on each error that needs one."""
+    close = sum(entry.cause == "close" for entry in entries)
+    alike: dict[str, list[str]] = {}
+    for entry in entries:
+        if entry.cause != "close":
+            name = f"**{cell_name(entry)}** ({_signed(entry.sealed_error)})"
+            alike.setdefault(entry.explanation, []).append(name)
+    lines = [f"- {', '.join(names)}: {explanation}." for explanation, names in alike.items()]
+    return "\n".join(lines + ([f"- {counted(close, 'cell')} within {percent(CLOSE)}."] if close else []))
 
 
 def _seconds(value: float | None) -> str:

@@ -12,9 +12,9 @@ from roofline.records.collection import Collection
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import BandwidthRecord
 from roofline.report.interpretation import interpret
+from roofline.report.summary import page
 from roofline.report.verification_page import markdown
-
-AFTER_ACCEPTANCE = ("acceptance.json", "summary.html", "manifest.json")
+from roofline.run.paths import judged
 
 
 def derive(
@@ -24,12 +24,15 @@ def derive(
     collected = collect(found, Asked(**asked))
     roofline, verification = collected.roofline, verify(collected, found, sha256)
     devices = found.device_records()
+    interpretation = interpret(roofline, devices, [record for _, record in found.measured])
+    acceptance = accept(roofline, devices, verification, judged(outputs), missing=[])
     files: dict[str, Record | str] = {
         "roofline.json": roofline,
         "verification.json": verification,
         "verification.md": markdown(verification),
-        "interpretation.md": interpret(roofline, devices, [record for _, record in found.measured]),
-        "acceptance.json": accept(roofline, devices, verification, judged(outputs), missing=[]),
+        "interpretation.md": interpretation,
+        "acceptance.json": acceptance,
+        "summary.html": page(roofline, acceptance, interpretation),
     }
     kinds = {"peak_flops": PeakFlopsRecord, "bandwidth": BandwidthRecord}
     for device in devices:
@@ -37,11 +40,6 @@ def derive(
             records = [record for _, record in found.of_kind(kind) if record.device == device]
             files[f"{device}/{name}.json"] = Collection(device=device, records=records)
     return files
-
-
-def judged(outputs: Iterable[str]) -> list[str]:
-    """The outputs that acceptance looks for: it is itself made before some."""
-    return [path for path in outputs if Path(path).name not in AFTER_ACCEPTANCE]
 
 
 def differing(results: Path, files: Mapping[str, Record | str]) -> list[str]:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from roofline.run import run_lock
+
 JOBS, JOB_KEYS = Path("logs/jobs.jsonl"), ("rule", "log", "started_at", "ended_at")
 TOTAL, COUNTER = "ROOFLINE_JOBS", "ROOFLINE_JOBS_ENDED"
 
@@ -21,6 +23,7 @@ def job(name: str, snakemake) -> Iterator[None]:
     `snakemake` is what the engine gives a script. A failure ends the process with status 1 after one line that names
     the job, the fault and the log.
     """
+    run_lock.end_with_run()
     path, started_at = Path(snakemake.log[0]), now()
     path.parent.mkdir(parents=True, exist_ok=True)
     if sys.stdout.isatty():

@@ -211,7 +211,7 @@ def unlisted_files(root: Path, manifest: Manifest) -> list[str]:
 
 def contradictions(root: Path, manifest: Manifest) -> list[str]:
     """What the records under root say against the manifest, and derived files against the records."""
-    found = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
+    found = read_results(root / RESULTS, [root / output.path for output in manifest.outputs if is_result(output.path)])
     sha256 = hashes(manifest.outputs)
     told = broken(found, sha256)
     listed = {one.device: one for one in manifest.seals}
@@ -227,7 +227,12 @@ def contradictions(root: Path, manifest: Manifest) -> list[str]:
     data = {one.path for one in manifest.data}
     outputs = [output.path for output in manifest.outputs if output.path not in data]
     try:
-        wrong = differing(root / RESULTS, derive(found, manifest.asked, sha256, outputs))
-    except (CorruptRecord, OSError) as error:
+        derived = derive(found, manifest.asked, sha256, outputs)
+        there = {name: content for name, content in derived.items() if (root / RESULTS / name).is_file()}
+        wrong = differing(root / RESULTS, there)
+    except CorruptRecord as error:
         return [str(error).replace(f"{root}/", "")]
-    return [f"{path} is not what its records give" for path in wrong]
+    except (LookupError, TypeError) as error:
+        return [f"nothing follows from what the manifest says was asked: {error}"]
+    told = [f"{RESULTS}/{name}: not listed in the manifest" for name in derived if f"{RESULTS}/{name}" not in outputs]
+    return told + [f"{path} is not what this version of the workflow makes of its records" for path in wrong]

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-import filelock
-
 from roofline.analysis.consistency import contradictions
 from roofline.analysis.results import read_any
 from roofline.records.acceptance import Acceptance
@@ -23,7 +21,6 @@ from roofline.run.settings import Faults
 
 PREVIOUS = "previous"
 ENGINE = ".snakemake"
-RUN_LOCK = Path(ENGINE, "roofline-run.lock")
 OF_ALL_DEVICES: dict[str, type[Record]] = {
     "roofline.json": Roofline,
     "acceptance.json": Acceptance,
@@ -32,29 +29,6 @@ OF_ALL_DEVICES: dict[str, type[Record]] = {
 }
 # That stay where they are when a card's results are set aside.
 KEPT = (PREVIOUS, "archive", "rendered", "spread", "checkpoints")
-
-
-def hold_run_lock() -> None:
-    """Show for as long as this process lives that a run is going on here; the kernel lets go when it dies."""
-    global _held
-    _held = filelock.FileLock(RUN_LOCK)
-    try:
-        _held.acquire(blocking=False)
-    except filelock.Timeout:
-        sys.exit("another run is going on in this folder: wait for it to end")
-
-
-def run_is_going_on() -> bool:
-    """Whether a living run holds this folder."""
-    if not RUN_LOCK.exists():
-        return False
-    lock = filelock.FileLock(RUN_LOCK)
-    try:
-        lock.acquire(blocking=False)
-    except filelock.Timeout:
-        return True
-    lock.release()
-    return False
 
 
 def require_writable(outputs: Iterable[str]) -> None:

@@ -145,7 +145,7 @@ def _line(place: tuple, faults: list[dict], schema: Mapping) -> str:
             f"{key}: {said}" if _names_its_value(said) else f"{key}: {shown}{' ' if said[:3] == 'is ' else '; '}{said}"
         )
     if "too_short" in kinds or "string_too_short" in kinds:
-        return f"{key}: {shown} is empty; allowed: one entry or more"
+        return f"{key}: {shown} is empty; allowed: {'text' if shown == repr('') else 'one entry or more'}"
     if "enum" in allowed:
         return f"{key}: {shown} is unknown; allowed: {', '.join(map(str, allowed['enum']))}"
     if "finite_number" in kinds:
@@ -227,6 +227,10 @@ def _shown(value) -> str:
     return text if len(text) <= 100 else f"{text[:97]}..."
 
 
+def _printable(key) -> str:
+    return key if isinstance(key, str) and key.isprintable() else _shown(key)
+
+
 def _unknown_key(parent: str, name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(str(name), known, 1)
     hint = f"did you mean {near[0]}? " if near else ""
@@ -234,7 +238,7 @@ def _unknown_key(parent: str, name: str, known: list[str]) -> str:
 
 
 def _key(path) -> str:
-    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in path]
+    parts = [f"[{part}]" if isinstance(part, int) else f".{_printable(part)}" for part in path]
     return "".join(parts).lstrip(".") or "the configuration"
 
 
@@ -292,9 +296,7 @@ def _operator_faults(operator: Operator, config: BaseModel, here: list) -> list[
             "the library beside CuPy"
             for library in registry.missing_cuda_libraries(operator)
         ]
-    for identity in here:
-        faults += [] if faults else _memory_faults(operator, config, identity)
-    return faults
+    return faults or [line for identity in here for line in _memory_faults(operator, config, identity)]
 
 
 def _implementation_faults(operator: Operator, config: BaseModel, here: list) -> list[str]:

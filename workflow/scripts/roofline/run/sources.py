@@ -1,6 +1,5 @@
 """Which files of this library a job follows from: what makes its results stale when edited."""
 
-import ast
 import re
 from collections.abc import Iterable
 from functools import cache
@@ -10,7 +9,9 @@ from roofline.devices.gpu.kernel_compiler import CEILING_KERNELS, with_headers
 from roofline.operators.base import Operator
 
 PACKAGE = "roofline"
-KERNEL_NAME = re.compile(r"[\w.]+\.cu")
+# A parser would take ten times as long, at every start of Snakemake.
+IMPORT = re.compile(r"^ *(?:from (roofline[\w.]*) import (\([^)]*\)|.+)|import (roofline[\w.]*))", re.MULTILINE)
+FILE_NAME = re.compile(r"""["']([\w.]+\.(?:cu|j2))["']""")
 
 
 def library_files(script: Path, kind: str | None = None, operators: Iterable[Operator] = ()) -> list[str]:
@@ -49,18 +50,13 @@ def _needs(source: Path, root: Path) -> frozenset[Path]:
         return frozenset(_below(path, root) for path in with_headers(source))
     if source.suffix != ".py":
         return frozenset()
-    names, needed = set(), set()
-    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if KERNEL_NAME.fullmatch(node.value) and (CEILING_KERNELS / node.value).is_file():
-                needed.add(_below(CEILING_KERNELS / node.value, root))
-            if node.value.endswith(".j2") and (source.parent / "templates" / node.value).is_file():
-                needed.add(source.parent / "templates" / node.value)
-    parts = [name.split(".") for name in names if name.split(".")[0] == PACKAGE]
-    candidates = {root.joinpath(*name[:-1], f"{name[-1]}.py") for name in parts}
-    candidates |= {root.joinpath(*name[:depth], "__init__.py") for name in parts for depth in range(1, len(name) + 1)}
-    return frozenset(path for path in candidates if path.is_file()) | frozenset(needed)
+    text = source.read_text(encoding="utf-8")
+    modules = set()
+    for package, names, module in IMPORT.findall(text):
+        modules |= {module or package} | {f"{package}.{name}" for name in re.findall(r"\w+", names)}
+    parts = [module.split(".") for module in modules]
+    needed = {root.joinpath(*part[:-1], f"{part[-1]}.py") for part in parts}
+    needed |= {root.joinpath(*part[:depth], "__init__.py") for part in parts for depth in range(1, len(part) + 1)}
+    for name in FILE_NAME.findall(text):
+        needed |= {_below(CEILING_KERNELS / name, root), source.parent / "templates" / name}
+    return frozenset(path for path in needed if path.is_file())

@@ -15,6 +15,7 @@ from roofline.devices.cpu.topology import UNLISTED_CACHE_BYTES, UNLISTED_L2_BYTE
 from roofline.devices.cpu.workers import Timed
 
 PIECE_ITEMS = 1 << 20  # of random numbers that one generator draws
+DISTINCT_ITEMS = (1 << 22) - 3  # random numbers per array; a prime, so that no piece of another length starts over
 
 
 class Device:
@@ -135,21 +136,31 @@ class Device:
     # -- arrays
 
     def normal(self, shape: tuple[int, ...], dtype: str, seed: int):
-        """Standard normal random numbers, drawn in parallel, rounded to the dtype; the same for any core count."""
+        """Standard normal random numbers, rounded to the dtype; the same for any core count.
+
+        DISTINCT_ITEMS are drawn, and larger arrays repeat them: drawing gigabytes of rotated inputs would take longer
+        than measuring. Copies cut from one array still hold different values at each place.
+        """
         numpy = self.xp
         values = numpy.empty(shape, array_dtype(dtype))
         flat = values.reshape(-1)
-        starts = range(0, flat.size, PIECE_ITEMS)
+        drawn = flat[:DISTINCT_ITEMS]
+        starts = range(0, drawn.size, PIECE_ITEMS)
         seeds = numpy.random.SeedSequence(seed).spawn(len(starts))
 
-        def fill(worker: int) -> None:
+        def draw(worker: int) -> None:
             for start, piece_seed in list(zip(starts, seeds, strict=True))[worker :: self.cores]:
-                piece = flat[start : start + PIECE_ITEMS]
+                piece = drawn[start : start + PIECE_ITEMS]
                 piece[:] = numpy.random.Generator(numpy.random.SFC64(piece_seed)).standard_normal(
                     piece.size, dtype=numpy.float64 if dtype == "fp64" else numpy.float32
                 )
 
-        self.workers.run(self.cores, fill)
+        def repeat(worker: int) -> None:
+            for start in range((1 + worker) * DISTINCT_ITEMS, flat.size, self.cores * DISTINCT_ITEMS):
+                flat[start : start + DISTINCT_ITEMS] = drawn[: flat.size - start]
+
+        self.workers.run(self.cores, draw)
+        self.workers.run(self.cores, repeat)
         return values
 
     def empty(self, shape: tuple[int, ...], dtype: str):
@@ -157,7 +168,7 @@ class Device:
 
     def poison(self, array) -> None:
         """Overwrite every byte with 0xFF: NaN in every floating-point dtype."""
-        array.view(self.xp.uint8).fill(0xFF)
+        array[...] = self.xp.full(array.itemsize, 0xFF, self.xp.uint8).view(array.dtype)
 
     def copies(self, array, count: int) -> list:
         """Made by all cores: it is the first touch of memory that takes time."""

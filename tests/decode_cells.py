@@ -1,0 +1,38 @@
+"""Cells of decode attention on weights made by hand, for tests of its implementations."""
+
+import numpy
+
+from roofline.core.dtypes import array_dtype
+from roofline.operators.base import Case
+from roofline.operators.decode_attention import DecodeAttention
+from roofline.operators.decode_attention.counts import Shape
+from roofline.operators.decode_attention.implementation import projected_query
+
+OPERATOR = DecodeAttention()
+DTYPES = ("fp32", "fp16", "bf16")
+
+
+def case_of(shape: Shape, dtype: str, layers: int = 1) -> Case:
+    return Case(shape.as_dict(), dtype, params={"layers": layers})
+
+
+def cell_of(device, kind, shape: Shape, dtype: str = "fp32", *, copies=1, layers=1, seed=3, query=None, **options):
+    """An implementation over so many copies of its caches; `query` in place of the one that its weights project."""
+    random, size, as_dtype = numpy.random.default_rng(seed), shape.hidden_size, array_dtype(dtype)
+    layer = {name: random.standard_normal((size, size), numpy.float32) / size**0.5 for name in ("query", "output")}
+    layer |= {f"{name}_bias": random.standard_normal(size, numpy.float32) for name in ("query", "output")}
+    layer = {name: device.array(weights).astype(as_dtype) for name, weights in layer.items()}
+    hidden = device.array(random.standard_normal((shape.batch, size), numpy.float32)).astype(as_dtype)
+    if query is None:
+        query = projected_query(device, shape, hidden, layer)
+    else:
+        query = device.array(numpy.asarray(query, numpy.float32)).astype(as_dtype)
+    case = case_of(shape, dtype, layers)
+    inputs = OPERATOR.rotated_inputs(device, case, seed, copies)
+    return kind(OPERATOR, device, case, {"layer": layer, "hidden": hidden, "query": query}, inputs, **options)
+
+
+def set_cache(cell, keys=None, values=None, copy: int = 0) -> None:
+    for array, wanted in zip(cell.caches[copy], (keys, values), strict=True):
+        if wanted is not None:
+            array[...] = cell.device.array(numpy.asarray(wanted, numpy.float32)).astype(array.dtype)

@@ -1,0 +1,152 @@
+"""What tests of measurements share: a device whose clock the test turns, and records and seals made by hand."""
+
+import contextlib
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from roofline.measure import compute_ceiling, investigation, search, state, timing
+from roofline.measure.operator_job import Seals
+from roofline.measure.seal import promised_ceilings
+from roofline.records.compute import Product
+from roofline.records.device import DeviceRecord, VendorFigures, VendorPeak
+from roofline.records.prediction import PredictionRecord
+
+AT = "2026-11-05T12:00:00+00:00"
+JOB = {"device": "gpu0", "seals": {"gpu0/prediction.json": "0" * 64}, "started_at": AT, "elapsed_s": 1.0}
+HEAT, POWER_CAP = ["sw_thermal_slowdown"], ["sw_power_cap"]
+
+
+class FakeDevice:
+    """A device on a clock of its own: each step returns the seconds that it takes.
+
+    `reasons(now)` is what throttles it, None where it does not report that. A CPU is its own caller.
+    """
+
+    memory_level, cache_level, cache_ceilings, last_level_cache_bytes = "hbm", "l2", ["l2"], 1 << 20
+
+    def __init__(self, kind: str = "gpu", reasons=lambda now: []):
+        self.kind, self.reasons = kind, reasons
+        self.now, self.numbers = 0.0, []
+
+    def step_times(self, step, count, first=0):
+        times = []
+        for number in range(first, first + count):
+            times.append(step(number))
+            self.numbers.append(number)
+            self.now += times[-1]
+        return times
+
+    def device_times(self, step, count, first=0):
+        if self.kind == "cpu":
+            return None
+        return [seconds / 2 for seconds in self.step_times(step, count, first)]
+
+    def watched_times(self, step, count, first, look):
+        """Looked at in the middle."""
+        early = self.step_times(step, count // 2, first)
+        look()
+        return early + self.step_times(step, count - count // 2, first + count // 2)
+
+    def state(self) -> dict:
+        reasons = self.reasons(self.now)
+        return {} if reasons is None else {"throttle_reasons": list(reasons)}
+
+    def synchronize(self):
+        pass
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+    def compute_unit(self, ceiling):
+        return "cpu" if self.kind == "cpu" else "tensor_core"
+
+    def compute_ceiling(self, dtype, unit):
+        return dtype
+
+    def memory_ceilings(self, mix):
+        return [f"{self.memory_level}_{mix}"]
+
+
+@contextlib.contextmanager
+def clock_of(device: FakeDevice) -> Iterator[None]:
+    """Have everything that measures go by the device's clock."""
+    with pytest.MonkeyPatch.context() as patch:
+        clock = SimpleNamespace(monotonic=lambda: device.now, sleep=device.sleep)
+        for module in (compute_ceiling, investigation, search, state, timing):
+            patch.setattr(module, "time", clock)
+        yield
+
+
+def vendor_peak(tflops: float = 160.0, **fields) -> VendorPeak:
+    known = {
+        "unit": "tensor_core",
+        "operations_per_clock_per_multiprocessor": 1024.0,
+        "source": "made up",
+        "verified": True,
+        "derived": False,
+    }
+    return VendorPeak(tflops=tflops, **known | fields)
+
+
+def vendor_figures(**fields) -> VendorFigures:
+    known = {
+        "match": "exact",
+        "entry": None,
+        "reason": "made up",
+        "boost_clock_mhz": None,
+        "tensor_clock_mhz": None,
+        "rate_class": "full",
+        "l2_bytes": None,
+        "power_limit_w": None,
+        "peaks": {},
+        "absent": {},
+        "bandwidth": None,
+    }
+    return VendorFigures(**known | fields)
+
+
+def device_record(device: str = "gpu0", **fields) -> DeviceRecord:
+    """A card of 132 multiprocessors at 1980 MHz, or a CPU of two cores."""
+    kind = device.rstrip("0123456789")
+    hardware = {"gpu": {"multiprocessors": 132, "sm_clock_max_mhz": 1980}, "cpu": {"cores_usable": 2}}
+    known = {
+        "device": device,
+        "device_kind": kind,
+        "name": {"cpu": "A CPU", "gpu": "NVIDIA H200"}[kind],
+        "uuid": f"uuid-of-{device}",
+        "memory_total_bytes": 1 << 34,
+        "memory_free_bytes": 1 << 33,
+        "last_level_cache_bytes": 1 << 25,
+        "hardware": hardware[kind],
+        "software": {"numpy": "2.4.6"},
+        "vendor": vendor_figures(),
+        "unsupported": {},
+        "host": {"os": "Linux"},
+        "queried_at": AT,
+    }
+    return DeviceRecord(**known | fields)
+
+
+def prediction_record(device: DeviceRecord) -> PredictionRecord:
+    """The seal of a device's promised ceilings."""
+    return PredictionRecord(
+        device=device.device,
+        device_kind=device.device_kind,
+        sealed_at=AT,
+        device_record_sha256="0" * 64,
+        source_sha256="0" * 64,
+        ceilings=promised_ceilings(device),
+    )
+
+
+def seals_for(device: DeviceRecord, operator) -> Seals:
+    """What is sealed of a device and of an operator's constants there."""
+    constants = operator.constants.get(device.device_kind, {})
+    return Seals(prediction_record(device), {name: value for name, (value, _) in constants.items()})
+
+
+def product(size: int = 8, **fields) -> Product:
+    known = {"library": "made up", "layout": None, "algorithm": None, "accumulation": "fp32", "output": "fp16"}
+    return Product(shape=dict.fromkeys("mnk", size), **known | fields)

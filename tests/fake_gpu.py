@@ -1,0 +1,119 @@
+"""A GPU without one: the real device on the stand-ins for CuPy, cuBLASLt and CUDA's driver in tests/fakes; and kernels
+that go wrong."""
+
+import sys
+from importlib import util
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import numpy
+
+from roofline.devices import Identity
+from roofline.devices.gpu.device import Device
+
+FAKES = Path(__file__).parent / "fakes"
+MIB = 1 << 20
+
+
+def open_gpu(monkeypatch, capability: str = "9.0", free_bytes: int = 1 << 30, **properties) -> Device:
+    """A device with these properties in place of the stand-in's, until the test is over; `cublaslt` is its cuBLASLt."""
+    cupy = _load(monkeypatch, "cupy", "cupy/__init__.py")
+    cupy.PROPERTIES.update(properties)
+    driver = _load(monkeypatch, "driver", "cuda/bindings/driver.py")
+    monkeypatch.setitem(sys.modules, "cuda.bindings", SimpleNamespace(driver=driver))
+    cublaslt = _load(monkeypatch, "nvmath.bindings.cublasLt", "nvmath/bindings/cublasLt.py")
+    monkeypatch.setitem(sys.modules, "nvmath.bindings", SimpleNamespace(cublasLt=cublaslt))
+    for name in ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"):  # which a device sets for its process
+        monkeypatch.setenv(name, "")
+    identity = Identity(
+        device="gpu0",
+        kind="gpu",
+        name="A fake GPU",
+        uuid="GPU-1",
+        driver=None,
+        memory_total_bytes=free_bytes,
+        memory_free_bytes=free_bytes,
+        compute_capability=capability,
+        nvml=False,
+    )
+    device = Device(identity)
+    device.cublaslt = cublaslt
+    return device
+
+
+def nvml_card(uuid: str, bus: str | None, *slices):
+    return SimpleNamespace(uuid=uuid, bus=bus, name="NVIDIA H200", slices=slices)
+
+
+def use_nvml(monkeypatch, *cards, refused=(), visible: str | None = None) -> ModuleType:
+    """NVML of these cards for the process of the test, which refuses some functions; and CUDA_VISIBLE_DEVICES."""
+    nvml = _load(monkeypatch, "pynvml", "pynvml/__init__.py")
+    nvml.CARDS, nvml.REFUSED = list(cards), set(refused)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    return nvml
+
+
+def random_numbers(monkeypatch) -> ModuleType:
+    """The stand-in's random numbers, which are those of kernels/random.cu."""
+    return _load(monkeypatch, "random_numbers", "cupy/random_numbers.py")
+
+
+def _load(monkeypatch, name: str, path: str) -> ModuleType:
+    spec = util.spec_from_file_location(name, FAKES / path)
+    module = util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Recorder:
+    """A kernel that notes what it is launched with before it does it."""
+
+    def __init__(self, kernel, launches: list | None = None):
+        self.__dict__.update(_kernel=kernel, _launches=launches)
+
+    def __getattr__(self, name):
+        return getattr(self._kernel, name)
+
+    def __setattr__(self, name, value):
+        setattr(self._kernel, name, value)
+
+    def __call__(self, grid, block, arguments, **options):
+        self._launches.append((self._kernel.name, grid[0], block[0], arguments))
+        self._kernel(grid, block, arguments, **options)
+
+
+def record_launches(monkeypatch, device) -> list:
+    """(name, blocks, threads, arguments) of every launch from now on of kernels asked for from now on."""
+    launches, kernel = [], device.kernel
+    monkeypatch.setattr(device, "kernel", lambda *names: Recorder(kernel(*names), launches))
+    return launches
+
+
+class Short(Recorder):
+    """A kernel that is told of one vector less: it leaves the last one alone."""
+
+    def __call__(self, grid, block, arguments, **options):
+        place = next(i for i, value in enumerate(arguments) if numpy.ndim(value) == 0)
+        fewer = type(arguments[place])(arguments[place] - 1)
+        self._kernel(grid, block, (*arguments[:place], fewer, *arguments[place + 1 :]), **options)
+
+
+class Idle(Recorder):
+    """A kernel that does nothing."""
+
+    def __call__(self, grid, block, arguments, **options):
+        pass
+
+
+def replace_kernels(monkeypatch, device, names, by) -> None:
+    """Kernels of these names that are asked for from now on."""
+    kernel = device.kernel
+
+    def found(source, name, *defines):
+        real = kernel(source, name, *defines)
+        return by(real) if name in names else real
+
+    monkeypatch.setattr(device, "kernel", found)

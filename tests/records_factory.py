@@ -1,0 +1,408 @@
+"""Records made up by hand that agree with one another: what a run would leave of these figures, sealed and predicted.
+
+`assemble(records)` gives them their seals and predictions and fills in what a run has beside them; `results` is what
+the library reads of that. The operator is one of nobody's: `scan`, along N.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from roofline.analysis.collect import Asked, Collected, collect
+from roofline.analysis.results import Results
+from roofline.analysis.verification import verify
+from roofline.measure.sustained import summarise
+from roofline.records.base import Record
+from roofline.records.collection import Collection
+from roofline.records.compute import LoadPoint, PeakFlops, PeakFlopsRecord, Product
+from roofline.records.device import DeviceRecord, VendorFigures
+from roofline.records.memory import Bandwidth, BandwidthRecord
+from roofline.records.operator import Axis, JobRecord, Measurement, OperatorInfo, OperatorRecord
+from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, Seal, predict_sealed
+from roofline.records.timing import Check, Search, Timing
+from roofline.records.verification import Verification
+
+US = 1e-6
+DAY = "2026-11-05T"
+QUERIED, SEALED, STARTED = f"{DAY}12:00:05+00:00", f"{DAY}12:00:10+00:00", f"{DAY}12:00:20+00:00"
+PROMISED = {
+    "gpu": {"fp32": 67.0, "fp16": 990.0, "hbm_read": 4800.0},
+    "cpu": {"fp32": 2.0, "dram_read": 160.0},
+}
+CONSTANTS = {"gpu": {"call_s": 8 * US, "start_s": 3.5 * US, "share": 0.95}, "cpu": {"call_s": 30 * US, "share": 0.8}}
+COSTS = {
+    "gpu": {"calls": {"call_s": 1}, "start": {"start_s": 1}, "share": "share"},
+    "cpu": {"calls": {"call_s": 1}, "share": "share"},
+}
+LEVELS = {"d2d": ("hbm", "copy"), "h2d": ("pcie", "copy"), "l2": ("l2", "read"), "l1": ("l1", "read")}
+SCAN = OperatorInfo(
+    name="scan",
+    title="scan",
+    picture="scan",
+    counted="inputs once",
+    axis=Axis(key="n", symbol="N", at_least=4),
+    usual_share_of_peak=(0.003, 0.01),
+)
+GEMM = OperatorInfo(name="gemm", title="GEMM", picture="gemm", counted="A, B and C once each")
+MADE_UP_CHECK = Check(compared="made up", error=0, tolerance=1)
+VENDOR = VendorFigures(
+    match="formula",
+    entry=None,
+    reason="made up",
+    boost_clock_mhz=None,
+    tensor_clock_mhz=None,
+    rate_class=None,
+    l2_bytes=None,
+    power_limit_w=None,
+    peaks={},
+    absent={},
+    bandwidth=None,
+)
+
+
+def kind_of(device: str) -> str:
+    return device.rstrip("0123456789")
+
+
+# ---------------------------------------------------------------- parts of records
+
+
+def timing(median_s: float, interval: bool = True, **fields) -> Timing:
+    """With a 95 % interval of a hundredth to either side; without one, of samples that are too few for it."""
+    low_s, high_s = 0.99 * median_s, 1.01 * median_s
+    known = {
+        "method": "made up",
+        "warmup": 3,
+        "requested": 100,
+        "stopped_by": "iterations",
+        "samples_s": [low_s, high_s] * 4 + [median_s] if interval else [median_s] * 3,
+        "median_s": median_s,
+        "ci95_s": (low_s, high_s) if interval else None,
+    }
+    return Timing(**known | fields)
+
+
+def rates(counted: float, taken: Timing) -> tuple[float, float] | None:
+    """The interval of a rate from that of its times."""
+    return taken.ci95_s and (counted / taken.ci95_s[1], counted / taken.ci95_s[0])
+
+
+def product(size: int = 8192, library: str = "cuBLASLt") -> Product:
+    return Product(
+        library=library,
+        shape={"m": size, "n": size, "k": size},
+        layout="TN",
+        algorithm="12",
+        accumulation="fp32",
+        output="fp16",
+    )
+
+
+def stream(name: str, gb_per_s: float, interval: bool = True, **fields) -> Bandwidth:
+    level, mix = LEVELS.get(name) or name.split("_")[:2]
+    counted = 1 << 30
+    taken = timing(counted / gb_per_s / 1e9, interval)
+    known = {
+        "name": name,
+        "level": level,
+        "mix": mix,
+        "counted": "made up",
+        "bytes": counted,
+        "gb_per_s": gb_per_s,
+        "ci95": rates(counted / 1e9, taken),
+        "vendor_gb_per_s": None,
+        "fraction_of_vendor": None,
+        "threads": None,
+        "grid": "made up",
+        "search": Search(offered=1, tried=1, refused=[]),
+        "trials": [],
+        "blocks_gb_per_s": [gb_per_s],
+        "sm_clock_mhz": None,
+        "bytes_per_clock_per_multiprocessor": None,
+        "limited_by": [],
+        "throttled": None,
+        "latency": taken,
+        "states": [],
+        "verified": "made up",
+    }
+    return Bandwidth(**known | fields)
+
+
+def cell(device: str, latency_s: float, device_latency_s: float | None = None, **fields) -> Measurement:
+    """One measurement: 0.5 FLOP/byte at N = 1024 by default. Its prediction is filled in by `assemble`."""
+    on_gpu, n = device != "cpu", fields.pop("n", 1024)
+    known = {
+        "operator": "scan",
+        "implementation": "plain" if on_gpu else "numpy",
+        "preset": None,
+        "scope": None,
+        "dtype": "fp32",
+        "cache": "cold",
+        "shape": {"n": n},
+        "label": f"N {n}",
+        "series": "",
+        "flops": 10**9,
+        "bytes": 2 * 10**9,
+        "compute_ceiling": fields.get("dtype", "fp32"),
+        "memory_ceilings": ["hbm_read", "d2d"] if on_gpu else ["dram_read", "dram_copy"],
+        "memory_level": "hbm" if on_gpu else "dram",
+        "costs": COSTS[kind_of(device)],
+        "predicted": {"regime": "memory", "latency_s": 1, "fraction_of_compute_peak": 1},
+        "check": MADE_UP_CHECK,
+        "latency": timing(latency_s),
+        "device_latency": timing(device_latency_s) if device_latency_s else None,
+        "overhead_s": None,
+        "remedies": {"memory": ["fusion"], "compute": ["tensor cores"], "overhead": ["larger batches"]},
+        "states": [],
+    }
+    return Measurement.model_validate(known | fields)
+
+
+def reference_gemm(device: str, dtype: str, tflops: float, size: int = 4096, **fields) -> Measurement:
+    flops = 2 * size**3
+    known = {
+        "operator": "gemm",
+        "implementation": "cupy.matmul" if device != "cpu" else "numpy.matmul",
+        "shape": {"m": size, "n": size, "k": size},
+        "label": f"{size}³",
+        "dtype": dtype,
+        "cache": "warm",
+        "flops": flops,
+        "bytes": 3 * size**2 * 4,
+    }
+    return cell(device, flops / tflops / 1e12, **known | fields)
+
+
+# ---------------------------------------------------------------- records
+
+
+def device_record(device: str = "cpu", **fields) -> DeviceRecord:
+    kind = kind_of(device)
+    known = {
+        "device": device,
+        "device_kind": kind,
+        "name": {"cpu": "A CPU (8 cores)", "gpu": "NVIDIA H200"}[kind],
+        "uuid": f"uuid-of-{device}",
+        "memory_total_bytes": 1 << 34,
+        "memory_free_bytes": 1 << 33,
+        "last_level_cache_bytes": 1 << 25,
+        "hardware": {},
+        "software": {"numpy": "2.4.6"},
+        "vendor": VENDOR,
+        "unsupported": {},
+        "host": {"os": "Linux", "cpu": "A CPU (8 cores)"},
+        "queried_at": QUERIED,
+    }
+    return DeviceRecord(**known | fields)
+
+
+def promised_seal(device: str, promised: dict[str, float] | None = None, **fields) -> PredictionRecord:
+    """A device's seal; ceilings of memory are told by their names."""
+    ceilings = []
+    for name, value in (PROMISED[kind_of(device)] if promised is None else promised).items():
+        memory = name in LEVELS or name.startswith(("hbm", "dram"))
+        figure = {"kind": "memory", "gb_per_s": value} if memory else {"kind": "compute", "tflops": value}
+        source = {"source": "made up", "verified": True, "derived": device == "cpu"}
+        ceilings.append({"name": name, **source, **figure})
+    known = {"sealed_at": SEALED, "device_record_sha256": "", "source_sha256": "0" * 64}
+    return PredictionRecord(device=device, device_kind=kind_of(device), **known | {"ceilings": ceilings} | fields)
+
+
+def operator_seal(device: str, operator: str, constants: dict | None = None, **fields) -> OperatorPredictionRecord:
+    constants = CONSTANTS[kind_of(device)] if constants is None else constants
+    known = {
+        "sealed_at": SEALED,
+        "device_record_sha256": "",
+        "source_sha256": "0" * 64,
+        "constants": constants,
+        "constant_sources": dict.fromkeys(constants, "made up"),
+    }
+    return OperatorPredictionRecord(device=device, device_kind=kind_of(device), operator=operator, **known | fields)
+
+
+def job_fields(device: str, fields: dict) -> dict:
+    return {"device": device, "seals": {}, "started_at": STARTED, "elapsed_s": 1.5} | fields
+
+
+def peak_record(
+    device: str,
+    dtype: str,
+    burst: float,
+    *,
+    reference: float | Measurement | None = None,
+    chosen_at: float | None = None,
+    sustained: float | None = None,
+    reasons: list[str] | None = None,
+    vendor: float | None = None,
+    clock: tuple[float, float] | None = None,
+    interval: bool = True,
+    **fields,
+) -> PeakFlopsRecord:
+    """`reference` is the reference product or its TFLOPS (none of an _fma ceiling), `chosen_at` what the best product
+    gave when it was chosen, `clock` the MHz of the burst and the TFLOPS that it allows."""
+    fma, flops, best = dtype.endswith("_fma"), 10**12, product()
+    if isinstance(reference, int | float) or not (fma or reference):
+        reference = reference_gemm(device, dtype, reference or 0.98 * burst)
+    load = None
+    if sustained:
+        points = [LoadPoint(at_s=0.05 * i, tflops=sustained, throttle_reasons=reasons) for i in range(40)]
+        load = summarise(points, best, 2.0)
+    clock_mhz, clock_tflops = clock or (None, None)
+    taken = timing(flops / burst / 1e12, interval)
+    of_burst = rates(flops / 1e12, taken)
+    ceiling, ci95 = (load.tflops, load.ci95) if load and load.tflops > burst else (burst, of_burst)
+    known = {
+        "method": "fma" if fma else "gemm",
+        "unit": "cpu" if device == "cpu" else "cuda_core" if fma or dtype in ("fp32", "fp64") else "tensor_core",
+        "tflops": ceiling,
+        "ci95": ci95,
+        "reference_tflops": reference and reference.flops / reference.latency.median_s / 1e12,
+        "burst_tflops": burst,
+        "sustained_tflops": load and load.tflops,
+        "vendor_tflops": vendor,
+        "fraction_of_vendor": vendor and ceiling / vendor,
+        "clock_mhz": clock_mhz,
+        "clock_tflops": clock_tflops,
+        "fraction_of_clock": clock_tflops and burst / clock_tflops,
+        "inputs": "made up",
+        "limited_by": load.limited_by if load else [],
+        "throttled": None if device == "cpu" else False,
+        "doubts": [],
+        "search": Search(offered=1, tried=1, refused=[]),
+        "candidates": [
+            {"product": best, "flops": flops, "trial_tflops": burst, "block_tflops": chosen_at or burst},
+        ],
+        "burst": {
+            "product": best,
+            "inputs": "made up",
+            "flops": flops,
+            "check": MADE_UP_CHECK,
+            "latency": taken,
+            "tflops": burst,
+            "ci95": of_burst,
+            "states": [],
+            "sm_clock_mhz": clock_mhz,
+        },
+        "sustained": load,
+        "variants": [],
+        "kernel": {"name": None, "tensor_cores": None, "how_known": "made up"},
+        "investigation": None,
+    }
+    ours = {"info": GEMM, "measurements": [reference]} if reference else {}
+    peak = PeakFlops.model_validate(known | fields)
+    return PeakFlopsRecord(dtype=dtype, skipped=None, peak=peak, **job_fields(device, ours))
+
+
+def skipped_peak(device: str, dtype: str, reason: str) -> PeakFlopsRecord:
+    return PeakFlopsRecord(dtype=dtype, skipped=reason, peak=None, **job_fields(device, {}))
+
+
+def bandwidth_record(device: str, level: str | None = None, sweeps=(), **streams) -> BandwidthRecord:
+    """Of streams by name, as a rate in GB/s or as a whole Bandwidth."""
+    made = [one if isinstance(one, Bandwidth) else stream(name, one) for name, one in streams.items()]
+    level = level or (made[0].level if made else "sweep")
+    return BandwidthRecord(level=level, bandwidths=made, sweeps=list(sweeps), **job_fields(device, {}))
+
+
+def operator_record(device: str, *cells: Measurement, info: OperatorInfo = SCAN, **fields) -> OperatorRecord:
+    known = {"case": f"{cells[0].label}_{cells[0].dtype}".replace(" ", "") if cells else "none", "info": info}
+    return OperatorRecord(**job_fields(device, known | {"measurements": list(cells)} | fields))
+
+
+# ---------------------------------------------------------------- a run of them
+
+
+def path_of(record: Record) -> str:
+    """Where a run keeps a record, below results/."""
+    places = {
+        DeviceRecord: lambda r: "device_query",
+        PredictionRecord: lambda r: "prediction",
+        OperatorPredictionRecord: lambda r: f"{rule_of(r.operator)}/prediction",
+        PeakFlopsRecord: lambda r: f"peak_flops/{r.dtype}",
+        BandwidthRecord: lambda r: f"bandwidth/{r.level}",
+        OperatorRecord: lambda r: f"{rule_of(r.info.name)}/{r.case}",
+        Collection: lambda r: "peak_flops" if r.records and r.records[0].kind == "peak_flops" else "bandwidth",
+    }
+    return f"{record.device}/{places[type(record)](record)}.json"
+
+
+def rule_of(operator: str) -> str:
+    return "peak_flops" if operator == "gemm" else operator
+
+
+def pretended(path: str, record: Record) -> str:
+    """The hash of a file that is not written."""
+    return f"of {path}"
+
+
+def assemble(*records: Record, keep: Callable[[str, Record], str] = pretended) -> dict[str, Record]:
+    """These records by path, with the device records and seals that are missing, each record under its seals and each
+    cell as they predict it. `keep` writes a record and returns the hash of its file."""
+    found: dict[str, Record] = {}
+    given = {path_of(record): record for record in records}
+    jobs = [record for record in given.values() if isinstance(record, JobRecord)]
+    for device in dict.fromkeys(record.device for record in records):
+        path = f"{device}/device_query.json"
+        found[path] = given.get(path) or device_record(device)
+        of_device = keep(path, found[path])
+        mine = [job for job in jobs if job.device == device]
+        operators = dict.fromkeys(one.operator for job in mine for one in job.measurements)
+        seals = [promised_seal(device), *(operator_seal(device, operator) for operator in operators)]
+        hashes = {}
+        for seal in seals:
+            path = path_of(seal)
+            found[path] = given.get(path) or seal
+            if not found[path].device_record_sha256:
+                found[path] = found[path].model_copy(update={"device_record_sha256": of_device})
+            hashes[path] = keep(path, found[path])
+        of_all = path_of(seals[0])
+        for job in mine:
+            of_operators = {path_of(operator_seal(device, one.operator)): one.operator for one in job.measurements}
+            cells = [predicted(one, found, device) for one in job.measurements]
+            carried = {path: hashes[path] for path in [of_all, *of_operators]}
+            path = path_of(job)
+            found[path] = job.model_copy(update={"seals": carried, "measurements": cells})
+            keep(path, found[path])
+    return found
+
+
+def predicted(one: Measurement, found: dict[str, Record], device: str) -> Measurement:
+    """A cell as the seals predict it."""
+    constants = found[f"{device}/{rule_of(one.operator)}/prediction.json"].constants
+    made = predict_sealed(
+        found[f"{device}/prediction.json"],
+        constants,
+        flops=one.flops,
+        traffic_bytes=one.bytes,
+        compute_ceiling=one.compute_ceiling,
+        memory_ceilings=one.memory_ceilings,
+        terms=one.costs,
+    )
+    return one.model_copy(update={"predicted": made})
+
+
+def results(*records: Record) -> Results:
+    """What the library would read of a run with these records."""
+    found = Results()
+    for path, record in assemble(*records).items():
+        if isinstance(record, DeviceRecord):
+            found.devices[record.device] = (path, record)
+        elif isinstance(record, Seal):
+            found.seals[path] = record
+        else:
+            found.measured.append((path, record))
+    return found
+
+
+def hashes_of(found: Results) -> dict[str, str]:
+    paths = [path for path, _ in found.devices.values()] + list(found.seals) + [path for path, _ in found.measured]
+    return {path: pretended(path, None) for path in paths}
+
+
+def collected(*records: Record, **asked) -> Collected:
+    return collect(results(*records), Asked(**asked))
+
+
+def verified(*records: Record, **asked) -> Verification:
+    found = results(*records)
+    return verify(collect(found, Asked(**asked)), found, hashes_of(found))

@@ -1,0 +1,107 @@
+"""The pictures of sweeps and of sustained load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pictures import overlapping_texts, texts_outside, texts_over_dots, words_of
+from records_factory import peak_record, skipped_peak
+
+from roofline.core.formatting import capacity, number
+from roofline.records.base import read
+from roofline.records.compute import PeakFlopsRecord
+from roofline.records.memory import BandwidthRecord
+from roofline.report import load_figure, sweep_figure
+from roofline.report.figure_style import save
+
+REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
+
+
+def sweeps() -> list[BandwidthRecord]:
+    return [read(BandwidthRecord, REFERENCE / device / "bandwidth/sweep.json") for device in ("gpu0", "cpu")]
+
+
+def peaks() -> list[PeakFlopsRecord]:
+    dtypes = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8", "fp32_fma")
+    return [read(PeakFlopsRecord, REFERENCE / f"gpu0/peak_flops/{dtype}.json") for dtype in dtypes]
+
+
+def without_readings() -> list[PeakFlopsRecord]:
+    return [
+        peak_record("gpu0", "fp16", 778, sustained=665, reasons=["sw_power_cap"]),
+        peak_record("gpu0", "int8", 1700, sustained=1695, reasons=[]),
+        peak_record("cpu", "fp32", 1.43, sustained=1.33),
+        skipped_peak("cpu", "bf16", "NumPy has none"),
+    ]
+
+
+FIGURES = {
+    "sweeps": lambda: sweep_figure.draw(sweeps()),
+    "load": lambda: load_figure.draw(peaks()),
+    "load without readings": lambda: load_figure.draw(without_readings()),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_they_can_be_read_and_are_the_same_twice(tmp_path, name):
+    figure = FIGURES[name]()
+    assert overlapping_texts(figure) == [] and texts_outside(figure) == [] and texts_over_dots(figure) == []
+    save(figure, [tmp_path / "one.png", tmp_path / "one.svg"])
+    save(FIGURES[name](), [tmp_path / "other.png", tmp_path / "other.svg"])
+    for suffix in ("png", "svg"):
+        assert (tmp_path / f"one.{suffix}").read_bytes() == (tmp_path / f"other.{suffix}").read_bytes()
+
+
+def test_every_level_and_knee_is_told_with_the_capacity_that_the_device_reports(tmp_path):
+    told = words_of(sweep_figure.draw(sweeps()), tmp_path / "sweep.svg")
+    assert {"gpu0: one multiprocessor, through L1", "gpu0: the device, past L1", "cpu: one core"} <= set(told)
+    for level in (level for record in sweeps() for sweep in record.sweeps for level in sweep.levels):
+        assert any(text.endswith(f" {number(level.gb_per_s)} GB/s") for text in told)
+        if level.knee_bytes:
+            knee = f"knee {capacity(level.knee_bytes)}"
+            assert {f"{knee},", f"device reports {capacity(level.reported_bytes or 0)}"} <= set(told) or knee in told
+
+
+def test_a_sweep_without_levels_is_drawn(tmp_path):
+    (record, _) = sweeps()
+    for sweep in record.sweeps:
+        sweep.levels = []
+    record.sweeps[0].points = record.sweeps[0].points[:1]
+    told = words_of(sweep_figure.draw([record]), tmp_path / "sweep.svg")
+    assert "gpu0: the device, past L1" in told and not any(text.startswith("knee ") for text in told)
+
+
+def test_load_names_what_was_sustained_and_what_limited_it(tmp_path):
+    told = words_of(load_figure.draw(without_readings()), tmp_path / "load.svg")
+    assert "778 TFLOPS burst, 665 sustained (85 %), settled after 0 s · limited by: power cap" in told
+    assert "1700 TOPS burst, the same sustained, settled after 0 s · limited by: no throttle reason" in told
+    assert "1.43 TFLOPS burst, 1.33 sustained (93 %), settled after 0 s · limited by: not reported" in told
+    assert told.count("not reported") == 6  # clock and power of each
+    assert not any("bf16" in text for text in told)
+
+
+def test_load_that_gave_more_than_the_burst_says_so():
+    record = peak_record("gpu0", "fp16", 600, sustained=666)
+    assert "sustained (111 %)" in load_figure.subtitle(record, record.peak)
+
+
+def test_burst_and_sustained_lines_and_the_zone_until_it_settled():
+    figure = load_figure.draw(peaks())
+    assert len(figure.axes) == 3 * 7  # our own kernels are not held under load
+    for record, row in zip(peaks(), (figure.axes[i : i + 3] for i in range(0, 21, 3)), strict=False):
+        load = record.peak.sustained
+        assert [line.get_ydata()[0] for line in row[0].lines[1:]] == [record.peak.burst_tflops, load.tflops]
+        for axes in row:
+            settled = axes.transData.transform((load.settled_after_s, 0))[0]
+            assert axes.patches[0].get_extents().x1 == pytest.approx(settled)
+            low, high = axes.get_ylim()
+            assert all(low < value < high for value in axes.lines[0].get_ydata())
+    assert len({axes.get_ylim() for axes in figure.axes[1::3]}) == 1  # one scale of clocks
+
+
+@pytest.mark.parametrize(
+    ("draw", "told"), [(sweep_figure.draw, "No sweep over sizes"), (load_figure.draw, "No sustained load")]
+)
+def test_nothing_to_draw_is_said(tmp_path, draw, told):
+    assert any(text.startswith(told) for text in words_of(draw([]), tmp_path / "none.svg"))

@@ -1,0 +1,397 @@
+"""From records to roofline.json, with figures that are easy to reckon with."""
+
+import json
+import math
+from pathlib import Path
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from records_factory import (
+    CONSTANTS,
+    bandwidth_record,
+    cell,
+    collected,
+    device_record,
+    operator_record,
+    peak_record,
+    skipped_peak,
+    stream,
+)
+
+from roofline.records.base import read, write
+from roofline.records.memory import FoundLevel, Sweep
+from roofline.records.roofline import Roofline
+
+SCHEMA = Path(__file__).parents[1] / "workflow" / "schemas" / "roofline.schema.json"
+SHARE = CONSTANTS["gpu"]["share"]
+FP32, D2D = peak_record("gpu0", "fp32", 50), bandwidth_record("gpu0", d2d=1000)
+
+
+def close(value):
+    return pytest.approx(value, rel=1e-12)
+
+
+def only(roofline: Roofline, operator: str):
+    (found,) = [one for one in roofline.operators if one.operator == operator]
+    return found
+
+
+def placed(peaks=(FP32,), bandwidths=(D2D,), latency_s=4e-3, device_latency_s=3.2e-3, device="gpu0", **fields):
+    """One cell of 1 GFLOP and 2 GB under these ceilings."""
+    one = operator_record(device, cell(device, latency_s, device_latency_s, **fields))
+    return only(collected(*peaks, *bandwidths, one).roofline, "scan")
+
+
+# ---------------------------------------------------------------- ceilings
+
+
+def test_ceilings_are_what_was_measured():
+    fp16 = peak_record(
+        "gpu0",
+        "fp16",
+        780,
+        reference=760,
+        sustained=640,
+        reasons=["sw_power_cap"],
+        vendor=1000,
+        clock=(1755, 950),
+    )
+    copies = stream(
+        "d2d", 4000, vendor_gb_per_s=5000, fraction_of_vendor=0.8, limited_by=["hw_slowdown"], throttled=True
+    )
+    compute, memory = collected(fp16, bandwidth_record("gpu0", d2d=copies)).roofline.ceilings
+    assert (compute.name, compute.method, compute.unit) == ("fp16", "gemm", "tensor_core")
+    assert (compute.tflops, compute.lab_tflops, compute.sustained_tflops) == (780, close(760), close(640))
+    assert (compute.fraction_of_vendor, compute.fraction_of_clock) == (0.78, 780 / 950)
+    assert (compute.held_back_by, compute.throttled) == (["sw_power_cap"], False)
+    assert compute.record == "gpu0/peak_flops/fp16.json"
+    assert (memory.name, memory.level, memory.mix, memory.gb_per_s) == ("d2d", "hbm", "copy", 4000)
+    assert (memory.fraction_of_vendor, memory.held_back_by, memory.throttled) == (0.8, ["hw_slowdown"], True)
+    assert memory.record == "gpu0/bandwidth/hbm.json"
+
+
+def test_every_stream_of_a_level_is_a_ceiling():
+    found = collected(bandwidth_record("cpu", dram_read=100, dram_copy=80)).roofline.ceilings
+    assert [(one.name, one.gb_per_s) for one in found] == [("dram_read", 100), ("dram_copy", 80)]
+
+
+def test_register_only_kernels_are_ceilings_and_no_operators():
+    roofline = collected(peak_record("gpu0", "fp32_fma", 60), FP32, D2D).roofline
+    compute = [(one.name, one.method, one.lab_tflops) for one in roofline.ceilings if one.kind == "compute"]
+    assert compute == [("fp32_fma", "fma", None), ("fp32", "gemm", close(49))]
+    assert [(one.operator, one.dtype) for one in roofline.operators] == [("gemm", "fp32")]
+
+
+def test_the_levels_that_a_sweep_found_are_listed():
+    l1 = FoundLevel(name="l1", gb_per_s=400, first_bytes=4096, last_bytes=32768, knee_bytes=45000, reported_bytes=49152)
+    point = {"size_bytes": 4096, "gb_per_s": 400}
+    sweep = Sweep(series="one_core", reader="one core", counted="made up", points=[point], levels=[l1], states=[])
+    roofline = collected(bandwidth_record("cpu", sweeps=[sweep])).roofline
+    (level,) = roofline.levels
+    assert roofline.ceilings == []
+    assert (level.device, level.series, level.name) == ("cpu", "one_core", "l1")
+    assert (level.gb_per_s, level.knee_bytes, level.reported_bytes) == (400, 45000, 49152)
+    assert level.record == "cpu/bandwidth/sweep.json"
+
+
+def test_what_a_device_cannot_do_is_skipped_with_the_reason():
+    """Known from the device record, or found out when it was tried; only what was asked for is told."""
+    gpu = device_record("gpu0", unsupported={"fp8_e4m3": "it needs 8.9", "int8": "it needs 7.5"})
+    roofline = collected(
+        gpu,
+        skipped_peak("gpu0", "bf16", "no product ran"),
+        dtypes=["fp32", "bf16", "fp8_e4m3"],
+        without=[{"device": "cpu", "operator": "scan", "reason": "no implementation for cpu"}],
+    ).roofline
+    assert [(s.device, s.what, s.dtype, s.name, s.reason) for s in roofline.skipped] == [
+        ("gpu0", "peak_flops", "bf16", None, "no product ran"),
+        ("gpu0", "peak_flops", "fp8_e4m3", None, "it needs 8.9"),
+        ("cpu", "operator", "", "scan", "no implementation for cpu"),
+    ]
+
+
+# ---------------------------------------------------------------- under which roof
+
+
+def test_fractions_by_hand():
+    """Under 1000 GB/s 0.5 FLOP/byte may reach 0.5 TFLOPS; 1 GFLOP in 4 ms is 0.25 TFLOPS, in 3.2 ms 0.3125."""
+    found = placed()
+    assert found.roof_tflops == close(0.5)
+    assert (found.attained_tflops, found.device_attained_tflops) == (close(0.25), close(0.3125))
+    assert (found.fraction_of_roof, found.device_fraction_of_roof) == (close(0.5), close(0.625))
+    assert found.fraction_of_compute_peak == close(0.25 / 50)
+    assert found.latency_ci95_s == close((3.96e-3, 4.04e-3)) and found.device_latency_ci95_s[0] == close(3.168e-3)
+    assert (found.intensity_flops_per_byte, found.no_traffic) == (0.5, False)
+    assert (found.label, found.record) == ("N 1024", "gpu0/scan/N1024_fp32.json")
+
+
+def test_the_roof_is_the_first_declared_ceiling_that_was_measured():
+    """However well a dot would fit under another: a reader's roof is never the host link's."""
+    assert placed().memory_ceiling == "d2d"
+    both = placed(bandwidths=[bandwidth_record("gpu0", d2d=1000, hbm_read=1250)])
+    assert (both.memory_ceiling, both.roof_tflops) == ("hbm_read", close(0.625))
+    link = placed(bandwidths=[bandwidth_record("gpu0", h2d=50)])
+    assert (link.memory_ceiling, link.regime, link.roof_tflops) == (None, None, 50)
+
+
+def test_the_roof_is_the_compute_ceiling_where_that_is_the_lower():
+    found = placed(peaks=[peak_record("gpu0", "fp32", 0.3)])
+    assert found.roof_tflops == 0.3
+    assert found.fraction_of_roof == found.fraction_of_compute_peak == close(0.25 / 0.3)
+
+
+def test_a_missing_ceiling_is_null():
+    found = placed(peaks=[peak_record("gpu0", "fp16", 700)])
+    assert (found.compute_ceiling, found.fraction_of_compute_peak, found.regime) == (None, None, None)
+    assert found.roof_tflops == close(0.5)
+    bare = placed(peaks=(), bandwidths=())
+    assert (bare.roof_tflops, bare.fraction_of_roof, bare.regime, bare.predicted.from_ceilings) == (None,) * 4
+    assert bare.attained_tflops == close(0.25)
+
+
+def test_the_ceilings_of_another_device_are_not_its_own():
+    found = placed(peaks=[FP32, peak_record("cpu", "fp32", 0.1)], bandwidths=[bandwidth_record("gpu1", d2d=7), D2D])
+    assert found.roof_tflops == close(0.5)
+
+
+def test_an_operator_above_its_roof_is_listed():
+    """2 GB in 1.6 ms is 1250 GB/s where the copy gave 1000."""
+    one = operator_record("gpu0", cell("gpu0", 4e-3, 1.6e-3))
+    (above,) = collected(FP32, D2D, one).roofline.above_roof
+    assert (above.wrong_roof, above.cache, above.record) == ("d2d", None, "gpu0/scan/N1024_fp32.json")
+
+
+def test_an_operator_without_flops_has_a_time_and_no_share():
+    found = placed(flops=0)
+    assert (found.attained_tflops, found.fraction_of_roof, found.regime) == (0, None, "memory")
+
+
+# ---------------------------------------------------------------- regimes and remedies
+
+
+@pytest.mark.parametrize(
+    ("times", "regime", "level"),
+    [
+        ({"latency_s": 4e-3, "device_latency_s": 3.2e-3, "overhead_s": 3e-3}, "memory", "hbm"),
+        ({"latency_s": 4e-3, "device_latency_s": 3.1e-3, "overhead_s": 3e-3}, "overhead", None),
+        ({"latency_s": 5e-3, "device_latency_s": 5e-3, "device_overhead_s": 1.4e-3}, "overhead", None),
+        ({"latency_s": 5e-3, "device_latency_s": 5e-3, "device_overhead_s": 1.2e-3}, "memory", "hbm"),
+        ({"latency_s": 4e-3, "device_latency_s": None, "overhead_s": 1.99e-3}, "memory", "hbm"),
+        ({"latency_s": 4e-3, "device_latency_s": None, "overhead_s": 2e-3}, "overhead", None),
+    ],
+)
+def test_the_regime_found_is_from_what_was_measured(times, regime, level):
+    found = placed(**times)
+    assert (found.regime, found.regime_level) == (regime, level)
+
+
+def test_compute_bound_from_the_ridge_point_on():
+    """50 TFLOPS and 1000 GB/s meet at 50 FLOP/byte."""
+    regimes = [placed(flops=intensity * 10**9, bytes=10**9).regime for intensity in (49, 50, 51)]
+    assert regimes == ["memory", "compute", "compute"]
+
+
+def test_remedies_are_those_of_the_regime_found():
+    remedies = {"memory": ["fusion"], "overhead": ["a CUDA graph"]}
+    assert placed(remedies=remedies).remedies == ["fusion"]
+    assert placed(remedies=remedies, device_latency_s=1e-3).remedies == ["a CUDA graph"]
+    assert placed(remedies=remedies, bandwidths=()).remedies == []
+
+
+# ---------------------------------------------------------------- predictions
+
+
+def from_ceilings(**fields):
+    return placed(**{"overhead_s": 1e-3, "device_overhead_s": 1e-4} | fields).predicted.from_ceilings
+
+
+def test_what_the_model_says_of_measured_ceilings():
+    """1 GFLOP at 50 TFLOPS takes 20 us; 2 GB at 1000 GB/s take 2 ms, and longer at the share of it that is assumed; the
+    measured start comes before that, and the calls take what they take beside it."""
+    memory, compute = from_ceilings(), from_ceilings(flops=10**12)
+    whole_s = 1e-4 + 2e-3 / SHARE
+    assert (memory.regime, memory.latency_s, memory.device_latency_s) == ("memory", close(whole_s), close(whole_s))
+    assert memory.fraction_of_compute_peak == close(20e-6 / whole_s)
+    assert (compute.regime, compute.latency_s) == ("compute", close(0.0201))
+    calls, start = from_ceilings(overhead_s=10e-3), from_ceilings(device_overhead_s=6e-3)
+    assert (calls.regime, calls.latency_s) == ("overhead", 10e-3)
+    assert (start.regime, start.latency_s) == ("overhead", close(6e-3 + 2e-3 / SHARE))
+
+
+def test_calls_come_before_the_work_where_the_device_is_its_own_caller():
+    found = placed(
+        peaks=[peak_record("cpu", "fp32", 1)],
+        bandwidths=[bandwidth_record("cpu", dram_copy=100)],
+        device="cpu",
+        latency_s=30e-3,
+        device_latency_s=None,
+        overhead_s=3e-3,
+    ).predicted.from_ceilings
+    assert (found.latency_s, found.device_latency_s) == (close(3e-3 + 20e-3 / CONSTANTS["cpu"]["share"]), None)
+
+
+def test_without_the_smallest_case_the_ceilings_alone_say_what_a_cell_takes():
+    found = from_ceilings(overhead_s=None, device_overhead_s=None)
+    assert (found.latency_s, found.device_latency_s) == (close(2e-3), None)
+
+
+def test_each_cell_stands_beside_its_measurement():
+    one, two = cell("gpu0", 4e-3), cell("gpu0", 5e-3, n=2048)
+    cells = collected(FP32, D2D, operator_record("gpu0", one, two)).cells
+    assert [(c.operator.latency_s, c.measured.latency.median_s) for c in cells][-2:] == [(4e-3, 4e-3), (5e-3, 5e-3)]
+    assert cells[-1].record.case == "N1024_fp32"
+
+
+# ---------------------------------------------------------------- the user's operations
+
+
+def operation(name="mine", flops=1e9, memory_bytes=2e9, dtype="fp32", **fields):
+    return {"name": name, "flops": flops, "memory_bytes": memory_bytes, "dtype": dtype} | fields
+
+
+def place_operation(**fields):
+    return only(collected(FP32, D2D, operations=[operation(**fields)]).roofline, "operation")
+
+
+def test_an_operation_that_the_user_measured():
+    found = place_operation(measured_s=4e-3)
+    assert (found.name, found.device, found.implementation, found.record) == ("mine", "gpu0", "user", None)
+    assert (found.latency_s, found.attained_tflops) == (4e-3, close(0.25))
+    assert (found.roof_tflops, found.fraction_of_roof) == (close(0.5), close(0.5))
+    assert (found.regime, found.regime_level) == ("memory", "hbm")
+    assert (found.estimated_time_s, found.roofline_time_s) == (close(2e-3), close(2e-3))
+    assert found.efficiency_percent == close(1)
+
+
+def test_an_operation_that_nobody_measured():
+    found = place_operation()
+    assert (found.latency_s, found.attained_tflops, found.fraction_of_roof) == (None, None, None)
+    assert found.roof_tflops == close(0.5)
+
+
+def test_an_operation_without_traffic_or_without_work():
+    busy = place_operation(memory_bytes=0, measured_s=40e-6)
+    assert (busy.intensity_flops_per_byte, busy.no_traffic, busy.regime) == (None, True, "compute")
+    assert (busy.roof_tflops, busy.fraction_of_roof) == (50, close(0.5))
+    copy = place_operation(flops=0, measured_s=4e-3)
+    assert (copy.intensity_flops_per_byte, copy.roof_tflops, copy.attained_tflops) == (0, 0, 0)
+    assert (copy.fraction_of_roof, copy.estimated_time_s, copy.roofline_time_s) == (None, None, close(2e-3))
+
+
+def test_an_operation_without_a_ceiling_is_skipped_on_that_device_alone():
+    roofline = collected(
+        FP32,
+        D2D,
+        peak_record("cpu", "fp64", 0.5),
+        bandwidth_record("cpu", dram_copy=100),
+        bandwidth_record("gpu1", h2d=50),
+        peak_record("gpu1", "fp32", 50),
+        operations=[operation(dtype="fp32"), operation("other", dtype="fp64")],
+    ).roofline
+    assert [(o.device, o.name) for o in roofline.operators if o.operator == "operation"] == [
+        ("gpu0", "mine"),
+        ("cpu", "other"),
+    ]
+    assert {(s.device, s.name, s.reason) for s in roofline.skipped} == {
+        ("gpu0", "other", "no fp64 ceiling was measured on gpu0"),
+        ("cpu", "mine", "no fp32 ceiling was measured on cpu"),
+        ("gpu1", "mine", "no memory ceiling was measured on gpu1"),
+        ("gpu1", "other", "no fp64 ceiling was measured on gpu1"),
+    }
+
+
+AMOUNTS = st.just(0) | st.integers(1, 10**30) | st.floats(1e-9, 1e30)
+
+
+@settings(deadline=None)
+@given(AMOUNTS, AMOUNTS, st.none() | st.floats(1e-12, 1e12))
+def test_whatever_the_users_operation_it_can_be_written(flops, memory_bytes, measured_s):
+    listed = operation(flops=flops, memory_bytes=memory_bytes) | ({"measured_s": measured_s} if measured_s else {})
+    roofline = collected(FP32, D2D, operations=[listed]).roofline
+    text = json.dumps(roofline.model_dump(), allow_nan=False)
+    assert Roofline.model_validate_json(text) == roofline
+
+
+# ---------------------------------------------------------------- what is written
+
+
+@pytest.fixture(scope="module")
+def everything() -> Roofline:
+    """Each kind of ceiling, operator and gap that there is."""
+    return collected(
+        FP32,
+        bandwidth_record("gpu0", d2d=1000, h2d=50),
+        operator_record("gpu0", cell("gpu0", 1e-3, 0.9e-3, overhead_s=1e-4)),
+        peak_record("cpu", "fp32", 1),
+        skipped_peak("cpu", "fp16", "NumPy has none"),
+        bandwidth_record("cpu", dram_copy=100),
+        operator_record("cpu", cell("cpu", 1e-1)),
+        dtypes=["fp32", "fp16"],
+        operations=[
+            operation("measured", measured_s=1e-3),
+            operation("no traffic", memory_bytes=0),
+            operation("no work", flops=0),
+            operation("nothing", flops=0, memory_bytes=0),
+            operation("no ceiling", dtype="bf16"),
+        ],
+    ).roofline
+
+
+def schema() -> dict:
+    return json.loads(SCHEMA.read_text(encoding="utf-8"))
+
+
+def test_the_committed_schema_is_that_of_the_records():
+    expected = json.dumps(Roofline.model_json_schema(), indent=2) + "\n"
+    make = "PYTHONPATH=workflow/scripts python -c 'import json; from roofline.records.roofline import Roofline; "
+    make += f"print(json.dumps(Roofline.model_json_schema(), indent=2))' > workflow/schemas/{SCHEMA.name}"
+    assert SCHEMA.read_text(encoding="utf-8") == expected, f"out of date; make it again with: {make}"
+
+
+def test_what_is_written_is_of_the_schema_and_reads_back(tmp_path, everything):
+    write(everything, tmp_path / "roofline.json")
+    text = (tmp_path / "roofline.json").read_text(encoding="utf-8")
+    jsonschema.validate(json.loads(text), schema())
+    assert "NaN" not in text and "Infinity" not in text
+    assert read(Roofline, tmp_path / "roofline.json") == everything
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        (("devices", "gpu0", "kind"), "tpu"),
+        (("ceilings", 0, "unit"), "matrix_core"),
+        (("ceilings", 0, "tflops"), 0),
+        (("operators", 0, "regime"), "io"),
+        (("operators", 0, "unheard_of"), 1),
+        (("operators", 0, "latency_ci95_s"), [1e-3]),
+    ],
+)
+def test_the_schema_is_closed(path, wrong, everything):
+    content = everything.model_dump(mode="json")
+    *way, last = path
+    part = content
+    for key in way:
+        part = part[key]
+    part[last] = wrong
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(content, schema())
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+def test_nan_and_infinity_are_never_written(tmp_path, wrong, everything):
+    """Neither in a field of numbers nor where anything may stand; and what was there before stays whole."""
+    path = tmp_path / "record.json"
+    write(everything, path)
+    before = path.read_bytes()
+    faulty_operator = everything.operators[0].model_copy(update={"latency_s": wrong})
+    for one in (
+        everything.model_copy(update={"operators": [faulty_operator]}),
+        device_record("gpu0").model_copy(update={"hardware": {"clocks": [{"mhz": wrong}]}}),
+    ):
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            write(one, path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,422 @@
+"""Which product becomes a compute ceiling, and what it says of itself, on a device whose clock the test turns."""
+
+import random
+import statistics
+from types import SimpleNamespace
+
+import peak_flops
+import pytest
+from factories import (
+    HEAT,
+    JOB,
+    POWER_CAP,
+    FakeDevice,
+    clock_of,
+    device_record,
+    product,
+    seals_for,
+    vendor_figures,
+    vendor_peak,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roofline import devices
+from roofline.analysis.consistency import contradictions
+from roofline.devices.base import Refused, Unsupported, Workload
+from roofline.measure import compute_ceiling, lock
+from roofline.measure.compute_ceiling import chosen, finalists
+from roofline.measure.seal import seal_device, seal_operator
+from roofline.operators.gemm import Gemm, products
+from roofline.records.base import write
+from roofline.records.compute import Candidate, PeakFlopsRecord
+from roofline.records.timing import Check, Search
+
+
+def flops(size):
+    return products.flops(size, size, size)
+
+
+def candidate(size, trial, block=None, algorithm=None):
+    found = product(size, algorithm=algorithm)
+    return Candidate(product=found, flops=flops(size), trial_tflops=trial, block_tflops=block)
+
+
+# ---------------------------------------------------------------------------------------------- finalists
+
+
+def test_the_smallest_products_near_the_fastest_are_finalists_with_it():
+    """A short block is over before the power limit acts. 512 is below 92 %; of the others the three with least work."""
+    found = [candidate(8192, 800), candidate(4096, 790), candidate(512, 735), candidate(2048, 737)]
+    found += [candidate(1024, 760), candidate(3072, 755)]
+    assert finalists(found) == [0, 4, 3, 5]
+    assert finalists(found[:2]) == [0, 1]
+    assert finalists([candidate(1024, 700), candidate(8192, 800), candidate(4096, 500)]) == [1]
+
+
+def test_of_one_shape_only_the_fastest_algorithm():
+    found = [candidate(4096, 780, algorithm="1"), candidate(4096, 790, algorithm="2"), candidate(8192, 800)]
+    assert finalists(found) == [2, 1]
+
+
+@given(
+    st.lists(
+        st.builds(candidate, st.sampled_from([512, 1024, 2048, 4096]), st.floats(100, 1000)), min_size=1, max_size=20
+    )
+)
+def test_finalists_are_the_fastest_and_those_near_it_of_different_shapes(found):
+    places = finalists(found)
+    best = max(one.trial_tflops for one in found)
+    assert found[places[0]].trial_tflops == best
+    assert all(found[place].trial_tflops >= 0.92 * best for place in places)
+    assert len({found[place].product.shape["m"] for place in places}) == len(places) <= 4
+    smallest = min(one.flops for one in found if one.trial_tflops >= 0.92 * best)
+    assert smallest in [found[place].flops for place in places]
+
+
+@pytest.mark.parametrize(
+    ("found", "places"),
+    [
+        ([(8192, 800, 650), (4096, 770, 760)], [1, 0]),  # by the block, not by the trial
+        ([(8192, 800, 760), (2048, 770, 753), (1024, 770, 752)], [1, 0]),  # 753 is 99 % of 760, with less work
+        ([(1024, 900, None), (8192, 800, 700)], [1]),  # never timed as a block
+    ],
+)
+def test_the_chosen_one_and_the_best_of_the_others(found, places):
+    found = [candidate(*one) for one in found]
+    assert chosen(found) == [found[place] for place in places]
+
+
+# ---------------------------------------------------------------------------------------------- the whole measurement
+
+REFERENCE, BEST, LARGE = 2048, 4096, 8192  # about a millisecond a step: samples are rounded to a tenth of a nanosecond
+SUSTAINED_S = 3.0
+
+
+class Card(FakeDevice):
+    """Products by size, whose steps take what their rate says, or that on operands of a seed.
+
+    `load` is what is left of the best product's rate under sustained load, `variants` how many times as long the
+    variants take; products of the sizes `refused` do not run, and operands of the seed `wrong` give a wrong result.
+    """
+
+    def __init__(self, kind="gpu", load=0.8, rates=None, wrong=None, variants=(3, 2), refused=(), **options):
+        super().__init__(kind, **options)
+        self.load, self.wrong, self.refused, self.slower = load, wrong, refused, variants
+        self.rates = {REFERENCE: 100.0, BEST: 150.0, LARGE: 120.0} | (rates or {})
+        self.sizes = [size for size in self.rates if isinstance(size, int)]
+        self.checked, self.most_flops, self.rested, self.check_s = [], None, False, 0.0
+
+    def product(self, size, seed, slower=1, algorithm=None):
+        def step(index):
+            self.rested = False
+            if size in self.refused:
+                raise Refused(f"{size}: not supported")
+            return slower * flops(size) / self.rates.get((size, seed), self.rates[size]) / 1e12
+
+        def check():
+            self.checked.append((size, seed))
+            self.now += self.check_s
+            if seed == self.wrong:
+                raise ArithmeticError("fp16 differs from float64 arithmetic")
+            return Check(compared="made up", error=0, tolerance=1)
+
+        return Workload(product(size, algorithm=algorithm), flops(size), step, check)
+
+    def reference_product(self, device, dtype, size, seed):
+        return self.product(size, seed)
+
+    def candidates(self, device, dtype, size, most_flops, seed):
+        """On a CPU the reference product has had its block."""
+        self.most_flops = most_flops
+        return [self.product(one, seed) for one in self.sizes if self.kind == "gpu" or one != size]
+
+    def workload(self, device, dtype, size, product, seed):
+        return self.product(product.shape["m"], seed)
+
+    def variants(self, device, dtype, product, seed):
+        slow, fast = self.slower
+        size = product.shape["m"]
+        return [[self.product(size, seed, slow, "slow"), self.product(size, seed, fast, "fast")]]
+
+    def fma_candidates(self, ceiling, seed):
+        return [self.product(BEST, seed)]
+
+    def fma_workload(self, ceiling, product, seed):
+        return self.product(BEST, seed)
+
+    def sleep(self, seconds):
+        super().sleep(seconds)
+        self.rested = True
+
+    def load_times(self, step, count, seconds, look):
+        for chunk in range(60):
+            look()
+            yield (chunk + 1) * seconds / 60, step(0) / self.load
+
+    def clock_under(self, step, count, step_s, look):
+        assert self.rested or self.kind == "cpu", "else the clock is that of a card which the block before has heated"
+        self.step_times(step, count)
+        look()
+        return 1500.0
+
+    def state(self):
+        return super().state() | {"sm_clock_mhz": 1500, "power_w": 700}
+
+    def kernel_of(self, step):
+        return {"name": "made_up", "tensor_cores": True, "how_known": "made up"}
+
+
+def measured(device, ceiling="fp16", vendor_tflops=160.0, **changed):
+    """The ceiling, whose figures follow from its samples."""
+    vendor = vendor_figures(peaks={"fp16": vendor_peak(vendor_tflops)})
+    record = device_record("gpu0", vendor=vendor)
+    options = {"size": REFERENCE, "warmup": 3, "iterations": 20, "time_budget_s": 1.0, "sustained_s": SUSTAINED_S}
+    with pytest.MonkeyPatch.context() as patch, clock_of(device):
+        patch.setattr(compute_ceiling, "products_on", lambda device: device)
+        found, measurements = compute_ceiling.measure(
+            device, record, seals_for(record, Gemm()), ceiling, **options | changed
+        )
+    job = PeakFlopsRecord(dtype="fp16", skipped=None, peak=found, measurements=measurements, **JOB)
+    assert contradictions(job) == []
+    return job
+
+
+def peak_of(device, *arguments, **options):
+    return measured(device, *arguments, **options).peak
+
+
+def near(tflops):
+    return pytest.approx(tflops, rel=1e-3)
+
+
+def test_the_ceiling_is_the_best_product_remeasured_on_other_operands():
+    device = Card()
+    peak = peak_of(device)
+    assert (peak.method, peak.unit, peak.tflops, peak.burst_tflops) == ("gemm", "tensor_core", near(150), peak.tflops)
+    assert peak.burst.product == product(BEST) and (BEST, 5) in device.checked
+    assert [one.product.shape["m"] for one in peak.candidates] == [BEST, LARGE, REFERENCE]
+    assert peak.fraction_of_vendor == near(150 / 160)
+    assert (peak.doubts, peak.investigation, peak.throttled) == ([], None, False)
+    assert peak.search == Search(offered=3, tried=3, refused=[])
+
+
+def test_the_reference_product_is_measured_as_an_operator_under_its_roof():
+    record = measured(Card())
+    (reference,) = record.measurements
+    assert (reference.operator, reference.implementation, reference.label) == ("gemm", "made up", "2048³")
+    assert (reference.flops, reference.bytes) == (flops(REFERENCE), 3 * REFERENCE**2 * 2)
+    assert (reference.compute_ceiling, reference.memory_ceilings) == ("fp16", ["hbm_read"])
+    assert reference.latency.median_s == near(flops(REFERENCE) / 100e12)
+    assert reference.device_latency.median_s == near(reference.latency.median_s / 2)
+    assert reference.predicted.latency_s > flops(REFERENCE) / 160e12
+    assert record.peak.reference_tflops == near(100)
+
+
+@pytest.mark.parametrize("kind", ["gpu", "cpu"])
+@pytest.mark.parametrize(
+    ("chosen_again", "fastest_again", "remeasured", "burst"),
+    [
+        (149, 151, True, LARGE),  # by 1.3 % less than the fastest gave in the search
+        (149, 140, True, BEST),  # which it does not keep: the power limit acted this time
+        (150.2, 151, True, LARGE),
+        (150.3, 151, False, BEST),  # by less than half a per cent
+    ],
+)
+def test_where_the_chosen_block_is_clearly_slower_than_the_next_that_one_is_remeasured_too(
+    kind, chosen_again, fastest_again, remeasured, burst
+):
+    """151 and 150 are as fast, so that the one with less work is chosen; else the next run might choose the other."""
+    rates = {BEST: 150.0, LARGE: 151.0, (BEST, 5): chosen_again, (LARGE, 13): fastest_again}
+    device = Card(kind, rates=rates)
+    peak = peak_of(device)
+    assert ((LARGE, 13) in device.checked) == remeasured
+    assert peak.burst.product == product(burst)
+    figures = sorted([chosen_again, fastest_again][: 1 + remeasured], reverse=True)
+    assert [peak.tflops, *(block.tflops for block in peak.slower_remeasurements)] == [near(one) for one in figures]
+
+
+def test_the_only_finalist_stays_however_far_it_falls():
+    peak = peak_of(Card(rates={(BEST, 5): 125.0}))
+    assert (peak.burst.product, peak.slower_remeasurements) == (product(BEST), [])
+    assert peak.tflops == near(125)
+
+
+def test_the_higher_of_two_blocks_that_scatter_is_hardly_above_their_median():
+    """Four finalists as fast as one another, whose blocks scatter by 0.3 %: 0.1 % too high."""
+    luck, bursts, remeasured = random.Random(0), [], set()
+    for _ in range(1000):
+        sizes = (1024, 1536, REFERENCE, 3072)
+        scatter = {(size, seed): 100 * (1 + luck.gauss(0, 0.003)) for size in sizes for seed in (3, 5, 13)}
+        device = Card(rates=scatter | dict.fromkeys(sizes, 100.0))
+        device.sizes = sizes
+        peak = peak_of(device, sustained_s=0)
+        bursts.append(peak.tflops)
+        remeasured.add(len(peak.slower_remeasurements))
+    assert statistics.mean(bursts) == pytest.approx(100.08, abs=0.03)
+    assert remeasured == {0, 1}
+
+
+def test_a_search_may_end_early_or_be_refused_a_product():
+    peak = peak_of(Card(), time_budget_s=1e-3)  # over with the second product
+    assert (peak.search, len(peak.candidates)) == (Search(offered=3, tried=2, refused=[]), 2)
+    peak = peak_of(Card(refused=[BEST]))
+    assert peak.search == Search(offered=3, tried=2, refused=[f"{BEST}: not supported"])
+    assert [one.product.shape["m"] for one in peak.candidates] == [LARGE, REFERENCE]
+    assert (peak.burst.product, peak.tflops) == (product(LARGE), near(120))
+
+
+@pytest.mark.parametrize(("kind", "samples"), [("gpu", 20), ("cpu", 7)])
+def test_the_burst_of_a_gpu_has_a_second_whatever_the_search_had(kind, samples):
+    """A product takes 0.9 ms: of 10 ms the warm-up takes three, and a slow card would have too few left."""
+    peak = peak_of(Card(kind), time_budget_s=0.01)
+    assert peak.burst.product == product(BEST)
+    assert len(peak.burst.latency.samples_s) == pytest.approx(samples, abs=1 if kind == "cpu" else 0)
+
+
+def test_products_of_which_a_block_would_take_too_long_are_not_tried():
+    """23 of them at the reference product's rate within BLOCK_S; those of its own size always."""
+    device = Card()
+    measured(device)
+    assert device.most_flops == near(100e12 * compute_ceiling.BLOCK_S / 23)
+    slow = Card(rates=dict.fromkeys((REFERENCE, BEST, LARGE), 1e-2))
+    measured(slow, vendor_tflops=1e-2)
+    assert slow.most_flops == flops(REFERENCE)
+
+
+@pytest.mark.parametrize("load", [0.8, 1.05])
+def test_the_ceiling_is_the_higher_of_burst_and_sustained(load):
+    peak = peak_of(Card(load=load))
+    assert peak.sustained_tflops == peak.sustained.tflops == near(150 * load)
+    assert peak.tflops == max(peak.burst_tflops, peak.sustained_tflops)
+    assert peak.ci95 == (peak.sustained.ci95 if load > 1 else peak.burst.ci95)
+    assert (peak.sustained.product, peak.sustained.seconds, len(peak.sustained.curve)) == (product(BEST), SUSTAINED_S, 60)
+
+
+def test_neither_a_cpu_nor_register_only_kernels_get_sustained_load():
+    for device, ceiling, method in ((Card("cpu"), "fp16", "gemm"), (Card(), "fp32_fma", "fma")):
+        record = measured(device, ceiling)
+        assert (record.peak.method, record.peak.sustained, record.peak.tflops) == (method, None, near(150))
+        assert len(record.measurements) == (method == "gemm")
+    assert peak_of(Card(), sustained_s=0).sustained is None
+
+
+def test_on_a_cpu_the_reference_product_is_a_candidate_that_has_had_its_block():
+    device = Card("cpu", rates={REFERENCE: 100.0, BEST: 80.0, LARGE: 80.0})
+    peak = peak_of(device)
+    reference, *others = peak.candidates
+    assert reference.product == peak.burst.product == product(REFERENCE)
+    assert reference.trial_tflops == reference.block_tflops == peak.reference_tflops
+    assert [one.block_tflops for one in others] == [None, None]
+    assert peak.search == Search(offered=3, tried=3, refused=[])
+    assert {seed for size, seed in device.checked if size == REFERENCE} == {1, 5, 7}
+    assert peak_of(Card("cpu")).burst.product == product(BEST), "a faster one is still found"
+    alone = Card("cpu")
+    alone.sizes = [REFERENCE]
+    peak = peak_of(alone)
+    assert (peak.search, peak.burst.product) == (Search(offered=1, tried=1, refused=[]), product(REFERENCE))
+
+
+@pytest.mark.parametrize(("kind", "check_s", "warmup"), [("cpu", 0.01, 3), ("cpu", 0.02, 1), ("gpu", 0.02, 3)])
+def test_on_a_slow_cpu_one_product_warms_up(kind, check_s, warmup):
+    """Where three that take as long as the check would take half of the budget."""
+    device = Card(kind)
+    device.check_s = check_s
+    record = measured(device, time_budget_s=0.1, sustained_s=0)
+    assert (record.measurements[0].latency.warmup, record.peak.burst.latency.warmup) == (warmup, warmup)
+
+
+def test_the_clock_under_the_block_gives_the_reachable_peak():
+    peak = peak_of(Card())
+    reachable = 132 * 1024 * 1500e6 / 1e12
+    assert (peak.clock_mhz, peak.clock_tflops) == (1500, pytest.approx(reachable))
+    assert peak.fraction_of_clock == near(150 / reachable)
+
+
+def test_the_fastest_of_each_kind_of_variant_is_measured():
+    (variant,) = peak_of(Card()).variants
+    assert (variant.product, variant.tflops) == (product(BEST, algorithm="fast"), near(150 / 2))
+
+
+def test_a_figure_above_the_possible_is_never_written():
+    possible = 132 * 1024 * 1980e6 / 1e12
+    with pytest.raises(ArithmeticError, match=r"fp16: .* is above 132 multiprocessors"):
+        measured(Card(rates={BEST: 1.01 * possible}), vendor_tflops=possible)
+    with pytest.raises(ArithmeticError, match=r"a variant of fp16: .* is above 132 multiprocessors"):
+        measured(Card(variants=(1, 0.5)))
+
+
+@pytest.mark.parametrize("seed", [1, 5, 7, 13])
+def test_a_wrong_result_fails_the_job(seed):
+    """Of the reference product, of the best one, of its variants, and of the next one remeasured."""
+    with pytest.raises(ArithmeticError, match="differs from float64"):
+        measured(Card(wrong=seed, rates={LARGE: 148.0, (BEST, 5): 120.0}))
+
+
+# ---------------------------------------------------------------------------------------------- what limited it
+
+
+def test_throttling_throughout_is_flagged_and_the_power_cap_is_not():
+    throttled = peak_of(Card(reasons=lambda now: [*HEAT, *POWER_CAP]))
+    assert (throttled.throttled, throttled.limited_by) == (True, sorted([*HEAT, *POWER_CAP]))
+    assert throttled.burst.latency.all_throttled and throttled.sustained.all_throttled
+    capped = peak_of(Card(reasons=lambda now: POWER_CAP))
+    assert (capped.throttled, capped.limited_by) == (False, POWER_CAP)
+    unknown = peak_of(Card(reasons=lambda now: None))
+    assert (unknown.throttled, unknown.limited_by) == (None, [])
+
+
+def test_heat_under_the_reference_product_is_not_the_ceilings():
+    device = Card()
+    device.reasons = lambda now: HEAT if device.checked[-1] == (REFERENCE, 1) else []
+    record = measured(device, sustained_s=0)
+    assert record.measurements[0].latency.all_throttled
+    assert (record.peak.throttled, record.peak.limited_by) == (False, [])
+
+
+def test_no_block_is_judged_by_the_reading_before_it():
+    """Which is of the load before; the block itself comes after a rest."""
+    device = Card()
+    device.reasons = lambda now: HEAT if device.rested else POWER_CAP
+    peak = peak_of(device, sustained_s=0)
+    reported = [(state.when, state.throttle_reasons) for state in peak.burst.states]
+    assert reported == [("before", HEAT), ("after", POWER_CAP), ("during", POWER_CAP)]
+    assert (peak.throttled, peak.limited_by) == (False, POWER_CAP)
+
+
+# ---------------------------------------------------------------------------------------------- the job
+
+
+@pytest.mark.parametrize("fault", [Unsupported("cuBLASLt offers no fp8_e4m3 product"), ValueError("another")])
+def test_a_ceiling_that_the_device_turns_out_to_lack_is_skipped_with_the_reason(tmp_path, monkeypatch, fault):
+    """Anything else that goes wrong is a failed job."""
+    monkeypatch.chdir(tmp_path)
+    record, path = device_record("gpu0"), "results/gpu0/device_query.json"
+    write(record, path)
+    seals = {"device": "results/gpu0/prediction.json", "operator": "results/gpu0/peak_flops/prediction.json"}
+    write(seal_device(record, path, JOB["started_at"]), seals["device"])
+    write(seal_operator(Gemm(), record, path, JOB["started_at"]), seals["operator"])
+
+    def reference_product(device, ceiling, size, seed):
+        raise fault
+
+    monkeypatch.setattr(
+        compute_ceiling, "products_on", lambda device: SimpleNamespace(reference_product=reference_product)
+    )
+    monkeypatch.setattr(lock, "HOST_LOCK", tmp_path / "lock")
+    monkeypatch.setattr(devices, "open_device", lambda name: Card())
+    options = {"size": REFERENCE, "warmup": 3, "iterations": 20, "time_budget_s": 1.0, "sustained_s": 0}
+    if isinstance(fault, Unsupported):
+        found = peak_flops.run("gpu0", "fp8_e4m3", path, seals, **options)
+        assert (found.skipped, found.peak, found.measurements) == (str(fault), None, [])
+        assert set(found.seals) == {"gpu0/prediction.json", "gpu0/peak_flops/prediction.json"}
+        assert peak_flops.line(found) == f"peak_flops gpu0 fp8_e4m3: skipped, {fault}"
+    else:
+        with pytest.raises(ValueError, match="another"):
+            peak_flops.run("gpu0", "fp8_e4m3", path, seals, **options)
+
+
+def test_the_line_of_a_job_gives_ceiling_share_and_sustained_rate():
+    text = peak_flops.line(measured(Card(load=0.8)))
+    assert text == "peak_flops gpu0 fp16: 150 TFLOPS, 120 sustained, 94 % of the vendor's 160, 1.0 s"
+    assert "sustained" not in peak_flops.line(measured(Card(), sustained_s=0))

@@ -1,0 +1,75 @@
+"""The name of the kernel that ran, by CUPTI's activity records, and what it says of the unit."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from roofline.devices.gpu import cupti
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor_cores"),
+    [
+        ("nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NNN", True),
+        ("sm90_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x64_warpgroupsize2x1x1_execute_kernel__5x_cublas", True),
+        ("ampere_fp16_s16816gemm_fp16_256x128_ldg8_f2f_stages_64x3_nn", True),
+        ("volta_h884gemm_256x128_ldg8_nn", True),
+        ("turing_h1688gemm_128x128_nn", True),
+        ("cutlass_80_tensorop_d884gemm_128x64_16x3_nn_align1", True),
+        ("sm80_xmma_gemm_f64f64_f64f64_f64_nn_n_tilesize64x64x16_stage4_warpsize2x2x1_tensor8x8x4_dmma", True),
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x64x8_stage3_warpsize2x2x1_ffma_aligna4", False),
+        ("cutlass_80_simt_sgemm_256x128_8x4_nn_align1", False),
+        ("ampere_sgemm_128x64_nn", False),
+        ("volta_dgemm_128x64_nn", False),
+        ("void gemv2T_kernel_val<int, int, __half, __half, __half, float, 128, 16, 4, 4, false>", False),
+        ("cupy_copy__float32_float16", None),
+    ],
+)
+def test_the_unit_by_the_name_of_cublas_kernels(name, tensor_cores):
+    assert cupti.uses_tensor_cores(name) is tensor_cores
+
+
+@pytest.fixture
+def recording(monkeypatch):
+    """CUPTI that records a kernel of 300 ns and one of twice 200 when it is flushed; a list says whether it records."""
+    enabled, callbacks = [], []
+
+    def flush(flag):
+        times = [("nvjet", "kernel", 5000, 5200), ("ampere_sgemm", "kernel", 5200, 5500), ("a copy", "copy", 0, 9000)]
+        times += [("nvjet", "kernel", 5500, 5700)]
+        callbacks[0]([SimpleNamespace(name=n, kind=k, start=start, end=end) for n, k, start, end in times])
+
+    module = SimpleNamespace(
+        ActivityKind=SimpleNamespace(CONCURRENT_KERNEL="kernel", MEMCPY="copy"),
+        activity_register_callbacks=lambda request, complete: callbacks.append(complete),
+        activity_enable=enabled.append,
+        activity_disable=enabled.remove,
+        activity_flush_all=flush,
+    )
+    monkeypatch.setitem(sys.modules, "cupti", SimpleNamespace(cupti=module))
+    return enabled
+
+
+def test_the_longest_kernel_is_named(recording):
+    ran = []
+    found = cupti.kernel_of(lambda: ran.append(list(recording)))
+    assert found == {"name": "nvjet", "tensor_cores": True, "how_known": "CUPTI activity record"}
+    assert ran == [["kernel"]] and recording == []
+
+
+def test_recording_ends_also_where_the_step_fails(recording):
+    """Left on, it would slow the launches that are timed later."""
+
+    def fail():
+        raise MemoryError
+
+    assert cupti.kernel_of(fail)["name"] is None
+    assert recording == []
+
+
+def test_without_cupti_the_kernel_is_unknown_and_the_reason_is_given(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupti", None)
+    found = cupti.kernel_of(lambda: None)
+    assert (found["name"], found["tensor_cores"]) == (None, None)
+    assert found["how_known"].startswith("CUPTI does not load here")

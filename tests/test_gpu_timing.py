@@ -1,0 +1,169 @@
+"""How a GPU is timed and loaded, without one: what is queued, when it is looked at, what is compiled."""
+
+import os
+from types import SimpleNamespace
+
+import pytest
+from fake_gpu import open_gpu
+
+from roofline.devices.gpu import timing
+
+
+@pytest.fixture
+def device(monkeypatch):
+    return open_gpu(monkeypatch)
+
+
+# ---------------------------------------------------------------------------------------------- behind the block
+
+
+def time_out(monkeypatch, device, above):
+    """Queueing more than so many steps behind the block takes too long. A list of the steps that were timed."""
+    timed, queue = [], device._queue
+
+    def queue_behind_block(step, first, events):
+        queue(step, first, events)
+        count = len(events) - 1
+        device._timed_out[0] = count > above
+        if count <= above:
+            timed.extend(range(first, first + count))
+
+    monkeypatch.setattr(device, "_queue", queue_behind_block)
+    return timed
+
+
+@pytest.mark.parametrize("above", [100, 31, 8, 2])
+def test_fewer_steps_wait_behind_a_block_that_timed_out(monkeypatch, device, above):
+    timed = time_out(monkeypatch, device, above)
+    assert len(device.device_times(lambda index: None, 70)) == 70
+    # Numbers run on past a batch that timed out: what it rotated through is in the cache.
+    assert len(timed) == 70 and timed == sorted(set(timed))
+    assert (timed[0] == 0) == (above >= 32)
+
+
+@pytest.mark.parametrize("above", [1, 0])
+def test_where_not_even_two_steps_can_be_queued_there_is_no_device_time(monkeypatch, device, above):
+    """A step that takes the host half a second has no launch gaps to leave out."""
+    time_out(monkeypatch, device, above)
+    assert device.device_times(lambda index: None, 70) is None
+
+
+# ---------------------------------------------------------------------------------------------- load and looks
+
+
+def note_waiting(monkeypatch, device, done):
+    """Waiting for an event appends how many steps had been queued when it was recorded, to a list of what was done."""
+
+    class Event(device.xp.cuda.Event):
+        def record(self, stream=None):
+            super().record(stream)
+            self.after = sum(isinstance(one, int) for one in done)
+
+        def synchronize(self):
+            done.append(f"waited for {self.after}")
+
+    monkeypatch.setattr(device.xp.cuda, "Event", Event)
+
+
+@pytest.mark.parametrize(("count", "behind"), [(8, 6), (3, 2), (1, 0), (100, 75)])
+def test_a_look_is_taken_once_all_steps_are_queued_and_three_quarters_are_over(monkeypatch, device, count, behind):
+    """NVML's readings are tens of milliseconds old: at the beginning of a batch they would be of before."""
+    done = []
+    note_waiting(monkeypatch, device, done)
+    times = device.watched_times(done.append, count, 7, lambda: done.append("look"))
+    assert done == [*range(7, 7 + count), f"waited for {behind}", "look"]
+    assert len(times) == count and min(times) > 0
+
+
+@pytest.mark.parametrize(
+    ("count", "step_s", "steps", "behind"),
+    [(10, 1e-3, 150, 113), (20, 10e-3, 20, 16), (1, 1.0, 1, 1), (4, 0.05, 4, 4)],
+)
+def test_the_clock_is_counted_beside_steps_that_last_until_nvml_has_seen_them(
+    monkeypatch, device, count, step_s, steps, behind
+):
+    """At least 0.15 s of them, looked at near their end; the clock is of the block's own length."""
+    done, stretches, kernel = [], [], device.kernel
+    note_waiting(monkeypatch, device, done)
+
+    def noted(*names):
+        def launch(grid, block, arguments, **options):
+            stretches.append(int(arguments[0]))
+            kernel(*names)(grid, block, arguments, **options)
+
+        return launch
+
+    monkeypatch.setattr(device, "kernel", noted)
+    assert device.clock_under(done.append, count, step_s, lambda: done.append("look")) == pytest.approx(1980)
+    assert done == [*range(steps), f"waited for {behind}", "look"]
+    assert stretches == [pytest.approx(0.9 * count * step_s * 1e9)]
+
+
+def test_load_is_queued_ahead_and_looked_at_chunk_by_chunk(monkeypatch, device):
+    """A chunk lasts 10 ms, on a device whose events wait for what was queued before them."""
+    done, now, queued_until = [], [100.0], [100.0]
+
+    class Event:
+        def record(self, stream):
+            self.at = queued_until[0]
+
+        def synchronize(self):
+            now[0] = max(now[0], self.at)
+
+    def step(index):
+        done.append(index)
+        queued_until[0] = max(queued_until[0], now[0]) + 2.5e-3
+
+    monkeypatch.setattr(device.xp.cuda, "Event", Event)
+    monkeypatch.setattr(device.xp.cuda, "get_elapsed_time", lambda start, end: (end.at - start.at) * 1e3)
+    monkeypatch.setattr(timing, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    ahead = []
+    chunks = list(device.load_times(step, 4, 0.095, lambda: ahead.append(queued_until[0] - now[0])))
+    assert [at_s for at_s, _ in chunks] == pytest.approx([0.01 * place for place in range(1, 12)])
+    assert [each_s for _, each_s in chunks] == pytest.approx([2.5e-3] * 11)
+    assert ahead[:-1] == pytest.approx([0.02] * 10), "the next chunk waits, so that the device does not"
+    assert done == [0, 1, 2, 3] * 11
+    assert list(device.load_times(step, 1, 0, None)) == []
+
+
+def test_the_clock_of_a_kernel_is_cycles_over_nanoseconds(device):
+    assert device.clock_of_kernel() is None, "none has run"
+    device.kernel_clock[:] = 1_500_000, 1_000_000
+    assert device.clock_of_kernel() == 1500
+
+
+# ---------------------------------------------------------------------------------------------- the device itself
+
+
+def test_only_the_card_itself_is_left_visible_to_cupy(device):
+    assert (os.environ["CUDA_VISIBLE_DEVICES"], os.environ["CUDA_DEVICE_ORDER"]) == ("GPU-1", "PCI_BUS_ID")
+    assert set(device.state().values()) == {None}, "NVML does not know this card"
+
+
+def test_a_source_is_compiled_once_for_each_set_of_macros(monkeypatch, device):
+    compiled, module = [], device.xp.RawModule
+
+    def compile_source(code, options):
+        assert '#include "' not in code, "the cache of compiled kernels would not see a header change"
+        compiled.append(options)
+        return module(code, options)
+
+    monkeypatch.setattr(device.xp, "RawModule", compile_source)
+    for _ in range(2):
+        for numbers in (8, 16):
+            device.kernel("fma.cu", "turn_fp32", (f"-DNUMBERS={numbers}",))
+            device.kernel("fma.cu", "fold_fp32", (f"-DNUMBERS={numbers}",))
+    assert [options[-1] for options in compiled] == ["-DNUMBERS=8", "-DNUMBERS=16"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "unit", "ceiling"),
+    [
+        ("fp16", "tensor_core", "fp16"),
+        ("fp16", "cuda_core", "fp16_fma"),
+        ("fp64", "cuda_core", "fp64_fma"),
+        ("bf16", "cuda_core", "fp32_fma"),  # converted, and multiplied in fp32
+    ],
+)
+def test_the_compute_ceiling_of_a_dtype_and_unit(device, dtype, unit, ceiling):
+    assert device.compute_ceiling(dtype, unit) == ceiling

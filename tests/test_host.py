@@ -1,0 +1,131 @@
+"""The host: which cores and caches this process may use, and how much memory, also within a container."""
+
+import os
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from roofline.devices import host
+from roofline.devices.cpu import topology
+
+GB = 10**9
+
+
+@pytest.fixture
+def container(tmp_path, monkeypatch):
+    """Eight cores and 64 GB of memory, and what a container's control group says of them, by file."""
+
+    def limited(files):
+        for name, text in files.items():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(f"{text}\n")
+
+    monkeypatch.setattr(host, "CGROUP", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=64 * GB))
+    return limited
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({}, 8),
+        ({"cpu.max": "max 100000"}, 8),
+        ({"cpu.max": "400000 100000"}, 4),
+        ({"cpu.max": "250000 100000"}, 3),
+        ({"cpu.max": "50000 100000"}, 1),
+        ({"cpu.max": "9900000 100000"}, 8),
+        ({"cpu/cpu.cfs_quota_us": 300_000, "cpu/cpu.cfs_period_us": 100_000}, 3),  # version 1
+        ({"cpu/cpu.cfs_quota_us": -1, "cpu/cpu.cfs_period_us": 100_000}, 8),
+    ],
+)
+def test_no_more_cores_than_the_containers_quota(container, files, cores):
+    container(files)
+    assert host.usable_cores() == cores
+
+
+@pytest.mark.parametrize(
+    ("files", "available"),
+    [
+        ({}, 64),
+        ({"memory.max": "max", "memory.current": 9 * GB}, 64),
+        ({"memory.max": 16 * GB, "memory.current": 9 * GB}, 7),
+        ({"memory.max": 16 * GB, "memory.current": 9 * GB, "memory.stat": f"anon 5\ninactive_file {4 * GB}"}, 11),
+        ({"memory.max": 128 * GB, "memory.current": 9 * GB}, 64),
+        ({"memory/memory.limit_in_bytes": 16 * GB, "memory/memory.usage_in_bytes": 9 * GB}, 7),  # version 1
+        ({"memory/memory.limit_in_bytes": 2**63 - 4096, "memory/memory.usage_in_bytes": 9 * GB}, 64),
+    ],
+)
+def test_memory_is_what_the_container_may_still_take(container, files, available):
+    """Files that its processes once read are counted as used, and are none: a fresh install reads gigabytes."""
+    container(files)
+    assert host.memory_available_bytes() == available * GB
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A machine of two sockets, each of two cores of two threads and with an L3 of its own, as the kernel lists it."""
+    for number in range(8):
+        socket, sibling = number % 2, (number + 4) % 8
+        both = f"{min(number, sibling)},{max(number, sibling)}"
+        files = {"topology/thread_siblings_list": both}
+        caches = [("1", "Data", "48K", both), ("1", "Instruction", "32K", both), ("2", "Unified", "1024K", both)]
+        for index, values in enumerate([*caches, ("3", "Unified", "32M", f"of {socket}")]):
+            names = ("level", "type", "size", "shared_cpu_list")
+            files |= {f"cache/index{index}/{name}": value for name, value in zip(names, values, strict=True)}
+        for name, text in files.items():
+            path = tmp_path / f"cpu{number}" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{text}\n")
+    monkeypatch.setattr(host, "CPUS", tmp_path)
+    return lambda *numbers: monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(numbers))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "physical", "cache_mib"),
+    [(range(8), 4, 64), ((0, 1, 2, 3), 4, 64), ((0, 4, 2), 2, 32), ((1, 5), 1, 32)],
+)
+def test_threads_of_one_core_and_its_caches_count_once(machine, numbers, physical, cache_mib):
+    """The formula's ports are a core's; a rotation must be larger than every L3 that the cores in use can fill."""
+    machine(*numbers)
+    assert host.physical_cores() == physical
+    assert topology.last_level_cache_bytes() == cache_mib << 20
+    assert topology.cache_bytes() == {"l1": 48 << 10, "l2": 1 << 20, "l3": 32 << 20}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "readers", "l1", "l2", "l3"),
+    [
+        (range(8), 1, 48 << 10, 1 << 20, 32 << 20),
+        (range(8), 8, 24 << 10, 1 << 19, 8 << 20),
+        ((0, 1, 2, 3), 4, 48 << 10, 1 << 20, 16 << 20),
+        ((1, 5), 2, 24 << 10, 1 << 19, 16 << 20),
+        (range(8), 2, 24 << 10, 1 << 19, 16 << 20),  # a quota of two: they may share a core
+    ],
+)
+def test_each_readers_part_of_the_caches(machine, numbers, readers, l1, l2, l3):
+    machine(*numbers)
+    assert topology.cache_bytes(readers) == {"l1": l1, "l2": l2, "l3": l3}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "order"),
+    [
+        (range(8), [0, 2, 1, 3, 4, 6, 5, 7]),  # 4 to 7 are the second threads of 0 to 3
+        ((0, 1, 4, 5, 6), [0, 6, 1, 4, 5]),
+        ((3,), [3]),
+    ],
+)
+def test_few_threads_are_spread_over_the_cores(machine, numbers, order):
+    machine(*numbers)
+    assert topology.spread_out(host.usable_cpus()) == order
+
+
+def test_where_the_kernel_lists_no_cache_a_large_one_is_assumed(tmp_path, monkeypatch):
+    """Else one copy would do for 'cold'."""
+    monkeypatch.setattr(host, "CPUS", tmp_path)
+    assert topology.last_level_cache_bytes() >= 64 << 20
+    assert topology.cache_bytes() == {}
+    assert host.physical_cores() == host.usable_cores()
+    assert topology.spread_out(set(range(6))) == [0, 4, 2, 1, 5, 3]

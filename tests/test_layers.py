@@ -1,0 +1,81 @@
+"""The library's packages stand in an order, and each knows only those above it."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+LIBRARY = Path(__file__).parents[1] / "workflow" / "scripts" / "roofline"
+ORDER = ("core", "records", "devices", "operators", "measure", "analysis", "report", "run")
+MODULES = {path.relative_to(LIBRARY).as_posix(): path for path in sorted(LIBRARY.rglob("*.py"))}
+# What belongs to one operator stands with it alone.
+OWN_WORDS = {"operators/decode_attention": ("attention", "seq_len")}
+TEXT = (".py", ".cu", ".cuh", ".j2", ".md", ".html", ".yaml", ".json")
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Modules that a file imports, within functions too, and those that it names to import_module."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or "."
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            assert node.level == 0, f"{path}: relative imports escape this test"
+        elif isinstance(node, ast.JoinedStr | ast.Constant):
+            parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+            first = getattr(parts[0], "value", "") if parts else ""
+            if isinstance(first, str) and first.startswith("roofline."):
+                yield first
+
+
+def packages(path: Path) -> set[str]:
+    """Our packages among what a file imports."""
+    names = (name.split(".") for name in imported(path))
+    return {parts[1] for parts in names if parts[0] == "roofline" and len(parts) > 1} & set(ORDER)
+
+
+def test_every_package_has_its_place():
+    assert {name.split("/")[0] for name in MODULES if "/" in name} == set(ORDER)
+    assert [name for name in MODULES if "/" not in name] == ["__init__.py"]
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if "/" in name])
+def test_a_package_imports_only_those_above_it(module):
+    package = module.split("/")[0]
+    assert packages(MODULES[module]) <= set(ORDER[: ORDER.index(package) + 1])
+
+
+def test_only_the_last_package_may_know_the_workflow_engine():
+    """What the engine gives, scripts hand on."""
+    knowing = [
+        name for name, path in MODULES.items() if any(one.split(".")[0] == "snakemake" for one in imported(path))
+    ]
+    assert [name for name in knowing if not name.startswith("run/")] == []
+
+
+def test_arithmetic_opens_no_files():
+    for name, path in MODULES.items():
+        if name.startswith("core/"):
+            calls = (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+            assert not any(getattr(call, "id", "") in ("open", "print") for call in calls), name
+
+
+@pytest.mark.parametrize("home", OWN_WORDS)
+def test_an_operators_words_stand_with_it_alone(home):
+    """So that another operator is as well served: nothing else of the library knows it."""
+    found = [
+        f"{path.relative_to(LIBRARY)}, line {number}: {line.strip()[:80]}"
+        for path in sorted(LIBRARY.rglob("*"))
+        if path.suffix in TEXT and not path.is_relative_to(LIBRARY / home)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if any(word in line.lower() for word in OWN_WORDS[home])
+    ]
+    assert found == [], "\n".join(found)
+
+
+def test_no_file_is_of_another_kind():
+    """What the search above would pass over."""
+    others = {path.suffix for path in LIBRARY.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    assert others <= set(TEXT)

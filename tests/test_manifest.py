@@ -1,0 +1,331 @@
+"""The manifest: what it says of outputs, sources and times, and that no change to a result goes unnoticed."""
+
+import subprocess
+
+import pytest
+from pydantic import ValidationError
+from records_factory import DAY, STARTED, device_record
+from small_run import DATA, SmallRun
+
+from roofline.records.base import CorruptRecord, read
+from roofline.records.files import file_sha256
+from roofline.records.manifest import Manifest, Output
+from roofline.run import checkout
+from roofline.run.manifest import (
+    BrokenProvenance,
+    add_up,
+    config_sha256,
+    contradictions,
+    describe_environment,
+    differing_files,
+    unlisted_files,
+)
+
+SEAL, PEAK, SCAN = "results/cpu/prediction.json", "results/cpu/peak_flops/fp32.json", "results/cpu/scan/N1024_fp32.json"
+JOBS, JOBS_S = 15, 32  # of a small run: of two seconds each, but that of verification.json and verification.md
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory):
+    return SmallRun(tmp_path_factory.mktemp("made"))
+
+
+@pytest.fixture
+def run(made_once, tmp_path):
+    return made_once.copied_to(tmp_path)
+
+
+# ---------------------------------------------------------------- outputs
+
+
+def test_every_output_is_listed_with_size_hash_and_job(run):
+    manifest = run.write_manifest()
+    listed = {output.path: output for output in manifest.outputs}
+    assert set(listed) == {*run.paths, DATA}
+    for path, output in listed.items():
+        assert (output.bytes, output.sha256) == ((run.root / path).stat().st_size, file_sha256(run.root / path))
+    found, job = listed[SCAN], run.jobs[SCAN]
+    assert (found.rule, found.log) == ("scan", "logs/cpu/scan/N1024_fp32.log")
+    assert (found.started_at, found.ended_at) == (job["started_at"], job["ended_at"])
+    assert read(Manifest, run.root / "results/manifest.json") == manifest
+
+
+def test_unknown_jobs_leave_nulls(run):
+    run.jobs.clear()
+    manifest = run.manifest(usd_per_hour=2.0)
+    assert all((o.rule, o.started_at, o.log, o.of_this_run) == (None,) * 4 for o in manifest.outputs)
+    assert (manifest.times.jobs, manifest.times.jobs_s) == (0, 0)
+    assert manifest.times.jobs_without_times == len(manifest.outputs)
+
+
+def test_an_output_outside_the_working_directory_is_refused():
+    fields = dict.fromkeys(("rule", "started_at", "ended_at", "of_this_run", "log"))
+    for path in ("/etc/passwd", "results/../../x"):
+        with pytest.raises(ValidationError, match="leads out"):
+            Output(path=path, bytes=1, sha256="0", **fields)
+
+
+def test_a_data_file_outside_results_is_known_by_its_hash_alone(tmp_path):
+    own = tmp_path / "elsewhere" / "own.bin"
+    manifest = SmallRun(tmp_path / "here", data=str(own)).manifest()
+    assert [(one.path, one.sha256) for one in manifest.data] == [(str(own), file_sha256(own))]
+    assert str(own) not in [output.path for output in manifest.outputs]
+
+
+def test_devices_and_seals_are_listed(tmp_path):
+    manifest = SmallRun(tmp_path, device="gpu0").manifest()
+    (device,), (seals,) = manifest.devices, manifest.seals
+    assert (device.device, device.kind, device.name, device.uuid) == ("gpu0", "gpu", "NVIDIA H200", "uuid-of-gpu0")
+    assert set(seals.seals) == {f"gpu0/{name}prediction.json" for name in ("", "peak_flops/", "scan/")}
+    assert (seals.measurements, seals.first_measurement_at) == (3, STARTED)
+
+
+def test_the_environment_has_every_package_and_the_gpus_driver():
+    software = {"driver": "580.1", "cuda_runtime": "12.9", "numpy": "2.4.6"}
+    found = describe_environment([device_record(), device_record("gpu0", software=software)])
+    assert found.packages["pydantic"] and found.packages["snakemake"] == found.snakemake
+    assert (found.driver, found.cuda_runtime, found.os) == ("580.1", "12.9", "Linux")
+    assert describe_environment([device_record()]).driver is None
+
+
+# ---------------------------------------------------------------- tampering
+
+
+def change(key, value):
+    return lambda content: content.update({key: value})
+
+
+def change_cell(**fields):
+    return lambda content: content["measurements"][0].update(fields)
+
+
+def change_timing(key, value):
+    return lambda content: content["measurements"][0]["latency"].update({key: value})
+
+
+def first(name, **fields):
+    """Change the first of a list."""
+    return lambda content: content[name][0].update(fields)
+
+
+PREDICTION = {"regime": "overhead", "latency_s": 1.0, "device_latency_s": None, "fraction_of_compute_peak": None}
+TAMPERED = {
+    "a median": (SCAN, change_timing("median_s", 1e-3), "median_s is 0.001"),
+    "samples": (SCAN, change_timing("samples_s", [1e-3] * 9), "its samples give 0.001"),
+    "a prediction": (SCAN, change_cell(predicted=PREDICTION), "another prediction of scan"),
+    "a count of FLOPs": (SCAN, change_cell(flops=10**12), "another prediction of scan"),
+    "a compute ceiling": (PEAK, lambda content: content["peak"].update(tflops=2.0), "tflops is 2"),
+    "a memory ceiling": ("results/cpu/bandwidth/dram.json", first("bandwidths", gb_per_s=200), "gb_per_s is 200"),
+    "a seal": (SEAL, first("ceilings", tflops=9.0), "under another seal than cpu/prediction.json"),
+    "an operator's seal": ("results/cpu/scan/prediction.json", change("constants", {}), "under another seal"),
+    "the hash of a seal": (SCAN, change("seals", {"cpu/prediction.json": "0" * 64}), "under another seal"),
+    "no seal": (SCAN, change("seals", {}), "does not carry cpu/prediction.json"),
+    "the start of a measurement": (SCAN, change("started_at", f"{DAY}11:00:00+00:00"), "was sealed at"),
+    "the device record": ("results/cpu/device_query.json", change("name", "Another CPU"), "was sealed for another"),
+    "the kind of a record": (PEAK, change("kind", "peak"), "'peak' is no kind of record"),
+    "an unknown field": (SCAN, change("unheard_of", 1), "unheard_of"),
+    "roofline.json": ("results/roofline.json", first("ceilings", tflops=2.0), "roofline.json is not"),
+    "verification.json": ("results/verification.json", first("entries", cause="clock"), "verification.json is not"),
+    "acceptance.json": ("results/acceptance.json", first("criteria", result="pass"), "acceptance.json is not"),
+    "a collection": ("results/cpu/peak_flops.json", change("records", []), "cpu/peak_flops.json is not"),
+}
+
+
+@pytest.mark.parametrize(("path", "edit", "found"), TAMPERED.values(), ids=TAMPERED)
+def test_a_change_is_found_though_all_checksums_were_written_again(run, path, edit, found):
+    honest = run.write_manifest()
+    assert contradictions(run.root, honest) == []
+    run.edit(path, edit)
+    careful = run.list_again(honest)
+    assert differing_files(run.root, honest) and not differing_files(run.root, careful)
+    try:
+        lines = contradictions(run.root, careful)
+    except CorruptRecord as error:
+        lines = [str(error)]
+    assert any(found in line for line in lines), lines
+    with pytest.raises((BrokenProvenance, CorruptRecord)) as refused:
+        run.manifest()
+    assert found in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["interpretation.md", "verification.md", "summary.html"])
+def test_words_that_were_changed_are_found(run, name):
+    honest, path = run.write_manifest(), run.root / "results" / name
+    path.write_text(path.read_text().replace("52", "99").replace("not", "surely"))
+    (line,) = contradictions(run.root, run.list_again(honest))
+    assert line.startswith(f"results/{name} is not what")
+    with pytest.raises(BrokenProvenance, match=f"{name} is not"):
+        run.manifest()
+
+
+def test_data_that_changed_since_it_was_measured_with_is_found(run):
+    honest = run.write_manifest()
+    (run.root / DATA).write_bytes(b"other weights")
+    assert f"{DATA} is not the file that was measured with" in contradictions(run.root, run.list_again(honest))
+    with pytest.raises(BrokenProvenance, match=f"{DATA} is not the file that was measured with"):
+        run.manifest()
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ({"config": {"plot": {"dpi": 81}}}, "the manifest's settings do not have the hash that it gives"),
+        ({"seals": []}, "the manifest's seals of cpu are not those of the files"),
+        ({"asked": {"without": [{"device": "cpu", "operator": "x", "reason": "y"}]}}, "results/roofline.json is not"),
+        ({"asked": {"dtype": "fp32"}}, "nothing follows from what the manifest says was asked"),
+    ],
+)
+def test_a_manifest_that_was_changed_is_found(run, fields, found):
+    line, *_ = contradictions(run.root, run.write_manifest().model_copy(update=fields))
+    assert line.startswith(found)
+
+
+def test_a_derived_file_that_the_manifest_lost_is_found(run):
+    manifest = run.write_manifest()
+    manifest.outputs = [output for output in manifest.outputs if not output.path.endswith("acceptance.json")]
+    assert "results/acceptance.json: not listed in the manifest" in contradictions(run.root, manifest)
+
+
+def test_a_record_of_a_device_that_has_none_is_found(run):
+    run.paths.remove("results/cpu/device_query.json")
+    with pytest.raises(BrokenProvenance, match="is of cpu, which has no device record"):
+        run.manifest()
+
+
+def test_files_that_are_missing_or_were_added_are_named(run):
+    manifest = run.write_manifest()
+    (run.root / PEAK).unlink()
+    (run.root / "results/cpu/more.json").write_text("{}")
+    assert differing_files(run.root, manifest) == [f"{PEAK}: missing, and the manifest lists it"]
+    assert unlisted_files(run.root, manifest) == ["results/cpu/more.json"]
+
+
+def test_settings_have_a_hash_whatever_the_order_of_their_keys():
+    assert config_sha256({"a": 1, "b": {"c": 2, "d": 3}}) == config_sha256({"b": {"d": 3, "c": 2}, "a": 1})
+    assert config_sha256({"a": 1}) != config_sha256({"a": 2})
+
+
+# ---------------------------------------------------------------- times and cost
+
+
+def test_span_and_cost_of_a_whole_run(run):
+    times = run.manifest(usd_per_hour=3.6).times
+    assert (times.jobs, times.jobs_of_this_run) == (JOBS, JOBS)
+    assert times.jobs_s == times.jobs_of_this_run_s == JOBS_S
+    assert times.first_start_at == f"{DAY}12:00:00+00:00"
+    assert (times.span_s, times.cost_usd) == (100, pytest.approx(0.10))
+
+
+def test_a_partial_rerun_does_not_count_the_jobs_that_were_kept(run):
+    manifest = run.manifest(usd_per_hour=3.6, run_started_at=f"{DAY}12:00:27+00:00")
+    times = manifest.times
+    assert (times.jobs, times.jobs_s, times.jobs_of_this_run, times.jobs_of_this_run_s) == (JOBS, JOBS_S, 2, 4)
+    assert (times.first_start_at, times.span_s) == (f"{DAY}12:00:28+00:00", 72)
+    assert times.cost_usd == pytest.approx(0.072)
+    assert [output.path for output in manifest.outputs if output.of_this_run] == run.paths[-2:]
+
+
+def test_a_run_that_made_only_the_manifest_is_counted_from_its_own_start(run):
+    times = run.manifest(usd_per_hour=3600, run_started_at=f"{DAY}12:01:30+00:00").times
+    assert (times.jobs_of_this_run, times.jobs_of_this_run_s, times.span_s, times.cost_usd) == (0, 0, 10, 10)
+
+
+def test_a_job_of_two_outputs_is_counted_once(run):
+    (run.root / "results/roofline.png").write_bytes(b"a picture")
+    run.paths.append("results/roofline.png")
+    run.jobs["results/roofline.png"] = run.jobs["results/roofline.json"]
+    run.derive()
+    assert run.manifest().times.jobs == JOBS
+
+
+@pytest.mark.parametrize("started", [None, "", "this morning"])
+def test_without_the_start_of_the_run_nothing_is_claimed_of_it(run, started):
+    times = run.manifest(usd_per_hour=1.0, run_started_at=started).times
+    assert (times.jobs_of_this_run, times.jobs_of_this_run_s, times.span_s, times.cost_usd) == (None,) * 4
+    assert times.jobs_s == JOBS_S
+
+
+def test_no_price_gives_no_cost_and_a_price_of_nothing_costs_nothing(run):
+    assert run.manifest(usd_per_hour=None).times.cost_usd is None
+    assert run.manifest(usd_per_hour=0).times.cost_usd == 0
+
+
+def test_a_clock_that_was_set_back_gives_no_negative_time():
+    late, early = f"{DAY}12:00:09+00:00", f"{DAY}12:00:01+00:00"
+    fields = {"rule": None, "of_this_run": None, "log": None, "started_at": late, "ended_at": early}
+    assert add_up([Output(path="results/x", bytes=1, sha256="0", **fields)], late, early, 1.0).jobs_s == 0
+
+
+# ---------------------------------------------------------------- sources
+
+
+@pytest.fixture
+def repository(tmp_path):
+    root = tmp_path / "checkout"
+    root.mkdir()
+    git(root, "init", "-q")
+    for name in ("Snakefile", "old.py", "müll.py"):
+        (root / name).write_text("one\n" * 10)
+    (root / ".gitignore").write_text("/results/\n")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "a thin slice")
+    return root
+
+
+def git(root, *arguments):
+    identity = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+    done = subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def test_a_clean_checkout(repository):
+    found = checkout.describe(repository, {"ROOFLINE_COMMIT": "c0ffee"})
+    assert found.commit == git(repository, "rev-parse", "HEAD")
+    assert (found.dirty, found.changed_files, found.known_from, found.reason) == (False, [], "git", None)
+    assert checkout.difference(repository) == b""
+
+
+def test_a_dirty_checkout_names_what_changed(repository):
+    (repository / "müll.py").write_text("two\n")
+    (repository / "new module.py").write_text("new\n")
+    git(repository, "mv", "old.py", "moved.py")
+    (repository / "results").mkdir()
+    (repository / "results" / "ignored.json").write_text("{}")
+    found = checkout.describe(repository, {})
+    assert found.dirty and found.changed_files == ["moved.py", "müll.py", "new module.py"]
+    assert b"+two" in checkout.difference(repository)
+    assert checkout.files(repository) == [".gitignore", "Snakefile", "moved.py", "müll.py", "new module.py"]
+
+
+def test_without_a_commit_the_environment_tells_or_the_reason(tmp_path):
+    told = {"ROOFLINE_COMMIT": "c0ffee", "ROOFLINE_DIRTY": "1"}
+    found = checkout.describe(tmp_path, told)
+    assert (found.commit, found.dirty, found.known_from, found.reason) == ("c0ffee", True, "environment", None)
+    assert checkout.describe(tmp_path, {"ROOFLINE_COMMIT": "c0ffee"}).dirty is None
+    unknown = checkout.describe(tmp_path, {"ROOFLINE_DIRTY": "0"})
+    assert (unknown.commit, unknown.dirty, unknown.known_from) == (None, None, None)
+    assert "not a git repository" in unknown.reason and "ROOFLINE_COMMIT" in unknown.reason
+    git(tmp_path, "init", "-q")
+    assert "no commit yet" in checkout.describe(tmp_path, {}).reason
+
+
+def test_a_repository_that_the_workflow_merely_lies_in_is_not_its_own(repository):
+    inside = repository / "unpacked"
+    inside.mkdir()
+    (inside / "Snakefile").write_text("one\n")
+    assert "no part of it" in checkout.describe(inside, {}).reason
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "with the workflow")
+    found = checkout.describe(inside, {})
+    assert (found.known_from, found.dirty) == ("git", False)
+    assert checkout.files(inside) == ["Snakefile"]
+
+
+def test_without_git_installed_the_workflows_own_files_are_the_sources(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    for name in ("Snakefile", "config/config.yaml", "workflow/scripts/x.py", "results/x.json", "thesis.doc"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    assert "git is not installed" in checkout.describe(tmp_path, {}).reason
+    assert checkout.files(tmp_path) == ["Snakefile", "config/config.yaml", "workflow/scripts/x.py"]
+    assert checkout.difference(tmp_path) is None

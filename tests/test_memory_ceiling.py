@@ -1,0 +1,301 @@
+"""Memory ceilings and sweeps, on a device whose clock the test turns."""
+
+import bandwidth
+import pytest
+from factories import HEAT, JOB, FakeDevice, clock_of, device_record, vendor_figures
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roofline.analysis.consistency import contradictions
+from roofline.devices.base import Stream, SweepSeries
+from roofline.measure import memory_ceiling, search
+from roofline.measure.levels import Level
+from roofline.records.device import VendorBandwidth
+from roofline.records.memory import BandwidthRecord
+from roofline.records.timing import Search
+
+GB = 10**9
+KIB, MIB = 1 << 10, 1 << 20
+
+
+class ColdDevice(FakeDevice):
+    """The first run of every step takes ten times as long."""
+
+    def __init__(self, reasons=lambda now: []):
+        super().__init__(reasons=reasons)
+        self._warm = set()
+
+    def step_times(self, step, count, first=0):
+        times = super().step_times(step, count, first)
+        if times and step not in self._warm:
+            self._warm.add(step)
+            self.now += 9 * times[0]
+            times[0] *= 10
+        return times
+
+
+def stream(grids, name="hbm_read", level="hbm", **fields):
+    """Grids by the seconds that a run takes, each over 4.8 GB; and a list of the grids that were verified."""
+    verified = []
+
+    def verify(grid):
+        verified.append(grid)
+        return f"compared with {grid}"
+
+    known = {
+        "mix": "read",
+        "counted": "made up",
+        "counted_bytes": 48 * GB // 10,
+        "grids": {grid: lambda number, seconds=seconds: seconds for grid, seconds in grids.items()},
+        "verify": verify,
+        "threads": lambda grid: None,
+    }
+    return Stream(name=name, level=level, **known | fields), verified
+
+
+def measured(one, device=None, **options):
+    device = device or ColdDevice()
+    promised = VendorBandwidth(gb_per_s=4800, source="made up", verified=True, derived=False)
+    record = device_record(vendor=vendor_figures(bandwidth=promised), hardware={"multiprocessors": 100})
+    options = {"warmup": 1, "iterations": 200, "time_budget_s": 10.0} | options
+    with clock_of(device):
+        return memory_ceiling.measure(device, record, one, **options)
+
+
+def record_of(*bandwidths, **fields):
+    return BandwidthRecord(level="hbm", bandwidths=list(bandwidths), **fields, **JOB)
+
+
+# ---------------------------------------------------------------------------------------------- one stream
+
+
+def test_the_fastest_grid_is_timed_and_all_that_were_tried_are_kept():
+    one, verified = stream({"132 blocks": 1.2e-3, "264 blocks": 1.0e-3, "528 blocks": 1.1e-3})
+    found = measured(one)
+    assert (found.grid, found.gb_per_s) == ("264 blocks", pytest.approx(4800))
+    assert [(trial.grid, round(trial.gb_per_s)) for trial in found.trials] == [
+        ("132 blocks", 4000),
+        ("264 blocks", 4800),
+        ("528 blocks", 4364),
+    ]
+    assert found.search == Search(offered=3, tried=3, refused=[])
+    assert (verified, found.verified) == (["264 blocks"], "compared with 264 blocks")
+    assert found.ci95 == pytest.approx((4800, 4800))
+    assert contradictions(record_of(found)) == []
+
+
+def test_of_several_blocks_the_fastest_counts_and_all_are_kept():
+    trials, of_blocks = [1e-3] * (1 + search.TRIALS), (1e-3, 2e-3, 0.8e-3, 1.6e-3)
+    seconds = iter(trials + [each for each in of_blocks for _ in range(1 + 3)])  # a warm-up and three samples each
+    one, _ = stream({}, blocks=4)
+    one.grids["the driver's copy"] = lambda number: next(seconds)
+    found = measured(one, FakeDevice(), iterations=3)
+    edited = found.model_copy(update={"blocks_gb_per_s": [4800, 2400, 5900, 3000]})
+    assert contradictions(record_of(found)) == []
+    assert contradictions(record_of(edited)) == ["hbm_read fastest block is 5900 and its samples give 6000"]
+    assert found.blocks_gb_per_s == pytest.approx([4800, 2400, 6000, 3000])
+    assert found.gb_per_s == pytest.approx(6000)
+    assert found.latency.samples_s == pytest.approx([0.8e-3] * 3)
+
+
+@pytest.mark.parametrize(
+    ("step_s", "blocks", "samples"),
+    [
+        (5e-3, 8, 19),  # 0.1 s a block, of which one step in twenty warms up
+        (25e-3, 8, 3),
+        (40e-3, 5, 3),  # of fewer blocks each still has time for four steps
+        (0.5, 1, 1),
+    ],
+)
+def test_blocks_share_twice_the_budget_and_each_has_samples(step_s, blocks, samples):
+    one, _ = stream({"the driver's copy": step_s}, blocks=8)
+    device = ColdDevice()
+    found = measured(one, device, iterations=1000, time_budget_s=0.4)
+    assert len(found.blocks_gb_per_s) == blocks
+    assert abs(len(found.latency.samples_s) - samples) <= 1
+    of_search = (10 + search.TRIALS) * step_s
+    assert device.now - of_search <= 0.8 + 2 * step_s
+
+
+def test_a_stream_is_compared_with_the_vendors_bandwidth_only_where_it_is_of_that_memory():
+    hbm = measured(stream({"a grid": 1.25e-3})[0])
+    assert (hbm.vendor_gb_per_s, hbm.fraction_of_vendor) == (4800, pytest.approx(0.8))
+    l2 = measured(stream({"a grid": 0.5e-3}, name="l2", level="l2")[0])
+    assert (l2.vendor_gb_per_s, l2.fraction_of_vendor) == (None, None)
+
+
+@pytest.mark.parametrize(("on_chip", "clock_mhz", "per_clock"), [(True, 1500.0, 64), (True, None, None), (False, 1500.0, None)])
+def test_on_chip_levels_are_given_per_clock(on_chip, clock_mhz, per_clock):
+    """9600 GB/s of 100 multiprocessors at 1500 MHz: 64 bytes per clock each."""
+    fields = {"name": "l1", "level": "l1", "clock_mhz": lambda: clock_mhz, "on_chip": on_chip}
+    found = measured(stream({"a grid": 0.5e-3}, **fields)[0])
+    assert (found.sm_clock_mhz, found.bytes_per_clock_per_multiprocessor) == (clock_mhz, per_clock and pytest.approx(64))
+
+
+def test_the_threads_are_those_of_the_fastest():
+    one, _ = stream({"1 thread": 2e-3, "2 threads": 1e-3}, threads=lambda grid: int(grid.split()[0]))
+    assert measured(one).threads == 2
+
+
+def test_a_first_grid_that_spends_the_budget_is_the_ceiling():
+    found = measured(stream({"slow": 20.0, "fast": 1e-3})[0], time_budget_s=0.1)
+    assert (found.grid, len(found.trials), found.latency.stopped_by) == ("slow", 1, "time_budget")
+    assert found.search == Search(offered=2, tried=1, refused=[])
+
+
+@pytest.mark.parametrize(
+    ("reasons", "throttled", "limited_by"), [(HEAT, True, HEAT), ([], False, []), (None, None, [])]
+)
+def test_throttling_is_flagged_where_it_is_reported(reasons, throttled, limited_by):
+    found = measured(stream({"a grid": 1e-3})[0], ColdDevice(lambda now: reasons))
+    assert (found.throttled, found.limited_by) == (throttled, limited_by)
+    assert found.latency.all_throttled == (throttled is True)
+
+
+def test_wrong_data_fails_the_job():
+    def verify(grid):
+        raise ArithmeticError("hbm_read: wrong")
+
+    with pytest.raises(ArithmeticError, match="hbm_read: wrong"):
+        measured(stream({"a grid": 1e-3}, verify=verify)[0])
+
+
+# ---------------------------------------------------------------------------------------------- the envelope
+
+RATES = {"dram_read": 100, "dram_write": 60, "dram_copy": 110, "dram_triad": 90}
+
+
+def ceilings(**rates):
+    """Streams of 10 ms, so that their bytes give the rate."""
+    found = []
+    for name, gb_per_s in rates.items():
+        one, _ = stream({"2 threads": 1e-2}, name, "dram", mix=name.split("_")[1], counted_bytes=gb_per_s * GB // 100)
+        found.append(measured(one))
+    return found
+
+
+def test_the_envelope_is_the_highest_of_all_mixes():
+    every = ceilings(**RATES)
+    found = memory_ceiling.envelope(every)
+    assert (found.gb_per_s, found.mix, found.of) == (pytest.approx(110), "copy", ["read", "write", "copy", "triad"])
+    assert contradictions(record_of(*every, envelope=found)) == []
+    edited = found.model_copy(update={"gb_per_s": 120.0})
+    assert "envelope is 120 and its samples give 110" in contradictions(record_of(*every, envelope=edited))
+
+
+@pytest.mark.parametrize("missing", RATES)
+def test_an_envelope_without_one_of_the_mixes_is_none(missing):
+    left = {name: rate for name, rate in RATES.items() if name != missing}
+    assert memory_ceiling.envelope(ceilings(**left, **{f"{missing}_one_core": 12})) is None
+
+
+def test_one_core_is_no_part_of_the_envelope():
+    """Even where chance has it a little above the whole."""
+    assert memory_ceiling.envelope(ceilings(**RATES, dram_copy_one_core=111)).gb_per_s == pytest.approx(110)
+
+
+# ---------------------------------------------------------------------------------------------- names of levels
+
+
+def level(gb_per_s, first, last, knee=None):
+    return Level(gb_per_s=gb_per_s, first_bytes=first, last_bytes=last, knee_bytes=knee)
+
+
+def names(found, capacities):
+    return [(one.name, one.knee_bytes, one.reported_bytes) for one in memory_ceiling.named(found, capacities)]
+
+
+L1 = level(400, 4 * KIB, 32 * KIB, 45.4 * KIB)
+L2 = level(100, 64 * KIB, 1 * MIB, 1.6 * MIB)
+BEYOND = level(12, 4 * MIB, 64 * MIB)
+
+
+def test_knees_are_named_by_the_nearest_capacity():
+    assert names([L1, L2, BEYOND], {"l1": 48 * KIB, "l2": 2 * MIB}) == [
+        ("l1", round(45.4 * KIB), 48 * KIB),
+        ("l2", round(1.6 * MIB), 2 * MIB),
+        (None, None, None),
+    ]
+
+
+@pytest.mark.parametrize("size", [22 * KIB, 92 * KIB])
+def test_a_knee_more_than_a_factor_of_two_away_belongs_to_no_capacity(size):
+    assert names([L1, BEYOND], {"l1": size})[0] == (None, round(45.4 * KIB), None)
+
+
+def test_no_capacity_is_given_to_two_knees():
+    near = level(300, 48 * KIB, 50 * KIB, 60 * KIB)
+    assert [name for name, _, _ in names([L1, near, BEYOND], {"l1": 48 * KIB})] == ["l1", None, None]
+
+
+def test_a_level_that_the_sweep_did_not_leave_is_named_by_where_it_begins():
+    """Through L1 a sweep may end within the L2: its last plateau has no knee."""
+    within_l2 = level(98, 512 * KIB, 4 * MIB)
+    assert names([L1, within_l2], {"l1": 48 * KIB, "l2": 15 * MIB})[1] == ("l2", None, 15 * MIB)
+    assert names([L1, within_l2], {"l1": 48 * KIB, "l2": 256 * KIB})[1] == (None, None, None)
+
+
+@pytest.mark.parametrize(("size", "name"), [(160 * KIB, None), (96 * KIB, "l2"), (700 * KIB, "l2")])
+def test_a_plateau_that_runs_on_past_a_capacity_gets_no_name(size, name):
+    """From 64 KiB to 1 MiB: one of 160 KiB ends well within it; what is within a factor of two of an end may be it."""
+    assert [found[0] for found in names([L1, L2, BEYOND], {"l1": 48 * KIB, "other": size, "l2": 2 * MIB})][1] == name
+
+
+@given(st.dictionaries(st.sampled_from(["l1", "l2", "l3"]), st.integers(1 * KIB, 64 * MIB)))
+def test_every_plateau_is_kept_and_no_name_given_twice(capacities):
+    found = memory_ceiling.named([L1, L2, BEYOND], capacities)
+    assert [(one.gb_per_s, one.first_bytes, one.last_bytes) for one in found] == [
+        (one.gb_per_s, one.first_bytes, one.last_bytes) for one in (L1, L2, BEYOND)
+    ]
+    given_names = [one.name for one in found if one.name]
+    assert len(set(given_names)) == len(given_names)
+    assert all(one.reported_bytes == capacities.get(one.name) for one in found)
+
+
+# ---------------------------------------------------------------------------------------------- a sweep
+
+SIZES = [4 * KIB * 2**i for i in range(14)]
+
+
+def rate(size):
+    return 400 if size <= 48 * KIB else 100 if size <= 2 * MIB else 12
+
+
+def swept(disturbed=()):
+    """A series whose sets are read eight times a step; every third run of those disturbed takes five times as long."""
+
+    def step(size):
+        read, runs = 8 * size, []
+
+        def once(number):
+            runs.append(number)
+            slow = 5 if size in disturbed and len(runs) % 3 == 0 else 1
+            return slow * read / rate(size) / 1e9
+
+        return once, read
+
+    series = SweepSeries(
+        series="one_core",
+        reader="one core",
+        counted="made up",
+        sizes=SIZES,
+        step=step,
+        levels={"l1": 48 * KIB, "l2": 2 * MIB},
+    )
+    return memory_ceiling.sweep(ColdDevice(lambda now: HEAT), series)
+
+
+def test_a_sweep_finds_the_levels_and_names_them():
+    found = swept()
+    assert [point.size_bytes for point in found.points] == SIZES
+    assert [point.gb_per_s for point in found.points] == pytest.approx([rate(size) for size in SIZES])
+    assert [(one.name, pytest.approx(one.gb_per_s)) for one in found.levels] == [("l1", 400), ("l2", 100), (None, 12)]
+    assert (found.series, found.reader, found.counted) == ("one_core", "one core", "made up")
+    assert [(state.when, state.throttle_reasons) for state in found.states] == [("before", HEAT), ("after", HEAT)]
+    assert swept(disturbed=SIZES[3:9]).points == found.points, "the fastest run counts"
+
+
+def test_the_line_of_a_job_names_streams_and_levels():
+    record = record_of(*ceilings(dram_read=100), sweeps=[swept()])
+    streams, series = "dram_read 100 GB/s", "one_core l1 400 GB/s > l2 100 GB/s > beyond 12 GB/s"
+    assert bandwidth.line(record).startswith(f"bandwidth gpu0 hbm: {streams}, {series}, ")

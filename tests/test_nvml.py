@@ -1,0 +1,196 @@
+"""What NVML reports: which cards CUDA_VISIBLE_DEVICES leaves, their state and facts, and what it refuses."""
+
+import os
+import sys
+from types import SimpleNamespace
+
+import pytest
+from fake_gpu import nvml_card as card
+from fake_gpu import use_nvml
+
+from roofline.core.throttling import THERMAL_REASONS, is_throttled, limiting_reasons
+from roofline.devices.gpu import nvml
+
+
+A, B, C = card("GPU-aaaa-1", "0000:17:00.0"), card("GPU-bbbb-1", "0000:65:00.0"), card("GPU-bbcc-1", "0000:CA:00.0")
+MIG_1, MIG_2 = card("MIG-1111", None), card("MIG-2222", None)
+SLICED = card("GPU-dddd-1", "0000:01:00.0", MIG_1, MIG_2)
+
+# ---------------------------------------------------------------------------------------------- which are visible
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [
+        (None, [A, B, C]),
+        ("1", [B]),
+        ("1,0", [A, B]),
+        (" 0 , 2 ", [A, C]),
+        ("", []),
+        ("-1", []),
+        ("3", []),
+        ("none", []),
+        ("0,9,1", [A]),  # an entry that names nothing ends the list, as in CUDA
+        ("1,-1,0", [B]),
+        ("GPU-bbcc", [C]),
+        ("GPU-bbbb-1,GPU-aaaa-1", [A, B]),
+        ("GPU-aaaa-1-and-more", []),
+        ("aaaa", []),
+    ],
+)
+def test_visible_gpus_in_pci_order(monkeypatch, visible, expected):
+    """Numbers count in PCI order, whatever the order in which the driver lists the cards."""
+    use_nvml(monkeypatch, C, A, B, visible=visible)
+    assert nvml.visible_gpus() == expected
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [
+        (None, [MIG_1, MIG_2, A]),
+        ("0", [MIG_1, MIG_2]),
+        ("1", [A]),
+        ("MIG-2222", [MIG_2]),
+        ("MIG-2222,GPU-aaaa", [MIG_2, A]),
+        ("GPU-dddd", [MIG_1, MIG_2]),
+    ],
+)
+def test_a_card_in_mig_mode_is_its_slices(monkeypatch, visible, expected):
+    use_nvml(monkeypatch, A, SLICED, visible=visible)
+    assert nvml.visible_gpus() == expected
+    assert [nvml.facts(one)["mig_slice"] for one in expected] == [one in (MIG_1, MIG_2) for one in expected]
+
+
+# ---------------------------------------------------------------------------------------------- readings
+
+STATE = {
+    "sm_clock_mhz": 1979,
+    "memory_clock_mhz": 3200,
+    "power_w": 300.5,
+    "temperature_c": 40,
+    "throttle_reasons": [],
+    "other_processes": 0,
+}
+STATE_BY = {
+    "DeviceGetClockInfo": ["sm_clock_mhz", "memory_clock_mhz"],
+    "DeviceGetPowerUsage": ["power_w"],
+    "DeviceGetTemperature": ["temperature_c"],
+    "DeviceGetComputeRunningProcesses": ["other_processes"],
+}
+FACTS = {
+    "sm_clock_max_mhz": 1980,
+    "sm_clock_now_mhz": 1979,
+    "memory_clock_max_mhz": 3201,
+    "memory_clock_now_mhz": 3200,
+    "memory_bus_width_bits": 6144,
+    "ecc_enabled": True,
+    "mig_enabled": False,
+    "mig_slice": False,
+    "pcie_generation_now": 4,
+    "pcie_generation_max": 5,
+    "pcie_width_now": 8,
+    "pcie_width_max": 16,
+    "power_limit_w": 700,
+}
+FACTS_BY = {
+    "DeviceGetMaxClockInfo": ["sm_clock_max_mhz", "memory_clock_max_mhz"],
+    "DeviceGetClockInfo": ["sm_clock_now_mhz", "memory_clock_now_mhz"],
+    "DeviceGetMemoryBusWidth": ["memory_bus_width_bits"],
+    "DeviceGetEccMode": ["ecc_enabled"],
+    "DeviceGetMigMode": ["mig_enabled"],
+    "DeviceGetCurrPcieLinkGeneration": ["pcie_generation_now"],
+    "DeviceGetMaxPcieLinkGeneration": ["pcie_generation_max"],
+    "DeviceGetCurrPcieLinkWidth": ["pcie_width_now"],
+    "DeviceGetMaxPcieLinkWidth": ["pcie_width_max"],
+    "DeviceGetEnforcedPowerLimit": ["power_limit_w"],
+}
+
+
+def test_readings_in_their_units(monkeypatch):
+    use_nvml(monkeypatch, A)
+    assert nvml.state(A) == STATE
+    assert nvml.facts(A) == FACTS
+
+
+@pytest.mark.parametrize("refused", sorted({*STATE_BY, *FACTS_BY}))
+def test_a_refused_reading_is_null_and_the_others_stay(monkeypatch, refused):
+    use_nvml(monkeypatch, A, refused=[refused])
+    assert nvml.state(A) == STATE | dict.fromkeys(STATE_BY.get(refused, []))
+    assert nvml.facts(A) == FACTS | dict.fromkeys(FACTS_BY.get(refused, []))
+
+
+def test_a_card_without_any_reading(monkeypatch):
+    module = use_nvml(monkeypatch, A)
+    module.REFUSED = set(module.ANSWERS) - {"DeviceGetCount", "DeviceGetHandleByIndex"}
+    assert nvml.visible_gpus() == [A] and set(nvml.state(A).values()) == {None}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-aaaa")
+    assert nvml.visible_gpus() == [], "a card whose UUID is not known cannot be named by it"
+    monkeypatch.setitem(sys.modules, "pynvml", None)  # as where it is not installed
+    assert not nvml.start()
+    assert nvml.state(None) == dict.fromkeys(STATE)
+    assert nvml.facts(None) == dict.fromkeys(FACTS)
+    assert (nvml.capability(None), nvml.setting(None), nvml.is_mig_slice(None)) == (None, "", False)
+
+
+def test_other_processes_are_counted_unless_they_are_of_another_namespace(monkeypatch):
+    """In a container NVML reports the host's numbers, of which none is ours."""
+    module, pids = use_nvml(monkeypatch, A), [os.getpid(), 1, 2]
+    module.nvmlDeviceGetComputeRunningProcesses = lambda one: [SimpleNamespace(pid=pid) for pid in pids]
+    assert nvml.state(A)["other_processes"] == 2
+    pids.remove(os.getpid())
+    assert nvml.state(A)["other_processes"] is None
+    pids.clear()
+    assert nvml.state(A)["other_processes"] == 0
+
+
+# ---------------------------------------------------------------------------------------------- throttle reasons
+
+OLD_NAME, NEW_NAME = "DeviceGetCurrentClocksThrottleReasons", "DeviceGetCurrentClocksEventReasons"
+
+
+@pytest.mark.parametrize(
+    ("refused", "missing", "reasons"),
+    [
+        ([], [OLD_NAME], ["gpu_idle"]),
+        ([], [NEW_NAME], ["gpu_idle"]),
+        ([OLD_NAME], [], ["gpu_idle"]),
+        ([NEW_NAME], [], ["gpu_idle"]),  # newer bindings over an older driver
+        ([NEW_NAME], [OLD_NAME], None),
+        ([OLD_NAME, NEW_NAME], [], None),
+        ([], [OLD_NAME, NEW_NAME], None),
+    ],
+)
+def test_throttle_reasons_by_the_name_that_bindings_and_driver_know(monkeypatch, refused, missing, reasons):
+    monkeypatch.setenv("FAKE_REASONS", "0x1")
+    module = use_nvml(monkeypatch, A, refused=refused)
+    for name in missing:
+        delattr(module, f"nvml{name}")
+    assert nvml.state(A)["throttle_reasons"] == reasons
+
+
+@pytest.mark.parametrize(
+    ("bits", "names", "throttled"),
+    [
+        (None, None, None),
+        (0, [], False),
+        (0x1, ["gpu_idle"], False),
+        (0x4, ["sw_power_cap"], False),
+        (0x4 | 0x20 | 0x80, ["sw_power_cap", "sw_thermal_slowdown", "hw_power_brake_slowdown"], True),
+        (0x8, ["hw_slowdown"], True),
+        (0x40, ["hw_thermal_slowdown"], True),
+        (0x2 | 0x10 | 0x100, ["applications_clocks_setting", "sync_boost", "display_clock_setting"], False),
+        (0x4 | 0x8000, ["sw_power_cap", "unnamed_0x8000"], False),
+    ],
+)
+def test_throttle_reasons_by_name_and_which_of_them_are_thermal(bits, names, throttled):
+    assert nvml.throttle_reasons(bits) == names
+    assert is_throttled(names) is throttled
+
+
+def test_limiting_reasons_are_those_of_all_readings_but_idleness():
+    assert limiting_reasons([["gpu_idle"], None, ["sw_power_cap", "hw_slowdown"], ["sw_power_cap"]]) == [
+        "hw_slowdown",
+        "sw_power_cap",
+    ]
+    assert limiting_reasons([["gpu_idle"], None]) == limiting_reasons([]) == []
+    assert set(nvml.THROTTLE_REASONS.values()) >= THERMAL_REASONS

@@ -1,0 +1,326 @@
+"""The generic job of an operator, with a tiny operator of its own on a device whose clock the test turns."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import measure_operator
+import numpy
+import pytest
+from factories import AT, FakeDevice, clock_of, device_record, prediction_record, seals_for, vendor_figures, vendor_peak
+
+from roofline import devices
+from roofline.core.dtypes import array_dtype
+from roofline.measure import lock
+from roofline.measure.operator_job import Options, measure
+from roofline.measure.seal import seal_operator
+from roofline.operators.base import Case, Implementation, Job, Operator
+from roofline.records.base import read, write
+from roofline.records.files import file_sha256
+from roofline.records.operator import OperatorRecord
+from roofline.records.prediction import predict_sealed
+
+CALL_S, ITEM_S = 5e-6, 1e-9
+ITEMS = 1 << 15  # of fp32 in and out: 256 KiB, of which twelve copies are three times the device's cache
+COPIES = 12
+
+
+class ArrayDevice(FakeDevice):
+    """NumPy's arrays; a step takes what it adds to `spent_s`."""
+
+    name = "gpu0"
+
+    def step_times(self, step, count, first=0):
+        def seconds(number):
+            self.spent_s = 0.0
+            step(number)
+            return self.spent_s
+
+        return super().step_times(seconds, count, first)
+
+    def normal(self, shape, dtype, seed):
+        return numpy.random.default_rng(seed).standard_normal(shape).astype(array_dtype(dtype))
+
+    def empty(self, shape, dtype):
+        return numpy.empty(shape, array_dtype(dtype))
+
+    def poison(self, array):
+        array.fill(numpy.nan)
+
+    def to_host(self, array):
+        return array
+
+    def emulation_note(self, dtype):
+        return f"{dtype} is emulated" if dtype == "fp16" else None
+
+
+class Once(Implementation):
+    name, kind = "once", "gpu"
+
+    def compute(self, inputs):
+        self.device.spent_s += CALL_S + ITEM_S * inputs["x"].size
+        self.operator.seen.append(inputs["x"])
+        inputs["y"][:] = 2 * inputs["x"]
+        return inputs["y"]
+
+    def plan(self):
+        return {"blocks": 7}
+
+    def plan_summary(self):
+        return "7 blocks"
+
+
+class Thrice(Once):
+    """One call goes through three copies, one after another, and returns what it made of the last."""
+
+    name, graph = "thrice", True
+
+    @property
+    def per_call(self):
+        return 3
+
+    def step(self, scope):
+        return lambda index: [self.compute(self.copies[(3 * index + i) % len(self.copies)]) for i in range(3)][-1]
+
+    def empty_step(self):
+        def nothing(index):
+            self.device.spent_s += 3e-6
+
+        return nothing
+
+
+class OnCpu(Once):
+    name, kind = "on cpu", "cpu"
+
+
+class Doubling(Operator):
+    name, mix, outputs = "doubling", "copy", ("y",)
+    implementations = (Once, Thrice, OnCpu)
+
+    def __init__(self):
+        self.seen = []
+
+    def jobs(self, config):
+        return []
+
+    def flops(self, case, scope=None):
+        return case.shape["n"]
+
+    def bytes(self, case, scope=None):
+        return 2 * case.shape["n"] * array_dtype(case.dtype).itemsize
+
+    def inputs(self, device, case, seed):
+        x = device.normal((case.shape["n"],), case.dtype, seed)
+        return {"x": x, "y": 2 * x}  # what a step that does nothing would leave is right
+
+    def reference(self, case, inputs):
+        return 2 * inputs["x"].astype(numpy.float64)
+
+
+def record_of(device_kind="gpu"):
+    peaks = {"fp32": vendor_peak(67.0), "fp16": vendor_peak(990.0)}
+    return device_record(f"{device_kind}0".replace("cpu0", "cpu"), vendor=vendor_figures(peaks=peaks))
+
+
+def measured(operator=None, device=None, cases=None, implementations=None, cold=True, **options):
+    operator, device = operator or Doubling(), device or ArrayDevice()
+    cases = cases or [Case({"n": ITEMS}, "fp32")]
+    timing = {"warmup": 2, "iterations": 8, "time_budget_s": 1.0} | options
+    with clock_of(device):
+        seals = seals_for(record_of(device.kind), operator)
+        return measure(operator, device, Job("a/job", tuple(cases)), seals, Options(implementations, cold, **timing))
+
+
+def by_name(found):
+    return {one.implementation: one for one in found}
+
+
+# ---------------------------------------------------------------------------------------------- what is measured
+
+
+def test_every_case_implementation_and_scope_of_the_device_in_their_order():
+    cases = [Case({"n": size}, dtype) for size in (4, 8) for dtype in ("fp32", "fp16")]
+    found = measured(cases=cases)
+    assert [(one.shape["n"], one.dtype, one.implementation) for one in found] == [
+        (size, dtype, name) for size in (4, 8) for dtype in ("fp32", "fp16") for name in ("once", "thrice")
+    ]
+    assert [one.implementation for one in measured(implementations=["thrice", "on cpu"])] == ["thrice"]
+    (on_cpu,) = measured(device=ArrayDevice("cpu"))
+    assert (on_cpu.implementation, on_cpu.device_latency) == ("on cpu", None)
+
+
+def test_a_measurement_says_what_was_computed_and_how():
+    one = measured(implementations=["once"])[0]
+    assert (one.operator, one.label, one.series) == ("doubling", f"n {ITEMS}", f"n {ITEMS}")
+    assert (one.flops, one.bytes, one.per_call) == (ITEMS, 8 * ITEMS, 1)
+    assert (one.plan, one.plan_summary) == ({"blocks": 7}, "7 blocks")
+    assert one.remedies["overhead"] == ["a CUDA graph", "operator fusion", "larger batches"]
+    assert one.check.error == 0 and one.check.tolerance == 1e-5
+    assert one.latency.median_s == pytest.approx(CALL_S + ITEMS * ITEM_S)
+    assert one.device_latency.median_s == pytest.approx(one.latency.median_s / 2)
+    assert [state.when for state in one.states] == ["before", "after"]
+
+
+@pytest.mark.parametrize("name", ["once", "thrice"])
+def test_the_prediction_follows_from_the_seals_alone(name):
+    operator = Doubling()
+    (one,) = measured(operator, implementations=[name])
+    sealed = seals_for(record_of(), operator)
+    assert one.predicted == predict_sealed(
+        sealed.device,
+        sealed.constants,
+        flops=one.flops,
+        traffic_bytes=one.bytes,
+        compute_ceiling=one.compute_ceiling,
+        memory_ceilings=one.memory_ceilings,
+        terms=one.costs,
+    )
+    assert one.predicted.latency_s == sealed.constants["launch_s"]
+
+
+# ---------------------------------------------------------------------------------------------- the result is checked
+
+
+class Scaled(Once):
+    """Wrong by a factor, in all or in the first element."""
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.factor, self.part = self.operator.wrong
+
+    def compute(self, inputs):
+        result = super().compute(inputs)
+        result[self.part] *= self.factor
+        return result
+
+
+@pytest.mark.parametrize("part", [slice(None), slice(0, 1)])
+@pytest.mark.parametrize("factor", [1.001, numpy.nan])
+def test_a_wrong_result_fails_the_job_and_is_named(part, factor):
+    operator = Doubling()
+    operator.implementations, operator.wrong = (Scaled,), (factor, part)
+    expected = rf"^doubling, once, fp32 n 16: the result differs from its float64 reference by .*, allowed 1e-05$"
+    with pytest.raises(ArithmeticError, match=expected):
+        measured(operator, cases=[Case({"n": 16}, "fp32")])
+
+
+class Idle(Once):
+    """Leaves its output as it is, or half of it."""
+
+    def compute(self, inputs):
+        self.device.spent_s += CALL_S
+        inputs["y"][: self.operator.written] = 2 * inputs["x"][: self.operator.written]
+        return inputs["y"]
+
+
+@pytest.mark.parametrize("written", [0, ITEMS - 1])
+def test_outputs_are_poisoned_so_that_what_is_not_written_shows(written):
+    operator = Doubling()
+    operator.implementations, operator.written = (Idle,), written
+    with pytest.raises(ArithmeticError, match="by inf"):
+        measured(operator)
+
+
+# ---------------------------------------------------------------------------------------------- cold and warm
+
+
+@pytest.mark.parametrize(("name", "each"), [("once", 1), ("thrice", 3)])
+def test_cold_steps_go_through_all_copies_in_turn_and_no_two_are_alike(name, each):
+    operator = Doubling()
+    (one,) = measured(operator, implementations=[name], iterations=30, warmup=1)
+    timed = [x for x in operator.seen if x.size == ITEMS][each:]  # without the check's step
+    addresses = [x.ctypes.data for x in timed]
+    copies = addresses[:COPIES]
+    assert len(set(copies)) == COPIES and len(addresses) >= (1 + 30 + 7) * each
+    assert addresses == [copies[place % COPIES] for place in range(len(addresses))], "from warm-up to device time"
+    assert len({float(x[0]) for x in timed}) == len({float(x[-1]) for x in timed}) == COPIES
+    assert one.cache == "cold"
+
+
+@pytest.mark.parametrize(
+    ("items", "cold", "cache", "level", "ceilings"),
+    [
+        (ITEMS, True, "cold", "hbm", ["hbm_copy"]),
+        (ITEMS, False, "warm", "l2", ["l2"]),
+        (ITEMS * 6, False, "warm", "hbm", ["hbm_copy"]),  # 1.5 MiB do not stay in a cache of 1 MiB
+        (ITEMS * 12, False, "cold", "hbm", ["hbm_copy"]),  # and 3 MiB leave nothing of themselves there
+    ],
+)
+def test_where_the_inputs_come_from_is_said_and_their_roof_is_that_level(items, cold, cache, level, ceilings):
+    (one,) = measured(cases=[Case({"n": items}, "fp32")], implementations=["once"], cold=cold)
+    assert (one.cache, one.memory_level, one.memory_ceilings) == (cache, level, ceilings)
+
+
+def test_warm_inputs_stand_under_the_memorys_ceiling_where_the_operator_says_so():
+    operator = Doubling()
+    operator.cached_when_warm = False
+    (one,) = measured(operator, implementations=["once"], cold=False)
+    assert (one.cache, one.memory_level) == ("warm", "hbm")
+
+
+# ---------------------------------------------------------------------------------------------- what a call costs
+
+
+def test_overheads_are_of_the_smallest_case_and_of_an_empty_step_where_there_is_one():
+    found = by_name(measured())
+    once, thrice = found["once"], found["thrice"]
+    assert once.overhead_s == pytest.approx(CALL_S + ITEM_S)
+    assert once.device_overhead_s == pytest.approx(once.overhead_s / 2)
+    assert (once.empty_kernel_s, once.empty_kernel_device_s) == (None, None)
+    assert (thrice.empty_kernel_s, thrice.empty_kernel_device_s) == pytest.approx((1e-6, 0.5e-6))
+
+
+def test_times_of_a_call_that_applies_the_operator_several_times_are_of_one():
+    once, thrice = measured()
+    assert (once.per_call, thrice.per_call) == (1, 3)
+    assert thrice.latency.median_s == pytest.approx(once.latency.median_s)
+    assert thrice.device_latency.median_s == pytest.approx(once.device_latency.median_s)
+    assert thrice.overhead_s == pytest.approx(once.overhead_s)
+    assert "applies the operator 3 times" in thrice.latency.method and "times" not in once.latency.method
+
+
+def test_overheads_are_measured_once_for_all_cases_of_a_dtype():
+    operator = Doubling()
+    measured(operator, cases=[Case({"n": size}, "fp32") for size in (64, 128)], implementations=["once"])
+    sizes = [x.size for x in operator.seen]
+    assert sizes.index(1) < sizes.index(64) < sizes.index(128) and 1 not in sizes[sizes.index(64) :]
+
+
+def test_without_a_smallest_case_no_overhead_is_known():
+    operator = Doubling()
+    operator.smallest = lambda case: None
+    (one,) = measured(operator, implementations=["once"])
+    assert (one.overhead_s, one.device_overhead_s, one.empty_kernel_s) == (None, None, None)
+
+
+# ---------------------------------------------------------------------------------------------- the record
+
+
+def test_the_record_carries_seals_sources_and_notes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(lock, "HOST_LOCK", tmp_path / "lock")
+    operator, record, path = Doubling(), record_of(), "results/gpu0/device_query.json"
+    write(record, path)
+    seals = {"device": "results/gpu0/prediction.json", "operator": "results/gpu0/doubling/prediction.json"}
+    write(prediction_record(record), seals["device"])
+    write(seal_operator(operator, record, path, AT), seals["operator"])
+    monkeypatch.setattr(devices, "open_device", lambda name: ArrayDevice())
+    job = Job("small/n16", tuple(Case({"n": 16}, dtype) for dtype in ("fp32", "fp16")))
+    with clock_of(ArrayDevice()):
+        found = measure_operator.run(operator, "gpu0", job, seals, Options(None, True, 1, 5, 1.0))
+    write(found, "results/record.json")
+    assert read(OperatorRecord, "results/record.json") == found
+    assert found.seals == {name.removeprefix("results/"): file_sha256(name) for name in seals.values()}
+    assert (found.case, found.info.name, found.info.picture) == ("small/n16", "doubling", "doubling")
+    assert found.sources == {__file__: file_sha256(Path(__file__))}
+    assert found.notes == ["fp16 is emulated"]
+
+
+def test_the_line_of_a_job_names_the_fastest_implementation_of_every_case():
+    found = measured(cases=[Case({"n": size}, "fp32") for size in (4, 8)])
+    seconds = iter([3e-6, 2e-6, 7e-6, 8e-6])
+    for one in found:
+        one.latency = one.latency.model_copy(update={"median_s": next(seconds)})
+    record = SimpleNamespace(measurements=found, elapsed_s=1.25)
+    assert measure_operator.line(record, "doubling gpu0 a/job") == (
+        "doubling gpu0 a/job: n 4 2 us (thrice), n 8 7 us (once), 1.2 s"
+    )

@@ -1,0 +1,236 @@
+"""The model that predicts a cell, and what is sealed of it."""
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from records_factory import CONSTANTS, VENDOR, cell, device_record, operator_seal, promised_seal
+
+from roofline.core import model, regimes
+from roofline.core.prediction import Costs, predict_cell, weighted_sum
+from roofline.measure.seal import CPU_GB_PER_S_PER_CORE, seal_device, seal_operator, source_sha256
+from roofline.operators import registry
+from roofline.records.base import write
+from roofline.records.device import VendorBandwidth, VendorPeak
+from roofline.records.files import file_sha256
+from roofline.records.prediction import CostTerms, predict_sealed
+
+SECONDS = st.just(0.0) | st.floats(1e-9, 10)
+COUNTS = st.just(0) | st.floats(1e3, 1e18)
+RATES = st.floats(1e-3, 1e6)
+COSTS = {
+    device: st.builds(
+        Costs,
+        call_s=st.none() | SECONDS,
+        start_s=SECONDS if device == "gpu" else st.none(),
+        share=st.floats(0.01, 1),
+        extra_s=SECONDS,
+        floor_s=SECONDS,
+        waits_s=SECONDS,
+    )
+    for device in ("gpu", "cpu")
+}
+ANY_COSTS = COSTS["gpu"] | COSTS["cpu"]
+
+
+def predicted(costs, flops=1e12, traffic=1e9, tflops=50.0, gb_per_s=1000.0):
+    return predict_cell(
+        flops=flops, traffic_bytes=traffic, peak_tflops=tflops, bandwidth_gb_per_s=gb_per_s, costs=costs
+    )
+
+
+# ---------------------------------------------------------------- the formula
+
+
+def test_by_hand():
+    """1 GFLOP at 50 TFLOPS takes 20 us, 2 GB at 95 % of 1000 GB/s 2.11 ms; 10 us of start come before."""
+    found = predicted(Costs(call_s=8e-6, start_s=10e-6, share=0.95), flops=1e9, traffic=2e9)
+    whole_s = 10e-6 + 2e-3 / 0.95
+    assert (found.regime, found.latency_s, found.device_latency_s) == (
+        "memory",
+        pytest.approx(whole_s),
+        found.latency_s,
+    )
+    assert found.fraction_of_compute_peak == pytest.approx(20e-6 / whole_s)
+    waits = predicted(Costs(call_s=None, start_s=0.0, waits_s=3e-3), flops=0, traffic=4e9)
+    assert waits.latency_s == pytest.approx(5e-3), "waits hide behind the transfers in part: 3, 4 and 5"
+
+
+@given(ANY_COSTS, COUNTS, COUNTS, st.floats(1, 1e6), st.floats(1, 1e6), st.none() | RATES, st.none() | RATES)
+def test_more_work_or_traffic_never_takes_less_time(costs, flops, traffic, more, further, tflops, gb_per_s):
+    little = predicted(costs, flops, traffic, tflops, gb_per_s)
+    much = predicted(costs, flops * more, traffic * further, tflops, gb_per_s)
+    assert (much.latency_s or 0) >= (little.latency_s or 0)
+    assert (much.device_latency_s or 0) >= (little.device_latency_s or 0)
+
+
+@given(COSTS["cpu"], COUNTS, COUNTS)
+def test_on_a_synchronous_device_the_calls_come_before_the_work(costs, flops, traffic):
+    work = predicted(Costs(None, None, costs.share, 0.0, costs.floor_s, costs.waits_s), flops, traffic)
+    whole = predicted(costs, flops, traffic)
+    assert whole.device_latency_s is None
+    assert (whole.latency_s or 0) == pytest.approx((costs.call_s or 0) + (work.latency_s or 0))
+
+
+@given(COSTS["gpu"], COUNTS, COUNTS)
+def test_beside_a_device_of_its_own_the_longer_of_calls_and_device_counts(costs, flops, traffic):
+    found = predicted(costs, flops, traffic)
+    assert found.device_latency_s >= costs.start_s + costs.extra_s
+    assert (found.latency_s or 0) == max(costs.call_s or 0, found.device_latency_s)
+
+
+@given(ANY_COSTS, st.floats(1e3, 1e18), st.floats(1e3, 1e18), RATES, RATES)
+def test_never_faster_than_the_roofline_and_of_the_regime_that_its_times_give(costs, flops, traffic, tflops, gb_per_s):
+    found = predicted(costs, flops, traffic, tflops, gb_per_s)
+    roof_s = model.roofline_time(flops, traffic, tflops * 1e12, gb_per_s * 1e9)
+    assert found.latency_s >= roof_s * (1 - 1e-12)
+    assert 0 < found.fraction_of_compute_peak <= 1 + 1e-12
+    assert found.regime == regimes.regime(
+        latency_s=found.latency_s,
+        device_latency_s=found.device_latency_s,
+        start_s=(costs.call_s or 0) if costs.start_s is None else costs.start_s,
+        compute_s=flops / (tflops * 1e12),
+        memory_s=traffic / (gb_per_s * 1e9),
+    )
+
+
+@given(ANY_COSTS, COUNTS, COUNTS)
+def test_what_is_unknown_sets_no_limit_and_a_regime_is_always_named(costs, flops, traffic):
+    for rates in ((None, None), (None, 1000.0), (50.0, None)):
+        found = predicted(costs, flops, traffic, *rates)
+        assert found.regime in ("compute", "memory", "overhead")
+        assert math.isfinite(found.latency_s or 0)
+        assert rates[0] or found.fraction_of_compute_peak is None
+
+
+# ---------------------------------------------------------------- terms of an operator's constants
+
+NAMES = ("a", "b", "c")
+FACTORS = st.dictionaries(st.sampled_from(NAMES), st.floats(0, 100))
+VALUES = st.fixed_dictionaries(dict.fromkeys(NAMES, st.floats(0, 1)))
+
+
+@given(FACTORS, VALUES, VALUES, st.floats(0, 10))
+def test_costs_are_linear_in_the_constants(terms, one, other, times):
+    mixed = {name: one[name] + times * other[name] for name in NAMES}
+    both = weighted_sum(terms, one) + times * weighted_sum(terms, other)
+    assert weighted_sum(terms, mixed) == pytest.approx(both, abs=1e-9)
+    for part in ("calls", "start", "extra", "floor", "waits"):
+        made = CostTerms(**{part: terms}).costs(mixed)
+        field = {"calls": "call_s"}.get(part, f"{part}_s")
+        assert (getattr(made, field) or 0) == pytest.approx(both, abs=1e-9)
+
+
+def test_no_calls_are_unknown_and_no_start_is_synchronous():
+    costs = CostTerms().costs({})
+    assert (costs.call_s, costs.start_s, costs.share) == (None, None, 1.0)
+    assert CostTerms(start={}, share="s").costs({"s": 0.5}) == Costs(call_s=None, start_s=0.0, share=0.5)
+
+
+def test_a_constant_that_is_missing_is_an_error():
+    for terms in (CostTerms(calls={"a": 1}), CostTerms(share="a")):
+        with pytest.raises(KeyError):
+            terms.costs({"b": 1.0})
+
+
+# ---------------------------------------------------------------- from two seals
+
+
+def sealed(promised=None, **fields):
+    one = cell("gpu0", 1.0)
+    known = {"flops": 1e9, "traffic_bytes": 2e9, "compute_ceiling": "fp32", "memory_ceilings": ["hbm_copy", "d2d"]}
+    return predict_sealed(
+        promised_seal("gpu0", promised), operator_seal("gpu0", "scan").constants, terms=one.costs, **known | fields
+    )
+
+
+def test_a_sealed_prediction_uses_the_promise_of_the_declared_mix():
+    start_s, share = CONSTANTS["gpu"]["start_s"], CONSTANTS["gpu"]["share"]
+    mixes = {"fp32": 60.0, "hbm_read": 4000.0, "d2d": 1000.0, "hbm_copy": 2000.0}
+    assert sealed(mixes).latency_s == pytest.approx(start_s + 1e-3 / share)
+    del mixes["hbm_copy"]
+    assert sealed(mixes).latency_s == pytest.approx(start_s + 2e-3 / share)
+    del mixes["d2d"]
+    assert sealed(mixes).latency_s == pytest.approx(start_s + 0.5e-3 / share), "the first promise of any"
+
+
+def test_a_ceiling_that_nobody_promised_sets_no_limit():
+    found = sealed({"hbm_copy": 2000.0}, flops=1e15)
+    assert (found.regime, found.fraction_of_compute_peak) == ("memory", None)
+
+
+# ---------------------------------------------------------------- what is sealed
+
+PEAK = VendorPeak(
+    tflops=989.4,
+    unit="tensor_core",
+    operations_per_clock_per_multiprocessor=4096,
+    source="a datasheet",
+    verified=True,
+    derived=False,
+)
+
+
+@pytest.fixture
+def gpu(tmp_path):
+    bandwidth = VendorBandwidth(gb_per_s=4800, source="another", verified=True, derived=False)
+    figures = VENDOR.model_copy(update={"peaks": {"fp16": PEAK}, "bandwidth": bandwidth})
+    record = device_record("gpu0", vendor=figures)
+    write(record, tmp_path / "device.json")
+    return record
+
+
+def test_a_devices_seal_holds_what_its_vendor_promises_and_where_it_is_from(gpu, tmp_path):
+    made = seal_device(gpu, tmp_path / "device.json", "now")
+    assert (made.device, made.sealed_at) == ("gpu0", "now")
+    assert made.device_record_sha256 == file_sha256(tmp_path / "device.json")
+    compute = [(c.name, c.tflops, c.source, c.verified) for c in made.ceilings if c.kind == "compute"]
+    assert compute == [("fp16", 989.4, "a datasheet", True)]
+    memory = {c.name: c.gb_per_s for c in made.ceilings if c.kind == "memory"}
+    assert {"hbm_read", "hbm_write", "hbm_copy", "hbm_triad", "d2d"} <= set(memory) and set(memory.values()) == {4800}
+
+
+def test_of_a_cpu_a_rule_of_thumb_is_sealed(tmp_path):
+    record = device_record("cpu", hardware={"cores_usable": 8})
+    write(record, tmp_path / "device.json")
+    made = seal_device(record, tmp_path / "device.json", "now")
+    assert {c.gb_per_s for c in made.ceilings} == {8 * CPU_GB_PER_S_PER_CORE}
+    assert all(c.source.startswith("rule of thumb") and not c.verified for c in made.ceilings)
+
+
+def test_without_a_promised_bandwidth_none_is_sealed(tmp_path):
+    record = device_record("gpu0")
+    write(record, tmp_path / "device.json")
+    assert seal_device(record, tmp_path / "device.json", "now").ceilings == []
+
+
+@pytest.mark.parametrize("operator", registry.builtin(), ids=lambda operator: operator.name)
+@pytest.mark.parametrize("device", ["gpu0", "cpu"])
+def test_an_operators_seal_holds_every_constant_with_its_source(operator, device, tmp_path):
+    record = device_record(device)
+    write(record, tmp_path / "device.json")
+    made = seal_operator(operator, record, tmp_path / "device.json", "now")
+    assert made.operator == operator.name and made.constants
+    assert set(made.constants) == set(made.constant_sources) and all(made.constant_sources.values())
+    assert all(value > 0 for value in made.constants.values())
+    assert all(value <= 1 for name, value in made.constants.items() if name.endswith("_share"))
+
+
+def test_the_hash_of_the_source_changes_with_each_of_its_files(tmp_path):
+    one, other = tmp_path / "one.py", tmp_path / "other.py"
+    one.write_text("1")
+    other.write_text("2")
+    hashes = [source_sha256(files) for files in ([], [one], [one, other])]
+    assert len(set(hashes)) == 3 and source_sha256([other, one]) == hashes[-1]
+    one.write_text("3")
+    assert source_sha256([one]) != hashes[1]
+
+
+def test_the_page_names_the_thresholds_of_the_regimes():
+    page = (Path(__file__).parents[1] / "docs" / "prediction.md").read_text(encoding="utf-8")
+    told = dict(re.findall(r"^\| `([A-Z_]+)` \| ([\d.]+) \|", page, re.MULTILINE))
+    thresholds = {name: value for name, value in vars(regimes).items() if name.isupper()}
+    assert {name: float(value) for name, value in told.items()} == thresholds

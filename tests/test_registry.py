@@ -1,0 +1,240 @@
+"""Which operators there are: the library's own, and a user's file with all that can be wrong with it."""
+
+import inspect
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from roofline.operators import registry
+from roofline.operators.registry import BadOperator, load, missing_cuda_libraries, own_files, registered
+from roofline.run.config import config_model
+
+CHECKOUT = Path(__file__).parents[1]
+
+WHOLE = """
+    import numpy
+
+    from roofline.operators.base import Case, Implementation, Job, Operator
+
+
+    class WithNumpy(Implementation):
+        name, kind = "numpy", "cpu"
+
+        def compute(self, inputs):
+            return inputs["x"].sum(axis=1)
+
+
+    class WithCupy(Implementation):
+        name, kind = "cupy", "gpu"
+
+        def compute(self, inputs):
+            return inputs["x"].sum(axis=1)
+
+
+    class RowSum(Operator):
+        name = "row_sum"
+        implementations = (WithNumpy, WithCupy)
+
+        def jobs(self, config):
+            return [Job("all", (Case({"rows": 4, "columns": 8}, "fp32"),))]
+
+        def flops(self, case, scope=None):
+            return case.shape["rows"] * case.shape["columns"]
+
+        def bytes(self, case, scope=None):
+            return 4 * case.shape["rows"] * case.shape["columns"]
+
+        def inputs(self, device, case, seed):
+            return {"x": device.normal((4, 8), "fp32", seed)}
+
+        def reference(self, case, inputs):
+            return inputs["x"].astype(numpy.float64).sum(axis=1)
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(text: str = WHOLE, name: str = "row_sum.py", **replaced) -> str:
+        for old, new in replaced.items():
+            assert old in text
+            text = text.replace(old, new)
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(textwrap.dedent(text), encoding="utf-8")
+        return str(tmp_path / name)
+
+    return write
+
+
+def without(part: str) -> str:
+    """The file without one method."""
+    lines, kept, skipping = textwrap.dedent(WHOLE).splitlines(), [], False
+    for line in lines:
+        skipping = line.startswith(f"    def {part}(") or (skipping and line.startswith("        "))
+        kept += [] if skipping else [line]
+    return "\n".join(kept)
+
+
+def refused(path: str) -> str:
+    with pytest.raises(BadOperator) as error:
+        load(path)
+    message = str(error.value)
+    assert message.startswith(f"operators: {path}: ") and "\n" not in message
+    return message.removeprefix(f"operators: {path}: ")
+
+
+# ---------------------------------------------------------------- the library's own
+
+
+def test_built_in_operators_are_found_by_their_rules():
+    found = registered()
+    assert {rule: operator.name for rule, operator in found.items()} == {
+        "decode_attn": "decode_attention",
+        "peak_flops": "gemm",
+    }
+    assert all(own_files(operator) == [] and operator.path is None for operator in found.values())
+
+
+@pytest.mark.parametrize("operator", registry.builtin(), ids=lambda operator: operator.name)
+def test_built_in_operators_need_no_cuda_library_that_is_left_out(operator):
+    assert missing_cuda_libraries(operator, dict.fromkeys(registry.CUDA_LIBRARY_OF.values(), False)) == []
+
+
+# ---------------------------------------------------------------- a user's file
+
+
+def test_a_whole_file_is_an_operator_beside_the_others(file):
+    path = file()
+    operator = registered([path])["row_sum"]
+    assert (operator.name, operator.rule, operator.title, operator.picture) == ("row_sum",) * 2 + ("row sum", "row_sum")
+    assert operator.path == path and [str(one) for one in own_files(operator)] == [path]
+    assert len(registered([path])) == len(registered()) + 1
+
+
+def test_files_of_one_name_in_two_folders_are_two_operators(file):
+    paths = [file(name="one/op.py"), file(name="two/op.py", row_sum="row_mean", RowSum="RowMean")]
+    found = registered(paths)
+    assert [inspect.getfile(type(found[rule])) for rule in ("row_sum", "row_mean")] == paths
+
+
+def test_a_file_that_is_missing_or_no_python(file, tmp_path):
+    assert refused(str(tmp_path / "missing.py")) == "no such file"
+    assert refused(str(tmp_path)) == "no such file"
+    assert refused(file("a: 1\n", name="row_sum.yaml")) == "not a Python file"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("def broken(:\n", "SyntaxError"),
+        ("import no_such_module\n", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("raise ValueError('first line\\nand the last')\n", "ValueError: and the last"),
+        ("import sys\nsys.exit(3)\n", "SystemExit: 3"),
+        ("1 / 0\n", "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_file_that_is_not_importable_says_why(file, text, why):
+    message = refused(file(text))
+    assert message.startswith("not importable (") and why in message
+
+
+def test_an_interrupt_is_not_the_files_fault(file):
+    with pytest.raises(KeyboardInterrupt):
+        load(file("raise KeyboardInterrupt\n"))
+
+
+@pytest.mark.parametrize("part", ["jobs", "flops", "bytes", "inputs", "reference"])
+def test_a_missing_part_of_the_interface_is_named(file, part):
+    assert refused(file(without(part))) == f"RowSum lacks {part}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ('name = "row_sum"', "pass", "RowSum lacks name"),
+        ("implementations = (WithNumpy, WithCupy)", "pass", "RowSum lacks implementations"),
+        ("(WithNumpy, WithCupy)", "(WithNumpy, 3)", "3 is no subclass of Implementation"),
+        ('name, kind = "cupy", "gpu"', 'name = "cupy"', "WithCupy lacks kind"),
+        ('"cupy", "gpu"', '"cupy", "tpu"', "WithCupy.kind is 'tpu'; allowed: gpu, cpu"),
+        ('name = "row_sum"', 'name = "row sum"', "RowSum.rule is 'row sum'; allowed: letters, digits and _"),
+    ],
+)
+def test_what_is_wrong_with_a_class_is_named(file, old, new, why):
+    assert refused(file(textwrap.dedent(WHOLE).replace(old, new))) == why
+
+
+def test_an_implementation_that_computes_nothing(file):
+    text = without("compute").replace("class WithCupy", "    pass\n\n\nclass WithCupy")
+    assert refused(file(text)) == "WithNumpy lacks compute or step"
+    stepping = text.replace(
+        "    pass\n\n\nclass WithCupy", "    def step(self, scope):\n        pass\n\n\nclass WithCupy"
+    )
+    assert refused(file(stepping)) == "WithCupy lacks compute or step"
+
+
+def test_a_file_holds_one_operator(file):
+    two = WHOLE + "\n    class Another(RowSum):\n        name = 'another'\n"
+    assert refused(file(two)).endswith("and there are: another, row_sum")
+    assert refused(file("import numpy\n")).endswith("and there are: none")
+    imported = "from roofline.operators.gemm import Gemm\n"
+    assert refused(file(imported)).endswith("and there are: none")
+
+
+TAKEN = ["decode_attention", "decode_attn", "gemm", "peak_flops", "model", "checkpoint", "bandwidth", "roofline"]
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_a_name_that_is_taken(file, name):
+    path = file(textwrap.dedent(WHOLE).replace('"row_sum"', f'"{name}"'))
+    with pytest.raises(BadOperator, match=f"operators: {path}: the name '{name}' is already taken"):
+        registered([path])
+    with pytest.raises(BadOperator, match="the name 'row_sum' is already taken"):
+        registered([file(), file(name="again.py")])
+
+
+def test_rules_and_keys_of_the_workflow_are_reserved():
+    rules = set(re.findall(r"^rule (\w+):", (CHECKOUT / "Snakefile").read_text(), re.MULTILINE))
+    keys = set(config_model({}).model_fields)
+    assert rules and keys and (rules | keys) - {"peak_flops"} <= registry.RESERVED
+
+
+# ---------------------------------------------------------------- CUDA libraries
+
+NEEDS = {
+    "cupy.random.standard_normal(8)": ["cuRAND"],
+    "xp.linalg.norm(x)": ["cuSOLVER"],
+    "cp.fft.rfft(x) + cp.linalg.norm(x)": ["cuFFT", "cuSOLVER"],
+    "numpy.random.normal(8) + np.linalg.norm(x)": [],
+    "cupy.matmul(x, x)": [],
+}
+IMPORTS = {
+    "from cupy import fft": ["cuFFT"],
+    "import cupyx.scipy.sparse": ["cuSPARSE"],
+    "from cupy.random import normal": ["cuRAND"],
+    "from numpy import fft, random": [],
+}
+NONE_INSTALLED = dict.fromkeys(registry.CUDA_LIBRARY_OF.values(), False)
+
+
+@pytest.mark.parametrize(("code", "needed"), NEEDS.items())
+def test_cuda_libraries_that_code_would_need_are_named(file, code, needed):
+    operator = load(file(textwrap.dedent(WHOLE).replace('inputs["x"].sum(axis=1)', code)))
+    assert missing_cuda_libraries(operator, NONE_INSTALLED) == needed
+    assert missing_cuda_libraries(operator, dict.fromkeys(NONE_INSTALLED, True)) == []
+
+
+@pytest.mark.parametrize(("line", "needed"), IMPORTS.items())
+def test_cuda_libraries_that_are_imported_where_they_are_used_are_named(file, line, needed):
+    body = f"{line}\n        return inputs"
+    operator = load(file(textwrap.dedent(WHOLE).replace('return inputs["x"].sum(axis=1)', body)))
+    assert missing_cuda_libraries(operator, NONE_INSTALLED) == needed
+
+
+def test_the_installed_packages_are_asked(file, monkeypatch):
+    operator = load(file(textwrap.dedent(WHOLE).replace('inputs["x"].sum(axis=1)', "cupy.fft.fft(x)")))
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: f"lib{name}.so")
+    assert missing_cuda_libraries(operator) == []
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
+    monkeypatch.setattr("importlib.metadata.distributions", lambda: [])
+    assert missing_cuda_libraries(operator) == ["cuFFT"]

@@ -1,0 +1,368 @@
+"""The configuration: what every mistake is answered with, what an effort fills in, and what the machine must hold."""
+
+import datetime
+import math
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from roofline.devices.base import Identity
+from roofline.operators.settings import EFFORTS
+from roofline.run import settings
+from roofline.run.announcement import expected_s
+from roofline.run.config import budgets_of, config_model
+from roofline.run.settings import Faults, choose_devices, complete, read_file, require_readable
+
+CHECKOUT = Path(__file__).parents[1]
+HINT = " (without quotes; within the braces or brackets of --config all is text: use --configfile)"
+CEILINGS = "fp64, fp32, tf32, fp16, bf16, fp8_e4m3, int8, fp64_fma, fp32_fma, fp16_fma"
+NUMBER = "a number (write 1.0e+9, not 1e9)"
+DEVICES = "auto, all, or a list such as [gpu0, cpu]"
+COPY = {"name": "copy", "flops": 0, "memory_bytes": 1.0e9, "dtype": "fp32"}
+PRESET = {"layers": 1, "heads": 1, "head_size": 64}
+
+
+def faults(config: dict) -> list[str]:
+    with pytest.raises(Faults) as error:
+        complete(config)
+    return error.value.lines
+
+
+# ---------------------------------------------------------------- values
+
+# A key with its value, and what follows the key in the line.
+OF_A_KEY = [
+    # keys
+    ("effrt", "quick", ": unknown key; did you mean effort? allowed: devices, effort, operators, peak_flops"),
+    ("peak_flops.szie", 1, ": unknown key; did you mean size? allowed: dtypes, size, warmup"),
+    ("plot.xyz", 1, ": unknown key; allowed: dpi"),
+    # types
+    ("plot.dpi", "fine", ": 'fine'; allowed: a whole number from 50 to 600"),
+    ("plot.dpi", "80", f": '80'; allowed: a whole number from 50 to 600{HINT}"),
+    ("plot.dpi", 80.0, ": 80.0; allowed: a whole number from 50 to 600"),
+    ("plot.dpi", True, ": true; allowed: a whole number from 50 to 600"),
+    ("plot.dpi", datetime.date(2026, 1, 2), ": 2026-01-02; allowed: a whole number"),
+    ("plot", None, ": null; allowed: a mapping of keys to values"),
+    ("plot", [], ": []; allowed: a mapping of keys to values"),
+    ("peak_flops.dtypes", "fp32", ": 'fp32'; allowed: a list"),
+    ("operators", "mine.py", ": 'mine.py'; allowed: a list"),
+    ("operations", [COPY | {"flops": "1e9"}], f"[0].flops: '1e9'; allowed: {NUMBER} from 0"),
+    # ranges
+    ("plot.dpi", 601, ": 601; allowed: a whole number from 50 to 600"),
+    ("decode_attn.seq_lens", [16, 0], "[1]: 0; allowed: a whole number from 1"),
+    ("bandwidth.sweep_points", 99, ": 99; allowed: a whole number from 1 to 32, or null"),
+    ("peak_flops.sustained_s", 1, ": 1; allowed: 0, or a number from 2 to 600, or null"),
+    ("peak_flops.sustained_s", -1, ": -1; allowed: 0, or a number from 2 to 600, or null"),
+    ("peak_flops.time_budget_s", math.inf, ": inf; allowed: a finite number"),
+    ("operations", [COPY | {"memory_bytes": math.nan}], "[0].memory_bytes: nan; allowed: a finite number"),
+    ("operations", [COPY | {"flops": 1e40}], "[0].flops: 1e+40; allowed: 0, or from 0.001 to 1e+30"),
+    ("cost.usd_per_hour", 1e12, ": 1000000000000.0; allowed: 0, or from 1e-09 to 1e+09"),
+    # enumerations and lists
+    ("effort", "quik", ": 'quik' is unknown; allowed: quick, default, thorough"),
+    ("peak_flops.dtypes", ["fp32", "fp23"], f"[1]: 'fp23' is unknown; allowed: {CEILINGS}"),
+    ("operations", [COPY | {"dtype": "fp23"}], f"[0].dtype: 'fp23' is unknown; allowed: {CEILINGS}"),
+    ("peak_flops.dtypes", ["fp32", "fp32"], ": 'fp32' is listed twice; allowed: each once"),
+    ("decode_attn.seq_lens", [16, 16], ": 16 is listed twice; allowed: each once"),
+    ("bandwidth.levels", [], ": [] is empty; allowed: one entry or more"),
+    ("model.presets", {}, ": {} is empty; allowed: one entry or more"),
+    ("operations", [{"name": "a", "flops": 1, "dtype": "fp32"}], "[0]: memory_bytes is missing"),
+    # text
+    ("model.checkpoint", "", ": '' is empty; allowed: text"),
+    ("effort", "quick\x07", ": 'quick\\x07'; allowed: printable text on one line"),
+    ("operations", [COPY | {"name": "a\nb"}], "[0].name: 'a\\nb'; allowed: printable text on one line"),
+    ("operations", [COPY | {"name": " "}], ": the name ' '; allowed: text"),
+    ("operations", [COPY, COPY], ": the name 'copy' is given twice; allowed: each once"),
+    ("model.presets", {"A B": PRESET}, ": the name 'A B'; allowed: lower-case letters"),
+    # devices and operators
+    ("devices", "gpu", f": 'gpu' is unknown; allowed: {DEVICES}"),
+    ("devices", ["cpu", "tpu0"], f": 'tpu0' is unknown; allowed: {DEVICES}"),
+    ("devices", [], f": [] is empty; allowed: {DEVICES}"),
+    ("devices", ["cpu", "cpu"], ": 'cpu' is listed twice; allowed: each once"),
+    ("operators", ["nowhere.py"], ": nowhere.py: no such file"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "rest"), OF_A_KEY)
+def test_a_fault_is_one_line_that_names_key_value_and_what_is_allowed(key, value, rest):
+    section, _, name = key.partition(".")
+    (line,) = faults({section: {name: value} if name else value})
+    assert line.startswith(f"{key}{rest}") and line.isprintable()
+
+
+@pytest.mark.parametrize("key", [1, "plot\x07"])
+def test_a_key_that_is_no_printable_text(key):
+    assert faults({key: 1}) == [f"the configuration: the key {key!r}; allowed: printable text on one line"]
+
+
+def test_all_faults_are_told_at_once():
+    config = {"effrt": 1, "plot": {"dpi": 5, "x": 1}, "bandwidth": {"levels": ["l9", "dram"]}, "devices": 3}
+    assert [line.partition(":")[0] for line in faults(config)] == [
+        "devices",
+        "bandwidth.levels[0]",
+        "plot.dpi",
+        "plot.x",
+        "effrt",
+    ]
+
+
+def test_a_value_without_end_is_cut():
+    (line,) = faults({"effort": "x" * 1000})
+    assert len(line) < 200 and "..." in line
+
+
+def test_an_unprintable_key_is_shown_as_such_wherever_it_stands():
+    lines = faults({"model": {"presets": {"mini\x07": {"layers": 1, "heads": 1, "head_size": 0}}}})
+    assert lines and all(line.isprintable() for line in lines)
+
+
+# ---------------------------------------------------------------- files
+
+FILES = {
+    "a key that stands twice": ("plot:\n  dpi: 80\n  dpi: 90\n", ["line 3: the key 'dpi' stands twice"]),
+    "two keys that stand twice": (
+        "devices: auto\ndevices: all\nplot: {}\nplot: {}\n",
+        ["line 2: the key 'devices' stands twice", "line 4: the key 'plot' stands twice"],
+    ),
+    "an alias to itself": ("devices: &a\n  - *a\n", ["recursive"]),
+    "an alias that is nobody's": ("devices: *nobody\n", ["undefined alias 'nobody'"]),
+    "an open bracket": ("devices: [cpu\nplot: {}\n", ["line 2: "]),
+    "a tab": ("plot:\n\tdpi: 80\n", ["line 2: "]),
+    "a list as a key": ("? [a]\n: 1\n", ["is no key"]),
+    "a date that is none": ("devices: 2026-13-45\n", ["line 1: a value that cannot be read"]),
+    "a number beyond all": ("plot: {dpi: " + "9" * 400 + "}\n", ["line 1: a number too large"]),
+    "depth without end": ("devices: " + "[" * 2000, ["nested too deeply"]),
+    "nothing": ("# all is commented out\n", ["empty; it needs at least one key"]),
+    "a list": ("- cpu\n", ["a list, allowed: a mapping of keys to values"]),
+    "an engine's key": ("__use_yte__: true\n", ["__use_yte__: unknown key"]),
+}
+
+
+@pytest.mark.parametrize(("text", "why"), FILES.values(), ids=FILES)
+def test_a_file_that_cannot_be_read_is_told_by_line(tmp_path, text, why):
+    path = tmp_path / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(Faults) as error:
+        read_file(path)
+    assert len(error.value.lines) == len(why)
+    for line, part in zip(error.value.lines, why, strict=True):
+        assert line.startswith(str(path)) and part in line and "\n" not in line
+
+
+def test_what_is_no_file_of_text(tmp_path):
+    (tmp_path / "bytes.yaml").write_bytes(b"plot: \xff\xfe")
+    (tmp_path / "twice.yaml").write_text("plot: {}\nplot: {}\n")
+    with pytest.raises(Faults) as error:
+        require_readable([tmp_path / "missing.yaml", tmp_path, tmp_path / "bytes.yaml", tmp_path / "twice.yaml"])
+    missing, folder, text, twice = error.value.lines
+    assert missing == f"{tmp_path / 'missing.yaml'}: no such file"
+    assert "cannot be read" in folder and "cannot be read" in text and "stands twice" in twice
+
+
+def test_the_workflows_own_file_names_what_restores_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Faults, match=r"config/config.yaml: no such file; restore it with: git checkout -- config"):
+        read_file("config/config.yaml")
+
+
+def test_anchors_and_merged_keys_are_yaml_too(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("peak_flops: &some {warmup: 1, iterations: 2}\nbandwidth:\n  <<: *some\n  warmup: 5\n")
+    assert read_file(path)["bandwidth"] == {"warmup": 5, "iterations": 2}
+
+
+# ---------------------------------------------------------------- defaults and efforts
+
+
+def budgets(checked) -> dict:
+    """What each budget is filled with, by section and key."""
+    config = checked.config
+    return {
+        (name, key): getattr(getattr(config, name), key)
+        for name in type(config).model_fields
+        if hasattr(type(getattr(config, name)), "model_fields")
+        for key, _ in budgets_of(type(getattr(config, name)))
+    }
+
+
+def test_the_config_file_holds_the_defaults():
+    written = read_file(CHECKOUT / "config/config.yaml")
+    model = config_model(complete({}).operators)
+    assert model.model_validate(written) == model.model_validate({})
+    missing = {
+        name: set(section) - set(written.get(name, {}))
+        for name, section in model().model_dump().items()
+        if isinstance(section, dict)
+    }
+    assert not any(missing.values()), "every key is there to be edited"
+
+
+def test_every_effort_fills_every_budget_and_a_greater_one_takes_longer():
+    quick, default, thorough = (complete({"effort": name}) for name in EFFORTS)
+    assert budgets(default) == budgets(complete({})) and len(budgets(default)) == 5
+    for key, value in budgets(default).items():
+        assert budgets(quick)[key] < value < budgets(thorough)[key]
+    for rule in ("peak_flops", "bandwidth", "decode_attn"):
+        for device in ("gpu0", "cpu"):
+            times = [expected_s(rule, device, checked) for checked in (quick, default, thorough)]
+            assert 0 < times[0] < times[1] < times[2]
+    assert thorough.config.bandwidth.size_mib is None, "null is a value of its own where no effort speaks of it"
+
+
+def test_a_budget_that_is_given_wins():
+    given = {
+        "effort": "thorough",
+        "peak_flops": {"sustained_s": 0, "time_budget_s": 7.5},
+        "bandwidth": {"sweep_points": 5},
+    }
+    expected = budgets(complete({"effort": "thorough"}))
+    expected |= {
+        ("peak_flops", "sustained_s"): 0,
+        ("peak_flops", "time_budget_s"): 7.5,
+        ("bandwidth", "sweep_points"): 5,
+    }
+    assert budgets(complete(given)) == expected
+
+
+def test_what_is_completed_can_be_given_again():
+    checked = complete({"effort": "quick", "operations": [COPY]})
+    assert complete(checked.as_dict).as_dict == checked.as_dict
+
+
+# ---------------------------------------------------------------- the user's operators
+
+MINE = """
+    from roofline.operators.base import Case, Implementation, Job, Operator
+    from roofline.operators.settings import OperatorSettings, Whole
+
+
+    class Mine(Implementation):
+        name, kind = "numpy", "cpu"
+
+        def compute(self, inputs):
+            return inputs["x"]
+
+
+    class RowSum(Operator):
+        name = "row_sum"
+        implementations = (Mine,)
+
+        class Settings(OperatorSettings):
+            rows: Whole = 4
+
+        def jobs(self, config):
+            return [Job("all", (Case({"rows": config.row_sum.rows}, "fp32"),))]
+
+        flops = bytes = lambda self, case, scope=None: 4 * case.shape["rows"]
+        inputs = reference = lambda self, *arguments: {}
+"""
+
+
+@pytest.fixture
+def mine(tmp_path):
+    (tmp_path / "row_sum.py").write_text(textwrap.dedent(MINE))
+    return str(tmp_path / "row_sum.py")
+
+
+def test_a_users_operator_has_a_section_with_its_settings_and_budgets(mine):
+    config = complete({"operators": [mine], "row_sum": {"rows": 8}, "effort": "thorough"}).config
+    assert (config.row_sum.rows, config.row_sum.cache, config.row_sum.time_budget_s) == (8, "cold", 2)
+    assert complete({"operators": [mine]}).config.row_sum.rows == 4
+    assert faults({"operators": [mine], "row_sum": {"rows": 0}}) == ["row_sum.rows: 0; allowed: a whole number from 1"]
+    assert faults({"row_sum": {"rows": 8}})[0].startswith("row_sum: unknown key")
+    assert faults({"operators": [mine, mine]}) == [f"operators: '{mine}' is listed twice; allowed: each once"]
+
+
+def test_a_device_without_code_for_an_operator_is_told_what_it_lacks(mine):
+    checked = complete({"operators": [mine]})
+    asked = settings.asked(checked, ["gpu0", "cpu"])
+    assert asked["without"] == [{"device": "gpu0", "operator": "row sum", "reason": "no implementation for gpu"}]
+    assert settings.devices_with(checked.operators["row_sum"], checked.config, ["gpu0", "cpu"]) == ["cpu"]
+    with pytest.raises(Faults, match="operators: row_sum has no implementation for gpu0"):
+        choose_devices(complete({"operators": [mine], "devices": ["gpu0"]}), PRESENT)
+
+
+# ---------------------------------------------------------------- held against the machine
+
+GIB = 1 << 30
+CPU = Identity("cpu", "cpu", "A CPU", "uuid", None, 64 * GIB, 48 * GIB, last_level_cache_bytes=32 << 20)
+GPU = Identity("gpu0", "gpu", "NVIDIA H200", "uuid", "580", 141 * GIB, 140 * GIB, 60 << 20, "9.0", multiprocessors=132)
+PRESENT = {"gpu0": GPU, "gpu1": replace(GPU, device="gpu1"), "cpu": CPU}
+
+
+def chosen(config=None, present=PRESENT):
+    return choose_devices(complete(config or {}), present)
+
+
+def impossible(config=None, present=PRESENT) -> list[str]:
+    with pytest.raises(Faults) as error:
+        chosen(config, present)
+    return error.value.lines
+
+
+@pytest.fixture(autouse=True)
+def roomy(monkeypatch):
+    """A host of known memory, and CUDA libraries that are all there."""
+    monkeypatch.setattr("roofline.devices.host.memory_available_bytes", lambda: 64 * GIB)
+
+
+def test_which_devices_are_measured():
+    assert chosen() == ["gpu0", "cpu"]
+    assert chosen({"devices": "all"}) == ["gpu0", "gpu1", "cpu"]
+    assert chosen({"devices": ["cpu"]}) == chosen(present={"cpu": CPU}) == ["cpu"]
+    assert impossible({"devices": ["gpu7"]}) == ["devices: gpu7 is not on this machine; here: gpu0, gpu1, cpu"]
+
+
+def test_a_device_that_does_not_work_is_a_fault_of_those_that_are_chosen():
+    broken = {"gpu0": replace(GPU, fault="gpu0: CuPy is not installed"), "cpu": CPU}
+    assert impossible(present=broken) == ["devices: gpu0: CuPy is not installed"]
+    assert chosen({"devices": ["cpu"]}, broken) == ["cpu"]
+
+
+IMPOSSIBLE = [
+    ("bandwidth.levels", ["hbm"], ": cpu has none of hbm; it has dram, sweep"),
+    ("bandwidth.size_mib", 10, ": 10 is too small for gpu0: its last-level cache keeps 60 MiB"),
+    ("bandwidth.size_mib", 10**6, ": 1000000 needs 3,145,728,000,000 bytes on gpu0"),
+    ("bandwidth.transfer_size_mib", 10**6, ": 1000000 needs 1,048,576,000,000 bytes on gpu0"),
+    ("peak_flops.size", 128, ": 128 is too small to fill gpu0"),
+    ("peak_flops.size", 10**6, ": 1000000 needs 32,000,000,000,000 bytes on gpu0"),
+    ("decode_attn", {"seq_lens": [10**9]}, ": minigpt fp16 batch 256, S 1000000000 needs"),
+    ("decode_attn.presets", ["gpt4"], ": 'gpt4' is unknown; allowed: minigpt, gpt2, "),
+    ("decode_attn.implementations", ["numpy"], ": gpu0 has none of numpy; it has eager"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "rest"), IMPOSSIBLE)
+def test_what_this_machine_cannot_do_is_told_before_anything_is_measured(key, value, rest):
+    section, _, name = key.partition(".")
+    lines = impossible({section: {name: value} if name else value})
+    assert any(line.startswith(f"{key}{rest}") for line in lines), lines
+
+
+def test_an_implementation_that_no_chosen_device_has():
+    config = {"devices": ["gpu0"], "decode_attn": {"implementations": ["eager", "numpy"]}}
+    (line,) = impossible(config)
+    assert line.startswith("decode_attn.implementations: no numpy on gpu0; allowed: eager, fused")
+
+
+def test_the_least_arrays_must_fit_where_no_size_is_given():
+    full = {"cpu": replace(CPU, memory_free_bytes=100 << 20)}
+    assert any(line.startswith("bandwidth.size_mib: null (3 arrays of 2 last-level") for line in impossible({}, full))
+
+
+def test_libraries_that_an_operator_needs_and_nobody_has(mine, monkeypatch):
+    text = Path(mine).read_text().replace('"numpy", "cpu"', '"cupy", "gpu"').replace('inputs["x"]', "cupy.fft.fft(1)")
+    Path(mine).write_text(text)
+    config = {"operators": [mine], "devices": ["gpu0"]}
+    monkeypatch.setattr(
+        "roofline.operators.registry.missing_cuda_libraries",
+        lambda operator: ["cuFFT"] if operator.name == "row_sum" else [],
+    )
+    assert any("row_sum needs cuFFT, which is not installed" in line for line in impossible(config))
+
+
+def test_the_config_file_is_yaml_that_any_reader_reads_alike():
+    path = CHECKOUT / "config/config.yaml"
+    assert yaml.safe_load(path.read_text(encoding="utf-8")) == read_file(path)

@@ -1,0 +1,201 @@
+"""The tables of ceilings, levels and operators: on the screen, in Markdown and in the summary."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from records_factory import bandwidth_record, cell, collected, device_record, operator_record, peak_record, stream
+
+from roofline.records.acceptance import Acceptance, Criterion
+from roofline.records.memory import FoundLevel, Sweep
+from roofline.report import markdown, screen, summary
+from roofline.report.tables import compute_rows, level_rows, limited_by, memory_rows
+
+POWER = ["sw_power_cap"]
+NUMPY_LACKS = {name: f"NumPy has no {name} arithmetic of its own" for name in ("fp16", "bf16")}
+PASSED = Criterion(device="gpu0", criterion="some condition", result="pass", reason="since it is so")
+FAILED = Criterion(device=None, criterion="another", result="fail", reason="a reason of some length " * 6)
+
+
+def levels(**knees):
+    point = {"size_bytes": 4096, "gb_per_s": 400}
+    found = [
+        FoundLevel(name=name, gb_per_s=9300, first_bytes=1, last_bytes=2, knee_bytes=knee, reported_bytes=reported)
+        for name, (knee, reported) in knees.items()
+    ] + [FoundLevel(name=None, gb_per_s=4600, first_bytes=1, last_bytes=2, knee_bytes=None, reported_bytes=None)]
+    return Sweep(series="past L1", reader="the device", counted="made up", points=[point], levels=found, states=[])
+
+
+@pytest.fixture(scope="module")
+def roofline():
+    cells = [
+        cell("gpu0", 1e-3 * (1 + n), 1e-3, dtype=dtype, n=n, implementation=name, label=f"N {n}")
+        for dtype in ("fp32", "fp16")
+        for n in (1, 2)
+        for name in ("plain", "fused", "graph", "another", "one_more")
+        if (n, name) != (2, "fused")
+    ]
+    return collected(
+        peak_record("gpu0", "fp16", 778, sustained=665, reasons=POWER, vendor=989.4, clock=(1755, 1066)),
+        peak_record("gpu0", "int8", 1700, interval=False),
+        bandwidth_record(
+            "gpu0", hbm_read=stream("hbm_read", 4641, vendor_gb_per_s=4800, fraction_of_vendor=4641 / 4800)
+        ),
+        bandwidth_record("gpu0", l2=9300),
+        bandwidth_record("gpu0", sweeps=[levels(l2=(51 << 20, 60 << 20))]),
+        operator_record("gpu0", *cells),
+        device_record("cpu", unsupported=NUMPY_LACKS),
+        operator_record("cpu", cell("cpu", 1e-9, cache="warm", memory_ceilings=["dram_read"])),
+        bandwidth_record("cpu", dram_read=80),
+        dtypes=["fp16", "bf16"],
+    ).roofline
+
+
+# ---------------------------------------------------------------- rows
+
+
+def test_a_ceiling_in_words(roofline):
+    fp16, int8 = compute_rows(roofline, "gpu0")
+    assert (fp16.measured, fp16.unit, fp16.interval, fp16.limited_by) == ("778", "TFLOPS", "± 1.0 %", "power cap")
+    assert (fp16.sustained, fp16.vendor, fp16.of_vendor, fp16.of_clock) == ("665", "989", "79 %", "73 %")
+    assert (int8.unit, int8.interval, int8.sustained, int8.of_vendor) == ("TOPS", "none", "", "")
+    hbm, l2 = memory_rows(roofline, "gpu0")
+    assert (hbm.measured, hbm.unit, hbm.of_vendor) == ("4641", "GB/s", "97 %")
+    assert (l2.name, l2.vendor, l2.of_clock) == ("L2", "", "")
+
+
+def test_a_knee_stands_against_the_capacity_that_is_reported(roofline):
+    rows = [(row.name, row.knee, row.reported, row.series) for row in level_rows(roofline, "gpu0")]
+    assert rows == [("L2", "51 MiB", "60 MiB", "the device, past L1"), ("memory", "", "", "the device, past L1")]
+
+
+@pytest.mark.parametrize(
+    ("reasons", "throttled", "words"),
+    [
+        (POWER, None, "power cap"),
+        (["sw_thermal_slowdown", "hw_thermal_slowdown"], True, "heat, throughout"),
+        (["sw_power_cap", "hw_thermal_slowdown"], False, "power cap, heat"),
+        (["unnamed_0x400"], False, "unnamed_0x400"),
+        (["gpu_idle"], None, "no throttle reason"),
+        ([], False, "no throttle reason"),
+        ([], None, "not reported"),
+    ],
+)
+def test_what_limits_a_ceiling(reasons, throttled, words):
+    assert limited_by(reasons, throttled) == words
+
+
+# ---------------------------------------------------------------- the screen
+
+
+@pytest.fixture(scope="module")
+def shown(roofline):
+    return screen.summary(roofline, Acceptance(criteria=[PASSED, FAILED]))
+
+
+def test_the_tables_fit_the_screen(shown):
+    assert max(len(line) for line in shown.splitlines()) <= screen.WIDTH
+    assert re.search(r"^  fp16 +778 +± 1.0 % +665 +989 +79 % +73 %  power cap$", shown, re.MULTILINE)
+    assert re.search(r"^  hbm_read +4641 +± 1.0 % +4800 +97 %  no", shown, re.MULTILINE)
+    assert re.search(r"^  L2 +9300 +51 MiB +60 MiB  the device, past L1$", shown, re.MULTILINE)
+
+
+def test_each_reason_to_skip_is_told_once(shown):
+    assert "  skipped: fp16, bf16 (NumPy has no such arithmetic of its own)" in shown.splitlines()
+
+
+def test_many_reasons_are_wrapped_below_each_other(roofline):
+    many = roofline.model_copy(deep=True)
+    many.ceilings[0].held_back_by = [
+        *POWER,
+        "hw_thermal_slowdown",
+        "hw_power_brake_slowdown",
+        "applications_clocks_setting",
+    ]
+    said = screen.summary(many, Acceptance(criteria=[]))
+    first, second = re.search(r"^(  fp16 .*)\n( +[a-z].*)$", said, re.MULTILINE).groups()
+    assert first.index("power cap") == len(second) - len(second.lstrip()) and "power brake" in second
+
+
+def test_operators_above_their_roof_are_told_with_the_evidence(shown):
+    words = " ".join(shown.split())
+    assert "Above its roof: scan numpy fp32 N 1024 at" in words and "the dram_read ceiling is too low (2 GB at" in words
+
+
+def test_an_operator_of_many_implementations_has_a_row_per_case_and_a_column_per_implementation(shown):
+    lines = shown.splitlines()
+    start = next(place for place, line in enumerate(lines) if line.startswith("  scan: "))
+    assert lines[start + 1].split() == ["plain", "fused", "graph", "another"]  # as many abreast as have room
+    rows = [line.split()[:3] for line in lines[start + 2 : start + 6]]
+    assert rows == [["fp32", "N", "1"], ["fp32", "N", "2"], ["fp16", "N", "1"], ["fp16", "N", "2"]]
+    assert re.search(r"^  fp32 N 2 +3 ms +\d+ % o +- +3 ms", shown, re.MULTILINE), "what is missing leaves its place"
+    assert lines[start + 6].split() == ["one_more"]
+
+
+def test_an_operator_of_one_implementation_has_a_line_per_cell(shown):
+    assert re.search(r"^  gemm cupy.matmul int8 4096³ +\S+ us +1666 +98 %  compute$", shown, re.MULTILINE)
+
+
+def test_too_few_samples_are_marked(roofline, shown):
+    assert "*" not in shown
+    few = roofline.model_copy(deep=True)
+    few.operators[0].latency_ci95_s = None
+    said = screen.summary(few, Acceptance(criteria=[]))
+    assert re.search(r"^  gemm .* us\* ", said, re.MULTILINE) and "* too few independent samples" in said
+
+
+def test_only_what_does_not_pass_is_told_with_the_reason(shown):
+    assert "  pass  gpu0: some condition\n" in shown and "since it is so" not in shown
+    assert "  FAIL  another (a reason of some length" in shown
+
+
+# ---------------------------------------------------------------- Markdown and HTML
+
+
+def test_a_column_that_is_empty_throughout_is_left_out():
+    text = markdown.table(("name", "one", "two"), [["a|b", "1", "-"], ["c", "2", ""]])
+    assert "two" not in text and "a\\|b" in text
+    assert re.fullmatch(r"\|:-+\|-+:\|", text.splitlines()[1])
+
+
+def test_our_markdown_becomes_html():
+    table = markdown.table(("name", "share"), [["a|b <c>", "1 %*"]])
+    html = markdown.html(f"## 1. Yes?\n\n**gpu0: yes.** R&D\n\n{table}\n\n\\* few\n")
+    assert html.splitlines() == [
+        "<h2>1. Yes?</h2>",
+        "<p><strong>gpu0: yes.</strong> R&amp;D</p>",
+        "<table>",
+        '<tr><th>name</th><th class="n">share</th></tr>',
+        '<tr><td>a|b &lt;c&gt;</td><td class="n">1 %*</td></tr>',
+        "</table>",
+        "<p>* few</p>",
+    ]
+
+
+class Balanced(HTMLParser):
+    """Raises where an element is closed that is not the last one opened."""
+
+    VOID = ("meta",)
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+
+    def handle_starttag(self, tag, attrs):
+        self.open += [] if tag in self.VOID else [tag]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_the_summary_is_one_whole_page_with_the_same_rows(roofline):
+    page = summary.page(roofline, Acceptance(criteria=[PASSED, FAILED]), "# Title\n\n**Words.**")
+    parser = Balanced()
+    parser.feed(page)
+    assert parser.open == []
+    for device in roofline.devices:
+        for row in compute_rows(roofline, device) + memory_rows(roofline, device):
+            assert f'<td>{row.name}</td><td class="n">{row.measured}</td><td>{row.unit}</td>' in page
+    assert "51 MiB" in page and "Above its roof: scan numpy" in page and "<strong>Words.</strong>" in page
+    assert "since it is so" in page and 'href="scan.png"' in page
+    assert not re.search(r'(src|href)="(?!\w+\.(png|md)")', page), "nothing is fetched from elsewhere"

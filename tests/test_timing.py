@@ -1,0 +1,272 @@
+"""The timing protocol, on a device whose clock the test turns."""
+
+import random
+import statistics
+
+import pytest
+from factories import HEAT, POWER_CAP, FakeDevice, clock_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roofline.devices import open_device
+from roofline.measure.state import StateLog
+from roofline.measure.timing import CALLER_METHOD, per_application, time_caller, time_device, time_until_precise
+from roofline.records.timing import Timing
+
+
+def timed(duration, **options):
+    """Steps take `duration(step number)`."""
+    device = FakeDevice()
+    options = {"warmup": 3, "iterations": 100, "time_budget_s": 1.0} | options
+    with clock_of(device):
+        return time_caller(device, duration, **options), device
+
+
+def always(seconds):
+    return lambda number: seconds
+
+
+# ---------------------------------------------------------------------------------------------- what a caller gets
+
+
+def scattered(number):
+    """Any hundred in a row take 1.000, 1.001, ... 1.099 ms, in an order without memory."""
+    return 1e-3 + 1e-6 * (61 * number % 100)
+
+
+def test_all_iterations_where_the_budget_allows():
+    timing, _ = timed(scattered)
+    assert (len(timing.samples_s), timing.requested, timing.warmup) == (100, 100, 3)
+    assert timing.stopped_by == "iterations"
+    assert timing.samples_s == pytest.approx([scattered(number) for number in range(3, 103)])
+    assert timing.median_s == pytest.approx(1.0495e-3)
+    assert timing.ci95_s == pytest.approx((1.039e-3, 1.060e-3))  # the 40th and the 61st of 100
+
+
+def test_warmup_steps_are_no_samples():
+    timing, _ = timed(lambda number: 0.1 if number < 3 else 1e-3)
+    assert timing.samples_s == [1e-3] * 100
+
+
+def test_the_budget_stops_a_slow_device():
+    timing, device = timed(always(0.1), time_budget_s=1.05)
+    assert (len(timing.samples_s), timing.requested, timing.stopped_by) == (7, 100, "time_budget")
+    assert device.now <= 1.05
+
+
+@pytest.mark.parametrize(
+    ("step_s", "options", "warmup", "samples", "took_s"),
+    [
+        (10.0, {}, 1, 1, 20),  # warmed up once and timed once, however slow
+        (10.0, {"checked_s": 10.0}, 1, 1, 10),  # a slow check was the warm-up
+        (0.6, {"checked_s": 0.6, "warmup": 1}, 1, 1, 0.6),
+        (0.6, {"checked_s": 0.4, "warmup": 1}, 1, 1, 1.2),  # one that took less than half of the budget was not
+        (1e-3, {"checked_s": 0.4}, 3, 100, 0.103),
+        (1e-3, {"warmup": 0}, 1, 100, 0.101),  # nothing is timed without a warm-up
+    ],
+)
+def test_warmup_and_samples_of_slow_steps(step_s, options, warmup, samples, took_s):
+    timing, device = timed(always(step_s), **options)
+    assert (timing.warmup, len(timing.samples_s)) == (warmup, samples)
+    assert device.now == pytest.approx(took_s)
+
+
+def test_a_slow_first_step_does_not_cost_the_samples():
+    """The first step compiles and allocates; judged by it, hardly any step would fit the budget."""
+    timing, device = timed(lambda number: 0.9 if number == 0 else 1e-3, iterations=1000)
+    assert timing.samples_s == [1e-3] * 99
+    assert device.now <= 1
+
+
+def test_step_numbers_run_on_so_that_a_rotation_is_never_cut_short():
+    """A block that started again at 0 would find the buffers of the block before it in the cache."""
+    _, device = timed(lambda number: 0.3 if number < 3 else 1e-3, iterations=50)
+    assert device.numbers == list(range(53))
+
+
+@given(
+    st.floats(1e-4, 20),
+    st.integers(0, 20),
+    st.integers(1, 300),
+    st.floats(0.01, 5),
+    st.none() | st.floats(1e-6, 30),
+)
+def test_there_is_always_a_sample_and_the_budget_holds(step_s, warmup, iterations, budget_s, checked_s):
+    timing, device = timed(
+        always(step_s), warmup=warmup, iterations=iterations, time_budget_s=budget_s, checked_s=checked_s
+    )
+    assert 1 <= len(timing.samples_s) <= iterations
+    assert timing.warmup >= 1
+    assert (timing.stopped_by == "iterations") == (len(timing.samples_s) == iterations)
+    assert device.now <= max(budget_s, step_s) + step_s + 1e-6  # the one step that must be
+
+
+# ---------------------------------------------------------------------------------------------- the device's part
+
+
+def caller(median_s, requested=100):
+    return Timing(
+        method="made up",
+        warmup=3,
+        requested=requested,
+        stopped_by="iterations",
+        samples_s=[median_s],
+        median_s=median_s,
+        ci95_s=None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("step_s", "samples", "stopped_by"), [(1e-6, 250, "iterations"), (0.01, 50, "time_budget"), (10.0, 1, "time_budget")]
+)
+def test_device_time_is_of_a_fourth_of_the_steps_within_half_of_the_budget(step_s, samples, stopped_by):
+    device = FakeDevice()
+    timing = time_device(device, always(step_s), caller(step_s, 1000), time_budget_s=1.0)
+    assert device.numbers == list(range(4, 4 + samples))  # on from three of warm-up and the caller's one
+    assert (len(timing.samples_s), timing.requested, timing.stopped_by) == (samples, 250, stopped_by)
+    assert timing.median_s == pytest.approx(step_s / 2)
+    assert timing.method != CALLER_METHOD
+
+
+def test_a_cpu_has_no_device_time():
+    ran = []
+    assert time_device(open_device("cpu"), ran.append, caller(1e-3), time_budget_s=1.0) is None
+    assert ran == []
+
+
+# ---------------------------------------------------------------------------------------------- one of many layers
+
+
+@given(st.lists(st.floats(1e-7, 10), min_size=1), st.integers(2, 128))
+def test_times_per_application_follow_from_their_own_samples(samples, per_call):
+    """A record whose figures do not follow from its samples is refused (analysis/consistency.py)."""
+    whole = caller(statistics.median(samples)).model_copy(update={"samples_s": samples})
+    one = per_application(whole, per_call)
+    assert one.samples_s == pytest.approx([sample / per_call for sample in samples], abs=1e-11)
+    assert one.median_s == statistics.median(one.samples_s)
+    low, high = one.ci95_s or (one.median_s, one.median_s)
+    assert low <= one.median_s <= high
+    assert one.method == f"{whole.method}; a step applies the operator {per_call} times, and times are of one"
+    assert Timing.model_validate(one.model_dump()) == one
+
+
+def test_of_one_application_or_without_a_time_nothing_is_divided():
+    timing, _ = timed(scattered)
+    assert per_application(timing, 1) is timing
+    assert per_application(None, 6) is None
+
+
+# ---------------------------------------------------------------------------------------------- until it is precise
+
+
+def noisy(median_s, spread):
+    """Steps without memory, as far from the median as `spread`, of it, says."""
+    return lambda number: median_s * (1 + spread * random.Random(number).uniform(-1, 1))
+
+
+def until_precise(duration, reasons=lambda now: [], **options):
+    """A step under any throttling takes twice as long."""
+    device = FakeDevice(reasons=reasons)
+    options = {"warmup": 3, "most": 1024, "time_budget_s": 100.0} | options
+    with clock_of(device):
+        log = StateLog(device)
+        slowed = lambda number: duration(number) * (2 if reasons(device.now) else 1)  # noqa: E731
+        return time_until_precise(device, slowed, log, **options), device, log
+
+
+def test_sampling_ends_once_the_median_is_precise():
+    timing, device, _ = until_precise(noisy(1e-3, 0.001))
+    assert (timing.stopped_by, len(timing.samples_s), timing.requested) == ("precision", 64, 1024)
+    assert timing.median_s == pytest.approx(1e-3, rel=1e-3)
+    assert device.numbers == list(range(3 + 64))
+
+
+def test_noise_takes_more_samples_until_the_interval_is_as_narrow():
+    timing, _, _ = until_precise(noisy(1e-3, 0.03))
+    assert timing.stopped_by == "precision"
+    assert 64 < len(timing.samples_s) < 1024
+    low, high = timing.ci95_s
+    assert max(timing.median_s - low, high - timing.median_s) <= 0.005 * timing.median_s
+
+
+@pytest.mark.parametrize("most", [1, 5, 64, 200])
+def test_what_never_becomes_precise_ends_after_its_most_samples(most):
+    timing, device, _ = until_precise(noisy(1e-3, 0.9), most=most)
+    assert (timing.stopped_by, len(timing.samples_s)) == ("iterations", most)
+    assert device.numbers == list(range(3 + most))
+
+
+def test_the_budget_ends_sampling():
+    timing, device, _ = until_precise(noisy(0.01, 0.2), time_budget_s=1.0)
+    assert timing.stopped_by == "time_budget"
+    assert 64 <= len(timing.samples_s) < 100  # a hundred would fit if nothing were warmed up
+    assert device.now <= 1.0 + 0.012
+    timing, device, _ = until_precise(always(10.0), warmup=1, time_budget_s=1.0)
+    assert (timing.samples_s, timing.stopped_by, device.now) == ([10.0], "time_budget", 20)
+
+
+def test_the_device_is_read_before_and_after_and_during_longer_batches():
+    """Batches of 64 to 512: those of 50 ms or more are looked at while they run."""
+    _, _, log = until_precise(noisy(1e-3, 0.9))
+    assert [state.when for state in log.states] == ["before", *["during"] * 5, "after"]
+    _, _, log = until_precise(noisy(1e-5, 0.9))
+    assert [state.when for state in log.states] == ["before", "after"]
+
+
+def test_batches_under_thermal_throttling_are_set_apart():
+    """Too hot from 0.15 s on for a moment: of batches of 64, 64, 128, 256 and 512 ms the third alone saw it."""
+    timing, _, log = until_precise(noisy(1e-3, 0.3), lambda now: HEAT if 0.15 < now < 0.3 else [])
+    assert len(timing.throttled_samples_s) == 128
+    assert len(timing.samples_s) == 1024 - 128
+    assert max(timing.samples_s) < 1.31e-3  # none of those that heat slowed down
+    assert not timing.all_throttled
+    assert log.limited_by() == HEAT
+
+
+def test_where_all_is_throttled_the_figure_is_kept_and_flagged():
+    timing, _, log = until_precise(noisy(1e-3, 0.001), lambda now: HEAT)
+    assert timing.all_throttled
+    assert timing.median_s == pytest.approx(2e-3, rel=1e-3)
+    assert (len(timing.samples_s), timing.throttled_samples_s) == (64, [])
+    assert log.reports_throttling()
+
+
+@pytest.mark.parametrize(
+    ("reasons", "throttled"),
+    [
+        (lambda now: HEAT, True),
+        (lambda now: [], False),
+        (lambda now: HEAT if now > 1e-5 else [], True),
+        (lambda now: HEAT if now < 1e-5 else [], False),
+    ],
+    ids=["always", "never", "only afterwards", "only before"],
+)
+def test_batches_too_short_for_a_look_are_judged_by_the_reading_after_them(reasons, throttled):
+    """A reading before a block is of the load before it."""
+    timing, _, log = until_precise(noisy(1e-6, 0.001), reasons)
+    assert [state.when for state in log.states] == ["before", "after"]
+    assert (timing.all_throttled, timing.throttled_samples_s) == (throttled, [])
+    assert log.limited_by() == (HEAT if throttled else [])
+
+
+def test_short_batches_are_set_apart_where_longer_ones_were_seen_to_be_free():
+    """Two batches of 64 at 0.45 ms a step are too short for a look; the reading after all of them reports heat."""
+    timing, _, log = until_precise(noisy(4.5e-4, 0.3), lambda now: HEAT if now > 0.45 else [])
+    assert [state.when for state in log.states] == ["before", *["during"] * 3, "after"]
+    assert (len(timing.samples_s), len(timing.throttled_samples_s)) == (1024 - 128, 128)
+    assert not timing.all_throttled
+
+
+@pytest.mark.parametrize(("reasons", "reports", "limited_by"), [(POWER_CAP, True, POWER_CAP), (None, False, [])])
+def test_the_power_cap_is_no_throttling_and_no_reading_is_none(reasons, reports, limited_by):
+    timing, _, log = until_precise(noisy(1e-3, 0.001), lambda now: reasons)
+    assert (timing.all_throttled, timing.throttled_samples_s) == (False, [])
+    assert (log.reports_throttling(), log.limited_by()) == (reports, limited_by)
+
+
+@given(st.floats(1e-5, 20), st.integers(1, 5), st.integers(1, 500), st.floats(0.01, 5), st.floats(0, 1))
+def test_there_is_always_a_sample_of_a_stream_and_no_step_twice(step_s, warmup, most, budget_s, spread):
+    timing, device, _ = until_precise(noisy(step_s, spread), warmup=warmup, most=most, time_budget_s=budget_s)
+    assert 1 <= len(timing.samples_s) <= most
+    assert (timing.stopped_by == "time_budget") <= (len(timing.samples_s) < most)
+    assert device.numbers == list(range(warmup + len(timing.samples_s)))

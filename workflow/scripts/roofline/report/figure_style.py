@@ -1,0 +1,212 @@
+"""What all pictures share: paper, colours, fonts, and files that are the same each time they are drawn."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.ft2font import LoadFlags
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.transforms import Affine2D, Transform
+
+FONT = "DejaVu Sans"
+TITLE_SIZE, TEXT_SIZE, SMALL_SIZE = 14.0, 8.0, 7.5
+WIDTH, MARGIN, LEFT, LINE = 720.0, 14.0, 56.0, 11.0  # points: at 900 pixels a text of 8 points is 10 pixels high
+PAPER, GRID, SPINES, INK, MUTED, SHADE = "#ffffff", "#dfe2e6", "#aab0b8", "#22262b", "#646a73", "#eef0f2"
+# Okabe and Ito's palette, safe for the colour-blind. A dtype has one colour, as a ceiling and as a dot.
+DTYPE_COLOURS = {
+    "fp64": "#009E73",
+    "fp32": "#D55E00",
+    "tf32": "#E69F00",
+    "fp16": "#0072B2",
+    "bf16": "#56B4E9",
+    "fp8_e4m3": "#CC79A7",
+    "int8": "#000000",
+}
+OTHER_DTYPE = "#777777"
+MARKERS = "osD^vpPXh*<>d8"
+BOX = "□"  # stands for a character that the font lacks
+STYLE = {
+    # Browsers without DejaVu Sans take a narrower font, so that labels which do not overlap here do not there.
+    "font.family": [FONT, "sans-serif"],
+    "font.size": TEXT_SIZE,
+    "text.color": INK,
+    "text.hinting": "none",
+    "text.parse_math": False,
+    "axes.edgecolor": SPINES,
+    "axes.labelcolor": MUTED,
+    "axes.titlelocation": "left",
+    "axes.titlesize": TEXT_SIZE + 1,
+    "axes.titleweight": "bold",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.formatter.useoffset": False,
+    "grid.color": GRID,
+    "grid.linewidth": 0.5,
+    **{f"{axis}tick.{key}": 0 for axis in "xy" for key in ("major.size", "minor.size")},
+    **{f"{axis}tick.labelcolor": MUTED for axis in "xy"},
+    **{f"{axis}tick.labelsize": SMALL_SIZE for axis in "xy"},
+    "legend.frameon": False,
+    "legend.borderaxespad": 0.0,
+    "legend.handlelength": 1.4,
+    "legend.handletextpad": 0.4,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "roofline",
+}
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Matplotlib's defaults and ours, whatever the user's matplotlibrc says; a decorator too."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE)
+        yield
+
+
+def paper(height: float, title: str) -> Figure:
+    """Without a window. At 72 dots per inch, at which it is laid out, a pixel is a point."""
+    figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=72)
+    figure.set_label(title)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def headed(height: float, title: str, lines: Sequence[str]) -> Figure:
+    """Paper with a title and lines of text under it."""
+    figure = paper(height, title)
+    printed_head(figure, height - MARGIN, title, lines)
+    return figure
+
+
+def nothing(title: str, words: str) -> Figure:
+    """Paper that says why it shows nothing."""
+    return headed(62.0, title, [words])
+
+
+def margins(height: float, top: float, bottom: float, right: float = MARGIN) -> dict[str, float]:
+    """Of a grid of subplots on paper of this height, from points."""
+    return {"left": LEFT / WIDTH, "right": 1 - right / WIDTH, "top": 1 - top / height, "bottom": bottom / height}
+
+
+def logarithmic(axis: Axis, words: Callable[[float], str], **ticks) -> None:
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    axis.set(major_locator=LogLocator(**ticks), minor_locator=NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: words(value)))
+
+
+def printed_head(figure: Figure, top: float, title: str, lines: Sequence[str]) -> None:
+    title = shortened(title, 0.85 * (WIDTH - 2 * MARGIN), TITLE_SIZE)  # bold is wider than it is measured
+    figure.text(MARGIN, top - TITLE_SIZE, title, size=TITLE_SIZE, weight="bold", transform=in_points(figure))
+    printed(figure, top - TITLE_SIZE - 15, lines)
+
+
+def printed(figure: Figure, y: float, lines: Sequence[str]) -> None:
+    """Small print from the left margin, the first of its baselines at this height."""
+    for i, line in enumerate(lines):
+        figure.text(MARGIN, y - LINE * i, line, size=SMALL_SIZE, color=MUTED, transform=in_points(figure))
+
+
+def in_points(figure: Figure) -> Transform:
+    return Affine2D().scale(1 / 72) + figure.dpi_scale_trans
+
+
+@styled()
+def save(figure: Figure, paths: Iterable[Path | str], dpi: float | None = None) -> None:
+    """Write a figure to each path, as its suffix says, under the title that it carries as its label."""
+    title = figure.get_label()
+    for path in map(Path, paths):
+        metadata = {"Title": title} | ({"Date": None} if path.suffix == ".svg" else {})
+        # two thirds of the usual 6's time, and files as small to within a few per cent
+        packing = {"pil_kwargs": {"compress_level": 3}} if path.suffix == ".png" else {}
+        figure.savefig(path, dpi=dpi or 72, metadata=metadata, **packing)
+
+
+def markers_of(keys: Iterable) -> dict[Any, str]:
+    """A marker for each key, in their order."""
+    return dict(zip(dict.fromkeys(keys), cycle(MARKERS), strict=False))
+
+
+def dtype_colour(name: str) -> str:
+    """The colour of a dtype, or of a ceiling named after one (fp32_fma)."""
+    return DTYPE_COLOURS.get(name) or DTYPE_COLOURS.get(name.split("_")[0], OTHER_DTYPE)
+
+
+def faded(colour: str, by: float) -> str:
+    return to_hex([c + (1 - c) * by for c in to_rgb(colour)])
+
+
+@cache
+def readable(colour: str) -> str:
+    """The colour, darkened until text in it stands out from white paper by 4.5 to 1 (WCAG, level AA)."""
+    while 1.05 / (_luminance(colour) + 0.05) < 4.5:
+        colour = to_hex([0.95 * c for c in to_rgb(colour)])
+    return colour
+
+
+def _luminance(colour: str) -> float:
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def wrapped(text: str, width: float = WIDTH - 2 * MARGIN, size: float = SMALL_SIZE) -> list[str]:
+    """Lines that fit; a word that is too wide for one is broken."""
+    lines, room = [""], width
+    for word in re.findall(r"\S+\s*", text):
+        if text_width(word.rstrip(), size) > room and lines[-1]:
+            lines, room = [*lines, ""], width
+        for character in word:
+            room -= text_width(character, size)
+            if room < 0 and character != " ":
+                lines, room = [*lines, ""], width - text_width(character, size)
+            lines[-1] += character
+    return [line.rstrip() for line in lines]
+
+
+def shortened(text: str, width: float, size: float) -> str:
+    """The text, without its middle where it is too wide."""
+    keep, short = len(text), text
+    while keep > 1 and text_width(short, size) > width:
+        keep -= 1
+        short = text[: keep - keep // 3].rstrip() + "…" + text[len(text) - keep // 3 :].lstrip()
+    return short
+
+
+def text_width(text: str, size: float) -> float:
+    return size * sum(map(_advance, text))
+
+
+@cache
+def _advance(character: str) -> float:
+    font = get_font(findfont(FontProperties(family=FONT)))
+    font.set_size(100, 72)
+    return font.load_char(ord(character), flags=LoadFlags.NO_HINTING).linearHoriAdvance / 6553600
+
+
+def drawable(record):
+    """A copy of a record, or of what it consists of, with a box for each character that the font lacks."""
+    if isinstance(record, str):
+        return "".join(c if ord(c) in _glyphs() else " " if c.isspace() else BOX for c in record)
+    if isinstance(record, Mapping):
+        return {key: drawable(value) for key, value in record.items()}
+    if isinstance(record, (list, tuple)):
+        return type(record)(map(drawable, record))
+    if hasattr(record, "model_dump"):
+        return type(record).model_validate(drawable(record.model_dump()))
+    return record
+
+
+@cache
+def _glyphs() -> frozenset[int]:
+    return frozenset(get_font(findfont(FontProperties(family=FONT))).get_charmap())

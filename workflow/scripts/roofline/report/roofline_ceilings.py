@@ -1,0 +1,104 @@
+"""Which ceilings the picture of the roofline shows, how, and in which words."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from roofline.core.formatting import level_words, number, percent
+from roofline.records.roofline import ComputeCeiling, FoundCache, MemoryCeiling, Operator
+from roofline.report.figure_style import MUTED, dtype_colour
+
+Ceiling = ComputeCeiling | MemoryCeiling
+UNITS = {"tensor_core": "tensor cores", "cuda_core": "CUDA cores"}
+HOST_LINK, CACHES, ALL_CORES = ("h2d", "d2h"), ("l1", "l2", "l3"), "all_cores"
+SLOPES = ("hbm_read", "d2d", "dram_read", "dram_copy")  # that operators may stand under, best first
+CUDA_CORES = "fp32_fma"  # the one peak of register-only kernels that is drawn without a dot
+SETTLED = 0.99  # of its roof: a sustained figure above it is no line of its own
+
+
+@dataclass(frozen=True)
+class Level:
+    """A ceiling as it is drawn."""
+
+    value: float  # TFLOPS or GB/s
+    text: str
+    look: str  # bold, normal, faint; of a compute ceiling also fma
+    colour: str = MUTED
+    sustained: float | None = None  # None where it is the roof itself, within 1 %
+
+
+def drawn(ceilings: Sequence[Ceiling], operators: Sequence[Operator]) -> list[Ceiling]:
+    """What no dot needs would hide what dots need."""
+    needed = {o.compute_ceiling for o in operators} | {o.memory_ceiling for o in operators}
+    needed |= {CUDA_CORES, *CACHES, *HOST_LINK, _bold(ceilings, operators)}
+    return [c for c in ceilings if c.name in needed or (c.kind == "compute" and c.method == "gemm")]
+
+
+def compute_levels(ceilings: Sequence[Ceiling], operators: Sequence[Operator]) -> list[Level]:
+    return [_compute(ceiling, operators) for ceiling in ceilings if ceiling.kind == "compute"]
+
+
+def memory_levels(
+    ceilings: Sequence[Ceiling], operators: Sequence[Operator], found: Sequence[FoundCache]
+) -> list[Level]:
+    bold, under = _bold(ceilings, operators), {o.memory_ceiling for o in operators}
+    levels = []
+    for c in ceilings:
+        if c.kind == "memory" and c.name not in HOST_LINK:
+            name = c.name if c.name in under else level_words(c.name)  # the operators' word for it, or people's
+            levels.append(Level(c.gb_per_s, _memory_text(c, name), "bold" if c.name == bold else "normal"))
+    known = {ceiling.name for ceiling in ceilings}
+    for cache in found:  # that only the sweep knows, as on a CPU: by all cores, since other series are of a part of it
+        if cache.series == ALL_CORES and cache.name in CACHES and cache.name not in known:
+            text = f"{level_words(cache.name)} {number(cache.gb_per_s)} GB/s, from the sweep"
+            levels.append(Level(cache.gb_per_s, text, "normal"))
+    link = [ceiling for ceiling in ceilings if ceiling.name in HOST_LINK]
+    if link:  # both directions differ by less than a line's width: one line, and both values in a note
+        names = " and ".join(ceiling.name for ceiling in link)
+        levels.append(Level(max(ceiling.gb_per_s for ceiling in link), f"host link: {names}", "faint"))
+    return levels
+
+
+def notes(ceilings: Sequence[Ceiling], shown: Sequence[Ceiling]) -> Iterable[str]:
+    link = [_memory_text(ceiling, ceiling.name) for ceiling in ceilings if ceiling.name in HOST_LINK]
+    if link:
+        yield f"Host link: {'; '.join(link)}."
+    left_out = [f"{level_words(ceiling.name)} {_value(ceiling)}" for ceiling in ceilings if ceiling not in shown]
+    if left_out:
+        yield f"Measured and not drawn: {'; '.join(left_out)}."
+    if any(ceiling.name == "int8" for ceiling in ceilings):
+        yield "int8 counts integer operations: its TFLOPS are TOPS."
+
+
+def _bold(ceilings: Sequence[Ceiling], operators: Sequence[Operator]) -> str | None:
+    """The slope that most dots stand under, or else the one that they would."""
+    there = [ceiling.name for ceiling in ceilings if ceiling.kind == "memory"]
+    named = [o.memory_ceiling for o in operators if o.memory_ceiling in there]
+    return max(named, key=named.count) if named else next((name for name in SLOPES if name in there), None)
+
+
+def _compute(ceiling: ComputeCeiling, operators: Sequence[Operator]) -> Level:
+    """Faint where nothing stands under it but the product that was timed along with it, unless all are so."""
+    others = {o.compute_ceiling for o in operators if o.record != ceiling.record}
+    name = " ".join(filter(None, [ceiling.name, UNITS.get(ceiling.unit)]))
+    promise = "formula" if ceiling.unit == "cpu" else "vendor"  # no vendor promises a CPU's peak
+    look = "normal" if not others or ceiling.name in others else "faint"
+    sustained = ceiling.sustained_tflops
+    return Level(
+        value=ceiling.tflops,
+        text=f"{name} {_value(ceiling)}{_of_promise(ceiling, promise)}",
+        look="fma" if ceiling.method == "fma" else look,
+        colour=dtype_colour(ceiling.name),
+        sustained=sustained if sustained and sustained < SETTLED * ceiling.tflops else None,
+    )
+
+
+def _value(ceiling: Ceiling) -> str:
+    return f"{number(ceiling.tflops)} TFLOPS" if ceiling.kind == "compute" else f"{number(ceiling.gb_per_s)} GB/s"
+
+
+def _memory_text(ceiling: MemoryCeiling, name: str) -> str:
+    return f"{name} {_value(ceiling)}{_of_promise(ceiling, 'vendor')}"
+
+
+def _of_promise(ceiling: Ceiling, promise: str) -> str:
+    return "" if ceiling.fraction_of_vendor is None else f" · {percent(ceiling.fraction_of_vendor)} of {promise}"

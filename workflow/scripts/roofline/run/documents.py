@@ -1,0 +1,119 @@
+"""Documents that follow from the code: schemas, the table of settings, and the constants of predictions.
+
+`documents()` is what the files must hold; `make documents` writes them, and a test holds the two equal.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from roofline.core.formatting import duration, percent
+from roofline.measure.seal import CPU_GB_PER_S_PER_CORE, CPU_SOURCE
+from roofline.operators import registry
+from roofline.operators.base import GENERIC_CONSTANTS, Constants
+from roofline.operators.settings import EFFORTS, ByEffort, Settings
+from roofline.records.roofline import Roofline
+from roofline.report.markdown import table
+from roofline.run.config import config_model
+
+SETTINGS = """# Settings
+
+Every setting of [config/config.yaml](../config/config.yaml). Each key may be left out. Mistakes are reported before
+anything is measured, one line each. This page is generated from the code (`make documents`).
+
+Budgets that are `null` depend on `effort`; the table gives them as {efforts}. A number in the config wins.
+
+{table}
+"""
+CONSTANTS = """# The constants of the predictions
+
+What the model of [prediction.md](prediction.md) assumes beside datasheets, and where each value comes from. Every run
+seals its own copy before anything is timed. This page is generated from the code (`make documents`).
+
+{tables}
+"""
+COLUMNS = ["device", "constant", "value", "source"]
+
+
+def documents() -> dict[str, str]:
+    """The text of every generated document by its path in the repository."""
+    operators = registry.registered([])
+    config = config_model(operators)
+    return {
+        "workflow/schemas/config.schema.json": _json(config.model_json_schema()),
+        "workflow/schemas/roofline.schema.json": _json(Roofline.model_json_schema()),
+        "docs/settings.md": _settings(config),
+        "docs/constants.md": _constants(operators),
+    }
+
+
+def _json(schema: dict) -> str:
+    return json.dumps(schema, indent=2) + "\n"
+
+
+def _settings(config: type[BaseModel]) -> str:
+    rows = _rows(config)
+    return SETTINGS.format(efforts=", ".join(EFFORTS), table=table(["key", "default", "meaning"], rows, left=3))
+
+
+def _rows(section: type[BaseModel], prefix: str = "") -> Iterator[list[str]]:
+    for name, field in section.model_fields.items():
+        key, kind = f"{prefix}{name}", field.annotation
+        if isinstance(kind, type) and issubclass(kind, Settings):
+            yield from _rows(kind, f"{key}.")
+        else:
+            yield [f"`{key}`", _default(field), field.description]
+            for item in _items(kind):
+                yield from _rows(item, f"{key}[]." if getattr(kind, "__origin__", None) is list else f"{key}.NAME.")
+
+
+def _items(kind: Any) -> list[type[BaseModel]]:
+    """The models that a list or a mapping of a setting holds."""
+    return [part for part in getattr(kind, "__args__", ()) if isinstance(part, type) and issubclass(part, Settings)]
+
+
+def _default(field: FieldInfo) -> str:
+    efforts = [mark for mark in field.metadata if isinstance(mark, ByEffort)]
+    if efforts:
+        return "`null`: " + ", ".join(f"{value:g}" for value in efforts[0])
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, dict):
+        return ", ".join(f"`{name}`" for name in value)
+    return f"`{re.sub(chr(34), '', json.dumps(value))}`"
+
+
+def _constants(operators: Mapping) -> str:
+    of_cpu = ["CPU", "memory bandwidth per core", f"{CPU_GB_PER_S_PER_CORE:g} GB/s", CPU_SOURCE]
+    parts = [
+        "## Devices",
+        table(COLUMNS, [of_cpu], left=4),
+        "## Operators that declare none",
+        _table(GENERIC_CONSTANTS),
+    ]
+    for operator in operators.values():
+        if operator.constants is not GENERIC_CONSTANTS:
+            parts += [f"## {operator.title[0].upper()}{operator.title[1:]}", _table(operator.constants)]
+    return CONSTANTS.format(tables="\n\n".join(parts))
+
+
+def _table(by_kind: Mapping[str, Constants]) -> str:
+    rows = [
+        [kind.upper(), f"`{name}`", _value(name, value), source]
+        for kind, constants in by_kind.items()
+        for name, (value, source) in constants.items()
+    ]
+    return table(COLUMNS, rows, left=4)
+
+
+def _value(name: str, value: float) -> str:
+    if name.endswith("_share"):
+        return percent(value)
+    if name.endswith("_s_per_byte"):
+        return f"{value * 1e9:.3g} ns per byte"
+    return duration(value)

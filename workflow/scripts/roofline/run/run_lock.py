@@ -1,0 +1,69 @@
+"""One run per folder, known by a lock that the kernel drops when the run dies, and no job that outlives its run."""
+
+import fcntl
+import os
+import select
+import sys
+from pathlib import Path
+from threading import Thread
+
+LOCK = Path(".snakemake", "roofline-run.lock")
+HELD = "ROOFLINE_RUN_LOCK"  # the path of the lock that a job's run holds; jobs inherit it
+
+
+def hold() -> None:
+    """Hold this folder for as long as this process lives. Ends it, in one line, where another run is going on."""
+    LOCK.parent.mkdir(exist_ok=True)
+    file = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o666)  # never closed
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit(refusal())
+    os.truncate(file, 0)
+    os.write(file, str(os.getpid()).encode())
+    os.environ[HELD] = str(LOCK.absolute())
+
+
+def is_held() -> bool:
+    """Whether a living run holds this folder."""
+    try:
+        with open(LOCK, encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def refusal() -> str:
+    """What to say where it is held."""
+    number = LOCK.read_text(encoding="utf-8").strip()
+    return f"another run is going on in this folder (process {number}): wait for it to end"
+
+
+def end_with_run() -> None:
+    """Have this job end when its run does, however that ends: what it would write belongs to no run any more."""
+    if path := os.environ.get(HELD):
+        Thread(target=_wait_for_the_lock, args=(path,), daemon=True).start()
+
+
+def _wait_for_the_lock(path: str) -> None:
+    """Blocks in the kernel, so that it takes no time from what is measured."""
+    with open(path, encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        os._exit(1)
+
+
+def end_when_unread() -> None:
+    """Have this run end when nobody reads what it prints any more, as after `make | head`: it would hang."""
+    printed_to = [stream.fileno() for stream in (sys.stdout, sys.stderr) if stream]
+    Thread(target=_wait_for_the_reader_to_leave, args=(printed_to,), daemon=True).start()
+
+
+def _wait_for_the_reader_to_leave(descriptors: list[int]) -> None:
+    watch = select.poll()
+    for descriptor in descriptors:
+        watch.register(descriptor, 0)  # asks for nothing: what is told are errors alone
+    watch.poll()
+    os._exit(1)
