@@ -1,14 +1,19 @@
 """A GPU without one: the real device on the stand-ins for CuPy, cuBLASLt and CUDA's driver in tests/fakes; and kernels
-that go wrong."""
+that go wrong.
+
+Tests that use the fixture `gpu` run on the fake GPU, and with `pytest -m gpu` on a real one.
+"""
 
 import sys
+from functools import cache
 from importlib import util
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy
+import pytest
 
-from roofline.devices import Identity
+from roofline.devices import Identity, open_device, unsupported
 from roofline.devices.gpu.device import Device
 
 FAKES = Path(__file__).parent / "fakes"
@@ -39,6 +44,29 @@ def open_gpu(monkeypatch, capability: str = "9.0", free_bytes: int = 1 << 30, **
     device = Device(identity)
     device.cublaslt = cublaslt
     return device
+
+
+@cache
+def _opened() -> Device:
+    return open_device("gpu0")
+
+
+def real_gpu() -> Device:
+    """With its stream as the current one: jobs in other tests open it anew."""
+    _opened().stream.use()
+    return _opened()
+
+
+@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.gpu)])
+def gpu(request, monkeypatch) -> Device:
+    if request.param == "fake":
+        return open_gpu(monkeypatch, multiProcessorCount=2)
+    return real_gpu()
+
+
+def skip_unless_supported(device, ceiling: str) -> None:
+    if reason := unsupported(device.identity, ceiling):
+        pytest.skip(reason)
 
 
 def nvml_card(uuid: str, bus: str | None, *slices):

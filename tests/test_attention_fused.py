@@ -2,7 +2,6 @@
 
 import math
 
-import numpy
 import pytest
 from decode_cells import DTYPES, OPERATOR, cell_of
 from factories import device_record, seals_for
@@ -80,29 +79,16 @@ def test_a_split_has_keys_enough_to_be_worth_its_joining(heads, seq_len, multipr
         assert blocks > min(multiprocessors, heads * (seq_len // LEAST_KEYS)) / 2
 
 
-@given(st.integers(1, 4), SHAPES, st.sampled_from(DTYPES), CARDS)
-def test_nearly_every_multiprocessor_has_a_block_where_s_is_very_long(batch, shape, dtype, card):
-    found = planned(batch, shape.kv_heads, shape.group, shape.head_size, 2_000_000, dtype, card)
-    assert found.blocks > 0.75 * card["multiprocessors"]
-
-
 @pytest.mark.parametrize(
     ("card", "heads", "seq_len", "splits"),
     [
         ((132, 3), 8, 1024, 8),  # of 128 keys each
-        ((132, 3), 8, 4096, 16),  # a block for each multiprocessor at most, as long as the splits are not long
         ((132, 3), 8, 131_072, 33),  # two blocks per multiprocessor
         ((132, 3), 8, 8192, 16),  # one: two would have fewer than 512 keys each
-        ((132, 3), 64, 8192, 4),  # two: 256 blocks
         ((132, 3), 56, 16_384, 7),  # 392 blocks are three, where two would leave 40 multiprocessors with one
-        ((132, 3), 104, 2048, 1),  # nothing is even: one on most, rather than two on many and one on others
         ((132, 3), 104, 8192, 8),  # nor is it here, but there are keys for 832 blocks, more than two waves
         ((132, 3), 512, 8192, 4),  # a wave and a third become five
-        ((132, 3), 512, 4096, 4),  # of 1024 keys each
-        ((132, 3), 512, 2048, 1),  # too short for that
         ((132, 3), 800, 8192, 1),  # two waves are enough
-        ((108, 2), 64, 2048, 3),  # 192 blocks, two on most, where one each would leave 44 idle
-        ((58, 4), 32, 2048, 3),
         ((40, 1), 32, 4096, 4),  # room for one each: 128 blocks are three waves
     ],
 )
@@ -128,15 +114,6 @@ def test_variants_hold_a_group_or_the_most_that_registers_and_shared_memory_do(s
         assert resident <= card["shared_per_multiprocessor"]
 
 
-@given(SHAPES, st.sampled_from(DTYPES))
-def test_tiles_ahead_in_shared_memory_where_two_blocks_have_room_for_them(shape, dtype):
-    """64 KiB a block of four warps, 32 of two: not on Turing, which has no cp.async; on an L4 only those of two."""
-    groups = [(2, 2)] if shape.group > 1 else []
-    for card, expected in ((H200, [(2, 4), *groups, (0, 4)]), (T4, [(0, 4)]), (L4, [*groups, (0, 4)])):
-        found = list(variants(shape, dtype, card["capability"], card["shared_per_multiprocessor"]))
-        assert [(variant.stages, variant.warps) for variant in found] == expected
-
-
 def test_another_variant_is_chosen_where_the_first_is_crowded():
     """396 slots of three blocks each, or 528 of four: 528 heads are one wave and a third, or one. A hundredth of a wave
     more than one is not worth another variant."""
@@ -147,12 +124,6 @@ def test_another_variant_is_chosen_where_the_first_is_crowded():
         66: (528, 0, 4),
         99: (792, 2, 3),
     }
-
-
-def test_short_keys_of_a_group_take_small_blocks_by_tensor_cores_alone():
-    by_mma, by_fma = (planned(batch=256, group=4, seq_len=128, dtype=dtype) for dtype in ("fp16", "fp32"))
-    assert (by_mma.variant.by_mma, by_mma.variant.warps) == (True, 2)
-    assert (by_fma.variant.by_mma, by_fma.variant.warps) == (False, 4)
 
 
 def test_a_plan_in_words():
@@ -296,21 +267,6 @@ def test_shared_memory_beyond_what_every_card_grants_is_asked_for(monkeypatch, d
     assert cell.kernel.max_dynamic_shared_size_bytes >= cell.division.shared_bytes >= 64 * KIB > granted
     small = cell_of(open_gpu(monkeypatch, "7.5"), Fused, Shape(600, 1, 1, 64, 2))
     assert small.kernel.max_dynamic_shared_size_bytes == granted > small.division.shared_bytes
-
-
-def test_waves_are_the_blocks_over_those_that_the_card_holds(device):
-    small, large = (cell_of(device, Fused, shape) for shape in (Shape(1, 1, 1, 64, 64), Shape(300, 8, 8, 64, 16)))
-    assert (small.plan()["waves"], small.costs("core").waits) == (1, {"wave_s": 0.0})
-    slots = device.multiprocessors * large.division.variant.blocks
-    assert large.plan()["waves"] == large.division.blocks / slots == 2400 / slots > 1
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("group", "kv_heads"), [(1, 8), (4, 2)])
-def test_eager_and_fused_agree_for_every_group(device, group, kv_heads, dtype):
-    shape = Shape(2, group * kv_heads, kv_heads, 64, 33)
-    found = [numpy.array(cell_of(device, kind, shape, dtype).step("core")(0), numpy.float64) for kind in (Eager, Fused)]
-    assert numpy.linalg.norm(found[1] - found[0]) < 2 * Eager.tolerance[dtype] * numpy.linalg.norm(found[0])
 
 
 # ---------------------------------------------------------------------------------------------- a job on the fake GPU

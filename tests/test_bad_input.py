@@ -149,7 +149,7 @@ VALUES = {
         {"peak_flops": {"sustained_s": "3600"}, "bandwidth": {"sweep_points": "3"}},
         [
             f"bandwidth.sweep_points: '3'; allowed: {WHOLE} to 32, or null {TEXT_HINT}",
-            f"peak_flops.sustained_s: '3600'; allowed: {NUMBER} from 0, or null {TEXT_HINT}",
+            f"peak_flops.sustained_s: '3600'; allowed: {NUMBER}, or null {TEXT_HINT}",
         ],
     ),
     "arrays that a cache keeps": (

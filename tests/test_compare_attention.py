@@ -1,10 +1,8 @@
 """The comparison of decode attention with PyTorch, as far as it needs neither: cells, arithmetic and words."""
 
-import json
 import math
 import sys
 from dataclasses import asdict
-from datetime import datetime
 from types import SimpleNamespace
 
 import pytest
@@ -88,29 +86,6 @@ def test_without_pytorch_it_says_so_in_a_sentence(command, monkeypatch):
     assert "PyTorch is not installed here" in command.main()
 
 
-def test_the_result_says_of_what_card_and_code_it_is(command, monkeypatch, tmp_path):
-    cuda = SimpleNamespace(is_available=lambda: True, get_device_name=lambda: "NVIDIA H200")
-    torch = SimpleNamespace(
-        cuda=cuda, __version__="2.11", version=SimpleNamespace(cuda="13.0"), zeros=lambda *_, **__: 0
-    )
-    monkeypatch.setitem(sys.modules, "torch", torch)
-    pool = SimpleNamespace(free_all_blocks=lambda: None)
-    card = SimpleNamespace(
-        identity=SimpleNamespace(uuid="GPU-1"), xp=SimpleNamespace(get_default_memory_pool=lambda: pool)
-    )
-    reads = iter([4000.0, 4100.0])
-    monkeypatch.setattr(command.devices, "open_device", lambda name: card)
-    monkeypatch.setattr(command, "read_gb_per_s", lambda device: next(reads))
-    monkeypatch.setattr(command, "compare", lambda *_: [row("fp16", SMALL, 1e-6, {"CUDNN_ATTENTION": 2e-6})])
-    monkeypatch.setenv("ROOFLINE_COMMIT", "0123abc")
-    monkeypatch.chdir(tmp_path)
-    assert command.main() is None
-    told = json.loads((tmp_path / "results" / "attention_pytorch.json").read_text())
-    assert (told["card"], told["uuid"], told["commit"]) == ("NVIDIA H200", "GPU-1", "0123abc")
-    assert datetime.fromisoformat(told["measured_at"]).tzinfo
-    assert told["read_gb_per_s"] == 4100 and told["cells"] == len(told["rows"]) == 1
-
-
 def test_the_fastest_of_three_turns_counts_and_the_best_backend_alone_takes_them_all(command, monkeypatch):
     ours, alone = iter([3.0, 1.0, 2.0]), iter([6.0, 5.0, 4.0])
     theirs = iter([{"CUDNN": 2.0, "FLASH": 2.5}, {"CUDNN": 1.5}, {"CUDNN": 1.8}])
@@ -131,11 +106,3 @@ def test_the_fastest_of_three_turns_counts_and_the_best_backend_alone_takes_them
         "why_not": {"MATH": "no room"},
     }
     assert asked == [list(command.BACKENDS), ["CUDNN"], ["CUDNN"]]
-
-
-def test_where_no_backend_has_room_ours_is_timed_all_the_same(command, monkeypatch):
-    monkeypatch.setattr(command, "replayed", lambda *_: 1.0)
-    monkeypatch.setattr(command, "apart", lambda *_: 2.0)
-    monkeypatch.setattr(command, "of_pytorch", lambda *_: ({}, {"MATH": "no room"}))
-    found = command.turns(None, None, SimpleNamespace(step=lambda scope: None, graphs=[]), layers=24)
-    assert (found["fused_s"], found["pytorch_s"]) == (1.0, {})

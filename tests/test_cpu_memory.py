@@ -1,11 +1,7 @@
 """The CPU's memory: streams, sweeps, and the threads that run them."""
 
-import ctypes
 import itertools
 import os
-import threading
-import time
-import weakref
 from types import SimpleNamespace
 
 import numpy
@@ -18,7 +14,6 @@ from roofline.devices import host
 from roofline.devices.cpu import memory
 from roofline.devices.cpu.identity import MEMORY_LEVELS
 from roofline.devices.cpu.workers import Workers
-from roofline.measure.levels import find_levels
 
 MIB = 1 << 20
 SIZE = 3 * MIB
@@ -47,15 +42,6 @@ def made(monkeypatch):
 # ---------------------------------------------------------------------------------------------- threads
 
 
-def test_a_piece_is_always_the_same_workers():
-    """Else a core would find its set in another one's cache."""
-    workers = Workers(3)
-    threads = workers.run(3, lambda number: threading.get_ident())
-    assert len(set(threads)) == 3
-    for count in (1, 2, 3):
-        assert workers.run(count, lambda number: threading.get_ident()) == threads[:count]
-
-
 def test_an_error_in_a_worker_is_raised_and_the_next_work_is_done_as_ever():
     workers = Workers(2)
     for _ in range(2):
@@ -64,34 +50,12 @@ def test_an_error_in_a_worker_is_raised_and_the_next_work_is_done_as_ever():
         assert workers.run(2, lambda number: 10 * number) == [0, 10]
 
 
-def test_results_are_in_the_workers_order_whichever_ends_first():
-    assert Workers(3).run(3, lambda number: time.sleep(0.02 * (2 - number)) or number) == [0, 1, 2]
-
-
 def test_a_worker_stays_on_its_core():
     cpus = sorted(os.sched_getaffinity(0))
     workers = Workers(len(cpus), cpus)
     assert workers.run(len(cpus), lambda number: os.sched_getaffinity(0)) == [{number} for number in cpus]
     for elsewhere in ((), [1 << 20]):  # of no such core: it goes wherever it may
         assert Workers(1, elsewhere).run(1, lambda number: os.sched_getaffinity(0)) == [set(cpus)]
-
-
-def test_workers_end_and_keep_no_arrays():
-    def until(true):
-        deadline = time.monotonic() + 10
-        while not true() and time.monotonic() < deadline:
-            time.sleep(0.001)
-        return true()
-
-    workers, array = Workers(2), numpy.empty(3)
-    threads = workers.run(2, lambda number: threading.current_thread())
-    alive = weakref.ref(array)
-    workers.run(2, lambda number, array=array: None)
-    del array
-    assert until(lambda: alive() is None)
-    assert all(thread.is_alive() for thread in threads)
-    del workers
-    assert until(lambda: not any(thread.is_alive() for thread in threads))
 
 
 # ---------------------------------------------------------------------------------------------- streams
@@ -143,31 +107,6 @@ def test_a_stream_that_leaves_bytes_out_is_found(device, made, mix, fault):
             stream.verify(grid)
 
 
-def test_the_read_is_of_every_bit(device, made):
-    step = list(streams_of(device, 4096)["dram_read"].grids.values())[-1]
-    bits = made[0][1].view(numpy.uint32)
-    before = sum(map(int, step(0))) % 2**64
-    for position in (0, 1, 15, 16, 511, 512, 1022, 1023):
-        for bit in (0, 31):
-            bits[position] ^= numpy.uint32(1 << bit)
-            assert sum(map(int, step(0))) % 2**64 != before
-            bits[position] ^= numpy.uint32(1 << bit)
-
-
-def test_the_triad_is_a_plus_three_b(device, made):
-    """By another formula than the check's."""
-    list(streams_of(device, SIZE)["dram_triad"].grids.values())[-1](0)
-    index = numpy.arange(SIZE // 4)
-    assert numpy.array_equal(made[1][1], 1 + index % 4093 + 3.0 * (1 + index % 2039))
-
-
-def test_all_streams_go_over_the_same_three_arrays(device, made):
-    """Memory that is touched the first time took most of the job's time."""
-    for stream in streams_of(device).values():
-        stream.verify(next(iter(stream.grids)))
-    assert [items for items, _ in made].count(SIZE // 4) == 3
-
-
 @pytest.mark.parametrize(("cores", "counts"), [(1, [1]), (2, [2, 1]), (6, [6, 3, 1]), (16, [16, 8, 4])])
 def test_all_cores_are_tried_first_then_halves(cores, counts):
     """A budget may end the trials: the likeliest way must not be the last."""
@@ -191,12 +130,6 @@ def test_all_cores_are_tried_first_then_halves(cores, counts):
 )
 def test_arrays_are_larger_than_the_caches(readers, cache_mib, free_mib, mib):
     assert memory.automatic_bytes(readers, cache_mib * MIB, free_mib * MIB) == mib * MIB
-
-
-def test_sizes_are_chosen_where_none_is_asked_for(device, monkeypatch):
-    monkeypatch.setattr(host, "memory_available_bytes", lambda: 8 * MIB + 999)
-    monkeypatch.setattr(device, "last_level_cache_bytes", MIB // 4)
-    assert streams_of(device, None)["dram_copy"].counted_bytes == 2 * (MIB + 64)
 
 
 # ---------------------------------------------------------------------------------------------- sweeps
@@ -281,36 +214,6 @@ def test_a_large_set_is_read_part_after_part(small_sweep, reads):
         assert [address for address, _, _ in reads] == half
 
 
-def test_each_reader_has_a_set_of_its_own(small_sweep, reads):
-    series = small_sweep(3)
-    series.step(series.sizes[-1])
-    sets = sorted({address for address, _, _ in reads})
-    assert len(sets) == 3 * 8
-    assert sets[8] - sets[0] == sets[16] - sets[8] >= series.sizes[-1]
-    assert sets[0] % (2 * MIB) == sets[8] % (2 * MIB) == 0
-
-
-@pytest.mark.parametrize("readers", [1, 2])
-@pytest.mark.parametrize("place", [0.0, 0.37, 0.999])
-def test_a_number_that_is_not_read_right_is_found(small_sweep, reads, readers, place):
-    """In whichever half of whichever part of a set."""
-    series = small_sweep(readers)
-    for size in series.sizes:
-        reads.clear()
-        step, _ = series.step(size)
-        half = size // 16 // len({address for address, *_ in reads}) * readers  # items of one half of a part
-        for addresses in reads[:: max(1, len(reads) // 3)]:
-            for address in addresses[:2]:
-                item = ctypes.c_double.from_address(address + 8 * int(place * half))
-                item.value += 1
-                with pytest.raises(ArithmeticError, match=f"a sweep's reads of {size} bytes"):
-                    for index in range(4):
-                        step(index)
-                item.value -= 1
-                for index in range(4):
-                    step(index)
-
-
 SLACKER = {
     "nothing is read": lambda left, right, out: None,
     "the last pass is left out": lambda left, right, out, dot=numpy.vecdot: dot(left[:-1], right[:-1], out=out[:-1]),
@@ -346,13 +249,6 @@ def test_the_time_in_which_all_read_counts(readers, seconds):
     assert memory.seconds_of(stamps) == pytest.approx(seconds)
 
 
-@given(st.lists(st.tuples(st.integers(0, 99), st.integers(1, 99)), min_size=1, max_size=9))
-def test_no_bandwidth_above_the_sum_of_what_readers_had_each_in_its_own_time(readers):
-    stamps = [[(begin + each * call, begin + each * (call + 1)) for call in range(4)] for begin, each in readers]
-    most = sum(1 / each for _, each in readers)
-    assert 4 * len(readers) / (memory.seconds_of(stamps) * 1e9) <= most * (1 + 1e-9)
-
-
 def test_one_core_and_all_of_them_are_swept_over_one_array(device, monkeypatch, made):
     series = device.sweeps(2)
     assert [one.series for one in series] == ["one_core", "all_cores"][: len({1, device.cores})]
@@ -367,13 +263,3 @@ def test_one_core_and_all_of_them_are_swept_over_one_array(device, monkeypatch, 
             one.step(size)[0](0)
     large = [array for _, array in made if array.nbytes >= 16 * MIB]
     assert len(large) == 1 and large[0].nbytes < 20 * MIB
-
-
-def test_a_sweep_of_this_machine_has_levels(device):
-    series = device.sweeps(2)[0]
-    points = []
-    for size in [size for size in series.sizes if 16 << 10 <= size <= MIB]:
-        step, step_bytes = series.step(size)
-        points.append((size, step_bytes / min(device.step_times(step, 5)) / 1e9))
-    levels = find_levels(points)
-    assert levels and all(level.gb_per_s > 0.1 for level in levels)

@@ -4,15 +4,15 @@ import itertools
 
 import numpy
 import pytest
+from decode_cells import DTYPES, OPERATOR, cell_of, set_cache
+from fake_gpu import real_gpu
 
-from roofline import devices
 from roofline.core.dtypes import array_dtype
 from roofline.measure.timing import time_caller, time_device
-from roofline.operators.decode_attention import fused as attention_fused
-from roofline.operators.decode_attention import operator as attention
+from roofline.operators.decode_attention import fused
+from roofline.operators.decode_attention.counts import Shape, cache_bytes, reference, worst_head
 from roofline.operators.decode_attention.eager import Eager
-from roofline.operators.decode_attention.fused import Fused, FusedGraph
-from roofline.operators.decode_attention.operator import Shape
+from roofline.operators.decode_attention.fused import HEAD_SIZES, Fused, FusedGraph
 
 pytestmark = pytest.mark.gpu
 
@@ -20,38 +20,9 @@ TOLERANCE = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 1e-2}
 GROUPS = (1, 2, 3, 4, 8, 12)
 
 
-@pytest.fixture(scope="module")
-def opened():
-    return devices.open_device("gpu0")
-
-
 @pytest.fixture
-def device(opened):
-    """The device with its stream as the current one: jobs in other tests open it anew."""
-    opened.stream.use()
-    return opened
-
-
-def cell_of(device, kind, dtype, shape, copies=1, **options):
-    random = numpy.random.default_rng(7)
-    size = shape.hidden_size
-    layer = {
-        name: (random.standard_normal(of) / size**0.5).astype(numpy.float32)
-        for name, of in (
-            ("query", (size, size)),
-            ("query_bias", size),
-            ("output", (size, size)),
-            ("output_bias", size),
-        )
-    }
-    hidden = random.standard_normal((shape.batch, size), numpy.float32)
-    return kind(device, shape, dtype, layer, hidden, seed=3, copies=copies, **options)
-
-
-def set_cache(device, cell, keys=None, values=None):
-    for array, wanted in zip(cell.caches[0], (keys, values), strict=True):
-        if wanted is not None:
-            array[...] = device.array(numpy.asarray(wanted, numpy.float32)).astype(array.dtype)
+def device():
+    return real_gpu()
 
 
 def worst_error(device, cell, steps=2) -> float:
@@ -61,66 +32,63 @@ def worst_error(device, cell, steps=2) -> float:
         result = step(index)
     device.synchronize()
     keys, values = map(device.to_host, cell.caches[(steps - 1) % len(cell.caches)])
-    expected = attention.reference(device.to_host(cell.query), keys, values)
-    return attention.worst_head(device.to_host(result).astype(numpy.float64), expected)
+    expected = reference(device.to_host(cell.query), keys, values)
+    return worst_head(device.to_host(result).astype(numpy.float64), expected)
 
 
 @pytest.mark.parametrize("seq_len", [1, 2, 17, 127, 128, 129, 1000, 4097])
 @pytest.mark.parametrize("group", GROUPS)
-@pytest.mark.parametrize("head_size", attention.HEAD_SIZES)
-@pytest.mark.parametrize("dtype", attention.DTYPES)
+@pytest.mark.parametrize("head_size", HEAD_SIZES)
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_right_for_every_dtype_head_size_group_and_length(device, dtype, head_size, group, seq_len):
     shape = Shape(2, 2 * group, 2, head_size, seq_len)
-    assert worst_error(device, cell_of(device, Fused, dtype, shape)) < TOLERANCE[dtype]
+    assert worst_error(device, cell_of(device, Fused, shape, dtype)) < TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize("seq_len", [1, 129, 1000])
 @pytest.mark.parametrize("group", [2, 3, 4, 8])
-@pytest.mark.parametrize("head_size", attention.HEAD_SIZES)
+@pytest.mark.parametrize("head_size", HEAD_SIZES)
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 def test_right_where_a_card_has_no_tensor_cores_for_it(monkeypatch, device, dtype, head_size, group, seq_len):
-    monkeypatch.setattr(attention_fused, "MMA_FROM", (99, 0))
-    cell = cell_of(device, Fused, dtype, Shape(3, 2 * group, 2, head_size, seq_len))
-    assert not cell.plan.variant.by_mma and not cell.plan.variant.stages
+    monkeypatch.setattr(fused, "MMA_FROM", (99, 0))
+    cell = cell_of(device, Fused, Shape(3, 2 * group, 2, head_size, seq_len), dtype)
+    assert not cell.division.variant.by_mma and not cell.division.variant.stages
     assert worst_error(device, cell) <= TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize(("batch", "seq_len"), [(1, 131_072), (1024, 33), (37, 2049), (300, 700)])
 @pytest.mark.parametrize("group", [1, 4])
-@pytest.mark.parametrize("dtype", attention.DTYPES)
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_right_for_large_batches_and_long_sequences(device, dtype, group, batch, seq_len):
     shape = Shape(batch, 2 * group, 2, 64, seq_len)
-    assert worst_error(device, cell_of(device, Fused, dtype, shape)) < TOLERANCE[dtype]
+    assert worst_error(device, cell_of(device, Fused, shape, dtype)) < TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize("group", [1, 4])
-@pytest.mark.parametrize("dtype", attention.DTYPES)
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_one_dominant_score_gives_its_value(device, dtype, group):
-    shape = Shape(1, group, 1, 64, 333)
-    cell = cell_of(device, Fused, dtype, shape)
+    cell = cell_of(device, Fused, Shape(1, group, 1, 64, 333), dtype)
     keys = numpy.zeros((1, 1, 333, 64))
     keys[0, 0, 200] = 8 * numpy.sign(device.to_host(cell.query)[0, 0].astype(numpy.float32))
-    set_cache(device, cell, keys=keys)
+    set_cache(cell, keys=keys)
     assert worst_error(device, cell) < TOLERANCE[dtype]
 
 
-@pytest.mark.parametrize("dtype", attention.DTYPES)
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_equal_scores_give_the_mean(device, dtype):
-    cell = cell_of(device, Fused, dtype, Shape(1, 2, 2, 128, 4099))
-    set_cache(device, cell, keys=numpy.ones((1, 2, 4099, 128)), values=numpy.full((1, 2, 4099, 128), 0.75))
-    step = cell.step("core")
-    result = device.to_host(step(0)).astype(numpy.float64)
+    cell = cell_of(device, Fused, Shape(1, 2, 2, 128, 4099), dtype)
+    set_cache(cell, keys=numpy.ones((1, 2, 4099, 128)), values=numpy.full((1, 2, 4099, 128), 0.75))
+    result = device.to_host(cell.step("core")(0)).astype(numpy.float64)
     assert abs(result - 0.75).max() < 0.75 * TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize("group", [1, 4])
-@pytest.mark.parametrize("dtype", attention.DTYPES)
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_scores_in_the_thousands(device, dtype, group):
     """A score s is rounded by 2^-24 |s| in each of its 64 sums in fp32, and an error e of it is a factor exp(e)."""
-    shape = Shape(2, 2 * group, 2, 64, 500)
-    cell = cell_of(device, Fused, dtype, shape)
-    cell.query[...] = (cell.query.astype(numpy.float32) * 100).astype(cell.query.dtype)
-    set_cache(device, cell, keys=20 * numpy.random.default_rng(1).standard_normal((2, 2, 500, 64)))
+    query = 100 * numpy.random.default_rng(2).standard_normal((2, 2 * group, 64))
+    cell = cell_of(device, Fused, Shape(2, 2 * group, 2, 64, 500), dtype, query=query)
+    set_cache(cell, keys=20 * numpy.random.default_rng(1).standard_normal((2, 2, 500, 64)))
     keys = device.to_host(cell.caches[0][0]).astype(numpy.float64)
     query = device.to_host(cell.query).astype(numpy.float64).reshape(2, 2, group, 64)
     scores = numpy.einsum("bhgd,bhsd->bhgs", query, keys) / 8
@@ -131,10 +99,10 @@ def test_scores_in_the_thousands(device, dtype, group):
 @pytest.mark.parametrize("bad", [numpy.nan, numpy.inf, -numpy.inf])
 @pytest.mark.parametrize("which", ["keys", "values"])
 @pytest.mark.parametrize("group", [1, 4])
-@pytest.mark.parametrize("dtype", attention.DTYPES)
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_what_is_not_finite_in_the_cache_shows(device, dtype, group, which, bad):
     """Also an infinite score of either sign, whose weight would be 0 or 1."""
-    cell = cell_of(device, Fused, dtype, Shape(1, group, 1, 64, 1500))
+    cell = cell_of(device, Fused, Shape(1, group, 1, 64, 1500), dtype)
     keys, values = cell.caches[0]
     (keys if which == "keys" else values)[0, 0, 1234, 5] = bad
     result = device.to_host(cell.step("core")(0)).astype(numpy.float64)
@@ -143,56 +111,41 @@ def test_what_is_not_finite_in_the_cache_shows(device, dtype, group, which, bad)
 
 def test_the_result_is_the_same_step_after_step(device):
     """Blocks that share a head leave their counters as they found them."""
-    cell = cell_of(device, Fused, "fp16", Shape(1, 8, 8, 64, 8192), copies=2)
-    assert cell.plan.splits > 1
+    cell = cell_of(device, Fused, Shape(1, 8, 8, 64, 8192), "fp16", copies=2)
+    assert cell.division.splits > 1
     step = cell.step("core")
     results = [device.to_host(step(index)).copy() for index in range(6)]
-    for one, other in itertools.combinations(results, 2):
-        assert (one == other).all()
+    for one, other in itertools.combinations(range(6), 2):
+        assert (results[one] == results[other]).all() == (one % 2 == other % 2)
 
 
-@pytest.mark.parametrize("dtype", attention.DTYPES)
-@pytest.mark.parametrize(("batch", "seq_len"), [(1, 128), (1, 1024), (40, 700)])
-def test_a_graph_computes_what_launches_do(device, dtype, batch, seq_len):
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("copies", [3, 7])
+@pytest.mark.parametrize(("batch", "seq_len"), [(1, 128), (1, 1024), (40, 700), (2, 5000)])
+def test_a_graph_computes_what_launches_do(device, dtype, copies, batch, seq_len):
+    """Layers overlap, each over a cache of its own; the last one's result stands, whatever those before it left."""
     shape = Shape(batch, 8, 2, 64, seq_len)
-    fused = cell_of(device, Fused, dtype, shape, copies=3)
-    graph = cell_of(device, FusedGraph, dtype, shape, copies=3, layers=7)
-    expected = device.to_host(fused.step("core")(0)).copy()
-    graph.out[...] = 0
-    step = graph.step("core")
-    for index in range(4):
-        assert (device.to_host(step(index)) == expected).all()
-    assert len(graph.graphs) == 3 and graph.steps_a_call() == 7  # 21 layers go through 3 caches in turn
-
-
-@pytest.mark.parametrize("dtype", attention.DTYPES)
-@pytest.mark.parametrize("seq_len", [100, 1024, 5000])
-def test_layers_that_overlap_do_not_meet_in_what_they_write(device, dtype, seq_len):
-    """Each layer has keys and values of its own; the last one's result stands, whatever the ones before it left."""
-    shape = Shape(2, 8, 2, 64, seq_len)
-    graph = cell_of(device, FusedGraph, dtype, shape, copies=7, layers=7)
-    for number, (keys, values) in enumerate(graph.caches):
-        keys[...] = keys * (1 + number / 8)
-        values[...] = values + number
-    alone = cell_of(device, Fused, dtype, shape)
-    for kept, changed in zip(alone.caches[0], graph.caches[-1], strict=True):
-        kept[...] = changed
-    expected = device.to_host(alone.step("core")(0)).copy()
+    alone = cell_of(device, Fused, shape, dtype, copies=copies)
+    expected = [device.to_host(alone.step("core")(index)).copy() for index in range(copies)]
+    graph = cell_of(device, FusedGraph, shape, dtype, copies=copies, layers=7)
+    assert len(graph.graphs) == {3: 3, 7: 1}[copies] and graph.per_call == 7  # 21 layers go through 3 caches in turn
+    graph.poison()
     step = graph.step("core")
     for index in range(20):
-        assert (device.to_host(step(index)) == expected).all()
+        assert (device.to_host(step(index)) == expected[(7 * (index + 1) - 1) % copies]).all()
 
 
-@pytest.mark.parametrize("dtype", attention.DTYPES)
-@pytest.mark.parametrize("scope", attention.SCOPES)
-def test_eager_is_right_for_groups_too(device, dtype, scope):
-    cell = cell_of(device, Eager, dtype, Shape(3, 8, 2, 64, 257))
-    check, _ = cell.check(scope)
-    assert check.error < check.tolerance
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", [Eager, Fused, FusedGraph])
+def test_every_scope_passes_its_check_for_groups_too(device, kind, dtype):
+    cell = cell_of(device, kind, Shape(3, 8, 2, 64, 257), dtype, copies=2, layers=3)
+    for scope in kind.scopes:
+        check, _ = OPERATOR.check(cell, scope)
+        assert check.error < check.tolerance
 
 
 def test_the_call_costs_little_more_than_an_empty_kernels(device):
-    cell = cell_of(device, Fused, "fp16", Shape(1, 8, 8, 64, 128), copies=64)
+    cell = cell_of(device, Fused, Shape(1, 8, 8, 64, 128), "fp16", copies=64)
     options = {"warmup": 50, "iterations": 2000, "time_budget_s": 1.0}
     empty = time_caller(device, cell.empty_step(), **options)
     mine = time_caller(device, cell.step("core"), **options)
@@ -200,30 +153,27 @@ def test_the_call_costs_little_more_than_an_empty_kernels(device):
 
 
 def test_a_layer_at_batch_1_takes_the_device_microseconds(device):
-    layers = 6
-    shape = Shape(1, 8, 8, 64, 1024)
-    cell = cell_of(device, FusedGraph, "fp16", shape, copies=96, layers=layers)
+    cell = cell_of(device, FusedGraph, Shape(1, 8, 8, 64, 1024), "fp16", copies=96, layers=6)
     step = cell.step("core")
     caller = time_caller(device, step, warmup=20, iterations=400, time_budget_s=1.0)
     alone = time_device(device, step, caller, time_budget_s=1.0)
-    assert alone.median_s / layers < 5e-6
+    assert alone.median_s / cell.per_call < 5e-6
 
 
 def test_a_cache_of_gigabytes_is_read_at_the_memorys_pace(device):
     """Against a read of as many bytes in the same process: within 5 %."""
     gib = 1 << 30
     shape = Shape(256, 8, 8, 64, 4096)
-    cell = cell_of(device, Fused, "fp16", shape)
-    moved = attention.cache_bytes(shape, "fp16")
-    assert moved == 2 * gib
+    cell = cell_of(device, Fused, shape, "fp16")
+    assert cache_bytes(shape, "fp16") == 2 * gib
     options = {"warmup": 5, "iterations": 100, "time_budget_s": 1.0}
-    fused = time_caller(device, cell.step("core"), **options)
+    attended = time_caller(device, cell.step("core"), **options)
     read = next(stream for stream in device.streams("hbm", 2 * gib) if stream.name == "hbm_read")
     fastest = min(time_caller(device, read.grids[grid], **options).median_s for grid in list(read.grids)[:12])
-    assert fused.median_s < fastest / 0.95
+    assert attended.median_s < fastest / 0.95
 
 
-def test_the_caches_dtype_is_the_results(device):
-    for dtype in attention.DTYPES:
-        cell = cell_of(device, Fused, dtype, Shape(1, 2, 2, 64, 5))
-        assert cell.step("core")(0).dtype == array_dtype(dtype)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_caches_dtype_is_the_results(device, dtype):
+    cell = cell_of(device, Fused, Shape(1, 2, 2, 64, 5), dtype)
+    assert cell.step("core")(0).dtype == array_dtype(dtype)

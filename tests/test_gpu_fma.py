@@ -1,4 +1,4 @@
-"""The register-only kernels of a GPU without one: what is counted, and the float64 arithmetic they are checked against."""
+"""The register-only kernels of a GPU without one: what is counted, and the float64 arithmetic of their check."""
 
 import numpy
 import pytest

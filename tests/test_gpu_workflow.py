@@ -1,4 +1,4 @@
-"""The whole workflow on a GPU by stand-ins for NVML, CuPy and cuBLASLt (tests/fakes): no figure of it means anything."""
+"""The whole workflow on a GPU by stand-ins for NVML, CuPy and cuBLASLt (tests/fakes): no figure means anything."""
 
 import shutil
 from pathlib import Path
@@ -83,10 +83,14 @@ def test_what_is_done_is_not_planned_again(finished):
     assert not finished.planned()
 
 
+def of_devices(plan) -> set[str]:
+    """Planned jobs but those that put results together."""
+    return {path for path in plan if "/" in path}
+
+
 def test_another_driver_makes_all_of_the_gpu_stale_and_nothing_of_the_cpu(finished):
-    plan = finished.planned("--", *TARGETS, env={"FAKE_DRIVER": "590.10"})
-    seals = ["gpu0/prediction.json", "gpu0/decode_attn/prediction.json"]
-    assert set(plan) == {"gpu0/device_query.json", *seals, f"gpu0/{ATTENTION}"}
+    stale = of_devices(finished.planned(env={"FAKE_DRIVER": "590.10"}))
+    assert stale == set(finished.files("gpu0")) - {"gpu0/bandwidth.json"}  # which one job writes with peak_flops.json
 
 
 @pytest.mark.parametrize(
@@ -96,7 +100,7 @@ def test_another_driver_makes_all_of_the_gpu_stale_and_nothing_of_the_cpu(finish
 def test_implementations_that_a_device_does_not_have_make_nothing_of_it_stale(again, implementations, stale):
     """Nor does their order. Those that it has are measured anew without those that are left out."""
     again.write_config(CONFIG.replace("seq_lens: [16]", f"seq_lens: [16], implementations: {implementations}"))
-    assert set(again.planned("--", *TARGETS)) == stale
+    assert of_devices(again.planned()) == stale
 
 
 # ---------------------------------------------------------------------------------------------- what is measured
@@ -116,7 +120,7 @@ def test_a_card_is_described_with_the_vendors_figures_for_it(finished):
 def test_every_compute_ceiling_has_its_search_and_its_reference_product(finished):
     for ceiling in CEILINGS:
         record = finished.read(f"gpu0/peak_flops/{ceiling}.json")
-        assert record["skipped"] is None and record["peak"]["search"]["tried"] > 3
+        assert record["skipped"] is None and record["peak"]["search"]["tried"] == len(record["peak"]["candidates"]) > 0
         references = [one["implementation"] for one in record["measurements"]]
         assert references == {"fp32": ["cupy.matmul"], "fp32_fma": []}.get(ceiling, ["cuBLASLt"])
 
@@ -150,9 +154,10 @@ def test_the_roofline_holds_every_ceiling_and_operator_under_its_seals(finished)
     operators = [(one["operator"], one["dtype"]) for one in roofline["operators"] if one["device"] == "gpu0"]
     assert operators.count(("gemm", "fp32")) == operators.count(("gemm", "tf32")) == 1
     assert operators.count(("decode_attention", "fp32")) == 4
-    rows = {row["text"]: row["verdict"] for row in finished.read("acceptance.json")["rows"] if "gpu0" in row["text"]}
-    sealed = [verdict for text, verdict in rows.items() if "sealed before it" in text]
-    assert sealed == ["pass"]
+    criteria = finished.read("acceptance.json")["criteria"]
+    results = {one["criterion"]: one["result"] for one in criteria if one["device"] == "gpu0"}
+    assert results["every prediction has its measured counterpart, sealed before it"] == "pass"
+    assert results["every operator under measured ceilings in the plot"] == "pass"
     assert all((finished.results / name).stat().st_size for name in ("roofline.png", "interpretation.md", "sweep.png"))
 
 
@@ -188,8 +193,16 @@ ODD_HEADS = "model: {presets: {minigpt: {layers: 6, heads: 8, head_size: 80}}}\n
     ("environment", "more", "words"),
     [
         ({"FAKE_CUDA": "11040"}, "", ["driver", "CUDA 11", "install driver 525", "devices: [cpu]"]),
-        ({"FAKE_FREE_BYTES": "1000000"}, "", ["decode_attn.seq_lens: 16", "bytes on gpu0", "1,000,000"]),
-        ({}, ODD_HEADS, ["model.presets.minigpt.head_size: 80 is not supported by fused, fused_graph; allowed: 64, 128"]),
+        (
+            {"FAKE_FREE_BYTES": "1000000"},
+            "",
+            ["decode_attn: minigpt fp32 batch 1, S 16 needs", "bytes on gpu0", "1,000,000 are free"],
+        ),
+        (
+            {},
+            ODD_HEADS,
+            ["model.presets.minigpt.head_size: 80 is not supported by fused, fused_graph; allowed: 64, 128"],
+        ),
         ({"CUDA_VISIBLE_DEVICES": ""}, ODD_HEADS, []),
     ],
 )

@@ -141,9 +141,7 @@ def attention_variants(architecture: int, dtype: str, head_size: int) -> set[Var
     shared_bytes = SHARED_KIB[architecture][0] << 10
     shapes = (Shape(1, group, 1, head_size, 1024) for group in GROUPS)
     return {
-        variant
-        for shape in shapes
-        for variant in fused.variants(shape, dtype, divmod(architecture, 10), shared_bytes)
+        variant for shape in shapes for variant in fused.variants(shape, dtype, divmod(architecture, 10), shared_bytes)
     }
 
 

@@ -61,13 +61,6 @@ def test_levels_and_knees_are_recovered(levels, count, noise):
         require_levels(sweep(sizes, steps(sizes, *levels), noise, seed), *levels)
 
 
-def test_twelve_points_are_enough_for_the_levels_of_a_gpu():
-    sizes = sizes_between(16 * KIB, 4 * GIB, 12)
-    found = find_levels(sweep(sizes, steps(sizes, *GPU), 0.02))
-    assert [level.gb_per_s for level in found] == [pytest.approx(height, rel=0.05) for height in GPU[0]]
-    assert [level.knee_bytes for level in found[:-1]] == [pytest.approx(knee, rel=0.3) for knee in GPU[1]]
-
-
 @st.composite
 def random_levels(draw):
     """One to four levels of ratios 1.4 to 5, three octaves and more apart."""
@@ -104,17 +97,6 @@ def test_a_single_low_point_changes_nothing(place, factor):
     require_levels(sweep(sizes, bandwidths, 0.01), *GPU)
 
 
-@pytest.mark.parametrize("noise", [0, 0.02])
-def test_a_start_held_down_by_fixed_costs_is_no_level(noise):
-    sizes = sizes_between(1 * KIB, 4 * GIB, 50)
-    bandwidths = 1 / (1 / steps(sizes, *GPU) + 0.5 / sizes)  # 14 KiB reach half of the first plateau
-    found = find_levels(sweep(sizes, bandwidths, noise))
-    assert len(found) == 3
-    assert found[0].first_bytes > 40 * KIB
-    assert 0.8 * GPU[0][0] < found[0].gb_per_s < GPU[0][0]
-    assert [level.knee_bytes for level in found[:-1]] == [pytest.approx(knee, rel=0.2) for knee in GPU[1]]
-
-
 # ---------------------------------------------------------------------------------------------- none invented
 
 
@@ -135,13 +117,6 @@ def test_where_nothing_is_flat_there_is_no_level():
     assert find_levels([(1024, 100.0)]) == []
 
 
-def test_a_sweep_that_ends_in_a_transition_has_the_level_before_it():
-    sizes = sizes_between(1 * MIB, 70e6, 25)
-    found = find_levels(sweep(sizes, soft_l2(sizes), 0.01))
-    assert [level.gb_per_s for level in found] == [pytest.approx(9_900, rel=0.05)]
-    assert found[0].last_bytes < 50e6
-
-
 # ---------------------------------------------------------------------------------------------- the knee alone
 
 
@@ -149,17 +124,6 @@ def test_the_knee_is_interpolated_in_logarithms():
     points = [(1e6, 100.0), (4e6, 100.0), (16e6, 25.0), (64e6, 25.0)]
     assert knee_by_geometric_mean(points, 100, 25) == pytest.approx(8e6)
     assert knee_by_geometric_mean([(1, 100.0), (2, 50.0), (3, 25.0)], 100, 25) == pytest.approx(2)
-
-
-def test_the_knee_of_a_sweep_with_a_bad_point_and_a_slow_start():
-    bandwidths = [10.0, 30.0, 60.0, 99.0, 40.0, 101.0, 100.0, 25.0, 25.0]
-    points = [(2**octave, bandwidth) for octave, bandwidth in enumerate(bandwidths)]
-    assert 64 < knee_by_geometric_mean(points, 100, 25) < 128
-
-
-def test_a_curve_that_never_crosses_has_no_knee():
-    assert knee_by_geometric_mean([(1, 100.0), (2, 99.0)], 100, 25) is None
-    assert knee_by_geometric_mean([(1, 20.0), (2, 100.0)], 100, 25) is None
 
 
 @pytest.mark.parametrize(("upper", "lower"), [(25, 100), (50, 50), (50, 0), (math.nan, 1)])

@@ -13,12 +13,10 @@ from roofline.records.manifest import Manifest, Output
 from roofline.run import checkout
 from roofline.run.manifest import (
     BrokenProvenance,
-    add_up,
     config_sha256,
     contradictions,
     describe_environment,
     differing_files,
-    unlisted_files,
 )
 
 SEAL, PEAK, SCAN = "results/cpu/prediction.json", "results/cpu/peak_flops/fp32.json", "results/cpu/scan/N1024_fp32.json"
@@ -192,14 +190,6 @@ def test_a_record_of_a_device_that_has_none_is_found(run):
         run.manifest()
 
 
-def test_files_that_are_missing_or_were_added_are_named(run):
-    manifest = run.write_manifest()
-    (run.root / PEAK).unlink()
-    (run.root / "results/cpu/more.json").write_text("{}")
-    assert differing_files(run.root, manifest) == [f"{PEAK}: missing, and the manifest lists it"]
-    assert unlisted_files(run.root, manifest) == ["results/cpu/more.json"]
-
-
 def test_settings_have_a_hash_whatever_the_order_of_their_keys():
     assert config_sha256({"a": 1, "b": {"c": 2, "d": 3}}) == config_sha256({"b": {"d": 3, "c": 2}, "a": 1})
     assert config_sha256({"a": 1}) != config_sha256({"a": 2})
@@ -248,12 +238,6 @@ def test_without_the_start_of_the_run_nothing_is_claimed_of_it(run, started):
 def test_no_price_gives_no_cost_and_a_price_of_nothing_costs_nothing(run):
     assert run.manifest(usd_per_hour=None).times.cost_usd is None
     assert run.manifest(usd_per_hour=0).times.cost_usd == 0
-
-
-def test_a_clock_that_was_set_back_gives_no_negative_time():
-    late, early = f"{DAY}12:00:09+00:00", f"{DAY}12:00:01+00:00"
-    fields = {"rule": None, "of_this_run": None, "log": None, "started_at": late, "ended_at": early}
-    assert add_up([Output(path="results/x", bytes=1, sha256="0", **fields)], late, early, 1.0).jobs_s == 0
 
 
 # ---------------------------------------------------------------- sources
@@ -319,13 +303,3 @@ def test_a_repository_that_the_workflow_merely_lies_in_is_not_its_own(repository
     found = checkout.describe(inside, {})
     assert (found.known_from, found.dirty) == ("git", False)
     assert checkout.files(inside) == ["Snakefile"]
-
-
-def test_without_git_installed_the_workflows_own_files_are_the_sources(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", "")
-    for name in ("Snakefile", "config/config.yaml", "workflow/scripts/x.py", "results/x.json", "thesis.doc"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("x")
-    assert "git is not installed" in checkout.describe(tmp_path, {}).reason
-    assert checkout.files(tmp_path) == ["Snakefile", "config/config.yaml", "workflow/scripts/x.py"]
-    assert checkout.difference(tmp_path) is None

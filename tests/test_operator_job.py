@@ -198,7 +198,7 @@ class Scaled(Once):
 def test_a_wrong_result_fails_the_job_and_is_named(part, factor):
     operator = Doubling()
     operator.implementations, operator.wrong = (Scaled,), (factor, part)
-    expected = rf"^doubling, once, fp32 n 16: the result differs from its float64 reference by .*, allowed 1e-05$"
+    expected = r"^doubling, once, fp32 n 16: the result differs from its float64 reference by .*, allowed 1e-05$"
     with pytest.raises(ArithmeticError, match=expected):
         measured(operator, cases=[Case({"n": 16}, "fp32")])
 
@@ -276,13 +276,6 @@ def test_times_of_a_call_that_applies_the_operator_several_times_are_of_one():
     assert thrice.device_latency.median_s == pytest.approx(once.device_latency.median_s)
     assert thrice.overhead_s == pytest.approx(once.overhead_s)
     assert "applies the operator 3 times" in thrice.latency.method and "times" not in once.latency.method
-
-
-def test_overheads_are_measured_once_for_all_cases_of_a_dtype():
-    operator = Doubling()
-    measured(operator, cases=[Case({"n": size}, "fp32") for size in (64, 128)], implementations=["once"])
-    sizes = [x.size for x in operator.seen]
-    assert sizes.index(1) < sizes.index(64) < sizes.index(128) and 1 not in sizes[sizes.index(64) :]
 
 
 def test_without_a_smallest_case_no_overhead_is_known():

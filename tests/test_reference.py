@@ -1,103 +1,159 @@
-"""The committed results of real cards: whole, valid, and just as their runs wrote them."""
+"""The committed results of real cards: whole, sealed, and all that is derived follows from the records exactly."""
 
-import hashlib
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from commands import load
 
-from roofline import records
-from roofline.analysis.consistency import contradictions
+from roofline.analysis.collect import Asked, collect
+from roofline.analysis.results import Results, read_results
+from roofline.analysis.seals import violations
+from roofline.analysis.spread import SpreadRecord, table
+from roofline.core import model
+from roofline.core.formatting import number
+from roofline.records.acceptance import Acceptance
+from roofline.records.base import read
+from roofline.records.files import file_sha256
+from roofline.records.manifest import Manifest
+from roofline.records.operator import OperatorRecord
+from roofline.records.roofline import Roofline
+from roofline.run.derived import derive, differing
+from roofline.run.manifest import contradictions, differing_files, hashes
 
-CARDS = sorted(path.parent for path in (Path(__file__).parents[1] / "reference").glob("*/manifest.json"))
+REFERENCE = Path(__file__).parents[1] / "reference"
+CARDS = sorted(path.parent for path in REFERENCE.rglob("manifest.json"))
 LEFT_OUT = "results/checkpoints/"  # 25 MB of seeded numbers
+RECORDS = ("gpu*/**/*.json", "cpu/**/*.json")
 
 
-@pytest.fixture(params=CARDS, ids=lambda card: card.name)
+@pytest.fixture(scope="module", params=CARDS, ids=lambda card: card.relative_to(REFERENCE).as_posix())
 def card(request) -> Path:
     return request.param
 
 
-def listed(card: Path) -> dict[Path, dict]:
-    outputs = json.loads((card / "manifest.json").read_text())["outputs"]
-    kept = [output for output in outputs if not output["path"].startswith(LEFT_OUT)]
-    return {card / output["path"].removeprefix("results/"): output for output in kept}
+@pytest.fixture(scope="module")
+def found(card) -> Results:
+    return read_results(card, sorted(path for pattern in RECORDS for path in card.glob(pattern)))
 
 
-def test_there_is_one():
-    assert CARDS
+@pytest.fixture(scope="module")
+def sha256(card) -> Mapping[str, str]:
+    return {path.relative_to(card).as_posix(): file_sha256(path) for path in card.rglob("*.json")}
 
 
-def test_no_file_was_edited_by_hand(card):
-    for path, output in listed(card).items():
-        assert hashlib.sha256(path.read_bytes()).hexdigest() == output["sha256"], path
+@pytest.fixture(scope="module")
+def manifest(card) -> Manifest:
+    return read(Manifest, card / "manifest.json")
 
 
-def test_its_records_are_valid_and_follow_from_their_samples(card):
-    kinds = {
-        "peak_flops": records.PeakFlopsRecord,
-        "bandwidth": records.BandwidthRecord,
-        "decode_attn": records.DecodeAttnRecord,
-    }
-    measured = [path for path in listed(card) if path.parent.name in kinds or path.parent.parent.name in kinds]
-    assert len(measured) > 20
-    for path in measured:
-        kind = kinds.get(path.parent.name) or kinds[path.parent.parent.name]
-        assert contradictions(records.read(kind, path)) == []
-    records.read(records.Roofline, card / "roofline.json")
+@pytest.fixture(scope="module")
+def in_order(card, manifest) -> Results:
+    """The records in the order of the run."""
+    listed = [output.path for output in manifest.outputs if not output.path.startswith(LEFT_OUT)]
+    return read_results(card, [card / path.removeprefix("results/") for path in listed])
 
 
-def test_every_criterion_that_applies_to_the_gpu_passes(card):
-    acceptance = records.read(records.Acceptance, card / "acceptance.json")
-    assert {c.result for c in acceptance.criteria if c.device in ("gpu0", None)} == {"pass"}
+@pytest.fixture(scope="module")
+def derived(in_order, manifest):
+    data = {one.path for one in manifest.data}
+    outputs = [output.path for output in manifest.outputs if output.path not in data]
+    return derive(in_order, manifest.asked, hashes(manifest.outputs), outputs)
 
 
-def test_every_cell_has_its_samples_or_spent_its_budget(card):
-    for path in card.glob("gpu0/decode_attn/*/*.json"):
-        for cell in records.read(records.DecodeAttnRecord, path).measurements:
-            assert len(cell.latency.samples_s) == 1000 or cell.latency.stopped_by == "time_budget"
+def test_there_are_some():
+    assert REFERENCE / "nvidia-h200" in CARDS
 
 
-def test_the_table_of_ceilings_is_that_of_the_records(card):
-    readme = (card / "README.md").read_text()
-    for ceiling in records.read(records.Roofline, card / "roofline.json").ceilings:
-        if ceiling.device == "gpu0" and ceiling.kind == "compute":
-            row = next(line for line in readme.splitlines() if line.startswith(f"| {ceiling.name} "))
-            measured, share = re.search(r"\| ([\d.]+) T(?:FL)?OPS \| [\d.]+ \| (\d+) %", row).groups()
-            assert float(measured) == pytest.approx(ceiling.tflops, rel=5e-3)
-            assert int(share) == pytest.approx(100 * ceiling.fraction_of_vendor, abs=0.51)
+# ---------------------------------------------------------------- records
 
 
-def test_the_table_of_runs_is_that_of_the_records(card):
-    """This run and those of spread.json, how far apart all of them lie, and the words under it."""
-    readme = (card / "README.md").read_text()
-    this = {}
-    for ceiling in records.read(records.Roofline, card / "roofline.json").ceilings:
-        if ceiling.device == "gpu0":
-            this[ceiling.name, "ceiling"] = ceiling.tflops if ceiling.kind == "compute" else ceiling.gb_per_s
-        if ceiling.device == "gpu0" and ceiling.kind == "compute":
-            peak = records.read(records.PeakFlopsRecord, card / ceiling.record).peak
-            this |= {(ceiling.name, "burst"): peak.burst_tflops, (ceiling.name, "sustained"): peak.sustained_tflops}
-    worst = {}
-    for row in json.loads((card / "spread.json").read_text())["ceilings"]:
-        name, figure = row["name"], row["figure"]
-        runs = [this[name, figure], *row["runs"]]
-        spread = (max(runs) - min(runs)) / sorted(runs)[1]
-        told = name if figure == "ceiling" else f"{name}, {figure}"
-        cells = re.search(
-            rf"^\| {told} \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| \S+ \| ([\d.e-]+) % \|", readme, re.MULTILINE
-        )
-        assert [float(cell) for cell in cells.groups()[:3]] == pytest.approx(runs, rel=1e-3)
-        assert float(cells[4]) == pytest.approx(100 * spread, rel=0.05)
-        worst[name, figure] = spread
-    assert max(spread for (_, figure), spread in worst.items() if figure == "burst") < 0.012
+def test_every_record_reads_and_follows_from_its_seals_and_samples(found, sha256):
+    assert len(found.measured) > 20 and found.seals
+    for device in found.devices:
+        assert violations(found, device, sha256) == []
 
 
-def test_the_table_beside_pytorch_is_the_documentations():
-    """docs/decode_attention.md ends with the table of the H200, as the comparing script wrote it."""
-    root = CARDS[0].parents[1]
-    table = (root / "reference" / "nvidia-h200" / "attention_pytorch.md").read_text()
-    assert (root / "docs" / "decode_attention.md").read_text().endswith(table)
-    rows = json.loads((root / "reference" / "nvidia-h200" / "attention_pytorch.json").read_text())["rows"]
-    assert len(rows) == len(re.findall(r"^\| (?:fp|bf)", table, re.MULTILINE)) == 90
+def test_every_prediction_was_sealed_of_the_ceilings_that_were_promised(found):
+    """No prediction is faster than the promised roofline of its declared ceilings."""
+    cells = [(record.device, cell) for _, record in found.measured for cell in record.measurements]
+    assert {cell.operator for _, cell in cells} == {"gemm", "decode_attention"}
+    for device, cell in cells:
+        promised = found.device_seal(device).ceilings
+        compute = {c.name: c.tflops for c in promised if c.kind == "compute"}
+        memory = {c.name: c.gb_per_s for c in promised if c.kind == "memory"}
+        gb_per_s = next((memory[name] for name in cell.memory_ceilings if name in memory), max(memory.values()))
+        roof_s = model.roofline_time(cell.flops, cell.bytes, compute[cell.compute_ceiling] * 1e12, gb_per_s * 1e9)
+        assert cell.predicted.latency_s >= roof_s * (1 - 1e-9), cell.label
+
+
+def test_every_cell_has_its_samples_or_spent_its_budget(found):
+    for _, record in found.of_kind(OperatorRecord):
+        for cell in record.measurements:
+            assert len(cell.latency.samples_s) == cell.latency.requested or cell.latency.stopped_by == "time_budget"
+
+
+# ---------------------------------------------------------------- what follows from them
+
+
+def test_roofline_json_follows_from_the_records(card, found):
+    written = read(Roofline, card / "roofline.json")
+    asked = Asked(dtypes=list(dict.fromkeys(skip.dtype for skip in written.skipped if skip.what == "peak_flops")))
+    made = collect(found, asked).roofline
+    for part in Roofline.model_fields:
+        assert sorted_by_place(getattr(made, part)) == sorted_by_place(getattr(written, part)), part
+
+
+def sorted_by_place(part):
+    """Records are collected in the order of a run, and read here in that of their names."""
+    return sorted(map(repr, part)) if isinstance(part, list) else part
+
+
+def test_everything_derived_follows_from_the_records(card, derived):
+    assert differing(card, derived) == []
+
+
+def test_no_file_was_edited_by_hand(card, manifest, tmp_path):
+    (tmp_path / "results").symlink_to(card)
+    assert [line for line in differing_files(tmp_path, manifest) if not line.startswith(LEFT_OUT)] == []
+    assert contradictions(tmp_path, manifest) == []
+
+
+def test_every_criterion_that_applies_to_the_gpu_passes():
+    acceptance = read(Acceptance, REFERENCE / "nvidia-h200" / "acceptance.json")
+    assert {c.result for c in acceptance.criteria if c.device != "cpu"} == {"pass"}
+
+
+def test_rendering_twice_gives_the_same_bytes(in_order, manifest, tmp_path):
+    for folder in ("one", "other"):
+        load("render").write_derived(in_order, manifest, tmp_path / folder)
+    one, other = (
+        {p.name: p.read_bytes() for p in (tmp_path / name).iterdir() if p.is_file()} for name in ("one", "other")
+    )
+    assert one == other and {"roofline.png", "roofline.svg", "interpretation.md"} <= set(one)
+
+
+# ---------------------------------------------------------------- what is told of them
+
+
+def test_the_readme_has_the_compute_ceilings_of_the_records():
+    card = REFERENCE / "nvidia-h200"
+    rows = (card / "README.md").read_text(encoding="utf-8").splitlines()
+    for ceiling in read(Roofline, card / "roofline.json").ceilings:
+        if (ceiling.device, ceiling.kind) == ("gpu0", "compute"):
+            row = next(row for row in rows if re.match(rf"\| `?{ceiling.name}`? ", row))
+            assert re.search(rf"\b{re.escape(number(ceiling.tflops))}\b", row), row
+
+
+def test_the_spread_between_runs_is_that_of_its_record():
+    card = REFERENCE / "nvidia-h200"
+    assert table(read(SpreadRecord, card / "spread.json").ceilings) in (card / "spread.md").read_text(encoding="utf-8")
+
+
+def test_the_table_beside_pytorch_has_a_row_per_cell():
+    card = REFERENCE / "nvidia-h200"
+    rows = json.loads((card / "attention_pytorch.json").read_text(encoding="utf-8"))["rows"]
+    written = (card / "attention_pytorch.md").read_text(encoding="utf-8")
+    assert len(rows) == len(re.findall(r"^\| (?:fp|bf)", written, re.MULTILINE)) > 0

@@ -52,13 +52,6 @@ def test_a_cpu_does_not_repeat_the_only_way_nor_one_far_behind():
     assert found == [(alone, 1e-3), (behind, 5e-4), (near, 8e-4)]
 
 
-def test_how_far_behind_is_judged_per_work():
-    small, large = (1e-3,), (7e-3, 6e-3)
-    work = {small: 1.0, large: 8.0}
-    assert tried(small, large, kind="cpu", work_of=work.get)[0] == [(small, 1e-3), (large, 6e-3)]
-    assert tried(small, large, kind="cpu")[0] == [(small, 1e-3), (large, 7e-3)]
-
-
 def test_the_first_way_is_tried_however_long_it_takes():
     found, searched, device = tried((50.0,), (1e-3,), budget_s=0.5)
     assert (found, searched) == ([((50.0,), 50.0)], Search(offered=2, tried=1, refused=[]))
@@ -121,11 +114,6 @@ def test_what_was_offered_and_does_not_run_is_passed_over_and_named(place, after
     left = ways[:place] + ways[place + 1 :]
     assert found == [(way, way[0]) for way in left]
     assert searched == Search(offered=3, tried=2, refused=[f"{ways[place][0]:g} s: not supported"])
-
-
-def test_the_first_that_runs_is_tried_whatever_time_those_refused_took():
-    found, searched, _ = tried((9.0,), (1e-3,), (2e-3,), budget_s=0.5, step_of=refusing([(9.0,)], after=1))
-    assert ([way for way, _ in found], searched.tried, len(searched.refused)) == ([(1e-3,)], 1, 1)
 
 
 def test_where_none_runs_that_is_an_error_with_the_first_reason():

@@ -52,10 +52,6 @@ def test_without_a_rate_or_a_clock_nothing_is_impossible_and_that_is_the_doubt(p
         assert doubt.startswith("fp16: not held against the highest clock")
 
 
-def test_a_cpu_has_neither_and_is_not_doubted_for_it():
-    assert require_possible("fp32", 1e9, peak(rate=None), device_record("cpu")) == []
-
-
 @pytest.fixture
 def device(monkeypatch):
     """Its fp32 product of the same shape reaches 55 TFLOPS, but for the first run."""

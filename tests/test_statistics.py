@@ -48,7 +48,7 @@ def coverage(runs, true_median: float) -> float:
     return sum(low <= true_median <= high for low, high in intervals) / len(intervals)
 
 
-# ---------------------------------------------------------------------------------------------- the median
+# ---------------------------------------------------------------- the median
 
 
 @given(SAMPLES)
@@ -63,15 +63,10 @@ def test_no_samples_have_no_median():
         median([])
 
 
-# ---------------------------------------------------------------------------------------------- its interval
+# ---------------------------------------------------------------- its interval
 
 
-@pytest.mark.parametrize("count", range(6))
-def test_under_six_samples_there_is_no_interval(count):
-    assert median_interval([1.0] * count) is None
-
-
-@pytest.mark.parametrize("count", [*range(6, 51), 64, 99, 100, 1000])
+@pytest.mark.parametrize("count", [*range(1, 51), 64, 99, 100, 1000])
 def test_without_memory_the_ranks_are_those_of_exact_binomial_sums(count):
     samples = alternating([float(rank) for rank in range(1, count + 1)])
     assert autocorrelation_time(samples) == 1
@@ -79,12 +74,6 @@ def test_without_memory_the_ranks_are_those_of_exact_binomial_sums(count):
         rank, _ = exact_rank(count, confidence)
         expected = (rank, count + 1 - rank) if rank else None
         assert median_interval(samples, float(confidence)) == expected
-
-
-@pytest.mark.parametrize(("count", "ranks"), [(6, (1, 6)), (9, (2, 8)), (10, (2, 9)), (25, (8, 18)), (100, (40, 61))])
-def test_well_known_ranks(count, ranks):
-    """As tables of the binomial give them: of six samples all (they miss in 2 of 64), of 100 the 40th and the 61st."""
-    assert median_interval(alternating(list(range(1, count + 1)))) == ranks
 
 
 @given(SAMPLES)
@@ -105,28 +94,6 @@ def test_memory_only_ever_widens_the_interval(samples):
     assert 0 <= effective_count(samples) <= len(samples)
 
 
-@given(SAMPLES)
-def test_time_has_no_direction_and_bandwidths_have_the_memory_of_their_times(samples):
-    time = autocorrelation_time(samples)
-    assert autocorrelation_time(samples[::-1]) == pytest.approx(time)
-    assert autocorrelation_time([-sample for sample in samples]) == pytest.approx(time)
-
-
-@pytest.mark.parametrize("copies", [2, 5, 20])
-def test_copies_of_samples_count_once(copies):
-    runs = numpy.random.default_rng(copies).normal(size=(100, 60)).repeat(copies, axis=1)
-    assert numpy.mean([effective_count(run) for run in runs.tolist()]) == pytest.approx(50, abs=10)
-
-
-@pytest.mark.parametrize("ticks", [1, 2, 3, 7])
-def test_a_coarse_timer_breaks_nothing(ticks):
-    samples = [float(index * 7919 % ticks) for index in range(200)]
-    low, high = median_interval(samples)
-    assert low <= median(samples) <= high
-    assert autocorrelation_time([5.0] * 50) == 1
-    assert median_interval([5.0] * 50) == (5.0, 5.0)
-
-
 @pytest.mark.parametrize("count", [15, 40, 101])
 @pytest.mark.parametrize(
     ("draw", "true_median"),
@@ -144,7 +111,7 @@ def test_independent_samples_are_covered_as_promised(draw, true_median, count):
     assert coverage(draw(numpy.random.default_rng(20), (runs, count)), true_median) >= 0.95
 
 
-# ---------------------------------------------------------------------------------------------- memory
+# ---------------------------------------------------------------- memory
 
 
 @pytest.mark.parametrize("coefficient", [0, 0.5, 0.9])
@@ -177,15 +144,7 @@ def test_a_clock_that_drifts_through_the_run_gives_no_interval():
     assert effective_count(list(range(1000))) < 6
 
 
-def test_a_run_shorter_than_its_memory_is_a_known_limit():
-    """As the docstring states: what the run is too short to show, it cannot count."""
-    random = numpy.random.default_rng(10)
-    assert 0.1 < coverage(autoregressive(random, 0.99, 1000, 30), 0) < 0.4
-    assert 0.7 < coverage(autoregressive(random, 0.9, 1000, 50), 0) < 0.9
-    assert 0.3 < coverage(numpy.cumsum(random.normal(size=(600, 200)), axis=1), 0) < 0.7
-
-
-# ---------------------------------------------------------------------------------------------- when to stop
+# ---------------------------------------------------------------- when to stop
 
 
 def sample_until_precise(run: list[float], minimum: int) -> list[float]:
@@ -211,16 +170,6 @@ def test_stopping_early_keeps_the_promise(coefficient, noise, at_least):
     assert all(intervals[number][1] - intervals[number][0] <= 0.01 * median(stopped[number]) for number in early)
 
 
-def test_stopping_early_under_a_swinging_clock_with_outliers_keeps_the_promise():
-    random = numpy.random.default_rng(13)
-    swing = numpy.sin(2 * numpy.pi * (numpy.arange(2000) / 40 + random.random((300, 1))))
-    runs = 1 + 0.004 * swing + 0.004 * autoregressive(random, 0.5, 300, 2000)
-    runs += (random.random(runs.shape) < 0.01) * random.exponential(0.2, runs.shape)
-    stopped = [sample_until_precise(run, minimum=50) for run in runs.tolist()]
-    intervals = [median_interval(samples) for samples in stopped]
-    assert sum(low <= 1 <= high for low, high in intervals) / len(intervals) >= 0.94
-
-
 def test_precise_is_narrow_and_from_enough_samples():
     samples = alternating([100 + index / 1000 for index in range(100)])
     assert precise(samples)
@@ -239,9 +188,5 @@ def test_looks_double_up_to_the_maximum(minimum, maximum):
     assert counts[-1] == maximum
     assert counts[0] == min(minimum, maximum)
     assert all(count < following <= 2 * count for count, following in itertools.pairwise(counts))
-
-
-@pytest.mark.parametrize(("minimum", "maximum"), [(0, 10), (10, 0), (-1, 5)])
-def test_nothing_to_look_at(minimum, maximum):
     with pytest.raises(ValueError, match="at least one is needed"):
-        looks(minimum, maximum)
+        looks(0, maximum)

@@ -48,12 +48,6 @@ def test_warmup_steps_are_no_samples():
     assert timing.samples_s == [1e-3] * 100
 
 
-def test_the_budget_stops_a_slow_device():
-    timing, device = timed(always(0.1), time_budget_s=1.05)
-    assert (len(timing.samples_s), timing.requested, timing.stopped_by) == (7, 100, "time_budget")
-    assert device.now <= 1.05
-
-
 @pytest.mark.parametrize(
     ("step_s", "options", "warmup", "samples", "took_s"),
     [
@@ -117,7 +111,8 @@ def caller(median_s, requested=100):
 
 
 @pytest.mark.parametrize(
-    ("step_s", "samples", "stopped_by"), [(1e-6, 250, "iterations"), (0.01, 50, "time_budget"), (10.0, 1, "time_budget")]
+    ("step_s", "samples", "stopped_by"),
+    [(1e-6, 250, "iterations"), (0.01, 50, "time_budget"), (10.0, 1, "time_budget")],
 )
 def test_device_time_is_of_a_fourth_of_the_steps_within_half_of_the_budget(step_s, samples, stopped_by):
     device = FakeDevice()
@@ -148,12 +143,6 @@ def test_times_per_application_follow_from_their_own_samples(samples, per_call):
     assert low <= one.median_s <= high
     assert one.method == f"{whole.method}; a step applies the operator {per_call} times, and times are of one"
     assert Timing.model_validate(one.model_dump()) == one
-
-
-def test_of_one_application_or_without_a_time_nothing_is_divided():
-    timing, _ = timed(scattered)
-    assert per_application(timing, 1) is timing
-    assert per_application(None, 6) is None
 
 
 # ---------------------------------------------------------------------------------------------- until it is precise
@@ -247,14 +236,6 @@ def test_batches_too_short_for_a_look_are_judged_by_the_reading_after_them(reaso
     assert [state.when for state in log.states] == ["before", "after"]
     assert (timing.all_throttled, timing.throttled_samples_s) == (throttled, [])
     assert log.limited_by() == (HEAT if throttled else [])
-
-
-def test_short_batches_are_set_apart_where_longer_ones_were_seen_to_be_free():
-    """Two batches of 64 at 0.45 ms a step are too short for a look; the reading after all of them reports heat."""
-    timing, _, log = until_precise(noisy(4.5e-4, 0.3), lambda now: HEAT if now > 0.45 else [])
-    assert [state.when for state in log.states] == ["before", *["during"] * 3, "after"]
-    assert (len(timing.samples_s), len(timing.throttled_samples_s)) == (1024 - 128, 128)
-    assert not timing.all_throttled
 
 
 @pytest.mark.parametrize(("reasons", "reports", "limited_by"), [(POWER_CAP, True, POWER_CAP), (None, False, [])])

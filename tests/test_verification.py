@@ -91,11 +91,6 @@ def test_the_device_has_an_error_of_its_own():
     assert entry_of(on_cpu(40, 30)).sealed_device_error is None
 
 
-def test_remedies_and_the_label_come_with_the_cell():
-    entry = entry_of(big(300, 299))
-    assert (entry.label, entry.regime, entry.remedies) == ("N 1024", "memory", ["fusion"])
-
-
 # ---------------------------------------------------------------- causes
 
 CAUSES = {
@@ -205,6 +200,23 @@ def test_the_parts_add_up_to_the_error_and_the_cause_is_the_largest_in_its_direc
         assert named * gap_s > 0
         assert all(abs(named) >= abs(part.seconds) for part in entry.parts if part.seconds * gap_s > 0)
     assert "; predicted" in entry.explanation or entry.sealed_regime_correct
+
+
+EVERY_CEILING = [peak_record("gpu0", "fp16", 800.0), HBM]
+
+
+@given(
+    st.lists(st.sampled_from(range(2)), unique=True),
+    st.sampled_from([0, 10**6, 10**12]),
+    st.sampled_from([0, 10**6, 10**10]),
+    TIMES,
+    st.none() | TIMES,
+    st.none() | TIMES,
+)
+def test_whatever_was_counted_and_measured_is_put_into_words(measured, flops, traffic, latency, calls, start):
+    one = on_gpu(latency, 0.9 * latency, calls_us=calls, start_us=start, flops=flops, bytes=traffic)
+    found = verified(*(EVERY_CEILING[place] for place in measured), operator_record("gpu0", one))
+    assert not re.search(r"None|nan|inf\b", markdown(found))
 
 
 # ---------------------------------------------------------------- summary

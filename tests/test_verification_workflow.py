@@ -41,7 +41,7 @@ def test_every_prediction_stands_beside_what_was_found(finished_run):
         assert (entry.sealed, entry.from_ceilings) == (operator.predicted.sealed, operator.predicted.from_ceilings)
         assert (entry.latency_s, entry.regime) == (operator.latency_s, operator.regime)
         assert entry.sealed_error == (entry.sealed.latency_s - entry.latency_s) / entry.latency_s
-        assert entry.regime and entry.gap and entry.cause != "unexplained"
+        assert entry.explanation and entry.cause != "unexplained"
         assert abs(sum(part.seconds for part in entry.parts) - (entry.latency_s - entry.sealed.latency_s)) < 1e-9
     assert [(seal.device, seal.violations) for seal in found.seals] == [("cpu", [])]
 
@@ -54,5 +54,11 @@ def test_the_page_is_the_records_and_names_every_cell(finished_run):
 
 
 def test_the_checklist_knows_of_it(finished_run):
-    criteria = {(c["device"], c["criterion"]): c["result"] for c in finished_run.read("acceptance.json")["criteria"]}
-    assert criteria["cpu", "every prediction has its measured counterpart, sealed before it"] == "pass"
+    """Inputs that a last-level cache of hundreds of MiB keeps stand under no ceiling of a CPU, and have no regime."""
+    entries = finished_run.read("verification.json")["entries"]
+    criteria = {(c["device"], c["criterion"]): c for c in finished_run.read("acceptance.json")["criteria"]}
+    found = criteria["cpu", "every prediction has its measured counterpart, sealed before it"]
+    without = sum(entry["regime"] is None for entry in entries)
+    if without:
+        assert found["reason"] == f"of 5 cells {without} have no regime found, for want of a ceiling"
+    assert found["result"] == ("fail" if without else "pass")

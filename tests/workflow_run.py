@@ -20,7 +20,7 @@ from safetensors.numpy import load_file
 from roofline.devices.cpu import identity as cpu
 
 CHECKOUT = Path(__file__).parents[1]
-SOURCES = ("Snakefile", "workflow", "config", "envs", "profiles", "pyproject.toml", ".gitignore")
+SOURCES = ("Snakefile", "workflow", "config", "envs", "profiles", "examples", "pyproject.toml", ".gitignore")
 SMALLEST_MIB = -(-2 * cpu.discover()[0].last_level_cache_bytes >> 20)  # of arrays that no cache keeps
 TINY = {
     "devices": ["cpu"],

@@ -21,7 +21,6 @@ from roofline.devices import datasheets
 from roofline.run import announcement, previous_results, run_lock, settings, sources
 from roofline.run.paths import RESULTS, judged
 
-CONFIG_FILE = "config/config.yaml"
 DATASHEETS = HERE / "config" / "datasheets.yaml"
 CEILINGS = "|".join(datasheets.CEILINGS)
 
@@ -47,11 +46,13 @@ def faults_end_the_run(check, *arguments):
         sys.exit("\n".join(faults.lines))
 
 
-# A module's config is handed over by the workflow that uses it. Otherwise Snakemake's own reader overlooks keys that
-# stand twice; ours names every fault and its line.
+# A module's config is handed over by the workflow that uses it. Otherwise it is read: from the working directory,
+# else from beside the Snakefile. Snakemake's own reader overlooks keys that stand twice; ours names every fault.
 if workflow.modifier.is_main_snakefile():
-    CONFIG_FILES = [*workflow.overwrite_configfiles]
-    if Path(CONFIG_FILE).exists() or not CONFIG_FILES:
+    CONFIG_FILE, CONFIG_FILES = "config/config.yaml", [*workflow.overwrite_configfiles]
+    if not CONFIG_FILES and not Path(CONFIG_FILE).exists():
+        CONFIG_FILE = str(HERE / CONFIG_FILE)
+    if not CONFIG_FILES or Path(CONFIG_FILE).exists():
         CONFIG_FILES.insert(0, CONFIG_FILE)
     faults_end_the_run(settings.require_readable, CONFIG_FILES)
 

@@ -68,7 +68,8 @@ def notes(root: Path, manifest: Manifest) -> dict[str, bytes]:
     for path, sha256 in manifest.operators.items():
         if file_sha256(root / path) != sha256:
             raise Refused(f"not archived: {path} is not the file that was measured with; {AGAIN}")
-        found[f"operators/{Path(path).name}"] = (root / path).read_bytes()
+        name = f"operators/{Path(path).name}"
+        found[name if name not in found else f"operators/{sha256[:8]}-{Path(path).name}"] = (root / path).read_bytes()
     return found if difference is None else {**found, "provenance/uncommitted.diff": difference}
 
 

@@ -32,7 +32,7 @@ if __name__ == "__main__":
             usd_per_hour=snakemake.params.usd_per_hour,
             run_started_at=os.environ.get(RUN_STARTED),
             created_at=now(),
-            sources=checkout.describe(Path()),
+            sources=checkout.describe(Path(snakemake.scriptdir).parents[1]),
         )
         write(manifest, snakemake.output[0])
         say(line(manifest))

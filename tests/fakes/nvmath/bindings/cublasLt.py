@@ -12,7 +12,7 @@ import numpy
 STATES = [0, 0]  # of the algorithms that the heuristic offers; 0: it runs
 REFUSED: set[int] = set()  # algorithms that do not run nevertheless
 UNKNOWN: set[str] = set()  # attributes of algorithms that this version does not know
-CUDA_CORES_ADD_S = 0.02  # to a product that tensor cores do not run
+CUDA_CORES_ADD_S = 0.5  # to a product that tensor cores do not run
 
 
 def offers(dtype: str, m: int, n: int, k: int) -> bool:
@@ -126,7 +126,7 @@ def _number(algorithm):
 
 
 def matmul(handle, description, alpha, a, a_layout, b, b_layout, beta, c, c_layout, d, d_layout, *others):
-    algorithm, workspace, workspace_bytes, stream = others
+    algorithm, workspace, workspace_bytes, _ = others
     assert workspace and workspace_bytes and (c, c_layout) == (d, d_layout)
     if _number(algorithm) in REFUSED:
         raise cuBLASLtError("CUBLAS_STATUS_NOT_SUPPORTED")

@@ -154,7 +154,7 @@ def cause_of(evidence: Evidence, found: list[GapPart]) -> str:
         return "close"
     cause = max(found, key=lambda part: part.seconds * math.copysign(1, gap_s)).cause
     if cause == "share_of_roof":
-        if not evidence.roof:
+        if not evidence.roof_s:  # no ceiling was measured that sets its time
             return "unexplained"
         return "own_clock" if gap_s > 0 and _slower_than_its_ceiling(evidence) else cause
     if cause == "compute_ceiling" and _slower_than_promised(evidence):

@@ -69,7 +69,7 @@ def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
     """
     found = Results()
     for path in map(Path, paths):
-        name = path.relative_to(results).as_posix()
+        name = path.relative_to(results).as_posix() if path.is_relative_to(results) else ""
         if path.suffix != ".json" or len(PurePosixPath(name).parts) < 2:
             continue
         record = read_any(path)

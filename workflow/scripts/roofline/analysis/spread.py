@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from roofline.core.formatting import percent
+from roofline.core.formatting import flops_unit, percent
 from roofline.core.statistics import median
 from roofline.records.base import Interval, NotNegative, Positive, Record
 from roofline.records.collection import Collection
@@ -18,7 +18,7 @@ class CeilingSpread(Record):
     device: str
     name: str
     figure: Literal["ceiling", "burst", "sustained"] = Field(description="ceiling: what roofline.json has")
-    unit: Literal["TFLOPS", "GB/s"]
+    unit: Literal["TFLOPS", "TOPS", "GB/s"]
     runs: list[Positive | None] = Field(description="in the order of the runs; null where a run did not find it")
     median: Positive
     spread: NotNegative | None = Field(description="(max - min) / median; null where fewer than two runs found it")
@@ -58,12 +58,12 @@ def figures(collections: Iterable[Collection]) -> list[Figure]:
                     Figure(collection.device, b.name, "ceiling", "GB/s", b.gb_per_s, b.ci95) for b in record.bandwidths
                 ]
             elif record.peak:
-                peak, key = record.peak, (collection.device, record.dtype)
-                found.append(Figure(*key, "ceiling", "TFLOPS", peak.tflops, peak.ci95))
-                found.append(Figure(*key, "burst", "TFLOPS", peak.burst_tflops, peak.burst.ci95))
+                peak, key, unit = record.peak, (collection.device, record.dtype), flops_unit(record.dtype)
+                found.append(Figure(*key, "ceiling", unit, peak.tflops, peak.ci95))
+                found.append(Figure(*key, "burst", unit, peak.burst_tflops, peak.burst.ci95))
                 if peak.sustained_tflops:
                     ci95 = peak.sustained.ci95 if peak.sustained else None
-                    found.append(Figure(*key, "sustained", "TFLOPS", peak.sustained_tflops, ci95))
+                    found.append(Figure(*key, "sustained", unit, peak.sustained_tflops, ci95))
     return found
 
 
@@ -132,8 +132,9 @@ def verdict(ceilings: Sequence[CeilingSpread]) -> str:
     most = widest(ceilings)
     if not most:
         return "No two runs found the same ceiling."
-    within = f"± {percent(most.ci95_relative)}" if most.ci95_relative is not None else "an interval that is not known"
-    return f"{_name(most)} spreads most: {percent(most.spread)} between the runs, {within} within one."
+    known = most.ci95_relative is not None
+    within = f", ± {percent(most.ci95_relative)} within one" if known else "; none has an interval of its own"
+    return f"{_name(most)} spreads most: {percent(most.spread)} between the runs{within}."
 
 
 def _row(ceiling: CeilingSpread) -> list[str]:

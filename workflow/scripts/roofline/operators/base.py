@@ -11,6 +11,7 @@ named in the config (`operators: [my_operator.py]`). Its section of the config i
 
 import inspect
 import json
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -285,6 +286,8 @@ class Operator(ABC):
         for implementation in self.implementations:
             if kind in (None, implementation.kind):
                 mine |= {Path(inspect.getfile(implementation)), *implementation.sources}
+        if self.path and not Path(self.path).is_absolute():  # as the config has it: a run that moves stays up to date
+            return {Path(os.path.relpath(file)) for file in mine}
         return mine
 
 

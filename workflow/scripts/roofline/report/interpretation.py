@@ -22,7 +22,7 @@ HALF = 0.5  # of a time: where roof and overhead explain less, the implementatio
 WIDE = 0.05  # half the width of an interval that asks for caution
 LISTED_ONE_BY_ONE = 8  # cells of an operator on a device; more are grouped by implementation
 TOLD = 2  # sentences of a kind that may be many; the rest is counted
-STARRED = re.compile(r"\w\* ")
+STARRED = re.compile(r"\d( \w+)?\* ")  # a figure of too few samples
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -177,6 +177,8 @@ def landing(
         "worst": worst,
         "name": lambda cell: _name(cell, with_preset=len(presets) > 1),
         "regimes": [f"{count} {regime}-bound" for regime, count in regimes.items() if regime],
+        "without_regime": regimes.get(None, 0),
+        "without_ceiling": [cell for cell in cells if not (cell.compute_ceiling and cell.memory_ceiling)],
         "count": len(cells),
         "intensities": span(sorted(cell.intensity_flops_per_byte for cell in cells if cell.intensity_flops_per_byte)),
         "ridges": span(sorted({ridge for ridge in ridges.values() if ridge})),
@@ -304,9 +306,8 @@ def against(roofline: Roofline, devices: dict[str, DeviceRecord]) -> dict:
     """For each operator that both have in fp32: is the GPU faster by as much as its roof is higher?"""
     gpu = next((name for name, record in devices.items() if record.device_kind == "gpu"), None)
     if gpu is None or "cpu" not in devices:
-        return {
-            "missing": f"Only {listed(devices)} was measured; the question needs a GPU and the CPU (`devices: auto`)."
-        }
+        only = f"{listed(devices)} {'was' if len(devices) == 1 else 'were'} measured"
+        return {"missing": f"Only {only}; the question needs a GPU and the CPU (`devices: auto`)."}
     found = [_compared(info, gpu, roofline) for info in roofline.operator_info.values()]
     if not any(found):
         return {"missing": f"No operator was measured in fp32 on both {gpu} and cpu."}

@@ -11,7 +11,8 @@ COMMIT, DIRTY = "ROOFLINE_COMMIT", "ROOFLINE_DIRTY"
 MADE_BY_RUNS = ("results", "logs", ".snakemake", ".venv")
 # What there is to the workflow where no git tells: these, of the top folder.
 OWN = ("Snakefile", "Makefile", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff")
-OWN += ("pyproject.toml", ".gitignore", "config", "docs", "envs", "profiles", "reference", "tests", "workflow")
+OWN += ("pyproject.toml", ".gitignore", "config", "docs", "envs", "examples", "profiles", "reference", "tests")
+OWN += ("workflow",)
 
 
 class NoGit(Exception):

@@ -211,7 +211,7 @@ def unlisted_files(root: Path, manifest: Manifest) -> list[str]:
 
 def contradictions(root: Path, manifest: Manifest) -> list[str]:
     """What the records under root say against the manifest, and derived files against the records."""
-    found = read_results(root / RESULTS, [root / output.path for output in manifest.outputs if is_result(output.path)])
+    found = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
     sha256 = hashes(manifest.outputs)
     told = broken(found, sha256)
     listed = {one.device: one for one in manifest.seals}

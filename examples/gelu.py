@@ -1,0 +1,60 @@
+"""GELU, a model for your own operator. In the config: `operators: [examples/gelu.py]`, `gelu: {sizes: [1048576]}`."""
+
+import numpy
+from pydantic import Field
+
+from roofline.operators.base import Case, Implementation, Job, Operator
+from roofline.operators.settings import OperatorSettings, Whole
+
+CUDA = r"""extern "C" __global__ void gelu(const float* x, float* y, unsigned n) {
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = 0.5f * x[i] * (1 + tanhf(0.7978845608f * (x[i] + 0.044715f * x[i] * x[i] * x[i])));
+}"""
+
+
+def gelu(x, xp):
+    return 0.5 * x * (1 + xp.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+
+
+class GeluSettings(OperatorSettings):
+    sizes: list[Whole] = Field(default=[1 << 20, 1 << 24], description="how many numbers x holds")
+
+
+class Arrays(Implementation):  # nine operations, whose intermediate results go through memory
+    name, kind, launches = "cupy", "gpu", 9
+
+    def compute(self, inputs):
+        return gelu(inputs["x"], self.device.xp)  # xp is CuPy, on the CPU NumPy
+
+
+class OnCpu(Arrays):
+    name, kind = "numpy", "cpu"
+
+
+class Kernel(Implementation):  # reads every number once and writes it once
+    name, kind, fused = "kernel", "gpu", True
+
+    def compute(self, inputs):
+        x, y, blocks = inputs["x"], inputs["y"], -(-inputs["x"].size // 256)
+        self.device.compiled(CUDA, "gelu")((blocks,), (256,), (x, y, numpy.uint32(x.size)))
+        return y
+
+
+class Gelu(Operator):
+    name, title, mix = "gelu", "GELU", "copy"  # as many bytes written as read
+    Settings, implementations, outputs = GeluSettings, (Arrays, Kernel, OnCpu), ("y",)
+
+    def jobs(self, config):  # one record each
+        return [Job(f"n{size}", (Case({"n": size}, "fp32"),)) for size in config.gelu.sizes]
+
+    def flops(self, case, scope=None):
+        return 9 * case.shape["n"]  # tanh counted as one
+
+    def bytes(self, case, scope=None):
+        return 2 * 4 * case.shape["n"]
+
+    def inputs(self, device, case, seed):
+        return {"x": device.normal((case.shape["n"],), "fp32", seed), "y": device.empty((case.shape["n"],), "fp32")}
+
+    def reference(self, case, inputs):  # in float64
+        return gelu(inputs["x"].astype("float64"), numpy)

@@ -1,0 +1,357 @@
+"""An operator of the user's own: one file, named in the config, measured and judged like the library's."""
+
+import filecmp
+import re
+import shutil
+import sys
+import tarfile
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+import pytest
+import yaml
+from test_kernels import ARCHITECTURES, compiled
+from workflow_run import CHECKOUT, TINY, Run, changed, made_once, measured, sha256
+
+from roofline.analysis.collect import Asked, collect
+from roofline.analysis.results import Results
+from roofline.devices import Identity
+from roofline.devices.cpu import identity as cpu
+from roofline.operators import registry
+from roofline.run import settings
+
+# As a user would write it. Its import leaves a file behind, so that a test can tell whether it was imported.
+SAXPY = """
+from pathlib import Path
+from roofline.operators.base import Case, Implementation, Job, Operator
+from roofline.operators.settings import OperatorSettings, Whole
+
+Path("saxpy-was-imported").touch()
+
+class SaxpySettings(OperatorSettings):
+    sizes: list[Whole] = [1000, 3000]
+
+class ByNumpy(Implementation):
+    name, kind = "numpy", "cpu"
+    def compute(self, inputs):
+        return 2 * inputs["x"] + inputs["y"]
+
+class Saxpy(Operator):
+    name, title, Settings, implementations = "saxpy", "SAXPY", SaxpySettings, (ByNumpy,)
+    def jobs(self, config):
+        return [Job(f"n{size}", (Case({"n": size}, "fp32"),)) for size in config.saxpy.sizes]
+    def flops(self, case, scope=None):
+        return 2 * case.shape["n"]
+    def bytes(self, case, scope=None):
+        return 12 * case.shape["n"]
+    def inputs(self, device, case, seed):
+        x, y = device.normal((2, case.shape["n"]), case.dtype, seed)
+        return {"x": x, "y": y}
+    def reference(self, case, inputs):
+        return 2.0 * inputs["x"].astype(float) + inputs["y"]
+"""
+WAS_IMPORTED = "saxpy-was-imported"
+GELU = "examples/gelu.py"
+BUDGET = {"iterations": 10, "time_budget_s": 0.05}
+SECTIONS = {"saxpy": {"sizes": [1000, 3000], **BUDGET}, "gelu": {"sizes": [2000], **BUDGET}}
+SAXPY_RECORDS = ("cpu/saxpy/n1000.json", "cpu/saxpy/n3000.json")
+PICTURES = "attention.png"  # of every operator, by one job
+FOLLOWS = ("roofline.json", "roofline.png", "roofline.svg", PICTURES, "interpretation.md", "verification.json")
+FOLLOWS += ("acceptance.json", "summary.html", "manifest.json")
+
+
+def written(folder: Path, text: str = SAXPY) -> str:
+    """The path of a file of the user's."""
+    folder.mkdir(exist_ok=True)
+    (folder / "saxpy.py").write_text(text)
+    return str(folder / "saxpy.py")
+
+
+# ---------------------------------------------------------------- measured with the library's own
+
+
+@pytest.fixture(scope="session")
+def extended_run(finished_run, tmp_path_factory) -> Run:
+    """The finished run with two operators more: a file outside the checkout, and the example. Leave it as it is."""
+
+    def make(folder: Path) -> None:
+        run = Run(Path(shutil.copytree(finished_run.root, folder, symlinks=True)))
+        run.edit_config(operators=[written(folder.with_name("files-of-the-user")), GELU], **SECTIONS)
+        told = run.finish()
+        assert measured(told) == ["gelu cpu n2000", "saxpy cpu n1000", "saxpy cpu n3000"]
+
+    return Run(made_once(tmp_path_factory, "extended-run", make))
+
+
+@pytest.fixture
+def extended(extended_run, tmp_path) -> Run:
+    """A copy to change."""
+    return Run(Path(shutil.copytree(extended_run.root, tmp_path / "extended", symlinks=True)))
+
+
+def test_it_adds_its_own_jobs_and_nothing_else_is_measured(run, tmp_path):
+    run.edit_config(operators=[written(tmp_path)], saxpy=SECTIONS["saxpy"])
+    assert run.planned() == Counter(["cpu/saxpy/prediction.json", *SAXPY_RECORDS, *FOLLOWS])
+
+
+def test_every_other_measurement_is_kept(extended_run, finished_run):
+    before, after = finished_run.files("cpu"), extended_run.files("cpu")
+    assert {path: after[path] for path in before} == before
+
+
+def test_its_record_says_what_was_measured_with_what(extended_run):
+    record = extended_run.read("cpu/saxpy/n3000.json")
+    (cell,) = record["measurements"]
+    assert (cell["operator"], cell["label"], cell["flops"], cell["bytes"]) == ("saxpy", "n 3000", 6000, 36_000)
+    assert cell["check"]["error"] <= cell["check"]["tolerance"] == 1e-5
+    assert set(record["seals"]) == {"cpu/prediction.json", "cpu/saxpy/prediction.json"}
+    (path,) = extended_run.root.with_name("files-of-the-user").iterdir()
+    assert record["sources"] == {str(path): sha256(path)}
+
+
+def test_every_result_tells_of_it(extended_run):
+    roofline = extended_run.read("roofline.json")
+    placed = [(one["operator"], one["label"]) for one in roofline["operators"]]
+    assert {("saxpy", "n 1000"), ("saxpy", "n 3000"), ("gelu", "n 2000")} <= set(placed)
+    titles = {name: info["title"] for name, info in roofline["operator_info"].items()}
+    assert titles == {"decode_attention": "decode attention", "gemm": "GEMM", "saxpy": "SAXPY", "gelu": "GELU"}
+    for page in ("interpretation.md", "verification.md", "summary.html"):
+        text = (extended_run.results / page).read_text(encoding="utf-8")
+        assert "saxpy" in text.lower() and "gelu" in text.lower(), page
+    for picture in ("saxpy.png", "gelu.png"):
+        assert (extended_run.results / picture).read_bytes().startswith(b"\x89PNG")
+    sealed = [one["operator"] for one in extended_run.read("verification.json")["entries"] if one["sealed"]]
+    assert (sealed.count("saxpy"), sealed.count("gelu")) == (2, 1)
+    reasons = [criterion["reason"] for criterion in extended_run.read("acceptance.json")["criteria"]]
+    assert any("8 operators" in reason for reason in reasons)
+    manifest = extended_run.read("manifest.json")
+    (own,) = extended_run.root.with_name("files-of-the-user").iterdir()
+    assert manifest["operators"] == {str(own): sha256(own), GELU: sha256(extended_run.root / GELU)}
+    assert {f"results/{name}" for name in (*SAXPY_RECORDS, "saxpy.png", "cpu/gelu/n2000.json")} <= {
+        output["path"] for output in manifest["outputs"]
+    }
+
+
+def test_removed_again_it_leaves_and_nothing_is_measured(extended):
+    config = extended.config | {"operators": [GELU]}
+    extended.write_config(yaml.safe_dump({key: value for key, value in config.items() if key != "saxpy"}))
+    assert extended.planned() == Counter(FOLLOWS)
+
+
+def test_an_edited_one_is_sealed_and_measured_again_alone(extended):
+    extended.append(GELU)
+    assert extended.planned() == Counter(["cpu/gelu/prediction.json", "cpu/gelu/n2000.json", *FOLLOWS])
+
+
+def test_an_added_size_is_measured_alone(extended):
+    extended.edit_config(gelu={"sizes": [2000, 4000]})
+    assert extended.planned() == Counter(["cpu/gelu/n4000.json", *FOLLOWS])
+
+
+def test_its_archive_holds_its_source_and_is_verified_and_drawn_without_running_it(extended):
+    path = extended.archive()
+    with tarfile.open(path) as tar:
+        names = {name.partition("/")[2] for name in tar.getnames()}
+    assert {"operators/saxpy.py", "operators/gelu.py"} <= names
+    assert (extended.root / WAS_IMPORTED).exists(), "importing it leaves this file behind"
+    (extended.root / WAS_IMPORTED).unlink()
+    for command in ("verify", "render"):
+        done = extended.command(command, path)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert not (extended.root / WAS_IMPORTED).exists()
+    rendered = extended.results / "rendered" / path.name.removesuffix(".tar.gz")
+    for name in ("roofline.json", "saxpy.png", "interpretation.md", "verification.md"):
+        assert filecmp.cmp(rendered / name, extended.results / name, shallow=False), name
+
+
+def test_a_changed_source_keeps_the_run_from_being_archived(extended):
+    extended.append(GELU)
+    done = extended.command("archive")
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1) and "gelu" in done.stderr
+
+
+def test_a_wrong_result_fails_its_job_alone(run, tmp_path):
+    wrong = SAXPY.replace('return 2 * inputs["x"] + ', 'return (2 + (inputs["x"].size == 3000)) * inputs["x"] + ')
+    before = run.files()
+    run.edit_config(operators=[written(tmp_path, wrong)], saxpy=SECTIONS["saxpy"])
+    done = run.snakemake()
+    told = done.stdout + done.stderr
+    assert done.returncode != 0 and "Traceback" not in told
+    assert measured(told) == ["saxpy cpu n1000"]
+    (line,) = (line for line in told.splitlines() if line.startswith("saxpy cpu n3000 failed: "))
+    assert re.search(
+        r": SAXPY, numpy, fp32 n 3000: the result differs from its float64 reference by \d\.\d+e-01, allowed 1e-05 "
+        r"\(log: logs/cpu/saxpy/n3000.log\)$",
+        line,
+    )
+    after = run.files()
+    assert set(after) - set(before) == {"cpu/saxpy/prediction.json", SAXPY_RECORDS[0]}
+    assert {path: after[path] for path in before} == before
+
+
+# ---------------------------------------------------------------- told before anything is measured
+
+CARD = Identity("gpu0", "gpu", "A card", "GPU-1", "580", 80 << 30, 80 << 30, 50 << 20, multiprocessors=132)
+
+
+def lines_of(path: str, *gpus: Identity, **keys) -> list[str]:
+    """The faults of a config that names the file."""
+    chosen = ["cpu", *(identity.device for identity in gpus)]
+    ceilings = {"peak_flops": {"size": 4096}, "bandwidth": {"levels": ["sweep"]}}
+    config = changed(TINY, {**ceilings, "operators": [path], "devices": chosen, **keys})
+    present = {identity.device: identity for identity in [cpu.discover()[0], *gpus]}
+    try:
+        settings.choose_devices(settings.complete(config), present)
+    except settings.Faults as faults:
+        return faults.lines
+    return []
+
+
+ANOTHER = """
+class Another(Saxpy):
+    name = "another"
+"""
+FILES = {
+    "not importable": ("import nothing_of_that_name", "not importable (ModuleNotFoundError: No module named '…')"),
+    "no Python": ("def", "not importable (SyntaxError: …)"),
+    "an exit": ("raise SystemExit(3)", "not importable (SystemExit: 3)"),
+    "no operator": ("x = 1", "one subclass of Operator is needed, and there are: none"),
+    "two operators": (SAXPY + ANOTHER, "one subclass of Operator is needed, and there are: another, saxpy"),
+    "parts that are missing": (
+        SAXPY.replace("def flops", "def flop").replace("def reference", "def referenced"),
+        "Saxpy lacks flops, reference",
+    ),
+    "no implementations": (SAXPY.replace("implementations = ", "others = "), "Saxpy lacks implementations"),
+    "an implementation that computes nothing": (
+        SAXPY.replace("def compute", "def computed"),
+        "ByNumpy lacks compute or step",
+    ),
+    "another kind of device": (SAXPY.replace('"cpu"', '"tpu"'), "ByNumpy.kind is 'tpu'; allowed: gpu, cpu"),
+    "a name that is no word": (
+        SAXPY.replace('"saxpy", "SAXPY"', '"saxpy-2", "SAXPY"'),
+        "Saxpy.rule is 'saxpy-2'; allowed: letters, digits and _",
+    ),
+    "an operator's name": (SAXPY.replace('"saxpy", "S', '"gemm", "S'), "the name 'gemm' is already taken"),
+    "a section's name": (SAXPY.replace('"saxpy", "S', '"plot", "S'), "the name 'plot' is already taken"),
+    "a rule's name": (SAXPY.replace('"saxpy", "S', '"collect", "S'), "the name 'collect' is already taken"),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), FILES.values(), ids=FILES.keys())
+def test_a_file_that_is_no_operator_is_told_in_a_line(tmp_path, monkeypatch, text, expected):
+    monkeypatch.chdir(tmp_path)
+    path = written(tmp_path, text)
+    (line,) = lines_of(path)
+    assert re.fullmatch(".*".join(map(re.escape, f"operators: {path}: {expected}".split("…"))), line), line
+
+
+def test_a_missing_file_is_told_in_a_line():
+    assert lines_of("none.py") == ["operators: none.py: no such file"]
+
+
+def test_it_ends_snakemake_before_anything_is_planned(run, tmp_path):
+    before = run.files()
+    run.edit_config(operators=[written(tmp_path, FILES["parts that are missing"][0])])
+    done = run.snakemake()
+    assert done.returncode != 0
+    assert (done.stdout + done.stderr).splitlines()[
+        -1
+    ] == f"operators: {tmp_path}/saxpy.py: Saxpy lacks flops, reference"
+    assert "Traceback" not in done.stderr and run.files() == before
+
+
+SETTINGS = {
+    "a size of 0": ({"sizes": [1000, 0]}, "saxpy.sizes[1]: 0; allowed: a whole number from 1"),
+    "a key unknown": ({"size": [1]}, "saxpy.size: unknown key; did you mean sizes? allowed: …sizes…"),
+    "what every operator can be told": ({"iterations": 0}, "saxpy.iterations: 0; allowed: a whole number from 1"),
+    "an implementation that it lacks": (
+        {"implementations": ["numpy", "cuda"]},
+        "saxpy.implementations: no cuda on cpu; allowed: numpy, or null for all of them",
+    ),
+    "inputs that do not fit": (
+        {"sizes": [10**12]},
+        "saxpy: fp32 n 1000000000000 needs … bytes on cpu, and … are free there",
+    ),
+}
+
+
+@pytest.mark.parametrize(("section", "expected"), SETTINGS.values(), ids=SETTINGS.keys())
+def test_its_settings_are_checked_like_the_others(tmp_path, monkeypatch, section, expected):
+    monkeypatch.chdir(tmp_path)
+    (line,) = lines_of(written(tmp_path), saxpy=section)
+    assert re.fullmatch(".*".join(map(re.escape, expected.split("…"))), line), line
+
+
+def test_a_section_without_its_operator_is_an_unknown_key():
+    with pytest.raises(settings.Faults, match="saxpy: unknown key"):
+        settings.complete({"saxpy": {}})
+
+
+# ---------------------------------------------------------------- on machines with a GPU
+
+FOR_GPUS = SAXPY.replace('"cpu"', '"gpu"')
+
+
+def test_one_that_no_chosen_device_can_run_is_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert lines_of(written(tmp_path, FOR_GPUS)) == ["operators: saxpy has no implementation for cpu"]
+
+
+def test_one_for_gpus_alone_is_skipped_on_the_cpu_with_the_reason(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = written(tmp_path, FOR_GPUS)
+    assert lines_of(path, CARD) == []
+    asked = settings.asked(settings.complete({"operators": [path]}), ["gpu0", "cpu"])
+    (skipped,) = collect(Results(), Asked(**asked)).roofline.skipped
+    assert (skipped.device, skipped.what, skipped.name) == ("cpu", "operator", "SAXPY")
+    assert skipped.reason == "no implementation for cpu"
+
+
+@pytest.mark.parametrize(
+    "code", ["import cupy.linalg", "from cupyx.scipy import linalg", "X = lambda cp: cp.linalg.qr"]
+)
+def test_one_that_needs_a_missing_cuda_library_is_told_where_a_gpu_is_chosen(tmp_path, monkeypatch, code):
+    monkeypatch.chdir(tmp_path)
+    without = partial(registry.missing_cuda_libraries, installed={"cuSOLVER": False})
+    monkeypatch.setattr(registry, "missing_cuda_libraries", without)
+    guarded = code if code.startswith("X") else f"if False:\n    {code}"
+    path = written(tmp_path, SAXPY + ON_BOTH + guarded)
+    assert lines_of(path) == []
+    (line,) = lines_of(path, CARD)
+    assert line.startswith("operators: saxpy needs cuSOLVER, which is not installed: ")
+
+
+ON_BOTH = """
+class ByCuPy(ByNumpy):
+    name, kind = "cupy", "gpu"
+
+Saxpy.implementations = (ByNumpy, ByCuPy)
+"""
+
+
+# ---------------------------------------------------------------- the example
+
+
+@pytest.fixture(scope="module")
+def gelu():
+    return registry.load(str(CHECKOUT / GELU))
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_examples_kernel_compiles_without_a_remark(gelu, architecture):
+    code, remarks = compiled(sys.modules[type(gelu).__module__].CUDA, "gelu.cu", architecture)
+    assert b".text.gelu\0" in code and remarks == ""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("size", [1, 255, 1_000_003])
+def test_the_example_is_right_on_a_gpu(gelu, size):
+    from roofline import devices
+    from roofline.operators.base import Case
+
+    device, case = devices.open_device("gpu0"), Case({"n": size}, "fp32")
+    for implementation in gelu.implementations_on("gpu"):
+        cell = implementation(gelu, device, case, {}, [gelu.inputs(device, case, seed=1)])
+        found, _ = gelu.check(cell, None)
+        assert found.error <= found.tolerance
