@@ -8,7 +8,8 @@ import pytest
 
 from roofline.measure import compute_ceiling, investigation, search, state, timing
 from roofline.measure.operator_job import Seals
-from roofline.measure.seal import promised_ceilings
+from roofline.measure.seal import promised_ceilings, seal_device, seal_operator
+from roofline.records.base import write
 from roofline.records.compute import Product
 from roofline.records.device import DeviceRecord, VendorFigures, VendorPeak
 from roofline.records.prediction import PredictionRecord
@@ -129,9 +130,10 @@ def device_record(device: str = "gpu0", **fields) -> DeviceRecord:
     return DeviceRecord(**known | fields)
 
 
-def prediction_record(device: DeviceRecord) -> PredictionRecord:
-    """The seal of a device's promised ceilings."""
-    return PredictionRecord(
+def seals_for(device: DeviceRecord, operator) -> Seals:
+    """What is sealed of a device and of an operator's constants there."""
+    constants = operator.constants.get(device.device_kind, {})
+    sealed = PredictionRecord(
         device=device.device,
         device_kind=device.device_kind,
         sealed_at=AT,
@@ -139,12 +141,18 @@ def prediction_record(device: DeviceRecord) -> PredictionRecord:
         source_sha256="0" * 64,
         ceilings=promised_ceilings(device),
     )
+    return Seals(sealed, {name: value for name, (value, _) in constants.items()})
 
 
-def seals_for(device: DeviceRecord, operator) -> Seals:
-    """What is sealed of a device and of an operator's constants there."""
-    constants = operator.constants.get(device.device_kind, {})
-    return Seals(prediction_record(device), {name: value for name, (value, _) in constants.items()})
+def write_seals(device: DeviceRecord, operator) -> tuple[str, dict[str, str]]:
+    """The files that a measuring job reads, below results/ here: the device's record, and the paths of both seals."""
+    folder = f"results/{device.device}"
+    path = f"{folder}/device_query.json"
+    write(device, path)
+    seals = {"device": f"{folder}/prediction.json", "operator": f"{folder}/{operator.rule}/prediction.json"}
+    write(seal_device(device, path, AT), seals["device"])
+    write(seal_operator(operator, device, path, AT), seals["operator"])
+    return path, seals
 
 
 def product(size: int = 8, **fields) -> Product:

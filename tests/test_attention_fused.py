@@ -15,9 +15,7 @@ from roofline.operators.decode_attention import checkpoint, costs, fused
 from roofline.operators.decode_attention.counts import Shape
 from roofline.operators.decode_attention.eager import Eager
 from roofline.operators.decode_attention.fused import (
-    CROWDED,
     HEAD_SIZES,
-    LEAST_KEYS,
     Fused,
     FusedGraph,
     Plan,
@@ -68,17 +66,6 @@ def test_every_key_is_in_exactly_one_split_and_every_query_in_one_tile(shape, dt
     assert found.blocks == shape.batch * shape.kv_heads * found.tiles * found.splits
 
 
-@given(st.integers(1, 5000), SEQ_LENS, st.integers(1, 200), st.integers(1, 8))
-def test_a_split_has_keys_enough_to_be_worth_its_joining(heads, seq_len, multiprocessors, resident):
-    splits = splits_of(heads, seq_len, multiprocessors, resident)
-    assert splits == 1 or (splits > 1 and seq_len > 2 * LEAST_KEYS and seq_len // splits >= LEAST_KEYS)
-    if heads >= CROWDED[1] * multiprocessors * resident:
-        assert splits == 1, "heads that fill the card twice are not split"
-    blocks = heads * splits
-    if seq_len > 2 * LEAST_KEYS and heads <= 200:  # a small batch fills the card as far as its keys go
-        assert blocks > min(multiprocessors, heads * (seq_len // LEAST_KEYS)) / 2
-
-
 @pytest.mark.parametrize(
     ("card", "heads", "seq_len", "splits"),
     [
@@ -112,18 +99,6 @@ def test_variants_hold_a_group_or_the_most_that_registers_and_shared_memory_do(s
         assert variant.blocks >= 1
         resident = variant.blocks * (variant.shared_bytes + fused.RESERVED_BYTES)
         assert resident <= card["shared_per_multiprocessor"]
-
-
-def test_another_variant_is_chosen_where_the_first_is_crowded():
-    """396 slots of three blocks each, or 528 of four: 528 heads are one wave and a third, or one. A hundredth of a wave
-    more than one is not worth another variant."""
-    chosen = {batch: planned(batch=batch) for batch in (48, 50, 66, 99)}
-    assert {batch: (one.blocks, one.variant.stages, one.variant.blocks) for batch, one in chosen.items()} == {
-        48: (384, 2, 3),
-        50: (400, 2, 3),
-        66: (528, 0, 4),
-        99: (792, 2, 3),
-    }
 
 
 def test_a_plan_in_words():

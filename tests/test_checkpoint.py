@@ -102,21 +102,6 @@ def test_the_same_seed_gives_the_same_bytes(path, tmp_path):
     assert sorted(file.name for file in tmp_path.glob("*.*")) == ["other.safetensors", "same.safetensors"]
 
 
-def test_gpt2_keeps_its_matrices_the_other_way_round_and_projects_alike(path):
-    """x W + b by GPT-2's Conv1D and x W^T + b by MiniGPT's nn.Linear: the same numbers from the same model."""
-    gpt2 = changed(path, lambda tensors: {n: a.T if "attn" in n else a for n, a in tensors.items()})
-    assert inspect(gpt2, PRESET) == "gpt2"
-    one, hidden, _, _ = load_layer(path, PRESET, batch=3)
-    other, hidden_too, naming, _ = load_layer(gpt2, PRESET, batch=3)
-    assert naming == "gpt2" and numpy.array_equal(hidden, hidden_too)
-    x = numpy.random.default_rng(0).standard_normal((5, SIZE))
-    stored = load_file(path)["transformer.h.0.attn.c_attn.weight"], load_file(path)["transformer.h.0.attn.c_attn.bias"]
-    projected = x @ one["query"] + one["query_bias"]
-    assert projected == pytest.approx((x @ stored[0].T + stored[1])[:, :SIZE])
-    for name in one:
-        assert numpy.array_equal(one[name], other[name])
-
-
 @pytest.mark.parametrize("prefix", ["", "transformer.", "_orig_mod.transformer.", "module.transformer."])
 def test_prefixes_of_wrappers(path, prefix):
     renamed = changed(path, lambda tensors: {n.replace("transformer.", prefix, 1): a for n, a in tensors.items()})

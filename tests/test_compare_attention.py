@@ -3,7 +3,6 @@
 import math
 import sys
 from dataclasses import asdict
-from types import SimpleNamespace
 
 import pytest
 from commands import load
@@ -84,25 +83,3 @@ def test_a_cell_of_the_pool_rotates_through_it_cold(command, monkeypatch):
 def test_without_pytorch_it_says_so_in_a_sentence(command, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     assert "PyTorch is not installed here" in command.main()
-
-
-def test_the_fastest_of_three_turns_counts_and_the_best_backend_alone_takes_them_all(command, monkeypatch):
-    ours, alone = iter([3.0, 1.0, 2.0]), iter([6.0, 5.0, 4.0])
-    theirs = iter([{"CUDNN": 2.0, "FLASH": 2.5}, {"CUDNN": 1.5}, {"CUDNN": 1.8}])
-    asked = []
-
-    def of_pytorch(torch, device, cell, layers, backends):
-        asked.append(list(backends))
-        return next(theirs), {"MATH": "no room"} if len(backends) > 1 else {}
-
-    monkeypatch.setattr(command, "replayed", lambda *_: next(ours))
-    monkeypatch.setattr(command, "apart", lambda *_: next(alone))
-    monkeypatch.setattr(command, "of_pytorch", of_pytorch)
-    cell = SimpleNamespace(step=lambda scope: None, graphs=[])
-    assert command.turns(None, None, cell, layers=24) == {
-        "fused_s": 1.0,
-        "apart_s": 4.0,
-        "pytorch_s": {"CUDNN": 1.5, "FLASH": 2.5},
-        "why_not": {"MATH": "no room"},
-    }
-    assert asked == [list(command.BACKENDS), ["CUDNN"], ["CUDNN"]]

@@ -15,6 +15,7 @@ from factories import (
     seals_for,
     vendor_figures,
     vendor_peak,
+    write_seals,
 )
 
 from roofline import devices
@@ -22,9 +23,7 @@ from roofline.analysis.consistency import contradictions
 from roofline.devices.base import Refused, Unsupported, Workload
 from roofline.measure import compute_ceiling, lock
 from roofline.measure.compute_ceiling import chosen, finalists
-from roofline.measure.seal import seal_device, seal_operator
 from roofline.operators.gemm import Gemm, products
-from roofline.records.base import write
 from roofline.records.compute import Candidate, PeakFlopsRecord
 from roofline.records.timing import Check, Search
 
@@ -319,11 +318,7 @@ def test_no_block_is_judged_by_the_reading_before_it():
 def test_a_ceiling_that_the_device_turns_out_to_lack_is_skipped_with_the_reason(tmp_path, monkeypatch, fault):
     """Anything else that goes wrong is a failed job."""
     monkeypatch.chdir(tmp_path)
-    record, path = device_record("gpu0"), "results/gpu0/device_query.json"
-    write(record, path)
-    seals = {"device": "results/gpu0/prediction.json", "operator": "results/gpu0/peak_flops/prediction.json"}
-    write(seal_device(record, path, JOB["started_at"]), seals["device"])
-    write(seal_operator(Gemm(), record, path, JOB["started_at"]), seals["operator"])
+    path, seals = write_seals(device_record("gpu0"), Gemm())
 
     def reference_product(device, ceiling, size, seed):
         raise fault

@@ -200,20 +200,6 @@ def test_a_step_reads_what_it_says_and_before_the_first_all_of_the_set_is_read_o
         assert sum(count for _, _, count in reads) == step_bytes
 
 
-def test_a_large_set_is_read_part_after_part(small_sweep, reads):
-    """Always those that were read the longest ago."""
-    series = small_sweep(1)
-    size = series.sizes[-1]
-    step, step_bytes = series.step(size)
-    assert step_bytes == size // 2
-    parts = [address for address, _, _ in reads]
-    assert len(set(parts)) == len(parts) == 8
-    for half in (parts[:4], parts[4:], parts[:4]):
-        reads.clear()
-        step(0)
-        assert [address for address, _, _ in reads] == half
-
-
 SLACKER = {
     "nothing is read": lambda left, right, out: None,
     "the last pass is left out": lambda left, right, out, dot=numpy.vecdot: dot(left[:-1], right[:-1], out=out[:-1]),

@@ -9,6 +9,7 @@ import device_query
 import measure_operator
 import peak_flops
 import pytest
+from factories import write_seals
 from fake_gpu import random_numbers, real_gpu, skip_unless_supported
 
 from roofline.core.accuracy import relative_error
@@ -17,7 +18,6 @@ from roofline.core.statistics import median
 from roofline.devices.datasheets import CEILINGS
 from roofline.measure import lock
 from roofline.measure.operator_job import Options
-from roofline.measure.seal import seal_device, seal_operator
 from roofline.measure.state import StateLog
 from roofline.operators.base import Case, Job
 from roofline.operators.decode_attention import DecodeAttention, checkpoint
@@ -229,33 +229,21 @@ def test_every_multiply_add_kernel_is_right_and_within_what_the_clock_allows(dev
 
 # ---------------------------------------------------------------------------------------------- whole jobs
 
-QUERY, SEAL = "results/gpu0/device_query.json", "results/gpu0/prediction.json"
 
-
-@pytest.fixture(scope="module")
-def results(record, tmp_path_factory):
-    """A folder with the device's record and all seals, and a lock of its own. Returns the seals of an operator."""
-    folder = tmp_path_factory.mktemp("run")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr(lock, "HOST_LOCK", folder / "lock")
-        write(record, QUERY)
-        write(seal_device(record, QUERY, record.queried_at), SEAL)
-
-        def seals_of(operator):
-            path = f"results/gpu0/{operator.rule}/prediction.json"
-            write(seal_operator(operator, record, QUERY, record.queried_at), path)
-            return {"device": SEAL, "operator": path}
-
-        yield seals_of
+@pytest.fixture
+def sealed(monkeypatch, record, tmp_path):
+    """Writes the device's record and seals for an operator's job, in a folder and with a lock of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(lock, "HOST_LOCK", tmp_path / "lock")
+    return lambda operator: write_seals(record, operator)
 
 
 @pytest.mark.parametrize("ceiling", ["fp16", "tf32", "fp32_fma"])
-def test_a_peak_lies_below_what_the_clock_allows(device, results, ceiling):
+def test_a_peak_lies_below_what_the_clock_allows(device, sealed, ceiling):
     skip_unless_supported(device, ceiling)
     sustained_s = 1 if ceiling == "fp16" else 0
     options = {"size": 2048, "warmup": 3, "iterations": 50, "time_budget_s": 0.3, "sustained_s": sustained_s}
-    found = peak_flops.run("gpu0", ceiling, QUERY, results(Gemm()), **options)
+    found = peak_flops.run("gpu0", ceiling, *sealed(Gemm()), **options)
     peak, by_product = found.peak, ceiling != "fp32_fma"
     assert peak.tflops == max(peak.burst_tflops, peak.sustained_tflops or 0)
     assert peak.search.tried == len(peak.candidates) <= peak.search.offered
@@ -277,17 +265,17 @@ def test_a_peak_lies_below_what_the_clock_allows(device, results, ceiling):
 BANDWIDTH = {"size_mib": 1024, "transfer_size_mib": 64, "sweep_points": 1, "warmup": 3, "iterations": 64}
 
 
-def bandwidth_of(results, level):
-    results(Gemm())
-    return bandwidth.run("gpu0", level, QUERY, SEAL, time_budget_s=0.3, **BANDWIDTH)
+def bandwidth_of(sealed, level):
+    path, seals = sealed(Gemm())
+    return bandwidth.run("gpu0", level, path, seals["device"], time_budget_s=0.3, **BANDWIDTH)
 
 
 @pytest.mark.parametrize(
     ("level", "low", "high"),
     [("hbm", 50, 20_000), ("d2d", 50, 20_000), ("l2", 100, 100_000), ("h2d", 0.5, 1000), ("d2h", 0.5, 1000)],
 )
-def test_bandwidths_are_of_their_kind(results, level, low, high):
-    for found in bandwidth_of(results, level).bandwidths:
+def test_bandwidths_are_of_their_kind(sealed, level, low, high):
+    for found in bandwidth_of(sealed, level).bandwidths:
         assert low < found.gb_per_s < high
         assert found.verified and 1 <= len(found.trials) == found.search.tried <= found.search.offered
         assert (found.sm_clock_mhz is not None) == (level == "l2")
@@ -296,19 +284,19 @@ def test_bandwidths_are_of_their_kind(results, level, low, high):
 
 
 @pytest.mark.parametrize("level", ["l1", "shared"])
-def test_a_multiprocessor_reads_no_more_than_32_lanes_of_4_bytes_per_clock(results, level):
-    for found in bandwidth_of(results, level).bandwidths:
+def test_a_multiprocessor_reads_no_more_than_32_lanes_of_4_bytes_per_clock(sealed, level):
+    for found in bandwidth_of(sealed, level).bandwidths:
         assert 20 < found.bytes_per_clock_per_multiprocessor < 1.03 * 128
 
 
-def test_a_sweep_falls_from_the_caches_to_the_memory(results):
-    for sweep in bandwidth_of(results, "sweep").sweeps:
+def test_a_sweep_falls_from_the_caches_to_the_memory(sealed):
+    for sweep in bandwidth_of(sealed, "sweep").sweeps:
         rates = [point.gb_per_s for point in sweep.points]
         assert rates[-1] < 0.8 * max(rates)
         assert 1 <= len(sweep.levels) <= 4
 
 
-def test_a_decode_job_measures_every_implementation_and_scope(results, tmp_path):
+def test_a_decode_job_measures_every_implementation_and_scope(sealed, tmp_path):
     """What a caller gets is never less than the device's own part."""
     weights = str(tmp_path / "weights.safetensors")
     checkpoint.generate(weights, checkpoint.Preset(layers=3, heads=8, head_size=64, kv_heads=2), seed=0)
@@ -316,7 +304,7 @@ def test_a_decode_job_measures_every_implementation_and_scope(results, tmp_path)
     cases = tuple(Case(Shape(batch, 8, 2, 64, 128).as_dict(), "bf16", "made", params) for batch in (1, 8))
     operator = DecodeAttention()
     job = Job("made/S128_bf16", cases, (weights,))
-    found = measure_operator.run(operator, "gpu0", job, results(operator), Options(None, True, 5, 40, 1.0))
+    found = measure_operator.run(operator, "gpu0", job, sealed(operator)[1], Options(None, True, 5, 40, 1.0))
     assert [(one.shape["batch"], one.implementation, one.scope, one.per_call) for one in found.measurements] == [
         (batch, *cell)
         for batch in (1, 8)

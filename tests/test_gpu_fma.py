@@ -131,17 +131,3 @@ def test_a_wrong_kernel_is_found(monkeypatch, device, ceiling, wrong):
     for workload in fma.candidates(device, ceiling, seed=1)[: 2 * len(fma.VARIANTS)]:
         with pytest.raises(ArithmeticError, match=f"{ceiling} kernel"):
             workload.check()
-
-
-def test_rounds_are_a_power_of_two_that_takes_about_a_millisecond(monkeypatch):
-    """By a clock that a run moves on: 1 us per launch and 3 us per round."""
-    device, now = open_gpu(monkeypatch, multiProcessorCount=2), [0.0]
-
-    class Timed(Recorder):
-        def __call__(self, grid, block, arguments, **options):
-            now[0] += 1e-6 + 3e-6 * int(arguments[3])
-
-    monkeypatch.setattr(fma, "time", type("clock", (), {"perf_counter": staticmethod(lambda: now[0])}))
-    replace_kernels(monkeypatch, device, {"turn_fp32"}, Timed)
-    first, *_ = fma.candidates(device, "fp32_fma", seed=1)
-    assert first.product.shape["rounds"] == 256

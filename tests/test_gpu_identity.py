@@ -11,7 +11,6 @@ from fake_gpu import use_nvml
 from roofline.devices import Identity
 from roofline.devices.gpu import cuda_driver, identity
 from roofline.devices.gpu.device import Device
-from roofline.run import settings
 
 CHECKOUT = Path(__file__).parents[1]
 CUPY_12 = {"cupy": "14.2.0", "cupy_package": "cupy-cuda12x"}
@@ -189,37 +188,3 @@ def test_a_faulty_gpu_is_not_opened():
     faulty = Identity("gpu0", "gpu", "A card", "GPU-1", None, 0, 0, compute_capability="9.0", fault="CuPy is missing")
     with pytest.raises(RuntimeError, match=r"^CuPy is missing$"):
         Device(faulty)
-
-
-# ---------------------------------------------------------------------------------------------- the choice of devices
-
-
-def present(name, **fields):
-    return Identity(name, name.rstrip("01"), "A device", f"uuid-{name}", None, 1 << 40, 1 << 40, **fields)
-
-
-GPU_0, GPU_1, CPU = present("gpu0"), present("gpu1"), present("cpu")
-UNUSABLE = present("gpu0", fault="CuPy is not installed: do this")
-
-
-@pytest.mark.parametrize(
-    ("wanted", "here", "expected"),
-    [
-        ("auto", [GPU_0, GPU_1, CPU], ["gpu0", "cpu"]),
-        ("auto", [CPU], ["cpu"]),
-        ("all", [GPU_0, GPU_1, CPU], ["gpu0", "gpu1", "cpu"]),
-        (["cpu"], [UNUSABLE, CPU], ["cpu"]),
-        (["cpu", "gpu0"], [GPU_0, GPU_1, CPU], ["cpu", "gpu0"]),
-        (["gpu2"], [GPU_0, CPU], "devices: gpu2 is not on this machine; here: gpu0, cpu"),
-        # Also under auto: a rented card is not passed over in silence.
-        ("auto", [UNUSABLE, CPU], "devices: CuPy is not installed: do this"),
-    ],
-)
-def test_the_devices_that_are_chosen_or_why_they_cannot_be_had(wanted, here, expected):
-    checked, here = settings.complete({"devices": wanted}), {one.device: one for one in here}
-    if isinstance(expected, list):
-        assert settings.choose_devices(checked, here) == expected
-        return
-    with pytest.raises(settings.Faults) as raised:
-        settings.choose_devices(checked, here)
-    assert raised.value.lines == [expected]

@@ -140,6 +140,12 @@ def test_only_the_card_itself_is_left_visible_to_cupy(device):
     assert set(device.state().values()) == {None}, "NVML does not know this card"
 
 
+def test_the_stand_in_has_no_name_of_cupy_that_nobody_uses(device):
+    """Else code for the GPU could pass here with what CuPy does not have."""
+    with pytest.raises(AttributeError):
+        _ = device.xp.einsum
+
+
 def test_a_source_is_compiled_once_for_each_set_of_macros(monkeypatch, device):
     compiled, module = [], device.xp.RawModule
 

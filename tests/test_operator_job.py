@@ -6,13 +6,12 @@ from types import SimpleNamespace
 import measure_operator
 import numpy
 import pytest
-from factories import AT, FakeDevice, clock_of, device_record, prediction_record, seals_for, vendor_figures, vendor_peak
+from factories import FakeDevice, clock_of, device_record, seals_for, vendor_figures, vendor_peak, write_seals
 
 from roofline import devices
 from roofline.core.dtypes import array_dtype
 from roofline.measure import lock
 from roofline.measure.operator_job import Options, measure
-from roofline.measure.seal import seal_operator
 from roofline.operators.base import Case, Implementation, Job, Operator
 from roofline.records.base import read, write
 from roofline.records.files import file_sha256
@@ -291,11 +290,8 @@ def test_without_a_smallest_case_no_overhead_is_known():
 def test_the_record_carries_seals_sources_and_notes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(lock, "HOST_LOCK", tmp_path / "lock")
-    operator, record, path = Doubling(), record_of(), "results/gpu0/device_query.json"
-    write(record, path)
-    seals = {"device": "results/gpu0/prediction.json", "operator": "results/gpu0/doubling/prediction.json"}
-    write(prediction_record(record), seals["device"])
-    write(seal_operator(operator, record, path, AT), seals["operator"])
+    operator = Doubling()
+    _, seals = write_seals(record_of(), operator)
     monkeypatch.setattr(devices, "open_device", lambda name: ArrayDevice())
     job = Job("small/n16", tuple(Case({"n": 16}, dtype) for dtype in ("fp32", "fp16")))
     with clock_of(ArrayDevice()):

@@ -50,6 +50,7 @@ def test_without_a_rate_or_a_clock_nothing_is_impossible_and_that_is_the_doubt(p
     for tflops in (1, 1e9):
         (doubt,) = require_possible("fp16", tflops, promised, record)
         assert doubt.startswith("fp16: not held against the highest clock")
+    assert require_possible("fp32", 1e9, peak(rate=None), device_record("cpu")) == [], "a CPU has neither"
 
 
 @pytest.fixture

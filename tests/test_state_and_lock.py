@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import filelock
 import pytest
 from factories import HEAT, POWER_CAP, FakeDevice, clock_of
 
@@ -104,4 +105,15 @@ def test_a_killed_or_failed_measurement_does_not_block_the_next(path):
     with pytest.raises(ArithmeticError), lock.host_lock():
         raise ArithmeticError
     with lock.host_lock():
+        pass
+
+
+def test_a_lock_of_another_user_is_an_error_in_one_line(path, monkeypatch):
+    """In /tmp with its sticky bit the kernel refuses even to open another user's file."""
+
+    def refused(*arguments, **options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", refused)
+    with pytest.raises(PermissionError, match="belongs to another user: remove it"), lock.host_lock():
         pass

@@ -54,14 +54,6 @@ def test_the_burst_before_the_power_limit_acts_is_no_sustained_rate():
     assert (found.throttled_points, found.all_throttled) == (0, False)
 
 
-def test_the_settled_part_begins_after_the_fall_and_not_half_a_window_before():
-    """A running median with half of its window before the fall is away from the level, one with less is near."""
-    rates = falling(after=20)
-    assert settled_from(curve(rates)) == 21
-    found = summary(curve(rates, reasons=[POWER_CAP] * 20 + [[]] * 40))
-    assert (found.settled_after_s, found.limited_by) == (pytest.approx(21 * CHUNK_S), [])
-
-
 def test_the_last_of_clock_power_and_rate_to_settle_counts():
     late = settled_from(curve([600] * 60, falling(after=30), [700] * 60))
     early = settled_from(curve([600] * 60, falling(after=10), [700] * 60))

@@ -43,11 +43,6 @@ def test_all_iterations_where_the_budget_allows():
     assert timing.ci95_s == pytest.approx((1.039e-3, 1.060e-3))  # the 40th and the 61st of 100
 
 
-def test_warmup_steps_are_no_samples():
-    timing, _ = timed(lambda number: 0.1 if number < 3 else 1e-3)
-    assert timing.samples_s == [1e-3] * 100
-
-
 @pytest.mark.parametrize(
     ("step_s", "options", "warmup", "samples", "took_s"),
     [

@@ -160,9 +160,7 @@ def _verified(device: str, verification: Verification) -> Criterion:
     elif check is None or faults:
         result, reason = "fail", "; ".join(faults) or "no seal was found"
     else:
-        sealed_at, started_at = max(check.seals.values(), default="never"), check.first_measurement_at or "never"
-        result = "pass"
-        reason = f"{len(entries)} cells; last seal at {sealed_at}, first measurement at {started_at}"
+        result, reason = "pass", f"{len(entries)} cells; every record began after its seals were written"
     return Criterion(device=device, criterion=what, result=result, reason=reason)
 
 

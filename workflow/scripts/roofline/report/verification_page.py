@@ -56,9 +56,11 @@ def _verdict(verification: Verification) -> str:
 
 
 def _seal(check) -> str:
-    sealed = max(check.seals.values(), default="never")
-    text = f"- {check.device}: last seal at {sealed}, first measurement at {check.first_measurement_at or 'no time'}"
-    return f"{text}; **broken**: {'; '.join(check.violations)}" if check.violations else f"{text}."
+    if check.violations:
+        return f"- {check.device}: **broken**: {'; '.join(check.violations)}"
+    first, last = min(check.seals.values(), default="never"), max(check.seals.values(), default="never")
+    when = f"sealed at {first}" if first == last else f"sealed from {first} to {last}"
+    return f"- {check.device}: {when}; every record began after the seals that it carries."
 
 
 # ---------------------------------------------------------------- tables

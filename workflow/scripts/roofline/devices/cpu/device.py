@@ -15,7 +15,7 @@ from roofline.devices.cpu.topology import UNLISTED_CACHE_BYTES, UNLISTED_L2_BYTE
 from roofline.devices.cpu.workers import Timed
 
 PIECE_ITEMS = 1 << 20  # of random numbers that one generator draws
-DISTINCT_ITEMS = (1 << 22) - 3  # random numbers per array; a prime, so that no piece of another length starts over
+DISTINCT_ITEMS = (1 << 22) - 3  # random numbers per array; a prime, so that copies of any size begin at others of them
 
 
 class Device:
@@ -139,7 +139,7 @@ class Device:
         """Standard normal random numbers, rounded to the dtype; the same for any core count.
 
         DISTINCT_ITEMS are drawn, and larger arrays repeat them: drawing gigabytes of rotated inputs would take longer
-        than measuring. Copies cut from one array still hold different values at each place.
+        than measuring. Copies cut from one array still differ: they begin at different numbers.
         """
         numpy = self.xp
         values = numpy.empty(shape, array_dtype(dtype))
