@@ -38,6 +38,7 @@ rule device_query:
         "results/{device}/device_query.json",
     log:
         "logs/{device}/device_query.log",
+    priority: 4  # as of all seals: written before anything is timed
     conda:
         "envs/cuda12.yaml"
     resources:
@@ -59,6 +60,7 @@ rule prediction:
         "results/{device}/prediction.json",
     log:
         "logs/{device}/prediction.log",
+    priority: 4
     conda:
         "envs/cpu.yaml"
     script:
@@ -73,6 +75,7 @@ rule operator_prediction:
         "results/{device}/{operator}/prediction.json",
     log:
         "logs/{device}/{operator}/prediction.log",
+    priority: 4
     conda:
         "envs/cpu.yaml"
     params:

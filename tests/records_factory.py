@@ -14,11 +14,12 @@ from roofline.analysis.verification import verify
 from roofline.measure.sustained import summarise
 from roofline.records.base import Record
 from roofline.records.collection import Collection
-from roofline.records.compute import LoadPoint, PeakFlops, PeakFlopsRecord, Product
+from roofline.records.compute import LoadPoint, PeakFlops, PeakFlopsRecord
 from roofline.records.device import DeviceRecord, VendorFigures
 from roofline.records.memory import Bandwidth, BandwidthRecord
 from roofline.records.operator import Axis, JobRecord, Measurement, OperatorInfo, OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, Seal, predict_sealed
+from roofline.records.product import Product
 from roofline.records.timing import Check, Search, Timing
 from roofline.records.verification import Verification
 

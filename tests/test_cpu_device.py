@@ -16,7 +16,7 @@ from roofline.devices.cpu import formula
 from roofline.devices.cpu.device import DISTINCT_ITEMS, Device
 from roofline.devices.cpu.workers import Timed
 from roofline.operators.gemm import numpy_products, products
-from roofline.records.compute import Product
+from roofline.records.product import Product
 
 SCRIPTS = Path(host.__file__).parents[2]
 

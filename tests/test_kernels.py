@@ -145,7 +145,8 @@ def attention_variants(architecture: int, dtype: str, head_size: int) -> set[Var
     }
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+# 8.6 and 8.9 have the same limits.
+@pytest.mark.parametrize("architecture", [one for one in ARCHITECTURES if one != 86])
 @pytest.mark.parametrize("head_size", HEAD_SIZES)
 @pytest.mark.parametrize("dtype", NUMBERS)
 def test_every_variant_of_the_attention_compiles_and_fits_the_card(dtype, head_size, architecture):

@@ -157,7 +157,7 @@ EDITED = {
     f"{LIBRARY}/records/memory.py": [MEMORY, *OF_CEILINGS],
     f"{LIBRARY}/operators/base.py": [WEIGHTS, *AFTER_THE_QUERY],
     f"{LIBRARY}/devices/cpu/device.py": EVERYTHING,
-    f"{LIBRARY}/core/model.py": [WEIGHTS, *EVERYTHING],
+    f"{LIBRARY}/core/model.py": [WEIGHTS, *AFTER_THE_QUERY],
 }
 
 

@@ -34,7 +34,8 @@ TINY = {
     "bandwidth": {
         "levels": ["dram"],
         "size_mib": SMALLEST_MIB,
-        "iterations": 5,
+        "warmup": 1,
+        "iterations": 2,
         "time_budget_s": 0.01,
         "sweep_points": 1,
     },

@@ -4,8 +4,8 @@ from roofline.core import statistics
 from roofline.core.formatting import number
 from roofline.devices.datasheets import clock_peak_tflops
 from roofline.operators.gemm import products_on
-from roofline.records.compute import Product
 from roofline.records.device import DeviceRecord, VendorPeak
+from roofline.records.product import Product
 
 ROUNDING = 1.001
 CLEARLY = 1.3  # times as fast

@@ -7,6 +7,7 @@ from pydantic import Field
 from roofline.core.terms import ComputeUnit
 from roofline.records.base import Interval, NotNegative, Positive, Record
 from roofline.records.operator import JobRecord
+from roofline.records.product import Product
 from roofline.records.timing import Check, DeviceState, Search, Timing
 
 
@@ -33,17 +34,6 @@ class Kernel(Record):
     name: str | None
     tensor_cores: bool | None
     how_known: str
-
-
-class Product(Record):
-    """What runs to find a compute ceiling: a matrix product, or a register-only kernel."""
-
-    library: str = Field(description="what computes: cupy.matmul, cuBLASLt, numpy.matmul, a kernel of ours")
-    shape: dict[str, int] = Field(description="m, n, k of a product; blocks and threads of a kernel")
-    layout: str | None = Field(description="which operands are transposed in memory: TN; null if none can be")
-    algorithm: str | None = Field(description="among those that the library offers; null where it chooses by itself")
-    accumulation: str
-    output: str
 
 
 class Candidate(Record):

@@ -8,7 +8,7 @@ from roofline.core.dtypes import ITEM_BYTES, array_dtype
 from roofline.devices.base import Unsupported, Workload
 from roofline.operators.gemm.cublaslt import ARITHMETIC, WORKSPACE_BYTES, CublasLt
 from roofline.operators.gemm.products import compare, flops
-from roofline.records.compute import Product
+from roofline.records.product import Product
 from roofline.records.timing import Check
 
 BY_CUPY = ("fp64", "fp32", "fp16", "bf16")

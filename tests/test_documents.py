@@ -1,0 +1,54 @@
+"""The documents agree with the code, and with one another."""
+
+import re
+import subprocess
+
+import pytest
+
+from roofline.run import settings
+from roofline.run.documents import documents
+from workflow_run import CHECKOUT
+
+PAGES = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md"), *CHECKOUT.glob("config/*.md")])
+DOCUMENTS = documents()
+FENCED = re.compile(r"```.*?```", re.DOTALL)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS)
+def test_a_generated_document_is_up_to_date(path):
+    assert (CHECKOUT / path).read_text(encoding="utf-8") == DOCUMENTS[path], "run `make documents`"
+
+
+def test_the_config_as_it_comes_gives_the_defaults():
+    given = settings.read_file(CHECKOUT / "config/config.yaml")
+    assert settings.complete(given).as_dict == settings.complete({}).as_dict
+
+
+def test_the_config_as_it_comes_names_every_setting():
+    given = settings.read_file(CHECKOUT / "config/config.yaml")
+    listed = re.findall(r"^\| `([\w.]+)`", DOCUMENTS["docs/settings.md"], re.MULTILINE)
+    for key in (key for key in listed if ".NAME." not in key):
+        value = given
+        for part in key.split("."):
+            assert part in value, f"{key} is not in config/config.yaml"
+            value = value[part]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(CHECKOUT).as_posix())
+def test_links_lead_somewhere(page):
+    text = FENCED.sub("", page.read_text(encoding="utf-8"))
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+def test_the_operator_in_the_readme_is_the_example():
+    (block,) = re.findall(r"```python\n(.*?)```", (CHECKOUT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert block in (CHECKOUT / "examples/gelu.py").read_text(encoding="utf-8")
+
+
+def test_make_lists_every_target_that_the_documents_name():
+    pages = [page for page in PAGES if page.name != "CHANGELOG.md"]
+    named = {target for page in pages for target in re.findall(r"`make ([a-z-]+)", page.read_text(encoding="utf-8"))}
+    listed = subprocess.run(["make", "-s", "help"], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
+    assert named <= {line.split()[0] for line in listed.splitlines()}
