@@ -232,20 +232,23 @@ rule plot:
         roofline="results/roofline.json",
         library=library("plot"),
     output:
-        report(
-            "results/roofline.{format}",
+        roofline=report(
+            expand("results/roofline.{format}", format=["png", "svg"]),
             caption="workflow/report/roofline.rst",
             category="Roofline",
-            labels={"what": "picture ({format})"},
+        ),
+        operators=report(
+            expand("results/{picture}.png", picture=PICTURES),
+            caption="workflow/report/operator.rst",
+            category="Operators",
         ),
     log:
-        "logs/plot_{format}.log",
-    wildcard_constraints:
-        format="png|svg",
+        "logs/plot.log",
     conda:
         "envs/cpu.yaml"
     params:
-        dpi=lambda wildcards: CONFIG.plot.dpi if wildcards.format == "png" else None,
+        operators=list(PICTURES.values()),
+        dpi=CONFIG.plot.dpi,
     script:
         "workflow/scripts/plot.py"
 
@@ -276,27 +279,6 @@ rule plot_ceilings:
         dpi=CONFIG.plot.dpi,
     script:
         "workflow/scripts/plot_ceilings.py"
-
-
-rule plot_operators:
-    input:
-        roofline="results/roofline.json",
-        library=library("plot_operators"),
-    output:
-        report(
-            expand("results/{picture}.png", picture=PICTURES),
-            caption="workflow/report/operator.rst",
-            category="Operators",
-        ),
-    log:
-        "logs/plot_operators.log",
-    conda:
-        "envs/cpu.yaml"
-    params:
-        operators=list(PICTURES.values()),
-        dpi=CONFIG.plot.dpi,
-    script:
-        "workflow/scripts/plot_operators.py"
 
 
 rule verification:

@@ -4,10 +4,10 @@ import re
 import subprocess
 
 import pytest
+from workflow_run import CHECKOUT
 
 from roofline.run import settings
 from roofline.run.documents import documents
-from workflow_run import CHECKOUT
 
 PAGES = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md"), *CHECKOUT.glob("config/*.md")])
 DOCUMENTS = documents()

@@ -15,7 +15,7 @@ from roofline.devices.gpu import fma, memory
 from roofline.devices.gpu.kernel_compiler import CEILING_KERNELS, COMPILE_OPTIONS, kernel_source
 from roofline.operators.decode_attention import fused
 from roofline.operators.decode_attention.counts import Shape
-from roofline.operators.decode_attention.fused import HEAD_SIZES, NUMBERS, RESERVED_BYTES, WARP, Variant
+from roofline.operators.decode_attention.fused import RESERVED_BYTES, WARP, Variant
 
 LIBRARY = Path(roofline.__file__).parent
 SOURCES = sorted([*CEILING_KERNELS.glob("*.cu"), *LIBRARY.glob("operators/*/kernels/*.cu")])
@@ -145,10 +145,9 @@ def attention_variants(architecture: int, dtype: str, head_size: int) -> set[Var
     }
 
 
-# 8.6 and 8.9 have the same limits.
+# Every dtype and every head size, in half of their pairs; 8.6 and 8.9 have the same limits.
 @pytest.mark.parametrize("architecture", [one for one in ARCHITECTURES if one != 86])
-@pytest.mark.parametrize("head_size", HEAD_SIZES)
-@pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.parametrize(("dtype", "head_size"), [("fp32", 128), ("fp16", 64), ("bf16", 128)])
 def test_every_variant_of_the_attention_compiles_and_fits_the_card(dtype, head_size, architecture):
     shared_bytes, most_a_block = (kib << 10 for kib in SHARED_KIB[architecture])
     source = kernel_source(fused.KERNEL) + AGREED

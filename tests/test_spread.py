@@ -27,7 +27,7 @@ TINY = """\
 devices: [cpu]
 effort: quick
 peak_flops: {dtypes: [fp32], size: 256, iterations: 10, time_budget_s: 0.2, sustained_s: 0}
-bandwidth: {levels: [dram], warmup: 1, iterations: 5, time_budget_s: 0.1}
+bandwidth: {levels: [dram], warmup: 1, iterations: 2, time_budget_s: 0.01}
 """
 positive = st.floats(1e-3, 1e6)
 

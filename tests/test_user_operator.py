@@ -56,8 +56,7 @@ GELU = "examples/gelu.py"
 BUDGET = {"iterations": 10, "time_budget_s": 0.05}
 SECTIONS = {"saxpy": {"sizes": [1000, 3000], **BUDGET}, "gelu": {"sizes": [2000], **BUDGET}}
 SAXPY_RECORDS = ("cpu/saxpy/n1000.json", "cpu/saxpy/n3000.json")
-PICTURES = "attention.png"  # of every operator, by one job
-FOLLOWS = ("roofline.json", "roofline.png", "roofline.svg", PICTURES, "interpretation.md", "verification.json")
+FOLLOWS = ("roofline.json", "roofline.png", "interpretation.md", "verification.json")
 FOLLOWS += ("acceptance.json", "summary.html", "manifest.json")
 
 
