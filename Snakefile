@@ -138,27 +138,28 @@ rule bandwidth:
         "workflow/scripts/bandwidth.py"
 
 
+for OPERATOR in WITH_PREREQUISITE:
+
+    rule:
+        name:
+            TIMED[OPERATOR].prerequisite.rule
+        input:
+            library=library("prerequisite", more=[source_of(TIMED[OPERATOR].prerequisite.make)]),
+        output:
+            TIMED[OPERATOR].prerequisite.pattern,
+        log:
+            f"logs/{TIMED[OPERATOR].prerequisite.rule}/{{name}}.log",
+        conda:
+            "envs/cpu.yaml"
+        params:
+            operator=OPERATOR,
+            operators=own_file(OPERATOR),
+            values=prerequisite_values(OPERATOR),
+        script:
+            "workflow/scripts/prerequisite.py"
+
+
 for OPERATOR in TIMED:
-
-    if TIMED[OPERATOR].prerequisite:
-
-        rule:
-            name:
-                TIMED[OPERATOR].prerequisite.rule
-            input:
-                library=library("prerequisite", operator=OPERATOR),
-            output:
-                TIMED[OPERATOR].prerequisite.pattern,
-            log:
-                f"logs/{TIMED[OPERATOR].prerequisite.rule}/{{name}}.log",
-            conda:
-                "envs/cpu.yaml"
-            params:
-                operator=OPERATOR,
-                operators=own_file(OPERATOR),
-                values=prerequisite_values(OPERATOR),
-            script:
-                "workflow/scripts/prerequisite.py"
 
     rule:
         name:

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from roofline.measure import compute_ceiling, investigation, search, state, timing
+from roofline.measure.device_seal import promised_ceilings, seal_device
 from roofline.measure.operator_job import Seals
-from roofline.measure.seal import promised_ceilings, seal_device, seal_operator
+from roofline.measure.operator_seal import seal_operator
 from roofline.records.base import write
 from roofline.records.device import DeviceRecord, VendorFigures, VendorPeak
 from roofline.records.prediction import PredictionRecord
@@ -150,8 +151,8 @@ def write_seals(device: DeviceRecord, operator) -> tuple[str, dict[str, str]]:
     path = f"{folder}/device_query.json"
     write(device, path)
     seals = {"device": f"{folder}/prediction.json", "operator": f"{folder}/{operator.rule}/prediction.json"}
-    write(seal_device(device, path, AT), seals["device"])
-    write(seal_operator(operator, device, path, AT), seals["operator"])
+    write(seal_device(device, path, [], AT), seals["device"])
+    write(seal_operator(operator, device, path, [], AT), seals["operator"])
     return path, seals
 
 

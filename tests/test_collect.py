@@ -149,9 +149,10 @@ def test_an_operator_above_its_roof_is_listed():
     assert (above.wrong_roof, above.cache, above.record) == ("d2d", None, "gpu0/scan/N1024_fp32.json")
 
 
-def test_an_operator_without_flops_has_a_time_and_no_share():
-    found = placed(flops=0)
-    assert (found.attained_tflops, found.fraction_of_roof, found.regime) == (0, None, "memory")
+@pytest.mark.parametrize("peaks", [{}, {"peaks": ()}])
+def test_an_operator_without_flops_is_held_against_the_memory_alone(peaks):
+    found = placed(flops=0, **peaks)
+    assert (found.attained_tflops, found.fraction_of_roof, found.regime) == (0, close(0.5), "memory")
 
 
 # ---------------------------------------------------------------- regimes and remedies

@@ -21,6 +21,7 @@ from roofline.operators.decode_attention.counts import Shape, attend, cache_byte
 from roofline.operators.decode_attention.eager import Eager
 from roofline.operators.decode_attention.fused import Fused, FusedGraph
 from roofline.operators.decode_attention.numpy_implementation import NumpyOnAllCores
+from roofline.records.files import file_sha256
 from roofline.run import settings
 
 KINDS = [Eager, NumpyOnAllCores]
@@ -341,7 +342,7 @@ def test_inputs_are_of_the_checkpoint_which_the_record_names(cpu, config):
     assert numpy.array_equal(smallest["layer"]["query"], whole["layer"]["query"][:16, :16]), "of the first heads"
     (data,) = OPERATOR.data_files(job)
     assert (data.path, data.generated) == ("mine.safetensors", True)
-    assert data.sha256 == checkpoint.sha256("mine.safetensors")
+    assert data.sha256 == file_sha256("mine.safetensors")
     assert data.description == "weights in minigpt's naming; hidden state: token and position embeddings, normalised"
     assert (
         OPERATOR.notes(cpu, job.cases[0])[0].startswith("fp16 is emulated")

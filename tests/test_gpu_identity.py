@@ -133,6 +133,7 @@ def test_what_an_administrator_sets_is_part_of_the_identity(machine, name, answe
 
 def test_the_installed_libraries_are_part_of_the_identity(monkeypatch):
     installed = {"cupy-cuda12x": "14.2.0", "nvidia-cublas-cu12": "12.9.1.4", "nvidia-cublas": "13.1.0"}
+    installed |= {"nvidia-cuda-nvrtc-cu12": "12.9.86", "nvidia-cuda-nvrtc": "13.0", "ml_dtypes": "0.5.4"}
     monkeypatch.setattr(identity, "_version", (installed | {"nvmath-python": "1.0.0", "numpy": "2.3.5"}).get)
     use_nvml(monkeypatch, A)
     (found,) = identity.discover()
@@ -142,6 +143,8 @@ def test_the_installed_libraries_are_part_of_the_identity(monkeypatch):
         "cublas": "12.9.1.4",
         "numpy": "2.3.5",
         "nvmath": "1.0.0",
+        "nvrtc_package": "12.9.86",
+        "ml_dtypes": "0.5.4",
     }
 
 

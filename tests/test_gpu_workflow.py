@@ -39,7 +39,7 @@ class GpuRun(Run):
     memory, which is small."""
 
     def python(self, *arguments, env=None):
-        known = {"FAKE_GPUS": ONE_CARD, "FAKE_FREE_BYTES": "1800000000", "CUDA_VISIBLE_DEVICES": "0,1"}
+        known = {"FAKE_GPUS": ONE_CARD, "FAKE_FREE_BYTES": "2100000000", "CUDA_VISIBLE_DEVICES": "0,1"}
         return super().python(*arguments, env={"PYTHONPATH": str(FAKES)} | known | (env or {}))
 
 

@@ -74,8 +74,9 @@ def test_another_working_directory_holds_the_results_and_its_own_config(run, tmp
     assert run.files() == before
 
 
-def test_without_a_config_there_the_workflows_own_is_read(run, tmp_path):
+@pytest.mark.parametrize("snakefile", ["Snakefile", "workflow/Snakefile"])
+def test_without_a_config_there_the_workflows_own_is_read(run, tmp_path, snakefile):
     folder = tmp_path / "empty"
     folder.mkdir()
-    plan = Run(folder).planned("--snakefile", str(run.root / "Snakefile"))
+    plan = Run(folder).planned("--snakefile", str(run.root / snakefile))
     assert plan == run.planned("--forceall")

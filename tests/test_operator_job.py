@@ -202,6 +202,18 @@ def test_a_wrong_result_fails_the_job_and_is_named(part, factor):
         measured(operator, cases=[Case({"n": 16}, "fp32")])
 
 
+class Raising(Once):
+    def compute(self, inputs):
+        raise ValueError("operands could not be broadcast\ntogether")
+
+
+def test_an_exception_in_an_implementation_is_told_with_its_cell():
+    operator = Doubling()
+    operator.implementations = (Raising,)
+    with pytest.raises(RuntimeError, match=r"^doubling, once, fp32 n 16: ValueError: operands could not be broadcast$"):
+        measured(operator, cases=[Case({"n": 16}, "fp32")])
+
+
 class Idle(Once):
     """Leaves its output as it is, or half of it."""
 
@@ -257,6 +269,54 @@ def test_warm_inputs_stand_under_the_memorys_ceiling_where_the_operator_says_so(
 
 
 # ---------------------------------------------------------------------------------------------- what a call costs
+
+
+class Weighted(Doubling):
+    """Reads as many bytes that do not rotate."""
+
+    def bytes(self, case, scope=None):
+        return 3 * super().bytes(case, scope) // 2
+
+    def shared_inputs(self, device, case, seed):
+        return {"weights": numpy.zeros((case.shape["n"],), numpy.float32)}
+
+
+def test_what_does_not_rotate_and_is_counted_is_not_cold():
+    (one,) = measured(Weighted(), implementations=["once"])
+    assert (one.cache, one.memory_ceilings) == ("warm", ["l2"])
+
+
+class OfTwoSizes(Doubling):
+    """A call takes longer with a wider row: the smallest case keeps the width."""
+
+    def smallest(self, case):
+        return case
+
+    def flops(self, case, scope=None):
+        return 1
+
+
+def test_overheads_are_of_each_smallest_case_that_there_is():
+    found = measured(OfTwoSizes(), cases=[Case({"n": n}, "fp32") for n in (10, 1000)], implementations=["once"])
+    assert [one.overhead_s for one in found] == pytest.approx([CALL_S + 10 * ITEM_S, CALL_S + 1000 * ITEM_S])
+
+
+class Varied(Doubling):
+    """Another mix and unit in each scope, as a normalisation with the matrix product after it has."""
+
+    def mix_of(self, case, scope=None):
+        return "read"
+
+    def unit_of(self, case, scope=None):
+        return "tensor_core"
+
+    def compute_dtype(self, case, scope=None):
+        return "fp16"
+
+
+def test_mix_unit_and_dtype_of_the_arithmetic_are_the_cases():
+    (one,) = measured(Varied(), implementations=["once"])
+    assert (one.dtype, one.compute_ceiling, one.memory_ceilings[0]) == ("fp32", "fp16", "hbm_read")
 
 
 def test_overheads_are_of_the_smallest_case_and_of_an_empty_step_where_there_is_one():

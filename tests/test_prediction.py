@@ -11,11 +11,12 @@ from records_factory import CONSTANTS, VENDOR, cell, device_record, operator_sea
 
 from roofline.core import model, regimes
 from roofline.core.prediction import Costs, predict_cell, weighted_sum
-from roofline.measure.seal import CPU_GB_PER_S_PER_CORE, seal_device, seal_operator, source_sha256
+from roofline.measure.device_seal import CPU_GB_PER_S_PER_CORE, seal_device
+from roofline.measure.operator_seal import seal_operator
 from roofline.operators import registry
 from roofline.records.base import write
 from roofline.records.device import VendorBandwidth, VendorPeak
-from roofline.records.files import file_sha256
+from roofline.records.files import file_sha256, files_sha256
 from roofline.records.prediction import CostTerms, predict_sealed
 
 SECONDS = st.just(0.0) | st.floats(1e-9, 10)
@@ -184,7 +185,7 @@ def gpu(tmp_path):
 
 
 def test_a_devices_seal_holds_what_its_vendor_promises_and_where_it_is_from(gpu, tmp_path):
-    made = seal_device(gpu, tmp_path / "device.json", "now")
+    made = seal_device(gpu, tmp_path / "device.json", [], "now")
     assert (made.device, made.sealed_at) == ("gpu0", "now")
     assert made.device_record_sha256 == file_sha256(tmp_path / "device.json")
     compute = [(c.name, c.tflops, c.source, c.verified) for c in made.ceilings if c.kind == "compute"]
@@ -196,7 +197,7 @@ def test_a_devices_seal_holds_what_its_vendor_promises_and_where_it_is_from(gpu,
 def test_of_a_cpu_a_rule_of_thumb_is_sealed(tmp_path):
     record = device_record("cpu", hardware={"cores_usable": 8})
     write(record, tmp_path / "device.json")
-    made = seal_device(record, tmp_path / "device.json", "now")
+    made = seal_device(record, tmp_path / "device.json", [], "now")
     assert {c.gb_per_s for c in made.ceilings} == {8 * CPU_GB_PER_S_PER_CORE}
     assert all(c.source.startswith("rule of thumb") and not c.verified for c in made.ceilings)
 
@@ -204,7 +205,7 @@ def test_of_a_cpu_a_rule_of_thumb_is_sealed(tmp_path):
 def test_without_a_promised_bandwidth_none_is_sealed(tmp_path):
     record = device_record("gpu0")
     write(record, tmp_path / "device.json")
-    assert seal_device(record, tmp_path / "device.json", "now").ceilings == []
+    assert seal_device(record, tmp_path / "device.json", [], "now").ceilings == []
 
 
 @pytest.mark.parametrize("operator", registry.builtin(), ids=lambda operator: operator.name)
@@ -212,7 +213,7 @@ def test_without_a_promised_bandwidth_none_is_sealed(tmp_path):
 def test_an_operators_seal_holds_every_constant_with_its_source(operator, device, tmp_path):
     record = device_record(device)
     write(record, tmp_path / "device.json")
-    made = seal_operator(operator, record, tmp_path / "device.json", "now")
+    made = seal_operator(operator, record, tmp_path / "device.json", [], "now")
     assert made.operator == operator.name and made.constants
     assert set(made.constants) == set(made.constant_sources) and all(made.constant_sources.values())
     assert all(value > 0 for value in made.constants.values())
@@ -223,10 +224,10 @@ def test_the_hash_of_the_source_changes_with_each_of_its_files(tmp_path):
     one, other = tmp_path / "one.py", tmp_path / "other.py"
     one.write_text("1")
     other.write_text("2")
-    hashes = [source_sha256(files) for files in ([], [one], [one, other])]
-    assert len(set(hashes)) == 3 and source_sha256([other, one]) == hashes[-1]
+    hashes = [files_sha256(files) for files in ([], [one], [one, other])]
+    assert len(set(hashes)) == 3 and files_sha256([other, one]) == hashes[-1]
     one.write_text("3")
-    assert source_sha256([one]) != hashes[1]
+    assert files_sha256([one]) != hashes[1]
 
 
 def test_the_page_names_the_thresholds_of_the_regimes():

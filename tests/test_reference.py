@@ -11,7 +11,7 @@ from commands import load
 from roofline.analysis.collect import Asked, collect
 from roofline.analysis.results import Results, read_results
 from roofline.analysis.seals import violations
-from roofline.analysis.spread import SpreadRecord, table
+from roofline.analysis.spread import SpreadRecord
 from roofline.core import model
 from roofline.core.formatting import number
 from roofline.records.acceptance import Acceptance
@@ -20,6 +20,7 @@ from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest
 from roofline.records.operator import OperatorRecord
 from roofline.records.roofline import Roofline
+from roofline.report.spread_page import markdown
 from roofline.run.derived import derive, differing
 from roofline.run.manifest import contradictions, differing_files, hashes
 
@@ -149,7 +150,9 @@ def test_the_readme_has_the_compute_ceilings_of_the_records():
 
 def test_the_spread_between_runs_is_that_of_its_record():
     card = REFERENCE / "nvidia-h200"
-    assert table(read(SpreadRecord, card / "spread.json").ceilings) in (card / "spread.md").read_text(encoding="utf-8")
+    assert markdown(read(SpreadRecord, card / "spread.json").ceilings) in (card / "spread.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_the_table_beside_pytorch_has_a_row_per_cell():

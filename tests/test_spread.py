@@ -14,14 +14,13 @@ from roofline.analysis.spread import (
     SpreadRecord,
     compare,
     figures,
-    relative_half_width,
+    half_width,
     relative_spread,
-    table,
-    verdict,
     widest,
 )
 from roofline.records.base import read
 from roofline.records.collection import Collection
+from roofline.report.spread_page import markdown, verdict
 
 TINY = """\
 devices: [cpu]
@@ -50,7 +49,7 @@ def test_the_spread_knows_neither_order_nor_unit(values, factor):
 @given(positive, positive, st.floats(0, 0.5))
 def test_the_spread_of_two_and_half_the_width_of_an_interval(one, other, half):
     assert relative_spread([one, other]) == pytest.approx(abs(one - other) / ((one + other) / 2))
-    assert relative_half_width(one, (one * (1 - half), one * (1 + half))) == pytest.approx(half, abs=1e-12)
+    assert half_width(one, (one * (1 - half), one * (1 + half))) == pytest.approx(half, abs=1e-12)
     assert relative_spread([one]) is None and relative_spread([]) is None
 
 
@@ -69,7 +68,7 @@ def test_every_figure_of_every_run_is_compared(runs):
 def test_the_widest_interval_of_the_runs_is_told():
     runs = [[figure("fp16", 100.0, (99, 101))], [figure("fp16", 102.0)], [figure("fp16", 104.0, (98.8, 104))]]
     (found,) = compare(runs)
-    assert (found.median, found.spread, found.ci95_relative) == pytest.approx((102.0, 4 / 102, 2.6 / 104))
+    assert (found.median, found.spread, found.ci95_relative) == pytest.approx((102.0, 4 / 102, 5.2 / 104))
     assert compare(runs[1:2])[0].ci95_relative is None
 
 
@@ -122,16 +121,17 @@ def test_the_table_and_its_sentence():
         ],
     ]
     compared = compare(runs)
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table(compared).splitlines()]
-    assert rows[0] == ["ceiling", "run 1", "run 2", "unit", "spread", "interval within a run"]
+    lines = [line for line in markdown(compared).splitlines() if line.startswith("|")]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    assert rows[0] == ["ceiling", "unit", "run 1", "run 2", "spread", "interval within a run"]
     assert rows[2:] == [
-        ["gpu0 fp16", "779.7", "771.2", "TFLOPS", "1.1 %", "± 0.47 %"],
-        ["gpu0 fp16, sustained", "690", "660", "TFLOPS", "4.4 %", "-"],
-        ["gpu0 d2d", "-", "4258", "GB/s", "-", "-"],
+        ["gpu0 fp16", "TFLOPS", "779.7", "771.2", "1.1 %", "± 0.47 %"],
+        ["gpu0 fp16, sustained", "TFLOPS", "690", "660", "4.4 %", "-"],
+        ["gpu0 d2d", "GB/s", "-", "4258", "-", "-"],
     ]
-    assert len({len(line) for line in table(compared).splitlines()}) == 1, "in line on the screen too"
+    assert len(set(map(len, lines))) == 1, "in line on the screen too"
     assert verdict(compared).startswith("gpu0 fp16, sustained spreads most: 4.4 % between the runs")
-    assert verdict(compare([[figure("fp16", 1.0)], [figure("fp32", 1.0)]])) == "No two runs found the same ceiling."
+    assert verdict(compare([[figure("fp16", 1.0)], [figure("fp32", 1.0)]])) == "No two runs measured the same ceiling."
 
 
 # ---------------------------------------------------------------- the command
@@ -143,9 +143,9 @@ def checkout(tmp_path_factory):
 
 
 @pytest.mark.parametrize("runs", ["1", "0", "-3", "-x", "three", "2.5", ""])
-def test_a_number_of_runs_that_cannot_lie_apart(capsys, runs):
+def test_a_number_of_runs_that_cannot_differ(capsys, runs):
     assert load("spread").main([runs]) == 1
-    assert capsys.readouterr().out == f"RUNS: {runs!r} is no number of runs; allowed: a whole number of 2 or more\n"
+    assert capsys.readouterr().out == f"RUNS: {runs!r} is not a number of runs; allowed: a whole number of 2 or more\n"
 
 
 def test_faults_of_the_settings_are_told_before_anything_runs(checkout, tmp_path):
@@ -170,8 +170,7 @@ def test_two_runs_on_the_cpu(checkout, tmp_path):
         starts = [json.loads((spread / f"run{i}/results/cpu/{name}").read_text())["started_at"] for i in (1, 2)]
         assert starts == sorted(set(starts)), "measured once each, one after the other"
     shown = (checkout.results / "spread.md").read_text()
-    for words in (table(record.ceilings), verdict(record.ceilings)):
-        assert words in shown and words in done.stdout
+    assert markdown(record.ceilings) in shown and markdown(record.ceilings) in done.stdout
     assert not (checkout.results / "cpu").exists()
 
 

@@ -76,8 +76,8 @@ def test_a_knee_stands_against_the_capacity_that_is_reported(roofline):
         (["sw_thermal_slowdown", "hw_thermal_slowdown"], True, "heat, throughout"),
         (["sw_power_cap", "hw_thermal_slowdown"], False, "power cap, heat"),
         (["unnamed_0x400"], False, "unnamed_0x400"),
-        (["gpu_idle"], None, "no throttle reason"),
-        ([], False, "no throttle reason"),
+        (["gpu_idle"], None, "none reported"),
+        ([], False, "none reported"),
         ([], None, "not reported"),
     ],
 )
@@ -160,10 +160,10 @@ def test_a_column_that_is_empty_throughout_is_left_out():
 
 def test_our_markdown_becomes_html():
     table = markdown.table(("name", "share"), [["a|b <c>", "1 %*"]])
-    html = markdown.html(f"## 1. Yes?\n\n**gpu0: yes.** R&D\n\n{table}\n\n\\* few\n")
+    html = markdown.html(f"## 1. Yes?\n\n**gpu0: yes.** R&D, *Sealed*: 1* or 2*\n\n{table}\n\n\\* few\n")
     assert html.splitlines() == [
         "<h2>1. Yes?</h2>",
-        "<p><strong>gpu0: yes.</strong> R&amp;D</p>",
+        "<p><strong>gpu0: yes.</strong> R&amp;D, <em>Sealed</em>: 1* or 2*</p>",
         "<table>",
         '<tr><th>name</th><th class="n">share</th></tr>',
         '<tr><td>a|b &lt;c&gt;</td><td class="n">1 %*</td></tr>',

@@ -233,6 +233,14 @@ FILES = {
     ),
     "an operator's name": (SAXPY.replace('"saxpy", "S', '"gemm", "S'), "the name 'gemm' is already taken"),
     "a section's name": (SAXPY.replace('"saxpy", "S', '"plot", "S'), "the name 'plot' is already taken"),
+    "the name of the user's operations": (
+        SAXPY.replace('"saxpy", "S', '"operation", "S'),
+        "the name 'operation' is already taken",
+    ),
+    "settings of another kind": (
+        SAXPY.replace("(OperatorSettings)", ""),
+        "Saxpy.Settings is no subclass of OperatorSettings",
+    ),
     "a rule's name": (SAXPY.replace('"saxpy", "S', '"collect", "S'), "the name 'collect' is already taken"),
 }
 
@@ -247,6 +255,30 @@ def test_a_file_that_is_no_operator_is_told_in_a_line(tmp_path, monkeypatch, tex
 
 def test_a_missing_file_is_told_in_a_line():
     assert lines_of("none.py") == ["operators: none.py: no such file"]
+
+
+DECLARED = {  # what stands in the file, what takes its place, the fault
+    "an exception in its code": ("config.saxpy.sizes", "config.saxpy.sises", "AttributeError: …"),
+    "two jobs of one path": ('f"n{size}"', '"all"', "jobs: 'all' is the path of two"),
+    "a job in the place of the seal": ('f"n{size}"', '"prediction"', "jobs: 'prediction' is no path; …"),
+    "a job in another folder": ('f"n{size}"', 'f"../n{size}"', "jobs: '../n1000' is no path; …"),
+    "an unknown mix": ("def jobs", "mix = 'kopy'\n    def jobs", "mix: 'kopy'; allowed: read, …"),
+    "an unknown dtype": ('"fp32"', '"fp31"', "no tolerance for dtype 'fp31'; …"),
+    "FLOPs that are no whole number": (
+        "return 2 * case",
+        "return 2.0 * case",
+        "flops: 2000.0; allowed: a whole number …",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "instead", "expected"), DECLARED.values(), ids=DECLARED.keys())
+def test_a_declaration_that_cannot_be_measured_is_a_fault_before_anything_is(tmp_path, text, instead, expected):
+    assert text in SAXPY
+    path = written(tmp_path, SAXPY.replace(text, instead))
+    found = lines_of(path)
+    pattern = ".*".join(map(re.escape, f"operators: {path}: {expected}".split("…")))
+    assert any(re.match(pattern, line) for line in found), found
 
 
 def test_it_ends_snakemake_before_anything_is_planned(run, tmp_path):

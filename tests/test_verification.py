@@ -112,7 +112,7 @@ CAUSES = {
     "a memory that is slower than promised": (
         big(by_memory(4700), by_memory(4700)),
         "memory_ceiling",
-        "the datasheet promises 4800 GB/s, this run's hbm_read gave 4700",
+        "the datasheet gives 4800 GB/s; hbm_read measured 4700",
     ),
     "a share of the roof": (
         big(400, 399.5),
@@ -144,14 +144,14 @@ def with_gemm(latency_us, ceiling, clock=None, **fields):
 
 def test_a_ceiling_below_the_promise_is_the_cause_of_a_slower_product():
     cause, words = with_gemm(176, 800.0)
-    assert (cause, words) == ("compute_ceiling", "the datasheet promises 990 TFLOPS, this run's fp16 reached 800")
+    assert (cause, words) == ("compute_ceiling", "the datasheet gives 990 TFLOPS; fp16 measured 800")
     assert with_gemm(176, 800.0, clock=(1700.0, 970.0))[0] == "compute_ceiling"
 
 
 def test_the_clock_is_the_cause_where_it_accounts_for_the_lower_ceiling():
     cause, words = with_gemm(176, 800.0, clock=(1500.0, 850.0))
     assert cause == "clock"
-    assert "the clock fell to 1500 MHz under power cap" in words and "990 TFLOPS want 1747" in words
+    assert words == "the clock fell to 1500 MHz under power cap; the datasheet's 990 TFLOPS require 1747 MHz"
 
 
 def test_a_products_own_clock_is_told_where_its_ceiling_ran_faster():
@@ -166,7 +166,22 @@ def test_a_rule_of_thumb_is_no_promise():
     seal.ceilings[-1].source = "rule of thumb: 10 GB/s for each core"
     slow = cell("cpu", 30 * US + 1e9 / (80e9 * 0.8), flops=10**6, bytes=10**9, overhead_s=30 * US)
     entry = entry_of(slow, FP32, bandwidth_record("cpu", dram_read=80.0), seal)
-    assert entry.explanation == "by a rule of thumb 160 GB/s were assumed, this run's dram_read gave 80"
+    assert entry.explanation == "160 GB/s was assumed by rule of thumb; dram_read measured 80"
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        # Faster than sealed for its caller, and slower than the model expects once started, in another block.
+        big(200, 240),
+        # The start, the memory ceiling and the share each add about 4.5 us: none is half of the error.
+        big(by_memory(4700) + 9, by_memory(4700) + 9, start_us=START / US + 4.5),
+    ],
+    ids=["contradicted", "in three parts"],
+)
+def test_a_cause_that_is_contradicted_or_less_than_half_of_the_error_is_not_named(one):
+    entry = entry_of(one)
+    assert (entry.cause, entry.explanation) == ("unexplained", "not explained by what was measured")
 
 
 def test_where_no_roof_was_measured_nothing_explains_what_is_left():
@@ -187,18 +202,16 @@ TIMES = st.floats(0.1, 1e4)
 
 
 @given(TIMES, st.floats(0.01, 1.0), TIMES, TIMES, st.sampled_from([10**6, 10**8, 10**9]))
-def test_the_parts_add_up_to_the_error_and_the_cause_is_the_largest_in_its_direction(
-    latency, busy, calls, start, counted
-):
+def test_the_parts_add_up_to_the_error_and_the_cause_is_half_of_it_or_more(latency, busy, calls, start, counted):
     entry = entry_of(on_gpu(latency, busy * latency, start_us=start, calls_us=calls, flops=counted, bytes=counted))
     gap_s = entry.latency_s - entry.sealed.latency_s
     assert sum(part.seconds for part in entry.parts) == pytest.approx(gap_s, abs=1e-12)
     if entry.cause == "close":
         assert abs(gap_s) <= 0.0101 * entry.latency_s
-    else:
+    elif entry.cause != "unexplained":
         named = next(part.seconds for part in entry.parts if part.cause == entry.cause)
-        assert named * gap_s > 0
-        assert all(abs(named) >= abs(part.seconds) for part in entry.parts if part.seconds * gap_s > 0)
+        assert named / gap_s >= 0.5
+        assert all(named / gap_s >= part.seconds / gap_s for part in entry.parts)
     assert "; predicted" in entry.explanation or entry.sealed_regime_correct
 
 
@@ -273,7 +286,7 @@ def test_every_cell_counts_once_in_its_group_and_once_in_all(drawn):
         assert group.sealed.latency.worst == max(abs(entry.sealed_error) for entry in mine)
 
 
-def test_what_a_call_costs_at_least_is_the_median_of_the_records():
+def test_what_a_call_costs_is_the_median_of_the_records():
     empty = {"empty_kernel_s": 7 * US, "empty_kernel_device_s": 2 * US}
     records = [
         operator_record("gpu0", *(on_gpu(20, 15, start_us=start, calls_us=calls, n=n, **empty) for _ in range(2)))
@@ -329,6 +342,18 @@ def test_the_page_opens_with_the_verdict_and_explains_every_error(many):
     wrong = sum(not entry.sealed_regime_correct for entry in many.entries)
     assert sum("**no**" in row for row in rows) == wrong > 0
     assert f"right regime for {len(many.entries) - wrong} of {len(many.entries)} cells" in text
+
+
+def test_what_helps_is_told_of_the_dtypes_or_cells_that_it_helps():
+    """As the record of each cell has it, and nothing to those that have none."""
+    remedies = {"fp64": ["tensor cores"], "fp32": ["tensor cores"], "fp16": ["lower precision"], "int8": []}
+    under = {"compute_ceiling": "fp16"}
+    cells = [big(300, 299, dtype=dtype, remedies={"memory": found}, **under) for dtype, found in remedies.items()]
+    words = markdown(verified(*EVERY_CEILING, operator_record("gpu0", *cells)))
+    assert "- What helps where memory-bound: fp64, fp32: tensor cores; fp16: lower precision.\n" in words
+    cells += [big(300, 299, dtype="fp16", n=2, remedies={"memory": ["larger batches"]})]
+    words = markdown(verified(*EVERY_CEILING, operator_record("gpu0", *cells)))
+    assert "; fp16 N 1024: lower precision; fp16 N 2: larger batches.\n" in words
 
 
 def test_the_worst_cell_of_a_section_comes_first(many):

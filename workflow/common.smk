@@ -1,5 +1,6 @@
 # What the rules ask before anything runs: the settings, the devices, and which files a job depends on.
 
+import inspect
 import json
 import os
 import re
@@ -67,16 +68,18 @@ DEVICES = faults_end_the_run(settings.choose_devices, CHECKED, PRESENT)
 TIMED = {rule: operator for rule, operator in OPERATORS.items() if not operator.measured_with_ceilings}
 JOBS = {rule: {job.path: job for job in operator.jobs(CONFIG)} for rule, operator in TIMED.items()}
 ON = {rule: settings.devices_with(operator, CONFIG, DEVICES) for rule, operator in TIMED.items()}
+# One for each rule: an operator that derives from another shares its prerequisite.
+WITH_PREREQUISITE = {one.prerequisite.rule: rule for rule, one in TIMED.items() if one.prerequisite}.values()
 PICTURES = {operator.picture: operator.name for operator in OPERATORS.values()}
 
 
-def library(script, measures=False, operator=None):
+def library(script, measures=False, operator=None, more=()):
     """The library's files that a script follows from, as an input: an edited one makes its results stale."""
 
     def files(wildcards):
         kind = devices.kind_of(wildcards.device) if measures else None
         named = operator or getattr(wildcards, "operator", None)
-        return sources.library_files(SCRIPTS / f"{script}.py", kind, [OPERATORS[named]] if named else [])
+        return sources.library_files(SCRIPTS / f"{script}.py", kind, [OPERATORS[named]] if named else [], more)
 
     return files
 
@@ -134,6 +137,10 @@ def implementations_of(rule):
         return [one.name for one in OPERATORS[rule].implementations_on(devices.kind_of(wildcards.device), wanted)]
 
     return names
+
+
+def source_of(function):
+    return Path(inspect.getfile(function))
 
 
 def prerequisite_values(rule):

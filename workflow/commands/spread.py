@@ -1,4 +1,4 @@
-"""make spread: measure the ceilings again in fresh processes, RUNS times, and say how far the runs lie apart.
+"""make spread: measure the ceilings again in fresh processes, RUNS times, and report the spread between the runs.
 
     python workflow/commands/spread.py RUNS [options of snakemake that the run was given, such as --configfile]
 
@@ -20,10 +20,11 @@ import yaml
 from snakemake.utils import update_config
 
 from roofline import devices
-from roofline.analysis.spread import SpreadRecord, compare, figures, table, verdict
+from roofline.analysis.spread import SpreadRecord, compare, figures
 from roofline.records.base import CorruptRecord, read, write
 from roofline.records.collection import Collection
 from roofline.records.files import write_text
+from roofline.report.spread_page import markdown
 from roofline.run import run_lock, settings
 from roofline.run.jobs import now
 
@@ -67,11 +68,11 @@ def main(arguments: list[str]) -> int:
 
 
 def count_of_runs(text: str) -> int:
-    """Raises Failed, in one line, for what is no number of runs that can lie apart."""
+    """Raises Failed, in one line, for what is not a number of runs that can differ."""
     with contextlib.suppress(ValueError):
         if int(text) >= FEWEST_RUNS:
             return int(text)
-    raise Failed(f"RUNS: {text!r} is no number of runs; allowed: a whole number of {FEWEST_RUNS} or more")
+    raise Failed(f"RUNS: {text!r} is not a number of runs; allowed: a whole number of {FEWEST_RUNS} or more")
 
 
 def config_files(named: list[Path]) -> list[Path]:
@@ -98,7 +99,7 @@ def require_no_living_run() -> None:
         with contextlib.chdir(folder):
             alive = run_lock.is_held()
         if alive:
-            raise Failed(f"another run is going on in {folder}: wait for it to end")
+            raise Failed(f"another run is in progress in {folder}: wait for it to end")
 
 
 def measure(runs: int, chosen: list[str], files: list[Path], checkpoint: str | None, options: list[str]) -> None:
@@ -117,9 +118,9 @@ def measure(runs: int, chosen: list[str], files: list[Path], checkpoint: str | N
         found.append(figures(collections(folder, chosen)))
         print(f"run {number} of {runs}: {time.monotonic() - start:.0f} s", flush=True)
     record = SpreadRecord(started_at=started_at, ended_at=now(), ceilings=compare(found))
-    told = f"{table(record.ceilings)}\n\n{verdict(record.ceilings)}\n"
+    told = markdown(record.ceilings)
     write(record, RESULTS / "spread.json")
-    write_text(f"# How far {runs} runs lie apart\n\n{told}", RESULTS / "spread.md")
+    write_text(f"# The spread between {runs} runs\n\n{told}", RESULTS / "spread.md")
     print(f"\n{told}\nnumbers {RESULTS}/spread.json · table {RESULTS}/spread.md")
 
 

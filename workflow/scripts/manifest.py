@@ -7,10 +7,9 @@ from pathlib import Path
 from roofline.records.base import write
 from roofline.records.manifest import Manifest
 from roofline.run import checkout
+from roofline.run.announcement import RUN_STARTED
 from roofline.run.jobs import job, job_times, now, say
 from roofline.run.manifest import make_manifest
-
-RUN_STARTED = "ROOFLINE_RUN_STARTED"  # left by the Snakefile; jobs inherit it
 
 
 def line(manifest: Manifest) -> str:

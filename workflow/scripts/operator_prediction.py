@@ -1,6 +1,6 @@
 """operator_prediction: the constants of an operator's costs, sealed before it is timed."""
 
-from roofline.measure.seal import seal_operator
+from roofline.measure.operator_seal import seal_operator
 from roofline.operators import registry
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
@@ -10,6 +10,7 @@ if __name__ == "__main__":
     name, rule = snakemake.wildcards.device, snakemake.wildcards.operator
     with job(f"operator_prediction {name} {rule}", snakemake):
         operator = registry.registered(snakemake.params.operators)[rule]
-        sealed = seal_operator(operator, read(DeviceRecord, snakemake.input.device), snakemake.input.device, now())
+        device, sources = snakemake.input.device, snakemake.input.library
+        sealed = seal_operator(operator, read(DeviceRecord, device), device, sources, now())
         write(sealed, snakemake.output[0])
         say(f"operator_prediction {name} {operator.title}: {len(sealed.constants)} constants sealed")

@@ -47,7 +47,7 @@ def accept(
 def _dtypes(device: str, record: DeviceRecord, ceilings: list[ComputeCeiling]) -> Criterion:
     what = f"{ENOUGH_DTYPES} or more dtypes, each within 30 % of the vendor's peak"
     if record.device_kind == "cpu":
-        reason = "a CPU has a formula here, no vendor's peak, and NumPy computes in fp32 and fp64 alone"
+        reason = "a CPU has no vendor's peak, only a formula, and NumPy computes in fp32 and fp64 alone"
         return Criterion(device=device, criterion=what, result="not_applicable", reason=reason)
     known = [ceiling for ceiling in ceilings if ceiling.fraction_of_vendor]
     judged = [ceiling for ceiling in known if ceiling.method == "gemm"]
@@ -62,7 +62,7 @@ def _dtypes(device: str, record: DeviceRecord, ceilings: list[ComputeCeiling]) -
     if record.vendor.match == "formula":
         reason += "; the peaks are by formula"
     if apart:
-        reason += f"; apart from these, in registers: {apart}"
+        reason += f"; register-only kernels: {apart}"
     return Criterion(device=device, criterion=what, result="fail" if far else "pass", reason=reason)
 
 
@@ -95,7 +95,7 @@ def _placed(device: str, compute: list, memory: list, operators: list[Operator])
     reason = f"{len(compute)} compute and {len(memory)} memory ceilings, {len(operators)} operators"
     if lost:
         more = f" and {len(lost) - ENOUGH_EVIDENCE} more" if len(lost) > ENOUGH_EVIDENCE else ""
-        reason += f"; without a ceiling of their own: {', '.join(lost[:ENOUGH_EVIDENCE])}{more}"
+        reason += f"; a ceiling is missing for {', '.join(lost[:ENOUGH_EVIDENCE])}{more}"
     return Criterion(device=device, criterion=what, result="fail" if lost else "pass", reason=reason)
 
 
@@ -104,8 +104,8 @@ def _below_roofs(device: str, roofline: Roofline, operators: list[Operator]) -> 
     above = [entry for entry in roofline.above_roof if entry.device == device]
     if not above:
         judged = sum(operator.fraction_of_roof is not None for operator in operators)
-        reason = f"{judged} operators were held against a roof, which one without an interval may pass by "
-        reason += percent(above_roof.WITHOUT_INTERVAL - 1)
+        reason = f"{judged} cells checked against their roofs; "
+        reason += f"tolerance {percent(above_roof.WITHOUT_INTERVAL - 1)} where there is no interval"
         result = "pass" if judged else "not_applicable"
         return Criterion(device=device, criterion=what, result=result, reason=reason)
     told = "; ".join(f"{entry.operator}: {entry.evidence}" for entry in above[:ENOUGH_EVIDENCE])
@@ -118,7 +118,7 @@ def _unthrottled(device: str, record: DeviceRecord, ceilings: list) -> Criterion
     throttled = [ceiling.name for ceiling in ceilings if ceiling.throttled]
     unknown = [ceiling.name for ceiling in ceilings if ceiling.throttled is None]
     if throttled:
-        result, reason = "fail", f"of {len(ceilings)} ceilings, every sample was throttled of {', '.join(throttled)}"
+        result, reason = "fail", f"of {len(ceilings)} ceilings, throttled in every sample: {', '.join(throttled)}"
     elif record.device_kind == "cpu":
         result, reason = "not_applicable", "a CPU does not report throttling"
     elif len(unknown) == len(ceilings):
@@ -134,7 +134,7 @@ def _envelope(device: str, memory: list[MemoryCeiling]) -> Criterion:
     measured = {ceiling.name: ceiling.gb_per_s for ceiling in memory if ceiling.name in HBM_MIXES}
     missing = [name for name in HBM_MIXES if name not in measured]
     if not measured:
-        result, reason = "not_applicable", "none of its mixes was asked for"
+        result, reason = "not_applicable", "none of its mixes was requested"
     elif missing:
         result, reason = "fail", f"missing: {', '.join(missing)}"
     else:
@@ -151,9 +151,9 @@ def _verified(device: str, verification: Verification) -> Criterion:
     lacking = {
         "no sealed prediction": sum(entry.sealed is None for entry in entries),
         "no measured time": sum(not entry.latency_s for entry in entries),
-        "no regime found, for want of a ceiling": sum(entry.regime is None for entry in entries),
+        "no regime, since a ceiling was not measured": sum(entry.regime is None for entry in entries),
     }
-    faults += [f"of {len(entries)} cells {count} have {which}" for which, count in lacking.items() if count]
+    faults += [f"{count} of {len(entries)} cells have {which}" for which, count in lacking.items() if count]
     check = next((seal for seal in verification.seals if seal.device == device), None)
     if not entries:
         result, reason = "not_applicable", "nothing was predicted"
@@ -176,9 +176,10 @@ def _questions(roofline: Roofline, devices: dict[str, DeviceRecord], missing: li
         lacking.append("interpretation.md is missing")
     if lacking:
         return Criterion(device=None, criterion=what, result="fail", reason=listed(lacking))
-    reason = "ceilings, operators under them, and a GPU beside the CPU"
     if len({record.device_kind for record in devices.values()}) < 2:
-        reason = f"the third needs a GPU and the CPU, and only {', '.join(devices)} was measured"
+        reason = f"the third needs a GPU and the CPU; measured: {', '.join(devices)}"
+        return Criterion(device=None, criterion=what, result="not_applicable", reason=reason)
+    reason = "ceilings, operators under them, and a GPU beside the CPU"
     return Criterion(device=None, criterion=what, result="pass", reason=reason)
 
 

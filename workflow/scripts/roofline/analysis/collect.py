@@ -135,8 +135,8 @@ def _operator(device: str, path: str, measured: Measurement, ceilings: Mapping, 
         compute_ceiling=compute and compute.name,
         memory_ceiling=memory and memory.name,
         roof_tflops=roof,
-        fraction_of_roof=attained / roof if roof else None,
-        device_fraction_of_roof=device_attained / roof if roof and device_attained else None,
+        fraction_of_roof=_of_roof(measured, measured.latency.median_s, roof, gb_per_s),
+        device_fraction_of_roof=_of_roof(measured, on_device.median_s, roof, gb_per_s) if on_device else None,
         fraction_of_compute_peak=attained / peak if peak else None,
         regime=regime,
         regime_level=measured.memory_level if regime == model.MEMORY_BOUND else None,
@@ -147,6 +147,15 @@ def _operator(device: str, path: str, measured: Measurement, ceilings: Mapping, 
         remedies=measured.remedies.get(regime, []),
         record=path,
     )
+
+
+def _of_roof(measured: Measurement, latency_s: float, roof: float | None, gb_per_s: float | None) -> float | None:
+    """Attained by its roof; of an operator that moves bytes and computes nothing, the bandwidth by its ceiling."""
+    if roof:
+        return measured.flops / latency_s / 1e12 / roof
+    if measured.flops == 0 and gb_per_s:
+        return measured.bytes / latency_s / 1e9 / gb_per_s
+    return None
 
 
 COPIED = (
@@ -204,7 +213,7 @@ def found_regime(measured: Measurement, peak: float | None, gb_per_s: float | No
         latency_s=measured.latency.median_s,
         device_latency_s=on_device.median_s if on_device else None,
         start_s=measured.device_overhead_s if on_device else measured.overhead_s,
-        compute_s=measured.flops / (peak * 1e12) if peak else None,
+        compute_s=measured.flops / (peak * 1e12) if peak else (None if measured.flops else 0.0),
         memory_s=measured.bytes / (gb_per_s * 1e9) if gb_per_s else None,
     )
 

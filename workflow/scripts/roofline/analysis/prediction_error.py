@@ -3,7 +3,8 @@
 The sealed prediction is made again, each time with one more assumption replaced by what this run measured: what the
 calls cost, what it costs to start, the compute ceiling, the memory ceiling. What a replacement moves, in seconds, is
 that cause's part of the error; what is left then is the calls' where the device waits for them, else the share that the
-cell attained of its roof. So the parts add up to the error. The cause is the largest part in the error's own direction.
+cell attained of its roof. So the parts add up to the error. The cause is the largest part in the error's own direction,
+if it and the figures that it is told by account for at least half of the error.
 """
 
 import math
@@ -24,8 +25,9 @@ from roofline.records.verification import GapPart
 # Of the measured time: a gap within it needs no cause, since a median wanders as far.
 CLOSE = 0.01
 ALL = 0.995
-# The clock is told for a lower ceiling where it accounts for so much of what is missing.
-BY_CLOCK = 0.5
+# A cause is named where it accounts for so much of an error, and the clock where it does of what a ceiling lacks.
+HALF = 0.5
+UNEXPLAINED = "not explained by what was measured"
 RULE_OF_THUMB = "rule of thumb"  # how a source begins that is no datasheet
 
 
@@ -94,11 +96,16 @@ class Evidence:
         return ceiling.name if ceiling else None
 
     @property
-    def share_taken(self) -> float:
-        """Of that ceiling, what the model takes a started cell to attain, fixed extra work included."""
-        work_s = max(self.roof_s, self.memory_s / self.assumed.share, self.assumed.floor_s)
-        extra_s = 0.0 if self.synchronous else self.assumed.extra_s
-        return self.roof_s / (work_s + extra_s)
+    def started_s(self) -> float:
+        """What the work took once it had started."""
+        return self.working_s - self.start_s
+
+    @property
+    def expected_s(self) -> float:
+        """The same by the model under these ceilings, fixed extra work included."""
+        reading_s = math.hypot(self.memory_s / self.assumed.share, self.assumed.waits_s)
+        work_s = max(self.compute_s, reading_s, self.assumed.floor_s)
+        return work_s + (0.0 if self.synchronous else self.assumed.extra_s)
 
     @property
     def promised_peak(self) -> PromisedCeiling | None:
@@ -148,18 +155,30 @@ def _latency(evidence: Evidence, costs: Costs, peak: float | None, gb_per_s: flo
 
 
 def cause_of(evidence: Evidence, found: list[GapPart]) -> str:
-    """What moved the time most in the direction of the gap."""
+    """What moved the time most in the direction of the gap, if that is at least half of it."""
     gap_s = sum(part.seconds for part in found)
     if abs(gap_s) <= CLOSE * evidence.operator.latency_s:
         return "close"
-    cause = max(found, key=lambda part: part.seconds * math.copysign(1, gap_s)).cause
+    largest = max(found, key=lambda part: part.seconds / gap_s)
+    cause = largest.cause
+    if cause == "share_of_roof" and not evidence.roof_s:  # no ceiling was measured that sets its time
+        return "unexplained"
+    if min(largest.seconds / gap_s, _told_s(evidence, largest) / gap_s) < HALF:
+        return "unexplained"
     if cause == "share_of_roof":
-        if not evidence.roof_s:  # no ceiling was measured that sets its time
-            return "unexplained"
         return "own_clock" if gap_s > 0 and _slower_than_its_ceiling(evidence) else cause
     if cause == "compute_ceiling" and _slower_than_promised(evidence):
         return "clock"
     return cause
+
+
+def _told_s(evidence: Evidence, part: GapPart) -> float:
+    """What a cause's own figures amount to: what the other parts leave over may contradict them."""
+    if part.cause == "share_of_roof":
+        return evidence.started_s - evidence.expected_s
+    if part.cause == "calls" and evidence.waits:
+        return evidence.operator.latency_s - (evidence.assumed.call_s or 0.0)
+    return part.seconds
 
 
 def _slower_than_promised(evidence: Evidence) -> bool:
@@ -179,7 +198,7 @@ def _slower_than_its_ceiling(evidence: Evidence) -> bool:
 
 
 def _accounts_for(ratio: float, whole: float) -> bool:
-    return 0 < ratio < 1 and 0 < whole < 1 and math.log(ratio) <= BY_CLOCK * math.log(whole)
+    return 0 < ratio < 1 and 0 < whole < 1 and math.log(ratio) <= HALF * math.log(whole)
 
 
 # ---------------------------------------------------------------- words
@@ -196,7 +215,7 @@ def sentence(evidence: Evidence, cause: str) -> str:
         "compute_ceiling": _compute_ceiling,
         "memory_ceiling": _memory_ceiling,
         "share_of_roof": _share_of_roof,
-        "unexplained": lambda _: "nothing that was measured explains it",
+        "unexplained": lambda _: UNEXPLAINED,
     }
     return say[cause](evidence) + _regime_clause(evidence)
 
@@ -223,10 +242,10 @@ def _start(evidence: Evidence) -> str:
 
 def _clock(evidence: Evidence) -> str:
     ceiling, promised, clock_mhz = evidence.compute, evidence.promised_peak, evidence.peak.clock_mhz
-    wanted_mhz = clock_mhz * promised.tflops / ceiling.clock_tflops
+    required_mhz = clock_mhz * promised.tflops / ceiling.clock_tflops
     return (
-        f"the clock fell to {clock_mhz:.0f} MHz{_under(ceiling.held_back_by)}, and the promised "
-        f"{number(promised.tflops)} TFLOPS want {wanted_mhz:.0f}"
+        f"the clock fell to {clock_mhz:.0f} MHz{_under(ceiling.held_back_by)}; "
+        f"the {_promised_by(promised)}'s {number(promised.tflops)} TFLOPS require {required_mhz:.0f} MHz"
     )
 
 
@@ -243,26 +262,29 @@ def _under(reasons: list[str]) -> str:
 
 def _compute_ceiling(evidence: Evidence) -> str:
     ceiling = evidence.compute
-    return f"{_promise(evidence.promised_peak, 'TFLOPS')}, this run's {ceiling.name} reached {number(ceiling.tflops)}"
+    return f"{_promise(evidence.promised_peak, 'TFLOPS')}; {ceiling.name} measured {number(ceiling.tflops)}"
 
 
 def _memory_ceiling(evidence: Evidence) -> str:
     ceiling = evidence.memory
-    return f"{_promise(evidence.promised_memory, 'GB/s')}, this run's {ceiling.name} gave {number(ceiling.gb_per_s)}"
+    return f"{_promise(evidence.promised_memory, 'GB/s')}; {ceiling.name} measured {number(ceiling.gb_per_s)}"
 
 
 def _promise(promised: PromisedCeiling | None, unit: str) -> str:
     if not promised:
-        return f"no {unit} were promised"
+        return f"no figure in {unit} was assumed"
     figure = f"{number(promised.tflops or promised.gb_per_s)} {unit}"
     if promised.source.startswith(RULE_OF_THUMB):
-        return f"by a {RULE_OF_THUMB} {figure} were assumed"
-    return f"the {'formula' if promised.derived else 'datasheet'} promises {figure}"
+        return f"{figure} was assumed by {RULE_OF_THUMB}"
+    return f"the {_promised_by(promised)} gives {figure}"
+
+
+def _promised_by(promised: PromisedCeiling) -> str:
+    return "formula" if promised.derived else "datasheet"
 
 
 def _share_of_roof(evidence: Evidence) -> str:
-    roof_s, started = evidence.roof_s, evidence.start_s
-    whole, left = evidence.working_s, evidence.working_s - evidence.start_s
+    roof_s, started, whole, left = evidence.roof_s, evidence.start_s, evidence.working_s, evidence.started_s
     who = "" if evidence.synchronous else "the device's "
     if left <= 0:
         return f"it takes {who}{duration(whole)}, no longer than the same code takes to start ({duration(started)})"
@@ -272,7 +294,8 @@ def _share_of_roof(evidence: Evidence) -> str:
             f"starting the same code takes {duration(started)} of {who or 'the '}{duration(whole)}, and the other "
             f"{duration(left)} are {than} {evidence.roof} allows"
         )
-    taken = "all of it" if evidence.share_taken > ALL else percent(evidence.share_taken)
+    expected = roof_s / evidence.expected_s
+    taken = "all of it" if expected > ALL else percent(expected)
     once = "once started, " if started else ""
     return f"{once}the device attained {percent(roof_s / left)} of {evidence.roof}, where the model expects {taken}"
 

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from roofline.core.formatting import flops_unit, percent
+from roofline.core.formatting import flops_unit
 from roofline.core.statistics import median
 from roofline.records.base import Interval, NotNegative, Positive, Record
 from roofline.records.collection import Collection
@@ -23,7 +23,7 @@ class CeilingSpread(Record):
     median: Positive
     spread: NotNegative | None = Field(description="(max - min) / median; null where fewer than two runs found it")
     ci95_relative: NotNegative | None = Field(
-        description="half the width of a run's own 95 % interval over its figure, the widest; null where none has one"
+        description="how far a run's own 95 % interval reaches, over its figure; the widest, null where none has one"
     )
 
 
@@ -75,7 +75,7 @@ def compare(runs: Sequence[Sequence[Figure]]) -> list[CeilingSpread]:
         found = [run.get(key) for run in by_key]
         known = [figure for figure in found if figure]
         values = [figure.value for figure in known]
-        widths = [relative_half_width(figure.value, figure.ci95) for figure in known if figure.ci95]
+        widths = [half_width(figure.value, figure.ci95) for figure in known if figure.ci95]
         device, name, figure, unit = key
         compared.append(
             CeilingSpread(
@@ -97,56 +97,12 @@ def relative_spread(values: Sequence[float]) -> float | None:
     return (max(values) - min(values)) / median(values) if len(values) > 1 else None
 
 
-def relative_half_width(value: float, interval: Interval) -> float:
-    """Half the width of an interval over the positive figure that it belongs to."""
-    low, high = interval
-    return (high - low) / 2 / value
+def half_width(value: float, interval: Interval) -> float:
+    """How far an interval reaches from the positive figure that it belongs to, over that: the longer way."""
+    return max(value - interval[0], interval[1] - value) / value
 
 
 def widest(ceilings: Iterable[CeilingSpread]) -> CeilingSpread | None:
     """The figure that spreads most; None where no two runs found the same one."""
     known = [ceiling for ceiling in ceilings if ceiling.spread is not None]
     return max(known, key=lambda ceiling: ceiling.spread, default=None)
-
-
-def table(ceilings: Sequence[CeilingSpread]) -> str:
-    """A Markdown table, a row a figure, its columns in line for the screen too."""
-    runs = max((len(ceiling.runs) for ceiling in ceilings), default=0)
-    head = ["ceiling", *(f"run {i + 1}" for i in range(runs)), "unit", "spread", "interval within a run"]
-    rows = [head, *(_row(ceiling) for ceiling in ceilings)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    words = ("ceiling", "unit")
-    rule = ["-" * width if name in words else "-" * (width - 1) + ":" for name, width in zip(head, widths, strict=True)]
-    lines = []
-    for row in (head, rule, *rows[1:]):
-        cells = [
-            cell.ljust(width) if name in words else cell.rjust(width)
-            for name, cell, width in zip(head, row, widths, strict=True)
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def verdict(ceilings: Sequence[CeilingSpread]) -> str:
-    """One sentence: which ceiling spreads most, and whether the runs' own intervals tell as much."""
-    most = widest(ceilings)
-    if not most:
-        return "No two runs found the same ceiling."
-    known = most.ci95_relative is not None
-    within = f", ± {percent(most.ci95_relative)} within one" if known else "; none has an interval of its own"
-    return f"{_name(most)} spreads most: {percent(most.spread)} between the runs{within}."
-
-
-def _row(ceiling: CeilingSpread) -> list[str]:
-    values = ["-" if value is None else _four_digits(value) for value in ceiling.runs]
-    spread = "-" if ceiling.spread is None else percent(ceiling.spread)
-    within = "-" if ceiling.ci95_relative is None else f"± {percent(ceiling.ci95_relative)}"
-    return [_name(ceiling), *values, ceiling.unit, spread, within]
-
-
-def _four_digits(value: float) -> str:
-    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
-
-
-def _name(ceiling: CeilingSpread) -> str:
-    return f"{ceiling.device} {ceiling.name}" + ("" if ceiling.figure == "ceiling" else f", {ceiling.figure}")

@@ -89,7 +89,7 @@ def _entry(cell: Cell, evidence: prediction_error.Evidence | None) -> Verificati
         **_errors("from_ceilings", from_ceilings, operator),
         cause=cause,
         parts=parts,
-        explanation=prediction_error.sentence(evidence, cause) if evidence else "nothing that was measured explains it",
+        explanation=prediction_error.sentence(evidence, cause) if evidence else prediction_error.UNEXPLAINED,
     )
 
 
@@ -157,7 +157,7 @@ def _known(cells: list[VerificationEntry], value: Callable) -> list:
     return [one for one in map(value, cells) if one is not None]
 
 
-# What a call costs at least: the field of the summary by the field of the measurements.
+# What a call costs: the field of the summary by the field of the measurements.
 OF_CALLS = {
     "smallest_s": "overhead_s",
     "smallest_device_s": "device_overhead_s",

@@ -21,7 +21,7 @@ STEADY = 1.01
 def investigate(
     device, dtype: str, small, measured_tflops: float, vendor, kernel: Kernel, time_budget_s: float
 ) -> Investigation:
-    """Try the three causes of row A2 and say which it was, or what is ruled out and what is not.
+    """Try three causes: too small a product, a clock still rising, no tensor cores. Which it was, or what is ruled out.
 
     `small` is the Workload that stayed below half of the dtype's peak among the device's vendor figures. Where several
     causes hold, the unit goes first, since neither size nor clock makes up for it, and then what gave most.

@@ -1,6 +1,7 @@
 """One job of an operator: every case, implementation and scope of it predicted, checked, then timed."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from roofline.measure.state import StateLog
@@ -16,6 +17,7 @@ from roofline.operators.base import (
 from roofline.records.operator import Measurement
 from roofline.records.prediction import PredictionRecord, predict_sealed
 
+READ_AGAIN = 0.05  # of the bytes of a cold step may come from inputs that do not rotate
 SMALLEST_ITERATIONS, SMALLEST_BUDGET_S, SMALLEST_WARMUP = 100, 0.2, 10
 SHARED_SEED, SMALLEST_SEED, INPUTS_SEED = 1, 7, 11
 
@@ -62,17 +64,30 @@ def measure(operator: Operator, device, job: Job, seals: Seals, options: Options
         shared = operator.shared_inputs(device, case, SHARED_SEED)
         copies = _copies(operator, device, case, chosen, options.cold)
         for implementation in chosen:
-            key = implementation, case.dtype, case.preset
-            if key not in overheads:
-                overheads[key] = _overheads(operator, device, case, implementation)
-            cell = implementation(operator, device, case, shared, copies)
-            found += [
-                _measured(cell, scope, seals, options, overheads[key].get(scope, Overhead()))
-                for scope in implementation.scopes
-            ]
-            del cell
+            with _named(f"{operator.title}, {implementation.name}, {case.dtype} {operator.label(case)}"):
+                key = implementation, repr(operator.smallest(case))
+                if key not in overheads:
+                    overheads[key] = _overheads(operator, device, case, implementation)
+                cell = implementation(operator, device, case, shared, copies)
+                found += [
+                    _measured(cell, scope, seals, options, overheads[key].get(scope, Overhead()))
+                    for scope in implementation.scopes
+                ]
+                del cell
         del shared, copies  # before the next case's are made
     return found
+
+
+@contextlib.contextmanager
+def _named(what: str) -> Iterator[None]:
+    """Put in front of an error which cell it is of. A wrong result names it already."""
+    try:
+        yield
+    except ArithmeticError:
+        raise
+    except Exception as error:
+        lines = str(error).splitlines() or [""]
+        raise RuntimeError(f"{what}: {type(error).__name__}: {lines[0]}") from error
 
 
 def _copies(operator: Operator, device, case: Case, chosen: list[type[Implementation]], cold: bool) -> list[dict]:
@@ -117,7 +132,7 @@ def _measured(
     cell: Implementation, scope: str | None, seals: Seals, options: Options, overhead: Overhead
 ) -> Measurement:
     operator, device, case = cell.operator, cell.device, cell.case
-    declared = declare(operator, device, case, cell, scope, seals, cold=_is_cold(device, cell))
+    declared = declare(operator, device, case, cell, scope, seals, cold=_is_cold(cell, scope))
     check, checked_s = operator.check(cell, scope)
     step = cell.step(scope)
     log = StateLog(device)
@@ -144,8 +159,9 @@ def declare(
     """What a measurement says before anything is timed: counts, roofs, and the sealed prediction."""
     flops, traffic = operator.flops(case, scope), operator.bytes(case, scope)
     of_device = cold or traffic > device.last_level_cache_bytes or not operator.cached_when_warm
-    ceilings = device.memory_ceilings(operator.mix) if of_device else device.cache_ceilings
-    compute_ceiling, terms = device.compute_ceiling(case.dtype, operator.unit), cell.costs(scope)
+    ceilings = device.memory_ceilings(operator.mix_of(case, scope)) if of_device else device.cache_ceilings
+    compute_ceiling = device.compute_ceiling(operator.compute_dtype(case, scope), operator.unit_of(case, scope))
+    terms = cell.costs(scope)
     predicted = predict_sealed(
         seals.device,
         seals.constants,
@@ -179,6 +195,11 @@ def declare(
     }
 
 
-def _is_cold(device, cell: Implementation) -> bool:
-    """Whether what a step reads has left the last-level cache since it was read before."""
-    return len(cell.copies) * _size(cell.copies[0]) >= COLD_CACHE_MULTIPLE * device.last_level_cache_bytes
+def _is_cold(cell: Implementation, scope: str | None) -> bool:
+    """Whether what a step reads has left the last-level cache since it was read before: the inputs rotate through
+    several times its size, and what does not rotate is next to nothing of the bytes counted."""
+    rotated = _size(cell.copies[0])
+    counted = cell.operator.bytes(cell.case, scope)
+    read_again = min(cell.shared_bytes(), max(0, counted - rotated))
+    cache_bytes = cell.device.last_level_cache_bytes
+    return len(cell.copies) * rotated >= COLD_CACHE_MULTIPLE * cache_bytes and read_again <= READ_AGAIN * counted

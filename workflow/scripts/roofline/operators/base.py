@@ -29,7 +29,7 @@ from roofline.records.timing import Check
 # Rotating through several times the last-level cache makes every step read memory.
 COLD_CACHE_MULTIPLE = 3
 LARGEST_ROTATION_BYTES = 2 << 30
-MOST_COPIES = 4096  # of tiny inputs the arrays themselves would fill the memory; fewer copies are recorded as warm
+MOST_COPIES = 1 << 14  # of tiny inputs the arrays themselves would fill the memory; fewer copies are recorded as warm
 WORKSPACE_BYTES = 256 << 20  # for libraries and temporaries, beside what a case needs itself
 
 Constants = Mapping[str, tuple[float, str]]  # a value and where it is from, by name
@@ -105,6 +105,10 @@ class Implementation(ABC):
         """How many copies to rotate among, of which `least` make the inputs cold."""
         return least
 
+    def shared_bytes(self) -> int:
+        """Bytes of the shared inputs, which every step reads again."""
+        return sum(array.nbytes for array in self.shared.values())
+
     @property
     def per_call(self) -> int:
         """Times that one call of a step applies the operator."""
@@ -154,7 +158,8 @@ class Operator(ABC):
     implementations: ClassVar[tuple[type[Implementation], ...]]
     mix: ClassVar[str] = "read"  # of memory accesses: read, write, copy or triad
     unit: ClassVar[str] = "cuda_core"  # that it computes on where a GPU has tensor cores too
-    tolerance: ClassVar[dict[str, float]] = {"fp64": 1e-12, "fp32": 1e-5, "fp16": 2e-3, "bf16": 1e-2}
+    # Of the result, by the dtype of the case: the norm of the difference over the norm.
+    tolerance: ClassVar[dict[str, float]] = {"fp64": 1e-12, "fp32": 1e-5, "fp16": 2e-3, "bf16": 1e-2, "fp8_e4m3": 5e-2}
     axis: ClassVar[Axis | None] = None
     scope_words: ClassVar[dict[str, str]] = {}
     usual_share_of_peak: ClassVar[tuple[float, float] | None] = None
@@ -183,6 +188,18 @@ class Operator(ABC):
     @abstractmethod
     def bytes(self, case: Case, scope: str | None = None) -> int: ...
 
+    def mix_of(self, case: Case, scope: str | None = None) -> str:
+        """The mix of memory accesses, where cases or scopes differ in it."""
+        return self.mix
+
+    def unit_of(self, case: Case, scope: str | None = None) -> str:
+        """The compute unit, where cases or scopes differ in it."""
+        return self.unit
+
+    def compute_dtype(self, case: Case, scope: str | None = None) -> str:
+        """The dtype of the compute ceiling, where it is another than that of the case: a cache in fp8, say."""
+        return case.dtype
+
     def smallest(self, case: Case) -> Case | None:
         """The case that shows what a call costs; None where there is none."""
         return case.resized(**dict.fromkeys(case.shape, 1))
@@ -192,9 +209,10 @@ class Operator(ABC):
         return ", ".join(f"{key} {size}" for key, size in case.shape.items())
 
     def series(self, case: Case) -> str:
-        """The same without the axis."""
-        rest = {key: size for key, size in case.shape.items() if not self.axis or key != self.axis.key}
-        return self.label(replace(case, shape=rest)) if self.axis else self.label(case)
+        """The same without the axis; an operator with both an axis and a label of its own has this of its own too."""
+        if not self.axis:
+            return self.label(case)
+        return ", ".join(f"{key} {size}" for key, size in case.shape.items() if key != self.axis.key)
 
     # -- what it is computed from, and what must come of it
 
@@ -260,7 +278,7 @@ class Operator(ABC):
         fusion = [] if implementation.fused else ["operator fusion"]
         graph = ["a CUDA graph"] if gpu and not implementation.graph else []
         return {
-            "compute": (["tensor cores"] if gpu and self.unit == "cuda_core" else []) + lower,
+            "compute": (["tensor cores"] if gpu and self.unit_of(case) == "cuda_core" else []) + lower,
             "memory": fusion or lower,
             "overhead": [*graph, *fusion, "larger batches"],
         }

@@ -10,15 +10,18 @@ import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import roofline.operators
+from roofline.core.terms import DeviceKind
 from roofline.operators.base import Implementation, Operator
+from roofline.operators.settings import OperatorSettings
 
 NOT_OPERATORS = {"base", "registry", "settings"}
 # Rules of the workflow, keys of the config and pictures that are no operator's.
 RULES = "all device_query prediction operator_prediction bandwidth gather collect plot plot_ceilings"
 RULES += " verification interpretation acceptance summary manifest"
-KEYS_AND_PICTURES = "devices effort operators operations cost roofline sweep load"
+KEYS_AND_PICTURES = "devices effort operators operations operation cost roofline sweep load"
 RESERVED = frozenset(f"{RULES} {KEYS_AND_PICTURES}".split())
 # CUDA libraries that the locked environments leave out, by the part of CuPy that needs them.
 CUDA_LIBRARY_OF = {"random": "cuRAND", "fft": "cuFFT", "linalg": "cuSOLVER", "sparse": "cuSPARSE"}
@@ -40,20 +43,25 @@ def builtin() -> tuple[Operator, ...]:
 
 def registered(paths: Iterable[str] = ()) -> dict[str, Operator]:
     """Operators by their rules: the library's, then those of the user's files. Raises BadOperator."""
-    found = {operator.rule: operator for operator in builtin()}
-    for path in paths:
-        operator = load(path)
-        taken = _names(operator) & RESERVED.union(*map(_names, found.values()))
+    found: dict[str, Operator] = {}
+    owners: dict[str, object] = dict.fromkeys(RESERVED)
+    for operator in (*builtin(), *map(load, paths)):
+        names = _names(operator)
+        taken = [name for name, owner in names.items() if owners.get(name, owner) is not owner]
         if taken:
-            raise BadOperator(f"operators: {path}: the name {min(taken)!r} is already taken")
+            where = operator.path or type(operator).__module__
+            raise BadOperator(f"operators: {where}: the name {min(taken)!r} is already taken")
+        owners |= names
         found[operator.rule] = operator
     return found
 
 
-def _names(operator: Operator) -> set[str]:
-    """Under which rules, sections of the config and pictures are made."""
-    made = {operator.prerequisite.rule} if operator.prerequisite else set()
-    return {operator.name, operator.rule, operator.picture, *operator.sections} | made
+def _names(operator: Operator) -> dict[str, object]:
+    """The names that an operator uses for rules, sections and pictures, and what each is the name of. Operators that
+    derive from one another share its other sections and its prerequisite."""
+    own = dict.fromkeys((operator.name, operator.rule, operator.picture), operator)
+    made = {operator.prerequisite.rule: operator.prerequisite} if operator.prerequisite else {}
+    return dict(operator.sections) | made | own
 
 
 def load(path: str) -> Operator:
@@ -101,6 +109,8 @@ def _complete(one: type[Operator], path: str) -> type[Operator]:
         raise BadOperator(f"operators: {path}: {one.__name__} lacks {', '.join(missing)}")
     if not str(one.rule).isidentifier():
         raise BadOperator(f"operators: {path}: {one.__name__}.rule is {one.rule!r}; allowed: letters, digits and _")
+    if not (inspect.isclass(one.Settings) and issubclass(one.Settings, OperatorSettings)):
+        raise BadOperator(f"operators: {path}: {one.__name__}.Settings is no subclass of OperatorSettings")
     for implementation in one.implementations:
         _require_complete(implementation, one, path)
     return one
@@ -113,7 +123,7 @@ def _require_complete(implementation: type[Implementation], one: type[Operator],
     missing = [part for part in ("name", "kind") if not hasattr(implementation, part)]
     if missing:
         raise BadOperator(f"operators: {path}: {name} lacks {', '.join(missing)}")
-    if implementation.kind not in ("gpu", "cpu"):
+    if implementation.kind not in get_args(DeviceKind):
         raise BadOperator(f"operators: {path}: {name}.kind is {implementation.kind!r}; allowed: gpu, cpu")
     if implementation.compute is Implementation.compute and implementation.step is Implementation.step:
         raise BadOperator(f"operators: {path}: {name} lacks compute or step")

@@ -1,6 +1,6 @@
 """Settings: one pydantic model per section of the config, from which its checks, schema and documentation come."""
 
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -32,9 +32,6 @@ class Settings(BaseModel):
     """A section of the config. Unknown keys, and values of another type, are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-
-    def key_values(self) -> dict[str, Any]:
-        return self.model_dump()
 
 
 class OperatorSettings(Settings):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jinja2
 
+from roofline.analysis.spread import half_width
 from roofline.core import model
 from roofline.core.formatting import counted, duration, flops_unit, listed, number, percent, traffic
 from roofline.records.compute import PeakFlops, PeakFlopsRecord
@@ -13,15 +14,16 @@ from roofline.records.device import DeviceRecord
 from roofline.records.operator import JobRecord, OperatorInfo, OperatorRecord
 from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, Roofline
 from roofline.report.markdown import table
-from roofline.report.tables import FEW_SAMPLES, half_width, limited_by, span, spans_percent, starred
+from roofline.report.tables import FEW_SAMPLES, limited_by, span, spans_percent, starred
 
 NEAR, FAR = 0.10, 0.20  # of a ceiling's limit, or of another block of the same kernel
 FALLS = 0.03  # of a burst: less under sustained load is not worth a word
 NEARLY_ALL = 0.95  # of a time: what is left of it is not worth a word
-HALF = 0.5  # of a time: where roof and overhead explain less, the implementation sets it
+HALF = 0.5  # of a time: where roof and overhead explain less, the implementation limits it
 WIDE = 0.05  # half the width of an interval that asks for caution
 LISTED_ONE_BY_ONE = 8  # cells of an operator on a device; more are grouped by implementation
 TOLD = 2  # sentences of a kind that may be many; the rest is counted
+NAMED = 3  # operators, or implementations, in a sentence
 STARRED = re.compile(r"\d( \w+)?\* ")  # a figure of too few samples
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -30,7 +32,7 @@ ENVIRONMENT = jinja2.Environment(
     loader=jinja2.FileSystemLoader(TEMPLATES), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
 )
 ENVIRONMENT.filters |= {"listed": listed, "percent": percent, "spans_percent": spans_percent}
-ENVIRONMENT.filters |= {"duration": duration, "number": number}
+ENVIRONMENT.filters |= {"number": number}
 
 
 def interpret(roofline: Roofline, devices: dict[str, DeviceRecord], records: Iterable[JobRecord]) -> str:
@@ -40,14 +42,18 @@ def interpret(roofline: Roofline, devices: dict[str, DeviceRecord], records: Ite
         devices=devices,
         trust=[trust(device, roofline, records) for device in devices.values()],
         operators=[
-            landing(info, device, cells, roofline, records)
-            for info in roofline.operator_info.values()
-            for device in devices
-            if (cells := [cell for cell in _cells(roofline, device, info.name) if cell.fraction_of_roof])
+            landing(device, found, roofline, records) for device in devices if (found := _placed(device, roofline))
         ],
         against=against(roofline, devices),
     )
     return f"{text}\n\\{FEW_SAMPLES}\n" if STARRED.search(text) else text
+
+
+def _placed(device: str, roofline: Roofline) -> list[tuple[OperatorInfo, list[Operator]]]:
+    """Each operator that has a roof on a device, with its cells under it."""
+    mine = [(info, _cells(roofline, device, info.name)) for info in roofline.operator_info.values()]
+    mine = [(info, [cell for cell in cells if cell.fraction_of_roof]) for info, cells in mine]
+    return [(info, cells) for info, cells in mine if cells]
 
 
 def _cells(roofline: Roofline, device: str, operator: str) -> list[Operator]:
@@ -62,7 +68,7 @@ def _of(roofline: Roofline, device: str, kind: type) -> dict[str, ComputeCeiling
 
 
 def trust(device: DeviceRecord, roofline: Roofline, records: list[JobRecord]) -> dict:
-    """Whether a device's ceilings repeat, lie where their limits say, and stay above their operators."""
+    """Whether a device's ceilings repeat within the run, lie where their limits say, and stay above their operators."""
     name = device.device
     mine = [record for record in records if isinstance(record, PeakFlopsRecord) and record.device == name]
     peaks = {record.dtype: record.peak for record in mine if record.peak}
@@ -75,9 +81,16 @@ def trust(device: DeviceRecord, roofline: Roofline, records: list[JobRecord]) ->
     left = {dtype: p.sustained_tflops / p.burst_tflops for dtype, p in peaks.items() if p.sustained_tflops}
     falls = {dtype: share for dtype, share in left.items() if share < 1 - FALLS}
     reasons = [f"two blocks of the best kernel of {listed(noisy)} differ by more than 10 %"] if noisy else []
-    reasons += [f"the reference product of {listed(beaten)} beats the best one found"] if beaten else []
+    reasons += [f"the reference GEMM of {listed(beaten)} beats the best one found"] if beaten else []
     doubts = [f"{dtype}: {doubt.rstrip('.')}" for dtype, peak in peaks.items() for doubt in peak.doubts]
-    above = list({found.operator: found for found in roofline.above_roof if found.device == name}.values())
+    above = {found.operator: found.fraction_of_roof for found in roofline.above_roof if found.device == name}
+    titles = {
+        cell.full_name: f"{info.title} {_name(cell, cell.preset, cell.dtype)}"
+        for info in roofline.operator_info.values()
+        for cell in _cells(roofline, name, info.name)
+    }
+    above = [(titles.get(operator, operator), share) for operator, share in above.items()]
+    investigated = [(dtype, p.investigation) for dtype, p in peaks.items() if p.investigation]
     return {
         "device": name,
         "peaks": peaks,
@@ -93,9 +106,9 @@ def trust(device: DeviceRecord, roofline: Roofline, records: list[JobRecord]) ->
         "falls": falls,
         "fall_reasons": sorted({limited_by(p.limited_by, p.throttled) for dtype, p in peaks.items() if dtype in falls}),
         "memory": _memory(name, roofline),
-        "investigated": [(dtype, p.investigation) for dtype, p in peaks.items() if p.investigation],
+        "investigated": investigated[:TOLD],
         "doubts": doubts[:TOLD],
-        "more_doubts": len(doubts[TOLD:]),
+        "in_records": len(investigated[TOLD:]) + len(doubts[TOLD:]),
         "above": above[:TOLD],
         "more_above": counted(len(above[TOLD:]), "more operator") if above[TOLD:] else "",
         "table": _ceilings(peaks, device),
@@ -103,7 +116,7 @@ def trust(device: DeviceRecord, roofline: Roofline, records: list[JobRecord]) ->
 
 
 def _ceilings(peaks: dict[str, PeakFlops], device: DeviceRecord) -> str:
-    columns = (f"ceiling ({_unit(peaks)})", "burst", "sustained", "reference product", "two blocks differ by")
+    columns = (f"ceiling ({_unit(peaks)})", "burst", "sustained", "reference GEMM", "difference between two blocks")
     columns += ("of its limit", "limited by")
     rows = [
         [
@@ -157,56 +170,54 @@ def _memory(device: str, roofline: Roofline) -> dict | None:
 # ---------------------------------------------------------------- 2: the operators
 
 
-def landing(
-    info: OperatorInfo, device: str, cells: list[Operator], roofline: Roofline, records: list[JobRecord]
-) -> dict:
-    """Where an operator lands under its roofs on a device."""
-    presets = {cell.preset for cell in cells}
-    best, worst = max(cells, key=_fraction), min(cells, key=_fraction)
-    regimes = {one: sum(cell.regime == one for cell in cells) for one in dict.fromkeys(cell.regime for cell in cells)}
-    judged = [cell for cell in cells if cell.predicted.sealed and cell.regime]
-    ridges = {cell.full_name: _ridge_point(cell, roofline) for cell in cells}
-    slow = [cell for cell in cells if cell.regime not in (None, model.OVERHEAD_BOUND) and _explained(cell) < HALF]
-    lagging = max((_lag(cell) for cell in cells), default=0.0)
+def landing(device: str, found: list[tuple[OperatorInfo, list[Operator]]], roofline: Roofline, records: list) -> dict:
+    """Where the operators of a device land under their roofs."""
+    every = [cell for _, cells in found for cell in cells]
+    best = sorted(((max(map(_fraction, cells)), info.title) for info, cells in found), reverse=True)
+    regimes = dict.fromkeys(cell.regime for cell in every)
+    slow = [cell for cell in every if cell.regime not in (None, model.OVERHEAD_BOUND) and _explained(cell) < HALF]
+    lags = {info.title: lag for info, cells in found if (lag := max(map(_lag, cells))) > NEAR}
+    notes = list(dict.fromkeys(note for info, _ in found for note in _notes(info, device, records)))
+    few = [one for one in found if len(one[1]) <= LISTED_ONE_BY_ONE]
+    many = [one for one in found if one not in few]
     return {
-        "title": info.title,
         "device": device,
-        "fractions": [cell.fraction_of_roof for cell in cells],
-        "roofs": _roofs(cells),
-        "best": best,
-        "worst": worst,
-        "name": lambda cell: _name(cell, with_preset=len(presets) > 1),
-        "regimes": [f"{count} {regime}-bound" for regime, count in regimes.items() if regime],
-        "without_regime": regimes.get(None, 0),
-        "without_ceiling": [cell for cell in cells if not (cell.compute_ceiling and cell.memory_ceiling)],
-        "count": len(cells),
-        "intensities": span(sorted(cell.intensity_flops_per_byte for cell in cells if cell.intensity_flops_per_byte)),
-        "ridges": span(sorted({ridge for ridge in ridges.values() if ridge})),
-        "right": sum(cell.predicted.sealed.regime == cell.regime for cell in judged),
-        "judged": len(judged),
+        "best": [f"{title} {'' if i else 'reaches '}{percent(share)}" for i, (share, title) in enumerate(best[:NAMED])],
+        "more": counted(len(best[NAMED:]), "more operator") if best[NAMED:] else "",
+        "regimes": [
+            f"{sum(cell.regime == one for cell in every)} {f'{one}-bound' if one else 'of no known regime'}"
+            for one in regimes
+        ],
+        "without_ceiling": sum(not (cell.compute_ceiling and cell.memory_ceiling) for cell in every),
+        "count": len(every),
         "slow": len(slow),
-        "slow_ways": list(dict.fromkeys(cell.implementation for cell in slow)),
-        "far_apart": worst.fraction_of_roof < HALF * best.fraction_of_roof,
-        "usual": _usual(info, cells),
-        "lagging": lagging if lagging > NEAR else 0.0,
-        "notes": _notes(info, device, records),
-        "table": _one_by_one(cells) if len(cells) <= LISTED_ONE_BY_ONE else _by_implementation(cells),
+        "slow_ways": _some(dict.fromkeys(cell.implementation for cell in slow)),
+        "lags": lags,
+        "laggards": _some(lags),
+        "judged": any(cell.predicted.sealed and cell.regime for cell in every),
+        "notes": notes[:TOLD],
+        "more_notes": len(notes[TOLD:]),
+        "tables": [_overview(found, roofline), _one_by_one(few), _by_implementation(many)],
     }
+
+
+def _some(names: Iterable[str]) -> list[str]:
+    """A few names and how many more there are."""
+    names = list(names)
+    return [*names[:NAMED], *([f"{len(names) - NAMED} more"] if len(names) > NAMED else [])]
 
 
 def _fraction(cell: Operator) -> float:
     return cell.fraction_of_roof
 
 
-def _name(cell: Operator, with_preset: bool = False) -> str:
-    parts = [cell.implementation, cell.scope, cell.preset if with_preset else None, cell.dtype, cell.label]
-    return " ".join(filter(None, parts))
+def _name(cell: Operator, *more: str | None) -> str:
+    return " ".join(filter(None, [cell.implementation, cell.scope, *more, cell.label]))
 
 
-def _roofs(cells: list[Operator]) -> list[str]:
-    """Which kind of ceiling is the lower for these cells."""
-    lower = {_lower_ceiling(cell) for cell in cells}
-    return [kind for kind in ("memory", "compute") if kind in lower]
+def _preset(cell: Operator, cells: list[Operator]) -> str | None:
+    """Where there are several."""
+    return cell.preset if len({one.preset for one in cells}) > 1 else None
 
 
 def _lower_ceiling(cell: Operator) -> str:
@@ -235,15 +246,15 @@ def _ridge_point(cell: Operator, roofline: Roofline) -> float | None:
     return model.ridge_point(compute.tflops * 1e12, memory.gb_per_s * 1e9) if compute and memory else None
 
 
-def _usual(info: OperatorInfo, cells: list[Operator]) -> dict | None:
+def _usual(info: OperatorInfo, cells: list[Operator]) -> str:
     """Memory-bound cells' share of the fp16 peak, beside what is usual."""
     bound = [cell for cell in cells if cell.dtype == cell.compute_ceiling == "fp16" and cell.regime == "memory"]
-    shares = [cell.fraction_of_compute_peak for cell in bound]
-    if not info.usual_share_of_peak or not shares:
-        return None
+    if not info.usual_share_of_peak or not bound:
+        return "-"
     low, high = info.usual_share_of_peak
-    inside = sum(low <= share <= high for share in shares)
-    return {"shares": shares, "usual": f"{100 * low:g} to {100 * high:g} %", "inside": inside, "count": len(shares)}
+    return (
+        f"{spans_percent(cell.fraction_of_compute_peak for cell in bound)} (usual: {100 * low:g} to {100 * high:g} %)"
+    )
 
 
 def _notes(info: OperatorInfo, device: str, records: list[JobRecord]) -> list[str]:
@@ -253,11 +264,43 @@ def _notes(info: OperatorInfo, device: str, records: list[JobRecord]) -> list[st
     return [*notes, *(["weights were generated, not trained"] if generated else [])]
 
 
-def _one_by_one(cells: list[Operator]) -> str:
-    columns = ("case", "implementation", "time", _unit(cell.dtype for cell in cells), "of roof", "device alone")
-    columns += ("regime found",)
+def _overview(found: list[tuple[OperatorInfo, list[Operator]]], roofline: Roofline) -> str:
+    """Each operator and dtype: between which shares of which roof its cells lie, and of how many the seal was right."""
+    columns = ("operator", "dtype", "cells", "FLOP/byte", "ridge point", "lower ceiling", "of roof")
+    columns += ("closest to its roof", "furthest from it", "sealed: regime right", "memory-bound: of the fp16 peak")
+    rows = []
+    for info, dtype, mine in ((i, d, [c for c in cells if c.dtype == d]) for i, cells in found for d in _dtypes(cells)):
+        ends = max(mine, key=_fraction), min(mine, key=_fraction)
+        judged = [c.predicted.sealed.regime == c.regime for c in mine if c.predicted.sealed and c.regime]
+        roofs = dict.fromkeys(c.memory_ceiling if _lower_ceiling(c) == "memory" else c.compute_ceiling for c in mine)
+        ridges = {ridge for c in mine if (ridge := _ridge_point(c, roofline))}
+        rows.append(
+            [
+                info.title,
+                dtype,
+                str(len(mine)),
+                span(sorted(c.intensity_flops_per_byte for c in mine if c.intensity_flops_per_byte)) or "-",
+                span(sorted(ridges)) or "-",
+                ", ".join(filter(None, roofs)),
+                spans_percent(map(_fraction, mine)),
+                *(_name(end, _preset(end, mine)) if len(mine) > 1 else "-" for end in ends),
+                f"{sum(judged)} of {len(judged)}" if judged else "-",
+                _usual(info, mine),
+            ]
+        )
+    return table(columns, rows, left=2)
+
+
+def _dtypes(cells: list[Operator]) -> Iterable[str]:
+    return dict.fromkeys(cell.dtype for cell in cells)
+
+
+def _one_by_one(found: list[tuple[OperatorInfo, list[Operator]]]) -> str:
+    columns = ("operator", "case", "implementation", "time", _unit(d for _, cells in found for d in _dtypes(cells)))
+    columns += ("of roof", "device alone", "regime found")
     rows = [
         [
+            info.title,
             " ".join(filter(None, [cell.scope, cell.dtype, cell.label, cell.preset])),
             cell.implementation or "",
             starred(duration(cell.latency_s), cell.latency_ci95_s),
@@ -266,37 +309,40 @@ def _one_by_one(cells: list[Operator]) -> str:
             percent(cell.device_fraction_of_roof) if cell.device_fraction_of_roof else "-",
             cell.regime or "-",
         ]
+        for info, cells in found
         for cell in cells
     ]
-    return table(columns, rows, left=2)
+    return table(columns, rows, left=3) if rows else ""
 
 
-def _by_implementation(cells: list[Operator]) -> str:
+def _by_implementation(found: list[tuple[OperatorInfo, list[Operator]]]) -> str:
     """Each implementation and scope: its shares, its regimes, and the time of its smallest and largest case."""
-    columns = ("implementation", "cells", "of roof", "device alone", "regimes found", "smallest case", "largest case")
-    groups: dict[tuple, list[Operator]] = {}
-    presets = len({cell.preset for cell in cells}) > 1
-    for cell in cells:
-        groups.setdefault((cell.implementation, cell.scope, cell.preset if presets else None), []).append(cell)
+    columns = ("operator", "implementation", "cells", "of roof", "device alone", "regimes found")
+    columns += ("smallest case", "largest case")
     rows = []
-    for names, mine in groups.items():
-        mine.sort(key=lambda cell: cell.bytes)
-        regimes = dict.fromkeys(cell.regime for cell in mine if cell.regime)
-        alone = [cell.device_fraction_of_roof for cell in mine if cell.device_fraction_of_roof]
-        rows.append(
-            [
-                " ".join(filter(None, names)),
-                str(len(mine)),
-                spans_percent(map(_fraction, mine)),
-                spans_percent(alone) if alone else "-",
-                ", ".join(f"{sum(cell.regime == one for cell in mine)} {one}" for one in regimes) or "-",
-                *(
-                    f"{starred(duration(cell.latency_s), cell.latency_ci95_s)} ({cell.dtype} {cell.label})"
-                    for cell in (mine[0], mine[-1])
-                ),
-            ]
-        )
-    return table(columns, rows)
+    for info, cells in found:
+        groups: dict[tuple, list[Operator]] = {}
+        for cell in cells:
+            groups.setdefault((cell.implementation, cell.scope, _preset(cell, cells)), []).append(cell)
+        for names, mine in groups.items():
+            mine.sort(key=lambda cell: cell.bytes)
+            regimes = dict.fromkeys(cell.regime for cell in mine if cell.regime)
+            alone = [cell.device_fraction_of_roof for cell in mine if cell.device_fraction_of_roof]
+            rows.append(
+                [
+                    info.title,
+                    " ".join(filter(None, names)),
+                    str(len(mine)),
+                    spans_percent(map(_fraction, mine)),
+                    spans_percent(alone) if alone else "-",
+                    ", ".join(f"{sum(cell.regime == one for cell in mine)} {one}" for one in regimes) or "-",
+                    *(
+                        f"{starred(duration(cell.latency_s), cell.latency_ci95_s)} ({cell.dtype} {cell.label})"
+                        for cell in (mine[0], mine[-1])
+                    ),
+                ]
+            )
+    return table(columns, rows, left=2) if rows else ""
 
 
 # ---------------------------------------------------------------- 3: the GPU against the CPU
@@ -311,8 +357,17 @@ def against(roofline: Roofline, devices: dict[str, DeviceRecord]) -> dict:
     found = [_compared(info, gpu, roofline) for info in roofline.operator_info.values()]
     if not any(found):
         return {"missing": f"No operator was measured in fp32 on both {gpu} and cpu."}
+    found = [one for one in found if one]
+    roofs = [f"{one['ratio']} in {one['title']}" for one in found[:NAMED] if one["ratio"]]
     link = _of(roofline, gpu, MemoryCeiling).get("h2d")
-    return {"gpu": gpu, "compared": [one for one in found if one], "link": link}
+    return {
+        "gpu": gpu,
+        "compared": found[:NAMED],
+        "more": counted(len(found[NAMED:]), "more operator") if found[NAMED:] else "",
+        "ratios": roofs,
+        "link": link,
+        "table": _pairs(found, link),
+    }
 
 
 def _compared(info: OperatorInfo, gpu: str, roofline: Roofline) -> dict | None:
@@ -324,22 +379,13 @@ def _compared(info: OperatorInfo, gpu: str, roofline: Roofline) -> dict | None:
     times = slow.latency_s / fast.latency_s
     roofs = _ratio(fast.roof_tflops, slow.roof_tflops) or _ratio(*(_bandwidth(one, roofline) for one in (fast, slow)))
     kinds = {_lower_ceiling(cell) for cell in (fast, slow)}
-    link = _of(roofline, gpu, MemoryCeiling).get("h2d")
-    launches = 1 - fast.device_latency_s / fast.latency_s if fast.device_latency_s else 0.0
+    what = f"{kinds.pop()} ceilings" if len(kinds) == 1 else "roofs"
     return {
         "title": info.title,
         "label": fast.label,
         "times": times,
-        "roofs": roofs,
-        "verdict": _held_against(times, roofs),
-        "what": f"{kinds.pop()} ceiling" if len(kinds) == 1 else "roof",
-        "sides": [
-            f"{cell.implementation} attains {percent(cell.fraction_of_roof)} of its roof on {name}"
-            for name, cell in ((gpu, fast), ("the CPU", slow))
-            if cell.fraction_of_roof
-        ],
-        "launches": launches if launches > 1 - NEARLY_ALL else 0.0,
-        "table": _pairs(pairs, link),
+        "ratio": f"{_held_against(times, roofs)} the ratio of their {what} ({number(roofs)})" if roofs else "",
+        "pairs": pairs,
     }
 
 
@@ -364,28 +410,41 @@ def _ratio(one: float | None, other: float | None) -> float | None:
     return one / other if one and other else None
 
 
-def _held_against(times: float, roofs: float | None) -> str:
-    if roofs is None:
-        return "unknown"
+def _held_against(times: float, roofs: float) -> str:
     if times > (1 + NEAR) * roofs:
-        return "more"
-    return "as much" if times >= (1 - NEAR) * roofs else "less"
+        return "more than"
+    return "about" if times >= (1 - NEAR) * roofs else "less than"
 
 
-def _pairs(pairs: list[tuple[Operator, Operator]], link: MemoryCeiling | None) -> str:
-    columns = ("fp32 case", "bytes", "GPU", "CPU", "GPU times as fast", "over PCIe")
+def _pairs(compared: list[dict], link: MemoryCeiling | None) -> str:
+    columns = ("operator", "fp32 case", "bytes", "GPU", "of roof", "launch overhead", "CPU", "of roof")
+    columns += ("GPU times as fast", "over PCIe")
     rows = [
         [
+            one["title"],
             fast.label or "",
             traffic(fast.bytes),
             _timed(fast),
+            _share_of_roof(fast),
+            percent(launches) if (launches := _launches(fast)) > 1 - NEARLY_ALL else "-",
             _timed(slow),
+            _share_of_roof(slow),
             number(slow.latency_s / fast.latency_s),
             duration(fast.bytes / (link.gb_per_s * 1e9)) if link and fast.bytes else "-",
         ]
-        for fast, slow in pairs
+        for one in compared
+        for fast, slow in one["pairs"]
     ]
-    return table(columns, rows)
+    return table(columns, rows, left=2)
+
+
+def _launches(cell: Operator) -> float:
+    """Of the caller's time, what the device's part does not take."""
+    return 1 - cell.device_latency_s / cell.latency_s if cell.device_latency_s else 0.0
+
+
+def _share_of_roof(cell: Operator) -> str:
+    return percent(cell.fraction_of_roof) if cell.fraction_of_roof else "-"
 
 
 def _timed(cell: Operator) -> str:

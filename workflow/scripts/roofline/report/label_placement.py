@@ -19,6 +19,8 @@ AIR = 1.5  # between a label and what it must not cover
 TURNS = np.radians(np.arange(0, 360, 15))
 DISTANCES = np.array([4, 7, 11, 16, 22, 29, 37, 46, 56, 68, 82, 98, 116, 136], dtype=float)
 BATCH = 96
+MARKER = 6.2  # wide
+SHIFTS = [0.0, *(side * i * MARKER for i in range(1, 9) for side in (1, -1))]
 SHORT = 9.0  # a label that is as near needs no leader
 # What a leader pays, in points of its length, for each disc of such a thing that it runs through.
 LINE, DOT, TEXT = 12.0, 20.0, 400.0
@@ -95,6 +97,18 @@ def place(
     if best is None:
         return None
     return Place(tuple(boxes[best].tolist()), (tuple(starts[best].tolist()), tuple(ends[best].tolist())))
+
+
+def marker_place(axes: Axes, point: tuple[float, float], taken: list[np.ndarray]) -> tuple[float, float]:
+    """Where a marker is drawn: at its point, or beside it where another's centre is nearer than half a marker.
+
+    `taken` holds the centres of the others, in points; the limits of the axes must be final.
+    """
+    at, around = axes.transData.transform(point), np.array(taken).reshape(-1, 2)
+    for shift in SHIFTS:
+        if not (np.hypot(*(around - at - (shift, 0)).T) < MARKER / 2).any():
+            return tuple(axes.transData.inverted().transform(at + (shift, 0)).tolist()) if shift else point
+    return point
 
 
 def discs(axes: Axes) -> Discs:

@@ -13,21 +13,23 @@ from roofline.core.formatting import duration, percent, traffic
 from roofline.records.operator import OperatorInfo
 from roofline.records.roofline import Operator, Roofline
 from roofline.report import figure_style as style
-from roofline.report.label_placement import Label, write
+from roofline.report.label_placement import Label, marker_place, write
 from roofline.report.roofline_cells import first_scope, series_of, title
 
 NOTHING = "Nothing to draw: it was not measured, or has no roof."
 HOLLOWS = "Filled: by the caller's time; hollow, where it differs by more than 5 %: by the device's part alone."
-SHADED = "Shaded: launch-bound, fewer bytes than the memory delivers in the time of a call on the smallest case."
+SHADED = "Shaded: at full bandwidth, the bytes would take less time than one call does on the smallest case."
+BESIDE = "Markers that would coincide stand side by side."
 HIGH, ABOVE, BELOW, LANE, LEGEND_LINE, BRACKET = 200.0, 40.0, 36.0, 190.0, 12.5, 11.0
 MOST_LABELS, MOST_BRACKETS = 24, 6  # in one panel
-MARKER, HOLLOW, DIFFERS = 5.6, 4.6, 0.05
-SHADES = ("#f4f5f6", "#e9ebee", "#dee1e5", "#d3d7dc")  # the deeper, the more implementations wait there
+FILLED, HOLLOW, DIFFERS = 5.6, 4.6, 0.05
+WIDE = 20  # times: shares that range over more have a logarithmic axis
+SHADES = ("#f4f5f6", "#e9ebee", "#dee1e5", "#d3d7dc")  # the deeper, the more implementations
 
 
 @dataclass(frozen=True)
 class Zone:
-    """Where an implementation waits for its calls."""
+    """Where the bytes would take less time than an implementation's call."""
 
     implementation: str
     overhead_s: float
@@ -79,7 +81,7 @@ def _about(panels: Sequence[Panel], info: OperatorInfo | None) -> str:
     told = [f"Lines join cells that differ in {info.axis.symbol} alone."] if info and info.axis else []
     told += [HOLLOWS] if any(_differs(cell) for panel in panels for cell in panel.cells) else []
     told += [SHADED] if any(panel.zones for panel in panels) else []
-    return " ".join(told)
+    return " ".join([*told, BESIDE])
 
 
 def _panels(roofline: Roofline, name: str, info: OperatorInfo | None) -> Iterable[Panel]:
@@ -92,7 +94,8 @@ def _panels(roofline: Roofline, name: str, info: OperatorInfo | None) -> Iterabl
         for preset in presets:
             mine = [cell for cell in cells if cell.preset == preset]
             words = f"{device}: {entry.name}" + (f", {preset}" if len(presets) > 1 else "")
-            zones = sorted(_zones(mine, speeds, first_scope(mine, info)), key=lambda zone: -zone.bytes)
+            launched = mine if entry.kind == "gpu" else []
+            zones = sorted(_zones(launched, speeds, first_scope(mine, info)), key=lambda zone: -zone.bytes)
             yield Panel(words, mine, zones, _brackets(mine))
 
 
@@ -131,28 +134,33 @@ def _differs(cell: Operator) -> bool:
 def _paint(axes: Axes, panel: Panel, markers: Mapping[str, str], info: OperatorInfo | None) -> None:
     sizes = [cell.bytes for cell in panel.cells]
     low, high = min(sizes) / 3, 5 * max(sizes)
-    most = max(1.0, *(max(cell.fraction_of_roof, cell.device_fraction_of_roof or 0) for cell in panel.cells))
+    shares = [share for c in panel.cells for share in (c.fraction_of_roof, c.device_fraction_of_roof) if share]
+    most, least = max(1.0, *shares), min(shares)
     axes.set(xlim=(low, high), ylim=(0, 1.08 * most), xlabel="bytes moved per step", ylabel="of the roof")
     style.logarithmic(axes.xaxis, traffic, subs=(1, 2, 5) if high / low < 300 else (1,), numticks=12)
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+    if max(shares) > WIDE * least:
+        style.logarithmic(axes.yaxis, lambda share: f"{100 * share:g} %", numticks=12)
+        axes.set_ylim(least / 1.8, 1.8 * most)
     axes.axhline(1, color=style.INK, lw=1.0, zorder=2)
     for zone, shade in zip(panel.zones, _shades(panel), strict=True):
         limit = min(max(zone.bytes, low), high)
         axes.axvspan(low, limit, facecolor=shade, lw=0, zorder=0.1)
-        axes.plot([limit] * 2, [0, 1.08 * most], color=style.MUTED, lw=0.5, ls=(0, (2, 2)), zorder=0.2)
-    labels = []
+        axes.plot([limit] * 2, axes.get_ylim(), color=style.MUTED, lw=0.5, ls=(0, (2, 2)), zorder=0.2)
+    labels, taken = [], []
     for group in series_of(panel.cells, info):
         look = {"color": style.dtype_colour(group[0].dtype), "marker": markers[_way(group[0])], "clip_on": False}
-        shares = [cell.fraction_of_roof for cell in group]
-        filled = {"ms": MARKER, "mec": style.PAPER, "mew": 0.5, "lw": 0.8, "zorder": 4}
-        axes.plot([cell.bytes for cell in group], shares, **look, **filled)
-        for cell in filter(_differs, group):
+        places = [marker_place(axes, (cell.bytes, cell.fraction_of_roof), taken) for cell in group]
+        taken += [axes.transData.transform(place) for place in places]
+        filled = {"ms": FILLED, "mec": style.PAPER, "mew": 0.5, "lw": 0.8, "zorder": 4}
+        axes.plot(*zip(*places, strict=True), **look, **filled)
+        for cell, (x, _) in ((cell, place) for cell, place in zip(group, places, strict=True) if _differs(cell)):
             ends = [cell.fraction_of_roof, cell.device_fraction_of_roof]
             hollow = {"ms": HOLLOW, "mfc": style.PAPER, "mew": 0.7, "lw": 0.35, "zorder": 3}
-            axes.plot([cell.bytes] * 2, ends, markevery=[1], **look, **hollow)
+            axes.plot([x] * 2, ends, markevery=[1], **look, **hollow)
         words = [group[-1].dtype] if len(group) == 1 else []  # at the end of a line its colour is enough
-        words = " ".join([*words, percent(shares[-1])])
-        labels.append(Label(words, ((group[-1].bytes, shares[-1]),), look["color"]))
+        words = " ".join([*words, percent(group[-1].fraction_of_roof)])
+        labels.append(Label(words, (places[-1],), look["color"]))
     labels.sort(key=lambda label: label.at[0][1])  # of very many the lowest and the highest
     half = MOST_LABELS // 2
     write(axes, labels if len(labels) <= MOST_LABELS else labels[:half] + labels[-half:], reach=30.0)
@@ -171,7 +179,7 @@ def _handles(panel: Panel, markers: Mapping[str, str]) -> list[Line2D | Patch]:
     """The legend's entries."""
 
     def dot(words: str, colour: str, marker: str, **look) -> Line2D:
-        return Line2D([], [], color=colour, marker=marker, ls="none", label=words, **{"ms": MARKER, **look})
+        return Line2D([], [], color=colour, marker=marker, ls="none", label=words, **{"ms": FILLED, **look})
 
     found = [dot(way, style.INK, markers[way]) for way in dict.fromkeys(map(_way, panel.cells))]
     found += [dot(dtype, style.dtype_colour(dtype), "s") for dtype in dict.fromkeys(cell.dtype for cell in panel.cells)]
@@ -179,6 +187,6 @@ def _handles(panel: Panel, markers: Mapping[str, str]) -> list[Line2D | Patch]:
         found.append(dot("hollow: the device alone", style.MUTED, "o", ms=HOLLOW, mfc=style.PAPER, mew=0.7))
     for zone, shade in zip(panel.zones, _shades(panel), strict=True):
         name = style.shortened(zone.implementation, 60.0, style.TEXT_SIZE)
-        words = f"{name}: a call takes {duration(zone.overhead_s)},\nlaunch-bound below {traffic(zone.bytes)}"
+        words = f"{name}: at full bandwidth,\nfaster than one call ({duration(zone.overhead_s)})\nbelow {traffic(zone.bytes)}"
         found.append(Patch(facecolor=shade, edgecolor=style.MUTED, lw=0.4, label=words))
     return found

@@ -1,6 +1,6 @@
 """The roofline as a picture: results/roofline.json in, a figure for roofline.png and roofline.svg out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from math import atan2, cos, degrees, log10, sin
 
@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from roofline.records.roofline import Operator, Roofline
 from roofline.report import figure_style as style
-from roofline.report.label_placement import Label, discs, write
+from roofline.report.label_placement import MARKER, Label, discs, marker_place, write
 from roofline.report.roofline_ceilings import Level
 from roofline.report.roofline_cells import USERS, height_of, predicted
 from roofline.report.roofline_content import Panel, counting, key_of, panels
@@ -19,7 +19,9 @@ from roofline.report.roofline_content import Panel, counting, key_of, panels
 SLOPE = "#4a515b"
 LANE, HEADER, AXIS, GAP, STRIP = 244.0, 42.0, 34.0, 34.0, 11.0
 POINTS_PER_DECADE, LOWEST, HIGHEST, LEGEND_LINE, LABEL_LINE = 72.0, 270.0, 520.0, 13.0, 11.6
-DOT, PREDICTED, BAR, FURTHEST = 6.2, 3.0, 4.5, 24  # a bar is pushed aside by so many points at most
+DOT, PREDICTED, BAR, FURTHEST = MARKER, 3.0, 4.5, 24  # a bar is pushed aside by so many points at most
+MOST_NAMED = 3  # of what has no label
+Places = Mapping[int, tuple[float, float]]  # by the id of a cell
 SUSTAINED_DASHES, FMA_DASHES, LINK_DASHES = (0, (3, 2)), (0, (6, 2, 1, 2)), (0, (1, 1.6))
 
 
@@ -59,7 +61,7 @@ def _listed(panel: Panel) -> float:
 
 
 def _paint(axes: Axes, panel: Panel) -> Iterable[str]:
-    """Returns what is without a label, in a line that the gap below a panel has room for."""
+    """Returns what is without a label, in lines that the gap below a panel has room for."""
     x0, x1, y0, y1 = _limits(panel)
     axes.set(xlim=(x0, x1), ylim=(y0, y1))
     axes.set(xlabel="intensity, FLOP/byte", ylabel="attained, TFLOPS")
@@ -67,19 +69,22 @@ def _paint(axes: Axes, panel: Panel) -> Iterable[str]:
         style.logarithmic(axis, "{:g}".format, numticks=30)
     _paint_regimes(axes, panel)
     lines = _paint_ceilings(axes, panel)
-    _paint_dots(axes, panel)
-    _paint_ranges(axes, panel)
+    places = _places(axes, panel)
+    _paint_dots(axes, panel, places)
+    _paint_ranges(axes, panel, places)
     _paint_lane(axes, panel)
     lost = write(axes, [_beside(line) for line in lines if not _write_along(axes, *line)], above=STRIP)
-    told = [label.text for label in lost]
     labels = {
-        Label(series.text, tuple(_at(axes, cell) for cell in series.cells), series.colour): len(series.cells)
+        Label(series.text, tuple(places[id(cell)] for cell in series.cells), series.colour): series
         for series in panel.labelled
     }
-    missing = sum(len(series.cells) for series in panel.shown) - sum(labels.values())
-    missing += sum(labels[label] for label in write(axes, list(labels), above=STRIP))
-    told += [f"{missing} dots, which are in roofline.json"] if missing else []
-    return [f"Without a label: {'; '.join(told)}."] if told else []
+    missing = [series for series in panel.shown if series not in panel.labelled]
+    missing += [labels[label] for label in write(axes, list(labels), above=STRIP)]
+    told = [series.text.replace("\n", " ") for series in missing]
+    if len(told) > MOST_NAMED:
+        told = [f"{sum(len(series.cells) for series in missing)} dots (see roofline.json)"]
+    told = [label.text for label in lost] + told
+    return style.wrapped(f"Not labelled: {'; '.join(told)}.") if told else []
 
 
 # ------------------------------------------------------------------------------------------------ the axes
@@ -190,7 +195,17 @@ def _beside(line: tuple[Level, tuple, tuple]) -> Label:
 # ---------------------------------------------------------------------------------------------------- dots
 
 
-def _paint_dots(axes: Axes, panel: Panel) -> None:
+def _places(axes: Axes, panel: Panel) -> Places:
+    """Of the dots; the user's operations, which may be very many, make room for the others."""
+    found, taken = {}, []
+    cells = [cell for series in panel.shown for cell in series.cells]
+    for cell in sorted(cells, key=lambda cell: cell.operator == USERS):
+        found[id(cell)] = marker_place(axes, _at(axes, cell), taken)
+        taken.append(axes.transData.transform(found[id(cell)]))
+    return found
+
+
+def _paint_dots(axes: Axes, panel: Panel, places: Places) -> None:
     for series in panel.shown:
         if len(series.cells) > 1:
             joined = [_at(axes, cell) for cell in series.cells]
@@ -200,7 +215,7 @@ def _paint_dots(axes: Axes, panel: Panel) -> None:
     for (colour, marker, hollow), group in groupby(dots, key=lambda dot: dot[:3]):
         cells = [cell for *_, cell in group]
         look = _look(colour, marker, hollow)
-        axes.plot(*zip(*(_at(axes, cell) for cell in cells), strict=True), **look, clip_on=False, zorder=4)
+        axes.plot(*zip(*(places[id(cell)] for cell in cells), strict=True), **look, clip_on=False, zorder=4)
         promised = [(cell.intensity_flops_per_byte, tflops) for cell in cells if (tflops := predicted(cell))]
         if promised:
             look = _look(style.faded(colour, 0.5), marker, True, PREDICTED)
@@ -209,7 +224,7 @@ def _paint_dots(axes: Axes, panel: Panel) -> None:
     for colour, _, _, cell in dots:
         if cell.no_traffic:
             arrow = {"arrowstyle": "->", "color": colour, "lw": 1.0, "shrinkA": 4, "shrinkB": 0}
-            axes.annotate("", (edge, height_of(cell)), _at(axes, cell), arrowprops=arrow)
+            axes.annotate("", (edge, height_of(cell)), places[id(cell)], arrowprops=arrow)
 
 
 def _look(colour: str, marker: str, hollow: bool, size: float = DOT) -> dict:
@@ -218,10 +233,10 @@ def _look(colour: str, marker: str, hollow: bool, size: float = DOT) -> dict:
     return {"marker": marker, "ms": size, "mfc": face, "mec": edge, "mew": width, "ls": "none"}
 
 
-def _paint_ranges(axes: Axes, panel: Panel) -> None:
+def _paint_ranges(axes: Axes, panel: Panel, places: Places) -> None:
     """A bar from the worst cell to the best, pushed aside where dots or another bar stand at its intensity."""
     shown = [cell for series in panel.shown for cell in series.cells if cell.operator != USERS]
-    taken = [axes.transData.transform(_at(axes, cell)) for cell in shown]
+    taken = [axes.transData.transform(places[id(cell)]) for cell in shown]
     for ends in panel.ranges:
         at = axes.transData.transform([_at(axes, cell) for cell in ends])
         low, high = sorted(at[:, 1])
@@ -284,9 +299,8 @@ def _entries(panel: Panel) -> Iterable[Line2D]:
     if any(map(predicted, cells)):
         yield dot("small, hollow: as predicted", style.MUTED, hollow=True, size=PREDICTED)
     if panel.ranges:
-        yield Line2D(
-            [], [], color=style.MUTED, lw=0.9, marker="|", ms=BAR, label="bar: another implementation or scope"
-        )
+        words = "bar: another implementation or scope,\nshifted right for legibility"
+        yield Line2D([], [], color=style.MUTED, lw=0.9, marker="|", ms=BAR, label=words)
     if any(level.sustained for level in panel.compute):
         yield Line2D([], [], color=style.MUTED, lw=0.7, ls=SUSTAINED_DASHES, label="lighter: under sustained load")
     if any(level.look == "fma" for level in panel.compute):

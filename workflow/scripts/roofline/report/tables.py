@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from roofline.analysis.spread import half_width
 from roofline.core.formatting import capacity, flops_unit, level_words, number, percent
 from roofline.core.throttling import limiting_words
 from roofline.records.roofline import ComputeCeiling, FoundCache, MemoryCeiling, Roofline
@@ -13,7 +14,7 @@ SERIES = {  # of a sweep: whose bandwidth it is
     "one_core": "one core",
     "all_cores": "all cores, each its own set",
 }
-NO_REASON, NOT_REPORTED = "no throttle reason", "not reported"
+NO_REASON, NOT_REPORTED = "none reported", "not reported"
 FEW_SAMPLES = "* too few independent samples for an interval"
 
 
@@ -61,11 +62,6 @@ def limited_by(reasons: list[str], throttled: bool | None) -> str:
     if not words:
         return NOT_REPORTED if throttled is None and not reasons else NO_REASON
     return f"{words}, throughout" if throttled else words
-
-
-def half_width(value: float, interval: tuple[float, float]) -> float:
-    """How far an interval reaches from its median, as a share of it: the longer way."""
-    return max(value - interval[0], interval[1] - value) / value
 
 
 def starred(text: str, interval) -> str:

@@ -9,12 +9,12 @@ from roofline.report.markdown import table
 MANY = 9.995  # errors from here on are shown as a factor
 REGIMES = {"not_found": "not found", "shared_memory": "shared memory"}
 SEALED = (
-    "*Sealed* predictions were written before anything was timed, from datasheets and constants; *from ceilings* is "
-    "the same model with what this run measured: the ceilings, and what a call and a start cost. An error is "
-    "(predicted - measured) / measured; the tables of cells begin with the largest. The model and its constants are in "
-    "docs/prediction.md."
+    "*Sealed*: written, and its hash recorded, before any record that carries it was begun, from datasheets and "
+    "constants; *from ceilings* is the same model with what this run measured: the ceilings, and what a call and a "
+    "start cost. An error is (predicted - measured) / measured; the tables of cells begin with the largest. The model "
+    "and its constants are in docs/prediction.md."
 )
-CALLS = "The smallest case of each operator, beside a kernel with as many arguments that does nothing; medians."
+CALLS = "Beside it, a kernel with as many arguments that does nothing; medians."
 
 
 def markdown(verification: Verification) -> str:
@@ -26,7 +26,7 @@ def markdown(verification: Verification) -> str:
     for title, entries in sections.items():
         parts += [f"### {title}", _cells(entries)]
     if verification.calls:
-        parts += ["## What a call costs at least", CALLS, _calls(verification.calls)]
+        parts += ["## What a call costs, on the smallest case", CALLS, _calls(verification.calls)]
     parts.append("## What explains the errors, and what helps")
     for title, entries in sections.items():
         parts += [f"### {title}", _helps(entries), _explained(entries)]
@@ -129,13 +129,18 @@ def cell_name(entry: VerificationEntry) -> str:
 
 
 def _helps(entries: list[VerificationEntry]) -> str:
-    """What helps in each regime that was found, once for all cells."""
-    remedies: dict[str, dict[str, None]] = {}
-    for entry in entries:
-        if entry.regime and entry.remedies:
-            remedies.setdefault(entry.regime, {}).update(dict.fromkeys(entry.remedies))
-    helps = [f"{', '.join(found)} where {regime}-bound" for regime, found in remedies.items()]
-    return f"What helps: {'; '.join(helps)}." if helps else ""
+    """What helps in each regime that was found, and which dtypes; which cells where those of a dtype differ."""
+    helps = []
+    for regime in dict.fromkeys(entry.regime for entry in entries if entry.regime and entry.remedies):
+        mine = [entry for entry in entries if entry.regime == regime]
+        lists = {(entry.dtype, tuple(entry.remedies)) for entry in mine}
+        alike: dict[tuple, dict[str, None]] = {}
+        for entry in mine:
+            by_dtype = sum(dtype == entry.dtype for dtype, _ in lists) == 1
+            alike.setdefault(tuple(entry.remedies), {})[entry.dtype if by_dtype else cell_name(entry)] = None
+        told = [f"{', '.join(names)}: {', '.join(remedies)}" for remedies, names in alike.items() if remedies]
+        helps.append(f"- What helps where {regime}-bound: {'; '.join(told)}.")
+    return "\n".join(helps)
 
 
 def _explained(entries: list[VerificationEntry]) -> str:

@@ -87,10 +87,10 @@ def summarise(results: Path) -> None:
 
 
 def explain() -> None:
-    """After a failure: what is kept and what to do."""
+    """After a failure or Ctrl-C: what is kept and what to do."""
     _say(
-        "\nA job failed; its line above names the fault and its log. Every finished result is kept: "
-        "fix the cause and run again, and only what is missing is measured."
+        "\nThe run did not finish. A job that failed is named above with its fault and its log. "
+        "Every finished result is kept: run again, and only what is missing is measured."
     )
 
 

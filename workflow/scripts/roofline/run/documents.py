@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from roofline.core.formatting import duration, percent
-from roofline.measure.seal import CPU_GB_PER_S_PER_CORE, CPU_SOURCE
+from roofline.measure.device_seal import CPU_GB_PER_S_PER_CORE, CPU_SOURCE
 from roofline.operators import registry
 from roofline.operators.base import GENERIC_CONSTANTS, Constants
 from roofline.operators.settings import EFFORTS, ByEffort, Settings

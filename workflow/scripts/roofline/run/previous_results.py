@@ -27,8 +27,6 @@ OF_ALL_DEVICES: dict[str, type[Record]] = {
     "verification.json": Verification,
     "manifest.json": Manifest,
 }
-# That stay where they are when a card's results are set aside.
-KEPT = (PREVIOUS, "archive", "rendered", "spread", "checkpoints")
 
 
 def require_writable(outputs: Iterable[str]) -> None:
@@ -85,7 +83,7 @@ def set_aside_other_cards(present: Mapping, results: Path) -> None:
             aside.mkdir(parents=True)
             shutil.move(results / device, aside / device)
             for path in sorted(results.iterdir()):
-                if path.is_file() and path.name not in KEPT:
+                if path.is_file():
                     shutil.move(path, aside / path.name)
             _say(f"{device} was {was.name} ({was.uuid}) and is {identity.name} now: its results are in {aside}")
 

@@ -18,6 +18,7 @@ from roofline.operators import registry
 from roofline.operators.base import Operator
 from roofline.records.strict_yaml import YamlFaults, read_yaml
 from roofline.run.config import config_model, with_budgets
+from roofline.run.operator_faults import operator_faults
 
 MIB = 1 << 20
 ENGINE_KEYS = ("__use_yte__", "pathvars")  # Snakemake would take these for its own, before the config is checked
@@ -256,8 +257,7 @@ def choose_devices(checked: Checked, present: Mapping) -> list[str]:
     here = [present[name] for name in chosen if name in present]
     faults += [f"devices: {fault}" for fault in sorted({identity.fault for identity in here if identity.fault})]
     for operator in checked.operators.values():
-        found = operator.faults(config, here) or _operator_faults(operator, config, here)
-        faults += found
+        faults += operator_faults(operator, config, here)
     for identity in here:
         faults += _level_faults(config, identity) + _stream_faults(config, identity)
     if faults:
@@ -283,52 +283,6 @@ def asked(checked: Checked, chosen: Iterable[str]) -> dict:
     ]
     operations = [operation.model_dump() for operation in config.operations]
     return {"dtypes": config.peak_flops.dtypes, "operations": operations, "without": without}
-
-
-def _operator_faults(operator: Operator, config: BaseModel, here: list) -> list[str]:
-    """Implementations that no device has, libraries that none of them has, cases that do not fit."""
-    if operator.measured_with_ceilings:
-        return []
-    faults = _implementation_faults(operator, config, here)
-    if any(identity.kind == "gpu" for identity in here):
-        faults += [
-            f"operators: {operator.name} needs {library}, which is not installed: its code must do without, or install "
-            "the library beside CuPy"
-            for library in registry.missing_cuda_libraries(operator)
-        ]
-    return faults or [line for identity in here for line in _memory_faults(operator, config, identity)]
-
-
-def _implementation_faults(operator: Operator, config: BaseModel, here: list) -> list[str]:
-    """Implementations that no device here has, and devices that none of those named is left for."""
-    wanted, key = getattr(config, operator.rule).implementations, f"{operator.rule}.implementations"
-    on = {identity.device: [one.name for one in operator.implementations_on(identity.kind)] for identity in here}
-    theirs = list(dict.fromkeys(name for names in on.values() for name in names))
-    if here and not theirs:
-        return [f"operators: {operator.name} has no implementation for {', '.join(on)}"]
-    faults = [
-        f"{key}: {device} has none of {', '.join(wanted)}; it has {', '.join(names)}"
-        for device, names in on.items()
-        if wanted and names and not set(names) & set(wanted)
-    ]
-    if here and not faults:
-        faults = [
-            f"{key}: no {name} on {', '.join(on)}; allowed: {', '.join(theirs)}, or null for all of them"
-            for name in wanted or ()
-            if name not in theirs
-        ]
-    return faults
-
-
-def _memory_faults(operator: Operator, config: BaseModel, identity) -> list[str]:
-    """The largest case, where it does not fit the device."""
-    cache, free = identity.last_level_cache_bytes, identity.memory_free_bytes
-    needs = [(operator.memory_needed(case, cache), case) for job in operator.jobs(config) for case in job.cases]
-    needed, case = max(needs, key=lambda need: need[0], default=(0, None))
-    if needed <= free:
-        return []
-    what = " ".join(filter(None, [case.preset, case.dtype, operator.label(case)]))
-    return [f"{operator.rule}: {what} needs {needed:,} bytes on {identity.device}, and {free:,} are free there"]
 
 
 def _level_faults(config: BaseModel, identity) -> list[str]:

@@ -10,18 +10,20 @@ from roofline.operators.base import Operator
 
 PACKAGE = "roofline"
 # A parser would take ten times as long, at every start of Snakemake.
-IMPORT = re.compile(r"^ *(?:from (roofline[\w.]*) import (\([^)]*\)|.+)|import (roofline[\w.]*))", re.MULTILINE)
+IMPORT = re.compile(r"^ *(?:from ((?:roofline|\.)[\w.]*) import (\([^)]*\)|.+)|import (roofline[\w.]*))", re.MULTILINE)
 FILE_NAME = re.compile(r"""["']([\w.]+\.(?:cu|j2))["']""")
 
 
-def library_files(script: Path, kind: str | None = None, operators: Iterable[Operator] = ()) -> list[str]:
+def library_files(
+    script: Path, kind: str | None = None, operators: Iterable[Operator] = (), more: Iterable[Path] = ()
+) -> list[str]:
     """Files that a script imports, directly or through others, and the kernels and templates that these name.
 
     For a job on a kind of device, that kind's modules too, which are imported by name at run time; for a job of
-    operators, their own files. Sorted, so that the list is the same at every run.
+    operators, their own files. `more` are followed too. Sorted, so that the list is the same at every run.
     """
     root = Path(script).parent
-    roots = {Path(script)}
+    roots = {Path(script), *(_below(path, root) for path in more)}
     if kind:
         roots |= {root / PACKAGE / "devices" / kind / f"{name}.py" for name in ("identity", "device")}
     for operator in operators:
@@ -53,10 +55,23 @@ def _needs(source: Path, root: Path) -> frozenset[Path]:
     text = source.read_text(encoding="utf-8")
     modules = set()
     for package, names, module in IMPORT.findall(text):
+        if package.startswith("."):
+            package = _absolute(package, source, root)
         modules |= {module or package} | {f"{package}.{name}" for name in re.findall(r"\w+", names)}
     parts = [module.split(".") for module in modules]
     needed = {root.joinpath(*part[:-1], f"{part[-1]}.py") for part in parts}
     needed |= {root.joinpath(*part[:depth], "__init__.py") for part in parts for depth in range(1, len(part) + 1)}
     for name in FILE_NAME.findall(text):
-        needed |= {_below(CEILING_KERNELS / name, root), source.parent / "templates" / name}
+        beside = (source.parent / folder / name for folder in ("kernels", "templates"))
+        needed |= {_below(CEILING_KERNELS / name, root), *beside}
     return frozenset(path for path in needed if path.is_file())
+
+
+def _absolute(package: str, source: Path, root: Path) -> str:
+    """The package that a relative import in a file of the library names; nothing of a user's file, which is in none."""
+    if not source.is_relative_to(root):
+        return ""
+    folder, name = source.parent, package.lstrip(".")
+    for _ in range(len(package) - len(name) - 1):
+        folder = folder.parent
+    return ".".join(filter(None, [*folder.relative_to(root).parts, name]))

@@ -30,7 +30,7 @@ def discover(capacities: bool = True) -> list[Identity]:
             memory_total_bytes=psutil.virtual_memory().total,
             memory_free_bytes=host.memory_available_bytes(),
             last_level_cache_bytes=last_level_cache_bytes(),
-            software={"numpy": metadata.version("numpy")},
+            software={name: metadata.version(name) for name in ("numpy", "ml_dtypes")},
         )
     ]
 

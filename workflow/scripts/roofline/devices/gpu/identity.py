@@ -130,6 +130,9 @@ def cupy_fault(versions: dict[str, str | None], driver_cuda: int | None, driver:
     return None
 
 
+NVRTC_OF_CUPY = {"cupy-cuda12x": "nvidia-cuda-nvrtc-cu12", "cupy-cuda13x": "nvidia-cuda-nvrtc"}
+
+
 def _library_versions() -> dict[str, str | None]:
     package = next((name for name in (*CUPY_OF_CUDA.values(), "cupy") if _version(name)), None)
     return {
@@ -138,6 +141,8 @@ def _library_versions() -> dict[str, str | None]:
         "cublas": _cublas_version(package),
         "numpy": _version("numpy"),
         "nvmath": _version("nvmath-python"),
+        "nvrtc_package": _version(NVRTC_OF_CUPY.get(package, "nvidia-cuda-nvrtc")),
+        "ml_dtypes": _version("ml_dtypes"),
     }
 
 

@@ -5,7 +5,6 @@ Both keep a layer's query, key and value projections in one matrix `attn.c_attn`
 square, so its shape tells which.
 """
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,6 +86,15 @@ def load_layer(path: Path | str, preset: Preset, batch: int, *, layer: int = 0, 
     return weights, hidden, naming, source
 
 
+def make(path: Path, params: dict) -> str:
+    """Generate the weights of a preset, whose sizes stand in `params` beside a seed. Returns what to say of them."""
+    sizes = dict(params)
+    seed = sizes.pop("seed")
+    preset = Preset(**sizes)
+    generate(path, preset, seed)
+    return f"generated weights of a layer, {preset.heads} heads of {preset.head_size}"
+
+
 def generate(path: Path | str, preset: Preset, seed: int) -> None:
     """Write a seeded checkpoint in MiniGPT's naming: embeddings, and the one layer's normalisation and attention that
     is read."""
@@ -120,11 +128,6 @@ def generate(path: Path | str, preset: Preset, seed: int) -> None:
 
 def is_generated(path: Path | str) -> bool:
     return "generated" in (_header(path).get("__metadata__") or {})
-
-
-def sha256(path: Path | str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _header(path: Path | str) -> dict:

@@ -34,6 +34,10 @@ class DecodeImplementation(Implementation):
     def poison(self) -> None:
         """Overwrite the result, where a step has a buffer of its own for it."""
 
+    def shared_bytes(self) -> int:
+        """None that count: the weights rotate too, and a query is little beside its keys and values."""
+        return 0
+
     def rotated_layers(self) -> list[dict]:
         """The projections' weights, in as many copies as make those of a block cold; one where the caches are warm."""
         first, device = self.shared["layer"], self.device

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
@@ -38,6 +37,7 @@ from roofline.operators.decode_attention.fused import HEAD_SIZES, Fused, FusedGr
 from roofline.operators.decode_attention.implementation import projected_query
 from roofline.operators.decode_attention.numpy_implementation import NumpyOnAllCores
 from roofline.operators.settings import Budget, ByEffort, EachOnce, OperatorSettings, Settings, Whole
+from roofline.records.files import file_sha256
 from roofline.records.operator import Axis, DataFile
 from roofline.records.timing import Check
 
@@ -109,13 +109,6 @@ class ModelSettings(Settings):
     )
 
 
-def _make_checkpoint(path: Path, params: dict) -> str:
-    seed = params.pop("seed")
-    preset = checkpoint.Preset(**params)
-    checkpoint.generate(path, preset, seed)
-    return f"generated weights of a layer, {preset.heads} heads of {preset.head_size}"
-
-
 class DecodeAttention(Operator):
     name = "decode_attention"
     title = "decode attention"
@@ -134,11 +127,11 @@ class DecodeAttention(Operator):
         rule="checkpoint",
         pattern="results/checkpoints/{name}.safetensors",
         params=lambda config, name: {**config.model.presets[name].model_dump(), "seed": config.model.seed},
-        make=_make_checkpoint,
+        make=checkpoint.make,
     )
 
     def jobs(self, config) -> list[Job]:
-        settings, model = config.decode_attn, config.model
+        settings, model = getattr(config, self.rule), config.model
         return [
             self._job(settings, model, preset, seq_len, dtype)
             for preset in settings.presets
@@ -245,7 +238,7 @@ class DecodeAttention(Operator):
         return [
             DataFile(
                 path=path,
-                sha256=checkpoint.sha256(path),
+                sha256=file_sha256(path),
                 generated=generated,
                 description=f"weights in {naming}'s naming; hidden state: {hidden_from}",
             )
@@ -268,12 +261,11 @@ class DecodeAttention(Operator):
         return found
 
     def faults(self, config, devices: Iterable[Identity]) -> list[str]:
-        known = {
-            name: config.model.presets[name] for name in config.decode_attn.presets if name in config.model.presets
-        }
+        wanted = getattr(config, self.rule).presets
+        known = {name: config.model.presets[name] for name in wanted if name in config.model.presets}
         found = [
-            f"decode_attn.presets: {name!r} is unknown; allowed: {', '.join(config.model.presets)} (model.presets)"
-            for name in config.decode_attn.presets
+            f"{self.rule}.presets: {name!r} is unknown; allowed: {', '.join(config.model.presets)} (model.presets)"
+            for name in wanted
             if name not in known
         ]
         found += [
@@ -302,7 +294,7 @@ class DecodeAttention(Operator):
             ]
         if len(presets) > 1:
             names = ", ".join(presets)
-            return [f"model.checkpoint: one file cannot be {names}; allowed: one entry in decode_attn.presets"]
+            return [f"model.checkpoint: one file cannot be {names}; allowed: one entry in {self.rule}.presets"]
         try:
             for preset in presets.values():
                 checkpoint.inspect(path, preset)
@@ -314,11 +306,11 @@ class DecodeAttention(Operator):
         """Head sizes that the kernel is not compiled for."""
         if not any(identity.kind == "gpu" for identity in devices):
             return []
-        wanted = self.implementations_on("gpu", config.decode_attn.implementations)
+        wanted = self.implementations_on("gpu", getattr(config, self.rule).implementations)
         fused = [implementation.name for implementation in wanted if implementation.fused]
         return [
             f"model.presets.{name}.head_size: {preset.head_size} is not supported by {', '.join(fused)}; "
-            f"allowed: {', '.join(map(str, HEAD_SIZES))}, or decode_attn.implementations without them"
+            f"allowed: {', '.join(map(str, HEAD_SIZES))}, or {self.rule}.implementations without them"
             for name, preset in presets.items()
             if fused and preset.head_size not in HEAD_SIZES
         ]

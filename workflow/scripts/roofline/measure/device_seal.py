@@ -1,0 +1,56 @@
+"""The seal of a device: the ceilings that its datasheet promises, written before anything is timed."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from roofline.core.terms import MIXES
+from roofline.devices import memory_ceilings
+from roofline.records.device import DeviceRecord
+from roofline.records.files import file_sha256, files_sha256
+from roofline.records.prediction import PredictionRecord, PromisedCeiling
+
+CPU_GB_PER_S_PER_CORE = 10.0
+CPU_SOURCE = "rule of thumb: one server core copies 10 GB/s or more; no datasheet at run time"
+
+
+def seal_device(
+    device: DeviceRecord, device_record: Path | str, sources: Iterable[Path | str], sealed_at: str
+) -> PredictionRecord:
+    """The promised ceilings of a device, with hashes of the record and the sources that they follow from."""
+    return PredictionRecord(
+        device=device.device,
+        device_kind=device.device_kind,
+        sealed_at=sealed_at,
+        device_record_sha256=file_sha256(device_record),
+        source_sha256=files_sha256(sources),
+        ceilings=promised_ceilings(device),
+    )
+
+
+def promised_ceilings(device: DeviceRecord) -> list[PromisedCeiling]:
+    """The vendor's peaks and bandwidth by the ceilings that they promise; of a CPU's memory a rule of thumb."""
+    compute = [
+        PromisedCeiling(
+            kind="compute",
+            name=name,
+            tflops=peak.tflops,
+            source=peak.source,
+            verified=peak.verified,
+            derived=peak.derived,
+        )
+        for name, peak in device.vendor.peaks.items()
+    ]
+    bandwidth = device.vendor.bandwidth
+    names = dict.fromkeys(name for mix in MIXES for name in memory_ceilings(device.device_kind, mix))
+    if device.device_kind == "cpu":
+        gb_per_s = CPU_GB_PER_S_PER_CORE * device.hardware.get("cores_usable", 1)
+        source, verified, derived = CPU_SOURCE, False, True
+    elif bandwidth:
+        gb_per_s = bandwidth.gb_per_s
+        source, verified, derived = bandwidth.source, bandwidth.verified, bandwidth.derived
+    else:
+        return compute  # neither the table nor the driver reports a bandwidth: none is promised
+    return compute + [
+        PromisedCeiling(kind="memory", name=name, gb_per_s=gb_per_s, source=source, verified=verified, derived=derived)
+        for name in names
+    ]

@@ -1,0 +1,39 @@
+"""spread.md: the ceilings of several runs side by side, and which spreads most."""
+
+from collections.abc import Sequence
+
+from roofline.analysis.spread import CeilingSpread, widest
+from roofline.core.formatting import percent
+from roofline.report.markdown import table
+
+
+def markdown(ceilings: Sequence[CeilingSpread]) -> str:
+    """A row per figure, and a sentence."""
+    runs = max((len(ceiling.runs) for ceiling in ceilings), default=0)
+    columns = ["ceiling", "unit", *(f"run {i + 1}" for i in range(runs)), "spread", "interval within a run"]
+    return f"{table(columns, map(_row, ceilings), left=2)}\n\n{verdict(ceilings)}\n"
+
+
+def verdict(ceilings: Sequence[CeilingSpread]) -> str:
+    """Which ceiling spreads most, and whether the runs' own intervals tell as much."""
+    most = widest(ceilings)
+    if not most:
+        return "No two runs measured the same ceiling."
+    known = most.ci95_relative is not None
+    within = f", ± {percent(most.ci95_relative)} within one" if known else "; none has an interval of its own"
+    return f"{_name(most)} spreads most: {percent(most.spread)} between the runs{within}."
+
+
+def _row(ceiling: CeilingSpread) -> list[str]:
+    values = ["-" if value is None else _four_digits(value) for value in ceiling.runs]
+    spread = "-" if ceiling.spread is None else percent(ceiling.spread)
+    within = "-" if ceiling.ci95_relative is None else f"± {percent(ceiling.ci95_relative)}"
+    return [_name(ceiling), ceiling.unit, *values, spread, within]
+
+
+def _four_digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def _name(ceiling: CeilingSpread) -> str:
+    return f"{ceiling.device} {ceiling.name}" + ("" if ceiling.figure == "ceiling" else f", {ceiling.figure}")
