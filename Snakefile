@@ -38,7 +38,7 @@ rule device_query:
         "results/{device}/device_query.json",
     log:
         "logs/{device}/device_query.log",
-    priority: 4  # as of all seals: written before anything is timed
+    priority: 4  # as of all seals
     conda:
         "envs/cuda12.yaml"
     resources:

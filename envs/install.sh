@@ -205,8 +205,10 @@ trap 'exit 130' INT TERM
 if ! installed "$lock"; then
     case $lock in
     cpu) name='the CPU' size='0.4 GB' time='half a minute' ;;
-    *) name="CUDA ${lock#cuda}" size='2 GB' time='a minute or two' && check_driver ;;
+    cuda12) name='CUDA 12' size='2 GB' time='a minute or two' ;;
+    cuda13) name='CUDA 13' size='1.4 GB' time='a minute or two' ;;
     esac
+    [ "$lock" = cpu ] || check_driver
     installed cpu || find_python
     say "Installing the locked packages for $name into .venv (about $size, $time)..."
     if installed cpu; then

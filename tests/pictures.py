@@ -9,7 +9,7 @@ from math import cos, radians, sin
 import numpy as np
 from matplotlib.lines import Line2D
 
-from roofline.report.figure_style import save, styled
+from roofline.report.figure_style import MARKERS, PAPER, WIDTH, save, styled
 
 
 def texts_of(figure):
@@ -43,6 +43,17 @@ def texts_over_dots(figure):
         radius = 0.8 * line.get_markersize() / 2
         squares = [at + radius * np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)]) for at in _at(line)]
         found += [t.get_text() for t, quad in texts_of(figure) if any(not apart(quad, square) for square in squares)]
+    return found
+
+
+def coinciding_dots(figure):
+    """Pairs of filled markers whose centres are nearer than two pixels of 900 across."""
+    found = []
+    for axes in figure.axes:
+        lines = [line for line in axes.get_children() if isinstance(line, Line2D)]
+        lines = [line for line in lines if line.get_marker() in MARKERS and line.get_markerfacecolor() != PAPER]
+        dots = [tuple(place) for line in lines for place in _at(line)]
+        found += [pair for pair in combinations(dots, 2) if np.hypot(*np.subtract(*pair)) < 2 * WIDTH / 900]
     return found
 
 

@@ -104,7 +104,7 @@ def test_burst_and_sustained_lines_and_the_zone_until_it_settled():
 
 
 @pytest.mark.parametrize(
-    ("draw", "told"), [(sweep_figure.draw, "No sweep over sizes"), (load_figure.draw, "No sustained load")]
+    ("draw", "told"), [(sweep_figure.draw, "No sweep over the size"), (load_figure.draw, "No sustained load")]
 )
 def test_nothing_to_draw_is_said(tmp_path, draw, told):
     assert any(text.startswith(told) for text in words_of(draw([]), tmp_path / "none.svg"))

@@ -14,8 +14,8 @@ from roofline.operators.decode_attention.checkpoint import (
     inspect,
     is_generated,
     load_layer,
-    sha256,
 )
+from roofline.records.files import file_sha256
 
 PRESET = Preset(layers=2, heads=2, head_size=4)
 SIZE = 8
@@ -98,7 +98,7 @@ def test_fewer_kv_heads_have_narrower_keys_and_values(tmp_path, heads, kv_heads)
 def test_the_same_seed_gives_the_same_bytes(path, tmp_path):
     generate(tmp_path / "same.safetensors", PRESET, seed=1)
     generate(tmp_path / "other.safetensors", PRESET, seed=2)
-    assert sha256(tmp_path / "same.safetensors") == sha256(path) != sha256(tmp_path / "other.safetensors")
+    assert file_sha256(tmp_path / "same.safetensors") == file_sha256(path) != file_sha256(tmp_path / "other.safetensors")
     assert sorted(file.name for file in tmp_path.glob("*.*")) == ["other.safetensors", "same.safetensors"]
 
 

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 import samples
 from pictures import (
+    coinciding_dots,
     labels_of,
     overlapping_texts,
     texts_of,
@@ -62,6 +63,38 @@ def test_no_text_covers_another_or_a_line_or_a_dot(drawn, name):
     assert overlapping_texts(figure) == []
     assert texts_over_lines(figure) == []
     assert texts_over_dots(figure) == []
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_no_dot_hides_another(drawn, name):
+    assert coinciding_dots(drawn(name)[1]) == []
+
+
+def test_of_equal_cells_all_dots_are_seen_and_none_stands_left_of_its_intensity(tmp_path):
+    content = samples.default_run()
+    for row in content["operators"]:
+        if row["device"] == "gpu0":
+            row |= {"intensity_flops_per_byte": 1.0, "attained_tflops": 2.0}
+    figure = roofline_figure.draw(roofline_of(content))
+    assert coinciding_dots(figure) == []
+    dots = [line for line in figure.axes[0].lines if line.get_markersize() == roofline_figure.DOT]
+    assert min(x for line in dots for x in line.get_xdata()) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("cells", "told"), [(23, "Not labelled: "), (30, "Not labelled: 10 dots (see roofline.json).")]
+)
+def test_what_has_no_label_is_named_or_if_many_counted(tmp_path, cells, told):
+    ceilings = samples.gpu_ceilings("gpu0", ("fp32",))
+    rows = [
+        samples.operation(ceilings, "gpu0", f"operation {i}", 1.3**i * 1e9, 1e9, 1e-2, "fp32") for i in range(cells)
+    ]
+    figure = roofline_figure.draw(roofline_of(samples.sample_roofline(samples.gpu(), ceilings, rows, [])))
+    words = " ".join(words_of(figure, tmp_path / "roofline.svg"))
+    assert told in words and len(labels_of(figure)) == 20
+    if cells == 23:
+        (named,) = re.findall(r"Not labelled: (.*?)\.(?= [A-Z])", words)
+        assert re.fullmatch(r"(operation \d+ [\d.]+ %(; )?){3}", named)
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -248,7 +281,7 @@ def test_of_a_thousand_operations_all_are_drawn_soon_and_the_extremes_labelled(t
     assert sum(len(line.get_xdata()) for line in figure.axes[0].lines if line.get_linestyle() == "None") >= 1000
     assert overlapping_texts(figure) == []
     told = " ".join(words_of(figure, tmp_path / "roofline.svg"))
-    assert f"{1000 - len(labels)} dots, which are in roofline.json" in told
+    assert f"Not labelled: {1000 - len(labels)} dots (see roofline.json)." in told
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_the_cpu_lock_is_installed_where_no_driver_answers_and_only_once(machine
 def test_cuda_12_is_installed_where_a_driver_answers(machine, driver):
     status, said, calls = machine.install(DRIVER=driver)
     assert (status, len(said), calls) == (0, 1, ["venv 3.12", "pip build", "pip cuda12"])
-    assert "CUDA 12" in said[0]
+    assert "CUDA 12" in said[0] and "about 2 GB" in said[0]
 
 
 def test_nvidia_smi_is_a_driver_too_but_not_when_it_fails(machine):
@@ -129,7 +129,8 @@ def test_a_driver_too_old_is_reported_before_anything_is_installed(machine):
 
 
 def test_cuda_13_stays_until_another_choice(machine):
-    assert machine.install(CUDA="13", DRIVER="13")[2][-1] == "pip cuda13"
+    _, said, calls = machine.install(CUDA="13", DRIVER="13")
+    assert "about 1.4 GB" in said[0] and calls[-1] == "pip cuda13"
     assert machine.install(DRIVER="13") == (0, [], [])
     assert machine.install("any") == (0, [], [])
     assert machine.install("development")[2] == ["pip development-cuda13"]

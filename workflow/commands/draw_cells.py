@@ -1,4 +1,4 @@
-"""Draw cells of decode attention by chance into config/drawn.yaml: a check of the model on what it was not fitted to.
+"""Draw cells of decode attention at random into config/drawn.yaml: a check of the model on what it was not fitted to.
 
     python workflow/commands/draw_cells.py SEED
 
@@ -27,7 +27,7 @@ MOST_BYTES = 32 * 10**9  # of a cell, so that every card of 40 GB and more can m
 CACHE_BYTES = 64 << 20  # taken for the last-level cache, through whose multiple a cell's copies rotate
 
 TEMPLATE = """\
-# Cells of decode attention drawn by chance, for a check of the model on cells that it was not fitted to.
+# Cells of decode attention drawn at random, for a check of the model on cells that it was not fitted to.
 # Seed {seed}; written by: python workflow/commands/draw_cells.py {seed}
 # Measure them: make ARGS="--configfile config/drawn.yaml"; results/verification.md holds the model against them.
 devices: [gpu0]

@@ -7,8 +7,7 @@ from pathlib import Path
 from roofline.records.base import write
 from roofline.records.manifest import Manifest
 from roofline.run import checkout
-from roofline.run.announcement import RUN_STARTED
-from roofline.run.jobs import job, job_times, now, say
+from roofline.run.jobs import RUN_STARTED, job, job_times, now, say
 from roofline.run.manifest import make_manifest
 
 

@@ -1,4 +1,4 @@
-"""peak_flops: one compute ceiling of one device: the reference product, the fastest of many, and what load leaves."""
+"""peak_flops: one compute ceiling of one device: the reference GEMM, the fastest of many, and what load leaves."""
 
 from roofline import devices
 from roofline.core.formatting import flops_unit, number, percent
@@ -17,7 +17,7 @@ from roofline.run.paths import below_results
 
 
 def run(name: str, dtype: str, device_path: str, seals: dict[str, str], **options) -> PeakFlopsRecord:
-    """`seals` are the paths of the device's and of the reference product's."""
+    """`seals` are the paths of the device's and of the reference GEMM's."""
     record = read(DeviceRecord, device_path)
     sealed = Seals(read(PredictionRecord, seals["device"]), read(OperatorPredictionRecord, seals["operator"]).constants)
     skipped, peak, measurements = None, None, []

@@ -1,4 +1,4 @@
-"""prediction: the ceilings that the datasheet promises, sealed before anything is timed."""
+"""prediction: the ceilings that the datasheet promises, sealed."""
 
 from roofline.measure.device_seal import seal_device
 from roofline.records.base import read, write

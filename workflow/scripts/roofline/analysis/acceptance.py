@@ -114,7 +114,7 @@ def _below_roofs(device: str, roofline: Roofline, operators: list[Operator]) -> 
 
 
 def _unthrottled(device: str, record: DeviceRecord, ceilings: list) -> Criterion:
-    what = "no ceiling taken under thermal throttling alone"
+    what = "no ceiling measured only under thermal throttling"
     throttled = [ceiling.name for ceiling in ceilings if ceiling.throttled]
     unknown = [ceiling.name for ceiling in ceilings if ceiling.throttled is None]
     if throttled:
@@ -186,7 +186,7 @@ def _questions(roofline: Roofline, devices: dict[str, DeviceRecord], missing: li
 def _listed(expected: list[str], missing: list[str]) -> Criterion:
     return Criterion(
         device=None,
-        criterion="everything there that the manifest lists",
+        criterion="every file that the manifest lists exists",
         result="fail" if missing else "pass",
         reason=f"missing: {', '.join(missing)}" if missing else f"{len(expected)} files",
     )

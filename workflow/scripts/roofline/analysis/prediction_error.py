@@ -252,12 +252,12 @@ def _clock(evidence: Evidence) -> str:
 def _own_clock(evidence: Evidence) -> str:
     own, of_ceiling = evidence.measured.sm_clock_mhz, evidence.peak.clock_mhz
     reasons = [reason for state in evidence.measured.states for reason in state.throttle_reasons or []]
-    return f"the clock fell to {own:.0f} MHz{_under(reasons)}, from {of_ceiling:.0f} under its ceiling's load"
+    return f"the clock fell to {own:.0f} MHz{_under(reasons)}, from {of_ceiling:.0f} MHz under its ceiling's load"
 
 
 def _under(reasons: list[str]) -> str:
     words = limiting_words(reasons)
-    return f" under {words}" if words else ""
+    return f" ({words})" if words else ""
 
 
 def _compute_ceiling(evidence: Evidence) -> str:
@@ -285,13 +285,13 @@ def _promised_by(promised: PromisedCeiling) -> str:
 
 def _share_of_roof(evidence: Evidence) -> str:
     roof_s, started, whole, left = evidence.roof_s, evidence.start_s, evidence.working_s, evidence.started_s
-    who = "" if evidence.synchronous else "the device's "
+    who = "it" if evidence.synchronous else "the device"
     if left <= 0:
-        return f"it takes {who}{duration(whole)}, no longer than the same code takes to start ({duration(started)})"
+        return f"{who} takes {duration(whole)}, no longer than the same code takes to start ({duration(started)})"
     if started >= whole / 2:
         than = f"{number(left / roof_s)} times what" if left > roof_s else "less than"
         return (
-            f"starting the same code takes {duration(started)} of {who or 'the '}{duration(whole)}, and the other "
+            f"{who} takes {duration(whole)}: starting the same code takes {duration(started)} of it, and the other "
             f"{duration(left)} are {than} {evidence.roof} allows"
         )
     expected = roof_s / evidence.expected_s

@@ -1,4 +1,4 @@
-"""One compute ceiling: the reference product, a search for the fastest product, its burst, and sustained load."""
+"""One compute ceiling: the reference GEMM, a search for the fastest product, its burst, and sustained load."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ from roofline.records.timing import Check, Search
 REST_S = 0.2  # before a block: the power limit looks back over tenths of a second
 SHORT_REST_S = 0.1  # before blocks that are compared with one another alone, or report the clock alone
 BURST_S = 1.0  # that a burst may take at least: on a slow card the search's budget would leave too few products
-BLOCK_S = 0.6  # products of which a block would take longer than the reference product's are not tried: no burst
+BLOCK_S = 0.6  # products of which a block would take longer than the reference GEMM's are not tried: no burst
 NEAR = 0.92  # of the fastest trial: among these, those with the least work get a whole block too
 LEAST_WORK = 3  # so many of them: how near a short trial comes to the fastest differs from run to run
 AS_FAST = 0.99  # of the fastest finalist: among these the one whose block is over first
@@ -61,7 +61,7 @@ def workloads_of(device, ceiling: str, size: int) -> Workloads:
 def measure(
     device, record: DeviceRecord, seals: Seals, ceiling, size, warmup, iterations, time_budget_s, sustained_s
 ) -> tuple[PeakFlops, list[Measurement]]:
-    """The ceiling, and the reference product as an operator under it.
+    """The ceiling, and the reference GEMM as an operator under it.
 
     Register-only kernels get no sustained load: on an H200 they draw 380 to 520 of its 700 W and keep their burst. Nor
     does a CPU, which reports neither clock nor power.
@@ -127,7 +127,7 @@ def measure(
 
 
 def _reference(device, seals: Seals, workload: Workload, dtype: str, **options) -> Measurement:
-    """The reference product: an operator under its roof, with a prediction of its own."""
+    """The reference GEMM: an operator under its roof, with a prediction of its own."""
     operator = Gemm()
     case, cell = operator.measured(device, dtype, workload)
     declared = declare(operator, device, case, cell, None, seals, cold=False)
@@ -154,7 +154,7 @@ def _search(
 ) -> tuple[list[Candidate], Search]:
     """Every candidate that the budget allows by a short trial, the fastest first; whole blocks of the finalists.
 
-    On a CPU the reference product is a candidate that has had its block; on a GPU it is tried again, since its first
+    On a CPU the reference GEMM is a candidate that has had its block; on a GPU it is tried again, since its first
     block was of a rested card.
     """
     known = []

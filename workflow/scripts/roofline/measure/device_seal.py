@@ -1,4 +1,4 @@
-"""The seal of a device: the ceilings that its datasheet promises, written before anything is timed."""
+"""The seal of a device: the ceilings that its datasheet promises."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The seal of an operator: the constants of its costs, written before it is timed."""
+"""The seal of an operator: the constants of its costs."""
 
 from collections.abc import Iterable
 from pathlib import Path

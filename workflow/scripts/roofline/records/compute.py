@@ -92,7 +92,7 @@ class PeakFlops(Record):
     tflops: Positive = Field(description="the ceiling: the higher of burst and sustained")
     ci95: Interval | None
     reference_tflops: Positive | None = Field(
-        description="the reference product's, which stands in `measurements`; null for our own kernels"
+        description="the reference GEMM's, which stands in `measurements`; null for our own kernels"
     )
     burst_tflops: Positive = Field(description="the fastest product of those re-measured after the search")
     sustained_tflops: Positive | None

@@ -1,4 +1,4 @@
-"""Seals: what is assumed and promised before anything is timed, and what follows from them for a cell."""
+"""Seals: what is assumed and promised of a device and of an operator, and what follows from them for a cell."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -21,7 +21,7 @@ class PromisedCeiling(Record):
 
 
 class Seal(Record):
-    """Written before anything is timed; every record of a measurement carries its hash."""
+    """Written before any record that carries its hash is begun."""
 
     schema_version: Literal[2] = RECORD_VERSION
     device: str

@@ -20,7 +20,7 @@ TURNS = np.radians(np.arange(0, 360, 15))
 DISTANCES = np.array([4, 7, 11, 16, 22, 29, 37, 46, 56, 68, 82, 98, 116, 136], dtype=float)
 BATCH = 96
 MARKER = 6.2  # wide
-SHIFTS = [0.0, *(side * i * MARKER for i in range(1, 9) for side in (1, -1))]
+SHIFTS = MARKER * np.arange(24)  # to the right alone: to the left, a dot under a slope would stand above it
 SHORT = 9.0  # a label that is as near needs no leader
 # What a leader pays, in points of its length, for each disc of such a thing that it runs through.
 LINE, DOT, TEXT = 12.0, 20.0, 400.0
@@ -100,15 +100,14 @@ def place(
 
 
 def marker_place(axes: Axes, point: tuple[float, float], taken: list[np.ndarray]) -> tuple[float, float]:
-    """Where a marker is drawn: at its point, or beside it where another's centre is nearer than half a marker.
+    """Where a marker is drawn: at its point, or to the right of it where another's centre is nearer than half a marker.
 
     `taken` holds the centres of the others, in points; the limits of the axes must be final.
     """
-    at, around = axes.transData.transform(point), np.array(taken).reshape(-1, 2)
-    for shift in SHIFTS:
-        if not (np.hypot(*(around - at - (shift, 0)).T) < MARKER / 2).any():
-            return tuple(axes.transData.inverted().transform(at + (shift, 0)).tolist()) if shift else point
-    return point
+    (x, y), around = axes.transData.transform(point), np.array(taken).reshape(-1, 2)
+    apart = np.hypot(x + SHIFTS[:, None] - around[:, 0], y - around[:, 1])
+    shift = SHIFTS[(apart >= MARKER / 2).all(axis=1).argmax()]
+    return tuple(axes.transData.inverted().transform((x + shift, y)).tolist()) if shift else point
 
 
 def discs(axes: Axes) -> Discs:

@@ -14,8 +14,10 @@ from roofline.report.tables import NOT_REPORTED, limited_by
 ROW, HEAD, FOOT, HIGH = 78.0, 74.0, 44.0, 46.0
 SAME = 0.01  # so much below the burst, the sustained rate is the same
 TITLE = "Compute ceilings under sustained load"
-MARKS = "Level lines: the burst, and dashed the sustained rate. Shaded: until throughput, clock and power settled."
-NOTHING = "No sustained load was measured in this run: only a GPU is held under load, since it reports clock and power."
+MARKS = "Horizontal lines: burst, and dashed sustained. Shaded: until throughput, clock and power had settled."
+NOTHING = (
+    "No sustained load was measured in this run: only GPUs are held under load, since they report clock and power."
+)
 COLUMNS = {"tflops": "", "sm_clock_mhz": "clock, MHz", "power_w": "power, W"}
 
 

@@ -19,8 +19,8 @@ from roofline.report.roofline_cells import first_scope, series_of, title
 NOTHING = "Nothing to draw: it was not measured, or has no roof."
 HOLLOWS = "Filled: by the caller's time; hollow, where it differs by more than 5 %: by the device's part alone."
 SHADED = "Shaded: at full bandwidth, the bytes would take less time than one call does on the smallest case."
-BESIDE = "Markers that would coincide stand side by side."
-HIGH, ABOVE, BELOW, LANE, LEGEND_LINE, BRACKET = 200.0, 40.0, 36.0, 190.0, 12.5, 11.0
+BESIDE = "Markers that would hide others are shifted right."
+HIGH, HIGHER, ABOVE, BELOW, LANE, LEGEND_LINE, BRACKET = 200.0, 300.0, 40.0, 36.0, 190.0, 12.5, 11.0
 MOST_LABELS, MOST_BRACKETS = 24, 6  # in one panel
 FILLED, HOLLOW, DIFFERS = 5.6, 4.6, 0.05
 WIDE = 20  # times: shares that range over more have a logarithmic axis
@@ -44,6 +44,15 @@ class Panel:
     brackets: list[tuple[str, float, float, int]]  # a series, its fewest and most bytes, and the row of its bracket
 
     @property
+    def shares(self) -> list[float]:
+        return [share for c in self.cells for share in (c.fraction_of_roof, c.device_fraction_of_roof) if share]
+
+    @property
+    def wide(self) -> bool:
+        """Whether the shares need a logarithmic axis."""
+        return max(self.shares) > WIDE * min(self.shares)
+
+    @property
     def head(self) -> float:
         return ABOVE + BRACKET * max((row + 1 for *_, row in self.brackets), default=0)
 
@@ -60,7 +69,8 @@ def draw(roofline: Roofline, name: str) -> Figure:
         return style.nothing(heading, NOTHING)
     markers = style.markers_of(_way(cell) for panel in panels for cell in panel.cells)
     legends = [_handles(panel, markers) for panel in panels]
-    heights = [max(HIGH, LEGEND_LINE * sum(1 + h.get_label().count("\n") for h in handles)) for handles in legends]
+    lists = [LEGEND_LINE * sum(1 + handle.get_label().count("\n") for handle in handles) for handles in legends]
+    heights = [max(HIGHER if panel.wide else HIGH, space) for panel, space in zip(panels, lists, strict=True)]
     about = style.wrapped(_about(panels, info))
     top = style.MARGIN + 22.0 + style.LINE * len(about)
     whole = style.MARGIN + top + sum(heights) + sum(panel.head + BELOW for panel in panels)
@@ -134,14 +144,14 @@ def _differs(cell: Operator) -> bool:
 def _paint(axes: Axes, panel: Panel, markers: Mapping[str, str], info: OperatorInfo | None) -> None:
     sizes = [cell.bytes for cell in panel.cells]
     low, high = min(sizes) / 3, 5 * max(sizes)
-    shares = [share for c in panel.cells for share in (c.fraction_of_roof, c.device_fraction_of_roof) if share]
-    most, least = max(1.0, *shares), min(shares)
+    most = max(1.0, *panel.shares)
     axes.set(xlim=(low, high), ylim=(0, 1.08 * most), xlabel="bytes moved per step", ylabel="of the roof")
     style.logarithmic(axes.xaxis, traffic, subs=(1, 2, 5) if high / low < 300 else (1,), numticks=12)
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
-    if max(shares) > WIDE * least:
-        style.logarithmic(axes.yaxis, lambda share: f"{100 * share:g} %", numticks=12)
-        axes.set_ylim(least / 1.8, 1.8 * most)
+    if panel.wide:
+        few = max(panel.shares) < 300 * min(panel.shares)
+        style.logarithmic(axes.yaxis, lambda share: f"{100 * share:g} %", subs=(1, 2, 5) if few else (1,), numticks=12)
+        axes.set_ylim(min(panel.shares) / 1.5, 1.5 * most)
     axes.axhline(1, color=style.INK, lw=1.0, zorder=2)
     for zone, shade in zip(panel.zones, _shades(panel), strict=True):
         limit = min(max(zone.bytes, low), high)
@@ -187,6 +197,7 @@ def _handles(panel: Panel, markers: Mapping[str, str]) -> list[Line2D | Patch]:
         found.append(dot("hollow: the device alone", style.MUTED, "o", ms=HOLLOW, mfc=style.PAPER, mew=0.7))
     for zone, shade in zip(panel.zones, _shades(panel), strict=True):
         name = style.shortened(zone.implementation, 60.0, style.TEXT_SIZE)
-        words = f"{name}: at full bandwidth,\nfaster than one call ({duration(zone.overhead_s)})\nbelow {traffic(zone.bytes)}"
+        words = f"{name}: at full bandwidth,\nfaster than one call ({duration(zone.overhead_s)})"
+        words += f"\nbelow {traffic(zone.bytes)}"
         found.append(Patch(facecolor=shade, edgecolor=style.MUTED, lw=0.4, label=words))
     return found

@@ -119,8 +119,9 @@ def counting(roofline: Roofline) -> str:
     """How everything was counted, in the operators' own words."""
     counted = [f"{info.title} ({info.counted})" for info in roofline.operator_info.values()]
     return (
-        "Every ceiling and every filled dot is measured; dots that would coincide stand side by side. Per cent: attained of the dot's own roof, which is the lower of "
-        "its dtype's ceiling and intensity × the bandwidth of its memory level. A multiply-add is two FLOPs. Bytes: "
+        "Every ceiling and every filled dot is measured; dots that would hide others are shifted right. Per cent: "
+        "attained of the dot's own roof, the lower of its dtype's ceiling and intensity × the bandwidth of its memory "
+        "level. A multiply-add is two FLOPs. Bytes: "
         f"{', '.join([*counted, 'a copy (read plus written)'])}. Vendor: the dense peak, without sparsity. "
         "Formula: cores × clock × FLOPs per cycle."
     )

@@ -304,4 +304,4 @@ def _entries(panel: Panel) -> Iterable[Line2D]:
     if any(level.sustained for level in panel.compute):
         yield Line2D([], [], color=style.MUTED, lw=0.7, ls=SUSTAINED_DASHES, label="lighter: under sustained load")
     if any(level.look == "fma" for level in panel.compute):
-        yield Line2D([], [], color=style.MUTED, lw=0.9, ls=FMA_DASHES, label="multiply-adds in registers")
+        yield Line2D([], [], color=style.MUTED, lw=0.9, ls=FMA_DASHES, label="register-only multiply-adds")

@@ -55,7 +55,7 @@ COLUMNS = (
     _Column("interval", "95 % interval", 13, always=True),
     _Column("sustained", "sustained", 9),
     _Column("vendor", "vendor", 7),  # or what stands for it
-    _Column("of_vendor", "of it", 6),
+    _Column("of_vendor", "of vendor", 10),
     _Column("of_clock", "of clock", 8),
 )
 
@@ -65,7 +65,7 @@ def _table(unit: str, promise: str, rows: list[Row]) -> list[str]:
         return []
     # Columns in which a device has nothing are left out.
     shown = [column for column in COLUMNS if column.always or any(getattr(row, column.field) for row in rows)]
-    head = " ".join(f"{promise if c.field == 'vendor' else c.head:>{c.width}}" for c in shown)
+    head = " ".join(f"{c.head.replace('vendor', promise):>{c.width}}" for c in shown)
     lines = [f"  {unit:<18} {head}  limited by"]
     for row in rows:
         figures = " ".join(f"{getattr(row, c.field):>{c.width}}" for c in shown)

@@ -1,4 +1,4 @@
-"""The read bandwidth over sizes of the working set as a picture: one panel per sweep, with the levels found."""
+"""The read bandwidth over the size of the working set as a picture: one panel per sweep, with the levels found."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -14,9 +14,9 @@ from roofline.report.tables import level_name, series_words
 
 COLUMNS, ROW, HEAD, FOOT, HIGH = 2, 262.0, 90.0, 58.0, 172.0
 CURVE, LEVEL, KNEE = "#0072B2", "#4a515b", "#D55E00"
-TITLE = "Read bandwidth over sizes of the working set"
-MARKS = "Level lines: plateaus. Ticks: solid, the knee between two; dotted, the capacity that the device reports."
-NOTHING = "No sweep over sizes of the working set was measured in this run."
+TITLE = "Read bandwidth over the size of the working set"
+MARKS = "Horizontal lines: plateaus. Ticks: solid, the knee between two; dotted, the capacity that the device reports."
+NOTHING = "No sweep over the size of the working set was measured in this run."
 
 
 @style.styled()

@@ -9,10 +9,10 @@ from roofline.report.markdown import table
 MANY = 9.995  # errors from here on are shown as a factor
 REGIMES = {"not_found": "not found", "shared_memory": "shared memory"}
 SEALED = (
-    "*Sealed*: written, and its hash recorded, before any record that carries it was begun, from datasheets and "
-    "constants; *from ceilings* is the same model with what this run measured: the ceilings, and what a call and a "
-    "start cost. An error is (predicted - measured) / measured; the tables of cells begin with the largest. The model "
-    "and its constants are in docs/prediction.md."
+    "*Sealed*: written, and its hash recorded, before any record that carries it was begun, by the model from "
+    "datasheets and constants; *from ceilings*: by the same model from what this run measured, the ceilings and what a "
+    "call and a start cost. An error is (predicted - measured) / measured; the tables of cells begin with the largest. "
+    "The model and its constants are in docs/prediction.md."
 )
 CALLS = "Beside it, a kernel with as many arguments that does nothing; medians."
 

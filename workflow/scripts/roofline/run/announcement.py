@@ -11,10 +11,9 @@ from roofline.records.acceptance import Acceptance
 from roofline.records.base import CorruptRecord, read
 from roofline.records.roofline import Roofline
 from roofline.report import screen
-from roofline.run.jobs import count_jobs, now
+from roofline.run.jobs import RUN_STARTED, count_jobs, now
 from roofline.run.settings import Checked
 
-RUN_STARTED = "ROOFLINE_RUN_STARTED"
 COUNTER_FILE = Path("logs/.jobs-ended")
 
 # Seconds of a job beyond its timed blocks, seen on an H200's host and on two CPU cores: libraries load, a context is

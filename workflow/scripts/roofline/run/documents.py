@@ -32,7 +32,8 @@ Budgets that are `null` depend on `effort`; the table gives them as {efforts}. A
 CONSTANTS = """# The constants of the predictions
 
 What the model of [prediction.md](prediction.md) assumes beside datasheets, and where each value comes from. Every run
-seals its own copy before anything is timed. This page is generated from the code (`make documents`).
+seals its own copy: written, and its hash recorded, before any record that carries it is begun. This page is generated
+from the code (`make documents`).
 
 {tables}
 """

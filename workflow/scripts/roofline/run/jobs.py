@@ -13,7 +13,8 @@ from pathlib import Path
 from roofline.run import run_lock
 
 JOBS, JOB_KEYS = Path("logs/jobs.jsonl"), ("rule", "log", "started_at", "ended_at")
-TOTAL, COUNTER = "ROOFLINE_JOBS", "ROOFLINE_JOBS_ENDED"
+# Variables that Snakemake's process leaves to its jobs.
+TOTAL, COUNTER, RUN_STARTED = "ROOFLINE_JOBS", "ROOFLINE_JOBS_ENDED", "ROOFLINE_RUN_STARTED"
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Products on a GPU: the reference product by `cupy.matmul`; by cuBLASLt every dtype, shape, layout and algorithm."""
+"""Products on a GPU: the reference GEMM by `cupy.matmul`; by cuBLASLt every dtype, shape, layout and algorithm."""
 
 import math
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ INPUTS = {
 INT8_SCALE = 32.0
 ALGORITHMS = 8  # asked of the heuristic for each shape and layout
 
-# m, n and k over the reference product's size. The best differ by dtype: a long k spends less on beginnings and ends,
+# m, n and k over the reference GEMM's size. The best differ by dtype: a long k spends less on beginnings and ends,
 # a short product is over before the power limit acts.
 SHAPES = ((1, 1, 1), (1, 1, 4), (0.5, 1, 3.25), (0.75, 0.75, 0.75), (0.5, 0.5, 4), (0.5, 0.5, 1), (2, 2, 2))
 # m as a multiple of the multiprocessors, so that the last wave of tiles is full; n and k as above.
@@ -51,7 +51,7 @@ class Shape(NamedTuple):
 
 
 def shapes(size: int, multiprocessors: int) -> list[Shape]:
-    """Shapes to try, the reference product first."""
+    """Shapes to try, the reference GEMM first."""
     found = [Shape(*(_aligned(part * size, size) for part in parts)) for parts in SHAPES]
     found += [
         Shape(_full_waves(rows * multiprocessors), _aligned(n * size, size), _aligned(k * size, size))
@@ -181,7 +181,7 @@ def operand(device, dtype: str, count: int, seed: int, digits: str = SHORT):
 
 
 def reference_product(device, dtype: str, size: int, seed: int) -> Workload:
-    """The reference product, a square: by cupy.matmul, or where CuPy has no such dtype by cuBLASLt's first choice."""
+    """The reference GEMM: by cupy.matmul, or where CuPy has no such dtype by cuBLASLt's first choice."""
     if dtype in BY_CUPY:
         return _by_cupy(device, dtype, size, seed)
     for workload in LtProducts(device, dtype, [Shape(size, size, size)], seed).candidates(*OUTPUTS[dtype][0]):
@@ -235,7 +235,7 @@ def _compare_blocks(
 
 
 def candidates(device, dtype: str, size: int, most_flops: float, seed: int) -> Iterator[Workload]:
-    """The reference product, then cuBLASLt's of no more than so many FLOPs."""
+    """The reference GEMM, then cuBLASLt's of no more than so many FLOPs."""
     if dtype in BY_CUPY:
         yield _by_cupy(device, dtype, size, seed)
     yield from LtProducts(device, dtype, _fitting(device, dtype, size, most_flops), seed).candidates(*OUTPUTS[dtype][0])
@@ -281,7 +281,7 @@ def inputs(dtype: str, digits: str = SHORT) -> str:
 def _fitting(device, dtype: str, size: int, most_flops: float) -> list[Shape]:
     """Shapes of no more than so many FLOPs, whose operands and result take at most a quarter of the free memory.
 
-    The reference product alone where none is.
+    The reference GEMM alone where none is.
     """
     found = shapes(size, device.multiprocessors)
     limit = device.identity.memory_free_bytes // 4

@@ -17,7 +17,7 @@ def reference_product(device, dtype: str, size: int, seed: int) -> Workload:
 
 
 def candidates(device, dtype: str, size: int, most_flops: float, seed: int) -> list[Workload]:
-    """Squares of half the size and of twice it, on parts of the same operands; the reference product, which is a
+    """Squares of half the size and of twice it, on parts of the same operands; the reference GEMM, which is a
     candidate too, has had its block already.
 
     Those of more than `most_flops` or of more than half of the free memory are left out.

@@ -1,4 +1,4 @@
-"""GEMM: the reference product, which the jobs of rule peak_flops time beside the fastest product that they find."""
+"""GEMM: the reference GEMM, which the jobs of rule peak_flops time beside the fastest product that they find."""
 
 import math
 from collections.abc import Iterable
@@ -92,7 +92,7 @@ class Gemm(Operator):
         return found | {"compute": (["tensor cores"] if on_cuda_cores else []) + lower}
 
     def measured(self, device, dtype: str, workload) -> tuple[Case, Product]:
-        """The case and the implementation of a reference product."""
+        """The case and the implementation of a reference GEMM."""
         kind = CudaProduct if device.kind == "gpu" else NumpyProduct
         case = Case(shape=workload.product.shape, dtype=dtype, params={"output": workload.product.output})
         return case, kind(self, device, case, workload)
