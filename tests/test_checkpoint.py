@@ -98,7 +98,9 @@ def test_fewer_kv_heads_have_narrower_keys_and_values(tmp_path, heads, kv_heads)
 def test_the_same_seed_gives_the_same_bytes(path, tmp_path):
     generate(tmp_path / "same.safetensors", PRESET, seed=1)
     generate(tmp_path / "other.safetensors", PRESET, seed=2)
-    assert file_sha256(tmp_path / "same.safetensors") == file_sha256(path) != file_sha256(tmp_path / "other.safetensors")
+    assert (
+        file_sha256(tmp_path / "same.safetensors") == file_sha256(path) != file_sha256(tmp_path / "other.safetensors")
+    )
     assert sorted(file.name for file in tmp_path.glob("*.*")) == ["other.safetensors", "same.safetensors"]
 
 

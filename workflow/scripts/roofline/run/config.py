@@ -58,8 +58,7 @@ class PeakFlopsSettings(Settings):
     )
     size: Annotated[int, Field(ge=16)] = Field(
         default=4096,
-        description="rows and columns of the reference GEMM; it must fill the GPU, and on the CPU be 256 "
-        "or more",
+        description="rows and columns of the reference GEMM; it must fill the GPU, and on the CPU be 256 or more",
     )
     warmup: Whole = Field(default=3, description="products before the timed ones")
     iterations: Whole = Field(default=100, description="timed products")
