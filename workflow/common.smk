@@ -15,6 +15,8 @@ SCRIPTS = HERE / "workflow" / "scripts"
 sys.path.insert(0, str(SCRIPTS.resolve()))
 sys.executable = shlex.quote(sys.executable)  # Snakemake's jobs take it for a word of the shell, spaces and all
 
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look for some at the start of every job
+
 from snakemake.logging import logger
 
 from roofline import devices

@@ -1,4 +1,4 @@
-"""gather: the records of one rule on one device, side by side in one file; of peak_flops and of bandwidth."""
+"""gather: of each device the records of peak_flops and those of bandwidth, side by side in one file each."""
 
 from roofline.records.base import read, write
 from roofline.records.collection import Collection
@@ -7,15 +7,15 @@ from roofline.records.memory import BandwidthRecord
 from roofline.run.jobs import job, say
 
 
-def gather(device: str, kind, paths) -> Collection:
-    return Collection(device=device, records=[read(kind, path) for path in paths])
+def gather(devices: list[str], kind, paths, outputs) -> None:
+    records = [read(kind, path) for path in paths]
+    for device, output in zip(devices, outputs, strict=True):
+        write(Collection(device=device, records=[one for one in records if one.device == device]), output)
 
 
 if __name__ == "__main__":
-    device = snakemake.wildcards.device
-    with job(f"gather {device}", snakemake):
-        peaks = gather(device, PeakFlopsRecord, snakemake.input.peaks)
-        bandwidths = gather(device, BandwidthRecord, snakemake.input.bandwidths)
-        write(peaks, snakemake.output.peaks)
-        write(bandwidths, snakemake.output.bandwidths)
-        say(f"gather {device}: {len(peaks.records)} compute and {len(bandwidths.records)} memory records side by side")
+    with job("gather", snakemake):
+        inputs, outputs, devices = snakemake.input, snakemake.output, snakemake.params.devices
+        gather(devices, PeakFlopsRecord, inputs.peaks, outputs.peaks)
+        gather(devices, BandwidthRecord, inputs.bandwidths, outputs.bandwidths)
+        say(f"gather: {len(inputs.peaks)} compute and {len(inputs.bandwidths)} memory records side by side")

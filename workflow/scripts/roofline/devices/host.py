@@ -54,13 +54,16 @@ def memory_available_bytes() -> int:
 
 def cpu_name() -> str:
     """The processor's model name as the kernel tells it."""
+    return proc_cpuinfo().get("model name") or platform.processor() or platform.machine() or "unknown CPU"
+
+
+def proc_cpuinfo() -> dict[str, str]:
+    """What /proc/cpuinfo says of the first processor; nothing where there is no such file."""
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
+        first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
     except OSError:
-        pass
-    return platform.processor() or platform.machine() or "unknown CPU"
+        return {}
+    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
 
 
 def _siblings(cpu: int) -> str:

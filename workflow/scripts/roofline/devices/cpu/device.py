@@ -44,16 +44,14 @@ class Device:
 
     def hardware(self) -> dict:
         """Model, cores, SIMD and caches; the clock is the one that the formula of the peak uses."""
-        import cpuinfo
-
-        described = cpuinfo.get_cpu_info()
+        described = host.proc_cpuinfo()
         return {
             "architecture": platform.machine(),
             "cores_of_the_machine": os.cpu_count(),
             "cores_usable": self.cores,
             "cores_physical": host.physical_cores(),
             **clock(described),
-            **simd_units(set(described.get("flags", ())), platform.machine(), cpu_family()),
+            **simd_units(set(described.get("flags", "").split()), platform.machine(), cpu_family(described)),
             "caches_bytes": cache_bytes(),
         }
 

@@ -31,20 +31,18 @@ def simd_units(flags: set[str], machine: str, family: int | None) -> dict:
     return {"simd": "SSE2", "simd_bits": 128, "fma_flops": 1, "vector_ports": 2, "ports_assumed": True}
 
 
-def clock(described: dict) -> dict:
-    """The clock of the formula: the highest that the kernel lists, else the one that the CPU reports now."""
+def clock(described: dict[str, str]) -> dict:
+    """The clock of the formula: the highest that the kernel lists, else the one that /proc/cpuinfo reports now."""
     try:
         highest = int(Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq").read_text())
         return {"clock_mhz": highest / 1e3, "clock_source": "highest clock by the kernel's cpufreq"}
     except (OSError, ValueError):
-        hertz = (described.get("hz_actual") or described.get("hz_advertised") or (0, 0))[0]
+        reported = described.get("cpu MHz")
         source = "clock reported now; the core may boost above it, so a measured peak may exceed the formula's"
-        return {"clock_mhz": hertz / 1e6 or None, "clock_source": source}
+        return {"clock_mhz": float(reported) if reported else None, "clock_source": source}
 
 
-def cpu_family() -> int | None:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(int(line.split(":")[1]) for line in lines if line.startswith("cpu family"))
-    except (OSError, StopIteration, ValueError):
-        return None
+def cpu_family(described: dict[str, str]) -> int | None:
+    """Of x86, as /proc/cpuinfo has it."""
+    family = described.get("cpu family", "")
+    return int(family) if family.isdecimal() else None

@@ -156,7 +156,9 @@ class Steps:
         depth, width = weights.shape
         cores = self.projecting_cores
         each = max(FEWEST_COLUMNS, -(-width // cores))
-        rows = max(1, self.piece_items // each) if self.emulated else depth
+        if self.emulated:
+            each = min(each, self.piece_items)
+        rows = self.piece_items // each if self.emulated else depth
         left = left * self.scale if self.scale != 1 else left
         result = numpy.zeros((len(left), width), numpy.float32)
 
