@@ -46,7 +46,8 @@ def compiled(source: str, name: str, architecture: int, defines: tuple[str, ...]
     options = [*COMPILE_OPTIONS, *defines, f"--gpu-architecture=sm_{architecture}"]
     options += [f"--include-path={folder}" for folder in HEADERS]
     (result,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
-    remarks = b" " * done(*nvrtc.nvrtcGetProgramLogSize(program))
+    # NVRTC writes into the object. Python has one b" " for all, and an empty log would turn that into a NUL.
+    remarks = b" " * (1 + done(*nvrtc.nvrtcGetProgramLogSize(program)))
     done(*nvrtc.nvrtcGetProgramLog(program, remarks))
     remarks = remarks.decode().strip(" \0\n")
     assert result == nvrtc.nvrtcResult.NVRTC_SUCCESS, remarks
