@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from workflow_run import CHECKOUT, GIT, Run, made_once, surroundings
+from workflow_run import CHECKOUT, Run, made_once, surroundings
 
 from roofline.records.base import read
 from roofline.records.manifest import Manifest
@@ -30,13 +30,10 @@ def unpacked(path: Path, folder: Path) -> Run:
 
 @pytest.fixture(scope="session")
 def archived(finished_run, tmp_path_factory) -> Run:
-    """A copy of the finished run with a sweep, committed, and with its archive. Leave it as it is."""
+    """A copy of the finished run with its archive. Leave it as it is."""
 
     def make(folder: Path) -> None:
         run = Run(Path(shutil.copytree(finished_run.root, folder, symlinks=True)))
-        run.edit_config(bandwidth={"levels": ["dram", "sweep"]})
-        subprocess.run([*GIT, "commit", "-qam", "a sweep too"], cwd=run.root, check=True)
-        run.finish()
         run.archive()
 
     return Run(made_once(tmp_path_factory, "archived-run", make))
