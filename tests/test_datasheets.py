@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roofline.core.dtypes import FIRST_CAPABILITY
 from roofline.devices import datasheets
 
 PATH = Path(__file__).parents[1] / "config" / "datasheets.yaml"
@@ -168,7 +169,7 @@ def test_v100_has_no_int8_tensor_cores():
 @pytest.mark.parametrize("capability", SHEETS["architectures"])
 def test_rates_agree_with_what_hardware_has(capability):
     tensor_core = SHEETS["architectures"][capability]["tensor_core"]
-    for dtype in datasheets.FIRST_CAPABILITY:
+    for dtype in FIRST_CAPABILITY:
         assert (dtype in tensor_core) == (datasheets.lacks(dtype, capability) is None)
 
 

@@ -1,6 +1,8 @@
 """The dtypes of this project by name: their size and their array type."""
 
 ITEM_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8_e4m3": 1, "int8": 1, "int32": 4}
+# The first compute capability whose tensor cores take a dtype.
+FIRST_CAPABILITY = {"fp16": "7.0", "int8": "7.5", "tf32": "8.0", "bf16": "8.0", "fp8_e4m3": "8.9"}
 
 
 def array_dtype(name: str):

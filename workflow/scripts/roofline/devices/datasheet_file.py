@@ -6,7 +6,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from roofline.devices.datasheets import FIRST_CAPABILITY
+from roofline.core.dtypes import FIRST_CAPABILITY
 from roofline.records.strict_yaml import YamlFaults, read_yaml
 
 TENSOR_DTYPES = ("fp64", *FIRST_CAPABILITY)

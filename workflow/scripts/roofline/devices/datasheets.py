@@ -10,6 +10,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from roofline.core.dtypes import FIRST_CAPABILITY
+
 TENSOR_CORE = "tensor_core"
 CUDA_CORE = "cuda_core"
 DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8")
@@ -25,8 +27,6 @@ CUDA_CORE_FIGURE = {
     "fp16_fma": "fp16_fma",
 }
 
-# The first compute capability whose tensor cores take a dtype.
-FIRST_CAPABILITY = {"fp16": "7.0", "int8": "7.5", "tf32": "8.0", "bf16": "8.0", "fp8_e4m3": "8.9"}
 
 # A reported total lies between the nominal size in GB, less ECC's share, and the nominal size in GiB.
 MEMORY_TOLERANCE = 0.12

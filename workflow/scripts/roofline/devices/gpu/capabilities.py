@@ -4,7 +4,8 @@ Pure functions of a capability ("9.0"). What a card of its capability lacks neve
 is told by the rate classes of config/datasheets.yaml.
 """
 
-from roofline.devices.datasheets import CEILINGS, CUDA_CORE, CUDA_CORE_FIGURE, FIRST_CAPABILITY, TENSOR_CORE
+from roofline.core.dtypes import FIRST_CAPABILITY
+from roofline.devices.datasheets import CEILINGS, CUDA_CORE, CUDA_CORE_FIGURE, TENSOR_CORE
 
 # Where a ceiling begins; None: everywhere. tf32, bf16, fp8 and int8 begin with their tensor cores; fp16 was multiplied
 # by CUDA cores before.
