@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 CEILING_KERNELS = Path(__file__).parent / "kernels"
-COMPILE_OPTIONS = ("-std=c++17", "--split-compile=0")  # on all cores: half the time for a source of many kernels
+COMPILE_OPTIONS = ("-std=c++17",)
 INCLUDED = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
 
 
