@@ -255,7 +255,6 @@ def test_a_file_that_is_no_operator_is_told_in_a_line(tmp_path, monkeypatch, tex
 
 def test_a_missing_file_is_told_in_a_line():
     assert lines_of("none.py") == ["operators: none.py: no such file"]
-    assert lines_of("/usr") == ["operators: /usr: not a file"]
 
 
 DECLARED = {  # what stands in the file, what takes its place, the fault

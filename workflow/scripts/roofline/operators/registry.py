@@ -68,7 +68,7 @@ def load(path: str) -> Operator:
     """The operator of a user's file. Raises BadOperator for what is missing, not importable or incomplete."""
     file = Path(path)
     if not file.is_file():
-        raise BadOperator(f"operators: {path}: {'not a file' if file.exists() else 'no such file'}")
+        raise BadOperator(f"operators: {path}: no such file")
     told_apart = hashlib.sha256(str(file.absolute()).encode()).hexdigest()[:8]  # files of one name in two folders
     module_name = f"roofline_user_operator_{file.stem}_{told_apart}"
     spec = importlib.util.spec_from_file_location(module_name, file)
