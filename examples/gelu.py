@@ -1,14 +1,14 @@
 """GELU, a model for your own operator. In the config: `operators: [examples/gelu.py]`, `gelu: {sizes: [1048576]}`."""
 
 import numpy
-from pydantic import Field
 
 from roofline.operators.base import Case, Implementation, Job, Operator
-from roofline.operators.settings import OperatorSettings, Whole
+from roofline.operators.settings import Field, OperatorSettings, Whole
 
-CUDA = r"""extern "C" __global__ void gelu(const float* x, float* y, unsigned n) {
-    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) y[i] = 0.5f * x[i] * (1 + tanhf(0.7978845608f * (x[i] + 0.044715f * x[i] * x[i] * x[i])));
+CUDA = r"""__device__ float of(float x) { return __fdividef(x, 1 + __expf(-1.5957691f * (x + 0.044715f * x * x * x))); }
+extern "C" __global__ void gelu(const float* __restrict__ x, float* __restrict__ y, unsigned n) {
+    unsigned i = blockIdx.x * 1024 + threadIdx.x;  // four numbers a thread keep enough reads on their way
+    for (int k = 0; k < 4; k++, i += 256) y[min(i, n - 1)] = of(x[min(i, n - 1)]);
 }"""
 
 
@@ -35,7 +35,7 @@ class Kernel(Implementation):  # reads every number once and writes it once
     name, kind, fused = "kernel", "gpu", True
 
     def compute(self, inputs):
-        x, y, blocks = inputs["x"], inputs["y"], -(-inputs["x"].size // 256)
+        x, y, blocks = inputs["x"], inputs["y"], -(-inputs["x"].size // 1024)
         self.device.compiled(CUDA, "gelu")((blocks,), (256,), (x, y, numpy.uint32(x.size)))
         return y
 
