@@ -51,6 +51,9 @@ class FakeDevice:
         look()
         return early + self.step_times(step, count - count // 2, first + count // 2)
 
+    def clock_of_block(self):
+        return None if self.kind == "cpu" else 1500.0
+
     def state(self) -> dict:
         reasons = self.reasons(self.now)
         return {} if reasons is None else {"throttle_reasons": list(reasons)}

@@ -1,5 +1,6 @@
 """Which product becomes a compute ceiling, and what it says of itself, on a device whose clock the test turns."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import peak_flops
@@ -89,14 +90,14 @@ class Card(FakeDevice):
                 raise Refused(f"{size}: not supported")
             return slower * flops(size) / self.rates.get((size, seed), self.rates[size]) / 1e12
 
-        def check():
+        def compare():
             self.checked.append((size, seed))
             self.now += self.check_s
             if seed == self.wrong:
                 raise ArithmeticError("fp16 differs from float64 arithmetic")
             return Check(compared="made up", error=0, tolerance=1)
 
-        return Workload(product(size, algorithm=algorithm), flops(size), step, check)
+        return Workload(product(size, algorithm=algorithm), flops(size), step, lambda: None, compare)
 
     def reference_product(self, device, dtype, size, seed):
         return self.product(size, seed)
@@ -124,16 +125,10 @@ class Card(FakeDevice):
         super().sleep(seconds)
         self.rested = True
 
-    def load_times(self, step, count, seconds, look):
+    def load_times(self, step, count, seconds, singly):
         for chunk in range(60):
-            look()
-            yield (chunk + 1) * seconds / 60, step(0) / self.load
-
-    def clock_under(self, step, count, step_s, look):
-        assert self.rested or self.kind == "cpu", "else the clock is that of a card which the block before has heated"
-        self.step_times(step, count)
-        look()
-        return 1500.0
+            each_s = [step(0) / self.load] * (count if chunk < singly else 1)
+            yield (chunk + 1) * seconds / 60, each_s, 1400.0
 
     def state(self):
         return super().state() | {"sm_clock_mhz": 1500, "power_w": 700}
@@ -307,8 +302,64 @@ def test_no_block_is_judged_by_the_reading_before_it():
     device.reasons = lambda now: HEAT if device.rested else POWER_CAP
     peak = peak_of(device, sustained_s=0)
     reported = [(state.when, state.throttle_reasons) for state in peak.burst.states]
-    assert reported == [("before", HEAT), ("after", POWER_CAP), ("during", POWER_CAP)]
-    assert (peak.throttled, peak.limited_by) == (False, POWER_CAP)
+    assert reported == [("before", HEAT), ("after", POWER_CAP)]
+    assert (peak.throttled, peak.burst_limited_by, peak.limited_by) == (False, None, []), "too short for NVML to tell"
+
+
+def test_what_limits_burst_and_sustained_load_is_told_apart_from_readings_of_each():
+    device = Card(rates={REFERENCE: 1.0, BEST: 1.5, LARGE: 1.2})  # so slow that a burst lasts
+    device.reasons = lambda now: POWER_CAP
+    peak = peak_of(device, vendor_tflops=1.6)
+    assert sum(peak.burst.latency.samples_s) > 0.2
+    assert peak.burst_limited_by == peak.sustained_limited_by == peak.limited_by == POWER_CAP
+
+
+def test_a_short_burst_says_nothing_of_its_limits_where_sustained_load_does():
+    device = Card(load=1.2)
+    device.reasons = lambda now: POWER_CAP
+    peak = peak_of(device)
+    assert (peak.burst_limited_by, peak.sustained_limited_by, peak.limited_by) == (None, POWER_CAP, POWER_CAP)
+
+
+def test_the_share_of_the_clock_is_of_one_block_and_of_sustained_load_by_its_own_clock():
+    peak = peak_of(Card(load=1.2))
+    allowed = 132 * 1024 / 1e6  # multiprocessors x rate, for each MHz
+    assert peak.fraction_of_clock == near(peak.burst_tflops / (1500 * allowed))
+    assert peak.sustained_fraction_of_clock == near(peak.sustained_tflops / (1400 * allowed))
+
+
+@pytest.mark.parametrize(("device_s", "doubts"), [(0.9, 0), (1.02, 0), (1.2, 1)])
+def test_a_device_that_takes_longer_than_its_caller_is_measured_again_and_then_doubted(monkeypatch, device_s, doubts):
+    device = Card()
+    measured_again = []
+
+    def device_times(step, count, first=0):
+        measured_again.append(device.rested)
+        return [device_s * seconds for seconds in device.step_times(step, count, first)]
+
+    monkeypatch.setattr(device, "device_times", device_times)
+    (reference,) = measured(device).measurements
+    assert len(reference.doubts) == doubts
+    assert measured_again == [True] * (1 + doubts), "each after a rest like the caller's"
+    assert all("above the caller's" in doubt for doubt in reference.doubts)
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+def test_what_the_timed_products_left_is_compared_too(seed):
+    class Spoilt(Card):
+        def product(self, size, its_seed, slower=1, algorithm=None):
+            workload, compared = super().product(size, its_seed, slower, algorithm), []
+
+            def compare():
+                compared.append(size)
+                if its_seed == seed and len(compared) == 2:
+                    raise ArithmeticError("fp16 differs from float64 arithmetic")
+                return Check(compared="made up", error=0, tolerance=1)
+
+            return replace(workload, compare=compare)
+
+    with pytest.raises(ArithmeticError):
+        peak_of(Spoilt())
 
 
 # ---------------------------------------------------------------------------------------------- the job

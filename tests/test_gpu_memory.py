@@ -144,7 +144,7 @@ def test_every_grid_of_a_cache_reads_every_byte_and_one_that_leaves_some_out_is_
     for stream in gpu.streams(level, None):
         for grid in stream.grids:
             assert stream.verify(grid)
-    replace_kernels(monkeypatch, gpu, {f"read_{level}"}, Short)
+    replace_kernels(monkeypatch, gpu, {f"read_{level}", f"read_{level}_broadcast"}, Short)
     for stream in gpu.streams(level, None):
         with pytest.raises(ArithmeticError, match="the words read add up to"):
             stream.verify(next(iter(stream.grids)))
@@ -154,7 +154,7 @@ def test_every_grid_of_a_cache_reads_every_byte_and_one_that_leaves_some_out_is_
 def test_a_step_that_does_nothing_is_found(monkeypatch, device, level):
     """Also where a step before has left the right result."""
     if level in ("hbm", *CACHES):
-        idle = {f"{mix}_8" for mix in MIXES} | {f"read_{cache}" for cache in CACHES}
+        idle = {f"{mix}_8" for mix in MIXES} | {f"read_{cache}" for cache in CACHES} | {"read_l2_broadcast"}
         replace_kernels(monkeypatch, device, idle, Idle)
     for stream in device.streams(level, RAGGED):
         first, *_, last = [*stream.grids] * 2
@@ -204,10 +204,11 @@ def test_every_grid_of_a_cache_reads_equally_many_bytes_from_a_set_that_fits_and
         for grid, step in stream.grids.items():
             step(0)
             name, blocks, threads, arguments = launches[-1]
-            assert name == f"read_{level}" and threads * blocks <= device.max_threads * device.multiprocessors
+            assert name == ("read_l2_broadcast" if stream.name == "l2_broadcast" else f"read_{level}")
+            assert threads * blocks <= device.max_threads * device.multiprocessors
             scalars = [int(value) for value in arguments if numpy.ndim(value) == 0]
             vectors, passes = scalars[0], scalars[1 if level != "l1" else 2]
-            readers = 1 if level == "l2" else blocks  # which share the set out, or read all of it each
+            readers = 1 if name == "read_l2" else blocks  # which share the set out, or read all of it each
             assert vectors * 16 <= holds
             assert vectors * 16 * passes * readers == stream.counted_bytes, grid
             assert stream.verify(grid)
@@ -226,14 +227,15 @@ def test_blocks_of_shared_memory_ask_for_what_they_take_and_do_not_wait_for_one_
         assert each * (size + KIB) <= device.properties["sharedMemPerMultiprocessor"]
 
 
-def test_no_two_blocks_follow_one_another_through_the_l2_but_in_a_stream_of_its_own(device):
-    alone, following = device.streams("l2", None)
-    assert (alone.name, following.name) == ("l2", "l2_following")
-    assert alone.counted_bytes == following.counted_bytes and not set(alone.grids) & set(following.grids)
-    assert "no two after the same line" in alone.counted
-    assert "neighbours after the same lines" in following.counted
-    for stream, shifts in ((alone, {132 // 4 - 2}), (following, {1, 7})):
+def test_the_l2s_roof_is_the_fastest_way_to_read_each_line_once_and_two_figures_frame_it(device):
+    roof, apart, broadcast = device.streams("l2", None)
+    assert (roof.name, apart.name, broadcast.name) == ("l2", "l2_apart", "l2_broadcast")
+    assert set(apart.grids) < set(roof.grids) and roof.counted_bytes == apart.counted_bytes
+    assert "no two after the same line" in apart.counted and "all at once" in broadcast.counted
+    far = 132 // 4 - 2
+    for stream, shifts in ((apart, {far}), (roof, {far, 1, 2})):
         assert {int(name.split("turned on by ")[1].split()[0]) for name in stream.grids} == shifts
+    assert all(name.startswith("1 block per multiprocessor") for name in broadcast.grids)
 
 
 # ---------------------------------------------------------------------------------------------- sweeps

@@ -4,7 +4,7 @@ import os
 from types import SimpleNamespace
 
 import pytest
-from fake_gpu import open_gpu
+from fake_gpu import open_gpu, record_launches
 
 from roofline.devices.gpu import timing
 
@@ -75,31 +75,25 @@ def test_a_look_is_taken_once_all_steps_are_queued_and_three_quarters_are_over(m
     assert len(times) == count and min(times) > 0
 
 
-@pytest.mark.parametrize(
-    ("count", "step_s", "steps", "behind"),
-    [(10, 1e-3, 150, 113), (20, 10e-3, 20, 16), (1, 1.0, 1, 1), (4, 0.05, 4, 4)],
-)
-def test_the_clock_is_counted_beside_steps_that_last_until_nvml_has_seen_them(
-    monkeypatch, device, count, step_s, steps, behind
-):
-    """At least 0.15 s of them, looked at near their end; the clock is of the block's own length."""
-    done, stretches, kernel = [], [], device.kernel
-    note_waiting(monkeypatch, device, done)
-
-    def noted(*names):
-        def launch(grid, block, arguments, **options):
-            stretches.append(int(arguments[0]))
-            kernel(*names)(grid, block, arguments, **options)
-
-        return launch
-
-    monkeypatch.setattr(device, "kernel", noted)
-    assert device.clock_under(done.append, count, step_s, lambda: done.append("look")) == pytest.approx(1980)
-    assert done == [*range(steps), f"waited for {behind}", "look"]
-    assert stretches == [pytest.approx(0.9 * count * step_s * 1e9)]
+def test_the_clock_of_a_block_is_counted_by_the_multiprocessors_around_it(monkeypatch, device):
+    """Marked before its first step and after its last, on every multiprocessor, with no thread beside the steps."""
+    launches, done = record_launches(monkeypatch, device), []
+    device.step_times(lambda index: done.append(len(launches)), 3)
+    assert [name for name, *_ in launches] == ["mark_clocks", "mark_clocks"] and done == [1, 1, 1]
+    assert {blocks for _, blocks, *_ in launches} == {device.multiprocessors}
+    assert device.clock_of_block() == pytest.approx(1980)
 
 
-def test_load_is_queued_ahead_and_looked_at_chunk_by_chunk(monkeypatch, device):
+def test_a_block_of_microseconds_has_no_clock_and_one_multiprocessor_that_was_not_met_does_not_count(device):
+    device.step_times(lambda index: None, 1)
+    device._marks[1, :, 1] = device._marks[0, :, 1] + 100_000
+    assert device.clock_of_block() is None
+    device.step_times(lambda index: None, 1)
+    device._marks[1, 0] = 0
+    assert device.clock_of_block() == pytest.approx(1980)
+
+
+def test_load_is_queued_ahead_chunk_by_chunk(monkeypatch, device):
     """A chunk lasts 10 ms, on a device whose events wait for what was queued before them."""
     done, now, queued_until = [], [100.0], [100.0]
 
@@ -117,13 +111,17 @@ def test_load_is_queued_ahead_and_looked_at_chunk_by_chunk(monkeypatch, device):
     monkeypatch.setattr(device.xp.cuda, "Event", Event)
     monkeypatch.setattr(device.xp.cuda, "get_elapsed_time", lambda start, end: (end.at - start.at) * 1e3)
     monkeypatch.setattr(timing, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    ahead = []
-    chunks = list(device.load_times(step, 4, 0.095, lambda: ahead.append(queued_until[0] - now[0])))
-    assert [at_s for at_s, _ in chunks] == pytest.approx([0.01 * place for place in range(1, 12)])
-    assert [each_s for _, each_s in chunks] == pytest.approx([2.5e-3] * 11)
-    assert ahead[:-1] == pytest.approx([0.02] * 10), "the next chunk waits, so that the device does not"
+    chunks, ahead = [], []
+    for chunk in device.load_times(step, 4, 0.095, singly=2):
+        chunks.append(chunk)
+        ahead.append(queued_until[0] - now[0])
+    assert [at_s for at_s, *_ in chunks] == pytest.approx([0.01 * place for place in range(1, 12)])
+    assert [len(each_s) for _, each_s, _ in chunks] == [4, 4] + [1] * 9, "singly at the beginning"
+    assert all(each_s == pytest.approx([2.5e-3] * len(each_s)) for _, each_s, _ in chunks)
+    assert [clock for *_, clock in chunks] == pytest.approx([1980] * 11)
+    assert ahead[:-2] == pytest.approx([0.01] * 9), "the next chunk waits, so that the device does not"
     assert done == [0, 1, 2, 3] * 11
-    assert list(device.load_times(step, 1, 0, None)) == []
+    assert list(device.load_times(step, 1, 0)) == []
 
 
 def test_the_clock_of_a_kernel_is_cycles_over_nanoseconds(device):

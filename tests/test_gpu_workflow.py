@@ -24,7 +24,7 @@ decode_attn: {seq_lens: [16], dtypes: [fp32], batch_sizes: [1], iterations: 10, 
 MEMORY = {
     "hbm": ["hbm_read", "hbm_write", "hbm_copy", "hbm_triad"],
     "d2d": ["d2d"],
-    "l2": ["l2", "l2_following"],
+    "l2": ["l2", "l2_apart", "l2_broadcast"],
     "l1": ["l1"],
     "shared": ["shared"],
     "h2d": ["h2d", "h2d_pageable"],

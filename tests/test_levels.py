@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofline.measure.levels import find_levels, knee_by_geometric_mean
+from roofline.measure.levels import find_levels, knee_after
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 GPU = ((28_000, 9_800, 4_750), (220 * KIB, 60 * MIB))
@@ -39,10 +39,20 @@ def soft_l2(sizes):
     return numpy.exp(numpy.interp(numpy.log(sizes), *knots))
 
 
+def falls(heights, middles, octaves=0.25):
+    """Where the logistic steps with these middles have fallen by a tenth."""
+    found = []
+    for upper, lower, middle in zip(heights[:-1], heights[1:], middles, strict=True):
+        share = math.log(0.9) / math.log(lower / upper)
+        found.append(middle * 2 ** (octaves * math.log(share / (1 - share))))
+    return found
+
+
 def require_levels(points, heights, knees):
     found = find_levels(points)
     assert [level.gb_per_s for level in found] == [pytest.approx(height, rel=0.05) for height in heights]
-    assert [level.knee_bytes for level in found[:-1]] == [pytest.approx(knee, rel=0.2) for knee in knees]
+    near = max(0.2, points[1][0] / points[0][0] - 1)  # or a point of the sweep away
+    assert [level.knee_bytes for level in found[:-1]] == [pytest.approx(knee, rel=near) for knee in knees]
     assert found[-1].knee_bytes is None
     for level, following in itertools.pairwise(found):
         assert level.first_bytes < level.last_bytes < following.first_bytes
@@ -58,7 +68,7 @@ def require_levels(points, heights, knees):
 def test_levels_and_knees_are_recovered(levels, count, noise):
     for seed in range(5):
         sizes = sizes_between(4 * KIB, 2 * GIB, count)
-        require_levels(sweep(sizes, steps(sizes, *levels), noise, seed), *levels)
+        require_levels(sweep(sizes, steps(sizes, *levels), noise, seed), levels[0], falls(*levels))
 
 
 @st.composite
@@ -75,17 +85,18 @@ def random_levels(draw):
 @given(random_levels(), st.integers(40, 60), st.sampled_from([0, 0.01, 0.02]), st.integers(0, 1000))
 def test_random_levels_are_recovered(levels, count, noise, seed):
     sizes = sizes_between(4 * KIB, 2**3.2 * (levels[1][-1] if levels[1] else GIB), count)
-    require_levels(sweep(sizes, steps(sizes, *levels, octaves=0.15), noise, seed), *levels)
+    points = sweep(sizes, steps(sizes, *levels, octaves=0.15), noise, seed)
+    require_levels(points, levels[0], falls(*levels, octaves=0.15))
 
 
 @pytest.mark.parametrize("noise", [0, 0.01, 0.02])
 @pytest.mark.parametrize("first", [1 * MIB, 8 * MIB], ids=["whole sweep", "fine sweep"])
 @pytest.mark.parametrize("count", [20, 40])
 def test_a_soft_transition_is_no_level(first, count, noise):
-    """40 to 100 MB belong to neither plateau; the knee is where their geometric mean is crossed, at 62 MB."""
+    """40 to 100 MB belong to neither plateau; a tenth below the first is reached at 46 MB."""
     for seed in range(5):
         sizes = sizes_between(first, 256 * MIB, count)
-        require_levels(sweep(sizes, soft_l2(sizes), noise, seed), (9_800, 4_750), (62e6,))
+        require_levels(sweep(sizes, soft_l2(sizes), noise, seed), (9_800, 4_750), (46e6,))
 
 
 @pytest.mark.parametrize("place", range(0, 40, 6))
@@ -94,7 +105,7 @@ def test_a_single_low_point_changes_nothing(place, factor):
     sizes = sizes_between(16 * KIB, 4 * GIB, 40)
     bandwidths = steps(sizes, *GPU)
     bandwidths[place] *= factor
-    require_levels(sweep(sizes, bandwidths, 0.01), *GPU)
+    require_levels(sweep(sizes, bandwidths, 0.01), GPU[0], falls(*GPU))
 
 
 # ---------------------------------------------------------------------------------------------- none invented
@@ -122,14 +133,19 @@ def test_where_nothing_is_flat_there_is_no_level():
 
 def test_the_knee_is_interpolated_in_logarithms():
     points = [(1e6, 100.0), (4e6, 100.0), (16e6, 25.0), (64e6, 25.0)]
-    assert knee_by_geometric_mean(points, 100, 25) == pytest.approx(8e6)
-    assert knee_by_geometric_mean([(1, 100.0), (2, 50.0), (3, 25.0)], 100, 25) == pytest.approx(2)
+    assert knee_after(points, 100) == pytest.approx(4e6 * 4 ** (math.log(0.9) / math.log(0.25)))
+    assert knee_after([(1, 100.0), (2, 90.0), (3, 25.0)], 100) == pytest.approx(2)
 
 
-@pytest.mark.parametrize(("upper", "lower"), [(25, 100), (50, 50), (50, 0), (math.nan, 1)])
-def test_a_knee_is_between_a_higher_and_a_lower_plateau(upper, lower):
-    with pytest.raises(ValueError, match="no knee from"):
-        knee_by_geometric_mean([(1, 100.0), (2, 25.0)], upper, lower)
+def test_a_single_low_point_is_no_knee():
+    assert knee_after([(1, 100.0), (2, 80.0), (4, 100.0), (8, 100.0), (16, 80.0), (32, 60.0)], 100) > 8
+    assert knee_after([(1, 100.0), (2, 95.0), (4, 91.0)], 100) is None
+
+
+def test_a_curve_that_still_falls_is_no_level():
+    """An H200's beyond its L2, where some reads still hit it: 5.07 TB/s at 128 MB, 4.62 at 330."""
+    falling = [(131072, 5071), (165140, 4859), (208064, 4746), (262144, 4675), (330281, 4619)]
+    assert find_levels(falling) == []
 
 
 # ---------------------------------------------------------------------------------------------- bad input
@@ -149,7 +165,7 @@ def test_a_knee_is_between_a_higher_and_a_lower_plateau(upper, lower):
     ],
 )
 def test_a_bad_sweep_is_refused_in_one_line(points, complaint):
-    for refused in (find_levels, lambda sweep: knee_by_geometric_mean(sweep, 2, 1)):
+    for refused in (find_levels, lambda sweep: knee_after(sweep, 2)):
         with pytest.raises(ValueError, match=complaint) as error:
             refused(points)
         assert "\n" not in str(error.value)

@@ -66,6 +66,7 @@ STATE = {
     "sm_clock_mhz": 1979,
     "memory_clock_mhz": 3200,
     "power_w": 300.5,
+    "power_reading": "instant",
     "temperature_c": 40,
     "throttle_reasons": [],
     "other_processes": 0,
@@ -97,7 +98,6 @@ def test_readings_in_their_units(monkeypatch):
     ("refused", "unknown"),
     [
         ("DeviceGetClockInfo", {"sm_clock_mhz", "memory_clock_mhz", "sm_clock_now_mhz", "memory_clock_now_mhz"}),
-        ("DeviceGetPowerUsage", {"power_w"}),
         ("DeviceGetTemperature", {"temperature_c"}),
         ("DeviceGetComputeRunningProcesses", {"other_processes"}),
         ("DeviceGetEccMode", {"ecc_enabled"}),
@@ -109,6 +109,13 @@ def test_readings_in_their_units(monkeypatch):
 def test_a_refused_reading_is_null_and_the_others_stay(monkeypatch, refused, unknown):
     use_nvml(monkeypatch, A, refused=[refused])
     assert nvml.state(A) | nvml.facts(A) == STATE | FACTS | dict.fromkeys(unknown)
+
+
+def test_an_older_driver_tells_its_average_power_and_a_refusal_is_null(monkeypatch):
+    use_nvml(monkeypatch, A, refused=["DeviceGetFieldValues"])
+    assert nvml.state(A) == STATE | {"power_w": 290.0, "power_reading": "average"}
+    use_nvml(monkeypatch, A, refused=["DeviceGetFieldValues", "DeviceGetPowerUsage"])
+    assert nvml.state(A) == STATE | {"power_w": None, "power_reading": None}
 
 
 def test_a_card_without_any_reading(monkeypatch):

@@ -116,12 +116,10 @@ class Loaded:
         self.counts, self.looks = [], 0
         self._chunks = chunks
 
-    def load_times(self, step, count, seconds, look):
+    def load_times(self, step, count, seconds, singly):
         for chunk in range(self._chunks):
-            if chunk:
-                look()
             self.counts.append(count)
-            yield (chunk + 1) * count * 1e-3, 1e-3
+            yield (chunk + 1) * count * 1e-3, [1e-3] * (count if chunk < singly else 1), 1000.0 + chunk
 
     def state(self):
         self.looks += 1
@@ -136,9 +134,23 @@ def test_each_chunk_is_a_point_of_rate_clock_and_power():
     found = sustain(device, WORKLOAD, 0.2, step_s=1e-3)
     assert device.counts == [50] * 4  # 50 ms per chunk
     assert [point.tflops for point in found.curve] == pytest.approx([2.0] * 4)
-    assert [point.sm_clock_mhz for point in found.curve] == [None, 1001, 1002, 1003]
+    assert [point.sm_clock_mhz for point in found.curve] == [1000, 1001, 1002, 1003]
     assert [point.at_s for point in found.curve] == pytest.approx([0.05, 0.1, 0.15, 0.2])
     assert (found.product, found.seconds, found.tflops) == (product(), 0.2, pytest.approx(2.0))
+    assert found.first_products_s == [1e-3] * 100, "one by one over the first 0.1 s"
+
+
+def test_power_that_nvml_has_not_refreshed_does_not_count():
+    device = Loaded(4)
+    found = sustain(device, WORKLOAD, 0.2, step_s=1e-3)
+    assert [point.power_w for point in found.curve] == [None] * 4, "to the milliwatt what it was before the load"
+    device.state = lambda: Loaded.state(device) | {"power_w": 300 + device.looks}
+    assert None not in [point.power_w for point in sustain(device, WORKLOAD, 0.2, step_s=1e-3).curve]
+
+
+def test_reasons_that_nvml_tells_in_the_first_moments_are_of_before_the_load():
+    early = summary(curve([600.0] * 60, [1500] * 60, [700] * 60, [POWER_CAP] * 3 + [[]] * 57))
+    assert early.limited_by == []
 
 
 def test_a_step_longer_than_a_chunk_is_one_chunk_and_no_chunk_is_no_figure():

@@ -5,6 +5,7 @@ written here in NumPy, without blocks and threads: by the project's own referenc
 """
 
 import ctypes
+import itertools
 import os
 import re
 import time
@@ -92,9 +93,9 @@ TYPES = {  # of arrays only the size of the items is compared
 }
 SIGNATURE = re.compile(r'extern "C" __global__ void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+?)(?:##DEPTH)?\(([^)]*)\)')
 DEPTHS = re.compile(r"^AT_DEPTH\((\d+)\)$", re.MULTILINE)
-WORDS_A_VECTOR, FEW_ROUNDS = 4, 16
+WORDS_A_VECTOR = 4
 DISTINCT = (1 << 20) - 3  # random numbers, which larger arrays repeat
-MHZ = 1980
+MHZ, MARKED = 1980, itertools.count(1)
 
 
 class RawModule:
@@ -197,6 +198,10 @@ def _read_l2(given):
     _add(given.total, _words(given.a, given.vectors), given.passes)
 
 
+def _read_l2_broadcast(given):
+    _add(given.total, _words(given.a, given.vectors), int(given.passes) * given.blocks)
+
+
 def _read_shared(given):
     assert given.shared_mem >= given.vectors * WORDS_A_VECTOR * 4
     _add(given.total, _words(given.a, given.vectors), int(given.passes) * given.blocks)
@@ -222,8 +227,6 @@ def _normal(dtype):
 
 
 def _go_on(way):
-    """Of many rounds the first few alone: the others cost time and nobody compares them."""
-
     def kernel(given):
         from roofline.devices.gpu.fma import REFERENCES
 
@@ -231,13 +234,16 @@ def _go_on(way):
         assert given.before.size % (numbers * given.blocks * given.threads) == 0
         start = given.before.reshape(numbers, -1).astype(numpy.float64)
         k, offset = float(given.factors[0]), float(given.factors[-1])
-        given.after[:] = REFERENCES[way](start, steps * min(FEW_ROUNDS, int(given.rounds)), k, offset).reshape(-1)
+        given.after[:] = REFERENCES[way](start, steps * int(given.rounds), k, offset).reshape(-1)
 
     return kernel
 
 
-def _count_cycles(given):
-    given.cycles_and_ns[:] = given.stretch_ns * MHZ / 1000, given.stretch_ns
+def _mark_clocks(given):
+    """As if each multiprocessor ran at MHZ, and a millisecond passed from mark to mark."""
+    now_ns = 1_000_000 * next(MARKED)
+    for place in range(given.blocks):
+        ctypes.memmove(int(given.marks) + 16 * place, numpy.array([now_ns * MHZ // 1000, now_ns]).tobytes(), 16)
 
 
 def _decode_attention(given):
@@ -260,7 +266,7 @@ KERNELS = {
     "decode_attention": _decode_attention,
     "nothing": lambda given: None,
     "block_stream": lambda given: None,
-    "count_cycles": _count_cycles,
+    "mark_clocks": _mark_clocks,
     "count_differences": _count_differences,
     "count_wrong_triads": _count_wrong_triads,
     "read": _read,
@@ -269,6 +275,7 @@ KERNELS = {
     "triad": _triad,
     "read_l1": _read_l1,
     "read_l2": _read_l2,
+    "read_l2_broadcast": _read_l2_broadcast,
     "read_shared": _read_shared,
     **{f"normal_{dtype}": _normal(dtype) for dtype in ("fp64", "fp32", "fp16", "bf16", "int8", "fp8_e4m3")},
     **{f"{way}_{dtype}": _go_on(way) for way in ("turn", "fold") for dtype in ("fp64", "fp32", "fp16")},

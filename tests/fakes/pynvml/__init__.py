@@ -8,6 +8,7 @@ import os
 from types import SimpleNamespace
 
 NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
+NVML_SUCCESS, NVML_FI_DEV_POWER_INSTANT = 0, 186
 CARDS: list | None = None
 REFUSED: set[str] = set()  # functions without their prefix, such as DeviceGetPowerUsage
 
@@ -50,6 +51,10 @@ def _reasons(one):
     return int(os.environ.get("FAKE_REASONS", "0"), 0)
 
 
+def _instant_power():
+    return SimpleNamespace(nvmlReturn=NVML_SUCCESS, value=SimpleNamespace(uiVal=300_500))
+
+
 ANSWERS = {
     "Init": _init,
     "DeviceGetCount": lambda: len(_cards()),
@@ -74,7 +79,8 @@ ANSWERS = {
     "DeviceGetMaxPcieLinkGeneration": lambda one: 5,
     "DeviceGetCurrPcieLinkWidth": lambda one: 8,
     "DeviceGetMaxPcieLinkWidth": lambda one: 16,
-    "DeviceGetPowerUsage": lambda one: 300_500,
+    "DeviceGetFieldValues": lambda one, fields: [_instant_power()],
+    "DeviceGetPowerUsage": lambda one: 290_000,
     "DeviceGetTemperature": lambda one, sensor: 40,
     "DeviceGetCurrentClocksEventReasons": _reasons,
     "DeviceGetCurrentClocksThrottleReasons": _reasons,

@@ -9,4 +9,5 @@ Mix = Literal["read", "write", "copy", "triad"]
 Cache = Literal["cold", "warm"]
 ComputeUnit = Literal["tensor_core", "cuda_core", "cpu"]
 
+KNEE = 0.9  # of a level's bandwidth: where it has fallen to this, the level's capacity is used up
 MIXES: tuple[Mix, ...] = ("read", "write", "copy", "triad")

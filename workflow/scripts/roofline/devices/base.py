@@ -83,14 +83,22 @@ class SweepSeries:
 
 @dataclass(frozen=True)
 class Workload:
-    """One way to reach a compute ceiling: `step(i)` runs it once, `check()` compares its result with float64.
+    """One way to reach a compute ceiling: `step(i)` runs it once, `compare()` holds what it left against float64.
 
-    `clock_mhz()` is what the kernel itself counted in its last run; None where the kernel is not ours.
+    `clear()` overwrites the result with what no step leaves. `clock_mhz()` is what the kernel itself counted in its
+    last run; None where the kernel is not ours.
     """
 
     product: Product
     flops: int
     step: Callable[[int], object]
-    check: Callable[[], Check]
+    clear: Callable[[], object]
+    compare: Callable[[], Check]
     clock_mhz: Callable[[], float | None] = lambda: None
     inputs: str = "standard normal numbers, rounded to the dtype"
+
+    def check(self) -> Check:
+        """Run it once on a cleared result. Raises ArithmeticError where the result is wrong."""
+        self.clear()
+        self.step(0)
+        return self.compare()

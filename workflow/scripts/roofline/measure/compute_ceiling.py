@@ -9,8 +9,8 @@ from roofline.devices.base import Refused, Workload
 from roofline.measure import search, selfchecks, sustained
 from roofline.measure.investigation import THRESHOLD, investigate
 from roofline.measure.operator_job import Seals, declare
-from roofline.measure.state import StateLog, flagged, limited_by
-from roofline.measure.timing import time_caller, time_device
+from roofline.measure.state import StateLog, flagged, limited_during
+from roofline.measure.timing import time_caller, time_device_alike
 from roofline.operators.gemm import Gemm, products_on
 from roofline.records.compute import Block, Candidate, Kernel, PeakFlops
 from roofline.records.device import DeviceRecord
@@ -19,7 +19,7 @@ from roofline.records.product import Product
 from roofline.records.timing import Check, Search
 
 REST_S = 0.2  # before a block: the power limit looks back over tenths of a second
-SHORT_REST_S = 0.1  # before blocks that are compared with one another alone, or report the clock alone
+SHORT_REST_S = 0.1  # before blocks that are compared with one another alone
 BURST_S = 1.0  # that a burst may take at least: on a slow card the search's budget would leave too few products
 BLOCK_S = 0.6  # products of which a block would take longer than the reference GEMM's are not tried: no burst
 NEAR = 0.92  # of the fastest trial: among these, those with the least work get a whole block too
@@ -96,6 +96,8 @@ def measure(
     if first and peak and tflops < THRESHOLD * peak.tflops:
         investigation = investigate(device, ceiling, first, tflops, record.vendor, kernel, time_budget_s)
     clock_tflops = _clock_tflops(peak, record, burst.sm_clock_mhz)
+    load_clock_tflops = _clock_tflops(peak, record, load.sm_clock_mhz) if load else None
+    burst_limited_by = limited_during(burst.states, sum(burst.latency.samples_s))
     reports = any(state.throttle_reasons is not None for state in burst.states)
     found_peak = PeakFlops(
         method=workloads.method,
@@ -110,8 +112,11 @@ def measure(
         clock_mhz=burst.sm_clock_mhz,
         clock_tflops=clock_tflops,
         fraction_of_clock=burst.tflops / clock_tflops if clock_tflops else None,
+        sustained_fraction_of_clock=load.tflops / load_clock_tflops if load_clock_tflops else None,
         inputs=burst.inputs,
-        limited_by=sorted({*limited_by(burst.states), *(load.limited_by if load else [])}),
+        limited_by=sorted({*(burst_limited_by or []), *(load.limited_by if load else [])}),
+        burst_limited_by=burst_limited_by,
+        sustained_limited_by=load.limited_by if load and reports else None,
         throttled=all_throttled if reports else None,
         doubts=doubts,
         search=searched,
@@ -132,14 +137,17 @@ def _reference(device, seals: Seals, workload: Workload, dtype: str, **options) 
     case, cell = operator.measured(device, dtype, workload)
     declared = declare(operator, device, case, cell, None, seals, cold=False)
     check, options = _checked(device, workload, options)
-    # No rest before it: the card has idled since the job began.
-    latency, states, sm_clock_mhz = _timed(device, workload, rest_s=0.0, **options)
+    latency, states, sm_clock_mhz = _timed(device, workload, **options)
+    on_device, doubts = time_device_alike(
+        device, workload.step, latency, time_budget_s=options["time_budget_s"], rest=lambda: _rest(device)
+    )
     return Measurement(
         **declared,
-        check=check,
+        check=_checked_after(workload, check),
         latency=latency,
-        device_latency=time_device(device, workload.step, latency, time_budget_s=options["time_budget_s"]),
+        device_latency=on_device,
         overhead_s=None,
+        doubts=doubts,
         states=states,
         sm_clock_mhz=sm_clock_mhz,
     )
@@ -243,6 +251,7 @@ def _block(device, workload: Workload, **options) -> Block:
     """One block by the reference protocol, after a rest, of a result that was checked."""
     check, options = _checked(device, workload, options)
     latency, states, sm_clock_mhz = _timed(device, workload, **options)
+    check = _checked_after(workload, check)
     rates = latency.ci95_s and (workload.flops / latency.ci95_s[1] / 1e12, workload.flops / latency.ci95_s[0] / 1e12)
     return Block(
         product=workload.product,
@@ -271,18 +280,19 @@ def _checked(device, workload: Workload, options: dict) -> tuple[Check, dict]:
     return check, options
 
 
-def _timed(device, workload: Workload, rest_s: float = REST_S, **options):
-    """Timing, states and clock of one block. The clock is the kernel's own, or counted beside another such block."""
-    _rest(device, rest_s)
+def _checked_after(workload: Workload, check: Check) -> Check:
+    """The check, with the error of what the block left. Raises ArithmeticError where that is wrong."""
+    return check.model_copy(update={"error_after": workload.compare().error})
+
+
+def _timed(device, workload: Workload, **options):
+    """Timing, states and clock of one block after a rest. The clock is the kernel's own, or that of the block."""
+    _rest(device)
     log = StateLog(device)
     log.read("before")
     latency = time_caller(device, workload.step, **options)
+    sm_clock_mhz = workload.clock_mhz() or device.clock_of_block()
     log.read("after")
-    sm_clock_mhz = workload.clock_mhz()
-    if sm_clock_mhz is None:
-        _rest(device, SHORT_REST_S)
-        count = len(latency.samples_s)
-        sm_clock_mhz = device.clock_under(workload.step, count, latency.median_s, lambda: log.read("during"))
     return flagged(latency, log.states), log.states, sm_clock_mhz
 
 

@@ -1,4 +1,4 @@
-"""Memory levels in a sweep over working-set sizes: plateaus of the bandwidth, and the knees between them."""
+"""Memory levels in a sweep over working-set sizes: plateaus of the bandwidth, and the knees at their ends."""
 
 import itertools
 import math
@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from roofline.core.statistics import median
+from roofline.core.terms import KNEE
 
 Points = Sequence[tuple[float, float]]
 
 SMALLEST_JUMP = 1.15  # between two levels; less may be a plateau that sags
 SHORTEST_OCTAVES = 0.75  # of working-set size that a plateau spans: less is a step of a transition
-SLOPES = (0.0, -0.02, -0.04, -0.06)  # of a plateau, in relative bandwidth per octave of size
+SLOPES = (0.0, -0.02)  # of a plateau, in relative bandwidth per octave of size
+STEEP = -0.03  # per octave: what falls by more, beyond what noise explains, is still falling and no plateau
 NOISE = (0.01, 0.04)  # the smallest and the largest that a point's scatter is taken for, relative
 
 # Prices in units of half a squared residual over the noise, as a log-likelihood counts them: 0.5 for a usual point.
@@ -44,7 +46,7 @@ def find_levels(points: Points) -> list[Level]:
 
     Segmented least squares in logarithms of size and bandwidth, solved exactly by dynamic programming (Bellman and
     Roth, Curve Fitting by Segmented Straight Lines, JASA 64, 1969): of all ways to choose plateaus, the one of least
-    price. A plateau is a line that falls by 0 to 6 % an octave through the median of its points; it spans three
+    price. A plateau is a line that falls by 0 to 2 % an octave through the median of its points; it spans three
     quarters of an octave and two points or more, ends with points that fit it, and costs LEVEL_PRICE, like a parameter
     under the BIC, so that scatter does not buy one. Points pay half their squared residual over the noise up to
     OUTLIER_PRICE, so that a single bad one breaks nothing. Those of a soft transition belong to no plateau and pay
@@ -65,31 +67,27 @@ def find_levels(points: Points) -> list[Level]:
     figures = [median([bandwidth for _, bandwidth in points[p.first : p.last + 1]]) for p in chosen]
     levels = []
     for number, plateau in enumerate(chosen):
-        knee = None
-        if number + 1 < len(chosen):
-            both = points[plateau.first : chosen[number + 1].last + 1]
-            knee = knee_by_geometric_mean(both, figures[number], figures[number + 1])
+        last = number + 1 == len(chosen)
+        knee = None if last else knee_after(points[plateau.first :], figures[number])
         levels.append(Level(figures[number], points[plateau.first][0], points[plateau.last][0], knee))
     return levels
 
 
-def knee_by_geometric_mean(points: Points, upper: float, lower: float) -> float | None:
-    """The working set, in bytes, at which the bandwidth falls through the geometric mean of two plateaus in GB/s.
+def knee_after(points: Points, plateau_gb_per_s: float) -> float | None:
+    """The working set, in bytes, at which the bandwidth falls by a tenth below a plateau in GB/s: its capacity.
 
     Between the two points it is interpolated in logarithms. Where scatter makes several crossings, the one with the
-    fewest points on the wrong sides, the first among equals; None where there is none. Raises ValueError as
-    `find_levels` does, and where upper is not above lower.
+    fewest points on the wrong sides, the last among equals; None where there is none. Raises ValueError as
+    `find_levels` does.
     """
     _require_sweep(points)
-    if not upper > lower > 0:
-        raise ValueError(f"no knee from {upper} to {lower} GB/s: it falls from a higher plateau to a lower one")
-    middle = math.sqrt(upper * lower)
+    fallen = KNEE * plateau_gb_per_s
     knee, fewest = None, math.inf
-    wrong = sum(bandwidth >= middle for _, bandwidth in points)  # with the knee before the first point
+    wrong = sum(bandwidth >= fallen for _, bandwidth in points)  # with the knee before the first point
     for (size, bandwidth), (next_size, next_bandwidth) in itertools.pairwise(points):
-        wrong += -1 if bandwidth >= middle else 1
-        if bandwidth >= middle > next_bandwidth and wrong < fewest:
-            share = math.log(bandwidth / middle) / math.log(bandwidth / next_bandwidth)
+        wrong += -1 if bandwidth >= fallen else 1
+        if bandwidth >= fallen > next_bandwidth and wrong <= fewest:
+            share = math.log(bandwidth / fallen) / math.log(bandwidth / next_bandwidth)
             knee, fewest = size * (next_size / size) ** share, wrong
     return knee
 
@@ -134,9 +132,18 @@ def _fit(x: list[float], y: list[float], first: int, last: int, step: int, noise
     start = median(heights)
     misfits = [(height - start) ** 2 / (2 * noise**2) for height in heights]
     price = LEVEL_PRICE + SLOPE_PRICE * step + sum(min(misfit, OUTLIER_PRICE) for misfit in misfits)
-    if max(misfits[0], misfits[-1]) > LOOSE_PRICE:
+    if max(misfits[0], misfits[-1]) > LOOSE_PRICE or _falls(x[first : last + 1], y[first : last + 1], noise):
         price = math.inf
     return _Plateau(first, last, start, start + SLOPES[step] * (x[last] - x[first]), price)
+
+
+def _falls(x: list[float], y: list[float], noise: float) -> bool:
+    """Whether the second half lies lower than the first by more than STEEP and twice the error of that slope."""
+    half = len(x) // 2
+    octaves = median(x[-half:]) - median(x[:half])
+    slope = (median(y[-half:]) - median(y[:half])) / octaves
+    error = noise * math.sqrt(math.pi / 2 * 2 / half) / octaves  # of two medians
+    return slope < min(STEEP, -2 * error)
 
 
 def _cheapest(y: list[float], plateaus: list[_Plateau]) -> list[_Plateau]:

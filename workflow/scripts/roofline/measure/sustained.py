@@ -1,10 +1,14 @@
 """Sustained load: what a card still gives once clock and power have settled."""
 
+from collections.abc import Sequence
+
 from roofline.core import statistics
 from roofline.core.throttling import is_throttled, limiting_reasons
+from roofline.measure.state import LAG_S, StateLog
 from roofline.records.compute import LoadPoint, Sustained
 
 CHUNK_S = 0.05  # between two looks: NVML's readings come tens of milliseconds apart
+SINGLY, MOST_SINGLY = 2, 1000  # so many chunks at the beginning are timed product by product, if of no more products
 WINDOW = 10  # chunks of a running median: power control swings within half a second
 STEADY = 0.06
 
@@ -16,17 +20,26 @@ def sustain(device, workload, seconds: float, step_s: float) -> Sustained | None
     nothing else, they count and the record says so. None where the device ran no chunk.
     """
     count = max(1, round(CHUNK_S / step_s))
-    looks: list[dict] = []
-    curve = []
-    for at_s, each_s in device.load_times(workload.step, count, seconds, lambda: looks.append(device.state())):
-        state = looks[-1] if looks else {}
-        told = {key: state.get(key) for key in ("sm_clock_mhz", "power_w", "temperature_c", "throttle_reasons")}
-        curve.append(LoadPoint(at_s=round(at_s, 4), tflops=workload.flops / each_s / 1e12, **told))
-    return summarise(curve, workload.product, seconds) if curve else None
+    singly = SINGLY if count <= MOST_SINGLY else 0
+    curve: list[LoadPoint] = []
+    first_products_s: list[float] = []
+    log = StateLog(device)
+    log.read("before")
+    for at_s, each_s, clock_mhz in device.load_times(workload.step, count, seconds, singly):
+        state = log.read("during")
+        told = {key: getattr(state, key) for key in ("power_w", "temperature_c", "throttle_reasons")}
+        tflops = workload.flops * len(each_s) / sum(each_s) / 1e12
+        if len(curve) < singly:
+            first_products_s += [round(seconds, 10) for seconds in each_s]
+        curve.append(LoadPoint(at_s=round(at_s, 4), tflops=tflops, sm_clock_mhz=clock_mhz, **told))
+    if not curve:
+        return None
+    found = summarise(curve, workload.product, seconds, first_products_s)
+    return found.model_copy(update={"power_reading": log.states[-1].power_reading})
 
 
-def summarise(curve: list[LoadPoint], product, seconds: float) -> Sustained:
-    """The figures of a curve."""
+def summarise(curve: list[LoadPoint], product, seconds: float, first_products_s: Sequence[float] = ()) -> Sustained:
+    """The figures of a curve. Throttle reasons count from LAG_S on: what NVML tells before is of before the load."""
     first = settled_from(curve)
     settled = curve[2 * len(curve) // 3 if first is None else first :]
     free = [point for point in settled if not is_throttled(point.throttle_reasons)]
@@ -40,9 +53,10 @@ def summarise(curve: list[LoadPoint], product, seconds: float) -> Sustained:
         ci95=statistics.median_interval(rates),
         sm_clock_mhz=_median_of(point.sm_clock_mhz for point in counted),
         power_w=_median_of(point.power_w for point in counted),
-        limited_by=limiting_reasons(point.throttle_reasons for point in settled),
+        limited_by=limiting_reasons(point.throttle_reasons for point in settled if point.at_s >= LAG_S),
         throttled_points=len(settled) - len(free),
         all_throttled=not free,
+        first_products_s=list(first_products_s),
         curve=curve,
     )
 

@@ -114,10 +114,9 @@ class Implementation(ABC):
         """Times that one call of a step applies the operator."""
         return 1
 
-    @property
-    def first_result_copy(self) -> dict:
-        """The inputs of what the first step returns: of its last application."""
-        return self.copies[(self.per_call - 1) % len(self.copies)]
+    def copy_of(self, index: int) -> dict:
+        """The inputs of what step number `index` returns: of its last application."""
+        return self.copies[((index + 1) * self.per_call - 1) % len(self.copies)]
 
     def compute(self, inputs: dict) -> Any:
         """The result for one set of inputs, queued on the device's stream."""
@@ -233,22 +232,27 @@ class Operator(ABC):
         """The result in float64, from host arrays of the shared inputs and of one copy."""
 
     def check(self, implementation: Implementation, scope: str | None) -> tuple[Check, float]:
-        """The first step's result against the reference, and the seconds that the step took.
+        """The comparison of the first step's result, and the seconds that the step took.
 
-        Raises ArithmeticError where it is wrong. Buffers that only the step writes are poisoned first.
+        Buffers that only steps write are poisoned first, so that one that no step writes shows after them all.
         """
-        device, case = implementation.device, implementation.case
-        for name in self.outputs:
-            device.poison(implementation.first_result_copy[name])
+        for copy in implementation.copies:
+            for name in self.outputs:
+                implementation.device.poison(copy[name])
         result, seconds = first_result(implementation, scope)
-        inputs = {**implementation.shared, **implementation.first_result_copy}
+        return self.compare(implementation, scope, 0, result), seconds
+
+    def compare(self, implementation: Implementation, scope: str | None, index: int, result: Any) -> Check:
+        """What step number `index` returned against the reference. Raises ArithmeticError where it is wrong."""
+        device, case = implementation.device, implementation.case
+        inputs = {**implementation.shared, **implementation.copy_of(index)}
         on_host = {key: device.to_host(array) for key, array in inputs.items() if key not in self.outputs}
         error = relative_error(device.to_host(result), self.reference(case, on_host))
         tolerance = self.tolerance[case.dtype]
         require_close(
             f"{self.title}, {implementation.name}, {case.dtype} {self.label(case)}: the result", error, tolerance
         )
-        return Check(compared="the whole result against float64", error=error, tolerance=tolerance), seconds
+        return Check(compared="the whole result against float64", error=error, tolerance=tolerance)
 
     outputs: ClassVar[tuple[str, ...]] = ()  # names among the inputs that a step writes
 

@@ -56,7 +56,7 @@ class Block(Record):
     tflops: Positive
     ci95: Interval | None
     states: list[DeviceState]
-    sm_clock_mhz: Positive | None = Field(description="counted on the multiprocessor over such a block")
+    sm_clock_mhz: Positive | None = Field(description="counted on the multiprocessors over this very block")
 
 
 class LoadPoint(Record):
@@ -64,8 +64,8 @@ class LoadPoint(Record):
 
     at_s: NotNegative
     tflops: Positive
-    sm_clock_mhz: NotNegative | None = None
-    power_w: NotNegative | None = None
+    sm_clock_mhz: NotNegative | None = Field(default=None, description="counted, over the products up to this moment")
+    power_w: NotNegative | None = Field(default=None, description="null where NVML has not refreshed it since")
     temperature_c: float | None = None
     throttle_reasons: list[str] | None = None
 
@@ -80,9 +80,11 @@ class Sustained(Record):
     ci95: Interval | None
     sm_clock_mhz: Positive | None = Field(description="median once settled")
     power_w: Positive | None = Field(description="median once settled")
+    power_reading: Literal["instant", "average"] | None = None
     limited_by: list[str] = Field(description="throttle reasons that NVML reported under this load")
     throttled_points: int = Field(description="moments of thermal or power-brake throttling, left out of the median")
     all_throttled: bool
+    first_products_s: list[Positive] = Field(default=[], description="of the first 0.1 s, each product's time")
     curve: Annotated[list[LoadPoint], Field(min_length=1)]
 
 
@@ -101,8 +103,15 @@ class PeakFlops(Record):
     clock_mhz: Positive | None = Field(description="of the burst")
     clock_tflops: Positive | None
     fraction_of_clock: Positive | None
+    sustained_fraction_of_clock: Positive | None = Field(
+        default=None, description="the same of sustained load: its throughput and its clock"
+    )
     inputs: str
-    limited_by: list[str] = Field(description="throttle reasons around the burst and under sustained load")
+    limited_by: list[str] = Field(description="throttle reasons of the burst and of sustained load")
+    burst_limited_by: list[str] | None = Field(
+        default=None, description="null where the burst was too short for NVML to tell, or it does not report"
+    )
+    sustained_limited_by: list[str] | None = None
     throttled: bool | None = Field(description="whether every sample was thermally throttled; null if not reported")
     doubts: list[str] = Field(description="what does not fit, and is no error")
     search: Search

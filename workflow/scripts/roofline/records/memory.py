@@ -65,7 +65,7 @@ class FoundLevel(Record):
     gb_per_s: Positive
     first_bytes: int
     last_bytes: int
-    knee_bytes: int | None = Field(description="the curve crosses the geometric mean of this plateau and the next")
+    knee_bytes: int | None = Field(description="where the bandwidth first falls by a tenth: the capacity")
     reported_bytes: int | None = Field(description="the capacity that the device reports for this level")
 
 

@@ -71,8 +71,9 @@ class Measurement(Record):
     plan: dict[str, Any] = Field(default={}, description="how the implementation divides the work")
     plan_summary: str | None = Field(default=None, description="the same in words")
     remedies: dict[Regime, list[str]] = Field(default={}, description="what helps in each regime")
+    doubts: list[str] = Field(default=[], description="what does not fit, and is no error")
     states: list[DeviceState]
-    sm_clock_mhz: Positive | None = Field(default=None, description="counted by a kernel beside such a block")
+    sm_clock_mhz: Positive | None = Field(default=None, description="counted over the caller's block")
 
 
 class JobRecord(Record):

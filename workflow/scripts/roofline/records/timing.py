@@ -32,7 +32,10 @@ class DeviceState(Record):
     when: Literal["before", "during", "after"]
     sm_clock_mhz: NotNegative | None = None
     memory_clock_mhz: NotNegative | None = None
-    power_w: NotNegative | None = None
+    power_w: NotNegative | None = Field(default=None, description="null where not refreshed since the last reading")
+    power_reading: Literal["instant", "average"] | None = Field(
+        default=None, description="NVML's instantaneous power, or of older drivers its average of up to a second"
+    )
     temperature_c: float | None = None
     throttle_reasons: list[str] | None = None
     other_processes: int | None = None
@@ -43,6 +46,7 @@ class Check(Record):
 
     compared: str
     error: NotNegative = Field(description="norm of the difference over the norm of the reference")
+    error_after: NotNegative | None = Field(default=None, description="of what the timed steps left")
     tolerance: Positive
 
 

@@ -1,11 +1,11 @@
 """The read bandwidth over the size of the working set as a picture: one panel per sweep, with the levels found."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from roofline.core import terms
 from roofline.core.formatting import capacity, number
 from roofline.records.memory import BandwidthRecord, FoundLevel, Sweep
 from roofline.report import figure_style as style
@@ -54,9 +54,9 @@ def _paint(axes: Axes, device: str, sweep: Sweep) -> None:
         words = f"{level_name(level.name, level.knee_bytes)} {number(level.gb_per_s)} GB/s"
         places = (ends[0] * (ends[1] / ends[0]) ** share for share in (0.5, 0.3, 0.7))
         labels.append(Label(words, tuple((size, level.gb_per_s) for size in places), LEVEL))
-    for level, following in pairwise(sweep.levels):
+    for level in sweep.levels:
         if level.knee_bytes:
-            middle = (level.gb_per_s * following.gb_per_s) ** 0.5
+            middle = terms.KNEE * level.gb_per_s
             for size, dashes in ((level.knee_bytes, "-"), (level.reported_bytes, (0, (1, 1)))):
                 if size:
                     tick = [middle / 1.2, middle * 1.2]

@@ -3,7 +3,7 @@
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype
@@ -168,13 +168,18 @@ class Device:
         """Overwrite every byte with 0xFF: NaN in every floating-point dtype."""
         array[...] = self.xp.full(array.itemsize, 0xFF, self.xp.uint8).view(array.dtype)
 
-    def copies(self, array, count: int) -> list:
-        """Made by all cores: it is the first touch of memory that takes time."""
+    def rolled(self, array, count: int) -> list:
+        """The array's numbers, begun at another place in each: so many arrays, of which none is like another.
+
+        Made by all cores: it is the first touch of memory that takes time.
+        """
         found = self.xp.empty((count, *array.shape), array.dtype)
+        numbers, rows = array.reshape(-1), found.reshape(count, array.size)
 
         def fill(worker: int) -> None:
             for place in range(worker, count, self.cores):
-                found[place] = array
+                start = (place + 1) * array.size // (count + 1)
+                rows[place, start:], rows[place, :start] = numbers[: array.size - start], numbers[array.size - start :]
 
         self.workers.run(self.cores, fill)
         return list(found)
@@ -202,20 +207,11 @@ class Device:
         """As step_times: a CPU tells nothing of itself."""
         return self.step_times(step, count, first)
 
-    def load_times(
-        self, step: Callable[[int], object], count: int, seconds: float, look: Callable
-    ) -> Iterator[tuple[float, float]]:
-        """(seconds since the start, seconds a step) of chunks of `count` steps, for about so many seconds."""
-        start = time.monotonic()
-        while (at_s := time.monotonic() - start) < seconds:
-            each_s = sum(self.step_times(step, count)) / count
-            yield at_s + count * each_s, each_s
-
     def device_times(self, step: Callable[[int], object], count: int, first: int = 0) -> None:
         """None: the CPU is its own caller, there is no launch gap to leave out."""
         return None
 
-    def clock_under(self, step: Callable[[int], object], count: int, step_s: float, look: Callable) -> None:
+    def clock_of_block(self) -> None:
         """None: a CPU does not tell its clock under load."""
 
     def while_busy(self, step: Callable[[int], object], step_s: float, seconds: float, look: Callable) -> None:

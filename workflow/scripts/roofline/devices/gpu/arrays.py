@@ -30,10 +30,16 @@ class Arrays:
         """Overwrite every byte with 0xFF: NaN in every floating-point dtype."""
         array.data.memset_async(0xFF, array.nbytes, self.stream)
 
-    def copies(self, array, count: int) -> list:
-        """One after another in one piece of memory: a thousand allocations would take longer than the copying."""
+    def rolled(self, array, count: int) -> list:
+        """The array's numbers, begun at another place in each: so many arrays, of which none is like another.
+
+        One after another in one piece of memory: a thousand allocations would take longer than the copying.
+        """
         found = self.xp.empty((count, *array.shape), array.dtype)
-        found[...] = array
+        numbers, rows = array.reshape(-1), found.reshape(count, array.size)
+        for place in range(count):
+            start = (place + 1) * array.size // (count + 1)
+            rows[place, start:], rows[place, :start] = numbers[: array.size - start], numbers[array.size - start :]
         return list(found)
 
     def array(self, host_array):

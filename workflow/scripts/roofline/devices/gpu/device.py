@@ -50,6 +50,7 @@ class Device(Arrays, Timer, KernelCompiler):
         self._events: list = []
         self._modules: dict = {}
         self._blocker = None
+        self._marks = None
         self._words = None
         self._arrays = None
         # What our kernels report: cycles and nanoseconds; the sum of what they read, where `tell` is not 0.

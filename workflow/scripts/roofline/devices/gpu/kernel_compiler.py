@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 CEILING_KERNELS = Path(__file__).parent / "kernels"
-COMPILE_OPTIONS = ("-std=c++17",)
+COMPILE_OPTIONS = ("-std=c++17", "--split-compile=0")  # each kernel of a source on a core of its own
 INCLUDED = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
 
 

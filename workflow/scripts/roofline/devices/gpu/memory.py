@@ -29,7 +29,8 @@ HOST_BLOCKS = 8  # in which a copy from or to the host is timed: others use the 
 
 CACHE_GRIDS = ((256, 4), (256, 8), (512, 2), (512, 4), (1024, 1), (1024, 2))  # threads, blocks per multiprocessor
 # Blocks by which each pass over the L2's set is turned on, so that neighbours follow one another over the same lines.
-FOLLOWING = (1, 7)
+FOLLOWING = (1, 2)
+BROADCAST_THREADS = (512, 1024)
 # Bytes that one step reads on each multiprocessor: about a millisecond of what an L1, and of what an L2 gives.
 L1_STEP_BYTES, L2_STEP_BYTES = 256 * MIB, 64 * MIB
 SWEEP_STEP_SHARE = 4  # a sweep asks for the course of many sizes, a ceiling for one figure
@@ -37,7 +38,7 @@ SWEEP_THREADS, ROUND_OF_SWEEP = 256, 32 * KIB  # sizes are whole rounds of a blo
 LARGEST_OF_L1 = 2 * MIB  # past it the L2 answers all the same
 SMALLEST_OF_L2 = 2 * MIB
 READERS = 8  # one multiprocessor in so many reads through its L1
-SWEEP_BEYOND_L2 = 6  # times the L2's size: there nearly nothing hits it
+SWEEP_BEYOND_L2 = 24  # times the L2's size: at 6 times it a tenth of the reads still hits it
 
 
 def streams(device, level: str, size_bytes: int | None) -> list[Stream]:
@@ -291,22 +292,24 @@ def _repeat(pattern, into) -> None:
 
 
 def _l2(device) -> list[Stream]:
-    """What L2 gives where no line is wanted by two multiprocessors at about the same time; and what it shows else.
+    """The fastest that L2 gives to reads of which each is counted once; and two figures that frame it.
 
-    Where neighbours follow one another over the same lines, some of their reads are answered together: on an H200 from
-    11 to 12 TB/s instead of 9.15, by 9 % another figure in every run, where the ceiling repeats to 0.1 %.
+    Where neighbours follow one another over the same lines, some of their reads are answered together: on an H200 11 to
+    12 TB/s. Where no two want a line at about the same time it is 9.2, to 0.1 % in every run. Where all want the same
+    one at once, it is 18 to 20 at the multiprocessors, of which L2 reads each line only once for many.
     """
     size = device.last_level_cache_bytes // 2 // KIB * KIB
-    alone = _l2_grids(device, size, following=())
-    found = [_cache_stream(device, "l2", "l2", size, alone, f"{SHARED_OUT}, no two after the same line")]
-    if _far(device.multiprocessors) > max(FOLLOWING):  # else a small card has no blocks that are far from one another
-        following = _l2_grids(device, size, FOLLOWING)
-        found.append(
-            _cache_stream(
-                device, "l2_following", "l2", size, following, f"{SHARED_OUT}, neighbours after the same lines"
-            )
-        )
-    return found
+    apart = _l2_grids(device, size, following=())
+    # A small card has no blocks that are far from one another.
+    following = _l2_grids(device, size, FOLLOWING) if _far(device.multiprocessors) > max(FOLLOWING) else {}
+    at_once = _broadcast_grids(device, size)
+    return [
+        _cache_stream(device, "l2", "l2", size, apart | following, f"{SHARED_OUT}, each line once per pass"),
+        _cache_stream(device, "l2_apart", "l2", size, apart, f"{SHARED_OUT}, no two after the same line"),
+        _cache_stream(
+            device, "l2_broadcast", "l2", size, at_once, "that each of them reads whole, all at once, past L1"
+        ),
+    ]
 
 
 def _l1(device) -> list[Stream]:
@@ -372,6 +375,23 @@ def _l1_grids(device, kernel_name: str, size: int) -> dict:
         name = f"{each} blocks per multiprocessor, {threads} threads"
         found[name] = (_launch(kernel, blocks, threads, arguments, shared_mem=shared), passes // each * blocks)
     return found
+
+
+def _broadcast_grids(device, size: int) -> dict:
+    """By name: the step, and how many times it reads the set. One block per multiprocessor: its L1 joins no reads."""
+    import numpy
+
+    kernel, words = device.kernel("caches.cu", "read_l2_broadcast"), device.cache_words(size)
+    passes = max(2, L2_STEP_BYTES // size)
+    count = numpy.uint32(size // CACHE_VECTOR_BYTES)
+    arguments = (words, count, numpy.uint32(passes), device.total, device.kernel_clock)
+    return {
+        f"1 block per multiprocessor, {threads} threads, all after the same lines": (
+            _launch(kernel, device.multiprocessors, threads, arguments),
+            passes * device.multiprocessors,
+        )
+        for threads in BROADCAST_THREADS
+    }
 
 
 def _l2_grids(device, size: int, following, grids=CACHE_GRIDS, step_bytes: int = L2_STEP_BYTES) -> dict:

@@ -36,7 +36,15 @@ FACTS = (
     "pcie_width_max",
     "power_limit_w",
 )
-STATE = ("sm_clock_mhz", "memory_clock_mhz", "power_w", "temperature_c", "throttle_reasons", "other_processes")
+STATE = (
+    "sm_clock_mhz",
+    "memory_clock_mhz",
+    "power_w",
+    "power_reading",
+    "temperature_c",
+    "throttle_reasons",
+    "other_processes",
+)
 
 
 def ask(question: Callable, *arguments):
@@ -153,16 +161,27 @@ def state(handle) -> dict:
         return dict.fromkeys(STATE)
     import pynvml
 
-    power = ask(pynvml.nvmlDeviceGetPowerUsage, handle)
     processes = ask(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
     return {
         "sm_clock_mhz": ask(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
         "memory_clock_mhz": ask(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_MEM),
-        "power_w": None if power is None else power / 1000,
+        **_power(handle),
         "temperature_c": ask(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
         "throttle_reasons": throttle_reasons(_reason_bits(handle)),
         "other_processes": _others(processes),
     }
+
+
+def _power(handle) -> dict:
+    """Watts now; where the driver has no such reading its average, of a second on an H200."""
+    import pynvml
+
+    field = getattr(pynvml, "NVML_FI_DEV_POWER_INSTANT", None)
+    values = ask(pynvml.nvmlDeviceGetFieldValues, handle, [field]) if field else None
+    if values and values[0].nvmlReturn == pynvml.NVML_SUCCESS:
+        return {"power_w": values[0].value.uiVal / 1000, "power_reading": "instant"}
+    usage = ask(pynvml.nvmlDeviceGetPowerUsage, handle)
+    return {"power_w": None if usage is None else usage / 1000, "power_reading": usage and "average"}
 
 
 def _others(processes: list | None) -> int | None:

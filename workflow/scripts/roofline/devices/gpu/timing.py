@@ -1,6 +1,8 @@
 """Time on a GPU: steps between events, steps queued behind a blocking kernel, load without a pause, the clock."""
 
+import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
@@ -8,10 +10,9 @@ from itertools import pairwise
 STEPS_BEHIND_BLOCK = 32
 BLOCK_TIMEOUT_NS = 500_000_000
 
-# Long against the timer's tick; and no longer than the block, at whose end the load falls away.
-CLOCK_STRETCH_NS = 200_000
-CLOCK_SHARE = 0.9
-LOOK_AFTER_S, LOOK_SHARE = 0.15, 3  # quarters
+LOOK_SHARE = 3  # quarters of a block
+MARKS = 4  # of the clocks that are kept: load is queued two chunks ahead
+SHORTEST_NS = 200_000  # between two marks: long against the tick of the device's timer, a microsecond on some cards
 
 
 class Timer:
@@ -27,7 +28,9 @@ class Timer:
         """
         events = self._take_events(count + 1)
         self.synchronize()
+        self._mark(0)
         self._queue(step, first, events)
+        self._mark(1)
         self.synchronize()
         return self._elapsed(events)
 
@@ -81,67 +84,81 @@ class Timer:
         """As step_times; `look` is called while the device runs, three quarters through."""
         events = self._take_events(count + 1)
         self.synchronize()
+        self._mark(0)
         self._queue(step, first, events)
+        self._mark(1)
         events[LOOK_SHARE * count // 4].synchronize()
         look()
         self.synchronize()
         return self._elapsed(events)
 
     def load_times(
-        self, step: Callable[[int], object], count: int, seconds: float, look: Callable
-    ) -> Iterator[tuple[float, float]]:
+        self, step: Callable[[int], object], count: int, seconds: float, singly: int = 0
+    ) -> Iterator[tuple[float, list[float], float | None]]:
         """Load without a pause for about so many seconds, in chunks of `count` steps.
 
-        Yields (seconds since the start, seconds per step) of each chunk; `look` is called while one runs. The next
-        chunk is queued before the last one is waited for.
+        Yields (seconds since the start, seconds per step, MHz) of each chunk: of the first `singly` chunks the seconds
+        of each step, of the others their mean alone. Two chunks are queued before one is waited for.
         """
-        event, elapsed = self.xp.cuda.Event, self.xp.cuda.get_elapsed_time
+        queued: deque[list] = deque()
         self.synchronize()
-        start, ends = time.monotonic(), [event()]
-        ends[0].record(self.stream)
-        while len(ends) > 1 or time.monotonic() - start < seconds:
-            while len(ends) < 3 and time.monotonic() - start < seconds:
+        start, number, last = time.monotonic(), 0, self._marked(0)
+        while queued or time.monotonic() - start < seconds:
+            while len(queued) < 2 and time.monotonic() - start < seconds:
+                events = [last]
                 for index in range(count):
                     step(index)
-                ends.append(event())
-                ends[-1].record(self.stream)
-            look()
-            ends[1].synchronize()
-            yield time.monotonic() - start, elapsed(ends[0], ends[1]) / 1e3 / count
-            ends.pop(0)
+                    if number < singly and index < count - 1:
+                        events.append(self._recorded())
+                number += 1
+                last = self._marked(number)
+                queued.append([*events, last])
+            events = queued.popleft()
+            events[-1].synchronize()
+            times = self._elapsed(events)
+            done = number - len(queued)
+            each_s = times if len(times) == count else [times[0] / count]
+            yield time.monotonic() - start, each_s, self._clock_mhz(done - 1, done)
 
     def clock_of_kernel(self) -> float | None:
         """MHz that the last kernel of ours counted of itself."""
         cycles, nanoseconds = (float(value) for value in self.to_host(self.kernel_clock))
         return cycles / nanoseconds * 1e3 if nanoseconds else None
 
-    def clock_under(self, step: Callable[[int], object], count: int, step_s: float, look: Callable) -> float | None:
-        """MHz of the multiprocessors over a block of `count` steps of about `step_s` seconds each.
+    def clock_of_block(self) -> float | None:
+        """MHz of the multiprocessors over the last step_times or watched_times; None where that was too short."""
+        return self._clock_mhz(0, 1)
 
-        A kernel of one thread, on a stream of its own, counts cycles beside the block: after the block, a card
-        without load has raised its clock again. The steps go on until they have lasted LOOK_AFTER_S, and `look` is
-        called before their end: what NVML reports is tens of milliseconds old.
-        """
+    def _marked(self, place: int):
+        """The clocks marked, then an event."""
+        self._mark(place)
+        return self._recorded()
+
+    def _recorded(self):
+        event = self.xp.cuda.Event()
+        event.record(self.stream)
+        return event
+
+    def _mark(self, place: int) -> None:
+        """Queue a reading of every multiprocessor's cycles and nanoseconds. The host reads them without a copy."""
         import numpy
 
-        reading = self.xp.zeros(2, self.xp.uint64)
-        kernel = self.kernel("clock.cu", "count_cycles")
-        self.synchronize()
-        beside = self.xp.cuda.Stream(non_blocking=True)
-        stretch_ns = max(CLOCK_STRETCH_NS, int(CLOCK_SHARE * count * step_s * 1e9))
-        kernel((1,), (1,), (numpy.uint64(stretch_ns), reading), stream=beside)
-        last = max(count, round(LOOK_AFTER_S / step_s))
-        for index in range(last):
-            step(index)
-            if index == last * LOOK_SHARE // 4:
-                near_the_end = self.xp.cuda.Event()
-                near_the_end.record(self.stream)
-        near_the_end.synchronize()
-        look()
-        self.synchronize()
-        beside.synchronize()
-        cycles, nanoseconds = (float(value) for value in self.to_host(reading))
-        return cycles / nanoseconds * 1e3
+        if self._marks is None:
+            self._marker = self.kernel("clock.cu", "mark_clocks")
+            self._marks_memory = self.xp.cuda.alloc_pinned_memory(MARKS * self.multiprocessors * 16)
+            self._marks = numpy.frombuffer(self._marks_memory, numpy.int64, MARKS * self.multiprocessors * 2)
+            self._marks = self._marks.reshape(MARKS, self.multiprocessors, 2)
+        self._marks[place % MARKS] = 0
+        address = self._marks_memory.ptr + place % MARKS * self.multiprocessors * 16
+        self._marker((self.multiprocessors,), (1,), (numpy.uint64(address),))
+
+    def _clock_mhz(self, first: int, last: int) -> float | None:
+        """The median over the multiprocessors that both marks are of."""
+        before, after = self._marks[first % MARKS], self._marks[last % MARKS]
+        cycles, nanoseconds = (after - before)[(before[:, 1] > 0) & (after[:, 1] > 0)].T
+        if not len(nanoseconds) or nanoseconds.min() < SHORTEST_NS:
+            return None
+        return float(statistics.median(cycles / nanoseconds * 1e3))
 
     def while_busy(self, step: Callable[[int], object], step_s: float, seconds: float, look: Callable) -> None:
         """Queue about so many seconds of steps, look while the device runs them, then wait for it."""

@@ -30,6 +30,7 @@ class DecodeImplementation(Implementation):
         self.shape, self.dtype = Shape.of(case.shape), case.dtype
         self.query, self.hidden = shared["query"], shared["hidden"]
         self.caches = [(copy["keys"], copy["values"]) for copy in copies]
+        self.layers = [shared["layer"]]
 
     def poison(self) -> None:
         """Overwrite the result, where a step has a buffer of its own for it."""
@@ -43,7 +44,7 @@ class DecodeImplementation(Implementation):
         first, device = self.shared["layer"], self.device
         moved = traffic_bytes(self.shape, self.dtype, "block")
         copies = 1 if len(self.caches) == 1 else rotation_copies(moved, device.last_level_cache_bytes)
-        made = {name: device.copies(array, copies - 1) for name, array in first.items()}
+        made = {name: device.rolled(array, copies - 1) for name, array in first.items()}
         return [first, *({name: arrays[place] for name, arrays in made.items()} for place in range(copies - 1))]
 
     def costs(self, scope: str | None) -> CostTerms:

@@ -17,8 +17,8 @@ class NumpyOnAllCores(DecodeImplementation):
         from roofline.operators.decode_attention.numpy_cores import Steps
 
         super().__init__(operator, device, case, shared, copies)
-        layers = self.rotated_layers()
-        self.steps = Steps(device, self.shape, self.dtype, self.query, self.hidden, self.caches, layers, cores)
+        self.layers = self.rotated_layers()
+        self.steps = Steps(device, self.shape, self.dtype, self.query, self.hidden, self.caches, self.layers, cores)
 
     def step(self, scope: str | None):
         return self.steps.core if scope == "core" else self.steps.block

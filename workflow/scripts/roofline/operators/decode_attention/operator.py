@@ -192,6 +192,11 @@ class DecodeAttention(Operator):
         return reference(inputs["query"], inputs["keys"], inputs["values"])
 
     def check(self, implementation: Implementation, scope: str | None) -> tuple[Check, float]:
+        implementation.poison()
+        result, seconds = first_result(implementation, scope)
+        return self.compare(implementation, scope, 0, result), seconds
+
+    def compare(self, implementation: Implementation, scope: str | None, index: int, result) -> Check:
         """Compare every head of the first and the last sequence with float64 arithmetic on the same inputs.
 
         The error is that of the worst head; of a block, whose output projection mixes the heads, of the worst sequence.
@@ -200,20 +205,18 @@ class DecodeAttention(Operator):
 
         device, case = implementation.device, implementation.case
         rows = sorted({0, case.shape["batch"] - 1})
-        implementation.poison()
-        result, seconds = first_result(implementation, scope)
         result = device.to_host(result[rows]).astype(numpy.float64)
         if scope == "block":
-            expected, part = _reference_block(implementation, rows), "sequences"
+            expected, part = _reference_block(implementation, rows, index), "sequences"
             result = result.reshape(expected.shape)
         else:
             query = device.to_host(implementation.shared["query"][rows])
-            expected, part = _reference_core(implementation, rows, query), "heads"
+            expected, part = _reference_core(implementation, rows, query, index), "heads"
         error, tolerance = worst_head(result, expected), implementation.tolerance[case.dtype]
         what = f"{self.title}, {implementation.name} {scope}, {case.dtype} {self.label(case)}: the result"
         require_close(what, error, tolerance)
         compared = f"{part} of {len(rows)} sequences against float64, the worst of them"
-        return Check(compared=compared, error=error, tolerance=tolerance), seconds
+        return Check(compared=compared, error=error, tolerance=tolerance)
 
     def memory_needed(self, case: Case, last_level_cache_bytes: int) -> int:
         """What a cell needs at once: the rotated caches, scores and weights, and what libraries take."""
@@ -316,11 +319,11 @@ class DecodeAttention(Operator):
         ]
 
 
-def _reference_core(implementation: Implementation, rows: list[int], query):
+def _reference_core(implementation: Implementation, rows: list[int], query, index: int):
     """[rows, heads, head size] for queries alike; one K/V head at a time, since a cache may be large."""
     import numpy
 
-    shape, copy = Shape.of(implementation.case.shape), implementation.first_result_copy
+    shape, copy = Shape.of(implementation.case.shape), implementation.copy_of(index)
     to_host, expected = implementation.device.to_host, numpy.empty(query.shape)
     for place, row in enumerate(rows):
         for head in range(shape.kv_heads):
@@ -330,12 +333,13 @@ def _reference_core(implementation: Implementation, rows: list[int], query):
     return expected
 
 
-def _reference_block(implementation: Implementation, rows: list[int]):
+def _reference_block(implementation: Implementation, rows: list[int], index: int):
     import numpy
 
     shape, shared, to_host = Shape.of(implementation.case.shape), implementation.shared, implementation.device.to_host
-    layer = {name: to_host(weights).astype(numpy.float64) for name, weights in shared["layer"].items()}
+    weights = implementation.layers[index % len(implementation.layers)]
+    layer = {name: to_host(array).astype(numpy.float64) for name, array in weights.items()}
     hidden = to_host(shared["hidden"][rows]).astype(numpy.float64)
     query = (hidden @ layer["query"] + layer["query_bias"]).reshape(len(rows), shape.heads, -1)
-    attended = _reference_core(implementation, rows, query).reshape(len(rows), shape.hidden_size)
+    attended = _reference_core(implementation, rows, query, index).reshape(len(rows), shape.hidden_size)
     return attended @ layer["output"] + layer["output_bias"]

@@ -122,16 +122,15 @@ class LtProducts:
             ),
             flops=flops(*shape),
             step=step,
-            check=lambda: self._check(shape, layout, output, step),
+            clear=lambda: self._device.poison(self._d),
+            compare=lambda: self._compare(shape, layout, output),
             inputs=self._inputs,
         )
 
-    def _check(self, shape: Shape, layout: str, output: str, step) -> Check:
+    def _compare(self, shape: Shape, layout: str, output: str) -> Check:
         """Blocks of rows and columns, from the corners and between, against float64."""
-        device, (m, n, k) = self._device, shape
-        device.poison(self._d)
-        step(0)
-        device.synchronize()
+        m, n, k = shape
+        self._device.synchronize()
         kind, out = array_dtype(self._dtype), array_dtype(output)
         rows, columns = _spread(m, SAMPLED_ROWS), _spread(n, SAMPLED_COLUMNS)
         a = [_block(self._a, kind, k, m, slice(0, k), r).T if layout[0] == "N" else _block(self._a, kind, m, k, r)
@@ -198,9 +197,7 @@ def _by_cupy(device, dtype: str, size: int, seed: int) -> Workload:
     def step(index: int) -> None:
         device.xp.matmul(a, b, out=c)
 
-    def check() -> Check:
-        device.poison(c)
-        step(0)
+    def compare() -> Check:
         device.synchronize()
         kind = array_dtype(dtype)
         rows, columns = _spread(size, SAMPLED_ROWS), _spread(size, SAMPLED_COLUMNS)
@@ -220,7 +217,8 @@ def _by_cupy(device, dtype: str, size: int, seed: int) -> Workload:
         ),
         flops=flops(size, size, size),
         step=step,
-        check=check,
+        clear=lambda: device.poison(c),
+        compare=compare,
         inputs=inputs(dtype, FULL),
     )
 

@@ -60,12 +60,14 @@ def _square(a, b, c, dtype: str, workers) -> Workload:
     def multiply(index: int) -> None:
         numpy.matmul(a, b, out=c)
 
-    def check() -> Check:
+    rows = numpy.linspace(0, size - 1, SAMPLED_ROWS).astype(int)
+
+    def clear() -> None:
+        c[rows] = numpy.nan
+
+    def compare() -> Check:
         """Sampled rows against float64, summed by NumPy itself: fp64 from the same BLAS would agree with any fault of
         its own. Raises ArithmeticError where they differ."""
-        rows = numpy.linspace(0, size - 1, SAMPLED_ROWS).astype(int)
-        c[rows] = numpy.nan  # what is not written shows
-        multiply(0)
         sampled = a[rows]
 
         def columns(worker: int):
@@ -88,5 +90,6 @@ def _square(a, b, c, dtype: str, workers) -> Workload:
         ),
         flops=flops(size, size, size),
         step=multiply,
-        check=check,
+        clear=clear,
+        compare=compare,
     )

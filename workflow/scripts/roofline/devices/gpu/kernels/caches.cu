@@ -117,6 +117,19 @@ extern "C" __global__ void read_l2(const Vector* a, unsigned long long vectors, 
     watch.tell(cycles_and_ns);
 }
 
+// Every block reads the whole set, past L1, all in the same order and so at about the same time.
+extern "C" __global__ void read_l2_broadcast(const Vector* a, unsigned int vectors, unsigned int passes,
+                                             unsigned int* total, unsigned long long* cycles_and_ns) {
+    const Stopwatch watch;
+    unsigned int sum = 0;
+#pragma unroll 1
+    for (unsigned int pass = 0; pass < passes; ++pass) {
+        one_pass([&](unsigned int i) { return load_l2(a + i); }, vectors, sum);
+    }
+    add_to_total(sum, total);
+    watch.tell(cycles_and_ns);
+}
+
 // Every block reads its own shared memory, filled from `a`.
 extern "C" __global__ void read_shared(const Vector* a, unsigned int vectors, unsigned int passes, unsigned int* total,
                                        unsigned long long* cycles_and_ns) {

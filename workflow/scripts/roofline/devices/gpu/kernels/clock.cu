@@ -1,20 +1,15 @@
-// The clock of a multiprocessor, from inside: its cycles over a stretch of the device's nanosecond timer. Run by one
-// thread beside a block of work it tells the clock under that load, where a driver's reading is tens of ms behind.
+// The clock of every multiprocessor over a block of work, without a thread beside it that would take a slot from the
+// work: each one's cycles and the device's nanoseconds, read by this kernel before the block and after it. The counter
+// of cycles runs on from kernel to kernel.
 
 #include "timers.cuh"
 
-extern "C" __global__ void count_cycles(unsigned long long stretch_ns, unsigned long long* cycles_and_ns) {
-    // Start at a tick of the timer, which on some cards moves once a microsecond.
-    unsigned long long start_ns = now_ns();
-    const unsigned long long first_ns = start_ns;
-    while (start_ns == first_ns) {
-        start_ns = now_ns();
+extern "C" __global__ void mark_clocks(unsigned long long* marks) {
+    unsigned int multiprocessor;
+    asm volatile("mov.u32 %0, %smid;" : "=r"(multiprocessor));
+    if (multiprocessor < gridDim.x) {
+        const Moment now = this_moment();
+        marks[2 * multiprocessor] = now.cycle;
+        marks[2 * multiprocessor + 1] = now.ns;
     }
-    const long long start = clock64();
-    unsigned long long end_ns = start_ns;
-    while (end_ns - start_ns < stretch_ns) {
-        end_ns = now_ns();
-    }
-    cycles_and_ns[0] = clock64() - start;
-    cycles_and_ns[1] = end_ns - start_ns;
 }
