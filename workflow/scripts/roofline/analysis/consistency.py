@@ -1,4 +1,4 @@
-"""Whether the figures of sustained load follow from its curve; what records hold themselves to stands in their classes."""
+"""Whether the figures of sustained load follow from its curve; all else, records hold themselves to."""
 
 from roofline.measure.sustained import summarise
 from roofline.records.base import require_same, require_same_interval

@@ -1,7 +1,7 @@
 """Records: one JSON file each, validated when written and when read.
 
-What is not known is null; NaN and Infinity are refused. Keys carry their unit. A figure that can be computed from others
-of its record must be what they give: one edited by hand is not.
+What is not known is null; NaN and Infinity are refused. Keys carry their unit. A figure that can be computed from
+others of its record must be what they give: one edited by hand is not.
 """
 
 import json
