@@ -20,6 +20,7 @@ from roofline.records.roofline import Roofline
 from roofline.run import pictures
 from roofline.run.archive import ENDING, RENDERED, Refused, newest, opened
 from roofline.run.derived import derive
+from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.manifest import hashes
 from roofline.run.paths import RESULTS
 
@@ -57,6 +58,7 @@ def write_derived(found: Results, manifest: Manifest, folder: Path) -> Roofline:
 
 
 if __name__ == "__main__":
+    print_what_can_be_printed()
     if len(sys.argv) > 2:
         sys.exit(__doc__)
     try:
