@@ -151,6 +151,8 @@ def unpack(archive: Path, folder: Path) -> Path:
 
 def _read_through(archive: Path) -> None:
     """To the end of the compressed stream, where its checksum stands: reading members stops before."""
+    if archive.exists() and not archive.is_file():
+        raise OSError("not a regular file")
     read = 0
     with gzip.open(archive) as stream:
         while part := stream.read(1 << 20):
