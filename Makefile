@@ -1,6 +1,7 @@
 # `make` installs what is locked in envs/ into .venv and measures this machine. `make help` lists the rest.
 
-python = .venv/bin/python
+# Not even a file of the checkout's own root, numpy.py say, comes before the installed packages.
+python = .venv/bin/python -P
 
 # CUDA, PYTHON, ARCHIVE, RUNS and PYTORCH reach the recipes through the environment. These would lead Python elsewhere.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
@@ -23,7 +24,7 @@ run: setup ## measure what is missing or stale, and print the summary (ARGS="...
 	@$(python) workflow/commands/run.py $(ARGS)
 
 dry-run: setup ## say what `make` would measure, and why
-	@$(python) -m snakemake --cores 1 --dry-run --quiet host $(ARGS)
+	@$(python) workflow/commands/run.py --dry-run $(ARGS)
 
 report: setup-any ## write results/report.html
 	@$(python) -m snakemake --cores 1 --report results/report.html $(ARGS)

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pydantic import ValidationError
+
 from roofline.analysis.collect import Asked, Collected, collect
+from roofline.analysis.consistency import contradictions
 from roofline.analysis.results import Results
 from roofline.analysis.verification import verify
 from roofline.measure.sustained import summarise
@@ -65,12 +68,21 @@ def kind_of(device: str) -> str:
     return device.rstrip("0123456789")
 
 
+def faults_of(record: Record) -> list[str]:
+    """What does not fit within a record, as its reader finds it."""
+    try:
+        type(record).model_validate(record.model_dump())
+    except ValidationError as error:
+        return [fault["msg"] for fault in error.errors()]
+    return contradictions(record) if isinstance(record, JobRecord) else []
+
+
 # ---------------------------------------------------------------- parts of records
 
 
-def timing(median_s: float, interval: bool = True, **fields) -> Timing:
-    """With a 95 % interval of a hundredth to either side; without one, of samples that are too few for it."""
-    low_s, high_s = 0.99 * median_s, 1.01 * median_s
+def timing(median_s: float, interval: float = 0.01, **fields) -> Timing:
+    """With a 95 % interval of such a share to either side; without one, of samples that are too few for it."""
+    low_s, high_s = (1 - interval) * median_s, (1 + interval) * median_s
     known = {
         "method": "made up",
         "warmup": 3,
@@ -99,7 +111,7 @@ def product(size: int = 8192, library: str = "cuBLASLt") -> Product:
     )
 
 
-def stream(name: str, gb_per_s: float, interval: bool = True, **fields) -> Bandwidth:
+def stream(name: str, gb_per_s: float, interval: float = 0.01, **fields) -> Bandwidth:
     level, mix = LEVELS.get(name) or name.split("_")[:2]
     counted = 1 << 30
     taken = timing(counted / gb_per_s / 1e9, interval)
@@ -236,7 +248,7 @@ def peak_record(
     reasons: list[str] | None = None,
     vendor: float | None = None,
     clock: tuple[float, float] | None = None,
-    interval: bool = True,
+    interval: float = 0.01,
     **fields,
 ) -> PeakFlopsRecord:
     """`reference` is the reference product or its TFLOPS (none of an _fma ceiling), `chosen_at` what the best product

@@ -16,6 +16,7 @@ from small_run import DATA, SmallRun
 
 from roofline.records.base import read, write
 from roofline.records.manifest import Manifest
+from roofline.run import archive
 from roofline.run.archive import CHECKSUMS, Refused, contents, name_of, newest, opened, pack, unpack
 
 NAME = "a-cpu-20261105T120200Z"
@@ -228,6 +229,25 @@ def test_members_that_are_no_plain_files_inside_are_refused_before_anything_is_w
     with pytest.raises(Refused, match="refused, its member"):
         unpack(crafted(tmp_path / "bad.tar.gz", member("run/x"), wrong), folder)
     assert [path for path in (tmp_path / "in").rglob("*") if path != folder] == []
+
+
+def test_more_than_the_largest_is_not_unpacked(tmp_path, monkeypatch):
+    sparse = member("run/x")
+    sparse.pax_headers = {"GNU.sparse.size": str(1 << 40), "GNU.sparse.numblocks": "0", "GNU.sparse.map": "0,0"}
+    (tmp_path / "folder").mkdir()
+    for limit, one in ((archive.LARGEST, sparse), (1 << 12, member("run/x"))):
+        monkeypatch.setattr(archive, "LARGEST", limit)
+        with pytest.raises(Refused, match="refused, it unpacks to more than"):
+            unpack(crafted(tmp_path / "x.tar.gz", one), tmp_path / "folder")
+    assert list((tmp_path / "folder").iterdir()) == []
+
+
+def test_a_manifest_that_does_not_fit_is_to_be_made_again(run, monkeypatch):
+    command = load("archive")
+    monkeypatch.setattr(command, "what_is_stale", lambda options: None)
+    run.edit("results/manifest.json", lambda content: content["outputs"][0].update(sha256="0" * 64))
+    with pytest.raises(Refused, match=r"checksum is not .*; remove results/manifest.json, and run the workflow again"):
+        command.archive(run.root, [])
 
 
 def test_what_is_damaged_or_no_archive_is_refused_in_one_line(run, tmp_path):

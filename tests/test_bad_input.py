@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import pickle
 import re
 import shutil
 import time
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import numpy
@@ -19,7 +21,7 @@ from workflow_run import TINY, Run, changed, tensors
 
 from roofline.devices import Identity
 from roofline.devices.cpu import identity as cpu
-from roofline.run import settings
+from roofline.run import previous_results, settings
 
 RECORD = "cpu/decode_attn/minigpt/S16_fp32.json"
 WEIGHTS = "checkpoints/minigpt.safetensors"
@@ -628,6 +630,11 @@ TEXTS = {
         "plot: &a [*a]\n",
         ["config/config.yaml, line 1: found unconstructable recursive node"],
     ),
+    "aliases of aliases": (
+        "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
+        + "".join(f"{x}: &{x} [{', '.join([f'*{y}'] * 9)}]\n" for y, x in pairwise("abcdefgh")),
+        ["config/config.yaml, line 6: more than 100000 values, aliases written out"],
+    ),
     "nested without end": ("[" * 3000, ["config/config.yaml: nested too deeply"]),
     "keys of Snakemake's own": (
         "pathvars: 3\n__use_yte__: true\n",
@@ -648,10 +655,61 @@ def test_a_bad_file_ends_snakemake_before_it_reads_it_itself(run, name):
     assert_lines(faults(run), expected)
 
 
-def test_a_missing_file_names_what_restores_it(run):
+def test_a_missing_file_names_what_restores_it_from_wherever(run, tmp_path):
     (run.root / "config/config.yaml").unlink()
     remedy = "restore it with: git checkout -- config/config.yaml"
     assert_lines(faults(run), [f"config/config.yaml: no such file; {remedy}"])
+    (tmp_path / "elsewhere").mkdir()
+    remedy = f"restore it with: git -C {run.root} checkout -- config/config.yaml"
+    assert_lines(faults(run, "--directory", tmp_path / "elsewhere"), [f"…config/config.yaml: no such file; {remedy}"])
+    (fault,) = faults_of_command(run, "--configfile", "config/mine.yaml")
+    assert fault == "config/mine.yaml: no such file", "a file of the user's own"
+
+
+def test_what_is_no_regular_file_is_not_read(tmp_path):
+    """A pipe would be waited for, and a device read without end."""
+    for path in ("/dev/null", tmp_path):
+        with pytest.raises(settings.Faults, match=f"{path}: not a regular file"):
+            settings.require_readable([path])
+
+
+def faults_of_command(run: Run, *arguments) -> list[str]:
+    """What `make` says that refuses at once."""
+    done = run.command("run", *arguments)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    return (done.stdout + done.stderr).splitlines()
+
+
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+def test_a_bad_file_of_ones_own_is_one_line_before_snakemake_reads_it(run, dry):
+    (run.root / "over.yaml").write_text("plot: [1\n")
+    expected = "over.yaml, line 2: expected ',' or ']', but got '<stream end>'"
+    assert faults_of_command(run, *dry, "--configfile", "over.yaml") == [expected]
+    assert len(faults_of_command(run, *dry, "--configfile", "none.yaml")) == 1
+
+
+def test_what_the_system_refuses_is_one_line(run):
+    lock = run.root / ".snakemake/roofline-run.lock"
+    lock.unlink()
+    lock.mkdir()
+    (line,) = faults_of_command(run)
+    assert "roofline-run.lock" in line
+
+
+# ---------------------------------------------------------------- surroundings
+
+
+def test_a_terminal_without_the_characters_gets_question_marks(run):
+    for command in (("workflow/commands/run.py",), ("-m", "snakemake", "--cores", "1", "--forcerun", "summary")):
+        done = run.python(*command, env={"PYTHONIOENCODING": "ascii"})
+        assert done.returncode == 0 and "Picture results/roofline.png ? in words" in done.stdout, done.stderr
+
+
+def test_a_file_of_the_checkout_shadows_no_package(run):
+    (run.root / "numpy.py").write_text("raise SystemExit('shadowed')\n")
+    (run.results / "roofline.png").unlink()
+    done = run.make()
+    assert done.returncode == 0 and "shadowed" not in done.stdout + done.stderr
 
 
 def test_merged_keys_are_yaml_too(run):
@@ -809,6 +867,43 @@ def test_results_that_lead_nowhere_or_are_folders(run):
     assert_lines(faults(run), [no_folder("logs"), in_the_way])
 
 
+def test_a_folder_that_may_not_be_entered(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("results/cpu").mkdir(parents=True)
+
+    def locked(real):
+        def ask(path, *arguments, **options):
+            if "results/cpu/" in str(path):
+                raise PermissionError(13, "Permission denied", str(path))
+            return real(path, *arguments, **options)
+
+        return ask
+
+    monkeypatch.setattr(os, "stat", locked(os.stat))
+    monkeypatch.setattr(os, "lstat", locked(os.lstat))
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path) != "results/cpu")
+    with pytest.raises(settings.Faults) as told:
+        previous_results.require_writable(["results/cpu/device_query.json"])
+    assert_lines(told.value.lines, ["…/results/cpu/ cannot be written: make it a folder of yours (chown, chmod u+w)"])
+
+
+def test_a_dry_run_is_a_line_for_each_job_and_changes_nothing(run):
+    (run.results / "cpu/bandwidth/dram.json").write_text("{")
+    before = run.files()
+    done = run.command("run", "--dry-run")
+    assert (done.returncode, run.files()) == (0, before) and not (run.results / "previous").exists()
+    jobs, total = done.stdout.splitlines()[:-1], done.stdout.splitlines()[-1]
+    assert jobs[0] == "cpu/bandwidth/dram.json: missing output files: cpu/bandwidth/dram.json"
+    assert "results/cpu/bandwidth/dram.json is corrupt: a run sets it aside and makes it again" in done.stderr
+    assert (
+        total.startswith(f"{len(jobs)} jobs: 1 bandwidth, ")
+        and "1 gather" in total
+        and all(": " in line for line in jobs)
+    )
+    run.finish()
+    assert run.command("run", "--dry-run").stdout == "nothing to be done: every result is up to date\n"
+
+
 def test_corrupt_records_are_named_set_aside_and_measured_again_and_the_rest_kept(run):
     truncated, foreign = "cpu/peak_flops/fp32.json", RECORD
     (run.results / truncated).write_bytes((run.results / truncated).read_bytes()[:100])
@@ -834,7 +929,7 @@ def test_corrupt_records_are_named_set_aside_and_measured_again_and_the_rest_kep
 def test_whatever_stands_in_a_corrupt_record_it_is_set_aside(run, text):
     path = "cpu/bandwidth/dram.json"
     (run.results / path).write_bytes(text.encode("utf-8", "surrogateescape"))
-    told = run.finish("--dry-run")
+    told = run.finish()
     (aside,) = (run.results / "previous").rglob("dram.json")
     assert f"results/{path} was corrupt and is set aside as {aside.relative_to(run.root)}" in told
     assert aside.read_bytes() == text.encode("utf-8", "surrogateescape")
@@ -853,7 +948,7 @@ def test_corrupt_results_of_other_kinds_are_found_too(run):
         (run.results / path).write_text("{")
     told = run.finish("--dry-run")
     for path in corrupt:
-        assert f"results/{path} was corrupt and is set aside" in told
+        assert f"results/{path} is corrupt: a run sets it aside" in told
     assert {*corrupt, "cpu/peak_flops.json"} - {"cpu/bandwidth.json"} <= set(run.planned())  # gathered by one job
 
 

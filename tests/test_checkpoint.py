@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from pathlib import Path
 
 import numpy
 import pytest
@@ -185,6 +186,10 @@ def test_files_of_another_kind(tmp_path, content, fault):
     file = tmp_path / "weights.pt"
     file.write_bytes(content)
     assert refused(file) == fault
+
+
+def test_a_pipe_or_a_device_is_not_waited_for():
+    assert refused(Path("/dev/null")) == "not a regular file"
 
 
 @pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data + b"\0"])

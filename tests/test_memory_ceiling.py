@@ -4,7 +4,6 @@ import bandwidth
 import pytest
 from factories import HEAT, JOB, FakeDevice, clock_of, device_record, vendor_figures
 
-from roofline.analysis.consistency import contradictions
 from roofline.devices.base import Stream, SweepSeries
 from roofline.measure import memory_ceiling, search
 from roofline.measure.levels import Level
@@ -79,7 +78,7 @@ def test_the_fastest_grid_is_timed_and_all_that_were_tried_are_kept():
     assert found.search == Search(offered=3, tried=3, refused=[])
     assert (verified, found.verified) == (["264 blocks"], "compared with 264 blocks")
     assert found.ci95 == pytest.approx((4800, 4800))
-    assert contradictions(record_of(found)) == []
+    assert record_of(found)
 
 
 def test_of_several_blocks_the_fastest_counts_and_all_are_kept():
@@ -89,8 +88,9 @@ def test_of_several_blocks_the_fastest_counts_and_all_are_kept():
     one.grids["the driver's copy"] = lambda number: next(seconds)
     found = measured(one, FakeDevice(), iterations=3)
     edited = found.model_copy(update={"blocks_gb_per_s": [4800, 2400, 5900, 3000]})
-    assert contradictions(record_of(found)) == []
-    assert contradictions(record_of(edited)) == ["hbm_read fastest block is 5900 and its samples give 6000"]
+    assert record_of(found)
+    with pytest.raises(ValueError, match="the fastest block is 5900 and its samples give 6000"):
+        record_of(edited)
     assert found.blocks_gb_per_s == pytest.approx([4800, 2400, 6000, 3000])
     assert found.gb_per_s == pytest.approx(6000)
     assert found.latency.samples_s == pytest.approx([0.8e-3] * 3)
@@ -143,9 +143,10 @@ def test_the_envelope_is_the_highest_of_all_mixes():
     every = ceilings(**RATES)
     found = memory_ceiling.envelope(every)
     assert (found.gb_per_s, found.mix, found.of) == (pytest.approx(110), "copy", ["read", "write", "copy", "triad"])
-    assert contradictions(record_of(*every, envelope=found)) == []
+    assert record_of(*every, envelope=found)
     edited = found.model_copy(update={"gb_per_s": 120.0})
-    assert "envelope is 120 and its samples give 110" in contradictions(record_of(*every, envelope=edited))
+    with pytest.raises(ValueError, match="envelope is 120 and its samples give 110"):
+        record_of(*every, envelope=edited)
 
 
 @pytest.mark.parametrize("missing", RATES)

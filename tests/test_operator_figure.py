@@ -116,6 +116,26 @@ def test_it_shows_every_cell_of_every_implementation_and_scope(tmp_path):
     assert percent(best) in told  # at the end of its line
 
 
+def test_of_very_many_series_the_extremes_are_labelled_and_it_says_so(tmp_path):
+    run, said = own_operator(100), operator_figure.MANY
+    for cell in run.operators:
+        cell.series, cell.fraction_of_roof = cell.label, 1 / cell.shape["count"]
+    run.operator_info["squares"].axis = None
+    figure = operator_figure.draw(run, "squares")
+    told = words_of(figure, tmp_path / "squares.svg")
+    labels = [text for text in told if text.startswith("fp32 ") and text.endswith(" %")]
+    assert 2 <= len(labels) <= 24 and "fp32 100 %" in labels
+    assert said in " ".join(told) and said not in " ".join(words_of(drawn("a line"), tmp_path / "squares.svg"))
+
+
+def test_a_name_that_the_font_lacks_is_that_of_its_cells():
+    run = own_operator(3)
+    run.operator_info["操作"] = run.operator_info.pop("squares")
+    for cell in run.operators:
+        cell.operator = "操作"
+    assert len(dots_of(operator_figure.draw(run, "操作"))) == len(dots_of(drawn("a line")))
+
+
 def test_lines_join_cells_that_differ_in_the_axis_alone():
     """On the GPU 16 series of four, on the CPU 8; each hollow dot hangs on a line of its own."""
     joined = [line for line in dots_of(drawn("reference")) if line.get_linewidth() == 0.8]

@@ -7,6 +7,7 @@ from records_factory import (
     US,
     bandwidth_record,
     cell,
+    faults_of,
     hashes_of,
     operator_record,
     operator_seal,
@@ -15,12 +16,12 @@ from records_factory import (
     timing,
 )
 
-from roofline.analysis.consistency import contradictions
 from roofline.analysis.results import read_any, read_results
 from roofline.analysis.seals import moment, violations
 from roofline.records.base import CorruptRecord, write
+from roofline.records.memory import FoundLevel, Sweep, SweepPoint
 from roofline.records.operator import OperatorRecord
-from roofline.records.timing import Timing
+from roofline.records.timing import Check, Timing
 
 DAY = "2026-11-05T"
 
@@ -142,22 +143,22 @@ OF_PEAK = {
 def test_a_figure_of_a_compute_ceiling_that_its_samples_do_not_give(run, change):
     changed = record(run, PEAK)
     changed.peak = changed.peak.model_copy(update=change)
-    assert any(next(iter(change)) in line for line in contradictions(changed))
+    assert any(next(iter(change)) in line for line in faults_of(changed))
 
 
 def test_the_samples_of_a_compute_ceiling_and_its_load(run):
     changed = record(run, PEAK)
     taken = changed.peak.burst.latency
     kept, taken.samples_s = taken.samples_s, [0.5 * sample for sample in taken.samples_s]
-    assert any("burst latency" in line for line in contradictions(changed))
+    assert any("median_s is" in line for line in faults_of(changed))
     taken.samples_s = kept
-    assert contradictions(changed) == []
+    assert faults_of(changed) == []
     changed.peak.burst.tflops = 800
-    assert any("burst tflops" in line for line in contradictions(changed))
+    assert any("tflops is 800 and its samples give 780" in line for line in faults_of(changed))
     changed.peak.burst.tflops = 780
     for point in changed.peak.sustained.curve:
         point.tflops = 700
-    assert any("sustained" in line for line in contradictions(changed))
+    assert any("sustained" in line for line in faults_of(changed))
 
 
 @pytest.mark.parametrize(
@@ -168,15 +169,32 @@ def test_the_samples_of_a_compute_ceiling_and_its_load(run):
 def test_a_figure_of_a_memory_ceiling_that_its_samples_do_not_give(run, change):
     changed = record(run, HBM)
     changed.bandwidths[0] = changed.bandwidths[0].model_copy(update=change)
-    assert contradictions(changed)
+    assert faults_of(changed)
 
 
 @pytest.mark.parametrize("timed", ["latency", "device_latency"])
-@pytest.mark.parametrize("change", [{"median_s": 1e-6}, {"samples_s": [1e-6] * 9}, {"ci95_s": None}], ids=str)
+@pytest.mark.parametrize(
+    "change", [{"median_s": 1e-6}, {"samples_s": [1e-6] * 9}, {"ci95_s": None}, {"ci95_s": (9.0, 9.1)}], ids=str
+)
 def test_a_time_that_its_samples_do_not_give(run, timed, change):
     changed = record(run, SCAN).measurements[0]
     setattr(changed, timed, getattr(changed, timed).model_copy(update=change))
-    assert any(timed in line for line in contradictions(record(run, SCAN)))
+    assert any("its samples give" in line for line in faults_of(record(run, SCAN)))
+
+
+def test_a_result_beyond_its_tolerance_is_no_record():
+    with pytest.raises(ValueError, match="error is 5, above the tolerance 1e-05"):
+        Check(compared="made up", error=5.0, tolerance=1e-5)
+
+
+def test_a_level_lies_within_the_points_of_its_sweep():
+    points = [SweepPoint(size_bytes=size, gb_per_s=rate) for size, rate in ((1, 90.0), (2, 110.0), (4, 30.0))]
+    level = {"name": "l2", "first_bytes": 1, "last_bytes": 2, "knee_bytes": None, "reported_bytes": None}
+    sweep = {"series": "made up", "reader": "made up", "counted": "made up", "points": points, "states": []}
+    assert Sweep(**sweep, levels=[FoundLevel(**level, gb_per_s=100)]).levels
+    for wrong in ({"gb_per_s": 300}, {"gb_per_s": 30}, {"gb_per_s": 100, "first_bytes": 4, "last_bytes": 4}):
+        with pytest.raises(ValueError, match="is not what its points give"):
+            Sweep(**sweep, levels=[FoundLevel(**level | wrong)])
 
 
 def test_times_without_samples_are_no_record():

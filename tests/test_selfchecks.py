@@ -36,6 +36,14 @@ def test_above_what_the_card_can_do_no_figure_is_written():
         require_possible("fp16", 1100, peak(), card("exact"))
 
 
+def test_above_what_the_counted_clock_allows_no_figure_is_written():
+    """Nor is one by a clock that the device does not report as its highest."""
+    assert require_possible("fp16", 0.52 * LIMIT, peak(), card(), 990) == []
+    for record in (card(), card(sm_clock_max_mhz=None)):
+        with pytest.raises(ArithmeticError, match=r"x 1039.5 MHz \(1.05 x the 990 counted\)"):
+            require_possible("fp16", 0.53 * LIMIT, peak(), record, 990)
+
+
 def test_where_the_rate_is_by_formula_it_is_a_doubt():
     (doubt,) = require_possible("fp16", 1100, peak(), card("formula"))
     assert doubt.startswith("fp16: 1100 TFLOPS is above 132 multiprocessors")

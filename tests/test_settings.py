@@ -1,6 +1,7 @@
 """The configuration: what every mistake is answered with, what an effort fills in, and what the machine must hold."""
 
 import datetime
+import json
 import math
 import textwrap
 from dataclasses import replace
@@ -12,7 +13,7 @@ import yaml
 from roofline.devices.base import Identity
 from roofline.operators.settings import EFFORTS
 from roofline.run import settings
-from roofline.run.announcement import expected_s
+from roofline.run.announcement import OTHER_JOB_S, expected_s, times_before
 from roofline.run.config import budgets_of, config_model
 from roofline.run.settings import Faults, choose_devices, complete, read_file, require_readable
 
@@ -22,6 +23,7 @@ CEILINGS = "fp64, fp32, tf32, fp16, bf16, fp8_e4m3, int8, fp64_fma, fp32_fma, fp
 NUMBER = "a number (write 1.0e+9, not 1e9)"
 DEVICES = "auto, all, or a list such as [gpu0, cpu]"
 COPY = {"name": "copy", "flops": 0, "memory_bytes": 1.0e9, "dtype": "fp32"}
+AT = "2026-11-05T12:00:"
 PRESET = {"layers": 1, "heads": 1, "head_size": 64}
 
 
@@ -158,13 +160,7 @@ def test_what_is_no_file_of_text(tmp_path):
         require_readable([tmp_path / "missing.yaml", tmp_path, tmp_path / "bytes.yaml", tmp_path / "twice.yaml"])
     missing, folder, text, twice = error.value.lines
     assert missing == f"{tmp_path / 'missing.yaml'}: no such file"
-    assert "cannot be read" in folder and "cannot be read" in text and "stands twice" in twice
-
-
-def test_the_workflows_own_file_names_what_restores_it(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(Faults, match=r"config/config.yaml: no such file; restore it with: git checkout -- config"):
-        read_file("config/config.yaml")
+    assert "not a regular file" in folder and "cannot be read" in text and "stands twice" in twice
 
 
 def test_anchors_and_merged_keys_are_yaml_too(tmp_path):
@@ -209,6 +205,19 @@ def test_every_effort_fills_every_budget_and_a_greater_one_takes_longer():
             times = [expected_s(rule, device, checked) for checked in (quick, default, thorough)]
             assert 0 < times[0] < times[1] < times[2]
     assert thorough.config.bandwidth.size_mib is None, "null is a value of its own where no effort speaks of it"
+
+
+def test_a_job_is_announced_to_take_what_such_jobs_took_here(tmp_path):
+    times = [("scan", "gpu0/scan/n1", 8), ("scan", "gpu0/scan/n2", 9), ("scan", "cpu/scan/n1", 40), ("plot", "plot", 3)]
+    entries = [
+        {"rule": rule, "log": f"logs/{name}.log", "outputs": [name], "started_at": f"{AT}00", "ended_at": f"{AT}{s:02}"}
+        for rule, name, s in times
+    ]
+    (tmp_path / "jobs.jsonl").write_text("".join(f"{json.dumps(entry)}\n" for entry in entries))
+    expected = {("scan", "gpu0"): 8.5, ("scan", "cpu"): 40, ("plot", ""): 3}
+    found = times_before(tmp_path / "jobs.jsonl")
+    assert found == {key: seconds + OTHER_JOB_S for key, seconds in expected.items()}
+    assert times_before(tmp_path / "none.jsonl") == {}
 
 
 def test_a_budget_that_is_given_wins():

@@ -14,10 +14,10 @@ from roofline.analysis.spread import (
     SpreadRecord,
     compare,
     figures,
-    half_width,
     relative_spread,
     widest,
 )
+from roofline.core.statistics import half_width
 from roofline.records.base import read
 from roofline.records.collection import Collection
 from roofline.report.spread_page import markdown, verdict

@@ -18,12 +18,12 @@ FAILED = Criterion(device=None, criterion="another", result="fail", reason="a re
 
 
 def levels(**knees):
-    point = {"size_bytes": 4096, "gb_per_s": 400}
+    points = [{"size_bytes": size, "gb_per_s": rate} for size, rate in ((1, 9300), (2, 4600))]
     found = [
         FoundLevel(name=name, gb_per_s=9300, first_bytes=1, last_bytes=2, knee_bytes=knee, reported_bytes=reported)
         for name, (knee, reported) in knees.items()
     ] + [FoundLevel(name=None, gb_per_s=4600, first_bytes=1, last_bytes=2, knee_bytes=None, reported_bytes=None)]
-    return Sweep(series="past L1", reader="the device", counted="made up", points=[point], levels=found, states=[])
+    return Sweep(series="past L1", reader="the device", counted="made up", points=points, levels=found, states=[])
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from snakemake.logging import logger
 from roofline import devices
 from roofline.devices import datasheets
 from roofline.run import announcement, previous_results, run_lock, settings, sources
+from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.paths import RESULTS, judged
 
 DATASHEETS = HERE / "config" / "datasheets.yaml"
@@ -38,6 +39,7 @@ CHATTER = (
     "Complete log",
     "Elapsed time",
 )
+print_what_can_be_printed()
 logger.addFilter(lambda said: not str(said.msg).startswith(CHATTER))
 
 
@@ -47,6 +49,8 @@ def faults_end_the_run(check, *arguments):
         return check(*arguments)
     except settings.Faults as faults:
         sys.exit("\n".join(faults.lines))
+    except OSError as error:
+        sys.exit(str(error))
 
 
 # A module's config is handed over by the workflow that uses it. Otherwise it is read: from the working directory,
@@ -215,7 +219,7 @@ def deliverables():
 
 OUTPUTS = [*deliverables(), "results/manifest.json"]
 faults_end_the_run(previous_results.require_writable, [*OUTPUTS, "results/previous/of-another-card"])
-previous_results.set_aside_corrupt(OUTPUTS, RESULTS)
+previous_results.set_aside_corrupt(OUTPUTS, RESULTS, dry=workflow.output_settings.dryrun)
 if not workflow.output_settings.dryrun:
     previous_results.set_aside_other_cards({name: PRESENT[name] for name in DEVICES}, RESULTS)
 announcement.remember_start()

@@ -5,20 +5,19 @@
 Refuses while anything is stale or differs from the manifest.
 """
 
-import re
 import shlex
-import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
+from roofline.core.formatting import counted
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest
-from roofline.run import checkout, run_lock
-from roofline.run.archive import Refused, contents, manifest_of, name_of, pack
-from roofline.run.jobs import JOBS
+from roofline.run import checkout, plan, run_lock
+from roofline.run.archive import MADE_AGAIN, Refused, contents, manifest_of, name_of, pack
+from roofline.run.jobs import JOBS, print_what_can_be_printed
 from roofline.run.manifest import differing_files, is_result, unlisted_files
 
 METADATA = Path(".snakemake", "metadata")
@@ -28,16 +27,13 @@ NEVER_LISTED = ("results/archive/", "results/previous/", "results/rendered/", "r
 
 def what_is_stale(options: list[str]) -> str | None:
     """The jobs that are to be done, by rule and count; None where none are. Raises Refused where Snakemake fails."""
-    command = [sys.executable, "-m", "snakemake", "--dry-run", "--quiet", "host", *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    told = done.stdout + done.stderr
-    if done.returncode:
-        raise Refused(f"not archived, `snakemake -n` failed: {(told.strip().splitlines() or ['no reason given'])[-1]}")
-    if "Nothing to be done" in told:
-        return None
-    jobs = dict(re.findall(r"^(\w+) +(\d+)$", told, re.MULTILINE))
-    total = int(jobs.pop("total", 0)) - int(jobs.pop("all", 0))
-    return f"{total} job{' is' if total == 1 else 's are'} to be done ({', '.join(jobs)})"
+    try:
+        jobs = plan.plan(options)
+    except plan.Failed as failed:
+        raise Refused(f"not archived, `snakemake -n` failed: {failed}") from None
+    are = "is" if len(jobs) == 1 else "are"
+    rules = ", ".join(dict.fromkeys(job.rule for job in jobs))
+    return f"{counted(len(jobs), 'job')} {are} to be done ({rules})" if jobs else None
 
 
 def archive(root: Path, options: list[str]) -> Path:
@@ -51,7 +47,7 @@ def archive(root: Path, options: list[str]) -> Path:
     differing = differing_files(root, manifest)
     if differing:
         more = f", and {len(differing) - 1} more" if len(differing) > 1 else ""
-        raise Refused(f"not archived: {differing[0]}{more}; {AGAIN}")
+        raise Refused(f"not archived: {differing[0]}{more}; {MADE_AGAIN}")
     kept = [str(path) for path in sorted((root / METADATA).rglob("*")) if path.is_file()]
     paths = contents(manifest, checkout.files(root), [*kept, "logs/manifest.log", str(JOBS)])
     return pack(root, name_of(manifest.devices, datetime.now(UTC)), paths, notes(root, manifest))
@@ -89,6 +85,7 @@ def report(root: Path, path: Path) -> None:
 
 
 if __name__ == "__main__":
+    print_what_can_be_printed()
     try:
         report(Path(), archive(Path(), sys.argv[1:]))
     except (Refused, OSError) as error:

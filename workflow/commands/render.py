@@ -17,10 +17,10 @@ from roofline.records.files import write_text
 from roofline.records.manifest import Manifest
 from roofline.records.memory import BandwidthRecord
 from roofline.records.roofline import Roofline
-from roofline.report import load_figure, operator_figure, roofline_figure, sweep_figure
-from roofline.report.figure_style import save
+from roofline.run import pictures
 from roofline.run.archive import ENDING, RENDERED, Refused, newest, opened
 from roofline.run.derived import derive
+from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.manifest import hashes
 from roofline.run.paths import RESULTS
 
@@ -51,16 +51,14 @@ def write_derived(found: Results, manifest: Manifest, folder: Path) -> Roofline:
     for name, content in files.items():
         (write_text if isinstance(content, str) else write)(content, folder / name)
     roofline, dpi = files["roofline.json"], manifest.config["plot"]["dpi"]
-    save(roofline_figure.draw(roofline), [folder / "roofline.png", folder / "roofline.svg"], dpi)
-    for info in roofline.operator_info.values():
-        save(operator_figure.draw(roofline, info.name), [folder / f"{info.picture}.png"], dpi)
     bandwidths, peaks = ([record for _, record in found.of_kind(kind)] for kind in (BandwidthRecord, PeakFlopsRecord))
-    save(sweep_figure.draw(bandwidths), [folder / "sweep.png"], dpi)
-    save(load_figure.draw(peaks), [folder / "load.png"], dpi)
+    operators = {info.picture: info.name for info in roofline.operator_info.values()}
+    pictures.draw(folder, roofline, peaks, bandwidths, operators, dpi)
     return roofline
 
 
 if __name__ == "__main__":
+    print_what_can_be_printed()
     if len(sys.argv) > 2:
         sys.exit(__doc__)
     try:

@@ -2,6 +2,7 @@
 
     python workflow/commands/run.py [options of snakemake]
 
+With --dry-run it says what would be done, and why, in a line for each job.
 A run that was killed is gone on with: its lock dies with it, and so do its jobs (roofline/run/run_lock.py).
 """
 
@@ -12,11 +13,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from roofline.run import announcement, run_lock, settings
+from roofline.run import announcement, plan, run_lock, settings
+from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.paths import RESULTS
 
 MANIFEST = RESULTS / "manifest.json"
 INTERRUPTED = 130
+DRY = {"--dry-run", "--dryrun", "-n"}
 
 
 def main(arguments: list[str]) -> int:
@@ -25,11 +28,18 @@ def main(arguments: list[str]) -> int:
     except settings.Faults as faults:
         print("\n".join(faults.lines))
         return 1
+    if DRY.intersection(arguments):
+        try:
+            print("\n".join(plan.lines(plan.plan(arguments))))
+            return 0
+        except plan.Failed as failed:
+            print(failed)
+            return 1
     if run_lock.is_held():
         print(run_lock.refusal())
         return 1
     before = made_at()
-    workflow = subprocess.Popen([sys.executable, "-m", "snakemake", "--cores", "1", *arguments])
+    workflow = subprocess.Popen([sys.executable, "-P", "-m", "snakemake", "--cores", "1", *arguments])
     try:
         status = workflow.wait()
     except KeyboardInterrupt:  # it reaches Snakemake too, which ends its job
@@ -37,7 +47,7 @@ def main(arguments: list[str]) -> int:
         print("stopped: what was finished is kept, and the next make goes on from there")
         return INTERRUPTED
     if status == 0 and before and made_at() == before:
-        print("nothing to be done: every result is up to date")
+        print(plan.NOTHING)
         announcement.summarise(RESULTS)
     return status
 
@@ -54,4 +64,8 @@ def made_at() -> int | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    print_what_can_be_printed()
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except OSError as error:
+        sys.exit(str(error))

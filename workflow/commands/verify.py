@@ -9,6 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline.run.archive import Refused, newest, opened
+from roofline.run.jobs import print_what_can_be_printed
 
 
 def verify(archive: Path) -> int:
@@ -24,6 +25,7 @@ def verify(archive: Path) -> int:
 
 
 if __name__ == "__main__":
+    print_what_can_be_printed()
     if len(sys.argv) > 2:
         sys.exit(__doc__)
     try:

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from roofline.core.formatting import flops_unit
-from roofline.core.statistics import median
+from roofline.core.statistics import half_width, median
 from roofline.records.base import Interval, NotNegative, Positive, Record
 from roofline.records.collection import Collection
 from roofline.records.roofline import SCHEMA_VERSION
@@ -95,11 +95,6 @@ def compare(runs: Sequence[Sequence[Figure]]) -> list[CeilingSpread]:
 def relative_spread(values: Sequence[float]) -> float | None:
     """(max - min) / median of positive values; None for fewer than two."""
     return (max(values) - min(values)) / median(values) if len(values) > 1 else None
-
-
-def half_width(value: float, interval: Interval) -> float:
-    """How far an interval reaches from the positive figure that it belongs to, over that: the longer way."""
-    return max(value - interval[0], interval[1] - value) / value
 
 
 def widest(ceilings: Iterable[CeilingSpread]) -> CeilingSpread | None:

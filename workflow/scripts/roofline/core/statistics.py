@@ -49,6 +49,11 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple
     return ordered[scaled - 1], ordered[count - scaled]
 
 
+def half_width(value: float, interval: tuple[float, float]) -> float:
+    """How far an interval reaches from the positive figure that it belongs to, over that: the longer way."""
+    return max(value - interval[0], interval[1] - value) / value
+
+
 def effective_count(samples: Sequence[float]) -> int:
     """How many independent samples would place the median as well as these do. Raises ValueError without samples."""
     return int(len(samples) / autocorrelation_time(samples))

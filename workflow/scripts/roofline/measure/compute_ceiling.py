@@ -86,9 +86,9 @@ def measure(
         figures.append((load.tflops, load.ci95, load.all_throttled))
     tflops, ci95, all_throttled = max(figures, key=lambda figure: figure[0])
     peak = record.vendor.peaks.get(ceiling)
-    doubts = selfchecks.require_possible(ceiling, tflops, peak, record)
+    doubts = selfchecks.require_possible(ceiling, tflops, peak, record, burst.sm_clock_mhz)
     for block in variants:
-        doubts += selfchecks.require_possible(f"a variant of {ceiling}", block.tflops, peak, record)
+        doubts += selfchecks.require_possible(f"a variant of {ceiling}", block.tflops, peak, record, block.sm_clock_mhz)
     if ceiling == "tf32":
         doubts += selfchecks.require_above_fp32(device, best, burst.tflops, record)
     kernel = Kernel(**device.kernel_of(workload.step))  # after all timing: a profiler may stay in the process

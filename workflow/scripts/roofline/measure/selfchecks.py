@@ -8,28 +8,34 @@ from roofline.records.device import DeviceRecord, VendorPeak
 from roofline.records.product import Product
 
 ROUNDING = 1.001
+COUNTED = 1.05  # a block may run a little faster than the one over which the clock was counted
 CLEARLY = 1.3  # times as fast
 RUNS = 5
 
 
-def require_possible(ceiling: str, tflops: float, peak: VendorPeak | None, record: DeviceRecord) -> list[str]:
-    """Doubts about a figure. Raises ArithmeticError for one above multiprocessors x rate x the card's highest clock.
+def require_possible(
+    ceiling: str, tflops: float, peak: VendorPeak | None, record: DeviceRecord, counted_mhz: float | None = None
+) -> list[str]:
+    """Doubts about a figure. Raises ArithmeticError for one that the card's multiprocessors cannot reach at their rate:
+    not at the highest clock, and not at 1.05 x the clock counted over such a block.
 
     Where the device reports no clock, or no rate is known, that it was not asked is the doubt; a CPU has neither.
 
     Where the rate is by formula, from a card's name, the rate may be what is wrong: then it is a doubt.
     """
-    clock_mhz = record.hardware.get("sm_clock_max_mhz")
-    if not (peak and peak.operations_per_clock_per_multiprocessor and clock_mhz):
+    highest_mhz, rate = record.hardware.get("sm_clock_max_mhz"), peak and peak.operations_per_clock_per_multiprocessor
+    clock_mhz = min((mhz for mhz in (highest_mhz, counted_mhz and COUNTED * counted_mhz) if mhz), default=None)
+    if not (rate and clock_mhz):
         gpu = record.device_kind == "gpu"
         return [f"{ceiling}: not held against the highest clock, which is not known"] if gpu else []
     multiprocessors = record.hardware["multiprocessors"]
-    limit = clock_peak_tflops(peak.operations_per_clock_per_multiprocessor, multiprocessors, clock_mhz)
+    limit = clock_peak_tflops(rate, multiprocessors, clock_mhz)
     if tflops <= limit * ROUNDING:
         return []
+    counted = f" (1.05 x the {counted_mhz:g} counted)" if clock_mhz != highest_mhz else ""
     what = (
         f"{ceiling}: {number(tflops)} TFLOPS is above {multiprocessors} multiprocessors x "
-        f"{peak.operations_per_clock_per_multiprocessor:g} operations a clock x {clock_mhz:g} MHz = {number(limit)}"
+        f"{rate:g} operations a clock x {clock_mhz:g} MHz{counted} = {number(limit)}"
     )
     if record.vendor.match == "exact":
         raise ArithmeticError(what)

@@ -1,9 +1,11 @@
 """Records: one JSON file each, validated when written and when read.
 
-What is not known is null; NaN and Infinity are refused. Keys carry their unit.
+What is not known is null; NaN and Infinity are refused. Keys carry their unit. A figure that can be computed from
+others of its record must be what they give: one edited by hand is not.
 """
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -17,6 +19,7 @@ RECORD_VERSION = 2  # of what measuring jobs write; roofline.json, the public fo
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Interval = tuple[NotNegative, NotNegative]
+TOLERANCE = 1e-6  # of figures that are written in full: samples are rounded to a tenth of a nanosecond
 
 R = TypeVar("R", bound="Record")
 
@@ -44,6 +47,23 @@ def read(kind: type[R], path: Path | str) -> R:
         raise CorruptRecord(f"{path}: {_first_line(error)}") from None
 
 
+def require_same(name: str, written: float | None, computed: float | None) -> None:
+    """Raises ValueError where a figure is not what it follows from."""
+    unknown = None in (written, computed)
+    if written is not computed if unknown else not math.isclose(written, computed, rel_tol=TOLERANCE):
+        shown = ["null" if value is None else f"{value:g}" for value in (written, computed)]
+        raise ValueError(f"{name} is {shown[0]} and its samples give {shown[1]}")
+
+
+def require_same_interval(name: str, written: Interval | None, computed: Interval | None) -> None:
+    for end in (0, 1) if written or computed else ():
+        require_same(f"{name}[{end}]", written and written[end], computed and computed[end])
+
+
+def share(part: float, whole: float | None) -> float | None:
+    return part / whole if whole else None
+
+
 def _numbers_on_one_line(text: str) -> str:
     return re.sub(r"\[[\s\d.,eE+-]+\]", lambda numbers: " ".join(numbers.group().split()), text)
 
@@ -52,5 +72,5 @@ def _first_line(error: Exception) -> str:
     if isinstance(error, ValidationError):
         fault = error.errors()[0]
         place = ".".join(str(part) for part in fault["loc"])
-        return f"{place + ': ' if place else ''}{fault['msg']}"
+        return f"{place + ': ' if place else ''}{fault['msg'].removeprefix('Value error, ')}"
     return str(error).splitlines()[0]

@@ -1,11 +1,11 @@
 """Compute ceilings: what was tried, the burst, sustained load, and the investigation of a low peak."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from roofline.core.terms import ComputeUnit
-from roofline.records.base import Interval, NotNegative, Positive, Record
+from roofline.records.base import Interval, NotNegative, Positive, Record, require_same, require_same_interval, share
 from roofline.records.operator import JobRecord
 from roofline.records.product import Product
 from roofline.records.timing import Check, DeviceState, Search, Timing
@@ -57,6 +57,11 @@ class Block(Record):
     ci95: Interval | None
     states: list[DeviceState]
     sm_clock_mhz: Positive | None = Field(description="counted on the multiprocessors over this very block")
+
+    @model_validator(mode="after")
+    def _of_its_samples(self) -> Self:
+        self.latency.require_rate(self.flops / 1e12, "tflops", self.tflops, self.ci95)
+        return self
 
 
 class LoadPoint(Record):
@@ -123,6 +128,19 @@ class PeakFlops(Record):
     kernel: Kernel
     investigation: Investigation | None
 
+    @model_validator(mode="after")
+    def _of_its_blocks(self) -> Self:
+        blocks, load = (self.burst, *self.slower_remeasurements), self.sustained
+        highest = load if load and load.tflops > self.burst_tflops else self.burst
+        require_same("burst_tflops", self.burst_tflops, max(block.tflops for block in blocks))
+        require_same("sustained_tflops", self.sustained_tflops, load and load.tflops)
+        require_same("tflops", self.tflops, max(self.burst_tflops, self.sustained_tflops or 0))
+        require_same_interval("ci95", self.ci95, highest.ci95)
+        require_same("clock_mhz", self.clock_mhz, self.burst.sm_clock_mhz)
+        require_same("fraction_of_vendor", self.fraction_of_vendor, share(self.tflops, self.vendor_tflops))
+        require_same("fraction_of_clock", self.fraction_of_clock, share(self.burst_tflops, self.clock_tflops))
+        return self
+
 
 class PeakFlopsRecord(JobRecord):
     kind: Literal["peak_flops"] = "peak_flops"
@@ -131,3 +149,10 @@ class PeakFlopsRecord(JobRecord):
         description="why this device turned out to have no such peak; null when it was measured"
     )
     peak: PeakFlops | None
+
+    @model_validator(mode="after")
+    def _of_the_reference(self) -> Self:
+        for reference in self.measurements[:1] if self.peak else ():
+            tflops = reference.flops / reference.latency.median_s / 1e12
+            require_same("reference_tflops", self.peak.reference_tflops, tflops)
+        return self

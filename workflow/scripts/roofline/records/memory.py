@@ -1,11 +1,11 @@
 """Memory ceilings, and sweeps over the size of the working set."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from roofline.core.terms import Mix
-from roofline.records.base import Interval, Positive, Record
+from roofline.records.base import Interval, Positive, Record, require_same, share
 from roofline.records.operator import JobRecord
 from roofline.records.timing import DeviceState, Search, Timing
 
@@ -44,6 +44,13 @@ class Bandwidth(Record):
     states: list[DeviceState]
     verified: str
 
+    @model_validator(mode="after")
+    def _of_its_samples(self) -> Self:
+        self.latency.require_rate(self.bytes / 1e9, "gb_per_s", self.gb_per_s, self.ci95)
+        require_same("fraction_of_vendor", self.fraction_of_vendor, share(self.gb_per_s, self.vendor_gb_per_s))
+        require_same("the fastest block", max(self.blocks_gb_per_s, default=self.gb_per_s), self.gb_per_s)
+        return self
+
 
 class Envelope(Record):
     """The highest of a level's mixes, once every mix is there."""
@@ -79,6 +86,15 @@ class Sweep(Record):
     levels: list[FoundLevel]
     states: list[DeviceState]
 
+    @model_validator(mode="after")
+    def _levels_of_its_points(self) -> Self:
+        for level in self.levels:
+            rates = [one.gb_per_s for one in self.points if level.first_bytes <= one.size_bytes <= level.last_bytes]
+            if not rates or not min(rates) <= level.gb_per_s <= max(rates):
+                where = f"{level.first_bytes} to {level.last_bytes} bytes"
+                raise ValueError(f"the level of {level.gb_per_s:g} GB/s is not what its points give from {where}")
+        return self
+
 
 class BandwidthRecord(JobRecord):
     kind: Literal["bandwidth"] = "bandwidth"
@@ -86,3 +102,10 @@ class BandwidthRecord(JobRecord):
     bandwidths: list[Bandwidth]
     envelope: Envelope | None = None
     sweeps: list[Sweep] = Field(default=[])
+
+    @model_validator(mode="after")
+    def _envelope_of_its_streams(self) -> Self:
+        whole = [one.gb_per_s for one in self.bandwidths if one.name.count("_") == 1]  # not those of one core
+        if self.envelope:
+            require_same("envelope", self.envelope.gb_per_s, max(whole, default=None))
+        return self

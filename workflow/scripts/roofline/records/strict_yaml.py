@@ -6,6 +6,8 @@ from pathlib import Path
 
 import yaml
 
+MOST_NODES = 100_000  # aliases of aliases make billions of a few lines
+
 
 class YamlFaults(Exception):
     """What is wrong with a file, one line each."""
@@ -19,6 +21,16 @@ class _Loader(yaml.SafeLoader):
     def __init__(self, text: str):
         super().__init__(text)
         self.twice: list[tuple[int, str]] = []
+        self.nodes, self.within = 0, {}  # so many there are with every alias written out, and within an anchored one
+
+    def compose_node(self, parent, index):
+        mark, before = self.peek_event().start_mark, self.nodes
+        alias, node = self.check_event(yaml.AliasEvent), super().compose_node(parent, index)
+        self.nodes += self.within.get(node, 1) if alias else 1
+        self.within[node] = self.nodes - before
+        if self.nodes > MOST_NODES:
+            raise yaml.composer.ComposerError(None, None, f"more than {MOST_NODES} values, aliases written out", mark)
+        return node
 
     def construct_object(self, node, deep=False):
         try:
@@ -48,8 +60,11 @@ _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _Loader.
 
 def read_yaml(path: Path | str):
     """The contents of a YAML file. Raises YamlFaults, or OSError where it cannot be opened."""
+    path = Path(path)
+    if path.exists() and not path.is_file():
+        raise YamlFaults([f"{path}: not a regular file"])  # to read a pipe or a device could take for ever
     try:
-        loader = _Loader(Path(path).read_text(encoding="utf-8"))
+        loader = _Loader(path.read_text(encoding="utf-8"))
         content = loader.get_single_data()
     except UnicodeDecodeError as error:
         raise YamlFaults([f"{path}: cannot be read ({error})"]) from None

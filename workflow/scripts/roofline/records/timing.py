@@ -1,10 +1,11 @@
 """Samples, readings of the device around them, and the check of a result."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from roofline.records.base import Interval, NotNegative, Positive, Record
+from roofline.core import statistics
+from roofline.records.base import Interval, NotNegative, Positive, Record, require_same, require_same_interval
 
 
 class Timing(Record):
@@ -23,6 +24,17 @@ class Timing(Record):
     ci95_s: Interval | None
     throttled_samples_s: list[Positive] = Field(default=[])
     all_throttled: bool = False
+
+    @model_validator(mode="after")
+    def _of_its_samples(self) -> Self:
+        require_same("median_s", self.median_s, statistics.median(self.samples_s))
+        require_same_interval("ci95_s", self.ci95_s, statistics.median_interval(self.samples_s))
+        return self
+
+    def require_rate(self, work: float, name: str, rate: float, ci95: Interval | None) -> None:
+        """Raises ValueError where a rate and its interval are not so much work over these times."""
+        require_same(name, rate, work / self.median_s)
+        require_same_interval("ci95", ci95, self.ci95_s and (work / self.ci95_s[1], work / self.ci95_s[0]))
 
 
 class DeviceState(Record):
@@ -48,6 +60,12 @@ class Check(Record):
     error: NotNegative = Field(description="norm of the difference over the norm of the reference")
     error_after: NotNegative | None = Field(default=None, description="of what the timed steps left")
     tolerance: Positive
+
+    @model_validator(mode="after")
+    def _within_tolerance(self) -> Self:
+        if self.error > self.tolerance:
+            raise ValueError(f"error is {self.error:g}, above the tolerance {self.tolerance:g}")
+        return self
 
 
 class Search(Record):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import jinja2
 
-from roofline.analysis.spread import half_width
 from roofline.core import model
 from roofline.core.formatting import counted, duration, flops_unit, listed, number, percent, traffic
+from roofline.core.statistics import half_width
 from roofline.records.compute import PeakFlops, PeakFlopsRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.operator import JobRecord, OperatorInfo, OperatorRecord

@@ -6,6 +6,7 @@ Everything in the way is a disc: lines, leaders and texts are sampled. So one te
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import hypot
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -25,6 +26,7 @@ SHORT = 9.0  # a label that is as near needs no leader
 # What a leader pays, in points of its length, for each disc of such a thing that it runs through.
 LINE, DOT, TEXT = 12.0, 20.0, 400.0
 
+Taken = dict[tuple[int, int], list[tuple[float, float]]]  # centres of markers, by squares of half a marker
 Discs = np.ndarray  # rows of x, y, radius, and what a leader through it pays
 
 
@@ -99,15 +101,27 @@ def place(
     return Place(tuple(boxes[best].tolist()), (tuple(starts[best].tolist()), tuple(ends[best].tolist())))
 
 
-def marker_place(axes: Axes, point: tuple[float, float], taken: list[np.ndarray]) -> tuple[float, float]:
+def marker_place(axes: Axes, point: tuple[float, float], taken: Taken) -> tuple[float, float]:
     """Where a marker is drawn: at its point, or to the right of it where another's centre is nearer than half a marker.
 
-    `taken` holds the centres of the others, in points; the limits of the axes must be final.
+    `taken` holds the centres of the others, in points, and gets this one's; the limits of the axes must be final.
     """
-    (x, y), around = axes.transData.transform(point), np.array(taken).reshape(-1, 2)
-    apart = np.hypot(x + SHIFTS[:, None] - around[:, 0], y - around[:, 1])
-    shift = SHIFTS[(apart >= MARKER / 2).all(axis=1).argmax()]
-    return tuple(axes.transData.inverted().transform((x + shift, y)).tolist()) if shift else point
+    x, y = axes.transData.transform(point).tolist()
+    shift = next((shift for shift in SHIFTS.tolist() if not _near(x + shift, y, taken)), 0.0)
+    place = tuple(axes.transData.inverted().transform((x + shift, y)).tolist()) if shift else point
+    x, y = axes.transData.transform(place).tolist()
+    taken.setdefault(_square(x, y), []).append((x, y))
+    return place
+
+
+def _near(x: float, y: float, taken: Taken) -> bool:
+    column, row = _square(x, y)
+    around = ((column + i, row + j) for i in (-1, 0, 1) for j in (-1, 0, 1))
+    return any(hypot(x - u, y - v) < MARKER / 2 for square in around for u, v in taken.get(square, ()))
+
+
+def _square(x: float, y: float) -> tuple[int, int]:
+    return int(x // (MARKER / 2)), int(y // (MARKER / 2))
 
 
 def discs(axes: Axes) -> Discs:

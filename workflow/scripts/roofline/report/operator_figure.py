@@ -22,6 +22,7 @@ SHADED = "Shaded: at full bandwidth, the bytes would take less time than one cal
 BESIDE = "Markers that would hide others are shifted right."
 HIGH, HIGHER, ABOVE, BELOW, LANE, LEGEND_LINE, BRACKET = 200.0, 300.0, 40.0, 36.0, 190.0, 12.5, 11.0
 MOST_LABELS, MOST_BRACKETS = 24, 6  # in one panel
+MANY = f"Of more than {MOST_LABELS} series the highest and the lowest are labelled."
 FILLED, HOLLOW, DIFFERS = 5.6, 4.6, 0.05
 WIDE = 20  # times: shares that range over more have a logarithmic axis
 SHADES = ("#f4f5f6", "#e9ebee", "#dee1e5", "#d3d7dc")  # the deeper, the more implementations
@@ -60,7 +61,7 @@ class Panel:
 @style.styled()
 def draw(roofline: Roofline, name: str) -> Figure:
     """One panel per device, and per preset where there are several; without any, paper that says so."""
-    roofline = style.drawable(roofline)
+    roofline, name = style.drawable(roofline), style.drawable(name)
     info = roofline.operator_info.get(name)
     heading = title(name, roofline.operator_info)
     heading = f"{heading[0].upper()}{heading[1:]}: share of its roof"
@@ -91,6 +92,7 @@ def _about(panels: Sequence[Panel], info: OperatorInfo | None) -> str:
     told = [f"Lines join cells that differ in {info.axis.symbol} alone."] if info and info.axis else []
     told += [HOLLOWS] if any(_differs(cell) for panel in panels for cell in panel.cells) else []
     told += [SHADED] if any(panel.zones for panel in panels) else []
+    told += [MANY] if any(len(series_of(panel.cells, info)) > MOST_LABELS for panel in panels) else []
     return " ".join([*told, BESIDE])
 
 
@@ -157,11 +159,10 @@ def _paint(axes: Axes, panel: Panel, markers: Mapping[str, str], info: OperatorI
         limit = min(max(zone.bytes, low), high)
         axes.axvspan(low, limit, facecolor=shade, lw=0, zorder=0.1)
         axes.plot([limit] * 2, axes.get_ylim(), color=style.MUTED, lw=0.5, ls=(0, (2, 2)), zorder=0.2)
-    labels, taken = [], []
+    labels, taken = [], {}
     for group in series_of(panel.cells, info):
         look = {"color": style.dtype_colour(group[0].dtype), "marker": markers[_way(group[0])], "clip_on": False}
         places = [marker_place(axes, (cell.bytes, cell.fraction_of_roof), taken) for cell in group]
-        taken += [axes.transData.transform(place) for place in places]
         filled = {"ms": FILLED, "mec": style.PAPER, "mew": 0.5, "lw": 0.8, "zorder": 4}
         axes.plot(*zip(*places, strict=True), **look, **filled)
         for cell, (x, _) in ((cell, place) for cell, place in zip(group, places, strict=True) if _differs(cell)):

@@ -197,11 +197,10 @@ def _beside(line: tuple[Level, tuple, tuple]) -> Label:
 
 def _places(axes: Axes, panel: Panel) -> Places:
     """Of the dots; the user's operations, which may be very many, make room for the others."""
-    found, taken = {}, []
+    found, taken = {}, {}
     cells = [cell for series in panel.shown for cell in series.cells]
     for cell in sorted(cells, key=lambda cell: cell.operator == USERS):
         found[id(cell)] = marker_place(axes, _at(axes, cell), taken)
-        taken.append(axes.transData.transform(found[id(cell)]))
     return found
 
 

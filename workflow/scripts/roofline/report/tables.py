@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from roofline.analysis.spread import half_width
 from roofline.core.formatting import capacity, flops_unit, level_words, number, percent
+from roofline.core.statistics import half_width
 from roofline.core.throttling import limiting_words
 from roofline.records.roofline import ComputeCeiling, FoundCache, MemoryCeiling, Roofline
 

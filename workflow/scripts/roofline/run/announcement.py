@@ -4,14 +4,16 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from roofline.analysis.seals import moment
 from roofline.core.formatting import counted
+from roofline.core.statistics import median
 from roofline.devices import kind_of
 from roofline.operators.base import Operator
 from roofline.records.acceptance import Acceptance
 from roofline.records.base import CorruptRecord, read
 from roofline.records.roofline import Roofline
 from roofline.report import screen
-from roofline.run.jobs import RUN_STARTED, count_jobs, now
+from roofline.run.jobs import JOBS, RUN_STARTED, count_jobs, job_times, now
 from roofline.run.settings import Checked
 
 COUNTER_FILE = Path("logs/.jobs-ended")
@@ -32,11 +34,15 @@ def remember_start() -> None:
 
 
 def announce(jobs: Iterable, checked: Checked) -> None:
-    """How many measurements there will be, and about how long and at what cost."""
+    """How many measurements there will be, and about how long and at what cost: as such jobs took here before."""
     jobs = [(job.rule.name, dict(job.wildcards)) for job in jobs if job.rule.name != "all"]
     count_jobs(len(jobs), COUNTER_FILE)
     measuring = [(rule, wildcards) for rule, wildcards in jobs if _measures(rule, checked)]
-    seconds = sum(expected_s(rule, wildcards.get("device", ""), checked) for rule, wildcards in jobs)
+    before = times_before()
+    seconds = sum(
+        before.get((rule, device)) or expected_s(rule, device, checked)
+        for rule, device in ((rule, wildcards.get("device", "")) for rule, wildcards in jobs)
+    )
     price = checked.config.cost.usd_per_hour
     cost = f", about ${price * seconds / 3600:.2f} at ${price:g} per hour" if price else ""
     devices = sorted({wildcards["device"] for _, wildcards in measuring}, key=lambda name: (name == "cpu", name))
@@ -49,6 +55,17 @@ def announce(jobs: Iterable, checked: Checked) -> None:
 
 def _measures(rule: str, checked: Checked) -> bool:
     return rule in ("device_query", "peak_flops", "bandwidth", *checked.operators)
+
+
+def times_before(path: Path = JOBS) -> dict[tuple[str, str], float]:
+    """About how long a job took here, by rule and device ("" for all devices): the median, and what starts it."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for job in job_times(path).values():
+        start, end, parts = moment(job["started_at"]), moment(job["ended_at"]), Path(job["log"]).parts
+        if start and end:
+            key = job["rule"], parts[1] if len(parts) > 2 else ""
+            found.setdefault(key, []).append((end - start).total_seconds())
+    return {key: OTHER_JOB_S + median(seconds) for key, seconds in found.items()}
 
 
 def expected_s(rule: str, device: str, checked: Checked) -> float:

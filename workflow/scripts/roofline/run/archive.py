@@ -30,6 +30,10 @@ ENDING = ".tar.gz"
 CHECKSUMS = "provenance/SHA256SUMS"  # of every other file of an archive, as sha256sum -c reads it
 
 
+MADE_AGAIN = f"remove {MANIFEST}, and run the workflow again: it is made from the files that are there"
+LARGEST = 16 << 30  # bytes of an archive's files: more is not unpacked
+
+
 class Refused(Exception):
     """Why there is no archive, or why one is not opened: one line."""
 
@@ -79,7 +83,7 @@ def pack(root: Path, name: str, paths: Iterable[str], notes: Mapping[str, bytes]
                 tar.addfile(info, BytesIO(text))
         with opened(beside) as (_, _, faults):
             if faults:
-                raise Refused(f"not archived: {faults[0]}")
+                raise Refused(f"not archived: {faults[0]}; {MADE_AGAIN}")
         os.replace(beside, root / target)
     finally:
         beside.unlink(missing_ok=True)
@@ -128,7 +132,7 @@ def unpack(archive: Path, folder: Path) -> Path:
     """Unpack into an empty folder and return the one that the archive holds.
 
     Raises Refused, before anything is written, for a file that is truncated, damaged or no archive, and for
-    members that lead outside, are links or devices, or are there twice.
+    members that lead outside, are links or devices, or are there twice, and for more than LARGEST bytes of files.
     """
     try:
         _read_through(archive)
@@ -147,12 +151,22 @@ def unpack(archive: Path, folder: Path) -> Path:
 
 def _read_through(archive: Path) -> None:
     """To the end of the compressed stream, where its checksum stands: reading members stops before."""
+    if archive.exists() and not archive.is_file():
+        raise OSError("not a regular file")
+    read = 0
     with gzip.open(archive) as stream:
-        while stream.read(1 << 20):
-            pass
+        while part := stream.read(1 << 20):
+            read += len(part)
+            _require_at_most_the_largest(archive, read)
+
+
+def _require_at_most_the_largest(archive: Path, size: int) -> None:
+    if size > LARGEST:
+        raise Refused(f"{archive}: refused, it unpacks to more than {LARGEST >> 30} GiB")
 
 
 def _safe_tops(archive: Path, members: list[tarfile.TarInfo]) -> set[str]:
+    _require_at_most_the_largest(archive, sum(member.size for member in members))
     seen: set[str] = set()
     for member in members:
         path = PurePosixPath(member.name)

@@ -63,6 +63,13 @@ def say(line: str) -> None:
     print(f"{_progress()}{line}", flush=True)
 
 
+def print_what_can_be_printed() -> None:
+    """Have this process and those that it starts print '?' for what the terminal's encoding lacks, such as ASCII."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")
+    os.environ["PYTHONIOENCODING"] = f"{sys.stdout.encoding}:replace"
+
+
 def count_jobs(total: int, counter: Path) -> None:
     """Have the jobs of this run, which inherit the environment, tell their place among so many."""
     counter.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 """What becomes of results that are there already: kept, set aside, never overwritten with another card's."""
 
+import atexit
 import os
 import re
 import shutil
@@ -34,14 +35,16 @@ def require_writable(outputs: Iterable[str]) -> None:
     parents = {parent for path in outputs for parent in Path(path).parents if parent != Path()}
     logs = {Path("logs", *parent.parts[1:]) for parent in parents}
     folders = sorted({_nearest_there(path) for path in {*parents, *logs, Path(ENGINE)}})
-    faults = [f"{path} is no folder, and one is needed there: move it away" for path in folders if not path.is_dir()]
+    faults = [
+        f"{path} is no folder, and one is needed there: move it away" for path in folders if not os.path.isdir(path)
+    ]
     faults += [
         f"{path.absolute()}/ cannot be written: make it a folder of yours (chown, chmod u+w)"
         for path in folders
-        if path.is_dir() and not os.access(path, os.W_OK | os.X_OK)
+        if os.path.isdir(path) and not os.access(path, os.W_OK | os.X_OK)
     ]
     faults += [
-        f"{path} is a folder, and a file is needed there: move it away" for path in outputs if Path(path).is_dir()
+        f"{path} is a folder, and a file is needed there: move it away" for path in outputs if os.path.isdir(path)
     ]
     if faults:
         raise Faults(faults)
@@ -51,11 +54,12 @@ def _nearest_there(path: Path) -> Path:
     return next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
 
 
-def set_aside_corrupt(paths: Iterable[str], results: Path) -> None:
-    """Move what cannot be read back out of the way, naming each file: the run makes it again."""
-    for path in (Path(path) for path in paths if path.endswith(".json")):
-        if not path.exists():
-            continue
+def set_aside_corrupt(paths: Iterable[str], results: Path, dry: bool = False) -> None:
+    """Move what cannot be read back out of the way, naming each file: the run makes it again.
+
+    A dry run, which is to plan just that, puts all of it back when it ends.
+    """
+    for path in (Path(path) for path in paths if path.endswith(".json") and os.path.exists(path)):
         try:
             _require_sound(path, results)
         except (CorruptRecord, OSError) as error:
@@ -63,7 +67,20 @@ def set_aside_corrupt(paths: Iterable[str], results: Path) -> None:
             aside.parent.mkdir(parents=True, exist_ok=True)
             path.rename(aside)
             _say(f"{error}")
-            _say(f"{path} was corrupt and is set aside as {aside}; it is made again")
+            if dry:
+                atexit.register(_put_back, aside, path)
+                _say(f"{path} is corrupt: a run sets it aside and makes it again")
+            else:
+                _say(f"{path} was corrupt and is set aside as {aside}; it is made again")
+
+
+def _put_back(aside: Path, path: Path) -> None:
+    aside.rename(path)
+    for folder in aside.parents:
+        try:
+            folder.rmdir()
+        except OSError:  # others are in it
+            return
 
 
 def _require_sound(path: Path, results: Path) -> None:
@@ -85,7 +102,8 @@ def set_aside_other_cards(present: Mapping, results: Path) -> None:
             for path in sorted(results.iterdir()):
                 if path.is_file():
                     shutil.move(path, aside / path.name)
-            _say(f"{device} was {was.name} ({was.uuid}) and is {identity.name} now: its results are in {aside}")
+            now = f"{identity.name} ({identity.uuid})"
+            _say(f"{device} was {was.name} ({was.uuid}) and is {now} now: its results are in {aside}")
 
 
 def _recorded(device: str, results: Path) -> DeviceRecord | None:

@@ -7,6 +7,7 @@ import datetime
 import difflib
 import math
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from roofline.run.config import config_model, with_budgets
 from roofline.run.operator_faults import operator_faults
 
 MIB = 1 << 20
+CHECKOUT = Path(__file__).resolve().parents[4]
 ENGINE_KEYS = ("__use_yte__", "pathvars")  # Snakemake would take these for its own, before the config is checked
 TRANSFERS = ("h2d", "d2h")  # the levels whose size is bandwidth.transfer_size_mib
 ARRAYS = {"hbm": 3, "dram": 3, "d2d": 2}  # the levels whose arrays are bandwidth.size_mib each, and how many they need
@@ -57,9 +59,7 @@ def read_file(path: Path | str) -> dict:
     except YamlFaults as faults:
         raise Faults(faults.lines) from None
     except FileNotFoundError:
-        ours = Path(path).parts[:1] == ("config",)
-        remedy = f"; restore it with: git checkout -- {path}" if ours else ""
-        raise Faults([f"{path}: no such file{remedy}"]) from None
+        raise Faults([f"{path}: no such file{_remedy(Path(path))}"]) from None
     except OSError as error:
         raise Faults([f"{path}: cannot be read ({error})"]) from None
     if config is None:
@@ -69,6 +69,14 @@ def read_file(path: Path | str) -> dict:
     if taken := [key for key in ENGINE_KEYS if key in config]:
         raise Faults([f"{path}: {key}: unknown key" for key in taken])
     return config
+
+
+def _remedy(path: Path) -> str:
+    """What brings the checkout's own configuration back, from wherever Snakemake runs."""
+    if path.resolve() != CHECKOUT / "config" / "config.yaml":
+        return ""
+    where = "" if Path.cwd() == CHECKOUT else f"-C {shlex.quote(str(CHECKOUT))} "
+    return f"; restore it with: git {where}checkout -- config/config.yaml"
 
 
 def require_readable(paths: Iterable[Path | str]) -> None:

@@ -137,6 +137,8 @@ def _header(path: Path | str) -> dict:
     path = Path(path)
     try:
         size = path.stat().st_size
+        if not path.is_file():  # to open a pipe would wait for ever
+            raise ValueError("not a regular file")
         with open(path, "rb") as file:
             length = int.from_bytes(file.read(8), "little")
             if not 2 <= length <= min(size - 8, 100_000_000):

@@ -1,0 +1,48 @@
+"""All pictures of a run, each drawn in a process of its own: one after another takes several times as long."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from roofline.records.compute import PeakFlopsRecord
+from roofline.records.memory import BandwidthRecord
+from roofline.records.roofline import Roofline
+from roofline.report import load_figure, operator_figure, roofline_figure, sweep_figure
+from roofline.report.figure_style import save
+from roofline.run import run_lock
+
+
+def draw(
+    folder: Path,
+    roofline: Roofline,
+    peaks: Sequence[PeakFlopsRecord],
+    bandwidths: Sequence[BandwidthRecord],
+    operators: Mapping[str, str],
+    dpi: float,
+) -> None:
+    """Write every picture into a folder; `operators` has those that have one of their own, by the picture's name."""
+    pictures = [
+        (roofline_figure.draw, (roofline,), ["roofline.png", "roofline.svg"]),
+        (load_figure.draw, (peaks,), ["load.png"]),
+        (sweep_figure.draw, (bandwidths,), ["sweep.png"]),
+        *((operator_figure.draw, (roofline, name), [f"{picture}.png"]) for picture, name in operators.items()),
+    ]
+    workers = min(len(pictures), len(os.sched_getaffinity(0)))
+    fork = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(workers, mp_context=fork, initializer=_end_with_the_job) as pool:
+        drawn = [pool.submit(_draw, how, of, [folder / name for name in names], dpi) for how, of, names in pictures]
+        for picture in drawn:
+            picture.result()
+
+
+def _draw(how: Callable, of: tuple, paths: Sequence[Path], dpi: float) -> None:
+    save(how(*of), paths, dpi)
+
+
+def _end_with_the_job() -> None:
+    """Ctrl-C reaches the job itself, and a run that was killed leaves nobody behind."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    run_lock.end_with_run()

@@ -1,0 +1,56 @@
+"""What a run would do, and why: Snakemake's dry run in a line per job."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from roofline.core.formatting import counted
+from roofline.run.paths import RESULTS
+
+NOTHING = "nothing to be done: every result is up to date"
+JOB = re.compile(r"^rule (\w+):\n((?: +.*\n)*)", re.MULTILINE)
+TOLD = re.compile(r"^ +(output|reason): (.*)$", re.MULTILINE)
+MOST_FILES = 2  # that a reason names
+
+
+class Failed(Exception):
+    """What Snakemake said, where it could not plan."""
+
+
+class Planned(NamedTuple):
+    rule: str
+    output: str
+    reason: str
+
+
+def plan(options: Sequence[str]) -> list[Planned]:
+    """The jobs that a run with these options of Snakemake's would do, in Snakemake's order. Raises Failed."""
+    command = [sys.executable, "-P", "-m", "snakemake", "--cores", "1", "--dry-run", "--quiet", "host", *options]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, encoding="utf-8", errors="replace", check=False)
+    if done.returncode:
+        raise Failed(done.stdout.strip())
+    jobs = [(rule, dict(TOLD.findall(body))) for rule, body in JOB.findall(done.stdout)]
+    return [Planned(rule, job["output"].split(", ")[0], _short(job["reason"])) for rule, job in jobs if "output" in job]
+
+
+def lines(jobs: Sequence[Planned]) -> list[str]:
+    """A line for each job with its reason, then how many there are of each rule."""
+    if not jobs:
+        return [NOTHING]
+    rules = [job.rule for job in jobs]
+    totals = ", ".join(f"{rules.count(rule)} {rule}" for rule in dict.fromkeys(rules))
+    shown = [f"{job.output.removeprefix(f'{RESULTS}/')}: {job.reason}" for job in jobs]
+    return [*shown, f"{counted(len(jobs), 'job')}: {totals}"]
+
+
+def _short(reasons: str) -> str:
+    """Reasons as Snakemake gives them, each with few of its files and without their folders."""
+    said = []
+    for reason in reasons.split("; "):
+        what, colon, files = reason.partition(": ")
+        names = [name.rpartition("/roofline/")[2].removeprefix(f"{RESULTS}/") for name in files.split(", ")]
+        more = f" and {len(names) - MOST_FILES} more" if len(names) > MOST_FILES else ""
+        said.append(f"{what[:1].lower()}{what[1:]}{colon}{', '.join(names[:MOST_FILES])}{more}")
+    return "; ".join(said)
