@@ -16,6 +16,7 @@ from roofline.operators.base import (
 )
 from roofline.records.operator import Measurement
 from roofline.records.prediction import PredictionRecord, predict_sealed
+from roofline.records.timing import Timing
 
 READ_AGAIN = 0.05  # of the bytes of a cold step may come from inputs that do not rotate
 SMALLEST_ITERATIONS, SMALLEST_BUDGET_S, SMALLEST_WARMUP = 100, 0.2, 10
@@ -139,18 +140,24 @@ def _measured(
     log.read("before")
     latency = time_caller(device, step, checked_s=checked_s, **options.timing)
     device_latency = time_device(device, step, latency, time_budget_s=options.time_budget_s)
+    latency, device_latency = (per_application(one, cell.per_call) for one in (latency, device_latency))
     log.read("after")
     return Measurement(
         **declared,
         check=check,
-        latency=per_application(latency, cell.per_call),
-        device_latency=per_application(device_latency, cell.per_call),
-        overhead_s=overhead.call_s,
-        device_overhead_s=overhead.call_device_s,
+        latency=latency,
+        device_latency=device_latency,
+        overhead_s=_at_most(overhead.call_s, latency),
+        device_overhead_s=_at_most(overhead.call_device_s, device_latency),
         empty_kernel_s=overhead.empty_s,
         empty_kernel_device_s=overhead.empty_device_s,
         states=log.states,
     )
+
+
+def _at_most(overhead_s: float | None, whole: Timing | None) -> float | None:
+    """What a call costs: the cell's step is one such call too, which can take no longer than the step."""
+    return min(overhead_s, whole.median_s) if overhead_s is not None and whole else overhead_s
 
 
 def declare(
@@ -191,6 +198,7 @@ def declare(
         "per_call": cell.per_call,
         "plan": cell.plan(),
         "plan_summary": cell.plan_summary(),
+        "textbook_regime": operator.textbook_regime(case, device.kind),
         "remedies": operator.remedies(case, type(cell)),
     }
 

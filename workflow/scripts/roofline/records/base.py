@@ -16,6 +16,7 @@ RECORD_VERSION = 2  # of what measuring jobs write; roofline.json, the public fo
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(gt=0, le=1)]
 Interval = tuple[NotNegative, NotNegative]
 
 R = TypeVar("R", bound="Record")
