@@ -30,6 +30,7 @@ GPU: Constants = {
 CPU: Constants = {
     "array_calls_s": (25e-6, f"NumPy's calls of a core; S = 1 at batch 1, {SERVER}"),
     "projection_calls_s": (47e-6, f"of a projection; S = 1 at batch 1, block against core, {SERVER}"),
+    "stream_share": (0.6, f"of the memory ceiling, products by NumPy's BLAS, fp32 at batch 256, {SERVER}"),
     "core_read_s_per_byte": (1 / 9e9, "one core of a 16-core host reads 9.6 GB/s, by C and OpenMP, 2026-11"),
     # Numbers that are widened go through the caches again and again.
     "core_pass_s_per_byte": (1 / 60e9, f"one core, fp16 at batch 1, {SERVER}"),

@@ -46,8 +46,9 @@ class NumpyOnAllCores(DecodeImplementation):
         projected = flops(shape, scope) - flops(shape, "core")
         return CostTerms(
             calls={"array_calls_s": 1.0} | ({"projection_calls_s": 2.0} if projected else {}),
+            share="stream_share",
+            floor={"core_read_s_per_byte": moved / cores},
             extra={
-                "core_read_s_per_byte": moved / cores,
                 "core_pass_s_per_byte": passed / cores,
                 "shared_cache_s_per_byte": passed,
                 "projection_s_per_flop": float(projected),
