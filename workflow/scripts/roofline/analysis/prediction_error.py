@@ -312,8 +312,7 @@ def _turned_on(evidence: Evidence, named: str, found: str) -> str:
     if {named, found} <= {model.COMPUTE_BOUND, model.MEMORY_BOUND}:
         ridge = model.ridge_point(evidence.compute.tflops * 1e12, evidence.memory.gb_per_s * 1e9)
         return f"the ridge point is at {number(ridge)} FLOP/byte and the cell at {number(o.intensity_flops_per_byte)}"
-    overhead_s = regimes.overhead(
-        latency_s=o.latency_s, device_latency_s=o.device_latency_s, start_s=evidence.start_s
-    )
+    overhead_s = regimes.overhead(latency_s=o.latency_s, device_latency_s=o.device_latency_s, start_s=evidence.start_s)
     roof_s = max(evidence.compute_s, evidence.memory_s)
-    return f"overheads take {percent(overhead_s / o.latency_s)} of the time and the roof {percent(roof_s / o.latency_s)}"
+    of_overhead, of_roof = percent(overhead_s / o.latency_s), percent(roof_s / o.latency_s)
+    return f"overheads take {of_overhead} of the time and the roof {of_roof}"

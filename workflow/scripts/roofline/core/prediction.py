@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from roofline.core import model, regimes
 
-
 TIMES = 2.0  # by which a right time may differ from the measured one
 
 

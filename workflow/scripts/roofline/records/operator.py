@@ -63,7 +63,9 @@ class Measurement(Record):
     check: Check
     latency: Timing
     device_latency: Timing | None
-    overhead_s: NotNegative | None = Field(description="the same code on the smallest case: what a call costs, at most what this cell takes")
+    overhead_s: NotNegative | None = Field(
+        description="the same code on the smallest case: what a call costs, at most what this cell takes"
+    )
     device_overhead_s: NotNegative | None = Field(default=None, description="the device's part of that")
     empty_kernel_s: Positive | None = Field(default=None, description="the caller's time of a kernel that does nothing")
     empty_kernel_device_s: Positive | None = Field(default=None, description="the device's part of that")
