@@ -2,10 +2,20 @@
 knows no model would have named."""
 
 from collections.abc import Iterable
+from typing import Protocol
 
 from roofline.core.prediction import within
-from roofline.records.roofline import Operator
+from roofline.records.prediction import CellPrediction
 from roofline.records.verification import Score
+
+
+class Cell(Protocol):
+    """What was sealed of a cell, what was found, and what its operator's textbook names."""
+
+    sealed: CellPrediction | None
+    regime: str | None
+    latency_s: float | None
+    textbook_regime: str | None
 
 
 def time_right(predicted_s: float | None, measured_s: float | None) -> bool | None:
@@ -13,12 +23,13 @@ def time_right(predicted_s: float | None, measured_s: float | None) -> bool | No
     return within(predicted_s, measured_s) if predicted_s and measured_s else None
 
 
-def score(cells: Iterable[Operator]) -> Score:
+def score(cells: Iterable[Cell]) -> Score:
     """Of the cells whose regime was found and whose time was predicted."""
     judged = [
-        (cell, cell.predicted.sealed.regime == cell.regime, right)
+        (cell, cell.sealed.regime == cell.regime, right)
         for cell in cells
-        if cell.regime and (right := time_right(_sealed_s(cell), cell.latency_s)) is not None
+        if cell.regime and cell.sealed
+        if (right := time_right(cell.sealed.latency_s, cell.latency_s)) is not None
     ]
     named = [cell for cell, *_ in judged if cell.textbook_regime]
     return Score(
@@ -29,7 +40,3 @@ def score(cells: Iterable[Operator]) -> Score:
         textbook_cells=len(named),
         textbook_regimes_right=sum(cell.textbook_regime == cell.regime for cell in named),
     )
-
-
-def _sealed_s(cell: Operator) -> float | None:
-    return cell.predicted.sealed.latency_s if cell.predicted.sealed else None

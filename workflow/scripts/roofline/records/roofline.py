@@ -122,6 +122,10 @@ class Operator(Record):
     record: str | None
 
     @property
+    def sealed(self) -> CellPrediction | None:
+        return self.predicted.sealed
+
+    @property
     def full_name(self) -> str:
         """One line's name: what, how, dtype and shape."""
         what = self.name or self.operator.replace("_", " ")

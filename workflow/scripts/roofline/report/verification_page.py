@@ -126,13 +126,13 @@ def _cells(entries: list[VerificationEntry]) -> str:
     for entry in entries:
         sealed, from_ceilings = entry.sealed, entry.from_ceilings
         row = [cell_name(entry), _seconds(entry.latency_s)]
-        row += [_seconds(sealed and sealed.latency_s), _signed(entry.sealed_error)]
-        row += [_seconds(from_ceilings and from_ceilings.latency_s), _signed(entry.from_ceilings_error)]
+        row += [_seconds(sealed and sealed.latency_s), signed(entry.sealed_error)]
+        row += [_seconds(from_ceilings and from_ceilings.latency_s), signed(entry.from_ceilings_error)]
         row += [
             _seconds(entry.device_latency_s),
             _seconds(entry.device_latency_s and sealed and sealed.device_latency_s),
         ]
-        row += [_signed(entry.sealed_device_error), sealed.regime if sealed else "-", entry.regime or "not found"]
+        row += [signed(entry.sealed_device_error), sealed.regime if sealed else "-", entry.regime or "not found"]
         right = (entry.sealed_regime_correct, entry.sealed_time_right)
         rows.append([*row, *({True: "yes", False: "**no**", None: "-"}[one] for one in right)])
     return table(columns, rows)
@@ -167,7 +167,7 @@ def _explained(entries: list[VerificationEntry]) -> str:
     alike: dict[str, list[str]] = {}
     for entry in entries:
         if entry.cause != "close":
-            name = f"**{cell_name(entry)}** ({_signed(entry.sealed_error)})"
+            name = f"**{cell_name(entry)}** ({signed(entry.sealed_error)})"
             alike.setdefault(entry.explanation, []).append(name)
     lines = [f"- {', '.join(names)}: {explanation}." for explanation, names in alike.items()]
     return "\n".join(lines + ([f"- {counted(close, 'cell')} within {percent(CLOSE)}."] if close else []))
@@ -182,7 +182,7 @@ def _size(share: float) -> str:
     return f"{share:.0f} times" if share >= MANY else percent(share)
 
 
-def _signed(share: float | None) -> str:
+def signed(share: float | None) -> str:
     if share is None:
         return "-"
     return f"{'-' if share < 0 else '+'}{_size(abs(share))}"
