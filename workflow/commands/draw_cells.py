@@ -112,10 +112,8 @@ def main(folder: Path, commit: str) -> None:
         found = trial.run(device, trial.describe(device), wanted(int(commit, 16)), started + BUDGET_S)
     folder.mkdir(parents=True, exist_ok=True)
     write(found, folder / "drawn.json")
-    head = (
-        f"# Cells drawn at random\n\nSeed: commit {commit}, whose model predicted them before they were measured.\n\n"
-    )
-    write_text(head + markdown(found), folder / "drawn.md")
+    seed = f"Seed: commit {commit}, whose model predicted them before they were measured."
+    write_text(f"# Cells drawn at random\n\n{seed}\n\n{markdown(found)}", folder / "drawn.md")
     print(markdown(found))
 
 

@@ -78,8 +78,6 @@ def on_part(device, share: float):
     finally:
         before.use()
         device.stream, device.multiprocessors, device.name = before, whole, name
-        device._modules.clear()
-        device._words = device._arrays = None
         del alive
 
 

@@ -14,32 +14,31 @@ def markdown(trial: Trial) -> str:
     groups: dict[tuple, list[TrialCell]] = {}
     for cell in trial.cells:
         groups.setdefault((cell.operator.replace("_", " "), cell.implementation), []).append(cell)
-    scores = [(*names, score(mine)) for names, mine in groups.items()]
-    grouped = [
-        [operator, implementation, *map(str, (found.cells, found.both_right, found.regimes_right, found.times_right))]
-        + [f"{found.textbook_regimes_right} of {found.textbook_cells}"]
-        for operator, implementation, found in scores
-    ]
-    rows = [
-        [cell.operator.replace("_", " "), cell.implementation, cell.what, str(cell.samples)]
-        + [duration(cell.latency_s), duration(cell.sealed.latency_s), signed(_error(cell.sealed, cell))]
-        + [
-            signed(_error(cell.from_ceilings, cell)),
-            cell.sealed.regime,
-            cell.regime or "-",
-            cell.textbook_regime or "-",
-        ]
-        for cell in cells
-    ]
+    grouped = [_group_row(*names, mine) for names, mine in groups.items()]
+    rows = [_cell_row(cell) for cell in cells]
     ceilings = ", ".join(f"{name} {number(value)}" for name, value in trial.ceilings.items())
     parts = [f"**{score_words(trial.score)}**" if trial.score.cells else "No cell was measured."]
     parts.append(f"{trial.name} ({trial.device}); TFLOPS and GB/s of short blocks: {ceilings or 'none'}.")
     columns = ("operator", "implementation", "cells", "right", "regime right", "time right", "rule of thumb")
     parts.append(table(columns, grouped, left=2))
-    columns = ("operator", "implementation", "cell", "n", "measured", "sealed", "error", "from ceilings: error")
+    columns = ("operator", "implementation", "cell", "n", "measured", "sealed", "error", "error from ceilings")
     parts.append(table((*columns, "predicted", "found", "rule of thumb"), rows, left=3))
     parts += [f"- not measured: {fault}" for fault in trial.faults]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _group_row(operator: str, implementation: str, cells: list[TrialCell]) -> list[str]:
+    found = score(cells)
+    counts = found.cells, found.both_right, found.regimes_right, found.times_right
+    return [operator, implementation, *map(str, counts), f"{found.textbook_regimes_right} of {found.textbook_cells}"]
+
+
+def _cell_row(cell: TrialCell) -> list[str]:
+    times = [duration(one) if one else "-" for one in (cell.latency_s, cell.sealed.latency_s)]
+    errors = [signed(_error(one, cell)) for one in (cell.sealed, cell.from_ceilings)]
+    regimes = [one or "-" for one in (cell.sealed.regime, cell.regime, cell.textbook_regime)]
+    named = [cell.operator.replace("_", " "), cell.implementation, cell.what, str(cell.samples)]
+    return [*named, *times, *errors, *regimes]
 
 
 def _error(predicted: CellPrediction, cell: TrialCell) -> float | None:
