@@ -173,7 +173,7 @@ def test_the_prediction_follows_from_the_seals_alone(name):
         memory_ceilings=one.memory_ceilings,
         terms=one.costs,
     )
-    assert one.predicted.latency_s == sealed.constants["launch_s"]
+    assert one.predicted.latency_s == sealed.constants["array_operation_s"]
 
 
 # ---------------------------------------------------------------------------------------------- the result is checked

@@ -174,7 +174,7 @@ def _ceilings(device, record: DeviceRecord, dtypes: list[str], faults: list[str]
 
 def _measured(device, promised: PredictionRecord, one: Product | Cells) -> tuple[list[Measurement], Mapping]:
     operator = one.operator if isinstance(one, Cells) else Gemm()
-    constants = {name: value for name, (value, _) in operator.constants[device.kind].items()}
+    constants = {name: value for name, (value, *_) in operator.constants[device.kind].items()}
     seals = Seals(promised, constants)
     if isinstance(one, Product):
         return [_product(device, operator, seals, one)], constants

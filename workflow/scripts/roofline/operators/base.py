@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from roofline.core.accuracy import relative_error, require_close
 from roofline.core.dtypes import ITEM_BYTES
@@ -32,13 +32,25 @@ LARGEST_ROTATION_BYTES = 2 << 30
 MOST_COPIES = 1 << 14  # of tiny inputs the arrays themselves would fill the memory; fewer copies are recorded as warm
 WORKSPACE_BYTES = 256 << 20  # for libraries and temporaries, beside what a case needs itself
 
-Constants = Mapping[str, tuple[float, str]]  # a value and where it is from, by name
+
+class Constant(NamedTuple):
+    """Of a prediction, named after what it is physically; `elsewhere` is what is published of other hardware."""
+
+    value: float
+    source: str
+    meaning: str = ""
+    elsewhere: str = ""
+
+
+Constants = Mapping[str, Constant | tuple[float, str]]  # by name; a value and where it is from are enough
 GENERIC_CONSTANTS: dict[str, Constants] = {
     "gpu": {
-        "array_operation_s": (19e-6, "one array operation issued from Python: 150 us for eight, an H200 host, 2026-11"),
-        "array_kernel_s": (3e-6, "the shortest kernels on an H200, 2026-11"),
+        "array_operation_s": Constant(
+            19e-6, "150 us for eight, an H200 host, 2026-11", "host: an array operation issued from Python"
+        ),
+        "array_kernel_s": Constant(3e-6, "an H200, 2026-11", "the shortest kernels"),
     },
-    "cpu": {"array_operation_s": (2e-6, "one small NumPy call: rule of thumb, 1 to 3 us")},
+    "cpu": {"array_operation_s": Constant(2e-6, "rule of thumb, 1 to 3 us", "one small NumPy call")},
 }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.devices.base import Identity
-from roofline.operators.base import Case, Constants, Implementation, Job, Operator
+from roofline.operators.base import Case, Constant, Constants, Implementation, Job, Operator
 from roofline.operators.gemm import products
 from roofline.records.prediction import CostTerms
 
@@ -18,15 +18,28 @@ THIN = 16  # the narrowest tile
 LEAST_DEPTH = 512  # of k that a multiprocessor gets where few tiles share k: rule of thumb
 CONSTANTS: dict[str, Constants] = {
     "gpu": {
-        "array_operation_s": (19e-6, "a CuPy operation issued from Python: 150 us for eight, an H200 host, 2026-11"),
-        "library_call_s": (9e-6, "a library's function called from Python, taken to be a kernel's launch"),
-        "array_kernel_s": (3e-6, "the shortest products of runs on an H200 with 16 host cores, 2026-11"),
-        "tensor_pipe_share": (0.82, "cuBLAS per clock at 4096 and 8192 in fp16, 81 and 85 %: H200, 2026-11"),
-        "stream_share": (0.8, "matrices of 2048 to 8192 squared by few columns, PyTorch on an H200, 2026-11"),
+        "array_operation_s": Constant(
+            19e-6, "150 us for eight, an H200 host, 2026-11", "host: a CuPy operation issued from Python"
+        ),
+        "library_call_s": Constant(9e-6, "taken to be a kernel's launch", "host: a library's function from Python"),
+        "array_kernel_s": Constant(3e-6, "an H200 with 16 host cores, 2026-11", "the shortest products"),
+        "tensor_pipe_share": Constant(
+            0.82,
+            "fp16 at 4096 and 8192, 81 and 85 %: an H200, 2026-11",
+            "of the multiply-adds per clock that cuBLAS attains",
+            "96 % by wgmma and 63 to 65 % by mma.sync on an H800 PCIe (arXiv 2501.12084)",
+        ),
+        "stream_share": Constant(
+            0.8,
+            "matrices of 2048 to 8192 squared by few columns, PyTorch on an H200, 2026-11",
+            "of the memory ceiling that thin products attain",
+        ),
     },
     "cpu": {
-        "array_operation_s": (2e-6, "one small NumPy call: rule of thumb, 1 to 3 us"),
-        "blas_share": (0.85, "of clock x lanes x ports; OpenBLAS on servers: rule of thumb, 80 to 90 %"),
+        "array_operation_s": Constant(2e-6, "rule of thumb, 1 to 3 us", "one small NumPy call"),
+        "blas_share": Constant(
+            0.85, "rule of thumb: OpenBLAS on servers, 80 to 90 %", "of clock x lanes x ports that the BLAS attains"
+        ),
     },
 }
 
