@@ -16,7 +16,6 @@ from roofline.records.operator import JobRecord, OperatorInfo, OperatorRecord
 from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, Roofline
 from roofline.report.markdown import table
 from roofline.report.tables import FEW_SAMPLES, limited_by, span, spans_percent, starred
-from roofline.report.verification_page import score_words
 
 NEAR, FAR = 0.10, 0.20  # of a ceiling's limit, or of another block of the same kernel
 FALLS = 0.03  # of a burst: less under sustained load is not worth a word
@@ -177,7 +176,6 @@ def landing(device: str, found: list[tuple[OperatorInfo, list[Operator]]], roofl
     best = sorted(((max(map(_fraction, cells)), info.title) for info, cells in found), reverse=True)
     regimes = dict.fromkeys(cell.regime for cell in every)
     slow = [cell for cell in every if cell.regime == model.IMPLEMENTATION_BOUND]
-    found_right = score(every)
     lags = {info.title: lag for info, cells in found if (lag := max(map(_lag, cells))) > NEAR}
     notes = list(dict.fromkeys(note for info, _ in found for note in _notes(info, device, records)))
     few = [one for one in found if len(one[1]) <= LISTED_ONE_BY_ONE]
@@ -196,7 +194,7 @@ def landing(device: str, found: list[tuple[OperatorInfo, list[Operator]]], roofl
         "slow_ways": _some(dict.fromkeys(cell.implementation for cell in slow)),
         "lags": lags,
         "laggards": _some(lags),
-        "predictions": score_words(found_right) if found_right.cells else "",
+        "score": score(every),
         "judged": any(cell.predicted.sealed and cell.regime for cell in every),
         "notes": notes[:TOLD],
         "more_notes": len(notes[TOLD:]),
