@@ -28,6 +28,7 @@ from roofline.records.prediction import CellPrediction, PredictionRecord
 from roofline.records.verification import Score
 
 CEILING_BUDGET_S, CEILING_SIZE = 0.2, 4096  # of a GEMM that stands for a compute ceiling
+SMALLEST = 64  # sides of the product that shows what a call and a start cost
 CELL = {"warmup": 3, "iterations": 200, "time_budget_s": 0.05}
 
 
@@ -182,6 +183,9 @@ def _measured(device, promised: PredictionRecord, one: Product | Cells) -> tuple
 
 
 def _product(device, operator: Gemm, seals: Seals, one: Product) -> Measurement:
+    smallest = products_on(device).product_of_shape(device, one.dtype, dict.fromkeys(one.shape, SMALLEST))
+    call = time_caller(device, smallest.step, **CELL)
+    start = time_device(device, smallest.step, call, time_budget_s=CELL["time_budget_s"])
     workload = products_on(device).product_of_shape(device, one.dtype, one.shape)
     if workload.product.shape != one.shape:
         raise LookupError(f"no library offers it: {workload.product.shape} instead")
@@ -194,7 +198,8 @@ def _product(device, operator: Gemm, seals: Seals, one: Product) -> Measurement:
         check=check,
         latency=latency,
         device_latency=time_device(device, workload.step, latency, time_budget_s=CELL["time_budget_s"]),
-        overhead_s=None,
+        overhead_s=min(call.median_s, latency.median_s),
+        device_overhead_s=start.median_s if start else None,
         states=[],
     )
 

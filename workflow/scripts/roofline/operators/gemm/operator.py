@@ -22,7 +22,9 @@ CONSTANTS: dict[str, Constants] = {
             19e-6, "150 us for eight, an H200 host, 2026-11", "host: a CuPy operation issued from Python"
         ),
         "library_call_s": Constant(9e-6, "taken to be a kernel's launch", "host: a library's function from Python"),
-        "array_kernel_s": Constant(3e-6, "an H200 with 16 host cores, 2026-11", "the shortest products"),
+        "kernel_start_s": Constant(
+            5e-6, "one with nothing to read, an H200 host, 2026-11", "a kernel, with an event on either side"
+        ),
         "tensor_pipe_share": Constant(
             0.82,
             "fp16 at 4096 and 8192, 81 and 85 %: an H200, 2026-11",
@@ -82,7 +84,7 @@ class Product(Implementation):
         by_array_library = self.name == CudaProduct.name
         return CostTerms(
             calls={"array_operation_s" if by_array_library else "library_call_s": 1.0},
-            start={"array_kernel_s": 1.0},
+            start={"kernel_start_s": 1.0},
             share="stream_share",
             compute_share="tensor_pipe_share",
             filled=filled(**self.case.shape, multiprocessors=self.device.multiprocessors),
