@@ -145,7 +145,7 @@ def seals_for(device: DeviceRecord, operator) -> Seals:
         source_sha256="0" * 64,
         ceilings=promised_ceilings(device),
     )
-    return Seals(sealed, {name: value for name, (value, _) in constants.items()})
+    return Seals(sealed, {name: value for name, (value, *_) in constants.items()})
 
 
 def write_seals(device: DeviceRecord, operator) -> tuple[str, dict[str, str]]:

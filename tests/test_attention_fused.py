@@ -275,10 +275,10 @@ def test_a_job_measures_every_implementation_and_predicts_them_apart(tmp_path, d
     # Where there is little to do, a call costs what the seal says of it, for one of a graph's layers.
     predicted = {(one.implementation, one.scope): one.predicted for one in found if one.shape["batch"] == 1}
     assert {name: one.latency_s for name, one in predicted.items()} == {
-        ("eager", "core"): costs.GPU["eager_core_call_s"][0],
-        ("eager", "block"): costs.GPU["eager_block_call_s"][0],
-        ("fused", "core"): costs.GPU["fused_core_call_s"][0],
-        ("fused_graph", "core"): costs.GPU["fused_graph_core_call_s"][0] / 3,
+        ("eager", "core"): pytest.approx(12 * costs.GPU["array_operation_s"].value),
+        ("eager", "block"): pytest.approx(17 * costs.GPU["array_operation_s"].value),
+        ("fused", "core"): costs.GPU["kernel_launch_s"].value,
+        ("fused_graph", "core"): costs.GPU["graph_launch_s"].value / 3,
     }
     for one in found:
         assert one.check.error <= one.check.tolerance and one.overhead_s > 0 and one.device_overhead_s > 0

@@ -367,7 +367,17 @@ def test_work_and_traffic_by_hand(shape, dtype):
 
 def test_what_helps_without_what_the_implementation_does_already():
     grouped, single = (case_of(shape_of(heads=8, kv_heads=kv_heads), "fp16") for kv_heads in (2, 8))
-    assert OPERATOR.remedies(single, Eager)["memory"] == ["operator fusion"]
+    single_shape = shape_of(heads=8, kv_heads=8)
+    assert OPERATOR.remedies(single, Eager)["memory"] == ["grouped queries (fewer K/V heads)"], "fusion saves no byte"
+    assert OPERATOR.remedies(single, Eager)["implementation"] == [
+        "one kernel that fuses the passes",
+        "fewer intermediate arrays",
+    ]
+    widened, as_it_is = (case_of(single_shape, dtype) for dtype in ("fp16", "fp32"))
+    assert len(OPERATOR.remedies(widened, NumpyOnAllCores)["implementation"]) == 2
+    assert OPERATOR.remedies(as_it_is, NumpyOnAllCores)["implementation"] == [
+        "compiled code instead of NumPy's temporaries"
+    ]
     assert OPERATOR.remedies(single, Fused)["memory"] == ["grouped queries (fewer K/V heads)"]
     assert OPERATOR.remedies(grouped, Fused)["memory"] == []
     assert OPERATOR.remedies(single, Fused)["overhead"] == ["a CUDA graph", "larger batches"]

@@ -1,19 +1,20 @@
-"""Cells drawn by chance: the same for a seed, a configuration that is taken, and none too large."""
+"""Cells drawn at random: the same for a commit, others for another, of every kind, and none too large."""
 
 import subprocess
 import sys
 
 import pytest
-import yaml
 from commands import COMMANDS, load
 from hypothesis import given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
 
-from roofline import devices
+from roofline.analysis.trial import Cells, Product
+from roofline.operators.gemm.operator import filled
 from roofline.run import settings
 
 COMMAND = COMMANDS / "draw_cells.py"
+PRESETS = settings.complete({}).config.model.presets
 
 
 @pytest.fixture(scope="module")
@@ -21,55 +22,76 @@ def command():
     return load("draw_cells")
 
 
-def test_a_seed_draws_the_same_file_every_time(tmp_path):
-    (tmp_path / "config").mkdir()
-    written = []
-    for _ in range(2):
-        subprocess.run([sys.executable, COMMAND, "7"], cwd=tmp_path, check=True, capture_output=True)
-        written.append((tmp_path / "config/drawn.yaml").read_text())
-    assert written[0] == written[1]
-    assert "Seed 7; written by: python workflow/commands/draw_cells.py 7" in written[0]
-
-
-def test_seeds_draw_different_cells(command):
-    assert len({command.config(seed) for seed in range(20)}) == 20
-
-
 @effort(deadline=None, max_examples=30)
-@given(seed=st.integers(0, 10**9))
-def test_a_draw_is_forty_cells_of_a_valid_configuration_that_fits_a_card(command, seed):
-    checked = settings.complete(yaml.safe_load(command.config(seed)))
-    drawn, config = checked.config.decode_attn, checked.config
-    assert [len(getattr(drawn, key)) for key in ("seq_lens", "batch_sizes", "dtypes", "presets")] == [10, 2, 2, 1]
-    assert all(1 <= seq_len <= 16384 for seq_len in drawn.seq_lens)
-    assert all(1 <= batch <= 512 for batch in drawn.batch_sizes)
-    assert drawn.implementations == ["fused", "fused_graph"]
-    # On a GPU a dtype stands under the ceiling of its own name, and attention under hbm_read.
-    assert set(drawn.dtypes) <= set(config.peak_flops.dtypes)
-    assert config.bandwidth.levels == ["hbm", "l2"]  # l2: what the smallest cells stay in
-    card = devices.Identity(
-        device="gpu0",
-        kind="gpu",
-        name="made up",
-        uuid="made up",
-        driver=None,
-        memory_total_bytes=command.MOST_BYTES,
-        memory_free_bytes=command.MOST_BYTES,
-        last_level_cache_bytes=50 << 20,
-        compute_capability="8.0",
-    )
-    assert settings.choose_devices(checked, {"gpu0": card}) == ["gpu0"]
+@given(seed=st.integers(0, 2**160))
+def test_a_draw_is_the_seeds_own_and_none_of_its_cells_is_too_large(command, seed):
+    attention, products = command.draw(seed)
+    assert command.draw(seed) == (attention, products) != command.draw(seed + 1)
+    assert (len(attention), len(products)) == (command.ATTENTION_CELLS, command.GEMM_CELLS)
+    for cell in attention:
+        assert command.memory_needed(cell, PRESETS[cell["preset"]]) <= command.MOST_BYTES
+        assert 1 <= cell["seq_len"] <= command.LONGEST and 1 <= cell["batch"] <= command.LARGEST_BATCH
+    assert all(1 <= cell[side] <= 8192 and cell[side] % 16 == 0 for cell in products for side in "mnk")
 
 
-def test_every_octave_of_s_is_as_likely(command):
-    """Of 300 draws of ten, each of the 14 octaves gets its share, but for S of which there are few."""
-    drawn = [seq_len for seed in range(300) for seq_len in command.draw(seed)["seq_lens"]]
-    octaves = [sum(1 << octave <= seq_len < 2 << octave for seq_len in drawn) for octave in range(4, 14)]
-    assert min(octaves) > 0.6 * max(octaves)
+def test_draws_go_across_presets_dtypes_implementations_and_shapes(command):
+    attention, products = zip(*(command.draw(seed) for seed in range(20)), strict=True)
+    drawn = [cell for cells in attention for cell in cells]
+    assert {cell["preset"] for cell in drawn} == set(PRESETS)
+    assert {cell["dtype"] for cell in drawn} == set(command.DTYPES)
+    assert {cell["implementation"] for cell in drawn} == set(command.IMPLEMENTATIONS)
+    assert {cell["dtype"] for cells in products for cell in cells} == set(command.PRODUCT_DTYPES)
 
 
-@pytest.mark.parametrize("arguments", [(), ("seven",), ("1", "2")])
-def test_anything_but_a_seed_is_answered_with_the_usage(tmp_path, arguments):
+def test_each_cell_is_a_job_of_one_implementation_or_a_product(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = command.wanted(7)
+    attention = [one for one in found if isinstance(one, Cells)]
+    assert [len(one.job.cases) for one in attention] == [1] * command.ATTENTION_CELLS
+    assert [one.implementations for one in attention] == [[cell["implementation"]] for cell in command.draw(7)[0]]
+    assert sum(isinstance(one, Product) for one in found) == command.GEMM_CELLS
+    assert all((tmp_path / path).is_file() for one in attention for path in one.job.files), "weights are made"
+    half = found[: len(found) // 2]
+    assert {type(one) for one in half} == {Cells, Product}, "a deadline cuts both"
+
+
+@pytest.mark.parametrize("arguments", [(), ("out", "no hash"), ("out", "1", "2"), ("--help",)])
+def test_anything_but_a_folder_and_a_commit_is_answered_in_words(tmp_path, arguments):
     done = subprocess.run([sys.executable, COMMAND, *arguments], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 1 and "SEED" in done.stderr
-    assert not (tmp_path / "config").exists()
+    assert done.returncode == 1 and ("COMMIT" in done.stderr or "not the hash" in done.stderr)
+    assert "Traceback" not in done.stderr and not (tmp_path / "out").exists()
+
+
+def test_a_changed_model_is_not_drawn_for(command, monkeypatch):
+    sources = command.checkout.describe(COMMANDS.parents[1])
+    told = sources.model_copy(update={"commit": "a" * 40, "changed_files": ["workflow/scripts/roofline/core/model.py"]})
+    monkeypatch.setattr(command.checkout, "describe", lambda root: told)
+    with pytest.raises(SystemExit, match="commit the model first"):
+        command.frozen_commit()
+    unchanged = told.model_copy(update={"changed_files": ["README.md"]})
+    monkeypatch.setattr(command.checkout, "describe", lambda root: unchanged)
+    assert command.frozen_commit() == "a" * 40
+
+
+# ---------------------------------------------------------------- what the model makes of a GEMM's shape
+
+SIDES = st.integers(1, 1 << 14)
+
+
+@given(SIDES, SIDES, SIDES, st.integers(1, 200))
+def test_a_shape_never_needs_more_than_all_multiplyadds(m, n, k, multiprocessors):
+    assert 0 < filled(m, n, k, multiprocessors) <= 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "share"),
+    [
+        ((128 * 11, 128 * 12, 128), 1.0),  # 132 tiles on 132 multiprocessors
+        ((128 * 7, 128 * 19, 128), 133 / 264),  # one tile in a wave of its own
+        ((128, 128, 128), 1 / 132),
+        ((128, 128, 8192), 16 / 132),  # shared by as many as have 512 of k each
+        ((8, 128 * 132, 128), 0.5),  # of the narrowest tile
+    ],
+)
+def test_tiles_come_in_waves_and_few_share_their_depth(shape, share):
+    assert filled(*shape, multiprocessors=132) == pytest.approx(share)

@@ -156,6 +156,18 @@ def test_words_that_were_changed_are_found(run, name):
         run.manifest()
 
 
+def test_a_seal_of_other_code_than_the_manifests_is_found(run):
+    """Also later, by what the manifest holds."""
+    seal = next(path for path in run.paths if path.endswith("prediction.json")).removeprefix("results/")
+    true = {seal: run.read(f"results/{seal}")["source_sha256"]}
+    honest = run.write_manifest(seal_sources=true)
+    assert contradictions(run.root, honest) == []
+    with pytest.raises(BrokenProvenance, match=f"{seal} was sealed by other sources"):
+        run.manifest(seal_sources={seal: "of another"})
+    other = honest.model_copy(update={"seal_sources": {seal: "of another"}})
+    assert contradictions(run.root, other) == [f"{seal} was sealed by other sources than the manifest's"]
+
+
 def test_data_that_changed_since_it_was_measured_with_is_found(run):
     honest = run.write_manifest()
     (run.root / DATA).write_bytes(b"other weights")

@@ -153,6 +153,9 @@ def test_a_measurement_says_what_was_computed_and_how():
     assert (one.flops, one.bytes, one.per_call) == (ITEMS, 8 * ITEMS, 1)
     assert (one.plan, one.plan_summary) == ({"blocks": 7}, "7 blocks")
     assert one.remedies["overhead"] == ["a CUDA graph", "operator fusion", "larger batches"]
+    assert "operator fusion" not in one.remedies["memory"], "the bytes of inputs and outputs are left to be moved"
+    assert one.remedies["implementation"] == ["one kernel that fuses the passes", "fewer intermediate arrays"]
+    assert one.textbook_regime == "memory"
     assert one.check.error == 0 and one.check.tolerance == 1e-5
     assert one.latency.median_s == pytest.approx(CALL_S + ITEMS * ITEM_S)
     assert one.device_latency.median_s == pytest.approx(one.latency.median_s / 2)
@@ -173,7 +176,7 @@ def test_the_prediction_follows_from_the_seals_alone(name):
         memory_ceilings=one.memory_ceilings,
         terms=one.costs,
     )
-    assert one.predicted.latency_s == sealed.constants["launch_s"]
+    assert one.predicted.latency_s == sealed.constants["array_operation_s"]
 
 
 # ---------------------------------------------------------------------------------------------- the result is checked
@@ -326,6 +329,15 @@ def test_overheads_are_of_the_smallest_case_and_of_an_empty_step_where_there_is_
     assert once.device_overhead_s == pytest.approx(once.overhead_s / 2)
     assert (once.empty_kernel_s, once.empty_kernel_device_s) == (None, None)
     assert (thrice.empty_kernel_s, thrice.empty_kernel_device_s) == pytest.approx((1e-6, 0.5e-6))
+
+
+def test_a_call_costs_no_more_than_the_cell_whose_step_is_one():
+    """The smallest case, timed at another moment, may have taken longer."""
+    operator = Doubling()
+    operator.smallest = lambda case: case.resized(n=100 * ITEMS)
+    (one,) = measured(operator, implementations=["once"])
+    assert one.overhead_s == one.latency.median_s
+    assert one.device_overhead_s == one.device_latency.median_s
 
 
 def test_times_of_a_call_that_applies_the_operator_several_times_are_of_one():

@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from records_factory import CONSTANTS, VENDOR, cell, device_record, operator_sea
 
 from roofline.core import model, regimes
 from roofline.core.prediction import Costs, predict_cell, weighted_sum
-from roofline.measure.device_seal import CPU_GB_PER_S_PER_CORE, seal_device
+from roofline.measure.device_seal import cpu_gb_per_s, seal_device
 from roofline.measure.operator_seal import seal_operator
 from roofline.operators import registry
 from roofline.records.base import write
@@ -31,6 +32,7 @@ COSTS = {
         extra_s=SECONDS,
         floor_s=SECONDS,
         waits_s=SECONDS,
+        compute_share=st.floats(0.01, 1),
     )
     for device in ("gpu", "cpu")
 }
@@ -70,7 +72,7 @@ def test_more_work_or_traffic_never_takes_less_time(costs, flops, traffic, more,
 
 @given(COSTS["cpu"], COUNTS, COUNTS)
 def test_on_a_synchronous_device_the_calls_come_before_the_work(costs, flops, traffic):
-    work = predicted(Costs(None, None, costs.share, 0.0, costs.floor_s, costs.waits_s), flops, traffic)
+    work = predicted(replace(costs, call_s=None), flops, traffic)
     whole = predicted(costs, flops, traffic)
     assert whole.device_latency_s is None
     assert (whole.latency_s or 0) == pytest.approx((costs.call_s or 0) + (work.latency_s or 0))
@@ -102,7 +104,7 @@ def test_never_faster_than_the_roofline_and_of_the_regime_that_its_times_give(co
 def test_what_is_unknown_sets_no_limit_and_a_regime_is_always_named(costs, flops, traffic):
     for rates in ((None, None), (None, 1000.0), (50.0, None)):
         found = predicted(costs, flops, traffic, *rates)
-        assert found.regime in ("compute", "memory", "overhead")
+        assert found.regime in ("compute", "memory", "overhead", "implementation")
         assert math.isfinite(found.latency_s or 0)
         assert rates[0] or found.fraction_of_compute_peak is None
 
@@ -123,6 +125,14 @@ def test_costs_are_linear_in_the_constants(terms, one, other, times):
         made = CostTerms(**{part: terms}).costs(mixed)
         field = {"calls": "call_s"}.get(part, f"{part}_s")
         assert (getattr(made, field) or 0) == pytest.approx(both, abs=1e-9)
+
+
+def test_the_share_of_the_peak_is_a_constant_times_what_of_the_units_has_work():
+    found = CostTerms(compute_share="s", filled=0.5).costs({"s": 0.8})
+    assert found.compute_share == pytest.approx(0.4)
+    whole_s = predicted(found, flops=1e12, traffic=0).latency_s
+    assert whole_s == pytest.approx(1e12 / 50e12 / 0.4)
+    assert predicted(found, flops=1e12, traffic=0).regime == "implementation"
 
 
 def test_no_calls_are_unknown_and_no_start_is_synchronous():
@@ -198,8 +208,18 @@ def test_of_a_cpu_a_rule_of_thumb_is_sealed(tmp_path):
     record = device_record("cpu", hardware={"cores_usable": 8})
     write(record, tmp_path / "device.json")
     made = seal_device(record, tmp_path / "device.json", [], "now")
-    assert {c.gb_per_s for c in made.ceilings} == {8 * CPU_GB_PER_S_PER_CORE}
+    assert {c.gb_per_s for c in made.ceilings} == {cpu_gb_per_s(8)}
     assert all(c.source.startswith("rule of thumb") and not c.verified for c in made.ceilings)
+
+
+@pytest.mark.parametrize(("cores", "gb_per_s"), [(1, 9.6), (8, 65), (16, 103)])
+def test_the_rule_of_thumb_is_near_what_c_and_openmp_read(cores, gb_per_s):
+    assert cpu_gb_per_s(cores) == pytest.approx(gb_per_s, rel=0.05)
+
+
+@given(st.integers(1, 1000))
+def test_more_cores_read_more_and_each_of_them_less(cores):
+    assert cpu_gb_per_s(cores) < cpu_gb_per_s(cores + 1) < cpu_gb_per_s(cores) * (cores + 1) / cores
 
 
 def test_without_a_promised_bandwidth_none_is_sealed(tmp_path):

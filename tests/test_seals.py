@@ -72,6 +72,15 @@ def test_a_seal_that_was_changed_after_the_measurements(run):
     assert told(run, "cpu", changed) == []
 
 
+def test_a_seal_of_other_sources_than_the_manifests(run):
+    sources = {path: seal.source_sha256 for path, seal in run.seals.items()}
+    assert violations(run, "gpu0", hashes_of(run), sources) == []
+    sources[SCAN_SEAL] = "of another"
+    assert violations(run, "gpu0", hashes_of(run), sources) == [
+        f"{SCAN_SEAL} was sealed by other sources than the manifest's"
+    ]
+
+
 def test_a_record_without_its_seals(run):
     record(run, SCAN).seals = {}
     assert told(run) == [f"{SCAN} does not carry {SEAL}", f"{SCAN} does not carry {SCAN_SEAL}"]

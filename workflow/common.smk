@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 # Relative to the working directory: Snakemake remembers inputs and params as they are written, and results that
 # were unpacked elsewhere must not seem stale.
@@ -175,6 +176,17 @@ def seals():
     found = expand("results/{device}/prediction.json", device=DEVICES)
     found += expand("results/{device}/peak_flops/prediction.json", device=DEVICES)
     return found + [f"results/{device}/{rule}/prediction.json" for rule in TIMED for device in ON[rule]]
+
+
+def seal_sources(wildcards):
+    """The files that each seal follows from, as its rule has them; the manifest holds the seal's hash of them to it."""
+    found = {}
+    for path in seals():
+        device, *operator = Path(path).parent.relative_to(RESULTS).parts
+        sealed = SimpleNamespace(device=device, **({"operator": operator[0]} if operator else {}))
+        files = library("operator_prediction", measures=True) if operator else library("prediction")
+        found[path] = files(sealed)
+    return json.dumps(found)
 
 
 def peak_records(of=DEVICES):

@@ -1,13 +1,16 @@
-"""Draw cells of decode attention at random into config/drawn.yaml: a check of the model on what it was not fitted to.
+"""Cells drawn at random, predicted and then measured: the model on what its constants were not taken from.
 
-    python workflow/commands/draw_cells.py SEED
+    python workflow/commands/draw_cells.py FOLDER [COMMIT]
 
-The same seed draws the same cells. Measure them with: make ARGS="--configfile config/drawn.yaml"
+Of decode attention a preset, dtype, batch size, S and implementation each, of GEMM a dtype and shape. The seed is the
+hash of the commit that holds the model: by default the checkout's, which then must not have changes. So the first draw
+is the one that is published. Measures for about a minute on the first GPU; writes FOLDER/drawn.json and drawn.md.
 """
 
 import math
 import random
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
@@ -15,77 +18,111 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 from roofline.operators.base import Case
 from roofline.operators.decode_attention import DecodeAttention
 from roofline.operators.decode_attention.counts import Shape
-from roofline.records.files import write_text
-from roofline.run import settings
+from roofline.run import checkout, settings
 
+ATTENTION_CELLS, GEMM_CELLS = 24, 16
+BUDGET_S = 70.0  # after which nothing more is begun
 DTYPES = ("fp32", "fp16", "bf16")
-TARGET = Path("config/drawn.yaml")
-LONGEST, LENGTHS = 16384, 10  # of S: the largest value, and how many
-LARGEST_BATCH, BATCHES = 512, 2
-CHOSEN_DTYPES = 2
-MOST_BYTES = 32 * 10**9  # of a cell, so that every card of 40 GB and more can measure it
+PRODUCT_DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8")
+IMPLEMENTATIONS = ("eager", "fused", "fused_graph")
+LONGEST, LARGEST_BATCH = 8192, 256
+MOST_BYTES = 6 * 10**9  # of a cell with its rotated copies: so that data are drawn in a moment
 CACHE_BYTES = 64 << 20  # taken for the last-level cache, through whose multiple a cell's copies rotate
-
-TEMPLATE = """\
-# Cells of decode attention drawn at random, for a check of the model on cells that it was not fitted to.
-# Seed {seed}; written by: python workflow/commands/draw_cells.py {seed}
-# Measure them: make ARGS="--configfile config/drawn.yaml"; results/verification.md holds the model against them.
-devices: [gpu0]
-peak_flops:
-  dtypes: {ceilings}
-bandwidth:
-  levels: [hbm, l2]
-decode_attn:
-  presets: [{preset}]
-  seq_lens: {seq_lens}
-  dtypes: {dtypes}
-  batch_sizes: {batch_sizes}
-  implementations: [fused, fused_graph]
-"""
+MODEL = ("workflow/",)
 
 
-def draw(seed: int) -> dict:
-    """A preset, values of S, batch sizes and dtypes of which every cell fits; a draw that does not is drawn anew."""
-    model = settings.complete({}).config.model
-    chance = random.Random(seed)
-    while True:
+def draw(seed: int) -> tuple[list[dict], list[dict]]:
+    """Cells of attention and of GEMM; an attention cell that is too large is drawn anew."""
+    chance, presets = random.Random(seed), settings.complete({}).config.model.presets
+    attention: list[dict] = []
+    while len(attention) < ATTENTION_CELLS:
         drawn = {
-            "preset": chance.choice(sorted(model.presets)),
-            "seq_lens": distinct(chance, LONGEST, LENGTHS),
-            "batch_sizes": distinct(chance, LARGEST_BATCH, BATCHES),
-            "dtypes": sorted(chance.sample(DTYPES, CHOSEN_DTYPES), key=DTYPES.index),
+            "preset": chance.choice(sorted(presets)),
+            "dtype": chance.choice(DTYPES),
+            "batch": by_octave(chance, LARGEST_BATCH),
+            "seq_len": by_octave(chance, LONGEST),
+            "implementation": chance.choice(IMPLEMENTATIONS),
         }
-        if largest_cell_bytes(drawn, model.presets[drawn["preset"]]) <= MOST_BYTES:
-            return drawn
+        if memory_needed(drawn, presets[drawn["preset"]]) <= MOST_BYTES:
+            attention.append(drawn)
+    products = [
+        {
+            "dtype": chance.choice(PRODUCT_DTYPES),
+            "m": 16 * by_octave(chance, 512),
+            "n": 64 * by_octave(chance, 128),
+            "k": 64 * by_octave(chance, 128),
+        }
+        for _ in range(GEMM_CELLS)
+    ]
+    return attention, products
 
 
-def distinct(chance: random.Random, largest: int, count: int) -> list[int]:
-    """So many numbers from 1 to the largest, each octave as likely as another, in order."""
-    found: set[int] = set()
-    while len(found) < count:
-        found.add(min(largest, int(math.exp(chance.uniform(0, math.log(largest + 1))))))
-    return sorted(found)
+def by_octave(chance: random.Random, largest: int) -> int:
+    """A number from 1 to the largest, each octave as likely as another."""
+    return min(largest, int(math.exp(chance.uniform(0, math.log(largest + 1)))))
 
 
-def largest_cell_bytes(drawn: dict, preset) -> int:
-    kv_heads, needed = preset.kv_heads or preset.heads, DecodeAttention().memory_needed
-    return max(
-        needed(Case(Shape(batch, preset.heads, kv_heads, preset.head_size, seq_len).as_dict(), dtype), CACHE_BYTES)
-        for batch in drawn["batch_sizes"]
-        for seq_len in drawn["seq_lens"]
-        for dtype in drawn["dtypes"]
-    )
+def memory_needed(drawn: dict, preset) -> int:
+    shape = Shape(drawn["batch"], preset.heads, preset.kv_heads or preset.heads, preset.head_size, drawn["seq_len"])
+    return DecodeAttention().memory_needed(Case(shape.as_dict(), drawn["dtype"]), CACHE_BYTES)
 
 
-def config(seed: int) -> str:
-    """The configuration file of a draw; on a GPU a dtype stands under the compute ceiling of its own name."""
-    drawn = draw(seed)
-    listed = {name: f"[{', '.join(map(str, values))}]" for name, values in drawn.items() if name != "preset"}
-    return TEMPLATE.format(seed=seed, preset=drawn["preset"], ceilings=listed["dtypes"], **listed)
+def wanted(seed: int) -> list:
+    """What a trial measures of a draw, attention and GEMM in turn, so that a deadline cuts both."""
+    from roofline.analysis.trial import Product, jobs
+
+    attention, products = draw(seed)
+    found = []
+    for cell in attention:
+        section = {key: [cell[key]] for key in ("dtype", "seq_len", "batch")}
+        section = {"dtypes": section["dtype"], "seq_lens": section["seq_len"], "batch_sizes": section["batch"]}
+        config = settings.complete({"decode_attn": section | {"presets": [cell["preset"]]}}).config
+        found += jobs(DecodeAttention(), config, [cell["implementation"]])
+    gemm = [Product(cell["dtype"], {side: cell[side] for side in "mnk"}) for cell in products]
+    places = [(place / len(group), i, one) for i, group in enumerate((found, gemm)) for place, one in enumerate(group)]
+    return [one for *_, one in sorted(places, key=lambda place: place[:2])]
+
+
+def frozen_commit() -> str:
+    """The checkout's commit. Exits where git does not tell, or where the model was changed since."""
+    sources = checkout.describe(Path("."))
+    if not sources.commit:
+        sys.exit(f"which commit froze the model: {sources.reason}; name it: draw_cells.py FOLDER COMMIT")
+    changed = [path for path in sources.changed_files or [] if path.startswith(MODEL)]
+    if changed:
+        sys.exit(f"changed since {sources.commit[:12]}: {', '.join(changed)}; commit the model first, then draw")
+    return sources.commit
+
+
+def main(folder: Path, commit: str) -> None:
+    started = time.monotonic()
+    from roofline import devices
+    from roofline.analysis import trial
+    from roofline.measure.lock import host_lock
+    from roofline.records.base import write
+    from roofline.records.files import write_text
+    from roofline.report.trial_page import markdown
+
+    name = next((name for name in devices.discover() if name != "cpu"), None)
+    if name is None:
+        sys.exit("no GPU is here; the draw is of a GPU's cells")
+    print(f"drawn by commit {commit}", flush=True)
+    with host_lock():
+        device = devices.open_device(name)
+        found = trial.run(device, trial.describe(device), wanted(int(commit, 16)), started + BUDGET_S)
+    folder.mkdir(parents=True, exist_ok=True)
+    write(found, folder / "drawn.json")
+    seed = f"Seed: commit {commit}, whose model predicted them before they were measured."
+    write_text(f"# Cells drawn at random\n\n{seed}\n\n{markdown(found)}", folder / "drawn.md")
+    print(markdown(found))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or not sys.argv[1].isdecimal():
+    if len(sys.argv) not in (2, 3) or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
-    write_text(config(int(sys.argv[1])), TARGET)
-    print(TARGET)
+    given = sys.argv[2] if len(sys.argv) == 3 else frozen_commit()
+    try:
+        int(given, 16)
+    except ValueError:
+        sys.exit(f"{given} is not the hash of a commit")
+    main(Path(sys.argv[1]), given)

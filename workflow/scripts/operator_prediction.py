@@ -4,6 +4,7 @@ from roofline.measure.operator_seal import seal_operator
 from roofline.operators import registry
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
+from roofline.records.files import file_sha256
 from roofline.run.jobs import job, now, say
 
 if __name__ == "__main__":
@@ -13,4 +14,5 @@ if __name__ == "__main__":
         device, sources = snakemake.input.device, snakemake.input.library
         sealed = seal_operator(operator, read(DeviceRecord, device), device, sources, now())
         write(sealed, snakemake.output[0])
-        say(f"operator_prediction {name} {operator.title}: {len(sealed.constants)} constants sealed")
+        digits = file_sha256(snakemake.output[0])[:12]
+        say(f"operator_prediction {name} {operator.title}: {len(sealed.constants)} constants, sealed as {digits}")

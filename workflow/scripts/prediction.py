@@ -3,6 +3,7 @@
 from roofline.measure.device_seal import seal_device
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
+from roofline.records.files import file_sha256
 from roofline.run.jobs import job, now, say
 
 if __name__ == "__main__":
@@ -11,4 +12,5 @@ if __name__ == "__main__":
         device, sources = snakemake.input.device, snakemake.input.library
         sealed = seal_device(read(DeviceRecord, device), device, sources, now())
         write(sealed, snakemake.output[0])
-        say(f"prediction {name}: {len(sealed.ceilings)} promised ceilings sealed")
+        digits = file_sha256(snakemake.output[0])[:12]
+        say(f"prediction {name}: {len(sealed.ceilings)} promised ceilings, sealed as {digits}")

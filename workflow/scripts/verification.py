@@ -7,7 +7,7 @@ from roofline.analysis.results import read_results
 from roofline.analysis.verification import verify
 from roofline.records.base import write
 from roofline.records.files import file_sha256, write_text
-from roofline.report.verification_page import markdown
+from roofline.report.verification_page import markdown, score_words
 from roofline.run.jobs import job, say
 from roofline.run.paths import RESULTS, below_results
 
@@ -19,5 +19,5 @@ if __name__ == "__main__":
         verified = verify(collected, found, {below_results(path): file_sha256(path) for path in paths})
         write(verified, snakemake.output.numbers)
         write_text(markdown(verified), snakemake.output.words)
-        judged = [e.sealed_regime_correct for e in verified.entries if e.sealed_regime_correct is not None]
-        say(f"verification: {len(verified.entries)} predictions, the right regime for {sum(judged)} of {len(judged)}")
+        words = score_words(verified.score) if verified.score.cells else "no prediction has a measured counterpart"
+        say(f"verification: {words}")

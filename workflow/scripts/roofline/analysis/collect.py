@@ -171,7 +171,7 @@ COPIED = (
     "flops",
     "bytes",
 )
-COPIED += ("overhead_s",)
+COPIED += ("overhead_s", "textbook_regime")
 
 
 def roof_tflops(flops: float, traffic_bytes: float, peak: float | None, gb_per_s: float | None) -> float | None:

@@ -27,6 +27,8 @@ CLOSE = 0.01
 ALL = 0.995
 # A cause is named where it accounts for so much of an error, and the clock where it does of what a ceiling lacks.
 HALF = 0.5
+# The device waits for its caller where it alone takes less than so much of the caller's time.
+BUSY = 0.8
 UNEXPLAINED = "not explained by what was measured"
 RULE_OF_THUMB = "rule of thumb"  # how a source begins that is no datasheet
 
@@ -69,7 +71,7 @@ class Evidence:
     @property
     def waits(self) -> bool:
         """Whether the device waits for its caller."""
-        return not self.synchronous and self.working_s < regimes.DEVICE_BUSY * self.operator.latency_s
+        return not self.synchronous and self.working_s < BUSY * self.operator.latency_s
 
     @property
     def compute_s(self) -> float:
@@ -82,7 +84,7 @@ class Evidence:
     @property
     def by_compute(self) -> bool:
         """Whether the model's work is compute, and not the memory at the share that it takes of it."""
-        return self.compute_s >= self.memory_s / self.assumed.share
+        return self.compute_s / self.assumed.compute_share >= self.memory_s / self.assumed.share
 
     @property
     def roof_s(self) -> float:
@@ -103,9 +105,7 @@ class Evidence:
     @property
     def expected_s(self) -> float:
         """The same by the model under these ceilings, fixed extra work included."""
-        reading_s = math.hypot(self.memory_s / self.assumed.share, self.assumed.waits_s)
-        work_s = max(self.compute_s, reading_s, self.assumed.floor_s)
-        return work_s + (0.0 if self.synchronous else self.assumed.extra_s)
+        return self.assumed.extra_s + self.assumed.work_s(self.compute_s, self.memory_s)
 
     @property
     def promised_peak(self) -> PromisedCeiling | None:
@@ -309,13 +309,10 @@ def _regime_clause(evidence: Evidence) -> str:
 
 def _turned_on(evidence: Evidence, named: str, found: str) -> str:
     o = evidence.operator
-    if model.OVERHEAD_BOUND not in (named, found):
+    if {named, found} <= {model.COMPUTE_BOUND, model.MEMORY_BOUND}:
         ridge = model.ridge_point(evidence.compute.tflops * 1e12, evidence.memory.gb_per_s * 1e9)
         return f"the ridge point is at {number(ridge)} FLOP/byte and the cell at {number(o.intensity_flops_per_byte)}"
-    if evidence.synchronous:
-        return f"the calls take {percent(evidence.start_s / o.latency_s)} of the time"
-    busy = f"the device works for {percent(o.device_latency_s / o.latency_s)} of the caller's time"
-    if evidence.waits:
-        return busy
-    started = (evidence.measured.device_overhead_s or 0.0) / o.device_latency_s
-    return f"{busy} and its start is {percent(started)} of that"
+    overhead_s = regimes.overhead(latency_s=o.latency_s, device_latency_s=o.device_latency_s, start_s=evidence.start_s)
+    roof_s = max(evidence.compute_s, evidence.memory_s)
+    of_overhead, of_roof = percent(overhead_s / o.latency_s), percent(roof_s / o.latency_s)
+    return f"overheads take {of_overhead} of the time and the roof {of_roof}"

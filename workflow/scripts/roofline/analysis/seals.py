@@ -19,8 +19,11 @@ def moment(text: str | None) -> datetime | None:
     return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
-def violations(found: Results, device: str, sha256: Mapping[str, str]) -> list[str]:
-    """Whatever contradicts a device's seals; `sha256` holds the hash of every file, by its path below results/."""
+def violations(
+    found: Results, device: str, sha256: Mapping[str, str], sources: Mapping[str, str] | None = None
+) -> list[str]:
+    """Whatever contradicts a device's seals; `sha256` holds the hash of every file, by its path below results/, and
+    `sources` that of the code that a seal follows from, by the seal's path, as far as it is known."""
     told = []
     if found.device_seal(device) is None and any(record.device == device for _, record in found.measured):
         told.append(f"{device} has no sealed prediction")
@@ -28,6 +31,8 @@ def violations(found: Results, device: str, sha256: Mapping[str, str]) -> list[s
     for path, seal in found.seals.items():
         if seal.device == device and record_path and sha256[record_path] != seal.device_record_sha256:
             told.append(f"{path} was sealed for another {record_path}")
+        if seal.device == device and (sources or {}).get(path, seal.source_sha256) != seal.source_sha256:
+            told.append(f"{path} was sealed by other sources than the manifest's")
     for path, record in found.measured:
         if record.device == device:
             told += _of_record(path, record, found, sha256)

@@ -1,12 +1,15 @@
 """Every prediction beside its measured counterpart: errors, regimes, and what explains the gap."""
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import get_args
 
 from roofline.analysis import prediction_error
 from roofline.analysis.collect import Cell, Collected
 from roofline.analysis.results import Results
+from roofline.analysis.score import score, time_right
 from roofline.analysis.seals import violations
 from roofline.core.statistics import median
+from roofline.core.terms import Regime
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.operator import Measurement
 from roofline.records.roofline import Operator
@@ -20,7 +23,7 @@ from roofline.records.verification import (
     VerificationGroup,
 )
 
-REGIMES = ("compute", "memory", "overhead", "shared_memory")
+REGIMES = get_args(Regime)
 
 
 def verify(collected: Collected, found: Results, sha256: Mapping[str, str]) -> Verification:
@@ -28,6 +31,7 @@ def verify(collected: Collected, found: Results, sha256: Mapping[str, str]) -> V
     entries = [_entry(cell, _evidence(cell, collected, found)) for cell in collected.cells]
     return Verification(
         seals=[_seal_check(found, device, sha256) for device in found.devices],
+        score=score(cell.operator for cell in collected.cells),
         summary=summarise(entries),
         calls=calls(collected.cells),
         entries=entries,
@@ -87,6 +91,8 @@ def _entry(cell: Cell, evidence: prediction_error.Evidence | None) -> Verificati
         from_ceilings=from_ceilings,
         **_errors("sealed", sealed, operator),
         **_errors("from_ceilings", from_ceilings, operator),
+        sealed_time_right=time_right(sealed and sealed.latency_s, operator.latency_s),
+        from_ceilings_time_right=time_right(from_ceilings and from_ceilings.latency_s, operator.latency_s),
         cause=cause,
         parts=parts,
         explanation=prediction_error.sentence(evidence, cause) if evidence else prediction_error.UNEXPLAINED,
@@ -138,8 +144,12 @@ def _group(
 
 def _accuracy(cells: list[VerificationEntry], way: str) -> Accuracy:
     correct = _known(cells, lambda entry: getattr(entry, f"{way}_regime_correct"))
+    times = [(getattr(entry, f"{way}_regime_correct"), getattr(entry, f"{way}_time_right")) for entry in cells]
+    times = [both for both in times if None not in both]
     return Accuracy(
         regimes=len(correct),
+        times_right=sum(time for _, time in times),
+        both_right=sum(regime and time for regime, time in times),
         regimes_correct=sum(correct),
         share_correct=sum(correct) / len(correct) if correct else None,
         latency=error_statistics(_known(cells, lambda entry: getattr(entry, f"{way}_error"))),

@@ -50,6 +50,11 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
+def regime_words(regime: str) -> str:
+    """memory-bound; limited by its implementation."""
+    return "limited by its implementation" if regime == "implementation" else f"{regime}-bound"
+
+
 def flops_unit(dtype: str) -> str:
     """TFLOPS, or for integers TOPS."""
     return "TOPS" if dtype.startswith("int") else "TFLOPS"

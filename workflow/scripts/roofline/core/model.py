@@ -10,6 +10,7 @@ from dataclasses import dataclass
 COMPUTE_BOUND = "compute"
 MEMORY_BOUND = "memory"
 OVERHEAD_BOUND = "overhead"
+IMPLEMENTATION_BOUND = "implementation"
 
 
 def arithmetic_intensity(flops: float, memory_bytes: float) -> float:

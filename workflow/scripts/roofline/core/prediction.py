@@ -1,8 +1,9 @@
 """The model that predicts a cell, in one page: docs/prediction.md.
 
-A cell's device time is what it costs to start plus the larger of FLOPs / compute ceiling and bytes / (memory ceiling x
-the share of it that the implementation attains); its caller's time is the larger of that and what the calls cost the
-host. The regime follows by the rule of regimes.py, which also names the regime found.
+A cell's device time is what it costs to start, plus the passes beside its roof, plus the larger of FLOPs / compute
+ceiling and bytes / memory ceiling, each by the share of the ceiling that the implementation attains; its caller's time
+is the larger of that and what the calls cost the host. The regime follows by the rule of regimes.py, which also names
+the regime found. A prediction is right where its regime is, and its time within a factor of TIMES.
 """
 
 import math
@@ -12,14 +13,22 @@ from typing import NamedTuple
 
 from roofline.core import model, regimes
 
+TIMES = 2.0  # by which a right time may differ from the measured one
+
+
+def within(predicted_s: float, measured_s: float) -> bool:
+    """Whether a predicted time is right: between half and twice the measured one."""
+    return measured_s <= TIMES * predicted_s and predicted_s <= TIMES * measured_s
+
 
 @dataclass(frozen=True)
 class Costs:
-    """What a cell costs beside its work, in seconds, and the share of the memory ceiling that it attains.
+    """What a cell costs beside its work, in seconds, and the shares of its ceilings that it attains.
 
     `call_s` is the host's, None where nothing is known of it. `start_s` is the device's, None where device and caller
     are one (synchronous). `extra_s` comes on top of either, `floor_s` is what the work takes however fast the memory
-    is, and `waits_s` are waits for the memory that its own transfers hide in part.
+    is, and `waits_s` are waits for the memory that its own transfers hide in part. `compute_share` is of the compute
+    ceiling.
     """
 
     call_s: float | None
@@ -28,6 +37,11 @@ class Costs:
     extra_s: float = 0.0
     floor_s: float = 0.0
     waits_s: float = 0.0
+    compute_share: float = 1.0
+
+    def work_s(self, compute_s: float, memory_s: float) -> float:
+        """What the work takes whose roofs allow these times."""
+        return max(compute_s / self.compute_share, math.hypot(memory_s / self.share, self.waits_s), self.floor_s)
 
 
 class Prediction(NamedTuple):
@@ -56,10 +70,9 @@ def predict_cell(
     """
     compute_s = flops / (peak_tflops * 1e12) if peak_tflops else None
     memory_s = traffic_bytes / (bandwidth_gb_per_s * 1e9) if bandwidth_gb_per_s else None
-    reading_s = math.hypot((memory_s or 0.0) / costs.share, costs.waits_s)
-    work_s = max(compute_s or 0.0, reading_s, costs.floor_s)
+    work_s = costs.extra_s + costs.work_s(compute_s or 0.0, memory_s or 0.0)
     call_s = costs.call_s or 0.0
-    device_s = None if costs.start_s is None else costs.start_s + costs.extra_s + work_s
+    device_s = None if costs.start_s is None else costs.start_s + work_s
     latency_s = call_s + work_s if device_s is None else max(call_s, device_s)
     regime = regimes.regime(
         latency_s=latency_s,

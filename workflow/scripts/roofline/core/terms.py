@@ -3,7 +3,7 @@
 from typing import Literal
 
 DeviceKind = Literal["cpu", "gpu"]
-Regime = Literal["compute", "memory", "overhead", "shared_memory"]
+Regime = Literal["compute", "memory", "overhead", "implementation"]
 RegimeLevel = Literal["hbm", "l2", "dram"]
 Mix = Literal["read", "write", "copy", "triad"]
 Cache = Literal["cold", "warm"]

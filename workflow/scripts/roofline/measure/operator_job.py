@@ -16,6 +16,7 @@ from roofline.operators.base import (
 )
 from roofline.records.operator import Measurement
 from roofline.records.prediction import PredictionRecord, predict_sealed
+from roofline.records.timing import Timing
 
 READ_AGAIN = 0.05  # of the bytes of a cold step may come from inputs that do not rotate
 SMALLEST_ITERATIONS, SMALLEST_BUDGET_S, SMALLEST_WARMUP, SMALLEST_BLOCKS = 40, 0.2, 10, 3
@@ -143,15 +144,16 @@ def _measured(
     latency = time_caller(device, step, checked_s=checked_s, **options.timing)
     sm_clock_mhz = device.clock_of_block()
     device_latency, doubts = time_device_alike(device, step, latency, time_budget_s=options.time_budget_s)
+    latency, device_latency = (per_application(one, cell.per_call) for one in (latency, device_latency))
     log.read("after")
     after = operator.compare(cell, scope, step.index, step.result)
     return Measurement(
         **declared,
         check=check.model_copy(update={"error_after": after.error}),
-        latency=per_application(latency, cell.per_call),
-        device_latency=per_application(device_latency, cell.per_call),
-        overhead_s=overhead.call_s,
-        device_overhead_s=overhead.call_device_s,
+        latency=latency,
+        device_latency=device_latency,
+        overhead_s=_at_most(overhead.call_s, latency),
+        device_overhead_s=_at_most(overhead.call_device_s, device_latency),
         empty_kernel_s=overhead.empty_s,
         empty_kernel_device_s=overhead.empty_device_s,
         doubts=doubts,
@@ -168,6 +170,11 @@ class LastResult:
 
     def __call__(self, index: int) -> None:
         self.index, self.result = index, self._step(index)
+
+
+def _at_most(overhead_s: float | None, whole: Timing | None) -> float | None:
+    """What a call costs: the cell's step is one such call too, which can take no longer than the step."""
+    return min(overhead_s, whole.median_s) if overhead_s is not None and whole else overhead_s
 
 
 def declare(
@@ -208,6 +215,7 @@ def declare(
         "per_call": cell.per_call,
         "plan": cell.plan(),
         "plan_summary": cell.plan_summary(),
+        "textbook_regime": operator.textbook_regime(case, device.kind),
         "remedies": operator.remedies(case, type(cell)),
     }
 

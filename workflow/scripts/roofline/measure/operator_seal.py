@@ -21,6 +21,6 @@ def seal_operator(
         device_record_sha256=file_sha256(device_record),
         source_sha256=files_sha256(sources),
         operator=operator.name,
-        constants={name: value for name, (value, _) in assumed.items()},
-        constant_sources={name: source for name, (_, source) in assumed.items()},
+        constants={name: value for name, (value, *_) in assumed.items()},
+        constant_sources={name: source for name, (_, source, *_) in assumed.items()},
     )

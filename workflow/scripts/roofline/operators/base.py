@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from roofline.core.accuracy import relative_error, require_close
 from roofline.core.dtypes import ITEM_BYTES
@@ -32,14 +32,29 @@ LARGEST_ROTATION_BYTES = 2 << 30
 MOST_COPIES = 1 << 14  # of tiny inputs the arrays themselves would fill the memory; fewer copies are recorded as warm
 WORKSPACE_BYTES = 256 << 20  # for libraries and temporaries, beside what a case needs itself
 
-Constants = Mapping[str, tuple[float, str]]  # a value and where it is from, by name
+
+class Constant(NamedTuple):
+    """Of a prediction, named after what it is physically; `elsewhere` is what is published of other hardware."""
+
+    value: float
+    source: str
+    meaning: str = ""
+    elsewhere: str = ""
+
+
+Constants = Mapping[str, Constant | tuple[float, str]]  # by name; a value and where it is from are enough
 GENERIC_CONSTANTS: dict[str, Constants] = {
     "gpu": {
-        "launch_s": (19e-6, "one array operation issued from Python: 150 us for eight, an H200 host, 2026-11"),
-        "start_s": (3e-6, "the shortest kernels on an H200, 2026-11"),
+        "array_operation_s": Constant(
+            19e-6, "150 us for eight, an H200 host, 2026-11", "host: an array operation issued from Python"
+        ),
+        "array_kernel_s": Constant(3e-6, "an H200, 2026-11", "the shortest kernels"),
     },
-    "cpu": {"launch_s": (2e-6, "one small NumPy call: rule of thumb, 1 to 3 us")},
+    "cpu": {"array_operation_s": Constant(2e-6, "rule of thumb, 1 to 3 us", "one small NumPy call")},
 }
+
+
+FUSED_KERNEL = "one kernel that fuses the passes"
 
 
 @dataclass(frozen=True)
@@ -94,6 +109,7 @@ class Implementation(ABC):
     launches: ClassVar[int] = 1  # array operations or kernels that a step issues, for the generic prediction
     fused: ClassVar[bool] = False  # one kernel, so that fusion is no remedy
     graph: ClassVar[bool] = False  # a CUDA graph, so that a graph is no remedy
+    improvements: ClassVar[tuple[str, ...]] = ()  # what would help where neither roof nor overheads set the time
     sources: ClassVar[tuple[Path, ...]] = ()  # files beside Python modules, such as .cu, that it is made from
 
     def __init__(self, operator: "Operator", device, case: Case, shared: dict, copies: list[dict]):
@@ -140,8 +156,8 @@ class Implementation(ABC):
 
     def costs(self, scope: str | None) -> CostTerms:
         """What a step costs beside its work, as multiples of the operator's constants."""
-        start = {"start_s": float(self.launches)} if self.kind == "gpu" else None
-        return CostTerms(calls={"launch_s": float(self.launches)}, start=start)
+        start = {"array_kernel_s": float(self.launches)} if self.kind == "gpu" else None
+        return CostTerms(calls={"array_operation_s": float(self.launches)}, start=start)
 
 
 class Operator(ABC):
@@ -263,6 +279,10 @@ class Operator(ABC):
 
     # -- what pages and checks need to know
 
+    def textbook_regime(self, case: Case, kind: str) -> str:
+        """What a textbook's rule of thumb names without a model: the sealed predictions are held against it."""
+        return "memory"
+
     def faults(self, config, devices: Iterable[Identity]) -> list[str]:
         """What is wrong with the settings beyond what the schema says, one line each."""
         return []
@@ -276,15 +296,21 @@ class Operator(ABC):
         return [note] if note else []
 
     def remedies(self, case: Case, implementation: type[Implementation]) -> dict[str, list[str]]:
-        """What helps in each regime, without what the implementation does already."""
+        """What helps in each regime, without what the implementation does already.
+
+        Fusion saves launches and passes over intermediates, not the operator's own bytes: it is no remedy where memory
+        sets the time.
+        """
         gpu = implementation.kind == "gpu"
         lower = ["lower precision"] if ITEM_BYTES[case.dtype] > (1 if gpu else 4) else []
         fusion = [] if implementation.fused else ["operator fusion"]
         graph = ["a CUDA graph"] if gpu and not implementation.graph else []
         return {
             "compute": (["tensor cores"] if gpu and self.unit_of(case) == "cuda_core" else []) + lower,
-            "memory": fusion or lower,
+            "memory": lower,
             "overhead": [*graph, *fusion, "larger batches"],
+            "implementation": list(implementation.improvements)
+            or (["more work in flight"] if implementation.fused else [FUSED_KERNEL, "fewer intermediate arrays"]),
         }
 
     def info(self) -> OperatorInfo:

@@ -92,6 +92,9 @@ class Manifest(Record):
     environment: Environment
     devices: list[Device]
     seals: list[SealedDevice]
+    seal_sources: dict[str, str] = Field(
+        default={}, description="SHA-256 of the code that each seal follows from, by the seal's path below results/"
+    )
     data: list[DataFile] = Field(description="files that were measured with, such as weights")
     operators: dict[str, str] = Field(description="SHA-256 of the user's own operators, by the paths of their files")
     times: Times

@@ -63,13 +63,16 @@ class Measurement(Record):
     check: Check
     latency: Timing
     device_latency: Timing | None
-    overhead_s: NotNegative | None = Field(description="the same code on the smallest case: what a call costs")
+    overhead_s: NotNegative | None = Field(
+        description="the same code on the smallest case: what a call costs, at most what this cell takes"
+    )
     device_overhead_s: NotNegative | None = Field(default=None, description="the device's part of that")
     empty_kernel_s: Positive | None = Field(default=None, description="the caller's time of a kernel that does nothing")
     empty_kernel_device_s: Positive | None = Field(default=None, description="the device's part of that")
     per_call: int = Field(default=1, description="times that one call applies the operator; times are of one")
     plan: dict[str, Any] = Field(default={}, description="how the implementation divides the work")
     plan_summary: str | None = Field(default=None, description="the same in words")
+    textbook_regime: Regime | None = Field(default=None, description="what a rule of thumb names without a model")
     remedies: dict[Regime, list[str]] = Field(default={}, description="what helps in each regime")
     doubts: list[str] = Field(default=[], description="what does not fit, and is no error")
     states: list[DeviceState]

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from roofline.core.prediction import Costs, predict_cell, weighted_sum
 from roofline.core.terms import DeviceKind, Regime
-from roofline.records.base import RECORD_VERSION, NotNegative, Positive, Record
+from roofline.records.base import RECORD_VERSION, NotNegative, Positive, Record, Share
 
 
 class PromisedCeiling(Record):
@@ -63,6 +63,8 @@ class CostTerms(Record):
     floor: dict[str, float] = Field(default={})
     waits: dict[str, float] = Field(default={})
     share: str | None = Field(default=None, description="the constant that is the share of the memory ceiling; null: 1")
+    compute_share: str | None = Field(default=None, description="the same of the compute ceiling")
+    filled: Share = Field(default=1.0, description="of the compute units, those that have work on average")
 
     def costs(self, constants: Mapping[str, float]) -> Costs:
         """In seconds, by these constants. Raises KeyError for one that is missing."""
@@ -73,6 +75,7 @@ class CostTerms(Record):
             extra_s=weighted_sum(self.extra, constants),
             floor_s=weighted_sum(self.floor, constants),
             waits_s=weighted_sum(self.waits, constants),
+            compute_share=self.filled * (constants[self.compute_share] if self.compute_share else 1.0),
         )
 
 

@@ -116,9 +116,14 @@ class Operator(Record):
     roofline_time_s: NotNegative | None = None
     efficiency_percent: NotNegative | None = None
     overhead_s: NotNegative | None = Field(default=None, description="what a call costs on the smallest case")
+    textbook_regime: Regime | None = Field(default=None, description="what a rule of thumb names without a model")
     predicted: Predicted
     remedies: list[str] = Field(default=[], description="what helps in the regime found")
     record: str | None
+
+    @property
+    def sealed(self) -> CellPrediction | None:
+        return self.predicted.sealed
 
     @property
     def full_name(self) -> str:

@@ -54,6 +54,9 @@ class VerificationEntry(Record):
     from_ceilings_device_error: float | None
     sealed_regime_correct: bool | None
     from_ceilings_regime_correct: bool | None
+    sealed_time_right: bool | None = Field(default=None, description="within a factor of two")
+    from_ceilings_time_right: bool | None = None
+    textbook_regime: Regime | None = Field(default=None, description="what a rule of thumb names without a model")
     cause: GapCause
     parts: list[GapPart]
     explanation: str = Field(description="the gap of the sealed latency in one sentence, from what was measured")
@@ -75,8 +78,22 @@ class Accuracy(Record):
     regimes: int = Field(description="cells of which a regime was both predicted and found")
     regimes_correct: int
     share_correct: NotNegative | None
+    times_right: int = Field(default=0, description="of these cells, within a factor of two")
+    both_right: int = Field(default=0, description="regime and time")
     latency: ErrorStatistics | None
     device_latency: ErrorStatistics | None
+
+
+class Score(Record):
+    """Of all cells whose regime was found. A prediction is right where its regime is and its time within a factor of
+    two; the textbook's rule of thumb names a regime alone."""
+
+    cells: int = 0
+    regimes_right: int = 0
+    times_right: int = 0
+    both_right: int = 0
+    textbook_cells: int = Field(default=0, description="of which the operator says what the rule of thumb names")
+    textbook_regimes_right: int = 0
 
 
 class VerificationGroup(Record):
@@ -117,6 +134,7 @@ class Verification(Record):
 
     schema_version: Literal[1] = SCHEMA_VERSION
     seals: list[SealCheck]
+    score: Score = Score()
     summary: list[VerificationGroup]
     calls: list[Call]
     entries: list[VerificationEntry]

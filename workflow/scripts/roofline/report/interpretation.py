@@ -6,8 +6,9 @@ from pathlib import Path
 
 import jinja2
 
+from roofline.analysis.score import score
 from roofline.core import model
-from roofline.core.formatting import counted, duration, flops_unit, listed, number, percent, traffic
+from roofline.core.formatting import counted, duration, flops_unit, listed, number, percent, regime_words, traffic
 from roofline.core.statistics import half_width
 from roofline.records.compute import PeakFlops, PeakFlopsRecord
 from roofline.records.device import DeviceRecord
@@ -19,7 +20,6 @@ from roofline.report.tables import FEW_SAMPLES, limited_by, span, spans_percent,
 NEAR, FAR = 0.10, 0.20  # of a ceiling's limit, or of another block of the same kernel
 FALLS = 0.03  # of a burst: less under sustained load is not worth a word
 NEARLY_ALL = 0.95  # of a time: what is left of it is not worth a word
-HALF = 0.5  # of a time: where roof and overhead explain less, the implementation limits it
 WIDE = 0.05  # half the width of an interval that asks for caution
 LISTED_ONE_BY_ONE = 8  # cells of an operator on a device; more are grouped by implementation
 TOLD = 2  # sentences of a kind that may be many; the rest is counted
@@ -175,7 +175,7 @@ def landing(device: str, found: list[tuple[OperatorInfo, list[Operator]]], roofl
     every = [cell for _, cells in found for cell in cells]
     best = sorted(((max(map(_fraction, cells)), info.title) for info, cells in found), reverse=True)
     regimes = dict.fromkeys(cell.regime for cell in every)
-    slow = [cell for cell in every if cell.regime not in (None, model.OVERHEAD_BOUND) and _explained(cell) < HALF]
+    slow = [cell for cell in every if cell.regime == model.IMPLEMENTATION_BOUND]
     lags = {info.title: lag for info, cells in found if (lag := max(map(_lag, cells))) > NEAR}
     notes = list(dict.fromkeys(note for info, _ in found for note in _notes(info, device, records)))
     few = [one for one in found if len(one[1]) <= LISTED_ONE_BY_ONE]
@@ -185,7 +185,7 @@ def landing(device: str, found: list[tuple[OperatorInfo, list[Operator]]], roofl
         "best": [f"{title} {'' if i else 'reaches '}{percent(share)}" for i, (share, title) in enumerate(best[:NAMED])],
         "more": counted(len(best[NAMED:]), "more operator") if best[NAMED:] else "",
         "regimes": [
-            f"{sum(cell.regime == one for cell in every)} {f'{one}-bound' if one else 'of no known regime'}"
+            f"{sum(cell.regime == one for cell in every)} {regime_words(one) if one else 'of no known regime'}"
             for one in regimes
         ],
         "without_ceiling": sum(not (cell.compute_ceiling and cell.memory_ceiling) for cell in every),
@@ -194,6 +194,7 @@ def landing(device: str, found: list[tuple[OperatorInfo, list[Operator]]], roofl
         "slow_ways": _some(dict.fromkeys(cell.implementation for cell in slow)),
         "lags": lags,
         "laggards": _some(lags),
+        "score": score(every),
         "judged": any(cell.predicted.sealed and cell.regime for cell in every),
         "notes": notes[:TOLD],
         "more_notes": len(notes[TOLD:]),
@@ -226,12 +227,6 @@ def _lower_ceiling(cell: Operator) -> str:
         return "memory"
     below = cell.fraction_of_compute_peak < 0.9999 * cell.fraction_of_roof  # equal but for rounding
     return "memory" if cell.memory_ceiling and below else "compute"
-
-
-def _explained(cell: Operator) -> float:
-    """Of its time, what its roof explains, with the calls where they come before the work and not beside it."""
-    calls = (cell.overhead_s or 0.0) / cell.latency_s
-    return cell.device_fraction_of_roof or cell.fraction_of_roof + calls
 
 
 def _lag(cell: Operator) -> float:
@@ -267,11 +262,11 @@ def _notes(info: OperatorInfo, device: str, records: list[JobRecord]) -> list[st
 def _overview(found: list[tuple[OperatorInfo, list[Operator]]], roofline: Roofline) -> str:
     """Each operator and dtype: between which shares of which roof its cells lie, and of how many the seal was right."""
     columns = ("operator", "dtype", "cells", "FLOP/byte", "ridge point", "lower ceiling", "of roof")
-    columns += ("closest to its roof", "furthest from it", "sealed: regime right", "memory-bound: of the fp16 peak")
+    columns += ("closest to its roof", "furthest from it", "sealed: right", "memory-bound: of the fp16 peak")
     rows = []
     for info, dtype, mine in ((i, d, [c for c in cells if c.dtype == d]) for i, cells in found for d in _dtypes(cells)):
         ends = max(mine, key=_fraction), min(mine, key=_fraction)
-        judged = [c.predicted.sealed.regime == c.regime for c in mine if c.predicted.sealed and c.regime]
+        right = score(mine)
         roofs = dict.fromkeys(c.memory_ceiling if _lower_ceiling(c) == "memory" else c.compute_ceiling for c in mine)
         ridges = {ridge for c in mine if (ridge := _ridge_point(c, roofline))}
         rows.append(
@@ -284,7 +279,7 @@ def _overview(found: list[tuple[OperatorInfo, list[Operator]]], roofline: Roofli
                 ", ".join(filter(None, roofs)),
                 spans_percent(map(_fraction, mine)),
                 *(_name(end, _preset(end, mine)) if len(mine) > 1 else "-" for end in ends),
-                f"{sum(judged)} of {len(judged)}" if judged else "-",
+                f"{right.both_right} of {right.cells}" if right.cells else "-",
                 _usual(info, mine),
             ]
         )

@@ -111,7 +111,7 @@ def _at(axes: Axes, cell: Operator) -> tuple[float, float]:
 
 
 def _paint_regimes(axes: Axes, panel: Panel) -> None:
-    """What bounds a kernel at each intensity: left of every ridge point memory, right of all compute."""
+    """Whose roof is the lower at each intensity: left of every ridge point the memory's, right of all the compute's."""
     usual = [level.value for level in panel.memory if level.look != "faint"]
     slopes = [level.value for level in panel.memory if level.look == "bold"] or usual
     ridges = [level.value * 1e3 / slope for level in panel.compute for slope in slopes]
@@ -119,7 +119,7 @@ def _paint_regimes(axes: Axes, panel: Panel) -> None:
         return
     low, high = axes.get_xlim()
     first, last = (min(max(ridge, low), high) for ridge in (min(ridges), max(ridges)))
-    spans = [(low, first, "memory-bound"), (first, last, "depends on dtype"), (last, high, "compute-bound")]
+    spans = [(low, first, "memory roof"), (first, last, "depends on dtype"), (last, high, "compute roof")]
     strip = 1 - STRIP / axes.bbox.height
     for start, end, words in spans:
         colour = style.SHADE if start == first and end == last else "#f6f7f8"

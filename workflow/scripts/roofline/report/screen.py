@@ -3,21 +3,24 @@
 import textwrap
 from typing import NamedTuple
 
+from roofline.analysis.score import score
 from roofline.core.formatting import duration, number, percent
 from roofline.records.acceptance import Acceptance
 from roofline.records.roofline import AboveRoof, Operator, Roofline
 from roofline.report.tables import FEW_SAMPLES, Row, compute_rows, level_rows, memory_rows, starred
+from roofline.report.verification_page import score_words
 
 WIDTH = 100  # columns
 ABREAST = 4
-BOUND_BY = {"overhead": "o", "memory": "m", "compute": "c"}
+BOUND_BY = {"overhead": "o", "memory": "m", "compute": "c", "implementation": "i"}
+LIMITS = ", ".join(f"{regime} ({letter})" for regime, letter in BOUND_BY.items())
 
 
 def summary(roofline: Roofline, acceptance: Acceptance) -> str:
     lines = [""]
     for name, device in roofline.devices.items():
         lines += [f"{name}: {device.name}", *_ceilings(name, roofline), *_operators(name, roofline)]
-        lines += [*_above_roof(name, roofline), ""]
+        lines += [*_above_roof(name, roofline), *_predictions(name, roofline), ""]
     return "\n".join([*lines, "Acceptance", *_criteria(acceptance), ""])
 
 
@@ -83,6 +86,11 @@ def _levels(device: str, roofline: Roofline) -> list[str]:
     return [head, *(part for line in lines for part in _wrapped(line, 55))] if rows else []
 
 
+def _predictions(device: str, roofline: Roofline) -> list[str]:
+    found = score(operator for operator in roofline.operators if operator.device == device)
+    return _wrapped(f"  Predictions: {score_words(found)}", 4) if found.cells else []
+
+
 def _above_roof(device: str, roofline: Roofline) -> list[str]:
     """Which operators are above their roofs, and what is wrong."""
     above = [found for found in roofline.above_roof if found.device == device]
@@ -136,7 +144,7 @@ def _table_of(title: str, cells: list[Operator]) -> list[str]:
     for cell in cells:
         rows.setdefault(_cell(cell), {})[_way(cell)] = cell
     width = max(len(f"{dtype} {label}") for dtype, label in rows)
-    lines = _wrapped(f"  {title}: caller's time, of roof, bound by overhead (o), memory (m), compute (c)", 4)
+    lines = _wrapped(f"  {title}: caller's time, of roof, limited by {LIMITS}", 4)
     abreast = max(1, min(ABREAST, (WIDTH - width - 2) // 19))
     dtypes = list(dict.fromkeys(cell.dtype for cell in cells))
     order = sorted(rows, key=lambda row: (dtypes.index(row[0]), min(cell.bytes for cell in rows[row].values())))

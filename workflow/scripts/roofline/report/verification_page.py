@@ -2,25 +2,26 @@
 
 from roofline.analysis.prediction_error import CLOSE
 from roofline.analysis.verification import error_statistics
-from roofline.core.formatting import counted, duration, percent
-from roofline.records.verification import Accuracy, Call, ErrorStatistics, Verification, VerificationEntry
+from roofline.core.formatting import counted, duration, percent, regime_words
+from roofline.records.verification import Accuracy, Call, ErrorStatistics, Score, Verification, VerificationEntry
 from roofline.report.markdown import table
 
 MANY = 9.995  # errors from here on are shown as a factor
-REGIMES = {"not_found": "not found", "shared_memory": "shared memory"}
+REGIMES = {"not_found": "not found"}
 SEALED = (
     "*Sealed*: written, and its hash recorded, before any record that carries it was begun, by the model from "
     "datasheets and constants; *from ceilings*: by the same model from what this run measured, the ceilings and what a "
     "call and a start cost. An error is (predicted - measured) / measured; the tables of cells begin with the largest. "
     "The model and its constants are in docs/prediction.md."
 )
+RIGHT = "A prediction is *right* where its regime is and its time is within a factor of two of the measured one."
 CALLS = "Beside it, a kernel with as many arguments that does nothing; medians."
 
 
 def markdown(verification: Verification) -> str:
     """The page; tables and sentences in sections of one device, operator and implementation each."""
     sections = _sections(verification.entries)
-    parts = ["# Predictions, verified", _verdict(verification), _summary(verification), SEALED]
+    parts = ["# Predictions, verified", _verdict(verification), _summary(verification), RIGHT, SEALED]
     parts.append("\n".join(_seal(check) for check in verification.seals))
     parts.append("## Cells")
     for title, entries in sections.items():
@@ -47,12 +48,26 @@ def _size_of_error(entry: VerificationEntry) -> float:
 
 
 def _verdict(verification: Verification) -> str:
-    judged = [e.sealed_regime_correct for e in verification.entries if e.sealed_regime_correct is not None]
-    if not judged:
+    if not verification.score.cells:
         return "No prediction has a measured counterpart."
     missed = error_statistics(e.sealed_error for e in verification.entries if e.sealed_error is not None)
-    by = f" and missed the caller's time by {_size(missed.median)} in the median" if missed else ""
-    return f"**The sealed predictions gave the right regime for {sum(judged)} of {len(judged)} cells{by}.**"
+    by = f" The caller's time was missed by {_size(missed.median)} in the median." if missed else ""
+    return f"**{score_words(verification.score)}**{by}"
+
+
+def score_words(score: Score) -> str:
+    """One or two sentences: how many predictions are right, and what a rule of thumb would have named."""
+    of = f"of {score.cells}"
+    words = (
+        f"{score.both_right} {of} cells predicted right ({percent(score.both_right / score.cells)}): "
+        f"regime {score.regimes_right}, time within a factor of two {score.times_right}."
+    )
+    if not score.textbook_cells:
+        return words
+    return (
+        f"{words} The textbook's rule of thumb, without a model, names {score.textbook_regimes_right} of "
+        f"{score.textbook_cells} regimes."
+    )
 
 
 def _seal(check) -> str:
@@ -68,23 +83,25 @@ def _seal(check) -> str:
 
 def _summary(verification: Verification) -> str:
     columns = ("device", "operator", "implementation", "regime found", "cells")
-    columns += ("sealed: regime right", "sealed: median, worst error")
-    columns += ("from ceilings: regime right", "from ceilings: median, worst error")
+    columns += ("sealed: right", "regime right", "time right", "sealed: median, worst error")
+    columns += ("from ceilings: right", "regime right", "time right", "from ceilings: median, worst error")
     columns += ("device time, sealed", "device time, from ceilings")
     rows = []
     for group in verification.summary:
         ways = (group.sealed, group.from_ceilings)
         row = [group.device, group.operator.replace("_", " "), group.implementation or "all"]
         row += [REGIMES.get(group.regime, group.regime), str(group.cells)]
-        row += [cell for way in ways for cell in (_right(way), _median_and_worst(way.latency))]
+        row += [cell for way in ways for cell in (*_right(way), _median_and_worst(way.latency))]
         rows.append(row + [_median_and_worst(way.device_latency) for way in ways])
     return table(columns, rows, left=4)
 
 
-def _right(accuracy: Accuracy) -> str:
+def _right(accuracy: Accuracy) -> list[str]:
+    """Both, regime, time."""
     if not accuracy.regimes:
-        return "-"
-    return f"{accuracy.regimes_correct} of {accuracy.regimes} ({percent(accuracy.share_correct)})"
+        return ["-"] * 3
+    both = f"{accuracy.both_right} of {accuracy.regimes} ({percent(accuracy.both_right / accuracy.regimes)})"
+    return [both, str(accuracy.regimes_correct), str(accuracy.times_right)]
 
 
 def _median_and_worst(errors: ErrorStatistics | None) -> str:
@@ -104,19 +121,20 @@ def _calls(calls: list[Call]) -> str:
 
 def _cells(entries: list[VerificationEntry]) -> str:
     columns = ("cell", "measured", "sealed", "error", "from ceilings", "error", "device time", "sealed", "error")
-    columns += ("predicted", "found", "right")
+    columns += ("predicted", "found", "regime right", "time right")
     rows = []
     for entry in entries:
         sealed, from_ceilings = entry.sealed, entry.from_ceilings
         row = [cell_name(entry), _seconds(entry.latency_s)]
-        row += [_seconds(sealed and sealed.latency_s), _signed(entry.sealed_error)]
-        row += [_seconds(from_ceilings and from_ceilings.latency_s), _signed(entry.from_ceilings_error)]
+        row += [_seconds(sealed and sealed.latency_s), signed(entry.sealed_error)]
+        row += [_seconds(from_ceilings and from_ceilings.latency_s), signed(entry.from_ceilings_error)]
         row += [
             _seconds(entry.device_latency_s),
             _seconds(entry.device_latency_s and sealed and sealed.device_latency_s),
         ]
-        row += [_signed(entry.sealed_device_error), sealed.regime if sealed else "-", entry.regime or "not found"]
-        rows.append([*row, {True: "yes", False: "**no**", None: "-"}[entry.sealed_regime_correct]])
+        row += [signed(entry.sealed_device_error), sealed.regime if sealed else "-", entry.regime or "not found"]
+        right = (entry.sealed_regime_correct, entry.sealed_time_right)
+        rows.append([*row, *({True: "yes", False: "**no**", None: "-"}[one] for one in right)])
     return table(columns, rows)
 
 
@@ -139,7 +157,7 @@ def _helps(entries: list[VerificationEntry]) -> str:
             by_dtype = sum(dtype == entry.dtype for dtype, _ in lists) == 1
             alike.setdefault(tuple(entry.remedies), {})[entry.dtype if by_dtype else cell_name(entry)] = None
         told = [f"{', '.join(names)}: {', '.join(remedies)}" for remedies, names in alike.items() if remedies]
-        helps.append(f"- What helps where {regime}-bound: {'; '.join(told)}.")
+        helps.append(f"- What helps where {regime_words(regime)}: {'; '.join(told)}.")
     return "\n".join(helps)
 
 
@@ -149,7 +167,7 @@ def _explained(entries: list[VerificationEntry]) -> str:
     alike: dict[str, list[str]] = {}
     for entry in entries:
         if entry.cause != "close":
-            name = f"**{cell_name(entry)}** ({_signed(entry.sealed_error)})"
+            name = f"**{cell_name(entry)}** ({signed(entry.sealed_error)})"
             alike.setdefault(entry.explanation, []).append(name)
     lines = [f"- {', '.join(names)}: {explanation}." for explanation, names in alike.items()]
     return "\n".join(lines + ([f"- {counted(close, 'cell')} within {percent(CLOSE)}."] if close else []))
@@ -164,7 +182,7 @@ def _size(share: float) -> str:
     return f"{share:.0f} times" if share >= MANY else percent(share)
 
 
-def _signed(share: float | None) -> str:
+def signed(share: float | None) -> str:
     if share is None:
         return "-"
     return f"{'-' if share < 0 else '+'}{_size(abs(share))}"

@@ -12,9 +12,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from roofline.core.formatting import duration, percent
-from roofline.measure.device_seal import CPU_GB_PER_S_PER_CORE, CPU_SOURCE
+from roofline.measure.device_seal import CPU_GB_PER_S_OF_ALL, CPU_GB_PER_S_PER_CORE, CPU_SOURCE
 from roofline.operators import registry
-from roofline.operators.base import GENERIC_CONSTANTS, Constants
+from roofline.operators.base import GENERIC_CONSTANTS, Constant, Constants
 from roofline.operators.settings import EFFORTS, ByEffort, Settings
 from roofline.records.roofline import Roofline
 from roofline.report.markdown import table
@@ -35,9 +35,11 @@ What the model of [prediction.md](prediction.md) assumes beside datasheets, and 
 seals its own copy: written, and its hash recorded, before any record that carries it is begun. This page is generated
 from the code (`make documents`).
 
+*Elsewhere* is what is published of other hardware or code; where it is empty, nothing is known here.
+
 {tables}
 """
-COLUMNS = ["device", "constant", "value", "source"]
+COLUMNS = ["device", "constant", "what it is", "value", "source", "elsewhere"]
 
 
 def documents() -> dict[str, str]:
@@ -90,10 +92,17 @@ def _default(field: FieldInfo) -> str:
 
 
 def _constants(operators: Mapping) -> str:
-    of_cpu = ["CPU", "memory bandwidth per core", f"{CPU_GB_PER_S_PER_CORE:g} GB/s", CPU_SOURCE]
+    each, all_cores = f"{CPU_GB_PER_S_PER_CORE:g} GB/s", f"{CPU_GB_PER_S_OF_ALL:g} GB/s"
+    of_cpu = [
+        "CPU",
+        "memory bandwidth",
+        "of a core, and what all together approach",
+        f"{each}, {all_cores}",
+        CPU_SOURCE,
+    ]
     parts = [
         "## Devices",
-        table(COLUMNS, [of_cpu], left=4),
+        table(COLUMNS, [[*of_cpu, ""]], left=6),
         "## Operators that declare none",
         _table(GENERIC_CONSTANTS),
     ]
@@ -105,16 +114,17 @@ def _constants(operators: Mapping) -> str:
 
 def _table(by_kind: Mapping[str, Constants]) -> str:
     rows = [
-        [kind.upper(), f"`{name}`", _value(name, value), source]
+        [kind.upper(), f"`{name}`", one.meaning, _value(name, one.value), one.source, one.elsewhere]
         for kind, constants in by_kind.items()
-        for name, (value, source) in constants.items()
+        for name, one in ((name, Constant(*constant)) for name, constant in constants.items())
     ]
-    return table(COLUMNS, rows, left=4)
+    return table(COLUMNS, rows, left=6)
 
 
 def _value(name: str, value: float) -> str:
     if name.endswith("_share"):
         return percent(value)
-    if name.endswith("_s_per_byte"):
-        return f"{value * 1e9:.3g} ns per byte"
+    if "_s_per_" in name:
+        amount, what = 1 / value, {"byte": "B/s", "flop": "FLOP/s", "element": "elements/s"}[name.rpartition("_")[2]]
+        return f"1 / ({amount / 1e9:.3g} G{what})"
     return duration(value)

@@ -37,10 +37,12 @@ def make_manifest(
     run_started_at: str | None,
     created_at: str,
     sources: Sources,
+    seal_sources: Mapping[str, str] | None = None,
 ) -> Manifest:
     """The manifest of outputs, given relative to root.
 
-    `jobs` has the job that made an output: rule, started_at, ended_at, log. Raises BrokenProvenance where a
+    `jobs` has the job that made an output: rule, started_at, ended_at, log; `seal_sources` the hash of the code that
+    each seal follows from. Raises BrokenProvenance where a
     measurement does not follow from its seals, or a derived file from the records.
     """
     outputs = list(dict.fromkeys(outputs))
@@ -49,7 +51,7 @@ def make_manifest(
     kept = [one.path for one in data if is_result(one.path) and (root / one.path).is_file()]
     listed = [describe_output(root, path, jobs.get(path, {}), run_started_at) for path in dict.fromkeys(outputs + kept)]
     sha256 = hashes(listed)
-    faults = broken(found, sha256)
+    faults = broken(found, sha256, seal_sources)
     if not faults:
         wrong = differing(root / RESULTS, derive(found, asked, sha256, outputs))
         faults = [f"{path} is not what its records give" for path in wrong]
@@ -75,6 +77,7 @@ def make_manifest(
             for record in devices
         ],
         seals=[describe_seals(found, device) for device in found.devices],
+        seal_sources=dict(seal_sources or {}),
         data=data,
         operators={path: sha for _, record in found.of_kind(OperatorRecord) for path, sha in record.sources.items()},
         times=add_up(listed, run_started_at, created_at, usd_per_hour),
@@ -87,9 +90,9 @@ def hashes(outputs: Iterable[Output]) -> dict[str, str]:
     return {output.path.removeprefix(f"{RESULTS}/"): output.sha256 for output in outputs}
 
 
-def broken(found: Results, sha256: Mapping[str, str]) -> list[str]:
+def broken(found: Results, sha256: Mapping[str, str], seal_sources: Mapping[str, str] | None = None) -> list[str]:
     """Measurements that do not follow from their seals, and files that are not what was measured with."""
-    told = [line for device in found.devices for line in violations(found, device, sha256)]
+    told = [line for device in found.devices for line in violations(found, device, sha256, seal_sources)]
     told += [
         f"{path} is of {record.device}, which has no device record"
         for path, record in found.measured
@@ -213,7 +216,7 @@ def contradictions(root: Path, manifest: Manifest) -> list[str]:
     """What the records under root say against the manifest, and derived files against the records."""
     found = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
     sha256 = hashes(manifest.outputs)
-    told = broken(found, sha256)
+    told = broken(found, sha256, manifest.seal_sources)
     listed = {one.device: one for one in manifest.seals}
     told += [
         f"the manifest's seals of {device} are not those of the files"

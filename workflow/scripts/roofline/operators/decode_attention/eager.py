@@ -2,15 +2,26 @@
 
 from typing import ClassVar
 
-from roofline.core.dtypes import array_dtype
+from roofline.core.dtypes import ITEM_BYTES, array_dtype
+from roofline.operators.base import FUSED_KERNEL
 from roofline.operators.decode_attention.counts import attend
 from roofline.operators.decode_attention.implementation import DecodeImplementation, product, projected_query
+from roofline.records.prediction import CostTerms
+
+# Kernels of a step: two products, and largest, difference, exponential, sum and quotient of the scores. Of fp16, CuPy
+# takes two more for each product of stacks, and one rounds the weights. bf16 is widened: query, keys and values before,
+# the result after.
+CORE_OPERATIONS = {"fp32": 7, "fp16": 12, "bf16": 11}
+# A product, the bias and the scale before; a product and the bias after. bf16 widens both factors of each and rounds.
+PROJECTIONS = {"fp32": 5, "fp16": 5, "bf16": 11}
+SCORE_PASSES = 10  # over the scores in fp32: of these operations the reads and writes
 
 
 class Eager(DecodeImplementation):
     """Scores, softmax and weighted sum, each an operation of the array library with a result in memory."""
 
     name, kind = "eager", "gpu"
+    improvements = (FUSED_KERNEL, "fewer intermediate arrays")
     scopes = ("core", "block")
     # Scores, weights and result are rounded to the cache's dtype, with the softmax in fp32: about four roundings of
     # 2^-11 in fp16, of 2^-8 in bf16. In fp32 it is the sum over S that counts.
@@ -37,6 +48,23 @@ class Eager(DecodeImplementation):
         attended = self._attend(self.columns(projected_query(self.device, self.shape, self.hidden, layer)), index)
         flat = attended.reshape(self.shape.batch, self.shape.hidden_size)
         return product(self.device, flat, layer["output"]) + layer["output_bias"]
+
+    def costs(self, scope: str) -> CostTerms:
+        """Launches, passes over intermediates, and products of stacks, which read their matrices as slowly as they do
+        whether these are in memory or in the cache."""
+        shape, wide = self.shape, ITEM_BYTES["fp32"]
+        operations = float(CORE_OPERATIONS[self.dtype] + (PROJECTIONS[self.dtype] if scope == "block" else 0))
+        elements = 2 * shape.batch * shape.kv_heads * shape.seq_len * shape.head_size
+        passes = SCORE_PASSES * wide * shape.batch * shape.heads * shape.seq_len
+        if self.dtype == "bf16":
+            passes += elements * (wide + ITEM_BYTES["bf16"])
+        product_dtype = "fp16" if self.dtype == "fp16" else "fp32"
+        return CostTerms(
+            calls={"array_operation_s": operations},
+            start={"array_kernel_s": operations},
+            extra={"pass_s_per_byte": float(passes)},
+            floor={f"{product_dtype}_column_product_s_per_element": float(elements)},
+        )
 
     def columns(self, query):
         """Scaled, [batch, kv_heads, head size, group]: a column per query head, so that K q needs no transposed K."""

@@ -183,6 +183,7 @@ class Fused(DecodeImplementation):
     """One launch per layer."""
 
     name, kind, fused = "fused", "gpu", True
+    improvements = ("more keys per block: longer S, or fewer blocks that each wait for the memory",)
     sources = tuple(sorted(with_headers(KERNEL)))
 
     def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
@@ -223,14 +224,13 @@ class Fused(DecodeImplementation):
 
     def costs(self, scope: str | None) -> CostTerms:
         plan = self.plan()
-        found = super().costs(scope)
-        return found.model_copy(
-            update={
-                "extra": {"join_splits_s": 1.0} if plan["splits"] > 1 else {},
-                "floor": {"tile_s": plan["tiles_per_block"] - 1.0},
-                "waits": {"wave_s": plan["waves"] - 1.0},
-                "share": "fused_share",
-            }
+        return CostTerms(
+            calls={"graph_launch_s": 1 / self.per_call} if self.graph else {"kernel_launch_s": 1.0},
+            start={"graph_node_s" if self.graph else "kernel_start_s": 1.0},
+            extra={"join_splits_s": 1.0} if plan["splits"] > 1 else {},
+            floor={"memory_wait_s": plan["tiles_per_block"] - 1.0},
+            waits={"wave_s": plan["waves"] - 1.0},
+            share="stream_share",
         )
 
     @property

@@ -4,7 +4,6 @@ from typing import ClassVar
 
 from roofline.operators.base import Implementation, rotation_copies
 from roofline.operators.decode_attention.counts import Shape, traffic_bytes
-from roofline.records.prediction import CostTerms
 
 
 def product(device, left, right):
@@ -46,11 +45,3 @@ class DecodeImplementation(Implementation):
         copies = 1 if len(self.caches) == 1 else rotation_copies(moved, device.last_level_cache_bytes)
         made = {name: device.rolled(array, copies - 1) for name, array in first.items()}
         return [first, *({name: arrays[place] for name, arrays in made.items()} for place in range(copies - 1))]
-
-    def costs(self, scope: str | None) -> CostTerms:
-        name = f"{self.name}_{scope}"
-        return CostTerms(
-            calls={f"{name}_call_s": 1 / self.per_call},
-            start={f"{name}_start_s": 1.0},
-            share=f"{self.name}_{self.dtype}_share",
-        )

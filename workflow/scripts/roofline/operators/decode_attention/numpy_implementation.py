@@ -1,9 +1,15 @@
 """Decode attention by NumPy on all cores; what computes is in numpy_cores.py, which loads NumPy."""
 
+from roofline.core.dtypes import ITEM_BYTES
 from roofline.operators.decode_attention.costs import CORE_BYTES
-from roofline.operators.decode_attention.counts import traffic_bytes
+from roofline.operators.decode_attention.counts import flops, traffic_bytes
 from roofline.operators.decode_attention.implementation import DecodeImplementation
 from roofline.records.prediction import CostTerms
+
+# What widening a number reads and writes in the caches, and a product then reads: fp16 is looked over twice (4 bytes),
+# copied (6), shifted (8) and masked (8); bf16 is copied (6).
+WIDENING = "arithmetic in the dtype itself instead of widened copies"
+PASS_BYTES = {"fp32": 0, "fp16": 4 + 6 + 8 + 8 + 4, "bf16": 6 + 4}
 
 
 class NumpyOnAllCores(DecodeImplementation):
@@ -11,6 +17,7 @@ class NumpyOnAllCores(DecodeImplementation):
     # most in fp16, 2^-8 in bf16, and by about half of that as the norm of a head. In fp32 it is the sums over the head
     # and over S that count, and the exponential, which makes a score's relative error of 2^-24 an absolute one.
     name, kind = "numpy", "cpu"
+    improvements = ("compiled code instead of NumPy's temporaries", WIDENING)
     scopes = ("core", "block")
 
     def __init__(self, operator, device, case, shared: dict, copies: list[dict], cores: int | None = None):
@@ -30,10 +37,20 @@ class NumpyOnAllCores(DecodeImplementation):
         return f"by NumPy on {self.plan()['cores']} cores, projections on {self.plan()['projecting_cores']}"
 
     def costs(self, scope: str | None) -> CostTerms:
-        """Calls come before the work. Small cells are read at one core's pace."""
-        read_by_one = min(traffic_bytes(self.shape, self.dtype, scope), CORE_BYTES)
-        return (
-            super()
-            .costs(scope)
-            .model_copy(update={"start": None, "floor": {f"numpy_{self.dtype}_core_s_per_byte": float(read_by_one)}})
+        """Calls come before the work. Each core reads and widens what is its own, in caches that all share; of a small
+        cell few cores do."""
+        shape, dtype = self.shape, self.dtype
+        moved = traffic_bytes(shape, dtype, scope)
+        cores = min(max(1.0, moved / CORE_BYTES), self.device.cores)
+        passed = float(PASS_BYTES[dtype] * moved / ITEM_BYTES[dtype])
+        projected = flops(shape, scope) - flops(shape, "core")
+        return CostTerms(
+            calls={"array_calls_s": 1.0} | ({"projection_calls_s": 2.0} if projected else {}),
+            share="stream_share",
+            floor={"core_read_s_per_byte": moved / cores},
+            extra={
+                "core_pass_s_per_byte": passed / cores,
+                "shared_cache_s_per_byte": passed,
+                "projection_s_per_flop": float(projected),
+            },
         )

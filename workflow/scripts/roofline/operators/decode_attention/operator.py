@@ -35,7 +35,7 @@ from roofline.operators.decode_attention.counts import (
 from roofline.operators.decode_attention.eager import Eager
 from roofline.operators.decode_attention.fused import HEAD_SIZES, Fused, FusedGraph
 from roofline.operators.decode_attention.implementation import projected_query
-from roofline.operators.decode_attention.numpy_implementation import NumpyOnAllCores
+from roofline.operators.decode_attention.numpy_implementation import WIDENING, NumpyOnAllCores
 from roofline.operators.settings import Budget, ByEffort, EachOnce, OperatorSettings, Settings, Whole
 from roofline.records.files import file_sha256
 from roofline.records.operator import Axis, DataFile
@@ -258,10 +258,15 @@ class DecodeAttention(Operator):
         gpu, fp32, shape = implementation.kind == "gpu", case.dtype == "fp32", Shape.of(case.shape)
         lower = ["lower precision"] if gpu else []
         found["compute"] = (["tensor cores"] if gpu and fp32 else []) + lower
-        if implementation.fused:  # the cache itself is left to be read: in fewer bytes, or for more queries
-            smaller = ["a smaller dtype of the cache"] if fp32 else []
-            found["memory"] = smaller + (["grouped queries (fewer K/V heads)"] if shape.group == 1 else [])
+        # The cache is left to be read: in fewer bytes, or for more queries.
+        smaller = ["a smaller dtype of the cache"] if gpu and fp32 else []
+        found["memory"] = smaller + (["grouped queries (fewer K/V heads)"] if shape.group == 1 else [])
+        if implementation.kind == "cpu" and fp32:  # nothing is widened
+            found["implementation"] = [one for one in found["implementation"] if one != WIDENING]
         return found
+
+    def textbook_regime(self, case: Case, kind: str) -> str:
+        return "overhead" if kind == "gpu" and case.shape["batch"] == 1 else "memory"
 
     def faults(self, config, devices: Iterable[Identity]) -> list[str]:
         wanted = getattr(config, self.rule).presets

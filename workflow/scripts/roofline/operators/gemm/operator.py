@@ -7,19 +7,57 @@ from pathlib import Path
 
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.devices.base import Identity
-from roofline.operators.base import Case, Constants, Implementation, Job, Operator
+from roofline.operators.base import Case, Constant, Constants, Implementation, Job, Operator
 from roofline.operators.gemm import products
+from roofline.records.prediction import CostTerms
 
 FOLDER = Path(__file__).parent
 LEAST_ON_CPU = 256  # rows of a product: on two cores one of 16 gives an eighth of the peak, 128 two thirds, 256 0.9
 TILE = 128  # rows and columns of a product's tile on one multiprocessor
+THIN = 16  # the narrowest tile
+LEAST_DEPTH = 512  # of k that a multiprocessor gets where few tiles share k: rule of thumb
 CONSTANTS: dict[str, Constants] = {
     "gpu": {
-        "launch_s": (19e-6, "one eager CuPy operation issued from Python: 150 us for eight, an H200 host, 2026-11"),
-        "start_s": (3e-6, "the shortest products of runs on an H200 with 16 host cores, 2026-11"),
+        "array_operation_s": Constant(
+            19e-6, "150 us for eight, an H200 host, 2026-11", "host: a CuPy operation issued from Python"
+        ),
+        "library_call_s": Constant(9e-6, "taken to be a kernel's launch", "host: a library's function from Python"),
+        "kernel_start_s": Constant(
+            5e-6, "one with nothing to read, an H200 host, 2026-11", "a kernel, with an event on either side"
+        ),
+        "tensor_pipe_share": Constant(
+            0.82,
+            "fp16 at 4096 and 8192, 81 and 85 %: an H200, 2026-11",
+            "of the multiply-adds per clock that cuBLAS attains",
+            "96 % by wgmma and 63 to 65 % by mma.sync on an H800 PCIe (arXiv 2501.12084)",
+        ),
+        "stream_share": Constant(
+            0.8,
+            "matrices of 2048 to 8192 squared by few columns, PyTorch on an H200, 2026-11",
+            "of the memory ceiling that thin products attain",
+        ),
     },
-    "cpu": {"launch_s": (2e-6, "one small NumPy call: rule of thumb, 1 to 3 us")},
+    "cpu": {
+        "array_operation_s": Constant(2e-6, "rule of thumb, 1 to 3 us", "one small NumPy call"),
+        "blas_share": Constant(
+            0.85, "rule of thumb: OpenBLAS on servers, 80 to 90 %", "of clock x lanes x ports that the BLAS attains"
+        ),
+    },
 }
+
+
+def filled(m: int, n: int, k: int, multiprocessors: int) -> float:
+    """Of the multiprocessors' multiply-adds, the share that C needs: tiles reach over its edges, and come in waves of
+    which the last leaves multiprocessors idle. Where tiles are few, several multiprocessors share a tile's k."""
+    tiles = math.ceil(m / TILE) * math.ceil(n / TILE)
+    sharing = max(1, min(multiprocessors // tiles, k // LEAST_DEPTH))
+    waves = math.ceil(tiles * sharing / multiprocessors)
+    return _of_tiles(m) * _of_tiles(n) * tiles * sharing / (waves * multiprocessors)
+
+
+def _of_tiles(side: int) -> float:
+    tile = min(TILE, math.ceil(side / THIN) * THIN)
+    return side / (math.ceil(side / tile) * tile)
 
 
 def products_on(device):
@@ -38,6 +76,19 @@ class Product(Implementation):
 
     def step(self, scope: str | None):
         return self.workload.step
+
+    def costs(self, scope: str | None) -> CostTerms:
+        """A call, and the share of the peak that is left by multiprocessors without a tile in the last wave."""
+        if self.kind == "cpu":
+            return CostTerms(calls={"array_operation_s": 1.0}, compute_share="blas_share")
+        by_array_library = self.name == CudaProduct.name
+        return CostTerms(
+            calls={"array_operation_s" if by_array_library else "library_call_s": 1.0},
+            start={"kernel_start_s": 1.0},
+            share="stream_share",
+            compute_share="tensor_pipe_share",
+            filled=filled(**self.case.shape, multiprocessors=self.device.multiprocessors),
+        )
 
 
 class CudaProduct(Product):
@@ -83,6 +134,9 @@ class Gemm(Operator):
 
     def reference(self, case: Case, inputs: dict):
         raise NotImplementedError("a workload is checked by its own check()")
+
+    def textbook_regime(self, case: Case, kind: str) -> str:
+        return "compute"
 
     def remedies(self, case: Case, implementation: type[Implementation]) -> dict[str, list[str]]:
         found = super().remedies(case, implementation)

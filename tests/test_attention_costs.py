@@ -1,0 +1,84 @@
+"""What the model assumes of decode attention's implementations: launches, passes, and the cores that work."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from decode_cells import DTYPES, case_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roofline.core.prediction import predict_cell
+from roofline.measure.device_seal import cpu_gb_per_s
+from roofline.operators.decode_attention.costs import CONSTANTS
+from roofline.operators.decode_attention.counts import Shape, flops, traffic_bytes
+from roofline.operators.decode_attention.eager import Eager
+from roofline.operators.decode_attention.numpy_implementation import NumpyOnAllCores
+
+SHAPES = st.builds(
+    Shape,
+    batch=st.integers(1, 512),
+    heads=st.just(8),
+    kv_heads=st.sampled_from([2, 8]),
+    head_size=st.sampled_from([64, 128]),
+    seq_len=st.integers(1, 8192),
+)
+
+
+def predicted(kind, shape, dtype, scope="core", cores=16):
+    one = object.__new__(kind)
+    one.shape, one.dtype, one.case = shape, dtype, case_of(shape, dtype)
+    one.device = SimpleNamespace(cores=cores, multiprocessors=132)
+    constants = {name: constant.value for name, constant in CONSTANTS[kind.kind].items()}
+    return predict_cell(
+        flops=flops(shape, scope),
+        traffic_bytes=traffic_bytes(shape, dtype, scope),
+        peak_tflops=60.0 if kind.kind == "gpu" else 2.0,
+        bandwidth_gb_per_s=4800.0 if kind.kind == "gpu" else cpu_gb_per_s(cores),
+        costs=one.costs(scope).costs(constants),
+    )
+
+
+@given(SHAPES, st.sampled_from(DTYPES), st.sampled_from([Eager, NumpyOnAllCores]))
+def test_a_block_takes_longer_than_its_core_and_a_longer_cache_longer_than_a_short_one(shape, dtype, kind):
+    core = predicted(kind, shape, dtype).latency_s
+    assert predicted(kind, shape, dtype, "block").latency_s > core
+    assert predicted(kind, replace(shape, seq_len=2 * shape.seq_len), dtype).latency_s >= core
+
+
+@given(SHAPES, st.sampled_from(DTYPES), st.integers(1, 64))
+def test_more_cores_never_take_longer(shape, dtype, cores):
+    times = [predicted(NumpyOnAllCores, shape, dtype, cores=count).latency_s for count in (cores, 2 * cores)]
+    assert times[1] <= times[0] * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_numbers_that_are_widened_are_limited_by_that(dtype):
+    shape = Shape(256, 8, 8, 64, 1024)
+    assert (
+        predicted(NumpyOnAllCores, shape, dtype).latency_s > 0.8 * predicted(NumpyOnAllCores, shape, "fp32").latency_s
+    )
+    assert predicted(NumpyOnAllCores, shape, dtype).regime == "implementation"
+
+
+# Medians of runs on an H200 and its 16 cores, over several hosts: microseconds, and what set the time.
+SEEN = [
+    (Eager, "core", "fp32", 1, 128, (139, 302), "overhead"),
+    (Eager, "core", "fp16", 1, 1024, (240, 556), "overhead"),
+    (Eager, "block", "fp16", 1, 512, (386, 792), "overhead"),
+    (Eager, "core", "fp16", 256, 1024, (2107, 2112), "implementation"),
+    (Eager, "core", "fp32", 256, 1024, (780, 785), "implementation"),
+    (Eager, "block", "fp32", 256, 512, (438, 442), "implementation"),
+    (NumpyOnAllCores, "core", "fp32", 1, 1024, (382, 519), "implementation"),
+    (NumpyOnAllCores, "core", "fp16", 1, 512, (425, 661), "implementation"),
+    (NumpyOnAllCores, "core", "fp16", 256, 1024, (61_190, 79_760), "implementation"),
+    (NumpyOnAllCores, "block", "fp16", 256, 128, (13_440, 17_120), "implementation"),
+    (NumpyOnAllCores, "core", "fp32", 256, 1024, (14_120, 23_190), "memory"),
+]
+
+
+@pytest.mark.parametrize(("kind", "scope", "dtype", "batch", "seq_len", "seen_us", "regime"), SEEN)
+def test_what_was_seen_is_within_a_factor_of_two_and_of_its_regime(kind, scope, dtype, batch, seq_len, seen_us, regime):
+    found = predicted(kind, Shape(batch, 8, 8, 64, seq_len), dtype, scope)
+    assert found.regime == regime
+    assert seen_us[1] / 2 <= found.latency_s * 1e6 <= 2 * seen_us[0]

@@ -1,0 +1,82 @@
+"""How many predictions are right: the regime, the time within a factor of two, and the textbook's rule beside them."""
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roofline.analysis.score import score, time_right
+from roofline.operators.base import Case
+from roofline.operators.decode_attention import DecodeAttention
+from roofline.operators.gemm import Gemm
+from roofline.records.prediction import CellPrediction
+
+REGIMES = ("compute", "memory", "overhead", "implementation")
+ATTENTION = {"heads": 8, "kv_heads": 8, "head_size": 64, "seq_len": 128}
+
+
+def cell(sealed="memory", found="memory", sealed_s=1.0, latency_s=1.0, textbook=None):
+    predicted = sealed and CellPrediction(regime=sealed, latency_s=sealed_s, fraction_of_compute_peak=None)
+    return SimpleNamespace(sealed=predicted, regime=found, latency_s=latency_s, textbook_regime=textbook)
+
+
+def counts(*cells):
+    found = score(cells)
+    return found.cells, found.regimes_right, found.times_right, found.both_right
+
+
+@pytest.mark.parametrize(("sealed_s", "right"), [(0.49, False), (0.5, True), (2.0, True), (2.01, False)])
+def test_a_time_is_right_within_a_factor_of_two(sealed_s, right):
+    assert counts(cell(sealed_s=sealed_s)) == (1, 1, int(right), int(right))
+
+
+def test_a_prediction_is_right_where_regime_and_time_are():
+    cells = [cell(), cell(found="overhead"), cell(sealed_s=9.0), cell(found="overhead", sealed_s=9.0)]
+    assert counts(*cells) == (4, 2, 2, 1)
+
+
+def test_what_has_no_seal_or_no_regime_or_no_time_is_not_judged():
+    assert counts(cell(sealed=None), cell(found=None), cell(latency_s=None), cell(sealed_s=None)) == (0, 0, 0, 0)
+
+
+def test_the_textbooks_regimes_are_counted_beside_where_the_operator_names_one():
+    found = score([cell(textbook="memory"), cell(textbook="compute"), cell()])
+    assert (found.textbook_regimes_right, found.textbook_cells, found.cells) == (1, 2, 3)
+
+
+@given(st.floats(1e-9, 1e3), st.floats(1e-9, 1e3))
+def test_which_of_two_times_is_the_predicted_one_does_not_matter(one, other):
+    assert time_right(one, other) == time_right(other, one)
+
+
+CELLS = st.lists(
+    st.builds(
+        cell,
+        sealed=st.none() | st.sampled_from(REGIMES),
+        found=st.none() | st.sampled_from(REGIMES),
+        sealed_s=st.none() | st.floats(1e-9, 1e3),
+        latency_s=st.none() | st.floats(1e-9, 1e3),
+        textbook=st.none() | st.sampled_from(REGIMES),
+    )
+)
+
+
+@given(CELLS, CELLS)
+def test_scores_add_up_and_both_is_never_more_than_either(some, others):
+    assert counts(*some, *others) == tuple(map(sum, zip(counts(*some), counts(*others), strict=True)))
+    judged, regimes_right, times_right, both_right = counts(*some)
+    assert max(0, regimes_right + times_right - judged) <= both_right <= min(regimes_right, times_right)
+
+
+@pytest.mark.parametrize(
+    ("operator", "shape", "kind", "regime"),
+    [
+        (Gemm(), {"m": 64, "n": 64, "k": 64}, "gpu", "compute"),
+        (DecodeAttention(), ATTENTION | {"batch": 1}, "gpu", "overhead"),
+        (DecodeAttention(), ATTENTION | {"batch": 2}, "gpu", "memory"),
+        (DecodeAttention(), ATTENTION | {"batch": 1}, "cpu", "memory"),
+    ],
+)
+def test_each_operator_says_what_its_textbook_names(operator, shape, kind, regime):
+    assert operator.textbook_regime(Case(shape, "fp16"), kind) == regime
