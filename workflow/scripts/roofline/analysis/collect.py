@@ -98,11 +98,13 @@ def _compute_ceiling(path: str, record: PeakFlopsRecord) -> ComputeCeiling:
     peak = record.peak
     fields = _same_fields(ComputeCeiling, peak)
     fields |= {"lab_tflops": peak.reference_tflops, "held_back_by": peak.limited_by}
+    fields |= {"samples": len(peak.burst.latency.samples_s)}
     return ComputeCeiling(device=record.device, kind="compute", name=record.dtype, record=path, **fields)
 
 
 def _memory_ceiling(path: str, device: str, bandwidth: Bandwidth) -> MemoryCeiling:
     fields = _same_fields(MemoryCeiling, bandwidth) | {"held_back_by": bandwidth.limited_by}
+    fields |= {"samples": len(bandwidth.latency.samples_s)}
     return MemoryCeiling(device=device, kind="memory", record=path, **fields)
 
 
@@ -128,6 +130,7 @@ def _operator(device: str, path: str, measured: Measurement, ceilings: Mapping, 
         no_traffic=measured.bytes == 0,
         latency_s=measured.latency.median_s,
         latency_ci95_s=measured.latency.ci95_s,
+        samples=len(measured.latency.samples_s),
         device_latency_s=on_device.median_s if on_device else None,
         device_latency_ci95_s=on_device.ci95_s if on_device else None,
         attained_tflops=attained,

@@ -94,6 +94,7 @@ class PeakFlops(Record):
     reference_tflops: Positive | None = Field(
         description="the reference GEMM's, which stands in `measurements`; null for our own kernels"
     )
+    reference_inputs: str | None = Field(default=None, description="the reference GEMM's operands")
     burst_tflops: Positive = Field(description="the fastest product of those re-measured after the search")
     sustained_tflops: Positive | None
     vendor_tflops: Positive | None
@@ -103,6 +104,10 @@ class PeakFlops(Record):
     fraction_of_clock: Positive | None
     inputs: str
     limited_by: list[str] = Field(description="throttle reasons around the burst and under sustained load")
+    burst_limited_by: list[str] | None = Field(default=None, description="those during the burst; null if not known")
+    sustained_limited_by: list[str] | None = Field(
+        default=None, description="those under sustained load; null if not known"
+    )
     throttled: bool | None = Field(description="whether every sample was thermally throttled; null if not reported")
     doubts: list[str] = Field(description="what does not fit, and is no error")
     search: Search

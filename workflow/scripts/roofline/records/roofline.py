@@ -26,13 +26,19 @@ class ComputeCeiling(Record):
     unit: ComputeUnit
     tflops: Positive
     ci95: Interval | None
+    samples: int | None = Field(default=None, description="timed samples of the burst; null if not known")
     lab_tflops: Positive | None
+    burst_tflops: Positive | None = Field(default=None, description="tflops is the higher of this and the sustained")
     sustained_tflops: Positive | None
     vendor_tflops: Positive | None
     fraction_of_vendor: Positive | None
     clock_tflops: Positive | None
     fraction_of_clock: Positive | None
     held_back_by: list[str] = Field(default=[], description="throttle reasons under its load, as NVML reports them")
+    burst_limited_by: list[str] | None = Field(default=None, description="those during the burst; null if not known")
+    sustained_limited_by: list[str] | None = Field(
+        default=None, description="those under sustained load; null if not known"
+    )
     throttled: bool | None = Field(default=None, description="whether all samples were thermally throttled")
     record: str
 
@@ -45,6 +51,7 @@ class MemoryCeiling(Record):
     mix: Mix
     gb_per_s: Positive
     ci95: Interval | None
+    samples: int | None = Field(default=None, description="timed samples; null if not known")
     vendor_gb_per_s: Positive | None
     fraction_of_vendor: Positive | None
     held_back_by: list[str] = Field(default=[], description="throttle reasons under its load, as NVML reports them")
@@ -100,6 +107,7 @@ class Operator(Record):
     no_traffic: bool
     latency_s: NotNegative | None
     latency_ci95_s: Interval | None
+    samples: int | None = Field(default=None, description="timed samples of the latency; null if not known")
     device_latency_s: NotNegative | None
     device_latency_ci95_s: Interval | None
     attained_tflops: NotNegative | None
@@ -123,7 +131,11 @@ class Operator(Record):
     @property
     def full_name(self) -> str:
         """One line's name: what, how, dtype and shape."""
-        what = self.name or self.operator.replace("_", " ")
+        return self.titled(self.operator.replace("_", " "))
+
+    def titled(self, title: str) -> str:
+        """The same with the operator's title."""
+        what = self.name or title
         how = None if self.operator == "operation" else self.implementation
         return " ".join(filter(None, [what, self.scope, how, self.dtype, self.label, self.preset]))
 
