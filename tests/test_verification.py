@@ -151,14 +151,14 @@ def test_a_ceiling_below_the_promise_is_the_cause_of_a_slower_product():
 def test_the_clock_is_the_cause_where_it_accounts_for_the_lower_ceiling():
     cause, words = with_gemm(176, 800.0, clock=(1500.0, 850.0))
     assert cause == "clock"
-    assert words == "the clock fell to 1500 MHz (power cap); the datasheet's 990 TFLOPS require 1747 MHz"
+    assert words == "the ceiling's clock was 1500 MHz (power cap); the datasheet's 990 TFLOPS require 1747 MHz"
 
 
 def test_a_products_own_clock_is_told_where_its_ceiling_ran_faster():
     states = [{"at_s": 0.1, "when": "during", "throttle_reasons": ["sw_power_cap"]}]
     cause, words = with_gemm(230, 990.0, clock=(1750.0, 990.0), sm_clock_mhz=1100.0, states=states)
     assert cause == "own_clock"
-    assert words == "the clock fell to 1100 MHz (power cap), from 1750 MHz under its ceiling's load"
+    assert words == "its clock was 1100 MHz (power cap), and 1750 MHz under its ceiling's load"
 
 
 def test_a_rule_of_thumb_is_no_promise():

@@ -13,7 +13,6 @@ from roofline.records.base import CorruptRecord, Interval, NotNegative, Positive
 from roofline.records.collection import Collection
 from roofline.records.roofline import SCHEMA_VERSION
 
-
 REFERENCE = Path(__file__).parents[4] / "reference"
 Spreads = Mapping[tuple[str, str, str], float]  # by device, name and figure
 

@@ -27,6 +27,7 @@ def verify(collected: Collected, found: Results, sha256: Mapping[str, str]) -> V
     """`found` holds the records that were collected; `sha256` is of their files, by their paths below results/."""
     entries = [_entry(cell, _evidence(cell, collected, found)) for cell in collected.cells]
     return Verification(
+        titles={name: info.title for name, info in collected.roofline.operator_info.items()},
         seals=[_seal_check(found, device, sha256) for device in found.devices],
         summary=summarise(entries),
         calls=calls(collected.cells),

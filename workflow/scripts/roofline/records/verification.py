@@ -116,6 +116,7 @@ class Verification(Record):
     """results/verification.json: every prediction beside its measured counterpart."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
+    titles: dict[str, str] = Field(default={}, description="of operators, by their names")
     seals: list[SealCheck]
     summary: list[VerificationGroup]
     calls: list[Call]

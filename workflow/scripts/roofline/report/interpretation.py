@@ -128,7 +128,7 @@ def ceilings(device: DeviceRecord, roofline: Roofline, records: list[JobRecord],
 
 
 def _ceilings(peaks: dict[str, PeakFlops]) -> str:
-    columns = (f"ceiling ({_unit(peaks)})", "burst", "n", "sustained", "of vendor or formula: burst", "sustained")
+    columns = (f"ceiling ({_unit(peaks)})", "burst", "n", "sustained", "burst: of vendor", "sustained: of vendor")
     columns += ("reference GEMM", "burst on its operands", "difference between two blocks", "of what its clock allows")
     columns += ("limited by",)
     rows = [
@@ -159,7 +159,7 @@ def _of(value: float | None, whole: float | None) -> str:
 
 
 def _like(peak: PeakFlops) -> Block:
-    """The best block on operands like the reference GEMM's: an fp64 product draws more power the more bits are random."""
+    """The best block on operands like the reference GEMM's: random bits draw power, of which fp64 has most."""
     return next((block for block in peak.variants if block.inputs == peak.reference_inputs != peak.inputs), peak.burst)
 
 
@@ -207,7 +207,7 @@ def _memory(device: str, roofline: Roofline, spreads: Spreads) -> dict | None:
 def landing(device: str, found: list[tuple[OperatorInfo, list[Operator]]], roofline: Roofline, records: list) -> dict:
     """Where the operators of a device land under their roofs."""
     all_cells = [cell for _, cells in found for cell in cells]
-    judged = [(info, mine) for info, cells in found if (mine := _judged(cells))]
+    judged = [(info, mine) for info, cells in found if (mine := _judged(cells, roofline))]
     every = [cell for _, cells in judged for cell in cells]
     best = sorted(((max(map(_fraction, cells)), info.title) for info, cells in judged), reverse=True)
     regimes = dict.fromkeys(cell.regime for cell in every)
@@ -230,12 +230,19 @@ def landing(device: str, found: list[tuple[OperatorInfo, list[Operator]]], roofl
         "judged": any(cell.predicted.sealed and cell.regime for cell in every),
         "notes": notes[:TOLD],
         "more_notes": len(notes[TOLD:]),
-        "tables": [_overview(found, roofline), _one_by_one(few), _by_implementation(many)],
+        "tables": [_overview(found, roofline), _one_by_one(few), _by_implementation(many, roofline)],
     }
 
 
-def _judged(cells: list[Operator]) -> list[Operator]:
-    return [cell for cell in cells if not few(cell.samples)]
+def _judged(cells: list[Operator], roofline: Roofline) -> list[Operator]:
+    """Those whose times and roofs rest on enough samples."""
+    return [cell for cell in cells if not few(cell.samples) and not few(_roof(cell, roofline).samples)]
+
+
+def _roof(cell: Operator, roofline: Roofline) -> ComputeCeiling | MemoryCeiling:
+    """The lower of its ceilings."""
+    name = cell.memory_ceiling if _lower_ceiling(cell) == "memory" else cell.compute_ceiling
+    return next(c for c in roofline.ceilings if (c.device, c.name) == (cell.device, name))
 
 
 def _some(names: Iterable[str]) -> list[str]:
@@ -309,7 +316,7 @@ def _overview(found: list[tuple[OperatorInfo, list[Operator]]], roofline: Roofli
     columns += ("closest to its roof", "furthest from it", "sealed: regime right", "memory-bound: of the fp16 peak")
     rows = []
     for info, dtype, mine in ((i, d, [c for c in cells if c.dtype == d]) for i, cells in found for d in _dtypes(cells)):
-        sure = _judged(mine)
+        sure = _judged(mine, roofline)
         judged = [c.predicted.sealed.regime == c.regime for c in sure if c.predicted.sealed and c.regime]
         roofs = dict.fromkeys(c.memory_ceiling if _lower_ceiling(c) == "memory" else c.compute_ceiling for c in mine)
         ridges = {ridge for c in mine if (ridge := _ridge_point(c, roofline))}
@@ -323,7 +330,10 @@ def _overview(found: list[tuple[OperatorInfo, list[Operator]]], roofline: Roofli
                 span(sorted(ridges)) or "-",
                 ", ".join(filter(None, roofs)),
                 spans_percent(map(_fraction, mine)),
-                *(_name(end(sure, key=_fraction), _preset(sure[0], mine)) if len(sure) > 1 else "-" for end in (max, min)),
+                *(
+                    _name(end(sure, key=_fraction), _preset(sure[0], mine)) if len(sure) > 1 else "-"
+                    for end in (max, min)
+                ),
                 f"{sum(judged)} of {len(judged)}" if judged else "-",
                 _usual(info, mine),
             ]
@@ -341,7 +351,14 @@ def _dtypes(cells: list[Operator]) -> Iterable[str]:
 
 
 def _one_by_one(found: list[tuple[OperatorInfo, list[Operator]]]) -> str:
-    columns = ("operator", "case", "implementation", "time", "n", _unit(d for _, cells in found for d in _dtypes(cells)))
+    columns = (
+        "operator",
+        "case",
+        "implementation",
+        "time",
+        "n",
+        _unit(d for _, cells in found for d in _dtypes(cells)),
+    )
     columns += ("of roof", "device alone", "regime found")
     rows = [
         [
@@ -361,7 +378,7 @@ def _one_by_one(found: list[tuple[OperatorInfo, list[Operator]]]) -> str:
     return table(columns, rows, left=3) if rows else ""
 
 
-def _by_implementation(found: list[tuple[OperatorInfo, list[Operator]]]) -> str:
+def _by_implementation(found: list[tuple[OperatorInfo, list[Operator]]], roofline: Roofline) -> str:
     """Each implementation and scope: its shares, its regimes, and the time of its smallest and largest case."""
     columns = ("operator", "implementation", "cells", "n", "of roof", "device alone", "regimes found")
     columns += ("smallest case", "largest case")
@@ -372,7 +389,7 @@ def _by_implementation(found: list[tuple[OperatorInfo, list[Operator]]]) -> str:
             groups.setdefault((cell.implementation, cell.scope, _preset(cell, cells)), []).append(cell)
         for names, mine in groups.items():
             mine.sort(key=lambda cell: cell.bytes)
-            regimes = [cell.regime for cell in _judged(mine) if cell.regime]
+            regimes = [cell.regime for cell in _judged(mine, roofline) if cell.regime]
             alone = [cell.device_fraction_of_roof for cell in mine if cell.device_fraction_of_roof]
             rows.append(
                 [
@@ -440,7 +457,9 @@ def _times(fast: Operator, slow: Operator) -> float:
 
 
 def _roofs(fast: Operator, slow: Operator, roofline: Roofline) -> float | None:
-    """By how much the one's roof is higher."""
+    """By how much the one's roof is higher; None where that rests on few samples."""
+    if any(cell.fraction_of_roof and few(_roof(cell, roofline).samples) for cell in (fast, slow)):
+        return None
     return _ratio(fast.roof_tflops, slow.roof_tflops) or _ratio(*(_bandwidth(one, roofline) for one in (fast, slow)))
 
 

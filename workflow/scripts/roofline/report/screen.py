@@ -85,7 +85,9 @@ def _table(unit: str, promise: str, rows: list[Row]) -> list[str]:
     heads = [list(head) for head in zip(*columns, strict=True)]
     lines = [line(heads[0], "").rstrip(), line(heads[1], "limited by")]
     indent = len(lines[1]) - len("limited by")
-    return lines + [part for row, texts in zip(rows, cells, strict=True) for part in _wrapped(line(texts, row.limited_by), indent)]
+    return lines + [
+        part for row, texts in zip(rows, cells, strict=True) for part in _wrapped(line(texts, row.limited_by), indent)
+    ]
 
 
 def _levels(device: str, roofline: Roofline) -> list[str]:
@@ -133,7 +135,9 @@ def _operators(device: str, roofline: Roofline) -> list[str]:
     lines = []
     if single:
         lines = [f"  {'':{LONGEST_NAME}} {'':>30}  within-run"]
-        lines += [f"  {'operator':{LONGEST_NAME}} {'latency':>9} {'TFLOPS':>7} {'of roof':>8} {'n':>4} {'95 %':>10}  bound by"]
+        lines += [
+            f"  {'operator':{LONGEST_NAME}} {'latency':>9} {'TFLOPS':>7} {'of roof':>8} {'n':>4} {'95 %':>10}  bound by"
+        ]
         lines += [_operator_line(cell, titles) for cells in single for cell in cells]
     for (operator, preset), cells in tables.items():
         if cells not in single:

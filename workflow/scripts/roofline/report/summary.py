@@ -15,9 +15,7 @@ from roofline.report.tables import FEW_SAMPLES, compute_rows, level_rows, memory
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def page(
-    roofline: Roofline, acceptance: Acceptance, interpretation: str, spreads: Spreads | None = None
-) -> str:
+def page(roofline: Roofline, acceptance: Acceptance, interpretation: str, spreads: Spreads | None = None) -> str:
     """The page's HTML; `interpretation` is Markdown, `spreads` are those between runs that are known."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True

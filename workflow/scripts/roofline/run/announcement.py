@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from roofline.core.formatting import counted
 from roofline.analysis.spread import between_runs
+from roofline.core.formatting import counted
 from roofline.devices import kind_of
 from roofline.operators.base import Operator
 from roofline.records.acceptance import Acceptance
