@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from roofline.core.formatting import level_words, number, percent
+from roofline.core.statistics import few
 from roofline.records.roofline import ComputeCeiling, FoundCache, MemoryCeiling, Operator
 from roofline.report.figure_style import MUTED, dtype_colour
-from roofline.report.tables import of_vendor, starred
+from roofline.report.tables import FEW_SAMPLES, of_vendor, starred
 
 Ceiling = ComputeCeiling | MemoryCeiling
 UNITS = {"tensor_core": "tensor cores", "cuda_core": "CUDA cores"}
@@ -66,6 +67,8 @@ def notes(ceilings: Sequence[Ceiling], shown: Sequence[Ceiling]) -> Iterable[str
     left_out = [f"{level_words(ceiling.name)} {_value(ceiling)}" for ceiling in ceilings if ceiling not in shown]
     if left_out:
         yield f"Measured and not drawn: {'; '.join(left_out)}."
+    if any(few(ceiling.samples) for ceiling in ceilings):
+        yield f"{FEW_SAMPLES}."
     if any(ceiling.name == "int8" for ceiling in ceilings):
         yield "int8 counts integer operations: its TFLOPS are TOPS."
 

@@ -305,8 +305,8 @@ def _entries(panel: Panel) -> Iterable[Line2D]:
         yield dot("hollow: not measured, at its roof", style.INK, hollow=True)
     if any(map(predicted, cells)):
         yield dot("small, hollow: as predicted", style.MUTED, hollow=True, size=PREDICTED)
-    if any(few(cell.samples) for cell in cells) or any("*" in level.text for level in panel.compute + panel.memory):
-        yield Line2D([], [], **style.FEW, label=f"crossed, *: fewer than {FEWEST_SAMPLES} samples")
+    if any(few(cell.samples) for cell in cells):
+        yield Line2D([], [], **style.FEW, label=f"crossed: fewer than {FEWEST_SAMPLES} samples")
     if panel.ranges:
         words = "bar: another implementation or scope,\nshifted right for legibility"
         yield Line2D([], [], color=style.MUTED, lw=0.9, marker="|", ms=BAR, label=words)
