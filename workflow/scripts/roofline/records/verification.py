@@ -99,7 +99,7 @@ class SealCheck(Record):
 
 
 class Call(Record):
-    """What one call of an implementation costs on the smallest case: medians over the records."""
+    """What one call of an implementation costs on the smallest case: the least over the records."""
 
     device: str
     operator: str

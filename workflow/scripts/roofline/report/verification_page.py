@@ -16,7 +16,7 @@ SEALED = (
     "call and a start cost. An error is (predicted - measured) / measured; the tables of cells begin with the largest. "
     "The model and its constants are in docs/prediction.md."
 )
-CALLS = "Beside it, a kernel with as many arguments that does nothing; medians."
+CALLS = "Beside it, a kernel with as many arguments that does nothing. The least of the records' medians."
 
 
 def markdown(verification: Verification) -> str:
@@ -29,7 +29,7 @@ def markdown(verification: Verification) -> str:
     for title, entries in sections.items():
         parts += [f"### {title}", _cells(entries)]
     if verification.calls:
-        parts += ["## What a call costs, on the smallest case", CALLS, _calls(verification.calls, titles)]
+        parts += ["## What a call costs at least, on the smallest case", CALLS, _calls(verification.calls, titles)]
     parts.append("## What explains the errors, and what helps")
     for title, entries in sections.items():
         parts += [f"### {title}", _helps(entries), _explained(entries)]
