@@ -28,6 +28,7 @@ from roofline.records.compute import PeakFlopsRecord
 from roofline.report import load_figure, operator_figure, roofline_figure, screen, summary
 from roofline.report.figure_style import FEW
 from roofline.report.interpretation import interpret
+from roofline.report.verification_page import markdown
 
 PAGE = Path(__file__).parents[1] / "docs" / "what-is-claimed.md"
 MARK = f"fewer than {FEWEST_SAMPLES} samples"
@@ -196,3 +197,10 @@ def test_the_pages_thresholds_are_those_of_the_code(module, name, value):
 
 def test_the_page_names_the_fewest_samples():
     assert ("core.statistics", "FEWEST_SAMPLES", str(FEWEST_SAMPLES)) in thresholds()
+
+
+def test_an_operator_has_one_name_everywhere():
+    records = run()
+    found = verified(*records)
+    texts = [screen.summary(collected(*records).roofline, Acceptance(criteria=[])), markdown(found), words(records)]
+    assert all("GEMM" in text and not re.search(r"\bgemm\b", text) for text in texts)

@@ -59,7 +59,7 @@ def collect(found: Results, asked: Asked) -> Collected:
     ceilings = [_compute_ceiling(path, record) for path, record in peaks if record.peak]
     ceilings += [_memory_ceiling(path, record.device, one) for path, record in bandwidths for one in record.bandwidths]
     cells = [
-        Cell(_operator(record.device, path, measured, _of(ceilings, record.device), found), measured, record)
+        Cell(_operator(record, path, measured, _of(ceilings, record.device), found), measured, record)
         for path, record in found.measured
         for measured in record.measurements
     ]
@@ -113,7 +113,8 @@ def _same_fields(kind: type, record) -> dict:
     return {name: getattr(record, name) for name in set(kind.model_fields) & set(type(record).model_fields)}
 
 
-def _operator(device: str, path: str, measured: Measurement, ceilings: Mapping, found: Results) -> Operator:
+def _operator(record: JobRecord, path: str, measured: Measurement, ceilings: Mapping, found: Results) -> Operator:
+    device = record.device
     compute = ceilings.get(measured.compute_ceiling)
     memory = next((ceilings[name] for name in measured.memory_ceilings if name in ceilings), None)
     peak, gb_per_s = compute and compute.tflops, memory and memory.gb_per_s
@@ -126,6 +127,7 @@ def _operator(device: str, path: str, measured: Measurement, ceilings: Mapping, 
     return Operator(
         **{name: getattr(measured, name) for name in COPIED},
         device=device,
+        title=record.info.title if record.info else None,
         intensity_flops_per_byte=measured.flops / measured.bytes if measured.bytes else None,
         no_traffic=measured.bytes == 0,
         latency_s=measured.latency.median_s,

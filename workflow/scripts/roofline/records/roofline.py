@@ -92,6 +92,7 @@ class Predicted(Record):
 class Operator(Record):
     device: str
     operator: str
+    title: str | None = Field(default=None, description="of the operator")
     name: str | None = Field(default=None, description="the user's name for an operation of the user's own")
     implementation: str | None
     preset: str | None
@@ -131,11 +132,7 @@ class Operator(Record):
     @property
     def full_name(self) -> str:
         """One line's name: what, how, dtype and shape."""
-        return self.titled(self.operator.replace("_", " "))
-
-    def titled(self, title: str) -> str:
-        """The same with the operator's title."""
-        what = self.name or title
+        what = self.name or self.title or self.operator.replace("_", " ")
         how = None if self.operator == "operation" else self.implementation
         return " ".join(filter(None, [what, self.scope, how, self.dtype, self.label, self.preset]))
 

@@ -93,12 +93,6 @@ def ceilings(device: DeviceRecord, roofline: Roofline, records: list[JobRecord],
     reasons += [f"the reference GEMM of {listed(beaten)} beats the best one found"] if beaten else []
     doubts = [f"{dtype}: {doubt.rstrip('.')}" for dtype, peak in peaks.items() for doubt in peak.doubts]
     above = {found.operator: found.fraction_of_roof for found in roofline.above_roof if found.device == name}
-    titles = {
-        cell.full_name: f"{info.title} {_name(cell, cell.preset, cell.dtype)}"
-        for info in roofline.operator_info.values()
-        for cell in _cells(roofline, name, info.name)
-    }
-    above = [(titles.get(operator, operator), share) for operator, share in above.items()]
     investigated = [(dtype, p.investigation) for dtype, p in peaks.items() if p.investigation]
     return {
         "device": name,
@@ -121,8 +115,8 @@ def ceilings(device: DeviceRecord, roofline: Roofline, records: list[JobRecord],
         "investigated": investigated[:TOLD],
         "doubts": doubts[:TOLD],
         "in_records": len(investigated[TOLD:]) + len(doubts[TOLD:]),
-        "above": above[:TOLD],
-        "more_above": counted(len(above[TOLD:]), "more operator") if above[TOLD:] else "",
+        "above": list(above.items())[:TOLD],
+        "more_above": counted(len(above) - TOLD, "more operator") if len(above) > TOLD else "",
         "table": _ceilings(peaks),
     }
 

@@ -1,7 +1,7 @@
 """What the terminal shows after a run: the ceilings, the operators under them, the checklist."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from roofline.analysis.spread import Spreads, half_width
@@ -131,17 +131,16 @@ def _operators(device: str, roofline: Roofline) -> list[str]:
     for operator in found:
         tables.setdefault((operator.operator, operator.preset), []).append(operator)
     single = [cells for cells in tables.values() if len(cells) == len({_cell(cell) for cell in cells})]
-    titles = {name: info.title for name, info in roofline.operator_info.items()}
     lines = []
     if single:
         lines = [f"  {'':{LONGEST_NAME}} {'':>30}  within-run"]
         lines += [
             f"  {'operator':{LONGEST_NAME}} {'latency':>9} {'TFLOPS':>7} {'of roof':>8} {'n':>4} {'95 %':>10}  bound by"
         ]
-        lines += [_operator_line(cell, titles) for cells in single for cell in cells]
+        lines += [_operator_line(cell) for cells in single for cell in cells]
     for (operator, preset), cells in tables.items():
         if cells not in single:
-            lines += _table_of(", ".join(filter(None, [titles.get(operator, operator), preset])), cells)
+            lines += _table_of(", ".join(filter(None, [cells[0].title or operator, preset])), cells)
     return lines
 
 
@@ -181,8 +180,8 @@ def _figures(cell: Operator | None) -> str:
     return f"{starred(duration(cell.latency_s), cell.samples)} {share:>7} {BOUND_BY.get(cell.regime, '-')}"
 
 
-def _operator_line(o: Operator, titles: Mapping[str, str]) -> str:
-    name = o.titled(titles.get(o.operator, o.operator.replace("_", " ")))
+def _operator_line(o: Operator) -> str:
+    name = o.full_name
     name = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
     latency = starred(duration(o.latency_s), o.samples) if o.latency_s else "-"
     interval = f"± {percent(half_width(o.latency_s, o.latency_ci95_s))}" if o.latency_ci95_s else "none"
