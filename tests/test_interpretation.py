@@ -19,8 +19,10 @@ from records_factory import (
     stream,
 )
 
+from roofline.records.acceptance import Acceptance
 from roofline.records.compute import Investigation, Trial
 from roofline.records.operator import DataFile
+from roofline.report import screen
 from roofline.report.interpretation import interpret
 
 HBM, DRAM = bandwidth_record("gpu0", hbm_read=4000, h2d=50), bandwidth_record("cpu", dram_read=80)
@@ -132,6 +134,9 @@ def test_a_reference_product_is_held_against_the_best_one_on_the_same_operands()
     best.peak.variants = [other]
     assert "burst on its operands |" in answer(1, best, only_words=False)
     assert "its own, the ceiling's product gives 675 TFLOPS, of which it attains 93 %" in answer(2, best, HBM)
+    roofline = collected(best, HBM).roofline
+    told = "other operands than its ceiling, whose product gives 675 TFLOPS on those"
+    assert told in " ".join(screen.summary(roofline, Acceptance(criteria=[])).split())
     other.tflops = 0.6 * 900
     assert "the reference GEMM of fp16 beats the best one found" in trust(best)
 

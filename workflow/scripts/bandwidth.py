@@ -8,6 +8,7 @@ from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
 from roofline.records.memory import Bandwidth, BandwidthRecord, Sweep
+from roofline.report.tables import starred
 from roofline.run.jobs import Stopwatch, job, say
 from roofline.run.paths import below_results
 
@@ -42,9 +43,13 @@ def run(
 
 
 def line(record: BandwidthRecord) -> str:
-    said = [f"{one.name} {number(one.gb_per_s)} GB/s{_share(one)}" for one in record.bandwidths]
+    said = [f"{one.name} {_rate(one)} GB/s{_share(one)}" for one in record.bandwidths]
     said += [f"{one.series} {_levels(one)}" for one in record.sweeps]
     return f"bandwidth {record.device} {record.level}: {', '.join(said)}, {record.elapsed_s:.1f} s"
+
+
+def _rate(one: Bandwidth) -> str:
+    return starred(number(one.gb_per_s), len(one.latency.samples_s))
 
 
 def _share(one: Bandwidth) -> str:

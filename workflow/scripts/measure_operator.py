@@ -11,6 +11,7 @@ from roofline.records.base import read, write
 from roofline.records.files import file_sha256
 from roofline.records.operator import Measurement, OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord
+from roofline.report.tables import starred
 from roofline.run.jobs import Stopwatch, job, say
 from roofline.run.paths import below_results
 
@@ -44,8 +45,12 @@ def line(record: OperatorRecord, name: str) -> str:
         if one.scope == record.measurements[0].scope:
             fastest = best.setdefault(one.series, one)
             best[one.series] = one if one.latency.median_s < fastest.latency.median_s else fastest
-    cells = ", ".join(f"{key} {duration(one.latency.median_s)} ({one.implementation})" for key, one in best.items())
+    cells = ", ".join(f"{key} {_time(one)} ({one.implementation})" for key, one in best.items())
     return f"{name}: {cells}, {record.elapsed_s:.1f} s"
+
+
+def _time(one: Measurement) -> str:
+    return starred(duration(one.latency.median_s), len(one.latency.samples_s))
 
 
 if __name__ == "__main__":

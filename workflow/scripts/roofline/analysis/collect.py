@@ -99,6 +99,8 @@ def _compute_ceiling(path: str, record: PeakFlopsRecord) -> ComputeCeiling:
     fields = _same_fields(ComputeCeiling, peak)
     fields |= {"lab_tflops": peak.reference_tflops, "held_back_by": peak.limited_by}
     fields |= {"samples": len(peak.burst.latency.samples_s)}
+    if peak.on_reference_inputs != peak.burst:
+        fields["on_lab_inputs_tflops"] = peak.on_reference_inputs.tflops
     return ComputeCeiling(device=record.device, kind="compute", name=record.dtype, record=path, **fields)
 
 

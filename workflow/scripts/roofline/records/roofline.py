@@ -28,6 +28,9 @@ class ComputeCeiling(Record):
     ci95: Interval | None
     samples: int | None = Field(default=None, description="timed samples of the burst; null if not known")
     lab_tflops: Positive | None
+    on_lab_inputs_tflops: Positive | None = Field(
+        default=None, description="the burst's product on operands like lab_tflops', where its own differ"
+    )
     burst_tflops: Positive | None = Field(default=None, description="tflops is the higher of this and the sustained")
     sustained_tflops: Positive | None
     vendor_tflops: Positive | None

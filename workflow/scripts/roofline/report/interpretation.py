@@ -10,7 +10,7 @@ from roofline.analysis.spread import Spreads, half_width
 from roofline.core import model, statistics
 from roofline.core.formatting import counted, duration, flops_unit, listed, number, percent, traffic
 from roofline.core.statistics import few
-from roofline.records.compute import Block, PeakFlops, PeakFlopsRecord
+from roofline.records.compute import PeakFlops, PeakFlopsRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.operator import JobRecord, OperatorInfo, OperatorRecord
 from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, Roofline
@@ -83,7 +83,9 @@ def ceilings(device: DeviceRecord, roofline: Roofline, records: list[JobRecord],
     judged = {dtype: peak for dtype, peak in peaks.items() if dtype not in of_few}
     apart = {dtype: _apart(peak) for dtype, peak in judged.items()}
     noisy = [dtype for dtype in judged if (apart[dtype] or 0) > NEAR]
-    beaten = [dtype for dtype, p in judged.items() if (p.reference_tflops or 0) > (1 + NEAR) * _like(p).tflops]
+    beaten = [
+        dtype for dtype, p in judged.items() if (p.reference_tflops or 0) > (1 + NEAR) * p.on_reference_inputs.tflops
+    ]
     doubted = list(dict.fromkeys(noisy + beaten))
     sure = {dtype: peak for dtype, peak in judged.items() if dtype not in doubted}
     shares = {dtype: _share(peak) for dtype, peak in sure.items() if _share(peak)}
@@ -134,7 +136,7 @@ def _ceilings(peaks: dict[str, PeakFlops]) -> str:
             _of(peak.burst_tflops, peak.vendor_tflops),
             _of(peak.sustained_tflops, peak.vendor_tflops),
             number(peak.reference_tflops) if peak.reference_tflops else "-",
-            number(_like(peak).tflops) if _like(peak) != peak.burst else "-",
+            number(peak.on_reference_inputs.tflops) if peak.on_reference_inputs != peak.burst else "-",
             "-" if _apart(peak) is None else percent(_apart(peak)),
             percent(peak.fraction_of_clock) if peak.fraction_of_clock else "-",
             told_apart(peak.burst_limited_by, peak.sustained_limited_by, peak.limited_by, peak.throttled),
@@ -150,11 +152,6 @@ def _samples(peak: PeakFlops) -> int:
 
 def _of(value: float | None, whole: float | None) -> str:
     return percent(value / whole) if value and whole else "-"
-
-
-def _like(peak: PeakFlops) -> Block:
-    """The best block on operands like the reference GEMM's: random bits draw power, of which fp64 has most."""
-    return next((block for block in peak.variants if block.inputs == peak.reference_inputs != peak.inputs), peak.burst)
 
 
 def _unit(dtypes: Iterable[str]) -> str:
@@ -295,11 +292,11 @@ def _notes(info: OperatorInfo, device: str, records: list[JobRecord]) -> list[st
     generated = any(file.generated for record in mine for file in record.data)
     other = [
         f"{r.dtype} {info.title} has other operands than its ceiling: on its own, the ceiling's product gives "
-        f"{number(_like(r.peak).tflops)} {flops_unit(r.dtype)}, of which it attains "
-        f"{percent(r.peak.reference_tflops / _like(r.peak).tflops)}"
+        f"{number(r.peak.on_reference_inputs.tflops)} {flops_unit(r.dtype)}, of which it attains "
+        f"{percent(r.peak.reference_tflops / r.peak.on_reference_inputs.tflops)}"
         for r in records
         if isinstance(r, PeakFlopsRecord) and r.device == device and r.info and r.info.name == info.name and r.peak
-        if _like(r.peak) != r.peak.burst
+        if r.peak.on_reference_inputs != r.peak.burst
     ]
     return [*other, *notes, *(["weights were generated, not trained"] if generated else [])]
 

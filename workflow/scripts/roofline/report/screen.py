@@ -8,7 +8,16 @@ from roofline.analysis.spread import Spreads, half_width
 from roofline.core.formatting import duration, number, percent
 from roofline.records.acceptance import Acceptance
 from roofline.records.roofline import AboveRoof, Operator, Roofline
-from roofline.report.tables import FEW_SAMPLES, Row, compute_rows, level_rows, memory_rows, starred, within_run
+from roofline.report.tables import (
+    FEW_SAMPLES,
+    Row,
+    compute_rows,
+    level_rows,
+    memory_rows,
+    other_operands,
+    starred,
+    within_run,
+)
 
 WIDTH = 100  # columns
 ABREAST = 4
@@ -138,6 +147,8 @@ def _operators(device: str, roofline: Roofline) -> list[str]:
             f"  {'operator':{LONGEST_NAME}} {'latency':>9} {'TFLOPS':>7} {'of roof':>8} {'n':>4} {'95 %':>10}  bound by"
         ]
         lines += [_operator_line(cell) for cells in single for cell in cells]
+        ceilings = [ceiling for ceiling in roofline.ceilings if ceiling.device == device]
+        lines += [line for words in other_operands(ceilings) for line in _wrapped(f"  {words}", 4)]
     for (operator, preset), cells in tables.items():
         if cells not in single:
             lines += _table_of(", ".join(filter(None, [cells[0].title or operator, preset])), cells)

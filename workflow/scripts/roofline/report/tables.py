@@ -116,6 +116,16 @@ def series_words(series: str) -> str:
     return SERIES.get(series, series.replace("_", " "))
 
 
+def other_operands(ceilings: Iterable[ComputeCeiling | MemoryCeiling]) -> list[str]:
+    """Where the reference GEMM and its ceiling are of unlike operands."""
+    return [
+        f"{c.name}: the reference GEMM has other operands than its ceiling, whose product gives "
+        f"{number(c.on_lab_inputs_tflops)} {flops_unit(c.name)} on those"
+        for c in ceilings
+        if c.kind == "compute" and c.on_lab_inputs_tflops
+    ]
+
+
 def of_vendor(c: ComputeCeiling) -> str:
     """The shares of burst and sustained: 79, 67 %."""
     rates = [c.burst_tflops or c.tflops, *([c.sustained_tflops] if c.sustained_tflops else [])]
