@@ -1,14 +1,13 @@
 """bandwidth: the memory ceilings of one level of one device, or the sweep that finds the levels by itself."""
 
 from roofline import devices
-from roofline.core.formatting import number, percent
+from roofline.core.formatting import number, percent, starred
 from roofline.measure.lock import host_lock
 from roofline.measure.memory_ceiling import envelope, measure, sweep
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
 from roofline.records.memory import Bandwidth, BandwidthRecord, Sweep
-from roofline.report.tables import starred
 from roofline.run.jobs import Stopwatch, job, say
 from roofline.run.paths import below_results
 

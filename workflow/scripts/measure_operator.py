@@ -1,7 +1,7 @@
 """measure_operator: one job of an operator, whatever it computes; the workflow has one rule per operator."""
 
 from roofline import devices
-from roofline.core.formatting import duration
+from roofline.core.formatting import duration, starred
 from roofline.devices import host
 from roofline.measure.lock import host_lock
 from roofline.measure.operator_job import Options, Seals, measure
@@ -11,7 +11,6 @@ from roofline.records.base import read, write
 from roofline.records.files import file_sha256
 from roofline.records.operator import Measurement, OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord
-from roofline.report.tables import starred
 from roofline.run.jobs import Stopwatch, job, say
 from roofline.run.paths import below_results
 

@@ -1,7 +1,7 @@
 """peak_flops: one compute ceiling of one device: the reference GEMM, the fastest of many, and what load leaves."""
 
 from roofline import devices
-from roofline.core.formatting import flops_unit, number, percent
+from roofline.core.formatting import flops_unit, number, percent, starred
 from roofline.devices.base import Refused, Unsupported
 from roofline.measure.compute_ceiling import measure
 from roofline.measure.lock import host_lock
@@ -12,7 +12,6 @@ from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord
-from roofline.report.tables import starred
 from roofline.run.jobs import Stopwatch, job, say
 from roofline.run.paths import below_results
 

@@ -8,14 +8,14 @@ import jinja2
 
 from roofline.analysis.spread import Spreads, half_width
 from roofline.core import model, statistics
-from roofline.core.formatting import counted, duration, flops_unit, listed, number, percent, traffic
+from roofline.core.formatting import counted, duration, flops_unit, listed, number, percent, starred, traffic
 from roofline.core.statistics import few
 from roofline.records.compute import PeakFlops, PeakFlopsRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.operator import JobRecord, OperatorInfo, OperatorRecord
 from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, Roofline
 from roofline.report.markdown import table
-from roofline.report.tables import FEW_SAMPLES, limited_by, span, spans_percent, starred, told_apart
+from roofline.report.tables import FEW_SAMPLES, limited_by, span, spans_percent, told_apart
 
 NEAR, FAR = 0.10, 0.20  # of a ceiling's limit, or of another block of the same kernel
 FALLS = 0.03  # of a burst: less under sustained load is not worth a word

@@ -6,10 +6,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from roofline.core.formatting import flops_unit, number, percent
+from roofline.core.formatting import flops_unit, number, percent, starred
 from roofline.records.compute import PeakFlops, PeakFlopsRecord
 from roofline.report import figure_style as style
-from roofline.report.tables import FEW_SAMPLES, NOT_REPORTED, limited_by, starred
+from roofline.report.tables import FEW_SAMPLES, NOT_REPORTED, limited_by
 
 ROW, HEAD, FOOT, HIGH = 78.0, 74.0, 44.0, 46.0
 TITLE = "Compute ceilings under sustained load"

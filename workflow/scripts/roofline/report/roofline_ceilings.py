@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from roofline.core.formatting import level_words, number, percent
+from roofline.core.formatting import level_words, number, percent, starred
 from roofline.core.statistics import few
 from roofline.records.roofline import ComputeCeiling, FoundCache, MemoryCeiling, Operator
 from roofline.report.figure_style import MUTED, dtype_colour
-from roofline.report.tables import FEW_SAMPLES, of_vendor, other_operands, starred
+from roofline.report.tables import FEW_SAMPLES, of_vendor, other_operands
 
 Ceiling = ComputeCeiling | MemoryCeiling
 UNITS = {"tensor_core": "tensor cores", "cuda_core": "CUDA cores"}

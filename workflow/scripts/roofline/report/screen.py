@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from roofline.analysis.spread import Spreads, half_width
-from roofline.core.formatting import duration, number, percent
+from roofline.core.formatting import duration, number, percent, starred
 from roofline.records.acceptance import Acceptance
 from roofline.records.roofline import AboveRoof, Operator, Roofline
 from roofline.report.tables import (
@@ -15,7 +15,6 @@ from roofline.report.tables import (
     level_rows,
     memory_rows,
     other_operands,
-    starred,
     within_run,
 )
 

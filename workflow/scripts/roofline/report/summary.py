@@ -5,12 +5,12 @@ from pathlib import Path
 import jinja2
 
 from roofline.analysis.spread import Spreads, half_width
-from roofline.core.formatting import duration, number, percent
+from roofline.core.formatting import duration, number, percent, starred
 from roofline.records.acceptance import Acceptance
 from roofline.records.roofline import Roofline
 from roofline.report.markdown import html
 from roofline.report.screen import above_roof_words
-from roofline.report.tables import FEW_SAMPLES, compute_rows, level_rows, memory_rows, starred
+from roofline.report.tables import FEW_SAMPLES, compute_rows, level_rows, memory_rows
 
 TEMPLATES = Path(__file__).parent / "templates"
 

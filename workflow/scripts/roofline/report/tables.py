@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from roofline.analysis.spread import Spreads, half_width
-from roofline.core.formatting import capacity, flops_unit, level_words, number, percent
-from roofline.core.statistics import FEWEST_SAMPLES, few
+from roofline.core.formatting import capacity, flops_unit, level_words, number, percent, starred
+from roofline.core.statistics import FEWEST_SAMPLES
 from roofline.core.throttling import limiting_words
 from roofline.records.roofline import ComputeCeiling, FoundCache, MemoryCeiling, Operator, Roofline
 
@@ -76,11 +76,6 @@ def told_apart(burst: list[str] | None, sustained: list[str] | None, both: list[
     if sustained is None or words["burst"] == words["sustained"]:
         return limited_by(burst or sustained or [], throttled)
     return ", ".join(f"{when}: {reasons}" for when, reasons in words.items() if reasons)
-
-
-def starred(text: str, samples: int | None) -> str:
-    """A figure, marked where it rests on few samples."""
-    return f"{text}*" if few(samples) else text
 
 
 def within_run(cells: Iterable[Operator]) -> str:
