@@ -290,6 +290,7 @@ rule verification:
 rule interpretation:
     input:
         records=records(),
+        spreads=SPREADS,
         library=library("interpretation"),
     output:
         "results/interpretation.md",
@@ -325,6 +326,7 @@ rule summary:
         roofline="results/roofline.json",
         acceptance="results/acceptance.json",
         interpretation="results/interpretation.md",
+        spreads=SPREADS,
         library=library("summary"),
     output:
         report(

@@ -19,7 +19,7 @@ from roofline.analysis.acceptance import accept
 from roofline.records.device import VendorPeak
 from roofline.records.operator import Axis
 
-DTYPES = "3 or more dtypes, each within 30 % of the vendor's peak"
+DTYPES = "3 or more dtypes, the burst of each within 30 % of the vendor's peak"
 SWEPT = "scan at 4 or more N"
 PLACED = "every operator under measured ceilings in the plot"
 BELOW = "no operator above its roof"

@@ -77,9 +77,9 @@ def test_a_sweep_without_levels_is_drawn(tmp_path):
 
 def test_load_names_what_was_sustained_and_what_limited_it(tmp_path):
     told = words_of(load_figure.draw(without_readings()), tmp_path / "load.svg")
-    assert "778 TFLOPS burst, 665 sustained (85 %), settled after 0 s · limited by: power cap" in told
-    assert "1700 TOPS burst, the same sustained, settled after 0 s · limited by: none reported" in told
-    assert "1.43 TFLOPS burst, 1.33 sustained (93 %), settled after 0 s · limited by: not reported" in told
+    assert "778 TFLOPS burst, 665 sustained (85 %) · sustained load limited by: power cap" in told
+    assert "1700 TOPS burst, 1695 sustained (100 %) · sustained load limited by: none reported" in told
+    assert "1.43 TFLOPS burst, 1.33 sustained (93 %) · sustained load limited by: not reported" in told
     assert told.count("not reported") == 6  # clock and power of each
     assert not any("bf16" in text for text in told)
 

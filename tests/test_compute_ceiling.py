@@ -392,5 +392,5 @@ def test_a_ceiling_that_the_device_turns_out_to_lack_is_skipped_with_the_reason(
 
 def test_the_line_of_a_job_gives_ceiling_share_and_sustained_rate():
     text = peak_flops.line(measured(Card(load=0.8)))
-    assert text == "peak_flops gpu0 fp16: 150 TFLOPS, 120 sustained, 94 % of the vendor's 160, 1.0 s"
+    assert text == "peak_flops gpu0 fp16: 150 TFLOPS burst, 120 sustained, 94 % and 75 % of the vendor's 160, 1.0 s"
     assert "sustained" not in peak_flops.line(measured(Card(), sustained_s=0))

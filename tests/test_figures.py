@@ -125,7 +125,9 @@ def test_every_ceiling_and_device_is_named(drawn, tmp_path, name):
     for ceiling in run.ceilings:
         value = ceiling.tflops if ceiling.kind == "compute" else ceiling.gb_per_s
         shown = "|".join({ceiling.name, level_words(ceiling.name)})
-        assert re.search(rf"\b({shown}) ([A-Za-z ]+ )?{re.escape(number(value))} (TFLOPS|GB/s)", told), ceiling.name
+        assert re.search(rf"\b({shown}) ([A-Za-z ]+ )?{re.escape(number(value))} (TFLOPS|GB/s|burst)", told), (
+            ceiling.name
+        )
     for device in run.devices.values():
         assert device.name in told
     for item in run.skipped:
@@ -138,7 +140,9 @@ def test_ceilings_with_their_share_of_what_was_promised(drawn, tmp_path):
     found = {(one.device, one.name): one for one in run.ceilings}
     fp16, read_, on_cpu = found["gpu0", "fp16"], found["gpu0", "hbm_read"], found["cpu", "fp32"]
     shares = [percent(one.fraction_of_vendor) for one in (fp16, read_, on_cpu)]
-    assert f"fp16 tensor cores {number(fp16.tflops)} TFLOPS · {shares[0]} of vendor" in told
+    both = f"{number(fp16.tflops)} burst, {number(fp16.sustained_tflops)} sustained"
+    left = percent(fp16.sustained_tflops / fp16.vendor_tflops)
+    assert f"fp16 {both} · {shares[0].removesuffix(' %')}, {left} of vendor" in told
     assert f"hbm_read {number(read_.gb_per_s)} GB/s · {shares[1]} of vendor" in told
     assert f"fp32 {number(on_cpu.tflops)} TFLOPS · {shares[2]} of formula" in told
 

@@ -110,8 +110,6 @@ def test_it_shows_every_cell_of_every_implementation_and_scope(tmp_path):
     told = words_of(figure, tmp_path / "attention.svg")
     assert {"eager core", "eager block", "fused core", "fused_graph core", "numpy core", "fp32", "fp16"} <= set(told)
     assert {"batch 1", "batch 256", "100 %", "1 MB", "1 GB", "of the roof", "bytes moved per step"} <= set(told)
-    assert "fused_graph: at full bandwidth," in told and any(text.startswith("faster than one call") for text in told)
-    assert not any(text.startswith("numpy: ") for text in told)  # a CPU launches nothing
     best = max(c.fraction_of_roof for c in run.operators if c.implementation == "fused_graph")
     assert percent(best) in told  # at the end of its line
 
@@ -156,13 +154,6 @@ def test_hollow_where_the_devices_part_differs_by_more_than_5_percent():
     hollow = [d for d in dots_of(operator_figure.draw(roofline, "squares")) if d.get_markerfacecolor() == PAPER]
     assert len(hollow) == 1
     assert hollow[0].get_ydata()[1] == pytest.approx(1.2 * roofline.operators[1].fraction_of_roof)
-
-
-def test_a_zone_is_what_the_memory_moves_while_a_call_takes(tmp_path):
-    told = words_of(drawn("one dot"), tmp_path / "squares.svg")
-    zone = {"loop □: at full bandwidth,", "faster than one call (5 us)", "below 21.3 MB"}  # 5 us at 4258 GB/s
-    assert zone <= set(told)
-    assert "Squares of □: share of its roof" in told
 
 
 def test_presets_have_panels_of_their_own():

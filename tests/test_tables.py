@@ -57,8 +57,9 @@ def roofline():
 def test_a_ceiling_in_words(roofline):
     fp16, int8 = compute_rows(roofline, "gpu0")
     assert (fp16.measured, fp16.unit, fp16.interval, fp16.limited_by) == ("778", "TFLOPS", "± 1.0 %", "power cap")
-    assert (fp16.sustained, fp16.vendor, fp16.of_vendor, fp16.of_clock) == ("665", "989", "79 %", "73 %")
+    assert (fp16.sustained, fp16.vendor, fp16.of_vendor, fp16.of_clock) == ("665", "989", "79, 67 %", "73 %")
     assert (int8.unit, int8.interval, int8.sustained, int8.of_vendor) == ("TOPS", "none", "", "")
+    assert (fp16.samples, fp16.between, int8.measured, int8.samples) == ("9", "unknown", "1700*", "3")
     hbm, l2 = memory_rows(roofline, "gpu0")
     assert (hbm.measured, hbm.unit, hbm.of_vendor) == ("4641", "GB/s", "97 %")
     assert (l2.name, l2.vendor, l2.of_clock) == ("L2", "", "")
@@ -95,8 +96,8 @@ def shown(roofline):
 
 def test_the_tables_fit_the_screen(shown):
     assert max(len(line) for line in shown.splitlines()) <= screen.WIDTH
-    assert re.search(r"^  fp16 +778 +± 1.0 % +665 +989 +79 % +73 %  power cap$", shown, re.MULTILINE)
-    assert re.search(r"^  hbm_read +4641 +± 1.0 % +4800 +97 %  no", shown, re.MULTILINE)
+    assert re.search(r"^  fp16 +778 +9 +± 1.0 % +unknown +665 +989 +79, 67 % +73 %  power cap$", shown, re.MULTILINE)
+    assert re.search(r"^  hbm_read +4641 +9 +± 1.0 % +unknown +4800 +97 %  no", shown, re.MULTILINE)
     assert re.search(r"^  L2 +9300 +51 MiB +60 MiB  the device, past L1$", shown, re.MULTILINE)
 
 
@@ -125,6 +126,8 @@ def test_operators_above_their_roof_are_told_with_the_evidence(shown):
 def test_an_operator_of_many_implementations_has_a_row_per_case_and_a_column_per_implementation(shown):
     lines = shown.splitlines()
     start = next(place for place, line in enumerate(lines) if line.startswith("  scan: "))
+    assert "n 9; within-run 95 %: ± 1.0 %; spread between runs: not known" in " ".join(shown.split())
+    start += next(n for n, line in enumerate(lines[start:]) if "plain" in line) - 1
     assert lines[start + 1].split() == ["plain", "fused", "graph", "another"]  # as many abreast as have room
     rows = [line.split()[:3] for line in lines[start + 2 : start + 6]]
     assert rows == [["fp32", "N", "1"], ["fp32", "N", "2"], ["fp16", "N", "1"], ["fp16", "N", "2"]]
@@ -133,15 +136,24 @@ def test_an_operator_of_many_implementations_has_a_row_per_case_and_a_column_per
 
 
 def test_an_operator_of_one_implementation_has_a_line_per_cell(shown):
-    assert re.search(r"^  gemm cupy.matmul int8 4096³ +\S+ us +1666 +98 %  compute$", shown, re.MULTILINE)
+    assert re.search(r"^  GEMM cupy.matmul int8 4096³ +\S+ us +1666 +98 % +9 +± 1.0 %  compute$", shown, re.MULTILINE)
 
 
-def test_too_few_samples_are_marked(roofline, shown):
-    assert "*" not in shown
-    few = roofline.model_copy(deep=True)
-    few.operators[0].latency_ci95_s = None
-    said = screen.summary(few, Acceptance(criteria=[]))
-    assert re.search(r"^  gemm .* us\* ", said, re.MULTILINE) and "* too few independent samples" in said
+def test_what_limits_is_told_apart_where_the_record_does():
+    told = peak_record("gpu0", "fp16", 778, sustained=665, reasons=POWER)
+    told.peak.burst_limited_by, told.peak.sustained_limited_by = [], POWER
+    (row,) = compute_rows(collected(told).roofline, "gpu0")
+    assert row.limited_by == "sustained: power cap"
+    told.peak.burst_limited_by = POWER
+    (row,) = compute_rows(collected(told).roofline, "gpu0")
+    assert row.limited_by == "power cap"
+
+
+def test_a_known_spread_between_runs_stands_beside_the_interval(roofline):
+    known = {("gpu0", "fp16", "burst"): 0.0026, ("gpu0", "hbm_read", "ceiling"): 0.021}
+    said = screen.summary(roofline, Acceptance(criteria=[]), known)
+    assert re.search(r"^  fp16 +778 +9 +± 1.0 % +0.26 % ", said, re.MULTILINE)
+    assert re.search(r"^  hbm_read +4641 +9 +± 1.0 % +2.1 % ", said, re.MULTILINE)
 
 
 def test_only_what_does_not_pass_is_told_with_the_reason(shown):

@@ -21,6 +21,7 @@ os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look fo
 from snakemake.logging import logger
 
 from roofline import devices
+from roofline.analysis.spread import committed
 from roofline.devices import datasheets
 from roofline.run import announcement, previous_results, run_lock, settings, sources
 from roofline.run.jobs import print_what_can_be_printed
@@ -78,6 +79,12 @@ ON = {rule: settings.devices_with(operator, CONFIG, DEVICES) for rule, operator 
 # One for each rule: an operator that derives from another shares its prerequisite.
 WITH_PREREQUISITE = {one.prerequisite.rule: rule for rule, one in TIMED.items() if one.prerequisite}.values()
 PICTURES = {operator.picture: operator.name for operator in OPERATORS.values()}
+# What the repository knows of the spread between runs on cards like these.
+SPREADS = [
+    str(HERE / "reference" / path.parent.name / path.name)
+    for path in (committed(PRESENT[device].name) for device in DEVICES)
+    if path.exists()
+]
 
 
 def library(script, measures=False, operator=None, more=()):

@@ -283,7 +283,8 @@ def main() -> str | None:
     RESULT.parent.mkdir(exist_ok=True)
     found = {**known, "read_gb_per_s": read_roof, **told, "rows": rows}
     RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    text = f"{table(rows, read_roof)}\n\n{in_words(told, read_roof)}"
+    text = f"{known['card']}, {known['measured_at']}, commit {known['commit']}, PyTorch {known['pytorch']}.\n\n"
+    text += f"{table(rows, read_roof)}\n\n{in_words(told, read_roof)}"
     TABLE.write_text(text + "\n", encoding="utf-8")
     print(text)
     return None

@@ -23,9 +23,10 @@ from roofline import devices
 from roofline.analysis.spread import SpreadRecord, compare, figures
 from roofline.records.base import CorruptRecord, read, write
 from roofline.records.collection import Collection
+from roofline.records.device import DeviceRecord
 from roofline.records.files import write_text
-from roofline.report.spread_page import markdown
-from roofline.run import run_lock, settings
+from roofline.report.spread_page import markdown, provenance
+from roofline.run import checkout, run_lock, settings
 from roofline.run.jobs import now
 
 CHECKOUT = Path(__file__).absolute().parents[2]
@@ -117,10 +118,16 @@ def measure(runs: int, chosen: list[str], files: list[Path], checkpoint: str | N
         run(folder, chosen, [*options, "--configfile", *map(str, files)])
         found.append(figures(collections(folder, chosen)))
         print(f"run {number} of {runs}: {time.monotonic() - start:.0f} s", flush=True)
-    record = SpreadRecord(started_at=started_at, ended_at=now(), ceilings=compare(found))
+    record = SpreadRecord(
+        started_at=started_at,
+        ended_at=now(),
+        devices={device.device: device.name for device in device_records(chosen)},
+        commit=checkout.describe(CHECKOUT).commit,
+        ceilings=compare(found),
+    )
     told = markdown(record.ceilings)
     write(record, RESULTS / "spread.json")
-    write_text(f"# The spread between {runs} runs\n\n{told}", RESULTS / "spread.md")
+    write_text(f"# The spread between {runs} runs\n\n{provenance(record)}\n\n{told}", RESULTS / "spread.md")
     print(f"\n{told}\nnumbers {RESULTS}/spread.json · table {RESULTS}/spread.md")
 
 
@@ -149,6 +156,11 @@ def run(folder: Path, chosen: list[str], options: list[str]) -> None:
     if status:
         last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
         raise Failed("\n".join([*last, f"{folder} failed with status {status} (log: {log}); no spread was written"]))
+
+
+def device_records(chosen: list[str]) -> list[DeviceRecord]:
+    """Of the first run: the devices are the same in all. Raises CorruptRecord and OSError."""
+    return [read(DeviceRecord, SPREAD / "run1" / "results" / device / "device_query.json") for device in chosen]
 
 
 def collections(folder: Path, chosen: list[str]) -> list[Collection]:

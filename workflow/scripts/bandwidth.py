@@ -1,7 +1,7 @@
 """bandwidth: the memory ceilings of one level of one device, or the sweep that finds the levels by itself."""
 
 from roofline import devices
-from roofline.core.formatting import number, percent
+from roofline.core.formatting import number, percent, starred
 from roofline.measure.lock import host_lock
 from roofline.measure.memory_ceiling import envelope, measure, sweep
 from roofline.records.base import read, write
@@ -42,9 +42,13 @@ def run(
 
 
 def line(record: BandwidthRecord) -> str:
-    said = [f"{one.name} {number(one.gb_per_s)} GB/s{_share(one)}" for one in record.bandwidths]
+    said = [f"{one.name} {_rate(one)} GB/s{_share(one)}" for one in record.bandwidths]
     said += [f"{one.series} {_levels(one)}" for one in record.sweeps]
     return f"bandwidth {record.device} {record.level}: {', '.join(said)}, {record.elapsed_s:.1f} s"
+
+
+def _rate(one: Bandwidth) -> str:
+    return starred(number(one.gb_per_s), len(one.latency.samples_s))
 
 
 def _share(one: Bandwidth) -> str:

@@ -4,6 +4,7 @@ import json
 
 from roofline.analysis.collect import Asked, collect
 from roofline.analysis.results import read_results
+from roofline.analysis.spread import between_runs
 from roofline.records.files import write_text
 from roofline.report.interpretation import interpret
 from roofline.run.jobs import job, say
@@ -13,6 +14,8 @@ if __name__ == "__main__":
     with job("interpretation", snakemake):
         found = read_results(RESULTS, snakemake.input.records)
         roofline = collect(found, Asked(**json.loads(snakemake.params.asked))).roofline
-        text = interpret(roofline, found.device_records(), [record for _, record in found.measured])
+        devices = found.device_records()
+        spreads = between_runs({name: device.name for name, device in devices.items()})
+        text = interpret(roofline, devices, [record for _, record in found.measured], spreads)
         write_text(text, snakemake.output[0])
         say("interpretation: three questions answered")

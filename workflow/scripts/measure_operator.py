@@ -1,7 +1,7 @@
 """measure_operator: one job of an operator, whatever it computes; the workflow has one rule per operator."""
 
 from roofline import devices
-from roofline.core.formatting import duration
+from roofline.core.formatting import duration, starred
 from roofline.devices import host
 from roofline.measure.lock import host_lock
 from roofline.measure.operator_job import Options, Seals, measure
@@ -44,8 +44,12 @@ def line(record: OperatorRecord, name: str) -> str:
         if one.scope == record.measurements[0].scope:
             fastest = best.setdefault(one.series, one)
             best[one.series] = one if one.latency.median_s < fastest.latency.median_s else fastest
-    cells = ", ".join(f"{key} {duration(one.latency.median_s)} ({one.implementation})" for key, one in best.items())
+    cells = ", ".join(f"{key} {_time(one)} ({one.implementation})" for key, one in best.items())
     return f"{name}: {cells}, {record.elapsed_s:.1f} s"
+
+
+def _time(one: Measurement) -> str:
+    return starred(duration(one.latency.median_s), len(one.latency.samples_s))
 
 
 if __name__ == "__main__":

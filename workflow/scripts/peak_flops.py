@@ -1,7 +1,7 @@
 """peak_flops: one compute ceiling of one device: the reference GEMM, the fastest of many, and what load leaves."""
 
 from roofline import devices
-from roofline.core.formatting import flops_unit, number, percent
+from roofline.core.formatting import flops_unit, number, percent, starred
 from roofline.devices.base import Refused, Unsupported
 from roofline.measure.compute_ceiling import measure
 from roofline.measure.lock import host_lock
@@ -46,12 +46,13 @@ def line(record: PeakFlopsRecord) -> str:
         return f"{name}: skipped, {record.skipped}"
     peak = record.peak
     whose = "formula's" if peak.unit == "cpu" else "vendor's"
-    share = ""
-    if peak.vendor_tflops:
-        share = f", {percent(peak.fraction_of_vendor)} of the {whose} {number(peak.vendor_tflops)}"
-    under_load = f", {number(peak.sustained_tflops)} sustained" if peak.sustained_tflops else ""
+    rates = [peak.burst_tflops, *([peak.sustained_tflops] if peak.sustained_tflops else [])]
+    shares = [percent(rate / peak.vendor_tflops) for rate in rates] if peak.vendor_tflops else []
+    share = f", {' and '.join(shares)} of the {whose} {number(peak.vendor_tflops)}" if shares else ""
+    under_load = f" burst, {number(peak.sustained_tflops)} sustained" if peak.sustained_tflops else ""
+    burst = starred(number(peak.burst_tflops), len(peak.burst.latency.samples_s))
     why = f" (investigated: {_cause(peak.investigation.verdict)})" if peak.investigation else ""
-    return f"{name}: {number(peak.tflops)} {flops_unit(record.dtype)}{under_load}{share}{why}, {record.elapsed_s:.1f} s"
+    return f"{name}: {burst} {flops_unit(record.dtype)}{under_load}{share}{why}, {record.elapsed_s:.1f} s"
 
 
 def _cause(verdict: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from roofline.analysis import above_roof
 from roofline.core.formatting import listed, number, percent
+from roofline.core.statistics import few
 from roofline.core.terms import MIXES
 from roofline.devices.datasheets import DTYPES
 from roofline.records.acceptance import Acceptance, Criterion
@@ -45,14 +46,14 @@ def accept(
 
 
 def _dtypes(device: str, record: DeviceRecord, ceilings: list[ComputeCeiling]) -> Criterion:
-    what = f"{ENOUGH_DTYPES} or more dtypes, each within 30 % of the vendor's peak"
+    what = f"{ENOUGH_DTYPES} or more dtypes, the burst of each within {percent(AWAY)} of the vendor's peak"
     if record.device_kind == "cpu":
         reason = "a CPU has no vendor's peak, only a formula, and NumPy computes in fp32 and fp64 alone"
         return Criterion(device=device, criterion=what, result="not_applicable", reason=reason)
-    known = [ceiling for ceiling in ceilings if ceiling.fraction_of_vendor]
+    known = [ceiling for ceiling in ceilings if ceiling.fraction_of_vendor and not few(ceiling.samples)]
     judged = [ceiling for ceiling in known if ceiling.method == "gemm"]
     shares, apart = _shares(judged), _shares([ceiling for ceiling in known if ceiling.method == "fma"])
-    far = [ceiling.name for ceiling in judged if not 1 - AWAY <= ceiling.fraction_of_vendor <= 1 + AWAY]
+    far = [ceiling.name for ceiling in judged if not 1 - AWAY <= _burst(ceiling) / ceiling.vendor_tflops <= 1 + AWAY]
     if len(judged) < ENOUGH_DTYPES:
         supported = sum(name in record.vendor.peaks for name in DTYPES)
         result = "not_applicable" if supported < ENOUGH_DTYPES else "fail"
@@ -67,7 +68,16 @@ def _dtypes(device: str, record: DeviceRecord, ceilings: list[ComputeCeiling]) -
 
 
 def _shares(ceilings: list[ComputeCeiling]) -> str:
-    return ", ".join(f"{ceiling.name} {percent(ceiling.fraction_of_vendor)}" for ceiling in ceilings)
+    """Of burst and, where it was measured, sustained load."""
+    return ", ".join(
+        f"{c.name} {percent(_burst(c) / c.vendor_tflops)}"
+        + (f" (sustained {percent(c.sustained_tflops / c.vendor_tflops)})" if c.sustained_tflops else "")
+        for c in ceilings
+    )
+
+
+def _burst(ceiling: ComputeCeiling) -> float:
+    return ceiling.burst_tflops or ceiling.tflops
 
 
 def _swept(device: str, info: OperatorInfo, operators: Iterable[Operator]) -> Criterion:

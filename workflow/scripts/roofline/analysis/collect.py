@@ -59,7 +59,7 @@ def collect(found: Results, asked: Asked) -> Collected:
     ceilings = [_compute_ceiling(path, record) for path, record in peaks if record.peak]
     ceilings += [_memory_ceiling(path, record.device, one) for path, record in bandwidths for one in record.bandwidths]
     cells = [
-        Cell(_operator(record.device, path, measured, _of(ceilings, record.device), found), measured, record)
+        Cell(_operator(record, path, measured, _of(ceilings, record.device), found), measured, record)
         for path, record in found.measured
         for measured in record.measurements
     ]
@@ -98,11 +98,15 @@ def _compute_ceiling(path: str, record: PeakFlopsRecord) -> ComputeCeiling:
     peak = record.peak
     fields = _same_fields(ComputeCeiling, peak)
     fields |= {"lab_tflops": peak.reference_tflops, "held_back_by": peak.limited_by}
+    fields |= {"samples": len(peak.burst.latency.samples_s)}
+    if peak.on_reference_inputs != peak.burst:
+        fields["on_lab_inputs_tflops"] = peak.on_reference_inputs.tflops
     return ComputeCeiling(device=record.device, kind="compute", name=record.dtype, record=path, **fields)
 
 
 def _memory_ceiling(path: str, device: str, bandwidth: Bandwidth) -> MemoryCeiling:
     fields = _same_fields(MemoryCeiling, bandwidth) | {"held_back_by": bandwidth.limited_by}
+    fields |= {"samples": len(bandwidth.latency.samples_s)}
     return MemoryCeiling(device=device, kind="memory", record=path, **fields)
 
 
@@ -111,7 +115,8 @@ def _same_fields(kind: type, record) -> dict:
     return {name: getattr(record, name) for name in set(kind.model_fields) & set(type(record).model_fields)}
 
 
-def _operator(device: str, path: str, measured: Measurement, ceilings: Mapping, found: Results) -> Operator:
+def _operator(record: JobRecord, path: str, measured: Measurement, ceilings: Mapping, found: Results) -> Operator:
+    device = record.device
     compute = ceilings.get(measured.compute_ceiling)
     memory = next((ceilings[name] for name in measured.memory_ceilings if name in ceilings), None)
     peak, gb_per_s = compute and compute.tflops, memory and memory.gb_per_s
@@ -124,10 +129,12 @@ def _operator(device: str, path: str, measured: Measurement, ceilings: Mapping, 
     return Operator(
         **{name: getattr(measured, name) for name in COPIED},
         device=device,
+        title=record.info.title if record.info else None,
         intensity_flops_per_byte=measured.flops / measured.bytes if measured.bytes else None,
         no_traffic=measured.bytes == 0,
         latency_s=measured.latency.median_s,
         latency_ci95_s=measured.latency.ci95_s,
+        samples=len(measured.latency.samples_s),
         device_latency_s=on_device.median_s if on_device else None,
         device_latency_ci95_s=on_device.ci95_s if on_device else None,
         attained_tflops=attained,

@@ -243,8 +243,9 @@ def _start(evidence: Evidence) -> str:
 def _clock(evidence: Evidence) -> str:
     ceiling, promised, clock_mhz = evidence.compute, evidence.promised_peak, evidence.peak.clock_mhz
     required_mhz = clock_mhz * promised.tflops / ceiling.clock_tflops
+    reasons = ceiling.held_back_by if ceiling.burst_limited_by is None else ceiling.burst_limited_by
     return (
-        f"the clock fell to {clock_mhz:.0f} MHz{_under(ceiling.held_back_by)}; "
+        f"the ceiling's clock was {clock_mhz:.0f} MHz{_under(reasons)}; "
         f"the {_promised_by(promised)}'s {number(promised.tflops)} TFLOPS require {required_mhz:.0f} MHz"
     )
 
@@ -252,7 +253,7 @@ def _clock(evidence: Evidence) -> str:
 def _own_clock(evidence: Evidence) -> str:
     own, of_ceiling = evidence.measured.sm_clock_mhz, evidence.peak.clock_mhz
     reasons = [reason for state in evidence.measured.states for reason in state.throttle_reasons or []]
-    return f"the clock fell to {own:.0f} MHz{_under(reasons)}, from {of_ceiling:.0f} MHz under its ceiling's load"
+    return f"its clock was {own:.0f} MHz{_under(reasons)}, and {of_ceiling:.0f} MHz under its ceiling's load"
 
 
 def _under(reasons: list[str]) -> str:

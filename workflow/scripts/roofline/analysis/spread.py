@@ -1,15 +1,20 @@
 """How far the ceilings of several runs lie apart, beside what each run thinks of its own precision."""
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pydantic import Field
 
 from roofline.core.formatting import flops_unit
 from roofline.core.statistics import half_width, median
-from roofline.records.base import Interval, NotNegative, Positive, Record
+from roofline.records.base import CorruptRecord, Interval, NotNegative, Positive, Record, read
 from roofline.records.collection import Collection
 from roofline.records.roofline import SCHEMA_VERSION
+
+REFERENCE = Path(__file__).parents[4] / "reference"
+Spreads = Mapping[tuple[str, str, str], float]  # by device, name and figure
 
 
 class CeilingSpread(Record):
@@ -34,6 +39,8 @@ class SpreadRecord(Record):
     kind: Literal["spread"] = "spread"
     started_at: str
     ended_at: str
+    devices: dict[str, str] = Field(default={}, description="the name of each device")
+    commit: str | None = Field(default=None, description="of this project; null if not known")
     ceilings: list[CeilingSpread]
 
 
@@ -90,6 +97,33 @@ def compare(runs: Sequence[Sequence[Figure]]) -> list[CeilingSpread]:
             )
         )
     return compared
+
+
+def between_runs(devices: Mapping[str, str], own: Path | None = None) -> Spreads:
+    """The known spread of each ceiling of these devices (names by key): from a spread.json of one's own, where that is
+    of a device of the same name, else from the committed reference of the card. What is not known is missing."""
+    known = {}
+    for device, name in devices.items():
+        for path, names in ((own, {}), (committed(name), {"gpu0": name})):
+            record = _spread_record(path)
+            there = [key for key, other in (names or record.devices).items() if other == name] if record else []
+            if there:
+                mine = [one for one in record.ceilings if one.device == there[0] and one.spread is not None]
+                known |= {(device, one.name, one.figure): one.spread for one in mine}
+                break
+    return known
+
+
+def committed(card: str) -> Path:
+    """Where the reference of a card has its spread, if there is one: reference/nvidia-h200/spread.json."""
+    return REFERENCE / re.sub(r"\W+", "-", card.lower()) / "spread.json"
+
+
+def _spread_record(path: Path | None) -> SpreadRecord | None:
+    try:
+        return read(SpreadRecord, path) if path else None
+    except (OSError, CorruptRecord):
+        return None
 
 
 def relative_spread(values: Sequence[float]) -> float | None:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from math import floor, log10
 
+from roofline.core.statistics import few
+
 
 def number(value: float) -> str:
     """Three significant digits without an exponent: 0.0123, 1.23, 12.3, 123, 1234."""
@@ -19,6 +21,11 @@ def percent(share: float) -> str:
     if value >= 9.95:
         return f"{value:.0f} %"
     return f"{value:.{max(1, 1 - floor(log10(value)))}f} %" if value > 0 else "0 %"
+
+
+def starred(text: str, samples: int | None) -> str:
+    """A figure, marked where it rests on few samples."""
+    return f"{text}*" if few(samples) else text
 
 
 def duration(seconds: float) -> str:

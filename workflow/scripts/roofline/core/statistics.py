@@ -6,9 +6,16 @@ Nothing here needs NumPy: scripts use it before NumPy is loaded.
 import math
 from collections.abc import Sequence
 
+# Of fewer samples a figure is shown and marked, and nothing is concluded from it.
+FEWEST_SAMPLES = 7
 # To stop sampling takes more than to report (see `precise`): both figures are from simulation.
 STOPPING_CONFIDENCE = 0.99
 STOPPING_EFFECTIVE_COUNT = 50
+
+
+def few(samples: int | None) -> bool:
+    """Whether a figure rests on so few samples that nothing is concluded from it; not where their number is unknown."""
+    return samples is not None and samples < FEWEST_SAMPLES
 
 
 def median(samples: Sequence[float]) -> float:

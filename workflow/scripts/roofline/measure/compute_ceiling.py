@@ -105,6 +105,7 @@ def measure(
         tflops=tflops,
         ci95=ci95,
         reference_tflops=_tflops(reference) if reference else None,
+        reference_inputs=first.inputs if first else None,
         burst_tflops=burst.tflops,
         sustained_tflops=load.tflops if load else None,
         vendor_tflops=peak.tflops if peak else None,

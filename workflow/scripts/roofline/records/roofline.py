@@ -26,13 +26,22 @@ class ComputeCeiling(Record):
     unit: ComputeUnit
     tflops: Positive
     ci95: Interval | None
+    samples: int | None = Field(default=None, description="timed samples of the burst; null if not known")
     lab_tflops: Positive | None
+    on_lab_inputs_tflops: Positive | None = Field(
+        default=None, description="the burst's product on operands like lab_tflops', where its own differ"
+    )
+    burst_tflops: Positive | None = Field(default=None, description="tflops is the higher of this and the sustained")
     sustained_tflops: Positive | None
     vendor_tflops: Positive | None
     fraction_of_vendor: Positive | None
     clock_tflops: Positive | None
     fraction_of_clock: Positive | None
     held_back_by: list[str] = Field(default=[], description="throttle reasons under its load, as NVML reports them")
+    burst_limited_by: list[str] | None = Field(default=None, description="those during the burst; null if not known")
+    sustained_limited_by: list[str] | None = Field(
+        default=None, description="those under sustained load; null if not known"
+    )
     throttled: bool | None = Field(default=None, description="whether all samples were thermally throttled")
     record: str
 
@@ -45,6 +54,7 @@ class MemoryCeiling(Record):
     mix: Mix
     gb_per_s: Positive
     ci95: Interval | None
+    samples: int | None = Field(default=None, description="timed samples; null if not known")
     vendor_gb_per_s: Positive | None
     fraction_of_vendor: Positive | None
     held_back_by: list[str] = Field(default=[], description="throttle reasons under its load, as NVML reports them")
@@ -85,6 +95,7 @@ class Predicted(Record):
 class Operator(Record):
     device: str
     operator: str
+    title: str | None = Field(default=None, description="of the operator")
     name: str | None = Field(default=None, description="the user's name for an operation of the user's own")
     implementation: str | None
     preset: str | None
@@ -100,6 +111,7 @@ class Operator(Record):
     no_traffic: bool
     latency_s: NotNegative | None
     latency_ci95_s: Interval | None
+    samples: int | None = Field(default=None, description="timed samples of the latency; null if not known")
     device_latency_s: NotNegative | None
     device_latency_ci95_s: Interval | None
     attained_tflops: NotNegative | None
@@ -128,7 +140,7 @@ class Operator(Record):
     @property
     def full_name(self) -> str:
         """One line's name: what, how, dtype and shape."""
-        what = self.name or self.operator.replace("_", " ")
+        what = self.name or self.title or self.operator.replace("_", " ")
         how = None if self.operator == "operation" else self.implementation
         return " ".join(filter(None, [what, self.scope, how, self.dtype, self.label, self.preset]))
 

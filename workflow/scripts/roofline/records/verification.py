@@ -116,7 +116,7 @@ class SealCheck(Record):
 
 
 class Call(Record):
-    """What one call of an implementation costs on the smallest case: medians over the records."""
+    """What one call of an implementation costs on the smallest case: the least over the records."""
 
     device: str
     operator: str
@@ -133,6 +133,7 @@ class Verification(Record):
     """results/verification.json: every prediction beside its measured counterpart."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
+    titles: dict[str, str] = Field(default={}, description="of operators, by their names")
     seals: list[SealCheck]
     score: Score = Score()
     summary: list[VerificationGroup]

@@ -34,6 +34,14 @@ DTYPE_COLOURS = {
 }
 OTHER_DTYPE = "#777777"
 MARKERS = "osD^vpPXh*<>d8"
+FEW = {
+    "marker": "x",
+    "color": INK,
+    "ls": "none",
+    "ms": 8.0,
+    "mew": 0.7,
+    "zorder": 4.6,
+}  # across a figure of few samples
 BOX = "□"  # stands for a character that the font lacks
 STYLE = {
     # Browsers without DejaVu Sans take a narrower font, so that labels which do not overlap here do not there.

@@ -7,15 +7,26 @@ from pathlib import Path
 import jinja2
 
 from roofline.analysis.score import score
-from roofline.core import model
-from roofline.core.formatting import counted, duration, flops_unit, listed, number, percent, regime_words, traffic
-from roofline.core.statistics import half_width
+from roofline.analysis.spread import Spreads
+from roofline.core import model, statistics
+from roofline.core.formatting import (
+    counted,
+    duration,
+    flops_unit,
+    listed,
+    number,
+    percent,
+    regime_words,
+    starred,
+    traffic,
+)
+from roofline.core.statistics import few, half_width
 from roofline.records.compute import PeakFlops, PeakFlopsRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.operator import JobRecord, OperatorInfo, OperatorRecord
 from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, Roofline
 from roofline.report.markdown import table
-from roofline.report.tables import FEW_SAMPLES, limited_by, span, spans_percent, starred
+from roofline.report.tables import FEW_SAMPLES, limited_by, span, spans_percent, told_apart
 
 NEAR, FAR = 0.10, 0.20  # of a ceiling's limit, or of another block of the same kernel
 FALLS = 0.03  # of a burst: less under sustained load is not worth a word
@@ -24,7 +35,7 @@ WIDE = 0.05  # half the width of an interval that asks for caution
 LISTED_ONE_BY_ONE = 8  # cells of an operator on a device; more are grouped by implementation
 TOLD = 2  # sentences of a kind that may be many; the rest is counted
 NAMED = 3  # operators, or implementations, in a sentence
-STARRED = re.compile(r"\d( \w+)?\* ")  # a figure of too few samples
+STARRED = re.compile(r"\d( \w+)?\* ")  # a figure of few samples
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -35,12 +46,18 @@ ENVIRONMENT.filters |= {"listed": listed, "percent": percent, "spans_percent": s
 ENVIRONMENT.filters |= {"number": number}
 
 
-def interpret(roofline: Roofline, devices: dict[str, DeviceRecord], records: Iterable[JobRecord]) -> str:
-    """The three answers as Markdown."""
+def interpret(
+    roofline: Roofline,
+    devices: dict[str, DeviceRecord],
+    records: Iterable[JobRecord],
+    spreads: Spreads | None = None,
+) -> str:
+    """The three answers as Markdown; `spreads` are those between runs that are known."""
     records = list(records)
     text = ENVIRONMENT.get_template("interpretation.md.j2").render(
         devices=devices,
-        trust=[trust(device, roofline, records) for device in devices.values()],
+        fewest=statistics.FEWEST_SAMPLES,
+        ceilings=[ceilings(device, roofline, records, spreads or {}) for device in devices.values()],
         operators=[
             landing(device, found, roofline, records) for device in devices if (found := _placed(device, roofline))
         ],
@@ -60,43 +77,44 @@ def _cells(roofline: Roofline, device: str, operator: str) -> list[Operator]:
     return [o for o in roofline.operators if (o.device, o.operator) == (device, operator)]
 
 
-def _of(roofline: Roofline, device: str, kind: type) -> dict[str, ComputeCeiling | MemoryCeiling]:
+def _named(roofline: Roofline, device: str, kind: type) -> dict[str, ComputeCeiling | MemoryCeiling]:
     return {c.name: c for c in roofline.ceilings if c.device == device and isinstance(c, kind)}
 
 
-# ---------------------------------------------------------------- 1: trust
+# ---------------------------------------------------------------- 1: the ceilings
 
 
-def trust(device: DeviceRecord, roofline: Roofline, records: list[JobRecord]) -> dict:
-    """Whether a device's ceilings repeat within the run, lie where their limits say, and stay above their operators."""
+def ceilings(device: DeviceRecord, roofline: Roofline, records: list[JobRecord], spreads: Spreads) -> dict:
+    """What to plan with, whether the ceilings repeat within the run, and what does not fit."""
     name = device.device
     mine = [record for record in records if isinstance(record, PeakFlopsRecord) and record.device == name]
     peaks = {record.dtype: record.peak for record in mine if record.peak}
-    apart = {dtype: _apart(peak) for dtype, peak in peaks.items()}
-    noisy = [dtype for dtype in peaks if (apart[dtype] or 0) > NEAR]
-    beaten = [dtype for dtype, p in peaks.items() if (p.reference_tflops or 0) > (1 + NEAR) * p.burst_tflops]
+    of_few = [dtype for dtype, peak in peaks.items() if few(_samples(peak))]
+    judged = {dtype: peak for dtype, peak in peaks.items() if dtype not in of_few}
+    apart = {dtype: _apart(peak) for dtype, peak in judged.items()}
+    noisy = [dtype for dtype in judged if (apart[dtype] or 0) > NEAR]
+    beaten = [
+        dtype for dtype, p in judged.items() if (p.reference_tflops or 0) > (1 + NEAR) * p.on_reference_inputs.tflops
+    ]
     doubted = list(dict.fromkeys(noisy + beaten))
-    sure = {dtype: peak for dtype, peak in peaks.items() if dtype not in doubted}
+    sure = {dtype: peak for dtype, peak in judged.items() if dtype not in doubted}
     shares = {dtype: _share(peak) for dtype, peak in sure.items() if _share(peak)}
-    left = {dtype: p.sustained_tflops / p.burst_tflops for dtype, p in peaks.items() if p.sustained_tflops}
+    left = {dtype: p.sustained_tflops / p.burst_tflops for dtype, p in sure.items() if p.sustained_tflops}
     falls = {dtype: share for dtype, share in left.items() if share < 1 - FALLS}
     reasons = [f"two blocks of the best kernel of {listed(noisy)} differ by more than 10 %"] if noisy else []
     reasons += [f"the reference GEMM of {listed(beaten)} beats the best one found"] if beaten else []
     doubts = [f"{dtype}: {doubt.rstrip('.')}" for dtype, peak in peaks.items() for doubt in peak.doubts]
     above = {found.operator: found.fraction_of_roof for found in roofline.above_roof if found.device == name}
-    titles = {
-        cell.full_name: f"{info.title} {_name(cell, cell.preset, cell.dtype)}"
-        for info in roofline.operator_info.values()
-        for cell in _cells(roofline, name, info.name)
-    }
-    above = [(titles.get(operator, operator), share) for operator, share in above.items()]
     investigated = [(dtype, p.investigation) for dtype, p in peaks.items() if p.investigation]
     return {
         "device": name,
         "peaks": peaks,
+        "unit": _unit(sure),
+        "plan": [f"{dtype} {number(p.sustained_tflops)}" for dtype, p in sure.items() if p.sustained_tflops],
+        "bursts": [f"{dtype} {number(p.burst_tflops)}" for dtype, p in sure.items()],
+        "few": of_few,
         "doubted": doubted,
         "reasons": reasons,
-        "sure": list(sure),
         "short": [dtype for dtype, share in shares.items() if share < 1 - FAR],
         "short_shares": [share for share in shares.values() if share < 1 - FAR],
         "libraries": sorted({p.burst.product.library for d, p in sure.items() if shares.get(d, 1) < 1 - FAR}),
@@ -104,33 +122,46 @@ def trust(device: DeviceRecord, roofline: Roofline, records: list[JobRecord]) ->
         "agree": [apart[dtype] for dtype in sure if apart[dtype] is not None],
         "alone": [dtype for dtype in sure if apart[dtype] is None],
         "falls": falls,
-        "fall_reasons": sorted({limited_by(p.limited_by, p.throttled) for dtype, p in peaks.items() if dtype in falls}),
-        "memory": _memory(name, roofline),
+        "fall_reasons": sorted({_sustained_limit(p) for dtype, p in peaks.items() if dtype in falls}),
+        "memory": _memory(name, roofline, spreads),
         "investigated": investigated[:TOLD],
         "doubts": doubts[:TOLD],
         "in_records": len(investigated[TOLD:]) + len(doubts[TOLD:]),
-        "above": above[:TOLD],
-        "more_above": counted(len(above[TOLD:]), "more operator") if above[TOLD:] else "",
-        "table": _ceilings(peaks, device),
+        "above": list(above.items())[:TOLD],
+        "more_above": counted(len(above) - TOLD, "more operator") if len(above) > TOLD else "",
+        "table": _ceilings(peaks),
     }
 
 
-def _ceilings(peaks: dict[str, PeakFlops], device: DeviceRecord) -> str:
-    columns = (f"ceiling ({_unit(peaks)})", "burst", "sustained", "reference GEMM", "difference between two blocks")
-    columns += ("of its limit", "limited by")
+def _ceilings(peaks: dict[str, PeakFlops]) -> str:
+    columns = (f"ceiling ({_unit(peaks)})", "burst", "n", "sustained", "burst: of vendor", "sustained: of vendor")
+    columns += ("reference GEMM", "burst on its operands", "difference between two blocks", "of what its clock allows")
+    columns += ("limited by",)
     rows = [
         [
             dtype,
-            starred(number(peak.burst_tflops), peak.burst.ci95),
+            starred(number(peak.burst_tflops), _samples(peak)),
+            str(_samples(peak)),
             number(peak.sustained_tflops) if peak.sustained_tflops else "-",
+            _of(peak.burst_tflops, peak.vendor_tflops),
+            _of(peak.sustained_tflops, peak.vendor_tflops),
             number(peak.reference_tflops) if peak.reference_tflops else "-",
+            number(peak.on_reference_inputs.tflops) if peak.on_reference_inputs != peak.burst else "-",
             "-" if _apart(peak) is None else percent(_apart(peak)),
-            f"{percent(_share(peak))} of {_limit(dtype, peak, device)}" if _share(peak) else "-",
-            limited_by(peak.limited_by, peak.throttled),
+            percent(peak.fraction_of_clock) if peak.fraction_of_clock else "-",
+            told_apart(peak.burst_limited_by, peak.sustained_limited_by, peak.limited_by, peak.throttled),
         ]
         for dtype, peak in peaks.items()
     ]
     return table(columns, rows) if rows else ""
+
+
+def _samples(peak: PeakFlops) -> int:
+    return len(peak.burst.latency.samples_s)
+
+
+def _of(value: float | None, whole: float | None) -> str:
+    return percent(value / whole) if value and whole else "-"
 
 
 def _unit(dtypes: Iterable[str]) -> str:
@@ -142,11 +173,9 @@ def _share(peak: PeakFlops) -> float | None:
     return peak.fraction_of_clock or peak.fraction_of_vendor
 
 
-def _limit(dtype: str, peak: PeakFlops, device: DeviceRecord) -> str:
-    if peak.clock_tflops:
-        return f"{number(peak.clock_tflops)} at {peak.clock_mhz:.0f} MHz"
-    promised = device.vendor.peaks.get(dtype)
-    return f"{number(peak.vendor_tflops)} by {'formula' if promised and promised.derived else 'datasheet'}"
+def _sustained_limit(peak: PeakFlops) -> str:
+    told = peak.sustained.limited_by if peak.sustained else peak.limited_by
+    return limited_by(told if peak.sustained_limited_by is None else peak.sustained_limited_by, peak.throttled)
 
 
 def _apart(peak: PeakFlops) -> float | None:
@@ -156,15 +185,21 @@ def _apart(peak: PeakFlops) -> float | None:
     return abs(peak.burst_tflops - before) / before if before else None
 
 
-def _memory(device: str, roofline: Roofline) -> dict | None:
+def _memory(device: str, roofline: Roofline, spreads: Spreads) -> dict | None:
     """The memory ceiling that most operators stand under, and how sure it is."""
-    there = _of(roofline, device, MemoryCeiling)
+    there = _named(roofline, device, MemoryCeiling)
     named = [o.memory_ceiling for o in roofline.operators if o.device == device and o.memory_ceiling in there]
     if not there:
         return None
     ceiling = there[max(named, key=named.count)] if named else next(iter(there.values()))
     half = half_width(ceiling.gb_per_s, ceiling.ci95) if ceiling.ci95 else None
-    return {"ceiling": ceiling, "half": half, "wide": bool(half and half > WIDE)}
+    return {
+        "ceiling": ceiling,
+        "few": few(ceiling.samples),
+        "half": half,
+        "wide": bool(half and half > WIDE),
+        "spread": spreads.get((device, ceiling.name, "ceiling")),
+    }
 
 
 # ---------------------------------------------------------------- 2: the operators
@@ -172,11 +207,13 @@ def _memory(device: str, roofline: Roofline) -> dict | None:
 
 def landing(device: str, found: list[tuple[OperatorInfo, list[Operator]]], roofline: Roofline, records: list) -> dict:
     """Where the operators of a device land under their roofs."""
-    every = [cell for _, cells in found for cell in cells]
-    best = sorted(((max(map(_fraction, cells)), info.title) for info, cells in found), reverse=True)
+    all_cells = [cell for _, cells in found for cell in cells]
+    judged = [(info, mine) for info, cells in found if (mine := _judged(cells, roofline))]
+    every = [cell for _, cells in judged for cell in cells]
+    best = sorted(((max(map(_fraction, cells)), info.title) for info, cells in judged), reverse=True)
     regimes = dict.fromkeys(cell.regime for cell in every)
     slow = [cell for cell in every if cell.regime == model.IMPLEMENTATION_BOUND]
-    lags = {info.title: lag for info, cells in found if (lag := max(map(_lag, cells))) > NEAR}
+    lags = {info.title: lag for info, cells in judged if (lag := max(map(_lag, cells))) > NEAR}
     notes = list(dict.fromkeys(note for info, _ in found for note in _notes(info, device, records)))
     few = [one for one in found if len(one[1]) <= LISTED_ONE_BY_ONE]
     many = [one for one in found if one not in few]
@@ -188,18 +225,30 @@ def landing(device: str, found: list[tuple[OperatorInfo, list[Operator]]], roofl
             f"{sum(cell.regime == one for cell in every)} {regime_words(one) if one else 'of no known regime'}"
             for one in regimes
         ],
-        "without_ceiling": sum(not (cell.compute_ceiling and cell.memory_ceiling) for cell in every),
-        "count": len(every),
-        "slow": len(slow),
-        "slow_ways": _some(dict.fromkeys(cell.implementation for cell in slow)),
+        "without_ceiling": sum(not (cell.compute_ceiling and cell.memory_ceiling) for cell in all_cells),
+        "count": len(all_cells),
+        "few": len(all_cells) - len(every),
         "lags": lags,
         "laggards": _some(lags),
+        "slow": len(slow),
+        "slow_ways": _some(dict.fromkeys(cell.implementation for cell in slow)),
         "score": score(every),
         "judged": any(cell.predicted.sealed and cell.regime for cell in every),
         "notes": notes[:TOLD],
         "more_notes": len(notes[TOLD:]),
-        "tables": [_overview(found, roofline), _one_by_one(few), _by_implementation(many)],
+        "tables": [_overview(found, roofline), _one_by_one(few), _by_implementation(many, roofline)],
     }
+
+
+def _judged(cells: list[Operator], roofline: Roofline) -> list[Operator]:
+    """Those whose times and roofs rest on enough samples."""
+    return [cell for cell in cells if not few(cell.samples) and not few(_roof(cell, roofline).samples)]
+
+
+def _roof(cell: Operator, roofline: Roofline) -> ComputeCeiling | MemoryCeiling:
+    """The lower of its ceilings."""
+    name = cell.memory_ceiling if _lower_ceiling(cell) == "memory" else cell.compute_ceiling
+    return next(c for c in roofline.ceilings if (c.device, c.name) == (cell.device, name))
 
 
 def _some(names: Iterable[str]) -> list[str]:
@@ -236,8 +285,8 @@ def _lag(cell: Operator) -> float:
 
 def _ridge_point(cell: Operator, roofline: Roofline) -> float | None:
     """Compute ceiling over memory ceiling, in FLOP/byte, of the pair that a cell stands under."""
-    compute = _of(roofline, cell.device, ComputeCeiling).get(cell.compute_ceiling)
-    memory = _of(roofline, cell.device, MemoryCeiling).get(cell.memory_ceiling)
+    compute = _named(roofline, cell.device, ComputeCeiling).get(cell.compute_ceiling)
+    memory = _named(roofline, cell.device, MemoryCeiling).get(cell.memory_ceiling)
     return model.ridge_point(compute.tflops * 1e12, memory.gb_per_s * 1e9) if compute and memory else None
 
 
@@ -256,17 +305,25 @@ def _notes(info: OperatorInfo, device: str, records: list[JobRecord]) -> list[st
     mine = [r for r in records if isinstance(r, OperatorRecord) and r.device == device and r.info.name == info.name]
     notes = dict.fromkeys(note for record in mine for note in record.notes)
     generated = any(file.generated for record in mine for file in record.data)
-    return [*notes, *(["weights were generated, not trained"] if generated else [])]
+    other = [
+        f"{r.dtype} {info.title} has other operands than its ceiling: on its own, the ceiling's product gives "
+        f"{number(r.peak.on_reference_inputs.tflops)} {flops_unit(r.dtype)}, of which it attains "
+        f"{percent(r.peak.reference_tflops / r.peak.on_reference_inputs.tflops)}"
+        for r in records
+        if isinstance(r, PeakFlopsRecord) and r.device == device and r.info and r.info.name == info.name and r.peak
+        if r.peak.on_reference_inputs != r.peak.burst
+    ]
+    return [*other, *notes, *(["weights were generated, not trained"] if generated else [])]
 
 
 def _overview(found: list[tuple[OperatorInfo, list[Operator]]], roofline: Roofline) -> str:
     """Each operator and dtype: between which shares of which roof its cells lie, and of how many the seal was right."""
-    columns = ("operator", "dtype", "cells", "FLOP/byte", "ridge point", "lower ceiling", "of roof")
+    columns = ("operator", "dtype", "cells", "n", "FLOP/byte", "ridge point", "lower ceiling", "of roof")
     columns += ("closest to its roof", "furthest from it", "sealed: right", "memory-bound: of the fp16 peak")
     rows = []
     for info, dtype, mine in ((i, d, [c for c in cells if c.dtype == d]) for i, cells in found for d in _dtypes(cells)):
-        ends = max(mine, key=_fraction), min(mine, key=_fraction)
-        right = score(mine)
+        sure = _judged(mine, roofline)
+        right = score(sure)
         roofs = dict.fromkeys(c.memory_ceiling if _lower_ceiling(c) == "memory" else c.compute_ceiling for c in mine)
         ridges = {ridge for c in mine if (ridge := _ridge_point(c, roofline))}
         rows.append(
@@ -274,11 +331,15 @@ def _overview(found: list[tuple[OperatorInfo, list[Operator]]], roofline: Roofli
                 info.title,
                 dtype,
                 str(len(mine)),
+                _counts(mine),
                 span(sorted(c.intensity_flops_per_byte for c in mine if c.intensity_flops_per_byte)) or "-",
                 span(sorted(ridges)) or "-",
                 ", ".join(filter(None, roofs)),
                 spans_percent(map(_fraction, mine)),
-                *(_name(end, _preset(end, mine)) if len(mine) > 1 else "-" for end in ends),
+                *(
+                    _name(end(sure, key=_fraction), _preset(sure[0], mine)) if len(sure) > 1 else "-"
+                    for end in (max, min)
+                ),
                 f"{right.both_right} of {right.cells}" if right.cells else "-",
                 _usual(info, mine),
             ]
@@ -286,19 +347,32 @@ def _overview(found: list[tuple[OperatorInfo, list[Operator]]], roofline: Roofli
     return table(columns, rows, left=2)
 
 
+def _counts(cells: list[Operator]) -> str:
+    """How many samples their times rest on."""
+    return span(sorted(cell.samples for cell in cells if cell.samples)) or "-"
+
+
 def _dtypes(cells: list[Operator]) -> Iterable[str]:
     return dict.fromkeys(cell.dtype for cell in cells)
 
 
 def _one_by_one(found: list[tuple[OperatorInfo, list[Operator]]]) -> str:
-    columns = ("operator", "case", "implementation", "time", _unit(d for _, cells in found for d in _dtypes(cells)))
+    columns = (
+        "operator",
+        "case",
+        "implementation",
+        "time",
+        "n",
+        _unit(d for _, cells in found for d in _dtypes(cells)),
+    )
     columns += ("of roof", "device alone", "regime found")
     rows = [
         [
             info.title,
             " ".join(filter(None, [cell.scope, cell.dtype, cell.label, cell.preset])),
             cell.implementation or "",
-            starred(duration(cell.latency_s), cell.latency_ci95_s),
+            starred(duration(cell.latency_s), cell.samples),
+            _counts([cell]),
             number(cell.attained_tflops),
             percent(cell.fraction_of_roof),
             percent(cell.device_fraction_of_roof) if cell.device_fraction_of_roof else "-",
@@ -310,9 +384,9 @@ def _one_by_one(found: list[tuple[OperatorInfo, list[Operator]]]) -> str:
     return table(columns, rows, left=3) if rows else ""
 
 
-def _by_implementation(found: list[tuple[OperatorInfo, list[Operator]]]) -> str:
+def _by_implementation(found: list[tuple[OperatorInfo, list[Operator]]], roofline: Roofline) -> str:
     """Each implementation and scope: its shares, its regimes, and the time of its smallest and largest case."""
-    columns = ("operator", "implementation", "cells", "of roof", "device alone", "regimes found")
+    columns = ("operator", "implementation", "cells", "n", "of roof", "device alone", "regimes found")
     columns += ("smallest case", "largest case")
     rows = []
     for info, cells in found:
@@ -321,18 +395,19 @@ def _by_implementation(found: list[tuple[OperatorInfo, list[Operator]]]) -> str:
             groups.setdefault((cell.implementation, cell.scope, _preset(cell, cells)), []).append(cell)
         for names, mine in groups.items():
             mine.sort(key=lambda cell: cell.bytes)
-            regimes = dict.fromkeys(cell.regime for cell in mine if cell.regime)
+            regimes = [cell.regime for cell in _judged(mine, roofline) if cell.regime]
             alone = [cell.device_fraction_of_roof for cell in mine if cell.device_fraction_of_roof]
             rows.append(
                 [
                     info.title,
                     " ".join(filter(None, names)),
                     str(len(mine)),
+                    _counts(mine),
                     spans_percent(map(_fraction, mine)),
                     spans_percent(alone) if alone else "-",
-                    ", ".join(f"{sum(cell.regime == one for cell in mine)} {one}" for one in regimes) or "-",
+                    ", ".join(f"{regimes.count(one)} {one}" for one in dict.fromkeys(regimes)) or "-",
                     *(
-                        f"{starred(duration(cell.latency_s), cell.latency_ci95_s)} ({cell.dtype} {cell.label})"
+                        f"{starred(duration(cell.latency_s), cell.samples)} ({cell.dtype} {cell.label})"
                         for cell in (mine[0], mine[-1])
                     ),
                 ]
@@ -353,13 +428,12 @@ def against(roofline: Roofline, devices: dict[str, DeviceRecord]) -> dict:
     if not any(found):
         return {"missing": f"No operator was measured in fp32 on both {gpu} and cpu."}
     found = [one for one in found if one]
-    roofs = [f"{one['ratio']} in {one['title']}" for one in found[:NAMED] if one["ratio"]]
-    link = _of(roofline, gpu, MemoryCeiling).get("h2d")
+    link = _named(roofline, gpu, MemoryCeiling).get("h2d")
     return {
         "gpu": gpu,
         "compared": found[:NAMED],
         "more": counted(len(found[NAMED:]), "more operator") if found[NAMED:] else "",
-        "ratios": roofs,
+        "ratios": [f"{one['ratio']} in {one['title']}" for one in found[:NAMED] if one["ratio"]],
         "link": link,
         "table": _pairs(found, link),
     }
@@ -370,18 +444,29 @@ def _compared(info: OperatorInfo, gpu: str, roofline: Roofline) -> dict | None:
     pairs = sorted(((on_gpu[key], on_cpu[key]) for key in on_gpu if key in on_cpu), key=lambda pair: pair[0].bytes)
     if not pairs:
         return None
-    fast, slow = pairs[-1]
-    times = slow.latency_s / fast.latency_s
-    roofs = _ratio(fast.roof_tflops, slow.roof_tflops) or _ratio(*(_bandwidth(one, roofline) for one in (fast, slow)))
-    kinds = {_lower_ceiling(cell) for cell in (fast, slow)}
+    judged = [pair for pair in pairs if not any(few(cell.samples) for cell in pair)]
+    ratios = [(_times(*pair), higher) for pair in judged if (higher := _roofs(*pair, roofline))]
+    of_roofs = span(sorted(times / higher for times, higher in ratios)) if ratios else ""
+    kinds = {_lower_ceiling(cell) for pair in judged for cell in pair}
     what = f"{kinds.pop()} ceilings" if len(kinds) == 1 else "roofs"
     return {
         "title": info.title,
-        "label": fast.label,
-        "times": times,
-        "ratio": f"{_held_against(times, roofs)} the ratio of their {what} ({number(roofs)})" if roofs else "",
+        "case": judged[0][0].label if len(judged) == 1 else counted(len(judged), "case"),
+        "times": span(sorted(_times(*pair) for pair in judged)) if judged else "",
+        "ratio": f"{of_roofs} times the ratio of their {what} ({span(sorted(r for _, r in ratios))})" if ratios else "",
         "pairs": pairs,
     }
+
+
+def _times(fast: Operator, slow: Operator) -> float:
+    return slow.latency_s / fast.latency_s
+
+
+def _roofs(fast: Operator, slow: Operator, roofline: Roofline) -> float | None:
+    """By how much the one's roof is higher; None where that rests on few samples."""
+    if any(cell.fraction_of_roof and few(_roof(cell, roofline).samples) for cell in (fast, slow)):
+        return None
+    return _ratio(fast.roof_tflops, slow.roof_tflops) or _ratio(*(_bandwidth(one, roofline) for one in (fast, slow)))
 
 
 def _fastest(roofline: Roofline, device: str, operator: str) -> dict[tuple, Operator]:
@@ -397,18 +482,12 @@ def _fastest(roofline: Roofline, device: str, operator: str) -> dict[tuple, Oper
 
 def _bandwidth(cell: Operator, roofline: Roofline) -> float | None:
     """Of its memory ceiling; where it has no FLOPs, that is all its roof."""
-    ceiling = _of(roofline, cell.device, MemoryCeiling).get(cell.memory_ceiling)
+    ceiling = _named(roofline, cell.device, MemoryCeiling).get(cell.memory_ceiling)
     return ceiling.gb_per_s if ceiling and not cell.flops else None
 
 
 def _ratio(one: float | None, other: float | None) -> float | None:
     return one / other if one and other else None
-
-
-def _held_against(times: float, roofs: float) -> str:
-    if times > (1 + NEAR) * roofs:
-        return "more than"
-    return "about" if times >= (1 - NEAR) * roofs else "less than"
 
 
 def _pairs(compared: list[dict], link: MemoryCeiling | None) -> str:
@@ -424,7 +503,7 @@ def _pairs(compared: list[dict], link: MemoryCeiling | None) -> str:
             percent(launches) if (launches := _launches(fast)) > 1 - NEARLY_ALL else "-",
             _timed(slow),
             _share_of_roof(slow),
-            number(slow.latency_s / fast.latency_s),
+            "-" if few(fast.samples) or few(slow.samples) else number(_times(fast, slow)),
             duration(fast.bytes / (link.gb_per_s * 1e9)) if link and fast.bytes else "-",
         ]
         for one in compared
@@ -443,4 +522,5 @@ def _share_of_roof(cell: Operator) -> str:
 
 
 def _timed(cell: Operator) -> str:
-    return f"{starred(duration(cell.latency_s), cell.latency_ci95_s)} ({cell.implementation})"
+    n = f"n {cell.samples}, " if cell.samples else ""
+    return f"{starred(duration(cell.latency_s), cell.samples)} ({n}{cell.implementation})"

@@ -6,15 +6,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from roofline.core.formatting import flops_unit, number, percent
+from roofline.core.formatting import flops_unit, number, percent, starred
 from roofline.records.compute import PeakFlops, PeakFlopsRecord
 from roofline.report import figure_style as style
-from roofline.report.tables import NOT_REPORTED, limited_by
+from roofline.report.tables import FEW_SAMPLES, NOT_REPORTED, limited_by
 
 ROW, HEAD, FOOT, HIGH = 78.0, 74.0, 44.0, 46.0
-SAME = 0.01  # so much below the burst, the sustained rate is the same
 TITLE = "Compute ceilings under sustained load"
-MARKS = "Horizontal lines: burst, and dashed sustained. Shaded: until throughput, clock and power had settled."
+MARKS = "Horizontal lines: burst, and dashed sustained. Shaded: left out of the sustained median."
 NOTHING = (
     "No sustained load was measured in this run: only GPUs are held under load, since they report clock and power."
 )
@@ -28,7 +27,8 @@ def draw(records: Sequence[PeakFlopsRecord]) -> Figure:
     if not rows:
         return style.nothing(TITLE, NOTHING)
     height = HEAD + FOOT + ROW * (len(rows) - 1) + HIGH
-    figure = style.headed(height, TITLE, [MARKS])
+    marked = any("*" in subtitle(record, record.peak) for record in rows)
+    figure = style.headed(height, TITLE, [f"{MARKS} {FEW_SAMPLES}." if marked else MARKS])
     place = style.margins(height, top=HEAD, bottom=FOOT) | {"hspace": ROW / HIGH - 1, "wspace": 0.25}
     grid = figure.subplots(len(rows), len(COLUMNS), squeeze=False, sharex=True, gridspec_kw=place)
     for axes, record in zip(grid, rows, strict=True):
@@ -71,13 +71,10 @@ def _paint(row: Sequence[Axes], record: PeakFlopsRecord, peak: PeakFlops) -> Non
 
 
 def subtitle(record: PeakFlopsRecord, peak: PeakFlops) -> str:
-    """What it gave at first, what it sustained, and what limited it."""
+    """What it gave at first, what it sustained, and what limited that."""
     load, share = peak.sustained, peak.sustained.tflops / peak.burst_tflops
-    sustained = (
-        "the same sustained" if abs(share - 1) <= SAME else f"{number(load.tflops)} sustained ({percent(share)})"
-    )
-    settled = "never settled" if load.settled_after_s is None else f"settled after {number(load.settled_after_s)} s"
+    sustained = starred(number(load.tflops), len(load.curve)) + f" sustained ({percent(share)})"
     reported = load.limited_by or any(point.throttle_reasons is not None for point in load.curve)
     words = limited_by(load.limited_by, load.all_throttled) if reported else NOT_REPORTED
-    burst = f"{number(peak.burst_tflops)} {flops_unit(record.dtype)} burst"
-    return f"{burst}, {sustained}, {settled} · limited by: {words}"
+    burst = f"{starred(number(peak.burst_tflops), len(peak.burst.latency.samples_s))} {flops_unit(record.dtype)} burst"
+    return f"{burst}, {sustained} · sustained load limited by: {words}"

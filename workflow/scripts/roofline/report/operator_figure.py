@@ -2,46 +2,33 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
-from roofline.core.formatting import duration, percent, traffic
+from roofline.core.formatting import percent, traffic
+from roofline.core.statistics import FEWEST_SAMPLES, few
 from roofline.records.operator import OperatorInfo
 from roofline.records.roofline import Operator, Roofline
 from roofline.report import figure_style as style
 from roofline.report.label_placement import Label, marker_place, write
-from roofline.report.roofline_cells import first_scope, series_of, title
+from roofline.report.roofline_cells import series_of, title
 
 NOTHING = "Nothing to draw: it was not measured, or has no roof."
 HOLLOWS = "Filled: by the caller's time; hollow, where it differs by more than 5 %: by the device's part alone."
-SHADED = "Shaded: at full bandwidth, the bytes would take less time than one call does on the smallest case."
 BESIDE = "Markers that would hide others are shifted right."
 HIGH, HIGHER, ABOVE, BELOW, LANE, LEGEND_LINE, BRACKET = 200.0, 300.0, 40.0, 36.0, 190.0, 12.5, 11.0
 MOST_LABELS, MOST_BRACKETS = 24, 6  # in one panel
 MANY = f"Of more than {MOST_LABELS} series the highest and the lowest are labelled."
 FILLED, HOLLOW, DIFFERS = 5.6, 4.6, 0.05
 WIDE = 20  # times: shares that range over more have a logarithmic axis
-SHADES = ("#f4f5f6", "#e9ebee", "#dee1e5", "#d3d7dc")  # the deeper, the more implementations
-
-
-@dataclass(frozen=True)
-class Zone:
-    """Where the bytes would take less time than an implementation's call."""
-
-    implementation: str
-    overhead_s: float
-    bytes: float
 
 
 @dataclass(frozen=True)
 class Panel:
     title: str
     cells: list[Operator]
-    zones: list[Zone]  # the widest first
     brackets: list[tuple[str, float, float, int]]  # a series, its fewest and most bytes, and the row of its bracket
 
     @property
@@ -91,7 +78,6 @@ def _about(panels: Sequence[Panel], info: OperatorInfo | None) -> str:
     """What the marks mean, of those that occur."""
     told = [f"Lines join cells that differ in {info.axis.symbol} alone."] if info and info.axis else []
     told += [HOLLOWS] if any(_differs(cell) for panel in panels for cell in panel.cells) else []
-    told += [SHADED] if any(panel.zones for panel in panels) else []
     told += [MANY] if any(len(series_of(panel.cells, info)) > MOST_LABELS for panel in panels) else []
     return " ".join([*told, BESIDE])
 
@@ -101,23 +87,11 @@ def _panels(roofline: Roofline, name: str, info: OperatorInfo | None) -> Iterabl
     for device, entry in sorted(roofline.devices.items(), key=lambda item: item[1].kind != "gpu"):
         cells = [o for o in roofline.operators if (o.device, o.operator) == (device, name)]
         cells = [cell for cell in cells if cell.bytes and cell.fraction_of_roof]
-        speeds = {c.name: c.gb_per_s for c in roofline.ceilings if c.device == device and c.kind == "memory"}
         presets = dict.fromkeys(cell.preset for cell in cells)
         for preset in presets:
             mine = [cell for cell in cells if cell.preset == preset]
             words = f"{device}: {entry.name}" + (f", {preset}" if len(presets) > 1 else "")
-            launched = mine if entry.kind == "gpu" else []
-            zones = sorted(_zones(launched, speeds, first_scope(mine, info)), key=lambda zone: -zone.bytes)
-            yield Panel(words, mine, zones, _brackets(mine))
-
-
-def _zones(cells: Sequence[Operator], speeds: Mapping[str, float], scope: str | None) -> Iterable[Zone]:
-    for implementation in dict.fromkeys(cell.implementation for cell in cells):
-        mine = [c for c in cells if (c.implementation, c.scope) == (implementation, scope) and c.overhead_s]
-        gb_per_s = next((speeds[cell.memory_ceiling] for cell in mine if cell.memory_ceiling in speeds), None)
-        if gb_per_s:
-            overhead_s = median(cell.overhead_s for cell in mine)
-            yield Zone(str(implementation), overhead_s, overhead_s * gb_per_s * 1e9)
+            yield Panel(words, mine, _brackets(mine))
 
 
 def _brackets(cells: Sequence[Operator]) -> list[tuple[str, float, float, int]]:
@@ -151,14 +125,12 @@ def _paint(axes: Axes, panel: Panel, markers: Mapping[str, str], info: OperatorI
     style.logarithmic(axes.xaxis, traffic, subs=(1, 2, 5) if high / low < 300 else (1,), numticks=12)
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     if panel.wide:
-        few = max(panel.shares) < 300 * min(panel.shares)
-        style.logarithmic(axes.yaxis, lambda share: f"{100 * share:g} %", subs=(1, 2, 5) if few else (1,), numticks=12)
+        narrow = max(panel.shares) < 300 * min(panel.shares)
+        style.logarithmic(
+            axes.yaxis, lambda share: f"{100 * share:g} %", subs=(1, 2, 5) if narrow else (1,), numticks=12
+        )
         axes.set_ylim(min(panel.shares) / 1.5, 1.5 * most)
     axes.axhline(1, color=style.INK, lw=1.0, zorder=2)
-    for zone, shade in zip(panel.zones, _shades(panel), strict=True):
-        limit = min(max(zone.bytes, low), high)
-        axes.axvspan(low, limit, facecolor=shade, lw=0, zorder=0.1)
-        axes.plot([limit] * 2, axes.get_ylim(), color=style.MUTED, lw=0.5, ls=(0, (2, 2)), zorder=0.2)
     labels, taken = [], {}
     for group in series_of(panel.cells, info):
         look = {"color": style.dtype_colour(group[0].dtype), "marker": markers[_way(group[0])], "clip_on": False}
@@ -169,6 +141,9 @@ def _paint(axes: Axes, panel: Panel, markers: Mapping[str, str], info: OperatorI
             ends = [cell.fraction_of_roof, cell.device_fraction_of_roof]
             hollow = {"ms": HOLLOW, "mfc": style.PAPER, "mew": 0.7, "lw": 0.35, "zorder": 3}
             axes.plot([x] * 2, ends, markevery=[1], **look, **hollow)
+        crossed = [place for cell, place in zip(group, places, strict=True) if few(cell.samples)]
+        if crossed:
+            axes.plot(*zip(*crossed, strict=True), **style.FEW, clip_on=False)
         words = [group[-1].dtype] if len(group) == 1 else []  # at the end of a line its colour is enough
         words = " ".join([*words, percent(group[-1].fraction_of_roof)])
         labels.append(Label(words, (places[-1],), look["color"]))
@@ -182,11 +157,7 @@ def _paint(axes: Axes, panel: Panel, markers: Mapping[str, str], info: OperatorI
         axes.text((first * last) ** 0.5, y, name, color=style.MUTED, ha="center", va="bottom", **above)
 
 
-def _shades(panel: Panel) -> list[str]:
-    return [SHADES[min(i, len(SHADES) - 1)] for i in range(len(panel.zones))]
-
-
-def _handles(panel: Panel, markers: Mapping[str, str]) -> list[Line2D | Patch]:
+def _handles(panel: Panel, markers: Mapping[str, str]) -> list[Line2D]:
     """The legend's entries."""
 
     def dot(words: str, colour: str, marker: str, **look) -> Line2D:
@@ -196,9 +167,6 @@ def _handles(panel: Panel, markers: Mapping[str, str]) -> list[Line2D | Patch]:
     found += [dot(dtype, style.dtype_colour(dtype), "s") for dtype in dict.fromkeys(cell.dtype for cell in panel.cells)]
     if any(map(_differs, panel.cells)):
         found.append(dot("hollow: the device alone", style.MUTED, "o", ms=HOLLOW, mfc=style.PAPER, mew=0.7))
-    for zone, shade in zip(panel.zones, _shades(panel), strict=True):
-        name = style.shortened(zone.implementation, 60.0, style.TEXT_SIZE)
-        words = f"{name}: at full bandwidth,\nfaster than one call ({duration(zone.overhead_s)})"
-        words += f"\nbelow {traffic(zone.bytes)}"
-        found.append(Patch(facecolor=shade, edgecolor=style.MUTED, lw=0.4, label=words))
+    if any(few(cell.samples) for cell in panel.cells):
+        found.append(Line2D([], [], **style.FEW, label=f"crossed: fewer than {FEWEST_SAMPLES} samples"))
     return found

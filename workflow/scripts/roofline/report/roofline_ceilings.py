@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from roofline.core.formatting import level_words, number, percent
+from roofline.core.formatting import level_words, number, percent, starred
+from roofline.core.statistics import few
 from roofline.records.roofline import ComputeCeiling, FoundCache, MemoryCeiling, Operator
 from roofline.report.figure_style import MUTED, dtype_colour
+from roofline.report.tables import FEW_SAMPLES, of_vendor, other_operands
 
 Ceiling = ComputeCeiling | MemoryCeiling
 UNITS = {"tensor_core": "tensor cores", "cuda_core": "CUDA cores"}
@@ -65,6 +67,9 @@ def notes(ceilings: Sequence[Ceiling], shown: Sequence[Ceiling]) -> Iterable[str
     left_out = [f"{level_words(ceiling.name)} {_value(ceiling)}" for ceiling in ceilings if ceiling not in shown]
     if left_out:
         yield f"Measured and not drawn: {'; '.join(left_out)}."
+    yield from (f"{words}." for words in other_operands(ceilings))
+    if any(few(ceiling.samples) for ceiling in ceilings):
+        yield f"{FEW_SAMPLES}."
     if any(ceiling.name == "int8" for ceiling in ceilings):
         yield "int8 counts integer operations: its TFLOPS are TOPS."
 
@@ -79,13 +84,16 @@ def _bold(ceilings: Sequence[Ceiling], operators: Sequence[Operator]) -> str | N
 def _compute(ceiling: ComputeCeiling, operators: Sequence[Operator]) -> Level:
     """Faint where nothing stands under it but the product that was timed along with it, unless all are so."""
     others = {o.compute_ceiling for o in operators if o.record != ceiling.record}
-    name = " ".join(filter(None, [ceiling.name, UNITS.get(ceiling.unit)]))
     promise = "formula" if ceiling.unit == "cpu" else "vendor"  # no vendor promises a CPU's peak
     look = "normal" if not others or ceiling.name in others else "faint"
-    sustained = ceiling.sustained_tflops
+    sustained, burst = ceiling.sustained_tflops, number(ceiling.burst_tflops or ceiling.tflops)
+    words = f"{ceiling.name} {UNITS.get(ceiling.unit, '')}".strip() + f" {_value(ceiling)}"
+    if sustained:
+        words = f"{ceiling.name} {starred(burst, ceiling.samples)} burst, {number(sustained)} sustained"
+    shares = of_vendor(ceiling)
     return Level(
         value=ceiling.tflops,
-        text=f"{name} {_value(ceiling)}{_of_promise(ceiling, promise)}",
+        text=f"{words} · {shares} of {promise}" if shares else words,
         look="fma" if ceiling.method == "fma" else look,
         colour=dtype_colour(ceiling.name),
         sustained=sustained if sustained and sustained < SETTLED * ceiling.tflops else None,
@@ -93,12 +101,10 @@ def _compute(ceiling: ComputeCeiling, operators: Sequence[Operator]) -> Level:
 
 
 def _value(ceiling: Ceiling) -> str:
-    return f"{number(ceiling.tflops)} TFLOPS" if ceiling.kind == "compute" else f"{number(ceiling.gb_per_s)} GB/s"
+    value, unit = (ceiling.tflops, "TFLOPS") if ceiling.kind == "compute" else (ceiling.gb_per_s, "GB/s")
+    return f"{starred(number(value), ceiling.samples)} {unit}"
 
 
 def _memory_text(ceiling: MemoryCeiling, name: str) -> str:
-    return f"{name} {_value(ceiling)}{_of_promise(ceiling, 'vendor')}"
-
-
-def _of_promise(ceiling: Ceiling, promise: str) -> str:
-    return "" if ceiling.fraction_of_vendor is None else f" · {percent(ceiling.fraction_of_vendor)} of {promise}"
+    share = ceiling.fraction_of_vendor
+    return f"{name} {_value(ceiling)}" + (f" · {percent(share)} of vendor" if share else "")

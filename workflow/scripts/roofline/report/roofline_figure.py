@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from roofline.core.statistics import FEWEST_SAMPLES, few
 from roofline.records.roofline import Operator, Roofline
 from roofline.report import figure_style as style
 from roofline.report.label_placement import MARKER, Label, discs, marker_place, write
@@ -17,7 +18,7 @@ from roofline.report.roofline_cells import USERS, height_of, predicted
 from roofline.report.roofline_content import Panel, counting, key_of, panels
 
 SLOPE = "#4a515b"
-LANE, HEADER, AXIS, GAP, STRIP = 244.0, 42.0, 34.0, 34.0, 11.0
+LANE, HEADER, AXIS, GAP, STRIP = 264.0, 42.0, 34.0, 34.0, 11.0
 POINTS_PER_DECADE, LOWEST, HIGHEST, LEGEND_LINE, LABEL_LINE = 72.0, 270.0, 520.0, 13.0, 11.6
 DOT, PREDICTED, BAR, FURTHEST = MARKER, 3.0, 4.5, 24  # a bar is pushed aside by so many points at most
 MOST_NAMED = 3  # of what has no label
@@ -143,7 +144,7 @@ def _paint_ceilings(axes: Axes, panel: Panel) -> list[tuple[Level, tuple, tuple]
         dashes, width = {"normal": ("-", 1.6), "faint": ("-", 0.8), "fma": (FMA_DASHES, 1.0)}[level.look]
         axes.plot([start, x1], [level.value] * 2, color=level.colour, lw=width, ls=dashes, zorder=2.2)
         if level.sustained:
-            look = {"color": style.faded(level.colour, 0.45), "lw": 0.7, "ls": SUSTAINED_DASHES, "zorder": 2.1}
+            look = {"color": level.colour, "lw": width, "ls": SUSTAINED_DASHES, "zorder": 2.1}
             axes.plot([start, x1], [level.sustained] * 2, **look)
     peaks = [level.value for level in panel.compute] or [y1]
     looks = {
@@ -219,6 +220,9 @@ def _paint_dots(axes: Axes, panel: Panel, places: Places) -> None:
         if promised:
             look = _look(style.faded(colour, 0.5), marker, True, PREDICTED)
             axes.plot(*zip(*promised, strict=True), **look, clip_on=False, zorder=3)
+    few_samples = [places[id(cell)] for *_, cell in dots if few(cell.samples)]
+    if few_samples:
+        axes.plot(*zip(*few_samples, strict=True), **style.FEW, clip_on=False)
     edge = axes.get_xlim()[1]
     for colour, _, _, cell in dots:
         if cell.no_traffic:
@@ -244,7 +248,10 @@ def _paint_ranges(axes: Axes, panel: Panel, places: Places) -> None:
                 at[:, 0] += 1.0
         taken += [(at[:, 0].mean(), y) for y in np.arange(low, high + BAR, BAR)]
         colour = style.faded(style.dtype_colour(ends[0].dtype), 0.25)
-        axes.plot(*axes.transData.inverted().transform(at).T, color=colour, lw=0.9, marker="_", ms=BAR, zorder=3.5)
+        marked = axes.transData.inverted().transform(at)
+        for place, _ in ((p, c) for p, c in zip(marked, ends, strict=True) if few(c.samples)):
+            axes.plot(*place, **style.FEW)
+        axes.plot(*marked.T, color=colour, lw=0.9, marker="_", ms=BAR, zorder=3.5)
 
 
 # ------------------------------------------------------------------------------------------- right of the plot
@@ -297,10 +304,13 @@ def _entries(panel: Panel) -> Iterable[Line2D]:
         yield dot("hollow: not measured, at its roof", style.INK, hollow=True)
     if any(map(predicted, cells)):
         yield dot("small, hollow: as predicted", style.MUTED, hollow=True, size=PREDICTED)
+    if any(few(cell.samples) for cell in cells):
+        yield Line2D([], [], **style.FEW, label=f"crossed: fewer than {FEWEST_SAMPLES} samples")
     if panel.ranges:
         words = "bar: another implementation or scope,\nshifted right for legibility"
         yield Line2D([], [], color=style.MUTED, lw=0.9, marker="|", ms=BAR, label=words)
     if any(level.sustained for level in panel.compute):
-        yield Line2D([], [], color=style.MUTED, lw=0.7, ls=SUSTAINED_DASHES, label="lighter: under sustained load")
+        yield Line2D([], [], color=style.MUTED, lw=1.0, ls="-", label="burst: the roof")
+        yield Line2D([], [], color=style.MUTED, lw=1.0, ls=SUSTAINED_DASHES, label="sustained load")
     if any(level.look == "fma" for level in panel.compute):
         yield Line2D([], [], color=style.MUTED, lw=0.9, ls=FMA_DASHES, label="register-only multiply-adds")

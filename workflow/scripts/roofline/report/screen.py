@@ -1,34 +1,47 @@
 """What the terminal shows after a run: the ceilings, the operators under them, the checklist."""
 
 import textwrap
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from roofline.analysis.score import score
-from roofline.core.formatting import duration, number, percent
+from roofline.analysis.spread import Spreads
+from roofline.core.formatting import duration, number, percent, starred
+from roofline.core.statistics import half_width
 from roofline.records.acceptance import Acceptance
 from roofline.records.roofline import AboveRoof, Operator, Roofline
-from roofline.report.tables import FEW_SAMPLES, Row, compute_rows, level_rows, memory_rows, starred
+from roofline.report.tables import (
+    FEW_SAMPLES,
+    Row,
+    compute_rows,
+    level_rows,
+    memory_rows,
+    other_operands,
+    within_run,
+)
 from roofline.report.verification_page import score_words
 
 WIDTH = 100  # columns
 ABREAST = 4
+LONGEST_NAME = 37  # of an operator listed one by one
 BOUND_BY = {"overhead": "o", "memory": "m", "compute": "c", "implementation": "i"}
 LIMITS = ", ".join(f"{regime} ({letter})" for regime, letter in BOUND_BY.items())
 
 
-def summary(roofline: Roofline, acceptance: Acceptance) -> str:
+def summary(roofline: Roofline, acceptance: Acceptance, spreads: Spreads | None = None) -> str:
+    """`spreads` are those between runs that are known."""
     lines = [""]
     for name, device in roofline.devices.items():
-        lines += [f"{name}: {device.name}", *_ceilings(name, roofline), *_operators(name, roofline)]
-        lines += [*_above_roof(name, roofline), *_predictions(name, roofline), ""]
+        told = [*_ceilings(name, roofline, spreads or {}), *_operators(name, roofline)]
+        told += [f"  {FEW_SAMPLES}"] if any("*" in line for line in told) else []
+        lines += [f"{name}: {device.name}", *told, *_above_roof(name, roofline), *_predictions(name, roofline), ""]
     return "\n".join([*lines, "Acceptance", *_criteria(acceptance), ""])
 
 
-def _ceilings(device: str, roofline: Roofline) -> list[str]:
-    compute, memory = compute_rows(roofline, device), memory_rows(roofline, device)
+def _ceilings(device: str, roofline: Roofline, spreads: Spreads) -> list[str]:
+    compute, memory = compute_rows(roofline, device, spreads), memory_rows(roofline, device, spreads)
     promise = "formula" if roofline.devices[device].kind == "cpu" else "vendor"
-    lines = _table(f"TFLOPS{', int8: TOPS' if any(row.unit == 'TOPS' for row in compute) else ''}", promise, compute)
-    lines += _table("GB/s", "vendor", memory) + _levels(device, roofline)
+    lines = _table("TFLOPS", promise, compute) + _table("GB/s", "vendor", memory) + _levels(device, roofline)
     return lines + _skipped(device, roofline)
 
 
@@ -45,35 +58,48 @@ def _skipped(device: str, roofline: Roofline) -> list[str]:
 
 
 class _Column(NamedTuple):
-    """Of a table of ceilings: a field of its rows; `always` there, though a device may have nothing in it."""
+    """Of a table of ceilings: a field of its rows, and two lines of its head."""
 
     field: str
-    head: str
-    width: int
-    always: bool = False
+    head: tuple[str, str]
 
 
 COLUMNS = (
-    _Column("measured", "measured", 8, always=True),
-    _Column("interval", "95 % interval", 13, always=True),
-    _Column("sustained", "sustained", 9),
-    _Column("vendor", "vendor", 7),  # or what stands for it
-    _Column("of_vendor", "of vendor", 10),
-    _Column("of_clock", "of clock", 8),
+    _Column("measured", ("", "burst")),
+    _Column("samples", ("", "n")),
+    _Column("interval", ("within-run", "95 %")),
+    _Column("between", ("between", "runs")),
+    _Column("sustained", ("", "sustained")),
+    _Column("vendor", ("", "vendor")),  # or what stands for it
+    _Column("of_vendor", ("of", "vendor")),
+    _Column("of_clock", ("of", "clock")),
 )
 
 
 def _table(unit: str, promise: str, rows: list[Row]) -> list[str]:
     if not rows:
         return []
+    if unit == "TFLOPS":
+        names = [f"{row.name}, TOPS" if row.unit == "TOPS" else row.name for row in rows]
+    else:
+        names = [row.name for row in rows]
+    named = {"vendor": promise, "burst": "burst" if unit == "TFLOPS" else "measured"}
+    columns = [("", unit), *((first, named.get(last, last)) for first, last in (c.head for c in COLUMNS))]
+    cells = [[name, *(getattr(row, c.field) for c in COLUMNS)] for name, row in zip(names, rows, strict=True)]
     # Columns in which a device has nothing are left out.
-    shown = [column for column in COLUMNS if column.always or any(getattr(row, column.field) for row in rows)]
-    head = " ".join(f"{c.head.replace('vendor', promise):>{c.width}}" for c in shown)
-    lines = [f"  {unit:<18} {head}  limited by"]
-    for row in rows:
-        figures = " ".join(f"{getattr(row, c.field):>{c.width}}" for c in shown)
-        lines += _wrapped(f"  {row.name:<18} {figures}  {row.limited_by}", len(lines[0]) - len("limited by"))
-    return lines
+    shown = [place for place in range(len(columns)) if any(row[place] for row in cells)]
+    widths = [max(len(line[place]) for line in [*cells, *zip(*columns, strict=True)]) for place in shown]
+
+    def line(texts: Sequence[str], last: str) -> str:
+        first, *others = (f"{texts[p]:>{w}}" for p, w in zip(shown, widths, strict=True))
+        return "  ".join(["", first.strip().ljust(widths[0]), *others, last])
+
+    heads = [list(head) for head in zip(*columns, strict=True)]
+    lines = [line(heads[0], "").rstrip(), line(heads[1], "limited by")]
+    indent = len(lines[1]) - len("limited by")
+    return lines + [
+        part for row, texts in zip(rows, cells, strict=True) for part in _wrapped(line(texts, row.limited_by), indent)
+    ]
 
 
 def _levels(device: str, roofline: Roofline) -> list[str]:
@@ -124,13 +150,17 @@ def _operators(device: str, roofline: Roofline) -> list[str]:
     single = [cells for cells in tables.values() if len(cells) == len({_cell(cell) for cell in cells})]
     lines = []
     if single:
-        lines = [f"  {'operator':<44} {'latency':>9} {'TFLOPS':>9} {'of roof':>8}  bound by"]
+        lines = [f"  {'':{LONGEST_NAME}} {'':>30}  within-run"]
+        lines += [
+            f"  {'operator':{LONGEST_NAME}} {'latency':>9} {'TFLOPS':>7} {'of roof':>8} {'n':>4} {'95 %':>10}  bound by"
+        ]
         lines += [_operator_line(cell) for cells in single for cell in cells]
+        ceilings = [ceiling for ceiling in roofline.ceilings if ceiling.device == device]
+        lines += [line for words in other_operands(ceilings) for line in _wrapped(f"  {words}", 4)]
     for (operator, preset), cells in tables.items():
         if cells not in single:
-            title = roofline.operator_info[operator].title if operator in roofline.operator_info else operator
-            lines += _table_of(", ".join(filter(None, [title, preset])), cells)
-    return lines + ([f"  {FEW_SAMPLES}"] if any("*" in line for line in lines) else [])
+            lines += _table_of(", ".join(filter(None, [cells[0].title or operator, preset])), cells)
+    return lines
 
 
 def _cell(cell: Operator) -> tuple[str, str]:
@@ -144,7 +174,7 @@ def _table_of(title: str, cells: list[Operator]) -> list[str]:
     for cell in cells:
         rows.setdefault(_cell(cell), {})[_way(cell)] = cell
     width = max(len(f"{dtype} {label}") for dtype, label in rows)
-    lines = _wrapped(f"  {title}: caller's time, of roof, limited by {LIMITS}", 4)
+    lines = _wrapped(f"  {title}: caller's time, of roof, limited by {LIMITS}; {within_run(cells)}", 4)
     abreast = max(1, min(ABREAST, (WIDTH - width - 2) // 19))
     dtypes = list(dict.fromkeys(cell.dtype for cell in cells))
     order = sorted(rows, key=lambda row: (dtypes.index(row[0]), min(cell.bytes for cell in rows[row].values())))
@@ -165,14 +195,18 @@ def _figures(cell: Operator | None) -> str:
     if cell is None or not cell.latency_s:
         return "-"
     share = percent(cell.fraction_of_roof) if cell.fraction_of_roof is not None else "-"
-    return f"{starred(duration(cell.latency_s), cell.latency_ci95_s)} {share:>7} {BOUND_BY.get(cell.regime, '-')}"
+    return f"{starred(duration(cell.latency_s), cell.samples)} {share:>7} {BOUND_BY.get(cell.regime, '-')}"
 
 
 def _operator_line(o: Operator) -> str:
-    latency = starred(duration(o.latency_s), o.latency_ci95_s or o.operator == "operation") if o.latency_s else "-"
+    name = o.full_name
+    name = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+    latency = starred(duration(o.latency_s), o.samples) if o.latency_s else "-"
+    interval = f"± {percent(half_width(o.latency_s, o.latency_ci95_s))}" if o.latency_ci95_s else "none"
     attained = number(o.attained_tflops) if o.attained_tflops is not None else "-"
     share = percent(o.fraction_of_roof) if o.fraction_of_roof is not None else "-"
-    return f"  {o.full_name:<44} {latency:>9} {attained:>9} {share:>8}  {o.regime or '-'}"
+    figures = f"{latency:>9} {attained:>7} {share:>8} {o.samples or '-':>4} {interval:>10}"
+    return f"  {name:{LONGEST_NAME}} {figures}  {o.regime or '-'}"
 
 
 def _criteria(acceptance: Acceptance) -> list[str]:

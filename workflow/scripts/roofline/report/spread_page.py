@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from roofline.analysis.spread import CeilingSpread, widest
-from roofline.core.formatting import percent
+from roofline.analysis.spread import CeilingSpread, SpreadRecord, widest
+from roofline.core.formatting import listed, percent
 from roofline.report.markdown import table
 
 
@@ -12,6 +12,12 @@ def markdown(ceilings: Sequence[CeilingSpread]) -> str:
     runs = max((len(ceiling.runs) for ceiling in ceilings), default=0)
     columns = ["ceiling", "unit", *(f"run {i + 1}" for i in range(runs)), "spread", "interval within a run"]
     return f"{table(columns, map(_row, ceilings), left=2)}\n\n{verdict(ceilings)}\n"
+
+
+def provenance(record: SpreadRecord) -> str:
+    """Which devices, when, and by which code."""
+    devices = listed(f"{name} ({device})" for device, name in record.devices.items())
+    return f"{devices}; {record.started_at} to {record.ended_at}; commit {record.commit or 'not known'}."
 
 
 def verdict(ceilings: Sequence[CeilingSpread]) -> str:

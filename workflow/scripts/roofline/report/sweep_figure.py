@@ -15,7 +15,10 @@ from roofline.report.tables import level_name, series_words
 COLUMNS, ROW, HEAD, FOOT, HIGH = 2, 262.0, 90.0, 58.0, 172.0
 CURVE, LEVEL, KNEE = "#0072B2", "#4a515b", "#D55E00"
 TITLE = "Read bandwidth over the size of the working set"
-MARKS = "Horizontal lines: plateaus. Ticks: solid, the knee between two; dotted, the capacity that the device reports."
+MARKS = (
+    "Points: medians of a few passes. Horizontal lines: plateaus, medians of points. "
+    "Ticks: solid, the knee between two; dotted, the capacity reported."
+)
 NOTHING = "No sweep over the size of the working set was measured in this run."
 
 

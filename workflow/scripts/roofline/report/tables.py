@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from roofline.core.formatting import capacity, flops_unit, level_words, number, percent
-from roofline.core.statistics import half_width
+from roofline.analysis.spread import Spreads
+from roofline.core.formatting import capacity, flops_unit, level_words, number, percent, starred
+from roofline.core.statistics import FEWEST_SAMPLES, half_width
 from roofline.core.throttling import limiting_words
-from roofline.records.roofline import ComputeCeiling, FoundCache, MemoryCeiling, Roofline
+from roofline.records.roofline import ComputeCeiling, FoundCache, MemoryCeiling, Operator, Roofline
 
 SERIES = {  # of a sweep: whose bandwidth it is
     "through L1": "one multiprocessor, through L1",
@@ -15,7 +16,8 @@ SERIES = {  # of a sweep: whose bandwidth it is
     "all_cores": "all cores, each its own set",
 }
 NO_REASON, NOT_REPORTED = "none reported", "not reported"
-FEW_SAMPLES = "* too few independent samples for an interval"
+FEW_SAMPLES = f"* fewer than {FEWEST_SAMPLES} samples: nothing is concluded from it"
+UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,13 @@ class Row:
 
     name: str
     unit: str  # TFLOPS, TOPS or GB/s
-    measured: str
+    measured: str  # of compute the burst
+    samples: str
     interval: str  # of the median, 95 %: how far it reaches; none of too few independent samples
+    between: str  # runs: the spread that is known
     sustained: str
     vendor: str  # the vendor's figure; of a CPU's peak the formula's
-    of_vendor: str
+    of_vendor: str  # of compute the burst's share and the sustained one's
     of_clock: str  # of what the multiprocessors could do at the clock that was measured
     limited_by: str
 
@@ -44,12 +48,12 @@ class LevelRow:
     series: str
 
 
-def compute_rows(roofline: Roofline, device: str) -> list[Row]:
-    return [_row(c) for c in roofline.ceilings if c.device == device and c.kind == "compute"]
+def compute_rows(roofline: Roofline, device: str, spreads: Spreads | None = None) -> list[Row]:
+    return [_compute_row(c, spreads or {}) for c in roofline.ceilings if c.device == device and c.kind == "compute"]
 
 
-def memory_rows(roofline: Roofline, device: str) -> list[Row]:
-    return [_row(c) for c in roofline.ceilings if c.device == device and c.kind == "memory"]
+def memory_rows(roofline: Roofline, device: str, spreads: Spreads | None = None) -> list[Row]:
+    return [_memory_row(c, spreads or {}) for c in roofline.ceilings if c.device == device and c.kind == "memory"]
 
 
 def level_rows(roofline: Roofline, device: str) -> list[LevelRow]:
@@ -64,9 +68,25 @@ def limited_by(reasons: list[str], throttled: bool | None) -> str:
     return f"{words}, throughout" if throttled else words
 
 
-def starred(text: str, interval) -> str:
-    """A figure, marked where it has too few samples for an interval."""
-    return text if interval else f"{text}*"
+def told_apart(burst: list[str] | None, sustained: list[str] | None, both: list[str], throttled: bool | None) -> str:
+    """What limited the burst and what the sustained load, where the record tells them apart."""
+    if burst is None and sustained is None:
+        return limited_by(both, throttled)
+    words = {"burst": limiting_words(burst or []), "sustained": limiting_words(sustained or [])}
+    if sustained is None or words["burst"] == words["sustained"]:
+        return limited_by(burst or sustained or [], throttled)
+    return ", ".join(f"{when}: {reasons}" for when, reasons in words.items() if reasons)
+
+
+def within_run(cells: Iterable[Operator]) -> str:
+    """How many samples the times of cells rest on, and how far their intervals reach."""
+    cells = [cell for cell in cells if cell.latency_s]
+    counts = sorted(cell.samples for cell in cells if cell.samples)
+    widths = [half_width(cell.latency_s, cell.latency_ci95_s) for cell in cells if cell.latency_ci95_s]
+    told = [f"n {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))}"] if counts else []
+    without = f"none for {len(cells) - len(widths)} of {len(cells)}" if len(widths) < len(cells) else ""
+    told += [f"within-run 95 %: {', '.join(filter(None, [f'± {spans_percent(widths)}' if widths else '', without]))}"]
+    return "; ".join([*told, "spread between runs: not known"])
 
 
 def span(values: Sequence[float]) -> str:
@@ -91,25 +111,57 @@ def series_words(series: str) -> str:
     return SERIES.get(series, series.replace("_", " "))
 
 
-def _row(ceiling: ComputeCeiling | MemoryCeiling) -> Row:
-    if ceiling.kind == "compute":
-        value, vendor = ceiling.tflops, ceiling.vendor_tflops
-        sustained, of_clock = ceiling.sustained_tflops, ceiling.fraction_of_clock
-        unit = flops_unit(ceiling.name)
-    else:
-        value, vendor, sustained, of_clock = ceiling.gb_per_s, ceiling.vendor_gb_per_s, None, None
-        unit = "GB/s"
+def other_operands(ceilings: Iterable[ComputeCeiling | MemoryCeiling]) -> list[str]:
+    """Where the reference GEMM and its ceiling are of unlike operands."""
+    return [
+        f"{c.name}: the reference GEMM has other operands than its ceiling, whose product gives "
+        f"{number(c.on_lab_inputs_tflops)} {flops_unit(c.name)} on those"
+        for c in ceilings
+        if c.kind == "compute" and c.on_lab_inputs_tflops
+    ]
+
+
+def of_vendor(c: ComputeCeiling) -> str:
+    """The shares of burst and sustained: 79, 67 %."""
+    rates = [c.burst_tflops or c.tflops, *([c.sustained_tflops] if c.sustained_tflops else [])]
+    shares = [percent(rate / c.vendor_tflops) for rate in rates] if c.vendor_tflops else []
+    return ", ".join([*(share.removesuffix(" %") for share in shares[:-1]), *shares[-1:]])
+
+
+def _compute_row(c: ComputeCeiling, spreads: Spreads) -> Row:
+    burst = c.burst_tflops or c.tflops
     return Row(
-        name=level_words(ceiling.name),
-        unit=unit,
-        measured=number(value),
-        interval=f"± {percent(half_width(value, ceiling.ci95))}" if ceiling.ci95 else "none",
-        sustained=number(sustained) if sustained else "",
-        vendor=number(vendor) if vendor else "",
-        of_vendor=percent(ceiling.fraction_of_vendor) if ceiling.fraction_of_vendor else "",
-        of_clock=percent(of_clock) if of_clock else "",
-        limited_by=limited_by(ceiling.held_back_by, ceiling.throttled),
+        unit=flops_unit(c.name),
+        measured=starred(number(burst), c.samples),
+        sustained=number(c.sustained_tflops) if c.sustained_tflops else "",
+        vendor=number(c.vendor_tflops) if c.vendor_tflops else "",
+        of_vendor=of_vendor(c),
+        of_clock=percent(c.fraction_of_clock) if c.fraction_of_clock else "",
+        limited_by=told_apart(c.burst_limited_by, c.sustained_limited_by, c.held_back_by, c.throttled),
+        **_common(c, c.tflops, spreads.get((c.device, c.name, "burst"))),
     )
+
+
+def _memory_row(c: MemoryCeiling, spreads: Spreads) -> Row:
+    return Row(
+        unit="GB/s",
+        measured=starred(number(c.gb_per_s), c.samples),
+        sustained="",
+        vendor=number(c.vendor_gb_per_s) if c.vendor_gb_per_s else "",
+        of_vendor=percent(c.fraction_of_vendor) if c.fraction_of_vendor else "",
+        of_clock="",
+        limited_by=limited_by(c.held_back_by, c.throttled),
+        **_common(c, c.gb_per_s, spreads.get((c.device, c.name, "ceiling"))),
+    )
+
+
+def _common(c: ComputeCeiling | MemoryCeiling, value: float, spread: float | None) -> dict[str, str]:
+    return {
+        "name": level_words(c.name),
+        "samples": str(c.samples or ""),
+        "interval": f"± {percent(half_width(value, c.ci95))}" if c.ci95 else "none",
+        "between": UNKNOWN if spread is None else percent(spread),
+    }
 
 
 def _level_row(level: FoundCache) -> LevelRow:

@@ -1,5 +1,7 @@
 """verification.md: the summary, every cell beside its prediction, and a sentence on each error."""
 
+from collections.abc import Mapping
+
 from roofline.analysis.prediction_error import CLOSE
 from roofline.analysis.verification import error_statistics
 from roofline.core.formatting import counted, duration, percent, regime_words
@@ -15,30 +17,31 @@ SEALED = (
     "The model and its constants are in docs/prediction.md."
 )
 RIGHT = "A prediction is *right* where its regime is and its time is within a factor of two of the measured one."
-CALLS = "Beside it, a kernel with as many arguments that does nothing; medians."
+CALLS = "Beside it, a kernel with as many arguments that does nothing. The least of the records' medians."
 
 
 def markdown(verification: Verification) -> str:
     """The page; tables and sentences in sections of one device, operator and implementation each."""
-    sections = _sections(verification.entries)
-    parts = ["# Predictions, verified", _verdict(verification), _summary(verification), RIGHT, SEALED]
+    titles = verification.titles
+    sections = _sections(verification.entries, titles)
+    parts = ["# Predictions, verified", _verdict(verification), _summary(verification, titles), RIGHT, SEALED]
     parts.append("\n".join(_seal(check) for check in verification.seals))
     parts.append("## Cells")
     for title, entries in sections.items():
         parts += [f"### {title}", _cells(entries)]
     if verification.calls:
-        parts += ["## What a call costs, on the smallest case", CALLS, _calls(verification.calls)]
+        parts += ["## What a call costs at least, on the smallest case", CALLS, _calls(verification.calls, titles)]
     parts.append("## What explains the errors, and what helps")
     for title, entries in sections.items():
         parts += [f"### {title}", _helps(entries), _explained(entries)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _sections(entries: list[VerificationEntry]) -> dict[str, list[VerificationEntry]]:
+def _sections(entries: list[VerificationEntry], titles: Mapping[str, str]) -> dict[str, list[VerificationEntry]]:
     """By device, operator and implementation, the worst sealed prediction first."""
     found: dict[str, list[VerificationEntry]] = {}
     for entry in entries:
-        title = f"{entry.device}, {entry.operator.replace('_', ' ')}, {entry.implementation}"
+        title = f"{entry.device}, {titles.get(entry.operator, entry.operator)}, {entry.implementation}"
         found.setdefault(title, []).append(entry)
     return {title: sorted(cells, key=_size_of_error, reverse=True) for title, cells in found.items()}
 
@@ -81,7 +84,7 @@ def _seal(check) -> str:
 # ---------------------------------------------------------------- tables
 
 
-def _summary(verification: Verification) -> str:
+def _summary(verification: Verification, titles: Mapping[str, str]) -> str:
     columns = ("device", "operator", "implementation", "regime found", "cells")
     columns += ("sealed: right", "regime right", "time right", "sealed: median, worst error")
     columns += ("from ceilings: right", "regime right", "time right", "from ceilings: median, worst error")
@@ -89,7 +92,7 @@ def _summary(verification: Verification) -> str:
     rows = []
     for group in verification.summary:
         ways = (group.sealed, group.from_ceilings)
-        row = [group.device, group.operator.replace("_", " "), group.implementation or "all"]
+        row = [group.device, titles.get(group.operator, group.operator), group.implementation or "all"]
         row += [REGIMES.get(group.regime, group.regime), str(group.cells)]
         row += [cell for way in ways for cell in (*_right(way), _median_and_worst(way.latency))]
         rows.append(row + [_median_and_worst(way.device_latency) for way in ways])
@@ -108,13 +111,13 @@ def _median_and_worst(errors: ErrorStatistics | None) -> str:
     return f"{_size(errors.median)}, {_size(errors.worst)}" if errors else "-"
 
 
-def _calls(calls: list[Call]) -> str:
+def _calls(calls: list[Call], titles: Mapping[str, str]) -> str:
     columns = ("device", "operator", "implementation", "scope", "records")
     columns += ("a call", "device time", "a call of an empty kernel", "its device time")
     rows = []
     for call in calls:
         times = (call.smallest_s, call.smallest_device_s, call.empty_kernel_s, call.empty_kernel_device_s)
-        names = [call.device, call.operator.replace("_", " "), call.implementation, call.scope or ""]
+        names = [call.device, titles.get(call.operator, call.operator), call.implementation, call.scope or ""]
         rows.append([*names, str(call.records), *map(_seconds, times)])
     return table(columns, rows, left=4)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from roofline.analysis.seals import moment
+from roofline.analysis.spread import between_runs
 from roofline.core.formatting import counted
 from roofline.core.statistics import median
 from roofline.devices import kind_of
@@ -97,7 +98,8 @@ def summarise(results: Path) -> None:
         acceptance = read(Acceptance, results / "acceptance.json")
     except (OSError, CorruptRecord):
         return
-    _say(screen.summary(roofline, acceptance))
+    names = {name: device.name for name, device in roofline.devices.items()}
+    _say(screen.summary(roofline, acceptance, between_runs(names, results / "spread.json")))
     _say(f"Picture {results}/roofline.png · in words {results}/interpretation.md · numbers {results}/roofline.json")
     _say("On a rented machine: make archive, fetch the file from results/archive/, then terminate the machine.")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from roofline.analysis.acceptance import accept
 from roofline.analysis.collect import Asked, collect
 from roofline.analysis.results import Results
+from roofline.analysis.spread import between_runs
 from roofline.analysis.verification import verify
 from roofline.records.base import Record, read
 from roofline.records.collection import Collection
@@ -24,7 +25,8 @@ def derive(
     collected = collect(found, Asked(**asked))
     roofline, verification = collected.roofline, verify(collected, found, sha256)
     devices = found.device_records()
-    interpretation = interpret(roofline, devices, [record for _, record in found.measured])
+    spreads = between_runs({name: device.name for name, device in devices.items()})
+    interpretation = interpret(roofline, devices, [record for _, record in found.measured], spreads)
     acceptance = accept(roofline, devices, verification, judged(outputs), missing=[])
     files: dict[str, Record | str] = {
         "roofline.json": roofline,
@@ -32,7 +34,7 @@ def derive(
         "verification.md": markdown(verification),
         "interpretation.md": interpretation,
         "acceptance.json": acceptance,
-        "summary.html": page(roofline, acceptance, interpretation),
+        "summary.html": page(roofline, acceptance, interpretation, spreads),
     }
     kinds = {"peak_flops": PeakFlopsRecord, "bandwidth": BandwidthRecord}
     for device in devices:

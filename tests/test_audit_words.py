@@ -1,0 +1,206 @@
+"""What a reader is told rests on enough: single samples are marked wherever they show, and carry no verdict."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pictures import words_of
+from records_factory import (
+    bandwidth_record,
+    cell,
+    collected,
+    device_record,
+    operator_record,
+    peak_record,
+    verified,
+)
+
+from roofline.analysis.acceptance import accept
+from roofline.analysis.spread import CeilingSpread, SpreadRecord, between_runs
+from roofline.core.statistics import FEWEST_SAMPLES
+from roofline.records.acceptance import Acceptance
+from roofline.records.base import Record, write
+from roofline.records.compute import PeakFlopsRecord
+from roofline.report import load_figure, operator_figure, roofline_figure, screen, summary
+from roofline.report.figure_style import FEW
+from roofline.report.interpretation import interpret
+from roofline.report.verification_page import markdown
+
+PAGE = Path(__file__).parents[1] / "docs" / "what-is-claimed.md"
+MARK = f"fewer than {FEWEST_SAMPLES} samples"
+
+
+def run() -> list[Record]:
+    """A GPU ten times as fast as its host, all of it from enough samples."""
+    gpu = [cell("gpu0", 1e-3, 0.9e-3, n=n) for n in (1, 2)]
+    cpu = [cell("cpu", 1e-2, n=n) for n in (1, 2)]
+    return [
+        *(peak_record("gpu0", dtype, 55, sustained=50, vendor=60) for dtype in ("fp64", "fp32", "fp16")),
+        bandwidth_record("gpu0", hbm_read=4000),
+        operator_record("gpu0", *gpu),
+        peak_record("cpu", "fp32", 5),
+        bandwidth_record("cpu", dram_read=400),
+        operator_record("cpu", *cpu),
+    ]
+
+
+def single(of: Callable[[Record], bool] = lambda record: True) -> list[Record]:
+    """The same run, where these records are of one sample each."""
+    records = run()
+    for record in filter(of, records):
+        timed = list(getattr(record, "bandwidths", []))
+        timed += record.measurements + ([record.peak.burst] if getattr(record, "peak", None) else [])
+        for one in timed:
+            one.latency = one.latency.model_copy(update={"samples_s": [one.latency.median_s], "ci95_s": None})
+            if "ci95" in type(one).model_fields:
+                one.ci95 = None
+        if getattr(record, "peak", None):
+            record.peak.ci95 = None
+    return records
+
+
+def of_cpu(record: Record) -> bool:
+    return record.device == "cpu"
+
+
+def devices_of(records: list[Record]):
+    return {name: device_record(name) for name in dict.fromkeys(record.device for record in records)}
+
+
+def words(records: list[Record]) -> str:
+    return interpret(collected(*records).roofline, devices_of(records), records)
+
+
+def verdicts(records: list[Record]) -> list[str]:
+    return re.findall(r"^\*\*(.+?)\*\*", words(records), re.MULTILINE)
+
+
+# ---------------------------------------------------------------- single samples are marked
+
+
+def test_the_terminal_marks_single_samples():
+    said = screen.summary(collected(*single()).roofline, Acceptance(criteria=[]))
+    assert re.search(r"^  fp16 +55\* +1 +none ", said, re.MULTILINE)
+    assert re.search(r"^  dram_read +400\* +1 +none ", said, re.MULTILINE)
+    assert re.search(r"^  scan plain fp32 N 1 +1 ms\* .* 1 +none ", said, re.MULTILINE)
+    assert said.count(MARK) == 2, "once per device"
+    assert max(map(len, said.splitlines())) <= screen.WIDTH
+    assert "*" not in screen.summary(collected(*run()).roofline, Acceptance(criteria=[]))
+
+
+def test_the_pages_mark_single_samples():
+    roofline = collected(*single()).roofline
+    page = summary.page(roofline, Acceptance(criteria=[]), "")
+    assert '<td class="n">55*</td>' in page and '<td class="n">1 ms*</td>' in page and MARK in page
+    said = words(single())
+    assert re.search(r"\| fp16 +\| +55\* \| +1 \|", said) and re.search(r"\| +1 ms\* \| +1 \|", said)
+    assert said.rstrip().endswith("nothing is concluded from it") and "*" not in re.sub(
+        r"\*\*|\*Sealed\*", "", words(run())
+    )
+
+
+def test_the_pictures_cross_single_samples_and_say_so(tmp_path):
+    few, many = collected(*single()).roofline, collected(*run()).roofline
+    for draw in (roofline_figure.draw, lambda roofline: operator_figure.draw(roofline, "scan")):
+        figure, other = draw(few), draw(many)
+        crossed = [
+            p
+            for axes in figure.axes
+            for line in axes.lines
+            if line.get_marker() == FEW["marker"]
+            for p in line.get_xydata()
+        ]
+        dots = [cell for cell in few.operators if draw is roofline_figure.draw or cell.operator == "scan"]
+        assert len(crossed) >= len(dots)
+        assert any(MARK in text for text in words_of(figure, tmp_path / "few.svg"))
+        assert not any(MARK in text for text in words_of(other, tmp_path / "many.svg"))
+    told = words_of(roofline_figure.draw(few), tmp_path / "few.svg")
+    assert any(text.startswith("fp16 55* burst, 50 sustained") for text in told) and any(
+        "400*" in text for text in told
+    )
+    peaks = [record for record in single() if isinstance(record, PeakFlopsRecord)]
+    told = words_of(load_figure.draw(peaks), tmp_path / "load.svg")
+    assert any(MARK in text for text in told) and any(text.startswith("55* TFLOPS burst") for text in told)
+
+
+# ---------------------------------------------------------------- and nothing is concluded from them
+
+
+def test_no_verdict_is_built_on_single_samples():
+    assert verdicts(single()) == [
+        *["gpu0: too few samples to say.", "cpu: too few samples to say."] * 2,
+        "Too few samples to say.",
+    ]
+    assert "plan with" in verdicts(run())[0] and "11 times as fast" in verdicts(run())[-1]
+
+
+def test_a_verdict_leaves_out_the_single_samples_among_others():
+    first, second, *landed, compared = verdicts(single(of_cpu))
+    assert "plan with these sustained rates" in first and second == "cpu: too few samples to say."
+    assert "gpu0: at best" in landed[0] and landed[1] == "cpu: too few samples to say."
+    assert compared == "Too few samples to say."
+    one = single(lambda record: record.device == "cpu" and record.kind == "operator")
+    one[-1].measurements[1].latency = run()[-1].measurements[1].latency
+    assert "times as fast as the CPU in" in verdicts(one)[-1] and "scan (N 2)" in verdicts(one)[-1]
+    row = next(line for line in words(one).splitlines() if re.match(r"\| scan +\| N 1 ", line))
+    assert row.split("|")[9].strip() == "-", "no ratio of a single sample"
+
+
+def test_no_criterion_passes_on_single_samples():
+    for records, passes in ((run(), True), (single(), False)):
+        roofline = collected(*records).roofline
+        criteria = accept(roofline, devices_of(records), verified(*records), [], []).criteria
+        (criterion,) = (c for c in criteria if c.device == "gpu0" and "dtypes" in c.criterion)
+        assert (criterion.result == "pass") == passes
+
+
+# ---------------------------------------------------------------- the spread between runs
+
+
+def test_the_spread_of_this_devices_own_runs_comes_first(tmp_path):
+    ceiling = {
+        "device": "gpu0",
+        "figure": "burst",
+        "unit": "TFLOPS",
+        "runs": [1.0, 1.1],
+        "median": 1.05,
+        "ci95_relative": None,
+    }
+    ceilings = [CeilingSpread(name="fp16", spread=0.1, **ceiling)]
+    record = SpreadRecord(started_at="", ended_at="", devices={"gpu0": "NVIDIA H200"}, ceilings=ceilings)
+    write(record, tmp_path / "spread.json")
+    assert between_runs({"gpu0": "NVIDIA H200"}, tmp_path / "spread.json") == {("gpu0", "fp16", "burst"): 0.1}
+    assert between_runs({"gpu0": "Another card"}, tmp_path / "spread.json") == {}
+
+
+def test_else_the_committed_reference_of_the_card_is_what_is_known():
+    known = between_runs({"gpu3": "NVIDIA H200", "cpu": "NVIDIA H200's host"})
+    assert ("gpu3", "fp16", "burst") in known and {device for device, *_ in known} == {"gpu3"}
+
+
+# ---------------------------------------------------------------- the page
+
+
+def thresholds() -> list[tuple[str, str, str]]:
+    """Module, name and value of each row of the page's table."""
+    return re.findall(r"^\| `([\w.]+)` +\| `(\w+)` +\| ([\d.]+) +\|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("module", "name", "value"), thresholds(), ids=lambda text: text)
+def test_the_pages_thresholds_are_those_of_the_code(module, name, value):
+    assert float(value) == getattr(importlib.import_module(f"roofline.{module}"), name)
+
+
+def test_the_page_names_the_fewest_samples():
+    assert ("core.statistics", "FEWEST_SAMPLES", str(FEWEST_SAMPLES)) in thresholds()
+
+
+def test_an_operator_has_one_name_everywhere():
+    records = run()
+    found = verified(*records)
+    texts = [screen.summary(collected(*records).roofline, Acceptance(criteria=[])), markdown(found), words(records)]
+    assert all("GEMM" in text and not re.search(r"\bgemm\b", text) for text in texts)
