@@ -12,9 +12,10 @@ class StateLog:
         self._start = time.monotonic()
         self.states: list[DeviceState] = []
 
-    def read(self, when: str) -> DeviceState:
+    def read(self, when: str, **more) -> DeviceState:
+        """`more` are fields that the device's usual state leaves out."""
         at_s = round(time.monotonic() - self._start, 4)
-        self.states.append(DeviceState(at_s=at_s, when=when, **self._device.state()))
+        self.states.append(DeviceState(at_s=at_s, when=when, **self._device.state(), **more))
         return self.states[-1]
 
     def reports_throttling(self) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from roofline.core import statistics
 from roofline.core.throttling import is_throttled
+from roofline.measure.contention import recorded
 from roofline.measure.state import StateLog
 from roofline.records.timing import DeviceState, Timing
 
@@ -16,6 +17,7 @@ LOOK_S = 0.05  # a batch of this length or more is looked at while it runs
 Step = Callable[[int], object]
 
 
+@recorded()
 def time_caller(
     device, step: Step, *, warmup: int, iterations: int, time_budget_s: float, checked_s: float | None = None
 ) -> Timing:
@@ -41,6 +43,7 @@ def time_caller(
     return _timing(CALLER_METHOD, warmed, iterations, samples)
 
 
+@recorded("device")
 def time_device(device, step: Step, caller: Timing, *, time_budget_s: float) -> Timing | None:
     """The device's part of the same steps; None on a synchronous device.
 
@@ -67,6 +70,7 @@ def per_application(timing: Timing | None, per_call: int) -> Timing | None:
     )
 
 
+@recorded()
 def time_until_precise(
     device, step: Step, log: StateLog, *, warmup: int, most: int, time_budget_s: float, first: int = 0
 ) -> Timing:

@@ -14,7 +14,7 @@ from roofline.records.timing import Check, DeviceState, Search, Timing
 class Trial(Record):
     """One thing that the investigation of a low peak tried."""
 
-    what: Literal["size", "sustained", "tensor_cores"]
+    what: Literal["contention", "size", "sustained", "tensor_cores"]
     size: int | None
     tflops: Positive | None
     clocks_mhz: list[float]
@@ -25,7 +25,7 @@ class Trial(Record):
 class Investigation(Record):
     reason: str
     trials: list[Trial]
-    verdict: Literal["size", "sustained", "tensor_cores", "none"]
+    verdict: Literal["contention", "size", "sustained", "tensor_cores", "none"]
     ruled_out: list[str]
     not_ruled_out: list[str] = Field(description="what was not tried, is not known, or holds beside the verdict")
 

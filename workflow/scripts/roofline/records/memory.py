@@ -7,7 +7,7 @@ from pydantic import Field
 from roofline.core.terms import Mix
 from roofline.records.base import Interval, Positive, Record
 from roofline.records.operator import JobRecord
-from roofline.records.timing import DeviceState, Search, Timing
+from roofline.records.timing import Contention, DeviceState, Search, Timing
 
 
 class GridTrial(Record):
@@ -78,6 +78,7 @@ class Sweep(Record):
     points: list[SweepPoint]
     levels: list[FoundLevel]
     states: list[DeviceState]
+    contention: Contention | None = None
 
 
 class BandwidthRecord(JobRecord):

@@ -40,6 +40,7 @@ def interpret(roofline: Roofline, devices: dict[str, DeviceRecord], records: Ite
     records = list(records)
     text = ENVIRONMENT.get_template("interpretation.md.j2").render(
         devices=devices,
+        faults=roofline.faults,
         trust=[trust(device, roofline, records) for device in devices.values()],
         operators=[
             landing(device, found, roofline, records) for device in devices if (found := _placed(device, roofline))
@@ -93,6 +94,7 @@ def trust(device: DeviceRecord, roofline: Roofline, records: list[JobRecord]) ->
     investigated = [(dtype, p.investigation) for dtype, p in peaks.items() if p.investigation]
     return {
         "device": name,
+        "failed": any(fault.device == name for fault in roofline.faults),
         "peaks": peaks,
         "doubted": doubted,
         "reasons": reasons,

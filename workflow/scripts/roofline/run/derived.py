@@ -25,7 +25,7 @@ def derive(
     roofline, verification = collected.roofline, verify(collected, found, sha256)
     devices = found.device_records()
     interpretation = interpret(roofline, devices, [record for _, record in found.measured])
-    acceptance = accept(roofline, devices, verification, judged(outputs), missing=[])
+    acceptance = accept(roofline, found, verification, judged(outputs), missing=[])
     files: dict[str, Record | str] = {
         "roofline.json": roofline,
         "verification.json": verification,
