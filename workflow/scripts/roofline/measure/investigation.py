@@ -39,7 +39,7 @@ def investigate(
     peak = vendor.peaks[dtype]
     larger = _larger_size(device, dtype, measured_tflops, peak, time_budget_s)
     sustained, states = _sustained(device, small, measured_tflops, peak)
-    trials = [_contention(device, contention), larger, sustained, _tensor_cores(peak, kernel)]
+    trials = [larger, sustained, _tensor_cores(peak, kernel), _contention(device, contention)]
     others = [_library(device)] if device.kind == "cpu" else [_power_limit(states), _rate_class(vendor, peak)]
     findings = [(trial.finding, trial.explains) for trial in trials] + others
     causes = [trial for trial in trials if trial.explains]
