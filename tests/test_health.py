@@ -248,4 +248,4 @@ def test_a_job_tells_what_its_own_record_shows_and_the_device_query_what_the_car
 
 
 def test_a_cpu_is_asked_for_no_more_than_it_can_tell():
-    assert [one.criterion for one in health.criteria(CPU, [on_cpu(beside())])] == [UNTHROTTLED, QUIET]
+    assert [one.criterion for one in health.criteria(CPU, [on_cpu(beside())])] == [QUIET, UNTHROTTLED]

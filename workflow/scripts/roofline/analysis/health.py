@@ -41,6 +41,7 @@ MEMORY = "no uncorrected memory errors, no repair pending or failed"
 NEAR_MAXIMUM = "clock within 5 % of its maximum under light load"
 QUIET = "no other load during measurements"
 UNTHROTTLED = "no ceiling measured only under thermal throttling"
+OF_ALL = (QUIET, UNTHROTTLED)  # kinds of devices; the others are of GPUs
 
 Verdict = tuple[str, str]  # result and reason
 
@@ -55,22 +56,15 @@ class Block(NamedTuple):
 
 
 def criteria(device: DeviceRecord, records: Sequence[JobRecord]) -> list[Criterion]:
-    """Of one device, by the records that were measured on it."""
-    verdicts = {UNTHROTTLED: _unthrottled(device, records), QUIET: _quiet(device, records)}
-    if device.device_kind == "gpu":
-        verdicts = {
-            READS: _reads(device, records),
-            REGISTERS: _registers(device, records),
-            NEAR_MAXIMUM: _clock(device, records),
-            **verdicts,
-            ALONE: _alone(device, records),
-            LINK: _link(device, records),
-            MEMORY: _memory_errors(device),
-        }
-    return [
-        Criterion(device=device.device, criterion=criterion, result=result, reason=reason)
-        for criterion, (result, reason) in verdicts.items()
-    ]
+    """Of one device, by the records that were measured on it; what may be behind others first."""
+    asked = {MEMORY: _memory_errors, ALONE: _alone, QUIET: _quiet, UNTHROTTLED: _unthrottled}
+    asked |= {NEAR_MAXIMUM: _clock, LINK: _link, READS: _reads, REGISTERS: _registers}
+    found = []
+    for criterion, judge in asked.items():
+        if device.device_kind == "gpu" or criterion in OF_ALL:
+            result, reason = judge(device, records)
+            found.append(Criterion(device=device.device, criterion=criterion, result=result, reason=reason))
+    return found
 
 
 def faults(device: DeviceRecord, records: Sequence[JobRecord]) -> list[Criterion]:
@@ -242,7 +236,7 @@ def _link(device: DeviceRecord, records: Sequence[JobRecord]) -> Verdict:
     return "fail", f"the host link runs at {reason}"
 
 
-def _memory_errors(device: DeviceRecord) -> Verdict:
+def _memory_errors(device: DeviceRecord, records: Sequence[JobRecord]) -> Verdict:
     """Errors since the driver was loaded: what was mended before that is no fault."""
     found = device.hardware
     errors = found.get("ecc_uncorrected_errors")
