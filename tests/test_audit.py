@@ -65,8 +65,9 @@ def scale(content: dict, factor: float, *kept: str) -> None:
     for name in set(RATES) - set(kept):
         for one in parts(content, name):
             one[name] = one[name] and one[name] * factor
-    for one in parts(content, "ci95"):
-        one["ci95"] = one["ci95"] and [value * factor for value in one["ci95"]]
+    for name in ("ci95", "blocks_gb_per_s"):
+        for one in parts(content, name):
+            one[name] = one[name] and [value * factor for value in one[name]]
     for one in parts(content, "samples_s"):
         one["samples_s"] = [value / factor for value in one["samples_s"]]
         one["median_s"] /= factor
