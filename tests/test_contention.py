@@ -49,6 +49,8 @@ def test_the_clock_ticks_of_a_short_block_are_no_load():
     """A hundredth of a second in a block of two."""
     assert disturbances(beside(wall_s=0.02, other_cores=0.5), "cpu") == []
     assert disturbances(beside(wall_s=2, other_cores=0.5), "cpu") == ["other processes used 0.5 of 8 cores"]
+    assert disturbances(beside(wall_s=0.001, waiting_share=0.5), "cpu") == []
+    assert disturbances(beside(wall_s=0.02, waiting_share=0.5), "cpu"), "waiting is counted finer than that"
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def _quiet(device: DeviceRecord, records: Sequence[JobRecord]) -> Verdict:
         again = sum(block.contention.measured_again for block in known)
         return "pass", f"{counted(len(known), 'block')}" + (f", {again} of them measured again" if again else "")
     what = "caller's times of " if device.device_kind == "gpu" else ""
-    worst = "; ".join(f"{name}: {', '.join(found)}" for name, found in disturbed[:NAMED])
+    worst = "; ".join(f"{name}: {found[0]}" for name, found in disturbed[:NAMED])
     more = f"; and {len(disturbed) - NAMED} more" if len(disturbed) > NAMED else ""
     return "fail", f"a busy host: {what}{len(disturbed)} of {counted(len(known), 'block')} disturbed ({worst}{more})"
 

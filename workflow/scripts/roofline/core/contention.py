@@ -24,7 +24,10 @@ LIMITS: dict[Sensitive, Limits | None] = {
     "device": None,
 }
 LEAST_CORES = 0.2  # of others: less is what a quiet system does beside
-LEAST_S = 0.05  # of others' CPU time, and of waiting: the kernel counts in ticks of 10 ms
+LEAST_S = 0.05  # of others' CPU time and of stolen time: the kernel counts both in ticks of 10 ms
+LEAST_WAIT_S = (
+    0.002  # of our threads, counted in nanoseconds: shorter than a turn of another process, longer than waking
+)
 
 
 def disturbances(reading, sensitive: Sensitive) -> list[str]:
@@ -38,7 +41,7 @@ def disturbances(reading, sensitive: Sensitive) -> list[str]:
     if others > least and others * reading.wall_s > LEAST_S:
         found.append(f"other processes used {number(others)} of {reading.cores} cores")
     waiting = reading.waiting_share or 0
-    if waiting > limits.waiting and waiting * reading.own_cores * reading.wall_s > LEAST_S:
+    if waiting > limits.waiting and waiting * reading.own_cores * reading.wall_s > LEAST_WAIT_S:
         found.append(f"our threads waited {percent(waiting)} of their time for a core")
     if (reading.stolen_share or 0) > limits.stolen and reading.stolen_share * reading.wall_s > LEAST_S:
         found.append(f"the hypervisor took {percent(reading.stolen_share)} of the cores' time")
