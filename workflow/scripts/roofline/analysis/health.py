@@ -204,6 +204,8 @@ def _blocks(device: DeviceRecord, records: Sequence[JobRecord]) -> Iterator[Bloc
         if isinstance(record, PeakFlopsRecord) and record.peak:
             burst = record.peak.burst
             yield Block(record.dtype, sensitive, burst.latency.contention, burst.states)
+            if record.peak.sustained:
+                yield Block(f"{record.dtype} sustained", "device", record.peak.sustained.contention)
         if isinstance(record, BandwidthRecord):
             for one in record.bandwidths:
                 yield Block(one.name, sensitive, one.latency.contention, one.states)

@@ -11,7 +11,7 @@ from roofline.records.timing import Contention
 T = TypeVar("T")
 
 
-def recorded(sensitive: Sensitive = "caller") -> Callable:
+def recorded(sensitive: Sensitive = "caller", slowness: Callable = lambda timing: timing.median_s) -> Callable:
     """A decorator of functions (device, ...) -> Timing or None: the timing says what else ran beside it."""
 
     def decorate(timed: Callable) -> Callable:
@@ -20,7 +20,7 @@ def recorded(sensitive: Sensitive = "caller") -> Callable:
             def block():
                 return timed(device, *arguments, **options)
 
-            timing, contention = undisturbed(device, block, lambda timing: timing.median_s, sensitive)
+            timing, contention = undisturbed(device, block, slowness, sensitive)
             return timing and timing.model_copy(update={"contention": contention})
 
         return watched

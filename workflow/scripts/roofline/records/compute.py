@@ -8,7 +8,7 @@ from roofline.core.terms import ComputeUnit
 from roofline.records.base import Interval, NotNegative, Positive, Record
 from roofline.records.operator import JobRecord
 from roofline.records.product import Product
-from roofline.records.timing import Check, DeviceState, Search, Timing
+from roofline.records.timing import Check, Contention, DeviceState, Search, Timing
 
 
 class Trial(Record):
@@ -84,6 +84,7 @@ class Sustained(Record):
     throttled_points: int = Field(description="moments of thermal or power-brake throttling, left out of the median")
     all_throttled: bool
     curve: Annotated[list[LoadPoint], Field(min_length=1)]
+    contention: Contention | None = None
 
 
 class PeakFlops(Record):
