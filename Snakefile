@@ -307,7 +307,7 @@ rule interpretation:
 rule acceptance:
     input:
         roofline="results/roofline.json",
-        devices=device_records(),
+        records=records(),
         verification="results/verification.json",
         expected=judged(deliverables()),
         library=library("acceptance"),

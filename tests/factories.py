@@ -58,6 +58,9 @@ class FakeDevice:
         reasons = self.reasons(self.now)
         return {} if reasons is None else {"throttle_reasons": list(reasons)}
 
+    def other_processes(self) -> int | None:
+        return None
+
     def synchronize(self):
         pass
 

@@ -23,7 +23,7 @@ from roofline.records.memory import Bandwidth, BandwidthRecord
 from roofline.records.operator import Axis, JobRecord, Measurement, OperatorInfo, OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, Seal, predict_sealed
 from roofline.records.product import Product
-from roofline.records.timing import Check, Search, Timing
+from roofline.records.timing import Check, Contention, Search, Timing
 from roofline.records.verification import Verification
 
 US = 1e-6
@@ -93,6 +93,12 @@ def timing(median_s: float, interval: float = 0.01, **fields) -> Timing:
         "ci95_s": (low_s, high_s) if interval else None,
     }
     return Timing(**known | fields)
+
+
+def beside(**fields) -> Contention:
+    """What ran beside a block of a second on 8 cores: nothing, unless the fields say otherwise."""
+    quiet = dict.fromkeys(("other_cores", "waiting_share", "stolen_share", "throttled_share", "other_processes"), 0)
+    return Contention(**{"wall_s": 1, "cores": 8, "own_cores": 1} | quiet | fields)
 
 
 def rates(counted: float, taken: Timing) -> tuple[float, float] | None:

@@ -22,7 +22,7 @@ from factories import (
 from roofline import devices
 from roofline.analysis.consistency import contradictions
 from roofline.devices.base import Refused, Unsupported, Workload
-from roofline.measure import compute_ceiling, lock
+from roofline.measure import compute_ceiling
 from roofline.measure.compute_ceiling import chosen, finalists
 from roofline.operators.gemm import Gemm, products
 from roofline.records.compute import Candidate, PeakFlopsRecord
@@ -377,7 +377,6 @@ def test_a_ceiling_that_the_device_turns_out_to_lack_is_skipped_with_the_reason(
     monkeypatch.setattr(
         compute_ceiling, "products_on", lambda device: SimpleNamespace(reference_product=reference_product)
     )
-    monkeypatch.setattr(lock, "HOST_LOCK", tmp_path / "lock")
     monkeypatch.setattr(devices, "open_device", lambda name: Card())
     options = {"size": REFERENCE, "warmup": 3, "iterations": 20, "time_budget_s": 1.0, "sustained_s": 0}
     if isinstance(fault, Unsupported):

@@ -1,6 +1,8 @@
 """On a real card (pytest -m gpu): what it reports of itself, and whether its times and results can be believed."""
 
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -16,7 +18,6 @@ from roofline.core.accuracy import relative_error
 from roofline.core.dtypes import array_dtype
 from roofline.core.statistics import median
 from roofline.devices.datasheets import CEILINGS
-from roofline.measure import lock
 from roofline.measure.operator_job import Options
 from roofline.measure.state import StateLog
 from roofline.measure.sustained import sustain
@@ -68,6 +69,26 @@ def test_it_describes_itself(record, tmp_path):
     assert 10 <= hardware["power_limit_w"] <= 3000
     assert all(record.software[name] for name in ("cupy", "driver", "cuda_of_driver", "cuda_runtime", "nvrtc"))
     assert record.vendor.peaks["fp32"].tflops > 1
+
+
+def test_another_process_on_the_card_is_counted(device):
+    """Or it is not known, where a container hides whose numbers NVML reports."""
+    code = "import cupy; one = cupy.ones(1); print('ready', flush=True); input()"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "ready\n"
+        others = device.other_processes()
+        other.communicate("\n")
+    assert others is None or others >= 1
+
+
+def test_the_host_link_is_as_wide_and_new_while_copies_run_as_it_can_be_at_most(sealed, record):
+    found = bandwidth_of(sealed, "h2d")
+    told = [state for one in found.bandwidths for state in one.states if state.pcie_width and state.pcie_generation]
+    assert {state.when for state in told} <= {"during"}
+    for state in told:
+        assert state.pcie_width <= record.hardware["pcie_width_max"]
+        assert state.pcie_generation <= record.hardware["pcie_generation_max"]
 
 
 def test_under_load_clock_and_power_are_those_of_the_load(device, record):
@@ -257,9 +278,8 @@ def test_every_multiply_add_kernel_is_right_and_within_what_the_clock_allows(dev
 
 @pytest.fixture
 def sealed(monkeypatch, record, tmp_path):
-    """Writes the device's record and seals for an operator's job, in a folder and with a lock of its own."""
+    """Writes the device's record and seals for an operator's job, in a folder of its own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(lock, "HOST_LOCK", tmp_path / "lock")
     return lambda operator: write_seals(record, operator)
 
 

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy
 import pytest
 from factories import FakeDevice, clock_of, device_record, product, seals_for, vendor_figures, vendor_peak
+from records_factory import beside
 
 from roofline.devices import open_device
 from roofline.devices.base import Workload
@@ -15,6 +16,7 @@ from roofline.records.compute import Kernel
 SMALL, LARGE = 16, 32
 MFLOPS = 1e-6  # of a TFLOPS: so small are the products that stand in for those of 4096 and 8192
 ON_TENSOR_CORES = Kernel(name="s16816gemm", tensor_cores=True, how_known="made up")
+QUIET = beside()
 ON_CUDA_CORES = Kernel(name="ffma_gemm", tensor_cores=False, how_known="made up")
 UNKNOWN = Kernel(name=None, tensor_cores=None, how_known="CUPTI does not load here")
 
@@ -59,14 +61,14 @@ def vendor(tflops=1000 * MFLOPS, unit="tensor_core", match="exact", derived=Fals
     return vendor_figures(match=match, peaks={"fp32": vendor_peak(tflops, unit=unit, derived=derived)})
 
 
-def found_on(device, kernel=ON_TENSOR_CORES, figures=None, time_budget_s=2.0):
+def found_on(device, kernel=ON_TENSOR_CORES, figures=None, time_budget_s=2.0, contention=QUIET):
     offered = SimpleNamespace(reference_product=lambda device, *given, seed: device.reference_product(*given, seed))
     with pytest.MonkeyPatch.context() as patch, clock_of(device):
         patch.setattr(investigation, "LARGER_SIZE", LARGE)
         patch.setattr(investigation, "products_on", lambda device: offered)
         small = device.reference_product("fp32", SMALL, seed=1)
         return investigation.investigate(
-            device, "fp32", small, device.tflops(SMALL), figures or vendor(), kernel, time_budget_s
+            device, "fp32", small, device.tflops(SMALL), figures or vendor(), kernel, time_budget_s, contention
         )
 
 
@@ -104,7 +106,7 @@ def test_missing_tensor_cores():
     found = found_on(Card(rate(100)), ON_CUDA_CORES)
     assert found.verdict == "tensor_cores"
     assert found.trials[2].finding == "the kernel ffma_gemm did not use tensor cores"
-    assert [what.split()[0] for what in found.ruled_out] == ["32", "sustained", "power", "rate"]
+    assert [what.split()[0] for what in found.ruled_out] == ["32", "sustained", "contention:", "power", "rate"]
 
 
 # ---------------------------------------------------------------------------------------------- none of them
@@ -119,7 +121,7 @@ def test_a_gain_that_is_too_small_for_a_cause(large, words):
 
 def test_no_cause_and_everything_ruled_out():
     found = found_on(Card(rate(100)))
-    assert (found.verdict, len(found.ruled_out), found.not_ruled_out) == ("none", 5, [])
+    assert (found.verdict, len(found.ruled_out), found.not_ruled_out) == ("none", 6, [])
 
 
 @pytest.mark.parametrize(
@@ -170,6 +172,21 @@ def test_a_larger_product_that_cannot_be_had_is_not_ruled_out(free_bytes, second
 @pytest.mark.parametrize(("large", "warm", "verdict"), [(300, 200, "size"), (200, 300, "sustained")])
 def test_of_two_causes_the_one_that_gave_most(large, warm, verdict):
     assert found_on(Card(rate(100, large, warm))).verdict == verdict
+
+
+def test_what_ran_beside_the_block_goes_before_every_other_cause():
+    found = found_on(Card(rate(100, large=600)), ON_CUDA_CORES, contention=beside(other_processes=1))
+    assert found.verdict == "contention"
+    (trial,) = [trial for trial in found.trials if trial.what == "contention"]
+    assert (trial.explains, trial.finding) == (True, "the block was disturbed: other processes on the GPU: 1")
+
+
+def test_contention_that_is_not_known_is_not_ruled_out():
+    unknown = beside(other_cores=None, other_processes=None)
+    for contention in (None, unknown):
+        assert found_on(Card(rate(100)), contention=contention).not_ruled_out == [
+            "contention: what else ran is not known"
+        ]
 
 
 def test_a_wrong_larger_product_fails_the_job():

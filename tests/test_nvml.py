@@ -85,13 +85,20 @@ FACTS = {
     "pcie_width_now": 8,
     "pcie_width_max": 16,
     "power_limit_w": 700,
+    "ecc_uncorrected_errors": 0,
+    "ecc_uncorrected_errors_ever": 2,
+    "row_remap_pending": False,
+    "row_remap_failed": False,
+    "page_retirement_pending": False,
 }
+LINK = {"pcie_generation": 4, "pcie_width": 8}
 
 
 def test_readings_in_their_units(monkeypatch):
     use_nvml(monkeypatch, A)
     assert nvml.state(A) == STATE
     assert nvml.facts(A) == FACTS
+    assert nvml.link(A) == LINK
 
 
 @pytest.mark.parametrize(
@@ -104,6 +111,9 @@ def test_readings_in_their_units(monkeypatch):
         ("DeviceGetMigMode", {"mig_enabled"}),
         ("DeviceGetMaxPcieLinkWidth", {"pcie_width_max"}),
         ("DeviceGetEnforcedPowerLimit", {"power_limit_w"}),
+        ("DeviceGetTotalEccErrors", {"ecc_uncorrected_errors", "ecc_uncorrected_errors_ever"}),
+        ("DeviceGetRemappedRows", {"row_remap_pending", "row_remap_failed"}),
+        ("DeviceGetRetiredPagesPendingStatus", {"page_retirement_pending"}),
     ],
 )
 def test_a_refused_reading_is_null_and_the_others_stay(monkeypatch, refused, unknown):
@@ -128,6 +138,7 @@ def test_a_card_without_any_reading(monkeypatch):
     assert not nvml.start()
     assert nvml.state(None) == dict.fromkeys(STATE)
     assert nvml.facts(None) == dict.fromkeys(FACTS)
+    assert (nvml.link(None), nvml.other_processes(None)) == ({}, None)
     assert (nvml.capability(None), nvml.setting(None), nvml.is_mig_slice(None)) == (None, "", False)
 
 

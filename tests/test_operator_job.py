@@ -10,7 +10,6 @@ from factories import FakeDevice, clock_of, device_record, seals_for, vendor_fig
 
 from roofline import devices
 from roofline.core.dtypes import array_dtype
-from roofline.measure import lock
 from roofline.measure.operator_job import Options, measure
 from roofline.operators.base import Case, Implementation, Job, Operator
 from roofline.records.base import read, write
@@ -361,7 +360,6 @@ def test_without_a_smallest_case_no_overhead_is_known():
 
 def test_the_record_carries_seals_sources_and_notes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(lock, "HOST_LOCK", tmp_path / "lock")
     operator = Doubling()
     _, seals = write_seals(record_of(), operator)
     monkeypatch.setattr(devices, "open_device", lambda name: ArrayDevice())

@@ -96,6 +96,29 @@ def test_two_processes_cannot_measure_at_once(path, capfd):
     assert capfd.readouterr() == ("", ""), "nothing is said where nobody waits"
 
 
+TURN = """
+import runpy, sys
+from roofline.measure import lock
+
+def taken():
+    print(*sys.modules)
+    sys.exit(0)
+
+lock.take_host_lock = taken
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("script", ["device_query", "peak_flops", "bandwidth", "measure_operator"])
+def test_a_job_that_waits_for_its_turn_has_loaded_and_opened_nothing_yet(script):
+    """It would disturb the one that measures."""
+    command = [sys.executable, "-c", TURN, str(SCRIPTS / f"{script}.py")]
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
+    loaded = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
+    assert "roofline.run.turn" in loaded
+    assert not {"numpy", "pydantic", "psutil", "pynvml", "cupy", "roofline.devices", "roofline.records"} & set(loaded)
+
+
 def test_a_killed_or_failed_measurement_does_not_block_the_next(path):
     other = holder(path)
     assert other.stdout.readline() == "held\n"

@@ -112,6 +112,8 @@ def test_a_load_throttled_throughout_leaves_a_figure_that_says_so():
 class Loaded:
     """Runs chunks of a millisecond a step; is looked at once per chunk, but for the first."""
 
+    kind = "gpu"
+
     def __init__(self, chunks):
         self.counts, self.looks = [], 0
         self._chunks = chunks
@@ -120,6 +122,9 @@ class Loaded:
         for chunk in range(self._chunks):
             self.counts.append(count)
             yield (chunk + 1) * count * 1e-3, [1e-3] * (count if chunk < singly else 1), 1000.0 + chunk
+
+    def other_processes(self):
+        return 0
 
     def state(self):
         self.looks += 1

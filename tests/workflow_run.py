@@ -50,6 +50,7 @@ TINY = {
 PLANNED_JOB = re.compile(r"^rule (\w+):\n((?: +.*\n)*)", re.MULTILINE)
 MEASURED_LINE = re.compile(r"^\[ *\d+/\d+\] (?!gather|prediction|operator_prediction)(\w+ cpu[^:]*): ", re.MULTILINE)
 PATIENCE_S = 300
+UNKNOWN_HOST = Path(__file__).parent / "no-such-folder"  # its load is not known, and no test is of a quiet machine
 GIT = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
 
 
@@ -143,7 +144,7 @@ def measured(told: str) -> list[str]:
 def surroundings() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ROOFLINE_", "SNAKEMAKE_"))}
     kept.pop("PYTHONPATH", None)
-    return kept | {"CUDA_VISIBLE_DEVICES": ""}
+    return kept | {"CUDA_VISIBLE_DEVICES": "", "ROOFLINE_HOST": str(UNKNOWN_HOST)}
 
 
 def tensors(run: Run) -> dict:

@@ -3,19 +3,19 @@
 from pathlib import Path
 
 from roofline.analysis.acceptance import accept
+from roofline.analysis.results import read_results
 from roofline.records.base import read, write
-from roofline.records.device import DeviceRecord
 from roofline.records.roofline import Roofline
 from roofline.records.verification import Verification
 from roofline.run.jobs import job, say
+from roofline.run.paths import RESULTS
 
 if __name__ == "__main__":
     with job("acceptance", snakemake):
         inputs = snakemake.input
-        devices = [read(DeviceRecord, path) for path in inputs.devices]
         found = accept(
             read(Roofline, inputs.roofline),
-            {record.device: record for record in devices},
+            read_results(RESULTS, inputs.records),
             read(Verification, inputs.verification),
             list(inputs.expected),
             missing=[path for path in inputs.expected if not Path(path).exists()],

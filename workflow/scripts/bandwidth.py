@@ -1,8 +1,13 @@
 """bandwidth: the memory ceilings of one level of one device, or the sweep that finds the levels by itself."""
 
+from roofline.run.turn import take_turn
+
+if __name__ == "__main__":
+    take_turn()
+
 from roofline import devices
+from roofline.analysis import health
 from roofline.core.formatting import number, percent, starred
-from roofline.measure.lock import host_lock
 from roofline.measure.memory_ceiling import envelope, measure, sweep
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
@@ -21,14 +26,13 @@ def run(
 ) -> BandwidthRecord:
     size = transfer_size_mib if level in TRANSFERS else size_mib
     bandwidths, sweeps = [], []
-    with host_lock():
-        watch = Stopwatch()
-        device, record = devices.open_device(name), read(DeviceRecord, device_path)
-        if level == SWEEP:
-            sweeps = [sweep(device, series) for series in device.sweeps(sweep_points)]
-        else:
-            streams = device.streams(level, size * MIB if size else None)
-            bandwidths = [measure(device, record, stream, **options) for stream in streams]
+    watch = Stopwatch()
+    device, record = devices.open_device(name), read(DeviceRecord, device_path)
+    if level == SWEEP:
+        sweeps = [sweep(device, series) for series in device.sweeps(sweep_points)]
+    else:
+        streams = device.streams(level, size * MIB if size else None)
+        bandwidths = [measure(device, record, stream, **options) for stream in streams]
     return BandwidthRecord(
         device=name,
         level=level,
@@ -78,4 +82,4 @@ if __name__ == "__main__":
             time_budget_s=snakemake.params.time_budget_s,
         )
         write(record, snakemake.output[0])
-        say(line(record))
+        say(line(record) + health.told(health.faults(read(DeviceRecord, snakemake.input.device), [record])))

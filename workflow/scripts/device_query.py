@@ -1,6 +1,12 @@
 """device_query: what the device is, with the vendor's figures for it."""
 
+from roofline.run.turn import take_turn
+
+if __name__ == "__main__":
+    take_turn()
+
 from roofline import devices
+from roofline.analysis import health
 from roofline.core.formatting import number
 from roofline.devices import host
 from roofline.devices.datasheets import CEILINGS
@@ -35,4 +41,5 @@ if __name__ == "__main__":
     with job(f"device_query {name}", snakemake):
         record = query(name, snakemake.params.datasheets)
         write(record, snakemake.output[0])
-        say(f"device_query {name}: {record.name}, {number(record.memory_total_bytes / 1e9)} GB ({record.vendor.match})")
+        size = f"{number(record.memory_total_bytes / 1e9)} GB ({record.vendor.match})"
+        say(f"device_query {name}: {record.name}, {size}" + health.told(health.faults(record, [])))

@@ -1,13 +1,19 @@
 """measure_operator: one job of an operator, whatever it computes; the workflow has one rule per operator."""
 
+from roofline.run.turn import take_turn
+
+if __name__ == "__main__":
+    take_turn()
+
 from roofline import devices
+from roofline.analysis import health
 from roofline.core.formatting import duration, starred
 from roofline.devices import host
-from roofline.measure.lock import host_lock
 from roofline.measure.operator_job import Options, Seals, measure
 from roofline.operators import registry
 from roofline.operators.base import Job, Operator
 from roofline.records.base import read, write
+from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
 from roofline.records.operator import Measurement, OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord
@@ -18,10 +24,9 @@ from roofline.run.paths import below_results
 def run(operator: Operator, name: str, what: Job, seals: dict[str, str], options: Options) -> OperatorRecord:
     """`seals` are the paths of the device's and the operator's."""
     sealed = Seals(read(PredictionRecord, seals["device"]), read(OperatorPredictionRecord, seals["operator"]).constants)
-    with host_lock():
-        watch = Stopwatch()
-        device = devices.open_device(name)
-        found = measure(operator, device, what, sealed, options)
+    watch = Stopwatch()
+    device = devices.open_device(name)
+    found = measure(operator, device, what, sealed, options)
     notes = dict.fromkeys(note for case in what.cases for note in operator.notes(device, case))
     return OperatorRecord(
         device=name,
@@ -68,4 +73,4 @@ if __name__ == "__main__":
             ),
         )
         write(record, snakemake.output[0])
-        say(line(record, name))
+        say(line(record, name) + health.told(health.faults(read(DeviceRecord, inputs.device), [record])))

@@ -1,10 +1,15 @@
 """peak_flops: one compute ceiling of one device: the reference GEMM, the fastest of many, and what load leaves."""
 
+from roofline.run.turn import take_turn
+
+if __name__ == "__main__":
+    take_turn()
+
 from roofline import devices
+from roofline.analysis import health
 from roofline.core.formatting import flops_unit, number, percent, starred
 from roofline.devices.base import Refused, Unsupported
 from roofline.measure.compute_ceiling import measure
-from roofline.measure.lock import host_lock
 from roofline.measure.operator_job import Seals
 from roofline.operators.gemm import Gemm
 from roofline.records.base import read, write
@@ -21,12 +26,11 @@ def run(name: str, dtype: str, device_path: str, seals: dict[str, str], **option
     record = read(DeviceRecord, device_path)
     sealed = Seals(read(PredictionRecord, seals["device"]), read(OperatorPredictionRecord, seals["operator"]).constants)
     skipped, peak, measurements = None, None, []
-    with host_lock():
-        watch = Stopwatch()
-        try:
-            peak, measurements = measure(devices.open_device(name), record, sealed, dtype, **options)
-        except (Unsupported, Refused) as reason:
-            skipped = str(reason)
+    watch = Stopwatch()
+    try:
+        peak, measurements = measure(devices.open_device(name), record, sealed, dtype, **options)
+    except (Unsupported, Refused) as reason:
+        skipped = str(reason)
     return PeakFlopsRecord(
         device=name,
         dtype=dtype,
@@ -74,4 +78,4 @@ if __name__ == "__main__":
             sustained_s=params.sustained_s,
         )
         write(record, snakemake.output[0])
-        say(line(record))
+        say(line(record) + health.told(health.faults(read(DeviceRecord, snakemake.input.device), [record])))

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 NVML_SUCCESS, NVML_FI_DEV_POWER_INSTANT = 0, 186
+NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC, NVML_AGGREGATE_ECC = 1, 0, 1
 CARDS: list | None = None
 REFUSED: set[str] = set()  # functions without their prefix, such as DeviceGetPowerUsage
 
@@ -79,6 +80,9 @@ ANSWERS = {
     "DeviceGetMaxPcieLinkGeneration": lambda one: 5,
     "DeviceGetCurrPcieLinkWidth": lambda one: 8,
     "DeviceGetMaxPcieLinkWidth": lambda one: 16,
+    "DeviceGetTotalEccErrors": lambda one, kind, counter: {NVML_VOLATILE_ECC: 0, NVML_AGGREGATE_ECC: 2}[counter],
+    "DeviceGetRemappedRows": lambda one: (1, 2, 0, 0),
+    "DeviceGetRetiredPagesPendingStatus": lambda one: 0,
     "DeviceGetFieldValues": lambda one, fields: [_instant_power()],
     "DeviceGetPowerUsage": lambda one: 290_000,
     "DeviceGetTemperature": lambda one, sensor: 40,

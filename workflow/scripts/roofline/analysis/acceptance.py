@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from roofline.analysis import above_roof
+from roofline.analysis import above_roof, health
+from roofline.analysis.results import Results
 from roofline.core.formatting import listed, number, percent
 from roofline.core.statistics import few
 from roofline.core.terms import MIXES
@@ -20,14 +21,10 @@ HBM_MIXES = tuple(f"hbm_{mix}" for mix in MIXES)
 
 
 def accept(
-    roofline: Roofline,
-    devices: dict[str, DeviceRecord],
-    verification: Verification,
-    expected: list[str],
-    missing: list[str],
+    roofline: Roofline, found: Results, verification: Verification, expected: list[str], missing: list[str]
 ) -> Acceptance:
     """Judge one run. `expected` are the paths that the manifest is going to list, and of these some are missing."""
-    criteria = []
+    criteria, devices = [], found.device_records()
     for name, record in devices.items():
         compute = [c for c in roofline.ceilings if c.device == name and isinstance(c, ComputeCeiling)]
         memory = [c for c in roofline.ceilings if c.device == name and isinstance(c, MemoryCeiling)]
@@ -37,8 +34,8 @@ def accept(
             *(_swept(name, info, operators) for info in roofline.operator_info.values() if info.axis),
             _placed(name, compute, memory, operators),
             _below_roofs(name, roofline, operators),
-            _unthrottled(name, record, [*compute, *memory]),
             _verified(name, verification),
+            *health.criteria(record, found.measured_on(name)),
         ]
         if record.device_kind == "gpu":
             criteria.append(_envelope(name, memory))
@@ -121,22 +118,6 @@ def _below_roofs(device: str, roofline: Roofline, operators: list[Operator]) -> 
     told = "; ".join(f"{entry.operator}: {entry.evidence}" for entry in above[:ENOUGH_EVIDENCE])
     more = f"; and {len(above) - ENOUGH_EVIDENCE} more" if len(above) > ENOUGH_EVIDENCE else ""
     return Criterion(device=device, criterion=what, result="fail", reason=told + more)
-
-
-def _unthrottled(device: str, record: DeviceRecord, ceilings: list) -> Criterion:
-    what = "no ceiling measured only under thermal throttling"
-    throttled = [ceiling.name for ceiling in ceilings if ceiling.throttled]
-    unknown = [ceiling.name for ceiling in ceilings if ceiling.throttled is None]
-    if throttled:
-        result, reason = "fail", f"of {len(ceilings)} ceilings, throttled in every sample: {', '.join(throttled)}"
-    elif record.device_kind == "cpu":
-        result, reason = "not_applicable", "a CPU does not report throttling"
-    elif len(unknown) == len(ceilings):
-        result, reason = "not_applicable", "the device does not report throttling"
-    else:
-        result, reason = "pass", f"{len(ceilings) - len(unknown)} ceilings"
-        reason += f"; not reported for {', '.join(unknown)}" if unknown else ""
-    return Criterion(device=device, criterion=what, result=result, reason=reason)
 
 
 def _envelope(device: str, memory: list[MemoryCeiling]) -> Criterion:

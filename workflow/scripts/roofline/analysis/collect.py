@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from roofline.analysis import health
 from roofline.analysis.above_roof import above_roofs
 from roofline.analysis.results import Results
 from roofline.core import model, regimes
@@ -17,6 +18,7 @@ from roofline.records.prediction import CellPrediction
 from roofline.records.roofline import (
     ComputeCeiling,
     DeviceEntry,
+    Fault,
     FoundCache,
     MemoryCeiling,
     Operator,
@@ -85,6 +87,12 @@ def collect(found: Results, asked: Asked) -> Collected:
         levels=levels,
         above_roof=above_roofs(operators, ceilings, levels, last_level_bytes),
         skipped=skipped,
+        faults=[
+            Fault(device=one.device, criterion=one.criterion, reason=one.reason)
+            for name, record in found.device_records().items()
+            for one in health.criteria(record, found.measured_on(name))
+            if one.result == "fail"
+        ],
         operator_info={record.info.name: record.info for _, record in found.measured if record.info},
     )
     return Collected(roofline, cells)

@@ -41,6 +41,9 @@ class Results:
     def of_kind(self, kind: type[J]) -> list[tuple[str, J]]:
         return [(path, record) for path, record in self.measured if isinstance(record, kind)]
 
+    def measured_on(self, device: str) -> list[JobRecord]:
+        return [record for _, record in self.measured if record.device == device]
+
     def device_records(self) -> dict[str, DeviceRecord]:
         return {name: record for name, (_, record) in self.devices.items()}
 

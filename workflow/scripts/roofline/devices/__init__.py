@@ -12,6 +12,7 @@ A Device offers:
     normal(shape, dtype, seed), empty(shape, dtype), array(host_array), to_host(array), poison(array), widened(array)
     synchronize(), step_times(), watched_times(), device_times(), load_times(), while_busy()        time
     state(), clock_of_block(), kernel_of()                          clocks, power, throttling; the kernel that ran
+    other_processes(), link()                                       who else uses it; its host link, on a GPU
     streams(level, size_bytes), sweeps(points_per_octave)           memory ceilings
     fma_candidates(ceiling, seed), fma_workload(ceiling, product, seed)         compute ceilings in registers
 """

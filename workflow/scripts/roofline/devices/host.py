@@ -3,11 +3,14 @@
 import math
 import os
 import platform
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 CPUS = Path("/sys/devices/system/cpu")
 CGROUP = Path("/sys/fs/cgroup")
+LOAD = "ROOFLINE_HOST"  # names a folder whose proc and sys/fs/cgroup are read for `usage` in place of the system's
 
 
 def usable_cores() -> int:
@@ -66,6 +69,54 @@ def proc_cpuinfo() -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
 
 
+@dataclass(frozen=True)
+class Usage:
+    """Seconds so far, of this process and of the CPUs that it may run on; None where the system does not tell."""
+
+    at: float  # by a monotonic clock
+    own: float  # CPU time of all threads of this process
+    busy: float | None = None  # CPU time of all processes, and of interrupts
+    idle: float | None = None
+    stolen: float | None = None  # by the hypervisor, for other machines
+    waited: float | None = None  # that threads of this process could have run and had no CPU
+    throttled: float | None = None  # by the container's CPU quota
+
+
+def usage() -> Usage:
+    root = Path(os.environ.get(LOAD, "/"))
+    cpus = _cpu_seconds(root / "proc" / "stat")
+    waits = [_waited(path) for path in (root / "proc" / "self" / "task").glob("*/schedstat")]
+    statistics = _named_numbers(root / "sys" / "fs" / "cgroup" / "cpu.stat")
+    return Usage(
+        at=time.monotonic(),
+        own=time.process_time(),
+        waited=sum(waits) if waits else None,
+        throttled=statistics["throttled_usec"] / 1e6 if "throttled_usec" in statistics else None,
+        **cpus,
+    )
+
+
+def _cpu_seconds(stat: Path) -> dict[str, float]:
+    """Of the CPUs of this process, by /proc/stat, whose guest times are also in its user times."""
+    try:
+        lines = [line.split() for line in stat.read_text().splitlines() if line.startswith("cpu")]
+        of_cpu = {line[0]: [int(field) for field in line[1:9]] for line in lines}
+        chosen = [of_cpu[f"cpu{number}"] for number in usable_cpus()]
+        fields = [sum(values) / os.sysconf("SC_CLK_TCK") for values in zip(*chosen, strict=True)]
+        user, nice, system, idle, iowait, irq, softirq, stolen = fields
+    except (OSError, ValueError, KeyError):
+        return {}
+    return {"busy": user + nice + system + irq + softirq, "idle": idle + iowait, "stolen": stolen}
+
+
+def _waited(schedstat: Path) -> float:
+    """Of a thread: the second of its numbers, in nanoseconds. A thread that has ended meanwhile waits no more."""
+    try:
+        return int(schedstat.read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
 def _siblings(cpu: int) -> str:
     try:
         return (CPUS / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text().strip()
@@ -90,10 +141,14 @@ def _cgroup_number(name: str) -> int | None:
 
 
 def _cgroup_statistic(file: str, name: str) -> int:
+    return _named_numbers(CGROUP / file).get(name, 0)
+
+
+def _named_numbers(path: Path) -> dict[str, int]:
     try:
-        return int(dict(line.split() for line in (CGROUP / file).read_text().splitlines())[name])
-    except (OSError, ValueError, KeyError):
-        return 0
+        return {name: int(value) for name, value in (line.split() for line in path.read_text().splitlines())}
+    except (OSError, ValueError):
+        return {}
 
 
 def describe() -> dict:

@@ -94,7 +94,8 @@ def measure(
     kernel = Kernel(**device.kernel_of(workload.step))  # after all timing: a profiler may stay in the process
     investigation = None
     if first and peak and tflops < THRESHOLD * peak.tflops:
-        investigation = investigate(device, ceiling, first, tflops, record.vendor, kernel, time_budget_s)
+        beside = burst.latency.contention
+        investigation = investigate(device, ceiling, first, tflops, record.vendor, kernel, time_budget_s, beside)
     clock_tflops = _clock_tflops(peak, record, burst.sm_clock_mhz)
     load_clock_tflops = _clock_tflops(peak, record, load.sm_clock_mhz) if load else None
     burst_limited_by = limited_during(burst.states, sum(burst.latency.samples_s))

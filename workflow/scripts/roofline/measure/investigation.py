@@ -3,11 +3,13 @@
 import time
 
 from roofline.core import statistics
+from roofline.core.contention import disturbances
 from roofline.core.formatting import number, percent
 from roofline.measure.timing import time_caller
 from roofline.operators.gemm import products_on
 from roofline.operators.gemm.products import flops, workspace_bytes
 from roofline.records.compute import Investigation, Kernel, Trial
+from roofline.records.timing import Contention
 
 THRESHOLD = 0.5
 LARGER_SIZE = 8192
@@ -19,21 +21,29 @@ STEADY = 1.01
 
 
 def investigate(
-    device, dtype: str, small, measured_tflops: float, vendor, kernel: Kernel, time_budget_s: float
+    device,
+    dtype: str,
+    small,
+    measured_tflops: float,
+    vendor,
+    kernel: Kernel,
+    time_budget_s: float,
+    contention: Contention | None = None,
 ) -> Investigation:
-    """Try three causes: too small a product, a clock still rising, no tensor cores. Which it was, or what is ruled out.
+    """Try what else ran, the product's size, a clock still rising, no tensor cores. Which it was, or what is ruled out.
 
-    `small` is the Workload that stayed below half of the dtype's peak among the device's vendor figures. Where several
-    causes hold, the unit goes first, since neither size nor clock makes up for it, and then what gave most.
+    `small` is the Workload that stayed below half of the dtype's peak among the device's vendor figures, `contention`
+    what ran beside its block. Where several causes hold, contention goes first, since it may be behind all the others,
+    then the unit, since neither size nor clock makes up for it, and then what gave most.
     """
     peak = vendor.peaks[dtype]
     larger = _larger_size(device, dtype, measured_tflops, peak, time_budget_s)
     sustained, states = _sustained(device, small, measured_tflops, peak)
-    trials = [larger, sustained, _tensor_cores(peak, kernel)]
+    trials = [larger, sustained, _tensor_cores(peak, kernel), _contention(device, contention)]
     others = [_library(device)] if device.kind == "cpu" else [_power_limit(states), _rate_class(vendor, peak)]
     findings = [(trial.finding, trial.explains) for trial in trials] + others
     causes = [trial for trial in trials if trial.explains]
-    causes.sort(key=lambda trial: (trial.what == "tensor_cores", trial.tflops or 0))
+    causes.sort(key=lambda trial: (trial.what == "contention", trial.what == "tensor_cores", trial.tflops or 0))
     whose = "formula's" if peak.derived else "vendor's"
     return Investigation(
         reason=f"{number(measured_tflops)} TFLOPS is below {percent(THRESHOLD)} of the {whose} {number(peak.tflops)}",
@@ -42,6 +52,16 @@ def investigate(
         ruled_out=[finding for finding, explains in findings if explains is False],
         not_ruled_out=[finding for finding, explains in findings if explains is None],
     )
+
+
+def _contention(device, contention: Contention | None) -> Trial:
+    found = disturbances(contention, "cpu" if device.kind == "cpu" else "caller") if contention else []
+    told = contention and (contention.other_cores, contention.other_processes) != (None, None)
+    finding = f"the block was disturbed: {', '.join(found)}" if found else "contention: nothing ran beside the block"
+    if not told and not found:
+        finding = "contention: what else ran is not known"
+    explains = bool(found) if told or found else None
+    return Trial(what="contention", size=None, tflops=None, clocks_mhz=[], finding=finding, explains=explains)
 
 
 def _larger_size(device, dtype: str, measured_tflops: float, peak, time_budget_s: float) -> Trial:

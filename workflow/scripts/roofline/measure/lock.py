@@ -13,16 +13,22 @@ HOST_LOCK = Path("/tmp/roofline-measuring.lock")
 @contextlib.contextmanager
 def host_lock() -> Iterator[None]:
     """Hold the one lock of this host under which anything is timed. The kernel drops it when its process ends."""
-    file = _opened()
+    file = take_host_lock()
     try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print("waiting for another measurement on this machine to end", file=sys.stderr, flush=True)
-            fcntl.flock(file, fcntl.LOCK_EX)
         yield
     finally:
         os.close(file)
+
+
+def take_host_lock() -> int:
+    """Take it for the rest of the process, or until the file that is returned is closed."""
+    file = _opened()
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print("waiting for another measurement on this machine to end", file=sys.stderr, flush=True)
+        fcntl.flock(file, fcntl.LOCK_EX)
+    return file
 
 
 def _opened() -> int:

@@ -2,6 +2,7 @@
 
 from roofline.core.terms import MIXES
 from roofline.measure import levels, search
+from roofline.measure.contention import undisturbed
 from roofline.measure.state import StateLog
 from roofline.measure.timing import time_until_precise
 from roofline.records.device import DeviceRecord
@@ -10,6 +11,7 @@ from roofline.records.memory import Bandwidth, Envelope, FoundLevel, GridTrial, 
 SWEEP_RUNS = 3
 TIMES_BUDGET = 2  # for a stream that is timed in several blocks
 LEAST_OF_BLOCK = 4  # samples for which such a block has time
+LINK_LOOK_S = 0.1  # of copies around a look at the host link, whose generation an idle card lowers
 MATCHES = 2.0  # a knee this many times away from a capacity is not that level's
 
 
@@ -23,6 +25,8 @@ def measure(device, record: DeviceRecord, stream, warmup, iterations, time_budge
     (grid, step), step_s = min(tried, key=lambda one: one[1])
     blocks = list(_blocks(device, stream.blocks, step, step_s, warmup, iterations, time_budget_s))
     latency, log = min(blocks, key=lambda block: block[0].median_s)
+    if stream.level == "pcie":
+        device.while_busy(step, step_s, LINK_LOOK_S, lambda: log.read("during", **device.link()))
     clock_mhz = stream.clock_mhz()
     gb_per_s = stream.counted_bytes / latency.median_s / 1e9
     vendor = record.vendor.bandwidth.gb_per_s if record.vendor.bandwidth and stream.level == "hbm" else None
@@ -81,12 +85,9 @@ def envelope(bandwidths: list[Bandwidth]) -> Envelope | None:
 
 def sweep(device, series) -> Sweep:
     """Read every working set a few times; the fastest counts, since what disturbs only slows. Then find the levels."""
-    log, points = StateLog(device), []
+    log = StateLog(device)
     log.read("before")
-    for size in series.sizes:
-        step, bytes_read = series.step(size)
-        fastest_s = min(device.step_times(step, SWEEP_RUNS + 1)[1:])
-        points.append(SweepPoint(size_bytes=size, gb_per_s=bytes_read / fastest_s / 1e9))
+    points, contention = undisturbed(device, lambda: _points(device, series), lambda points: -sum(map(_rate, points)))
     log.read("after")
     found = levels.find_levels([(point.size_bytes, point.gb_per_s) for point in points])
     return Sweep(
@@ -96,7 +97,21 @@ def sweep(device, series) -> Sweep:
         points=points,
         levels=named(found, series.levels),
         states=log.states,
+        contention=contention,
     )
+
+
+def _points(device, series) -> list[SweepPoint]:
+    points = []
+    for size in series.sizes:
+        step, bytes_read = series.step(size)
+        fastest_s = min(device.step_times(step, SWEEP_RUNS + 1)[1:])
+        points.append(SweepPoint(size_bytes=size, gb_per_s=bytes_read / fastest_s / 1e9))
+    return points
+
+
+def _rate(point: SweepPoint) -> float:
+    return point.gb_per_s
 
 
 def named(found: list, capacities: dict[str, int]) -> list[FoundLevel]:

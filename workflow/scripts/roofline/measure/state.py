@@ -15,14 +15,17 @@ class StateLog:
         self._power_w: float | None = None
         self.states: list[DeviceState] = []
 
-    def read(self, when: str) -> DeviceState:
-        """A reading now. Power that is to the milliwatt what it was has not been refreshed since, and is null."""
+    def read(self, when: str, **more) -> DeviceState:
+        """A reading now; `more` are fields that the device's usual state leaves out.
+
+        Power that is to the milliwatt what it was has not been refreshed since, and is null.
+        """
         at_s = round(time.monotonic() - self._start, 4)
         found = self._device.state()
         power_w, self._power_w = self._power_w, found.get("power_w")
         if power_w is not None and self._power_w == power_w:
             found = found | {"power_w": None}
-        self.states.append(DeviceState(at_s=at_s, when=when, **found))
+        self.states.append(DeviceState(at_s=at_s, when=when, **found, **more))
         return self.states[-1]
 
     def reports_throttling(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from roofline.core import statistics
 from roofline.core.formatting import percent
 from roofline.core.throttling import is_throttled
+from roofline.measure.contention import recorded
 from roofline.measure.state import StateLog
 from roofline.records.timing import DeviceState, Timing
 
@@ -19,6 +20,7 @@ LOOK_S = 0.05  # a batch of this length or more is looked at while it runs
 Step = Callable[[int], object]
 
 
+@recorded()
 def time_caller(
     device, step: Step, *, warmup: int, iterations: int, time_budget_s: float, checked_s: float | None = None
 ) -> Timing:
@@ -44,6 +46,7 @@ def time_caller(
     return _timing(CALLER_METHOD, warmed, iterations, samples)
 
 
+@recorded("device")
 def time_device(device, step: Step, caller: Timing, *, time_budget_s: float) -> Timing | None:
     """The device's part of the same steps; None on a synchronous device.
 
@@ -94,6 +97,7 @@ def per_application(timing: Timing | None, per_call: int) -> Timing | None:
     )
 
 
+@recorded()
 def time_until_precise(
     device, step: Step, log: StateLog, *, warmup: int, most: int, time_budget_s: float, first: int = 0
 ) -> Timing:

@@ -8,13 +8,13 @@ from roofline.core.terms import ComputeUnit
 from roofline.records.base import Interval, NotNegative, Positive, Record, require_same, require_same_interval, share
 from roofline.records.operator import JobRecord
 from roofline.records.product import Product
-from roofline.records.timing import Check, DeviceState, Search, Timing
+from roofline.records.timing import Check, Contention, DeviceState, Search, Timing
 
 
 class Trial(Record):
     """One thing that the investigation of a low peak tried."""
 
-    what: Literal["size", "sustained", "tensor_cores"]
+    what: Literal["contention", "size", "sustained", "tensor_cores"]
     size: int | None
     tflops: Positive | None
     clocks_mhz: list[float]
@@ -25,7 +25,7 @@ class Trial(Record):
 class Investigation(Record):
     reason: str
     trials: list[Trial]
-    verdict: Literal["size", "sustained", "tensor_cores", "none"]
+    verdict: Literal["contention", "size", "sustained", "tensor_cores", "none"]
     ruled_out: list[str]
     not_ruled_out: list[str] = Field(description="what was not tried, is not known, or holds beside the verdict")
 
@@ -91,6 +91,7 @@ class Sustained(Record):
     all_throttled: bool
     first_products_s: list[Positive] = Field(default=[], description="of the first 0.1 s, each product's time")
     curve: Annotated[list[LoadPoint], Field(min_length=1)]
+    contention: Contention | None = None
 
 
 class PeakFlops(Record):

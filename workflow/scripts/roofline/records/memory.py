@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from roofline.core.terms import Mix
 from roofline.records.base import Interval, Positive, Record, require_same, share
 from roofline.records.operator import JobRecord
-from roofline.records.timing import DeviceState, Search, Timing
+from roofline.records.timing import Contention, DeviceState, Search, Timing
 
 
 class GridTrial(Record):
@@ -85,6 +85,7 @@ class Sweep(Record):
     points: list[SweepPoint]
     levels: list[FoundLevel]
     states: list[DeviceState]
+    contention: Contention | None = None
 
     @model_validator(mode="after")
     def _levels_of_its_points(self) -> Self:

@@ -153,6 +153,14 @@ class Skipped(Record):
     reason: str
 
 
+class Fault(Record):
+    """A criterion of acceptance by which a device, or how it was measured, is not sound; with the cause."""
+
+    device: str
+    criterion: str
+    reason: str
+
+
 class Roofline(Record):
     """results/roofline.json: ceilings and the operators under them. Paths are relative to results/."""
 
@@ -163,4 +171,5 @@ class Roofline(Record):
     levels: list[FoundCache] = Field(default=[])
     above_roof: list[AboveRoof] = Field(default=[])
     skipped: list[Skipped]
+    faults: list[Fault] = Field(default=[], description="what makes a device's figures doubtful")
     operator_info: dict[str, OperatorInfo] = Field(default={}, description="by the operators' names")

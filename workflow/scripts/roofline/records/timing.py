@@ -8,6 +8,20 @@ from roofline.core import statistics
 from roofline.records.base import Interval, NotNegative, Positive, Record, require_same, require_same_interval
 
 
+class Contention(Record):
+    """What else ran during a timed block; null where the system does not tell."""
+
+    wall_s: NotNegative = Field(description="of the block, its warm-up included")
+    cores: int = Field(description="that this process may run on")
+    own_cores: NotNegative = Field(description="CPU time of this process over the wall time")
+    other_cores: NotNegative | None = Field(description="CPU time of all other processes on these cores, likewise")
+    waiting_share: NotNegative | None = Field(description="of our threads' time, what they waited for a core")
+    stolen_share: NotNegative | None = Field(description="of the cores' time, what the hypervisor gave to others")
+    throttled_share: NotNegative | None = Field(description="of the wall time, what the CPU quota held us back")
+    other_processes: int | None = Field(description="on the GPU, before or after the block")
+    measured_again: bool = Field(default=False, description="it was disturbed and timed twice; one of both is kept")
+
+
 class Timing(Record):
     """Every sample of one timed block, in seconds, and its median.
 
@@ -24,6 +38,7 @@ class Timing(Record):
     ci95_s: Interval | None
     throttled_samples_s: list[Positive] = Field(default=[])
     all_throttled: bool = False
+    contention: Contention | None = None
 
     @model_validator(mode="after")
     def _of_its_samples(self) -> Self:
@@ -51,6 +66,8 @@ class DeviceState(Record):
     temperature_c: float | None = None
     throttle_reasons: list[str] | None = None
     other_processes: int | None = None
+    pcie_generation: int | None = Field(default=None, description="of the host link, while it was in use")
+    pcie_width: int | None = Field(default=None, description="its lanes, likewise")
 
 
 class Check(Record):

@@ -21,6 +21,7 @@ from matplotlib.transforms import Affine2D, Transform
 FONT = "DejaVu Sans"
 TITLE_SIZE, TEXT_SIZE, SMALL_SIZE = 14.0, 8.0, 7.5
 WIDTH, MARGIN, LEFT, LINE = 720.0, 14.0, 56.0, 11.0  # points: at 900 pixels a text of 8 points is 10 pixels high
+FAULT = "#b00020"
 PAPER, GRID, SPINES, INK, MUTED, SHADE = "#ffffff", "#dfe2e6", "#aab0b8", "#22262b", "#646a73", "#eef0f2"
 # Okabe and Ito's palette, safe for the colour-blind. A dtype has one colour, as a ceiling and as a dot.
 DTYPE_COLOURS = {
@@ -114,16 +115,17 @@ def logarithmic(axis: Axis, words: Callable[[float], str], **ticks) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: words(value)))
 
 
-def printed_head(figure: Figure, top: float, title: str, lines: Sequence[str]) -> None:
+def printed_head(figure: Figure, top: float, title: str, lines: Sequence[str], faults: Sequence[str] = ()) -> None:
     title = shortened(title, 0.85 * (WIDTH - 2 * MARGIN), TITLE_SIZE)  # bold is wider than it is measured
     figure.text(MARGIN, top - TITLE_SIZE, title, size=TITLE_SIZE, weight="bold", transform=in_points(figure))
     printed(figure, top - TITLE_SIZE - 15, lines)
+    printed(figure, top - TITLE_SIZE - 15 - LINE * len(lines), faults, FAULT)
 
 
-def printed(figure: Figure, y: float, lines: Sequence[str]) -> None:
+def printed(figure: Figure, y: float, lines: Sequence[str], colour: str = MUTED) -> None:
     """Small print from the left margin, the first of its baselines at this height."""
     for i, line in enumerate(lines):
-        figure.text(MARGIN, y - LINE * i, line, size=SMALL_SIZE, color=MUTED, transform=in_points(figure))
+        figure.text(MARGIN, y - LINE * i, line, size=SMALL_SIZE, color=colour, transform=in_points(figure))
 
 
 def in_points(figure: Figure) -> Transform:

@@ -57,6 +57,7 @@ def interpret(
     text = ENVIRONMENT.get_template("interpretation.md.j2").render(
         devices=devices,
         fewest=statistics.FEWEST_SAMPLES,
+        faults=roofline.faults,
         ceilings=[ceilings(device, roofline, records, spreads or {}) for device in devices.values()],
         operators=[
             landing(device, found, roofline, records) for device in devices if (found := _placed(device, roofline))
@@ -108,6 +109,7 @@ def ceilings(device: DeviceRecord, roofline: Roofline, records: list[JobRecord],
     investigated = [(dtype, p.investigation) for dtype, p in peaks.items() if p.investigation]
     return {
         "device": name,
+        "failed": any(fault.device == name for fault in roofline.faults),
         "peaks": peaks,
         "unit": _unit(sure),
         "plan": [f"{dtype} {number(p.sustained_tflops)}" for dtype, p in sure.items() if p.sustained_tflops],

@@ -35,6 +35,7 @@ class Panel:
 
     title: str
     subtitle: str
+    faults: list[str]
     compute: list[Level]
     memory: list[Level]
     shown: list[Series]  # every cell has a dot
@@ -86,6 +87,7 @@ def _panel(roofline: Roofline, device: str, cells: list[Operator], dots: list[Op
     return Panel(
         title=entry.name,
         subtitle=f"{device} · measured roofline",
+        faults=[f"FAIL: {fault.reason}" for fault in roofline.faults if fault.device == device],
         compute=ceilings_shown.compute_levels(drawn, operators),
         memory=ceilings_shown.memory_levels(drawn, operators, levels),
         shown=series,

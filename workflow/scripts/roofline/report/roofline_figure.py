@@ -34,15 +34,17 @@ def draw(roofline: Roofline) -> Figure:
     if not found:
         return style.nothing("Measured roofline", "Nothing to draw: no device was measured.")
     notes = [[line for note in panel.notes for line in style.wrapped(note)] for panel in found]
+    faults = [[line for fault in panel.faults for line in style.wrapped(fault)] for panel in found]
+    headers = [HEADER + style.LINE * len(lines) for lines in faults]
     footer = style.wrapped(counting(roofline))
     heights = [_height(panel) for panel in found]
     below = [AXIS + style.LINE * len(lines) + GAP for lines in notes]
-    whole = 2 * style.MARGIN + sum(heights) + sum(below) + HEADER * len(found) + style.LINE * len(footer)
+    whole = 2 * style.MARGIN + sum(heights) + sum(below) + sum(headers) + style.LINE * len(footer)
     names = ", ".join(device.name for device in roofline.devices.values())
     figure, top = style.paper(whole, f"Measured roofline: {names}"), whole - style.MARGIN
-    for panel, height, foot, lines in zip(found, heights, below, notes, strict=True):
-        style.printed_head(figure, top, panel.title, [panel.subtitle])
-        bottom = top - HEADER - height
+    for panel, height, foot, lines, failed, header in zip(found, heights, below, notes, faults, headers, strict=True):
+        style.printed_head(figure, top, panel.title, [panel.subtitle], failed)
+        bottom = top - header - height
         place = style.margins(whole, top=whole - bottom - height, bottom=bottom, right=LANE)
         lost = _paint(figure.add_subplot(figure.add_gridspec(1, 1, **place)[0]), panel)
         style.printed(figure, bottom - AXIS - style.LINE, [*lines, *lost])

@@ -27,7 +27,7 @@ def derive(
     devices = found.device_records()
     spreads = between_runs({name: device.name for name, device in devices.items()})
     interpretation = interpret(roofline, devices, [record for _, record in found.measured], spreads)
-    acceptance = accept(roofline, devices, verification, judged(outputs), missing=[])
+    acceptance = accept(roofline, found, verification, judged(outputs), missing=[])
     files: dict[str, Record | str] = {
         "roofline.json": roofline,
         "verification.json": verification,

@@ -220,6 +220,9 @@ class Device:
     def state(self) -> dict:
         return {}
 
+    def other_processes(self) -> None:
+        """None: whose load a CPU bears is told by the host."""
+
     def kernel_of(self, step: Callable[[int], object]) -> dict:
         return {"name": None, "tensor_cores": None, "how_known": "a BLAS does not tell which kernel it chose"}
 

@@ -102,6 +102,12 @@ class Device(Arrays, Timer, KernelCompiler):
     def state(self) -> dict:
         return nvml.state(self._handle)
 
+    def link(self) -> dict:
+        return nvml.link(self._handle)
+
+    def other_processes(self) -> int | None:
+        return nvml.other_processes(self._handle)
+
     def kernel_of(self, step: Callable[[int], object]) -> dict:
         """The name of the kernel that a step runs, by CUPTI where it loads; a separate run that nothing times."""
         return cupti.kernel_of(lambda: (step(0), self.synchronize()))

@@ -35,6 +35,11 @@ FACTS = (
     "pcie_width_now",
     "pcie_width_max",
     "power_limit_w",
+    "ecc_uncorrected_errors",
+    "ecc_uncorrected_errors_ever",
+    "row_remap_pending",
+    "row_remap_failed",
+    "page_retirement_pending",
 )
 STATE = (
     "sm_clock_mhz",
@@ -130,7 +135,7 @@ def cuda_version_of_driver() -> int | None:
 
 
 def facts(handle) -> dict:
-    """Clocks, ECC, MIG, PCIe and power limit, for the device record; null where refused."""
+    """Clocks, ECC, MIG, PCIe, power limit and memory errors, for the device record; null where refused."""
     if handle is None:
         return dict.fromkeys(FACTS)
     import pynvml
@@ -152,7 +157,51 @@ def facts(handle) -> dict:
         "pcie_width_now": ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
         "pcie_width_max": ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
         "power_limit_w": None if limit is None else limit / 1000,
+        **_memory_errors(handle),
     }
+
+
+def _memory_errors(handle) -> dict:
+    """Uncorrected errors since the driver was loaded and ever; what waits for a reset to be taken out of use.
+
+    Rows are remapped from Ampere on, pages retired before; each card refuses the other's question.
+    """
+    import pynvml
+
+    def uncorrected(since: int) -> int | None:
+        return ask(pynvml.nvmlDeviceGetTotalEccErrors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, since)
+
+    # (corrected, uncorrected, pending, failed)
+    remapped = ask(pynvml.nvmlDeviceGetRemappedRows, handle)
+    retirement = ask(pynvml.nvmlDeviceGetRetiredPagesPendingStatus, handle)
+    return {
+        "ecc_uncorrected_errors": uncorrected(pynvml.NVML_VOLATILE_ECC),
+        "ecc_uncorrected_errors_ever": uncorrected(pynvml.NVML_AGGREGATE_ECC),
+        "row_remap_pending": None if remapped is None else bool(remapped[2]),
+        "row_remap_failed": None if remapped is None else bool(remapped[3]),
+        "page_retirement_pending": None if retirement is None else bool(retirement),
+    }
+
+
+def link(handle) -> dict:
+    """Generation and width of the host link, now: an idle card lowers both."""
+    if handle is None:
+        return {}
+    import pynvml
+
+    return {
+        "pcie_generation": ask(pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
+        "pcie_width": ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
+    }
+
+
+def other_processes(handle) -> int | None:
+    """Processes other than this one with a CUDA context on the card; None where their numbers cannot be read."""
+    if handle is None:
+        return None
+    import pynvml
+
+    return _others(ask(pynvml.nvmlDeviceGetComputeRunningProcesses, handle))
 
 
 def state(handle) -> dict:
@@ -161,14 +210,13 @@ def state(handle) -> dict:
         return dict.fromkeys(STATE)
     import pynvml
 
-    processes = ask(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
     return {
         "sm_clock_mhz": ask(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
         "memory_clock_mhz": ask(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_MEM),
         **_power(handle),
         "temperature_c": ask(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
         "throttle_reasons": throttle_reasons(_reason_bits(handle)),
-        "other_processes": _others(processes),
+        "other_processes": other_processes(handle),
     }
 
 

@@ -1,0 +1,157 @@
+"""The records of a real card made sick in a copy: the first lines that a user reads must say so, and why."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from records_factory import beside
+
+from roofline.analysis.acceptance import accept
+from roofline.analysis.collect import Asked, collect
+from roofline.analysis.health import ALONE, LINK, MEMORY, NEAR_MAXIMUM, QUIET, READS, REGISTERS
+from roofline.analysis.results import read_results
+from roofline.analysis.verification import verify
+from roofline.records.files import file_sha256
+from roofline.report import roofline_figure
+from roofline.report.interpretation import interpret
+from roofline.report.screen import summary
+
+REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
+RATES = ("tflops", "burst_tflops", "gb_per_s", "fraction_of_vendor", "fraction_of_clock")
+BEGINNING = 3  # lines, after the title
+
+
+class Card:
+    """A copy of the reference's records."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        for path in [*REFERENCE.glob("gpu0/**/*.json"), *REFERENCE.glob("cpu/**/*.json")]:
+            copy = root / path.relative_to(REFERENCE)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, copy)
+
+    def edit(self, pattern: str, change: Callable[[dict], object]) -> None:
+        for path in self.root.glob(pattern):
+            content = json.loads(path.read_text())
+            change(content)
+            path.write_text(json.dumps(content))
+
+    def read(self):
+        """The checklist, interpretation, screen and picture that follow from the records."""
+        paths = sorted(self.root.rglob("*.json"))
+        found = read_results(self.root, paths)
+        collected = collect(found, Asked())
+        hashes = {path.relative_to(self.root).as_posix(): file_sha256(path) for path in paths}
+        acceptance = accept(collected.roofline, found, verify(collected, found, hashes), [], [])
+        text = interpret(collected.roofline, found.device_records(), [record for _, record in found.measured])
+        return acceptance, text, summary(collected.roofline, acceptance), collected.roofline
+
+
+def parts(content, key: str) -> Iterator[dict]:
+    """Every object in a JSON value that has a key."""
+    if isinstance(content, dict):
+        if key in content:
+            yield content
+        content = list(content.values())
+    for one in content if isinstance(content, list) else ():
+        yield from parts(one, key)
+
+
+def scale(content: dict, factor: float, *kept: str) -> None:
+    """All rates of a record, with the times that they follow from."""
+    for name in set(RATES) - set(kept):
+        for one in parts(content, name):
+            one[name] = one[name] and one[name] * factor
+    for name in ("ci95", "blocks_gb_per_s"):
+        for one in parts(content, name):
+            one[name] = one[name] and [value * factor for value in one[name]]
+    for one in parts(content, "samples_s"):
+        one["samples_s"] = [value / factor for value in one["samples_s"]]
+        one["median_s"] /= factor
+        one["ci95_s"] = one["ci95_s"] and [value / factor for value in one["ci95_s"]]
+
+
+def slow_memory(card: Card) -> None:
+    card.edit("gpu0/bandwidth/hbm.json", lambda record: scale(record, 0.4))
+
+
+def slow_registers(card: Card) -> None:
+    card.edit("gpu0/peak_flops/fp32_fma.json", lambda record: scale(record, 0.5))
+
+
+def locked_clock(card: Card) -> None:
+    def halve(record):
+        scale(record, 0.5, "fraction_of_clock")
+        for name in ("clock_mhz", "sm_clock_mhz", "clock_tflops"):
+            for one in parts(record, name):
+                one[name] = one[name] and one[name] / 2
+
+    card.edit("gpu0/peak_flops/*.json", halve)
+
+
+def other_process(card: Card) -> None:
+    def join(record):
+        for state in parts(record, "other_processes"):
+            state["other_processes"] = 1
+
+    card.edit("gpu0/**/*.json", join)
+
+
+def uncorrected_error(card: Card) -> None:
+    card.edit("gpu0/device_query.json", lambda record: record["hardware"].update(ecc_uncorrected_errors=1))
+
+
+def half_the_link(card: Card) -> None:
+    def halve(record):
+        scale(record, 0.5)
+        for one in record["bandwidths"]:
+            one["states"].append({"at_s": 1, "when": "during", "pcie_generation": 5, "pcie_width": 8})
+
+    card.edit("gpu0/bandwidth/?2?.json", lambda record: record["level"] == "d2d" or halve(record))
+
+
+def busy_host(card: Card) -> None:
+    def crowd(record):
+        for one in parts(record, "samples_s"):
+            one["contention"] = beside(other_cores=2).model_dump()
+
+    card.edit("cpu/peak_flops/fp64.json", crowd)
+
+
+@pytest.mark.parametrize(
+    ("harm", "device", "criterion", "cause"),
+    [
+        (slow_memory, "gpu0", READS, "hbm_read reaches 38 % of the vendor's 4800 GB/s"),
+        (slow_registers, "gpu0", REGISTERS, "fp32_fma reaches 49 % of what 1980 MHz allow"),
+        (locked_clock, "gpu0", NEAR_MAXIMUM, "990 of 1980 MHz: no reason is reported; it may be locked"),
+        (other_process, "gpu0", ALONE, "1 other process used the GPU during"),
+        (uncorrected_error, "gpu0", MEMORY, "1 uncorrected memory error"),
+        (half_the_link, "gpu0", LINK, "the host link runs at x8 of x16"),
+        (busy_host, "cpu", QUIET, "other processes used 2 of 8 cores"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_sick_card_fails_and_the_first_lines_say_why(tmp_path, harm, device, criterion, cause):
+    card = Card(tmp_path)
+    harm(card)
+    acceptance, text, screen, roofline = card.read()
+    found = {(one.device, one.criterion): one for one in acceptance.criteria}
+    assert found[device, criterion].result == "fail" and cause in found[device, criterion].reason
+    head = " ".join(text.splitlines()[1 : 1 + BEGINNING])
+    assert head.lstrip().startswith(f"**FAIL, {device}: ") and cause in head
+    assert f"**{device}: no, by what failed above.**" in text
+    lines = " ".join(screen[screen.index("Acceptance") :].split())
+    assert f"FAIL {device}: {criterion} (" in lines and cause in lines
+    printed = " ".join(one.get_text() for one in roofline_figure.draw(roofline).texts)
+    assert "FAIL: " in printed and cause in printed
+
+
+def test_the_card_itself_is_well(tmp_path):
+    acceptance, text, _, roofline = Card(tmp_path).read()
+    assert roofline.faults == [] and "FAIL" not in text
+    results = {one.criterion: one.result for one in acceptance.criteria if one.device == "gpu0"}
+    assert {results[name] for name in (READS, REGISTERS, NEAR_MAXIMUM, ALONE)} == {"pass"}
+    assert {results[name] for name in (LINK, MEMORY, QUIET)} == {"not_applicable"}, "its records do not hold these yet"

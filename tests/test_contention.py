@@ -1,0 +1,146 @@
+"""What ran beside a timed block, by readings that the tests make up: none is of this machine."""
+
+from types import SimpleNamespace
+
+import pytest
+from factories import FakeDevice
+from records_factory import beside
+
+from roofline.core.contention import LIMITS, disturbances
+from roofline.devices import host
+from roofline.devices.host import Usage
+from roofline.measure import contention
+from roofline.measure.contention import between, undisturbed
+from roofline.measure.timing import time_caller, time_device
+
+CORES = 8
+START = Usage(at=100.0, own=1.0, busy=50.0, idle=200.0, stolen=1.0, waited=0.5, throttled=0.0)
+
+
+def after(**seconds) -> Usage:
+    """Two seconds later, of which this process worked one, unless said otherwise."""
+    spent = {"at": 2.0, "own": 1.0, "busy": 1.0, "idle": 15.0, "stolen": 0.0, "waited": 0.0, "throttled": 0.0} | seconds
+    return Usage(**{name: getattr(START, name) + value for name, value in spent.items()})
+
+
+def test_shares_of_the_time_between_two_readings():
+    found = between(START, after(busy=5.0, stolen=1.6, waited=1.0, throttled=0.5), CORES, [0, 2, None])
+    assert (found.wall_s, found.own_cores, found.other_cores) == (2.0, 0.5, 2.0)
+    assert (found.stolen_share, found.waiting_share, found.throttled_share) == pytest.approx((0.1, 0.5, 0.25))
+    assert found.other_processes == 2
+
+
+def test_what_the_system_does_not_tell_is_null_and_disturbs_nothing():
+    nothing, later = Usage(at=1.0, own=0.0), Usage(at=3.0, own=1.0)
+    found = between(nothing, later, CORES, [None, None])
+    unknown = ("other_cores", "waiting_share", "stolen_share", "throttled_share", "other_processes")
+    assert [getattr(found, name) for name in unknown] == [None] * 5
+    assert [disturbances(found, sensitive) for sensitive in LIMITS] == [[], [], []]
+
+
+def test_a_file_of_zeros_tells_nothing():
+    """As some containers have it."""
+    zeros = Usage(at=1.0, own=0.0, busy=0.0, idle=0.0, stolen=0.0)
+    found = between(zeros, Usage(at=2.0, own=0.9, busy=0.0, idle=0.0, stolen=0.0), CORES, [])
+    assert (found.other_cores, found.stolen_share) == (None, None)
+
+
+def test_the_clock_ticks_of_a_short_block_are_no_load():
+    """A hundredth of a second in a block of two."""
+    assert disturbances(beside(wall_s=0.02, other_cores=0.5), "cpu") == []
+    assert disturbances(beside(wall_s=2, other_cores=0.5), "cpu") == ["other processes used 0.5 of 8 cores"]
+    assert disturbances(beside(wall_s=0.001, waiting_share=0.5), "cpu") == []
+    assert disturbances(beside(wall_s=0.02, waiting_share=0.5), "cpu"), "waiting is counted finer than that"
+
+
+@pytest.mark.parametrize(
+    ("fields", "disturbed"),
+    [
+        ({}, []),
+        ({"other_cores": 1}, ["cpu"]),
+        ({"other_cores": 7}, ["cpu", "caller"]),
+        ({"waiting_share": 0.5}, ["cpu", "caller"]),
+        ({"other_processes": 1}, ["cpu", "caller", "device"]),
+    ],
+)
+def test_each_kind_of_block_is_disturbed_by_what_it_is_sensitive_to(fields, disturbed):
+    assert [sensitive for sensitive in LIMITS if disturbances(beside(**fields), sensitive)] == disturbed
+
+
+# ---------------------------------------------------------------- reading the host
+
+
+@pytest.fixture
+def system(tmp_path, monkeypatch):
+    """A host of four CPUs, of which this process may use two; the files that it reads, to be changed."""
+    monkeypatch.setenv(host.LOAD, str(tmp_path))
+    monkeypatch.setattr(host, "usable_cpus", lambda: {0, 2})
+
+    def write(path: str, text: str) -> None:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+
+    return write
+
+
+def test_the_host_is_read_for_the_cpus_that_this_process_may_use(system, monkeypatch):
+    monkeypatch.setattr(host.os, "sysconf", lambda name: 100)
+    lines = [f"cpu{number} {number + 1}00 0 50 800 20 0 30 40 90 0" for number in range(4)]
+    system("proc/stat", "\n".join(["cpu 1 2 3 4 5 6 7 8 9 10", *lines, "intr 5", ""]))
+    system("proc/self/task/1/schedstat", "123 2000000000 5\n")
+    system("proc/self/task/2/schedstat", "123 500000000 5\n")
+    system("sys/fs/cgroup/cpu.stat", "usage_usec 5\nthrottled_usec 250000\n")
+    found = host.usage()
+    assert (found.busy, found.idle, found.stolen) == (1 + 3 + 2 * 0.5 + 2 * 0.3, 2 * 8.2, 2 * 0.4)
+    assert (found.waited, found.throttled) == (2.5, 0.25)
+
+
+@pytest.mark.parametrize("stat", ["", "cpu0 1 2", "cpu0 a b c d e f g h\ncpu2 1 2 3 4 5 6 7 8"])
+def test_a_host_that_lists_other_cpus_or_nothing_is_not_known(system, stat):
+    system("proc/stat", stat)
+    found = host.usage()
+    assert (found.busy, found.idle, found.stolen, found.waited, found.throttled) == (None,) * 5
+
+
+# ---------------------------------------------------------------- measured again, once
+
+
+def readings(monkeypatch, *loads: float) -> None:
+    """The host's readings around each block of a second, with so many cores' load of others during it."""
+    usages, at, busy, quiet = [], 0.0, 0.0, {"idle": 0, "stolen": 0}
+    for load in loads:
+        usages.append(Usage(at=at, own=at, busy=busy, **quiet))
+        usages.append(Usage(at=at + 1, own=at + 1, busy=busy + 1 + load, **quiet))
+        at, busy = at + 1, busy + 1 + load
+    given = iter(usages)
+    monkeypatch.setattr(contention, "host", SimpleNamespace(usage=lambda: next(given), usable_cpus=lambda: range(8)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "loads", "times", "kept", "again", "others"),
+    [
+        ("cpu", [0], [5], 5, False, 0),
+        ("cpu", [2, 0], [5, 6], 6, True, 0),  # undisturbed, if slower
+        ("cpu", [2, 1], [5, 6], 5, True, 2),  # both disturbed: the faster
+        ("cpu", [2, 1], [6, 5], 5, True, 1),
+        ("gpu", [2], [5], 5, False, 2),
+        ("gpu", [7, 0], [5, 4], 4, True, 0),
+    ],
+)
+def test_a_disturbed_block_is_timed_once_more(monkeypatch, kind, loads, times, kept, again, others):
+    readings(monkeypatch, *loads)
+    taken = iter(times)
+    result, found = undisturbed(FakeDevice(kind), lambda: next(taken), float)
+    assert (result, found.measured_again) == (kept, again)
+    assert found.other_cores == pytest.approx(others)
+    assert list(taken) == []
+
+
+def test_every_timing_carries_what_ran_beside_it(monkeypatch):
+    device = FakeDevice("gpu")
+    monkeypatch.setattr(device, "other_processes", lambda: 1)
+    caller = time_caller(device, lambda index: 1e-3, warmup=1, iterations=3, time_budget_s=60)
+    on_device = time_device(device, lambda index: 1e-3, caller, time_budget_s=60)
+    for timing in (caller, on_device):
+        assert (timing.contention.other_processes, timing.contention.measured_again) == (1, True)
+    assert time_device(FakeDevice("cpu"), lambda index: 1e-3, caller, time_budget_s=60) is None

@@ -1,0 +1,50 @@
+"""From which load beside it on a timed block counts as disturbed: by what the block is sensitive to."""
+
+from typing import Literal, NamedTuple
+
+from roofline.core.formatting import number, percent
+
+Sensitive = Literal["cpu", "caller", "device"]
+
+
+class Limits(NamedTuple):
+    """Shares of the block's time; of all CPUs, where it says so. A block beyond one of them is disturbed."""
+
+    other_load: float  # CPU time of other processes, of all CPUs
+    waiting: float  # of the CPU time of our own threads, what they waited for a CPU
+    stolen: float  # by the hypervisor, of all CPUs
+    throttled: float  # by the container's CPU quota
+
+
+# Work that is split over all cores waits for the one that it shares with another process. A caller of a GPU needs one
+# core: a host with others left to run on does not disturb it. The device's own time knows nothing of the host.
+LIMITS: dict[Sensitive, Limits | None] = {
+    "cpu": Limits(other_load=0.02, waiting=0.25, stolen=0.02, throttled=0.01),
+    "caller": Limits(other_load=0.75, waiting=0.25, stolen=0.10, throttled=0.01),
+    "device": None,
+}
+LEAST_CORES = 0.2  # of others: less is what a quiet system does beside
+LEAST_S = 0.05  # of others' CPU time and of stolen time: the kernel counts both in ticks of 10 ms
+LEAST_WAIT_S = (
+    0.002  # of our threads, counted in nanoseconds: shorter than a turn of another process, longer than waking
+)
+
+
+def disturbances(reading, sensitive: Sensitive) -> list[str]:
+    """What disturbed a block, by a records.timing.Contention; empty where nothing is known to have."""
+    limits, found = LIMITS[sensitive], []
+    if reading.other_processes:
+        found.append(f"other processes on the GPU: {reading.other_processes}")
+    if limits is None:
+        return found
+    others, least = reading.other_cores or 0, max(LEAST_CORES, limits.other_load * reading.cores)
+    if others > least and others * reading.wall_s > LEAST_S:
+        found.append(f"other processes used {number(others)} of {reading.cores} cores")
+    waiting = reading.waiting_share or 0
+    if waiting > limits.waiting and waiting * reading.own_cores * reading.wall_s > LEAST_WAIT_S:
+        found.append(f"our threads waited {percent(waiting)} of their time for a core")
+    if (reading.stolen_share or 0) > limits.stolen and reading.stolen_share * reading.wall_s > LEAST_S:
+        found.append(f"the hypervisor took {percent(reading.stolen_share)} of the cores' time")
+    if (reading.throttled_share or 0) > limits.throttled:
+        found.append(f"the CPU quota held it back for {percent(reading.throttled_share)} of its time")
+    return found

@@ -1,0 +1,73 @@
+"""What else ran beside a timed block; a block that was disturbed is timed once more."""
+
+import functools
+from collections.abc import Callable
+from typing import TypeVar
+
+from roofline.core.contention import Sensitive, disturbances
+from roofline.devices import host
+from roofline.records.timing import Contention
+
+T = TypeVar("T")
+
+
+def recorded(sensitive: Sensitive = "caller", slowness: Callable = lambda timing: timing.median_s) -> Callable:
+    """A decorator of functions (device, ...) -> Timing or None: the timing says what else ran beside it."""
+
+    def decorate(timed: Callable) -> Callable:
+        @functools.wraps(timed)
+        def watched(device, *arguments, **options):
+            def block():
+                return timed(device, *arguments, **options)
+
+            timing, contention = undisturbed(device, block, slowness, sensitive)
+            return timing and timing.model_copy(update={"contention": contention})
+
+        return watched
+
+    return decorate
+
+
+def undisturbed(
+    device, block: Callable[[], T], slowness: Callable[[T], float], sensitive: Sensitive = "caller"
+) -> tuple[T, Contention]:
+    """A block's result and what ran beside it. Where that disturbed it, it runs once more, whatever the reason: the
+    second counts where nothing disturbed it, else the faster of both, since what disturbs only slows."""
+    sensitive = "cpu" if device.kind == "cpu" else sensitive
+    first, beside = observed(device, block)
+    if first is None or not disturbances(beside, sensitive):
+        return first, beside
+    again, beside_again = observed(device, block)
+    if again is None or (disturbances(beside_again, sensitive) and slowness(first) <= slowness(again)):
+        again, beside_again = first, beside
+    return again, beside_again.model_copy(update={"measured_again": True})
+
+
+def observed(device, block: Callable[[], T]) -> tuple[T, Contention]:
+    processes = [device.other_processes()]
+    before = host.usage()
+    result = block()
+    after = host.usage()
+    processes.append(device.other_processes())
+    return result, between(before, after, len(host.usable_cpus()), processes)
+
+
+def between(before: host.Usage, after: host.Usage, cores: int, processes: list[int | None]) -> Contention:
+    """What two readings of the host, and the numbers of other processes on the device, say of the time between."""
+
+    def spent(name: str) -> float | None:
+        first, last = getattr(before, name), getattr(after, name)
+        return None if first is None or last is None else max(0.0, last - first)
+
+    wall_s, own_s, busy_s, waited_s = max(spent("at"), 1e-9), spent("own"), spent("busy"), spent("waited")
+    told = busy_s is not None and busy_s + spent("idle") > 0  # some containers show a file of zeros
+    return Contention(
+        wall_s=wall_s,
+        cores=cores,
+        own_cores=own_s / wall_s,
+        other_cores=max(0.0, busy_s - own_s) / wall_s if told else None,
+        waiting_share=None if waited_s is None else waited_s / max(own_s + waited_s, 1e-9),
+        stolen_share=spent("stolen") / wall_s / cores if told else None,
+        throttled_share=None if spent("throttled") is None else spent("throttled") / wall_s,
+        other_processes=max((count for count in processes if count is not None), default=None),
+    )
