@@ -11,7 +11,14 @@ from roofline.devices import host
 from roofline.devices.base import Identity, Stream, SweepSeries
 from roofline.devices.cpu.formula import clock, cpu_family, peak_formula_tflops, simd_units
 from roofline.devices.cpu.identity import MEMORY_CEILINGS, NATIVE_DTYPES
-from roofline.devices.cpu.topology import UNLISTED_CACHE_BYTES, UNLISTED_L2_BYTES, cache_bytes, spread_out
+from roofline.devices.cpu.topology import (
+    UNLISTED_CACHE_BYTES,
+    UNLISTED_L2_BYTES,
+    cache_bytes,
+    core_counts,
+    on_cores,
+    spread_out,
+)
 from roofline.devices.cpu.workers import Timed
 
 PIECE_ITEMS = 1 << 20  # of random numbers that one generator draws
@@ -108,8 +115,11 @@ class Device:
         """The ceiling that an operator of a dtype stands under: emulated dtypes compute in fp32."""
         return dtype if dtype in NATIVE_DTYPES else "fp32"
 
-    def memory_ceilings(self, mix: str) -> list[str]:
-        return MEMORY_CEILINGS[mix]
+    def memory_ceilings(self, mix: str, cores: int | None = None) -> list[str]:
+        """Of so many of the cores: reads have a ceiling of the next larger number that was measured."""
+        fewer = [count for count in core_counts(self.cores)[1:] if cores and count >= cores]
+        own = [on_cores("dram_read", min(fewer))] if mix == "read" and fewer else []
+        return [*own, *MEMORY_CEILINGS[mix]]
 
     def widened(self, array):
         """A dtype that the CPU lacks, converted to fp32 for the computation; others as they are."""
@@ -235,9 +245,7 @@ class Device:
         if not size_bytes:
             free = host.memory_available_bytes()
             size_bytes = cpu_memory.automatic_bytes(self.cores, self.last_level_cache_bytes, free)
-        # Half of a core's second cache: with the blocks that pass by, the triad's product stays there or next to it.
-        block_bytes = cache_bytes().get("l2", UNLISTED_L2_BYTES) // 2
-        return cpu_memory.streams(self.workers, size_bytes, block_bytes)
+        return cpu_memory.streams(self.workers, size_bytes)
 
     def sweeps(self, points_per_octave: int) -> list[SweepSeries]:
         """Sets of one core, and of all cores with one each; where there is one core, these are the same."""
