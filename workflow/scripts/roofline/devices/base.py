@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from roofline.records.compute import CoreCount
 from roofline.records.product import Product
 from roofline.records.timing import Check
 
@@ -85,7 +86,8 @@ class SweepSeries:
 class Workload:
     """One way to reach a compute ceiling: `step(i)` runs it once, `check()` compares its result with float64.
 
-    `clock_mhz()` is what the kernel itself counted in its last run; None where the kernel is not ours.
+    `clock_mhz()` is what the kernel itself counted in its last run; None where the kernel is not ours. `cores()` counts a
+    CPU's physical cores by this load.
     """
 
     product: Product
@@ -94,3 +96,4 @@ class Workload:
     check: Callable[[], Check]
     clock_mhz: Callable[[], float | None] = lambda: None
     inputs: str = "standard normal numbers, rounded to the dtype"
+    cores: Callable[[], CoreCount | None] = lambda: None

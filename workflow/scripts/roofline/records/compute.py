@@ -59,6 +59,17 @@ class Block(Record):
     sm_clock_mhz: Positive | None = Field(description="counted on the multiprocessor over such a block")
 
 
+class CoreCount(Record):
+    """Physical cores of a CPU, by pairing threads that run multiply-adds: two of one core get half of it each."""
+
+    threads: int
+    listed: int = Field(description="physical cores by the kernel, which a virtual machine may be told wrong")
+    physical: int | None = Field(default=None, description="as counted; null where that is inconclusive")
+    ports: int | None = Field(default=None, description="multiply-adds that a core begins in a clock, as counted")
+    flops_per_clock: Positive | None = Field(default=None, description="of one core: ports x lanes x 2")
+    reason: str | None = Field(default=None, description="why a figure is null")
+
+
 class LoadPoint(Record):
     """A moment under sustained load; null where NVML reports nothing."""
 
@@ -94,13 +105,16 @@ class PeakFlops(Record):
     reference_tflops: Positive | None = Field(
         description="the reference GEMM's, which stands in `measurements`; null for our own kernels"
     )
-    burst_tflops: Positive = Field(description="the fastest product of those re-measured after the search")
+    burst_tflops: Positive = Field(
+        description="the fastest product of those re-measured after the search; on a CPU the reference GEMM's block counts"
+    )
     sustained_tflops: Positive | None
     vendor_tflops: Positive | None
     fraction_of_vendor: Positive | None
     clock_mhz: Positive | None = Field(description="of the burst")
     clock_tflops: Positive | None
     fraction_of_clock: Positive | None
+    cores: CoreCount | None = Field(default=None, description="of register-only loops on a CPU")
     inputs: str
     limited_by: list[str] = Field(description="throttle reasons around the burst and under sustained load")
     throttled: bool | None = Field(description="whether every sample was thermally throttled; null if not reported")

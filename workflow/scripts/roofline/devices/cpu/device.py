@@ -8,9 +8,9 @@ from itertools import pairwise
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype
 from roofline.devices import host
-from roofline.devices.base import Identity, Stream, SweepSeries
+from roofline.devices.base import Identity, Stream, SweepSeries, Workload
 from roofline.devices.cpu.formula import clock, cpu_family, peak_formula_tflops, simd_units
-from roofline.devices.cpu.identity import MEMORY_CEILINGS, NATIVE_DTYPES
+from roofline.devices.cpu.identity import MEMORY_CEILINGS, NATIVE_CEILINGS, NATIVE_DTYPES
 from roofline.devices.cpu.topology import (
     UNLISTED_CACHE_BYTES,
     UNLISTED_L2_BYTES,
@@ -20,6 +20,7 @@ from roofline.devices.cpu.topology import (
     spread_out,
 )
 from roofline.devices.cpu.workers import Timed
+from roofline.records.product import Product
 
 PIECE_ITEMS = 1 << 20  # of random numbers that one generator draws
 DISTINCT_ITEMS = (1 << 22) - 3  # random numbers per array; a prime, so that copies of any size begin at others of them
@@ -100,8 +101,8 @@ class Device:
             "l2_bytes": hardware["caches_bytes"].get("l2"),
             "power_limit_w": None,
             "peaks": {
-                dtype: {"tflops": peak_formula_tflops(hardware, ITEM_BYTES[dtype]), **figure}
-                for dtype in NATIVE_DTYPES
+                name: {"tflops": peak_formula_tflops(hardware, ITEM_BYTES[name.removesuffix("_fma")]), **figure}
+                for name in NATIVE_CEILINGS
                 if clock_mhz
             },
             "absent": {},
@@ -235,7 +236,22 @@ class Device:
         return {}
 
     def kernel_of(self, step: Callable[[int], object]) -> dict:
+        name = getattr(step, "kernel_name", None)
+        if name:
+            return {"name": name, "tensor_cores": None, "how_known": "a loop of this project"}
         return {"name": None, "tensor_cores": None, "how_known": "a BLAS does not tell which kernel it chose"}
+
+    # -- compute ceilings in registers
+
+    def fma_candidates(self, ceiling: str, seed: int) -> list[Workload]:
+        from roofline.devices.cpu import fma
+
+        return fma.candidates(self, ceiling, seed)
+
+    def fma_workload(self, ceiling: str, product: Product, seed: int) -> Workload:
+        from roofline.devices.cpu import fma
+
+        return fma.again(self, ceiling, product, seed)
 
     # -- memory
 

@@ -19,6 +19,7 @@ from roofline.devices.cpu.workers import Workers
 
 BLOCK_BYTES = 512  # that an iteration of a stream's loop covers: sizes are multiples of it
 SCALE = 3  # of b in the triad, and what the write stream writes
+PAGE_BYTES = 4096
 ROW_WORDS = 16  # of a thread's own row of BEGIN, END, ..., arguments; two cache lines
 BEGIN, END, RESULT, CHAIN_NS, THREADS, CHAIN_ROUNDS, UNUSED, ARGUMENTS = range(8)
 CHAIN_OPS = 64  # dependent additions and exclusive ors in a round of the chain, one clock each
@@ -139,8 +140,9 @@ def together(
     With `chain`, each thread goes through so many rounds of a chain of dependent additions right after, which tells its
     core's clock: an addition takes one clock on every core that has LLVM's integer registers.
     """
-    rows = _rows(len(arguments))
-    arrived = numpy.zeros(8, numpy.int64)
+    words = aligned(8 * ROW_WORDS * (len(arguments) + 1), 8 * ROW_WORDS).view(numpy.int64).reshape(-1, ROW_WORDS)
+    words.fill(0)
+    arrived, rows = words[0], words[1:]
     rows[:, THREADS], rows[:, CHAIN_ROUNDS] = len(arguments), chain
     for row, own in zip(rows, arguments, strict=True):
         row[ARGUMENTS : ARGUMENTS + len(own)] = own
@@ -157,10 +159,11 @@ def together(
     )
 
 
-def _rows(count: int):
-    room = numpy.zeros((count + 1) * ROW_WORDS, numpy.int64)
-    start = -room.ctypes.data % (8 * ROW_WORDS) // 8
-    return room[start : start + count * ROW_WORDS].reshape(count, ROW_WORDS)
+def aligned(size_bytes: int, to_bytes: int):
+    """Bytes of new memory that begin at a multiple of `to_bytes`."""
+    room = numpy.empty(size_bytes + to_bytes, numpy.uint8)
+    start = -room.ctypes.data % to_bytes
+    return room[start : start + size_bytes]
 
 
 @cache

@@ -27,8 +27,9 @@ PERIOD = 4093
 # Never zeros: on a Zen 4 machine memset was seen to write those 2.5 times as fast as any other byte.
 CLEARED = -1.0
 
-# An array is four times the last-level caches, and no smaller than this, so that steps take milliseconds.
-STREAM_CACHES, LEAST_CACHES, FEWEST_BYTES, BYTES_A_CORE = 4, 2, 256 * MIB, 16 * MIB
+# An array is four times the last-level caches; no smaller than this, so that steps take milliseconds; and where it is
+# more than twice the caches no larger than what cores touch first in about half a second.
+STREAM_CACHES, LEAST_CACHES, FEWEST_BYTES, FEWEST_A_CORE, MOST_A_CORE = 4, 2, 256 * MIB, 16 * MIB, 256 * MIB
 PARTS = 8  # of an array, of which a step goes over one
 STREAMING = "non-temporal stores"
 ALLOCATES = f"; without {STREAMING} (see grid) each line is read before it is written, which is not counted: it would be"
@@ -48,10 +49,10 @@ NEAR_STEP_BYTES, FAR_STEP_BYTES = 128 * MIB, 16 * MIB  # that a reader reads in 
 
 
 def automatic_bytes(readers: int, last_level_cache_bytes: int, free_bytes: int) -> int:
-    """Of an array that no cache holds: four times the last-level caches within an eighth of the free memory, but at
-    least twice them."""
-    wanted = max(FEWEST_BYTES, BYTES_A_CORE * readers, STREAM_CACHES * last_level_cache_bytes)
-    return _whole(max(LEAST_CACHES * last_level_cache_bytes, min(wanted, free_bytes // 8)), PARTS * BLOCK_BYTES)
+    """Of an array that no cache holds: at least twice the last-level caches, and up to four times them."""
+    wanted = max(FEWEST_BYTES, FEWEST_A_CORE * readers, STREAM_CACHES * last_level_cache_bytes)
+    within = min(wanted, max(FEWEST_BYTES, MOST_A_CORE * readers), free_bytes // 8)
+    return _whole(max(LEAST_CACHES * last_level_cache_bytes, within), PARTS * BLOCK_BYTES)
 
 
 def streams(workers: Workers, array_bytes: int) -> list[Stream]:
@@ -79,27 +80,28 @@ class Arrays:
 
     @cached_property
     def memory(self):
-        memory = aligned(3 * self.bytes).view(numpy.float32)
-        self.each_chunk(memory, 0, 2, lambda first, chunk: numpy.copyto(chunk, numbers(first, chunk.size)))
-        self.each_chunk(memory, 2, 3, lambda first, chunk: chunk.fill(CLEARED))
+        memory = loops.aligned(3 * self.bytes, ALIGNED_BYTES).view(numpy.float32)
+        self.each_chunk(memory, range(2 * PARTS), lambda first, chunk: numpy.copyto(chunk, numbers(first, chunk.size)))
+        self.each_chunk(memory, range(2 * PARTS, 3 * PARTS), lambda first, chunk: chunk.fill(CLEARED))
         return memory
 
-    def written(self, run: Callable[[], object], expected: Callable[[int, int], object]) -> bool:
-        """Whether a run over c, cleared, leaves the numbers expected(first, count)."""
-        self.each_chunk(self.memory, 2, 3, lambda first, chunk: chunk.fill(CLEARED))
-        run()
-        before = 2 * self.bytes // 4
-        equal = self.each_chunk(
-            self.memory, 2, 3, lambda first, chunk: numpy.array_equal(chunk, expected(first - before, chunk.size))
+    def written(self, step: Callable[[int], object], part: int, expected: Callable[[int, int], object]) -> bool:
+        """Whether a step over a part of c, cleared, leaves the numbers expected(first, count)."""
+        memory, own, before = self.memory, [2 * PARTS + part], 2 * self.bytes // 4
+        self.each_chunk(memory, own, lambda first, chunk: chunk.fill(CLEARED))
+        step(part)
+        return all(
+            self.each_chunk(
+                memory, own, lambda first, chunk: numpy.array_equal(chunk, expected(first - before, chunk.size))
+            )
         )
-        return all(equal)
 
-    def each_chunk(self, memory, first: int, last: int, work: Callable) -> list:
-        """work(number of the first item, chunk) for each chunk of the arrays first to last, by the worker whose it is."""
+    def each_chunk(self, memory, parts: Sequence[int], work: Callable) -> list:
+        """work(number of the first item, chunk) for each chunk of these parts, by the worker whose it is."""
 
         def of(worker: int) -> list:
             done = []
-            for part in range(PARTS * first, PARTS * last):
+            for part in parts:
                 begin, end = (edge // 4 for edge in self.pieces(part, self.workers.count)[worker])
                 for start in range(begin, end, CHUNK_ITEMS):
                     done.append(work(start, memory[start : min(start + CHUNK_ITEMS, end)]))
@@ -151,9 +153,9 @@ def _stored(arrays: Arrays, mix: str, name: str, counts: Sequence[int]) -> Strea
         return a if mix == "copy" else a + SCALE * numbers(arrays.bytes // 4 + first, count)
 
     def verify(grid: str) -> str:
-        if not arrays.written(lambda: [steps[grid](part) for part in range(PARTS)], expected):
+        if not all(arrays.written(steps[grid], part, expected) for part in (0, PARTS - 1)):
             raise ArithmeticError(f"{name} with {grid}: what was written is wrong")
-        return "every number written compared with what it must be, cleared before"
+        return f"every number of the first and the last of {PARTS} parts, cleared before, compared"
 
     ways = itertools.product(counts, (True, False))
     steps = {_grid(count, streaming): partial(step, streaming, count) for count, streaming in ways}
@@ -198,13 +200,6 @@ def sum_of_words(size_bytes: int) -> int:
 @cache
 def _sums_of_words() -> list[int]:
     return [0, *itertools.accumulate(_repeated()[: 2 * PERIOD].view(numpy.uint64).tolist())]
-
-
-def aligned(size_bytes: int):
-    """Bytes of memory that begin at a multiple of ALIGNED_BYTES."""
-    room = numpy.empty(size_bytes + ALIGNED_BYTES, numpy.uint8)
-    start = -room.ctypes.data % ALIGNED_BYTES
-    return room[start : start + size_bytes]
 
 
 def _whole(size_bytes: int, of_bytes: int) -> int:
@@ -294,7 +289,7 @@ def _sweep(
 
 def _filled(workers: Workers, size_bytes: int):
     """Memory with numbers, each worker's part written by it."""
-    memory = aligned(size_bytes).view(numpy.float32)
+    memory = loops.aligned(size_bytes, ALIGNED_BYTES).view(numpy.float32)
 
     def fill(worker: int) -> None:
         first, last = (memory.size * edge // workers.count for edge in (worker, worker + 1))

@@ -20,7 +20,7 @@ class Workers:
     """
 
     def __init__(self, count: int, cpus: Sequence[int] = ()):
-        self.count = count
+        self.count, self.pinned = count, len(cpus) >= count
         self._queues = [SimpleQueue() for _ in range(count)]
         for number, queue in enumerate(self._queues):
             Thread(target=_serve, args=(number, queue, cpus[number : number + 1]), daemon=True).start()
