@@ -74,8 +74,8 @@ def measure(
     if device.kind == "gpu":
         options["time_budget_s"] = max(time_budget_s, BURST_S)
     blocks = _remeasured(device, workloads, found, options)
-    if reference and device.kind == "cpu":  # which may have had the fastest block of all
-        blocks = sorted([*blocks, (first, _as_block(first, reference))], key=lambda one: -one[1].tflops)
+    if reference and device.kind == "cpu" and _tflops(reference) > blocks[0][1].tflops:
+        blocks.insert(0, (first, _as_block(first, reference)))
     (workload, burst), *slower = blocks
     best = workload.product
     siblings = (_fastest(device, ways, options) for ways in workloads.variants(best, 7))

@@ -27,7 +27,9 @@ def measure_all(device, record: DeviceRecord, streams, **options) -> list[Bandwi
 
 
 def as_read(read: Bandwidth, copy: Bandwidth) -> Bandwidth:
-    counted = f"{copy.counted}; a copy's, since reads alone moved less, {number(read.gb_per_s)} GB/s in two measurements"
+    counted = (
+        f"{copy.counted}; a copy's, since reads alone moved less, {number(read.gb_per_s)} GB/s in two measurements"
+    )
     return copy.model_copy(update={"name": read.name, "mix": "read", "counted": counted})
 
 

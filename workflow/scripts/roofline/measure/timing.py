@@ -24,18 +24,19 @@ def time_caller(
     from the warm-up through every timed block, so that no step meets a buffer before the rotation is back at it.
 
     The warm-up's last step tells how many fit the budget; they are timed in one block where they do. At least one step is
-    timed, however slow the device, and one warmed up before it; on a CPU, whose steps have a budget beside that of the
-    warm-up, at least LEAST_ON_CPU. Where the check of the result ran just before and took most of the budget
+    timed, however slow the device, and one warmed up before it. On a CPU the warm-up has half of a budget of its own, and
+    at least LEAST_ON_CPU steps are timed. Where the check of the result ran just before and took most of the budget
     (`checked_s`), that was the warm-up.
     """
-    least = min(iterations, LEAST_ON_CPU) if device.kind == "cpu" else 1
-    deadline = time.monotonic() + time_budget_s
+    on_cpu = device.kind == "cpu"
+    least = min(iterations, LEAST_ON_CPU) if on_cpu else 1
+    deadline = time.monotonic() + (time_budget_s / 2 if on_cpu else time_budget_s)
     slow = checked_s is not None and checked_s > time_budget_s / 2
     warmed, last = (1, checked_s) if slow else (0, 0.0)
     while warmed < max(1, warmup) and (warmed == 0 or time.monotonic() + last < deadline):
         last = device.step_times(step, 1, first=warmed)[0]
         warmed += 1
-    if device.kind == "cpu":
+    if on_cpu:
         deadline = time.monotonic() + time_budget_s
     samples: list[float] = []
     while len(samples) < iterations and (len(samples) < least or time.monotonic() + last < deadline):

@@ -151,10 +151,10 @@ def count_cores(
         others.sort(key=lambda other: other - first != apart)  # as far away as in the last pair comes first
         partner = next((other for other in others if len(shared([first, other])) == 2), None)
         if partner is None:
-            reason = f"thread {first} is slower beside all others, and beside no single one: other load, or another user"
+            reason = (
+                f"thread {first} is slower beside all others, and beside no single one: other load, or another user"
+            )
             return CoreCount(**told, ports=ports, reason=reason)
         left = [other for other in left if other not in (first, partner)]
         pairs, apart = pairs + 1, partner - first
-    return CoreCount(
-        **told, ports=ports, physical=threads - pairs, flops_per_clock=ports * port_flops
-    )
+    return CoreCount(**told, ports=ports, physical=threads - pairs, flops_per_clock=ports * port_flops)

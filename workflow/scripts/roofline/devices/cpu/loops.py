@@ -133,7 +133,11 @@ def host_vectors() -> Vectors:
 
 
 def together(
-    workers: Workers, loop: Loop, arguments: Sequence[Sequence[int]], threads: Sequence[int] | None = None, chain: int = 0
+    workers: Workers,
+    loop: Loop,
+    arguments: Sequence[Sequence[int]],
+    threads: Sequence[int] | None = None,
+    chain: int = 0,
 ) -> Run:
     """One run of a loop by so many workers, the first ones or those named, each with its own arguments.
 
@@ -318,9 +322,7 @@ def _arguments(*kinds: str) -> list[str]:
 
 def _compiled(work: str) -> Loop:
     operations = ("add", "xor")
-    links = [
-        f"  %x{n + 1} = {operations[n % 2]} i64 %x{n}, %{'yz'[n % 2]}" for n in range(CHAIN_OPS)
-    ]
+    links = [f"  %x{n + 1} = {operations[n % 2]} i64 %x{n}, %{'yz'[n % 2]}" for n in range(CHAIN_OPS)]
     frame = FRAME.format(
         clock=time.CLOCK_MONOTONIC,
         chain=CHAIN_OPS,

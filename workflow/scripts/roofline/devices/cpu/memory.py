@@ -32,7 +32,9 @@ CLEARED = -1.0
 STREAM_CACHES, LEAST_CACHES, FEWEST_BYTES, FEWEST_A_CORE, MOST_A_CORE = 4, 2, 256 * MIB, 16 * MIB, 256 * MIB
 PARTS = 8  # of an array, of which a step goes over one
 STREAMING = "non-temporal stores"
-ALLOCATES = f"; without {STREAMING} (see grid) each line is read before it is written, which is not counted: it would be"
+ALLOCATES = (
+    f"; without {STREAMING} (see grid) each line is read before it is written, which is not counted: it would be"
+)
 COUNTED = {
     "read": "bytes read, by a loop that adds up 8-byte words",
     "write": f"bytes written{ALLOCATES} 2 x (write-allocate)",
