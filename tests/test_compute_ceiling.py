@@ -225,8 +225,8 @@ def test_a_reference_product_that_no_later_block_comes_up_to_is_a_cpus_ceiling()
 
 @pytest.mark.parametrize(("kind", "samples"), [("gpu", 20), ("cpu", 10)])
 def test_the_burst_of_a_gpu_has_a_second_whatever_the_search_had(kind, samples):
-    """A product takes 0.9 ms: of 10 ms the warm-up takes three, and a slow card would have too few left. A CPU's samples
-    have the 10 ms to themselves."""
+    """A product takes 0.9 ms: of 10 ms the warm-up takes three, and a slow card would have too few left. A CPU's
+    samples have the 10 ms to themselves."""
     peak = peak_of(Card(kind), time_budget_s=0.01)
     assert peak.burst.product == product(BEST)
     assert len(peak.burst.latency.samples_s) == pytest.approx(samples, abs=1 if kind == "cpu" else 0)

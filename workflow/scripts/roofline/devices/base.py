@@ -86,8 +86,8 @@ class SweepSeries:
 class Workload:
     """One way to reach a compute ceiling: `step(i)` runs it once, `check()` compares its result with float64.
 
-    `clock_mhz()` is what the kernel itself counted in its last run; None where the kernel is not ours. `cores()` counts a
-    CPU's physical cores by this load.
+    `clock_mhz()` is what the kernel itself counted in its last run; None where the kernel is not ours. `cores()` counts
+    a CPU's physical cores by this load.
     """
 
     product: Product

@@ -23,10 +23,10 @@ def time_caller(
     """What a caller of `step` gets. Steps are handed their number, so that they can rotate among buffers; it runs on
     from the warm-up through every timed block, so that no step meets a buffer before the rotation is back at it.
 
-    The warm-up's last step tells how many fit the budget; they are timed in one block where they do. At least one step is
-    timed, however slow the device, and one warmed up before it. On a CPU the warm-up has half of a budget of its own, and
-    at least LEAST_ON_CPU steps are timed. Where the check of the result ran just before and took most of the budget
-    (`checked_s`), that was the warm-up.
+    The warm-up's last step tells how many fit the budget; they are timed in one block where they do. At least one step
+    is timed, however slow the device, and one warmed up before it. On a CPU the warm-up has half of a budget of its
+    own, and at least LEAST_ON_CPU steps are timed. Where the check of the result ran just before and took most of the
+    budget (`checked_s`), that was the warm-up.
     """
     on_cpu = device.kind == "cpu"
     least = min(iterations, LEAST_ON_CPU) if on_cpu else 1

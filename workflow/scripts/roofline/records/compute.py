@@ -106,7 +106,7 @@ class PeakFlops(Record):
         description="the reference GEMM's, which stands in `measurements`; null for our own kernels"
     )
     burst_tflops: Positive = Field(
-        description="the fastest product of those re-measured after the search; on a CPU the reference GEMM's block counts"
+        description="the fastest product of those re-measured after the search; on a CPU, the reference GEMM counts"
     )
     sustained_tflops: Positive | None
     vendor_tflops: Positive | None

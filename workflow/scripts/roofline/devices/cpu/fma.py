@@ -18,8 +18,8 @@ from roofline.records.compute import CoreCount
 from roofline.records.product import Product
 from roofline.records.timing import Check
 
-# x = k x + l draws numbers together within STEPS steps to 1/e of their distance: what comes of the last step still tells
-# how many there were, and rounding, which that damps too, stays small. Each round begins anew.
+# x = k x + l draws numbers together, within STEPS steps to 1/e of their distance: what comes of the last step still
+# tells how many there were, and errors of rounding, which it damps too, stay small. Each round begins anew.
 FACTOR, OFFSET, STEPS = -1 + 2**-16, 0.5, 1 << 16
 TOLERANCE = {"fp64": 1e-11, "fp32": 1e-3}
 CHAINS = (24, 12)  # independent ones hide the latency: two ports x five clocks; as many fit 32 registers, or 16

@@ -1,8 +1,8 @@
 """Loops over memory and over registers, compiled by LLVM for this host's vectors, and run by pinned threads together.
 
-A loop is written as LLVM's intermediate representation, with vectors of the widest kind that the host has; no pass of
-LLVM's optimiser runs, so that what is timed is what stands here. Each thread waits in compiled code until all are there,
-and leaves the nanoseconds at which it began and ended.
+A loop is written as LLVM's intermediate representation, in vectors of the widest kind that the host has. No pass of
+LLVM's optimiser runs: what is timed is what stands here. Each thread waits in compiled code until all are there, and
+leaves the nanoseconds at which it began and ended.
 """
 
 import ctypes
@@ -142,7 +142,7 @@ def together(
     """One run of a loop by so many workers, the first ones or those named, each with its own arguments.
 
     With `chain`, each thread goes through so many rounds of a chain of dependent additions right after, which tells its
-    core's clock: an addition takes one clock on every core that has LLVM's integer registers.
+    core's clock: an addition takes one clock on every core of today.
     """
     words = aligned(8 * ROW_WORDS * (len(arguments) + 1), 8 * ROW_WORDS).view(numpy.int64).reshape(-1, ROW_WORDS)
     words.fill(0)

@@ -1,4 +1,4 @@
-"""The CPU's memory by compiled loops: streams over arrays far larger than its caches, and sweeps over the size of a set.
+"""The CPU's memory by compiled loops: streams over arrays far larger than its caches, and sweeps over sizes of a set.
 
 Imported once the threads of the BLAS are set: it loads NumPy.
 """
@@ -67,7 +67,9 @@ def streams(workers: Workers, array_bytes: int) -> list[Stream]:
     found = [_read(arrays, "dram_read", counts[:2])]  # half of the cores may be faster than all
     found += [_stored(arrays, mix, f"dram_{mix}", counts[:2]) for mix in ("write", "copy", "triad")]
     found += [_read(arrays, on_cores("dram_read", count), [count]) for count in counts[1:]]
-    return found + [_stored(arrays, "copy", on_cores("dram_copy", 1), [1])] if workers.count > 1 else found
+    if workers.count > 1:
+        found.append(_stored(arrays, "copy", on_cores("dram_copy", 1), [1]))
+    return found
 
 
 class Arrays:
