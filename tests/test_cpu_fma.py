@@ -44,7 +44,7 @@ def test_a_loop_of_few_steps_is_as_numpy_computes_it(device, dtype, chains, widt
     row = chains * width // ITEM_BYTES[dtype]
     x = loop.numbers[:, -row:].astype(numpy.float64)
     for _ in range(7):
-        x = fma.FACTOR * x + fma.OFFSET
+        x = fma.FACTOR * x + x
     arguments = [(loop.numbers[one].ctypes.data, loop.sums[one].ctypes.data, 3, 7) for one in range(device.cores)]
     loops.together(device.workers, loop.loop, arguments)
     numpy.testing.assert_allclose(loop.sums, 3 * x, rtol=0, atol=1e-13 if dtype == "fp64" else 3e-5)

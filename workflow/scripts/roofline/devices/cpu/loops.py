@@ -182,10 +182,11 @@ def stream(mix: str, streaming: bool = False, vector_bytes: int = 0) -> Loop:
 
 @cache
 def multiply_adds(dtype: str, chains: int, vector_bytes: int) -> Loop:
-    """x = k x + l on so many vectors in registers. Its arguments are the addresses of the numbers (k, l and the first
-    x's, those of a vector side by side) and of the sums, then rounds and steps.
+    """x = k x + x on so many vectors in registers. Its arguments are the addresses of the numbers (a vector of k, and
+    the first x's) and of the sums, then rounds and steps.
 
-    A round begins with the first x's, takes so many steps, and adds what came of them to the sums.
+    A round begins with the first x's, takes so many steps, and adds what came of them to the sums. The sum in a
+    multiply-add is one of its factors because ARM's overwrites it: any other would have to be copied first.
     """
     return _compiled(multiply_add_ir(dtype, chains, vector_bytes))
 
@@ -282,9 +283,7 @@ def multiply_add_ir(dtype: str, chains: int, vector_bytes: int) -> str:
             f"declare {vector} {fma}({vector}, {vector}, {vector})",
             *_arguments("ptr numbers", "ptr sums", "i64 rounds", "i64 steps"),
             f"  %k = load {vector}, ptr %numbers, align {vector_bytes}",
-            f"  %lat = getelementptr i8, ptr %numbers, i64 {vector_bytes}",
-            f"  %l = load {vector}, ptr %lat, align {vector_bytes}",
-            *vectors_at("numbers", "x", 2),
+            *vectors_at("numbers", "x", 1),
             *vectors_at("sums", "s"),
             "  br label %round",
             "round:",
@@ -294,7 +293,7 @@ def multiply_add_ir(dtype: str, chains: int, vector_bytes: int) -> str:
             "loop:",
             "  %i = phi i64 [0, %round], [%next, %loop]",
             *each("  %y{n} = phi {v} [%x{n}, %round], [%z{n}, %loop]"),
-            *each("  %z{n} = call {v} {fma}({v} %y{n}, {v} %k, {v} %l)"),
+            *each("  %z{n} = call {v} {fma}({v} %y{n}, {v} %k, {v} %y{n})"),
             "  %next = add i64 %i, 1",
             "  %more = icmp ult i64 %next, %steps",
             "  br i1 %more, label %loop, label %added",
@@ -320,9 +319,9 @@ def _arguments(*kinds: str) -> list[str]:
     return lines
 
 
-def _compiled(work: str) -> Loop:
-    operations = ("add", "xor")
-    links = [f"  %x{n + 1} = {operations[n % 2]} i64 %x{n}, %{'yz'[n % 2]}" for n in range(CHAIN_OPS)]
+def framed(work: str) -> str:
+    """A loop within what makes threads begin together and tells when each ended, in LLVM's representation."""
+    links = [f"  %x{n + 1} = {('add', 'xor')[n % 2]} i64 %x{n}, %{'yz'[n % 2]}" for n in range(CHAIN_OPS)]
     frame = FRAME.format(
         clock=time.CLOCK_MONOTONIC,
         chain=CHAIN_OPS,
@@ -335,7 +334,11 @@ def _compiled(work: str) -> Loop:
         chain_ns=CHAIN_NS,
         unused=UNUSED,
     )
-    module = llvm.parse_assembly(frame + work)
+    return frame + work
+
+
+def _compiled(work: str) -> Loop:
+    module = llvm.parse_assembly(framed(work))
     module.verify()
     engine = llvm.create_mcjit_compiler(module, _target_machine())
     engine.finalize_object()
