@@ -5,7 +5,7 @@ Imported once the threads of the BLAS are set: it loads NumPy.
 
 import itertools
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy
@@ -81,26 +81,20 @@ class Arrays:
     def __init__(self, workers: Workers, array_bytes: int):
         self.workers = workers
         self.bytes = _whole(array_bytes, PARTS * BLOCK_BYTES)
-
-    @cached_property
-    def memory(self):
-        memory = loops.aligned(3 * self.bytes, ALIGNED_BYTES).view(numpy.float32)
-        self.each_chunk(memory, range(2 * PARTS), lambda first, chunk: numpy.copyto(chunk, numbers(first, chunk.size)))
-        self.each_chunk(memory, range(2 * PARTS, 3 * PARTS), lambda first, chunk: chunk.fill(CLEARED))
-        return memory
+        self.memory = loops.aligned(3 * self.bytes, ALIGNED_BYTES).view(numpy.float32)
+        self.each_chunk(range(2 * PARTS), lambda first, chunk: numpy.copyto(chunk, numbers(first, chunk.size)))
+        self.each_chunk(range(2 * PARTS, 3 * PARTS), lambda first, chunk: chunk.fill(CLEARED))
 
     def written(self, step: Callable[[int], object], part: int, expected: Callable[[int, int], object]) -> bool:
         """Whether a step over a part of c, cleared, leaves the numbers expected(first, count)."""
-        memory, own, before = self.memory, [2 * PARTS + part], 2 * self.bytes // 4
-        self.each_chunk(memory, own, lambda first, chunk: chunk.fill(CLEARED))
+        own, before = [2 * PARTS + part], 2 * self.bytes // 4
+        self.each_chunk(own, lambda first, chunk: chunk.fill(CLEARED))
         step(part)
         return all(
-            self.each_chunk(
-                memory, own, lambda first, chunk: numpy.array_equal(chunk, expected(first - before, chunk.size))
-            )
+            self.each_chunk(own, lambda first, chunk: numpy.array_equal(chunk, expected(first - before, chunk.size)))
         )
 
-    def each_chunk(self, memory, parts: Sequence[int], work: Callable) -> list:
+    def each_chunk(self, parts: Sequence[int], work: Callable) -> list:
         """work(number of the first item, chunk) for each chunk of these parts, by the worker whose it is."""
 
         def of(worker: int) -> list:
@@ -108,7 +102,7 @@ class Arrays:
             for part in parts:
                 begin, end = (edge // 4 for edge in self.pieces(part, self.workers.count)[worker])
                 for start in range(begin, end, CHUNK_ITEMS):
-                    done.append(work(start, memory[start : min(start + CHUNK_ITEMS, end)]))
+                    done.append(work(start, self.memory[start : min(start + CHUNK_ITEMS, end)]))
             return done
 
         return list(itertools.chain(*self.workers.run(self.workers.count, of)))
