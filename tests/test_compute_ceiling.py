@@ -208,9 +208,20 @@ def test_where_the_chosen_block_is_clearly_slower_than_the_next_that_one_is_reme
     assert [peak.tflops, *(block.tflops for block in peak.slower_remeasurements)] == [near(one) for one in figures]
 
 
-@pytest.mark.parametrize(("kind", "samples"), [("gpu", 20), ("cpu", 7)])
+def test_a_reference_product_that_no_later_block_comes_up_to_is_a_cpus_ceiling():
+    """No product may stand above its own ceiling."""
+    again = {(size, seed): 90 for size in (REFERENCE, BEST, LARGE) for seed in (5, 13)}
+    record = measured(Card("cpu", rates=dict.fromkeys((BEST, LARGE), 90) | again))
+    peak = record.peak
+    assert peak.tflops == peak.burst.tflops == peak.reference_tflops == near(100)
+    assert peak.burst.product == product(REFERENCE)
+    assert [block.tflops for block in peak.slower_remeasurements] == [near(90)]
+
+
+@pytest.mark.parametrize(("kind", "samples"), [("gpu", 20), ("cpu", 10)])
 def test_the_burst_of_a_gpu_has_a_second_whatever_the_search_had(kind, samples):
-    """A product takes 0.9 ms: of 10 ms the warm-up takes three, and a slow card would have too few left."""
+    """A product takes 0.9 ms: of 10 ms the warm-up takes three, and a slow card would have too few left. A CPU's
+    samples have the 10 ms to themselves."""
     peak = peak_of(Card(kind), time_budget_s=0.01)
     assert peak.burst.product == product(BEST)
     assert len(peak.burst.latency.samples_s) == pytest.approx(samples, abs=1 if kind == "cpu" else 0)

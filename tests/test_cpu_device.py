@@ -175,7 +175,8 @@ def test_simd_units(flags, machine, family, name, flops_per_clock):
 
 def test_what_the_device_promises_follows_from_what_it_is(device, hardware):
     promised = device.vendor(hardware, "")
-    assert set(promised["peaks"]) == {"fp32", "fp64"}
+    assert set(promised["peaks"]) == {"fp32", "fp64", "fp32_fma", "fp64_fma"}
+    assert promised["peaks"]["fp32_fma"] == promised["peaks"]["fp32"]
     assert promised["peaks"]["fp32"]["tflops"] == 2 * promised["peaks"]["fp64"]["tflops"] > 0
     assert all(peak["derived"] and not peak["verified"] for peak in promised["peaks"].values())
     assert f"x {hardware['cores_physical']} cores x" in promised["peaks"]["fp32"]["source"]
@@ -183,10 +184,10 @@ def test_what_the_device_promises_follows_from_what_it_is(device, hardware):
 
 
 def test_ceilings_that_the_cpu_lacks(device):
-    names = ("fp32", "fp64", "fp32_fma", "tf32", "fp16", "int8")
+    names = ("fp32", "fp64", "fp32_fma", "fp64_fma", "fp16_fma", "tf32", "fp16", "int8")
     lacking = {name: devices.unsupported(device.identity, name) for name in names}
-    assert lacking.pop("fp32") is lacking.pop("fp64") is None
-    assert lacking.pop("fp32_fma") == "NumPy has no register-only loop on the CPU"
+    assert [lacking.pop(name) for name in ("fp32", "fp64", "fp32_fma", "fp64_fma")] == [None] * 4
+    assert lacking.pop("fp16_fma") == "register-only loops on the CPU compute in fp64 and fp32"
     for dtype, reason in lacking.items():
         assert reason.startswith(f"NumPy has no {dtype} arithmetic of its own on the CPU")
         assert device.emulation_note(dtype).startswith(f"{dtype} is emulated")

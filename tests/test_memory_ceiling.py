@@ -146,6 +146,36 @@ def test_throttling_is_flagged_where_it_is_reported(reasons, throttled, limited_
     assert found.latency.all_throttled == (throttled is True)
 
 
+# ---------------------------------------------------------------------------------------------- reads and copies
+
+
+@pytest.mark.parametrize(
+    ("level", "read_s", "again_s", "gb_per_s", "counted"),
+    [
+        ("dram", [1e-3], [], 4800, "made up"),
+        ("dram", [4e-3], [2e-3], 2400, "made up"),  # the second time it is as fast as the copy
+        ("dram", [4e-3], [3e-3], 2400, "a copy's, since reads alone moved less, 1600 GB/s in two measurements"),
+        ("dram", [3e-3], [4e-3], 2400, "a copy's, since reads alone moved less, 1600 GB/s in two measurements"),
+        ("hbm", [4e-3], [], 1200, "made up"),
+    ],
+)
+def test_reading_a_cpus_memory_is_no_slower_than_a_copy_of_as_many_cores(level, read_s, again_s, gb_per_s, counted):
+    left = iter([*read_s * 11, *again_s * 11])
+    read, _ = stream({"a grid": 0.0}, f"{level}_read_one_core", level)
+    read.grids["a grid"] = lambda number: next(left)
+    copy, _ = stream({"a grid": 2e-3}, f"{level}_copy_one_core", level, mix="copy")
+    write, _ = stream({"a grid": 1e-3}, f"{level}_write", level, mix="write")
+    device = FakeDevice("cpu" if level == "dram" else "gpu")
+    with clock_of(device):
+        options = {"warmup": 1, "iterations": 7, "time_budget_s": 1e-6}
+        found = memory_ceiling.measure_all(device, device_record(), [read, copy, write], **options)
+    assert [one.name for one in found] == [f"{level}_{name}" for name in ("read_one_core", "copy_one_core", "write")]
+    one = found[0]
+    assert (one.mix, one.gb_per_s) == ("read", pytest.approx(gb_per_s))
+    assert one.counted.endswith(counted)
+    record_of(*found)  # which holds itself to its samples
+
+
 # ---------------------------------------------------------------------------------------------- the envelope
 
 RATES = {"dram_read": 100, "dram_write": 60, "dram_copy": 110, "dram_triad": 90}

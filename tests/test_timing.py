@@ -14,9 +14,9 @@ from roofline.measure.timing import CALLER_METHOD, per_application, time_caller,
 from roofline.records.timing import Timing
 
 
-def timed(duration, **options):
+def timed(duration, kind="gpu", **options):
     """Steps take `duration(step number)`."""
-    device = FakeDevice()
+    device = FakeDevice(kind)
     options = {"warmup": 3, "iterations": 100, "time_budget_s": 1.0} | options
     with clock_of(device):
         return time_caller(device, duration, **options), device
@@ -65,6 +65,21 @@ def test_a_slow_first_step_does_not_cost_the_samples():
     timing, device = timed(lambda number: 0.9 if number == 0 else 1e-3, iterations=1000)
     assert timing.samples_s == [1e-3] * 99
     assert device.now <= 1
+
+
+@pytest.mark.parametrize(
+    ("step_s", "options", "warmup", "samples"),
+    [
+        (0.3, {}, 1, 7),  # of a budget of 1 s
+        (10.0, {}, 1, 7),
+        (10.0, {"checked_s": 10.0}, 1, 7),
+        (10.0, {"iterations": 2}, 1, 2),  # no more than were asked for
+        (0.09, {"warmup": 10}, 5, 11),  # the warm-up, which has half of a budget, costs the samples nothing
+    ],
+)
+def test_a_cpus_figures_rest_on_seven_samples_or_more(step_s, options, warmup, samples):
+    timing, _ = timed(always(step_s), kind="cpu", **options)
+    assert (timing.warmup, len(timing.samples_s)) == (warmup, samples)
 
 
 def test_step_numbers_run_on_so_that_a_rotation_is_never_cut_short():
@@ -148,9 +163,9 @@ def noisy(median_s, spread):
     return lambda number: median_s * (1 + spread * random.Random(number).uniform(-1, 1))
 
 
-def until_precise(duration, reasons=lambda now: [], **options):
+def until_precise(duration, reasons=lambda now: [], kind="gpu", **options):
     """A step under any throttling takes twice as long."""
-    device = FakeDevice(reasons=reasons)
+    device = FakeDevice(kind, reasons=reasons)
     options = {"warmup": 3, "most": 1024, "time_budget_s": 100.0} | options
     with clock_of(device):
         log = StateLog(device)
@@ -178,6 +193,12 @@ def test_what_never_becomes_precise_ends_after_its_most_samples(most):
     timing, device, _ = until_precise(noisy(1e-3, 0.9), most=most)
     assert (timing.stopped_by, len(timing.samples_s)) == ("iterations", most)
     assert device.numbers == list(range(3 + most))
+
+
+@pytest.mark.parametrize("most", [2, 1024])
+def test_of_a_cpu_seven_samples_are_taken_whatever_the_budget(most):
+    timing, _, _ = until_precise(noisy(0.4, 0.2), kind="cpu", time_budget_s=1.0, most=most)
+    assert len(timing.samples_s) == min(7, most)
 
 
 def test_the_budget_ends_sampling():

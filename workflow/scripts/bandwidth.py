@@ -8,7 +8,7 @@ if __name__ == "__main__":
 from roofline import devices
 from roofline.analysis import health
 from roofline.core.formatting import number, percent, starred
-from roofline.measure.memory_ceiling import envelope, measure, sweep
+from roofline.measure.memory_ceiling import envelope, measure_all, sweep
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
@@ -32,7 +32,7 @@ def run(
         sweeps = [sweep(device, series) for series in device.sweeps(sweep_points)]
     else:
         streams = device.streams(level, size * MIB if size else None)
-        bandwidths = [measure(device, record, stream, **options) for stream in streams]
+        bandwidths = measure_all(device, record, streams, **options)
     return BandwidthRecord(
         device=name,
         level=level,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from roofline.records.compute import CoreCount
 from roofline.records.product import Product
 from roofline.records.timing import Check
 
@@ -86,7 +87,7 @@ class Workload:
     """One way to reach a compute ceiling: `step(i)` runs it once, `compare()` holds what it left against float64.
 
     `clear()` overwrites the result with what no step leaves. `clock_mhz()` is what the kernel itself counted in its
-    last run; None where the kernel is not ours.
+    last run; None where the kernel is not ours. `cores()` counts a CPU's physical cores by this load.
     """
 
     product: Product
@@ -96,6 +97,7 @@ class Workload:
     compare: Callable[[], Check]
     clock_mhz: Callable[[], float | None] = lambda: None
     inputs: str = "standard normal numbers, rounded to the dtype"
+    cores: Callable[[], CoreCount | None] = lambda: None
 
     def check(self) -> Check:
         """Run it once on a cleared result. Raises ArithmeticError where the result is wrong."""

@@ -183,7 +183,9 @@ def declare(
     """What a measurement says before anything is timed: counts, roofs, and the sealed prediction."""
     flops, traffic = operator.flops(case, scope), operator.bytes(case, scope)
     of_device = cold or traffic > device.last_level_cache_bytes or not operator.cached_when_warm
-    ceilings = device.memory_ceilings(operator.mix_of(case, scope)) if of_device else device.cache_ceilings
+    mix, cores = operator.mix_of(case, scope), cell.cores(scope)
+    of_memory = device.memory_ceilings(mix, cores) if cores else device.memory_ceilings(mix)
+    ceilings = of_memory if of_device else device.cache_ceilings
     compute_ceiling = device.compute_ceiling(operator.compute_dtype(case, scope), operator.unit_of(case, scope))
     terms = cell.costs(scope)
     predicted = predict_sealed(

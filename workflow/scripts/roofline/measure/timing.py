@@ -15,6 +15,7 @@ DEVICE_METHOD = "steps queued behind a blocking kernel, an event per step, then 
 FEWEST = 64  # samples before the first look at whether they are precise
 LONGER = 1.03
 TICK_S = 0.5e-6  # of CUDA's events, as cudaEventElapsedTime is documented
+LEAST_ON_CPU = 7  # samples, whatever they take: fewer have no interval
 LOOK_S = 0.05  # a batch of this length or more is looked at while it runs
 
 Step = Callable[[int], object]
@@ -27,20 +28,25 @@ def time_caller(
     """What a caller of `step` gets. Steps are handed their number, so that they can rotate among buffers; it runs on
     from the warm-up through every timed block, so that no step meets a buffer before the rotation is back at it.
 
-    The warm-up's last step tells how many fit the budget; they are timed in one block where they do.
-    At least one step is timed, however slow the device, and one warmed up before it; where the check of the
-    result ran just before and took most of the budget (`checked_s`), that was the warm-up.
+    The warm-up's last step tells how many fit the budget; they are timed in one block where they do. At least one step
+    is timed, however slow the device, and one warmed up before it. On a CPU the warm-up has half of a budget of its
+    own, and at least LEAST_ON_CPU steps are timed. Where the check of the result ran just before and took most of the
+    budget (`checked_s`), that was the warm-up.
     """
-    deadline = time.monotonic() + time_budget_s
+    on_cpu = device.kind == "cpu"
+    least = min(iterations, LEAST_ON_CPU) if on_cpu else 1
+    deadline = time.monotonic() + (time_budget_s / 2 if on_cpu else time_budget_s)
     slow = checked_s is not None and checked_s > time_budget_s / 2
     warmed, last = (1, checked_s) if slow else (0, 0.0)
     while warmed < max(1, warmup) and (warmed == 0 or time.monotonic() + last < deadline):
         last = device.step_times(step, 1, first=warmed)[0]
         warmed += 1
+    if on_cpu:
+        deadline = time.monotonic() + time_budget_s
     samples: list[float] = []
-    while len(samples) < iterations and (not samples or time.monotonic() + last < deadline):
+    while len(samples) < iterations and (len(samples) < least or time.monotonic() + last < deadline):
         fitting = int((deadline - time.monotonic()) / last) if last else iterations
-        count = max(1, min(iterations - len(samples), fitting))
+        count = max(1, least - len(samples), min(iterations - len(samples), fitting))
         samples += device.step_times(step, count, first=warmed + len(samples))
         last = statistics.median(samples)
     return _timing(CALLER_METHOD, warmed, iterations, samples)
@@ -104,8 +110,9 @@ def time_until_precise(
     """Steps until the 95 % interval of their median is within 0.5 %, `most` of them, or the budget is spent.
 
     The device is looked at before, while each longer batch runs, and after. A batch in which it was throttled for heat
-    is set apart; where all were, they count and the timing says so.
+    is set apart; where all were, they count and the timing says so. On a CPU at least LEAST_ON_CPU are taken.
     """
+    least = min(most, LEAST_ON_CPU) if device.kind == "cpu" else 1
     deadline = time.monotonic() + time_budget_s
     last = statistics.median(device.step_times(step, max(1, warmup), first=first))
     first += max(1, warmup)
@@ -116,8 +123,8 @@ def time_until_precise(
     stopped_by = "iterations"
     for target in statistics.looks(min(FEWEST, most), most):
         wanted = target - len(free) - len(throttled) - len(unwatched)
-        while wanted > 0 and (not (free or throttled or unwatched) or time.monotonic() + last < deadline):
-            fitting = max(1, int((deadline - time.monotonic()) / last)) if last else wanted
+        while wanted > 0 and (target - wanted < least or time.monotonic() + last < deadline):
+            fitting = max(1, least - (target - wanted), int((deadline - time.monotonic()) / last)) if last else wanted
             batch, told = _watched_batch(device, step, log, min(wanted, fitting), first, last)
             {True: throttled, False: free, None: unwatched}[told].extend(batch)
             last, first, wanted = statistics.median(batch), first + len(batch), wanted - len(batch)

@@ -154,6 +154,10 @@ class Implementation(ABC):
     def plan_summary(self) -> str | None:
         return None
 
+    def cores(self, scope: str | None) -> int | None:
+        """How many cores of a CPU compute a step, where not all do: it stands under the roof of so many."""
+        return None
+
     def costs(self, scope: str | None) -> CostTerms:
         """What a step costs beside its work, as multiples of the operator's constants."""
         start = {"array_kernel_s": float(self.launches)} if self.kind == "gpu" else None

@@ -64,6 +64,17 @@ class Block(Record):
         return self
 
 
+class CoreCount(Record):
+    """Physical cores of a CPU, by pairing threads that run multiply-adds: two of one core get half of it each."""
+
+    threads: int
+    listed: int = Field(description="physical cores by the kernel, which a virtual machine may be told wrong")
+    physical: int | None = Field(default=None, description="as counted; null where that is inconclusive")
+    ports: int | None = Field(default=None, description="multiply-adds that a core begins in a clock, as counted")
+    flops_per_clock: Positive | None = Field(default=None, description="of one core: ports x lanes x 2")
+    reason: str | None = Field(default=None, description="why a figure is null")
+
+
 class LoadPoint(Record):
     """A moment under sustained load; null where NVML reports nothing."""
 
@@ -103,7 +114,9 @@ class PeakFlops(Record):
         description="the reference GEMM's, which stands in `measurements`; null for our own kernels"
     )
     reference_inputs: str | None = Field(default=None, description="the reference GEMM's operands")
-    burst_tflops: Positive = Field(description="the fastest product of those re-measured after the search")
+    burst_tflops: Positive = Field(
+        description="the fastest product of those re-measured after the search; on a CPU, the reference GEMM counts"
+    )
     sustained_tflops: Positive | None
     vendor_tflops: Positive | None
     fraction_of_vendor: Positive | None
@@ -113,6 +126,7 @@ class PeakFlops(Record):
     sustained_fraction_of_clock: Positive | None = Field(
         default=None, description="the same of sustained load: its throughput and its clock"
     )
+    cores: CoreCount | None = Field(default=None, description="of register-only loops on a CPU")
     inputs: str
     limited_by: list[str] = Field(description="throttle reasons of the burst and of sustained load")
     burst_limited_by: list[str] | None = Field(

@@ -54,7 +54,7 @@ class PeakFlopsSettings(Settings):
 
     dtypes: Dtypes = Field(
         default=list(CEILINGS),
-        description="matrix products by dtype, and multiply-adds in registers on CUDA cores (fma)",
+        description="matrix products by dtype, and multiply-adds in registers (fma), on CUDA cores or a CPU",
     )
     size: Annotated[int, Field(ge=16)] = Field(
         default=4096,
@@ -83,7 +83,7 @@ class BandwidthSettings(Settings):
     size_mib: Whole | None = Field(
         default=None,
         description="MiB of each array of hbm, d2d and dram, twice the last-level cache or more; null: as large as "
-        "needed (on a GPU 4 GiB where memory allows, on a CPU twice the last-level cache)",
+        "needed (on a GPU 4 GiB where memory allows, on a CPU 2 to 4 times the last-level cache)",
     )
     transfer_size_mib: Whole = Field(default=256, description="MiB copied between host and device")
     warmup: Whole = Field(default=3, description="runs before the timed ones")

@@ -8,11 +8,19 @@ from itertools import pairwise
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype
 from roofline.devices import host
-from roofline.devices.base import Identity, Stream, SweepSeries
+from roofline.devices.base import Identity, Stream, SweepSeries, Workload
 from roofline.devices.cpu.formula import clock, cpu_family, peak_formula_tflops, simd_units
-from roofline.devices.cpu.identity import MEMORY_CEILINGS, NATIVE_DTYPES
-from roofline.devices.cpu.topology import UNLISTED_CACHE_BYTES, UNLISTED_L2_BYTES, cache_bytes, spread_out
+from roofline.devices.cpu.identity import MEMORY_CEILINGS, NATIVE_CEILINGS, NATIVE_DTYPES
+from roofline.devices.cpu.topology import (
+    UNLISTED_CACHE_BYTES,
+    UNLISTED_L2_BYTES,
+    cache_bytes,
+    core_counts,
+    on_cores,
+    spread_out,
+)
 from roofline.devices.cpu.workers import Timed
+from roofline.records.product import Product
 
 PIECE_ITEMS = 1 << 20  # of random numbers that one generator draws
 DISTINCT_ITEMS = (1 << 22) - 3  # random numbers per array; a prime, so that copies of any size begin at others of them
@@ -93,8 +101,8 @@ class Device:
             "l2_bytes": hardware["caches_bytes"].get("l2"),
             "power_limit_w": None,
             "peaks": {
-                dtype: {"tflops": peak_formula_tflops(hardware, ITEM_BYTES[dtype]), **figure}
-                for dtype in NATIVE_DTYPES
+                name: {"tflops": peak_formula_tflops(hardware, ITEM_BYTES[name.removesuffix("_fma")]), **figure}
+                for name in NATIVE_CEILINGS
                 if clock_mhz
             },
             "absent": {},
@@ -108,8 +116,11 @@ class Device:
         """The ceiling that an operator of a dtype stands under: emulated dtypes compute in fp32."""
         return dtype if dtype in NATIVE_DTYPES else "fp32"
 
-    def memory_ceilings(self, mix: str) -> list[str]:
-        return MEMORY_CEILINGS[mix]
+    def memory_ceilings(self, mix: str, cores: int | None = None) -> list[str]:
+        """Of so many of the cores: reads have a ceiling of the next larger number that was measured."""
+        fewer = [count for count in core_counts(self.cores)[1:] if cores and count >= cores]
+        own = [on_cores("dram_read", min(fewer))] if mix == "read" and fewer else []
+        return [*own, *MEMORY_CEILINGS[mix]]
 
     def widened(self, array):
         """A dtype that the CPU lacks, converted to fp32 for the computation; others as they are."""
@@ -224,7 +235,22 @@ class Device:
         """None: whose load a CPU bears is told by the host."""
 
     def kernel_of(self, step: Callable[[int], object]) -> dict:
+        name = getattr(step, "kernel_name", None)
+        if name:
+            return {"name": name, "tensor_cores": None, "how_known": "a loop of this project"}
         return {"name": None, "tensor_cores": None, "how_known": "a BLAS does not tell which kernel it chose"}
+
+    # -- compute ceilings in registers
+
+    def fma_candidates(self, ceiling: str, seed: int) -> list[Workload]:
+        from roofline.devices.cpu import fma
+
+        return fma.candidates(self, ceiling, seed)
+
+    def fma_workload(self, ceiling: str, product: Product, seed: int) -> Workload:
+        from roofline.devices.cpu import fma
+
+        return fma.again(self, ceiling, product, seed)
 
     # -- memory
 
@@ -234,9 +260,7 @@ class Device:
         if not size_bytes:
             free = host.memory_available_bytes()
             size_bytes = cpu_memory.automatic_bytes(self.cores, self.last_level_cache_bytes, free)
-        # Half of a core's second cache: with the blocks that pass by, the triad's product stays there or next to it.
-        block_bytes = cache_bytes().get("l2", UNLISTED_L2_BYTES) // 2
-        return cpu_memory.streams(self.workers, size_bytes, block_bytes)
+        return cpu_memory.streams(self.workers, size_bytes)
 
     def sweeps(self, points_per_octave: int) -> list[SweepSeries]:
         """Sets of one core, and of all cores with one each; where there is one core, these are the same."""

@@ -15,6 +15,7 @@ MEMORY_CEILINGS = {  # that an operator of each mix stands under, best first
 }
 MEMORY_LEVELS = ("dram", "sweep")
 NATIVE_DTYPES = ("fp64", "fp32")
+NATIVE_CEILINGS = (*NATIVE_DTYPES, *(f"{dtype}_fma" for dtype in NATIVE_DTYPES))  # _fma: in registers alone
 
 
 def discover(capacities: bool = True) -> list[Identity]:
@@ -30,15 +31,15 @@ def discover(capacities: bool = True) -> list[Identity]:
             memory_total_bytes=psutil.virtual_memory().total,
             memory_free_bytes=host.memory_available_bytes(),
             last_level_cache_bytes=last_level_cache_bytes(),
-            software={name: metadata.version(name) for name in ("numpy", "ml_dtypes")},
+            software={name: metadata.version(name) for name in ("numpy", "ml_dtypes", "llvmlite")},
         )
     ]
 
 
 def unsupported(identity: Identity, ceiling: str) -> str | None:
     """Why this machine has no such compute ceiling; None where it has. Loads no NumPy."""
-    if ceiling in NATIVE_DTYPES:
+    if ceiling in NATIVE_CEILINGS:
         return None
     if ceiling.endswith("_fma"):
-        return "NumPy has no register-only loop on the CPU"
+        return "register-only loops on the CPU compute in fp64 and fp32"
     return f"NumPy has no {ceiling} arithmetic of its own on the CPU, it converts; a ceiling would mislead"

@@ -28,6 +28,16 @@ def cache_bytes(readers: int = 1) -> dict[str, int]:
     return sizes
 
 
+def core_counts(cores: int) -> list[int]:
+    """All cores, and fewer by halves, down to one: on so many is reading measured, and so many may an operator use."""
+    return [cores >> halvings for halvings in range(cores.bit_length())]
+
+
+def on_cores(ceiling: str, count: int) -> str:
+    """The name of a ceiling of so many cores."""
+    return f"{ceiling}_one_core" if count == 1 else f"{ceiling}_{count}_cores"
+
+
 def spread_out(cpus: set[int]) -> list[int]:
     """In an order whose beginnings lie all over the machine: one thread of each core first, neighbours far apart."""
     ranks: dict[int, list[int]] = {}

@@ -33,6 +33,10 @@ class NumpyOnAllCores(DecodeImplementation):
     def plan(self) -> dict:
         return {"cores": len(self.steps.plan.tasks), "projecting_cores": self.steps.projecting_cores}
 
+    def cores(self, scope: str | None) -> int:
+        plan = self.plan()
+        return plan["cores"] if scope == "core" else max(plan.values())
+
     def plan_summary(self) -> str:
         return f"by NumPy on {self.plan()['cores']} cores, projections on {self.plan()['projecting_cores']}"
 

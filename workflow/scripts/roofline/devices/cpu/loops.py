@@ -1,0 +1,354 @@
+"""Loops over memory and over registers, compiled by LLVM for this host's vectors, and run by pinned threads together.
+
+A loop is written as LLVM's intermediate representation, in vectors of the widest kind that the host has. No pass of
+LLVM's optimiser runs: what is timed is what stands here. Each thread waits in compiled code until all are there, and
+leaves the nanoseconds at which it began and ended.
+"""
+
+import ctypes
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import llvmlite.binding as llvm
+import numpy
+
+from roofline.devices.cpu.workers import Workers
+
+BLOCK_BYTES = 512  # that an iteration of a stream's loop covers: sizes are multiples of it
+SCALE = 3  # of b in the triad, and what the write stream writes
+PAGE_BYTES = 4096
+ROW_WORDS = 16  # of a thread's own row of BEGIN, END, ..., arguments; two cache lines
+BEGIN, END, RESULT, CHAIN_NS, THREADS, CHAIN_ROUNDS, UNUSED, ARGUMENTS = range(8)
+CHAIN_OPS = 64  # dependent additions and exclusive ors in a round of the chain, one clock each
+
+FRAME = """
+declare i32 @clock_gettime(i32, ptr)
+declare i32 @sched_yield()
+
+define i64 @now() {{
+  %time = alloca [2 x i64]
+  %failed = call i32 @clock_gettime(i32 {clock}, ptr %time)
+  %seconds = load i64, ptr %time
+  %rest = getelementptr i64, ptr %time, i64 1
+  %nanoseconds = load i64, ptr %rest
+  %whole = mul i64 %seconds, 1000000000
+  %sum = add i64 %whole, %nanoseconds
+  ret i64 %sum
+}}
+
+define i64 @chain(i64 %rounds, i64 %y, i64 %z) {{
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [0, %entry], [%next, %loop]
+  %x0 = phi i64 [%y, %entry], [%x{chain}, %loop]
+{links}
+  %next = add i64 %i, 1
+  %more = icmp ult i64 %next, %rounds
+  br i1 %more, label %loop, label %done
+done:
+  ret i64 %x{chain}
+}}
+
+define void @run(ptr %arrived, ptr %own) {{
+entry:
+  %threads_at = getelementptr i64, ptr %own, i64 {threads}
+  %threads = load i64, ptr %threads_at
+  %before = atomicrmw add ptr %arrived, i64 1 seq_cst
+  br label %wait
+wait:
+  %there = load atomic i64, ptr %arrived seq_cst, align 8
+  %all = icmp uge i64 %there, %threads
+  br i1 %all, label %go, label %yield
+yield:
+  %yielded = call i32 @sched_yield()
+  br label %wait
+go:
+  %begin = call i64 @now()
+  store i64 %begin, ptr %own
+  %arguments = getelementptr i64, ptr %own, i64 {arguments}
+  %result = call i64 @work(ptr %arguments)
+  fence seq_cst
+  %end = call i64 @now()
+  %end_at = getelementptr i64, ptr %own, i64 {end}
+  store i64 %end, ptr %end_at
+  %result_at = getelementptr i64, ptr %own, i64 {result}
+  store i64 %result, ptr %result_at
+  %rounds_at = getelementptr i64, ptr %own, i64 {chain_rounds}
+  %rounds = load i64, ptr %rounds_at
+  %counted = icmp ugt i64 %rounds, 0
+  br i1 %counted, label %count, label %done
+count:
+  %count_begin = call i64 @now()
+  %last = call i64 @chain(i64 %rounds, i64 %begin, i64 %end)
+  %count_end = call i64 @now()
+  %chain_ns = sub i64 %count_end, %count_begin
+  %chain_at = getelementptr i64, ptr %own, i64 {chain_ns}
+  store i64 %chain_ns, ptr %chain_at
+  %unused_at = getelementptr i64, ptr %own, i64 {unused}
+  store i64 %last, ptr %unused_at
+  br label %done
+done:
+  ret void
+}}
+"""
+
+
+class Vectors(NamedTuple):
+    """The widest vectors of a host, and how many registers hold them."""
+
+    bytes: int
+    registers: int
+
+
+class Loop(NamedTuple):
+    run: Callable[[int, int], None]
+    engine: object  # keeps the code in memory
+
+
+class Run(NamedTuple):
+    """One run of a loop: seconds from the release to the last thread's end; then by thread."""
+
+    seconds: float
+    thread_seconds: list[float]
+    results: list[int]
+    clocks_mhz: list[float]  # counted right after the loop; empty where it was not asked for
+
+
+def vectors(features: Mapping[str, bool], machine: str) -> Vectors:
+    """By LLVM's names of the host's features. Of an ARM host, NEON's: what SVE is wider by is not used."""
+    if machine in ("aarch64", "arm64"):
+        return Vectors(16, 32)
+    if features.get("avx512f") and features.get("avx512vl"):
+        return Vectors(64, 32)
+    return Vectors(32 if features.get("avx") else 16, 16)
+
+
+@cache
+def host_vectors() -> Vectors:
+    return vectors(llvm.get_host_cpu_features(), platform.machine())
+
+
+def together(
+    workers: Workers,
+    loop: Loop,
+    arguments: Sequence[Sequence[int]],
+    threads: Sequence[int] | None = None,
+    chain: int = 0,
+) -> Run:
+    """One run of a loop by so many workers, the first ones or those named, each with its own arguments.
+
+    With `chain`, each thread goes through so many rounds of a chain of dependent additions right after, which tells its
+    core's clock: an addition takes one clock on every core of today.
+    """
+    words = aligned(8 * ROW_WORDS * (len(arguments) + 1), 8 * ROW_WORDS).view(numpy.int64).reshape(-1, ROW_WORDS)
+    words.fill(0)
+    arrived, rows = words[0], words[1:]
+    rows[:, THREADS], rows[:, CHAIN_ROUNDS] = len(arguments), chain
+    for row, own in zip(rows, arguments, strict=True):
+        row[ARGUMENTS : ARGUMENTS + len(own)] = own
+    threads = range(len(arguments)) if threads is None else threads
+    place = {thread: number for number, thread in enumerate(threads)}
+    shared, first, stride = arrived.ctypes.data, rows.ctypes.data, rows.strides[0]
+    workers.run_on(threads, lambda thread: loop.run(shared, first + stride * place[thread]))
+    begin, ends = rows[:, BEGIN].min(), rows[:, END]
+    return Run(
+        seconds=max(1, ends.max() - begin) / 1e9,
+        thread_seconds=[max(1, own) / 1e9 for own in (ends - rows[:, BEGIN]).tolist()],
+        results=rows[:, RESULT].tolist(),
+        clocks_mhz=(chain * CHAIN_OPS * 1e3 / rows[:, CHAIN_NS]).tolist() if chain else [],
+    )
+
+
+def aligned(size_bytes: int, to_bytes: int):
+    """Bytes of new memory that begin at a multiple of `to_bytes`."""
+    room = numpy.empty(size_bytes + to_bytes, numpy.uint8)
+    start = -room.ctypes.data % to_bytes
+    return room[start : start + size_bytes]
+
+
+@cache
+def stream(mix: str, streaming: bool = False, vector_bytes: int = 0) -> Loop:
+    """Read, write, copy or triad, with stores past the caches or ordinary ones; of the host's vectors, or others.
+
+    Its arguments are the addresses of a, b and c, bytes (a multiple of BLOCK_BYTES, or 0) and passes over these. Read
+    returns the sum of a's 8-byte words, modulo 2^64; addresses are multiples of 64.
+    """
+    return _compiled(stream_ir(mix, streaming, vector_bytes or host_vectors().bytes))
+
+
+@cache
+def multiply_adds(dtype: str, chains: int, vector_bytes: int) -> Loop:
+    """x = k x + x on so many vectors in registers. Its arguments are the addresses of the numbers (a vector of k, and
+    the first x's) and of the sums, then rounds and steps.
+
+    A round begins with the first x's, takes so many steps, and adds what came of them to the sums. The sum in a
+    multiply-add is one of its factors because ARM's overwrites it: any other would have to be copied first.
+    """
+    return _compiled(multiply_add_ir(dtype, chains, vector_bytes))
+
+
+def stream_ir(mix: str, streaming: bool, vector_bytes: int) -> str:
+    integers, floats = f"<{vector_bytes // 8} x i64>", f"<{vector_bytes // 4} x float>"
+    hint = ", !nontemporal !0" if streaming else ""
+    splat = ", ".join([f"float {float(SCALE)}"] * (vector_bytes // 4))
+    places = range(0, BLOCK_BYTES, vector_bytes)
+    sums = min(8, len(places))
+    body, carried = [], []
+    for number, place in enumerate(places):
+
+        def at(array: str, number=number, place=place) -> str:
+            name = f"%{array}{number}"
+            body.append(f"  %{array}o{number} = getelementptr i8, ptr %{array}, i64 %i")
+            body.append(f"  {name} = getelementptr i8, ptr %{array}o{number}, i64 {place}")
+            return name
+
+        def load(array: str, kind: str, number=number) -> str:
+            body.append(f"  %{array}v{number} = load {kind}, ptr {at(array)}, align {vector_bytes}")
+            return f"%{array}v{number}"
+
+        def store(kind: str, value: str) -> None:
+            body.append(f"  store {kind} {value}, ptr {at('c')}, align {vector_bytes}{hint}")
+
+        if mix == "read":
+            before = f"%s{number}" if number < sums else f"%t{number - sums}"
+            body.append(f"  %t{number} = add {integers} {before}, {load('a', integers)}")
+        elif mix == "write":
+            store(floats, f"<{splat}>")
+        elif mix == "copy":
+            store(integers, load("a", integers))
+        else:
+            a, b = load("a", floats), load("b", floats)
+            body.append(f"  %p{number} = fmul {floats} {b}, <{splat}>")
+            body.append(f"  %r{number} = fadd {floats} {a}, %p{number}")
+            store(floats, f"%r{number}")
+    if mix == "read":
+        last = len(places) - sums
+        carried = [f"  %s{n} = phi {integers} [zeroinitializer, %entry], [%t{last + n}, %loop]" for n in range(sums)]
+        ends = [f"  %u0 = add {integers} %t{last}, zeroinitializer"]
+        ends += [f"  %u{n} = add {integers} %u{n - 1}, %t{last + n}" for n in range(1, sums)]
+        ends += [f"  %l0 = extractelement {integers} %u{sums - 1}, i32 0"]
+        for lane in range(1, vector_bytes // 8):
+            ends += [f"  %e{lane} = extractelement {integers} %u{sums - 1}, i32 {lane}"]
+            ends += [f"  %l{lane} = add i64 %l{lane - 1}, %e{lane}"]
+        ends += [f"  ret i64 %l{vector_bytes // 8 - 1}"]
+    else:
+        ends = ["  ret i64 0"]
+    return "\n".join(
+        [
+            *_arguments("ptr a", "ptr b", "ptr c", "i64 bytes", "i64 passes"),
+            "  %total = mul i64 %bytes, %passes",
+            "  %nothing = icmp eq i64 %total, 0",
+            "  br i1 %nothing, label %out, label %loop",
+            "loop:",
+            "  %i = phi i64 [0, %entry], [%next, %loop]",
+            "  %done = phi i64 [0, %entry], [%sofar, %loop]",
+            *carried,
+            *body,
+            f"  %after = add i64 %i, {BLOCK_BYTES}",
+            "  %wrapped = icmp eq i64 %after, %bytes",
+            "  %next = select i1 %wrapped, i64 0, i64 %after",
+            f"  %sofar = add i64 %done, {BLOCK_BYTES}",
+            "  %more = icmp ult i64 %sofar, %total",
+            "  br i1 %more, label %loop, label %end",
+            "end:",
+            *ends,
+            "out:",
+            "  ret i64 0",
+            "}",
+            "!0 = !{i32 1}",
+        ]
+    )
+
+
+def multiply_add_ir(dtype: str, chains: int, vector_bytes: int) -> str:
+    scalar, item_bytes = {"fp64": ("double", 8), "fp32": ("float", 4)}[dtype]
+    lanes = vector_bytes // item_bytes
+    vector = f"<{lanes} x {scalar}>"
+    fma = f"@llvm.fmuladd.v{lanes}f{8 * item_bytes}"
+
+    def vectors_at(base: str, name: str, first: int = 0) -> list[str]:
+        return [
+            f"  %{name}at{n} = getelementptr i8, ptr %{base}, i64 {(first + n) * vector_bytes}" for n in range(chains)
+        ]
+
+    def each(line: str) -> list[str]:
+        return [line.format(n=n, v=vector, bytes=vector_bytes, fma=fma) for n in range(chains)]
+
+    return "\n".join(
+        [
+            f"declare {vector} {fma}({vector}, {vector}, {vector})",
+            *_arguments("ptr numbers", "ptr sums", "i64 rounds", "i64 steps"),
+            f"  %k = load {vector}, ptr %numbers, align {vector_bytes}",
+            *vectors_at("numbers", "x", 1),
+            *vectors_at("sums", "s"),
+            "  br label %round",
+            "round:",
+            "  %r = phi i64 [0, %entry], [%rnext, %added]",
+            *each("  %x{n} = load {v}, ptr %xat{n}, align {bytes}"),
+            "  br label %loop",
+            "loop:",
+            "  %i = phi i64 [0, %round], [%next, %loop]",
+            *each("  %y{n} = phi {v} [%x{n}, %round], [%z{n}, %loop]"),
+            *each("  %z{n} = call {v} {fma}({v} %y{n}, {v} %k, {v} %y{n})"),
+            "  %next = add i64 %i, 1",
+            "  %more = icmp ult i64 %next, %steps",
+            "  br i1 %more, label %loop, label %added",
+            "added:",
+            *each("  %sum{n} = load {v}, ptr %sat{n}, align {bytes}"),
+            *each("  %new{n} = fadd {v} %sum{n}, %z{n}"),
+            *each("  store {v} %new{n}, ptr %sat{n}, align {bytes}"),
+            "  %rnext = add i64 %r, 1",
+            "  %again = icmp ult i64 %rnext, %rounds",
+            "  br i1 %again, label %round, label %out",
+            "out:",
+            "  ret i64 0",
+            "}",
+        ]
+    )
+
+
+def _arguments(*kinds: str) -> list[str]:
+    lines = ["define i64 @work(ptr %arguments) {", "entry:"]
+    for number, (kind, name) in enumerate(one.split() for one in kinds):
+        lines.append(f"  %{name}_at = getelementptr i64, ptr %arguments, i64 {number}")
+        lines.append(f"  %{name} = load {kind}, ptr %{name}_at")
+    return lines
+
+
+def framed(work: str) -> str:
+    """A loop within what makes threads begin together and tells when each ended, in LLVM's representation."""
+    links = [f"  %x{n + 1} = {('add', 'xor')[n % 2]} i64 %x{n}, %{'yz'[n % 2]}" for n in range(CHAIN_OPS)]
+    frame = FRAME.format(
+        clock=time.CLOCK_MONOTONIC,
+        chain=CHAIN_OPS,
+        links="\n".join(links),
+        threads=THREADS,
+        arguments=ARGUMENTS,
+        end=END,
+        result=RESULT,
+        chain_rounds=CHAIN_ROUNDS,
+        chain_ns=CHAIN_NS,
+        unused=UNUSED,
+    )
+    return frame + work
+
+
+def _compiled(work: str) -> Loop:
+    module = llvm.parse_assembly(framed(work))
+    module.verify()
+    engine = llvm.create_mcjit_compiler(module, _target_machine())
+    engine.finalize_object()
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(engine.get_function_address("run"))
+    return Loop(run, engine)
+
+
+def _target_machine():
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    features = llvm.get_host_cpu_features().flatten()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=3)
