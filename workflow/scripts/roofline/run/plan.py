@@ -33,13 +33,12 @@ def plan(options: Sequence[str]) -> tuple[list[Planned], list[str]]:
     """
     command = [sys.executable, "-P", "-m", "snakemake", "--cores", "1", "--dry-run", "--quiet", "host", *options]
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False)
-    notes = [line for line in done.stderr.splitlines() if line and not line.startswith(SNAKEMAKES_OWN)]
+    notes = _ours(done.stderr)
     if done.returncode:
-        raise Failed("\n".join([*done.stdout.splitlines(), *notes]))
+        raise Failed("\n".join([*_ours(done.stdout), *notes]))
     jobs = [(rule, dict(TOLD.findall(body))) for rule, body in JOB.findall(done.stdout)]
-    planned = [
-        Planned(rule, job["output"].split(", ")[0], _short(job["reason"])) for rule, job in jobs if "output" in job
-    ]
+    with_output = [(rule, job["output"].split(", ")[0], job["reason"]) for rule, job in jobs if "output" in job]
+    planned = [Planned(rule, output, _short(reason)) for rule, output, reason in with_output]
     return planned, notes
 
 
@@ -51,6 +50,10 @@ def lines(jobs: Sequence[Planned]) -> list[str]:
     totals = ", ".join(f"{rules.count(rule)} {rule}" for rule in dict.fromkeys(rules))
     shown = [f"{job.output.removeprefix(f'{RESULTS}/')}: {job.reason}" for job in jobs]
     return [*shown, f"{counted(len(jobs), 'job')}: {totals}"]
+
+
+def _ours(said: str) -> list[str]:
+    return [line for line in said.splitlines() if line and not line.startswith(SNAKEMAKES_OWN)]
 
 
 def _short(reasons: str) -> str:
