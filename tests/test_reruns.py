@@ -399,7 +399,8 @@ def assert_set_aside_whole(run: Run, before: dict, told: str) -> None:
     old = {path.relative_to(aside).as_posix(): path for path in aside.rglob("*") if path.is_file()}
     assert set(old) == set(before) - {WEIGHTS}
     assert {path: run.files()[f"previous/{aside.name}/{path}"] for path in old} == {p: before[p] for p in old}
-    assert f"cpu was Another CPU (another) and is {cpu.discover()[0].name} now" in told
+    now = cpu.discover()[0]
+    assert f"cpu was Another CPU (another) and is {now.name} ({now.uuid}) now" in told
     assert str(aside.relative_to(run.root)) in told
 
 

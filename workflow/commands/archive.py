@@ -28,9 +28,11 @@ NEVER_LISTED = ("results/archive/", "results/previous/", "results/rendered/", "r
 def what_is_stale(options: list[str]) -> str | None:
     """The jobs that are to be done, by rule and count; None where none are. Raises Refused where Snakemake fails."""
     try:
-        jobs = plan.plan(options)
+        jobs, _ = plan.plan(options)
     except plan.Failed as failed:
-        raise Refused(f"not archived, `snakemake -n` failed: {failed}") from None
+        raise Refused(
+            f"not archived, `snakemake -n` failed: {(str(failed).splitlines() or ['no reason given'])[-1]}"
+        ) from None
     are = "is" if len(jobs) == 1 else "are"
     rules = ", ".join(dict.fromkeys(job.rule for job in jobs))
     return f"{counted(len(jobs), 'job')} {are} to be done ({rules})" if jobs else None

@@ -30,7 +30,8 @@ def main(arguments: list[str]) -> int:
         return 1
     if DRY.intersection(arguments):
         try:
-            print("\n".join(plan.lines(plan.plan(arguments))))
+            jobs, notes = plan.plan(arguments)
+            print("\n".join([*notes, *plan.lines(jobs)]))
             return 0
         except plan.Failed as failed:
             print(failed)

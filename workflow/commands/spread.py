@@ -141,7 +141,7 @@ def write_checkpoint_setting(checkpoint: str) -> Path:
 def run(folder: Path, chosen: list[str], options: list[str]) -> None:
     """Measure the ceilings in a folder. Raises Failed with the last lines of what was said."""
     targets = [f"results/{device}/{what}.json" for device in chosen for what in COLLECTIONS]
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", "--snakefile", str(CHECKOUT / "Snakefile")]
+    command = [sys.executable, "-P", "-m", "snakemake", "--cores", "1", "--snakefile", str(CHECKOUT / "Snakefile")]
     log = folder.with_suffix(".log")
     folder.mkdir()
     with open(log, "wb") as output:

@@ -12,6 +12,7 @@ from roofline.run.paths import RESULTS
 NOTHING = "nothing to be done: every result is up to date"
 JOB = re.compile(r"^rule (\w+):\n((?: +.*\n)*)", re.MULTILINE)
 TOLD = re.compile(r"^ +(output|reason): (.*)$", re.MULTILINE)
+SNAKEMAKES_OWN = ("Using workflow specific profile", "Config file ")
 MOST_FILES = 2  # that a reason names
 
 
@@ -25,14 +26,20 @@ class Planned(NamedTuple):
     reason: str
 
 
-def plan(options: Sequence[str]) -> list[Planned]:
-    """The jobs that a run with these options of Snakemake's would do, in Snakemake's order. Raises Failed."""
+def plan(options: Sequence[str]) -> tuple[list[Planned], list[str]]:
+    """The jobs that a run with these options of Snakemake's would do, in its order, and our own lines beside them.
+
+    Raises Failed.
+    """
     command = [sys.executable, "-P", "-m", "snakemake", "--cores", "1", "--dry-run", "--quiet", "host", *options]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, encoding="utf-8", errors="replace", check=False)
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False)
+    notes = _ours(done.stderr)
     if done.returncode:
-        raise Failed(done.stdout.strip())
+        raise Failed("\n".join([*_ours(done.stdout), *notes]))
     jobs = [(rule, dict(TOLD.findall(body))) for rule, body in JOB.findall(done.stdout)]
-    return [Planned(rule, job["output"].split(", ")[0], _short(job["reason"])) for rule, job in jobs if "output" in job]
+    with_output = [(rule, job["output"].split(", ")[0], job["reason"]) for rule, job in jobs if "output" in job]
+    planned = [Planned(rule, output, _short(reason)) for rule, output, reason in with_output]
+    return planned, notes
 
 
 def lines(jobs: Sequence[Planned]) -> list[str]:
@@ -43,6 +50,10 @@ def lines(jobs: Sequence[Planned]) -> list[str]:
     totals = ", ".join(f"{rules.count(rule)} {rule}" for rule in dict.fromkeys(rules))
     shown = [f"{job.output.removeprefix(f'{RESULTS}/')}: {job.reason}" for job in jobs]
     return [*shown, f"{counted(len(jobs), 'job')}: {totals}"]
+
+
+def _ours(said: str) -> list[str]:
+    return [line for line in said.splitlines() if line and not line.startswith(SNAKEMAKES_OWN)]
 
 
 def _short(reasons: str) -> str:
