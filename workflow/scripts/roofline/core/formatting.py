@@ -58,8 +58,8 @@ def counted(count: int, what: str) -> str:
 
 
 def regime_words(regime: str) -> str:
-    """memory-bound; limited by its implementation."""
-    return "limited by its implementation" if regime == "implementation" else f"{regime}-bound"
+    """memory-bound; limited by the implementation."""
+    return "limited by the implementation" if regime == "implementation" else f"{regime}-bound"
 
 
 def flops_unit(dtype: str) -> str:
