@@ -6,14 +6,13 @@ if __name__ == "__main__":
     take_turn()
 
 from roofline import devices
-from roofline.analysis import health
 from roofline.core.formatting import number, percent, starred
 from roofline.measure.memory_ceiling import envelope, measure_all, sweep
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
 from roofline.records.memory import Bandwidth, BandwidthRecord, Sweep
-from roofline.run.jobs import Stopwatch, job, say
+from roofline.run.jobs import Stopwatch, faults_told, job, say
 from roofline.run.paths import below_results
 
 MIB = 1 << 20
@@ -82,4 +81,4 @@ if __name__ == "__main__":
             time_budget_s=snakemake.params.time_budget_s,
         )
         write(record, snakemake.output[0])
-        say(line(record) + health.told(health.faults(read(DeviceRecord, snakemake.input.device), [record])))
+        say(line(record) + faults_told(read(DeviceRecord, snakemake.input.device), [record]))

@@ -6,13 +6,12 @@ if __name__ == "__main__":
     take_turn()
 
 from roofline import devices
-from roofline.analysis import health
 from roofline.core.formatting import number
 from roofline.devices import host
 from roofline.devices.datasheets import CEILINGS
 from roofline.records.base import write
 from roofline.records.device import DeviceRecord
-from roofline.run.jobs import job, now, say
+from roofline.run.jobs import faults_told, job, now, say
 
 
 def query(name: str, datasheets_path: str) -> DeviceRecord:
@@ -42,4 +41,4 @@ if __name__ == "__main__":
         record = query(name, snakemake.params.datasheets)
         write(record, snakemake.output[0])
         size = f"{number(record.memory_total_bytes / 1e9)} GB ({record.vendor.match})"
-        say(f"device_query {name}: {record.name}, {size}" + health.told(health.faults(record, [])))
+        say(f"device_query {name}: {record.name}, {size}" + faults_told(record, []))

@@ -6,7 +6,6 @@ if __name__ == "__main__":
     take_turn()
 
 from roofline import devices
-from roofline.analysis import health
 from roofline.core.formatting import duration, starred
 from roofline.devices import host
 from roofline.measure.operator_job import Options, Seals, measure
@@ -17,7 +16,7 @@ from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
 from roofline.records.operator import Measurement, OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord
-from roofline.run.jobs import Stopwatch, job, say
+from roofline.run.jobs import Stopwatch, faults_told, job, say
 from roofline.run.paths import below_results
 
 
@@ -73,4 +72,4 @@ if __name__ == "__main__":
             ),
         )
         write(record, snakemake.output[0])
-        say(line(record, name) + health.told(health.faults(read(DeviceRecord, inputs.device), [record])))
+        say(line(record, name) + faults_told(read(DeviceRecord, inputs.device), [record]))

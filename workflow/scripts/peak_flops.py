@@ -6,7 +6,6 @@ if __name__ == "__main__":
     take_turn()
 
 from roofline import devices
-from roofline.analysis import health
 from roofline.core.formatting import flops_unit, number, percent, starred
 from roofline.devices.base import Refused, Unsupported
 from roofline.measure.compute_ceiling import measure
@@ -17,7 +16,7 @@ from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord
-from roofline.run.jobs import Stopwatch, job, say
+from roofline.run.jobs import Stopwatch, faults_told, job, say
 from roofline.run.paths import below_results
 
 
@@ -78,4 +77,4 @@ if __name__ == "__main__":
             sustained_s=params.sustained_s,
         )
         write(record, snakemake.output[0])
-        say(line(record) + health.told(health.faults(read(DeviceRecord, snakemake.input.device), [record])))
+        say(line(record) + faults_told(read(DeviceRecord, snakemake.input.device), [record]))

@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 
 from roofline.run import run_lock
@@ -68,6 +69,16 @@ def print_what_can_be_printed() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")
     os.environ["PYTHONIOENCODING"] = f"{sys.stdout.encoding}:replace"
+
+
+def faults_told(device, records) -> str:
+    """The end of a measuring job's line: what failed of a device's record, or of records that were measured on it.
+
+    Imported by name, which makes it no input of the job: what a job says is no result, and a threshold that changes
+    makes no measurement stale.
+    """
+    health = import_module("roofline.analysis.health")
+    return health.told(health.faults(device, records))
 
 
 def count_jobs(total: int, counter: Path) -> None:
