@@ -140,6 +140,7 @@ seed() {
         --only-binary :all: --python-version 3.12 --target "$1" --requirement "$2" >"$log" 2>&1
 }
 make_environment() {
+    [ ! -L .venv ] || stop ".venv is a link, and what it leads to would be emptied: remove the link, then make again."
     if [ -n "$(first ready)" ]; then
         try "${found#* }" -m venv --clear .venv
     elif [ -z "$pip_of" ]; then

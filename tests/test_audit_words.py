@@ -153,7 +153,7 @@ def test_a_verdict_leaves_out_the_single_samples_among_others():
 def test_no_criterion_passes_on_single_samples():
     for records, passes in ((run(), True), (single(), False)):
         roofline = collected(*records).roofline
-        criteria = accept(roofline, devices_of(records), verified(*records), [], []).criteria
+        criteria = accept(roofline, results(*records), verified(*records), [], []).criteria
         (criterion,) = (c for c in criteria if c.device == "gpu0" and "dtypes" in c.criterion)
         assert (criterion.result == "pass") == passes
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from roofline.core.terms import MIXES
 from roofline.devices import memory_ceilings
+from roofline.devices.cpu.topology import core_counts, on_cores
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256, files_sha256
 from roofline.records.prediction import PredictionRecord, PromisedCeiling
@@ -52,14 +53,16 @@ def promised_ceilings(device: DeviceRecord) -> list[PromisedCeiling]:
     bandwidth = device.vendor.bandwidth
     names = dict.fromkeys(name for mix in MIXES for name in memory_ceilings(device.device_kind, mix))
     if device.device_kind == "cpu":
-        gb_per_s = cpu_gb_per_s(device.hardware.get("cores_usable", 1))
+        whole, *fewer = core_counts(device.hardware.get("cores_usable", 1))
+        rates = dict.fromkeys(names, cpu_gb_per_s(whole))
+        rates |= {on_cores("dram_read", count): cpu_gb_per_s(count) for count in fewer}
         source, verified, derived = CPU_SOURCE, False, True
     elif bandwidth:
-        gb_per_s = bandwidth.gb_per_s
+        rates = dict.fromkeys(names, bandwidth.gb_per_s)
         source, verified, derived = bandwidth.source, bandwidth.verified, bandwidth.derived
     else:
         return compute  # neither the table nor the driver reports a bandwidth: none is promised
     return compute + [
         PromisedCeiling(kind="memory", name=name, gb_per_s=gb_per_s, source=source, verified=verified, derived=derived)
-        for name in names
+        for name, gb_per_s in rates.items()
     ]
