@@ -115,9 +115,13 @@ def _below_roofs(device: str, roofline: Roofline, operators: list[Operator]) -> 
         reason += f"tolerance {percent(above_roof.WITHOUT_INTERVAL - 1)} where there is no interval"
         result = "pass" if judged else "not_applicable"
         return Criterion(device=device, criterion=what, result=result, reason=reason)
-    told = "; ".join(f"{entry.operator}: {entry.evidence}" for entry in above[:ENOUGH_EVIDENCE])
-    more = f"; and {len(above) - ENOUGH_EVIDENCE} more" if len(above) > ENOUGH_EVIDENCE else ""
-    return Criterion(device=device, criterion=what, result="fail", reason=told + more)
+    reason = _first([f"{entry.operator}: {entry.evidence}" for entry in above])
+    return Criterion(device=device, criterion=what, result="fail", reason=reason)
+
+
+def _first(evidence: list[str]) -> str:
+    more = [f"and {len(evidence) - ENOUGH_EVIDENCE} more"] if len(evidence) > ENOUGH_EVIDENCE else []
+    return "; ".join(evidence[:ENOUGH_EVIDENCE] + more)
 
 
 def _envelope(device: str, memory: list[MemoryCeiling]) -> Criterion:
@@ -149,7 +153,7 @@ def _verified(device: str, verification: Verification) -> Criterion:
     if not entries:
         result, reason = "not_applicable", "nothing was predicted"
     elif check is None or faults:
-        result, reason = "fail", "; ".join(faults) or "no seal was found"
+        result, reason = "fail", _first(faults) or "no seal was found"
     else:
         result, reason = "pass", f"{len(entries)} cells; every record began after its seals were written"
     return Criterion(device=device, criterion=what, result=result, reason=reason)
