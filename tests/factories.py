@@ -27,6 +27,7 @@ class FakeDevice:
     """
 
     memory_level, cache_level, cache_ceilings, last_level_cache_bytes = "hbm", "l2", ["l2"], 1 << 20
+    multiprocessors = 132
 
     def __init__(self, kind: str = "gpu", reasons=lambda now: []):
         self.kind, self.reasons = kind, reasons

@@ -19,7 +19,15 @@ from roofline.report.interpretation import interpret
 from roofline.report.screen import summary
 
 REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
-RATES = ("tflops", "burst_tflops", "gb_per_s", "fraction_of_vendor", "fraction_of_clock")
+RATES = (
+    "tflops",
+    "burst_tflops",
+    "sustained_tflops",
+    "reference_tflops",
+    "gb_per_s",
+    "fraction_of_vendor",
+    "fraction_of_clock",
+)
 BEGINNING = 3  # lines, after the title
 
 
@@ -142,7 +150,7 @@ def test_a_sick_card_fails_and_the_first_lines_say_why(tmp_path, harm, device, c
     assert found[device, criterion].result == "fail" and cause in found[device, criterion].reason
     head = " ".join(text.splitlines()[1 : 1 + BEGINNING])
     assert head.lstrip().startswith(f"**FAIL, {device}: ") and cause in head
-    assert f"**{device}: no, by what failed above.**" in text
+    assert f"**{device}: do not plan with its figures, by what failed above.**" in text
     lines = " ".join(screen[screen.index("Acceptance") :].split())
     assert f"FAIL {device}: {criterion} (" in lines and cause in lines
     printed = " ".join(one.get_text() for one in roofline_figure.draw(roofline).texts)

@@ -140,7 +140,7 @@ class Card(FakeDevice):
 def measured(device, ceiling="fp16", vendor_tflops=160.0, **changed):
     """The ceiling, whose figures follow from its samples."""
     vendor = vendor_figures(peaks={"fp16": vendor_peak(vendor_tflops)})
-    record = device_record("gpu0", vendor=vendor)
+    record = device_record("cpu" if device.kind == "cpu" else "gpu0", vendor=vendor)
     options = {"size": REFERENCE, "warmup": 3, "iterations": 20, "time_budget_s": 1.0, "sustained_s": SUSTAINED_S}
     with pytest.MonkeyPatch.context() as patch, clock_of(device):
         patch.setattr(compute_ceiling, "products_on", lambda device: device)

@@ -67,7 +67,7 @@ def test_a_loop_that_leaves_steps_out_is_found(device, monkeypatch, fault):
     monkeypatch.setattr(loops, "together", lazy)
     with pytest.raises(ArithmeticError, match="fp64_fma loop differs"):
         loop(0)
-    loop.compare()
+        loop.compare()
 
 
 # ---------------------------------------------------------------------------------------------- physical cores

@@ -67,7 +67,8 @@ def test_auto_plans_the_first_gpu_and_the_cpu(tmp_path):
     assert measured == {
         *(f"gpu0/peak_flops/{ceiling}.json" for ceiling in CEILINGS),
         *(f"gpu0/bandwidth/{level}.json" for level in (*MEMORY, "sweep")),
-        "cpu/peak_flops/fp32.json",  # it lacks the others
+        "cpu/peak_flops/fp32.json",  # it lacks the others of these
+        "cpu/peak_flops/fp32_fma.json",
         "cpu/bandwidth/sweep.json",
         f"gpu0/{ATTENTION}",
         f"cpu/{ATTENTION}",

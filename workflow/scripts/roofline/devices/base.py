@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from roofline.records.compute import CoreCount
+from roofline.records.device import CoreCount
 from roofline.records.product import Product
 from roofline.records.timing import Check
 

@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from roofline.core.terms import ComputeUnit
 from roofline.records.base import Interval, NotNegative, Positive, Record, require_same, require_same_interval, share
+from roofline.records.device import CoreCount
 from roofline.records.operator import JobRecord
 from roofline.records.product import Product
 from roofline.records.timing import Check, Contention, DeviceState, Search, Timing
@@ -62,17 +63,6 @@ class Block(Record):
     def _of_its_samples(self) -> Self:
         self.latency.require_rate(self.flops / 1e12, "tflops", self.tflops, self.ci95)
         return self
-
-
-class CoreCount(Record):
-    """Physical cores of a CPU, by pairing threads that run multiply-adds: two of one core get half of it each."""
-
-    threads: int
-    listed: int = Field(description="physical cores by the kernel, which a virtual machine may be told wrong")
-    physical: int | None = Field(default=None, description="as counted; null where that is inconclusive")
-    ports: int | None = Field(default=None, description="multiply-adds that a core begins in a clock, as counted")
-    flops_per_clock: Positive | None = Field(default=None, description="of one core: ports x lanes x 2")
-    reason: str | None = Field(default=None, description="why a figure is null")
 
 
 class LoadPoint(Record):

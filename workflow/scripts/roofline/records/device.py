@@ -56,3 +56,14 @@ class DeviceRecord(Record):
     unsupported: dict[str, str] = Field(description="compute ceilings that this device lacks, with the reason")
     host: dict[str, Any]
     queried_at: str
+
+
+class CoreCount(Record):
+    """Physical cores of a CPU, by pairing threads that run multiply-adds: two of one core get half of it each."""
+
+    threads: int
+    listed: int = Field(description="physical cores by the kernel, which a virtual machine may be told wrong")
+    physical: int | None = Field(default=None, description="as counted; null where that is inconclusive")
+    ports: int | None = Field(default=None, description="multiply-adds that a core begins in a clock, as counted")
+    flops_per_clock: Positive | None = Field(default=None, description="of one core: ports x lanes x 2")
+    reason: str | None = Field(default=None, description="why a figure is null")

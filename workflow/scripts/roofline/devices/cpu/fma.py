@@ -14,7 +14,7 @@ from roofline.devices import host
 from roofline.devices.base import Workload
 from roofline.devices.cpu import loops
 from roofline.devices.cpu.workers import Timed
-from roofline.records.compute import CoreCount
+from roofline.records.device import CoreCount
 from roofline.records.product import Product
 from roofline.records.timing import Check
 

@@ -29,7 +29,7 @@ class DecodeImplementation(Implementation):
         self.shape, self.dtype = Shape.of(case.shape), case.dtype
         self.query, self.hidden = shared["query"], shared["hidden"]
         self.caches = [(copy["keys"], copy["values"]) for copy in copies]
-        self.layers = [shared["layer"]]
+        self.layers = [shared.get("layer")]
 
     def poison(self) -> None:
         """Overwrite the result, where a step has a buffer of its own for it."""
