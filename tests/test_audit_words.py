@@ -16,6 +16,7 @@ from records_factory import (
     device_record,
     operator_record,
     peak_record,
+    results,
     verified,
 )
 

@@ -915,7 +915,7 @@ def test_corrupt_records_are_named_set_aside_and_measured_again_and_the_rest_kep
     for path in (truncated, foreign):
         assert f"results/{path} was corrupt and is set aside as {aside.relative_to(run.root)}/{path}" in told
         assert after[f"previous/{aside.name}/{path}"] == before[path]
-        assert run.read(path)["schema_version"] == 2
+        assert run.read(path)["schema_version"] == 3
     measured = {
         path for path in before if path.count("/") > 1 or path.endswith(("device_query.json", "prediction.json"))
     }

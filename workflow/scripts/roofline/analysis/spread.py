@@ -11,7 +11,6 @@ from roofline.core.formatting import flops_unit
 from roofline.core.statistics import half_width, median
 from roofline.records.base import CorruptRecord, Interval, NotNegative, Positive, Record, read
 from roofline.records.collection import Collection
-from roofline.records.roofline import SCHEMA_VERSION
 
 REFERENCE = Path(__file__).parents[4] / "reference"
 Spreads = Mapping[tuple[str, str, str], float]  # by device, name and figure
@@ -35,7 +34,7 @@ class CeilingSpread(Record):
 class SpreadRecord(Record):
     """results/spread.json: the ceilings of several runs, each in processes of its own."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     kind: Literal["spread"] = "spread"
     started_at: str
     ended_at: str

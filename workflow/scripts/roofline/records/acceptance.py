@@ -14,5 +14,5 @@ class Criterion(Record):
 
 
 class Acceptance(Record):
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
     criteria: list[Criterion]

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from roofline.records.files import write_text
 
-RECORD_VERSION = 2  # of what measuring jobs write; roofline.json, the public format, has its own
+RECORD_VERSION = 3  # of what measuring jobs write; roofline.json, the public format, has its own
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]

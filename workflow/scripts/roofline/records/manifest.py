@@ -82,7 +82,7 @@ class Times(Record):
 
 
 class Manifest(Record):
-    schema_version: Literal[2] = RECORD_VERSION
+    schema_version: Literal[3] = RECORD_VERSION
     kind: Literal["manifest"] = "manifest"
     created_at: str
     config: dict[str, Any]

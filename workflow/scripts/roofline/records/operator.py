@@ -82,7 +82,7 @@ class Measurement(Record):
 class JobRecord(Record):
     """What a measuring job writes, whatever it measures."""
 
-    schema_version: Literal[2] = RECORD_VERSION
+    schema_version: Literal[3] = RECORD_VERSION
     device: str
     seals: dict[str, str] = Field(description="SHA-256 of each seal that holds for this job, by its path in results/")
     started_at: str

@@ -9,7 +9,7 @@ from roofline.records.base import Interval, NotNegative, Positive, Record
 from roofline.records.operator import OperatorInfo
 from roofline.records.prediction import CellPrediction
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class DeviceEntry(Record):
@@ -164,7 +164,7 @@ class Fault(Record):
 class Roofline(Record):
     """results/roofline.json: ceilings and the operators under them. Paths are relative to results/."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
     devices: dict[str, DeviceEntry]
     ceilings: list[Annotated[ComputeCeiling | MemoryCeiling, Field(discriminator="kind")]]
     operators: list[Operator]

@@ -132,7 +132,7 @@ class Call(Record):
 class Verification(Record):
     """results/verification.json: every prediction beside its measured counterpart."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
     titles: dict[str, str] = Field(default={}, description="of operators, by their names")
     seals: list[SealCheck]
     score: Score = Score()
