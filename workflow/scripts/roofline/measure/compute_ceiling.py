@@ -21,6 +21,7 @@ from roofline.records.timing import Check, Search
 REST_S = 0.2  # before a block: the power limit looks back over tenths of a second
 SHORT_REST_S = 0.1  # before blocks that are compared with one another alone
 BURST_S = 1.0  # that a burst may take at least: on a slow card the search's budget would leave too few products
+LOOP_S = 0.15  # of a CPU's register-only loops, of which a step takes milliseconds: some 30 samples
 BLOCK_S = 0.6  # products of which a block would take longer than the reference GEMM's are not tried: no burst
 NEAR = 0.92  # of the fastest trial: among these, those with the least work get a whole block too
 LEAST_WORK = 3  # so many of them: how near a short trial comes to the fastest differs from run to run
@@ -68,6 +69,8 @@ def measure(
     """
     options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s}
     workloads = workloads_of(device, ceiling, size)
+    if workloads.method == "fma" and device.kind == "cpu":
+        options["time_budget_s"] = min(time_budget_s, LOOP_S)
     first = workloads.reference(1) if workloads.reference else None
     reference = _reference(device, seals, first, ceiling, **options) if first else None
     found, searched = _search(device, workloads, first, reference, options)

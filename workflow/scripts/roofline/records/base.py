@@ -30,7 +30,7 @@ class CorruptRecord(Exception):
 
 
 class Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 def write(record: Record, path: Path | str) -> None:
