@@ -40,6 +40,7 @@ class Card:
             copy = root / path.relative_to(REFERENCE)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, copy)
+        self.edit("cpu/**/*.json", quiet)
 
     def edit(self, pattern: str, change: Callable[[dict], object]) -> None:
         for path in self.root.glob(pattern):
@@ -56,6 +57,12 @@ class Card:
         acceptance = accept(collected.roofline, found, verify(collected, found, hashes), [], [])
         text = interpret(collected.roofline, found.device_records(), [record for _, record in found.measured])
         return acceptance, text, summary(collected.roofline, acceptance), collected.roofline
+
+
+def quiet(record: dict) -> None:
+    """As on a host where nothing else ran."""
+    for one in parts(record, "contention"):
+        one["contention"] = None
 
 
 def parts(content, key: str) -> Iterator[dict]:
@@ -115,8 +122,8 @@ def uncorrected_error(card: Card) -> None:
 def half_the_link(card: Card) -> None:
     def halve(record):
         scale(record, 0.5)
-        for one in record["bandwidths"]:
-            one["states"].append({"at_s": 1, "when": "during", "pcie_generation": 5, "pcie_width": 8})
+        for state in parts(record, "pcie_width"):
+            state["pcie_width"] = state["pcie_width"] and 8
 
     card.edit("gpu0/bandwidth/?2?.json", lambda record: record["level"] == "d2d" or halve(record))
 
@@ -133,7 +140,7 @@ def busy_host(card: Card) -> None:
     ("harm", "device", "criterion", "cause"),
     [
         (slow_memory, "gpu0", READS, "hbm_read reaches 38 % of the vendor's 4800 GB/s"),
-        (slow_registers, "gpu0", REGISTERS, "fp32_fma reaches 49 % of what 1980 MHz allow"),
+        (slow_registers, "gpu0", REGISTERS, "fp32_fma reaches 49 % of what 1979 MHz allow"),
         (locked_clock, "gpu0", NEAR_MAXIMUM, "990 of 1980 MHz: no reason is reported; it may be locked"),
         (other_process, "gpu0", ALONE, "1 other process used the GPU during"),
         (uncorrected_error, "gpu0", MEMORY, "1 uncorrected memory error"),
@@ -161,5 +168,5 @@ def test_the_card_itself_is_well(tmp_path):
     acceptance, text, _, roofline = Card(tmp_path).read()
     assert roofline.faults == [] and "FAIL" not in text
     results = {one.criterion: one.result for one in acceptance.criteria if one.device == "gpu0"}
-    assert {results[name] for name in (READS, REGISTERS, NEAR_MAXIMUM, ALONE)} == {"pass"}
-    assert {results[name] for name in (LINK, MEMORY, QUIET)} == {"not_applicable"}, "its records do not hold these yet"
+    asked = (READS, REGISTERS, NEAR_MAXIMUM, ALONE, LINK, MEMORY, QUIET)
+    assert {results[name] for name in asked} == {"pass"}
