@@ -204,18 +204,18 @@ def test_steps_go_round_all_of_the_arrays(device, monkeypatch):
     touched = []
 
     def noted(workers, loop, arguments, *more, run=loops.together):
-        touched.append((arguments[0][0], sum(own[3] for own in arguments)))
+        touched.append((arguments[0][0], arguments[0][2], sum(own[3] for own in arguments)))
         return run(workers, loop, arguments, *more)
 
     monkeypatch.setattr(memory, "together", noted)
     streams = streams_of(device)
-    for mix, rounds in (("read", 2 * memory.PARTS), ("copy", memory.PARTS)):
+    for mix, rounds in (("read", 2 * memory.PARTS), ("copy", 2 * memory.PARTS), ("write", memory.PARTS)):
         touched.clear()
         step = next(iter(streams[f"dram_{mix}"].grids.values()))
         for index in range(2 * rounds):
             step(index)
         assert len(set(touched)) == rounds and touched[:rounds] == touched[rounds:]
-        assert {count for _, count in touched} == {SIZE // memory.PARTS}
+        assert {count for *_, count in touched} == {SIZE // memory.PARTS}
 
 
 @pytest.mark.parametrize(("cores", "counts"), [(1, [1]), (2, [2, 1]), (6, [6, 3, 1]), (16, [16, 8, 4, 2, 1])])

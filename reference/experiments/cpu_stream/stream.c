@@ -73,10 +73,10 @@ int main(int count, char **given) {
                 } else if (streaming) {
 #pragma omp parallel for schedule(static)
                     for (size_t i = first; i < last; i++)
-                        past_the_caches(c + i, mix == 1 ? a[i] : mix == 2 ? a[i] + three * b[i] : three);
+                        past_the_caches(c + i, mix == 1 ? from[i] : mix == 2 ? a[i] + three * b[i] : three);
                 } else {
 #pragma omp parallel for schedule(static)
-                    for (size_t i = first; i < last; i++) c[i] = mix == 1 ? a[i] : mix == 2 ? a[i] + three * b[i] : three;
+                    for (size_t i = first; i < last; i++) c[i] = mix == 1 ? from[i] : mix == 2 ? a[i] + three * b[i] : three;
                 }
                 times[pass] = omp_get_wtime() - begin;
             }

@@ -140,6 +140,8 @@ def _stored(arrays: Arrays, mix: str, name: str, counts: Sequence[int]) -> Strea
 
     def step(streaming: bool, count: int, index: int) -> Timed:
         a, b, c = (arrays.memory.ctypes.data + place * arrays.bytes for place in range(3))
+        if mix == "copy" and index // PARTS % 2:  # from b in turn: of a alone, caches would keep more
+            a = b
         pieces = arrays.pieces(index % PARTS, count)
         arguments = [(a + first, b + first, c + first, last - first, 1) for first, last in pieces]
         return Timed(together(arrays.workers, loops.stream(mix, streaming), arguments).seconds)
