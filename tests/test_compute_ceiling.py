@@ -26,6 +26,7 @@ from roofline.measure import compute_ceiling
 from roofline.measure.compute_ceiling import chosen, finalists
 from roofline.operators.gemm import Gemm, products
 from roofline.records.compute import Candidate, PeakFlopsRecord
+from roofline.records.device import CoreCount
 from roofline.records.timing import Check, Search
 
 
@@ -404,3 +405,29 @@ def test_the_line_of_a_job_gives_ceiling_share_and_sustained_rate():
     text = peak_flops.line(measured(Card(load=0.8)))
     assert text == "peak_flops gpu0 fp16: 150 TFLOPS burst, 120 sustained, 94 % and 75 % of the vendor's 160, 1.0 s"
     assert "sustained" not in peak_flops.line(measured(Card(), sustained_s=0))
+
+
+# ---------------------------------------------------------------------------------------------- register-only kernels
+
+
+def test_a_short_register_only_kernel_goes_on_until_nvml_can_tell_what_limits_it():
+    device = Card()
+    device.reasons = lambda now: POWER_CAP
+    peak = peak_of(device, "fp32_fma")
+    assert sum(peak.burst.latency.samples_s) < 0.2 and "during" in [state.when for state in peak.burst.states]
+    assert peak.burst_limited_by == POWER_CAP
+
+
+@pytest.mark.parametrize(("per_clock", "known"), [(1.0, True), (1.08, True), (2.0, False), (0.7, False)])
+def test_a_count_of_cores_that_the_peak_contradicts_is_inconclusive(per_clock, known):
+    """Cores x clock x FLOPs per clock is held against what all threads did together."""
+
+    class Counting(Card):
+        def fma_workload(self, ceiling, product, seed):
+            allowed = 150e12 / (8 * 1500e6) * per_clock
+            count = CoreCount(threads=16, listed=16, physical=8, ports=2, flops_per_clock=allowed)
+            return replace(super().fma_workload(ceiling, product, seed), clock_mhz=lambda: 1500.0, cores=lambda: count)
+
+    peak = peak_of(Counting("cpu"), "fp32_fma")
+    assert (peak.cores.physical == 8, peak.clock_tflops is not None) == (known, known)
+    assert known or "others come and go" in peak.cores.reason

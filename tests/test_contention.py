@@ -144,3 +144,9 @@ def test_every_timing_carries_what_ran_beside_it(monkeypatch):
     for timing in (caller, on_device):
         assert (timing.contention.other_processes, timing.contention.measured_again) == (1, True)
     assert time_device(FakeDevice("cpu"), lambda index: 1e-3, caller, time_budget_s=60) is None
+
+
+def test_time_that_the_hypervisor_takes_is_seen_in_a_short_block_too():
+    """0.15 s on 16 cores, of which it takes a third: nearly a second of CPU time."""
+    assert disturbances(beside(wall_s=0.15, cores=16, stolen_share=0.3), "cpu")
+    assert not disturbances(beside(wall_s=0.15, cores=16, stolen_share=0.01), "cpu")

@@ -204,3 +204,9 @@ def test_limiting_reasons_are_those_of_all_readings_but_idleness():
     ]
     assert limiting_reasons([["gpu_idle"], None]) == limiting_reasons([]) == []
     assert set(nvml.THROTTLE_REASONS.values()) >= THERMAL_REASONS
+
+
+def test_a_driver_that_reports_no_watts_leaves_power_null(monkeypatch):
+    module = use_nvml(monkeypatch, A, refused=["DeviceGetFieldValues"])
+    monkeypatch.setattr(module, "nvmlDeviceGetPowerUsage", lambda one: 0)
+    assert nvml.state(A) == STATE | {"power_w": None, "power_reading": None}

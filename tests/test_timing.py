@@ -267,3 +267,13 @@ def test_there_is_always_a_sample_of_a_stream_and_no_step_twice(step_s, warmup, 
     assert 1 <= len(timing.samples_s) <= most
     assert (timing.stopped_by == "time_budget") <= (len(timing.samples_s) < most)
     assert device.numbers == list(range(warmup + len(timing.samples_s)))
+
+
+def test_the_clock_is_that_of_the_most_steps_of_a_block():
+    """Where the budget cuts a block into several, a few steps at its end have a clock of their own."""
+    device, clocks = FakeDevice(), iter([1500.0, 1980.0, 1990.0])
+    device.clock_of_block = lambda: next(clocks)
+    times = iter([5e-3] * 3 + [4e-3] * 1000)
+    with clock_of(device):
+        timing = time_caller(device, lambda index: next(times), warmup=3, iterations=100, time_budget_s=0.4)
+    assert len(timing.samples_s) > 80 and timing.sm_clock_mhz == 1500

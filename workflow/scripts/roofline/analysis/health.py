@@ -138,7 +138,8 @@ def _clock(device: DeviceRecord, records: Sequence[JobRecord]) -> Verdict:
         return "not_applicable", f"{reason}, limited by the power cap: no load of this card is light"
     if limits:
         return "fail", f"{reason}: limited by {limiting_words(sorted(limits - POWER))}"
-    return "fail", f"{reason}: no reason is reported; it may be locked"
+    short = ", or too short a load for NVML to tell" if peak.burst_limited_by is None else ""
+    return "fail", f"{reason}: no reason is reported; it may be locked{short}"
 
 
 def _unthrottled(device: DeviceRecord, records: Sequence[JobRecord]) -> Verdict:

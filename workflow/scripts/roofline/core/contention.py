@@ -43,7 +43,7 @@ def disturbances(reading, sensitive: Sensitive) -> list[str]:
     waiting = reading.waiting_share or 0
     if waiting > limits.waiting and waiting * reading.own_cores * reading.wall_s > LEAST_WAIT_S:
         found.append(f"our threads waited {percent(waiting)} of their time for a core")
-    if (reading.stolen_share or 0) > limits.stolen and reading.stolen_share * reading.wall_s > LEAST_S:
+    if (reading.stolen_share or 0) > limits.stolen and reading.stolen_share * reading.cores * reading.wall_s > LEAST_S:
         found.append(f"the hypervisor took {percent(reading.stolen_share)} of the cores' time")
     if (reading.throttled_share or 0) > limits.throttled:
         found.append(f"the CPU quota held it back for {percent(reading.throttled_share)} of its time")

@@ -4,16 +4,17 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from roofline.core.formatting import percent
 from roofline.devices import datasheets
 from roofline.devices.base import Refused, Workload
 from roofline.measure import search, selfchecks, sustained
 from roofline.measure.investigation import THRESHOLD, investigate
 from roofline.measure.operator_job import Seals, declare
-from roofline.measure.state import StateLog, flagged, limited_during
+from roofline.measure.state import LAG_S, StateLog, flagged, limited_during
 from roofline.measure.timing import time_caller, time_device_alike
 from roofline.operators.gemm import Gemm, products_on
 from roofline.records.compute import Block, Candidate, Kernel, PeakFlops
-from roofline.records.device import DeviceRecord
+from roofline.records.device import CoreCount, DeviceRecord
 from roofline.records.operator import Measurement
 from roofline.records.product import Product
 from roofline.records.timing import Check, Search
@@ -22,6 +23,8 @@ REST_S = 0.2  # before a block: the power limit looks back over tenths of a seco
 SHORT_REST_S = 0.1  # before blocks that are compared with one another alone
 BURST_S = 1.0  # that a burst may take at least: on a slow card the search's budget would leave too few products
 LOOP_S = 0.15  # of a CPU's register-only loops, of which a step takes milliseconds: some 30 samples
+HELD_S = 1.5 * LAG_S  # that a short register-only kernel goes on, read three quarters through
+NEAR_CORES = 0.1  # of what the counted cores allow: register-only loops that lie further away contradict the count
 BLOCK_S = 0.6  # products of which a block would take longer than the reference GEMM's are not tried: no burst
 NEAR = 0.92  # of the fastest trial: among these, those with the least work get a whole block too
 LEAST_WORK = 3  # so many of them: how near a short trial comes to the fastest differs from run to run
@@ -106,8 +109,13 @@ def measure(
     clock_tflops = _clock_tflops(peak, record, burst.sm_clock_mhz)
     if cores and cores.flops_per_clock:
         clock_tflops = burst.sm_clock_mhz * 1e6 * cores.physical * cores.flops_per_clock / 1e12
+        if abs(burst.tflops / clock_tflops - 1) > NEAR_CORES:
+            cores, clock_tflops = _inconclusive(cores, burst.tflops / clock_tflops), None
     load_clock_tflops = _clock_tflops(peak, record, load.sm_clock_mhz) if load else None
-    burst_limited_by = limited_during(burst.states, sum(burst.latency.samples_s))
+    burst_s = sum(burst.latency.samples_s)
+    if device.kind == "gpu" and not first and burst_s < LAG_S:
+        burst, burst_s = _held(device, workload, burst), burst_s + HELD_S
+    burst_limited_by = limited_during(burst.states, burst_s)
     reports = any(state.throttle_reasons is not None for state in burst.states)
     found_peak = PeakFlops(
         method=workloads.method,
@@ -310,9 +318,21 @@ def _timed(device, workload: Workload, **options):
     log = StateLog(device)
     log.read("before")
     latency = time_caller(device, workload.step, **options)
-    sm_clock_mhz = workload.clock_mhz() or device.clock_of_block()
+    sm_clock_mhz = workload.clock_mhz() or latency.sm_clock_mhz
     log.read("after")
     return flagged(latency, log.states), log.states, sm_clock_mhz
+
+
+def _inconclusive(cores: CoreCount, share: float) -> CoreCount:
+    reason = f"counted as {cores.physical} cores, of which all threads reach {percent(share)}: others come and go"
+    return CoreCount(threads=cores.threads, listed=cores.listed, ports=cores.ports, reason=reason)
+
+
+def _held(device, workload: Workload, burst: Block) -> Block:
+    """A burst with a reading after as long a load as NVML needs to tell what limits it."""
+    log, count = StateLog(device), max(1, round(HELD_S / burst.latency.median_s))
+    device.watched_times(workload.step, count, 0, lambda: log.read("during"))
+    return burst.model_copy(update={"states": [*burst.states, *log.states]})
 
 
 def _rest(device, seconds: float = REST_S) -> None:

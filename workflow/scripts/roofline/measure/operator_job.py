@@ -142,7 +142,6 @@ def _measured(
     log = StateLog(device)
     log.read("before")
     latency = time_caller(device, step, checked_s=checked_s, **options.timing)
-    sm_clock_mhz = device.clock_of_block()
     device_latency, doubts = time_device_alike(device, step, latency, time_budget_s=options.time_budget_s)
     latency, device_latency = (per_application(one, cell.per_call) for one in (latency, device_latency))
     log.read("after")
@@ -158,7 +157,7 @@ def _measured(
         empty_kernel_device_s=overhead.empty_device_s,
         doubts=doubts,
         states=log.states,
-        sm_clock_mhz=sm_clock_mhz,
+        sm_clock_mhz=latency.sm_clock_mhz,
     )
 
 

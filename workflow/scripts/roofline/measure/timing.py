@@ -44,12 +44,16 @@ def time_caller(
     if on_cpu:
         deadline = time.monotonic() + time_budget_s
     samples: list[float] = []
+    longest, clock_mhz = 0, None
     while len(samples) < iterations and (len(samples) < least or time.monotonic() + last < deadline):
         fitting = int((deadline - time.monotonic()) / last) if last else iterations
         count = max(1, least - len(samples), min(iterations - len(samples), fitting))
         samples += device.step_times(step, count, first=warmed + len(samples))
+        if count > longest:
+            longest, clock_mhz = count, device.clock_of_block()
         last = statistics.median(samples)
-    return _timing(CALLER_METHOD, warmed, iterations, samples)
+    timing = _timing(CALLER_METHOD, warmed, iterations, samples)
+    return timing.model_copy(update={"sm_clock_mhz": clock_mhz})
 
 
 @recorded("device")

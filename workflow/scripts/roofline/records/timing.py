@@ -38,6 +38,7 @@ class Timing(Record):
     ci95_s: Interval | None
     throttled_samples_s: list[Positive] = Field(default=[])
     all_throttled: bool = False
+    sm_clock_mhz: Positive | None = Field(default=None, description="counted over these steps, or most of them")
     contention: Contention | None = None
 
     @model_validator(mode="after")

@@ -100,6 +100,8 @@ def ceilings(device: DeviceRecord, roofline: Roofline, records: list[JobRecord],
     doubted = list(dict.fromkeys(noisy + beaten))
     sure = {dtype: peak for dtype, peak in judged.items() if dtype not in doubted}
     shares = {dtype: _share(peak) for dtype, peak in sure.items() if _share(peak)}
+    # Of our own kernels, what is below the limit is the device's: they do nothing but multiply and add.
+    short = {dtype: share for dtype, share in shares.items() if share < 1 - FAR and sure[dtype].method == "gemm"}
     left = {dtype: p.sustained_tflops / p.burst_tflops for dtype, p in sure.items() if p.sustained_tflops}
     falls = {dtype: share for dtype, share in left.items() if share < 1 - FALLS}
     reasons = [f"two blocks of the best kernel of {listed(noisy)} differ by more than 10 %"] if noisy else []
@@ -117,9 +119,9 @@ def ceilings(device: DeviceRecord, roofline: Roofline, records: list[JobRecord],
         "few": of_few,
         "doubted": doubted,
         "reasons": reasons,
-        "short": [dtype for dtype, share in shares.items() if share < 1 - FAR],
-        "short_shares": [share for share in shares.values() if share < 1 - FAR],
-        "libraries": sorted({p.burst.product.library for d, p in sure.items() if shares.get(d, 1) < 1 - FAR}),
+        "short": list(short),
+        "short_shares": list(short.values()),
+        "libraries": sorted({sure[dtype].burst.product.library for dtype in short}),
         "beyond": [dtype for dtype, share in shares.items() if share > 1 + NEAR],
         "agree": [apart[dtype] for dtype in sure if apart[dtype] is not None],
         "alone": [dtype for dtype in sure if apart[dtype] is None],
@@ -187,10 +189,15 @@ def _apart(peak: PeakFlops) -> float | None:
     return abs(peak.burst_tflops - before) / before if before else None
 
 
+def _of_all_cores(name: str) -> str:
+    return re.sub(r"_(one|\d+)_cores?$", "", name)
+
+
 def _memory(device: str, roofline: Roofline, spreads: Spreads) -> dict | None:
-    """The memory ceiling that most operators stand under, and how sure it is."""
+    """The memory ceiling that most operators stand under, of however many cores, and how sure it is."""
     there = _named(roofline, device, MemoryCeiling)
-    named = [o.memory_ceiling for o in roofline.operators if o.device == device and o.memory_ceiling in there]
+    named = [_of_all_cores(o.memory_ceiling) for o in roofline.operators if o.device == device and o.memory_ceiling]
+    named = [name for name in named if name in there]
     if not there:
         return None
     ceiling = there[max(named, key=named.count)] if named else next(iter(there.values()))

@@ -85,11 +85,11 @@ class Arrays:
         self.each_chunk(range(2 * PARTS), lambda first, chunk: numpy.copyto(chunk, numbers(first, chunk.size)))
         self.each_chunk(range(2 * PARTS, 3 * PARTS), lambda first, chunk: chunk.fill(CLEARED))
 
-    def written(self, step: Callable[[int], object], part: int, expected: Callable[[int, int], object]) -> bool:
-        """Whether a step over a part of c, cleared, leaves the numbers expected(first, count)."""
-        own, before = [2 * PARTS + part], 2 * self.bytes // 4
+    def written(self, step: Callable[[int], object], index: int, expected: Callable[[int, int], object]) -> bool:
+        """Whether a step over its part of c, cleared, leaves the numbers expected(first, count)."""
+        own, before = [2 * PARTS + index % PARTS], 2 * self.bytes // 4
         self.each_chunk(own, lambda first, chunk: chunk.fill(CLEARED))
-        step(part)
+        step(index)
         return all(
             self.each_chunk(own, lambda first, chunk: numpy.array_equal(chunk, expected(first - before, chunk.size)))
         )
@@ -146,14 +146,17 @@ def _stored(arrays: Arrays, mix: str, name: str, counts: Sequence[int]) -> Strea
         arguments = [(a + first, b + first, c + first, last - first, 1) for first, last in pieces]
         return Timed(together(arrays.workers, loops.stream(mix, streaming), arguments).seconds)
 
-    def expected(first: int, count: int):
+    def expected(index: int, first: int, count: int):
         if mix == "write":
             return numpy.full(count, SCALE, numpy.float32)
-        a = numbers(first, count)
-        return a if mix == "copy" else a + SCALE * numbers(arrays.bytes // 4 + first, count)
+        a, b = (numbers(place * arrays.bytes // 4 + first, count) for place in range(2))
+        if mix == "copy":
+            return b if index // PARTS % 2 else a
+        return a + SCALE * b
 
     def verify(grid: str) -> str:
-        if not all(arrays.written(steps[grid], part, expected) for part in (0, PARTS - 1)):
+        ends = (0, PARTS - 1, PARTS, 2 * PARTS - 1)
+        if not all(arrays.written(steps[grid], index, partial(expected, index)) for index in ends):
             raise ArithmeticError(f"{name} with {grid}: what was written is wrong")
         return f"every number of the first and the last of {PARTS} parts, cleared before, compared"
 

@@ -229,7 +229,7 @@ def _power(handle) -> dict:
     if values and values[0].nvmlReturn == pynvml.NVML_SUCCESS:
         return {"power_w": values[0].value.uiVal / 1000, "power_reading": "instant"}
     usage = ask(pynvml.nvmlDeviceGetPowerUsage, handle)
-    return {"power_w": None if usage is None else usage / 1000, "power_reading": usage and "average"}
+    return {"power_w": usage / 1000, "power_reading": "average"} if usage else {"power_w": None, "power_reading": None}
 
 
 def _others(processes: list | None) -> int | None:
