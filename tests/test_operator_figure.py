@@ -143,7 +143,12 @@ def test_lines_join_cells_that_differ_in_the_axis_alone():
 
 
 def test_shares_that_range_over_more_than_twenty_times_have_a_logarithmic_axis():
-    assert [axes.get_yscale() for axes in drawn("reference").axes] == ["log", "log"]
+    shares = {}
+    for cell in reference().operators:
+        if cell.operator == "decode_attention":
+            shares.setdefault(cell.device, []).append(cell.fraction_of_roof)
+    expected = ["log" if max(those) > 20 * min(those) else "linear" for those in shares.values()]
+    assert [axes.get_yscale() for axes in drawn("reference").axes] == expected and "log" in expected
     assert [axes.get_yscale() for axes in drawn("reference GEMM").axes] == ["linear", "linear"]
 
 
