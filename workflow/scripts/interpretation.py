@@ -18,4 +18,4 @@ if __name__ == "__main__":
         spreads = between_runs({name: device.name for name, device in devices.items()})
         text = interpret(roofline, devices, [record for _, record in found.measured], spreads)
         write_text(text, snakemake.output[0])
-        say("interpretation: three questions answered")
+        say("interpretation: what the figures say, results/interpretation.md")

@@ -138,7 +138,8 @@ def ceilings(device: DeviceRecord, roofline: Roofline, records: list[JobRecord],
 
 
 def _ceilings(peaks: dict[str, PeakFlops]) -> str:
-    columns = (f"ceiling ({_unit(peaks)})", "burst", "n", "sustained", "burst: of vendor", "sustained: of vendor")
+    of = "of formula" if any(peak.unit == "cpu" for peak in peaks.values()) else "of vendor"
+    columns = (f"ceiling ({_unit(peaks)})", "burst", "n", "sustained", f"burst: {of}", f"sustained: {of}")
     columns += ("reference GEMM", "burst on its operands", "difference between two blocks", "of what its clock allows")
     columns += ("limited by",)
     rows = [

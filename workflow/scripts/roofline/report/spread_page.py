@@ -26,7 +26,7 @@ def verdict(ceilings: Sequence[CeilingSpread]) -> str:
     if not most:
         return "No two runs measured the same ceiling."
     known = most.ci95_relative is not None
-    within = f", ± {percent(most.ci95_relative)} within one" if known else "; none has an interval of its own"
+    within = f", ± {percent(most.ci95_relative)} within one" if known else "; it has no interval of its own"
     return f"{_name(most)} spreads most: {percent(most.spread)} between the runs{within}."
 
 
