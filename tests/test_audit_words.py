@@ -174,7 +174,7 @@ def test_the_spread_of_this_devices_own_runs_comes_first(tmp_path):
     ceilings = [CeilingSpread(name="fp16", spread=0.1, **ceiling)]
     record = SpreadRecord(started_at="", ended_at="", devices={"gpu0": "NVIDIA H200"}, ceilings=ceilings)
     write(record, tmp_path / "spread.json")
-    assert between_runs({"gpu0": "NVIDIA H200"}, tmp_path / "spread.json") == {("gpu0", "fp16", "burst"): 0.1}
+    assert between_runs({"gpu0": "NVIDIA H200"}, tmp_path / "spread.json") == {("gpu0", "fp16", "burst"): [1.0, 1.1]}
     assert between_runs({"gpu0": "Another card"}, tmp_path / "spread.json") == {}
 
 

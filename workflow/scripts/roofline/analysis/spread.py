@@ -13,7 +13,7 @@ from roofline.records.base import CorruptRecord, Interval, NotNegative, Positive
 from roofline.records.collection import Collection
 
 REFERENCE = Path(__file__).parents[4] / "reference"
-Spreads = Mapping[tuple[str, str, str], float]  # by device, name and figure
+Spreads = Mapping[tuple[str, str, str], list[float]]  # what known runs found, by device, name and figure
 
 
 class CeilingSpread(Record):
@@ -99,8 +99,8 @@ def compare(runs: Sequence[Sequence[Figure]]) -> list[CeilingSpread]:
 
 
 def between_runs(devices: Mapping[str, str], own: Path | None = None) -> Spreads:
-    """The known spread of each ceiling of these devices (names by key): from a spread.json of one's own, where that is
-    of a device of the same name, else from the committed reference of the card. What is not known is missing."""
+    """What known runs found for each ceiling of these devices (names by key): by a spread.json of one's own, where that is
+    of a device of the same name, else by the committed reference of the card. What is not known is missing."""
     known = {}
     for device, name in devices.items():
         for path, names in ((own, {}), (committed(name), {"gpu0": name})):
@@ -108,9 +108,14 @@ def between_runs(devices: Mapping[str, str], own: Path | None = None) -> Spreads
             there = [key for key, other in (names or record.devices).items() if other == name] if record else []
             if there:
                 mine = [one for one in record.ceilings if one.device == there[0] and one.spread is not None]
-                known |= {(device, one.name, one.figure): one.spread for one in mine}
+                known |= {(device, one.name, one.figure): [run for run in one.runs if run] for one in mine}
                 break
     return known
+
+
+def with_known_runs(known: Spreads, device: str, name: str, figure: str, value: float) -> float | None:
+    """The spread of a figure and of the known runs; None where none is known."""
+    return relative_spread([value, *known.get((device, name, figure), [])])
 
 
 def committed(card: str) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 import jinja2
 
 from roofline.analysis.score import score
-from roofline.analysis.spread import Spreads
+from roofline.analysis.spread import Spreads, with_known_runs
 from roofline.core import model, statistics
 from roofline.core.formatting import (
     counted,
@@ -208,7 +208,7 @@ def _memory(device: str, roofline: Roofline, spreads: Spreads) -> dict | None:
         "few": few(ceiling.samples),
         "half": half,
         "wide": bool(half and half > WIDE),
-        "spread": spreads.get((device, ceiling.name, "ceiling")),
+        "spread": with_known_runs(spreads, device, ceiling.name, "ceiling", ceiling.gb_per_s),
     }
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from roofline.analysis.spread import Spreads
+from roofline.analysis.spread import Spreads, with_known_runs
 from roofline.core.formatting import capacity, flops_unit, level_words, number, percent, starred
 from roofline.core.statistics import FEWEST_SAMPLES, half_width
 from roofline.core.throttling import limiting_words
@@ -138,7 +138,7 @@ def _compute_row(c: ComputeCeiling, spreads: Spreads) -> Row:
         of_vendor=of_vendor(c),
         of_clock=percent(c.fraction_of_clock) if c.fraction_of_clock else "",
         limited_by=told_apart(c.burst_limited_by, c.sustained_limited_by, c.held_back_by, c.throttled),
-        **_common(c, c.tflops, spreads.get((c.device, c.name, "burst"))),
+        **_common(c, c.tflops, with_known_runs(spreads, c.device, c.name, "burst", c.burst_tflops or c.tflops)),
     )
 
 
@@ -151,7 +151,7 @@ def _memory_row(c: MemoryCeiling, spreads: Spreads) -> Row:
         of_vendor=percent(c.fraction_of_vendor) if c.fraction_of_vendor else "",
         of_clock="",
         limited_by=limited_by(c.held_back_by, c.throttled),
-        **_common(c, c.gb_per_s, spreads.get((c.device, c.name, "ceiling"))),
+        **_common(c, c.gb_per_s, with_known_runs(spreads, c.device, c.name, "ceiling", c.gb_per_s)),
     )
 
 
