@@ -99,8 +99,10 @@ def compare(runs: Sequence[Sequence[Figure]]) -> list[CeilingSpread]:
 
 
 def between_runs(devices: Mapping[str, str], own: Path | None = None) -> Spreads:
-    """What known runs found for each ceiling of these devices (names by key): by a spread.json of one's own, where that is
-    of a device of the same name, else by the committed reference of the card. What is not known is missing."""
+    """What known runs found for each ceiling of these devices (names by key). What is not known is missing.
+
+    By a spread.json of one's own, where that is of a device of the same name, else by the card's committed reference.
+    """
     known = {}
     for device, name in devices.items():
         for path, names in ((own, {}), (committed(name), {"gpu0": name})):
