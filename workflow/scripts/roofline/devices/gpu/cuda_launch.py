@@ -9,7 +9,7 @@ def overlapping(kernel: int, stream: int, grid: tuple, block: tuple, arguments: 
     """Launch a kernel that may begin before the one before it in the stream has ended (programmatic stream
     serialization, CUDA programming guide 7.36): it must wait itself before it reads what that one wrote.
 
-    `kernel` and `stream` are handles of the driver; arguments are CuPy arrays and NumPy scalars of 32 bits. Raises
+    `kernel` and `stream` are handles of the driver; arguments are CuPy arrays, and NumPy scalars of 32 bits or void ones. Raises
     RuntimeError with the driver's name for what went wrong.
     """
     from cuda.bindings import driver
@@ -36,4 +36,6 @@ def overlapping(kernel: int, stream: int, grid: tuple, block: tuple, arguments: 
 def _c_value(argument):
     if hasattr(argument, "data") and hasattr(argument.data, "ptr"):
         return ctypes.c_void_p(argument.data.ptr)
+    if argument.dtype.kind == "V":  # a structure by value, such as a tensor map
+        return ctypes.create_string_buffer(argument.tobytes(), argument.nbytes)
     return C_TYPES[argument.dtype.kind](argument.item())

@@ -1,0 +1,244 @@
+// Hopper: W streams through the tensor cores as their large operand, 64 of its rows at a time, and x is the small one.
+// A block takes COLUMNS outputs and a share of k; the blocks of a cluster take the same outputs and add up their parts
+// in a fixed order. One thread keeps the copy engine busy; two warpgroups multiply W by g in registers and then x by
+// that; three warps sum the squares of x beside them. 1 / sqrt(mean(x^2) + eps) comes last, on the sums.
+
+#include "../../gemm/kernels/hopper.cuh"
+
+const int DEPTH = 64;  // of k, a stage: 128 bytes
+const int W_BYTES = COLUMNS * DEPTH * 2, X_BYTES = BATCH * DEPTH * 2, STAGE_BYTES = W_BYTES + X_BYTES;
+const int PARTS = COLUMNS == 64 ? 2 : 1;   // both warpgroups share the 64 rows of W, each half of a stage's k
+const int SLICES = DEPTH / 16 / PARTS;     // of 16 of k, that a warpgroup multiplies of a stage
+const int UNITS = COLUMNS / 16 / SPLITS;   // of 16 outputs, that a block adds up and writes
+const int SUMMERS = BATCH > 32 ? 224 : 96, PIECES = (BATCH * 8 + SUMMERS - 1) / SUMMERS;
+const int THREADS = 32 + SUMMERS + 256, FIRST = 32 + SUMMERS;  // thread that multiplies
+
+// What the blocks of a cluster send one another: sums as the tensor cores leave them, and squares of rows of x.
+struct Inbox {
+    float4 sums[SPLITS * PARTS][UNITS][BATCH / 8][32];
+    float squares[SPLITS][BATCH];
+    float factors[BATCH];
+};
+
+__device__ __forceinline__ u32 in_block(const void* at, u32 block) {
+    u32 there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(at)), "r"(block));
+    return there;
+}
+__device__ __forceinline__ void send(u32 to, float a, float b, float c, float d) {
+    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(a), "f"(b), "f"(c), "f"(d)
+                 : "memory");
+}
+__device__ __forceinline__ void send(u32 to, float value) {
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(to), "f"(value) : "memory");
+}
+
+// The slices of k that a block multiplies.
+struct Slices {
+    int first, count;
+    __device__ __forceinline__ int at(int step) const { return (first + step) * DEPTH; }
+};
+
+struct Barriers {
+    u32 w, x, empty;  // of the first stage: W has come, x has come, both were used
+};
+
+__device__ __forceinline__ float square(u32 pair) {
+    return fmaf(lower(pair), lower(pair), upper(pair) * upper(pair));
+}
+
+// As much of W as there is room for.
+__device__ __forceinline__ void feed_ahead(u32 stages, Barriers of, const TensorMap& w, Slices slices,
+                                           int column) {
+    for (int step = 0; step < min(slices.count, STAGES); ++step) {
+        expect_bytes(of.w + 8 * step, W_BYTES);
+        load_tile_once(stages + step * STAGE_BYTES, w, slices.at(step), column, of.w + 8 * step);
+    }
+}
+
+__device__ __forceinline__ void feed(u32 stages, Barriers of, const TensorMap& x, const TensorMap& w, Slices slices,
+                                     int column, int row) {
+    const int steps = slices.count, ahead = min(steps, STAGES);
+    if (steps <= STAGES) let_next_begin();
+    wait_for_kernel_before();  // it may have written x; W and g are parameters
+    for (int step = 0; step < ahead; ++step) {
+        expect_bytes(of.x + 8 * step, X_BYTES);
+        load_tile(stages + step * STAGE_BYTES + W_BYTES, x, slices.at(step), row, of.x + 8 * step);
+    }
+    int stage = 0, round = 0;
+    for (int step = ahead; step < steps; ++step) {
+        wait(of.empty + 8 * stage, round);
+        const u32 to = stages + stage * STAGE_BYTES;
+        expect_bytes(of.w + 8 * stage, W_BYTES);
+        load_tile_once(to, w, slices.at(step), column, of.w + 8 * stage);
+        expect_bytes(of.x + 8 * stage, X_BYTES);
+        load_tile(to + W_BYTES, x, slices.at(step), row, of.x + 8 * stage);
+        if (step == steps - 1) let_next_begin();
+        if (++stage == STAGES) stage = 0, round ^= 1;
+    }
+}
+
+__device__ __forceinline__ void sum_squares(u32 stages, Barriers of, int steps, Inbox& inbox, int split) {
+    const int t = threadIdx.x - 32, chunk = t % 8;
+    float squares[PIECES] = {};
+    int stage = 0, round = 0;
+    for (int step = 0; step < steps; ++step) {
+        wait(of.x + 8 * stage, round);
+        const u32 x = stages + stage * STAGE_BYTES + W_BYTES;
+        uint4 v[PIECES];
+#pragma unroll
+        for (int i = 0; i < PIECES; ++i) {
+            const int row = t / 8 + i * (SUMMERS / 8);
+            v[i] = row < BATCH ? load_shared(x + row * 128 + chunk * 16) : make_uint4(0, 0, 0, 0);
+        }
+#pragma unroll
+        for (int i = 0; i < PIECES; ++i)
+            squares[i] += square(v[i].x) + square(v[i].y) + (square(v[i].z) + square(v[i].w));
+        __syncwarp();
+        if (t % 32 == 0) arrive(of.empty + 8 * stage);
+        if (++stage == STAGES) stage = 0, round ^= 1;
+    }
+    cluster_wait();
+#pragma unroll
+    for (int i = 0; i < PIECES; ++i) {
+        const int row = t / 8 + i * (SUMMERS / 8);
+        for (int lane = 4; lane; lane /= 2) squares[i] += __shfl_xor_sync(0xffffffff, squares[i], lane);
+        if (row < BATCH && chunk < SPLITS) send(in_block(&inbox.squares[split][row], chunk), squares[i]);
+    }
+}
+
+// The sums of a warpgroup's rows of W, or of its half of k, sent to the blocks that add them up.
+__device__ __forceinline__ void multiply(u32 stages, Barriers of, const u32* g, Slices slices, int split, Inbox& inbox) {
+    const int lane = threadIdx.x % 32, warp = (threadIdx.x - FIRST) / 32, mine = warp / 4;
+    const int unit = PARTS == 1 ? warp : warp % 4, slice = PARTS == 1 ? 0 : mine * SLICES;
+    const int r = unit * 16 + lane % 16;
+    const int steps = slices.count;
+    float sums[BATCH / 2];
+    int stage = 0, round = 0;
+    const auto load = [&](u32(&rows)[SLICES][4], int step, int stage, int round) {
+        wait(of.w + 8 * stage, round);
+        const u32 w = stages + stage * STAGE_BYTES + r * 128;
+        const u32* factors = g + step * (DEPTH / 2) + slice * 8 + lane % 4;
+#pragma unroll
+        for (int i = 0; i < SLICES; ++i) {
+            const int chunk = 2 * (slice + i) + lane / 16;
+            load_matrices(rows[i], w + ((chunk ^ (r & 7)) << 4));
+            const u32 low = factors[8 * i], high = factors[8 * i + 4];
+            rows[i][0] = times(rows[i][0], low), rows[i][1] = times(rows[i][1], low);
+            rows[i][2] = times(rows[i][2], high), rows[i][3] = times(rows[i][3], high);
+        }
+    };
+    const auto turn = [&](const u32(&rows)[SLICES][4], u32(&next)[SLICES][4], int step) {
+        wait(of.x + 8 * stage, round);
+        const u64 right = described(stages + stage * STAGE_BYTES + W_BYTES);
+        products_begin();
+#pragma unroll
+        for (int i = 0; i < SLICES; ++i) Product<BATCH>::add(sums, rows[i], right + 2 * (slice + i), step + i);
+        products_queued();
+        const int used = stage;
+        if (++stage == STAGES) stage = 0, round ^= 1;
+        if (step + 1 < steps) load(next, step + 1, stage, round);
+        products_wait<0>();
+        if (lane == 0) arrive(of.empty + 8 * used);
+    };
+    u32 rows[2][SLICES][4];
+    load(rows[0], 0, 0, 0);
+    for (int step = 0; step < steps; step += 2) {
+        turn(rows[0], rows[1], step);
+        if (step + 1 < steps) turn(rows[1], rows[0], step + 1);
+    }
+    cluster_wait();
+    float4* const place = &inbox.sums[split * PARTS + (PARTS == 1 ? 0 : mine)][unit % UNITS][0][lane];
+    if (unit / UNITS == split) {
+#pragma unroll
+        for (int i = 0; i < BATCH / 8; ++i)
+            place[i * 32] = make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]);
+    } else {
+        const u32 to = in_block(place, unit / UNITS);
+#pragma unroll
+        for (int i = 0; i < BATCH / 8; ++i)
+            send(to + i * 512, sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]);
+    }
+}
+
+// What the cluster sent, added up in a fixed order, scaled and written: 16 outputs of 8 rows at a time.
+__device__ __forceinline__ void add_up(Inbox& inbox, half_bits* y, int rows, int outputs, int left, int hidden,
+                                       float eps) {
+    const int t = threadIdx.x - FIRST, lane = t % 32;
+    if (t < BATCH) {
+        float squares = 0;
+        for (int block = 0; block < SPLITS; ++block) squares += inbox.squares[block][t];
+        inbox.factors[t] = rsqrtf(squares / hidden + eps);
+    }
+    asm volatile("bar.sync 1, 256;" ::: "memory");
+    for (int item = t / 32; item < UNITS * (BATCH / 8); item += 8) {
+        const int unit = item / (BATCH / 8), eight = item % (BATCH / 8);
+        float4 sum = inbox.sums[0][unit][eight][lane];
+#pragma unroll
+        for (int from = 1; from < SPLITS * PARTS; ++from) {
+            const float4 more = inbox.sums[from][unit][eight][lane];
+            sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
+        }
+        const float2 factors = *(const float2*)&inbox.factors[eight * 8 + lane % 4 * 2];
+        // Of lane l the columns 2 (l % 4) and the next of rows l / 4 and 8 more: through shared memory, transposed.
+        const u32 scratch = shared_address(&inbox.sums[0][unit][eight][0]);
+        __syncwarp();
+        asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(scratch + lane % 16 * 16),
+                     "r"(packed(sum.x * factors.x, sum.y * factors.y)),
+                     "r"(packed(sum.z * factors.x, sum.w * factors.y))
+                     : "memory");
+        __syncwarp();
+        const int row = eight * 8 + lane % 8, output = unit * 16 + lane / 8 * 8;
+        if (lane < 16 && row < rows && output < left)
+            *(uint4*)(y + (long long)row * outputs + output) = load_shared(scratch + lane * 16);
+    }
+}
+
+// x [batch, hidden] and w [outputs, hidden] as tensor maps, boxes of BATCH x 64 and COLUMNS x 64; g [hidden];
+// y [batch, outputs]. Blocks: (SPLITS a set of outputs, BATCH rows of x).
+extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(THREADS, BLOCKS)
+    rmsnorm_matmul(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap w, const u32* __restrict__ g,
+                   half_bits* __restrict__ y, int batch, int outputs, int hidden, float eps) {
+    extern __shared__ char room[];
+    __shared__ alignas(8) u64 barriers[3 * STAGES];
+    const u32 stages = (shared_address(room) + 1023) / 1024 * 1024;
+    char* const after = room + (stages - shared_address(room)) + STAGES * STAGE_BYTES;
+    Inbox& inbox = *(Inbox*)after;
+    u32* const factors = (u32*)(after + sizeof(Inbox));
+    Barriers of;
+    of.w = shared_address(barriers), of.x = of.w + 8 * STAGES, of.empty = of.x + 8 * STAGES;
+    const int split = blockIdx.x % SPLITS, column = blockIdx.x / SPLITS * COLUMNS, row = blockIdx.y * BATCH;
+    const int all = (hidden + DEPTH - 1) / DEPTH;
+    Slices slices;
+    slices.first = all * split / SPLITS;
+    slices.count = all * (split + 1) / SPLITS - slices.first;
+    const int steps = slices.count;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STAGES; ++i) {
+            barrier_init(of.w + 8 * i, 1);
+            barrier_init(of.x + 8 * i, 1);
+            barrier_init(of.empty + 8 * i, (256 + SUMMERS) / 32);  // a warp's arrival each
+        }
+        barriers_visible();
+        feed_ahead(stages, of, w, slices, column);
+    }
+    for (int i = threadIdx.x - 32; i >= 0 && i < steps * (DEPTH / 2); i += THREADS - 32) {
+        const int at = slices.first * (DEPTH / 2) + i;
+        factors[i] = at < hidden / 2 ? g[at] : 0;
+    }
+    __syncthreads();
+    cluster_arrive();  // the others may send to this block
+    if (threadIdx.x < 32) {
+        if (threadIdx.x == 0) feed(stages, of, x, w, slices, column, row);
+        __syncwarp();
+        cluster_wait();
+    } else if (threadIdx.x < FIRST) {
+        sum_squares(stages, of, steps, inbox, split);
+    } else {
+        multiply(stages, of, factors, slices, split, inbox);
+    }
+    cluster_sync();
+    const int output = column + split * (COLUMNS / SPLITS);
+    if (threadIdx.x >= FIRST)
+        add_up(inbox, y + (long long)row * outputs + output, batch - row, outputs, outputs - output, hidden, eps);
+}

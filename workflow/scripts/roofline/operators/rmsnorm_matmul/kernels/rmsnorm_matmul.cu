@@ -1,0 +1,15 @@
+// y = (x / sqrt(mean(x^2) + eps) * g) W^T in one kernel, summed in fp32.
+//
+// Compiled for one dtype, division of the work and number of rows at a time: BF16 or fp16, BATCH rows of x and
+// COLUMNS outputs a block, SPLITS of k, STAGES under way, BLOCKS a multiprocessor at least.
+
+#ifndef BF16
+#define BF16 0
+#define BATCH 8
+#define COLUMNS 128
+#define SPLITS 4
+#define STAGES 3
+#define BLOCKS 2
+#endif
+
+#include "fused_wgmma.cuh"
