@@ -9,7 +9,7 @@ from records_factory import bandwidth_record, cell, collected, device_record, op
 from roofline.records.acceptance import Acceptance, Criterion
 from roofline.records.memory import FoundLevel, Sweep
 from roofline.report import markdown, screen, summary
-from roofline.report.tables import compute_rows, level_rows, limited_by, memory_rows
+from roofline.report.tables import compute_rows, level_rows, limited_by, memory_rows, remarks
 
 POWER = ["sw_power_cap"]
 NUMPY_LACKS = {name: f"NumPy has no {name} arithmetic of its own" for name in ("fp16", "bf16")}
@@ -52,6 +52,12 @@ def roofline():
 
 
 # ---------------------------------------------------------------- rows
+
+
+@pytest.mark.parametrize(("copy", "said"), [(47, ["dram_copy moves 1.57 times what dram_read does"]), (31, [])])
+def test_a_copy_that_moves_more_than_reads_is_told(copy, said):
+    ceilings = collected(device_record("cpu"), bandwidth_record("cpu", dram_read=30, dram_copy=copy)).roofline.ceilings
+    assert [words.partition(":")[0] for words in remarks(ceilings)] == said
 
 
 def test_a_ceiling_in_words(roofline):

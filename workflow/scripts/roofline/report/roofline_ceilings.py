@@ -7,7 +7,7 @@ from roofline.core.formatting import level_words, number, percent, starred
 from roofline.core.statistics import few
 from roofline.records.roofline import ComputeCeiling, FoundCache, MemoryCeiling, Operator
 from roofline.report.figure_style import MUTED, dtype_colour
-from roofline.report.tables import FEW_SAMPLES, of_vendor, other_operands
+from roofline.report.tables import FEW_SAMPLES, of_vendor, remarks
 
 Ceiling = ComputeCeiling | MemoryCeiling
 UNITS = {"tensor_core": "tensor cores", "cuda_core": "CUDA cores"}
@@ -67,7 +67,7 @@ def notes(ceilings: Sequence[Ceiling], shown: Sequence[Ceiling]) -> Iterable[str
     left_out = [f"{level_words(ceiling.name)} {_value(ceiling)}" for ceiling in ceilings if ceiling not in shown]
     if left_out:
         yield f"Measured and not drawn: {'; '.join(left_out)}."
-    yield from (f"{words}." for words in other_operands(ceilings))
+    yield from (f"{words}." for words in remarks(ceilings))
     if any(few(ceiling.samples) for ceiling in ceilings):
         yield f"{FEW_SAMPLES}."
     if any(ceiling.name == "int8" for ceiling in ceilings):

@@ -16,7 +16,7 @@ from roofline.report.tables import (
     compute_rows,
     level_rows,
     memory_rows,
-    other_operands,
+    remarks,
     within_run,
 )
 from roofline.report.verification_page import score_words
@@ -156,7 +156,7 @@ def _operators(device: str, roofline: Roofline) -> list[str]:
         ]
         lines += [_operator_line(cell) for cells in single for cell in cells]
         ceilings = [ceiling for ceiling in roofline.ceilings if ceiling.device == device]
-        lines += [line for words in other_operands(ceilings) for line in _wrapped(f"  {words}", 4)]
+        lines += [line for words in remarks(ceilings) for line in _wrapped(f"  {words}", 4)]
     for (operator, preset), cells in tables.items():
         if cells not in single:
             lines += _table_of(", ".join(filter(None, [cells[0].title or operator, preset])), cells)

@@ -18,6 +18,7 @@ SERIES = {  # of a sweep: whose bandwidth it is
 NO_REASON, NOT_REPORTED = "none reported", "not reported"
 FEW_SAMPLES = f"* fewer than {FEWEST_SAMPLES} samples: nothing is concluded from it"
 UNKNOWN = "unknown"
+COPIES_MORE = 1.05  # times what reads move: from there on it is said
 
 
 @dataclass(frozen=True)
@@ -111,14 +112,22 @@ def series_words(series: str) -> str:
     return SERIES.get(series, series.replace("_", " "))
 
 
-def other_operands(ceilings: Iterable[ComputeCeiling | MemoryCeiling]) -> list[str]:
-    """Where the reference GEMM and its ceiling are of unlike operands."""
-    return [
+def remarks(ceilings: Sequence[ComputeCeiling | MemoryCeiling]) -> list[str]:
+    """Where the reference GEMM and its ceiling are of unlike operands, and where copies move more than reads."""
+    rates = {c.name: c.gb_per_s for c in ceilings if c.kind == "memory"}
+    read, copy = (rates.get(f"dram_{mix}") for mix in ("read", "copy"))
+    said = [
         f"{c.name}: the reference GEMM has other operands than its ceiling, whose product gives "
         f"{number(c.on_lab_inputs_tflops)} {flops_unit(c.name)} on those"
         for c in ceilings
         if c.kind == "compute" and c.on_lab_inputs_tflops
     ]
+    if read and copy and copy > COPIES_MORE * read:
+        said.append(
+            f"dram_copy moves {number(copy / read)} times what dram_read does: no read-only loop tried gets more out "
+            "of this memory, and operators that only read stand under dram_read"
+        )
+    return said
 
 
 def of_vendor(c: ComputeCeiling) -> str:
