@@ -26,7 +26,7 @@ from roofline.records.device import DeviceRecord
 from roofline.records.operator import JobRecord, OperatorInfo, OperatorRecord
 from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, Roofline
 from roofline.report.markdown import table
-from roofline.report.tables import FEW_SAMPLES, limited_by, span, spans_percent, told_apart
+from roofline.report.tables import FEW_SAMPLES, limited_by, main_memory_ceiling, span, spans_percent, told_apart
 
 NEAR, FAR = 0.10, 0.20  # of a ceiling's limit, or of another block of the same kernel
 FALLS = 0.03  # of a burst: less under sustained load is not worth a word
@@ -190,18 +190,13 @@ def _apart(peak: PeakFlops) -> float | None:
     return abs(peak.burst_tflops - before) / before if before else None
 
 
-def _of_all_cores(name: str) -> str:
-    return re.sub(r"_(one|\d+)_cores?$", "", name)
-
-
 def _memory(device: str, roofline: Roofline, spreads: Spreads) -> dict | None:
-    """The memory ceiling that most operators stand under, of however many cores, and how sure it is."""
+    """The memory ceiling that most operators stand under, and how sure it is."""
     there = _named(roofline, device, MemoryCeiling)
-    named = [_of_all_cores(o.memory_ceiling) for o in roofline.operators if o.device == device and o.memory_ceiling]
-    named = [name for name in named if name in there]
-    if not there:
+    operators = [operator for operator in roofline.operators if operator.device == device]
+    ceiling = main_memory_ceiling(there.values(), operators) or next(iter(there.values()), None)
+    if not ceiling:
         return None
-    ceiling = there[max(named, key=named.count)] if named else next(iter(there.values()))
     half = half_width(ceiling.gb_per_s, ceiling.ci95) if ceiling.ci95 else None
     return {
         "ceiling": ceiling,

@@ -1,5 +1,6 @@
 """The ceilings and the levels of a device as rows of words, the same on the screen and on every page."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ SERIES = {  # of a sweep: whose bandwidth it is
 NO_REASON, NOT_REPORTED = "none reported", "not reported"
 FEW_SAMPLES = f"* fewer than {FEWEST_SAMPLES} samples: nothing is concluded from it"
 UNKNOWN = "unknown"
+SLOPES = ("hbm_read", "d2d", "dram_read", "dram_copy")  # that operators may stand under, best first
 COPIES_MORE = 1.05  # times what reads move: from there on it is said
 
 
@@ -110,6 +112,16 @@ def level_name(name: str | None, knee_bytes: int | None) -> str:
 
 def series_words(series: str) -> str:
     return SERIES.get(series, series.replace("_", " "))
+
+
+def main_memory_ceiling(
+    ceilings: Iterable[ComputeCeiling | MemoryCeiling], operators: Iterable[Operator]
+) -> MemoryCeiling | None:
+    """A device's roof of memory: the one that most operators stand under, on however many cores, or else would."""
+    there = {c.name: c for c in ceilings if c.kind == "memory"}
+    named = [re.sub(r"_(one|\d+)_cores?$", "", o.memory_ceiling) for o in operators if o.memory_ceiling]
+    found = [name for name in named if name in there] or [name for name in SLOPES if name in there][:1]
+    return there[max(found, key=found.count)] if found else None
 
 
 def remarks(ceilings: Sequence[ComputeCeiling | MemoryCeiling]) -> list[str]:
