@@ -26,7 +26,15 @@ from roofline.records.device import DeviceRecord
 from roofline.records.operator import JobRecord, OperatorInfo, OperatorRecord
 from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, Roofline
 from roofline.report.markdown import table
-from roofline.report.tables import FEW_SAMPLES, limited_by, main_memory_ceiling, span, spans_percent, told_apart
+from roofline.report.tables import (
+    FEW_SAMPLES,
+    fail_lines,
+    limited_by,
+    main_memory_ceiling,
+    span,
+    spans_percent,
+    told_apart,
+)
 
 NEAR, FAR = 0.10, 0.20  # of a ceiling's limit, or of another block of the same kernel
 FALLS = 0.03  # of a burst: less under sustained load is not worth a word
@@ -57,7 +65,7 @@ def interpret(
     text = ENVIRONMENT.get_template("interpretation.md.j2").render(
         devices=devices,
         fewest=statistics.FEWEST_SAMPLES,
-        faults=roofline.faults,
+        fail_lines=fail_lines(roofline.faults),
         ceilings=[ceilings(device, roofline, records, spreads or {}) for device in devices.values()],
         operators=[
             landing(device, found, roofline, records) for device in devices if (found := _placed(device, roofline))

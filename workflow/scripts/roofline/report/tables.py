@@ -8,7 +8,7 @@ from roofline.analysis.spread import Spreads, with_known_runs
 from roofline.core.formatting import capacity, flops_unit, level_words, number, percent, starred
 from roofline.core.statistics import FEWEST_SAMPLES, half_width
 from roofline.core.throttling import limiting_words
-from roofline.records.roofline import ComputeCeiling, FoundCache, MemoryCeiling, Operator, Roofline
+from roofline.records.roofline import ComputeCeiling, Fault, FoundCache, MemoryCeiling, Operator, Roofline
 
 SERIES = {  # of a sweep: whose bandwidth it is
     "through L1": "one multiprocessor, through L1",
@@ -122,6 +122,11 @@ def main_memory_ceiling(
     named = [re.sub(r"_(one|\d+)_cores?$", "", o.memory_ceiling) for o in operators if o.memory_ceiling]
     found = [name for name in named if name in there] or [name for name in SLOPES if name in there][:1]
     return there[max(found, key=found.count)] if found else None
+
+
+def fail_lines(failed: Iterable[Fault]) -> list[str]:
+    """What failed, a line each, as every page, picture and command tells it."""
+    return [f"FAIL, {one.device}: {one.reason}" for one in failed]
 
 
 def remarks(ceilings: Sequence[ComputeCeiling | MemoryCeiling]) -> list[str]:
