@@ -160,6 +160,11 @@ def test_a_sick_card_fails_and_the_first_lines_say_why(tmp_path, harm, device, c
     assert f"**{device}: do not plan with its figures, by what failed above.**" in text
     lines = " ".join(screen[screen.index("Acceptance") :].split())
     assert f"FAIL {device}: {criterion} (" in lines and cause in lines
+    passing = harm in (busy_host, other_process)
+    assert ("Measure what was disturbed again" in text) == ("Measure what was disturbed again" in screen) == passing
+    if harm is busy_host:
+        again = "rm results/cpu/peak_flops/fp64.json && make"
+        assert f"on an idle machine: `{again}`" in text and f"\n  {again}\n" in screen
     printed = " ".join(one.get_text() for one in roofline_figure.draw(roofline).texts)
     assert "FAIL: " in printed and cause in printed
 

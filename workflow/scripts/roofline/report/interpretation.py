@@ -31,6 +31,7 @@ from roofline.report.tables import (
     fail_lines,
     limited_by,
     main_memory_ceiling,
+    measure_again,
     span,
     spans_percent,
     told_apart,
@@ -51,7 +52,7 @@ ENVIRONMENT = jinja2.Environment(
     loader=jinja2.FileSystemLoader(TEMPLATES), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
 )
 ENVIRONMENT.filters |= {"listed": listed, "percent": percent, "spans_percent": spans_percent}
-ENVIRONMENT.filters |= {"number": number}
+ENVIRONMENT.filters |= {"number": number, "measure_again": measure_again}
 
 
 def interpret(
@@ -66,6 +67,7 @@ def interpret(
         devices=devices,
         fewest=statistics.FEWEST_SAMPLES,
         fail_lines=fail_lines(roofline.faults),
+        disturbed=[path for fault in roofline.faults for path in fault.records],
         ceilings=[ceilings(device, roofline, records, spreads or {}) for device in devices.values()],
         operators=[
             landing(device, found, roofline, records) for device in devices if (found := _placed(device, roofline))
@@ -126,6 +128,7 @@ def ceilings(device: DeviceRecord, roofline: Roofline, records: list[JobRecord],
         "bursts": [f"{dtype} {number(p.burst_tflops)}" for dtype, p in sure.items()],
         "few": of_few,
         "doubted": doubted,
+        "doubtful": [c.record for c in roofline.ceilings if c.device == name and c.name in doubted],
         "reasons": reasons,
         "short": list(short),
         "short_shares": list(short.values()),

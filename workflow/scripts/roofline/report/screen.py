@@ -15,6 +15,7 @@ from roofline.report.tables import (
     Row,
     compute_rows,
     level_rows,
+    measure_again,
     memory_rows,
     remarks,
     within_run,
@@ -35,7 +36,11 @@ def summary(roofline: Roofline, acceptance: Acceptance, spreads: Spreads | None 
         told = [*_ceilings(name, roofline, spreads or {}), *_operators(name, roofline)]
         told += [f"  {FEW_SAMPLES}"] if any("*" in line for line in told) else []
         lines += [f"{name}: {device.name}", *told, *_above_roof(name, roofline), *_predictions(name, roofline), ""]
-    return "\n".join([*lines, "Acceptance", *_criteria(acceptance), ""])
+    lines += ["Acceptance", *_criteria(acceptance), ""]
+    disturbed = [path for fault in roofline.faults for path in fault.records]
+    if disturbed:  # not wrapped: it is to be pasted
+        lines += ["Measure what was disturbed again, on an idle machine:", f"  {measure_again(disturbed)}", ""]
+    return "\n".join(lines)
 
 
 def _ceilings(device: str, roofline: Roofline, spreads: Spreads) -> list[str]:

@@ -1,6 +1,7 @@
 """The ceilings and the levels of a device as rows of words, the same on the screen and on every page."""
 
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -127,6 +128,11 @@ def main_memory_ceiling(
 def fail_lines(failed: Iterable[Fault]) -> list[str]:
     """What failed, a line each, as every page, picture and command tells it."""
     return [f"FAIL, {one.device}: {one.reason}" for one in failed]
+
+
+def measure_again(records: Iterable[str]) -> str:
+    """The command that measures these records, and what follows from them, once more."""
+    return f"rm {shlex.join(f'results/{path}' for path in dict.fromkeys(records))} && make"
 
 
 def remarks(ceilings: Sequence[ComputeCeiling | MemoryCeiling]) -> list[str]:
