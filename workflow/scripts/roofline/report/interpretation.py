@@ -72,6 +72,7 @@ def interpret(
         operators=[
             landing(device, found, roofline, records) for device in devices if (found := _placed(device, roofline))
         ],
+        operations=_operations(roofline),
         against=against(roofline, devices),
     )
     return f"{text}\n\\{FEW_SAMPLES}\n" if STARRED.search(text) else text
@@ -235,6 +236,7 @@ def landing(device: str, found: list[tuple[OperatorInfo, list[Operator]]], roofl
     many = [one for one in found if one not in few]
     return {
         "device": device,
+        "failed": any(fault.device == device for fault in roofline.faults),
         "best": [f"{title} {'' if i else 'reaches '}{percent(share)}" for i, (share, title) in enumerate(best[:NAMED])],
         "more": counted(len(best[NAMED:]), "more operator") if best[NAMED:] else "",
         "regimes": [
@@ -400,6 +402,26 @@ def _one_by_one(found: list[tuple[OperatorInfo, list[Operator]]]) -> str:
     return table(columns, rows, left=3) if rows else ""
 
 
+def _operations(roofline: Roofline) -> str:
+    """Those of the config, which have no implementations to compare."""
+    columns = ("device", "operation", "dtype", "FLOP/byte", "roofline's time", "your time", "of roof", "bound by")
+    rows = [
+        [
+            o.device,
+            " ".join(o.name.split()),
+            o.dtype,
+            "no traffic" if o.no_traffic else number(o.intensity_flops_per_byte),
+            duration(o.roofline_time_s) if o.roofline_time_s else "-",
+            duration(o.latency_s) if o.latency_s else "-",
+            _share_of_roof(o),
+            o.regime or "-",
+        ]
+        for o in roofline.operators
+        if o.operator == "operation"
+    ]
+    return table(columns, rows, left=3) if rows else ""
+
+
 def _by_implementation(found: list[tuple[OperatorInfo, list[Operator]]], roofline: Roofline) -> str:
     """Each implementation and scope: its shares, its regimes, and the time of its smallest and largest case."""
     columns = ("operator", "implementation", "cells", "n", "of roof", "device alone", "regimes found")
@@ -447,6 +469,7 @@ def against(roofline: Roofline, devices: dict[str, DeviceRecord]) -> dict:
     link = _named(roofline, gpu, MemoryCeiling).get("h2d")
     return {
         "gpu": gpu,
+        "failed": any(fault.device in (gpu, "cpu") for fault in roofline.faults),
         "compared": found[:NAMED],
         "more": counted(len(found[NAMED:]), "more operator") if found[NAMED:] else "",
         "ratios": [f"{one['ratio']} in {one['title']}" for one in found[:NAMED] if one["ratio"]],
