@@ -241,8 +241,10 @@ WITHIN = level(98, 512 * KIB, 4 * MIB)
         ([L1, L2, BEYOND], {"l1": 48 * KIB, "l2": 2 * MIB}, ["l1", "l2", None]),  # by the nearest knee
         ([L1, BEYOND], {"l1": 22 * KIB}, [None, None]),  # more than a factor of two away
         ([L1, BEYOND], {"l1": 92 * KIB}, [None, None]),
-        ([L1, WITHIN], {"l1": 48 * KIB, "l2": 15 * MIB}, ["l1", "l2"]),  # the sweep did not leave it: where it begins
+        ([L1, WITHIN], {"l1": 48 * KIB, "l2": 15 * MIB}, ["l1", "l2"]),  # the sweep did not leave it: where it ends
         ([L1, WITHIN], {"l1": 48 * KIB, "l2": 256 * KIB}, ["l1", None]),
+        ([L1, WITHIN], {"l1": 48 * KIB, "l2": 3 * MIB}, ["l1", None]),  # it begins within, and is the memory's
+        ([L1, WITHIN], {"l1": 48 * KIB, "l2": 4 * MIB}, ["l1", "l2"]),
         # A plateau from 64 KiB to 1 MiB that runs on past a capacity is not of one level.
         ([L1, L2, BEYOND], {"l1": 48 * KIB, "other": 160 * KIB, "l2": 2 * MIB}, ["l1", None, None]),
         ([L1, L2, BEYOND], {"l1": 48 * KIB, "other": 96 * KIB, "l2": 2 * MIB}, ["l1", "l2", None]),
@@ -300,5 +302,5 @@ def test_a_sweep_finds_the_levels_and_names_them():
 
 def test_the_line_of_a_job_names_streams_and_levels():
     record = record_of(*ceilings(dram_read=100), sweeps=[swept()])
-    streams, series = "dram_read 100 GB/s", "one_core l1 400 GB/s > l2 100 GB/s > beyond 12 GB/s"
+    streams, series = "dram_read 100 GB/s", "one_core L1 400 GB/s > L2 100 GB/s > memory 12 GB/s"
     assert bandwidth.line(record).startswith(f"bandwidth gpu0 hbm: {streams}, {series}, ")

@@ -137,8 +137,9 @@ def _rate(point: SweepPoint) -> float:
 def named(found: list, capacities: dict[str, int]) -> list[FoundLevel]:
     """Levels by the capacities that the device reports: a knee belongs to the nearest, within a factor of MATCHES.
 
-    The last plateau, which has no knee, belongs to the first capacity beyond its beginning, or to the memory. One that
-    runs on past a capacity is of two levels that were not told apart, and gets no name.
+    The last plateau, which has no knee, belongs to the first capacity that holds all of it, or to the memory: where it
+    begins wanders between runs, when others use the same cache. One that runs on past a capacity is of two levels that
+    were not told apart, and gets no name.
     """
     named_levels, left = [], dict(capacities)
     for level in found:
@@ -161,7 +162,7 @@ def named(found: list, capacities: dict[str, int]) -> list[FoundLevel]:
 
 def _name_of(level, capacities: dict[str, int]) -> str | None:
     if not level.knee_bytes:
-        return next((one for one, size in capacities.items() if size > level.first_bytes), None)
+        return next((one for one, size in capacities.items() if size >= level.last_bytes), None)
     near = {one: max(size / level.knee_bytes, level.knee_bytes / size) for one, size in capacities.items()}
     name = min(near, key=near.get, default=None)
     return name if name and near[name] <= MATCHES else None

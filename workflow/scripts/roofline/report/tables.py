@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from roofline.analysis.spread import Spreads, with_known_runs
-from roofline.core.formatting import capacity, flops_unit, level_words, number, percent, starred
+from roofline.core.formatting import capacity, flops_unit, level_name, level_words, number, percent, starred
 from roofline.core.statistics import FEWEST_SAMPLES, half_width
 from roofline.core.throttling import limiting_words
 from roofline.records.roofline import ComputeCeiling, Fault, FoundCache, MemoryCeiling, Operator, Roofline
@@ -104,11 +104,6 @@ def spans_percent(shares: Iterable[float]) -> str:
     shares = sorted(shares)
     low, high = percent(shares[0]), percent(shares[-1])
     return high if low == high else f"{low.removesuffix(' %')} to {high}"
-
-
-def level_name(name: str | None, knee_bytes: int | None) -> str:
-    """Of a level that matches nothing that the device reports: the last one, which has no knee, is the memory."""
-    return level_words(name) if name else ("unnamed" if knee_bytes else "memory")
 
 
 def series_words(series: str) -> str:
