@@ -102,8 +102,9 @@ def _table(unit: str, promise: str, rows: list[Row]) -> list[str]:
     heads = [list(head) for head in zip(*columns, strict=True)]
     lines = [line(heads[0], "").rstrip(), line(heads[1], "limited by")]
     indent = len(lines[1]) - len("limited by")
+    limits = [row.limited_by.replace("sustained: ", "load: ") for row in rows]  # or they would not fit
     return lines + [
-        part for row, texts in zip(rows, cells, strict=True) for part in _wrapped(line(texts, row.limited_by), indent)
+        part for limit, texts in zip(limits, cells, strict=True) for part in _wrapped(line(texts, limit), indent)
     ]
 
 
