@@ -73,8 +73,8 @@ def test_the_slow_end_of_the_interval_decides(middle, slow):
 def test_the_devices_own_time_counts_too():
     one = operator(FP16, 1, 2.0, device_latency_s=0.8, device_latency_ci95_s=(0.7, 0.9))
     (found,) = judged(one)
-    assert found.fraction_of_roof == pytest.approx(1 / 0.9)
-    assert "in the device's own time" in found.evidence
+    assert found.fraction_of_roof == pytest.approx(1 / 0.8)  # the median's, as every table has it
+    assert "in the device's own time" in found.evidence and "1.25 times" in found.evidence
     assert judged(one.model_copy(update={"device_latency_ci95_s": (0.7, 1.1)})) == []
 
 

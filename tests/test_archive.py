@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from commands import COMMANDS, load
-from records_factory import DAY
+from records_factory import DAY, beside
 from small_run import DATA, SmallRun
 
 from roofline.records.base import read, write
@@ -282,6 +283,22 @@ def test_verify_prints_a_line_per_problem_and_fails(run, tmp_path):
     assert done.returncode == 1
     assert [line.split(":")[0] for line in done.stdout.splitlines()[:-1]] == [FP32, "results/interpretation.md"]
     assert done.stdout.splitlines()[-1].startswith("2 problems in ")
+
+
+def test_commands_tell_what_failed_of_a_run_that_agrees_with_its_manifest(tmp_path):
+    run = SmallRun(tmp_path / "run")
+    record = run.read(FP32)
+    record["peak"]["burst"]["latency"]["contention"] = beside(other_cores=2).model_dump()
+    (run.root / FP32).write_text(json.dumps(record))
+    run.derive()
+    run.write_manifest()
+    path = packed(run)
+    told = "FAIL, cpu: a busy host: 1 of 1 block disturbed (fp32: other processes used 2 of 8 cores)\n"
+    assert command("verify", path, cwd=tmp_path).stdout == OK + told
+    done = command("render", path, cwd=tmp_path)
+    assert done.stdout.endswith(f"equals the archived one\n{told}"), done.stderr
+    page = (tmp_path / "results/rendered" / NAME / "verification.md").read_text()
+    assert page.startswith(f"# Predictions, verified\n\n**{told.rstrip()}.**\n")
 
 
 def test_commands_tell_in_one_line_what_is_wrong_with_the_file(tmp_path):

@@ -158,15 +158,22 @@ def test_a_sick_card_fails_and_the_first_lines_say_why(tmp_path, harm, device, c
     head = " ".join(text.splitlines()[1 : 1 + BEGINNING])
     assert head.lstrip().startswith(f"**FAIL, {device}: ") and cause in head
     assert f"**{device}: do not plan with its figures, by what failed above.**" in text
+    assert f"**{device}: nothing is concluded, by what failed above.** As measured: at best, " in text
+    assert "**Nothing is concluded, by what failed above.** As measured, gpu0 is " in text
     lines = " ".join(screen[screen.index("Acceptance") :].split())
     assert f"FAIL {device}: {criterion} (" in lines and cause in lines
+    passing = harm in (busy_host, other_process)
+    assert ("Measure what was disturbed again" in text) == ("Measure what was disturbed again" in screen) == passing
+    if harm is busy_host:
+        again = "rm results/cpu/peak_flops/fp64.json && make"
+        assert f"on an idle machine: `{again}`" in text and f"\n  {again}\n" in screen
     printed = " ".join(one.get_text() for one in roofline_figure.draw(roofline).texts)
     assert "FAIL: " in printed and cause in printed
 
 
 def test_the_card_itself_is_well(tmp_path):
     acceptance, text, _, roofline = Card(tmp_path).read()
-    assert roofline.faults == [] and "FAIL" not in text
+    assert roofline.faults == [] and "FAIL" not in text and "concluded, by" not in text
     results = {one.criterion: one.result for one in acceptance.criteria if one.device == "gpu0"}
     asked = (READS, REGISTERS, NEAR_MAXIMUM, ALONE, LINK, MEMORY, QUIET)
     assert {results[name] for name in asked} == {"pass"}

@@ -222,6 +222,14 @@ def test_a_register_kernels_peak_is_drawn_where_a_dot_stands_under_it():
     assert "fp64_fma" in names and "fp16_fma" not in names
 
 
+def test_the_bold_slope_is_the_whole_machines_whatever_number_of_cores_its_cells_use():
+    ceilings = samples.cpu_ceilings(memory=("dram_read", "dram_read_one_core"))
+    cells = [samples.decode_attention(ceilings, "cpu", "fp32", s, 1, "core", "dram_read_one_core") for s in (128, 256)]
+    panels = roofline_content.panels(roofline_of(samples.sample_roofline(samples.cpu(), ceilings, cells, [])))
+    looks = {level.text.split()[0]: level.look for level in panels[0].memory}
+    assert looks == {"dram_read": "bold", "dram_read_one_core": "normal"}
+
+
 def test_sustained_lines_where_load_leaves_more_than_1_percent_less():
     gpu, cpu = roofline_content.panels(roofline_of(samples.whole_run()))
     kept = {level.text.split()[0]: level.sustained for level in gpu.compute}

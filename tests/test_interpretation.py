@@ -29,8 +29,8 @@ HBM, DRAM = bandwidth_record("gpu0", hbm_read=4000, h2d=50), bandwidth_record("c
 GPU_PEAK, CPU_PEAK = peak_record("gpu0", "fp32", 55), peak_record("cpu", "fp32", 1.0)
 
 
-def interpreted(*records):
-    found = collected(*records)
+def interpreted(*records, **asked):
+    found = collected(*records, **asked)
     devices = {r.device: r for r in records if r.kind == "device_query"}
     devices = {name: devices.get(name) or device_record(name) for name in found.roofline.devices}
     return interpret(found.roofline, devices, records)
@@ -222,7 +222,7 @@ def test_doubts_and_operators_above_their_roofs_are_told_and_many_are_counted():
     assert "Inconsistent: fp16: made up one." in words and "1 more in the records." in words
     fast = operator_record("gpu0", *(cell("gpu0", 1e-5, n=n) for n in range(4)))
     words = trust(GPU_PEAK, HBM, fast)
-    assert "scan plain fp32 N 0 lies above its roof (4950 %)." in words and "So do 2 more operators." in words
+    assert "scan plain fp32 N 0 lies above its roof (5000 %)." in words and "So do 2 more operators." in words
 
 
 def test_what_lies_above_its_roof_has_its_operators_title():
@@ -319,6 +319,16 @@ def test_what_the_records_note_is_told_once():
     data = [DataFile(path="w", sha256="0", generated=True, description="made up")]
     words = landing(cell("gpu0", 1e-3), notes=["fp16 is emulated", "fp16 is emulated"], data=data)
     assert words.count("Note: fp16 is emulated; weights were generated") == 1
+
+
+def test_operations_of_the_users_own_are_listed():
+    own = {"name": "my | kernel", "flops": 2e9, "memory_bytes": 4e8, "dtype": "fp32"}
+    timed = own | {"name": "timed", "measured_s": 2e-4}
+    text = interpreted(GPU_PEAK, HBM, operations=[own, timed])
+    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in text.splitlines()]
+    assert ["gpu0", "my \\| kernel", "fp32", "5", "100 us", "-", "-", "memory"] in rows
+    assert ["gpu0", "timed", "fp32", "5", "100 us", "200 us", "50 %", "memory"] in rows
+    assert "No operator was placed" not in text and "of your own" not in interpreted(GPU_PEAK, HBM)
 
 
 def test_few_cells_are_listed_and_many_are_grouped_by_implementation():

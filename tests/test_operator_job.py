@@ -204,6 +204,19 @@ def test_a_wrong_result_fails_the_job_and_is_named(part, factor):
         measured(operator, cases=[Case({"n": 16}, "fp32")])
 
 
+def test_the_reference_of_a_set_of_inputs_is_computed_once_for_all_implementations():
+    counted = []
+
+    class Counted(Doubling):
+        def reference(self, case, inputs):
+            counted.append(inputs["x"][0])
+            return super().reference(case, inputs)
+
+    found = measured(Counted(), cold=False)
+    assert len({one.implementation for one in found}) > 1
+    assert len(counted) == 1
+
+
 class Raising(Once):
     def compute(self, inputs):
         raise ValueError("operands could not be broadcast\ntogether")

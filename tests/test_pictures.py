@@ -2,12 +2,16 @@
 
 from pathlib import Path
 
+import pytest
+from pictures import overlapping_texts, texts_of, texts_outside, texts_over_dots
+from PIL import Image
+
 from roofline.records.base import read
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import BandwidthRecord
-from roofline.records.roofline import Roofline
+from roofline.records.roofline import Fault, Roofline
 from roofline.report import load_figure, operator_figure, roofline_figure, sweep_figure
-from roofline.report.figure_style import save
+from roofline.report.figure_style import headline, save
 from roofline.run import pictures
 
 EXAMPLES = Path(__file__).parents[1] / "reference/nvidia-h200/examples"
@@ -27,3 +31,26 @@ def test_drawn_side_by_side_they_are_the_same(tmp_path):
     save(load_figure.draw(peaks), [alone / "load.png"])
     made = {path.name: path.read_bytes() for path in together.iterdir()}
     assert made == {path.name: path.read_bytes() for path in alone.iterdir()} and len(made) == 6
+
+
+def test_what_failed_stands_above_a_picture_which_stays_as_it_is():
+    """A long reason wraps; every text keeps its distance from the bottom, which the new lines do not touch."""
+    roofline = read(Roofline, EXAMPLES / "roofline.json")
+    lines = ["FAIL, cpu: a busy host: " + "one of 49 blocks disturbed " * 9, "FAIL, gpu0: another"]
+    places = {text.get_text(): corners for text, corners in texts_of(operator_figure.draw(roofline, "gemm"))}
+    figure = headline(operator_figure.draw(roofline, "gemm"), lines)
+    assert overlapping_texts(figure) == [] and texts_outside(figure) == [] and texts_over_dots(figure) == []
+    now = {text.get_text(): corners for text, corners in texts_of(figure)}
+    assert " ".join(" ".join(text for text in now if text not in places).split()) == " ".join(" ".join(lines).split())
+    assert all(now[text] == pytest.approx(corners, abs=0.01) for text, corners in places.items())
+
+
+def test_every_picture_tells_what_failed(tmp_path):
+    roofline = read(Roofline, EXAMPLES / "roofline.json")
+    fault = Fault(device="gpu0", criterion="made up", reason="the host link runs at x8 of x16")
+    sizes = []
+    for faults in ([], [fault]):
+        pictures.draw(tmp_path, roofline.model_copy(update={"faults": faults}), [], [], {"gemm": "gemm"}, dpi=72)
+        sizes.append({path.name: Image.open(path).height for path in tmp_path.glob("*.png")})
+    quiet, failed = sizes
+    assert len(quiet) == 4 and all(failed[name] > quiet[name] for name in quiet)

@@ -6,7 +6,7 @@ import pytest
 from commands import load
 from hypothesis import given
 from hypothesis import strategies as st
-from records_factory import bandwidth_record, peak_record, skipped_peak, stream
+from records_factory import bandwidth_record, beside, device_record, peak_record, skipped_peak, stream
 from workflow_run import Run, new_checkout
 
 from roofline.analysis.spread import (
@@ -15,12 +15,13 @@ from roofline.analysis.spread import (
     compare,
     figures,
     relative_spread,
+    sound,
     widest,
 )
 from roofline.core.statistics import half_width
 from roofline.records.base import read
 from roofline.records.collection import Collection
-from roofline.report.spread_page import markdown, verdict
+from roofline.report.spread_page import left_out, markdown, verdict
 
 TINY = """\
 devices: [cpu]
@@ -106,6 +107,21 @@ def test_figures_are_read_from_the_collections():
         ("hbm_copy", "ceiling", "GB/s", 4000.0),
     ]
     assert found[0].ci95 == peaks[0].peak.ci95 and found[-1].ci95 == streams[-1].ci95
+
+
+@pytest.mark.parametrize("other_cores", [0, 2])
+def test_what_a_busy_host_disturbed_is_no_known_spread(other_cores):
+    """The record goes, of this run alone; the others stay."""
+    peak = peak_record("cpu", "fp32", 1.0)
+    peak.peak.burst.latency.contention = beside(other_cores=other_cores)
+    run = Collection(device="cpu", records=[peak, peak_record("cpu", "fp64", 0.5)])
+    kept, told = sound(run, device_record("cpu"))
+    quiet = [] if other_cores else ["fp32", "fp32"]  # ceiling and burst
+    assert [one.name for one in figures([kept])] == [*quiet, "fp64", "fp64"]
+    failed = "cpu fp32: a busy host: 1 of 1 block disturbed (fp32: other processes used 2 of 8 cores)"
+    assert told == ([failed] if other_cores else [])
+    said = [f"Left out, since a criterion failed: 1 record (run 2, {failed})."] if other_cores else []
+    assert left_out([f"run 2, {line}" for line in told]) == said
 
 
 # ---------------------------------------------------------------- words

@@ -2,15 +2,20 @@
 
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from records_factory import bandwidth_record, cell, collected, device_record, operator_record, peak_record, stream
 
+from roofline.analysis.spread import between_runs
 from roofline.records.acceptance import Acceptance, Criterion
+from roofline.records.base import read
 from roofline.records.memory import FoundLevel, Sweep
+from roofline.records.roofline import Roofline
 from roofline.report import markdown, screen, summary
-from roofline.report.tables import compute_rows, level_rows, limited_by, memory_rows
+from roofline.report.tables import compute_rows, level_rows, limited_by, memory_rows, remarks
 
+REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
 POWER = ["sw_power_cap"]
 NUMPY_LACKS = {name: f"NumPy has no {name} arithmetic of its own" for name in ("fp16", "bf16")}
 PASSED = Criterion(device="gpu0", criterion="some condition", result="pass", reason="since it is so")
@@ -52,6 +57,12 @@ def roofline():
 
 
 # ---------------------------------------------------------------- rows
+
+
+@pytest.mark.parametrize(("copy", "said"), [(47, ["dram_copy moves 1.57 times what dram_read does"]), (31, [])])
+def test_a_copy_that_moves_more_than_reads_is_told(copy, said):
+    ceilings = collected(device_record("cpu"), bandwidth_record("cpu", dram_read=30, dram_copy=copy)).roofline.ceilings
+    assert [words.partition(":")[0] for words in remarks(ceilings)] == said
 
 
 def test_a_ceiling_in_words(roofline):
@@ -99,6 +110,13 @@ def test_the_tables_fit_the_screen(shown):
     assert re.search(r"^  fp16 +778 +9 +± 1.0 % +unknown +665 +989 +79, 67 % +73 %  power cap$", shown, re.MULTILINE)
     assert re.search(r"^  hbm_read +4641 +9 +± 1.0 % +unknown +4800 +97 %  no", shown, re.MULTILINE)
     assert re.search(r"^  L2 +9300 +51 MiB +60 MiB  the device, past L1$", shown, re.MULTILINE)
+
+
+def test_what_limits_the_load_of_a_real_card_fits_its_line():
+    roofline = read(Roofline, REFERENCE / "roofline.json")
+    lines = screen.summary(roofline, Acceptance(criteria=[]), between_runs({"gpu0": "NVIDIA H200"})).splitlines()
+    assert [line for line in lines if line.startswith("  fp8_e4m3") and line.endswith("  load: power cap")]
+    assert max(map(len, lines)) <= screen.WIDTH
 
 
 def test_each_reason_to_skip_is_told_once(shown):

@@ -16,7 +16,7 @@ from roofline.core.formatting import counted
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest
 from roofline.run import checkout, plan, run_lock
-from roofline.run.archive import MADE_AGAIN, Refused, contents, manifest_of, name_of, pack
+from roofline.run.archive import MADE_AGAIN, Refused, contents, failed, manifest_of, name_of, pack
 from roofline.run.jobs import JOBS, print_what_can_be_printed
 from roofline.run.manifest import differing_files, is_result, unlisted_files
 
@@ -80,6 +80,8 @@ def report(root: Path, path: Path) -> None:
     for file in manifest.data:
         if not is_result(file.path):
             print(f"left out: {file.path}, a file of your own; its SHA-256 is in the manifest")
+    for line in failed(root):
+        print(line)
     print(path)
     print(f"{path.stat().st_size / 1e6:.1f} MB, SHA-256 {file_sha256(path)}")
     print("Copy it off a rented machine before you terminate it; on a machine of yours:")

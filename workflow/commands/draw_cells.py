@@ -98,6 +98,7 @@ def main(folder: Path, commit: str) -> None:
     started = time.monotonic()
     from roofline import devices
     from roofline.analysis import trial
+    from roofline.devices.description import describe
     from roofline.measure.lock import host_lock
     from roofline.records.base import write
     from roofline.records.files import write_text
@@ -109,7 +110,7 @@ def main(folder: Path, commit: str) -> None:
     print(f"drawn by commit {commit}", flush=True)
     with host_lock():
         device = devices.open_device(name)
-        found = trial.run(device, trial.describe(device), wanted(int(commit, 16)), started + BUDGET_S)
+        found = trial.run(device, describe(device), wanted(int(commit, 16)), started + BUDGET_S)
     folder.mkdir(parents=True, exist_ok=True)
     write(found, folder / "drawn.json")
     seed = f"Seed: commit {commit}, whose model predicted them before they were measured."

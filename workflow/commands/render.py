@@ -18,7 +18,7 @@ from roofline.records.manifest import Manifest
 from roofline.records.memory import BandwidthRecord
 from roofline.records.roofline import Roofline
 from roofline.run import pictures
-from roofline.run.archive import ENDING, RENDERED, Refused, newest, opened
+from roofline.run.archive import ENDING, RENDERED, Refused, failed, newest, opened
 from roofline.run.derived import derive
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.manifest import hashes
@@ -34,12 +34,13 @@ def render(archive: Path, folder: Path) -> list[str]:
         if problems:
             raise Refused(f"{archive}: refused, {problems[0]} (`make verify` lists all)")
         found = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
-        archived = read(Roofline, root / RESULTS / "roofline.json")
+        archived, fails = read(Roofline, root / RESULTS / "roofline.json"), failed(root)
     same = "equals" if write_derived(found, manifest, folder) == archived else "differs from"
     names = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))
     return [
         f"{folder}/: {names}",
         f"roofline.json, made again from {len(manifest.outputs)} files, {same} the archived one",
+        *fails,
     ]
 
 

@@ -20,12 +20,12 @@ import yaml
 from snakemake.utils import update_config
 
 from roofline import devices
-from roofline.analysis.spread import SpreadRecord, compare, figures
+from roofline.analysis.spread import SpreadRecord, compare, figures, sound
 from roofline.records.base import CorruptRecord, read, write
 from roofline.records.collection import Collection
 from roofline.records.device import DeviceRecord
 from roofline.records.files import write_text
-from roofline.report.spread_page import markdown, provenance
+from roofline.report.spread_page import left_out, markdown, provenance
 from roofline.run import checkout, run_lock, settings
 from roofline.run.jobs import now
 
@@ -111,21 +111,27 @@ def measure(runs: int, chosen: list[str], files: list[Path], checkpoint: str | N
     if checkpoint:
         files = [*files, write_checkpoint_setting(checkpoint)]
     print(f"{runs} runs, each of the ceilings of {', '.join(chosen)}", flush=True)
-    found = []
+    found, doubtful = [], []
     for number in range(1, runs + 1):
         start = time.monotonic()
         folder = SPREAD / f"run{number}"
         run(folder, chosen, [*options, "--configfile", *map(str, files)])
-        found.append(figures(collections(folder, chosen)))
+        kept = []
+        for collection in collections(folder, chosen):
+            whole, failed = sound(collection, device_record(folder, collection.device))
+            kept.append(whole)
+            doubtful += [f"run {number}, {line}" for line in failed]
+        found.append(figures(kept))
         print(f"run {number} of {runs}: {time.monotonic() - start:.0f} s", flush=True)
     record = SpreadRecord(
         started_at=started_at,
         ended_at=now(),
-        devices={device.device: device.name for device in device_records(chosen)},
+        devices={device: device_record(SPREAD / "run1", device).name for device in chosen},
         commit=checkout.describe(CHECKOUT).commit,
+        left_out=doubtful,
         ceilings=compare(found),
     )
-    told = markdown(record.ceilings)
+    told = "\n\n".join([*left_out(doubtful), markdown(record.ceilings)])
     write(record, RESULTS / "spread.json")
     write_text(f"# The spread between {runs} runs\n\n{provenance(record)}\n\n{told}", RESULTS / "spread.md")
     print(f"\n{told}\nnumbers {RESULTS}/spread.json · table {RESULTS}/spread.md")
@@ -158,9 +164,9 @@ def run(folder: Path, chosen: list[str], options: list[str]) -> None:
         raise Failed("\n".join([*last, f"{folder} failed with status {status} (log: {log}); no spread was written"]))
 
 
-def device_records(chosen: list[str]) -> list[DeviceRecord]:
-    """Of the first run: the devices are the same in all. Raises CorruptRecord and OSError."""
-    return [read(DeviceRecord, SPREAD / "run1" / "results" / device / "device_query.json") for device in chosen]
+def device_record(folder: Path, device: str) -> DeviceRecord:
+    """Of one run. Raises CorruptRecord and OSError."""
+    return read(DeviceRecord, folder / "results" / device / "device_query.json")
 
 
 def collections(folder: Path, chosen: list[str]) -> list[Collection]:

@@ -8,19 +8,19 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from roofline.run.archive import Refused, newest, opened
+from roofline.run.archive import Refused, failed, newest, opened
 from roofline.run.jobs import print_what_can_be_printed
 
 
 def verify(archive: Path) -> int:
     """Print a line a problem, or that there is none; returns the exit status. Raises Refused."""
-    with opened(archive) as (_, manifest, problems):
+    with opened(archive) as (root, manifest, problems):
         for problem in problems:
             print(problem)
         if problems:
             print(f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in {archive}")
             return 1
-        print(f"ok: {len(manifest.outputs)} files agree with the manifest")
+        print("\n".join([f"ok: {len(manifest.outputs)} files agree with the manifest", *failed(root)]))
         return 0
 
 

@@ -6,7 +6,7 @@ if __name__ == "__main__":
     take_turn()
 
 from roofline import devices
-from roofline.core.formatting import number, percent, starred
+from roofline.core.formatting import level_name, number, percent, starred
 from roofline.measure.memory_ceiling import envelope, measure_all, sweep
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
@@ -59,10 +59,10 @@ def _share(one: Bandwidth) -> str:
 
 
 def _levels(one: Sweep) -> str:
-    def name(level) -> str:  # the last has no knee: the memory's, perhaps
-        return level.name or ("unnamed" if level.knee_bytes else "beyond")
-
-    return " > ".join(f"{name(level)} {number(level.gb_per_s)} GB/s" for level in one.levels) or "no level"
+    return (
+        " > ".join(f"{level_name(level.name, level.knee_bytes)} {number(level.gb_per_s)} GB/s" for level in one.levels)
+        or "no level"
+    )
 
 
 if __name__ == "__main__":

@@ -7,32 +7,15 @@ if __name__ == "__main__":
 
 from roofline import devices
 from roofline.core.formatting import number
-from roofline.devices import host
-from roofline.devices.datasheets import CEILINGS
+from roofline.devices.description import describe
 from roofline.records.base import write
 from roofline.records.device import DeviceRecord
-from roofline.run.jobs import faults_told, job, now, say
+from roofline.run.jobs import faults_told, job, say
 
 
 def query(name: str, datasheets_path: str) -> DeviceRecord:
     """Open a device and describe it. Raises RuntimeError, in one line, where it cannot be opened."""
-    device = devices.open_device(name)
-    identity, hardware = device.identity, device.hardware()
-    return DeviceRecord(
-        device=name,
-        device_kind=identity.kind,
-        name=identity.name,
-        uuid=identity.uuid,
-        memory_total_bytes=identity.memory_total_bytes,
-        memory_free_bytes=identity.memory_free_bytes,
-        last_level_cache_bytes=device.last_level_cache_bytes,
-        hardware=hardware,
-        software=device.software(),
-        vendor=device.vendor(hardware, datasheets_path),
-        unsupported={name: reason for name in CEILINGS if (reason := devices.unsupported(identity, name))},
-        host=host.describe(),
-        queried_at=now(),
-    )
+    return describe(devices.open_device(name), datasheets_path)
 
 
 if __name__ == "__main__":

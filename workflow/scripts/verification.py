@@ -18,6 +18,6 @@ if __name__ == "__main__":
         collected = collect(found, Asked(**json.loads(snakemake.params.asked)))
         verified = verify(collected, found, {below_results(path): file_sha256(path) for path in paths})
         write(verified, snakemake.output.numbers)
-        write_text(markdown(verified), snakemake.output.words)
+        write_text(markdown(verified, collected.roofline.faults), snakemake.output.words)
         words = score_words(verified.score) if verified.score.cells else "no prediction has a measured counterpart"
         say(f"verification: {words}")

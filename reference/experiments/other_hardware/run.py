@@ -118,9 +118,10 @@ def cpu_cells(config) -> list:
 def trials_of_parts(name: str) -> tuple[list, list[str]]:
     from roofline import devices
     from roofline.analysis import trial
+    from roofline.devices.description import describe
 
     device, found, faults = devices.open_device(name), [], []
-    whole, record = device.multiprocessors, trial.describe(device)
+    whole, record = device.multiprocessors, describe(device)
     wanted = gpu_cells()
     start = time.monotonic()
     for place, share in enumerate(PARTS, 1):
@@ -140,11 +141,12 @@ def trials_of_cpu() -> tuple[list, list[str]]:
     host.use_all_cores()  # before anything loads NumPy
     from roofline import devices
     from roofline.analysis import trial
+    from roofline.devices.description import describe
     from roofline.run import settings
 
     config = settings.complete({"devices": ["cpu"]}).config
     device = devices.open_device("cpu")
-    return [trial.run(device, trial.describe(device), cpu_cells(config), time.monotonic() + 2 * BUDGET_S)], []
+    return [trial.run(device, describe(device), cpu_cells(config), time.monotonic() + 2 * BUDGET_S)], []
 
 
 def main() -> str | None:

@@ -35,7 +35,7 @@ def above_roofs(
     ceilings, levels = list(ceilings), list(levels)
     found = []
     for operator in operators:
-        seconds, whose = _fastest(operator)
+        slow_end, seconds, whose = _fastest(operator)
         if not seconds:
             continue
         of_device = {c.name: c for c in ceilings if c.device == operator.device}
@@ -52,7 +52,7 @@ def above_roofs(
             "users_own": operator.operator == "operation",
         }
         unsure = operator.latency_ci95_s is None and operator.operator != "operation"
-        allowed = WITHOUT_INTERVAL if unsure else 1 + ROUNDING
+        allowed = (WITHOUT_INTERVAL if unsure else 1 + ROUNDING) * slow_end / seconds
         if of_peak > allowed:
             found_at = f"{number(tflops)} TFLOPS {whose}: {_times(of_peak, compute.name, compute.tflops, 'TFLOPS')}"
             found.append(AboveRoof(**entry, wrong_roof=compute.name, cache=None, evidence=found_at))
@@ -66,17 +66,17 @@ def above_roofs(
     return found
 
 
-def _fastest(operator: Operator) -> tuple[float | None, str]:
-    """The shorter of an operator's latencies in seconds, each at the slow end of its interval, and whose it is."""
+def _fastest(operator: Operator) -> tuple[float | None, float | None, str]:
+    """The operator's latency whose interval ends sooner: that slow end and the median in seconds, and whose it is."""
     slow_ends = [
-        (interval[1] if interval else latency, whose)
+        (interval[1] if interval else latency, latency, whose)
         for latency, interval, whose in (
             (operator.latency_s, operator.latency_ci95_s, "in the caller's time"),
             (operator.device_latency_s, operator.device_latency_ci95_s, "in the device's own time"),
         )
         if latency
     ]
-    return min(slow_ends, default=(None, ""))
+    return min(slow_ends, default=(None, None, ""))
 
 
 def _caches(

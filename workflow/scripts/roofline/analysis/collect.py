@@ -1,6 +1,6 @@
 """From records to roofline.json: ceilings, and every operator under the roof that was declared for it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from roofline.core.prediction import Costs, predict_cell
 from roofline.core.terms import DeviceKind
 from roofline.devices import memory_ceilings
 from roofline.records.compute import PeakFlopsRecord
+from roofline.records.device import DeviceRecord
 from roofline.records.memory import Bandwidth, BandwidthRecord
 from roofline.records.operator import JobRecord, Measurement
 from roofline.records.prediction import CellPrediction
@@ -87,15 +88,20 @@ def collect(found: Results, asked: Asked) -> Collected:
         levels=levels,
         above_roof=above_roofs(operators, ceilings, levels, last_level_bytes),
         skipped=skipped,
-        faults=[
-            Fault(device=one.device, criterion=one.criterion, reason=one.reason)
-            for name, record in found.device_records().items()
-            for one in health.criteria(record, found.measured_on(name))
-            if one.result == "fail"
-        ],
+        faults=[fault for device in found.device_records().values() for fault in _faults(device, found)],
         operator_info={record.info.name: record.info for _, record in found.measured if record.info},
     )
     return Collected(roofline, cells)
+
+
+def _faults(device: DeviceRecord, found: Results) -> Iterator[Fault]:
+    """What failed; and of what may be over by now, in which records."""
+    mine = [(path, record) for path, record in found.measured if record.device == device.device]
+    failed = {path: {one.criterion for one in health.faults(device, [record])} for path, record in mine}
+    for one in health.criteria(device, [record for _, record in mine]):
+        if one.result == "fail":
+            again = [path for path in failed if one.criterion in health.PASSING and one.criterion in failed[path]]
+            yield Fault(device=device.device, criterion=one.criterion, reason=one.reason, records=again)
 
 
 def _of(ceilings: list, device: str) -> dict[str, ComputeCeiling | MemoryCeiling]:

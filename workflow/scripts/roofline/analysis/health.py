@@ -41,6 +41,7 @@ MEMORY = "no uncorrected memory errors, no repair pending or failed"
 NEAR_MAXIMUM = "clock within 5 % of its maximum under light load"
 QUIET = "no other load during measurements"
 UNTHROTTLED = "no ceiling measured only under thermal throttling"
+PASSING = (ALONE, QUIET, UNTHROTTLED)  # of what may be over when it is measured again
 OF_ALL = (QUIET, UNTHROTTLED)  # kinds of devices; the others are of GPUs
 
 Verdict = tuple[str, str]  # result and reason

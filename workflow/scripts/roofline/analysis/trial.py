@@ -6,15 +6,11 @@ For cells drawn at random, and for devices that the constants were not taken fro
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
-from roofline import devices
 from roofline.analysis.collect import found_regime, from_ceilings
 from roofline.analysis.score import score
 from roofline.core.terms import Regime
-from roofline.devices import host
-from roofline.devices.datasheets import CEILINGS
 from roofline.measure import memory_ceiling
 from roofline.measure.device_seal import promised_ceilings
 from roofline.measure.operator_job import Options, Seals, declare, measure
@@ -86,26 +82,6 @@ class Cells:
 
     def __str__(self) -> str:
         return f"{self.operator.title} {self.job.path}"
-
-
-def describe(device, datasheets: str = "config/datasheets.yaml") -> DeviceRecord:
-    """What an opened device is, with the vendor's figures for it."""
-    hardware, identity = device.hardware(), device.identity
-    return DeviceRecord(
-        device=device.name,
-        device_kind=device.kind,
-        name=identity.name,
-        uuid=identity.uuid,
-        memory_total_bytes=identity.memory_total_bytes,
-        memory_free_bytes=identity.memory_free_bytes,
-        last_level_cache_bytes=device.last_level_cache_bytes,
-        hardware=hardware,
-        software=device.software(),
-        vendor=device.vendor(hardware, datasheets),
-        unsupported={name: reason for name in CEILINGS if (reason := devices.unsupported(identity, name))},
-        host=host.describe(),
-        queried_at=datetime.now(UTC).isoformat(),
-    )
 
 
 def jobs(operator: Operator, config, implementations: list[str] | None = None) -> list[Cells]:

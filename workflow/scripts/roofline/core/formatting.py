@@ -74,6 +74,11 @@ def _in_units(count: float, units: Iterable[tuple[str, float]]) -> str:
     return f"{number(count)} bytes"
 
 
+def level_name(name: str | None, knee_bytes: int | None) -> str:
+    """Of a level that matches nothing that the device reports: the last one, which has no knee, is the memory."""
+    return level_words(name) if name else ("unnamed" if knee_bytes else "memory")
+
+
 def level_words(name: str) -> str:
     """L1 for l1: a level of caches, and what is named after one, as people write it."""
     return name[0].upper() + name[1:] if name.split("_")[0] in ("l1", "l2", "l3") else name

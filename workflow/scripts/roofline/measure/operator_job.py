@@ -64,18 +64,20 @@ def measure(operator: Operator, device, job: Job, seals: Seals, options: Options
     for case in job.cases:
         shared = operator.shared_inputs(device, case, SHARED_SEED)
         copies = _copies(operator, device, case, chosen, options.cold)
+        references: dict = {}
         for implementation in chosen:
             with _named(f"{operator.title}, {implementation.name}, {case.dtype} {operator.label(case)}"):
                 key = implementation, repr(operator.smallest(case))
                 if key not in overheads:
                     overheads[key] = _overheads(operator, device, case, implementation)
                 cell = implementation(operator, device, case, shared, copies)
+                cell.references = references
                 found += [
                     _measured(cell, scope, seals, options, overheads[key].get(scope, Overhead()))
                     for scope in implementation.scopes
                 ]
                 del cell
-        del shared, copies  # before the next case's are made
+        del shared, copies, references  # before the next case's are made
     return found
 
 

@@ -159,6 +159,7 @@ class Fault(Record):
     device: str
     criterion: str
     reason: str
+    records: list[str] = Field(default=[], description="to measure again, where what failed may be another time's")
 
 
 class Roofline(Record):

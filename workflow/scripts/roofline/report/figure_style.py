@@ -122,6 +122,20 @@ def printed_head(figure: Figure, top: float, title: str, lines: Sequence[str], f
     printed(figure, top - TITLE_SIZE - 15 - LINE * len(lines), faults, FAULT)
 
 
+def headline(figure: Figure, lines: Sequence[str]) -> Figure:
+    """The figure with lines above all else, for which its paper grows: what is on it stays as it is."""
+    lines = [part for line in lines for part in wrapped(drawable(line))]
+    if lines:
+        height = 72 * figure.get_figheight()
+        whole = height + LINE * len(lines) + 4.0
+        figure.set_figheight(whole / 72)
+        for axes in figure.axes:
+            x, y, wide, high = axes.get_position().bounds
+            axes.set_position([x, y * height / whole, wide, high * height / whole])
+        printed(figure, whole - MARGIN - 4.0, lines, FAULT)
+    return figure
+
+
 def printed(figure: Figure, y: float, lines: Sequence[str], colour: str = MUTED) -> None:
     """Small print from the left margin, the first of its baselines at this height."""
     for i, line in enumerate(lines):

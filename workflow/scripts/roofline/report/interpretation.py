@@ -26,7 +26,16 @@ from roofline.records.device import DeviceRecord
 from roofline.records.operator import JobRecord, OperatorInfo, OperatorRecord
 from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, Roofline
 from roofline.report.markdown import table
-from roofline.report.tables import FEW_SAMPLES, limited_by, span, spans_percent, told_apart
+from roofline.report.tables import (
+    FEW_SAMPLES,
+    fail_lines,
+    limited_by,
+    main_memory_ceiling,
+    measure_again,
+    span,
+    spans_percent,
+    told_apart,
+)
 
 NEAR, FAR = 0.10, 0.20  # of a ceiling's limit, or of another block of the same kernel
 FALLS = 0.03  # of a burst: less under sustained load is not worth a word
@@ -43,7 +52,7 @@ ENVIRONMENT = jinja2.Environment(
     loader=jinja2.FileSystemLoader(TEMPLATES), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
 )
 ENVIRONMENT.filters |= {"listed": listed, "percent": percent, "spans_percent": spans_percent}
-ENVIRONMENT.filters |= {"number": number}
+ENVIRONMENT.filters |= {"number": number, "measure_again": measure_again}
 
 
 def interpret(
@@ -57,11 +66,13 @@ def interpret(
     text = ENVIRONMENT.get_template("interpretation.md.j2").render(
         devices=devices,
         fewest=statistics.FEWEST_SAMPLES,
-        faults=roofline.faults,
+        fail_lines=fail_lines(roofline.faults),
+        disturbed=[path for fault in roofline.faults for path in fault.records],
         ceilings=[ceilings(device, roofline, records, spreads or {}) for device in devices.values()],
         operators=[
             landing(device, found, roofline, records) for device in devices if (found := _placed(device, roofline))
         ],
+        operations=_operations(roofline),
         against=against(roofline, devices),
     )
     return f"{text}\n\\{FEW_SAMPLES}\n" if STARRED.search(text) else text
@@ -118,6 +129,7 @@ def ceilings(device: DeviceRecord, roofline: Roofline, records: list[JobRecord],
         "bursts": [f"{dtype} {number(p.burst_tflops)}" for dtype, p in sure.items()],
         "few": of_few,
         "doubted": doubted,
+        "doubtful": [c.record for c in roofline.ceilings if c.device == name and c.name in doubted],
         "reasons": reasons,
         "short": list(short),
         "short_shares": list(short.values()),
@@ -190,18 +202,13 @@ def _apart(peak: PeakFlops) -> float | None:
     return abs(peak.burst_tflops - before) / before if before else None
 
 
-def _of_all_cores(name: str) -> str:
-    return re.sub(r"_(one|\d+)_cores?$", "", name)
-
-
 def _memory(device: str, roofline: Roofline, spreads: Spreads) -> dict | None:
-    """The memory ceiling that most operators stand under, of however many cores, and how sure it is."""
+    """The memory ceiling that most operators stand under, and how sure it is."""
     there = _named(roofline, device, MemoryCeiling)
-    named = [_of_all_cores(o.memory_ceiling) for o in roofline.operators if o.device == device and o.memory_ceiling]
-    named = [name for name in named if name in there]
-    if not there:
+    operators = [operator for operator in roofline.operators if operator.device == device]
+    ceiling = main_memory_ceiling(there.values(), operators) or next(iter(there.values()), None)
+    if not ceiling:
         return None
-    ceiling = there[max(named, key=named.count)] if named else next(iter(there.values()))
     half = half_width(ceiling.gb_per_s, ceiling.ci95) if ceiling.ci95 else None
     return {
         "ceiling": ceiling,
@@ -229,6 +236,7 @@ def landing(device: str, found: list[tuple[OperatorInfo, list[Operator]]], roofl
     many = [one for one in found if one not in few]
     return {
         "device": device,
+        "failed": any(fault.device == device for fault in roofline.faults),
         "best": [f"{title} {'' if i else 'reaches '}{percent(share)}" for i, (share, title) in enumerate(best[:NAMED])],
         "more": counted(len(best[NAMED:]), "more operator") if best[NAMED:] else "",
         "regimes": [
@@ -394,6 +402,26 @@ def _one_by_one(found: list[tuple[OperatorInfo, list[Operator]]]) -> str:
     return table(columns, rows, left=3) if rows else ""
 
 
+def _operations(roofline: Roofline) -> str:
+    """Those of the config, which have no implementations to compare."""
+    columns = ("device", "operation", "dtype", "FLOP/byte", "roofline's time", "your time", "of roof", "bound by")
+    rows = [
+        [
+            o.device,
+            " ".join(o.name.split()),
+            o.dtype,
+            "no traffic" if o.no_traffic else number(o.intensity_flops_per_byte),
+            duration(o.roofline_time_s) if o.roofline_time_s else "-",
+            duration(o.latency_s) if o.latency_s else "-",
+            _share_of_roof(o),
+            o.regime or "-",
+        ]
+        for o in roofline.operators
+        if o.operator == "operation"
+    ]
+    return table(columns, rows, left=3) if rows else ""
+
+
 def _by_implementation(found: list[tuple[OperatorInfo, list[Operator]]], roofline: Roofline) -> str:
     """Each implementation and scope: its shares, its regimes, and the time of its smallest and largest case."""
     columns = ("operator", "implementation", "cells", "n", "of roof", "device alone", "regimes found")
@@ -441,6 +469,7 @@ def against(roofline: Roofline, devices: dict[str, DeviceRecord]) -> dict:
     link = _named(roofline, gpu, MemoryCeiling).get("h2d")
     return {
         "gpu": gpu,
+        "failed": any(fault.device in (gpu, "cpu") for fault in roofline.faults),
         "compared": found[:NAMED],
         "more": counted(len(found[NAMED:]), "more operator") if found[NAMED:] else "",
         "ratios": [f"{one['ratio']} in {one['title']}" for one in found[:NAMED] if one["ratio"]],

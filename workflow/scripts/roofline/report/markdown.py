@@ -47,4 +47,5 @@ def _row(cells: list[str], kinds: list[str], tag: str) -> Markup:
 def _inline(text: str) -> Markup:
     shown = re.sub(r"\\([|*])", r"\1", str(escape(text)))
     shown = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", shown)
+    shown = re.sub(r"`(.+?)`", r"<code>\1</code>", shown)
     return Markup(re.sub(r"(?<!\w)\*(\w+)\*", r"<em>\1</em>", shown))

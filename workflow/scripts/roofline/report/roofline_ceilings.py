@@ -7,12 +7,11 @@ from roofline.core.formatting import level_words, number, percent, starred
 from roofline.core.statistics import few
 from roofline.records.roofline import ComputeCeiling, FoundCache, MemoryCeiling, Operator
 from roofline.report.figure_style import MUTED, dtype_colour
-from roofline.report.tables import FEW_SAMPLES, of_vendor, other_operands
+from roofline.report.tables import FEW_SAMPLES, main_memory_ceiling, of_vendor, remarks
 
 Ceiling = ComputeCeiling | MemoryCeiling
 UNITS = {"tensor_core": "tensor cores", "cuda_core": "CUDA cores"}
 HOST_LINK, CACHES, ALL_CORES = ("h2d", "d2h"), ("l1", "l2", "l3"), "all_cores"
-SLOPES = ("hbm_read", "d2d", "dram_read", "dram_copy")  # that operators may stand under, best first
 CUDA_CORES = "fp32_fma"  # the one peak of register-only kernels that is drawn without a dot
 SETTLED = 0.99  # of its roof: a sustained figure above it is no line of its own
 
@@ -31,8 +30,9 @@ class Level:
 def drawn(ceilings: Sequence[Ceiling], operators: Sequence[Operator]) -> list[Ceiling]:
     """What no dot needs would hide what dots need."""
     needed = {o.compute_ceiling for o in operators} | {o.memory_ceiling for o in operators}
-    needed |= {CUDA_CORES, *CACHES, *HOST_LINK, _bold(ceilings, operators)}
-    return [c for c in ceilings if c.name in needed or (c.kind == "compute" and c.method == "gemm")]
+    needed |= {CUDA_CORES, *CACHES, *HOST_LINK}
+    bold = main_memory_ceiling(ceilings, operators)
+    return [c for c in ceilings if c is bold or c.name in needed or (c.kind == "compute" and c.method == "gemm")]
 
 
 def compute_levels(ceilings: Sequence[Ceiling], operators: Sequence[Operator]) -> list[Level]:
@@ -42,12 +42,12 @@ def compute_levels(ceilings: Sequence[Ceiling], operators: Sequence[Operator]) -
 def memory_levels(
     ceilings: Sequence[Ceiling], operators: Sequence[Operator], found: Sequence[FoundCache]
 ) -> list[Level]:
-    bold, under = _bold(ceilings, operators), {o.memory_ceiling for o in operators}
+    bold, under = main_memory_ceiling(ceilings, operators), {o.memory_ceiling for o in operators}
     levels = []
     for c in ceilings:
         if c.kind == "memory" and c.name not in HOST_LINK:
             name = c.name if c.name in under else level_words(c.name)  # the operators' word for it, or people's
-            levels.append(Level(c.gb_per_s, _memory_text(c, name), "bold" if c.name == bold else "normal"))
+            levels.append(Level(c.gb_per_s, _memory_text(c, name), "bold" if c is bold else "normal"))
     known = {ceiling.name for ceiling in ceilings}
     for cache in found:  # that only the sweep knows, as on a CPU: by all cores, since other series are of a part of it
         if cache.series == ALL_CORES and cache.name in CACHES and cache.name not in known:
@@ -67,18 +67,11 @@ def notes(ceilings: Sequence[Ceiling], shown: Sequence[Ceiling]) -> Iterable[str
     left_out = [f"{level_words(ceiling.name)} {_value(ceiling)}" for ceiling in ceilings if ceiling not in shown]
     if left_out:
         yield f"Measured and not drawn: {'; '.join(left_out)}."
-    yield from (f"{words}." for words in other_operands(ceilings))
+    yield from (f"{words}." for words in remarks(ceilings))
     if any(few(ceiling.samples) for ceiling in ceilings):
         yield f"{FEW_SAMPLES}."
     if any(ceiling.name == "int8" for ceiling in ceilings):
         yield "int8 counts integer operations: its TFLOPS are TOPS."
-
-
-def _bold(ceilings: Sequence[Ceiling], operators: Sequence[Operator]) -> str | None:
-    """The slope that most dots stand under, or else the one that they would."""
-    there = [ceiling.name for ceiling in ceilings if ceiling.kind == "memory"]
-    named = [o.memory_ceiling for o in operators if o.memory_ceiling in there]
-    return max(named, key=named.count) if named else next((name for name in SLOPES if name in there), None)
 
 
 def _compute(ceiling: ComputeCeiling, operators: Sequence[Operator]) -> Level:

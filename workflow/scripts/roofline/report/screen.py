@@ -15,8 +15,9 @@ from roofline.report.tables import (
     Row,
     compute_rows,
     level_rows,
+    measure_again,
     memory_rows,
-    other_operands,
+    remarks,
     within_run,
 )
 from roofline.report.verification_page import score_words
@@ -35,7 +36,11 @@ def summary(roofline: Roofline, acceptance: Acceptance, spreads: Spreads | None 
         told = [*_ceilings(name, roofline, spreads or {}), *_operators(name, roofline)]
         told += [f"  {FEW_SAMPLES}"] if any("*" in line for line in told) else []
         lines += [f"{name}: {device.name}", *told, *_above_roof(name, roofline), *_predictions(name, roofline), ""]
-    return "\n".join([*lines, "Acceptance", *_criteria(acceptance), ""])
+    lines += ["Acceptance", *_criteria(acceptance), ""]
+    disturbed = [path for fault in roofline.faults for path in fault.records]
+    if disturbed:  # not wrapped: it is to be pasted
+        lines += ["Measure what was disturbed again, on an idle machine:", f"  {measure_again(disturbed)}", ""]
+    return "\n".join(lines)
 
 
 def _ceilings(device: str, roofline: Roofline, spreads: Spreads) -> list[str]:
@@ -97,8 +102,9 @@ def _table(unit: str, promise: str, rows: list[Row]) -> list[str]:
     heads = [list(head) for head in zip(*columns, strict=True)]
     lines = [line(heads[0], "").rstrip(), line(heads[1], "limited by")]
     indent = len(lines[1]) - len("limited by")
+    limits = [row.limited_by.replace("sustained: ", "load: ") for row in rows]  # or they would not fit
     return lines + [
-        part for row, texts in zip(rows, cells, strict=True) for part in _wrapped(line(texts, row.limited_by), indent)
+        part for limit, texts in zip(limits, cells, strict=True) for part in _wrapped(line(texts, limit), indent)
     ]
 
 
@@ -156,7 +162,7 @@ def _operators(device: str, roofline: Roofline) -> list[str]:
         ]
         lines += [_operator_line(cell) for cells in single for cell in cells]
         ceilings = [ceiling for ceiling in roofline.ceilings if ceiling.device == device]
-        lines += [line for words in other_operands(ceilings) for line in _wrapped(f"  {words}", 4)]
+        lines += [line for words in remarks(ceilings) for line in _wrapped(f"  {words}", 4)]
     for (operator, preset), cells in tables.items():
         if cells not in single:
             lines += _table_of(", ".join(filter(None, [cells[0].title or operator, preset])), cells)

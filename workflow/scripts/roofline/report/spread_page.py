@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from roofline.analysis.spread import CeilingSpread, SpreadRecord, widest
-from roofline.core.formatting import listed, percent
+from roofline.core.formatting import counted, listed, percent
 from roofline.report.markdown import table
 
 
@@ -18,6 +18,11 @@ def provenance(record: SpreadRecord) -> str:
     """Which devices, when, and by which code."""
     devices = listed(f"{name} ({device})" for device, name in record.devices.items())
     return f"{devices}; {record.started_at} to {record.ended_at}; commit {record.commit or 'not known'}."
+
+
+def left_out(told: Sequence[str]) -> list[str]:
+    """A sentence, where there is anything to say."""
+    return [f"Left out, since a criterion failed: {counted(len(told), 'record')} ({'; '.join(told)})."] if told else []
 
 
 def verdict(ceilings: Sequence[CeilingSpread]) -> str:

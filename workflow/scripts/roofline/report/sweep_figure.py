@@ -6,11 +6,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from roofline.core import terms
-from roofline.core.formatting import capacity, number
+from roofline.core.formatting import capacity, level_name, number
 from roofline.records.memory import BandwidthRecord, FoundLevel, Sweep
 from roofline.report import figure_style as style
 from roofline.report.label_placement import Label, write
-from roofline.report.tables import level_name, series_words
+from roofline.report.tables import series_words
 
 COLUMNS, ROW, HEAD, FOOT, HIGH = 2, 262.0, 90.0, 58.0, 172.0
 CURVE, LEVEL, KNEE = "#0072B2", "#4a515b", "#D55E00"

@@ -1,13 +1,15 @@
 """The ceilings and the levels of a device as rows of words, the same on the screen and on every page."""
 
+import re
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from roofline.analysis.spread import Spreads, with_known_runs
-from roofline.core.formatting import capacity, flops_unit, level_words, number, percent, starred
+from roofline.core.formatting import capacity, flops_unit, level_name, level_words, number, percent, starred
 from roofline.core.statistics import FEWEST_SAMPLES, half_width
 from roofline.core.throttling import limiting_words
-from roofline.records.roofline import ComputeCeiling, FoundCache, MemoryCeiling, Operator, Roofline
+from roofline.records.roofline import ComputeCeiling, Fault, FoundCache, MemoryCeiling, Operator, Roofline
 
 SERIES = {  # of a sweep: whose bandwidth it is
     "through L1": "one multiprocessor, through L1",
@@ -18,6 +20,8 @@ SERIES = {  # of a sweep: whose bandwidth it is
 NO_REASON, NOT_REPORTED = "none reported", "not reported"
 FEW_SAMPLES = f"* fewer than {FEWEST_SAMPLES} samples: nothing is concluded from it"
 UNKNOWN = "unknown"
+SLOPES = ("hbm_read", "d2d", "dram_read", "dram_copy")  # that operators may stand under, best first
+COPIES_MORE = 1.05  # times what reads move: from there on it is said
 
 
 @dataclass(frozen=True)
@@ -102,23 +106,46 @@ def spans_percent(shares: Iterable[float]) -> str:
     return high if low == high else f"{low.removesuffix(' %')} to {high}"
 
 
-def level_name(name: str | None, knee_bytes: int | None) -> str:
-    """Of a level that matches nothing that the device reports: the last one, which has no knee, is the memory."""
-    return level_words(name) if name else ("unnamed" if knee_bytes else "memory")
-
-
 def series_words(series: str) -> str:
     return SERIES.get(series, series.replace("_", " "))
 
 
-def other_operands(ceilings: Iterable[ComputeCeiling | MemoryCeiling]) -> list[str]:
-    """Where the reference GEMM and its ceiling are of unlike operands."""
-    return [
+def main_memory_ceiling(
+    ceilings: Iterable[ComputeCeiling | MemoryCeiling], operators: Iterable[Operator]
+) -> MemoryCeiling | None:
+    """A device's roof of memory: the one that most operators stand under, on however many cores, or else would."""
+    there = {c.name: c for c in ceilings if c.kind == "memory"}
+    named = [re.sub(r"_(one|\d+)_cores?$", "", o.memory_ceiling) for o in operators if o.memory_ceiling]
+    found = [name for name in named if name in there] or [name for name in SLOPES if name in there][:1]
+    return there[max(found, key=found.count)] if found else None
+
+
+def fail_lines(failed: Iterable[Fault]) -> list[str]:
+    """What failed, a line each, as every page, picture and command tells it."""
+    return [f"FAIL, {one.device}: {one.reason}" for one in failed]
+
+
+def measure_again(records: Iterable[str]) -> str:
+    """The command that measures these records, and what follows from them, once more."""
+    return f"rm {shlex.join(f'results/{path}' for path in dict.fromkeys(records))} && make"
+
+
+def remarks(ceilings: Sequence[ComputeCeiling | MemoryCeiling]) -> list[str]:
+    """Where the reference GEMM and its ceiling are of unlike operands, and where copies move more than reads."""
+    rates = {c.name: c.gb_per_s for c in ceilings if c.kind == "memory"}
+    read, copy = (rates.get(f"dram_{mix}") for mix in ("read", "copy"))
+    said = [
         f"{c.name}: the reference GEMM has other operands than its ceiling, whose product gives "
         f"{number(c.on_lab_inputs_tflops)} {flops_unit(c.name)} on those"
         for c in ceilings
         if c.kind == "compute" and c.on_lab_inputs_tflops
     ]
+    if read and copy and copy > COPIES_MORE * read:
+        said.append(
+            f"dram_copy moves {number(copy / read)} times what dram_read does: no read-only loop tried gets more out "
+            "of this memory, and operators that only read stand under dram_read"
+        )
+    return said
 
 
 def of_vendor(c: ComputeCeiling) -> str:

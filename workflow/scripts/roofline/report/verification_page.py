@@ -1,12 +1,14 @@
 """verification.md: the summary, every cell beside its prediction, and a sentence on each error."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from roofline.analysis.prediction_error import CLOSE
 from roofline.analysis.verification import error_statistics
 from roofline.core.formatting import counted, duration, percent, regime_words
+from roofline.records.roofline import Fault
 from roofline.records.verification import Accuracy, Call, ErrorStatistics, Score, Verification, VerificationEntry
 from roofline.report.markdown import table
+from roofline.report.tables import fail_lines
 
 MANY = 9.995  # errors from here on are shown as a factor
 REGIMES = {"not_found": "not found"}
@@ -20,11 +22,12 @@ RIGHT = "A prediction is *right* where its regime is and its time is within a fa
 CALLS = "Beside it, a kernel with as many arguments that does nothing. The least of the records' medians."
 
 
-def markdown(verification: Verification) -> str:
+def markdown(verification: Verification, failed: Iterable[Fault] = ()) -> str:
     """The page; tables and sentences in sections of one device, operator and implementation each."""
     titles = verification.titles
     sections = _sections(verification.entries, titles)
-    parts = ["# Predictions, verified", _verdict(verification), _summary(verification, titles), RIGHT, SEALED]
+    fails = [f"**{line}.**" for line in fail_lines(failed)]
+    parts = ["# Predictions, verified", *fails, _verdict(verification), _summary(verification, titles), RIGHT, SEALED]
     parts.append("\n".join(_seal(check) for check in verification.seals))
     parts.append("## Cells")
     for title, entries in sections.items():

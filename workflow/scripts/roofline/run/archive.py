@@ -20,6 +20,8 @@ from pathlib import Path, PurePosixPath
 from roofline.records.base import CorruptRecord, read
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Device, Manifest
+from roofline.records.roofline import Roofline
+from roofline.report.tables import fail_lines
 from roofline.run.manifest import contradictions, differing_files, is_result, unlisted_files
 from roofline.run.paths import RESULTS
 
@@ -188,6 +190,11 @@ def manifest_of(root: Path) -> Manifest:
         raise Refused(f"{MANIFEST} is missing: run the workflow first (make run, or snakemake --cores 1)") from None
     except (CorruptRecord, OSError) as error:
         raise Refused(f"{MANIFEST} cannot be read: {error}") from None
+
+
+def failed(root: Path) -> list[str]:
+    """What makes a run's figures doubtful, a line each. Raises CorruptRecord or OSError."""
+    return fail_lines(read(Roofline, root / RESULTS / "roofline.json").faults)
 
 
 def problems(root: Path, manifest: Manifest) -> list[str]:

@@ -31,7 +31,7 @@ def derive(
     files: dict[str, Record | str] = {
         "roofline.json": roofline,
         "verification.json": verification,
-        "verification.md": markdown(verification),
+        "verification.md": markdown(verification, roofline.faults),
         "interpretation.md": interpretation,
         "acceptance.json": acceptance,
         "summary.html": page(roofline, acceptance, interpretation, spreads),

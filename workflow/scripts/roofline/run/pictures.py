@@ -11,7 +11,8 @@ from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import BandwidthRecord
 from roofline.records.roofline import Roofline
 from roofline.report import load_figure, operator_figure, roofline_figure, sweep_figure
-from roofline.report.figure_style import save
+from roofline.report.figure_style import headline, save, styled
+from roofline.report.tables import fail_lines
 from roofline.run import run_lock
 
 
@@ -24,22 +25,28 @@ def draw(
     dpi: float,
 ) -> None:
     """Write every picture into a folder; `operators` has those that have one of their own, by the picture's name."""
+    failed = fail_lines(roofline.faults)
     pictures = [
-        (roofline_figure.draw, (roofline,), ["roofline.png", "roofline.svg"]),
-        (load_figure.draw, (peaks,), ["load.png"]),
-        (sweep_figure.draw, (bandwidths,), ["sweep.png"]),
-        *((operator_figure.draw, (roofline, name), [f"{picture}.png"]) for picture, name in operators.items()),
+        (roofline_figure.draw, (roofline,), ["roofline.png", "roofline.svg"], []),  # which tells what failed by panel
+        (load_figure.draw, (peaks,), ["load.png"], failed),
+        (sweep_figure.draw, (bandwidths,), ["sweep.png"], failed),
+        *((operator_figure.draw, (roofline, name), [f"{picture}.png"], failed) for picture, name in operators.items()),
     ]
     workers = min(len(pictures), len(os.sched_getaffinity(0)))
     fork = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(workers, mp_context=fork, initializer=_end_with_the_job) as pool:
-        drawn = [pool.submit(_draw, how, of, [folder / name for name in names], dpi) for how, of, names in pictures]
+        drawn = [
+            pool.submit(_draw, how, of, [folder / name for name in names], lines, dpi)
+            for how, of, names, lines in pictures
+        ]
         for picture in drawn:
             picture.result()
 
 
-def _draw(how: Callable, of: tuple, paths: Sequence[Path], dpi: float) -> None:
-    save(how(*of), paths, dpi)
+def _draw(how: Callable, of: tuple, paths: Sequence[Path], lines: Sequence[str], dpi: float) -> None:
+    with styled():
+        figure = headline(how(*of), lines)
+    save(figure, paths, dpi)
 
 
 def _end_with_the_job() -> None:
