@@ -78,6 +78,14 @@ def told_apart(burst: list[str] | None, sustained: list[str] | None, both: list[
     return ", ".join(f"{when}: {reasons}" for when, reasons in words.items() if reasons)
 
 
+def faster_words(cell: Operator) -> str:
+    """How many times as fast as its operator's baselines: the caller's time, then the device's."""
+    return ", ".join(
+        f"{name} {' / '.join(number(times) for times in (one.latency, one.device_latency) if times)}"
+        for name, one in cell.speed_up.items()
+    )
+
+
 def within_run(cells: Iterable[Operator]) -> str:
     """How many samples the times of cells rest on, and how far their intervals reach."""
     cells = [cell for cell in cells if cell.latency_s]
