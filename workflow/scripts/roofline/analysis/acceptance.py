@@ -87,7 +87,9 @@ def _swept(device: str, info: OperatorInfo, operators: Iterable[Operator]) -> Cr
         device=device,
         criterion=f"{info.title} at {wanted} or more {info.axis.symbol}",
         result=result,
-        reason=f"{info.axis.symbol} = {', '.join(map(info.axis.words, found))}" if found else f"not measured on {device}",
+        reason=f"{info.axis.symbol} = {', '.join(map(info.axis.words, found))}"
+        if found
+        else f"not measured on {device}",
     )
 
 

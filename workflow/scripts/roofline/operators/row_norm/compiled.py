@@ -1,6 +1,7 @@
 """Row normalisation by a compiled loop on the cores of a CPU; the loop is in rows_loop.py, which loads llvmlite."""
 
 from functools import cached_property
+from itertools import pairwise
 
 from roofline.operators.base import Implementation
 from roofline.records.prediction import CostTerms
@@ -33,8 +34,8 @@ class Compiled(Implementation):
         edges = [rows * piece // self.pieces for piece in range(self.pieces + 1)]
         arguments = [
             [
-                tuple(copy[name].ctypes.data + 4 * columns * first for name in ("x", "y")) + (last - first, columns)
-                for first, last in zip(edges, edges[1:], strict=False)
+                (*(copy[name].ctypes.data + 4 * columns * first for name in ("x", "y")), last - first, columns)
+                for first, last in pairwise(edges)
             ]
             for copy in self.copies
         ]

@@ -49,9 +49,9 @@ class RowNormSettings(OperatorSettings):
         | None
     ) = Field(
         default=None,
-        description="on a GPU array (CuPy arrays), naive (a kernel of separate passes), welford (one that reads each row "
-        "once) and welford_graph (a CUDA graph of it); on the CPU numpy and compiled (a loop that reads each row from "
-        "memory once, on all cores); null: all that a device has",
+        description="on a GPU array (CuPy arrays), naive (a kernel of separate passes), welford (one that reads each "
+        "row once) and welford_graph (a CUDA graph of it); on the CPU numpy and compiled (a loop that reads each row "
+        "from memory once, on all cores); null: all that a device has",
     )
     time_budget_s: Annotated[Budget, ByEffort(0.03, 0.06, 2)] = Field(
         default=None, description="seconds for each shape and implementation; null: by effort"
@@ -64,7 +64,7 @@ class RowNorm(Operator):
     counted = "each number read once and written once"
     Settings = RowNormSettings
     mix = "copy"
-    axis = Axis(key=BYTES, symbol="size")
+    axis = Axis(key=BYTES, symbol="sizes")
     implementations = (Array, Naive, Welford, WelfordGraph, NumpyRows, Compiled)
     baselines = ("array", "naive", "numpy")
     constants = CONSTANTS

@@ -6,7 +6,7 @@ from functools import cache
 from roofline.devices.cpu.loops import Loop, compiled, host_vectors
 
 UNROLLED = 4  # vectors of a turn, with sums of their own: one addition need not wait for the one before
-Body = Callable[[str, int, Callable[[str], str]], list[str]]
+Body = Callable[[str, Callable[[str], str]], list[str]]  # of a kind, and of its names
 
 
 @cache
@@ -48,8 +48,8 @@ def rows_ir(lanes: int) -> str:
                 "mean",
                 "row",
                 lanes,
-                lambda kind, n, of: [
-                    *_apart(kind, n, of, "first"),
+                lambda kind, of: [
+                    *_apart(kind, of, "first"),
                     f"  {of('new')} = fadd {kind} {of('old')}, {of('apart')}",
                 ],
             ),
@@ -59,8 +59,8 @@ def rows_ir(lanes: int) -> str:
                 "square",
                 "mean_done",
                 lanes,
-                lambda kind, n, of: [
-                    *_apart(kind, n, of, "first"),
+                lambda kind, of: [
+                    *_apart(kind, of, "first"),
                     f"  {of('d')} = fsub {kind} {of('apart')}, {_named('mean', kind)}",
                     f"  {of('new')} = call {kind} @llvm.fmuladd.{_suffix(kind, lanes)}({kind} {of('d')}, "
                     f"{kind} {of('d')}, {kind} {of('old')})",
@@ -76,8 +76,8 @@ def rows_ir(lanes: int) -> str:
                 "result",
                 "square_done",
                 lanes,
-                lambda kind, n, of: [
-                    *_apart(kind, n, of, "first"),
+                lambda kind, of: [
+                    *_apart(kind, of, "first"),
                     f"  {of('d')} = fsub {kind} {of('apart')}, {_named('mean', kind)}",
                     f"  {of('out')} = fmul {kind} {of('d')}, {_named('scale', kind)}",
                     f"  {of('to')} = getelementptr float, ptr %y, i64 {of('place')}",
@@ -123,7 +123,7 @@ def _suffix(kind: str, lanes: int) -> str:
     return "f32" if kind == "float" else f"v{lanes}f32"
 
 
-def _apart(kind: str, number: int, of: Callable[[str], str], name: str) -> list[str]:
+def _apart(kind: str, of: Callable[[str], str], name: str) -> list[str]:
     """x at a place less the row's first number."""
     return [
         f"  {of('at')} = getelementptr float, ptr %x, i64 {of('place')}",
@@ -135,12 +135,10 @@ def _apart(kind: str, number: int, of: Callable[[str], str], name: str) -> list[
 def _pass(name: str, before: str, lanes: int, body: Body, sums: bool = True) -> list[str]:
     """A pass over a row: whole turns by vectors, the rest by numbers, and of sums their total, %name_total.
 
-    It begins in block `before` and ends in block %name_done.
+    `body` computes one vector or number from place %place; of sums %new from %old. The pass begins in block `before`
+    and ends in block %name_done.
     """
-    vector = f"<{lanes} x float>"
-
-    def places(kind: str) -> list[str]:
-        return [f"%{name}_{kind}{{}}{n}" for n in range(UNROLLED)]
+    vector, series = f"<{lanes} x float>", range(UNROLLED)
 
     def of_vector(n: int) -> Callable[[str], str]:
         return lambda what: f"%{name}_v{what}{n}"
@@ -148,43 +146,45 @@ def _pass(name: str, before: str, lanes: int, body: Body, sums: bool = True) -> 
     def of_number(what: str) -> str:
         return f"%{name}_s{what}"
 
+    def each_sum(what: str) -> list[str]:
+        edges = [f"[zeroinitializer, %{before}], [{of_vector(n)('new')}, %{name}_turn]" for n in series]
+        return [f"  {of_vector(n)(what)} = phi {vector} {edges[n]}" for n in series] if sums else []
+
+    def if_sums(*lines: str) -> list[str]:
+        return [line.format(p=f"%{name}", v=vector) for line in lines] if sums else []
+
     turn = []
-    for n in range(UNROLLED):
+    for n in series:
         of = of_vector(n)
-        turn.append(f"  {of('place')} = add i64 %{name}_i, {n * lanes}")
-        turn += body(vector, n, of)
-    old = [f"  %{name}_vold{n} = phi {vector} [zeroinitializer, %{before}], [%{name}_vnew{n}, %{name}_turn]" for n in range(UNROLLED)]
-    total = []
-    if sums:
-        ends = [f"  %{name}_end{n} = phi {vector} [zeroinitializer, %{before}], [%{name}_vnew{n}, %{name}_turn]" for n in range(UNROLLED)]
-        total = [
-            *ends,
-            f"  %{name}_a = fadd {vector} %{name}_end0, %{name}_end1",
-            f"  %{name}_b = fadd {vector} %{name}_end2, %{name}_end3",
-            f"  %{name}_c = fadd {vector} %{name}_a, %{name}_b",
-            f"  %{name}_lanes = call reassoc float @llvm.vector.reduce.fadd.v{lanes}f32(float -0.0, {vector} %{name}_c)",
-        ]
+        turn += [f"  {of('place')} = add i64 %{name}_i, {n * lanes}", *body(vector, of)]
+    by_number = f"phi float [%{name}_all, %{name}_rest], [{of_number('new')}, %{name}_number]"
     return [
         f"  %{name}_any = icmp sgt i64 %turns, 0",
         f"  br i1 %{name}_any, label %{name}_turn, label %{name}_rest",
         f"{name}_turn:",
         f"  %{name}_i = phi i64 [0, %{before}], [%{name}_next, %{name}_turn]",
-        *(old if sums else []),
+        *each_sum("old"),
         *turn,
         f"  %{name}_next = add i64 %{name}_i, {UNROLLED * lanes}",
         f"  %{name}_again = icmp slt i64 %{name}_next, %turns",
         f"  br i1 %{name}_again, label %{name}_turn, label %{name}_rest",
         f"{name}_rest:",
-        *total,
+        *each_sum("end"),
+        *if_sums(
+            "  {p}_a = fadd {v} {p}_vend0, {p}_vend1",
+            "  {p}_b = fadd {v} {p}_vend2, {p}_vend3",
+            "  {p}_c = fadd {v} {p}_a, {p}_b",
+            f"  {{p}}_all = call reassoc float @llvm.vector.reduce.fadd.v{lanes}f32(float -0.0, {{v}} {{p}}_c)",
+        ),
         f"  %{name}_left = icmp slt i64 %turns, %columns",
         f"  br i1 %{name}_left, label %{name}_number, label %{name}_done",
         f"{name}_number:",
         f"  {of_number('place')} = phi i64 [%turns, %{name}_rest], [%{name}_after, %{name}_number]",
-        *([f"  {of_number('old')} = phi float [%{name}_lanes, %{name}_rest], [{of_number('new')}, %{name}_number]"] if sums else []),
-        *body("float", 0, of_number),
+        *if_sums(f"  {of_number('old')} = {by_number}"),
+        *body("float", of_number),
         f"  %{name}_after = add i64 {of_number('place')}, 1",
         f"  %{name}_on = icmp slt i64 %{name}_after, %columns",
         f"  br i1 %{name}_on, label %{name}_number, label %{name}_done",
         f"{name}_done:",
-        *([f"  %{name}_total = phi float [%{name}_lanes, %{name}_rest], [{of_number('new')}, %{name}_number]"] if sums else []),
+        *if_sums(f"  %{name}_total = {by_number}"),
     ]

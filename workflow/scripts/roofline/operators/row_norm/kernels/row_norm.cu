@@ -164,7 +164,7 @@ struct Held {
     }
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS* ROWS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS)
     row_norm(const float* x, float* y, int rows, int columns) {
     const int thread = threadIdx.x % THREADS, own = threadIdx.x / THREADS, vectors = columns / WIDTH;
     const int tiles = (rows + ROWS - 1) / ROWS;
