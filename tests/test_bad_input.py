@@ -140,7 +140,7 @@ VALUES = {
     ),
     "an effort unknown": ({"effort": "slow"}, ["effort: 'slow' is unknown; allowed: quick, default, thorough"]),
     "no time at all": (
-        {"peak_flops": {"time_budget_s": 0}, "bandwidth": {"time_budget_s": 0}, **attention(time_budget_s=0)},
+        {rule: {"time_budget_s": 0} for rule in RULES},
         [f"{rule}.time_budget_s: 0; allowed: {BUDGET}" for rule in RULES],
     ),
     "too short a load to settle": (

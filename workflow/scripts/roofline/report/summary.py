@@ -5,13 +5,13 @@ from pathlib import Path
 import jinja2
 
 from roofline.analysis.spread import Spreads
-from roofline.core.formatting import duration, flops_rate, number, percent, starred
+from roofline.core.formatting import duration, number, percent, starred
 from roofline.core.statistics import half_width
 from roofline.records.acceptance import Acceptance
 from roofline.records.roofline import Roofline
 from roofline.report.markdown import html
 from roofline.report.screen import above_roof_words
-from roofline.report.tables import FEW_SAMPLES, compute_rows, faster_words, level_rows, memory_rows
+from roofline.report.tables import FEW_SAMPLES, compared, compute_rows, level_rows, memory_rows
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -22,7 +22,7 @@ def page(roofline: Roofline, acceptance: Acceptance, interpretation: str, spread
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"number": number, "percent": percent, "duration": duration, "starred": starred}
-    environment.filters |= {"half_width": half_width, "flops_rate": flops_rate, "faster_words": faster_words}
+    environment.filters |= {"half_width": half_width}
     return environment.get_template("summary.html.j2").render(
         roofline=roofline,
         acceptance=acceptance,
@@ -33,5 +33,6 @@ def page(roofline: Roofline, acceptance: Acceptance, interpretation: str, spread
         },
         few_samples=FEW_SAMPLES,
         levels={name: level_rows(roofline, name) for name in roofline.devices},
+        compared={name: [html(table) for table in compared(roofline, name)] for name in roofline.devices},
         above_roof_words=above_roof_words,
     )
