@@ -272,7 +272,7 @@ def test_sources_with_a_newer_time_and_the_same_text_make_nothing_stale(run):
 
 DELETED = {
     QUERY: EVERYTHING,
-    SEAL: [SEAL, PEAK, MEMORY, *ATTENTION, *OF_CEILINGS],
+    SEAL: [SEAL, PEAK, MEMORY, *ATTENTION, ROWS, *OF_CEILINGS],
     ATTENTION_SEAL: [*OF_ATTENTION_SEAL, *FOLLOWS],
     PEAK: [PEAK, *OF_CEILINGS],
     ATTENTION[0]: [ATTENTION[0], *FOLLOWS],
