@@ -14,9 +14,9 @@ from workflow_run import CHECKOUT, Run, made_once, surroundings
 from roofline.records.base import read
 from roofline.records.manifest import Manifest
 
-MEASURING = {"device_query", "peak_flops", "bandwidth", "decode_attn"}
+MEASURING = {"device_query", "peak_flops", "bandwidth", "decode_attn", "row_norm"}
 DERIVED = ("roofline.json", "interpretation.md", "verification.json", "verification.md", "acceptance.json")
-DRAWN = ("roofline.svg", "roofline.png", "attention.png", "gemm.png", "sweep.png", "load.png")
+DRAWN = ("roofline.svg", "roofline.png", "attention.png", "gemm.png", "row_norm.png", "sweep.png", "load.png")
 
 
 def unpacked(path: Path, folder: Path) -> Run:
@@ -57,9 +57,10 @@ def test_the_manifest_lists_every_result_with_its_job(finished_run):
     assert manifest.times.jobs_without_times == 0
     assert 0 < manifest.times.jobs_s <= manifest.times.span_s
     (sealed,) = manifest.seals
-    assert set(sealed.seals) == {f"cpu/{folder}prediction.json" for folder in ("", "peak_flops/", "decode_attn/")}
+    folders = ("", "peak_flops/", "decode_attn/", "row_norm/")
+    assert set(sealed.seals) == {f"cpu/{folder}prediction.json" for folder in folders}
     assert all(moment < sealed.first_measurement_at for moment in sealed.seals.values())
-    assert sealed.measurements == 4
+    assert sealed.measurements == 5
 
 
 def test_unpacked_elsewhere_nothing_is_to_be_done_and_it_verifies_itself(archive, tmp_path):

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from records_factory import (
     CONSTANTS,
+    SCAN,
     bandwidth_record,
     cell,
     collected,
@@ -23,6 +24,7 @@ from records_factory import (
 from roofline.records.base import read, write
 from roofline.records.memory import FoundLevel, Sweep
 from roofline.records.roofline import Roofline
+from roofline.report.tables import compared
 
 SCHEMA = Path(__file__).parents[1] / "workflow" / "schemas" / "roofline.schema.json"
 SHARE = CONSTANTS["gpu"]["share"]
@@ -196,6 +198,44 @@ def test_remedies_are_those_of_the_regime_found():
 
 def from_ceilings(**fields):
     return placed(**{"overhead_s": 1e-3, "device_overhead_s": 1e-4} | fields).predicted.from_ceilings
+
+
+def test_a_cell_is_compared_with_the_baselines_of_its_own_case():
+    info = SCAN.model_copy(update={"baselines": ["plain", "simple", "missing"]})
+    gpu = [
+        cell("gpu0", 8e-3, 6e-3),
+        cell("gpu0", 4e-3, 2e-3, implementation="simple"),
+        cell("gpu0", 2e-3, 1e-3, implementation="fused"),
+        cell("gpu0", 1e-3, 1e-3, implementation="fused", n=64),
+    ]
+    cpu = [cell("cpu", 8e-3, implementation="plain"), cell("cpu", 2e-3, implementation="fused")]
+    records = operator_record("gpu0", *gpu, info=info), operator_record("cpu", *cpu, info=info)
+    roofline = collected(D2D, *records).roofline
+    plain, simple, fused, alone, of_cpu, on_cpu = roofline.operators
+    found = {name: (one.latency, one.device_latency) for name, one in fused.speed_up.items()}
+    assert found == {"plain": (close(4), close(6)), "simple": (close(2), close(2))}
+    assert (set(plain.speed_up), set(simple.speed_up)) == ({"simple"}, {"plain"})
+    assert alone.speed_up == of_cpu.speed_up == {}, "no baseline was measured of this case"
+    assert (on_cpu.speed_up["plain"].latency, on_cpu.speed_up["plain"].device_latency) == (close(4), None)
+    (shown,) = compared(roofline, "gpu0")
+    head, *rows = ([cell.strip() for cell in line.split("|")[1:-1]] for line in shown.splitlines()[2:])
+    assert head[-2:] == [f"times as fast as {name} (caller's / device's)" for name in ("plain", "simple")]
+    assert rows[3] == [
+        "fp32 N 1024",
+        "fused",
+        "2 ms",
+        "1 ms",
+        "2000",
+        "200 %",
+        "1 TFLOPS",
+        "0.5",
+        "overhead",
+        "4 / 6",
+        "2 / 2",
+    ]
+    assert compared(roofline, "cpu")[0].splitlines()[-1].split("|")[-2].strip() == "4"
+    without = collected(operator_record("gpu0", *gpu)).roofline
+    assert not any(one.speed_up for one in without.operators) and compared(without, "gpu0") == []
 
 
 def test_what_the_model_says_of_measured_ceilings():

@@ -20,6 +20,7 @@ bandwidth:
   iterations: 4
   time_budget_s: 0.01
 decode_attn: {seq_lens: [16], dtypes: [fp32], batch_sizes: [1], iterations: 10, time_budget_s: 0.1}
+row_norm: {shapes: [64x128, 5x33], iterations: 10, time_budget_s: 0.1}
 """
 MEMORY = {
     "hbm": ["hbm_read", "hbm_write", "hbm_copy", "hbm_triad"],
@@ -30,7 +31,7 @@ MEMORY = {
     "h2d": ["h2d", "h2d_pageable"],
     "d2h": ["d2h", "d2h_pageable"],
 }
-ATTENTION = "decode_attn/minigpt/S16_fp32.json"
+ATTENTION, ROWS = "decode_attn/minigpt/S16_fp32.json", "row_norm/fp32.json"
 TARGETS = [f"results/{device}/{ATTENTION}" for device in ("gpu0", "cpu")]
 
 
@@ -70,8 +71,7 @@ def test_auto_plans_the_first_gpu_and_the_cpu(tmp_path):
         "cpu/peak_flops/fp32.json",  # it lacks the others of these
         "cpu/peak_flops/fp32_fma.json",
         "cpu/bandwidth/sweep.json",
-        f"gpu0/{ATTENTION}",
-        f"cpu/{ATTENTION}",
+        *(f"{device}/{case}" for device in ("gpu0", "cpu") for case in (ATTENTION, ROWS)),
     }
 
 
@@ -146,6 +146,11 @@ def test_every_implementation_of_a_device_is_measured_where_none_is_chosen(finis
     ]
     assert [(one["implementation"], one["scope"]) for one in of_cpu] == [("numpy", "core"), ("numpy", "block")]
     assert all(one["device_latency"] for one in of_gpu) and not any(one["device_latency"] for one in of_cpu)
+    ways = {device: finished.read(f"{device}/{ROWS}")["measurements"] for device in ("gpu0", "cpu")}
+    assert {device: [one["implementation"] for one in found] for device, found in ways.items()} == {
+        "gpu0": ["array", "naive", "welford", "welford_graph"] * 2,
+        "cpu": ["numpy", "compiled"] * 2,
+    }
 
 
 def test_the_roofline_holds_every_ceiling_and_operator_under_its_seals(finished):
@@ -154,7 +159,7 @@ def test_the_roofline_holds_every_ceiling_and_operator_under_its_seals(finished)
     assert ceilings == {*CEILINGS, *(name for names in MEMORY.values() for name in names)}
     operators = [(one["operator"], one["dtype"]) for one in roofline["operators"] if one["device"] == "gpu0"]
     assert operators.count(("gemm", "fp32")) == operators.count(("gemm", "tf32")) == 1
-    assert operators.count(("decode_attention", "fp32")) == 4
+    assert (operators.count(("decode_attention", "fp32")), operators.count(("row_norm", "fp32"))) == (4, 8)
     criteria = finished.read("acceptance.json")["criteria"]
     results = {one["criterion"]: one["result"] for one in criteria if one["device"] == "gpu0"}
     assert results["every prediction has its measured counterpart, sealed before it"] == "pass"

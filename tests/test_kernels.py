@@ -16,6 +16,7 @@ from roofline.devices.gpu.kernel_compiler import CEILING_KERNELS, COMPILE_OPTION
 from roofline.operators.decode_attention import fused
 from roofline.operators.decode_attention.counts import Shape
 from roofline.operators.decode_attention.fused import RESERVED_BYTES, WARP, Variant
+from roofline.operators.row_norm import cuda as row_norm
 
 LIBRARY = Path(roofline.__file__).parent
 SOURCES = sorted([*CEILING_KERNELS.glob("*.cu"), *LIBRARY.glob("operators/*/kernels/*.cu")])
@@ -176,6 +177,21 @@ def test_numbers_that_the_kernel_has_not_are_found(wrong):
         compiled(source, fused.KERNEL.name, 90, (*variant.defines("fp16", 64), *defines))
 
 
+# Rows that a warp, a block, or more than a block's registers hold, in accesses of 4, 8 and 16 bytes; evenly and not.
+MATRICES = [(1024, 128), (4096, 256), (8192, 512), (16_384, 1024)]
+MATRICES += [(100, 1), (100, 6), (7, 1023), (1000, 4098), (16, 32_768), (16, 65_535), (16, 65_536)]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_division_of_rows_compiles_and_fits_the_registers(architecture):
+    source = kernel_source(row_norm.KERNEL)
+    for division in {row_norm.divide(rows, columns, 132) for rows, columns in MATRICES}:
+        code, remarks = compiled(source, row_norm.KERNEL.name, architecture, division.defines())
+        assert remarks == "", division
+        needed = -(-registers(code)["row_norm"] // GRANULE) * GRANULE
+        assert needed * division.threads * division.rows * division.resident <= REGISTERS, division
+
+
 def test_every_kernel_that_is_asked_for_is_there():
     asked = {pair for path in LIBRARY.rglob("*.py") for pair in CALLED.findall(path.read_text(encoding="utf-8"))}
     assert len(asked) > 5
@@ -183,5 +199,7 @@ def test_every_kernel_that_is_asked_for_is_there():
     asked |= {("random.cu", f"normal_{dtype}") for dtype in ("fp64", "fp32", "fp16", "bf16", "int8", "fp8_e4m3")}
     asked |= {("fma.cu", f"{way}_{dtype}") for way in fma.FACTORS for dtype in fma.LANES}
     asked |= {(fused.KERNEL.name, name) for name in ("decode_attention", "nothing")}
+    asked |= {(row_norm.KERNEL.name, name) for name in ("row_norm", "nothing")}
+    asked |= {(row_norm.NAIVE.name, "row_norm_naive")}
     there = {(path.name, entry) for path in SOURCES for entry in entries_of(path.read_text(encoding="utf-8"))}
     assert asked <= there

@@ -19,9 +19,11 @@ from pictures import (
 
 from roofline.core.formatting import percent
 from roofline.records.base import read
+from roofline.records.operator import Axis
 from roofline.records.roofline import Roofline
 from roofline.report import operator_figure
 from roofline.report.figure_style import PAPER, save
+from roofline.report.roofline_cells import common_axis, labelled
 
 CHECKOUT = Path(__file__).parents[1]
 OWN = {
@@ -140,6 +142,25 @@ def test_lines_join_cells_that_differ_in_the_axis_alone():
     assert [len(line.get_xdata()) for line in joined] == [4] * 24
     alone = [line for line in dots_of(drawn("reference GEMM")) if line.get_linewidth() == 0.8]
     assert [len(line.get_xdata()) for line in alone] == [1] * 9
+
+
+def test_an_axis_of_bytes_joins_cells_of_any_shape(tmp_path):
+    run = own_operator(4)
+    run.operator_info["squares"].axis = Axis(key="bytes", symbol="sizes")
+    for cell in run.operators:
+        cell.shape = {"rows": cell.shape["count"], "columns": 8}
+    figure = operator_figure.draw(run, "squares")
+    joined = [line for line in dots_of(figure) if line.get_linewidth() == 0.8]
+    assert [len(line.get_xdata()) for line in joined] == [4]
+    told = " ".join(words_of(figure, tmp_path / "squares.svg"))
+    assert "Lines join cells that differ in sizes alone." in told
+    (series,) = labelled(run.operators, run.operator_info)
+    assert series.text.startswith("fp32") and common_axis([series.cells], run.operator_info["squares"]) == (
+        "8 MB",
+        "16 MB",
+        "24 MB",
+        "32 MB",
+    )
 
 
 def test_shares_that_range_over_more_than_twenty_times_have_a_logarithmic_axis():

@@ -24,13 +24,18 @@ from roofline.devices.cpu import identity as cpu
 from roofline.operators import registry
 from roofline.run import sources
 
-QUERY, SEAL, PEAKS_SEAL, ATTENTION_SEAL = (
-    f"cpu/{name}.json" for name in ("device_query", "prediction", "peak_flops/prediction", "decode_attn/prediction")
+QUERY, SEAL, PEAKS_SEAL, ATTENTION_SEAL, ROWS_SEAL = (
+    f"cpu/{name}.json"
+    for name in (
+        "device_query",
+        "prediction",
+        *(f"{rule}/prediction" for rule in ("peak_flops", "decode_attn", "row_norm")),
+    )
 )
-PEAK, MEMORY = "cpu/peak_flops/fp32.json", "cpu/bandwidth/dram.json"
+PEAK, MEMORY, ROWS = "cpu/peak_flops/fp32.json", "cpu/bandwidth/dram.json", "cpu/row_norm/fp32.json"
 ATTENTION = ("cpu/decode_attn/minigpt/S16_fp32.json", "cpu/decode_attn/minigpt/S32_fp32.json")
-OF_PEAKS_SEAL, OF_ATTENTION_SEAL = (PEAKS_SEAL, PEAK), (ATTENTION_SEAL, *ATTENTION)
-MEASURED = (QUERY, SEAL, MEMORY, *OF_PEAKS_SEAL, *OF_ATTENTION_SEAL)
+OF_PEAKS_SEAL, OF_ATTENTION_SEAL, OF_ROWS_SEAL = (PEAKS_SEAL, PEAK), (ATTENTION_SEAL, *ATTENTION), (ROWS_SEAL, ROWS)
+MEASURED = (QUERY, SEAL, MEMORY, *OF_PEAKS_SEAL, *OF_ATTENTION_SEAL, *OF_ROWS_SEAL)
 GATHERED = "cpu/peak_flops.json"  # with bandwidth.json, of one job
 PICTURES = "roofline.png"  # with all other pictures, of one job
 JUDGED = ("acceptance.json", "summary.html", "manifest.json")
@@ -94,6 +99,7 @@ SETTINGS = {
         {"model": {"presets": {"minigpt": MINIGPT | {"kv_heads": 2}}}},
         [WEIGHTS, *ATTENTION, *FOLLOWS],
     ),
+    "a shape added": ({"row_norm": {"shapes": ["64x128", "5x33", "7x9"]}}, [ROWS, *FOLLOWS]),
     "the seed": ({"model": {"seed": 1}}, [WEIGHTS, *ATTENTION, *FOLLOWS]),
     "a dtype of peaks added": (
         {"peak_flops": {"dtypes": ["fp32", "fp64"]}},
@@ -134,7 +140,7 @@ LIBRARY = "workflow/scripts/roofline"
 EDITED = {
     "workflow/scripts/plot.py": [PICTURES, *JUDGED],
     "workflow/scripts/peak_flops.py": [PEAK, *OF_CEILINGS],
-    "workflow/scripts/measure_operator.py": [*ATTENTION, *FOLLOWS],
+    "workflow/scripts/measure_operator.py": [*ATTENTION, ROWS, *FOLLOWS],
     f"{LIBRARY}/report/figure_style.py": [PICTURES, *JUDGED],
     f"{LIBRARY}/report/interpretation.py": ["interpretation.md", *JUDGED],
     f"{LIBRARY}/report/templates/summary.html.j2": ["summary.html", "manifest.json"],
@@ -144,12 +150,19 @@ EDITED = {
     f"{LIBRARY}/run/manifest.py": ["manifest.json"],
     f"{LIBRARY}/operators/decode_attention/checkpoint.py": [WEIGHTS, *OF_ATTENTION_SEAL, *FOLLOWS],
     f"{LIBRARY}/operators/decode_attention/numpy_cores.py": [*OF_ATTENTION_SEAL, *FOLLOWS],
+    f"{LIBRARY}/operators/row_norm/rows_loop.py": [*OF_ROWS_SEAL, *FOLLOWS],
     f"{LIBRARY}/operators/gemm/numpy_products.py": [*OF_PEAKS_SEAL, *OF_CEILINGS],
     f"{LIBRARY}/measure/compute_ceiling.py": [PEAK, *OF_CEILINGS],
     f"{LIBRARY}/measure/memory_ceiling.py": [MEMORY, *OF_CEILINGS],
-    f"{LIBRARY}/measure/timing.py": [PEAK, MEMORY, *ATTENTION, *OF_CEILINGS],
+    f"{LIBRARY}/measure/timing.py": [PEAK, MEMORY, *ATTENTION, ROWS, *OF_CEILINGS],
     f"{LIBRARY}/records/memory.py": [MEMORY, *OF_CEILINGS],
-    f"{LIBRARY}/operators/base.py": [WEIGHTS, *OF_PEAKS_SEAL, *OF_ATTENTION_SEAL, *OF_CEILINGS],
+    f"{LIBRARY}/operators/base.py": [
+        WEIGHTS,
+        *OF_PEAKS_SEAL,
+        *OF_ATTENTION_SEAL,
+        *OF_ROWS_SEAL,
+        *OF_CEILINGS,
+    ],
     f"{LIBRARY}/devices/cpu/device.py": EVERYTHING,
     f"{LIBRARY}/core/model.py": [WEIGHTS, *AFTER_THE_QUERY],
 }
@@ -259,7 +272,7 @@ def test_sources_with_a_newer_time_and_the_same_text_make_nothing_stale(run):
 
 DELETED = {
     QUERY: EVERYTHING,
-    SEAL: [SEAL, PEAK, MEMORY, *ATTENTION, *OF_CEILINGS],
+    SEAL: [SEAL, PEAK, MEMORY, *ATTENTION, ROWS, *OF_CEILINGS],
     ATTENTION_SEAL: [*OF_ATTENTION_SEAL, *FOLLOWS],
     PEAK: [PEAK, *OF_CEILINGS],
     ATTENTION[0]: [ATTENTION[0], *FOLLOWS],

@@ -46,6 +46,7 @@ TINY = {
         "iterations": 10,
         "time_budget_s": 0.1,
     },
+    "row_norm": {"shapes": ["64x128", "5x33"], "iterations": 10, "time_budget_s": 0.1},
 }
 PLANNED_JOB = re.compile(r"^rule (\w+):\n((?: +.*\n)*)", re.MULTILINE)
 MEASURED_LINE = re.compile(r"^\[ *\d+/\d+\] (?!gather|prediction|operator_prediction)(\w+ cpu[^:]*): ", re.MULTILINE)

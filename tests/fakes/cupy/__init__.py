@@ -58,7 +58,7 @@ def asnumpy(array):
 
 
 float32, float64, uint32, uint64 = numpy.float32, numpy.float64, numpy.uint32, numpy.uint64
-exp, subtract = numpy.exp, numpy.subtract
+exp, subtract, where, isfinite = numpy.exp, numpy.subtract, numpy.where, numpy.isfinite
 
 
 def matmul(left, right, out=None):
@@ -262,8 +262,27 @@ def _decode_attention(given):
     given.out[:] = reference(given.query, given.keys, given.values).astype(given.out.dtype)
 
 
+def _row_norm(given):
+    """All rows; what the launch and the macros say of their division is checked."""
+    from roofline.operators.row_norm import RowNorm
+
+    rows, columns = int(given.rows), int(given.columns)
+    assert given.x.shape == given.y.shape == (rows, columns)
+    if given.defines:
+        width, threads, vectors, in_block = (
+            int(given.defines[name]) for name in ("WIDTH", "THREADS", "VECTORS", "ROWS")
+        )
+        assert columns % width == 0 and given.threads == threads * in_block and given.blocks == -(-rows // in_block)
+        assert given.defines["EVEN"] == "0" or threads * vectors * width == columns
+    else:
+        assert given.blocks == rows
+    given.y[:] = RowNorm().reference(None, {"x": given.x}).astype(numpy.float32)
+
+
 KERNELS = {
     "decode_attention": _decode_attention,
+    "row_norm": _row_norm,
+    "row_norm_naive": _row_norm,
     "nothing": lambda given: None,
     "block_stream": lambda given: None,
     "mark_clocks": _mark_clocks,

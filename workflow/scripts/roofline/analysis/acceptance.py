@@ -80,14 +80,16 @@ def _burst(ceiling: ComputeCeiling) -> float:
 def _swept(device: str, info: OperatorInfo, operators: Iterable[Operator]) -> Criterion:
     """An operator at as many values of its axis as it asks for."""
     mine = [o for o in operators if o.operator == info.name and o.latency_s]
-    found = sorted({o.shape[info.axis.key] for o in mine if info.axis.key in o.shape})
+    found = sorted({place for o in mine if (place := o.along(info.axis)) is not None})
     wanted = info.axis.at_least or 1
     result = "pass" if len(found) >= wanted else "fail" if mine else "not_applicable"
     return Criterion(
         device=device,
         criterion=f"{info.title} at {wanted} or more {info.axis.symbol}",
         result=result,
-        reason=f"{info.axis.symbol} = {', '.join(map(str, found))}" if found else f"not measured on {device}",
+        reason=f"{info.axis.symbol} = {', '.join(map(info.axis.words, found))}"
+        if found
+        else f"not measured on {device}",
     )
 
 

@@ -1,6 +1,6 @@
 """From records to roofline.json: ceilings, and every operator under the roof that was declared for it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from roofline.devices import memory_ceilings
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.memory import Bandwidth, BandwidthRecord
-from roofline.records.operator import JobRecord, Measurement
+from roofline.records.operator import JobRecord, Measurement, OperatorInfo
 from roofline.records.prediction import CellPrediction
 from roofline.records.roofline import (
     ComputeCeiling,
@@ -26,6 +26,7 @@ from roofline.records.roofline import (
     Predicted,
     Roofline,
     Skipped,
+    SpeedUp,
 )
 
 LEVEL: dict[DeviceKind, str] = {"gpu": "hbm", "cpu": "dram"}
@@ -66,7 +67,9 @@ def collect(found: Results, asked: Asked) -> Collected:
         for path, record in found.measured
         for measured in record.measurements
     ]
+    infos = {record.info.name: record.info for _, record in found.measured if record.info}
     operators, skipped = [cell.operator for cell in cells], _skipped(found, asked)
+    compare_with_baselines(operators, infos)
     for name, record in found.device_records().items():
         for operation in asked.operations:
             placed = _operation(name, record.device_kind, operation, _of(ceilings, name))
@@ -89,7 +92,7 @@ def collect(found: Results, asked: Asked) -> Collected:
         above_roof=above_roofs(operators, ceilings, levels, last_level_bytes),
         skipped=skipped,
         faults=[fault for device in found.device_records().values() for fault in _faults(device, found)],
-        operator_info={record.info.name: record.info for _, record in found.measured if record.info},
+        operator_info=infos,
     )
     return Collected(roofline, cells)
 
@@ -168,6 +171,31 @@ def _operator(record: JobRecord, path: str, measured: Measurement, ceilings: Map
         remedies=measured.remedies.get(regime, []),
         record=path,
     )
+
+
+def compare_with_baselines(operators: Iterable[Operator], infos: Mapping[str, OperatorInfo]) -> None:
+    """Fill in each cell's `speed_up` over the baselines of its operator that the same case was measured by."""
+    alike: dict[tuple, list[Operator]] = {}
+    for cell in operators:
+        case = cell.device, cell.operator, cell.preset, cell.scope, cell.dtype, cell.cache, *sorted(cell.shape.items())
+        alike.setdefault(case, []).append(cell)
+    for cells in alike.values():
+        info = infos.get(cells[0].operator)
+        named = {cell.implementation: cell for cell in cells}
+        baselines = [named[name] for name in (info.baselines if info else ()) if name in named]
+        for cell in cells:
+            cell.speed_up = {
+                baseline.implementation: SpeedUp(
+                    latency=baseline.latency_s / cell.latency_s,
+                    device_latency=_ratio(baseline.device_latency_s, cell.device_latency_s),
+                )
+                for baseline in baselines
+                if baseline is not cell
+            }
+
+
+def _ratio(of: float | None, to: float | None) -> float | None:
+    return of / to if of and to else None
 
 
 def _of_roof(measured: Measurement, latency_s: float, roof: float | None, gb_per_s: float | None) -> float | None:

@@ -67,11 +67,16 @@ def flops_unit(dtype: str) -> str:
     return "TOPS" if dtype.startswith("int") else "TFLOPS"
 
 
-def _in_units(count: float, units: Iterable[tuple[str, float]]) -> str:
+def flops_rate(tflops: float) -> str:
+    """491 GFLOPS, 3.05 TFLOPS."""
+    return _in_units(tflops * 1e12, (("TFLOPS", 1e12), ("GFLOPS", 1e9), ("MFLOPS", 1e6)), "FLOPS")
+
+
+def _in_units(count: float, units: Iterable[tuple[str, float]], one: str = "bytes") -> str:
     for unit, size in units:
         if count >= size:
             return f"{number(count / size)} {unit}"
-    return f"{number(count)} bytes"
+    return f"{number(count)} {one}"
 
 
 def level_name(name: str | None, knee_bytes: int | None) -> str:

@@ -22,7 +22,7 @@ from roofline.core.accuracy import relative_error, require_close
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.devices.base import Identity
 from roofline.operators.settings import OperatorSettings, Settings
-from roofline.records.operator import Axis, DataFile, OperatorInfo
+from roofline.records.operator import BYTES, Axis, DataFile, OperatorInfo
 from roofline.records.prediction import CostTerms
 from roofline.records.timing import Check
 
@@ -181,6 +181,7 @@ class Operator(ABC):
     # Of the result, by the dtype of the case: the norm of the difference over the norm.
     tolerance: ClassVar[dict[str, float]] = {"fp64": 1e-12, "fp32": 1e-5, "fp16": 2e-3, "bf16": 1e-2, "fp8_e4m3": 5e-2}
     axis: ClassVar[Axis | None] = None
+    baselines: ClassVar[tuple[str, ...]] = ()  # implementations that the others' times are compared with
     scope_words: ClassVar[dict[str, str]] = {}
     usual_share_of_peak: ClassVar[tuple[float, float] | None] = None
     constants: ClassVar[dict[str, Constants]] = GENERIC_CONSTANTS
@@ -232,6 +233,8 @@ class Operator(ABC):
         """The same without the axis; an operator with both an axis and a label of its own has this of its own too."""
         if not self.axis:
             return self.label(case)
+        if self.axis.key == BYTES:
+            return ""
         return ", ".join(f"{key} {size}" for key, size in case.shape.items() if key != self.axis.key)
 
     # -- what it is computed from, and what must come of it
@@ -328,6 +331,7 @@ class Operator(ABC):
             picture=self.picture,
             counted=self.counted,
             axis=self.axis,
+            baselines=list(self.baselines),
             scopes=self.scope_words,
             usual_share_of_peak=self.usual_share_of_peak,
         )

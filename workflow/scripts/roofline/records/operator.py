@@ -4,18 +4,24 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from roofline.core.formatting import traffic
 from roofline.core.terms import Cache, Regime, RegimeLevel
 from roofline.records.base import RECORD_VERSION, Interval, NotNegative, Positive, Record
 from roofline.records.prediction import CellPrediction, CostTerms
 from roofline.records.timing import Check, DeviceState, Timing
 
+BYTES = "bytes"
+
 
 class Axis(Record):
     """The size along which cells of an operator are swept, and joined in pictures."""
 
-    key: str = Field(description="a key of the shape")
+    key: str = Field(description="a key of the shape, or bytes: those that a step moves")
     symbol: str
     at_least: int | None = Field(default=None, description="so many values acceptance asks for")
+
+    def words(self, place: float) -> str:
+        return traffic(place) if self.key == BYTES else str(place)
 
 
 class OperatorInfo(Record):
@@ -26,6 +32,7 @@ class OperatorInfo(Record):
     picture: str = Field(description="results/{picture}.png")
     counted: str = Field(description="which bytes count, in a few words")
     axis: Axis | None = None
+    baselines: list[str] = Field(default=[], description="implementations that the others are compared with")
     scopes: dict[str, str] = Field(default={}, description="parts that are timed apart, each in a few words")
     usual_share_of_peak: Interval | None = Field(
         default=None, description="of the compute peak, where the literature names one for a memory-bound cell"

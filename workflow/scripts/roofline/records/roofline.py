@@ -6,7 +6,7 @@ from pydantic import Field
 
 from roofline.core.terms import Cache, ComputeUnit, DeviceKind, Mix, Regime, RegimeLevel
 from roofline.records.base import Interval, NotNegative, Positive, Record
-from roofline.records.operator import OperatorInfo
+from roofline.records.operator import BYTES, Axis, OperatorInfo
 from roofline.records.prediction import CellPrediction
 
 SCHEMA_VERSION = 2
@@ -92,6 +92,13 @@ class Predicted(Record):
     from_ceilings: CellPrediction | None
 
 
+class SpeedUp(Record):
+    """A baseline's time over that of an operator's implementation."""
+
+    latency: Positive
+    device_latency: Positive | None = Field(description="null where the device is its own caller")
+
+
 class Operator(Record):
     device: str
     operator: str
@@ -131,7 +138,14 @@ class Operator(Record):
     textbook_regime: Regime | None = Field(default=None, description="what a rule of thumb names without a model")
     predicted: Predicted
     remedies: list[str] = Field(default=[], description="what helps in the regime found")
+    speed_up: dict[str, SpeedUp] = Field(
+        default={}, description="times as fast as the operator's baselines on the same device and case, by their names"
+    )
     record: str | None
+
+    def along(self, axis: Axis) -> int | float | None:
+        """Its place on the operator's axis; None where it has none."""
+        return self.bytes if axis.key == BYTES else self.shape.get(axis.key)
 
     @property
     def sealed(self) -> CellPrediction | None:

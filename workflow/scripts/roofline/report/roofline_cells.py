@@ -85,15 +85,15 @@ def series_of(cells: Iterable[Operator], info: OperatorInfo | None) -> list[list
     """Cells that differ in the operator's axis alone, in its order."""
     axis, found = info and info.axis, {}
     for place, cell in enumerate(cells):
-        alone = None if axis and axis.key in cell.shape else place
+        alone = None if axis and cell.along(axis) is not None else place
         key = cell.implementation, cell.preset, cell.scope, cell.dtype, cell.cache, cell.series, alone
         found.setdefault(key, []).append(cell)
-    return [sorted(mine, key=lambda cell: cell.shape[axis.key]) if len(mine) > 1 else mine for mine in found.values()]
+    return [sorted(mine, key=lambda cell: cell.along(axis)) if len(mine) > 1 else mine for mine in found.values()]
 
 
-def common_axis(groups: Sequence[Sequence[Operator]], info: OperatorInfo | None) -> tuple[int, ...]:
-    """The values of the axis, where every series of several cells has the same few; else none."""
-    lists = {tuple(cell.shape[info.axis.key] for cell in group) for group in groups if len(group) > 1}
+def common_axis(groups: Sequence[Sequence[Operator]], info: OperatorInfo | None) -> tuple[str, ...]:
+    """The values of the axis in words, where every series of several cells has the same few; else none."""
+    lists = {tuple(info.axis.words(cell.along(info.axis)) for cell in group) for group in groups if len(group) > 1}
     return lists.pop() if len(lists) == 1 and len(min(lists)) <= MOST_LISTED else ()
 
 
@@ -153,7 +153,7 @@ def _values(cells: Sequence[Operator], info: OperatorInfo | None, axis_is_told: 
     if axis_is_told:
         return ", ".join(value.removesuffix(" %") for value in told) + " %"
     axis = info.axis
-    sized = [f"{cell.shape[axis.key]}: {value}" for cell, value in zip(cells, told, strict=True)]
+    sized = [f"{axis.words(cell.along(axis))}: {value}" for cell, value in zip(cells, told, strict=True)]
     if len(cells) > MOST_LISTED:
         return f"{axis.symbol} {sized[0]}\n{axis.symbol} {sized[-1]}"
     return f"{axis.symbol} {', '.join(sized)}"

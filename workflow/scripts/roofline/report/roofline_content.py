@@ -110,7 +110,7 @@ def _kinds(dots: Sequence[Operator], infos: Infos) -> Iterable[tuple[tuple, str]
             words = [" ".join(filter(None, [title(name, infos), mine[0].scope])), key[1]]
             words += list(same) if len(same) == 1 else []
             axis = common_axis(series_of([cell for cell in mine if key_of(cell) == key], info), info)
-            joined = f"\njoined: {info.axis.symbol} = {', '.join(map(str, axis))}" if axis else ""
+            joined = f"\njoined: {info.axis.symbol} = {', '.join(axis)}" if axis else ""
             yield key, ", ".join(filter(None, words)) + joined
 
 

@@ -11,7 +11,7 @@ from roofline.records.acceptance import Acceptance
 from roofline.records.roofline import Roofline
 from roofline.report.markdown import html
 from roofline.report.screen import above_roof_words
-from roofline.report.tables import FEW_SAMPLES, compute_rows, level_rows, memory_rows
+from roofline.report.tables import FEW_SAMPLES, compared, compute_rows, level_rows, memory_rows
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -33,5 +33,6 @@ def page(roofline: Roofline, acceptance: Acceptance, interpretation: str, spread
         },
         few_samples=FEW_SAMPLES,
         levels={name: level_rows(roofline, name) for name in roofline.devices},
+        compared={name: [html(table) for table in compared(roofline, name)] for name in roofline.devices},
         above_roof_words=above_roof_words,
     )

@@ -180,7 +180,7 @@ def stream(mix: str, streaming: bool = False, vector_bytes: int = 0) -> Loop:
     Its arguments are the addresses of a, b and c, bytes (a multiple of BLOCK_BYTES, or 0) and passes over these. Read
     returns the sum of a's 8-byte words, modulo 2^64; addresses are multiples of 64.
     """
-    return _compiled(stream_ir(mix, streaming, vector_bytes or host_vectors().bytes))
+    return compiled(stream_ir(mix, streaming, vector_bytes or host_vectors().bytes))
 
 
 @cache
@@ -191,7 +191,7 @@ def multiply_adds(dtype: str, chains: int, vector_bytes: int) -> Loop:
     A round begins with the first x's, takes so many steps, and adds what came of them to the sums. The sum in a
     multiply-add is one of its factors because ARM's overwrites it: any other would have to be copied first.
     """
-    return _compiled(multiply_add_ir(dtype, chains, vector_bytes))
+    return compiled(multiply_add_ir(dtype, chains, vector_bytes))
 
 
 def stream_ir(mix: str, streaming: bool, vector_bytes: int) -> str:
@@ -341,7 +341,7 @@ def framed(work: str) -> str:
     return frame + work
 
 
-def _compiled(work: str) -> Loop:
+def compiled(work: str) -> Loop:
     module = llvm.parse_assembly(framed(work))
     module.verify()
     engine = llvm.create_mcjit_compiler(module, _target_machine())

@@ -9,8 +9,8 @@ def overlapping(kernel: int, stream: int, grid: tuple, block: tuple, arguments: 
     """Launch a kernel that may begin before the one before it in the stream has ended (programmatic stream
     serialization, CUDA programming guide 7.36): it must wait itself before it reads what that one wrote.
 
-    `kernel` and `stream` are handles of the driver; arguments are CuPy arrays, and NumPy scalars of 32 bits or void ones. Raises
-    RuntimeError with the driver's name for what went wrong.
+    `kernel` and `stream` are handles of the driver; arguments are CuPy arrays, NumPy scalars of 32 bits, and void ones
+    (a tensor map). Raises RuntimeError with the driver's name for what went wrong.
     """
     from cuda.bindings import driver
 

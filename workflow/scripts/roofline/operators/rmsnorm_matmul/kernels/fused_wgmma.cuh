@@ -13,7 +13,9 @@ const int UNITS = COLUMNS / 16 / SPLITS;   // of 16 outputs, that a block adds u
 const int SUMMERS = BATCH > 32 ? 224 : 96, PIECES = (BATCH * 8 + SUMMERS - 1) / SUMMERS;
 const int THREADS = 32 + SUMMERS + 256, FIRST = 32 + SUMMERS;  // thread that multiplies
 
-// What the blocks of a cluster send one another: sums as the tensor cores leave them, and squares of rows of x.
+// What the blocks of a cluster send one another: sums as the tensor cores leave them, and squares of rows of x. Where it
+// is large it takes the place of the stages, and waits until all blocks are done with theirs.
+const bool SHARED_INBOX = BATCH > 32;
 struct Inbox {
     float4 sums[SPLITS * PARTS][UNITS][BATCH / 8][32];
     float squares[SPLITS][BATCH];
@@ -98,6 +100,7 @@ __device__ __forceinline__ void sum_squares(u32 stages, Barriers of, int steps, 
         if (t % 32 == 0) arrive(of.empty + 8 * stage);
         if (++stage == STAGES) stage = 0, round ^= 1;
     }
+    if (SHARED_INBOX) cluster_arrive();
     cluster_wait();
 #pragma unroll
     for (int i = 0; i < PIECES; ++i) {
@@ -128,6 +131,7 @@ __device__ __forceinline__ void multiply(u32 stages, Barriers of, const u32* g, 
             rows[i][2] = times(rows[i][2], high), rows[i][3] = times(rows[i][3], high);
         }
     };
+    int used = 0;
     const auto turn = [&](const u32(&rows)[SLICES][4], u32(&next)[SLICES][4], int step) {
         wait(of.x + 8 * stage, round);
         const u64 right = described(stages + stage * STAGE_BYTES + W_BYTES);
@@ -135,11 +139,11 @@ __device__ __forceinline__ void multiply(u32 stages, Barriers of, const u32* g, 
 #pragma unroll
         for (int i = 0; i < SLICES; ++i) Product<BATCH>::add(sums, rows[i], right + 2 * (slice + i), step + i);
         products_queued();
-        const int used = stage;
+        products_wait<1>();  // those of the step before: its stage and its rows are free
+        if (step > 0 && lane == 0) arrive(of.empty + 8 * used);
+        used = stage;
         if (++stage == STAGES) stage = 0, round ^= 1;
         if (step + 1 < steps) load(next, step + 1, stage, round);
-        products_wait<0>();
-        if (lane == 0) arrive(of.empty + 8 * used);
     };
     u32 rows[2][SLICES][4];
     load(rows[0], 0, 0, 0);
@@ -147,6 +151,8 @@ __device__ __forceinline__ void multiply(u32 stages, Barriers of, const u32* g, 
         turn(rows[0], rows[1], step);
         if (step + 1 < steps) turn(rows[1], rows[0], step + 1);
     }
+    products_wait<0>();
+    if (SHARED_INBOX) cluster_arrive();
     cluster_wait();
     float4* const place = &inbox.sums[split * PARTS + (PARTS == 1 ? 0 : mine)][unit % UNITS][0][lane];
     if (unit / UNITS == split) {
@@ -203,8 +209,8 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(THRE
     __shared__ alignas(8) u64 barriers[3 * STAGES];
     const u32 stages = (shared_address(room) + 1023) / 1024 * 1024;
     char* const after = room + (stages - shared_address(room)) + STAGES * STAGE_BYTES;
-    Inbox& inbox = *(Inbox*)after;
-    u32* const factors = (u32*)(after + sizeof(Inbox));
+    Inbox& inbox = *(Inbox*)(SHARED_INBOX ? after - STAGES * STAGE_BYTES : after);
+    u32* const factors = (u32*)(SHARED_INBOX ? after : after + sizeof(Inbox));
     Barriers of;
     of.w = shared_address(barriers), of.x = of.w + 8 * STAGES, of.empty = of.x + 8 * STAGES;
     const int split = blockIdx.x % SPLITS, column = blockIdx.x / SPLITS * COLUMNS, row = blockIdx.y * BATCH;
@@ -227,10 +233,11 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(THRE
         factors[i] = at < hidden / 2 ? g[at] : 0;
     }
     __syncthreads();
-    cluster_arrive();  // the others may send to this block
+    if (!SHARED_INBOX) cluster_arrive();  // the others may send to this block
     if (threadIdx.x < 32) {
         if (threadIdx.x == 0) feed(stages, of, x, w, slices, column, row);
         __syncwarp();
+        if (SHARED_INBOX) cluster_arrive();
         cluster_wait();
     } else if (threadIdx.x < FIRST) {
         sum_squares(stages, of, steps, inbox, split);

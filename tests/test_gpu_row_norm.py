@@ -1,0 +1,134 @@
+"""Row normalisation on a real card (pytest -m gpu): right for every length of a row, and as fast as what it claims."""
+
+from dataclasses import replace
+
+import numpy
+import pytest
+from fake_gpu import real_gpu
+from test_row_norm import OFFSET, OPERATOR, case_of, cell_of, error_of, normal, result_of
+
+from roofline.core.accuracy import relative_error
+from roofline.measure.timing import time_caller, time_device
+from roofline.operators.base import rotation_copies
+from roofline.operators.row_norm.arrays import Array
+from roofline.operators.row_norm.cuda import APPLICATIONS, Naive, Welford, WelfordGraph, divide
+
+pytestmark = pytest.mark.gpu
+
+KINDS = (Array, Naive, Welford, WelfordGraph)
+OURS = (Naive, Welford, WelfordGraph)
+# Around a vector, a warp's and a block's registers, and beyond them; of accesses of 4, 8 and 16 bytes.
+LENGTHS = (1, 2, 3, 4, 5, 7, 20, 31, 32, 33, 126, 127, 128, 129, 130, 1000, 1023, 1024, 1025, 4096, 4098)
+LENGTHS += (16_384, 16_388, 32_767, 32_768, 32_772, 65_535, 65_536)
+
+
+@pytest.fixture(scope="module")
+def device():
+    return real_gpu()
+
+
+@pytest.mark.parametrize("rows", [1, 3, 133, 3000])
+@pytest.mark.parametrize("columns", LENGTHS)
+def test_right_for_every_length_of_a_row(device, columns, rows):
+    x = normal(min(rows, 1 + (1 << 23) // columns), columns)
+    for kind in KINDS:
+        assert error_of(device, kind, x) < 1e-5, kind.name
+
+
+@pytest.mark.parametrize("shape", [(1024, 128), (4096, 256), (8192, 512), (16_384, 1024)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_right_for_the_shapes_of_the_config(device, kind, shape):
+    assert error_of(device, kind, normal(*shape)) < 1e-5
+
+
+@pytest.mark.parametrize("columns", [3, 129, 1024, 65_535])
+def test_a_large_offset_costs_our_kernels_nothing(device, columns):
+    """Array operations leave the mean in fp32."""
+    x = normal(133, columns, OFFSET)
+    for kind in OURS:
+        assert error_of(device, kind, x) < 1e-5, kind.name
+    assert error_of(device, Array, x) < 8 * OFFSET * 2**-24
+
+
+@pytest.mark.parametrize("columns", [4, 1023, 65_536])
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_number_far_from_all_others(device, kind, columns):
+    """Also as the first, by which a row is shifted: it makes the deviation large, beside which roundings stay small."""
+    x = normal(5, columns)
+    x[0, 0], x[1, columns // 2], x[2, -1] = 1e6, -1e6, 1e6
+    assert error_of(device, kind, x) < 2e-5
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, -3e7, 1e-30])
+@pytest.mark.parametrize("columns", [1, 7, 128, 1000, 65_536])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_of_equal_numbers_gives_zeros(device, kind, columns, value):
+    assert not result_of(device, kind, numpy.full((9, columns), value, numpy.float32)).any()
+
+
+@pytest.mark.parametrize("bad", [numpy.nan, numpy.inf, -numpy.inf])
+@pytest.mark.parametrize("columns", [1, 70, 128, 1023, 40_000])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_not_finite_stays_in_its_row(device, kind, columns, bad):
+    x = normal(40, columns)
+    for row, place in ((3, 0), (17, columns // 2), (39, columns - 1)):
+        x[row, place] = bad
+    found, spoilt = result_of(device, kind, x), [3, 17, 39]
+    assert numpy.isnan(found[spoilt]).all()
+    rest = numpy.delete(numpy.arange(40), spoilt)
+    assert relative_error(found[rest], OPERATOR.reference(None, {"x": x[rest]})) < 1e-5
+
+
+@pytest.mark.parametrize("shape", [(1, 128), (64, 128), (1000, 77), (300, 4096)])
+@pytest.mark.parametrize("copies", [1, 3, 7])
+def test_a_graph_goes_through_every_copy(device, shape, copies):
+    """One matrix after another, each written by its own launch."""
+    matrices = [normal(*shape, offset) for offset in range(copies)]
+    alone, graph = cell_of(device, Welford, *matrices), cell_of(device, WelfordGraph, *matrices)
+    expected = [device.to_host(alone.step(None)(place)).copy() for place in range(copies)]
+    step = graph.step(None)
+    for index in range(9):
+        found = device.to_host(step(index))
+        assert (found == expected[(APPLICATIONS * (index + 1) - 1) % copies]).all()
+    for copy, result in zip(graph.copies, expected, strict=True):
+        assert (device.to_host(copy["y"]) == result).all()
+
+
+@pytest.mark.parametrize("load", ["ca", "cg", "cs"])
+@pytest.mark.parametrize("ahead", [False, True])
+def test_right_where_a_block_goes_on_to_further_rows(device, ahead, load):
+    """Fewer blocks than there are rows for."""
+    for shape in ((1000, 128), (1001, 1023), (37, 4096), (9, 65_536)):
+        cell = cell_of(device, Welford, normal(*shape))
+        division = divide(*shape, device.multiprocessors, ahead=ahead, load=load)
+        cell.division = replace(division, blocks=max(1, division.blocks // 3))
+        x = {"x": device.to_host(cell.copies[0]["x"])}
+        assert relative_error(device.to_host(cell.step(None)(0)), OPERATOR.reference(None, x)) < 1e-5
+
+
+def rotated(device, kind, rows: int, columns: int):
+    case = case_of(rows, columns)
+    least = rotation_copies(OPERATOR.bytes(case), device.last_level_cache_bytes)
+    copies = OPERATOR.rotated_inputs(device, case, 11, WelfordGraph.copies_wanted(case, least))
+    return kind(OPERATOR, device, case, {}, copies)
+
+
+def test_a_small_matrix_takes_the_device_microseconds(device):
+    cell = rotated(device, WelfordGraph, 1024, 128)
+    step = cell.step(None)
+    caller = time_caller(device, step, warmup=20, iterations=400, time_budget_s=1.0)
+    assert time_device(device, step, caller, time_budget_s=1.0).median_s / cell.per_call < 4e-6
+
+
+def test_a_large_matrix_is_normalised_at_the_memorys_pace(device):
+    """Against a copy of as many bytes in the same process: within 15 %, and within 20 % launched one by one."""
+    options = {"warmup": 5, "iterations": 200, "time_budget_s": 1.0}
+    copy = next(stream for stream in device.streams("hbm", 1 << 30) if stream.name == "hbm_copy")
+    fastest = min(time_caller(device, copy.grids[grid], **options).median_s for grid in list(copy.grids)[:12])
+    rate = copy.counted_bytes / fastest
+    for kind, share in ((WelfordGraph, 0.85), (Welford, 0.8)):
+        cell = rotated(device, kind, 16_384, 1024)
+        step = cell.step(None)
+        caller = time_caller(device, step, **options)
+        taken = time_device(device, step, caller, time_budget_s=1.0).median_s / cell.per_call
+        assert OPERATOR.bytes(cell.case) / taken > share * rate, kind.name

@@ -1,0 +1,264 @@
+"""Row normalisation: counts, settings, the division of the work, and what comes of it on a CPU and on a fake GPU."""
+
+from types import SimpleNamespace
+
+import numpy
+import pytest
+from fake_gpu import Idle, open_gpu, replace_kernels
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roofline.core.accuracy import relative_error
+from roofline.core.prediction import predict_cell
+from roofline.devices import open_device
+from roofline.operators.base import Case, rotation_copies
+from roofline.operators.row_norm import RowNorm
+from roofline.operators.row_norm.arrays import Array, NumpyRows
+from roofline.operators.row_norm.compiled import Compiled
+from roofline.operators.row_norm.cuda import (
+    APPLICATIONS,
+    MOST_HELD,
+    MOST_THREADS,
+    Naive,
+    Welford,
+    WelfordGraph,
+    divide,
+)
+from roofline.run import settings
+
+OPERATOR = RowNorm()
+ON_CPU, ON_GPU = (NumpyRows, Compiled), (Array, Naive, Welford, WelfordGraph)
+# Around a vector, a turn of the compiled loop, and the longest that the settings' defaults have.
+LENGTHS = (1, 2, 3, 15, 16, 17, 63, 64, 65, 127, 129, 1000, 1023, 1024, 1025, 65_535, 65_536)
+OFFSET = 1e4
+
+
+def case_of(rows: int, columns: int) -> Case:
+    return Case({"rows": rows, "columns": columns}, "fp32")
+
+
+def cell_of(device, kind, *matrices):
+    """An implementation over copies that hold these."""
+    copies = [{"x": device.array(x), "y": device.empty(x.shape, "fp32")} for x in matrices]
+    for copy in copies:
+        device.poison(copy["y"])
+    return kind(OPERATOR, device, case_of(*matrices[0].shape), {}, copies)
+
+
+def result_of(device, kind, x):
+    return device.to_host(cell_of(device, kind, x).step(None)(0))
+
+
+def error_of(device, kind, x) -> float:
+    return relative_error(result_of(device, kind, x), OPERATOR.reference(case_of(*x.shape), {"x": x}))
+
+
+def normal(rows: int, columns: int, offset: float = 0.0):
+    drawn = numpy.random.default_rng(columns).standard_normal((rows, columns), numpy.float32)
+    return drawn + numpy.float32(offset)
+
+
+@pytest.fixture(scope="module")
+def cpu():
+    return open_device("cpu")
+
+
+# ---------------------------------------------------------------- what it counts and is asked for
+
+
+def test_a_small_matrix_by_hand():
+    case = case_of(2, 4)
+    assert (OPERATOR.flops(case), OPERATOR.bytes(case), OPERATOR.label(case)) == (50, 64, "2 x 4")
+    x = numpy.array([[1, 2, 3, 4], [5, 5, 5, 5]], numpy.float32)
+    expected = [[-3, -1, 1, 3], [0, 0, 0, 0]] / numpy.array([[numpy.sqrt(5)], [1]])
+    assert OPERATOR.reference(case, {"x": x}) == pytest.approx(expected)
+
+
+def test_the_shapes_of_the_config_share_a_record():
+    (job,) = OPERATOR.jobs(settings.complete({}).config)
+    assert (job.path, [OPERATOR.label(case) for case in job.cases]) == (
+        "fp32",
+        ["1024 x 128", "4096 x 256", "8192 x 512", "16384 x 1024"],
+    )
+
+
+ALLOWED = "allowed: ROWSxCOLUMNS such as 1024x128, each a whole number from 1 to 16777216"
+WRONG = {
+    "no shape": (["many"], f"row_norm.shapes[0]: 'many'; {ALLOWED}"),
+    "no rows": (["8x8", "0x128"], f"row_norm.shapes[1]: '0x128'; {ALLOWED}"),
+    "spaces": (["8 x 8"], f"row_norm.shapes[0]: '8 x 8'; {ALLOWED}"),
+    "too long": (["1x16777217"], f"row_norm.shapes[0]: '1x16777217'; {ALLOWED}"),
+    "a number": ([1024], "row_norm.shapes[0]: 1024; allowed: text"),
+    "no list": ("8x8", "row_norm.shapes: '8x8'; allowed: a list"),
+    "none": ([], "row_norm.shapes: [] is empty; allowed: one entry or more"),
+    "one twice": (["8x8", "4x4", "8x8"], "row_norm.shapes: '8x8' is listed twice; allowed: each once"),
+}
+
+
+@pytest.mark.parametrize(("shapes", "line"), WRONG.values(), ids=WRONG)
+def test_a_bad_shape_is_one_line(shapes, line):
+    with pytest.raises(settings.Faults) as error:
+        settings.complete({"row_norm": {"shapes": shapes}})
+    assert error.value.lines == [line]
+
+
+def test_a_matrix_that_does_not_fit_is_told_before_anything_is_measured():
+    huge = settings.complete({"devices": ["cpu"], "row_norm": {"shapes": ["16777216x65536"]}})
+    card = SimpleNamespace(
+        device="cpu", kind="cpu", memory_free_bytes=1 << 30, last_level_cache_bytes=1 << 25, fault=None
+    )
+    from roofline.run.operator_faults import operator_faults
+
+    (line,) = operator_faults(huge.operators["row_norm"], huge.config, [card])
+    assert (
+        line.startswith("row_norm: fp32 16777216 x 65536 needs ") and "on cpu, and 1,073,741,824 are free there" in line
+    )
+
+
+# ---------------------------------------------------------------- how the work is divided
+
+ROWS, COLUMNS, MULTIPROCESSORS = st.integers(1, 1 << 24), st.integers(1, 1 << 20), st.integers(1, 200)
+
+
+@given(ROWS, COLUMNS, MULTIPROCESSORS)
+def test_every_number_has_its_thread_and_every_row_its_block(rows, columns, multiprocessors):
+    one = divide(rows, columns, multiprocessors)
+    assert columns % one.width == 0 and one.width in (1, 2, 4)
+    assert one.threads.bit_count() == 1 and one.threads <= MOST_THREADS and one.threads * one.rows <= MOST_THREADS
+    assert one.width * one.vectors <= MOST_HELD
+    assert (one.blocks - 1) * one.rows < rows <= one.blocks * one.rows
+    in_registers = one.threads * one.vectors * one.width
+    assert in_registers >= columns or in_registers == MOST_THREADS * MOST_HELD
+    assert one.even == (in_registers == columns)
+
+
+@given(ROWS, COLUMNS)
+def test_few_rows_are_given_more_threads_each(rows, columns):
+    """As many as fill the card, or as there are vectors, or as a block has."""
+    one = divide(rows, columns, 132)
+    vectors = columns // one.width
+    assert rows * one.threads >= 132 * 1024 or one.threads >= min(vectors, MOST_THREADS)
+
+
+@given(st.integers(1, 20_000))
+def test_graphs_go_through_all_copies_in_turn(least):
+    count = WelfordGraph.copies_wanted(case_of(1, 1), least)
+    assert least <= count <= max(2 * least, least + APPLICATIONS)
+    assert count % APPLICATIONS == 0 or APPLICATIONS % count == 0
+
+
+def test_what_is_needed_of_the_memory_covers_every_copy():
+    case, cache = case_of(1024, 128), 60 << 20
+    copies = WelfordGraph.copies_wanted(case, rotation_copies(OPERATOR.bytes(case), cache))
+    assert OPERATOR.memory_needed(case, cache) > copies * OPERATOR.bytes(case) >= 3 * cache
+
+
+# ---------------------------------------------------------------- what comes of it
+
+
+@pytest.mark.parametrize("columns", LENGTHS)
+@pytest.mark.parametrize("kind", ON_CPU)
+def test_right_for_every_length_of_a_row(cpu, kind, columns):
+    assert error_of(cpu, kind, normal(7, columns)) < 1e-6
+
+
+@pytest.mark.parametrize("columns", [129, 1024, 65_535])
+def test_a_large_offset_costs_the_compiled_loop_nothing(cpu, columns):
+    """Array operations leave the mean in fp32, off by half of its last place."""
+    x = normal(5, columns, OFFSET)
+    assert error_of(cpu, Compiled, x) < 1e-6
+    assert error_of(cpu, NumpyRows, x) < 2 * OFFSET * 2**-24
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, -3e7, 1e-30])
+@pytest.mark.parametrize("columns", [1, 7, 1000])
+@pytest.mark.parametrize("kind", ON_CPU)
+def test_a_row_of_equal_numbers_gives_zeros(cpu, kind, columns, value):
+    assert not result_of(cpu, kind, numpy.full((3, columns), value, numpy.float32)).any()
+
+
+@pytest.mark.parametrize("bad", [numpy.nan, numpy.inf, -numpy.inf])
+@pytest.mark.parametrize("place", [0, 5, 69])
+@pytest.mark.parametrize("kind", ON_CPU)
+def test_what_is_not_finite_stays_in_its_row(cpu, kind, place, bad):
+    x = normal(4, 70)
+    x[2, place] = bad
+    with numpy.errstate(invalid="ignore"):
+        found = result_of(cpu, kind, x)
+    assert numpy.isnan(found[2]).all()
+    assert relative_error(found[[0, 1, 3]], OPERATOR.reference(None, {"x": x[[0, 1, 3]]})) < 1e-6
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 1000])
+@pytest.mark.parametrize("kind", ON_CPU)
+def test_rows_are_divided_among_the_cores(cpu, kind, rows):
+    x = normal(rows, 1030)
+    assert error_of(cpu, kind, x) < 1e-6
+    assert cell_of(cpu, kind, x).cores(None) <= min(rows, cpu.cores)
+
+
+@pytest.mark.parametrize("kind", ON_GPU)
+@pytest.mark.parametrize("shape", [(64, 128), (5, 33), (1, 70_000)])
+def test_launches_are_as_the_kernels_expect(monkeypatch, kind, shape):
+    """On a GPU that checks them and computes by NumPy."""
+    device = open_gpu(monkeypatch)
+    cell = cell_of(device, kind, normal(*shape), normal(*shape, 1.0))
+    step = cell.step(None)
+    for index in range(3):
+        assert OPERATOR.compare(cell, None, index, step(index)).error < 1e-5
+    if cell.empty_step():
+        cell.empty_step()(0)
+
+
+@pytest.mark.parametrize("kind", [Naive, Welford])
+def test_a_row_that_is_not_written_fails_the_check(monkeypatch, kind):
+    device = open_gpu(monkeypatch)
+    replace_kernels(monkeypatch, device, ("row_norm", "row_norm_naive"), Idle)
+    with pytest.raises(ArithmeticError, match=r"row normalisation, .*fp32 64 x 128: the result differs"):
+        OPERATOR.check(cell_of(device, kind, normal(64, 128)), None)
+
+
+def test_every_row_is_looked_at_and_many_are_compared(cpu):
+    cell = cell_of(cpu, Compiled, normal(5000, 3))
+    result = cell.step(None)(0)
+    check = OPERATOR.compare(cell, None, 0, result)
+    assert check.compared == "509 of 5000 rows against float64; the others are finite"
+    result[4321, 1] = numpy.nan
+    with pytest.raises(ArithmeticError):
+        OPERATOR.compare(cell, None, 0, result)
+
+
+# ---------------------------------------------------------------- what is predicted
+
+
+@pytest.mark.parametrize("kind", [*ON_CPU, *ON_GPU])
+def test_every_cost_is_a_constant_with_its_source(kind):
+    for constant in OPERATOR.constants[kind.kind].values():
+        assert constant.source and constant.meaning and constant.value > 0
+    assert predicted(kind, 1024, 128).latency_s > 0  # each that is named is there
+
+
+def predicted(kind, rows: int, columns: int, cores: int = 16):
+    one = object.__new__(kind)
+    one.operator, one.case = OPERATOR, case_of(rows, columns)
+    one.device = SimpleNamespace(cores=cores)
+    constants = {name: constant.value for name, constant in OPERATOR.constants[kind.kind].items()}
+    return predict_cell(
+        flops=OPERATOR.flops(one.case),
+        traffic_bytes=OPERATOR.bytes(one.case),
+        peak_tflops=60.0 if kind.kind == "gpu" else 2.0,
+        bandwidth_gb_per_s=4800.0 if kind.kind == "gpu" else 150.0,
+        costs=one.costs(None).costs(constants),
+    )
+
+
+@given(st.sampled_from(ON_GPU), st.integers(1, 1 << 16), st.integers(1, 4096))
+def test_more_rows_never_take_less(kind, rows, columns):
+    assert predicted(kind, 2 * rows, columns).latency_s >= predicted(kind, rows, columns).latency_s
+
+
+def test_launches_are_what_small_matrices_wait_for_and_memory_large_ones():
+    small, large = (predicted(WelfordGraph, *shape) for shape in ((1024, 128), (16_384, 1024)))
+    assert (small.regime, large.regime) == ("overhead", "memory")
+    assert predicted(Welford, 1024, 128).latency_s > 2 * small.latency_s
+    assert predicted(Array, 1024, 128).latency_s > 5 * predicted(Welford, 1024, 128).latency_s

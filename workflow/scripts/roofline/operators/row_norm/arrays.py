@@ -1,0 +1,71 @@
+"""Row normalisation by array operations: CuPy's on a GPU, NumPy's on the cores of a CPU."""
+
+from roofline.operators.base import Implementation
+from roofline.records.prediction import CostTerms
+
+OPERATIONS = 7  # the mean, its rounding, the deviation, two that look for 0, a difference, a quotient
+KERNELS = 9  # the deviation takes three
+# Beside reading x and writing the result once: the deviation's two passes read x, the difference and the quotient read
+# x and the difference, and the difference is written.
+EXTRA_PASSES = 5
+PIECE_ITEMS = 1 << 16  # of x, from which on another core takes part
+
+
+def normalised(x, xp):
+    """As one writes it, but for the mean of a row of equal numbers, which must not be off by a rounding: summed in
+    float64 it is that number."""
+    mean = x.mean(axis=1, dtype=xp.float64, keepdims=True).astype(xp.float32)
+    deviation = x.std(axis=1, keepdims=True)
+    return (x - mean) / xp.where(deviation == 0, xp.float32(1), deviation)
+
+
+class Array(Implementation):
+    name, kind, launches = "array", "gpu", OPERATIONS
+
+    def compute(self, inputs: dict):
+        return normalised(inputs["x"], self.device.xp)
+
+    def costs(self, scope: str | None) -> CostTerms:
+        passed = EXTRA_PASSES * self.operator.bytes(self.case) / 2
+        return CostTerms(
+            calls={"array_operation_s": float(KERNELS)},
+            start={"array_kernel_s": float(KERNELS)},
+            extra={"pass_s_per_byte": passed},
+        )
+
+
+class NumpyRows(Implementation):
+    name, kind = "numpy", "cpu"
+    improvements = ("compiled code instead of NumPy's temporaries",)
+
+    @property
+    def pieces(self) -> int:
+        """How many cores have rows to normalise."""
+        rows, columns = self.case.shape["rows"], self.case.shape["columns"]
+        return max(1, min(self.device.cores, rows, rows * columns // PIECE_ITEMS))
+
+    def compute(self, inputs: dict):
+        x, y, pieces, xp = inputs["x"], inputs["y"], self.pieces, self.device.xp
+
+        def work(piece: int) -> None:
+            rows = slice(len(x) * piece // pieces, len(x) * (piece + 1) // pieces)
+            y[rows] = normalised(x[rows], xp)
+
+        self.device.workers.run(pieces, work)
+        return y
+
+    def plan(self) -> dict:
+        return {"cores": self.pieces}
+
+    def plan_summary(self) -> str:
+        return f"by NumPy on {self.pieces} cores"
+
+    def cores(self, scope: str | None) -> int:
+        return self.pieces
+
+    def costs(self, scope: str | None) -> CostTerms:
+        passed = EXTRA_PASSES * self.operator.bytes(self.case) / 2 / self.pieces
+        return CostTerms(
+            calls={"array_operation_s": float(OPERATIONS), "thread_s": float(self.pieces)},
+            floor={"core_array_s_per_byte": passed},
+        )

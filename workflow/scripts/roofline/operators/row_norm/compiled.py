@@ -1,0 +1,66 @@
+"""Row normalisation by a compiled loop on the cores of a CPU; the loop is in rows_loop.py, which loads llvmlite."""
+
+from functools import cached_property
+from itertools import pairwise
+
+from roofline.operators.base import Implementation
+from roofline.records.prediction import CostTerms
+
+PIECE_ITEMS = 1 << 16  # of x, from which on another core takes part
+
+
+class Compiled(Implementation):
+    """Each row is read from memory once: the passes for its deviation and its result find it in the core's cache."""
+
+    name, kind, fused = "compiled", "cpu", True
+    improvements = ("larger matrices: more rows per core",)
+
+    @property
+    def pieces(self) -> int:
+        """How many cores have rows to normalise."""
+        rows, columns = self.case.shape["rows"], self.case.shape["columns"]
+        return max(1, min(self.device.cores, rows, rows * columns // PIECE_ITEMS))
+
+    @cached_property
+    def loop(self):
+        from roofline.operators.row_norm.rows_loop import rows_loop
+
+        return rows_loop()
+
+    def step(self, scope: str | None):
+        from roofline.devices.cpu.loops import together
+
+        rows, columns = self.case.shape["rows"], self.case.shape["columns"]
+        edges = [rows * piece // self.pieces for piece in range(self.pieces + 1)]
+        arguments = [
+            [
+                (*(copy[name].ctypes.data + 4 * columns * first for name in ("x", "y")), last - first, columns)
+                for first, last in pairwise(edges)
+            ]
+            for copy in self.copies
+        ]
+        results = [copy["y"] for copy in self.copies]
+        loop, workers, count = self.loop, self.device.workers, len(self.copies)
+
+        def step(index: int):
+            together(workers, loop, arguments[index % count])
+            return results[index % count]
+
+        return step
+
+    def plan(self) -> dict:
+        return {"cores": self.pieces}
+
+    def plan_summary(self) -> str:
+        return f"by a compiled loop on {self.pieces} cores"
+
+    def cores(self, scope: str | None) -> int:
+        return self.pieces
+
+    def costs(self, scope: str | None) -> CostTerms:
+        moved = self.operator.bytes(self.case)
+        return CostTerms(
+            calls={"thread_s": float(self.pieces), "run_s": 1.0},
+            share="stream_share",
+            floor={"core_copy_s_per_byte": moved / self.pieces},
+        )

@@ -1,0 +1,207 @@
+"""Row normalisation by kernels of ours: how the work is divided among threads, and their launches."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from roofline.operators.base import Implementation
+from roofline.records.prediction import CostTerms
+
+KERNEL = Path(__file__).parent / "kernels" / "row_norm.cu"
+NAIVE = Path(__file__).parent / "kernels" / "row_norm_naive.cu"
+NAIVE_THREADS = 256  # as the source has it
+NAIVE_READS = 2  # of x beside the one from memory
+
+HELD = 16  # numbers of a row that a thread holds; MOST_HELD where a block would else be too large
+MOST_HELD, MOST_THREADS = 32, 1024
+BLOCK = 128  # threads: of rows that need fewer, a block takes several
+FULL = 1024  # threads of a multiprocessor, below which rows are given more of them
+APPLICATIONS = 24  # of a graph, a number with many divisors
+
+
+@dataclass(frozen=True)
+class Division:
+    """Of a matrix's work: `threads` per row, each with `vectors` of `width` numbers in registers, `rows` per block."""
+
+    width: int
+    threads: int
+    vectors: int
+    rows: int
+    even: bool
+    blocks: int
+    ahead: bool = False
+    resident: int = 1  # blocks of a multiprocessor, at least, for which registers must do
+    load: str = "cg"
+    store: str = "cs"
+
+    def defines(self) -> tuple[str, ...]:
+        macros = {
+            "WIDTH": self.width,
+            "THREADS": self.threads,
+            "VECTORS": self.vectors,
+            "ROWS": self.rows,
+            "BLOCKS": self.resident,
+            "EVEN": int(self.even),
+            "AHEAD": int(self.ahead),
+            "LOAD": self.load,
+            "STORE": self.store,
+        }
+        return tuple(f"-D{name}={value}" for name, value in macros.items())
+
+    def __str__(self) -> str:
+        lanes = f"{self.threads} threads per row, {self.rows} rows per block of {self.threads * self.rows} threads"
+        return f"{lanes}; {4 * self.width}-byte accesses, {self.vectors} per thread in registers"
+
+
+def divide(rows: int, columns: int, multiprocessors: int, held: int = HELD, **options) -> Division:
+    """The division for a matrix: as many threads per row as hold it, more where rows are too few to fill the card.
+
+    A row that is too long for the registers of a block is read once more to write it.
+    """
+    width = next(width for width in (4, 2, 1) if columns % width == 0)
+    vectors = columns // width
+    threads = min(_power(-(-vectors * width // held)), MOST_THREADS)
+    while rows * threads < FULL * multiprocessors and threads < min(MOST_THREADS, _power(vectors)):
+        threads *= 2
+    each = min(-(-vectors // threads), MOST_HELD // width)
+    in_block = max(1, BLOCK // threads)
+    blocks = -(-rows // in_block)
+    return Division(width, threads, each, in_block, threads * each == vectors, blocks, **options)
+
+
+def _power(number: int) -> int:
+    """The power of two that is as large or the next larger one."""
+    return 1 << (number - 1).bit_length()
+
+
+class Naive(Implementation):
+    """A block per row, a pass for each step."""
+
+    name, kind, fused = "naive", "gpu", True
+    improvements = ("a row kept in registers instead of read three times", "16-byte accesses", "warp shuffles")
+    sources = (NAIVE,)
+
+    def step(self, scope: str | None):
+        kernel = self.device.kernel(NAIVE, "row_norm_naive")
+        return self._launching(kernel, self.case.shape["rows"], NAIVE_THREADS)
+
+    def costs(self, scope: str | None) -> CostTerms:
+        reread = NAIVE_READS * self.operator.bytes(self.case) / 2
+        return CostTerms(
+            calls={"kernel_launch_s": 1.0},
+            start={"kernel_start_s": 1.0},
+            extra={"reread_s_per_byte": reread},
+            share="stream_share",
+        )
+
+    @cached_property
+    def arguments(self) -> list[tuple]:
+        """Of a launch for each copy."""
+        import numpy
+
+        numbers = [numpy.int32(self.case.shape[name]) for name in ("rows", "columns")]
+        return [(copy["x"], copy["y"], *numbers) for copy in self.copies]
+
+    def _launching(self, kernel, blocks: int, threads: int):
+        arguments, count = self.arguments, len(self.arguments)
+
+        def step(index: int):
+            kernel((blocks,), (threads,), arguments[index % count])
+            return arguments[index % count][1]
+
+        return step
+
+
+class Welford(Naive):
+    """One launch per matrix, which reads each row once."""
+
+    name = "welford"
+    improvements = ("larger matrices: more rows than fill the card once",)
+    sources = (KERNEL,)
+
+    def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
+        super().__init__(operator, device, case, shared, copies)
+        self.division = divide(case.shape["rows"], case.shape["columns"], device.multiprocessors)
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.division.threads * self.division.rows
+
+    def kernel(self, name: str = "row_norm"):
+        return self.device.kernel(KERNEL, name, self.division.defines())
+
+    def step(self, scope: str | None):
+        return self._launching(self.kernel(), self.division.blocks, self.threads)
+
+    def empty_step(self):
+        """The launch of a kernel with as many arguments that does nothing."""
+        return self._launching(self.kernel("nothing"), 1, self.threads)
+
+    def plan(self) -> dict:
+        division = self.division
+        return {"threads_per_row": division.threads, "rows_per_block": division.rows, "blocks": division.blocks}
+
+    def plan_summary(self) -> str:
+        return str(self.division)
+
+    def costs(self, scope: str | None) -> CostTerms:
+        return CostTerms(
+            calls={"graph_launch_s": 1 / self.per_call} if self.graph else {"kernel_launch_s": 1.0},
+            start={"graph_node_s" if self.graph else "kernel_start_s": 1.0},
+            share="stream_share",
+        )
+
+
+class WelfordGraph(Welford):
+    """Many matrices one after another in a CUDA graph.
+
+    Where the card can, a launch begins while the one before it ends; it reads its matrix when that one is done.
+    """
+
+    name, graph = "welford_graph", True
+
+    @classmethod
+    def copies_wanted(cls, case, least: int) -> int:
+        """As many as a graph goes through whole times, or whole graphs go through."""
+        if least > APPLICATIONS:
+            return math.ceil(least / APPLICATIONS) * APPLICATIONS
+        return next(count for count in range(least, APPLICATIONS + 1) if APPLICATIONS % count == 0)
+
+    @property
+    def per_call(self) -> int:
+        return APPLICATIONS
+
+    def _captured(self, kernel, blocks: int) -> list[tuple]:
+        """Graphs that go through all copies in turn, each with what its last launch writes."""
+        count, arguments = len(self.copies), self.arguments
+        places = [
+            [place % count for place in range(first, first + APPLICATIONS)]
+            for first in range(0, math.lcm(count, APPLICATIONS), APPLICATIONS)
+        ]
+        launches = [[arguments[place] for place in of_graph] for of_graph in places]
+        return [
+            (self.device.graph(kernel, (blocks,), (self.threads,), of_graph, 0), of_graph[-1][1])
+            for of_graph in launches
+        ]
+
+    def step(self, scope: str | None):
+        return self._replaying(self._captured(self.kernel(), self.division.blocks))
+
+    def empty_step(self):
+        return self._replaying(self._captured(self.kernel("nothing"), 1)[:1])
+
+    def _replaying(self, graphs: list[tuple]):
+        stream, count = self.device.stream, len(graphs)
+
+        def step(index: int):
+            graph, result = graphs[index % count]
+            graph.launch(stream)
+            return result
+
+        return step
+
+    def plan_summary(self) -> str:
+        overlap = ", each launched while the one before ends" if self.device.overlaps else ""
+        return f"{self.division}; {APPLICATIONS} matrices per graph{overlap}"

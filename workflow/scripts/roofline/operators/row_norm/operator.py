@@ -1,0 +1,134 @@
+"""Row normalisation behind the operator interface: settings, cases, inputs, check."""
+
+import re
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
+
+from roofline.core.accuracy import relative_error, require_close
+from roofline.operators.base import WORKSPACE_BYTES, Case, Implementation, Job, Operator, rotation_copies
+from roofline.operators.row_norm.arrays import Array, NumpyRows
+from roofline.operators.row_norm.compiled import Compiled
+from roofline.operators.row_norm.costs import CONSTANTS
+from roofline.operators.row_norm.cuda import Naive, Welford, WelfordGraph
+from roofline.operators.settings import Budget, ByEffort, EachOnce, OperatorSettings
+from roofline.records.operator import BYTES, Axis
+from roofline.records.timing import Check
+
+FP32_BYTES = 4
+LARGEST = 1 << 24  # rows, or columns: far below what 32 bits count
+ROWS_COMPARED = 509  # a prime: evenly spread, they lie at every place within a block's rows
+SHAPE = re.compile(r"([1-9]\d{0,7})x([1-9]\d{0,7})")
+
+
+def sizes(shape: str) -> tuple[int, int]:
+    """Rows and columns of ROWSxCOLUMNS. Raises ValueError where it is none."""
+    found = SHAPE.fullmatch(shape)
+    if not found or max(map(int, found.groups())) > LARGEST:
+        raise ValueError(f"allowed: ROWSxCOLUMNS such as 1024x128, each a whole number from 1 to {LARGEST}")
+    return int(found[1]), int(found[2])
+
+
+def _is_shape(shape: str) -> str:
+    sizes(shape)
+    return shape
+
+
+class RowNormSettings(OperatorSettings):
+    """Row normalisation in fp32: each row less its mean, divided by its standard deviation. One job for all shapes."""
+
+    shapes: Annotated[list[Annotated[str, AfterValidator(_is_shape)]], Field(min_length=1), EachOnce] = Field(
+        default=["1024x128", "4096x256", "8192x512", "16384x1024"], description="rows x columns"
+    )
+    implementations: (
+        Annotated[
+            list[Literal["array", "naive", "welford", "welford_graph", "numpy", "compiled"]],
+            Field(min_length=1),
+            EachOnce,
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="on a GPU array (CuPy arrays), naive (a kernel of separate passes), welford (one that reads each "
+        "row once) and welford_graph (a CUDA graph of it); on the CPU numpy and compiled (a loop that reads each row "
+        "from memory once, on all cores); null: all that a device has",
+    )
+    time_budget_s: Annotated[Budget, ByEffort(0.03, 0.06, 2)] = Field(
+        default=None, description="seconds for each shape and implementation; null: by effort"
+    )
+
+
+class RowNorm(Operator):
+    name = "row_norm"
+    title = "row normalisation"
+    counted = "each number read once and written once"
+    Settings = RowNormSettings
+    mix = "copy"
+    axis = Axis(key=BYTES, symbol="sizes")
+    implementations = (Array, Naive, Welford, WelfordGraph, NumpyRows, Compiled)
+    baselines = ("array", "naive", "numpy")
+    constants = CONSTANTS
+    outputs = ("y",)
+    # Of normal random numbers. The mean is left in fp32 where it is not of differences: see docs/row_norm.md.
+    tolerance: ClassVar[dict[str, float]] = {"fp32": 1e-5}
+
+    def jobs(self, config) -> list[Job]:
+        """One: a process takes longer to start than a shape to measure, and shapes are compared with one another."""
+        cases = (dict(zip(("rows", "columns"), sizes(shape), strict=True)) for shape in config.row_norm.shapes)
+        return [Job("fp32", tuple(Case(shape, "fp32") for shape in cases))]
+
+    def flops(self, case: Case, scope: str | None = None) -> int:
+        """A number is summed, less the mean, squared, summed, less the mean again and divided; a row has a root."""
+        return case.shape["rows"] * (6 * case.shape["columns"] + 1)
+
+    def bytes(self, case: Case, scope: str | None = None) -> int:
+        return 2 * FP32_BYTES * case.shape["rows"] * case.shape["columns"]
+
+    def smallest(self, case: Case) -> Case:
+        """One row."""
+        return case.resized(rows=1)
+
+    def label(self, case: Case) -> str:
+        return f"{case.shape['rows']} x {case.shape['columns']}"
+
+    def memory_needed(self, case: Case, last_level_cache_bytes: int) -> int:
+        """The rotated matrices, and what array operations leave in between."""
+        moved = self.bytes(case)
+        copies = WelfordGraph.copies_wanted(case, rotation_copies(moved, last_level_cache_bytes))
+        return (copies + 2) * moved + WORKSPACE_BYTES
+
+    # -- inputs and check
+
+    def inputs(self, device, case: Case, seed: int) -> dict:
+        return self.rotated_inputs(device, case, seed, 1)[0]
+
+    def rotated_inputs(self, device, case: Case, seed: int, count: int) -> list[dict]:
+        shape = (count, case.shape["rows"], case.shape["columns"])
+        x, y = device.normal(shape, case.dtype, seed), device.empty(shape, case.dtype)
+        return [{"x": x[place], "y": y[place]} for place in range(count)]
+
+    def reference(self, case: Case, inputs: dict):
+        """A row without deviation is 0 throughout."""
+        import numpy
+
+        x = inputs["x"].astype(numpy.float64)
+        apart = x - x.mean(axis=1, keepdims=True)
+        deviation = x.std(axis=1, keepdims=True)
+        return apart / numpy.where(deviation == 0, 1, deviation)
+
+    def compare(self, implementation: Implementation, scope: str | None, index: int, result) -> Check:
+        """Every row must be finite; ROWS_COMPARED of them, the first and the last among these, are compared."""
+        import numpy
+
+        device, case = implementation.device, implementation.case
+        rows = case.shape["rows"]
+        chosen = numpy.unique(numpy.linspace(0, rows - 1, ROWS_COMPARED).round().astype(int))
+        places = device.array(chosen)
+        x, y = (device.to_host(array[places]) for array in (implementation.copy_of(index)["x"], result))
+        finite = bool(device.to_host(device.xp.isfinite(result).all()))
+        error = relative_error(y, self.reference(case, {"x": x})) if finite else float("inf")
+        tolerance = self.tolerance[case.dtype]
+        what = f"{self.title}, {implementation.name}, {case.dtype} {self.label(case)}: the result"
+        require_close(what, error, tolerance)
+        compared = f"{len(chosen)} of {rows} rows against float64; the others are finite"
+        return Check(compared=compared, error=error, tolerance=tolerance)
