@@ -7,20 +7,22 @@
 
 const int DEPTH = 64;  // of k, a stage: 128 bytes
 const int W_BYTES = COLUMNS * DEPTH * 2, X_BYTES = BATCH * DEPTH * 2, STAGE_BYTES = W_BYTES + X_BYTES;
-const int PARTS = COLUMNS == 64 ? 2 : 1;   // both warpgroups share the 64 rows of W, each half of a stage's k
-const int SLICES = DEPTH / 16 / PARTS;     // of 16 of k, that a warpgroup multiplies of a stage
+const int PARTS = COLUMNS == 64 ? 2 : 1;   // both warpgroups take the same 64 rows of W, each every other stage
+const int SLICES = DEPTH / 16;             // of 16 of k, that a stage holds
 const int UNITS = COLUMNS / 16 / SPLITS;   // of 16 outputs, that a block adds up and writes
 const int SUMMERS = BATCH > 32 ? 224 : 96, PIECES = (BATCH * 8 + SUMMERS - 1) / SUMMERS;
 const int THREADS = 32 + SUMMERS + 256, FIRST = 32 + SUMMERS;  // thread that multiplies
 
 // What the blocks of a cluster send one another: sums as the tensor cores leave them, and squares of rows of x. Where it
-// is large it takes the place of the stages, and waits until all blocks are done with theirs.
+// is large it takes the place of the stages, once all blocks are done with theirs, and the copy engine sends it.
 const bool SHARED_INBOX = BATCH > 32;
 struct Inbox {
     float4 sums[SPLITS * PARTS][UNITS][BATCH / 8][32];
     float squares[SPLITS][BATCH];
     float factors[BATCH];
 };
+const int UNIT_BYTES = BATCH * 64, COMING_BYTES = (SPLITS - 1) * PARTS * UNITS * UNIT_BYTES;
+const int ITEMS = (UNITS * (BATCH / 8) + 7) / 8;  // of 16 outputs of 8 rows, that a warp writes
 
 __device__ __forceinline__ u32 in_block(const void* at, u32 block) {
     u32 there;
@@ -42,33 +44,36 @@ struct Slices {
 };
 
 struct Barriers {
-    u32 w, x, empty;  // of the first stage: W has come, x has come, both were used
+    u32 w, x, empty, g, sums;  // of the first stage: W has come, x has come, both were used; g, others' sums have come
 };
 
 __device__ __forceinline__ float square(u32 pair) {
     return fmaf(lower(pair), lower(pair), upper(pair) * upper(pair));
 }
 
-// As much of W as there is room for.
-__device__ __forceinline__ void feed_ahead(u32 stages, Barriers of, const TensorMap& w, Slices slices,
-                                           int column) {
-    for (int step = 0; step < min(slices.count, STAGES); ++step) {
-        expect_bytes(of.w + 8 * step, W_BYTES);
-        load_tile_once(stages + step * STAGE_BYTES, w, slices.at(step), column, of.w + 8 * step);
-    }
-}
-
+// By one warp: the first stages by a lane each, the others by one lane. Where kernels overlap, W and g are asked for
+// before the kernel before has ended, which may write x; else x comes first, so that nothing waits for it.
 __device__ __forceinline__ void feed(u32 stages, Barriers of, const TensorMap& x, const TensorMap& w, Slices slices,
-                                     int column, int row) {
-    const int steps = slices.count, ahead = min(steps, STAGES);
+                                     int column, int row, int overlap) {
+    const int lane = threadIdx.x, steps = slices.count;
+    const u32 mine = stages + lane * STAGE_BYTES;
     if (steps <= STAGES) let_next_begin();
-    wait_for_kernel_before();  // it may have written x; W and g are parameters
-    for (int step = 0; step < ahead; ++step) {
-        expect_bytes(of.x + 8 * step, X_BYTES);
-        load_tile(stages + step * STAGE_BYTES + W_BYTES, x, slices.at(step), row, of.x + 8 * step);
+    for (int turn = 0; turn < 2; ++turn) {
+        const bool w_now = turn == !overlap;
+        if (!w_now) wait_for_kernel_before();
+        if (lane < min(steps, STAGES)) {
+            if (w_now) {
+                expect_bytes(of.w + 8 * lane, W_BYTES);
+                load_tile_once(mine, w, slices.at(lane), column, of.w + 8 * lane);
+            } else {
+                expect_bytes(of.x + 8 * lane, X_BYTES);
+                load_tile(mine + W_BYTES, x, slices.at(lane), row, of.x + 8 * lane);
+            }
+        }
+        __syncwarp();
     }
     int stage = 0, round = 0;
-    for (int step = ahead; step < steps; ++step) {
+    for (int step = STAGES; step < steps && lane == 0; ++step) {
         wait(of.empty + 8 * stage, round);
         const u32 to = stages + stage * STAGE_BYTES;
         expect_bytes(of.w + 8 * stage, W_BYTES);
@@ -78,6 +83,7 @@ __device__ __forceinline__ void feed(u32 stages, Barriers of, const TensorMap& x
         if (step == steps - 1) let_next_begin();
         if (++stage == STAGES) stage = 0, round ^= 1;
     }
+    __syncwarp();
 }
 
 __device__ __forceinline__ void sum_squares(u32 stages, Barriers of, int steps, Inbox& inbox, int split) {
@@ -113,57 +119,66 @@ __device__ __forceinline__ void sum_squares(u32 stages, Barriers of, int steps, 
 // The sums of a warpgroup's rows of W, or of its half of k, sent to the blocks that add them up.
 __device__ __forceinline__ void multiply(u32 stages, Barriers of, const u32* g, Slices slices, int split, Inbox& inbox) {
     const int lane = threadIdx.x % 32, warp = (threadIdx.x - FIRST) / 32, mine = warp / 4;
-    const int unit = PARTS == 1 ? warp : warp % 4, slice = PARTS == 1 ? 0 : mine * SLICES;
-    const int r = unit * 16 + lane % 16;
-    const int steps = slices.count;
+    const int unit = PARTS == 1 ? warp : warp % 4, r = unit * 16 + lane % 16;
+    const int steps = slices.count, start = PARTS == 1 ? 0 : mine;
     float sums[BATCH / 2];
-    int stage = 0, round = 0;
-    const auto load = [&](u32(&rows)[SLICES][4], int step, int stage, int round) {
+    int stage = start, round = 0, used = 0;
+    const auto load = [&](u32(&rows)[SLICES][4], int step) {
         wait(of.w + 8 * stage, round);
         const u32 w = stages + stage * STAGE_BYTES + r * 128;
-        const u32* factors = g + step * (DEPTH / 2) + slice * 8 + lane % 4;
+        const u32* factors = g + step * (DEPTH / 2) + lane % 4;
 #pragma unroll
         for (int i = 0; i < SLICES; ++i) {
-            const int chunk = 2 * (slice + i) + lane / 16;
-            load_matrices(rows[i], w + ((chunk ^ (r & 7)) << 4));
+            load_matrices(rows[i], w + (((2 * i + lane / 16) ^ (r & 7)) << 4));
             const u32 low = factors[8 * i], high = factors[8 * i + 4];
             rows[i][0] = times(rows[i][0], low), rows[i][1] = times(rows[i][1], low);
             rows[i][2] = times(rows[i][2], high), rows[i][3] = times(rows[i][3], high);
         }
     };
-    int used = 0;
     const auto turn = [&](const u32(&rows)[SLICES][4], u32(&next)[SLICES][4], int step) {
         wait(of.x + 8 * stage, round);
         const u64 right = described(stages + stage * STAGE_BYTES + W_BYTES);
         products_begin();
 #pragma unroll
-        for (int i = 0; i < SLICES; ++i) Product<BATCH>::add(sums, rows[i], right + 2 * (slice + i), step + i);
+        for (int i = 0; i < SLICES; ++i) Product<BATCH>::add(sums, rows[i], right + 2 * i, step - start + i);
         products_queued();
         products_wait<1>();  // those of the step before: its stage and its rows are free
-        if (step > 0 && lane == 0) arrive(of.empty + 8 * used);
+        if (step > start && lane == 0) arrive(of.empty + 8 * used);
         used = stage;
-        if (++stage == STAGES) stage = 0, round ^= 1;
-        if (step + 1 < steps) load(next, step + 1, stage, round);
+        if ((stage += PARTS) >= STAGES) stage -= STAGES, round ^= 1;
+        if (step + PARTS < steps) load(next, step + PARTS);
     };
     u32 rows[2][SLICES][4];
-    load(rows[0], 0, 0, 0);
-    for (int step = 0; step < steps; step += 2) {
+    wait(of.g, 0);
+    if (start < steps) load(rows[0], start);
+    for (int step = start; step < steps; step += 2 * PARTS) {
         turn(rows[0], rows[1], step);
-        if (step + 1 < steps) turn(rows[1], rows[0], step + 1);
+        if (step + PARTS < steps) turn(rows[1], rows[0], step + PARTS);
     }
     products_wait<0>();
     if (SHARED_INBOX) cluster_arrive();
     cluster_wait();
-    float4* const place = &inbox.sums[split * PARTS + (PARTS == 1 ? 0 : mine)][unit % UNITS][0][lane];
-    if (unit / UNITS == split) {
+    if (start >= steps)
+#pragma unroll
+        for (int i = 0; i < BATCH / 2; ++i) sums[i] = 0;
+    const int owner = unit / UNITS;
+    float4* const place = inbox.sums[split * PARTS + (PARTS == 1 ? 0 : mine)][unit % UNITS][0];
+    const bool by_copy = SHARED_INBOX && owner != split;
+    float4* const here = by_copy ? (float4*)(&inbox + 1) + warp * (UNIT_BYTES / 16) : place;
+    if (SHARED_INBOX || owner == split) {
 #pragma unroll
         for (int i = 0; i < BATCH / 8; ++i)
-            place[i * 32] = make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]);
+            here[i * 32 + lane] = make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]);
     } else {
-        const u32 to = in_block(place, unit / UNITS);
+        const u32 to = in_block(place + lane, owner);
 #pragma unroll
         for (int i = 0; i < BATCH / 8; ++i)
             send(to + i * 512, sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]);
+    }
+    if (by_copy) {
+        stores_visible_to_async();
+        __syncwarp();
+        if (lane == 0) copy_to_block(place, here, UNIT_BYTES, of.sums, owner);
     }
 }
 
@@ -177,8 +192,11 @@ __device__ __forceinline__ void add_up(Inbox& inbox, half_bits* y, int rows, int
         inbox.factors[t] = rsqrtf(squares / hidden + eps);
     }
     asm volatile("bar.sync 1, 256;" ::: "memory");
-    for (int item = t / 32; item < UNITS * (BATCH / 8); item += 8) {
-        const int unit = item / (BATCH / 8), eight = item % (BATCH / 8);
+    u32 pairs[ITEMS][2];
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+        const int item = t / 32 + 8 * i, unit = item / (BATCH / 8), eight = item % (BATCH / 8);
+        if (item >= UNITS * (BATCH / 8)) break;
         float4 sum = inbox.sums[0][unit][eight][lane];
 #pragma unroll
         for (int from = 1; from < SPLITS * PARTS; ++from) {
@@ -186,14 +204,26 @@ __device__ __forceinline__ void add_up(Inbox& inbox, half_bits* y, int rows, int
             sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
         }
         const float2 factors = *(const float2*)&inbox.factors[eight * 8 + lane % 4 * 2];
-        // Of lane l the columns 2 (l % 4) and the next of rows l / 4 and 8 more: through shared memory, transposed.
-        const u32 scratch = shared_address(&inbox.sums[0][unit][eight][0]);
-        __syncwarp();
+        pairs[i][0] = packed(sum.x * factors.x, sum.y * factors.y);
+        pairs[i][1] = packed(sum.z * factors.x, sum.w * factors.y);
+    }
+    __syncwarp();
+    // Of lane l the rows 2 (l % 4) and the next of outputs l / 4 and 8 more: through shared memory, transposed.
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+        const int item = t / 32 + 8 * i;
+        if (item >= UNITS * (BATCH / 8)) break;
+        const u32 scratch = shared_address(inbox.sums[0][item / (BATCH / 8)][item % (BATCH / 8)]);
         asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(scratch + lane % 16 * 16),
-                     "r"(packed(sum.x * factors.x, sum.y * factors.y)),
-                     "r"(packed(sum.z * factors.x, sum.w * factors.y))
+                     "r"(pairs[i][0]), "r"(pairs[i][1])
                      : "memory");
-        __syncwarp();
+    }
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+        const int item = t / 32 + 8 * i, unit = item / (BATCH / 8), eight = item % (BATCH / 8);
+        if (item >= UNITS * (BATCH / 8)) break;
+        const u32 scratch = shared_address(inbox.sums[0][unit][eight]);
         const int row = eight * 8 + lane % 8, output = unit * 16 + lane / 8 * 8;
         if (lane < 16 && row < rows && output < left)
             *(uint4*)(y + (long long)row * outputs + output) = load_shared(scratch + lane * 16);
@@ -201,42 +231,48 @@ __device__ __forceinline__ void add_up(Inbox& inbox, half_bits* y, int rows, int
 }
 
 // x [batch, hidden] and w [outputs, hidden] as tensor maps, boxes of BATCH x 64 and COLUMNS x 64; g [hidden];
-// y [batch, outputs]. Blocks: (SPLITS a set of outputs, BATCH rows of x).
+// y [batch, outputs]; hidden is a multiple of 64. Blocks: (SPLITS a set of outputs, BATCH rows of x). `overlap`: the
+// kernel may have begun before the one before it has ended.
 extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(THREADS, BLOCKS)
     rmsnorm_matmul(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap w, const u32* __restrict__ g,
-                   half_bits* __restrict__ y, int batch, int outputs, int hidden, float eps) {
+                   half_bits* __restrict__ y, int batch, int outputs, int hidden, float eps, int overlap) {
     extern __shared__ char room[];
-    __shared__ alignas(8) u64 barriers[3 * STAGES];
+    __shared__ alignas(8) u64 barriers[3 * STAGES + 2];
     const u32 stages = (shared_address(room) + 1023) / 1024 * 1024;
     char* const after = room + (stages - shared_address(room)) + STAGES * STAGE_BYTES;
     Inbox& inbox = *(Inbox*)(SHARED_INBOX ? after - STAGES * STAGE_BYTES : after);
     u32* const factors = (u32*)(SHARED_INBOX ? after : after + sizeof(Inbox));
     Barriers of;
-    of.w = shared_address(barriers), of.x = of.w + 8 * STAGES, of.empty = of.x + 8 * STAGES;
+    of.w = shared_address(barriers), of.x = of.w + 8 * STAGES, of.empty = of.x + 8 * STAGES, of.g = of.empty + 8 * STAGES,
+    of.sums = of.g + 8;
     const int split = blockIdx.x % SPLITS, column = blockIdx.x / SPLITS * COLUMNS, row = blockIdx.y * BATCH;
     const int all = (hidden + DEPTH - 1) / DEPTH;
     Slices slices;
     slices.first = all * split / SPLITS;
     slices.count = all * (split + 1) / SPLITS - slices.first;
     const int steps = slices.count;
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < STAGES; ++i) {
-            barrier_init(of.w + 8 * i, 1);
-            barrier_init(of.x + 8 * i, 1);
-            barrier_init(of.empty + 8 * i, (256 + SUMMERS) / 32);  // a warp's arrival each
-        }
-        barriers_visible();
-        feed_ahead(stages, of, w, slices, column);
+    if (threadIdx.x < STAGES) {
+        barrier_init(of.w + 8 * threadIdx.x, 1);
+        barrier_init(of.x + 8 * threadIdx.x, 1);
+        barrier_init(of.empty + 8 * threadIdx.x, (256 / PARTS + SUMMERS) / 32);  // a warp's arrival each
     }
-    for (int i = threadIdx.x - 32; i >= 0 && i < steps * (DEPTH / 2); i += THREADS - 32) {
-        const int at = slices.first * (DEPTH / 2) + i;
-        factors[i] = at < hidden / 2 ? g[at] : 0;
+    if (threadIdx.x == 0) {
+        barrier_init(of.g, 1);
+        barrier_init(of.sums, 1);
+    }
+    if (threadIdx.x < 32) {
+        barriers_visible();
+        __syncwarp();
+        if (threadIdx.x == 0) {
+            if (SHARED_INBOX) expect_bytes(of.sums, COMING_BYTES);
+            expect_bytes(of.g, slices.count * DEPTH * 2);
+            load_bytes(shared_address(factors), g + slices.first * (DEPTH / 2), slices.count * DEPTH * 2, of.g);
+        }
     }
     __syncthreads();
     if (!SHARED_INBOX) cluster_arrive();  // the others may send to this block
     if (threadIdx.x < 32) {
-        if (threadIdx.x == 0) feed(stages, of, x, w, slices, column, row);
-        __syncwarp();
+        feed(stages, of, x, w, slices, column, row, overlap);
         if (SHARED_INBOX) cluster_arrive();
         cluster_wait();
     } else if (threadIdx.x < FIRST) {
@@ -245,7 +281,12 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(THRE
         multiply(stages, of, factors, slices, split, inbox);
     }
     cluster_sync();
+    if (SHARED_INBOX) {
+        wait(of.sums, 0);
+        cluster_arrive();  // the others need not keep what they sent
+    }
     const int output = column + split * (COLUMNS / SPLITS);
     if (threadIdx.x >= FIRST)
         add_up(inbox, y + (long long)row * outputs + output, batch - row, outputs, outputs - output, hidden, eps);
+    if (SHARED_INBOX) cluster_wait();
 }
