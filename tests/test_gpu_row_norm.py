@@ -1,7 +1,5 @@
 """Row normalisation on a real card (pytest -m gpu): right for every length of a row, and as fast as what it claims."""
 
-from dataclasses import replace
-
 import numpy
 import pytest
 from fake_gpu import real_gpu
@@ -11,7 +9,7 @@ from roofline.core.accuracy import relative_error
 from roofline.measure.timing import time_caller, time_device
 from roofline.operators.base import rotation_copies
 from roofline.operators.row_norm.arrays import Array
-from roofline.operators.row_norm.cuda import APPLICATIONS, Naive, Welford, WelfordGraph, divide
+from roofline.operators.row_norm.cuda import APPLICATIONS, Naive, Welford, WelfordGraph
 
 pytestmark = pytest.mark.gpu
 
@@ -94,16 +92,20 @@ def test_a_graph_goes_through_every_copy(device, shape, copies):
         assert (device.to_host(copy["y"]) == result).all()
 
 
-@pytest.mark.parametrize("load", ["ca", "cg", "cs"])
-@pytest.mark.parametrize("ahead", [False, True])
-def test_right_where_a_block_goes_on_to_further_rows(device, ahead, load):
-    """Fewer blocks than there are rows for."""
-    for shape in ((1000, 128), (1001, 1023), (37, 4096), (9, 65_536)):
-        cell = cell_of(device, Welford, normal(*shape))
-        division = divide(*shape, device.multiprocessors, ahead=ahead, load=load)
-        cell.division = replace(division, blocks=max(1, division.blocks // 3))
-        x = {"x": device.to_host(cell.copies[0]["x"])}
-        assert relative_error(device.to_host(cell.step(None)(0)), OPERATOR.reference(None, x)) < 1e-5
+def test_a_launch_in_a_graph_may_read_what_the_one_before_wrote(device):
+    """Also where a multiprocessor's cache holds the numbers that were there before."""
+    first, second = normal(2000, 128), normal(2000, 128, 5.0)
+    x, between, y = (device.array(a) for a in (first, second, numpy.empty_like(first)))
+    cell = cell_of(device, WelfordGraph, first)
+    sizes = cell.arguments[0][2:]
+    calls = [(between, y, *sizes), (x, between, *sizes), (between, y, *sizes)]
+    graph = device.graph(cell.kernel(), (cell.division.blocks,), (cell.threads,), calls, 0)
+    expected = OPERATOR.reference(None, {"x": first})
+    for _ in range(20):
+        between[:] = device.array(second)
+        device.poison(y)
+        graph.launch(device.stream)
+        assert relative_error(device.to_host(y), expected) < 1e-5
 
 
 def rotated(device, kind, rows: int, columns: int):

@@ -17,6 +17,7 @@ from roofline.operators.row_norm.arrays import Array, NumpyRows
 from roofline.operators.row_norm.compiled import Compiled
 from roofline.operators.row_norm.cuda import (
     APPLICATIONS,
+    FULL,
     MOST_HELD,
     MOST_THREADS,
     Naive,
@@ -137,7 +138,7 @@ def test_few_rows_are_given_more_threads_each(rows, columns):
     """As many as fill the card, or as there are vectors, or as a block has."""
     one = divide(rows, columns, 132)
     vectors = columns // one.width
-    assert rows * one.threads >= 132 * 1024 or one.threads >= min(vectors, MOST_THREADS)
+    assert rows * one.threads >= 132 * FULL or one.threads >= min(vectors, MOST_THREADS)
 
 
 @given(st.integers(1, 20_000))
@@ -241,7 +242,7 @@ def test_every_cost_is_a_constant_with_its_source(kind):
 def predicted(kind, rows: int, columns: int, cores: int = 16):
     one = object.__new__(kind)
     one.operator, one.case = OPERATOR, case_of(rows, columns)
-    one.device = SimpleNamespace(cores=cores)
+    one.device = SimpleNamespace(cores=cores, multiprocessors=132, max_threads=2048)
     constants = {name: constant.value for name, constant in OPERATOR.constants[kind.kind].items()}
     return predict_cell(
         flops=OPERATOR.flops(one.case),

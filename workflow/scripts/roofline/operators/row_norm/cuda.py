@@ -11,12 +11,12 @@ from roofline.records.prediction import CostTerms
 KERNEL = Path(__file__).parent / "kernels" / "row_norm.cu"
 NAIVE = Path(__file__).parent / "kernels" / "row_norm_naive.cu"
 NAIVE_THREADS = 256  # as the source has it
-NAIVE_READS = 2  # of x beside the one from memory
 
-HELD = 16  # numbers of a row that a thread holds; MOST_HELD where a block would else be too large
+WARP = 32
+HELD = 16  # numbers of a row per thread, up to a warp per row; from there on MOST_HELD
 MOST_HELD, MOST_THREADS = 32, 1024
-BLOCK = 128  # threads: of rows that need fewer, a block takes several
-FULL = 1024  # threads of a multiprocessor, below which rows are given more of them
+BLOCK = 64  # threads: of rows that need fewer, a block takes several
+FULL = 256  # threads per multiprocessor, below which rows are given more of them
 APPLICATIONS = 24  # of a graph, a number with many divisors
 
 
@@ -30,10 +30,6 @@ class Division:
     rows: int
     even: bool
     blocks: int
-    ahead: bool = False
-    resident: int = 1  # blocks of a multiprocessor, at least, for which registers must do
-    load: str = "cg"
-    store: str = "cs"
 
     def defines(self) -> tuple[str, ...]:
         macros = {
@@ -41,11 +37,7 @@ class Division:
             "THREADS": self.threads,
             "VECTORS": self.vectors,
             "ROWS": self.rows,
-            "BLOCKS": self.resident,
             "EVEN": int(self.even),
-            "AHEAD": int(self.ahead),
-            "LOAD": self.load,
-            "STORE": self.store,
         }
         return tuple(f"-D{name}={value}" for name, value in macros.items())
 
@@ -54,20 +46,21 @@ class Division:
         return f"{lanes}; {4 * self.width}-byte accesses, {self.vectors} per thread in registers"
 
 
-def divide(rows: int, columns: int, multiprocessors: int, held: int = HELD, **options) -> Division:
+def divide(rows: int, columns: int, multiprocessors: int) -> Division:
     """The division for a matrix: as many threads per row as hold it, more where rows are too few to fill the card.
 
-    A row that is too long for the registers of a block is read once more to write it.
+    A warp exchanges its sums by shuffles, more of them through shared memory: a row gets longer lanes before it gets a
+    second warp. A row that is too long for the registers of a block is read once more to write it.
     """
     width = next(width for width in (4, 2, 1) if columns % width == 0)
     vectors = columns // width
-    threads = min(_power(-(-vectors * width // held)), MOST_THREADS)
+    threads = max(min(_power(-(-columns // HELD)), WARP), min(_power(-(-columns // MOST_HELD)), MOST_THREADS))
     while rows * threads < FULL * multiprocessors and threads < min(MOST_THREADS, _power(vectors)):
         threads *= 2
     each = min(-(-vectors // threads), MOST_HELD // width)
     in_block = max(1, BLOCK // threads)
     blocks = -(-rows // in_block)
-    return Division(width, threads, each, in_block, threads * each == vectors, blocks, **options)
+    return Division(width, threads, each, in_block, threads * each == vectors, blocks)
 
 
 def _power(number: int) -> int:
@@ -87,11 +80,11 @@ class Naive(Implementation):
         return self._launching(kernel, self.case.shape["rows"], NAIVE_THREADS)
 
     def costs(self, scope: str | None) -> CostTerms:
-        reread = NAIVE_READS * self.operator.bytes(self.case) / 2
+        at_once = self.device.multiprocessors * self.device.max_threads / NAIVE_THREADS
         return CostTerms(
             calls={"kernel_launch_s": 1.0},
             start={"kernel_start_s": 1.0},
-            extra={"reread_s_per_byte": reread},
+            waits={"naive_wave_s": self.case.shape["rows"] / at_once},
             share="stream_share",
         )
 

@@ -4,29 +4,16 @@
 // large offset costs no accuracy and a constant row has a deviation of exactly 0.
 //
 // Compiled for one division of the work at a time: WIDTH numbers per access, THREADS per row (a power of two), VECTORS
-// of WIDTH numbers that each thread holds in registers, ROWS per block, BLOCKS per multiprocessor at least, EVEN where
-// the threads hold all of a row and equally many numbers each, AHEAD where a block reads its next rows before it is
-// done with these. LOAD and STORE name the cache operators.
+// of WIDTH numbers that each thread holds in registers, ROWS per block, EVEN where the threads hold all of a row and
+// equally many numbers each.
 
 #ifndef WIDTH
 #define WIDTH 4
 #define THREADS 32
 #define VECTORS 8
-#define ROWS 4
-#define BLOCKS 1
+#define ROWS 2
 #define EVEN 0
-#define AHEAD 1
 #endif
-#ifndef LOAD
-#define LOAD cg
-#define STORE cs
-#endif
-
-#define JOINED(a, b) a##b
-#define WITH(a, b) JOINED(a, b)
-// As the intrinsics __ldcs, __ldcg, __ldca; __stcs, __stcg, __stwb.
-#define LOADED WITH(__ld, LOAD)
-#define STORED WITH(__st, STORE)
 
 #if WIDTH == 4
 typedef float4 Pack;
@@ -122,7 +109,7 @@ struct Series {
 
 __device__ __forceinline__ Vector loaded(const float* row, int place) {
     Vector v;
-    v.pack = LOADED((const Pack*)row + place);
+    v.pack = ((const Pack*)row)[place];
     return v;
 }
 
@@ -139,7 +126,7 @@ __device__ __forceinline__ void store(float* row, int place, const Vector& v, fl
     for (int i = 0; i < WIDTH; ++i) {
         out.of[i] = (v.of[i] - mean) * scale;
     }
-    STORED((Pack*)row + place, out.pack);
+    ((Pack*)row)[place] = out.pack;
 }
 
 static const int WARPS = THREADS > 32 ? THREADS / 32 : 1;  // of a row
@@ -159,88 +146,66 @@ struct Held {
             }
         }
         if (WARPS > 1) {
-            first = __ldcg(row);
+            first = row[0];
         }
     }
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS)
-    row_norm(const float* x, float* y, int rows, int columns) {
+extern "C" __global__ void __launch_bounds__(THREADS * ROWS) row_norm(const float* x, float* y, int rows, int columns) {
     const int thread = threadIdx.x % THREADS, own = threadIdx.x / THREADS, vectors = columns / WIDTH;
-    const int tiles = (rows + ROWS - 1) / ROWS;
-    Held now;
-#if AHEAD
-    Held next;
-#endif
-    __shared__ Moments parts[2][ROWS][WARPS];
-    int turn = 0;
-    after_the_kernel_before();
     // Of a row past the end the last one, which is then not written: lanes exchange numbers, and all must be there.
-    const auto row_of = [&](int tile) { return min(tile * ROWS + own, rows - 1); };
-    now.load(x + (long long)row_of(blockIdx.x) * columns, thread, vectors);
+    const int row = blockIdx.x * ROWS + own;
+    const float* from = x + (long long)min(row, rows - 1) * columns;
+    float* to = y + (long long)row * columns;
+    Held held;
+    __shared__ Moments parts[ROWS][WARPS];
+    after_the_kernel_before();
+    held.load(from, thread, vectors);
     let_the_next_begin();
-    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        const int row = row_of(tile), following = tile + gridDim.x;
-        const float* from = x + (long long)row * columns;
-        float* to = y + (long long)row * columns;
-#if AHEAD
-        if (following < tiles) {
-            next.load(x + (long long)row_of(following) * columns, thread, vectors);
-        }
-#endif
-        const float by = WARPS > 1 ? now.first : __shfl_sync(0xffffffffu, now.v[0].of[0], 0, LANES);
-        Series series = {};
-        int count = EVEN ? VECTORS : 0;
+    const float by = WARPS > 1 ? held.first : __shfl_sync(0xffffffffu, held.v[0].of[0], 0, LANES);
+    Series series = {};
+    int count = EVEN ? VECTORS : 0;
 #pragma unroll
-        for (int i = 0; i < VECTORS; ++i) {
-            if (EVEN || i * THREADS + thread < vectors) {
-                shift(now.v[i], by);
-                series.add(now.v[i], 1.0f / (i + 1));
-                if (!EVEN) {
-                    ++count;
-                }
+    for (int i = 0; i < VECTORS; ++i) {
+        if (EVEN || i * THREADS + thread < vectors) {
+            shift(held.v[i], by);
+            series.add(held.v[i], 1.0f / (i + 1));
+            if (!EVEN) {
+                ++count;
             }
         }
-        // What registers do not hold is read here, and once more below.
+    }
+    // What registers do not hold is read here, and once more below.
+    for (int place = VECTORS * THREADS + thread; !EVEN && place < vectors; place += THREADS) {
+        Vector v = loaded(from, place);
+        shift(v, by);
+        series.add(v, __fdividef(1.0f, ++count));
+    }
+    Moments all = series.joined(count);
+    all.join_lanes<LANES, EVEN>();
+    if (WARPS > 1) {
+        if (thread % 32 == 0) {
+            parts[own][thread / 32] = all;
+        }
+        __syncthreads();
+        all = parts[own][thread % WARPS];
+        all.join_lanes<WARPS, EVEN>();
+    }
+    const float variance = all.squares / columns;
+    const float scale = variance == 0 ? 0.0f : rsqrtf(variance);
+    if (row < rows) {
+#pragma unroll
+        for (int i = 0; i < VECTORS; ++i) {
+            const int place = i * THREADS + thread;
+            if (EVEN || place < vectors) {
+                store(to, place, held.v[i], all.mean, scale);
+            }
+        }
         for (int place = VECTORS * THREADS + thread; !EVEN && place < vectors; place += THREADS) {
             Vector v = loaded(from, place);
             shift(v, by);
-            series.add(v, __fdividef(1.0f, ++count));
+            store(to, place, v, all.mean, scale);
         }
-        Moments all = series.joined(count);
-        all.join_lanes<LANES, EVEN>();
-        if (WARPS > 1) {
-            if (thread % 32 == 0) {
-                parts[turn][own][thread / 32] = all;
-            }
-            __syncthreads();
-            all = parts[turn][own][thread % WARPS];
-            all.join_lanes<WARPS, EVEN>();
-            turn ^= 1;
-        }
-        const float variance = all.squares / columns;
-        const float scale = variance == 0 ? 0.0f : rsqrtf(variance);
-        if (tile * ROWS + own < rows) {
-#pragma unroll
-            for (int i = 0; i < VECTORS; ++i) {
-                const int place = i * THREADS + thread;
-                if (EVEN || place < vectors) {
-                    store(to, place, now.v[i], all.mean, scale);
-                }
-            }
-            for (int place = VECTORS * THREADS + thread; !EVEN && place < vectors; place += THREADS) {
-                Vector v = loaded(from, place);
-                shift(v, by);
-                store(to, place, v, all.mean, scale);
-            }
-        }
-#if AHEAD
-        now = next;
-#else
-        if (following < tiles) {
-            now.load(x + (long long)row_of(following) * columns, thread, vectors);
-        }
-#endif
     }
 }
 
