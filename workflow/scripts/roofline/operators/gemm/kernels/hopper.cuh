@@ -98,18 +98,6 @@ __device__ __forceinline__ void load_bytes(u32 to, const void* from, u32 bytes, 
                  : "memory");
 }
 
-// From here to the same place as `to` in another block of the cluster, whose barrier is told.
-__device__ __forceinline__ void copy_to_block(const void* to, const void* from, u32 bytes, u32 barrier, u32 block) {
-    asm volatile(
-        "{.reg .b32 there, told;\n"
-        "mapa.shared::cluster.u32 there, %0, %4;\n"
-        "mapa.shared::cluster.u32 told, %3, %4;\n"
-        "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [there], [%1], %2, [told];}" ::"r"(
-            shared_address(to)),
-        "r"(shared_address(from)), "r"(bytes), "r"(barrier), "r"(block)
-        : "memory");
-}
-
 // With a policy of the L2 for what is read once.
 __device__ __forceinline__ void load_tile_once(u32 to, const TensorMap& map, int column, int row, u32 barrier) {
     const u64 leaving_first = 0x12F0000000000000;

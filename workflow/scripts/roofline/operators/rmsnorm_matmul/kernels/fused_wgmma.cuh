@@ -14,15 +14,13 @@ const int SUMMERS = BATCH > 32 ? 224 : 96, PIECES = (BATCH * 8 + SUMMERS - 1) / 
 const int THREADS = 32 + SUMMERS + 256, FIRST = 32 + SUMMERS;  // thread that multiplies
 
 // What the blocks of a cluster send one another: sums as the tensor cores leave them, and squares of rows of x. Where it
-// is large it takes the place of the stages, once all blocks are done with theirs, and the copy engine sends it.
+// is large it takes the place of the stages, and waits until all blocks are done with theirs.
 const bool SHARED_INBOX = BATCH > 32;
 struct Inbox {
     float4 sums[SPLITS * PARTS][UNITS][BATCH / 8][32];
     float squares[SPLITS][BATCH];
     float factors[BATCH];
 };
-const int UNIT_BYTES = BATCH * 64, COMING_BYTES = (SPLITS - 1) * PARTS * UNITS * UNIT_BYTES;
-const int ITEMS = (UNITS * (BATCH / 8) + 7) / 8;  // of 16 outputs of 8 rows, that a warp writes
 
 __device__ __forceinline__ u32 in_block(const void* at, u32 block) {
     u32 there;
@@ -44,7 +42,7 @@ struct Slices {
 };
 
 struct Barriers {
-    u32 w, x, empty, g, sums;  // of the first stage: W has come, x has come, both were used; g, others' sums have come
+    u32 w, x, empty, g;  // of the first stage: W has come, x has come, both were used; g has come
 };
 
 __device__ __forceinline__ float square(u32 pair) {
@@ -161,24 +159,16 @@ __device__ __forceinline__ void multiply(u32 stages, Barriers of, const u32* g, 
     if (start >= steps)
 #pragma unroll
         for (int i = 0; i < BATCH / 2; ++i) sums[i] = 0;
-    const int owner = unit / UNITS;
-    float4* const place = inbox.sums[split * PARTS + (PARTS == 1 ? 0 : mine)][unit % UNITS][0];
-    const bool by_copy = SHARED_INBOX && owner != split;
-    float4* const here = by_copy ? (float4*)(&inbox + 1) + warp * (UNIT_BYTES / 16) : place;
-    if (SHARED_INBOX || owner == split) {
+    float4* const place = &inbox.sums[split * PARTS + (PARTS == 1 ? 0 : mine)][unit % UNITS][0][lane];
+    if (unit / UNITS == split) {
 #pragma unroll
         for (int i = 0; i < BATCH / 8; ++i)
-            here[i * 32 + lane] = make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]);
+            place[i * 32] = make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]);
     } else {
-        const u32 to = in_block(place + lane, owner);
+        const u32 to = in_block(place, unit / UNITS);
 #pragma unroll
         for (int i = 0; i < BATCH / 8; ++i)
             send(to + i * 512, sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]);
-    }
-    if (by_copy) {
-        stores_visible_to_async();
-        __syncwarp();
-        if (lane == 0) copy_to_block(place, here, UNIT_BYTES, of.sums, owner);
     }
 }
 
@@ -192,11 +182,8 @@ __device__ __forceinline__ void add_up(Inbox& inbox, half_bits* y, int rows, int
         inbox.factors[t] = rsqrtf(squares / hidden + eps);
     }
     asm volatile("bar.sync 1, 256;" ::: "memory");
-    u32 pairs[ITEMS][2];
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
-        const int item = t / 32 + 8 * i, unit = item / (BATCH / 8), eight = item % (BATCH / 8);
-        if (item >= UNITS * (BATCH / 8)) break;
+    for (int item = t / 32; item < UNITS * (BATCH / 8); item += 8) {
+        const int unit = item / (BATCH / 8), eight = item % (BATCH / 8);
         float4 sum = inbox.sums[0][unit][eight][lane];
 #pragma unroll
         for (int from = 1; from < SPLITS * PARTS; ++from) {
@@ -204,26 +191,14 @@ __device__ __forceinline__ void add_up(Inbox& inbox, half_bits* y, int rows, int
             sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
         }
         const float2 factors = *(const float2*)&inbox.factors[eight * 8 + lane % 4 * 2];
-        pairs[i][0] = packed(sum.x * factors.x, sum.y * factors.y);
-        pairs[i][1] = packed(sum.z * factors.x, sum.w * factors.y);
-    }
-    __syncwarp();
-    // Of lane l the rows 2 (l % 4) and the next of outputs l / 4 and 8 more: through shared memory, transposed.
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
-        const int item = t / 32 + 8 * i;
-        if (item >= UNITS * (BATCH / 8)) break;
-        const u32 scratch = shared_address(inbox.sums[0][item / (BATCH / 8)][item % (BATCH / 8)]);
+        // Of lane l the columns 2 (l % 4) and the next of rows l / 4 and 8 more: through shared memory, transposed.
+        const u32 scratch = shared_address(&inbox.sums[0][unit][eight][0]);
+        __syncwarp();
         asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(scratch + lane % 16 * 16),
-                     "r"(pairs[i][0]), "r"(pairs[i][1])
+                     "r"(packed(sum.x * factors.x, sum.y * factors.y)),
+                     "r"(packed(sum.z * factors.x, sum.w * factors.y))
                      : "memory");
-    }
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
-        const int item = t / 32 + 8 * i, unit = item / (BATCH / 8), eight = item % (BATCH / 8);
-        if (item >= UNITS * (BATCH / 8)) break;
-        const u32 scratch = shared_address(inbox.sums[0][unit][eight]);
+        __syncwarp();
         const int row = eight * 8 + lane % 8, output = unit * 16 + lane / 8 * 8;
         if (lane < 16 && row < rows && output < left)
             *(uint4*)(y + (long long)row * outputs + output) = load_shared(scratch + lane * 16);
@@ -237,14 +212,13 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(THRE
     rmsnorm_matmul(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap w, const u32* __restrict__ g,
                    half_bits* __restrict__ y, int batch, int outputs, int hidden, float eps, int overlap) {
     extern __shared__ char room[];
-    __shared__ alignas(8) u64 barriers[3 * STAGES + 2];
+    __shared__ alignas(8) u64 barriers[3 * STAGES + 1];
     const u32 stages = (shared_address(room) + 1023) / 1024 * 1024;
     char* const after = room + (stages - shared_address(room)) + STAGES * STAGE_BYTES;
     Inbox& inbox = *(Inbox*)(SHARED_INBOX ? after - STAGES * STAGE_BYTES : after);
     u32* const factors = (u32*)(SHARED_INBOX ? after : after + sizeof(Inbox));
     Barriers of;
-    of.w = shared_address(barriers), of.x = of.w + 8 * STAGES, of.empty = of.x + 8 * STAGES, of.g = of.empty + 8 * STAGES,
-    of.sums = of.g + 8;
+    of.w = shared_address(barriers), of.x = of.w + 8 * STAGES, of.empty = of.x + 8 * STAGES, of.g = of.empty + 8 * STAGES;
     const int split = blockIdx.x % SPLITS, column = blockIdx.x / SPLITS * COLUMNS, row = blockIdx.y * BATCH;
     const int all = (hidden + DEPTH - 1) / DEPTH;
     Slices slices;
@@ -256,15 +230,11 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(THRE
         barrier_init(of.x + 8 * threadIdx.x, 1);
         barrier_init(of.empty + 8 * threadIdx.x, (256 / PARTS + SUMMERS) / 32);  // a warp's arrival each
     }
-    if (threadIdx.x == 0) {
-        barrier_init(of.g, 1);
-        barrier_init(of.sums, 1);
-    }
+    if (threadIdx.x == 0) barrier_init(of.g, 1);
     if (threadIdx.x < 32) {
         barriers_visible();
         __syncwarp();
         if (threadIdx.x == 0) {
-            if (SHARED_INBOX) expect_bytes(of.sums, COMING_BYTES);
             expect_bytes(of.g, slices.count * DEPTH * 2);
             load_bytes(shared_address(factors), g + slices.first * (DEPTH / 2), slices.count * DEPTH * 2, of.g);
         }
@@ -281,12 +251,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(THRE
         multiply(stages, of, factors, slices, split, inbox);
     }
     cluster_sync();
-    if (SHARED_INBOX) {
-        wait(of.sums, 0);
-        cluster_arrive();  // the others need not keep what they sent
-    }
     const int output = column + split * (COLUMNS / SPLITS);
     if (threadIdx.x >= FIRST)
         add_up(inbox, y + (long long)row * outputs + output, batch - row, outputs, outputs - output, hidden, eps);
-    if (SHARED_INBOX) cluster_wait();
 }
