@@ -41,9 +41,10 @@ render: setup-any ## redraw and redescribe an archive's results, without measuri
 spread: setup ## measure the ceilings in RUNS=3 more runs, and report how far they lie apart (ARGS as the run had them)
 	@$(python) workflow/commands/spread.py $(if $(RUNS),"$$RUNS",3) $(ARGS)
 
-peers: setup-any ## time PyTorch beside this run's ceilings and decode attention (PYTORCH=a Python with it and CuPy)
+peers: setup-any ## time PyTorch beside this run's ceilings and operators (PYTORCH=a Python with it and CuPy)
 	@$(if $(PYTORCH),"$$PYTORCH",python3) workflow/commands/compare_pytorch.py
 	@$(if $(PYTORCH),"$$PYTORCH",python3) workflow/commands/compare_attention.py
+	@$(if $(PYTORCH),"$$PYTORCH",python3) workflow/commands/compare_norms.py
 
 setup: ## install only (CUDA=12, 13 or none chooses the packages, PYTHON=python3.13 the Python)
 	@envs/install.sh
