@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from roofline.analysis.consistency import contradictions
 from roofline.core.dtypes import ITEM_BYTES, array_dtype
+from roofline.devices import unsupported
 from roofline.devices.base import Refused, Unsupported
 from roofline.measure import compute_ceiling, search
-from roofline.operators.gemm import Gemm, cuda_products, products
+from roofline.operators.gemm import Gemm, cuda_products, products, tensor_matmul
 from roofline.operators.gemm.cublaslt import ARITHMETIC
 from roofline.operators.gemm.cuda_products import ALIGNED, BY_CUPY, FAST, FULL, OUTPUTS, SHORT, LtProducts, Shape
 from roofline.records.compute import PeakFlopsRecord
@@ -249,7 +250,9 @@ def test_a_ceiling_is_measured_from_reference_product_to_variants(monkeypatch, c
     options = {"size": SIZE, "warmup": 1, "iterations": 5, "time_budget_s": 0.1, "sustained_s": 0.05}
     peak, measurements = compute_ceiling.measure(device, record, seals_for(record, Gemm()), ceiling, **options)
     by_product = not ceiling.endswith("_fma")
-    assert (peak.method, len(measurements)) == (("gemm", 1) if by_product else ("fma", 0))
+    ours = ceiling in ("fp16", "bf16")
+    assert (peak.method, len(measurements)) == (("gemm", 1 + ours) if by_product else ("fma", 0))
+    assert [one.implementation for one in measurements[1:]] == ["tensor_matmul"] * ours
     assert peak.burst.check.error <= peak.burst.check.tolerance
     assert peak.search.tried == len(peak.candidates) > 1 and peak.search.refused == []
     assert len(peak.variants) == (ceiling in ("fp64", "fp8_e4m3", "int8"))
@@ -258,3 +261,74 @@ def test_a_ceiling_is_measured_from_reference_product_to_variants(monkeypatch, c
     assert peak.clock_mhz == pytest.approx(1980)
     found = PeakFlopsRecord(dtype=ceiling, skipped=None, peak=peak, measurements=measurements, **JOB)
     assert contradictions(found) == []
+
+
+# ---------------------------------------------------------------------------------------------- the kernel of ours
+
+
+OURS = [(128, 128, 64), (1000, 520, 328), (64, 264, 8)]
+ON = pytest.mark.parametrize("capability", ["7.5", "8.0", "9.0", "12.0"])
+
+
+def ours_of(device, dtype, *shapes):
+    return list(LtProducts(device, dtype, [Shape(*shape) for shape in shapes], seed=1).ours())
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_ours_is_right_at_every_shape_that_it_takes(gpu, dtype):
+    for workload, (m, n, k) in zip(ours_of(gpu, dtype, *OURS), OURS, strict=True):
+        assert (workload.product.library, workload.product.layout) == ("tensor_matmul", "TN")
+        assert workload.product.shape == {"m": m, "n": n, "k": k} and workload.flops == 2 * m * n * k
+        assert workload.check().error <= products.TOLERANCE[dtype]
+        again = cuda_products.workload(gpu, dtype, SIZE, workload.product, seed=5)
+        assert again.product == workload.product
+        again.check()
+
+
+@ON
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_ours_is_a_candidate_and_beside_the_reference_where_the_card_has_it(monkeypatch, dtype, capability):
+    device = open_gpu(monkeypatch, capability)
+    if unsupported(device.identity, dtype):
+        return
+    found = [one for one in cuda_products.candidates(device, dtype, 256, 1e9, 3) if one.product.library in KERNELS]
+    beside = cuda_products.beside_reference(device, dtype, 256, 1)
+    assert bool(found) == bool(beside) == (dtype in ("fp16", "bf16"))
+    for one in (*found, *beside):
+        one.check()
+    assert [one.product.shape for one in beside] in ([], [dict.fromkeys("mnk", 256)])
+
+
+KERNELS = {"tensor_matmul"}
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype", "side", "reason"),
+    [
+        ("7.0", "fp16", 64, "tensor_matmul: compute capability 7.0, fp16 needs 7.5"),
+        (
+            "9.0",
+            "bf16",
+            68,
+            "tensor_matmul: rows of 68 and 68 numbers would miss the tensor cores; allowed: multiples of 8",
+        ),
+    ],
+)
+def test_what_would_miss_the_tensor_cores_is_refused_with_the_reason(monkeypatch, capability, dtype, side, reason):
+    device = open_gpu(monkeypatch, capability)
+    found = list(cuda_products.candidates(device, dtype, side, 2 * side**3, seed=3))
+    tried, searched = search.try_all(device, found, lambda workload: workload.step, 60)
+    assert searched.refused[0] == reason and all(one.product.library not in KERNELS for one, _ in tried)
+    assert cuda_products.beside_reference(device, dtype, side, 1) == []
+    with pytest.raises(ValueError, match=f"^{reason}$"):
+        matrices = [device.normal((side, side), dtype, seed) for seed in range(3)]
+        tensor_matmul.launch(device, dtype, *matrices)
+
+
+@given(m=st.integers(1, 20000), n=st.integers(1, 20000), multiprocessors=st.integers(1, 200))
+def test_every_block_of_ours_has_a_tile_and_clusters_have_as_many_as_others(m, n, multiprocessors):
+    tiles = -(-m // 256) * -(-n // 256)
+    clusters, rest = divmod(tensor_matmul.blocks(m, n, True, multiprocessors), 2)
+    assert not rest and 1 <= clusters <= min(tiles, max(1, multiprocessors // 2))
+    assert -(-tiles // clusters) == -(-tiles // max(1, multiprocessors // 2)), "no more turns than with all of them"
+    assert tensor_matmul.blocks(m, n, False, multiprocessors) == -(-m // 128) * -(-n // 128)

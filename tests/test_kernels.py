@@ -22,7 +22,7 @@ LIBRARY = Path(roofline.__file__).parent
 SOURCES = sorted([*CEILING_KERNELS.glob("*.cu"), *LIBRARY.glob("operators/*/kernels/*.cu")])
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
 HEADERS = [str(folder) for path in nvidia.__path__ for folder in Path(path).glob("*/include")]
-ENTRY = re.compile(r'extern "C" __global__ void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+(?:##DEPTH)?)\(')
+ENTRY = re.compile(r'extern "C" __global__ void\s+(?:__\w+__\([^)]*\)\s+)*(\w+(?:##DEPTH)?)\(')
 DEPTHS = re.compile(r"^AT_DEPTH\((\d+)\)$", re.MULTILINE)
 CALLED = re.compile(r'\.kernel\(\s*"([\w.]+)",\s*"(\w+)"')
 

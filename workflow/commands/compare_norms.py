@@ -1,9 +1,9 @@
 """Row normalisation, and RMSNorm with the product that follows it, beside PyTorch's: `make peers`, where one Python has
 PyTorch and CuPy. Neither run nor results depend on it.
 
-All go over the same inputs, cold (rotated through several times the L2), as CUDA graphs of as many applications. Ours is
-timed in both protocols: each kernel waiting for the one before it, as PyTorch's do, and overlapped with its end. A time
-is for one application, the median over replays, of the fastest of three turns that all take one after another.
+All go over the same inputs, cold (rotated through several times the L2), as CUDA graphs of as many applications. Ours
+is timed in both protocols: each kernel waiting for the one before it, as PyTorch's do, and overlapped with its end. A
+time is for one application, the median over replays, of the fastest of three turns that all take one after another.
 """
 
 import json
@@ -187,8 +187,8 @@ def _mean_and_least(ratios: list[float]) -> dict[str, float] | None:
 
 def table(rows: list[dict]) -> str:
     lines = [
-        "| operator | case | ours, waiting | overlapped | GB/s overlapped | unfused | eager | compiled | times as fast | "
-        "overlapped |",
+        "| operator | case | ours, waiting | overlapped | GB/s overlapped | unfused | eager | compiled | times as fast "
+        "| overlapped |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for one in rows:

@@ -8,7 +8,7 @@ if __name__ == "__main__":
 from roofline import devices
 from roofline.core.formatting import duration, starred
 from roofline.devices import host
-from roofline.measure.operator_job import Options, Seals, measure
+from roofline.measure.operator_job import Options, Seals, measure, skipped
 from roofline.operators import registry
 from roofline.operators.base import Job, Operator
 from roofline.records.base import read, write
@@ -27,6 +27,7 @@ def run(operator: Operator, name: str, what: Job, seals: dict[str, str], options
     device = devices.open_device(name)
     found = measure(operator, device, what, sealed, options)
     notes = dict.fromkeys(note for case in what.cases for note in operator.notes(device, case))
+    notes |= dict.fromkeys(skipped(operator, device, what, options))
     return OperatorRecord(
         device=name,
         seals={below_results(path): file_sha256(path) for path in seals.values()},
@@ -42,7 +43,9 @@ def run(operator: Operator, name: str, what: Job, seals: dict[str, str], options
 
 
 def line(record: OperatorRecord, name: str) -> str:
-    """The fastest implementation of each case."""
+    """The fastest implementation of each case; why there is none."""
+    if not record.measurements:
+        return f"{name}: {'; '.join(record.notes)}"
     best: dict[str, Measurement] = {}
     for one in record.measurements:
         if one.scope == record.measurements[0].scope:

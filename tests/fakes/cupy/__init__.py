@@ -90,8 +90,13 @@ TYPES = {  # of arrays only the size of the items is compared
     "Fp32::stored": "float32",
     "Fp16::stored": "float16",
     "Bf16::stored": "float16",
+    "half_bits": "float16",
+    "u32": "float16",
+    "uint4": "float16",
+    "TensorMap": "V128",
 }
-SIGNATURE = re.compile(r'extern "C" __global__ void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+?)(?:##DEPTH)?\(([^)]*)\)')
+BOUNDS = r"(?:__(?:launch_bounds|cluster_dims)__\([^)]*\)\s+)*"
+SIGNATURE = re.compile(rf'extern "C" __global__ void\s+{BOUNDS}(\w+?)(?:##DEPTH)?\(([^)]*)\)')
 DEPTHS = re.compile(r"^AT_DEPTH\((\d+)\)$", re.MULTILINE)
 WORDS_A_VECTOR = 4
 DISTINCT = (1 << 20) - 3  # random numbers, which larger arrays repeat
@@ -101,21 +106,30 @@ MHZ, MARKED = 1980, itertools.count(1)
 class RawModule:
     def __init__(self, code, options=()):
         text = code.replace("\\\n", "\n")
-        self.signatures = {}
+        self.signatures: dict[str, list] = {}  # of each kernel those of all its architectures
         self._defines = dict(option[2:].split("=") for option in options if option.startswith("-D"))
         for name, parameters in SIGNATURE.findall(text):
             parameters = re.sub(r"\bDTYPE\b", self._defines.get("DTYPE", "Fp16"), parameters)
             depths = DEPTHS.findall(text) if name.endswith("_") else [""]
-            self.signatures |= {name + depth: [_parameter(one) for one in parameters.split(",")] for depth in depths}
+            for depth in depths:
+                signature = [_parameter(one) for one in parameters.split(",")]
+                self.signatures.setdefault(name + depth, []).append(signature)
+        self._hopper = "-arch=sm_90a" in options
 
     def get_function(self, name):
-        return _Kernel(name, self.signatures[name], self._defines)
+        """On Hopper, of several of this name, the one that takes tensor maps."""
+        by_maps = {any(kind == "TensorMap" for kind, *_ in one): one for one in self.signatures[name]}
+        return _Kernel(name, by_maps.get(self._hopper, self.signatures[name][-1]), self._defines)
+
+
+QUALIFIERS = ("const", "volatile", "__grid_constant__")
 
 
 def _parameter(text):
     """(type, whether it is a pointer, name) of `const volatile float* x`."""
-    kind, star, name = re.fullmatch(r"([\w: ]+?)(\*?) (\w+)", " ".join(text.split())).groups()
-    return " ".join(word for word in kind.split() if word not in ("const", "volatile")), bool(star), name
+    plain = " ".join(text.replace("__restrict__", "").replace("TensorMap&", "TensorMap").split())
+    kind, star, name = re.fullmatch(r"([\w: ]+?)(\*?) (\w+)", plain).groups()
+    return " ".join(word for word in kind.split() if word not in QUALIFIERS), bool(star), name
 
 
 BY_HANDLE = weakref.WeakValueDictionary()  # kernels, as CUDA's driver knows them
@@ -135,16 +149,24 @@ class _Kernel:
         pass
 
     def __call__(self, grid, block, arguments, *, shared_mem=0, stream=None):
-        assert len(grid) == len(block) == 1 and 0 < grid[0] < 1 << 31 and 0 < block[0] <= self.max_threads_per_block
+        assert len(grid) < 3 and 0 < grid[0] < 1 << 31 and all(0 < rows < 1 << 16 for rows in grid[1:])
+        assert len(block) == 1 and 0 < block[0] <= self.max_threads_per_block
         assert shared_mem <= self.max_dynamic_shared_size_bytes, "too much shared memory"
         for value, (kind, pointer, name) in zip(arguments, self.signature, strict=True):
             if isinstance(value, numpy.ndarray):
                 right = isinstance(value, ndarray) and value.itemsize == numpy.dtype(TYPES[kind]).itemsize
                 assert pointer and right and value.flags.c_contiguous, f"{self.name}: {name}"
             else:  # pinned memory is handed over by its address
-                assert type(value).__name__ == ("uint64" if pointer else TYPES[kind]), f"{self.name}: {name}"
+                told = value.dtype.str[1:] if value.dtype.kind == "V" else value.dtype.name
+                assert told == ("uint64" if pointer else TYPES[kind]), f"{self.name}: {name}"
         values = {name: value for value, (_, _, name) in zip(arguments, self.signature, strict=True)}
-        launch = {"blocks": grid[0], "threads": block[0], "shared_mem": shared_mem, "defines": self._defines}
+        launch = {
+            "blocks": grid[0],
+            "grid": grid,
+            "threads": block[0],
+            "shared_mem": shared_mem,
+            "defines": self._defines,
+        }
         given = SimpleNamespace(**launch, **values)
         if _Stream.capturing is not None:
             _Stream.capturing.append((self._does, given))
@@ -279,7 +301,55 @@ def _row_norm(given):
     given.y[:] = RowNorm().reference(None, {"x": given.x}).astype(numpy.float32)
 
 
+def _mapped(operands, tile_rows):
+    """Matrices, handed over as arrays or as tensor maps with tiles of so many rows."""
+    from cuda.bindings import driver
+
+    if isinstance(operands[0], numpy.ndarray):
+        return operands
+    found = [driver.matrix_of(one) for one in operands]
+    assert [rows for _, rows in found] == list(tile_rows)
+    return [matrix for matrix, _ in found]
+
+
+def _tensor_matmul(given):
+    a, b, c = _mapped((given.a, given.b, given.c), (128, 128, 64))
+    m, n, k = (int(side) for side in (given.m, given.n, given.k))
+    assert (a.shape, b.shape, c.shape) == ((m, k), (n, k), (m, n)) and given.defines["BF16"] == str(int(_is_bf16(a)))
+    c[:] = (a.astype(numpy.float32) @ b.astype(numpy.float32).T).astype(c.dtype)
+
+
+def _is_bf16(array):
+    return array.dtype == ml_dtypes.bfloat16
+
+
+def _rms_norm(given):
+    from roofline.operators.rmsnorm_matmul.counts import normalised
+
+    assert given.x.shape == given.out.shape == (given.blocks, given.hidden) and given.threads % 32 == 0
+    given.out[:] = normalised(given.x, given.g, float(given.eps)).astype(given.out.dtype)
+
+
+def _rmsnorm_matmul(given):
+    from roofline.operators.rmsnorm_matmul.counts import reference
+
+    defines = {name: int(value) for name, value in given.defines.items()}
+    rows, columns, splits = defines["BATCH"], defines["COLUMNS"], defines["SPLITS"]
+    x, w = _mapped((given.x, given.w), (rows, columns))
+    batch, outputs, hidden = (int(side) for side in (given.batch, given.outputs, given.hidden))
+    assert (x.shape, w.shape, given.y.shape) == ((batch, hidden), (outputs, hidden), (batch, outputs))
+    column_blocks, chunks = -(-outputs // columns), -(-batch // rows)
+    assert given.grid == (column_blocks * splits, chunks) and splits <= -(-hidden // 64)
+    if hasattr(given, "workspace"):
+        assert given.workspace.size == chunks * column_blocks * splits * rows * (columns + 1)
+        assert given.arrived.size == chunks * column_blocks and not given.arrived.any()
+    given.y[:] = reference(x, w, given.g, float(given.eps)).astype(given.y.dtype)
+
+
 KERNELS = {
+    "tensor_matmul": _tensor_matmul,
+    "rms_norm": _rms_norm,
+    "rmsnorm_matmul": _rmsnorm_matmul,
     "decode_attention": _decode_attention,
     "row_norm": _row_norm,
     "row_norm_naive": _row_norm,

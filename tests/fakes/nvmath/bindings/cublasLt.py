@@ -126,7 +126,13 @@ def _number(algorithm):
 
 
 def matmul(handle, description, alpha, a, a_layout, b, b_layout, beta, c, c_layout, d, d_layout, *others):
+    import cupy
+
     algorithm, workspace, workspace_bytes, _ = others
+    if (graph := cupy.cuda.Stream.capturing) is not None:
+        again = handle, description, alpha, a, a_layout, b, b_layout, beta, c, c_layout, d, d_layout, *others
+        graph.append((lambda arguments: matmul(*arguments), again))
+        return
     assert workspace and workspace_bytes and (c, c_layout) == (d, d_layout)
     if _number(algorithm) in REFUSED:
         raise cuBLASLtError("CUBLAS_STATUS_NOT_SUPPORTED")
@@ -142,8 +148,6 @@ def matmul(handle, description, alpha, a, a_layout, b, b_layout, beta, c, c_layo
             product = numpy.clip(numpy.rint(product), numpy.iinfo(out.dtype).min, numpy.iinfo(out.dtype).max)
         out[...] = product.astype(out.dtype)
     if (how.compute, _OBJECTS[a_layout].kind) == FP32_ON_CUDA_CORES:
-        import cupy
-
         cupy.cuda.Event.added_s += CUDA_CORES_ADD_S
 
 

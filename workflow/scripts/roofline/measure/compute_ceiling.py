@@ -38,6 +38,7 @@ class Workloads:
 
     method: str  # gemm or fma
     reference: Callable[[int], Workload] | None  # of a seed
+    beside: Callable[[int], Iterable[Workload]]  # of a seed: of the same size, each an operator too
     candidates: Callable[[float, int], Iterable[Workload]]  # of the most FLOPs and a seed
     again: Callable[[Product, int], Workload]  # the same product, on operands by a seed
     variants: Callable[[Product, int], Iterable[list[Workload]]]
@@ -48,6 +49,7 @@ def workloads_of(device, ceiling: str, size: int) -> Workloads:
         return Workloads(
             "fma",
             None,
+            lambda seed: [],
             lambda most_flops, seed: device.fma_candidates(ceiling, seed),
             lambda product, seed: device.fma_workload(ceiling, product, seed),
             lambda product, seed: [],
@@ -56,6 +58,7 @@ def workloads_of(device, ceiling: str, size: int) -> Workloads:
     return Workloads(
         "gemm",
         lambda seed: products.reference_product(device, ceiling, size, seed),
+        lambda seed: products.beside_reference(device, ceiling, size, seed),
         lambda most_flops, seed: products.candidates(device, ceiling, size, most_flops, seed),
         lambda product, seed: products.workload(device, ceiling, size, product, seed),
         lambda product, seed: products.variants(device, ceiling, product, seed),
@@ -65,7 +68,7 @@ def workloads_of(device, ceiling: str, size: int) -> Workloads:
 def measure(
     device, record: DeviceRecord, seals: Seals, ceiling, size, warmup, iterations, time_budget_s, sustained_s
 ) -> tuple[PeakFlops, list[Measurement]]:
-    """The ceiling, and the reference GEMM as an operator under it.
+    """The ceiling, and the reference GEMM as an operator under it; beside it ours, where there is one.
 
     Register-only kernels get no sustained load: on an H200 they draw 380 to 520 of its 700 W and keep their burst. Nor
     does a CPU, which reports neither clock nor power.
@@ -75,7 +78,8 @@ def measure(
     if workloads.method == "fma" and device.kind == "cpu":
         options["time_budget_s"] = min(time_budget_s, LOOP_S)
     first = workloads.reference(1) if workloads.reference else None
-    reference = _reference(device, seals, first, ceiling, **options) if first else None
+    reference = _as_operator(device, seals, first, ceiling, **options) if first else None
+    beside = [_as_operator(device, seals, one, ceiling, **options) for one in workloads.beside(1)]
     found, searched = _search(device, workloads, first, reference, options)
     if device.kind == "gpu":
         options["time_budget_s"] = max(time_budget_s, BURST_S)
@@ -148,11 +152,11 @@ def measure(
         kernel=kernel,
         investigation=investigation,
     )
-    return found_peak, [reference] if reference else []
+    return found_peak, [reference, *beside] if reference else []
 
 
-def _reference(device, seals: Seals, workload: Workload, dtype: str, **options) -> Measurement:
-    """The reference GEMM: an operator under its roof, with a prediction of its own."""
+def _as_operator(device, seals: Seals, workload: Workload, dtype: str, **options) -> Measurement:
+    """A product as an operator under its roof, with a prediction of its own."""
     operator = Gemm()
     case, cell = operator.measured(device, dtype, workload)
     declared = declare(operator, device, case, cell, None, seals, cold=False)

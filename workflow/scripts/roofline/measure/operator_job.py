@@ -58,10 +58,13 @@ class Overhead:
 
 def measure(operator: Operator, device, job: Job, seals: Seals, options: Options) -> list[Measurement]:
     """Every measurement of a job. Raises ArithmeticError for a wrong result, MemoryError and the like as they come."""
-    chosen = operator.implementations_on(device.kind, options.implementations)
+    wanted = operator.implementations_on(device.kind, options.implementations)
     overheads: dict[tuple, dict] = {}
     found = []
     for case in job.cases:
+        chosen = [implementation for implementation in wanted if not implementation.unsupported(device, case)]
+        if not chosen:
+            continue
         shared = operator.shared_inputs(device, case, SHARED_SEED)
         copies = _copies(operator, device, case, chosen, options.cold)
         references: dict = {}
@@ -74,11 +77,21 @@ def measure(operator: Operator, device, job: Job, seals: Seals, options: Options
                 cell.references = references
                 found += [
                     _measured(cell, scope, seals, options, overheads[key].get(scope, Overhead()))
-                    for scope in implementation.scopes
+                    for scope in cell.scopes
                 ]
                 del cell
         del shared, copies, references  # before the next case's are made
     return found
+
+
+def skipped(operator: Operator, device, job: Job, options: Options) -> list[str]:
+    """What of a job the device cannot do, with the reason."""
+    reasons = [
+        (implementation.name, implementation.unsupported(device, case))
+        for implementation in operator.implementations_on(device.kind, options.implementations)
+        for case in job.cases
+    ]
+    return list(dict.fromkeys(f"{name} skipped: {reason}" for name, reason in reasons if reason))
 
 
 @contextlib.contextmanager
@@ -118,9 +131,7 @@ def _overheads(operator: Operator, device, case: Case, implementation: type[Impl
     )
     empty = cell.empty_step()
     of_empty = _both(device, empty, cell.per_call) if empty else (None, None)
-    return {
-        scope: Overhead(*_both(device, cell.step(scope), cell.per_call), *of_empty) for scope in implementation.scopes
-    }
+    return {scope: Overhead(*_both(device, cell.step(scope), cell.per_call), *of_empty) for scope in cell.scopes}
 
 
 def _both(device, step, per_call: int) -> tuple[float, float | None]:

@@ -118,6 +118,11 @@ class Implementation(ABC):
         self.references: dict[int, Any] = {}  # by the copy's id: a case's implementations have theirs in common
 
     @classmethod
+    def unsupported(cls, device, case: Case) -> str | None:
+        """Why a device cannot compute a case this way, in one line, with which it is skipped; None where it can."""
+        return None
+
+    @classmethod
     def copies_wanted(cls, case: Case, least: int) -> int:
         """How many copies to rotate among, of which `least` make the inputs cold."""
         return least

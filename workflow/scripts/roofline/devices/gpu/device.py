@@ -144,21 +144,39 @@ class Device(Arrays, Timer, KernelCompiler):
 
     # -- graphs
 
-    def graph(self, kernel, grid: tuple, block: tuple, calls: list[tuple], shared_bytes: int):
+    def graph(self, kernel, grid: tuple, block: tuple, calls: list[tuple], shared_bytes: int, overlap: bool = True):
         """A CUDA graph of one kernel's launches, one after another, each with its arguments.
 
         Where the card has programmatic dependent launch, each may begin while the one before it ends: the kernel itself
-        waits where it must.
+        waits where it must. Not so with `overlap` False.
         """
+        launch = self.launcher(kernel, grid, block, shared_bytes, overlap)
+
+        def all_of_them() -> None:
+            for arguments in calls:
+                launch(arguments)
+
+        return self.captured(all_of_them)
+
+    def launcher(self, kernel, grid: tuple, block: tuple, shared_bytes: int, overlap: bool) -> Callable[[tuple], None]:
+        """A function that launches a kernel with the arguments it is given, over the end of the one before or not."""
         kernel.compile()
+        handle = kernel.kernel.ptr
+        if overlap and self.overlaps:
+            return lambda arguments: cuda_launch.overlapping(
+                handle, self.stream.ptr, grid, block, arguments, shared_bytes
+            )
+        return lambda arguments: kernel(grid, block, arguments, shared_mem=shared_bytes)
+
+    def captured(self, queue: Callable[[], object]):
+        """A CUDA graph of what a function queues on the device's stream, which nothing runs meanwhile.
+
+        CuPy refuses to call cuBLAS there; cuBLASLt and kernels of ours are welcome.
+        """
         self.stream.begin_capture()
         try:
-            for arguments in calls:
-                if self.overlaps:
-                    cuda_launch.overlapping(kernel.kernel.ptr, self.stream.ptr, grid, block, arguments, shared_bytes)
-                else:
-                    kernel(grid, block, arguments, shared_mem=shared_bytes)
-        except RuntimeError:
+            queue()
+        except Exception:
             with contextlib.suppress(Exception):  # the first fault is the one to tell
                 self.stream.end_capture()
             raise

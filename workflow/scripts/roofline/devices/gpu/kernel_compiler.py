@@ -25,6 +25,11 @@ def with_headers(path: Path) -> set[Path]:
 class KernelCompiler:
     """Part of the GPU device: compiled modules by their source and macros."""
 
+    @property
+    def is_hopper(self) -> bool:
+        """Whether it runs what is compiled with HOPPER_OPTIONS."""
+        return self.capability == HOPPER
+
     def kernel(self, source: Path | str, name: str, defines: tuple[str, ...] = ()):
         """A kernel of a .cu file (a bare name is one of ours for ceilings), compiled for this card with macros."""
         path = source if isinstance(source, Path) else CEILING_KERNELS / source

@@ -1,11 +1,13 @@
-"""Products on a GPU: the reference GEMM by `cupy.matmul`; by cuBLASLt every dtype, shape, layout and algorithm."""
+"""Products on a GPU: the reference GEMM by `cupy.matmul`; by cuBLASLt every dtype, shape, layout and algorithm; by a
+kernel of ours fp16 and bf16."""
 
 import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype
-from roofline.devices.base import Unsupported, Workload
+from roofline.devices.base import Refused, Unsupported, Workload
+from roofline.operators.gemm import tensor_matmul
 from roofline.operators.gemm.cublaslt import ARITHMETIC, WORKSPACE_BYTES, CublasLt
 from roofline.operators.gemm.products import compare, flops
 from roofline.records.product import Product
@@ -70,7 +72,7 @@ def _full_waves(length: int) -> int:
 
 
 class LtProducts:
-    """Products of one dtype by cuBLASLt, all on the same operands, which fit the largest shape."""
+    """Products of one dtype by cuBLASLt and by ours, all on the same operands, which fit the largest shape."""
 
     def __init__(self, device, dtype: str, shapes: list[Shape], seed: int, digits: str = SHORT):
         self._device, self._dtype, self._shapes = device, dtype, shapes
@@ -111,23 +113,42 @@ class LtProducts:
         def step(index: int) -> None:
             algorithm.run(a, b, d, stream)
 
+        how = f"choice {algorithm.rank + 1} of the heuristic: {algorithm.name}"
+        return self._by("cuBLASLt", shape, layout, how, output, accumulation, step)
+
+    def ours(self) -> Iterator[Workload]:
+        """By our kernel, of every shape. cuBLASLt's D is stored by columns: to ours it is D^T = B A^T, by rows."""
+        for shape in self._shapes if self._dtype in tensor_matmul.FIRST else ():
+            yield self._by(tensor_matmul.NAME, shape, "TN", None, self._dtype, "fp32", self._step_of_ours(shape))
+
+    def _step_of_ours(self, shape: Shape):
+        """Compiled at once. Where the kernel has no such product, a step that is refused with the reason."""
+        m, n, k = shape
+        if reason := tensor_matmul.refusal(self._dtype, self._device.capability, m, k):
+            return _refused(reason)
+        d = self._d[: m * n * ITEM_BYTES[self._dtype]].view(array_dtype(self._dtype)).reshape(n, m)
+        a, b = self._a[: m * k].reshape(m, k), self._b[: n * k].reshape(n, k)
+        run = tensor_matmul.launch(self._device, self._dtype, b, a, d)
+        return lambda index: run()
+
+    def _by(self, library: str, shape: Shape, layout: str, algorithm, output: str, accumulation: str, step) -> Workload:
         return Workload(
             product=Product(
-                library="cuBLASLt",
+                library=library,
                 shape=shape._asdict(),
                 layout=layout,
-                algorithm=f"choice {algorithm.rank + 1} of the heuristic: {algorithm.name}",
+                algorithm=algorithm,
                 accumulation=accumulation,
                 output=output,
             ),
             flops=flops(*shape),
             step=step,
             clear=lambda: self._device.poison(self._d),
-            compare=lambda: self._compare(shape, layout, output),
+            compare=lambda: self._compare(library, shape, layout, output),
             inputs=self._inputs,
         )
 
-    def _compare(self, shape: Shape, layout: str, output: str) -> Check:
+    def _compare(self, library: str, shape: Shape, layout: str, output: str) -> Check:
         """Blocks of rows and columns, from the corners and between, against float64."""
         m, n, k = shape
         self._device.synchronize()
@@ -138,8 +159,15 @@ class LtProducts:
         b = [_block(self._b, kind, n, k, c).T if layout[1] == "N" else _block(self._b, kind, k, n, slice(0, k), c)
              for c in columns]  # fmt: skip
         d = [[_block(self._d, out, n, m, c, r).T for c in columns] for r in rows]
-        what = f"{self._dtype} product {m} x {n} x {k} {layout} by cuBLASLt"
+        what = f"{self._dtype} product {m} x {n} x {k} {layout} by {library}"
         return _compare_blocks(what, self._dtype, a, b, d, _alpha(output, k), rounded=output == "int8")
+
+
+def _refused(reason: str):
+    def step(index: int) -> None:
+        raise Refused(reason)
+
+    return step
 
 
 def _alpha(output: str, k: int) -> float:
@@ -233,10 +261,19 @@ def _compare_blocks(
 
 
 def candidates(device, dtype: str, size: int, most_flops: float, seed: int) -> Iterator[Workload]:
-    """The reference GEMM, then cuBLASLt's of no more than so many FLOPs."""
+    """The reference GEMM, then ours and cuBLASLt's of no more than so many FLOPs."""
     if dtype in BY_CUPY:
         yield _by_cupy(device, dtype, size, seed)
-    yield from LtProducts(device, dtype, _fitting(device, dtype, size, most_flops), seed).candidates(*OUTPUTS[dtype][0])
+    offered = LtProducts(device, dtype, _fitting(device, dtype, size, most_flops), seed)
+    yield from offered.ours()
+    yield from offered.candidates(*OUTPUTS[dtype][0])
+
+
+def beside_reference(device, dtype: str, size: int, seed: int) -> list[Workload]:
+    """Ours of the reference GEMM's size, where there is one: an operator too."""
+    if tensor_matmul.refusal(dtype, device.capability, size, size):
+        return []  # the search's record has the reason
+    return list(LtProducts(device, dtype, [Shape(size, size, size)], seed).ours())
 
 
 def workload(device, dtype: str, size: int, product: Product, seed: int) -> Workload:
@@ -244,6 +281,8 @@ def workload(device, dtype: str, size: int, product: Product, seed: int) -> Work
     if product.library == "cupy.matmul":
         return _by_cupy(device, dtype, size, seed)
     lt = LtProducts(device, dtype, [Shape(**product.shape)], seed)
+    if product.library == tensor_matmul.NAME:
+        return next(lt.ours())
     for workload in lt.candidates(product.output, product.accumulation):
         if workload.product == product:
             return workload

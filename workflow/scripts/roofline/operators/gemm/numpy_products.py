@@ -31,6 +31,10 @@ def candidates(device, dtype: str, size: int, most_flops: float, seed: int) -> l
     return _products(device, dtype, fitting, seed) if fitting else []
 
 
+def beside_reference(device, dtype: str, size: int, seed: int) -> list[Workload]:
+    return []
+
+
 def workload(device, dtype: str, size: int, product: Product, seed: int) -> Workload:
     """The candidate that is this product, on operands of its own. Raises LookupError where none is."""
     found = reference_product(device, dtype, product.shape["m"], seed)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.devices.base import Identity
+from roofline.devices.gpu.kernel_compiler import with_headers
 from roofline.operators.base import Case, Constant, Constants, Implementation, Job, Operator
-from roofline.operators.gemm import products
+from roofline.operators.gemm import products, tensor_matmul
 from roofline.records.prediction import CostTerms
 
 FOLDER = Path(__file__).parent
@@ -61,7 +62,8 @@ def _of_tiles(side: int) -> float:
 
 
 def products_on(device):
-    """The module that offers products on a device: reference_product, candidates, workload, variants."""
+    """The module that offers products on a device: reference_product, beside_reference, candidates, workload,
+    variants."""
     name = "cuda_products" if device.kind == "gpu" else "numpy_products"  # each loads its array library
     return import_module(f"roofline.operators.gemm.{name}")
 
@@ -96,6 +98,11 @@ class CudaProduct(Product):
     sources = (FOLDER / "cuda_products.py",)
 
 
+class TensorMatmul(CudaProduct):
+    name = tensor_matmul.NAME
+    sources = (*CudaProduct.sources, *sorted(with_headers(tensor_matmul.KERNEL)))
+
+
 class NumpyProduct(Product):
     name, kind, fused = "numpy.matmul", "cpu", True
     sources = (FOLDER / "numpy_products.py",)
@@ -109,7 +116,7 @@ class Gemm(Operator):
     unit = "tensor_core"
     tolerance = products.TOLERANCE
     constants = CONSTANTS
-    implementations = (CudaProduct, NumpyProduct)
+    implementations = (CudaProduct, TensorMatmul, NumpyProduct)
     cached_when_warm = False
     measured_with_ceilings = True
 
@@ -146,8 +153,9 @@ class Gemm(Operator):
         return found | {"compute": (["tensor cores"] if on_cuda_cores else []) + lower}
 
     def measured(self, device, dtype: str, workload) -> tuple[Case, Product]:
-        """The case and the implementation of a reference GEMM."""
+        """The case and the implementation of a workload."""
         kind = CudaProduct if device.kind == "gpu" else NumpyProduct
+        kind = TensorMatmul if workload.product.library == TensorMatmul.name else kind
         case = Case(shape=workload.product.shape, dtype=dtype, params={"output": workload.product.output})
         return case, kind(self, device, case, workload)
 

@@ -9,6 +9,7 @@
 #endif
 
 typedef unsigned short half_bits;
+typedef unsigned int u32;
 
 __device__ __forceinline__ float lower(unsigned int pair) {
 #if BF16
@@ -40,15 +41,22 @@ __device__ __forceinline__ unsigned int packed(float low, float high) {
     return pair;
 }
 
+// Rounded once. Before compute capability 9.0 bf16 has no product alone: there with -0 added, which changes nothing.
 __device__ __forceinline__ unsigned int times(unsigned int a, unsigned int b) {
-#if __CUDA_ARCH__ >= 900 || !BF16
     unsigned int product;
+#if __CUDA_ARCH__ >= 900 || !BF16
     asm("mul.rn." TYPE "x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
-    return product;
 #else
-    return packed(lower(a) * lower(b), upper(a) * upper(b));
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(product) : "r"(a), "r"(b), "r"(0x80008000));
 #endif
+    return product;
 }
+
+// The sum of both numbers' squares.
+__device__ __forceinline__ float square(unsigned int pair) {
+    return fmaf(lower(pair), lower(pair), upper(pair) * upper(pair));
+}
+__device__ __forceinline__ float square(uint4 v) { return square(v.x) + square(v.y) + (square(v.z) + square(v.w)); }
 
 // Four 8 x 8 matrices, a row of each at the address of one of 8 lanes: of lane l, two numbers of row l / 4 of each.
 __device__ __forceinline__ void load_matrices(unsigned int (&to)[4], unsigned int at) {
@@ -58,10 +66,17 @@ __device__ __forceinline__ void load_matrices(unsigned int (&to)[4], unsigned in
                  : "memory");
 }
 
+__device__ __forceinline__ u32 shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at); }
+
 __device__ __forceinline__ uint4 load_shared(unsigned int at) {
     uint4 v;
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(at));
     return v;
+}
+__device__ __forceinline__ u32 load_word(unsigned int at) {
+    u32 word;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(at));
+    return word;
 }
 __device__ __forceinline__ void store_shared(unsigned int at, uint4 v) {
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
@@ -69,4 +84,27 @@ __device__ __forceinline__ void store_shared(unsigned int at, uint4 v) {
 }
 __device__ __forceinline__ void store_shared(unsigned int at, float v) {
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory");
+}
+
+// Past the L1, which may hold what stood there before another block or kernel wrote it.
+__device__ __forceinline__ uint4 load_global(const void* at) {
+    uint4 v;
+    asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(at)
+                 : "memory");
+    return v;
+}
+
+// Programmatic dependent launch, from compute capability 9.0 on: where a launch asks for it, the kernel after this one
+// may begin once every block has let it, and itself waits until this one is done. Elsewhere it begins then.
+__device__ __forceinline__ void let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_kernel_before() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }

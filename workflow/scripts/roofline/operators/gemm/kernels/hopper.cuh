@@ -8,14 +8,11 @@
 
 #include "halves.cuh"
 
-typedef unsigned int u32;
 typedef unsigned long long u64;
 
 struct alignas(64) TensorMap {
     u64 words[16];
 };
-
-__device__ __forceinline__ u32 shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at); }
 
 // ---------------------------------------------------------------- barriers
 
@@ -132,11 +129,6 @@ __device__ __forceinline__ void stores_read() {
 }
 
 __device__ __forceinline__ void stores_done() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
-
-// ---------------------------------------------------------------- programmatic dependent launch
-
-__device__ __forceinline__ void let_next_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-__device__ __forceinline__ void wait_for_kernel_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 // ---------------------------------------------------------------- registers and products
 

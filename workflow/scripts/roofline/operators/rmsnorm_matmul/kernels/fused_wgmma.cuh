@@ -45,10 +45,6 @@ struct Barriers {
     u32 w, x, empty, g;  // of the first stage: W has come, x has come, both were used; g has come
 };
 
-__device__ __forceinline__ float square(u32 pair) {
-    return fmaf(lower(pair), lower(pair), upper(pair) * upper(pair));
-}
-
 // By one warp: the first stages by a lane each, the others by one lane. Where kernels overlap, W and g are asked for
 // before the kernel before has ended, which may write x; else x comes first, so that nothing waits for it.
 __device__ __forceinline__ void feed(u32 stages, Barriers of, const TensorMap& x, const TensorMap& w, Slices slices,
@@ -99,7 +95,7 @@ __device__ __forceinline__ void sum_squares(u32 stages, Barriers of, int steps, 
         }
 #pragma unroll
         for (int i = 0; i < PIECES; ++i)
-            squares[i] += square(v[i].x) + square(v[i].y) + (square(v[i].z) + square(v[i].w));
+            squares[i] += square(v[i]);
         __syncwarp();
         if (t % 32 == 0) arrive(of.empty + 8 * stage);
         if (++stage == STAGES) stage = 0, round ^= 1;

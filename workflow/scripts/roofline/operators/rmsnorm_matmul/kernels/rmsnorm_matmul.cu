@@ -1,4 +1,5 @@
-// y = (x / sqrt(mean(x^2) + eps) * g) W^T in one kernel, summed in fp32.
+// y = (x / sqrt(mean(x^2) + eps) * g) W^T in one kernel, summed in fp32: on Hopper by the copy engine and wgmma,
+// elsewhere by mma.sync.
 //
 // Compiled for one dtype, division of the work and number of rows at a time: BF16 or fp16, BATCH rows of x and
 // COLUMNS outputs a block, SPLITS of k, STAGES under way, BLOCKS a multiprocessor at least.
@@ -12,4 +13,8 @@
 #define BLOCKS 2
 #endif
 
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #include "fused_wgmma.cuh"
+#else
+#include "fused_mma.cuh"
+#endif

@@ -1,0 +1,47 @@
+"""What RMSNorm and a product cost beside their work: the constants of their prediction, each with its source."""
+
+from roofline.operators.base import Constant, Constants
+
+H200 = "an H200, 2026-11"
+SERVER = "NumPy at batch 1, hidden 4096, on one core of a server, 2026-11"
+
+GPU: Constants = {
+    "array_operation_s": Constant(
+        26e-6, f"decode attention's, {H200}", "host: an operation of CuPy issued from Python"
+    ),
+    "kernel_launch_s": Constant(9e-6, f"decode attention's, {H200}", "host: a kernel launched from Python"),
+    "graph_launch_s": Constant(12e-6, f"decode attention's, {H200}", "host: a graph launched from Python"),
+    "event_s": Constant(
+        3.2e-6,
+        f"decode attention's least, 5.0 us, against 1.8 us as one of many nodes of a graph: {H200}",
+        "an event on either side of a step",
+    ),
+    "fused_start_s": Constant(
+        3.5e-6,
+        f"beside W at 4300 GB/s, hidden 2048 to 8192, batch 1 and 32, {H200}",
+        "fused, in a graph where each kernel waits: its start, the first of W, and the parts of k added up",
+    ),
+    "overlapped_start_s": Constant(
+        2.5e-6, f"the same where kernels overlap, {H200}", "the same where each begins while the one before it ends"
+    ),
+    "stream_share": Constant(
+        0.9, f"4300 of 4800 GB/s, {H200}", "of the memory ceiling at which the fused kernel reads W"
+    ),
+    "norm_kernel_s": Constant(2.5e-6, f"batch 1 to 128, {H200}", "RMSNorm alone, in a graph"),
+    "product_start_s": Constant(
+        4.3e-6,
+        f"batch 1, hidden 2048, 4096, 8192: 6.3, 13.9, 39.1 us by F.linear of PyTorch 2.11 in graphs, {H200}",
+        "a library's product of few rows, beside W",
+    ),
+    "product_stream_share": Constant(
+        0.8, "the same: beside that, W at 3840 of 4800 GB/s", "of the memory ceiling at which the library reads W"
+    ),
+}
+CPU: Constants = {
+    "array_operation_s": Constant(2e-6, "rule of thumb, 1 to 3 us", "one small NumPy call"),
+    "fp16_widen_s_per_element": Constant(
+        3.5e-9, SERVER, "a weight widened to fp32 by one core, stored, and read by the product"
+    ),
+    "bf16_widen_s_per_element": Constant(1.2e-9, SERVER, "the same of bf16"),
+}
+CONSTANTS = {"gpu": GPU, "cpu": CPU}

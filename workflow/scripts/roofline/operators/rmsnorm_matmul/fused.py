@@ -1,0 +1,122 @@
+"""RMSNorm and product by one kernel of ours (kernels/rmsnorm_matmul.cu): a launch each, or many in a CUDA graph."""
+
+from functools import cached_property
+
+from roofline.devices.gpu.kernel_compiler import HOPPER_OPTIONS, with_headers
+from roofline.operators.rmsnorm_matmul.counts import EPS
+from roofline.operators.rmsnorm_matmul.plan import STATIC_BYTES, plan
+from roofline.operators.rmsnorm_matmul.unfused import KERNELS, OVERLAPPED, WAITING, InGraph, OnTensorCores
+from roofline.records.prediction import CostTerms
+
+KERNEL = KERNELS / "rmsnorm_matmul.cu"
+
+
+class Fused(OnTensorCores):
+    """One launch each. W is multiplied by g as it comes, and the sums by the norm's factor last."""
+
+    name, fused = "fused", True
+    improvements = ("more rows of x: larger batches share W",)
+    sources = tuple(sorted(with_headers(KERNEL)))
+
+    def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
+        super().__init__(operator, device, case, shared, copies)
+        batch, hidden = case.shape["batch"], case.shape["hidden"]
+        properties = device.properties
+        self.division = plan(
+            batch,
+            hidden,
+            hidden,
+            device.capability,
+            device.multiprocessors,
+            properties["sharedMemPerBlockOptin"],
+            properties["sharedMemPerMultiprocessor"],
+        )
+        self.operands, self.sizes = self._operands(device, batch, hidden)
+
+    def arguments(self, overlap: bool) -> list[tuple]:
+        """Of a launch for each copy. Hopper's kernel asks for W first where it may begin before x is there."""
+        import numpy
+
+        last = (numpy.int32(overlap),) if self.device.is_hopper else ()
+        return [(*of_copy, *self.sizes, *last) for of_copy in self.operands]
+
+    def _operands(self, device, batch: int, hidden: int) -> tuple[list[tuple], tuple]:
+        """The arrays of each copy, and the sizes."""
+        import numpy
+
+        from roofline.devices.gpu.tensor_map import tensor_map
+
+        g, sizes = self.shared["g"], (*map(numpy.int32, (batch, hidden, hidden)), numpy.float32(EPS))
+        if device.is_hopper:
+            rows = {"x": self.division.rows, "w": self.division.columns}
+            maps = [[tensor_map(copy[name], rows[name]) for name in rows] for copy in self.copies]
+            return [(*of_copy, g, copy["y"]) for of_copy, copy in zip(maps, self.copies, strict=True)], sizes
+        workspace = device.xp.empty(self.division.workspace_floats, device.xp.float32)
+        arrived = device.xp.zeros(self.division.sets, device.xp.uint32)
+        return [(copy["x"], copy["w"], g, copy["y"], workspace, arrived) for copy in self.copies], sizes
+
+    @cached_property
+    def kernel(self):
+        options = HOPPER_OPTIONS if self.device.is_hopper else ()
+        kernel = self.device.kernel(KERNEL, "rmsnorm_matmul", (*options, *self.division.defines(self.case.dtype)))
+        # All that the card has: the limit is the kernel's, which other cases launch with more or less.
+        kernel.max_dynamic_shared_size_bytes = self.device.properties["sharedMemPerBlockOptin"] - STATIC_BYTES
+        return kernel
+
+    @property
+    def launch(self) -> tuple:
+        return self.division.grid, (self.division.threads,)
+
+    def step(self, scope: str | None):
+        launch = self.device.launcher(self.kernel, *self.launch, self.division.shared_bytes, overlap=False)
+        calls = [(arguments, copy["y"]) for arguments, copy in zip(self.arguments(False), self.copies, strict=True)]
+
+        def step(index: int):
+            arguments, result = calls[index % len(calls)]
+            launch(arguments)
+            return result
+
+        return step
+
+    def plan(self) -> dict:
+        division = self.division
+        names = ("rows", "columns", "splits", "stages", "blocks", "shared_bytes")
+        return {name: getattr(division, name) for name in names}
+
+    def plan_summary(self) -> str:
+        return str(self.division)
+
+    def costs(self, scope: str | None) -> CostTerms:
+        return CostTerms(
+            calls={"kernel_launch_s": 1.0},
+            start={"fused_start_s": 1.0, "event_s": 1.0},
+            share="stream_share",
+        )
+
+
+class FusedGraph(InGraph, Fused):
+    """Where the card can, a kernel also begins while the one before it ends: it fetches W at once, and x when that one
+    is done."""
+
+    name = "fused_graph"
+    scopes = (WAITING, OVERLAPPED)
+
+    def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
+        super().__init__(operator, device, case, shared, copies)
+        if not device.overlaps:
+            self.scopes = (WAITING,)
+
+    def captured(self, scope: str | None):
+        overlap = scope == OVERLAPPED
+        calls = self.arguments(overlap) * (self.per_call // len(self.copies))
+        return self.device.graph(self.kernel, *self.launch, calls, self.division.shared_bytes, overlap)
+
+    def costs(self, scope: str | None) -> CostTerms:
+        return CostTerms(
+            calls={"graph_launch_s": 1 / self.per_call},
+            start={"overlapped_start_s" if scope == OVERLAPPED else "fused_start_s": 1.0},
+            share="stream_share",
+        )
+
+    def plan_summary(self) -> str:
+        return f"{self.division}; {self.per_call} in a graph"

@@ -1,0 +1,141 @@
+"""RMSNorm and the product that follows it, behind the operator interface: settings, cases, inputs and check."""
+
+from collections.abc import Iterable
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from roofline.core.accuracy import relative_error, require_close
+from roofline.core.dtypes import array_dtype
+from roofline.devices.base import Identity
+from roofline.operators.base import Case, Implementation, Job, Operator
+from roofline.operators.rmsnorm_matmul.costs import CONSTANTS
+from roofline.operators.rmsnorm_matmul.counts import compared_outputs, flops, reference, traffic_bytes
+from roofline.operators.rmsnorm_matmul.fused import Fused, FusedGraph
+from roofline.operators.rmsnorm_matmul.numpy_implementation import OnCpu
+from roofline.operators.rmsnorm_matmul.plan import DEPTH
+from roofline.operators.rmsnorm_matmul.unfused import OVERLAPPED, WAITING, Unfused, UnfusedGraph
+from roofline.operators.settings import Budget, ByEffort, EachOnce, OperatorSettings, Whole
+from roofline.records.operator import Axis
+from roofline.records.timing import Check
+
+SMALLEST_HIDDEN = 256  # a slice for each of four parts of k, so that the smallest case is divided as others are
+SPREAD_OF_G = 0.1  # about 1
+
+
+class RmsNormMatmulSettings(OperatorSettings):
+    """RMSNorm, then a product with weights of hidden x hidden. One job for each hidden size and dtype."""
+
+    batch_sizes: Annotated[list[Whole], Field(min_length=1), EachOnce] = Field(
+        default=[1, 32, 128], description="rows of x: tokens that share the weights"
+    )
+    hidden_sizes: Annotated[list[Whole], Field(min_length=1), EachOnce] = Field(
+        default=[2048, 4096], description=f"inputs and outputs of the product, multiples of {DEPTH}"
+    )
+    dtypes: Annotated[list[Literal["fp16", "bf16"]], Field(min_length=1), EachOnce] = Field(
+        default=["fp16", "bf16"], description="of everything but sums, which are fp32; the CPU emulates both"
+    )
+    implementations: (
+        Annotated[
+            list[Literal["unfused", "unfused_graph", "fused", "fused_graph", "numpy"]], Field(min_length=1), EachOnce
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="on a GPU unfused (a kernel for the norm, then a library's product), fused (one kernel), and each "
+        "of them many times in a CUDA graph; on the CPU numpy; null: all that a device has",
+    )
+    time_budget_s: Annotated[Budget, ByEffort(0.03, 0.06, 2)] = Field(
+        default=None, description="seconds for each batch size, implementation and scope; null: by effort"
+    )
+
+
+class RmsNormMatmul(Operator):
+    name = "rmsnorm_matmul"
+    title = "RMSNorm and product"
+    counted = "W, x, g and y once"
+    Settings = RmsNormMatmulSettings
+    unit = "tensor_core"
+    tolerance: ClassVar = {"fp16": 1e-3, "bf16": 1e-2}
+    axis = Axis(key="hidden", symbol="hidden")
+    implementations = (Unfused, UnfusedGraph, Fused, FusedGraph, OnCpu)
+    scope_words: ClassVar = {
+        WAITING: "each kernel waits for the one before it",
+        OVERLAPPED: "each begins while the one before it ends",
+    }
+    constants = CONSTANTS
+    outputs = ("y",)
+
+    def jobs(self, config) -> list[Job]:
+        settings = getattr(config, self.rule)
+        return [
+            Job(
+                f"hidden{hidden}_{dtype}",
+                tuple(Case({"batch": batch, "hidden": hidden}, dtype) for batch in settings.batch_sizes),
+            )
+            for hidden in settings.hidden_sizes
+            for dtype in settings.dtypes
+        ]
+
+    def flops(self, case: Case, scope: str | None = None) -> int:
+        return flops(**case.shape)
+
+    def bytes(self, case: Case, scope: str | None = None) -> int:
+        return traffic_bytes(**case.shape, dtype=case.dtype)
+
+    def smallest(self, case: Case) -> Case:
+        return case.resized(batch=1, hidden=SMALLEST_HIDDEN)
+
+    # -- inputs and check
+
+    def inputs(self, device, case: Case, seed: int) -> dict:
+        return self.rotated_inputs(device, case, seed, 1)[0]
+
+    def rotated_inputs(self, device, case: Case, seed: int, count: int) -> list[dict]:
+        """x of variance 1, W of variance 1 / hidden."""
+        batch, hidden = case.shape["batch"], case.shape["hidden"]
+        w = device.normal((count, hidden, hidden), case.dtype, seed)
+        w *= _number(device, hidden**-0.5, case.dtype)
+        x = device.normal((count, batch, hidden), case.dtype, seed + count)
+        y = device.empty((count, batch, hidden), case.dtype)
+        return [{"x": x[place], "w": w[place], "y": y[place]} for place in range(count)]
+
+    def shared_inputs(self, device, case: Case, seed: int) -> dict:
+        g = device.normal((case.shape["hidden"],), case.dtype, seed)
+        g *= _number(device, SPREAD_OF_G, case.dtype)
+        g += _number(device, 1, case.dtype)
+        return {"g": g}
+
+    def reference(self, case: Case, inputs: dict):
+        return reference(inputs["x"], inputs["w"], inputs["g"])
+
+    def compare(self, implementation: Implementation, scope: str | None, index: int, result) -> Check:
+        """Every row against float64 arithmetic on the same rounded inputs; of a large W every so manieth output. All of
+        them must be finite: poisoned ones are not."""
+        import numpy
+
+        device, case, copy = implementation.device, implementation.case, implementation.copy_of(index)
+        outputs = compared_outputs(case.shape["hidden"])
+        result = device.to_host(result).astype(numpy.float32)
+        on_host = {"x": copy["x"], "w": copy["w"][outputs], "g": implementation.shared["g"]}
+        expected = self.reference(case, {name: device.to_host(array) for name, array in on_host.items()})
+        error = relative_error(result[:, outputs], expected) if numpy.isfinite(result).all() else float("inf")
+        tolerance = self.tolerance[case.dtype]
+        what = f"{self.title}, {implementation.name} {scope}, {case.dtype} {self.label(case)}: the result"
+        require_close(what, error, tolerance)
+        part = f"{expected.shape[1]} of {result.shape[1]} outputs" if outputs.step > 1 else "the whole result"
+        return Check(compared=f"{part} against float64", error=error, tolerance=tolerance)
+
+    def faults(self, config, devices: Iterable[Identity]) -> list[str]:
+        return [
+            f"{self.rule}.hidden_sizes: {hidden}; allowed: multiples of {DEPTH}"
+            for hidden in getattr(config, self.rule).hidden_sizes
+            if hidden % DEPTH
+        ]
+
+
+def _number(device, value: float, dtype: str):
+    """On the device: a number of the host's would have CuPy import its sparse matrices, 0.1 s and more of each job."""
+    import numpy
+
+    return device.array(numpy.float32(value)).astype(array_dtype(dtype))

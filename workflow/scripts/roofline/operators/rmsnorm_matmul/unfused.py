@@ -1,0 +1,120 @@
+"""RMSNorm by a kernel of ours, then a library's product: two launches, or many pairs in a CUDA graph."""
+
+import math
+from functools import cached_property
+from pathlib import Path
+
+from roofline.devices.base import Refused
+from roofline.devices.gpu.kernel_compiler import with_headers
+from roofline.operators.base import FUSED_KERNEL, Implementation
+from roofline.operators.gemm.tensor_matmul import lacking
+from roofline.operators.rmsnorm_matmul.counts import EPS
+from roofline.records.prediction import CostTerms
+
+KERNELS = Path(__file__).parent / "kernels"
+RMS_NORM = KERNELS / "rms_norm.cu"
+VECTOR, WARP, MOST_THREADS = 8, 32, 1024  # numbers of 16 bytes; threads
+FEWEST_IN_GRAPH = 24  # applications: the graph's own launch is shared among so many
+WAITING, OVERLAPPED = "waiting", "overlapped"
+
+
+class OnTensorCores(Implementation):
+    """Of kernels of ours, which take what tensor cores take."""
+
+    kind = "gpu"
+    scopes = (WAITING,)
+
+    @classmethod
+    def unsupported(cls, device, case) -> str | None:
+        return lacking(case.dtype, device.capability)
+
+
+class Unfused(OnTensorCores):
+    name, launches = "unfused", 2
+    improvements = (FUSED_KERNEL,)
+    sources = tuple(sorted(with_headers(RMS_NORM)))
+
+    def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
+        import numpy
+
+        super().__init__(operator, device, case, shared, copies)
+        batch, hidden = case.shape["batch"], case.shape["hidden"]
+        self.normalised = device.xp.empty_like(copies[0]["x"])
+        kernel = device.kernel(RMS_NORM, "rms_norm", (f"-DBF16={int(case.dtype == 'bf16')}",))
+        threads = min(MOST_THREADS, math.ceil(hidden / VECTOR / WARP) * WARP)
+        self.normalise = device.launcher(kernel, (batch,), (threads,), 0, overlap=False)
+        self.rest = (shared["g"], self.normalised, numpy.int32(hidden), numpy.float32(EPS))
+
+    def compute(self, inputs: dict):
+        self.normalise((inputs["x"], *self.rest))
+        self.multiply(inputs["w"], inputs["y"])
+        return inputs["y"]
+
+    def multiply(self, w, y) -> None:
+        self.device.xp.matmul(self.normalised, w.T, out=y)
+
+    def costs(self, scope: str | None) -> CostTerms:
+        return CostTerms(
+            calls={"kernel_launch_s": 1.0, "array_operation_s": 1.0},
+            start={"event_s": 1.0, "norm_kernel_s": 1.0, "product_start_s": 1.0},
+            share="product_stream_share",
+        )
+
+
+class InGraph(OnTensorCores):
+    """Several applications a call, which go through all copies in turn."""
+
+    graph = True
+
+    @property
+    def per_call(self) -> int:
+        return math.ceil(FEWEST_IN_GRAPH / len(self.copies)) * len(self.copies)
+
+    @property
+    def turns(self) -> list[dict]:
+        return self.copies * (self.per_call // len(self.copies))
+
+    def captured(self, scope: str | None):
+        raise NotImplementedError
+
+    def step(self, scope: str | None):
+        graph, stream, result = self.captured(scope), self.device.stream, self.copies[-1]["y"]
+
+        def step(index: int):
+            graph.launch(stream)
+            return result
+
+        return step
+
+
+class UnfusedGraph(InGraph, Unfused):
+    """By cuBLASLt's first choice: CuPy refuses to have cuBLAS in a graph."""
+
+    name = "unfused_graph"
+
+    @cached_property
+    def product(self):
+        from roofline.operators.gemm.cublaslt import WORKSPACE_BYTES, CublasLt
+
+        batch, hidden = self.case.shape["batch"], self.case.shape["hidden"]
+        self.workspace = self.device.xp.empty(WORKSPACE_BYTES, "uint8")
+        self.library = CublasLt(self.workspace.data.ptr)
+        sides, dtype = (hidden, batch, hidden), self.case.dtype  # y by rows is y^T = W x^T by columns
+        found = self.library.algorithms(dtype, *sides, "TN", dtype, alpha=1.0, fast=False, count=1)
+        if not found:
+            raise Refused(f"cuBLASLt offers no {dtype} product of {batch} x {hidden} by {hidden} x {hidden}")
+        return found[0]
+
+    def multiply(self, w, y) -> None:
+        self.product.run(w.data.ptr, self.normalised.data.ptr, y.data.ptr, self.device.stream.ptr)
+
+    def captured(self, scope: str | None):
+        self.compute(self.copies[0])  # what is loaded at a first launch would not be captured
+        return self.device.captured(lambda: [self.compute(copy) for copy in self.turns])
+
+    def costs(self, scope: str | None) -> CostTerms:
+        return CostTerms(
+            calls={"graph_launch_s": 1 / self.per_call},
+            start={"norm_kernel_s": 1.0, "product_start_s": 1.0},
+            share="product_stream_share",
+        )
