@@ -14,9 +14,11 @@ from workflow_run import CHECKOUT, Run, made_once, surroundings
 from roofline.records.base import read
 from roofline.records.manifest import Manifest
 
-MEASURING = {"device_query", "peak_flops", "bandwidth", "decode_attn", "row_norm"}
+MEASURING = {"device_query", "peak_flops", "bandwidth", "decode_attn", "rmsnorm_matmul", "row_norm"}
+FOLDERS = ("", "peak_flops/", "decode_attn/", "rmsnorm_matmul/", "row_norm/")
 DERIVED = ("roofline.json", "interpretation.md", "verification.json", "verification.md", "acceptance.json")
-DRAWN = ("roofline.svg", "roofline.png", "attention.png", "gemm.png", "row_norm.png", "sweep.png", "load.png")
+OF_OPERATORS = ("attention.png", "gemm.png", "rmsnorm_matmul.png", "row_norm.png")
+DRAWN = ("roofline.svg", "roofline.png", *OF_OPERATORS, "sweep.png", "load.png")
 
 
 def unpacked(path: Path, folder: Path) -> Run:
@@ -57,8 +59,7 @@ def test_the_manifest_lists_every_result_with_its_job(finished_run):
     assert manifest.times.jobs_without_times == 0
     assert 0 < manifest.times.jobs_s <= manifest.times.span_s
     (sealed,) = manifest.seals
-    folders = ("", "peak_flops/", "decode_attn/", "row_norm/")
-    assert set(sealed.seals) == {f"cpu/{folder}prediction.json" for folder in folders}
+    assert set(sealed.seals) == {f"cpu/{folder}prediction.json" for folder in FOLDERS}
     assert all(moment < sealed.first_measurement_at for moment in sealed.seals.values())
     assert sealed.measurements == 5
 

@@ -21,6 +21,7 @@ bandwidth:
   time_budget_s: 0.01
 decode_attn: {seq_lens: [16], dtypes: [fp32], batch_sizes: [1], iterations: 10, time_budget_s: 0.1}
 row_norm: {shapes: [64x128, 5x33], iterations: 10, time_budget_s: 0.1}
+rmsnorm_matmul: {hidden_sizes: [64], dtypes: [fp16], batch_sizes: [3], iterations: 10, time_budget_s: 0.1}
 """
 MEMORY = {
     "hbm": ["hbm_read", "hbm_write", "hbm_copy", "hbm_triad"],
@@ -32,6 +33,7 @@ MEMORY = {
     "d2h": ["d2h", "d2h_pageable"],
 }
 ATTENTION, ROWS = "decode_attn/minigpt/S16_fp32.json", "row_norm/fp32.json"
+NORM = "rmsnorm_matmul/hidden64_fp16.json"
 TARGETS = [f"results/{device}/{ATTENTION}" for device in ("gpu0", "cpu")]
 
 
@@ -71,7 +73,7 @@ def test_auto_plans_the_first_gpu_and_the_cpu(tmp_path):
         "cpu/peak_flops/fp32.json",  # it lacks the others of these
         "cpu/peak_flops/fp32_fma.json",
         "cpu/bandwidth/sweep.json",
-        *(f"{device}/{case}" for device in ("gpu0", "cpu") for case in (ATTENTION, ROWS)),
+        *(f"{device}/{case}" for device in ("gpu0", "cpu") for case in (ATTENTION, ROWS, NORM)),
     }
 
 
@@ -151,6 +153,12 @@ def test_every_implementation_of_a_device_is_measured_where_none_is_chosen(finis
         "gpu0": ["array", "naive", "welford", "welford_graph"] * 2,
         "cpu": ["numpy", "compiled"] * 2,
     }
+
+
+def test_a_graph_is_measured_as_kernels_wait_and_as_they_overlap(finished):
+    found = [(one["implementation"], one["scope"]) for one in finished.read(f"gpu0/{NORM}")["measurements"]]
+    alone = [(name, "waiting") for name in ("unfused", "unfused_graph", "fused", "fused_graph")]
+    assert found == [*alone, ("fused_graph", "overlapped")]
 
 
 def test_the_roofline_holds_every_ceiling_and_operator_under_its_seals(finished):

@@ -41,10 +41,24 @@ def done(result, *values):
 
 
 @cache
-def compiled(source: str, name: str, architecture: int, defines: tuple[str, ...] = ()) -> tuple[bytes, str]:
+def compiled(source: str, name: str, architecture: int | str, defines: tuple[str, ...] = ()) -> tuple[bytes, str]:
     """The machine code and the compiler's remarks. Raises AssertionError with them where it fails."""
+    program, remarks = compiled_program(source, name, (*defines, f"--gpu-architecture=sm_{architecture}"))
+    code = b" " * done(*nvrtc.nvrtcGetCUBINSize(program))
+    done(*nvrtc.nvrtcGetCUBIN(program, code))
+    return code, remarks
+
+
+def ptx(source: str, name: str, architecture: int | str) -> str:
+    program, _ = compiled_program(source, name, (f"--gpu-architecture=compute_{architecture}",))
+    text = b" " * done(*nvrtc.nvrtcGetPTXSize(program))
+    done(*nvrtc.nvrtcGetPTX(program, text))
+    return text.decode()
+
+
+def compiled_program(source: str, name: str, more: tuple[str, ...]):
     program = done(*nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], []))
-    options = [*COMPILE_OPTIONS, *defines, f"--gpu-architecture=sm_{architecture}"]
+    options = [*COMPILE_OPTIONS, *more]
     options += [f"--include-path={folder}" for folder in HEADERS]
     (result,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
     # NVRTC writes into the object. Python has one b" " for all, and an empty log would turn that into a NUL.
@@ -52,9 +66,7 @@ def compiled(source: str, name: str, architecture: int, defines: tuple[str, ...]
     done(*nvrtc.nvrtcGetProgramLog(program, remarks))
     remarks = remarks.decode().strip(" \0\n")
     assert result == nvrtc.nvrtcResult.NVRTC_SUCCESS, remarks
-    code = b" " * done(*nvrtc.nvrtcGetCUBINSize(program))
-    done(*nvrtc.nvrtcGetCUBIN(program, code))
-    return code, remarks
+    return program, remarks
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -69,7 +81,17 @@ def test_compiles_without_a_remark(source, architecture):
 
 
 def registers(code: bytes) -> dict[str, int]:
-    """Registers of a thread of each kernel, by the machine code's own account (section .nv.info)."""
+    """Of a thread of each kernel."""
+    return told(code, 0x2F)  # EIATTR_REGCOUNT
+
+
+def stack_bytes(code: bytes) -> int:
+    """Of a thread, the most of any kernel: our kernels use it only for registers that are spilled."""
+    return max(told(code, 0x11).values())  # EIATTR_FRAME_SIZE
+
+
+def told(code: bytes, wanted: int) -> dict[str, int]:
+    """An attribute of each function, by the machine code's own account (section .nv.info)."""
     headers_at = struct.unpack_from("<Q", code, 0x28)[0]
     size, count, names_index = struct.unpack_from("<HHH", code, 0x3A)
     headers = [struct.unpack_from("<IIQQQQIIQQ", code, headers_at + place * size) for place in range(count)]
@@ -85,7 +107,7 @@ def registers(code: bytes) -> dict[str, int]:
         form, attribute, length = struct.unpack_from("<BBH", code, at)
         at += 4
         if form == 4:
-            if attribute == 0x2F:  # EIATTR_REGCOUNT
+            if attribute == wanted:
                 symbol, number = struct.unpack_from("<II", code, at)
                 found[text(names + struct.unpack_from("<I", code, symbols[4] + 24 * symbol)[0])] = number
             at += length
@@ -114,6 +136,56 @@ def test_every_variant_of_the_multiply_adds_compiles_and_fits_the_registers(vari
     code, remarks = compiled(kernel_source(CEILING_KERNELS / "fma.cu"), "fma.cu", architecture, defines)
     assert remarks == ""
     assert max(registers(code).values()) * max(threads for threads, _ in fma.GRIDS) <= REGISTERS
+
+
+HOPPER = "90a"  # with what only Hopper has
+PRODUCT = LIBRARY / "operators/gemm/kernels/tensor_matmul.cu"
+FUSED_PRODUCT = LIBRARY / "operators/rmsnorm_matmul/kernels/rmsnorm_matmul.cu"
+
+
+@pytest.mark.parametrize("source", [PRODUCT, FUSED_PRODUCT], ids=lambda path: path.name)
+def test_the_tensor_cores_are_told_to_multiply_as_the_architecture_does_best(source):
+    text = kernel_source(source)
+    assert "wgmma.mma_async" in ptx(text, source.name, HOPPER)
+    assert "mma.sync" not in ptx(text, source.name, HOPPER)
+    assert "mma.sync" in ptx(text, source.name, 80)
+
+
+def fits(source: Path, architecture: int | str, defines: tuple[str, ...], threads: int, blocks: int = 1) -> None:
+    """Without a remark, with nothing spilled, and as many threads as are launched have registers."""
+    text = kernel_source(source) + f'\nstatic_assert(THREADS == {threads}, "THREADS");\n'
+    code, remarks = compiled(text, source.name, architecture, defines)
+    (needed,) = registers(code).values()
+    assert (remarks, stack_bytes(code)) == ("", 0), defines
+    assert -(-needed // GRANULE) * GRANULE * threads * blocks <= REGISTERS, defines
+
+
+@pytest.mark.parametrize("bf16", [0, 1])
+@pytest.mark.parametrize(("architecture", "threads", "blocks"), [(HOPPER, 384, 1), (80, 256, 2), (90, 256, 2)])
+def test_the_product_keeps_its_sums_in_registers(architecture, threads, blocks, bf16):
+    fits(PRODUCT, architecture, (f"-DBF16={bf16}",), threads, blocks)
+
+
+def division(bf16: int, batch: int, columns: int, splits: int, stages: int, blocks: int) -> tuple[str, ...]:
+    numbers = {"BF16": bf16, "BATCH": batch, "COLUMNS": columns, "SPLITS": splits, "STAGES": stages, "BLOCKS": blocks}
+    return tuple(f"-D{name}={number}" for name, number in numbers.items())
+
+
+@pytest.mark.parametrize("bf16", [0, 1])
+@pytest.mark.parametrize("batch", [8, 16, 32, 64, 128])
+@pytest.mark.parametrize(("columns", "splits", "stages"), [(64, 2, 4), (128, 2, 3), (128, 4, 3)])
+def test_the_fused_product_keeps_its_sums_in_registers_on_hopper(columns, splits, stages, batch, bf16):
+    blocks = 2 if batch <= 32 else 1
+    threads = 384 if batch <= 32 else 512
+    fits(FUSED_PRODUCT, HOPPER, division(bf16, batch, columns, splits, stages, blocks), threads, blocks)
+
+
+@pytest.mark.parametrize("batch", [8, 16, 32, 64, 128])
+@pytest.mark.parametrize(("architecture", "bf16"), [(75, 0), (80, 1), (90, 0), (120, 1)])
+@pytest.mark.parametrize(("columns", "splits", "stages"), [(64, 4, 2), (128, 2, 3)])
+def test_the_fused_product_keeps_its_sums_in_registers_elsewhere(columns, splits, stages, architecture, bf16, batch):
+    blocks = 2 if batch <= 32 else 1
+    fits(FUSED_PRODUCT, architecture, division(bf16, batch, columns, splits, stages, blocks), 2 * columns, blocks)
 
 
 # Shared memory of a multiprocessor and the most of it that a block may have, in KiB: CUDA programming guide, table of

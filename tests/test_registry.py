@@ -92,6 +92,7 @@ def test_built_in_operators_are_found_by_their_rules():
     assert {rule: operator.name for rule, operator in found.items()} == {
         "decode_attn": "decode_attention",
         "peak_flops": "gemm",
+        "rmsnorm_matmul": "rmsnorm_matmul",
         "row_norm": "row_norm",
     }
     assert all(own_files(operator) == [] and operator.path is None for operator in found.values())

@@ -34,8 +34,11 @@ QUERY, SEAL, PEAKS_SEAL, ATTENTION_SEAL, ROWS_SEAL = (
 )
 PEAK, MEMORY, ROWS = "cpu/peak_flops/fp32.json", "cpu/bandwidth/dram.json", "cpu/row_norm/fp32.json"
 ATTENTION = ("cpu/decode_attn/minigpt/S16_fp32.json", "cpu/decode_attn/minigpt/S32_fp32.json")
-OF_PEAKS_SEAL, OF_ATTENTION_SEAL, OF_ROWS_SEAL = (PEAKS_SEAL, PEAK), (ATTENTION_SEAL, *ATTENTION), (ROWS_SEAL, ROWS)
-MEASURED = (QUERY, SEAL, MEMORY, *OF_PEAKS_SEAL, *OF_ATTENTION_SEAL, *OF_ROWS_SEAL)
+NORM, NORM_SEAL = (f"cpu/rmsnorm_matmul/{name}.json" for name in ("hidden64_fp16", "prediction"))
+OF_PEAKS_SEAL, OF_ATTENTION_SEAL = (PEAKS_SEAL, PEAK), (ATTENTION_SEAL, *ATTENTION)
+OF_ROWS_SEAL, OF_NORM_SEAL = (ROWS_SEAL, ROWS), (NORM_SEAL, NORM)
+OF_OPERATORS_SEALS = (*OF_ATTENTION_SEAL, *OF_ROWS_SEAL, *OF_NORM_SEAL)
+MEASURED = (QUERY, SEAL, MEMORY, *OF_PEAKS_SEAL, *OF_OPERATORS_SEALS)
 GATHERED = "cpu/peak_flops.json"  # with bandwidth.json, of one job
 PICTURES = "roofline.png"  # with all other pictures, of one job
 JUDGED = ("acceptance.json", "summary.html", "manifest.json")
@@ -140,7 +143,7 @@ LIBRARY = "workflow/scripts/roofline"
 EDITED = {
     "workflow/scripts/plot.py": [PICTURES, *JUDGED],
     "workflow/scripts/peak_flops.py": [PEAK, *OF_CEILINGS],
-    "workflow/scripts/measure_operator.py": [*ATTENTION, ROWS, *FOLLOWS],
+    "workflow/scripts/measure_operator.py": [*ATTENTION, ROWS, NORM, *FOLLOWS],
     f"{LIBRARY}/report/figure_style.py": [PICTURES, *JUDGED],
     f"{LIBRARY}/report/interpretation.py": ["interpretation.md", *JUDGED],
     f"{LIBRARY}/report/templates/summary.html.j2": ["summary.html", "manifest.json"],
@@ -151,18 +154,13 @@ EDITED = {
     f"{LIBRARY}/operators/decode_attention/checkpoint.py": [WEIGHTS, *OF_ATTENTION_SEAL, *FOLLOWS],
     f"{LIBRARY}/operators/decode_attention/numpy_cores.py": [*OF_ATTENTION_SEAL, *FOLLOWS],
     f"{LIBRARY}/operators/row_norm/rows_loop.py": [*OF_ROWS_SEAL, *FOLLOWS],
+    f"{LIBRARY}/operators/rmsnorm_matmul/numpy_implementation.py": [*OF_NORM_SEAL, *FOLLOWS],
     f"{LIBRARY}/operators/gemm/numpy_products.py": [*OF_PEAKS_SEAL, *OF_CEILINGS],
     f"{LIBRARY}/measure/compute_ceiling.py": [PEAK, *OF_CEILINGS],
     f"{LIBRARY}/measure/memory_ceiling.py": [MEMORY, *OF_CEILINGS],
-    f"{LIBRARY}/measure/timing.py": [PEAK, MEMORY, *ATTENTION, ROWS, *OF_CEILINGS],
+    f"{LIBRARY}/measure/timing.py": [PEAK, MEMORY, *ATTENTION, ROWS, NORM, *OF_CEILINGS],
     f"{LIBRARY}/records/memory.py": [MEMORY, *OF_CEILINGS],
-    f"{LIBRARY}/operators/base.py": [
-        WEIGHTS,
-        *OF_PEAKS_SEAL,
-        *OF_ATTENTION_SEAL,
-        *OF_ROWS_SEAL,
-        *OF_CEILINGS,
-    ],
+    f"{LIBRARY}/operators/base.py": [WEIGHTS, *OF_PEAKS_SEAL, *OF_OPERATORS_SEALS, *OF_CEILINGS],
     f"{LIBRARY}/devices/cpu/device.py": EVERYTHING,
     f"{LIBRARY}/core/model.py": [WEIGHTS, *AFTER_THE_QUERY],
 }
@@ -245,6 +243,8 @@ OF_A_GPU = {  # scripts with the operator whose jobs they are, where they are on
     "operator_prediction": "decode_attn",
 }
 KERNELS = {
+    "operators/gemm/kernels/tensor_matmul.cu": {"peak_flops"},
+    "operators/gemm/kernels/mma.cuh": {"peak_flops"},
     "operators/decode_attention/kernels/decode_attention.cu": {"measure_operator", "operator_prediction"},
     "operators/decode_attention/fused.py": {"measure_operator", "operator_prediction"},
     "operators/gemm/cuda_products.py": {"peak_flops"},
@@ -272,7 +272,7 @@ def test_sources_with_a_newer_time_and_the_same_text_make_nothing_stale(run):
 
 DELETED = {
     QUERY: EVERYTHING,
-    SEAL: [SEAL, PEAK, MEMORY, *ATTENTION, ROWS, *OF_CEILINGS],
+    SEAL: [SEAL, PEAK, MEMORY, *ATTENTION, ROWS, NORM, *OF_CEILINGS],
     ATTENTION_SEAL: [*OF_ATTENTION_SEAL, *FOLLOWS],
     PEAK: [PEAK, *OF_CEILINGS],
     ATTENTION[0]: [ATTENTION[0], *FOLLOWS],

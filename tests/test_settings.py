@@ -200,7 +200,7 @@ def test_every_effort_fills_every_budget_and_a_greater_one_takes_longer():
     assert budgets(default) == budgets(complete({})) and len(budgets(default)) == 6
     for key, value in budgets(default).items():
         assert budgets(quick)[key] < value < budgets(thorough)[key]
-    for rule in ("peak_flops", "bandwidth", "decode_attn", "row_norm"):
+    for rule in ("peak_flops", "bandwidth", "decode_attn", "rmsnorm_matmul", "row_norm"):
         for device in ("gpu0", "cpu"):
             times = [expected_s(rule, device, checked) for checked in (quick, default, thorough)]
             assert 0 < times[0] < times[1] < times[2]

@@ -46,6 +46,13 @@ TINY = {
         "iterations": 10,
         "time_budget_s": 0.1,
     },
+    "rmsnorm_matmul": {
+        "hidden_sizes": [64],
+        "dtypes": ["fp16"],
+        "batch_sizes": [3],
+        "iterations": 10,
+        "time_budget_s": 0.1,
+    },
     "row_norm": {"shapes": ["64x128", "5x33"], "iterations": 10, "time_budget_s": 0.1},
 }
 PLANNED_JOB = re.compile(r"^rule (\w+):\n((?: +.*\n)*)", re.MULTILINE)

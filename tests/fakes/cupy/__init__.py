@@ -327,7 +327,8 @@ def _rms_norm(given):
     from roofline.operators.rmsnorm_matmul.counts import normalised
 
     assert given.x.shape == given.out.shape == (given.blocks, given.hidden) and given.threads % 32 == 0
-    given.out[:] = normalised(given.x, given.g, float(given.eps)).astype(given.out.dtype)
+    x, g = (array.astype(numpy.float32) for array in (given.x, given.g))
+    given.out[:] = normalised(x, g, float(given.eps)).astype(given.out.dtype)
 
 
 def _rmsnorm_matmul(given):

@@ -7,6 +7,7 @@ const int ROWS = 128, COLUMNS = 256;  // of C, a block
 const int DEPTH = 64;                 // of k, a stage: 128 bytes
 const int BLOCKS = 2;                 // of a cluster, one below the other
 const int STAGES = 4;
+const int THREADS = 384;
 const int A_BYTES = ROWS * DEPTH * 2, B_BYTES = COLUMNS * DEPTH * 2, STAGE_BYTES = A_BYTES + B_BYTES;
 const int PART = 64;                        // columns of C that a warpgroup writes at once
 const int PART_BYTES = 64 * PART * 2;       // two of them a warpgroup
@@ -23,7 +24,7 @@ __device__ __forceinline__ Tile tile_of(int index, int down, int across) {
 }
 
 // a [m, k], b [n, k] and c [m, n] as tensor maps; boxes of 128 x 64, 128 x 64 and 64 x 64.
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
+extern "C" __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS, 1)
     tensor_matmul(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
                   const __grid_constant__ TensorMap c, int m, int n, int k) {
     extern __shared__ char room[];

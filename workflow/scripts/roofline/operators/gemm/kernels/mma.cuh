@@ -8,7 +8,8 @@
 struct Transfer {
 #if __CUDA_ARCH__ >= 800
     __device__ __forceinline__ void begin(u32 to, const void* at, bool there) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(at), "r"(there ? 16 : 0) : "memory");
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(at), "r"(there ? 16 : 0)
+                     : "memory");
     }
     __device__ __forceinline__ void end() const {}
 #else

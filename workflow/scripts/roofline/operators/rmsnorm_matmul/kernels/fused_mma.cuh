@@ -12,7 +12,7 @@ const int THREADS = COLUMNS * 2;
 const int REACH = THREADS / 8, LOADS = (ROWS + REACH - 1) / REACH;  // rows that all threads load at once, so many times
 const int EIGHTS = BATCH / 8;
 const int PIECES = (BATCH + REACH - 1) / REACH;  // rows of x of which a thread squares one chunk
-const int PART = COLUMNS * BATCH + BATCH;  // a block's sums and the squares of its rows of x, in the workspace
+const int PART = COLUMNS * BATCH + BATCH;        // a block's sums and the squares of its rows of x, in the workspace
 
 // Where 16 bytes of a stage lie: of 8 rows in turn, the same chunk lies in 8 different sets of banks.
 __device__ __forceinline__ u32 place_of(int row, int chunk) { return row * ROW_BYTES + ((chunk ^ (row & 7)) << 4); }
@@ -25,7 +25,7 @@ struct Share {
     int outputs, rows;  // that there are from the block's first on
     int hidden, first, end;
 
-    // Of the stages that fit W may come to the L2 before the kernel before is done.
+    // The first stages of W, which may come to the L2 before the kernel before is done.
     __device__ __forceinline__ void prefetch() const {
 #if __CUDA_ARCH__ >= 900
         for (int i = threadIdx.x; i < (STAGES - 1) * COLUMNS; i += THREADS) {
@@ -42,13 +42,14 @@ struct Share {
 #pragma unroll
         for (int i = 0; i < LOADS; ++i) {
             const int row = row_of(i), of_x = row - COLUMNS;
-            const half_bits* const from = of_x == BATCH ? g : of_x < 0 ? w + (long long)row * hidden : x + (long long)of_x * hidden;
-            const bool there = of_x == BATCH || (of_x < 0 ? row < outputs : of_x < rows);
+            const half_bits* from = of_x < 0 ? w + (long long)row * hidden : x + (long long)of_x * hidden;
+            bool there = of_x < 0 ? row < outputs : of_x < rows;
+            if (of_x == BATCH) from = g, there = true;
             if (row < ROWS) transfers[i].begin(stage + place_of(row, chunk), from + k, there && k < end);
         }
         transfers_queued();
     }
-    static __device__ __forceinline__ void end_all(const Transfer (&transfers)[LOADS]) {
+    static __device__ __forceinline__ void finish(const Transfer (&transfers)[LOADS]) {
 #pragma unroll
         for (int i = 0; i < LOADS; ++i)
             if (row_of(i) < ROWS) transfers[i].end();
@@ -105,7 +106,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     wait_for_kernel_before();  // it may have written x, and may use the workspace; W and g are parameters
     for (int step = 0; step < STAGES - 1; ++step) {
         share.begin(transfers, step, stages + step * STAGE_BYTES);
-        Share::end_all(transfers);
+        Share::finish(transfers);
     }
     if (steps < STAGES) let_next_begin();
     float sums[EIGHTS][4] = {}, squares[PIECES] = {};
@@ -118,9 +119,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         const u32 stage = stages + step % STAGES * STAGE_BYTES;
         multiply(sums, stage);
 #pragma unroll
-        for (int i = 0; i < PIECES; ++i)
-            if (row_of(i) < BATCH) squares[i] += square(load_shared(stage + place_of(COLUMNS + row_of(i), threadIdx.x % 8)));
-        Share::end_all(transfers);
+        for (int i = 0; i < PIECES; ++i) {
+            const int of_x = row_of(i);
+            if (of_x < BATCH) squares[i] += square(load_shared(stage + place_of(COLUMNS + of_x, threadIdx.x % 8)));
+        }
+        Share::finish(transfers);
     }
     transfers_wait<0>();
 

@@ -1,0 +1,184 @@
+"""Our products by mma.sync and our RMSNorm on a real card (pytest -m gpu): right in every shape and at every edge.
+
+Compiled for the plain architecture, so that Hopper takes the way of all others too.
+"""
+
+from pathlib import Path
+
+import numpy
+import pytest
+from fake_gpu import real_gpu, skip_unless_supported
+
+import roofline
+from roofline.core.accuracy import relative_error
+from roofline.core.dtypes import array_dtype
+from roofline.devices.gpu import cuda_launch
+
+pytestmark = pytest.mark.gpu
+
+OPERATORS = Path(roofline.__file__).parent / "operators"
+PRODUCT = OPERATORS / "gemm/kernels/tensor_matmul.cu"
+FUSED = OPERATORS / "rmsnorm_matmul/kernels/rmsnorm_matmul.cu"
+NORM = OPERATORS / "rmsnorm_matmul/kernels/rms_norm.cu"
+DTYPES = ("fp16", "bf16")
+TOLERANCE = {"fp16": 1e-3, "bf16": 1e-2}
+EPS = 1e-6
+TILE = 128  # rows and columns of C, a block of the product
+DIVISIONS = [(64, 2), (64, 8), (128, 1), (128, 4)]  # outputs a block, parts of k
+
+
+@pytest.fixture
+def device():
+    return real_gpu()
+
+
+def on_device(device, values, dtype: str):
+    return device.array(numpy.asarray(values, numpy.float32)).astype(array_dtype(dtype))
+
+
+def random_inputs(batch: int, outputs: int, hidden: int):
+    random = numpy.random.default_rng(7)
+    x = random.standard_normal((batch, hidden))
+    return x, random.standard_normal((outputs, hidden)) / hidden**0.5, 1 + 0.1 * random.standard_normal(hidden)
+
+
+def wide(device, array):
+    return device.to_host(array).astype(numpy.float64)
+
+
+def normalised(x, g):
+    return x / numpy.sqrt((x**2).mean(axis=1, keepdims=True) + EPS) * g
+
+
+def empty(device, shape: tuple[int, ...], dtype: str):
+    array = device.empty(shape, dtype)
+    device.poison(array)
+    return array
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k"),
+    [(1000, 520, 328), (4096, 256, 64), (128, 128, 8), (1, 8, 4096), (129, 136, 40), (2048, 2048, 1024)],
+)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_product_is_right_at_every_edge(device, dtype, m, n, k):
+    skip_unless_supported(device, dtype)
+    a, b, c = device.normal((m, k), dtype, 1), device.normal((n, k), dtype, 2), empty(device, (m, n), dtype)
+    kernel = device.kernel(PRODUCT, "tensor_matmul", (f"-DBF16={int(dtype == 'bf16')}",))
+    kernel((-(-m // TILE) * -(-n // TILE),), (256,), (a, b, c, *map(numpy.int32, (m, n, k))))
+    assert relative_error(wide(device, c), wide(device, a) @ wide(device, b).T) < TOLERANCE[dtype]
+
+
+class FusedProduct:
+    """The kernel with inputs, an output and a workspace, launched like any other or overlapping."""
+
+    def __init__(self, device, dtype: str, x, w, g, columns: int, splits: int):
+        (batch, hidden), outputs = x.shape, len(w)
+        rows = max(8, 1 << (min(batch, 64 if columns == 128 else 128) - 1).bit_length())
+        stage_bytes = (columns + rows + 1) * 128
+        stages = min(4, device.properties["sharedMemPerBlockOptin"] // (stage_bytes + 64))
+        numbers = {"BF16": int(dtype == "bf16"), "BATCH": rows, "COLUMNS": columns, "SPLITS": splits}
+        numbers |= {"STAGES": stages, "BLOCKS": 1}
+        self.kernel = device.kernel(FUSED, "rmsnorm_matmul", tuple(f"-D{key}={n}" for key, n in numbers.items()))
+        self.kernel.max_dynamic_shared_size_bytes = self.shared_bytes = stages * stage_bytes
+        self.grid, self.block = (-(-outputs // columns) * splits, -(-batch // rows)), (2 * columns,)
+        blocks = self.grid[0] * self.grid[1]
+        self.device = device
+        self.x, self.w, self.g = (on_device(device, values, dtype) for values in (x, w, g))
+        self.y = empty(device, (batch, outputs), dtype)
+        self.workspace = empty(device, (blocks * (columns + 1) * rows,), "fp32")
+        self.arrived = device.xp.zeros(blocks // splits, "uint32")
+        self.shape = (*map(numpy.int32, (batch, outputs, hidden)), numpy.float32(EPS))
+
+    def launch(self, x=None, y=None, overlapping: bool = False):
+        x, y = self.x if x is None else x, self.y if y is None else y
+        arguments = (x, self.w, self.g, y, self.workspace, self.arrived, *self.shape)
+        if overlapping:
+            self.kernel.compile()
+            stream = self.device.stream.ptr
+            handle = self.kernel.kernel.ptr
+            cuda_launch.overlapping(handle, stream, self.grid, self.block, arguments, self.shared_bytes)
+        else:
+            self.kernel(self.grid, self.block, arguments, shared_mem=self.shared_bytes)
+        return y
+
+    def reference(self):
+        x, w, g = (wide(self.device, array) for array in (self.x, self.w, self.g))
+        return normalised(x, g) @ w.T
+
+    def result(self):
+        return wide(self.device, self.launch())
+
+
+@pytest.mark.parametrize(("hidden", "outputs"), [(512, 256), (2048, 2048), (4104, 1000)])
+@pytest.mark.parametrize("batch", [1, 5, 8, 32, 100, 128])
+@pytest.mark.parametrize(("columns", "splits"), DIVISIONS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_fused_product_is_right_in_every_shape(device, dtype, columns, splits, batch, hidden, outputs):
+    skip_unless_supported(device, dtype)
+    fused = FusedProduct(device, dtype, *random_inputs(batch, outputs, hidden), columns, splits)
+    assert relative_error(fused.result(), fused.reference()) < TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("scale", [1e3, 1, 1e-3])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_fused_product_is_right_for_large_and_small_rows(device, dtype, scale):
+    """Each row by itself: of ordinary numbers, one with an element that outweighs the others, one of zeros."""
+    skip_unless_supported(device, dtype)
+    x, w, g = random_inputs(8, 256, 2048)
+    x *= scale
+    x[2] = 0
+    x[3] /= 100
+    x[3, 1234] = 10 * scale
+    fused = FusedProduct(device, dtype, x, w, g, 64, 4)
+    for row, (found, expected) in enumerate(zip(fused.result(), fused.reference(), strict=True)):
+        assert relative_error(found, expected) < TOLERANCE[dtype]
+        assert row != 2 or not found.any()
+
+
+@pytest.mark.parametrize("bad", [numpy.nan, numpy.inf])
+def test_what_is_not_finite_stays_in_its_row(device, bad):
+    x, w, g = random_inputs(9, 256, 1024)
+    x[4, 1000] = bad
+    found = FusedProduct(device, "fp16", x, w, g, 64, 4).result()
+    assert numpy.isfinite(numpy.delete(found, 4, axis=0)).all() and not numpy.isfinite(found[4]).any()
+
+
+@pytest.mark.parametrize(("columns", "splits"), DIVISIONS)
+def test_a_hundred_launches_give_the_same_bits(device, columns, splits):
+    """Whichever block comes last; and the counters are left as they were found."""
+    fused = FusedProduct(device, "fp16", *random_inputs(32, 1000, 2048), columns, splits)
+    first = device.to_host(fused.launch()).copy()
+    for _ in range(100):
+        device.poison(fused.y)
+        assert (device.to_host(fused.launch()) == first).all()
+    assert not device.to_host(fused.arrived).any()
+
+
+def test_overlapping_launches_wait_for_what_the_one_before_wrote(device):
+    if not device.overlaps:
+        pytest.skip("launches overlap from compute capability 9.0 on")
+    fused = FusedProduct(device, "fp16", *random_inputs(32, 2048, 2048), 64, 4)
+
+    def chain(overlapping: bool):
+        x, buffers = fused.x, [empty(device, fused.x.shape, "fp16") for _ in range(2)]
+        for index in range(50):
+            x = fused.launch(x, buffers[index % 2], overlapping)
+        return device.to_host(x)
+
+    expected = chain(overlapping=False)
+    assert numpy.isfinite(expected.astype(numpy.float64)).all()
+    assert (chain(overlapping=True) == expected).all()
+
+
+@pytest.mark.parametrize(("rows", "hidden"), [(1, 8), (1, 2048), (128, 4096), (33, 8192), (2, 16384), (3, 20_000)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_norm_is_right_for_short_and_long_rows(device, dtype, rows, hidden):
+    skip_unless_supported(device, dtype)
+    x, _, g = random_inputs(rows, 1, hidden)
+    x[0] *= 1e-3
+    x, g, out = on_device(device, x, dtype), on_device(device, g, dtype), empty(device, (rows, hidden), dtype)
+    kernel = device.kernel(NORM, "rms_norm", (f"-DBF16={int(dtype == 'bf16')}",))
+    threads = min(1024, -(-hidden // 256) * 32)
+    kernel((rows,), (threads,), (x, g, out, numpy.int32(hidden), numpy.float32(EPS)))
+    assert relative_error(wide(device, out), normalised(wide(device, x), wide(device, g))) < TOLERANCE[dtype]

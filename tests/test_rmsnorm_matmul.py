@@ -1,0 +1,252 @@
+"""RMSNorm and product: its division of the work, its prediction, its settings; every implementation."""
+
+from itertools import pairwise
+
+import fake_gpu
+import numpy
+import pytest
+from factories import device_record, seals_for
+from fake_gpu import open_gpu
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roofline.core.accuracy import relative_error
+from roofline.core.dtypes import array_dtype
+from roofline.core.prediction import predict_cell
+from roofline.devices import open_device
+from roofline.measure.operator_job import Options, measure, skipped
+from roofline.operators.base import Case, Job
+from roofline.operators.rmsnorm_matmul import RmsNormMatmul
+from roofline.operators.rmsnorm_matmul.costs import CONSTANTS
+from roofline.operators.rmsnorm_matmul.counts import MOST_WEIGHTS, compared_outputs, flops, reference, traffic_bytes
+from roofline.operators.rmsnorm_matmul.fused import Fused, FusedGraph
+from roofline.operators.rmsnorm_matmul.numpy_implementation import OnCpu
+from roofline.operators.rmsnorm_matmul.plan import plan
+from roofline.operators.rmsnorm_matmul.unfused import Unfused, UnfusedGraph
+from roofline.run import settings
+
+OPERATOR = RmsNormMatmul()
+DTYPES = ("fp16", "bf16")
+ON_GPU = (Unfused, UnfusedGraph, Fused, FusedGraph)
+gpu = fake_gpu.gpu  # the fixture
+
+
+def cell_of(device, kind, batch, hidden, dtype, copies=1, seed=3):
+    case = Case({"batch": batch, "hidden": hidden}, dtype)
+    shared = OPERATOR.shared_inputs(device, case, seed)
+    return kind(OPERATOR, device, case, shared, OPERATOR.rotated_inputs(device, case, seed, copies))
+
+
+# ---------------------------------------------------------------------------------------------- the division
+
+
+CARDS = {  # shared memory in KiB of a block and of a multiprocessor
+    (7, 5): (64, 64),
+    (8, 0): (163, 164),
+    (8, 6): (99, 100),
+    (9, 0): (227, 228),
+    (10, 0): (227, 228),
+    (12, 0): (99, 100),
+}
+
+
+@given(
+    batch=st.integers(1, 1000),
+    slices=st.integers(1, 300),
+    outputs=st.integers(1, 20000),
+    capability=st.sampled_from(sorted(CARDS)),
+    multiprocessors=st.integers(1, 200),
+)
+def test_a_plan_covers_all_of_the_result_and_fits_the_card(batch, slices, outputs, capability, multiprocessors):
+    hidden, (block, whole) = 64 * slices, (kib << 10 for kib in CARDS[capability])
+    found = plan(batch, hidden, outputs, capability, multiprocessors, block, whole)
+    across, down = found.grid
+    assert found.rows in (8, 16, 32, 64, 128) and (down - 1) * found.rows < batch <= down * found.rows
+    assert down == 1 or found.rows == 128
+    assert across % found.splits == 0
+    assert (across // found.splits - 1) * found.columns < outputs <= across // found.splits * found.columns
+    assert found.splits <= slices, "no block without a part of k"
+    assert found.columns // 16 >= found.splits, "each of a cluster adds up 16 outputs or more"
+    assert found.stages >= 2 and found.threads % 128 == 0
+    assert found.shared_bytes + 2048 <= block and found.resident * (found.shared_bytes + 3072) <= whole
+
+
+@pytest.mark.parametrize(
+    ("hidden", "batch", "columns", "splits", "resident"),
+    [(8192, 1, 128, 2, 1), (4096, 32, 64, 2, 1), (2048, 32, 128, 4, 2), (2048, 128, 128, 4, 1)],
+)
+def test_the_plan_of_an_h200(hidden, batch, columns, splits, resident):
+    found = plan(batch, hidden, hidden, (9, 0), 132, 227 << 10, 228 << 10)
+    assert (found.columns, found.splits, found.resident) == (columns, splits, resident)
+    assert found.blocks <= 132 and found.defines("bf16")[0] == "-DBF16=1"
+
+
+# ---------------------------------------------------------------------------------------------- every implementation
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("batch", "hidden"), [(1, 256), (5, 512), (8, 64), (100, 320), (128, 256), (200, 512)])
+@pytest.mark.parametrize("kind", ON_GPU)
+def test_every_implementation_passes_its_check(gpu, kind, batch, hidden, dtype):
+    cell = cell_of(gpu, kind, batch, hidden, dtype, copies=3)
+    for scope in cell.scopes:
+        check, _ = OPERATOR.check(cell, scope)
+        assert check.error < check.tolerance == {"fp16": 1e-3, "bf16": 1e-2}[dtype]
+        step = cell.step(scope)
+        for index in range(4):
+            OPERATOR.compare(cell, scope, index, step(index))
+
+
+@pytest.mark.parametrize("kind", [UnfusedGraph, FusedGraph])
+@pytest.mark.parametrize("copies", [1, 3, 23])
+def test_a_graph_goes_through_all_copies(gpu, kind, copies):
+    cell = cell_of(gpu, kind, 2, 256, "fp16", copies)
+    assert cell.per_call >= 24 and cell.per_call % copies == 0
+    for scope in cell.scopes:
+        for copy in cell.copies:
+            gpu.poison(copy["y"])
+        cell.step(scope)(0)
+        gpu.synchronize()
+        for copy in cell.copies:
+            expected = reference(*(gpu.to_host(array) for array in (copy["x"], copy["w"], cell.shared["g"])))
+            assert relative_error(gpu.to_host(copy["y"]), expected) < 1e-3
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", ON_GPU)
+def test_rows_of_any_size(gpu, kind, dtype):
+    """x times 1000, by 1000, with one number that dominates its row, and a row of zeros, whose result is zero."""
+    cell = cell_of(gpu, kind, 6, 1024, dtype)
+    x = gpu.to_host(cell.copies[0]["x"]).astype(numpy.float64)
+    x[1] *= 1000
+    x[2] /= 1000
+    x[3, 77] = 30000
+    x[4] = 0
+    cell.copies[0]["x"][...] = gpu.array(x.astype(array_dtype(dtype)))
+    for scope in cell.scopes:
+        gpu.poison(cell.copies[0]["y"])
+        result = gpu.to_host(cell.step(scope)(0)).astype(numpy.float64)
+        on_host = [gpu.to_host(array) for array in (cell.copies[0]["x"], cell.copies[0]["w"], cell.shared["g"])]
+        for found, expected in zip(result, reference(*on_host), strict=True):
+            assert relative_error(found, expected) < OPERATOR.tolerance[dtype]
+        assert not result[4].any()
+
+
+@pytest.mark.parametrize("capability", ["7.5", "8.0", "9.0", "12.0"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_job_is_measured_with_what_the_card_can_do(monkeypatch, dtype, capability):
+    device = open_gpu(monkeypatch, capability, multiProcessorCount=2)
+    record = device_record("gpu0")
+    job = Job("hidden256", tuple(Case({"batch": batch, "hidden": 256}, dtype) for batch in (1, 9)))
+    options = Options(None, cold=True, warmup=1, iterations=3, time_budget_s=0.05)
+    found = measure(OPERATOR, device, job, seals_for(record, OPERATOR), options)
+    lacking = dtype == "bf16" and capability == "7.5"
+    told = "compute capability 7.5, bf16 needs 8.0"
+    names = [] if not lacking else [f"{kind.name} skipped: {told}" for kind in ON_GPU]
+    assert skipped(OPERATOR, device, job, options) == names
+    overlapped = [("fused_graph", "overlapped")] if capability >= "9.0" or capability == "12.0" else []
+    each = [(kind.name, "waiting") for kind in ON_GPU] + overlapped
+    assert [(one.implementation, one.scope) for one in found] == ([] if lacking else 2 * each)
+    assert {one.cache for one in found} <= {"cold"} and {one.series for one in found} <= {"batch 1", "batch 9"}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_numpy_is_right(dtype):
+    device = open_device("cpu")
+    check, _ = OPERATOR.check(cell_of(device, OnCpu, 3, 128, dtype), "waiting")
+    assert check.compared == "the whole result against float64"
+
+
+@pytest.mark.parametrize(
+    "wrong", [lambda y: y * 1.05, lambda y: numpy.where(numpy.arange(y.shape[1]) == 7, numpy.nan, y)]
+)
+def test_a_wrong_result_is_found_where_some_outputs_are_compared(monkeypatch, wrong):
+    """An output that is not compared must have been written nevertheless."""
+    monkeypatch.setattr("roofline.operators.rmsnorm_matmul.counts.MOST_WEIGHTS", 1 << 12)
+    cell = cell_of(open_device("cpu"), OnCpu, 3, 128, "fp16")
+    assert OPERATOR.check(cell, "waiting")[0].compared == "26 of 128 outputs against float64"
+    with pytest.raises(
+        ArithmeticError, match="RMSNorm and product, numpy waiting, fp16 batch 3, hidden 128: the result"
+    ):
+        OPERATOR.compare(cell, "waiting", 0, wrong(cell.step("waiting")(0)))
+
+
+@given(st.integers(1, 40000))
+def test_what_is_compared_is_all_or_every_place_of_a_block(hidden):
+    step = compared_outputs(hidden).step
+    assert (step == 1) == (hidden**2 <= MOST_WEIGHTS) and step % 2
+    assert len(range(hidden)[::step]) * hidden <= MOST_WEIGHTS + hidden
+
+
+# ---------------------------------------------------------------------------------------------- the prediction
+
+
+def predicted(kind, scope, batch, hidden, dtype="fp16"):
+    one = object.__new__(kind)
+    one.case, one.copies = Case({"batch": batch, "hidden": hidden}, dtype), [{}]
+    return predict_cell(
+        flops=flops(batch, hidden),
+        traffic_bytes=traffic_bytes(batch, hidden, dtype),
+        peak_tflops=989.4,
+        bandwidth_gb_per_s=4800.0,
+        costs=one.costs(scope).costs({name: constant.value for name, constant in CONSTANTS[kind.kind].items()}),
+    )
+
+
+@given(st.sampled_from(ON_GPU), st.integers(1, 512), st.integers(64, 16384))
+def test_more_work_never_takes_less_time(kind, batch, hidden):
+    for scope in kind.scopes:
+        least = predicted(kind, scope, batch, hidden).latency_s
+        assert predicted(kind, scope, 2 * batch, hidden).latency_s >= least
+        assert predicted(kind, scope, batch, 2 * hidden).latency_s >= least
+
+
+@pytest.mark.parametrize(("hidden", "pair_us"), [(2048, 9.3), (4096, 18.5), (8192, 53.4)])
+def test_the_pair_is_predicted_as_it_was_seen(hidden, pair_us):
+    """PyTorch's F.rms_norm and F.linear at batch 1, in CUDA graphs on an H200; our norm is faster than its."""
+    found = predicted(UnfusedGraph, "waiting", 1, hidden)
+    assert pair_us / 1.5 < found.device_latency_s * 1e6 < 1.15 * pair_us
+
+
+def test_fused_is_predicted_faster_than_unfused_and_overlapped_faster_yet():
+    for hidden in (2048, 4096, 8192):
+        ways = [(UnfusedGraph, "waiting"), (FusedGraph, "waiting"), (FusedGraph, "overlapped")]
+        times = [predicted(kind, scope, 32, hidden).device_latency_s for kind, scope in ways]
+        assert all(slower > faster for slower, faster in pairwise(times))
+    assert predicted(FusedGraph, "waiting", 1, 8192).regime == "memory"
+    assert predicted(Fused, "waiting", 1, 2048).regime == "overhead"
+
+
+# ---------------------------------------------------------------------------------------------- settings
+
+
+@pytest.mark.parametrize(
+    ("section", "faults"),
+    [
+        (
+            {"hidden_sizes": [100, 64, 4100]},
+            [f"hidden_sizes: {size}; allowed: multiples of 64" for size in (100, 4100)],
+        ),
+        ({"hidden_sizes": [1 << 24]}, ["fp16 batch 1, hidden 16777216 needs "]),
+    ],
+)
+def test_sizes_that_cannot_be_are_a_line_each(section, faults):
+    section = {"dtypes": ["fp16"], "batch_sizes": [1], **section}
+    checked = settings.complete({"devices": ["cpu"], "rmsnorm_matmul": section})
+    with pytest.raises(settings.Faults) as found:
+        settings.choose_devices(checked, {"cpu": open_device("cpu").identity})
+    assert len(found.value.lines) == len(faults)
+    for line, fault in zip(found.value.lines, faults, strict=True):
+        assert line.startswith("rmsnorm_matmul") and fault in line
+
+
+def test_a_batch_of_none_is_a_fault():
+    with pytest.raises(settings.Faults) as found:
+        settings.complete({"rmsnorm_matmul": {"batch_sizes": [0]}})
+    assert found.value.lines == ["rmsnorm_matmul.batch_sizes[0]: 0; allowed: a whole number from 1"]
+
+
+def test_the_default_measures_twelve_cases():
+    jobs = OPERATOR.jobs(settings.complete({}).config)
+    assert [job.path for job in jobs] == [f"hidden{size}_{dtype}" for size in (2048, 4096) for dtype in DTYPES]
+    assert sum(len(job.cases) for job in jobs) == 12
