@@ -73,7 +73,7 @@ def test_a_plan_covers_all_of_the_result_and_fits_the_card(batch, slices, output
 
 @pytest.mark.parametrize(
     ("hidden", "batch", "columns", "splits", "resident"),
-    [(8192, 1, 128, 2, 1), (4096, 32, 64, 2, 1), (2048, 32, 128, 4, 2), (2048, 128, 128, 4, 1)],
+    [(8192, 1, 128, 2, 1), (4096, 32, 64, 2, 1), (2048, 32, 128, 8, 2), (2048, 128, 128, 4, 1)],
 )
 def test_the_plan_of_an_h200(hidden, batch, columns, splits, resident):
     found = plan(batch, hidden, hidden, (9, 0), 132, 227 << 10, 228 << 10)

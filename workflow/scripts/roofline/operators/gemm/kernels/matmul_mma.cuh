@@ -39,9 +39,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
 #pragma unroll
         for (int i = 0; i < LOADS / 2; ++i) {
             const int r = row + i * REACH;
+            const u32 place = to + place_of(r, chunk);
             const long long further = (long long)i * REACH * k + at;
-            transfers[2 * i].begin(to + place_of(r, chunk), from_a + further, within_k && top + r < m);
-            transfers[2 * i + 1].begin(to + TILE_BYTES + place_of(r, chunk), from_b + further, within_k && left + r < n);
+            transfers[2 * i].begin(place, from_a + further, within_k && top + r < m);
+            transfers[2 * i + 1].begin(place + TILE_BYTES, from_b + further, within_k && left + r < n);
         }
         transfers_queued();
     };
