@@ -9,10 +9,10 @@ from workflow_run import CHECKOUT, Run, made_once, new_checkout
 FAKES = CHECKOUT / "tests" / "fakes"
 ONE_CARD = "GPU-1111=NVIDIA H200"
 TWO_CARDS = f"{ONE_CARD},GPU-2222=NVIDIA H200"
-CEILINGS = ["fp32", "tf32", "fp8_e4m3", "fp32_fma"]
+CEILINGS = ["fp32", "tf32", "fp16", "fp8_e4m3", "fp32_fma"]
 CONFIG = """
 effort: quick
-peak_flops: {dtypes: [fp32, tf32, fp8_e4m3, fp32_fma], size: 256, iterations: 5, time_budget_s: 0.05, sustained_s: 0}
+peak_flops: {dtypes: [fp32, tf32, fp16, fp8_e4m3, fp32_fma], size: 256, iterations: 5, time_budget_s: 0.05, sustained_s: 0}
 bandwidth:
   levels: [hbm, d2d, l2, l1, shared, h2d, d2h, sweep]
   transfer_size_mib: 1
@@ -125,7 +125,8 @@ def test_every_compute_ceiling_has_its_search_and_its_reference_product(finished
         record = finished.read(f"gpu0/peak_flops/{ceiling}.json")
         assert record["skipped"] is None and record["peak"]["search"]["tried"] == len(record["peak"]["candidates"]) > 0
         references = [one["implementation"] for one in record["measurements"]]
-        assert references == {"fp32": ["cupy.matmul"], "fp32_fma": []}.get(ceiling, ["cuBLASLt"])
+        known = {"fp32": ["cupy.matmul"], "fp16": ["cupy.matmul", "tensor_matmul"], "fp32_fma": []}
+        assert references == known.get(ceiling, ["cuBLASLt"])
 
 
 def test_every_level_of_a_gpus_memory_has_its_streams_and_the_sweep_its_series(finished):
@@ -168,6 +169,7 @@ def test_the_roofline_holds_every_ceiling_and_operator_under_its_seals(finished)
     operators = [(one["operator"], one["dtype"]) for one in roofline["operators"] if one["device"] == "gpu0"]
     assert operators.count(("gemm", "fp32")) == operators.count(("gemm", "tf32")) == 1
     assert (operators.count(("decode_attention", "fp32")), operators.count(("row_norm", "fp32"))) == (4, 8)
+    assert operators.count(("rmsnorm_matmul", "fp16")) == 5
     criteria = finished.read("acceptance.json")["criteria"]
     results = {one["criterion"]: one["result"] for one in criteria if one["device"] == "gpu0"}
     assert results["every prediction has its measured counterpart, sealed before it"] == "pass"

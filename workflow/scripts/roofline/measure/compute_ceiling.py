@@ -79,7 +79,7 @@ def measure(
         options["time_budget_s"] = min(time_budget_s, LOOP_S)
     first = workloads.reference(1) if workloads.reference else None
     reference = _as_operator(device, seals, first, ceiling, **options) if first else None
-    beside = [_as_operator(device, seals, one, ceiling, **options) for one in workloads.beside(1)]
+    ours = [_as_operator(device, seals, one, ceiling, **options) for one in workloads.beside(1)]
     found, searched = _search(device, workloads, first, reference, options)
     if device.kind == "gpu":
         options["time_budget_s"] = max(time_budget_s, BURST_S)
@@ -107,8 +107,8 @@ def measure(
     kernel = Kernel(**device.kernel_of(workload.step))  # after all timing: a profiler may stay in the process
     investigation = None
     if first and peak and tflops < THRESHOLD * peak.tflops:
-        contention = burst.latency.contention
-        investigation = investigate(device, ceiling, first, tflops, record.vendor, kernel, time_budget_s, contention)
+        beside = burst.latency.contention
+        investigation = investigate(device, ceiling, first, tflops, record.vendor, kernel, time_budget_s, beside)
     cores = workload.cores()
     clock_tflops = _clock_tflops(peak, record, burst.sm_clock_mhz)
     if cores and cores.flops_per_clock:
@@ -152,7 +152,7 @@ def measure(
         kernel=kernel,
         investigation=investigation,
     )
-    return found_peak, [reference, *beside] if reference else []
+    return found_peak, [reference, *ours] if reference else []
 
 
 def _as_operator(device, seals: Seals, workload: Workload, dtype: str, **options) -> Measurement:
