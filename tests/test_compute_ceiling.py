@@ -103,6 +103,9 @@ class Card(FakeDevice):
     def reference_product(self, device, dtype, size, seed):
         return self.product(size, seed)
 
+    def beside_reference(self, device, dtype, size, seed):
+        return []
+
     def candidates(self, device, dtype, size, most_flops, seed):
         """On a CPU the reference product has had its block."""
         self.most_flops = most_flops

@@ -12,7 +12,12 @@ TWO_CARDS = f"{ONE_CARD},GPU-2222=NVIDIA H200"
 CEILINGS = ["fp32", "tf32", "fp16", "fp8_e4m3", "fp32_fma"]
 CONFIG = """
 effort: quick
-peak_flops: {dtypes: [fp32, tf32, fp16, fp8_e4m3, fp32_fma], size: 256, iterations: 5, time_budget_s: 0.05, sustained_s: 0}
+peak_flops:
+  dtypes: [fp32, tf32, fp16, fp8_e4m3, fp32_fma]
+  size: 256
+  iterations: 5
+  time_budget_s: 0.05
+  sustained_s: 0
 bandwidth:
   levels: [hbm, d2d, l2, l1, shared, h2d, d2h, sweep]
   transfer_size_mib: 1
