@@ -9,17 +9,19 @@ from factories import device_record, seals_for
 from fake_gpu import open_gpu
 from hypothesis import given
 from hypothesis import strategies as st
+from test_kernels import compiled
 
 from roofline.core.accuracy import relative_error
 from roofline.core.dtypes import array_dtype
 from roofline.core.prediction import predict_cell
 from roofline.devices import open_device
+from roofline.devices.gpu.kernel_compiler import kernel_source
 from roofline.measure.operator_job import Options, measure, skipped
 from roofline.operators.base import Case, Job
 from roofline.operators.rmsnorm_matmul import RmsNormMatmul
 from roofline.operators.rmsnorm_matmul.costs import CONSTANTS
 from roofline.operators.rmsnorm_matmul.counts import MOST_WEIGHTS, compared_outputs, flops, reference, traffic_bytes
-from roofline.operators.rmsnorm_matmul.fused import Fused, FusedGraph
+from roofline.operators.rmsnorm_matmul.fused import KERNEL, Fused, FusedGraph
 from roofline.operators.rmsnorm_matmul.numpy_implementation import OnCpu
 from roofline.operators.rmsnorm_matmul.plan import plan
 from roofline.operators.rmsnorm_matmul.unfused import Unfused, UnfusedGraph
@@ -79,6 +81,32 @@ def test_the_plan_of_an_h200(hidden, batch, columns, splits, resident):
     found = plan(batch, hidden, hidden, (9, 0), 132, 227 << 10, 228 << 10)
     assert (found.columns, found.splits, found.resident) == (columns, splits, resident)
     assert found.blocks <= 132 and found.defines("bf16")[0] == "-DBF16=1"
+
+
+# The kernel's own numbers beside those that Python launches it with: Python may take a little more than is needed.
+AGREED = {
+    True: """const int BESIDE = sizeof(Inbox) + SLICES_OF_PYTHON * 128 + 1024;
+static_assert(STAGES * STAGE_BYTES + BESIDE <= SHARED_OF_PYTHON, "room");
+static_assert(SPLITS * (COLUMNS / SPLITS) == COLUMNS && UNITS > 0, "outputs");
+""",
+    False: """static_assert(STAGES * STAGE_BYTES <= SHARED_OF_PYTHON, "room");
+static_assert(PART == COLUMNS * BATCH + BATCH, "workspace");
+""",
+}
+
+
+@pytest.mark.parametrize("hidden", [2048, 4096, 8192])
+@pytest.mark.parametrize(
+    ("architecture", "capability", "batch"), [("90a", (9, 0), 1), ("90a", (9, 0), 128), (86, (8, 6), 8)]
+)
+def test_the_kernel_agrees_with_the_plan(architecture, capability, batch, hidden):
+    found = plan(batch, hidden, hidden, capability, 132, *(kib << 10 for kib in CARDS[capability]))
+    agreed = AGREED[capability == (9, 0)] + 'static_assert(THREADS == THREADS_OF_PYTHON, "threads");'
+    slices = -(-(hidden // 64) // found.splits)
+    told = {"SHARED": found.shared_bytes, "THREADS": found.threads, "SLICES": slices}
+    defines = (*found.defines("bf16"), *(f"-D{name}_OF_PYTHON={value}" for name, value in told.items()))
+    _, remarks = compiled(f"{kernel_source(KERNEL)}\n{agreed}", KERNEL.name, architecture, defines)
+    assert remarks == ""
 
 
 # ---------------------------------------------------------------------------------------------- every implementation
