@@ -52,6 +52,14 @@ def copy(device):
     return step
 
 
+@pytest.mark.parametrize("every", [1, 3])
+def test_copying_to_the_host_leaves_the_devices_stream_the_current_one(device, every):
+    array = device.normal((64, 64), "fp32", seed=1)
+    copied = device.to_host(array[:, ::every])
+    assert (copied == device.to_host(array)[:, ::every]).all()
+    assert device.xp.cuda.get_current_stream().ptr == device.stream.ptr
+
+
 # ---------------------------------------------------------------------------------------------- what it reports
 
 

@@ -108,10 +108,21 @@ def of_pytorch(torch, device, operator: Operator, shared: dict, copies: list[dic
                 with torch.cuda.graph(graph, stream=stream):
                     for place in range(applications):  # each with a result of its own, as ours: one would stay in L2
                         results.append(function(*inputs[place % len(inputs)]))
-            found[name] = Way(lambda index, kept=(graph, results): kept[0].replay(), applications)
+            found[name] = Way(_replaying(torch, stream, graph, results), applications)
         except Exception as error:  # a compiler may raise anything
             missing[name] = (str(error).strip().splitlines() or [type(error).__name__])[0][:100]
     return found, missing
+
+
+def _replaying(torch, stream, graph, results: list) -> Callable[[int], None]:
+    """A step that replays a graph on a stream, and keeps what it writes to."""
+
+    def replay(index: int) -> None:
+        with torch.cuda.stream(stream):
+            graph.replay()
+
+    replay.results = results
+    return replay
 
 
 def require_alike(torch, theirs, ours) -> None:

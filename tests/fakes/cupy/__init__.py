@@ -53,6 +53,9 @@ empty, zeros, asarray = map(_of_the_device, (numpy.empty, numpy.zeros, numpy.asa
 empty_like, zeros_like = map(_of_the_device, (numpy.empty_like, numpy.zeros_like))
 
 
+ascontiguousarray = numpy.ascontiguousarray
+
+
 def asnumpy(array):
     return numpy.array(array, copy=True).view(numpy.ndarray)
 

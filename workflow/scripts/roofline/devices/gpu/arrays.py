@@ -46,7 +46,8 @@ class Arrays:
         return self.xp.asarray(host_array)
 
     def to_host(self, array):
-        return self.xp.asnumpy(array)
+        """In one piece first: CuPy's own way of copying a part with gaps leaves another stream as the current one."""
+        return self.xp.asnumpy(self.xp.ascontiguousarray(array))
 
     def widened(self, array):
         """The array itself: a GPU computes in its dtypes. But CuPy multiplies no stacks of bf16 matrices."""

@@ -173,6 +173,7 @@ class Device(Arrays, Timer, KernelCompiler):
 
         CuPy refuses to call cuBLAS there; cuBLASLt and kernels of ours are welcome.
         """
+        self.stream.use()  # else what CuPy launches would run elsewhere, and the graph be empty
         self.stream.begin_capture()
         try:
             queue()
