@@ -31,17 +31,10 @@ class Fused(OnTensorCores):
             properties["sharedMemPerBlockOptin"],
             properties["sharedMemPerMultiprocessor"],
         )
-        self.operands, self.sizes = self._operands(device, batch, hidden)
+        self.arguments = self._arguments(device, batch, hidden)
 
-    def arguments(self, overlap: bool) -> list[tuple]:
-        """Of a launch for each copy. Hopper's kernel asks for W first where it may begin before x is there."""
-        import numpy
-
-        last = (numpy.int32(overlap),) if self.device.is_hopper else ()
-        return [(*of_copy, *self.sizes, *last) for of_copy in self.operands]
-
-    def _operands(self, device, batch: int, hidden: int) -> tuple[list[tuple], tuple]:
-        """The arrays of each copy, and the sizes."""
+    def _arguments(self, device, batch: int, hidden: int) -> list[tuple]:
+        """Of a launch for each copy."""
         import numpy
 
         from roofline.devices.gpu.tensor_map import tensor_map
@@ -50,10 +43,10 @@ class Fused(OnTensorCores):
         if device.is_hopper:
             rows = {"x": self.division.rows, "w": self.division.columns}
             maps = [[tensor_map(copy[name], rows[name]) for name in rows] for copy in self.copies]
-            return [(*of_copy, g, copy["y"]) for of_copy, copy in zip(maps, self.copies, strict=True)], sizes
+            return [(*of_copy, g, copy["y"], *sizes) for of_copy, copy in zip(maps, self.copies, strict=True)]
         workspace = device.xp.empty(self.division.workspace_floats, device.xp.float32)
         arrived = device.xp.zeros(self.division.sets, device.xp.uint32)
-        return [(copy["x"], copy["w"], g, copy["y"], workspace, arrived) for copy in self.copies], sizes
+        return [(copy["x"], copy["w"], g, copy["y"], workspace, arrived, *sizes) for copy in self.copies]
 
     @cached_property
     def kernel(self):
@@ -69,7 +62,7 @@ class Fused(OnTensorCores):
 
     def step(self, scope: str | None):
         launch = self.device.launcher(self.kernel, *self.launch, self.division.shared_bytes, overlap=False)
-        calls = [(arguments, copy["y"]) for arguments, copy in zip(self.arguments(False), self.copies, strict=True)]
+        calls = [(arguments, copy["y"]) for arguments, copy in zip(self.arguments, self.copies, strict=True)]
 
         def step(index: int):
             arguments, result = calls[index % len(calls)]
@@ -107,9 +100,8 @@ class FusedGraph(InGraph, Fused):
             self.scopes = (WAITING,)
 
     def captured(self, scope: str | None):
-        overlap = scope == OVERLAPPED
-        calls = self.arguments(overlap) * (self.per_call // len(self.copies))
-        return self.device.graph(self.kernel, *self.launch, calls, self.division.shared_bytes, overlap)
+        calls = self.arguments * (self.per_call // len(self.copies))
+        return self.device.graph(self.kernel, *self.launch, calls, self.division.shared_bytes, scope == OVERLAPPED)
 
     def costs(self, scope: str | None) -> CostTerms:
         return CostTerms(

@@ -1,7 +1,7 @@
 // Hopper: W streams through the tensor cores as their large operand, 64 of its rows at a time, and x is the small one.
 // A block takes COLUMNS outputs and a share of k; the blocks of a cluster take the same outputs and add up their parts
-// in a fixed order. One thread keeps the copy engine busy; two warpgroups multiply W by g in registers and then x by
-// that; three warps sum the squares of x beside them. 1 / sqrt(mean(x^2) + eps) comes last, on the sums.
+// in a fixed order. Two threads keep the copy engine busy; two warpgroups multiply W by g in registers and then x by
+// that; other warps sum the squares of x beside them. 1 / sqrt(mean(x^2) + eps) comes last, on the sums.
 
 #include "../../gemm/kernels/hopper.cuh"
 
@@ -10,8 +10,8 @@ const int W_BYTES = COLUMNS * DEPTH * 2, X_BYTES = BATCH * DEPTH * 2, STAGE_BYTE
 const int PARTS = COLUMNS == 64 ? 2 : 1;   // both warpgroups take the same 64 rows of W, each every other stage
 const int SLICES = DEPTH / 16;             // of 16 of k, that a stage holds
 const int UNITS = COLUMNS / 16 / SPLITS;   // of 16 outputs, that a block adds up and writes
-const int SUMMERS = BATCH > 32 ? 224 : 96, PIECES = (BATCH * 8 + SUMMERS - 1) / SUMMERS;
-const int THREADS = 32 + SUMMERS + 256, FIRST = 32 + SUMMERS;  // thread that multiplies
+const int SUMMERS = BATCH > 32 ? 192 : 64, PIECES = (BATCH * 8 + SUMMERS - 1) / SUMMERS;
+const int FIRST = 64 + SUMMERS, THREADS = FIRST + 256;  // thread that multiplies, after two warps that feed
 
 // What the blocks of a cluster send one another: sums as the tensor cores leave them, and squares of rows of x. Where it
 // is large it takes the place of the stages, and waits until all blocks are done with theirs.
@@ -21,18 +21,25 @@ struct Inbox {
     float squares[SPLITS][BATCH];
     float factors[BATCH];
 };
+const int OWN = PARTS * UNITS;  // warps of a block whose sums it adds up itself
+const int INBOX_BYTES = (SPLITS - 1) * OWN * BATCH * 64 + SPLITS * BATCH * 4;  // that are sent: others' sums, all squares
 
-__device__ __forceinline__ u32 in_block(const void* at, u32 block) {
+// In another block of the cluster, or in this one.
+__device__ __forceinline__ u32 in_block(u32 at, u32 block) {
     u32 there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(at)), "r"(block));
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(block));
     return there;
 }
-__device__ __forceinline__ void send(u32 to, float a, float b, float c, float d) {
-    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(a), "f"(b), "f"(c), "f"(d)
+// Arrives with its bytes at the receiver's barrier: no fence is needed, nor a barrier of the cluster.
+__device__ __forceinline__ void send(u32 to, u32 barrier, float a, float b, float c, float d) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%2, %3, %4, %5}, [%1];" ::"r"(to),
+                 "r"(barrier), "f"(a), "f"(b), "f"(c), "f"(d)
                  : "memory");
 }
-__device__ __forceinline__ void send(u32 to, float value) {
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(to), "f"(value) : "memory");
+__device__ __forceinline__ void send(u32 to, u32 barrier, float value) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %2, [%1];" ::"r"(to), "r"(barrier),
+                 "f"(value)
+                 : "memory");
 }
 
 // The slices of k that a block multiplies.
@@ -42,46 +49,32 @@ struct Slices {
 };
 
 struct Barriers {
-    u32 w, x, empty, g;  // of the first stage: W has come, x has come, both were used; g has come
+    u32 w, x, empty, g, inbox;  // of the first stage: W has come, x has come, both were used; g, the inbox is full
 };
 
-// By one warp: the first stages by a lane each, the others by one lane. Where kernels overlap, W and g are asked for
-// before the kernel before has ended, which may write x; else x comes first, so that nothing waits for it.
-__device__ __forceinline__ void feed(u32 stages, Barriers of, const TensorMap& x, const TensorMap& w, Slices slices,
-                                     int column, int row, int overlap) {
-    const int lane = threadIdx.x, steps = slices.count;
-    const u32 mine = stages + lane * STAGE_BYTES;
-    if (steps <= STAGES) let_next_begin();
-    for (int turn = 0; turn < 2; ++turn) {
-        const bool w_now = turn == !overlap;
-        if (!w_now) wait_for_kernel_before();
-        if (lane < min(steps, STAGES)) {
-            if (w_now) {
-                expect_bytes(of.w + 8 * lane, W_BYTES);
-                load_tile_once(mine, w, slices.at(lane), column, of.w + 8 * lane);
-            } else {
-                expect_bytes(of.x + 8 * lane, X_BYTES);
-                load_tile(mine + W_BYTES, x, slices.at(lane), row, of.x + 8 * lane);
-            }
-        }
-        __syncwarp();
-    }
+// W is read by this block alone, x by many.
+template <bool ALONE>
+__device__ __forceinline__ void feed(u32 to, u32 barrier, const TensorMap& map, int column, int row) {
+    expect_bytes(barrier, ALONE ? W_BYTES : X_BYTES);
+    if (ALONE)
+        load_tile_once(to, map, column, row, barrier);
+    else
+        load_tile(to, map, column, row, barrier);
+}
+
+// What does not fit the stages at first: W by one warp, x by another.
+template <bool ALONE>
+__device__ __forceinline__ void feed_on(u32 to, u32 barriers, u32 empty, const TensorMap& map, Slices slices, int row) {
     int stage = 0, round = 0;
-    for (int step = STAGES; step < steps && lane == 0; ++step) {
-        wait(of.empty + 8 * stage, round);
-        const u32 to = stages + stage * STAGE_BYTES;
-        expect_bytes(of.w + 8 * stage, W_BYTES);
-        load_tile_once(to, w, slices.at(step), column, of.w + 8 * stage);
-        expect_bytes(of.x + 8 * stage, X_BYTES);
-        load_tile(to + W_BYTES, x, slices.at(step), row, of.x + 8 * stage);
-        if (step == steps - 1) let_next_begin();
+    for (int step = STAGES; step < slices.count; ++step) {
+        wait(empty + 8 * stage, round);
+        feed<ALONE>(to + stage * STAGE_BYTES, barriers + 8 * stage, map, slices.at(step), row);
         if (++stage == STAGES) stage = 0, round ^= 1;
     }
-    __syncwarp();
 }
 
 __device__ __forceinline__ void sum_squares(u32 stages, Barriers of, int steps, Inbox& inbox, int split) {
-    const int t = threadIdx.x - 32, chunk = t % 8;
+    const int t = threadIdx.x - 64, chunk = t % 8;
     float squares[PIECES] = {};
     int stage = 0, round = 0;
     for (int step = 0; step < steps; ++step) {
@@ -100,13 +93,14 @@ __device__ __forceinline__ void sum_squares(u32 stages, Barriers of, int steps, 
         if (t % 32 == 0) arrive(of.empty + 8 * stage);
         if (++stage == STAGES) stage = 0, round ^= 1;
     }
-    if (SHARED_INBOX) cluster_arrive();
+    if (SHARED_INBOX) cluster_arrive_relaxed();
     cluster_wait();
 #pragma unroll
     for (int i = 0; i < PIECES; ++i) {
         const int row = t / 8 + i * (SUMMERS / 8);
         for (int lane = 4; lane; lane /= 2) squares[i] += __shfl_xor_sync(0xffffffff, squares[i], lane);
-        if (row < BATCH && chunk < SPLITS) send(in_block(&inbox.squares[split][row], chunk), squares[i]);
+        if (row < BATCH && chunk < SPLITS)
+            send(in_block(shared_address(&inbox.squares[split][row]), chunk), in_block(of.inbox, chunk), squares[i]);
     }
 }
 
@@ -150,28 +144,32 @@ __device__ __forceinline__ void multiply(u32 stages, Barriers of, const u32* g, 
         if (step + PARTS < steps) turn(rows[1], rows[0], step + PARTS);
     }
     products_wait<0>();
-    if (SHARED_INBOX) cluster_arrive();
+    if (SHARED_INBOX) cluster_arrive_relaxed();
     cluster_wait();
     if (start >= steps)
 #pragma unroll
         for (int i = 0; i < BATCH / 2; ++i) sums[i] = 0;
+    const int owner = unit / UNITS;
     float4* const place = &inbox.sums[split * PARTS + (PARTS == 1 ? 0 : mine)][unit % UNITS][0][lane];
-    if (unit / UNITS == split) {
+    if (owner == split) {
 #pragma unroll
         for (int i = 0; i < BATCH / 8; ++i)
             place[i * 32] = make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]);
+        __syncwarp();
+        if (lane == 0) arrive(of.inbox);
     } else {
-        const u32 to = in_block(place, unit / UNITS);
+        const u32 to = in_block(shared_address(place), owner), barrier = in_block(of.inbox, owner);
 #pragma unroll
         for (int i = 0; i < BATCH / 8; ++i)
-            send(to + i * 512, sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]);
+            send(to + i * 512, barrier, sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]);
     }
 }
 
 // What the cluster sent, added up in a fixed order, scaled and written: 16 outputs of 8 rows at a time.
-__device__ __forceinline__ void add_up(Inbox& inbox, half_bits* y, int rows, int outputs, int left, int hidden,
+__device__ __forceinline__ void add_up(Barriers of, Inbox& inbox, half_bits* y, int rows, int outputs, int left, int hidden,
                                        float eps) {
     const int t = threadIdx.x - FIRST, lane = t % 32;
+    wait(of.inbox, 0);
     if (t < BATCH) {
         float squares = 0;
         for (int block = 0; block < SPLITS; ++block) squares += inbox.squares[block][t];
@@ -202,52 +200,65 @@ __device__ __forceinline__ void add_up(Inbox& inbox, half_bits* y, int rows, int
 }
 
 // x [batch, hidden] and w [outputs, hidden] as tensor maps, boxes of BATCH x 64 and COLUMNS x 64; g [hidden];
-// y [batch, outputs]; hidden is a multiple of 64. Blocks: (SPLITS a set of outputs, BATCH rows of x). `overlap`: the
-// kernel may have begun before the one before it has ended.
+// y [batch, outputs]; hidden is a multiple of 64. Blocks: (SPLITS a set of outputs, BATCH rows of x).
 extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(THREADS, BLOCKS)
     rmsnorm_matmul(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap w, const u32* __restrict__ g,
-                   half_bits* __restrict__ y, int batch, int outputs, int hidden, float eps, int overlap) {
+                   half_bits* __restrict__ y, int batch, int outputs, int hidden, float eps) {
     extern __shared__ char room[];
-    __shared__ alignas(8) u64 barriers[3 * STAGES + 1];
+    __shared__ alignas(8) u64 barriers[3 * STAGES + 2];
     const u32 stages = (shared_address(room) + 1023) / 1024 * 1024;
     char* const after = room + (stages - shared_address(room)) + STAGES * STAGE_BYTES;
     Inbox& inbox = *(Inbox*)(SHARED_INBOX ? after - STAGES * STAGE_BYTES : after);
     u32* const factors = (u32*)(SHARED_INBOX ? after : after + sizeof(Inbox));
     Barriers of;
-    of.w = shared_address(barriers), of.x = of.w + 8 * STAGES, of.empty = of.x + 8 * STAGES, of.g = of.empty + 8 * STAGES;
+    of.w = shared_address(barriers), of.x = of.w + 8 * STAGES, of.empty = of.x + 8 * STAGES, of.g = of.empty + 8 * STAGES,
+    of.inbox = of.g + 8;
     const int split = blockIdx.x % SPLITS, column = blockIdx.x / SPLITS * COLUMNS, row = blockIdx.y * BATCH;
     const int all = (hidden + DEPTH - 1) / DEPTH;
     Slices slices;
     slices.first = all * split / SPLITS;
     slices.count = all * (split + 1) / SPLITS - slices.first;
     const int steps = slices.count;
-    if (threadIdx.x < STAGES) {
-        barrier_init(of.w + 8 * threadIdx.x, 1);
-        barrier_init(of.x + 8 * threadIdx.x, 1);
-        barrier_init(of.empty + 8 * threadIdx.x, (256 / PARTS + SUMMERS) / 32);  // a warp's arrival each
-    }
-    if (threadIdx.x == 0) barrier_init(of.g, 1);
-    if (threadIdx.x < 32) {
+    // W and g are parameters and asked for at once; x may be written by the kernel before.
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STAGES; ++i) barrier_init(of.w + 8 * i, 1);
         barriers_visible();
-        __syncwarp();
-        if (threadIdx.x == 0) {
-            expect_bytes(of.g, slices.count * DEPTH * 2);
-            load_bytes(shared_address(factors), g + slices.first * (DEPTH / 2), slices.count * DEPTH * 2, of.g);
-        }
+        for (int i = 0; i < min(steps, STAGES); ++i)
+            feed<true>(stages + i * STAGE_BYTES, of.w + 8 * i, w, slices.at(i), column);
+        if (steps <= STAGES) let_next_begin();
+    } else if (threadIdx.x == 32) {
+        for (int i = 0; i < STAGES; ++i) barrier_init(of.x + 8 * i, 1);
+        barrier_init(of.g, 1);
+        barriers_visible();
+        expect_bytes(of.g, steps * DEPTH * 2);
+        load_bytes(shared_address(factors), g + slices.first * (DEPTH / 2), steps * DEPTH * 2, of.g);
+        wait_for_kernel_before();
+        for (int i = 0; i < min(steps, STAGES); ++i)
+            feed<false>(stages + i * STAGE_BYTES + W_BYTES, of.x + 8 * i, x, slices.at(i), row);
+    } else if (threadIdx.x == 64) {
+        const int users = (256 / PARTS + SUMMERS) / 32;  // of a stage: a warp's arrival each
+        for (int i = 0; i < STAGES; ++i) barrier_init(of.empty + 8 * i, users);
+        barrier_init(of.inbox, 1 + OWN);
+        barriers_visible();
+        expect_bytes(of.inbox, INBOX_BYTES);
     }
     __syncthreads();
-    if (!SHARED_INBOX) cluster_arrive();  // the others may send to this block
-    if (threadIdx.x < 32) {
-        feed(stages, of, x, w, slices, column, row, overlap);
-        if (SHARED_INBOX) cluster_arrive();
+    if (!SHARED_INBOX) cluster_arrive_relaxed();  // the others may send to this block
+    if (threadIdx.x < 64) {
+        if (threadIdx.x == 0) {
+            feed_on<true>(stages, of.w, of.empty, w, slices, column);
+            let_next_begin();
+        }
+        if (threadIdx.x == 32) feed_on<false>(stages + W_BYTES, of.x, of.empty, x, slices, row);
+        __syncwarp();
+        if (SHARED_INBOX) cluster_arrive_relaxed();
         cluster_wait();
     } else if (threadIdx.x < FIRST) {
         sum_squares(stages, of, steps, inbox, split);
     } else {
         multiply(stages, of, factors, slices, split, inbox);
     }
-    cluster_sync();
     const int output = column + split * (COLUMNS / SPLITS);
     if (threadIdx.x >= FIRST)
-        add_up(inbox, y + (long long)row * outputs + output, batch - row, outputs, outputs - output, hidden, eps);
+        add_up(of, inbox, y + (long long)row * outputs + output, batch - row, outputs, outputs - output, hidden, eps);
 }
