@@ -116,6 +116,7 @@ def test_every_result_tells_of_it(extended_run):
     assert {("saxpy", "n 1000"), ("saxpy", "n 3000"), ("gelu", "n 2000")} <= set(placed)
     titles = {name: info["title"] for name, info in roofline["operator_info"].items()}
     built_in = {"decode_attention": "decode attention", "gemm": "GEMM", "row_norm": "row normalisation"}
+    built_in["rmsnorm_matmul"] = "RMSNorm and product"
     assert titles == built_in | {"saxpy": "SAXPY", "gelu": "GELU"}
     for page in ("interpretation.md", "verification.md", "summary.html"):
         text = (extended_run.results / page).read_text(encoding="utf-8")

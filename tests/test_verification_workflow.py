@@ -16,7 +16,7 @@ def test_every_record_holds_the_seals_predictions_and_began_after_them(finished_
     found = read_results(finished_run.results, sorted(finished_run.results.glob("cpu/**/*.json")))
     device = found.device_seal("cpu")
     cells = [(record, cell) for _, record in found.measured for cell in getattr(record, "measurements", [])]
-    assert len(cells) == 5
+    assert len(cells) == 10
     for _, record in found.measured:
         assert record.seals == {path: file_sha256(finished_run.results / path) for path in record.seals}
         assert "cpu/prediction.json" in record.seals
@@ -47,7 +47,7 @@ def test_the_screen_and_the_manifest_hold_each_seal(finished_run):
 def test_every_prediction_stands_beside_what_was_found(finished_run):
     found = read(Verification, finished_run.results / "verification.json")
     roofline = read(Roofline, finished_run.results / "roofline.json")
-    assert len(found.entries) == len(roofline.operators) == 5
+    assert len(found.entries) == len(roofline.operators) == 10
     for entry, operator in zip(found.entries, roofline.operators, strict=True):
         assert (entry.sealed, entry.from_ceilings) == (operator.predicted.sealed, operator.predicted.from_ceilings)
         assert (entry.latency_s, entry.regime) == (operator.latency_s, operator.regime)
@@ -72,5 +72,5 @@ def test_the_checklist_knows_of_it(finished_run):
     found = criteria["cpu", "every prediction has its measured counterpart, sealed before it"]
     without = sum(entry["regime"] is None for entry in entries)
     if without:
-        assert found["reason"] == f"{without} of 5 cells have no regime, since a ceiling was not measured"
+        assert found["reason"] == f"{without} of 10 cells have no regime, since a ceiling was not measured"
     assert found["result"] == ("fail" if without else "pass")

@@ -1,7 +1,9 @@
 """RMSNorm and product by one kernel of ours (kernels/rmsnorm_matmul.cu): a launch each, or many in a CUDA graph."""
 
+import math
 from functools import cached_property
 
+from roofline.core.dtypes import ITEM_BYTES
 from roofline.devices.gpu.kernel_compiler import HOPPER_OPTIONS, with_headers
 from roofline.operators.rmsnorm_matmul.counts import EPS
 from roofline.operators.rmsnorm_matmul.plan import STATIC_BYTES, plan
@@ -80,9 +82,18 @@ class Fused(OnTensorCores):
         return str(self.division)
 
     def costs(self, scope: str | None) -> CostTerms:
+        return self._costs({"kernel_launch_s": 1.0}, {"fused_start_s": 1.0, "event_s": 1.0})
+
+    def _costs(self, calls: dict[str, float], start: dict[str, float]) -> CostTerms:
+        """Every set of outputs reads x anew, from the L2; sums go from block to block."""
+        division, item = self.division, ITEM_BYTES[self.case.dtype]
+        batch, hidden = self.case.shape["batch"], self.case.shape["hidden"]
+        through_l2 = item * hidden * (hidden + batch * math.ceil(hidden / division.columns))
         return CostTerms(
-            calls={"kernel_launch_s": 1.0},
-            start={"fused_start_s": 1.0, "event_s": 1.0},
+            calls=calls,
+            start=start,
+            extra={"exchange_s_per_byte": float(division.sums_bytes)},
+            floor={"l2_s_per_byte": float(through_l2)},
             share="stream_share",
         )
 
@@ -104,11 +115,8 @@ class FusedGraph(InGraph, Fused):
         return self.device.graph(self.kernel, *self.launch, calls, self.division.shared_bytes, scope == OVERLAPPED)
 
     def costs(self, scope: str | None) -> CostTerms:
-        return CostTerms(
-            calls={"graph_launch_s": 1 / self.per_call},
-            start={"overlapped_start_s" if scope == OVERLAPPED else "fused_start_s": 1.0},
-            share="stream_share",
-        )
+        start = "overlapped_start_s" if scope == OVERLAPPED else "fused_start_s"
+        return self._costs({"graph_launch_s": 1 / self.per_call}, {start: 1.0})
 
     def plan_summary(self) -> str:
         return f"{self.division}; {self.per_call} in a graph"

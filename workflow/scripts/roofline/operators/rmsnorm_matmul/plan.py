@@ -13,7 +13,7 @@ SMALL_ROWS = 32  # up to which a second block has room on a multiprocessor
 # four or eight, with a block each, only 120 of 132: where few rows let two blocks share one, more fit.
 DIVISIONS, OF_MANY_ROWS = ((128, 2), (64, 2), (128, 8)), ((128, 2), (64, 2), (128, 4))
 FILLED = 0.9  # of the multiprocessors that have a block
-MOST_STAGES, MOST_STAGES_ELSEWHERE = {128: 7, 64: 9}, 4  # more at once let the first of them come later
+MOST_STAGES, MOST_STAGES_ELSEWHERE = {128: 8, 64: 10}, 4  # more at once let the first of them come later
 RESERVED_BYTES = 1 << 10  # of shared memory, by every resident block
 STATIC_BYTES = 2 << 10  # at most, of what the kernel declares itself
 
@@ -46,6 +46,11 @@ class Plan:
     @property
     def blocks(self) -> int:
         return math.prod(self.grid)
+
+    @property
+    def sums_bytes(self) -> int:
+        """That a block hands on: with 64 outputs each of its warpgroups."""
+        return 4 * self.rows * self.columns * (2 if self.columns == DEPTH else 1)
 
     @property
     def sets(self) -> int:
