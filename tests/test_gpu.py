@@ -303,13 +303,15 @@ def test_a_peak_lies_below_what_the_clock_allows(device, sealed, ceiling):
     assert peak.clock_mhz > 100
     assert 0.1 < peak.fraction_of_clock < 1.03
     assert peak.burst.check.error <= peak.burst.check.tolerance
-    assert [state.when for state in peak.burst.states] == ["before", "after"]
+    # A register-only kernel is over before NVML can tell what limits it, and runs on for one more reading.
+    held = ["during"] if ceiling == "fp32_fma" else []
+    assert [state.when for state in peak.burst.states] == ["before", "after", *held]
     assert peak.unit == ("cuda_core" if ceiling == "fp32_fma" else "tensor_core")
     assert len(peak.candidates) > 3 and peak.candidates == sorted(peak.candidates, key=lambda one: -one.trial_tflops)
     for reference in found.measurements:
         # The same kernels, but the power limit looks back, and may slow the second pass.
         assert reference.device_latency.median_s <= 1.25 * reference.latency.median_s
-    assert len(found.measurements) == (ceiling != "fp32_fma")
+    assert len(found.measurements) == {"fp16": 2, "tf32": 1, "fp32_fma": 0}[ceiling]  # fp16: ours beside the reference
     if sustained_s:
         assert len(peak.sustained.curve) > 5
         assert 0.2 * peak.burst_tflops < peak.sustained_tflops < 1.2 * peak.burst_tflops
