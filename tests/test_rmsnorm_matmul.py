@@ -182,7 +182,7 @@ def test_a_job_is_measured_with_what_the_card_can_do(monkeypatch, dtype, capabil
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_numpy_is_right(dtype):
     device = open_device("cpu")
-    check, _ = OPERATOR.check(cell_of(device, OnCpu, 3, 128, dtype), "waiting")
+    check, _ = OPERATOR.check(cell_of(device, OnCpu, 3, 128, dtype), None)
     assert check.compared == "the whole result against float64"
 
 
@@ -193,11 +193,9 @@ def test_a_wrong_result_is_found_where_some_outputs_are_compared(monkeypatch, wr
     """An output that is not compared must have been written nevertheless."""
     monkeypatch.setattr("roofline.operators.rmsnorm_matmul.counts.MOST_WEIGHTS", 1 << 12)
     cell = cell_of(open_device("cpu"), OnCpu, 3, 128, "fp16")
-    assert OPERATOR.check(cell, "waiting")[0].compared == "26 of 128 outputs against float64"
-    with pytest.raises(
-        ArithmeticError, match="RMSNorm and product, numpy waiting, fp16 batch 3, hidden 128: the result"
-    ):
-        OPERATOR.compare(cell, "waiting", 0, wrong(cell.step("waiting")(0)))
+    assert OPERATOR.check(cell, None)[0].compared == "26 of 128 outputs against float64"
+    with pytest.raises(ArithmeticError, match="RMSNorm and product, numpy, fp16 batch 3, hidden 128: the result"):
+        OPERATOR.compare(cell, None, 0, wrong(cell.step(None)(0)))
 
 
 @given(st.integers(1, 40000))
@@ -213,6 +211,7 @@ def test_what_is_compared_is_all_or_every_place_of_a_block(hidden):
 def predicted(kind, scope, batch, hidden, dtype="fp16"):
     one = object.__new__(kind)
     one.case, one.copies = Case({"batch": batch, "hidden": hidden}, dtype), [{}]
+    one.division = plan(batch, hidden, hidden, (9, 0), 132, *(kib << 10 for kib in CARDS[9, 0]))
     return predict_cell(
         flops=flops(batch, hidden),
         traffic_bytes=traffic_bytes(batch, hidden, dtype),
@@ -272,7 +271,7 @@ def test_sizes_that_cannot_be_are_a_line_each(section, faults):
 def test_a_batch_of_none_is_a_fault():
     with pytest.raises(settings.Faults) as found:
         settings.complete({"rmsnorm_matmul": {"batch_sizes": [0]}})
-    assert found.value.lines == ["rmsnorm_matmul.batch_sizes[0]: 0; allowed: a whole number from 1"]
+    assert found.value.lines == ["rmsnorm_matmul.batch_sizes[0]: 0; allowed: a whole number from 1 to 4096"]
 
 
 def test_the_default_measures_twelve_cases():

@@ -49,8 +49,9 @@ def line(record: OperatorRecord, name: str) -> str:
     best: dict[str, Measurement] = {}
     for one in record.measurements:
         if one.scope == record.measurements[0].scope:
-            fastest = best.setdefault(one.series, one)
-            best[one.series] = one if one.latency.median_s < fastest.latency.median_s else fastest
+            key = one.series or one.label
+            fastest = best.setdefault(key, one)
+            best[key] = one if one.latency.median_s < fastest.latency.median_s else fastest
     cells = ", ".join(f"{key} {_time(one)} ({one.implementation})" for key, one in best.items())
     return f"{name}: {cells}, {record.elapsed_s:.1f} s"
 

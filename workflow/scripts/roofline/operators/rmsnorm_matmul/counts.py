@@ -31,5 +31,5 @@ def reference(x, w, g, eps: float = EPS):
 
 
 def compared_outputs(hidden: int) -> slice:
-    """All outputs; of a large W every so manieth. The step is odd: it meets every place of a block's outputs."""
+    """All outputs; of a large W every n-th. The step is odd: it meets every place of a block's outputs."""
     return slice(None, None, -(-(hidden**2) // MOST_WEIGHTS) | 1)

@@ -88,7 +88,8 @@ class Fused(OnTensorCores):
         """Every set of outputs reads x anew, from the L2; sums go from block to block."""
         division, item = self.division, ITEM_BYTES[self.case.dtype]
         batch, hidden = self.case.shape["batch"], self.case.shape["hidden"]
-        through_l2 = item * hidden * (hidden + batch * math.ceil(hidden / division.columns))
+        w_read = hidden * math.ceil(batch / division.rows)  # by every chunk of rows
+        through_l2 = item * hidden * (w_read + batch * math.ceil(hidden / division.columns))
         return CostTerms(
             calls=calls,
             start=start,

@@ -3,7 +3,6 @@ theirs."""
 
 from roofline.operators.base import Implementation
 from roofline.operators.rmsnorm_matmul.counts import normalised
-from roofline.operators.rmsnorm_matmul.unfused import WAITING
 from roofline.records.prediction import CostTerms
 
 OPERATIONS = 10  # of NumPy, three of them to widen
@@ -11,7 +10,6 @@ OPERATIONS = 10  # of NumPy, three of them to widen
 
 class OnCpu(Implementation):
     name, kind = "numpy", "cpu"
-    scopes = (WAITING,)
     improvements = ("arithmetic in the dtype itself instead of widened copies",)
 
     def compute(self, inputs: dict):

@@ -21,12 +21,13 @@ from roofline.records.timing import Check
 
 SMALLEST_HIDDEN = 256  # a slice for each of four parts of k, so that the smallest case is divided as others are
 SPREAD_OF_G = 0.1  # about 1
+MOST_ROWS_OF_X = 4096  # a product of more is not of few rows: gemm
 
 
 class RmsNormMatmulSettings(OperatorSettings):
     """RMSNorm, then a product with weights of hidden x hidden. One job for each hidden size and dtype."""
 
-    batch_sizes: Annotated[list[Whole], Field(min_length=1), EachOnce] = Field(
+    batch_sizes: Annotated[list[Annotated[Whole, Field(le=MOST_ROWS_OF_X)]], Field(min_length=1), EachOnce] = Field(
         default=[1, 32, 128], description="rows of x: tokens that share the weights"
     )
     hidden_sizes: Annotated[list[Whole], Field(min_length=1), EachOnce] = Field(
@@ -63,6 +64,7 @@ class RmsNormMatmul(Operator):
         WAITING: "each kernel waits for the one before it",
         OVERLAPPED: "each begins while the one before it ends",
     }
+    baselines = ("unfused", "unfused_graph")
     constants = CONSTANTS
     outputs = ("y",)
 
@@ -111,7 +113,7 @@ class RmsNormMatmul(Operator):
         return reference(inputs["x"], inputs["w"], inputs["g"])
 
     def compare(self, implementation: Implementation, scope: str | None, index: int, result) -> Check:
-        """Every row against float64 arithmetic on the same rounded inputs; of a large W every so manieth output. All of
+        """Every row against float64 arithmetic on the same rounded inputs; of a large W every n-th output. All of
         them must be finite: poisoned ones are not."""
         import numpy
 
@@ -122,7 +124,8 @@ class RmsNormMatmul(Operator):
         expected = self.reference(case, {name: device.to_host(array) for name, array in on_host.items()})
         error = relative_error(result[:, outputs], expected) if numpy.isfinite(result).all() else float("inf")
         tolerance = self.tolerance[case.dtype]
-        what = f"{self.title}, {implementation.name} {scope}, {case.dtype} {self.label(case)}: the result"
+        way = " ".join(filter(None, (implementation.name, scope)))
+        what = f"{self.title}, {way}, {case.dtype} {self.label(case)}: the result"
         require_close(what, error, tolerance)
         part = f"{expected.shape[1]} of {result.shape[1]} outputs" if outputs.step > 1 else "the whole result"
         return Check(compared=f"{part} against float64", error=error, tolerance=tolerance)

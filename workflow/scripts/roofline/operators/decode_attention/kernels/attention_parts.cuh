@@ -63,7 +63,7 @@ struct Split {
     __device__ __forceinline__ float* acc() const { return figures + 4; }
 };
 
-// A warp's share of the joining of splits: of one query, every so manieth split.
+// A warp's share of the joining of splits: of one query, every n-th split.
 template <int SIZE>
 struct Share {
     static const int WIDTH = SIZE / 32;

@@ -82,9 +82,6 @@ __device__ __forceinline__ void store_shared(unsigned int at, uint4 v) {
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
                  : "memory");
 }
-__device__ __forceinline__ void store_shared(unsigned int at, float v) {
-    asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory");
-}
 
 // Past the L1, which may hold what stood there before another block or kernel wrote it.
 __device__ __forceinline__ uint4 load_global(const void* at) {

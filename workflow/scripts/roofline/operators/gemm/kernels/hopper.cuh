@@ -61,7 +61,7 @@ __device__ __forceinline__ u32 rank_in_cluster() {
 __device__ __forceinline__ void cluster_arrive() {
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
-// With nothing written that others read: a release would wait for memory that is busy.
+// Where nothing was written that others read: a release would wait for memory that is busy.
 __device__ __forceinline__ void cluster_arrive_relaxed() {
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }

@@ -106,5 +106,6 @@ extern "C" __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THRE
         }
         if (threadIdx.x % 128 == 0) stores_done();
     }
+    __syncwarp();
     cluster_sync();  // the other block arrives here, and writes here, until then
 }

@@ -36,7 +36,7 @@ struct Share {
 #endif
     }
 
-    // A thread loads the same chunk of every so manieth row. Beyond the end it is zeros that nobody reads.
+    // A thread loads the same chunk of every n-th row. Beyond the end it is zeros that nobody reads.
     __device__ __forceinline__ void begin(Transfer (&transfers)[LOADS], int step, u32 stage) const {
         const int chunk = threadIdx.x % 8, k = first + step * DEPTH + chunk * 8;
 #pragma unroll

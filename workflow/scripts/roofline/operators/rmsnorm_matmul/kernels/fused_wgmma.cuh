@@ -8,6 +8,7 @@
 const int DEPTH = 64;  // of k, a stage: 128 bytes
 const int W_BYTES = COLUMNS * DEPTH * 2, X_BYTES = BATCH * DEPTH * 2, STAGE_BYTES = W_BYTES + X_BYTES;
 const int PARTS = COLUMNS == 64 ? 2 : 1;   // both warpgroups take the same 64 rows of W, each every other stage
+static_assert(STAGES > PARTS, "a warpgroup asks for its next stage before it frees the one that it has");
 const int SLICES = DEPTH / 16;             // of 16 of k, that a stage holds
 const int UNITS = COLUMNS / 16 / SPLITS;   // of 16 outputs, that a block adds up and writes
 const int SUMMERS = BATCH > 32 ? 192 : 64, PIECES = (BATCH * 8 + SUMMERS - 1) / SUMMERS;
@@ -15,6 +16,7 @@ const int FIRST = 64 + SUMMERS, THREADS = FIRST + 256;  // thread that multiplie
 
 // What the blocks of a cluster send one another: sums as the tensor cores leave them, and squares of rows of x. Where it
 // is large it takes the place of the stages, and waits until all blocks are done with theirs.
+// Relaxed arrivals are enough for that: a stage's reads are over when its products have been waited for.
 const bool SHARED_INBOX = BATCH > 32;
 struct Inbox {
     float4 sums[SPLITS * PARTS][UNITS][BATCH / 8][32];
@@ -214,7 +216,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(THRE
     of.w = shared_address(barriers), of.x = of.w + 8 * STAGES, of.empty = of.x + 8 * STAGES, of.g = of.empty + 8 * STAGES,
     of.inbox = of.g + 8;
     const int split = blockIdx.x % SPLITS, column = blockIdx.x / SPLITS * COLUMNS, row = blockIdx.y * BATCH;
-    const int all = (hidden + DEPTH - 1) / DEPTH;
+    const int all = hidden / DEPTH;
     Slices slices;
     slices.first = all * split / SPLITS;
     slices.count = all * (split + 1) / SPLITS - slices.first;

@@ -2,7 +2,8 @@
 // elsewhere by mma.sync.
 //
 // Compiled for one dtype, division of the work and number of rows at a time: BF16 or fp16, BATCH rows of x and
-// COLUMNS outputs a block, SPLITS of k, STAGES under way, BLOCKS a multiprocessor at least.
+// COLUMNS outputs a block, SPLITS of k, STAGES under way, at least BLOCKS
+// resident per multiprocessor.
 
 #ifndef BF16
 #define BF16 0
