@@ -148,12 +148,18 @@ def _wrapped(line: str, indent: int) -> list[str]:
 
 
 def _operators(device: str, roofline: Roofline) -> list[str]:
-    """One by one where each cell has one implementation; else a table for each operator and preset."""
+    """One by one where each cell has one implementation and a name that fits; else a table for each operator and
+    preset."""
     found = [operator for operator in roofline.operators if operator.device == device]
     tables: dict[tuple, list[Operator]] = {}
     for operator in found:
         tables.setdefault((operator.operator, operator.preset), []).append(operator)
-    single = [cells for cells in tables.values() if len(cells) == len({_cell(cell) for cell in cells})]
+    single = [
+        cells
+        for cells in tables.values()
+        if len(cells) == len({_cell(cell) for cell in cells})
+        and max(len(one.full_name) for one in cells) <= LONGEST_NAME
+    ]
     lines = []
     if single:
         lines = [f"  {'':{LONGEST_NAME}} {'':>30}  within-run"]
