@@ -6,7 +6,7 @@ import fake_gpu
 import numpy
 import pytest
 from factories import device_record, seals_for
-from fake_gpu import open_gpu
+from fake_gpu import open_gpu, real_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 from test_kernels import compiled
@@ -124,6 +124,24 @@ def test_every_implementation_passes_its_check(gpu, kind, batch, hidden, dtype):
         step = cell.step(scope)
         for index in range(4):
             OPERATOR.compare(cell, scope, index, step(index))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("batch", "hidden"), [(1, 8192), (16, 4096), (33, 4096), (128, 4096), (32, 8192), (128, 8192), (200, 2048)]
+)
+def test_the_divisions_of_large_cases_are_right_and_give_the_same_bits_again(monkeypatch, batch, hidden):
+    """Stages that are filled again, clusters of two, odd numbers of stages, 16 to 128 rows: small shapes have none."""
+    monkeypatch.setattr("roofline.operators.rmsnorm_matmul.counts.MOST_WEIGHTS", 1 << 26)
+    gpu = real_gpu()
+    cell = cell_of(gpu, FusedGraph, batch, hidden, "fp16", copies=2)
+    for scope in cell.scopes:
+        assert OPERATOR.check(cell, scope)[0].compared == "the whole result against float64"
+        step = cell.step(scope)
+        first = gpu.to_host(step(0))
+        for index in range(20):
+            step(index)
+        assert (gpu.to_host(step(21)) == first).all()
 
 
 @pytest.mark.parametrize("kind", [UnfusedGraph, FusedGraph])
