@@ -61,7 +61,7 @@ def test_the_manifest_lists_every_result_with_its_job(finished_run):
     (sealed,) = manifest.seals
     assert set(sealed.seals) == {f"cpu/{folder}prediction.json" for folder in FOLDERS}
     assert all(moment < sealed.first_measurement_at for moment in sealed.seals.values())
-    assert sealed.measurements == 10
+    assert sealed.measurements == 6
 
 
 def test_unpacked_elsewhere_nothing_is_to_be_done_and_it_verifies_itself(archive, tmp_path):

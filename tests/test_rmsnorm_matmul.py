@@ -191,7 +191,7 @@ def test_a_job_is_measured_with_what_the_card_can_do(monkeypatch, dtype, capabil
     told = "compute capability 7.5, bf16 needs 8.0"
     names = [] if not lacking else [f"{kind.name} skipped: {told}" for kind in ON_GPU]
     assert skipped(OPERATOR, device, job, options) == names
-    overlapped = [("fused_graph", "overlapped")] if capability >= "9.0" or capability == "12.0" else []
+    overlapped = [("fused_graph", "overlapped")] if capability in ("9.0", "12.0") else []
     each = [(kind.name, "waiting") for kind in ON_GPU] + overlapped
     assert [(one.implementation, one.scope) for one in found] == ([] if lacking else 2 * each)
     assert {one.cache for one in found} <= {"cold"} and {one.series for one in found} <= {"batch 1", "batch 9"}

@@ -1,5 +1,6 @@
 """Our own CUDA kernels: their sources, compiled for the card at hand."""
 
+import os
 import re
 from pathlib import Path
 
@@ -19,7 +20,7 @@ def kernel_source(path: Path) -> str:
 def with_headers(path: Path) -> set[Path]:
     """A source and every header of ours that it includes, directly or through others."""
     headers = INCLUDED.findall(path.read_text(encoding="utf-8"))
-    return {path}.union(*(with_headers(path.parent / name) for name in headers))
+    return {path}.union(*(with_headers(Path(os.path.normpath(path.parent / name))) for name in headers))
 
 
 class KernelCompiler:

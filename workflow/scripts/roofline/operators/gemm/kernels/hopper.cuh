@@ -163,7 +163,8 @@ __device__ __forceinline__ void products_wait() {
 template <int N>
 struct Product;
 
-#define F8(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define F4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define F8(d, i) F4(d, i), F4(d, i + 4)
 #define F16(d, i) F8(d, i), F8(d, i + 8)
 #define F32(d, i) F16(d, i), F16(d, i + 16)
 #define F64(d, i) F32(d, i), F32(d, i + 32)
@@ -196,7 +197,7 @@ struct Product;
                          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                            \
         }                                                                                                            \
     };
-PRODUCT(8, L4, "%4", "%5", "%6", "%7", "%8", "%9", "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]))
+PRODUCT(8, L4, "%4", "%5", "%6", "%7", "%8", "%9", F4(d, 0))
 PRODUCT(16, L8, "%8", "%9", "%10", "%11", "%12", "%13", F8(d, 0))
 PRODUCT(32, L16, "%16", "%17", "%18", "%19", "%20", "%21", F16(d, 0))
 PRODUCT(64, L32, "%32", "%33", "%34", "%35", "%36", "%37", F32(d, 0))
