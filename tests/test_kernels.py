@@ -168,6 +168,7 @@ def test_the_product_keeps_its_sums_in_registers(architecture, threads, blocks, 
 
 def division(bf16: int, batch: int, columns: int, splits: int, stages: int, blocks: int) -> tuple[str, ...]:
     numbers = {"BF16": bf16, "BATCH": batch, "COLUMNS": columns, "SPLITS": splits, "STAGES": stages, "BLOCKS": blocks}
+    numbers["SHARED"] = int(batch > 32)
     return tuple(f"-D{name}={number}" for name, number in numbers.items())
 
 
@@ -176,8 +177,7 @@ def division(bf16: int, batch: int, columns: int, splits: int, stages: int, bloc
 @pytest.mark.parametrize(("columns", "splits", "stages"), [(64, 2, 4), (128, 2, 3), (128, 4, 3)])
 def test_the_fused_product_keeps_its_sums_in_registers_on_hopper(columns, splits, stages, batch, bf16):
     blocks = 2 if batch <= 32 else 1
-    threads = 384 if batch <= 32 else 512
-    fits(FUSED_PRODUCT, HOPPER, division(bf16, batch, columns, splits, stages, blocks), threads, blocks)
+    fits(FUSED_PRODUCT, HOPPER, division(bf16, batch, columns, splits, stages, blocks), 384, blocks)
 
 
 @pytest.mark.parametrize("batch", [8, 16, 32, 64, 128])

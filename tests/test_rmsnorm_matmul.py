@@ -1,6 +1,7 @@
 """RMSNorm and product: its division of the work, its prediction, its settings; every implementation."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import fake_gpu
 import numpy
@@ -64,7 +65,10 @@ def test_a_plan_covers_all_of_the_result_and_fits_the_card(batch, slices, output
     found = plan(batch, hidden, outputs, capability, multiprocessors, block, whole)
     across, down = found.grid
     assert found.rows in (8, 16, 32, 64, 128) and (down - 1) * found.rows < batch <= down * found.rows
-    assert down == 1 or found.rows == 128
+    assert down == 1 or found.rows in (64, 128)
+    if found.shared:  # blocks wait for one another
+        assert found.blocks <= multiprocessors and found.splits <= 2, "clusters of two fit every multiprocessor"
+        assert across // found.splits * 8 >= found.rows, "each row's squares are summed by some block"
     assert across % found.splits == 0
     assert (across // found.splits - 1) * found.columns < outputs <= across // found.splits * found.columns
     assert found.splits <= slices, "no block without a part of k"
@@ -74,19 +78,20 @@ def test_a_plan_covers_all_of_the_result_and_fits_the_card(batch, slices, output
 
 
 @pytest.mark.parametrize(
-    ("hidden", "batch", "columns", "splits", "resident"),
-    [(8192, 1, 128, 2, 1), (4096, 32, 64, 2, 1), (2048, 32, 128, 8, 2), (2048, 128, 128, 4, 1)],
+    ("hidden", "batch", "rows", "columns", "splits", "resident"),
+    [(8192, 1, 8, 128, 2, 1), (4096, 32, 32, 64, 2, 1), (2048, 32, 32, 128, 8, 2), (2048, 128, 64, 64, 2, 1)],
 )
-def test_the_plan_of_an_h200(hidden, batch, columns, splits, resident):
+def test_the_plan_of_an_h200(hidden, batch, rows, columns, splits, resident):
     found = plan(batch, hidden, hidden, (9, 0), 132, 227 << 10, 228 << 10)
-    assert (found.columns, found.splits, found.resident) == (columns, splits, resident)
+    assert (found.rows, found.columns, found.splits, found.resident) == (rows, columns, splits, resident)
+    assert found.shared == (batch > 32)
     assert found.blocks <= 132 and found.defines("bf16")[0] == "-DBF16=1"
 
 
 # The kernel's own numbers beside those that Python launches it with: Python may take a little more than is needed.
 AGREED = {
-    True: """const int STAGED = STAGES * STAGE_BYTES, SENT = sizeof(Inbox);
-const int BOTH = SHARED_INBOX ? (STAGED > SENT ? STAGED : SENT) : STAGED + SENT;
+    True: """const int STAGED = STAGES * (W_BYTES + X_BYTES), SENT = sizeof(Inbox);
+const int BOTH = IN_STAGES ? (STAGED > SENT ? STAGED : SENT) : STAGED + SENT;
 static_assert(BOTH + SLICES_OF_PYTHON * 128 + 1024 <= SHARED_OF_PYTHON, "room");
 static_assert(SPLITS * (COLUMNS / SPLITS) == COLUMNS && UNITS > 0, "outputs");
 """,
@@ -229,6 +234,7 @@ def test_what_is_compared_is_all_or_every_place_of_a_block(hidden):
 def predicted(kind, scope, batch, hidden, dtype="fp16"):
     one = object.__new__(kind)
     one.case, one.copies = Case({"batch": batch, "hidden": hidden}, dtype), [{}]
+    one.device = SimpleNamespace(multiprocessors=132)
     one.division = plan(batch, hidden, hidden, (9, 0), 132, *(kib << 10 for kib in CARDS[9, 0]))
     return predict_cell(
         flops=flops(batch, hidden),

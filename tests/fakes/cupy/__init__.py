@@ -95,6 +95,7 @@ TYPES = {  # of arrays only the size of the items is compared
     "Bf16::stored": "float16",
     "half_bits": "float16",
     "u32": "float16",
+    "u64": "uint64",
     "uint4": "float16",
     "TensorMap": "V128",
 }

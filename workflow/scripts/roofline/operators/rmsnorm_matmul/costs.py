@@ -30,13 +30,13 @@ GPU: Constants = {
         "the same: beside its start, W at 4400 of 4800 GB/s",
         "of the memory ceiling at which the fused kernel reads",
     ),
-    "l2_s_per_byte": Constant(
-        1 / 7.5e12,
-        f"batch 128, hidden 4096 and 8192: 17.4 and 44 us, {H200}",
-        "W, and x for every set of outputs, from the L2: half of it comes from the far half of the L2",
+    "shared_memory_s_per_byte": Constant(
+        1 / 145e9,
+        f"batch 128, hidden 2048, 4096, 8192: 8.1, 14.6, 41.5 us, {H200}",
+        "W and x through a multiprocessor's shared memory, at 0.65 of 128 bytes a cycle",
     ),
     "exchange_s_per_byte": Constant(
-        1 / 25e9, f"batch 128, hidden 2048: 9.4 us, {H200}", "a block's sums, handed to another block or warpgroup"
+        1 / 25e9, "the same: beside start and shared memory", "a block's sums, handed to another block or warpgroup"
     ),
     "norm_kernel_s": Constant(1.6e-6, f"batch 1 to 128, {H200}", "RMSNorm alone, in a graph"),
     "product_start_s": Constant(

@@ -3,7 +3,6 @@
 import math
 from functools import cached_property
 
-from roofline.core.dtypes import ITEM_BYTES
 from roofline.devices.gpu.kernel_compiler import HOPPER_OPTIONS, with_headers
 from roofline.operators.rmsnorm_matmul.counts import EPS
 from roofline.operators.rmsnorm_matmul.plan import STATIC_BYTES, plan
@@ -45,7 +44,10 @@ class Fused(OnTensorCores):
         if device.is_hopper:
             rows = {"x": self.division.rows, "w": self.division.columns}
             maps = [[tensor_map(copy[name], rows[name]) for name in rows] for copy in self.copies]
-            return [(*of_copy, g, copy["y"], *sizes) for of_copy, copy in zip(maps, self.copies, strict=True)]
+            arrived = device.xp.zeros(self.division.chunks, device.xp.uint64)
+            squares = device.xp.empty(self.division.squares, device.xp.float32)
+            shared = (arrived, squares, *sizes)
+            return [(*of_copy, g, copy["y"], *shared) for of_copy, copy in zip(maps, self.copies, strict=True)]
         workspace = device.xp.empty(self.division.workspace_floats, device.xp.float32)
         arrived = device.xp.zeros(self.division.sets, device.xp.uint32)
         return [(copy["x"], copy["w"], g, copy["y"], workspace, arrived, *sizes) for copy in self.copies]
@@ -85,16 +87,15 @@ class Fused(OnTensorCores):
         return self._costs({"kernel_launch_s": 1.0}, {"fused_start_s": 1.0, "event_s": 1.0})
 
     def _costs(self, calls: dict[str, float], start: dict[str, float]) -> CostTerms:
-        """Every set of outputs reads x anew, from the L2; sums go from block to block."""
-        division, item = self.division, ITEM_BYTES[self.case.dtype]
-        batch, hidden = self.case.shape["batch"], self.case.shape["hidden"]
-        w_read = hidden * math.ceil(batch / division.rows)  # by every chunk of rows
-        through_l2 = item * hidden * (w_read + batch * math.ceil(hidden / division.columns))
+        """A multiprocessor's shared memory sets the time of many rows. Sums go from block to block."""
+        division = self.division
+        blocks = math.ceil(division.blocks / self.device.multiprocessors)
+        through_shared = blocks * division.staged_bytes(self.case.shape["hidden"])
         return CostTerms(
             calls=calls,
             start=start,
             extra={"exchange_s_per_byte": float(division.sums_bytes)},
-            floor={"l2_s_per_byte": float(through_l2)},
+            floor={"shared_memory_s_per_byte": float(through_shared)},
             share="stream_share",
         )
 

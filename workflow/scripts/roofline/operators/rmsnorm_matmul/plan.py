@@ -9,25 +9,30 @@ from roofline.devices.gpu.kernel_compiler import HOPPER
 DEPTH = 64  # of k, a stage: 128 bytes of a row
 FEWEST_ROWS, MOST_ROWS = 8, 128  # of x, a block
 SMALL_ROWS = 32  # up to which a second block has room on a multiprocessor
-# Outputs of a block and parts of k, the one with the longest reads first. Clusters of two fit every multiprocessor; of
-# four or eight, with a block each, only 120 of 132: where few rows let two blocks share one, more fit.
-DIVISIONS, OF_MANY_ROWS = ((128, 2), (64, 2), (128, 8)), ((128, 2), (64, 2), (128, 4))
+SQUARED_ROWS = 8  # of which a block sums the squares for all, where it has more rows than that
+# Outputs of a block, parts of k and, of many rows, the most; the one with the longest reads first. Clusters of two fit
+# every multiprocessor; of four or eight, with a block each, only 120 of 132: where few rows let two blocks share one,
+# more fit.
+OF_FEW_ROWS, ELSEWHERE = ((128, 2), (64, 2), (128, 8)), ((128, 2), (64, 2), (128, 4))
+OF_MANY_ROWS = ((128, 2), (64, 2), (64, 2, 64))
 FILLED = 0.9  # of the multiprocessors that have a block
-MOST_STAGES, MOST_STAGES_ELSEWHERE = {128: 8, 64: 10}, 4  # more at once let the first of them come later
+# More at once let the first of them come later.
+MOST_STAGES, MOST_OF_MANY_ROWS, MOST_ELSEWHERE = {128: 8, 64: 10}, 6, 4
 RESERVED_BYTES = 1 << 10  # of shared memory, by every resident block
 STATIC_BYTES = 2 << 10  # at most, of what the kernel declares itself
 
 
 @dataclass(frozen=True)
 class Plan:
-    """BATCH, COLUMNS, SPLITS, STAGES and BLOCKS of the kernel, and its launch. `resident` blocks of it fit a
-    multiprocessor."""
+    """BATCH, COLUMNS, SPLITS, STAGES, BLOCKS and SHARED of the kernel, and its launch. `resident` blocks of it fit a
+    multiprocessor; `shared`: blocks share the squares of x, and all are resident at once."""
 
     rows: int
     columns: int
     splits: int
     stages: int
     resident: int
+    shared: bool
     grid: tuple[int, int]
     threads: int
     shared_bytes: int
@@ -40,6 +45,7 @@ class Plan:
             "SPLITS": self.splits,
             "STAGES": self.stages,
             "BLOCKS": self.resident,
+            "SHARED": int(self.shared),
         }
         return tuple(f"-D{name}={value}" for name, value in macros.items())
 
@@ -61,6 +67,21 @@ class Plan:
     def workspace_floats(self) -> int:
         """What blocks leave for one another where there are no clusters: sums, and squares of rows."""
         return self.blocks * self.rows * (self.columns + 1)
+
+    def staged_bytes(self, hidden: int) -> int:
+        """Through shared memory, by a block: W and x come, W is read once, and x once for every 64 outputs."""
+        slices = math.ceil(math.ceil(hidden / DEPTH) / self.splits)
+        return slices * DEPTH * 2 * (2 * self.columns + self.rows * (1 + self.columns // 64))
+
+    @property
+    def chunks(self) -> int:
+        """Of rows."""
+        return self.grid[1]
+
+    @property
+    def squares(self) -> int:
+        """Sums of squares that blocks share."""
+        return self.chunks * self.splits * self.rows
 
     def __str__(self) -> str:
         k = f"k in {self.splits} parts" if self.splits > 1 else "k whole"
@@ -86,9 +107,12 @@ def plan(
     on_hopper = capability == HOPPER
     rows = min(max(FEWEST_ROWS, 1 << (batch - 1).bit_length()), MOST_ROWS)
     slices = math.ceil(hidden / DEPTH)
-    divisions = DIVISIONS if on_hopper and rows <= SMALL_ROWS else OF_MANY_ROWS
-    columns, splits = next(
-        (one for one in divisions if math.ceil(outputs / one[0]) * one[1] >= FILLED * multiprocessors), divisions[-1]
+    many = on_hopper and rows > SMALL_ROWS
+    divisions = OF_MANY_ROWS if many else OF_FEW_ROWS if on_hopper else ELSEWHERE
+    candidates = [(min(rows, *most) if most else rows, columns, splits) for columns, splits, *most in divisions]
+    rows, columns, splits = next(
+        (one for one in candidates if _sets(batch, outputs, *one[:2]) * one[2] >= FILLED * multiprocessors),
+        candidates[-1],
     )
     while splits > slices:
         splits //= 2
@@ -96,7 +120,8 @@ def plan(
     room = min(shared_per_block, shared_per_multiprocessor // resident - RESERVED_BYTES) - STATIC_BYTES
     if _stages(room, rows, columns, splits, slices, on_hopper) < 2:
         columns = 64
-    most = MOST_STAGES[columns] if on_hopper else MOST_STAGES_ELSEWHERE
+    most = (MOST_OF_MANY_ROWS if many else MOST_STAGES[columns]) if on_hopper else MOST_ELSEWHERE
+    sets, chunks = math.ceil(outputs / columns), math.ceil(batch / rows)
     stages = min(_stages(room, rows, columns, splits, slices, on_hopper), most)
     return Plan(
         rows=rows,
@@ -104,10 +129,16 @@ def plan(
         splits=splits,
         stages=stages,
         resident=resident,
-        grid=(math.ceil(outputs / columns) * splits, math.ceil(batch / rows)),
-        threads=(512 if rows > SMALL_ROWS else 384) if on_hopper else 2 * columns,
+        shared=many and sets * splits * chunks <= multiprocessors and sets * SQUARED_ROWS >= rows,
+        grid=(sets * splits, chunks),
+        threads=384 if on_hopper else 2 * columns,
         shared_bytes=_shared_bytes(stages, rows, columns, splits, slices, on_hopper),
     )
+
+
+def _sets(batch: int, outputs: int, rows: int, columns: int) -> int:
+    """Of rows and outputs: a block for each, and for each part of k."""
+    return math.ceil(batch / rows) * math.ceil(outputs / columns)
 
 
 def _stages(room: int, rows: int, columns: int, splits: int, slices: int, on_hopper: bool) -> int:

@@ -73,9 +73,9 @@ __device__ __forceinline__ void cluster_sync() {
     cluster_wait();
 }
 
-// Among the 128 threads of a warpgroup; barrier 0 is __syncthreads'.
-__device__ __forceinline__ void warpgroup_sync(int which) {
-    asm volatile("bar.sync %0, 128;" ::"r"(which) : "memory");
+// Among so many threads of a block; barrier 0 is __syncthreads'.
+__device__ __forceinline__ void sync_among(int threads, int which) {
+    asm volatile("bar.sync %0, %1;" ::"r"(which), "r"(threads) : "memory");
 }
 
 // What ordinary stores wrote to shared memory, for the copy engine and for products.

@@ -88,7 +88,7 @@ extern "C" __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THRE
             for (int i = 0; i < COLUMNS / PART; ++i) {
                 const u32 to = part + i % 2 * PART_BYTES;
                 if (threadIdx.x % 128 == 0) stores_read<1>();
-                warpgroup_sync(1 + mine);
+                sync_among(128, 1 + mine);
                 const int r = warp * 16 + lane % 16;
 #pragma unroll
                 for (int j = 0; j < PART / 16; ++j) {
@@ -100,7 +100,7 @@ extern "C" __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THRE
                                  : "memory");
                 }
                 stores_visible_to_async();
-                warpgroup_sync(1 + mine);
+                sync_among(128, 1 + mine);
                 if (threadIdx.x % 128 == 0) store_tile(c, tile.column + i * PART, row, to);
             }
         }

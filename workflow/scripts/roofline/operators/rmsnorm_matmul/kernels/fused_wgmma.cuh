@@ -5,26 +5,48 @@
 
 #include "../../gemm/kernels/hopper.cuh"
 
-const int DEPTH = 64;  // of k, a stage: 128 bytes
-const int W_BYTES = COLUMNS * DEPTH * 2, X_BYTES = BATCH * DEPTH * 2, STAGE_BYTES = W_BYTES + X_BYTES;
+const int DEPTH = 64;  // of k, a stage: 128 bytes. W and x have STAGES each
+const int W_BYTES = COLUMNS * DEPTH * 2, X_BYTES = BATCH * DEPTH * 2;
 const int PARTS = COLUMNS == 64 ? 2 : 1;   // both warpgroups take the same 64 rows of W, each every other stage
 static_assert(STAGES > PARTS, "a warpgroup asks for its next stage before it frees the one that it has");
 const int SLICES = DEPTH / 16;             // of 16 of k, that a stage holds
 const int UNITS = COLUMNS / 16 / SPLITS;   // of 16 outputs, that a block adds up and writes
-const int SUMMERS = BATCH > 32 ? 192 : 64, PIECES = (BATCH * 8 + SUMMERS - 1) / SUMMERS;
-const int FIRST = 64 + SUMMERS, THREADS = FIRST + 256;  // thread that multiplies, after two warps that feed
+const int SUMMERS = 64, FIRST = 64 + SUMMERS, THREADS = FIRST + 256;  // first thread that multiplies: two warps feed
+// Rows of which a block sums the squares. Of many rows the first sets of outputs sum those of eight rows each, for all:
+// reading every row would keep shared memory from the products.
+const int SQUARED = SHARED ? 8 : BATCH, PIECES = (SQUARED * 8 + SUMMERS - 1) / SUMMERS;
 
 // What the blocks of a cluster send one another: sums as the tensor cores leave them, and squares of rows of x. Where it
 // is large it takes the place of the stages, and waits until all blocks are done with theirs.
 // Relaxed arrivals are enough for that: a stage's reads are over when its products have been waited for.
-const bool SHARED_INBOX = BATCH > 32;
+const bool IN_STAGES = BATCH > 32;
 struct Inbox {
     float4 sums[SPLITS * PARTS][UNITS][BATCH / 8][32];
     float squares[SPLITS][BATCH];
     float factors[BATCH];
 };
 const int OWN = PARTS * UNITS;  // warps of a block whose sums it adds up itself
-const int INBOX_BYTES = (SPLITS - 1) * OWN * BATCH * 64 + SPLITS * BATCH * 4;  // that are sent: others' sums, all squares
+const int INBOX_BYTES = (SPLITS - 1) * OWN * BATCH * 64 + (SHARED ? 0 : SPLITS * BATCH * 4);  // of sums and squares
+
+__device__ __forceinline__ void store_relaxed(float* to, float value) {
+    asm volatile("st.relaxed.gpu.global.f32 [%0], %1;" ::"l"(to), "f"(value) : "memory");
+}
+__device__ __forceinline__ float load_relaxed(const float* from) {
+    float value;
+    asm volatile("ld.relaxed.gpu.global.f32 %0, [%1];" : "=f"(value) : "l"(from) : "memory");
+    return value;
+}
+__device__ __forceinline__ u64 load_acquired(const u64* from) {
+    u64 value;
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+    return value;
+}
+// What stood there before.
+__device__ __forceinline__ u64 add_released(u64* to, u64 value) {
+    u64 before;
+    asm volatile("atom.add.release.gpu.global.u64 %0, [%1], %2;" : "=l"(before) : "l"(to), "l"(value) : "memory");
+    return before;
+}
 
 // In another block of the cluster, or in this one.
 __device__ __forceinline__ u32 in_block(u32 at, u32 block) {
@@ -51,71 +73,111 @@ struct Slices {
 };
 
 struct Barriers {
-    u32 w, x, empty, g, inbox;  // of the first stage: W has come, x has come, both were used; g, the inbox is full
+    u32 w, x, w_used, x_used, g, inbox;  // of the first stage: it has come, it was used; g has come, the inbox is full
 };
 
 // W is read by this block alone, x by many.
-template <bool ALONE>
-__device__ __forceinline__ void feed(u32 to, u32 barrier, const TensorMap& map, int column, int row) {
-    expect_bytes(barrier, ALONE ? W_BYTES : X_BYTES);
-    if (ALONE)
+struct W {
+    static const int BYTES = W_BYTES;
+    __device__ __forceinline__ static void load(u32 to, u32 barrier, const TensorMap& map, int column, int row) {
         load_tile_once(to, map, column, row, barrier);
-    else
+    }
+};
+struct X {
+    static const int BYTES = X_BYTES;
+    __device__ __forceinline__ static void load(u32 to, u32 barrier, const TensorMap& map, int column, int row) {
         load_tile(to, map, column, row, barrier);
+    }
+};
+template <class Of>
+__device__ __forceinline__ void feed(u32 stages, u32 barriers, int stage, const TensorMap& map, int column, int row) {
+    expect_bytes(barriers + 8 * stage, Of::BYTES);
+    Of::load(stages + stage * Of::BYTES, barriers + 8 * stage, map, column, row);
 }
-
-// What does not fit the stages at first: W by one warp, x by another.
-template <bool ALONE>
-__device__ __forceinline__ void feed_on(u32 to, u32 barriers, u32 empty, const TensorMap& map, Slices slices, int row) {
+template <class Of>
+__device__ __forceinline__ void feed_first(u32 stages, u32 barriers, const TensorMap& map, Slices slices, int row) {
+    for (int i = 0; i < min(slices.count, STAGES); ++i) feed<Of>(stages, barriers, i, map, slices.at(i), row);
+}
+template <class Of>
+__device__ __forceinline__ void feed_on(u32 stages, u32 barriers, u32 used, const TensorMap& map, Slices slices, int row) {
     int stage = 0, round = 0;
     for (int step = STAGES; step < slices.count; ++step) {
-        wait(empty + 8 * stage, round);
-        feed<ALONE>(to + stage * STAGE_BYTES, barriers + 8 * stage, map, slices.at(step), row);
+        wait(used + 8 * stage, round);
+        feed<Of>(stages, barriers, stage, map, slices.at(step), row);
         if (++stage == STAGES) stage = 0, round ^= 1;
     }
 }
 
-__device__ __forceinline__ void sum_squares(u32 stages, Barriers of, int steps, Inbox& inbox, int split) {
+// Of SQUARED rows of x from `first` on.
+__device__ __forceinline__ void sum_squares(float (&squares)[PIECES], u32 stages, Barriers of, int steps, int first) {
     const int t = threadIdx.x - 64, chunk = t % 8;
-    float squares[PIECES] = {};
     int stage = 0, round = 0;
     for (int step = 0; step < steps; ++step) {
         wait(of.x + 8 * stage, round);
-        const u32 x = stages + stage * STAGE_BYTES + W_BYTES;
+        const u32 x = stages + stage * X_BYTES + first * 128;
         uint4 v[PIECES];
 #pragma unroll
         for (int i = 0; i < PIECES; ++i) {
             const int row = t / 8 + i * (SUMMERS / 8);
-            v[i] = row < BATCH ? load_shared(x + row * 128 + chunk * 16) : make_uint4(0, 0, 0, 0);
+            v[i] = row < SQUARED ? load_shared(x + row * 128 + chunk * 16) : make_uint4(0, 0, 0, 0);
         }
 #pragma unroll
-        for (int i = 0; i < PIECES; ++i)
-            squares[i] += square(v[i]);
+        for (int i = 0; i < PIECES; ++i) squares[i] += square(v[i]);
         __syncwarp();
-        if (t % 32 == 0) arrive(of.empty + 8 * stage);
+        if (t % 32 == 0) arrive(of.x_used + 8 * stage);
         if (++stage == STAGES) stage = 0, round ^= 1;
     }
-    if (SHARED_INBOX) cluster_arrive_relaxed();
-    cluster_wait();
+#pragma unroll
+    for (int i = 0; i < PIECES; ++i)
+        for (int lane = 4; lane; lane /= 2) squares[i] += __shfl_xor_sync(0xffffffff, squares[i], lane);
+}
+
+// To all blocks of the cluster, eight lanes a row.
+__device__ __forceinline__ void send_squares(const float (&squares)[PIECES], Barriers of, Inbox& inbox, int split) {
+    const int t = threadIdx.x - 64, chunk = t % 8;
 #pragma unroll
     for (int i = 0; i < PIECES; ++i) {
         const int row = t / 8 + i * (SUMMERS / 8);
-        for (int lane = 4; lane; lane /= 2) squares[i] += __shfl_xor_sync(0xffffffff, squares[i], lane);
         if (row < BATCH && chunk < SPLITS)
             send(in_block(shared_address(&inbox.squares[split][row]), chunk), in_block(of.inbox, chunk), squares[i]);
     }
 }
 
+__device__ __forceinline__ float factor(float squares, int hidden, float eps) { return rsqrtf(squares / hidden + eps); }
+
+// A block that sums squares leaves them for all, and every block waits for them. `arrived` goes up by one for each block
+// of each launch; `before` is what it was. All blocks of a launch are under way at once: the plan sees to that.
+__device__ __forceinline__ void share_squares(const float (&squares)[PIECES], Barriers of, Inbox& inbox, u64* arrived,
+                                              u64 before, float* shared, int split, int first, int hidden, float eps) {
+    const int t = threadIdx.x - 64;
+    if (first < BATCH && t % 8 == 0) store_relaxed(shared + split * BATCH + first + t / 8, squares[0]);
+    sync_among(SUMMERS, 2);
+    if (t == 0) {
+        add_released(arrived, first < BATCH);
+        const u64 all = (before / gridDim.x + 1) * gridDim.x;
+        while (load_acquired(arrived) < all) {}
+    }
+    sync_among(SUMMERS, 2);
+    for (int row = t; row < BATCH; row += SUMMERS) {
+        float sum = 0;
+        for (int part = 0; part < SPLITS; ++part) sum += load_relaxed(shared + part * BATCH + row);
+        inbox.factors[row] = factor(sum, hidden, eps);
+    }
+    sync_among(SUMMERS, 2);
+    if (t == 0) arrive(of.inbox);
+}
+
 // The sums of a warpgroup's rows of W, or of its half of k, sent to the blocks that add them up.
-__device__ __forceinline__ void multiply(u32 stages, Barriers of, const u32* g, Slices slices, int split, Inbox& inbox) {
+__device__ __forceinline__ void multiply(u32 w_stages, u32 x_stages, Barriers of, const u32* g, Slices slices, int split,
+                                         Inbox& inbox) {
     const int lane = threadIdx.x % 32, warp = (threadIdx.x - FIRST) / 32, mine = warp / 4;
     const int unit = PARTS == 1 ? warp : warp % 4, r = unit * 16 + lane % 16;
     const int steps = slices.count, start = PARTS == 1 ? 0 : mine;
     float sums[BATCH / 2];
-    int stage = start, round = 0, used = 0;
+    int w_stage = start, w_round = 0, x_stage = start, x_round = 0, used = 0;  // W is ahead by one step
     const auto load = [&](u32(&rows)[SLICES][4], int step) {
-        wait(of.w + 8 * stage, round);
-        const u32 w = stages + stage * STAGE_BYTES + r * 128;
+        wait(of.w + 8 * w_stage, w_round);
+        const u32 w = w_stages + w_stage * W_BYTES + r * 128;
         const u32* factors = g + step * (DEPTH / 2) + lane % 4;
 #pragma unroll
         for (int i = 0; i < SLICES; ++i) {
@@ -124,18 +186,21 @@ __device__ __forceinline__ void multiply(u32 stages, Barriers of, const u32* g, 
             rows[i][0] = times(rows[i][0], low), rows[i][1] = times(rows[i][1], low);
             rows[i][2] = times(rows[i][2], high), rows[i][3] = times(rows[i][3], high);
         }
+        __syncwarp();
+        if (lane == 0) arrive(of.w_used + 8 * w_stage);
+        if ((w_stage += PARTS) >= STAGES) w_stage -= STAGES, w_round ^= 1;
     };
     const auto turn = [&](const u32(&rows)[SLICES][4], u32(&next)[SLICES][4], int step) {
-        wait(of.x + 8 * stage, round);
-        const u64 right = described(stages + stage * STAGE_BYTES + W_BYTES);
+        wait(of.x + 8 * x_stage, x_round);
+        const u64 right = described(x_stages + x_stage * X_BYTES);
         products_begin();
 #pragma unroll
         for (int i = 0; i < SLICES; ++i) Product<BATCH>::add(sums, rows[i], right + 2 * i, step - start + i);
         products_queued();
-        products_wait<1>();  // those of the step before: its stage and its rows are free
-        if (step > start && lane == 0) arrive(of.empty + 8 * used);
-        used = stage;
-        if ((stage += PARTS) >= STAGES) stage -= STAGES, round ^= 1;
+        products_wait<1>();  // those of the step before: its x and its rows are free
+        if (step > start && lane == 0) arrive(of.x_used + 8 * used);
+        used = x_stage;
+        if ((x_stage += PARTS) >= STAGES) x_stage -= STAGES, x_round ^= 1;
         if (step + PARTS < steps) load(next, step + PARTS);
     };
     u32 rows[2][SLICES][4];
@@ -146,7 +211,7 @@ __device__ __forceinline__ void multiply(u32 stages, Barriers of, const u32* g, 
         if (step + PARTS < steps) turn(rows[1], rows[0], step + PARTS);
     }
     products_wait<0>();
-    if (SHARED_INBOX) cluster_arrive_relaxed();
+    if (IN_STAGES) cluster_arrive_relaxed();
     cluster_wait();
     if (start >= steps)
 #pragma unroll
@@ -172,12 +237,14 @@ __device__ __forceinline__ void add_up(Barriers of, Inbox& inbox, half_bits* y, 
                                        float eps) {
     const int t = threadIdx.x - FIRST, lane = t % 32;
     wait(of.inbox, 0);
-    if (t < BATCH) {
-        float squares = 0;
-        for (int block = 0; block < SPLITS; ++block) squares += inbox.squares[block][t];
-        inbox.factors[t] = rsqrtf(squares / hidden + eps);
+    if (!SHARED) {
+        if (t < BATCH) {
+            float squares = 0;
+            for (int block = 0; block < SPLITS; ++block) squares += inbox.squares[block][t];
+            inbox.factors[t] = factor(squares, hidden, eps);
+        }
+        sync_among(256, 1);
     }
-    asm volatile("bar.sync 1, 256;" ::: "memory");
     for (int item = t / 32; item < UNITS * (BATCH / 8); item += 8) {
         const int unit = item / (BATCH / 8), eight = item % (BATCH / 8);
         float4 sum = inbox.sums[0][unit][eight][lane];
@@ -202,20 +269,23 @@ __device__ __forceinline__ void add_up(Barriers of, Inbox& inbox, half_bits* y, 
 }
 
 // x [batch, hidden] and w [outputs, hidden] as tensor maps, boxes of BATCH x 64 and COLUMNS x 64; g [hidden];
-// y [batch, outputs]; hidden is a multiple of 64. Blocks: (SPLITS a set of outputs, BATCH rows of x).
+// y [batch, outputs]; hidden is a multiple of 64. Blocks: (SPLITS a set of outputs, BATCH rows of x). Per BATCH rows
+// `arrived`, 0 at first, and shared [SPLITS, BATCH].
 extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(THREADS, BLOCKS)
     rmsnorm_matmul(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap w, const u32* __restrict__ g,
-                   half_bits* __restrict__ y, int batch, int outputs, int hidden, float eps) {
+                   half_bits* __restrict__ y, u64* arrived, float* shared, int batch, int outputs, int hidden, float eps) {
     extern __shared__ char room[];
-    __shared__ alignas(8) u64 barriers[3 * STAGES + 2];
-    const u32 stages = (shared_address(room) + 1023) / 1024 * 1024;
-    char* const after = room + (stages - shared_address(room)) + STAGES * STAGE_BYTES;
-    Inbox& inbox = *(Inbox*)(SHARED_INBOX ? after - STAGES * STAGE_BYTES : after);
-    u32* const factors = (u32*)(SHARED_INBOX ? after : after + sizeof(Inbox));
+    __shared__ alignas(8) u64 barriers[4 * STAGES + 2];
+    const u32 w_stages = (shared_address(room) + 1023) / 1024 * 1024, x_stages = w_stages + STAGES * W_BYTES;
+    char* const first = room + (w_stages - shared_address(room));
+    char* const after = first + STAGES * W_BYTES + STAGES * X_BYTES;
+    Inbox& inbox = *(Inbox*)(IN_STAGES ? first : after);
+    u32* const factors = (u32*)(IN_STAGES ? after : after + sizeof(Inbox));
     Barriers of;
-    of.w = shared_address(barriers), of.x = of.w + 8 * STAGES, of.empty = of.x + 8 * STAGES, of.g = of.empty + 8 * STAGES,
-    of.inbox = of.g + 8;
-    const int split = blockIdx.x % SPLITS, column = blockIdx.x / SPLITS * COLUMNS, row = blockIdx.y * BATCH;
+    of.w = shared_address(barriers), of.w_used = of.w + 8 * STAGES, of.x = of.w_used + 8 * STAGES;
+    of.x_used = of.x + 8 * STAGES, of.g = of.x_used + 8 * STAGES, of.inbox = of.g + 8;
+    const int split = blockIdx.x % SPLITS, set = blockIdx.x / SPLITS, column = set * COLUMNS, row = blockIdx.y * BATCH;
+    const int squared = SHARED ? set * SQUARED : 0;  // first row of which this block sums squares, or none
     const int all = hidden / DEPTH;
     Slices slices;
     slices.first = all * split / SPLITS;
@@ -225,8 +295,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(THRE
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; ++i) barrier_init(of.w + 8 * i, 1);
         barriers_visible();
-        for (int i = 0; i < min(steps, STAGES); ++i)
-            feed<true>(stages + i * STAGE_BYTES, of.w + 8 * i, w, slices.at(i), column);
+        feed_first<W>(w_stages, of.w, w, slices, column);
         if (steps <= STAGES) let_next_begin();
     } else if (threadIdx.x == 32) {
         for (int i = 0; i < STAGES; ++i) barrier_init(of.x + 8 * i, 1);
@@ -235,32 +304,45 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(THRE
         expect_bytes(of.g, steps * DEPTH * 2);
         load_bytes(shared_address(factors), g + slices.first * (DEPTH / 2), steps * DEPTH * 2, of.g);
         wait_for_kernel_before();
-        for (int i = 0; i < min(steps, STAGES); ++i)
-            feed<false>(stages + i * STAGE_BYTES + W_BYTES, of.x + 8 * i, x, slices.at(i), row);
+        feed_first<X>(x_stages, of.x, x, slices, row);
     } else if (threadIdx.x == 64) {
-        const int users = (256 / PARTS + SUMMERS) / 32;  // of a stage: a warp's arrival each
-        for (int i = 0; i < STAGES; ++i) barrier_init(of.empty + 8 * i, users);
-        barrier_init(of.inbox, 1 + OWN);
+        const int multiplying = 256 / PARTS / 32;  // warps, an arrival of each when it has used a stage
+        for (int i = 0; i < STAGES; ++i) barrier_init(of.w_used + 8 * i, multiplying);
+        for (int i = 0; i < STAGES; ++i) barrier_init(of.x_used + 8 * i, multiplying + (squared < BATCH ? SUMMERS / 32 : 0));
+        barrier_init(of.inbox, 1 + OWN + SHARED);
         barriers_visible();
         expect_bytes(of.inbox, INBOX_BYTES);
     }
     __syncthreads();
-    if (!SHARED_INBOX) cluster_arrive_relaxed();  // the others may send to this block
+    if (!IN_STAGES) cluster_arrive_relaxed();  // the others may send to this block
     if (threadIdx.x < 64) {
         if (threadIdx.x == 0) {
-            feed_on<true>(stages, of.w, of.empty, w, slices, column);
+            feed_on<W>(w_stages, of.w, of.w_used, w, slices, column);
             let_next_begin();
         }
-        if (threadIdx.x == 32) feed_on<false>(stages + W_BYTES, of.x, of.empty, x, slices, row);
+        if (threadIdx.x == 32) feed_on<X>(x_stages, of.x, of.x_used, x, slices, row);
         __syncwarp();
-        if (SHARED_INBOX) cluster_arrive_relaxed();
+        if (IN_STAGES) cluster_arrive_relaxed();
         cluster_wait();
     } else if (threadIdx.x < FIRST) {
-        sum_squares(stages, of, steps, inbox, split);
+        float squares[PIECES] = {};
+        u64 before = 0;
+        if (SHARED && threadIdx.x == 64) {
+            wait_for_kernel_before();
+            before = add_released(arrived + blockIdx.y, squared >= BATCH);
+        }
+        if (squared < BATCH) sum_squares(squares, x_stages, of, steps, squared);
+        __syncwarp();
+        if (IN_STAGES) cluster_arrive_relaxed();
+        cluster_wait();
+        if (SHARED)
+            share_squares(squares, of, inbox, arrived + blockIdx.y, before, shared + blockIdx.y * SPLITS * BATCH, split, squared,
+                          hidden, eps);
+        else
+            send_squares(squares, of, inbox, split);
     } else {
-        multiply(stages, of, factors, slices, split, inbox);
-    }
-    const int output = column + split * (COLUMNS / SPLITS);
-    if (threadIdx.x >= FIRST)
+        multiply(w_stages, x_stages, of, factors, slices, split, inbox);
+        const int output = column + split * (COLUMNS / SPLITS);
         add_up(of, inbox, y + (long long)row * outputs + output, batch - row, outputs, outputs - output, hidden, eps);
+    }
 }
