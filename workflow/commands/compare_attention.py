@@ -8,25 +8,23 @@ since a card at its power limit is slower for a moment now and then.
 """
 
 import itertools
-import json
 import math
 import sys
 from dataclasses import asdict
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from roofline import devices
+import peers
+
 from roofline.core import statistics
 from roofline.core.dtypes import array_dtype
 from roofline.core.formatting import duration, number, percent
-from roofline.measure.lock import host_lock
 from roofline.operators.base import Case, rotation_copies
 from roofline.operators.decode_attention import DecodeAttention
 from roofline.operators.decode_attention.counts import Shape, cache_bytes
 from roofline.operators.decode_attention.fused import FusedGraph
-from roofline.run.checkout import describe
-from roofline.run.jobs import now
 
 BATCHES, SEQ_LENS, DTYPES = (1, 8, 64, 256, 512), (128, 1024, 8192), ("fp16", "bf16", "fp32")
 HEADS = ((8, 8, 64), (32, 8, 128))  # query heads, K/V heads, head size
@@ -36,9 +34,8 @@ CACHES_SHARE = 0.45  # of the card's free memory; PyTorch copies keys and values
 REPLAYS, FEWEST_REPLAYS, SECONDS = 60, 5, 0.08
 TURNS = 3
 SMALL_BYTES = 128e6
-READ_BYTES, READ_STEPS = 4 << 30, 30  # of the memory's own read, before and after all cells
 SIZE_CLASSES = (4e9, 1e9, 256e6)  # bytes moved, from which cells are held against that read together
-RESULT, TABLE = Path("results/attention_pytorch.json"), Path("results/attention_pytorch.md")
+RESULT = Path("results/attention_pytorch.json")
 
 
 def cell_of(device, shape: Shape, dtype: str, pool, layers: int) -> FusedGraph:
@@ -172,17 +169,6 @@ def _pool(device, dtype: str, size_bytes: int):
     return pool
 
 
-def read_gb_per_s(device) -> float:
-    """What the memory gives to the fastest of the reading kernels of rule bandwidth, of a few that are mostly so."""
-    stream = next(one for one in device.streams("hbm", READ_BYTES) if one.name == "hbm_read")
-    fastest = min(
-        statistics.median(device.step_times(step, READ_STEPS))
-        for grid, step in stream.grids.items()
-        if grid.startswith("one block per tile")
-    )
-    return stream.counted_bytes / fastest / 1e9
-
-
 def summary(rows: list[dict], read_roof: float) -> dict:
     """Geometric means of the ratios, the worst of them, and the least share of the read roof from a size on."""
     shares = {
@@ -259,35 +245,19 @@ def in_words(told: dict, read_roof: float) -> str:
     )
 
 
-def main() -> str | None:
-    try:
-        import torch
-    except ImportError:
-        return "PyTorch is not installed here; it is a peer to compare with, and nothing else needs it"
-    if not torch.cuda.is_available():
-        return "PyTorch sees no GPU here"
-    # PyTorch's context first: the device that is opened then is the only one left visible.
-    torch.zeros(1, device="cuda")
-    try:
-        device = devices.open_device("gpu0")
-    except (LookupError, RuntimeError) as error:
-        return f"our kernels cannot run in this Python: {error}"
-    with host_lock():
-        before = read_gb_per_s(device)
-        rows = compare(torch, device)
-        device.xp.get_default_memory_pool().free_all_blocks()
-        read_roof = max(before, read_gb_per_s(device))
-    known = {"pytorch": torch.__version__, "cuda": torch.version.cuda, "card": torch.cuda.get_device_name()}
-    known |= {"uuid": device.identity.uuid, "commit": describe(Path()).commit, "measured_at": now()}
+def measured(torch, device) -> tuple[dict, str]:
+    """Figures and table; the memory's own read is timed before and after all cells."""
+    before = peers.memory_gb_per_s(device, "read")
+    rows = compare(torch, device)
+    device.xp.get_default_memory_pool().free_all_blocks()
+    read_roof = max(before, peers.memory_gb_per_s(device, "read"))
     told = summary(rows, read_roof)
-    RESULT.parent.mkdir(exist_ok=True)
-    found = {**known, "read_gb_per_s": read_roof, **told, "rows": rows}
-    RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    text = f"{known['card']}, {known['measured_at']}, commit {known['commit']}, PyTorch {known['pytorch']}.\n\n"
-    text += f"{table(rows, read_roof)}\n\n{in_words(told, read_roof)}"
-    TABLE.write_text(text + "\n", encoding="utf-8")
-    print(text)
-    return None
+    text = f"{table(rows, read_roof)}\n\n{in_words(told, read_roof)}"
+    return {"read_gb_per_s": read_roof, **told, "rows": rows}, text
+
+
+def main() -> str | None:
+    return peers.with_our_kernels(measured, RESULT)
 
 
 if __name__ == "__main__":

@@ -6,31 +6,29 @@ is timed in both protocols: each kernel waiting for the one before it, as PyTorc
 time is for one application, the median over replays, of the fastest of three turns that all take one after another.
 """
 
-import json
 import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from roofline import devices
+import peers
+
 from roofline.core import statistics
 from roofline.core.formatting import duration
-from roofline.measure.lock import host_lock
 from roofline.operators.base import Case, Operator, rotation_copies
 from roofline.operators.rmsnorm_matmul import RmsNormMatmul
 from roofline.operators.rmsnorm_matmul.counts import EPS
 from roofline.operators.rmsnorm_matmul.unfused import FEWEST_IN_GRAPH
 from roofline.operators.row_norm import RowNorm
-from roofline.run.checkout import describe
-from roofline.run.jobs import now
 
 ROWS = ((1024, 128), (4096, 256), (8192, 512), (16384, 1024))
 BATCHES, HIDDEN, DTYPES = (1, 8, 32, 128), (2048, 4096, 8192), ("fp16", "bf16")
 TURNS, REPLAYS, FEWEST_REPLAYS, SECONDS = 3, 40, 5, 0.03
-RESULT, TABLE = Path("results/norms_pytorch.json"), Path("results/norms_pytorch.md")
+RESULT = Path("results/norms_pytorch.json")
 
 
 class Way(NamedTuple):
@@ -230,31 +228,14 @@ def in_words(told: dict) -> str:
     return "\n".join(lines)
 
 
-def main() -> str | None:
-    try:
-        import torch
-    except ImportError:
-        return "PyTorch is not installed here; it is a peer to compare with, and nothing else needs it"
-    if not torch.cuda.is_available():
-        return "PyTorch sees no GPU here"
-    # PyTorch's context first: the device that is opened then is the only one left visible.
-    torch.zeros(1, device="cuda")
-    try:
-        device = devices.open_device("gpu0")
-    except (LookupError, RuntimeError) as error:
-        return f"our kernels cannot run in this Python: {error}"
-    with host_lock():
-        rows = compare(torch, device)
-    known = {"pytorch": torch.__version__, "cuda": torch.version.cuda, "card": torch.cuda.get_device_name()}
-    known |= {"uuid": device.identity.uuid, "commit": describe(Path()).commit, "measured_at": now()}
+def measured(torch, device) -> tuple[dict, str]:
+    rows = compare(torch, device)
     told = summary(rows)
-    RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text(json.dumps({**known, **told, "rows": rows}, indent=1) + "\n", encoding="utf-8")
-    text = f"{known['card']}, {known['measured_at']}, commit {known['commit']}, PyTorch {known['pytorch']}.\n\n"
-    text += f"{table(rows)}\n\n{in_words(told)}"
-    TABLE.write_text(text + "\n", encoding="utf-8")
-    print(text)
-    return None
+    return {**told, "rows": rows}, f"{table(rows)}\n\n{in_words(told)}"
+
+
+def main() -> str | None:
+    return peers.with_our_kernels(measured, RESULT)
 
 
 if __name__ == "__main__":

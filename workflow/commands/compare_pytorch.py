@@ -10,12 +10,13 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
+
+import peers
 
 from roofline.core import statistics
 from roofline.core.formatting import number, percent
-from roofline.run.checkout import describe
-from roofline.run.jobs import now
 
 SIZES = (4096, 8192)
 WARMUP, ITERATIONS, REST_S = 3, 100, 0.5
@@ -96,13 +97,7 @@ def table(rows: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def main() -> str | None:
-    try:
-        import torch
-    except ImportError:
-        return "PyTorch is not installed here; it is a peer to compare with, and nothing else needs it"
-    if not torch.cuda.is_available():
-        return "PyTorch sees no GPU here"
+def measured(torch) -> str | None:
     try:
         roofline = json.loads(Path("results/roofline.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -110,12 +105,14 @@ def main() -> str | None:
     of_gpu = [c for c in roofline["ceilings"] if c["device"] == "gpu0" and c["kind"] == "compute"]
     ceilings = {c["name"]: c["tflops"] for c in of_gpu}
     rows = compare(torch, ceilings, {c["name"]: c["lab_tflops"] for c in of_gpu})
-    known = {"pytorch": torch.__version__, "cuda": torch.version.cuda, "card": torch.cuda.get_device_name()}
-    found = known | {"commit": describe(Path()).commit, "measured_at": now(), "rows": rows}
-    RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    peers.write(RESULT, {**peers.provenance(torch), "rows": rows})
     print(table(rows))
     below = [row["dtype"] for row in rows if row["below"]]
     return f"below PyTorch's best: {', '.join(below)}" if below else None
+
+
+def main() -> str | None:
+    return peers.with_pytorch(measured)
 
 
 if __name__ == "__main__":
