@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 import peers
 
 from roofline.core import statistics
-from roofline.core.formatting import duration
+from roofline.core.formatting import duration, number, percent
 from roofline.operators.base import Case, Operator, rotation_copies
 from roofline.operators.rmsnorm_matmul import RmsNormMatmul
 from roofline.operators.rmsnorm_matmul.counts import EPS
@@ -28,6 +28,15 @@ from roofline.operators.row_norm import RowNorm
 ROWS = ((1024, 128), (4096, 256), (8192, 512), (16384, 1024))
 BATCHES, HIDDEN, DTYPES = (1, 8, 32, 128), (2048, 4096, 8192), ("fp16", "bf16")
 TURNS, REPLAYS, FEWEST_REPLAYS, SECONDS = 3, 40, 5, 0.03
+OURS = {RowNorm.name: "welford_graph", RmsNormMatmul.name: "fused_graph"}
+PEERS = {
+    "pytorch compiled": "torch.compile",
+    "pytorch layer_norm": "F.layer_norm",
+    "pytorch eager": "PyTorch eager",
+    "unfused_graph waiting": "unfused_graph",
+}
+FASTEST = "fastest of them"
+SCOPES = ("waiting", "overlapped")
 RESULT = Path("results/norms_pytorch.json")
 
 
@@ -72,17 +81,18 @@ def _without_overlap(device, cell) -> Callable[[int], object]:
 
 
 def formula(torch, operator: Operator, shared: dict) -> dict[str, Callable]:
-    """What PyTorch computes of a copy of the inputs: by its own functions, and by its compiler."""
+    """What PyTorch computes of a copy of the inputs: by its own functions, as one writes it, and by its compiler."""
     functional = torch.nn.functional
     if operator.name == RowNorm.name:
 
-        def by_functions(x):
+        def layer_norm(x):
             return functional.layer_norm(x, x.shape[-1:], eps=0)
 
         def as_written(x):
             return (x - x.mean(-1, keepdim=True)) / x.std(-1, correction=0, keepdim=True)
 
-        return {"eager": by_functions, "compiled": torch.compile(as_written, dynamic=False)}
+        compiled = torch.compile(as_written, dynamic=False)
+        return {"layer_norm": layer_norm, "eager": as_written, "compiled": compiled}
 
     g = torch.from_dlpack(shared["g"])
 
@@ -141,8 +151,9 @@ def seconds(device, way: Way) -> float:
     return statistics.median(device.step_times(way.step, replays)) / way.applications
 
 
-def compare(torch, device) -> list[dict]:
-    rows = []
+def compare(torch, device) -> list[tuple]:
+    """Of each cell the operator, the case, seconds by way, and why a way is missing."""
+    found = []
     for operator, case in cells():
         shared = operator.shared_inputs(device, case, 1)
         one = operator.rotated_inputs(device, case, 2, 1)[0]
@@ -156,82 +167,111 @@ def compare(torch, device) -> list[dict]:
         for _ in range(TURNS):
             for name, way in {**ways, **{f"pytorch {name}": way for name, way in theirs.items()}}.items():
                 times[name] = min(seconds(device, way), times.get(name, math.inf))
-        rows.append(row(operator, case, times, missing))
+        found.append((operator, case, times, missing))
         del ways, theirs, copies, shared, one
         torch.cuda.empty_cache()
         device.xp.get_default_memory_pool().free_all_blocks()
-    return rows
-
-
-def row(operator: Operator, case: Case, times: dict[str, float], missing: dict[str, str]) -> dict:
-    """A cell: `ratio` of the fastest way that is not ours fused to ours, each kernel waiting; `overlapped_ratio` of the
-    same where kernels overlap."""
-    best = "welford_graph" if operator.name == RowNorm.name else "fused_graph"
-    others = {name: one for name, one in times.items() if not name.startswith(best)}
-    fastest = min(others, key=others.get, default=None)
-    found = {"operator": operator.name, "dtype": case.dtype, **case.shape, "bytes": operator.bytes(case)}
-    found |= {"seconds": times, "why_not": missing, "fastest_other": fastest}
-    for key, scope in (("ratio", "waiting"), ("overlapped_ratio", "overlapped")):
-        mine = times.get(f"{best} {scope}")
-        found[key] = others[fastest] / mine if mine and fastest else None
     return found
 
 
+def row(operator: Operator, case: Case, times: dict[str, float], missing: dict[str, str], roofs: dict) -> dict:
+    """A cell, in both protocols of ours: how many times as fast it is as each peer and as the fastest of them, and its
+    share of what the memory gives to its mix of accesses."""
+    others = {name: seconds for name, seconds in times.items() if name in PEERS}
+    fastest = min(others, key=others.get, default=None)
+    held = others | ({FASTEST: others[fastest]} if fastest else {})
+    mine = {scope: times[way] for scope in SCOPES if (way := f"{OURS[operator.name]} {scope}") in times}
+    moved = operator.bytes(case)
+    return {
+        "operator": operator.name,
+        "dtype": case.dtype,
+        **case.shape,
+        "bytes": moved,
+        "seconds": times,
+        "why_not": missing,
+        "fastest_peer": fastest,
+        "ratios": {scope: {name: one / own for name, one in held.items()} for scope, own in mine.items()},
+        f"share_of_{operator.mix}": {scope: moved / own / 1e9 / roofs[operator.mix] for scope, own in mine.items()},
+    }
+
+
 def summary(rows: list[dict]) -> dict:
-    """Of each operator, and of its largest batch: the geometric mean of the ratios and the least of them."""
+    """Of each operator, and of its largest batch: in both protocols, beside each peer and the fastest of them."""
     groups = {
         "row_norm": [one for one in rows if one["operator"] == "row_norm"],
         "rmsnorm_matmul": [one for one in rows if one["operator"] == "rmsnorm_matmul"],
         "rmsnorm_matmul, batch 128": [one for one in rows if one.get("batch") == max(BATCHES)],
     }
     return {
-        name: {key: _mean_and_least([one[key] for one in group if one[key]]) for key in ("ratio", "overlapped_ratio")}
+        name: {scope: beside_peers([one["ratios"].get(scope, {}) for one in group]) for scope in SCOPES}
         for name, group in groups.items()
     }
 
 
-def _mean_and_least(ratios: list[float]) -> dict[str, float] | None:
-    if not ratios:
-        return None
-    return {"geometric_mean": math.exp(sum(map(math.log, ratios)) / len(ratios)), "least": min(ratios)}
+def beside_peers(cells: list[dict[str, float]]) -> dict[str, dict]:
+    """Of the cells that a peer has: their number, how many are slower than it, the geometric mean and the least."""
+    by_peer = {name: [one[name] for one in cells if name in one] for name in (FASTEST, *PEERS)}
+    return {
+        name: {
+            "cells": len(ratios),
+            "slower": sum(ratio < 1 for ratio in ratios),
+            "geometric_mean": math.exp(sum(map(math.log, ratios)) / len(ratios)),
+            "least": min(ratios),
+        }
+        for name, ratios in by_peer.items()
+        if ratios
+    }
 
 
 def table(rows: list[dict]) -> str:
-    lines = [
-        "| operator | case | ours, waiting | overlapped | GB/s overlapped | unfused | eager | compiled | times as fast "
-        "| overlapped |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    columns = ["operator", "case"]
+    columns += [part for scope in SCOPES for part in (f"ours, {scope}", "of memory", "times as fast")]
+    lines = [f"| {' | '.join([*columns, *PEERS.values()])} |", "|---" * (len(columns) + len(PEERS)) + "|"]
     for one in rows:
-        times = one["seconds"]
-        best = "welford_graph" if one["operator"] == "row_norm" else "fused_graph"
         sizes = (f"{key} {one[key]}" for key in ("rows", "columns", "batch", "hidden") if key in one)
-        told = [f"{best} waiting", f"{best} overlapped", "unfused_graph waiting", "pytorch eager", "pytorch compiled"]
-        waiting, overlapped, *others = (duration(times[name]) if name in times else "-" for name in told)
-        speed = f"{one['bytes'] / times[told[1]] / 1e9:.0f}" if told[1] in times else "-"
-        ratios = (f"{one[key]:.2f}" if one[key] else "-" for key in ("ratio", "overlapped_ratio"))
-        cells_of_row = [one["operator"], f"{one['dtype']}, {', '.join(sizes)}", waiting, overlapped, speed]
-        lines.append(f"| {' | '.join([*cells_of_row, *others, *ratios])} |")
+        told = [one["operator"], f"{one['dtype']}, {', '.join(sizes)}"]
+        (share,) = (value for key, value in one.items() if key.startswith("share_of_"))
+        for scope in SCOPES:
+            seconds = one["seconds"].get(f"{OURS[one['operator']]} {scope}")
+            ratio = one["ratios"].get(scope, {}).get(FASTEST)
+            told += [duration(seconds), percent(share[scope])] if seconds else ["-", "-"]
+            told.append(f"{ratio:.2f}" if ratio else "-")
+        told += [duration(one["seconds"][peer]) if peer in one["seconds"] else "-" for peer in PEERS]
+        lines.append(f"| {' | '.join(told)} |")
     return "\n".join(lines)
 
 
-def in_words(told: dict) -> str:
-    lines = []
-    for name, group in told.items():
-        of_group = [
-            f"{words} {group[key]['geometric_mean']:.2f} times as fast as the fastest other (geometric mean; at least "
-            f"{group[key]['least']:.2f} times)"
-            for key, words in (("ratio", "waiting"), ("overlapped_ratio", "overlapped"))
-            if group[key]
-        ]
-        lines.append(f"{name}: {', '.join(of_group) or 'nothing to compare with'}.")
+def in_words(told: dict, roofs: dict) -> str:
+    rates = ", ".join(f"{mix} {number(rate)} GB/s" for mix, rate in roofs.items())
+    lines = [
+        f"Of memory: of its read, for row_norm of its copy, in this process: {rates}.",
+        "Times as fast: as the fastest peer.",
+        "",
+        "| operator | ours | beside | times as fast, geometric mean | least | cells | slower |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, scopes in told.items():
+        for scope, peers_of_scope in scopes.items():
+            for peer, of in peers_of_scope.items():
+                figures = f"{of['geometric_mean']:.2f} | {of['least']:.2f} | {of['cells']} | {of['slower']}"
+                lines.append(f"| {name} | {scope} | {PEERS.get(peer, peer)} | {figures} |")
     return "\n".join(lines)
 
 
 def measured(torch, device) -> tuple[dict, str]:
-    rows = compare(torch, device)
+    """Figures and table; the memory's own rates are timed before and after all cells."""
+    before = memory_gb_per_s(device)
+    cells = compare(torch, device)
+    roofs = {mix: max(rate, before[mix]) for mix, rate in memory_gb_per_s(device).items()}
+    rows = [row(*cell, roofs) for cell in cells]
     told = summary(rows)
-    return {**told, "rows": rows}, f"{table(rows)}\n\n{in_words(told)}"
+    return {"memory_gb_per_s": roofs, **told, "rows": rows}, f"{table(rows)}\n\n{in_words(told, roofs)}"
+
+
+def memory_gb_per_s(device) -> dict[str, float]:
+    found = {mix: peers.memory_gb_per_s(device, mix) for mix in ("read", "copy")}
+    device.xp.get_default_memory_pool().free_all_blocks()
+    return found
 
 
 def main() -> str | None:
