@@ -249,6 +249,7 @@ KERNELS = {
     "operators/decode_attention/fused.py": {"measure_operator", "operator_prediction"},
     "operators/gemm/cuda_products.py": {"peak_flops"},
     "devices/gpu/kernels/fma.cu": set(OF_A_GPU) - {"prediction"},
+    "devices/gpu/kernels/overlap.cuh": {"peak_flops", "measure_operator", "operator_prediction"},
 }
 
 

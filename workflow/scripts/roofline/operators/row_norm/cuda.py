@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from roofline.devices.gpu.kernel_compiler import with_headers
 from roofline.operators.base import Implementation
 from roofline.records.prediction import CostTerms
 
@@ -111,7 +112,7 @@ class Welford(Naive):
 
     name = "welford"
     improvements = ("larger matrices: more rows than fill the card once",)
-    sources = (KERNEL,)
+    sources = tuple(sorted(with_headers(KERNEL)))
 
     def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
         super().__init__(operator, device, case, shared, copies)

@@ -77,9 +77,9 @@ struct ByFma {
             fetch(v, values, first + ahead * stride, end, row, lane, ahead);
         }
         if (several_waves() || first + AHEAD * stride >= end) {
-            let_the_next_begin();
+            let_next_begin();
         }
-        after_the_kernel_before();  // the cache is there already; the query may come from that one
+        wait_for_kernel_before();  // the cache is there already; the query may come from that one
         float q[MOST][EACH][T::in_vector];
 #pragma unroll
         for (int n = 0; n < MOST; ++n) {
@@ -110,7 +110,7 @@ struct ByFma {
             fetch(k, keys, first + AHEAD * stride, end, row, lane, 0);
             k.next();
             if (first + (AHEAD + 1) * stride >= end) {
-                let_the_next_begin();
+                let_next_begin();
             }
             sum_over_lanes<LANES / 2>(score, lane);
             float largest = m;

@@ -114,9 +114,9 @@ struct ByMma {
             fetch_values(v, values, first + ahead * stride, end, g, t, ahead);
         }
         if (several_waves() || first + AHEAD * stride >= end) {
-            let_the_next_begin();
+            let_next_begin();
         }
-        after_the_kernel_before();  // the cache is there already; the query may come from that one
+        wait_for_kernel_before();  // the cache is there already; the query may come from that one
         uint4 q[CHUNKS];
 #pragma unroll
         for (int c = 0; c < CHUNKS; ++c) {
@@ -144,7 +144,7 @@ struct ByMma {
             fetch_keys(k, keys, first + AHEAD * stride, end, g, t, 0);
             k.next();
             if (first + (AHEAD + 1) * stride >= end) {
-                let_the_next_begin();
+                let_next_begin();
             }
             const bool whole = first + TILE <= end;
             float largest[2] = {LOWEST, LOWEST};

@@ -5,6 +5,8 @@
 
 #pragma once
 
+#include "../../../devices/gpu/kernels/overlap.cuh"
+
 #if STAGES
 #define AHEAD STAGES
 #else
@@ -78,25 +80,10 @@ __device__ __forceinline__ void arrived_all() {
 #endif
 }
 
-// Where the launch allows the kernel to begin while the one before it ends (compute capability 9.0 and up): until that
-// one is done and what it wrote can be read. Elsewhere it is done already.
-__device__ __forceinline__ void after_the_kernel_before() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-// The kernel after this one may begin once every block of this one has said so and there is room for it. A block says it
-// when the first of its warps has its last tiles under way: a kernel that comes much earlier takes room beside blocks that
-// are still busy, and its own blocks end up unevenly on the multiprocessors. With several waves it comes to the last wave
-// in any case. (%nsmid may be more than the multiprocessors that there are: then some grids count as one wave that are
-// more, which costs a little time.)
-__device__ __forceinline__ void let_the_next_begin() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
+// A block lets the next kernel begin when the first of its warps has its last tiles under way: a kernel that comes much
+// earlier takes room beside blocks that are still busy, and its own blocks end up unevenly on the multiprocessors. With
+// several waves it comes to the last wave in any case. (%nsmid may be more than the multiprocessors that there are: then
+// some grids count as one wave that are more, which costs a little time.)
 __device__ __forceinline__ bool several_waves() {
     unsigned int multiprocessors;
     asm("mov.u32 %0, %nsmid;" : "=r"(multiprocessors));

@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include "../../../devices/gpu/kernels/overlap.cuh"
+
 #if BF16
 #define TYPE "bf16"
 #else
@@ -91,17 +93,4 @@ __device__ __forceinline__ uint4 load_global(const void* at) {
                  : "l"(at)
                  : "memory");
     return v;
-}
-
-// Programmatic dependent launch, from compute capability 9.0 on: where a launch asks for it, the kernel after this one
-// may begin once every block has let it, and itself waits until this one is done. Elsewhere it begins then.
-__device__ __forceinline__ void let_next_begin() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-__device__ __forceinline__ void wait_for_kernel_before() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
 }

@@ -15,6 +15,8 @@
 #define EVEN 0
 #endif
 
+#include "../../../devices/gpu/kernels/overlap.cuh"
+
 #if WIDTH == 4
 typedef float4 Pack;
 #elif WIDTH == 2
@@ -27,19 +29,6 @@ union Vector {
     Pack pack;
     float of[WIDTH];
 };
-
-// Programmatic dependent launch, compute capability 9.0 and up: in a graph the next kernel's blocks come while the last
-// blocks of this one run, and wait here. Without it both do nothing.
-__device__ __forceinline__ void let_the_next_begin() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-__device__ __forceinline__ void after_the_kernel_before() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
 
 // Of so many numbers their mean, and the sum of the squares of their distances from it (Welford 1962).
 struct Moments {
@@ -159,9 +148,9 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS) row_norm(const floa
     float* to = y + (long long)row * columns;
     Held held;
     __shared__ Moments parts[ROWS][WARPS];
-    after_the_kernel_before();
+    wait_for_kernel_before();
     held.load(from, thread, vectors);
-    let_the_next_begin();
+    let_next_begin();
     const float by = WARPS > 1 ? held.first : __shfl_sync(0xffffffffu, held.v[0].of[0], 0, LANES);
     Series series = {};
     int count = EVEN ? VECTORS : 0;
