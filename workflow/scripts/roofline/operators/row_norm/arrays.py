@@ -34,15 +34,27 @@ class Array(Implementation):
         )
 
 
-class NumpyRows(Implementation):
-    name, kind = "numpy", "cpu"
-    improvements = ("compiled code instead of NumPy's temporaries",)
+class OnCores(Implementation):
+    """Rows divided among the cores of a CPU."""
+
+    kind = "cpu"
 
     @property
     def pieces(self) -> int:
         """How many cores have rows to normalise."""
         rows, columns = self.case.shape["rows"], self.case.shape["columns"]
         return max(1, min(self.device.cores, rows, rows * columns // PIECE_ITEMS))
+
+    def plan(self) -> dict:
+        return {"cores": self.pieces}
+
+    def cores(self, scope: str | None) -> int:
+        return self.pieces
+
+
+class NumpyRows(OnCores):
+    name = "numpy"
+    improvements = ("compiled code instead of NumPy's temporaries",)
 
     def compute(self, inputs: dict):
         x, y, pieces, xp = inputs["x"], inputs["y"], self.pieces, self.device.xp
@@ -54,14 +66,8 @@ class NumpyRows(Implementation):
         self.device.workers.run(pieces, work)
         return y
 
-    def plan(self) -> dict:
-        return {"cores": self.pieces}
-
     def plan_summary(self) -> str:
         return f"by NumPy on {self.pieces} cores"
-
-    def cores(self, scope: str | None) -> int:
-        return self.pieces
 
     def costs(self, scope: str | None) -> CostTerms:
         passed = EXTRA_PASSES * self.operator.bytes(self.case) / 2 / self.pieces

@@ -3,23 +3,15 @@
 from functools import cached_property
 from itertools import pairwise
 
-from roofline.operators.base import Implementation
+from roofline.operators.row_norm.arrays import OnCores
 from roofline.records.prediction import CostTerms
 
-PIECE_ITEMS = 1 << 16  # of x, from which on another core takes part
 
-
-class Compiled(Implementation):
+class Compiled(OnCores):
     """Each row is read from memory once: the passes for its deviation and its result find it in the core's cache."""
 
-    name, kind, fused = "compiled", "cpu", True
+    name, fused = "compiled", True
     improvements = ("larger matrices: more rows per core",)
-
-    @property
-    def pieces(self) -> int:
-        """How many cores have rows to normalise."""
-        rows, columns = self.case.shape["rows"], self.case.shape["columns"]
-        return max(1, min(self.device.cores, rows, rows * columns // PIECE_ITEMS))
 
     @cached_property
     def loop(self):
@@ -48,14 +40,8 @@ class Compiled(Implementation):
 
         return step
 
-    def plan(self) -> dict:
-        return {"cores": self.pieces}
-
     def plan_summary(self) -> str:
         return f"by a compiled loop on {self.pieces} cores"
-
-    def cores(self, scope: str | None) -> int:
-        return self.pieces
 
     def costs(self, scope: str | None) -> CostTerms:
         moved = self.operator.bytes(self.case)
