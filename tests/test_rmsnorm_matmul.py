@@ -165,20 +165,22 @@ def test_a_graph_goes_through_all_copies(gpu, kind, copies):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("kind", ON_GPU)
-def test_rows_of_any_size(gpu, kind, dtype):
-    """x times 1000, by 1000, with one number that dominates its row, and a row of zeros, whose result is zero."""
-    cell = cell_of(gpu, kind, 6, 1024, dtype)
-    x = gpu.to_host(cell.copies[0]["x"]).astype(numpy.float64)
+@pytest.mark.parametrize("kind", [OnCpu, *(pytest.param(kind, marks=pytest.mark.gpu) for kind in ON_GPU)])
+def test_rows_of_any_size(kind, dtype):
+    """x times 1000, by 1000, with one number that dominates its row, and a row of zeros, whose result is zero. Not on
+    the fake GPU, whose kernels are the reference."""
+    device = real_gpu() if kind.kind == "gpu" else open_device("cpu")
+    cell = cell_of(device, kind, 6, 1024, dtype)
+    x = device.to_host(cell.copies[0]["x"]).astype(numpy.float64)
     x[1] *= 1000
     x[2] /= 1000
     x[3, 77] = 30000
     x[4] = 0
-    cell.copies[0]["x"][...] = gpu.array(x.astype(array_dtype(dtype)))
+    cell.copies[0]["x"][...] = device.array(x.astype(array_dtype(dtype)))
     for scope in cell.scopes:
-        gpu.poison(cell.copies[0]["y"])
-        result = gpu.to_host(cell.step(scope)(0)).astype(numpy.float64)
-        on_host = [gpu.to_host(array) for array in (cell.copies[0]["x"], cell.copies[0]["w"], cell.shared["g"])]
+        device.poison(cell.copies[0]["y"])
+        result = device.to_host(cell.step(scope)(0)).astype(numpy.float64)
+        on_host = [device.to_host(array) for array in (cell.copies[0]["x"], cell.copies[0]["w"], cell.shared["g"])]
         for found, expected in zip(result, reference(*on_host), strict=True):
             assert relative_error(found, expected) < OPERATOR.tolerance[dtype]
         assert not result[4].any()
