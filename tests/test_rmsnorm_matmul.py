@@ -18,7 +18,7 @@ from roofline.core.prediction import predict_cell
 from roofline.devices import open_device
 from roofline.devices.gpu.kernel_compiler import kernel_source
 from roofline.measure.operator_job import Options, measure, skipped
-from roofline.operators.base import Case, Job
+from roofline.operators.base import Case, Job, rotation_copies
 from roofline.operators.rmsnorm_matmul import RmsNormMatmul
 from roofline.operators.rmsnorm_matmul.costs import CONSTANTS
 from roofline.operators.rmsnorm_matmul.counts import MOST_WEIGHTS, compared_outputs, flops, reference, traffic_bytes
@@ -86,6 +86,24 @@ def test_the_plan_of_an_h200(hidden, batch, rows, columns, splits, resident):
     assert (found.rows, found.columns, found.splits, found.resident) == (rows, columns, splits, resident)
     assert found.shared == (batch > 32)
     assert found.blocks <= 132 and found.defines("bf16")[0] == "-DBF16=1"
+
+
+@given(
+    batch=st.integers(1, 4096),
+    slices=st.integers(1, 512),
+    dtype=st.sampled_from(DTYPES),
+    capability=st.sampled_from(sorted(set(CARDS) - {(9, 0)})),
+    multiprocessors=st.integers(1, 200),
+)
+def test_what_blocks_leave_for_one_another_is_within_the_memory_that_a_case_is_said_to_need(
+    batch, slices, dtype, capability, multiprocessors
+):
+    """On cards without clusters, beside the inputs and what a library takes."""
+    hidden = 64 * slices
+    found = plan(batch, hidden, hidden, capability, multiprocessors, *(kib << 10 for kib in CARDS[capability]))
+    case = Case({"batch": batch, "hidden": hidden}, dtype)
+    inputs = OPERATOR.bytes(case) * rotation_copies(OPERATOR.bytes(case), 50 << 20)
+    assert 4 * found.workspace_floats <= OPERATOR.memory_needed(case, 50 << 20) - inputs
 
 
 # The kernel's own numbers beside those that Python launches it with: Python may take a little more than is needed.
