@@ -179,6 +179,21 @@ def test_a_cell_without_a_regime_or_a_prediction_fails():
     assert judge(bandwidth_record("gpu0", hbm_read=1))["gpu0", VERIFIED][0] == "not_applicable"
 
 
+def test_warm_cells_of_a_device_whose_caches_were_not_measured_have_no_roof_and_fail_nothing():
+    """Not even the compute ceiling is theirs: the cache may allow less."""
+    warm = swept("cpu", 1, 2, 3, 4, cache="warm", memory_ceilings=[])
+    found = judge(*CPU[:2], warm)
+    assert found["cpu", PLACED] == (
+        "pass",
+        "1 compute and 1 memory ceilings, 5 operators; of these 4 warm ones have no roof",
+    )
+    assert found["cpu", VERIFIED][0] == "pass"
+    assert found["cpu", BELOW][1].startswith("1 cells checked")
+    cells = [one for one in collected(*CPU[:2], warm).roofline.operators if one.operator == "scan"]
+    assert {(one.fraction_of_roof, one.roof_tflops, one.regime) for one in cells} == {(None, None, None)}
+    assert {one.no_roof for one in cells} == {"warm, and what the caches of this device give is not measured"}
+
+
 def test_a_broken_seal_fails():
     late = swept("gpu0", 1).model_copy(update={"started_at": "2026-11-05T11:00:00+00:00"})
     result, reason = judge(*GPU, late)["gpu0", VERIFIED]

@@ -269,6 +269,16 @@ def test_a_ceiling_that_was_not_measured_is_told():
     assert table_row(["scan"], cell("gpu0", 1e-3), records=(GPU_PEAK,))["lower ceiling"] == "fp32"
 
 
+def test_cells_without_a_roof_are_told_on_the_page_and_on_the_screen():
+    warm = {"cache": "warm", "memory_ceilings": []}
+    records = [peak_record("cpu", "fp32", 1.5), bandwidth_record("cpu", dram_read=100)]
+    records.append(operator_record("cpu", cell("cpu", 40e-3), *(cell("cpu", 40e-3, n=n, **warm) for n in (1, 2))))
+    told = "Without a roof: 2 cells (warm, and what the caches of this device give is not measured)"
+    assert told in answer(2, *records)
+    shown = screen.summary(collected(*records).roofline, Acceptance(criteria=[]))
+    assert told in " ".join(shown.split())
+
+
 def test_a_compute_bound_operator_stands_under_the_compute_ceiling():
     assert verdicts(answer(2, GPU_PEAK, HBM)) == [
         "gpu0: at best, GEMM reaches 98 % of its roof; cells: 1 compute-bound."

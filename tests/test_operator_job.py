@@ -384,7 +384,7 @@ def test_the_record_carries_seals_sources_and_notes(tmp_path, monkeypatch):
     assert found.seals == {name.removeprefix("results/"): file_sha256(name) for name in seals.values()}
     assert (found.case, found.info.name, found.info.picture) == ("small/n16", "doubling", "doubling")
     assert found.sources == {__file__: file_sha256(Path(__file__))}
-    assert found.notes == ["fp16 is emulated"]
+    assert found.notes == ["fp16 is emulated", "warm, since a cache holds what they read: n 16"]
 
 
 def test_the_line_of_a_job_names_the_fastest_implementation_of_every_case():

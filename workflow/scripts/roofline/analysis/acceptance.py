@@ -100,8 +100,11 @@ def _placed(device: str, compute: list, memory: list, operators: list[Operator])
     if not compute or not memory:
         reason = f"{len(compute)} compute and {len(memory)} memory ceilings were measured"
         return Criterion(device=device, criterion=what, result="fail", reason=reason)
-    lost = [o.full_name for o in operators if o.compute_ceiling is None or o.memory_ceiling is None]
+    declared = [o for o in operators if not o.no_roof]
+    lost = [o.full_name for o in declared if o.compute_ceiling is None or o.memory_ceiling is None]
     reason = f"{len(compute)} compute and {len(memory)} memory ceilings, {len(operators)} operators"
+    if len(declared) < len(operators):
+        reason += f"; of these {len(operators) - len(declared)} warm ones have no roof"
     if lost:
         more = f" and {len(lost) - ENOUGH_EVIDENCE} more" if len(lost) > ENOUGH_EVIDENCE else ""
         reason += f"; a ceiling is missing for {', '.join(lost[:ENOUGH_EVIDENCE])}{more}"
@@ -148,7 +151,7 @@ def _verified(device: str, verification: Verification) -> Criterion:
     lacking = {
         "no sealed prediction": sum(entry.sealed is None for entry in entries),
         "no measured time": sum(not entry.latency_s for entry in entries),
-        "no regime, since a ceiling was not measured": sum(entry.regime is None for entry in entries),
+        "no regime, since a ceiling was not measured": sum(not (entry.regime or entry.no_roof) for entry in entries),
     }
     faults += [f"{count} of {len(entries)} cells have {which}" for which, count in lacking.items() if count]
     check = next((seal for seal in verification.seals if seal.device == device), None)

@@ -29,6 +29,7 @@ from roofline.records.roofline import (
     SpeedUp,
 )
 
+NO_ROOF = "warm, and what the caches of this device give is not measured"
 LEVEL: dict[DeviceKind, str] = {"gpu": "hbm", "cpu": "dram"}
 
 
@@ -137,7 +138,8 @@ def _operator(record: JobRecord, path: str, measured: Measurement, ceilings: Map
     compute = ceilings.get(measured.compute_ceiling)
     memory = next((ceilings[name] for name in measured.memory_ceilings if name in ceilings), None)
     peak, gb_per_s = compute and compute.tflops, memory and memory.gb_per_s
-    roof = roof_tflops(measured.flops, measured.bytes, peak, gb_per_s)
+    no_roof = NO_ROOF if measured.bytes and not measured.memory_ceilings else None
+    roof = None if no_roof else roof_tflops(measured.flops, measured.bytes, peak, gb_per_s)
     attained = measured.flops / measured.latency.median_s / 1e12
     on_device = measured.device_latency
     device_attained = measured.flops / on_device.median_s / 1e12 if on_device else None
@@ -158,6 +160,7 @@ def _operator(record: JobRecord, path: str, measured: Measurement, ceilings: Map
         device_attained_tflops=device_attained,
         compute_ceiling=compute and compute.name,
         memory_ceiling=memory and memory.name,
+        no_roof=no_roof,
         roof_tflops=roof,
         fraction_of_roof=_of_roof(measured, measured.latency.median_s, roof, gb_per_s),
         device_fraction_of_roof=_of_roof(measured, on_device.median_s, roof, gb_per_s) if on_device else None,

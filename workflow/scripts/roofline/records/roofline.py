@@ -125,6 +125,7 @@ class Operator(Record):
     device_attained_tflops: NotNegative | None
     compute_ceiling: str | None
     memory_ceiling: str | None
+    no_roof: str | None = Field(default=None, description="why no roof was declared; null where one was")
     roof_tflops: NotNegative | None
     fraction_of_roof: NotNegative | None
     device_fraction_of_roof: NotNegative | None

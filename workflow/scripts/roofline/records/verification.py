@@ -48,6 +48,7 @@ class VerificationEntry(Record):
     fraction_of_compute_peak: NotNegative | None
     regime: Regime | None = Field(description="found; null for want of a ceiling")
     regime_level: RegimeLevel | None
+    no_roof: str | None = Field(default=None, description="why no roof was declared; null where one was")
     sealed_error: float | None
     from_ceilings_error: float | None
     sealed_device_error: float | None

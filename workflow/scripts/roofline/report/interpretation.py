@@ -35,6 +35,7 @@ from roofline.report.tables import (
     span,
     spans_percent,
     told_apart,
+    without_roof,
 )
 
 NEAR, FAR = 0.10, 0.20  # of a ceiling's limit, or of another block of the same kernel
@@ -244,6 +245,7 @@ def landing(device: str, found: list[tuple[OperatorInfo, list[Operator]]], roofl
             for one in regimes
         ],
         "without_ceiling": sum(not (cell.compute_ceiling and cell.memory_ceiling) for cell in all_cells),
+        "without_roof": without_roof(roofline, device),
         "count": len(all_cells),
         "few": len(all_cells) - len(every),
         "lags": lags,

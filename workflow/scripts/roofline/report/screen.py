@@ -19,6 +19,7 @@ from roofline.report.tables import (
     memory_rows,
     remarks,
     within_run,
+    without_roof,
 )
 from roofline.report.verification_page import score_words
 
@@ -34,6 +35,7 @@ def summary(roofline: Roofline, acceptance: Acceptance, spreads: Spreads | None 
     lines = [""]
     for name, device in roofline.devices.items():
         told = [*_ceilings(name, roofline, spreads or {}), *_operators(name, roofline)]
+        told += [part for line in without_roof(roofline, name) for part in _wrapped(f"  {line}", 4)]
         told += [f"  {FEW_SAMPLES}"] if any("*" in line for line in told) else []
         lines += [f"{name}: {device.name}", *told, *_above_roof(name, roofline), *_predictions(name, roofline), ""]
     lines += ["Acceptance", *_criteria(acceptance), ""]

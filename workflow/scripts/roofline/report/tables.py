@@ -2,12 +2,14 @@
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from roofline.analysis.spread import Spreads, with_known_runs
 from roofline.core.formatting import (
     capacity,
+    counted,
     duration,
     flops_rate,
     flops_unit,
@@ -154,6 +156,12 @@ def spans_percent(shares: Iterable[float]) -> str:
 
 def series_words(series: str) -> str:
     return SERIES.get(series, series.replace("_", " "))
+
+
+def without_roof(roofline: Roofline, device: str) -> list[str]:
+    """How many cells of a device have no roof, by the reason."""
+    reasons = Counter(one.no_roof for one in roofline.operators if one.device == device and one.no_roof)
+    return [f"Without a roof: {counted(cells, 'cell')} ({why})" for why, cells in reasons.items()]
 
 
 def main_memory_ceiling(
