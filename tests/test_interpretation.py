@@ -273,7 +273,7 @@ def test_cells_without_a_roof_are_told_on_the_page_and_on_the_screen():
     warm = {"cache": "warm", "memory_ceilings": []}
     records = [peak_record("cpu", "fp32", 1.5), bandwidth_record("cpu", dram_read=100)]
     records.append(operator_record("cpu", cell("cpu", 40e-3), *(cell("cpu", 40e-3, n=n, **warm) for n in (1, 2))))
-    told = "Without a roof: 2 cells (warm, and what the caches of this device give is not measured)"
+    told = "Without a roof: 2 cells of scan (warm, and what the caches of this device give is not measured)"
     assert told in answer(2, *records)
     shown = screen.summary(collected(*records).roofline, Acceptance(criteria=[]))
     assert told in " ".join(shown.split())

@@ -103,6 +103,11 @@ SETTINGS = {
         [WEIGHTS, *ATTENTION, *FOLLOWS],
     ),
     "a shape added": ({"row_norm": {"shapes": ["64x128", "5x33", "7x9"]}}, [ROWS, *FOLLOWS]),
+    "an operator left out": ({"row_norm": {"enabled": False}}, FOLLOWS),
+    "all operators left out": (
+        {rule: {"enabled": False} for rule in ("decode_attn", "row_norm", "rmsnorm_matmul")},
+        FOLLOWS,
+    ),
     "the seed": ({"model": {"seed": 1}}, [WEIGHTS, *ATTENTION, *FOLLOWS]),
     "a dtype of peaks added": (
         {"peak_flops": {"dtypes": ["fp32", "fp64"]}},

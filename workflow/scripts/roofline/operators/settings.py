@@ -37,6 +37,7 @@ class Settings(BaseModel):
 class OperatorSettings(Settings):
     """What every operator can be told; an operator adds its sizes and dtypes."""
 
+    enabled: bool = Field(default=True, description="false: the operator is left out of the run")
     implementations: Annotated[list[str], Field(min_length=1), EachOnce] | None = Field(
         default=None, description="names of implementations; null: all that a device has"
     )

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from roofline.core.formatting import (
     flops_unit,
     level_name,
     level_words,
+    listed,
     number,
     percent,
     starred,
@@ -159,9 +159,13 @@ def series_words(series: str) -> str:
 
 
 def without_roof(roofline: Roofline, device: str) -> list[str]:
-    """How many cells of a device have no roof, by the reason."""
-    reasons = Counter(one.no_roof for one in roofline.operators if one.device == device and one.no_roof)
-    return [f"Without a roof: {counted(cells, 'cell')} ({why})" for why, cells in reasons.items()]
+    """How many cells of a device have no roof, of which operators, by the reason."""
+    found = [one for one in roofline.operators if one.device == device and one.no_roof]
+    lines = []
+    for why in dict.fromkeys(one.no_roof for one in found):
+        mine = [one.title or one.operator for one in found if one.no_roof == why]
+        lines.append(f"Without a roof: {counted(len(mine), 'cell')} of {listed(dict.fromkeys(mine))} ({why})")
+    return lines
 
 
 def main_memory_ceiling(

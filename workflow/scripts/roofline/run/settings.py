@@ -39,7 +39,7 @@ class Faults(Exception):
 
 @dataclass(frozen=True)
 class Checked:
-    """A complete config, and the operators that it registers, by their rules."""
+    """A complete config, and the operators that it registers and does not leave out, by their rules."""
 
     config: BaseModel
     operators: dict[str, Operator]
@@ -112,7 +112,12 @@ def complete(config: Mapping) -> Checked:
     faults = [line for path, line in found if path not in unprintable] + list(unprintable.values())
     if faults:
         raise Faults(list(dict.fromkeys(faults)))
-    return Checked(with_budgets(checked), operators)
+    kept = {
+        rule: operator
+        for rule, operator in operators.items()
+        if operator.measured_with_ceilings or getattr(checked, rule).enabled
+    }
+    return Checked(with_budgets(checked), kept)
 
 
 def _lines(error: ValidationError, config: Mapping, model: type[BaseModel]) -> list[tuple[tuple, str]]:
