@@ -1,6 +1,7 @@
 """The tables of ceilings, levels and operators: on the screen, in Markdown and in the summary."""
 
 import re
+import shlex
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from roofline.records.base import read
 from roofline.records.memory import FoundLevel, Sweep
 from roofline.records.roofline import Roofline
 from roofline.report import markdown, screen, summary
-from roofline.report.tables import compute_rows, level_rows, limited_by, memory_rows, remarks
+from roofline.report.tables import compute_rows, level_rows, limited_by, measure_again, memory_rows, remarks
 
 REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
 POWER = ["sw_power_cap"]
@@ -230,3 +231,10 @@ def test_the_summary_is_one_whole_page_with_the_same_rows(roofline):
     assert "51 MiB" in page and "Above its roof: scan numpy" in page and "<strong>Words.</strong>" in page
     assert "since it is so" in page and 'href="scan.png"' in page
     assert not re.search(r'(src|href)="(?!\w+\.(png|md)")', page), "nothing is fetched from elsewhere"
+
+
+def test_the_command_that_measures_again_has_the_arguments_of_the_run():
+    """As make and the shell take it."""
+    assert measure_again(["cpu/bandwidth/dram.json"]) == "rm results/cpu/bandwidth/dram.json && make"
+    again = measure_again(["cpu/bandwidth/dram.json"], "--configfile 'my config$.yaml'")
+    assert shlex.split(again)[-2:] == ["make", "ARGS=--configfile 'my config$$.yaml'"]

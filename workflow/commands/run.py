@@ -7,6 +7,8 @@ A run that was killed is gone on with: its lock dies with it, and so do its jobs
 """
 
 import argparse
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +42,7 @@ def main(arguments: list[str]) -> int:
         print(run_lock.refusal())
         return 1
     before = made_at()
+    os.environ[announcement.ARGUMENTS] = shlex.join(arguments)
     workflow = subprocess.Popen([sys.executable, "-P", "-m", "snakemake", "--cores", "1", *arguments])
     try:
         status = workflow.wait()

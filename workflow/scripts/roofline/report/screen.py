@@ -30,8 +30,8 @@ BOUND_BY = {"overhead": "o", "memory": "m", "compute": "c", "implementation": "i
 LIMITS = ", ".join(f"{regime} ({letter})" for regime, letter in BOUND_BY.items())
 
 
-def summary(roofline: Roofline, acceptance: Acceptance, spreads: Spreads | None = None) -> str:
-    """`spreads` are those between runs that are known."""
+def summary(roofline: Roofline, acceptance: Acceptance, spreads: Spreads | None = None, arguments: str = "") -> str:
+    """`spreads` are those between runs that are known; `arguments`, the run's ARGS, are for the next one too."""
     lines = [""]
     for name, device in roofline.devices.items():
         told = [*_ceilings(name, roofline, spreads or {}), *_operators(name, roofline)]
@@ -41,7 +41,11 @@ def summary(roofline: Roofline, acceptance: Acceptance, spreads: Spreads | None 
     lines += ["Acceptance", *_criteria(acceptance), ""]
     disturbed = [path for fault in roofline.faults for path in fault.records]
     if disturbed:  # not wrapped: it is to be pasted
-        lines += ["Measure what was disturbed again, on an idle machine:", f"  {measure_again(disturbed)}", ""]
+        lines += [
+            "Measure what was disturbed again, on an idle machine:",
+            f"  {measure_again(disturbed, arguments)}",
+            "",
+        ]
     return "\n".join(lines)
 
 

@@ -17,6 +17,7 @@ from roofline.report import screen
 from roofline.run.jobs import JOBS, RUN_STARTED, count_jobs, job_times, now
 from roofline.run.settings import Checked
 
+ARGUMENTS = "ROOFLINE_ARGS"  # the variable with what make was given as ARGS
 COUNTER_FILE = Path("logs/.jobs-ended")
 
 # Seconds of a job beyond its timed blocks, seen on an H200's host and on two CPU cores: libraries load, a context is
@@ -99,7 +100,8 @@ def summarise(results: Path) -> None:
     except (OSError, CorruptRecord):
         return
     names = {name: device.name for name, device in roofline.devices.items()}
-    _say(screen.summary(roofline, acceptance, between_runs(names, results / "spread.json")))
+    arguments = os.environ.get(ARGUMENTS, "")
+    _say(screen.summary(roofline, acceptance, between_runs(names, results / "spread.json"), arguments))
     _say(f"Picture {results}/roofline.png · in words {results}/interpretation.md · numbers {results}/roofline.json")
     _say("On a rented machine: make archive, fetch the file from results/archive/, then terminate the machine.")
 
