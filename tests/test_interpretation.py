@@ -166,6 +166,14 @@ def test_one_block_alone_says_nothing_of_repeating():
     assert "fp16 was measured in one block only." in words
 
 
+def test_a_burst_that_is_the_reference_gemms_own_block_is_held_against_the_other_one():
+    """By which it was chosen too: it would agree with itself within 0 %."""
+    own = at(0.9, reference=0.9 * 900)
+    assert "fp16 was measured in one block only." in trust(own) and "agree" not in trust(own)
+    own.peak.slower_remeasurements = [own.peak.burst.model_copy(update={"tflops": 0.9 * 900 / 1.05})]
+    assert "two blocks of each ceiling's kernel agree within 5.0 %." in trust(own)
+
+
 @pytest.mark.parametrize(
     ("left", "reasons", "said"),
     [

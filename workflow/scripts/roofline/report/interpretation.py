@@ -197,10 +197,16 @@ def _sustained_limit(peak: PeakFlops) -> str:
 
 
 def _apart(peak: PeakFlops) -> float | None:
-    """How far the burst is from the block by which its kernel was chosen; None where there was no other block."""
-    blocks = (one.block_tflops for one in peak.candidates if one.product == peak.burst.product)
-    before = next(blocks, None)
-    return abs(peak.burst_tflops - before) / before if before else None
+    """How far the burst is from the block by which its kernel was chosen; None where there was no other block.
+
+    On a CPU the burst may be the reference GEMM's own, which was the choosing one too: then its slower one counts.
+    """
+    if peak.burst_tflops == peak.reference_tflops:
+        blocks = (one.tflops for one in peak.slower_remeasurements if one.product == peak.burst.product)
+    else:
+        blocks = (one.block_tflops for one in peak.candidates if one.product == peak.burst.product)
+    other = next(blocks, None)
+    return abs(peak.burst_tflops - other) / other if other else None
 
 
 def _memory(device: str, roofline: Roofline, spreads: Spreads) -> dict | None:
