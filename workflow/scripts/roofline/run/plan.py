@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,9 @@ NOTHING = "nothing to be done: every result is up to date"
 JOB = re.compile(r"^rule (\w+):\n((?: +.*\n)*)", re.MULTILINE)
 TOLD = re.compile(r"^ +(output|reason): (.*)$", re.MULTILINE)
 SNAKEMAKES_OWN = ("Using workflow specific profile", "Config file ")
+# Snakemake tells values of `params` that were there before or are there now alone, without their names.
+CHANGED = re.compile(r"Params have changed since last execution: .*?before: (.*?) +now: (.*)")
+NO_VALUE, LONGEST_VALUE = "<nothing exclusive>", 60
 MOST_FILES = 2  # that a reason names
 
 
@@ -60,8 +64,18 @@ def _short(reasons: str) -> str:
     """Reasons as Snakemake gives them, each with few of its files and without their folders."""
     said = []
     for reason in reasons.split("; "):
+        if changed := CHANGED.match(reason):
+            said.append(_changed(*changed.groups()))
+            continue
         what, colon, files = reason.partition(": ")
         names = [name.rpartition("/roofline/")[2].removeprefix(f"{RESULTS}/") for name in files.split(", ")]
         more = f" and {len(names) - MOST_FILES} more" if len(names) > MOST_FILES else ""
         said.append(f"{what[:1].lower()}{what[1:]}{colon}{', '.join(names[:MOST_FILES])}{more}")
     return "; ".join(said)
+
+
+def _changed(before: str, now: str) -> str:
+    """That settings have changed or, of the machine, what they were measured with."""
+    values = [(when, value.strip()) for when, value in (("before", before), ("now", now))]
+    told = [f"{when} {textwrap.shorten(value, LONGEST_VALUE)}" for when, value in values if value != NO_VALUE]
+    return ": ".join(["settings, device or software have changed", *([", ".join(told)] if told else [])])
