@@ -40,6 +40,7 @@ OF_A_KEY = [
     # keys
     ("effrt", "quick", ": unknown key; did you mean effort? allowed: devices, effort, operators, peak_flops"),
     ("peak_flops.szie", 1, ": unknown key; did you mean size? allowed: dtypes, size, warmup"),
+    ("rmsnorm", {}, ": unknown key; did you mean rmsnorm_matmul? allowed: devices"),
     ("plot.xyz", 1, ": unknown key; allowed: dpi"),
     # types
     ("plot.dpi", "fine", ": 'fine'; allowed: a whole number from 50 to 600"),

@@ -26,6 +26,7 @@ CHECKOUT = Path(__file__).resolve().parents[4]
 ENGINE_KEYS = ("__use_yte__", "pathvars")  # Snakemake would take these for its own, before the config is checked
 TRANSFERS = ("h2d", "d2h")  # the levels whose size is bandwidth.transfer_size_mib
 ARRAYS = {"hbm": 3, "dram": 3, "d2d": 2}  # the levels whose arrays are bandwidth.size_mib each, and how many they need
+SHORTEST_BEGINNING = 4  # of a key, to be taken for it
 LEAST_CACHES = 2  # an array of fewer last-level caches is partly read from them
 
 
@@ -246,7 +247,8 @@ def _printable(key) -> str:
 
 
 def _unknown_key(parent: str, name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(str(name), known, 1)
+    begins = [key for key in known if len(str(name)) >= SHORTEST_BEGINNING and key.startswith(str(name))]
+    near = begins or difflib.get_close_matches(str(name), known, 1)
     hint = f"did you mean {near[0]}? " if near else ""
     return f"{parent + '.' if parent else ''}{name}: unknown key; {hint}allowed: {', '.join(known)}"
 
