@@ -26,6 +26,7 @@ from roofline.operators.row_norm.cuda import (
     divide,
 )
 from roofline.run import settings
+from roofline.run.operator_faults import operator_faults
 
 OPERATOR = RowNorm()
 ON_CPU, ON_GPU = (NumpyRows, Compiled), (Array, Naive, Welford, WelfordGraph)
@@ -108,12 +109,20 @@ def test_a_matrix_that_does_not_fit_is_told_before_anything_is_measured():
     card = SimpleNamespace(
         device="cpu", kind="cpu", memory_free_bytes=1 << 30, last_level_cache_bytes=1 << 25, fault=None
     )
-    from roofline.run.operator_faults import operator_faults
-
     (line,) = operator_faults(huge.operators["row_norm"], huge.config, [card])
     assert (
         line.startswith("row_norm: fp32 16777216 x 65536 needs ") and "on cpu, and 1,073,741,824 are free there" in line
     )
+
+
+@pytest.mark.parametrize(("cache", "fits"), [("cold", False), ("warm", True)])
+def test_warm_matrices_need_no_room_for_copies(cache, fits):
+    """At 4 MiB each and a cache of 64 MiB: 48 copies, or one."""
+    config = settings.complete({"row_norm": {"shapes": ["2048x256"], "cache": cache}})
+    card = SimpleNamespace(
+        device="cpu", kind="cpu", memory_free_bytes=300 << 20, last_level_cache_bytes=64 << 20, fault=None
+    )
+    assert (operator_faults(config.operators["row_norm"], config.config, [card]) == []) == fits
 
 
 # ---------------------------------------------------------------- how the work is divided

@@ -90,8 +90,9 @@ def _implementation_faults(operator: Operator, config: BaseModel, here: list) ->
 
 
 def _memory_faults(operator: Operator, config: BaseModel, identity) -> list[str]:
-    """The largest case, where it does not fit the device."""
-    cache, free = identity.last_level_cache_bytes, identity.memory_free_bytes
+    """The largest case, where it does not fit the device. Warm inputs do not rotate."""
+    cold = getattr(config, operator.rule).cache == "cold"
+    cache, free = identity.last_level_cache_bytes if cold else 0, identity.memory_free_bytes
     needs = [(operator.memory_needed(case, cache), case) for job in operator.jobs(config) for case in job.cases]
     needed, case = max(needs, key=lambda need: need[0], default=(0, None))
     if needed <= free:
