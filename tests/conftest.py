@@ -6,16 +6,26 @@ from pathlib import Path
 
 import pytest
 import yaml
-from workflow_run import TINY, UNKNOWN_HOST, Run, committed, made_once, new_checkout
+from workflow_run import CACHE_MIB, TINY, Run, committed, made_once, new_checkout
 
 from roofline.devices import host
 
-# What else runs on this machine is no concern of a test: jobs that tests start inherit it.
-os.environ[host.LOAD] = str(UNKNOWN_HOST)
+
+@pytest.fixture(scope="session", autouse=True)
+def small_quiet_host(tmp_path_factory) -> None:
+    """What else runs on this machine is no concern of a test, nor is its cache: of a host with hundreds of MiB, most of
+    a tiny run would be the first touch of gigabytes. Jobs that tests start inherit it."""
+    root = tmp_path_factory.mktemp("host")
+    for number in host.usable_cpus():
+        cache = root / f"sys/devices/system/cpu/cpu{number}/cache/index3"
+        cache.mkdir(parents=True)
+        for name, text in ("level", "3"), ("type", "Unified"), ("size", f"{CACHE_MIB}M"), ("shared_cpu_list", "all"):
+            (cache / name).write_text(text)
+    os.environ[host.ROOT] = str(root)
 
 
 @pytest.fixture(scope="session")
-def finished_run(tmp_path_factory) -> Run:
+def finished_run(small_quiet_host, tmp_path_factory) -> Run:
     """A finished run of a tiny configuration in a clean repository. Leave it as it is: `run` is a copy to change."""
 
     def make(folder: Path) -> None:

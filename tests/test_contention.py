@@ -73,7 +73,7 @@ def test_each_kind_of_block_is_disturbed_by_what_it_is_sensitive_to(fields, dist
 @pytest.fixture
 def system(tmp_path, monkeypatch):
     """A host of four CPUs, of which this process may use two; the files that it reads, to be changed."""
-    monkeypatch.setenv(host.LOAD, str(tmp_path))
+    monkeypatch.setenv(host.ROOT, str(tmp_path))
     monkeypatch.setattr(host, "usable_cpus", lambda: {0, 2})
 
     def write(path: str, text: str) -> None:

@@ -75,10 +75,10 @@ def machine(tmp_path, monkeypatch):
             names = ("level", "type", "size", "shared_cpu_list")
             files |= {f"cache/index{index}/{name}": value for name, value in zip(names, values, strict=True)}
         for name, text in files.items():
-            path = tmp_path / f"cpu{number}" / name
+            path = tmp_path / f"sys/devices/system/cpu/cpu{number}" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"{text}\n")
-    monkeypatch.setattr(host, "CPUS", tmp_path)
+    monkeypatch.setenv(host.ROOT, str(tmp_path))
     return lambda *numbers: monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(numbers))
 
 
@@ -124,7 +124,7 @@ def test_few_threads_are_spread_over_the_cores(machine, numbers, order):
 
 def test_where_the_kernel_lists_no_cache_a_large_one_is_assumed(tmp_path, monkeypatch):
     """Else one copy would do for 'cold'."""
-    monkeypatch.setattr(host, "CPUS", tmp_path)
+    monkeypatch.setenv(host.ROOT, str(tmp_path))
     assert topology.last_level_cache_bytes() >= 64 << 20
     assert topology.cache_bytes() == {}
     assert host.physical_cores() == host.usable_cores()

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
-CPUS = Path("/sys/devices/system/cpu")
 CGROUP = Path("/sys/fs/cgroup")
-LOAD = "ROOFLINE_HOST"  # names a folder whose proc and sys/fs/cgroup are read for `usage` in place of the system's
+ROOT = "ROOFLINE_HOST"  # names a folder that is read for load (`usage`) and caches in place of the system's /
 
 
 def usable_cores() -> int:
@@ -22,6 +21,11 @@ def usable_cores() -> int:
 def usable_cpus() -> set[int]:
     """The numbers of the CPUs (threads of cores) that this process may run on."""
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+
+
+def cpu_folder(number: int) -> Path:
+    """What the kernel lists of a CPU."""
+    return _root() / "sys" / "devices" / "system" / "cpu" / f"cpu{number}"
 
 
 def physical_cores() -> int:
@@ -83,7 +87,7 @@ class Usage:
 
 
 def usage() -> Usage:
-    root = Path(os.environ.get(LOAD, "/"))
+    root = _root()
     cpus = _cpu_seconds(root / "proc" / "stat")
     waits = [_waited(path) for path in (root / "proc" / "self" / "task").glob("*/schedstat")]
     statistics = _named_numbers(root / "sys" / "fs" / "cgroup" / "cpu.stat")
@@ -94,6 +98,10 @@ def usage() -> Usage:
         throttled=statistics["throttled_usec"] / 1e6 if "throttled_usec" in statistics else None,
         **cpus,
     )
+
+
+def _root() -> Path:
+    return Path(os.environ.get(ROOT, "/"))
 
 
 def _cpu_seconds(stat: Path) -> dict[str, float]:
@@ -119,7 +127,7 @@ def _waited(schedstat: Path) -> float:
 
 def _siblings(cpu: int) -> str:
     try:
-        return (CPUS / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text().strip()
+        return (cpu_folder(cpu) / "topology" / "thread_siblings_list").read_text().strip()
     except OSError:
         return str(cpu)
 

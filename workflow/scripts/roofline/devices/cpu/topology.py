@@ -57,7 +57,7 @@ def _caches(cpu: int) -> dict[str, tuple[str, int]]:
     """Which cores share a core's cache (data or unified) of each level, and its bytes, as the kernel lists them."""
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
     found = {}
-    for folder in sorted((host.CPUS / f"cpu{cpu}" / "cache").glob("index*")):
+    for folder in sorted((host.cpu_folder(cpu) / "cache").glob("index*")):
         try:
             items = ("level", "type", "size", "shared_cpu_list")
             level, kind, size, shared = ((folder / item).read_text().strip() for item in items)
