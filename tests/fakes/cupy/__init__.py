@@ -103,6 +103,7 @@ BOUNDS = r"(?:__(?:launch_bounds|cluster_dims)__\([^)]*\)\s+)*"
 SIGNATURE = re.compile(rf'extern "C" __global__ void\s+{BOUNDS}(\w+?)(?:##DEPTH)?\(([^)]*)\)')
 DEPTHS = re.compile(r"^AT_DEPTH\((\d+)\)$", re.MULTILINE)
 WORDS_A_VECTOR = 4
+CHUNK = 1 << 16  # items that stay in a cache with their temporaries
 DISTINCT = (1 << 20) - 3  # random numbers, which larger arrays repeat
 MHZ, MARKED = 1980, itertools.count(1)
 
@@ -198,7 +199,9 @@ def _read(given):
 
 def _write(given):
     words = _words(given.c, given.vectors)
-    words[:] = numpy.arange(words.size, dtype=numpy.uint32) + given.start
+    for first in range(0, words.size, CHUNK):
+        part = words[first : first + CHUNK]
+        part[:] = numpy.arange(first, first + part.size, dtype=numpy.uint32) + given.start
 
 
 def _copy(given):
@@ -206,7 +209,11 @@ def _copy(given):
 
 
 def _triad_of(a, b, scale):
-    return (a.astype(numpy.float64) + float(scale) * b.astype(numpy.float64)).astype(numpy.float32)
+    found = numpy.empty_like(a)
+    for first in range(0, a.size, CHUNK):
+        part = slice(first, first + CHUNK)
+        found[part] = a[part].astype(numpy.float64) + float(scale) * b[part].astype(numpy.float64)
+    return found
 
 
 def _triad(given):
