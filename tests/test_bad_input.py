@@ -889,6 +889,7 @@ def test_a_folder_that_may_not_be_entered(tmp_path, monkeypatch):
 
 
 def test_a_dry_run_is_a_line_for_each_job_and_changes_nothing(run):
+    assert run.command("run", "--dry-run").stdout == "nothing to be done: every result is up to date\n"
     (run.results / "cpu/bandwidth/dram.json").write_text("{")
     before = run.files()
     done = run.command("run", "--dry-run")
@@ -901,8 +902,6 @@ def test_a_dry_run_is_a_line_for_each_job_and_changes_nothing(run):
         and "1 gather" in total
         and all(": " in line for line in jobs)
     )
-    run.finish()
-    assert run.command("run", "--dry-run").stdout == "nothing to be done: every result is up to date\n"
 
 
 def test_corrupt_records_are_named_set_aside_and_measured_again_and_the_rest_kept(run):
@@ -927,13 +926,15 @@ def test_corrupt_records_are_named_set_aside_and_measured_again_and_the_rest_kep
 
 
 @pytest.mark.parametrize("text", ["", "{}", "no JSON", "\udcff"])
-def test_whatever_stands_in_a_corrupt_record_it_is_set_aside(run, text):
-    path = "cpu/bandwidth/dram.json"
-    (run.results / path).write_bytes(text.encode("utf-8", "surrogateescape"))
-    told = run.finish()
-    (aside,) = (run.results / "previous").rglob("dram.json")
-    assert f"results/{path} was corrupt and is set aside as {aside.relative_to(run.root)}" in told
-    assert aside.read_bytes() == text.encode("utf-8", "surrogateescape")
+def test_whatever_stands_in_a_corrupt_record_it_is_set_aside(tmp_path, monkeypatch, capsys, text):
+    monkeypatch.chdir(tmp_path)
+    path = Path("results/cpu/bandwidth/dram.json")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    previous_results.set_aside_corrupt([str(path)], Path("results"))
+    (aside,) = Path("results/previous").rglob("dram.json")
+    assert f"{path} was corrupt and is set aside as {aside}" in capsys.readouterr().err
+    assert aside.read_bytes() == text.encode("utf-8", "surrogateescape") and not path.exists()
 
 
 def test_corrupt_results_of_other_kinds_are_found_too(run):
