@@ -46,9 +46,12 @@ class GpuRun(Run):
     """A checkout on a machine with cards as `env` describes them, one by default; an array takes an eighth of the
     memory, which is small."""
 
-    def python(self, *arguments, env=None):
-        known = {"FAKE_GPUS": ONE_CARD, "FAKE_FREE_BYTES": "2100000000", "CUDA_VISIBLE_DEVICES": "0,1"}
-        return super().python(*arguments, env={"PYTHONPATH": str(FAKES)} | known | (env or {}))
+    environment = {  # noqa: RUF012
+        "PYTHONPATH": str(FAKES),
+        "FAKE_GPUS": ONE_CARD,
+        "FAKE_FREE_BYTES": "2100000000",
+        "CUDA_VISIBLE_DEVICES": "0,1",
+    }
 
 
 def new_run(folder: Path, config: str = CONFIG) -> GpuRun:

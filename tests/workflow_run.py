@@ -10,8 +10,10 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -65,6 +67,8 @@ GIT = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "comm
 class Run:
     """A checkout in a folder of its own, with the results of a run."""
 
+    environment: dict[str, str] = {}  # noqa: RUF012, beside surroundings()
+
     def __init__(self, root: Path):
         self.root = root
         self.results = root / "results"
@@ -72,13 +76,26 @@ class Run:
     def python(self, *arguments, env: dict | None = None) -> subprocess.CompletedProcess:
         """Run Python in the folder, without a GPU, and with nothing of this process's own environment in the way."""
         command = [sys.executable, *map(str, arguments)]
-        environment = surroundings() | (env or {})
+        environment = surroundings() | self.environment | (env or {})
         return subprocess.run(
             command, cwd=self.root, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S
         )
 
     def snakemake(self, *arguments, env: dict | None = None) -> subprocess.CompletedProcess:
-        return self.python("-m", "snakemake", "--cores", "1", *arguments, env=env)
+        """`python -m snakemake` in the same way."""
+        command = ["--cores", "1", *map(str, arguments)]
+        with tempfile.NamedTemporaryFile("r") as stdout, tempfile.NamedTemporaryFile("r") as stderr:
+            request = {
+                "folder": str(self.root),
+                "arguments": command,
+                "environment": surroundings() | self.environment | (env or {}),
+                "outputs": [stdout.name, stderr.name],
+                "patience_s": PATIENCE_S,
+            }
+            server = snakemake_server()
+            print(json.dumps(request), file=server.stdin, flush=True)
+            status = int(server.stdout.readline())
+            return subprocess.CompletedProcess(command, status, stdout.read(), stderr.read())
 
     def finish(self, *arguments, env: dict | None = None) -> str:
         """Run Snakemake to its end. Returns what it said."""
@@ -136,6 +153,14 @@ class Run:
             for path in (self.results / below).rglob("*")
             if path.is_file()
         }
+
+
+@cache
+def snakemake_server() -> subprocess.Popen:
+    """One for this process, which ends with it."""
+    command = [sys.executable, "-P", Path(__file__).with_name("snakemake_server.py")]
+    environment = surroundings() | {"OPENBLAS_NUM_THREADS": "1"}  # a process with threads should not fork
+    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def changed(config: dict, changes: dict) -> dict:
@@ -197,31 +222,3 @@ def committed(folder: Path) -> Path:
     for arguments in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "a tiny run")):
         subprocess.run([*GIT, *arguments], cwd=folder, check=True)
     return folder
-
-
-# ---------------------------------------------------------------- with stand-ins for a GPU
-
-
-def snakemake(folder: Path, *arguments: str, path: Path | str = "", **environment: str) -> subprocess.CompletedProcess:
-    """`snakemake --cores 1 ARGUMENTS`; what it printed is in stdout, both streams together."""
-    environment = os.environ | {"PYTHONPATH": str(path)} | environment
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", *arguments]
-    return subprocess.run(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-
-
-def planned(folder: Path, *arguments: str, **options: str) -> set[str]:
-    """First outputs, below results/, of the jobs that a dry run plans."""
-    plan = snakemake(folder, "--dry-run", "--quiet", "host", *arguments, **options)
-    assert plan.returncode == 0, plan.stdout
-    return set(re.findall(r"^\s+output: results/([^\s,]+)", plan.stdout, re.MULTILINE))
-
-
-def record(folder: Path, path: str) -> dict:
-    return json.loads((folder / "results" / path).read_text())
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder with its bytes."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
