@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from workflow_run import CACHE_MIB, TINY, Run, committed, made_once, new_checkout
+from workflow_run import CACHE_MIB, TINY, Run, committed, made_once, new_checkout, snakemake_server
 
 from roofline.devices import host
 
 
 @pytest.fixture(scope="session", autouse=True)
 def small_quiet_host(tmp_path_factory) -> None:
-    """What else runs on this machine is no concern of a test, nor is its cache: of a host with hundreds of MiB, most of
-    a tiny run would be the first touch of gigabytes. Jobs that tests start inherit it."""
+    """The host that tests and the jobs they start see: nothing is known of its load, and its cache is small. With one of
+    hundreds of MiB, most of a tiny run would be the first touch of gigabytes."""
     root = tmp_path_factory.mktemp("host")
     for number in host.usable_cpus():
         cache = root / f"sys/devices/system/cpu/cpu{number}/cache/index3"
@@ -22,6 +22,14 @@ def small_quiet_host(tmp_path_factory) -> None:
         for name, text in ("level", "3"), ("type", "Unified"), ("size", f"{CACHE_MIB}M"), ("shared_cpu_list", "all"):
             (cache / name).write_text(text)
     os.environ[host.ROOT] = str(root)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_process_left():
+    yield
+    if snakemake_server.cache_info().currsize:
+        snakemake_server().stdin.close()
+        snakemake_server().wait()
 
 
 @pytest.fixture(scope="session")
