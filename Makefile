@@ -3,7 +3,8 @@
 # Not even a file of the checkout's own root, numpy.py say, comes before the installed packages.
 python = .venv/bin/python -P
 
-# CUDA, PYTHON, ARCHIVE, RUNS and PYTORCH reach the recipes through the environment. These would lead Python elsewhere.
+# ARCHIVE, CELL, CUDA, PYTHON, PYTORCH and RUNS reach the recipes through the environment. These would lead Python
+# elsewhere.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 # Snakemake, CuPy and Matplotlib cache below the home; where that cannot be written, here.
@@ -17,14 +18,17 @@ endif
 # A measurement needs the machine for itself.
 .NOTPARALLEL:
 
-.PHONY: run dry-run report archive verify render spread peers setup setup-any setup-development test lint documents \
-	lock clean-env help
+.PHONY: run dry-run cell report archive verify render spread peers setup setup-any setup-development test lint \
+	documents lock clean-env help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
 	@$(python) workflow/commands/run.py $(ARGS)
 
 dry-run: setup ## say what `make` would measure, and why
 	@$(python) workflow/commands/run.py --dry-run $(ARGS)
+
+cell: setup ## measure one record in cell/, beside its prediction and the card's reference (CELL=cpu/peak_flops/fp32)
+	@$(python) workflow/commands/cell.py "$$CELL" $(ARGS)
 
 report: setup-any ## write results/report.html
 	@$(python) -m snakemake --cores 1 --report results/report.html $(ARGS)

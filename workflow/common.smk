@@ -23,7 +23,7 @@ from snakemake.logging import logger
 from roofline import devices
 from roofline.analysis.spread import committed
 from roofline.devices import datasheets
-from roofline.run import announcement, previous_results, run_lock, settings, sources
+from roofline.run import announcement, cells, previous_results, run_lock, settings, sources
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.paths import RESULTS, judged
 
@@ -196,27 +196,20 @@ def seal_sources(wildcards):
     return json.dumps(found)
 
 
-def peak_records(of=DEVICES):
-    """Of the ceilings that a device has; the others are told by its device record."""
-    return [
-        f"results/{device}/peak_flops/{dtype}.json"
-        for device in of
-        for dtype in CONFIG.peak_flops.dtypes
-        if not devices.unsupported(PRESENT[device], dtype)
-    ]
+def files_of_cells(found):
+    return [f"results/{cell}.json" for cell in found]
 
 
-def bandwidth_records(of=DEVICES):
-    return [
-        f"results/{device}/bandwidth/{level}.json"
-        for device in of
-        for level in devices.memory_levels(device)
-        if level in CONFIG.bandwidth.levels
-    ]
+def peak_records():
+    return files_of_cells(cells.peaks(CHECKED, PRESENT, DEVICES))
+
+
+def bandwidth_records():
+    return files_of_cells(cells.bandwidths(CHECKED, DEVICES))
 
 
 def operator_records():
-    return [f"results/{device}/{rule}/{case}.json" for rule in TIMED for device in ON[rule] for case in JOBS[rule]]
+    return files_of_cells(cells.operators(CHECKED, DEVICES))
 
 
 def records():

@@ -21,7 +21,6 @@ from roofline.run.paths import RESULTS
 
 MANIFEST = RESULTS / "manifest.json"
 INTERRUPTED = 130
-DRY = {"--dry-run", "--dryrun", "-n"}
 
 
 def main(arguments: list[str]) -> int:
@@ -30,7 +29,7 @@ def main(arguments: list[str]) -> int:
     except settings.Faults as faults:
         print("\n".join(faults.lines))
         return 1
-    if DRY.intersection(arguments):
+    if plan.DRY.intersection(arguments):
         try:
             jobs, notes = plan.plan(arguments)
             print("\n".join([*notes, *plan.lines(jobs)]))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from roofline.core.formatting import counted
 from roofline.run.paths import RESULTS
 
+DRY = {"--dry-run", "--dryrun", "-n"}
 NOTHING = "nothing to be done: every result is up to date"
 JOB = re.compile(r"^rule (\w+):\n((?: +.*\n)*)", re.MULTILINE)
 TOLD = re.compile(r"^ +(output|reason): (.*)$", re.MULTILINE)

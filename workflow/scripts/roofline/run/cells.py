@@ -1,0 +1,96 @@
+"""The records that a configuration asks for. A cell is one of them: its path below results/, without .json."""
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from roofline import devices
+from roofline.devices import datasheets
+from roofline.devices.base import Identity
+from roofline.run.settings import Checked, devices_with
+
+NEAREST = 3
+EXAMPLES = 4  # that a message names
+
+
+class Unknown(Exception):
+    """Why a text names no cell, in one line."""
+
+
+def peaks(checked: Checked, present: Mapping[str, Identity], chosen: Iterable[str]) -> list[str]:
+    """The compute ceilings that the chosen devices have; the others are told by their device records."""
+    return [
+        f"{device}/peak_flops/{dtype}"
+        for device in chosen
+        for dtype in checked.config.peak_flops.dtypes
+        if not devices.unsupported(present[device], dtype)
+    ]
+
+
+def bandwidths(checked: Checked, chosen: Iterable[str]) -> list[str]:
+    return [
+        f"{device}/bandwidth/{level}"
+        for device in chosen
+        for level in devices.memory_levels(device)
+        if level in checked.config.bandwidth.levels
+    ]
+
+
+def operators(checked: Checked, chosen: Iterable[str]) -> list[str]:
+    """Of the operators with rules of their own, on the devices that have an implementation."""
+    return [
+        f"{device}/{rule}/{case}"
+        for rule, operator in checked.operators.items()
+        if not operator.measured_with_ceilings
+        for device in devices_with(operator, checked.config, chosen)
+        for case in dict.fromkeys(job.path for job in operator.jobs(checked.config))
+    ]
+
+
+def find(text: str, known: Sequence[str], missing: Callable[[str], str | None]) -> tuple[str, str | None]:
+    """The cell that a text names, and the one ceiling of it: cpu/bandwidth/dram_read is of cpu/bandwidth/dram.
+
+    Folders before it and .json after it do not matter. `missing` says why there is no such cell, where that is known.
+    Raises Unknown.
+    """
+    parts = [part for part in text.strip().removesuffix(".json").split("/") if part not in ("", ".")]
+    if not parts:
+        raise Unknown(f"CELL names the record to measure: {_examples(known)}. Any other name is answered with all.")
+    for start in range(len(parts)):
+        named = "/".join(parts[start:])
+        if named in known:
+            return named, None
+        level, _, mix = named.partition("_")
+        if mix and "/bandwidth/" in level and level in known:
+            return level, named.rpartition("/")[2]
+    named = "/".join(parts)
+    near = difflib.get_close_matches(named, known, NEAREST)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    raise Unknown(f"CELL: {text!r} {missing(named) or 'is unknown'}; {hint}allowed: {listed(known)}")
+
+
+def missing(checked: Checked, present: Mapping[str, Identity], named: str) -> str | None:
+    """Why a machine has no such cell, whatever the settings ask for; None where nothing is wrong with that."""
+    device, _, rest = named.partition("/")
+    if devices.kind_of(device) in devices.KINDS and device not in present:
+        return f"is on {device}, which is not on this machine (here: {', '.join(present)})"
+    rule, _, ceiling = rest.partition("/")
+    if device in present and rule == "peak_flops" and ceiling in datasheets.CEILINGS:
+        reason = devices.unsupported(present[device], ceiling)
+        return f"cannot be measured ({reason})" if reason else None
+    return None
+
+
+def _examples(known: Iterable[str]) -> str:
+    """The last cell of each rule."""
+    of_rules = {cell.split("/", 2)[1]: cell for cell in known}
+    return ", ".join(f"CELL={cell}" for cell in list(of_rules.values())[:EXAMPLES])
+
+
+def listed(known: Iterable[str]) -> str:
+    """Every cell in few words: cpu/peak_flops/{fp64,fp32} cpu/bandwidth/{dram,sweep}."""
+    folders: dict[str, list[str]] = {}
+    for cell in known:
+        folder, _, name = cell.rpartition("/")
+        folders.setdefault(folder, []).append(name)
+    shown = {folder: names[0] if len(names) == 1 else f"{{{','.join(names)}}}" for folder, names in folders.items()}
+    return " ".join(f"{folder}/{names}" for folder, names in shown.items())

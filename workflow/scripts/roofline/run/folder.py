@@ -1,0 +1,66 @@
+"""The workflow in a folder of its own, with the settings that a run here would have."""
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+import yaml
+from snakemake.cli import parse_config
+from snakemake.utils import update_config
+
+from roofline.records.files import write_text
+from roofline.run import settings
+
+CONFIG_FILE = Path("config/config.yaml")
+
+
+def called_with(arguments: Sequence[str]) -> tuple[dict, list[str]]:
+    """The configuration of a run with these options of Snakemake's, and the options that say nothing of it.
+
+    Raises settings.Faults.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--configfile", "--configfiles", nargs="+", type=Path, default=[])
+    parser.add_argument("--config", "-C", nargs="*", default=[])
+    known, options = parser.parse_known_args(arguments)
+    files = [CONFIG_FILE, *known.configfile] if CONFIG_FILE.exists() or not known.configfile else known.configfile
+    settings.require_readable(files)
+    config: dict = {}
+    for path in files:
+        update_config(config, settings.read_file(path))
+    try:
+        update_config(config, parse_config(known.config))
+    except ValueError as error:
+        raise settings.Faults([f"--config: {error}"]) from None
+    return config, options
+
+
+def prepare(folder: Path, config: dict) -> None:
+    """Write the folder's configuration. A relative path in it would be another file there."""
+    here = dict(config)
+    if paths := here.get("operators"):
+        here["operators"] = [str(Path(path).absolute()) for path in paths]
+    if checkpoint := (here.get("model") or {}).get("checkpoint"):
+        here["model"] = {**here["model"], "checkpoint": str(Path(checkpoint).absolute())}
+    path = folder / CONFIG_FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(yaml.safe_dump(here, sort_keys=False), path)
+
+
+def options(folder: Path, arguments: Sequence[str]) -> list[str]:
+    """Snakemake's for a folder that was prepared, and these."""
+    return ["--snakefile", str(settings.CHECKOUT / "Snakefile"), "--directory", str(folder), *arguments]
+
+
+def run(folder: Path, arguments: Sequence[str], output: IO | None = None) -> int:
+    """The workflow in a folder that was prepared: its status. What it says goes to the file, or else to the screen."""
+    command = [sys.executable, "-P", "-m", "snakemake", "--cores", "1", *options(folder, arguments)]
+    workflow = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT if output else None)
+    try:
+        return workflow.wait()
+    except KeyboardInterrupt:  # it reaches Snakemake too, which ends its job
+        workflow.wait()
+        raise
