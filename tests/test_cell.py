@@ -1,6 +1,7 @@
 """One record in a folder of its own: which names it answers to, what is measured for it, and what is shown."""
 
 import json
+import shutil
 from functools import partial
 
 import pytest
@@ -9,6 +10,7 @@ from commands import load
 from hypothesis import given
 from hypothesis import strategies as st
 from records_factory import SCAN, US, bandwidth_record, cell, collected, operator_record, peak_record
+from test_gpu_workflow import CONFIG, TWO_CARDS, GpuRun
 from workflow_run import CHECKOUT, TINY, Run, changed, new_checkout
 
 from roofline.devices import Identity
@@ -57,6 +59,7 @@ def test_a_ceiling_is_found_by_the_level_that_it_is_of():
             "gpu0/row_norm/fp32",
             "… is on gpu0, which is not on this machine (here: cpu); did you mean cpu/row_norm/fp32",
         ),
+        ("results/gpu0/row_norm/fp32.json", "… is on gpu0, which is not on this machine (here: cpu); did you mean"),
         ("cpu/peak_flops/fp16", "… cannot be measured (NumPy has no fp16 arithmetic of its own on the CPU, it "),
     ],
 )
@@ -156,6 +159,13 @@ def test_what_is_refused_is_one_line_and_touches_nothing(checkout, text):
     assert {path for path in checkout.root.rglob("*") if "__pycache__" not in path.parts} <= before
 
 
+def test_what_lies_in_the_way_is_named(tmp_path):
+    run = Run(new_checkout(tmp_path / "checkout", yaml.safe_dump(TINY)))
+    (run.root / "cell").write_text("a file")
+    done = run.command("cell", OPERATOR.replace("128", "16"))
+    assert (done.returncode, done.stdout) == (1, "cell is no folder, and one is needed there: move it away\n")
+
+
 def test_one_cell_on_the_cpu(checkout):
     """It and the ceilings of its roof, and nothing else; once more it alone is measured."""
     shown = []
@@ -193,3 +203,20 @@ def test_a_measurement_that_fails_shows_no_table(checkout):
     done = checkout.command("cell", OPERATOR, "--no-such-option")
     assert done.returncode and "unrecognized arguments: --no-such-option" in done.stderr
     assert "predicted" not in done.stdout and "Traceback" not in done.stdout + done.stderr
+
+
+def test_on_a_card_that_the_reference_has(tmp_path):
+    """Its second card stands beside the reference's first: a name tells which, not a number."""
+    config = yaml.safe_load(CONFIG) | {"devices": "all"}
+    config["decode_attn"] |= {"seq_lens": [1024], "dtypes": ["fp16"]}
+    run = GpuRun(new_checkout(tmp_path / "checkout", yaml.safe_dump(config)))
+    committed = run.root / "reference/nvidia-h200"
+    committed.mkdir(parents=True)
+    shutil.copy(REFERENCE, committed)
+    done = run.python("workflow/commands/cell.py", "gpu1/decode_attn/minigpt/S1024_fp16", env={"FAKE_GPUS": TWO_CARDS})
+    assert done.returncode == 0, done.stdout + done.stderr
+    head, *lines = rows(done.stdout)
+    by_name = {line[0]: dict(zip(head, line, strict=False)) for line in lines}
+    assert by_name["fp16 batch 1, S 1024, fused_graph core"]["reference"] == "4.17 us"
+    assert all("ratio" in line and line["ratio"] != "-" for line in by_name.values())
+    assert "roof: fp16 " in done.stdout and "hbm_read " in done.stdout

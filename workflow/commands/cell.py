@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline import devices
 from roofline.analysis.collect import Asked, collect
-from roofline.analysis.results import read_results
+from roofline.analysis.results import read_any, read_results
 from roofline.analysis.spread import committed
 from roofline.core.formatting import flops_unit, number
 from roofline.devices.base import Identity
@@ -23,7 +23,7 @@ from roofline.records.base import CorruptRecord, read
 from roofline.records.operator import OperatorRecord
 from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Roofline
 from roofline.report.cell_page import Figure, figures, page
-from roofline.run import cells, folder, plan, run_lock, settings
+from roofline.run import cells, folder, plan, previous_results, run_lock, settings
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.paths import RESULTS
 
@@ -48,6 +48,7 @@ def main(arguments: list[str]) -> int:
         ceilings = cells.peaks(checked, present, chosen) + cells.bandwidths(checked, chosen)
         known = ceilings + cells.operators(checked, chosen)
         cell, part = cells.find(arguments[0], known, partial(cells.missing, checked, present))
+        previous_results.require_writable([str(FOLDER / folder.CONFIG_FILE)])
         require_no_living_run()
         folder.prepare(FOLDER, config)
         forced = [*options, "--forcerun", path_of(cell)]
@@ -112,8 +113,8 @@ def roof_of(cell: str, measurable: list[str]) -> list[str]:
 def shown(cell: str, part: str | None, roof: list[str], identity: Identity) -> str:
     """Raises Unknown where a level has no such ceiling; CorruptRecord and OSError."""
     device, results = device_of(cell), FOLDER / RESULTS
-    seals = (results / device).rglob("prediction.json")
     measured = [FOLDER / path_of(one) for one in (cell, *roof)]
+    seals = {results / seal for path in measured for seal in read_any(path).seals}
     records = read_results(results, [results / device / "device_query.json", *seals, *measured])
     found = collect(records, Asked()).roofline
     mine = figures(found, f"{cell}.json")

@@ -62,7 +62,8 @@ def find(text: str, known: Sequence[str], missing: Callable[[str], str | None]) 
         level, _, mix = named.partition("_")
         if mix and "/bandwidth/" in level and level in known:
             return level, named.rpartition("/")[2]
-    named = "/".join(parts)
+    first = next((place for place, part in enumerate(parts) if devices.kind_of(part) in devices.KINDS), 0)
+    named = "/".join(parts[first:])
     near = difflib.get_close_matches(named, known, NEAREST)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     raise Unknown(f"CELL: {text!r} {missing(named) or 'is unknown'}; {hint}allowed: {listed(known)}")
