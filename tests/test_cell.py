@@ -9,12 +9,13 @@ import yaml
 from commands import load
 from hypothesis import given
 from hypothesis import strategies as st
-from records_factory import SCAN, US, bandwidth_record, cell, collected, operator_record, peak_record
+from records_factory import SCAN, US, bandwidth_record, beside, cell, collected, operator_record, peak_record
 from test_gpu_workflow import CONFIG, TWO_CARDS, GpuRun
 from workflow_run import CHECKOUT, TINY, Run, changed, new_checkout
 
 from roofline.devices import Identity
-from roofline.records.base import read
+from roofline.records.base import read, write
+from roofline.records.memory import BandwidthRecord
 from roofline.records.roofline import Roofline
 from roofline.report.cell_page import figures, page
 from roofline.run import cells, settings
@@ -178,6 +179,23 @@ def test_one_cell_on_the_cpu(checkout):
         shown.append([started(checkout, name) for name in (OPERATOR, "cpu/peak_flops/fp32", "cpu/bandwidth/dram")])
     assert shown[0][0] < shown[1][0] and shown[0][1:] == shown[1][1:]
     assert not checkout.results.exists() and not (checkout.root / "logs").exists()
+
+
+def test_a_ceiling_that_was_disturbed_is_measured_again(checkout):
+    ceilings = "cpu/peak_flops/fp32", "cpu/bandwidth/dram"
+    assert checkout.command("cell", OPERATOR).returncode == 0
+    before, path = (
+        [started(checkout, name) for name in ceilings],
+        checkout.root / "cell/results/cpu/bandwidth/dram.json",
+    )
+    record = read(BandwidthRecord, path)
+    for one in record.bandwidths:
+        one.latency.contention = beside(other_cores=4)
+    write(record, path)
+    done = checkout.command("cell", OPERATOR)
+    assert done.returncode == 0, done.stdout + done.stderr
+    after = [started(checkout, name) for name in ceilings]
+    assert after[0] == before[0] and after[1] > before[1]
 
 
 def test_an_operator_of_ones_own_and_a_single_ceiling(checkout, tmp_path):

@@ -2,8 +2,8 @@
 
     python workflow/commands/cell.py gpu0/decode_attn/minigpt/S1024_fp16 [options of snakemake, such as --configfile]
 
-The record is measured every time; the ceilings of its roof only where they are missing or stale in cell/. Nothing under
-results/ is read or written.
+The record is measured every time; the ceilings of its roof only where cell/ has none that is current and undisturbed.
+Nothing under results/ is read or written.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline import devices
 from roofline.analysis.collect import Asked, collect
-from roofline.analysis.results import read_any, read_results
+from roofline.analysis.results import Results, read_any, read_results
 from roofline.analysis.spread import committed
 from roofline.core.formatting import flops_unit, number
 from roofline.devices.base import Identity
@@ -23,6 +23,7 @@ from roofline.records.base import CorruptRecord, read
 from roofline.records.operator import OperatorRecord
 from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Roofline
 from roofline.report.cell_page import Figure, figures, page
+from roofline.report.tables import fail_lines
 from roofline.run import cells, folder, plan, previous_results, run_lock, settings
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.paths import RESULTS
@@ -59,7 +60,7 @@ def main(arguments: list[str]) -> int:
         measure([cell], forced)
         roof = [] if cell in ceilings else roof_of(cell, ceilings)
         if roof:
-            measure(roof, options)
+            measure(roof, [*options, "--forcerun", *map(path_of, disturbed_of(roof))])
         print(f"\n{shown(cell, part, roof, present[device_of(cell)])}")
     except settings.Faults as faults:
         print("\n".join(faults.lines))
@@ -110,12 +111,25 @@ def roof_of(cell: str, measurable: list[str]) -> list[str]:
     return [one for one in found if one in measurable]
 
 
+def disturbed_of(roof: list[str]) -> list[str]:
+    """Those that an earlier call left and that something disturbed. Raises CorruptRecord and OSError."""
+    there = [one for one in roof if (FOLDER / path_of(one)).exists()]
+    found = collect(records_of(there), Asked()).roofline if there else None
+    failed = {record for fault in found.faults for record in fault.records} if found else set()
+    return [one for one in there if f"{one}.json" in failed]
+
+
+def records_of(measured: list[str]) -> Results:
+    """With their device and the seals that they carry. Raises CorruptRecord and OSError."""
+    results = FOLDER / RESULTS
+    paths = [FOLDER / path_of(one) for one in measured]
+    seals = {results / seal for path in paths for seal in read_any(path).seals}
+    return read_results(results, [results / device_of(measured[0]) / "device_query.json", *seals, *paths])
+
+
 def shown(cell: str, part: str | None, roof: list[str], identity: Identity) -> str:
     """Raises Unknown where a level has no such ceiling; CorruptRecord and OSError."""
-    device, results = device_of(cell), FOLDER / RESULTS
-    measured = [FOLDER / path_of(one) for one in (cell, *roof)]
-    seals = {results / seal for path in measured for seal in read_any(path).seals}
-    records = read_results(results, [results / device / "device_query.json", *seals, *measured])
+    records = records_of([cell, *roof])
     found = collect(records, Asked()).roofline
     mine = figures(found, f"{cell}.json")
     if part and part not in (names := [one.name for one in mine]):
@@ -126,6 +140,7 @@ def shown(cell: str, part: str | None, roof: list[str], identity: Identity) -> s
     if roof:
         lines += [f"roof: {', '.join(rate(one) for one in found.ceilings if one.name in under)}; caller's times"]
     lines += [note for _, record in records.of_kind(OperatorRecord) for note in record.notes]
+    lines += fail_lines(found.faults)
     vendor = "formula" if identity.kind == "cpu" else "vendor"
     return "\n".join([*lines, page([one for one in mine if part in (None, one.name)], there, vendor)])
 
