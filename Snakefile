@@ -196,6 +196,51 @@ for OPERATOR in TIMED:
             "workflow/scripts/measure_operator.py"
 
 
+rule profiler:
+    input:
+        library=library("profiler", measures=True),
+    output:
+        "results/{device}/profiler.json",
+    log:
+        "logs/{device}/profiler.log",
+    conda:
+        "envs/cuda12.yaml"
+    resources:
+        measuring=1,
+    params:
+        identity=identity,
+        ncu=nsight_compute.fingerprint(NCU),
+    script:
+        "workflow/scripts/profiler.py"
+
+
+# After all that is timed, by priority: a profiled process is timed by nobody.
+rule counters:
+    input:
+        profiler="results/{device}/profiler.json",
+        files=lambda wildcards: list(PROFILED[wildcards.operator][wildcards.case].files),
+        library=library("counters", measures=True),
+    output:
+        "results/{device}/counters/{operator}/{case}.json",
+    log:
+        "logs/{device}/counters/{operator}/{case}.log",
+    wildcard_constraints:
+        case="|".join(re.escape(case) for cases in PROFILED.values() for case in cases) or "none",
+    conda:
+        "envs/cuda12.yaml"
+    resources:
+        measuring=1,
+    params:
+        identity=identity,
+        software=software,
+        operators=lambda wildcards: own_file(wildcards.operator),
+        job=profiled_job,
+        implementations=profiled_implementations,
+        cache=profiled_cache,
+    script:
+        "workflow/scripts/counters.py"
+
+
 rule gather:
     input:
         peaks=peak_records(),
@@ -365,6 +410,7 @@ rule manifest:
 onstart:
     run_lock.hold()
     run_lock.end_when_unread()
+    faults_end_the_run(require_counters)
     announcement.announce(workflow.dag.needrun_jobs(), CHECKED)
 
 

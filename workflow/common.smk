@@ -23,6 +23,7 @@ from snakemake.logging import logger
 from roofline import devices
 from roofline.analysis.spread import committed
 from roofline.devices import datasheets
+from roofline.measure import nsight_compute
 from roofline.run import announcement, cells, previous_results, run_lock, settings, sources
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.paths import RESULTS, judged
@@ -78,6 +79,10 @@ JOBS = {rule: {job.path: job for job in operator.jobs(CONFIG)} for rule, operato
 ON = {rule: settings.devices_with(operator, CONFIG, DEVICES) for rule, operator in TIMED.items()}
 # One for each rule: an operator that derives from another shares its prerequisite.
 WITH_PREREQUISITE = {one.prerequisite.rule: rule for rule, one in TIMED.items() if one.prerequisite}.values()
+# Nsight Compute, where counters are wanted; the jobs whose counters are read, by operator and case.
+NCU = faults_end_the_run(settings.profiler, CONFIG)
+PROFILED = {rule: {job.path: job for job in operator.profiled(CONFIG)} for rule, operator in OPERATORS.items()}
+COUNTED_ON = [device for device in DEVICES if PRESENT[device].kind == "gpu" and CONFIG.counters != "off"]
 PICTURES = {operator.picture: operator.name for operator in OPERATORS.values()}
 # What the repository knows of the spread between runs on cards like these.
 SPREADS = [
@@ -153,6 +158,18 @@ def implementations_of(rule):
     return names
 
 
+def profiled_job(wildcards):
+    return PROFILED[wildcards.operator][wildcards.case].to_json()
+
+
+def profiled_implementations(wildcards):
+    return implementations_of(wildcards.operator)(wildcards) if wildcards.operator in TIMED else None
+
+
+def profiled_cache(wildcards):
+    return getattr(CONFIG, wildcards.operator).cache if wildcards.operator in TIMED else "warm"
+
+
 def source_of(function):
     return Path(inspect.getfile(function))
 
@@ -212,9 +229,28 @@ def operator_records():
     return files_of_cells(cells.operators(CHECKED, DEVICES))
 
 
+def require_counters():
+    """Before anything is measured: where counters are required, one kernel is counted on every card. Raises Faults."""
+    if CONFIG.counters == "required":
+        settings.require_counters(NCU, COUNTED_ON)
+
+
+def counter_records():
+    """Whether counters may be read; and of which jobs they are, where there is a profiler."""
+    found = expand("results/{device}/profiler.json", device=COUNTED_ON)
+    jobs = [(rule, case) for rule in PROFILED if NCU for case in PROFILED[rule]]
+    return found + [
+        f"results/{device}/counters/{rule}/{case}.json"
+        for device in COUNTED_ON
+        for rule, case in jobs
+        if rule not in ON or device in ON[rule]
+    ]
+
+
 def records():
     """Everything that what follows is made from."""
-    return device_records() + seals() + peak_records() + bandwidth_records() + operator_records()
+    measured = peak_records() + bandwidth_records() + operator_records()
+    return device_records() + seals() + measured + counter_records()
 
 
 def deliverables():

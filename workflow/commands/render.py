@@ -21,7 +21,7 @@ from roofline.run import pictures
 from roofline.run.archive import ENDING, RENDERED, Refused, failed, newest, opened
 from roofline.run.derived import derive
 from roofline.run.jobs import print_what_can_be_printed
-from roofline.run.manifest import hashes
+from roofline.run.manifest import hashes, made_by_rules
 from roofline.run.paths import RESULTS
 
 
@@ -46,9 +46,7 @@ def render(archive: Path, folder: Path) -> list[str]:
 
 def write_derived(found: Results, manifest: Manifest, folder: Path) -> Roofline:
     """Words, numbers and pictures that follow from records."""
-    data = {one.path for one in manifest.data}
-    outputs = [output.path for output in manifest.outputs if output.path not in data]
-    files = derive(found, manifest.asked, hashes(manifest.outputs), outputs)
+    files = derive(found, manifest.asked, hashes(manifest.outputs), made_by_rules(manifest, found))
     for name, content in files.items():
         (write_text if isinstance(content, str) else write)(content, folder / name)
     roofline, dpi = files["roofline.json"], manifest.config["plot"]["dpi"]

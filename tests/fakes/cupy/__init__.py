@@ -454,6 +454,14 @@ PROPERTIES = {
     "maxThreadsPerMultiProcessor": 2048,
 }
 
+
+def _profiler_starts():
+    """A line for each range, for the stand-in for ncu."""
+    if path := os.environ.get("FAKE_RANGES"):
+        with open(path, "a") as ranges:
+            ranges.write("range\n")
+
+
 cuda = SimpleNamespace(
     runtime=SimpleNamespace(
         getDeviceProperties=lambda index: PROPERTIES,
@@ -463,6 +471,8 @@ cuda = SimpleNamespace(
         memcpyDeviceToHost=2,
         memcpyAsync=_memcpy,
         memcpy2D=_memcpy_2d,
+        profilerStart=_profiler_starts,
+        profilerStop=lambda: None,
     ),
     nvrtc=SimpleNamespace(getVersion=lambda: (12, 9)),
     cublas=SimpleNamespace(getVersion=lambda handle: 120902),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from roofline.analysis import above_roof, health
+from roofline.analysis import above_roof, counted, health
 from roofline.analysis.results import Results
 from roofline.core.formatting import listed, number, percent
 from roofline.core.statistics import few
@@ -36,6 +36,7 @@ def accept(
             _below_roofs(name, roofline, operators),
             _verified(name, verification),
             *health.criteria(record, found.measured_on(name)),
+            *_counted(record, found, verification),
         ]
         if record.device_kind == "gpu":
             criteria.append(_envelope(name, memory))
@@ -162,6 +163,28 @@ def _verified(device: str, verification: Verification) -> Criterion:
     else:
         result, reason = "pass", f"{len(entries)} cells; every record began after its seals were written"
     return Criterion(device=device, criterion=what, result=result, reason=reason)
+
+
+def _counted(record: DeviceRecord, found: Results, verification: Verification) -> list[Criterion]:
+    """Where counters were wanted: of every cold memory-bound cell what was read from memory and written to it, of every
+    kernel of ours the FLOPs, and tensor cores that are busy in the products that are to fill them."""
+    name = record.device
+    if not found.profilers:
+        return []
+    what = "the hardware's counters confirm the declared bytes and FLOPs"
+    entries = [entry for entry in verification.counted if entry.device == name]
+    refused = [one for one in verification.not_counted if one.device == name]
+    if record.device_kind == "cpu":
+        return [Criterion(device=name, criterion=what, result="not_applicable", reason="Nsight Compute counts on GPUs")]
+    if not entries:
+        reason = _first(list(dict.fromkeys(one.reason for one in refused))) or "no cell was profiled"
+        return [Criterion(device=name, criterion=what, result="not_applicable", reason=reason)]
+    wrong = [f"{one.record}: {one.reason}" for one in refused if one.record]
+    for entry in entries:
+        cell = " ".join(filter(None, (entry.operator, entry.implementation, entry.dtype, entry.label)))
+        wrong += [f"{cell}: {part}" for part in counted.contradictions(entry)]
+    reason = _first(wrong) or f"{len(entries)} cells, {counted.summary(entries)}"
+    return [Criterion(device=name, criterion=what, result="fail" if wrong else "pass", reason=reason)]
 
 
 def _questions(roofline: Roofline, devices: dict[str, DeviceRecord], missing: list[str]) -> Criterion:

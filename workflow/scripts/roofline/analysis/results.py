@@ -9,6 +9,7 @@ from typing import TypeVar
 from roofline.records.base import CorruptRecord, Record, read
 from roofline.records.collection import Collection
 from roofline.records.compute import PeakFlopsRecord
+from roofline.records.counters import CountersRecord, ProfilerRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.memory import BandwidthRecord
 from roofline.records.operator import DataFile, JobRecord, OperatorRecord
@@ -23,6 +24,8 @@ KINDS: dict[str, type[Record]] = {
         PeakFlopsRecord,
         BandwidthRecord,
         OperatorRecord,
+        ProfilerRecord,
+        CountersRecord,
         Collection,
     )
 }
@@ -37,6 +40,8 @@ class Results:
     seals: dict[str, Seal] = field(default_factory=dict)
     measured: list[tuple[str, JobRecord]] = field(default_factory=list)
     collections: dict[str, Collection] = field(default_factory=dict)
+    profilers: dict[str, ProfilerRecord] = field(default_factory=dict)  # by device
+    counters: list[tuple[str, CountersRecord]] = field(default_factory=list)
 
     def of_kind(self, kind: type[J]) -> list[tuple[str, J]]:
         return [(path, record) for path, record in self.measured if isinstance(record, kind)]
@@ -64,6 +69,10 @@ class Results:
         used = {(one.path, one.sha256): one for _, record in self.of_kind(OperatorRecord) for one in record.data}
         return list(used.values())
 
+    def reports(self) -> list[DataFile]:
+        """The profiler's reports, which lie beside the records that were read from them."""
+        return [one for _, record in self.counters for one in record.reports]
+
 
 def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
     """The records among files below a results folder: those in a device's folder.
@@ -82,6 +91,10 @@ def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
             found.seals[name] = record
         elif isinstance(record, Collection):
             found.collections[name] = record
+        elif isinstance(record, ProfilerRecord):
+            found.profilers[record.device] = record
+        elif isinstance(record, CountersRecord):
+            found.counters.append((name, record))
         else:
             found.measured.append((name, record))
     return found

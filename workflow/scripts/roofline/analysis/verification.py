@@ -5,6 +5,7 @@ from typing import get_args
 
 from roofline.analysis import prediction_error
 from roofline.analysis.collect import Cell, Collected
+from roofline.analysis.counted import counted_cells, not_counted
 from roofline.analysis.results import Results
 from roofline.analysis.score import score, time_right
 from roofline.analysis.seals import violations
@@ -36,6 +37,8 @@ def verify(collected: Collected, found: Results, sha256: Mapping[str, str]) -> V
         summary=summarise(entries),
         calls=calls(collected.cells),
         entries=entries,
+        counted=counted_cells(found, entries),
+        not_counted=not_counted(found),
     )
 
 

@@ -66,7 +66,7 @@ def measure(operator: Operator, device, job: Job, seals: Seals, options: Options
         if not chosen:
             continue
         shared = operator.shared_inputs(device, case, SHARED_SEED)
-        copies = _copies(operator, device, case, chosen, options.cold)
+        copies = rotated_copies(operator, device, case, chosen, options.cold)
         references: dict = {}
         for implementation in chosen:
             with _named(f"{operator.title}, {implementation.name}, {case.dtype} {operator.label(case)}"):
@@ -112,7 +112,9 @@ def _named(what: str) -> Iterator[None]:
         raise RuntimeError(f"{what}: {type(error).__name__}: {lines[0]}") from error
 
 
-def _copies(operator: Operator, device, case: Case, chosen: list[type[Implementation]], cold: bool) -> list[dict]:
+def rotated_copies(
+    operator: Operator, device, case: Case, chosen: list[type[Implementation]], cold: bool
+) -> list[dict]:
     """The inputs, in as many copies as make them cold."""
     first = operator.rotated_inputs(device, case, INPUTS_SEED, 1)
     if not cold:
@@ -155,7 +157,7 @@ def _measured(
     cell: Implementation, scope: str | None, seals: Seals, options: Options, overhead: Overhead
 ) -> Measurement:
     operator, device, case = cell.operator, cell.device, cell.case
-    declared = declare(operator, device, case, cell, scope, seals, cold=_is_cold(cell, scope))
+    declared = declare(operator, device, case, cell, scope, seals, cold=is_cold(cell, scope))
     check, checked_s = operator.check(cell, scope)
     step = LastResult(cell.step(scope))
     log = StateLog(device)
@@ -240,7 +242,7 @@ def declare(
     }
 
 
-def _is_cold(cell: Implementation, scope: str | None) -> bool:
+def is_cold(cell: Implementation, scope: str | None) -> bool:
     """Whether what a step reads has left the last-level cache since it was read before: the inputs rotate through
     several times its size, and what does not rotate is next to nothing of the bytes counted."""
     rotated = _size(cell.copies[0])

@@ -54,6 +54,15 @@ GENERIC_CONSTANTS: dict[str, Constants] = {
 }
 
 
+class ExecutedFlops(NamedTuple):
+    """What a kernel of ours executes for a step, by its own formula: FLOPs by pipe (fp64, fp32, fp16, tensor), and in a
+    few words what of it the declared FLOPs leave out."""
+
+    flops: dict[str, float]
+    why: str
+
+
+WRITTEN = {"read": 0, "write": 1, "copy": 1 / 2, "triad": 1 / 3}  # of a mix's bytes
 FUSED_KERNEL = "one kernel that fuses the passes"
 
 
@@ -164,6 +173,10 @@ class Implementation(ABC):
         """How many cores of a CPU compute a step, where not all do: it stands under the roof of so many."""
         return None
 
+    def executed_flops(self, scope: str | None) -> ExecutedFlops | None:
+        """What the kernel executes, for the hardware's counters to confirm; None where nobody counted."""
+        return None
+
     def costs(self, scope: str | None) -> CostTerms:
         """What a step costs beside its work, as multiples of the operator's constants."""
         start = {"array_kernel_s": float(self.launches)} if self.kind == "gpu" else None
@@ -214,6 +227,10 @@ class Operator(ABC):
     @abstractmethod
     def bytes(self, case: Case, scope: str | None = None) -> int: ...
 
+    def written_bytes(self, case: Case, scope: str | None = None) -> int:
+        """Of the bytes those that are written; by default as the mix divides them."""
+        return round(WRITTEN[self.mix_of(case, scope)] * self.bytes(case, scope))
+
     def mix_of(self, case: Case, scope: str | None = None) -> str:
         """The mix of memory accesses, where cases or scopes differ in it."""
         return self.mix
@@ -241,6 +258,34 @@ class Operator(ABC):
         if self.axis.key == BYTES:
             return ""
         return ", ".join(f"{key} {size}" for key, size in case.shape.items() if key != self.axis.key)
+
+    def profiled(self, config) -> list[Job]:
+        """Jobs, of a few cases each, whose hardware counters are read: they follow from the settings alone. By default
+        those of the job that computes most per byte (of such jobs, the one that moves most): the cases that move most,
+        that move least, and that compute most per byte."""
+        jobs = self.jobs(config)
+        if not jobs:
+            return []
+
+        def intensity(case: Case) -> float:
+            scope = self._scope
+            return self.flops(case, scope) / max(1, self.bytes(case, scope))
+
+        def moved(case: Case) -> int:
+            return self.bytes(case, self._scope)
+
+        chosen = max(jobs, key=lambda job: (max(map(intensity, job.cases)), max(map(moved, job.cases))))
+        cases = [max(chosen.cases, key=moved), min(chosen.cases, key=moved), max(chosen.cases, key=intensity)]
+        distinct = [case for place, case in enumerate(cases) if case not in cases[:place]]
+        return [replace(chosen, cases=tuple(distinct))]
+
+    def ready_cells(self, device, case: Case) -> Iterable[Implementation] | None:
+        """A profiled case's implementations, where they bring their own inputs."""
+        return None
+
+    @property
+    def _scope(self) -> str | None:
+        return next((scope for one in self.implementations for scope in one.scopes), None)
 
     # -- what it is computed from, and what must come of it
 

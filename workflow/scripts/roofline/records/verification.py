@@ -130,6 +130,41 @@ class Call(Record):
     empty_kernel_device_s: Positive | None
 
 
+class CountedEntry(Record):
+    """A profiled cell: what was declared beside what the hardware counted, of one step."""
+
+    device: str
+    operator: str
+    implementation: str
+    preset: str | None
+    scope: str | None
+    dtype: str
+    cache: Cache
+    label: str
+    declared_read_bytes: NotNegative
+    declared_write_bytes: NotNegative
+    read_bytes: NotNegative | None
+    write_bytes: NotNegative | None
+    declared_flops: NotNegative
+    kernel_flops: NotNegative | None = Field(description="by the kernel's own formula")
+    flops: NotNegative | None
+    tensor_pipe_active_fraction: NotNegative | None
+    regime: Regime | None = Field(description="that was found of the timed cell; null where it was not timed")
+    reads_agree: bool | None = Field(description="within 2 % or 1 MB, whichever is more")
+    writes_agree: bool | None
+    flops_agree: bool | None = Field(description="with the kernel's own formula, or else the declared, within 2 %")
+    explanation: str
+    record: str
+
+
+class NotCounted(Record):
+    """Why a device's counters were not read; of a record's cells, where it was one."""
+
+    device: str
+    record: str | None
+    reason: str
+
+
 class Verification(Record):
     """results/verification.json: every prediction beside its measured counterpart."""
 
@@ -140,3 +175,5 @@ class Verification(Record):
     summary: list[VerificationGroup]
     calls: list[Call]
     entries: list[VerificationEntry]
+    counted: list[CountedEntry] = Field(default=[], description="what the hardware counted of a few cells")
+    not_counted: list[NotCounted] = Field(default=[])

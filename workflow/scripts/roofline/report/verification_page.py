@@ -4,12 +4,16 @@ from collections.abc import Iterable, Mapping
 
 from roofline.analysis.prediction_error import CLOSE
 from roofline.analysis.verification import error_statistics
-from roofline.core.formatting import counted, duration, percent, regime_words
+from roofline.core.formatting import counted, duration, percent, regime_words, traffic
 from roofline.records.roofline import Fault
 from roofline.records.verification import Accuracy, Call, ErrorStatistics, Score, Verification, VerificationEntry
 from roofline.report.markdown import table
 from roofline.report.tables import fail_lines
 
+COUNTED = (
+    "Of one step, by Nsight Compute, apart from all that was timed: bytes read from the device's memory and written to "
+    "it, FLOPs executed on all pipes. The last column explains differences above 2 % (of bytes, and above 1 MB)."
+)
 MANY = 9.995  # errors from here on are shown as a factor
 REGIMES = {"not_found": "not found"}
 SEALED = (
@@ -34,6 +38,7 @@ def markdown(verification: Verification, failed: Iterable[Fault] = ()) -> str:
         parts += [f"### {title}", _cells(entries)]
     if verification.calls:
         parts += ["## What a call costs at least, on the smallest case", CALLS, _calls(verification.calls, titles)]
+    parts += _counted(verification)
     parts.append("## What explains the errors, and what helps")
     for title, entries in sections.items():
         parts += [f"### {title}", _helps(entries), _explained(entries)]
@@ -147,6 +152,29 @@ def _cells(entries: list[VerificationEntry]) -> str:
 def cell_name(entry: VerificationEntry) -> str:
     """What tells a cell from the others of its device, operator and implementation."""
     return " ".join(part for part in (entry.preset, entry.scope, entry.dtype, entry.label) if part)
+
+
+def _counted(verification: Verification) -> list[str]:
+    """Declared and counted side by side, or why nothing was counted."""
+    parts = [
+        f"- {one.device}{f', {one.record}' if one.record else ''}: {one.reason}." for one in verification.not_counted
+    ]
+    told = ["Not counted:\n\n" + "\n".join(parts)] if parts else []
+    if not verification.counted:
+        return ["## What the hardware counted", *told] if told else []
+    columns = ("cell", "read: declared", "counted", "written: declared", "counted")
+    columns += ("FLOPs: declared", "kernel's formula", "counted", "tensor cores active", "")
+    rows = []
+    for one in verification.counted:
+        names = (one.device, one.preset, one.scope, one.dtype, one.label)
+        title = verification.titles.get(one.operator, one.operator)
+        cell = f"{title}, {one.implementation}: {' '.join(filter(None, names))}"
+        moved = (one.declared_read_bytes, one.read_bytes, one.declared_write_bytes, one.write_bytes)
+        row = [cell, *("-" if value is None else traffic(value) for value in moved)]
+        row += ["-" if value is None else f"{value:.4g}" for value in (one.declared_flops, one.kernel_flops, one.flops)]
+        active = one.tensor_pipe_active_fraction
+        rows.append([*row, "-" if active is None else percent(active), one.explanation])
+    return ["## What the hardware counted", COUNTED, table(columns, rows), *told]
 
 
 # ---------------------------------------------------------------- words

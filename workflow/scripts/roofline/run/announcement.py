@@ -24,6 +24,7 @@ COUNTER_FILE = Path("logs/.jobs-ended")
 # made, operands are drawn and checked.
 START_UP_S = {"gpu": 2.2, "cpu": 1.5}
 OTHER_JOB_S = 0.5
+PROFILED_S = {"profiler": 2, "counters": 6}  # of a process under the profiler
 # A block of an operator seldom spends its whole budget on a GPU and nearly always does on a CPU.
 BUDGET_SPENT = {"gpu": 0.2, "cpu": 0.8}
 # About how many budgets a memory level spends: on read, write, copy and triad, or on copies from or to the host.
@@ -56,7 +57,7 @@ def announce(jobs: Iterable, checked: Checked) -> None:
 
 
 def _measures(rule: str, checked: Checked) -> bool:
-    return rule in ("device_query", "peak_flops", "bandwidth", *checked.operators)
+    return rule in ("device_query", "peak_flops", "bandwidth", "profiler", "counters", *checked.operators)
 
 
 def times_before(path: Path = JOBS) -> dict[tuple[str, str], float]:
@@ -77,6 +78,8 @@ def expected_s(rule: str, device: str, checked: Checked) -> float:
     config, kind = checked.config, kind_of(device)
     if rule == "peak_flops":
         timed = 1.5 * config.peak_flops.time_budget_s + config.peak_flops.sustained_s
+    elif rule in PROFILED_S:
+        timed = PROFILED_S[rule]
     elif rule == "bandwidth":
         timed = STREAMS * config.bandwidth.time_budget_s
     else:

@@ -46,6 +46,11 @@ def _devices(value: Any) -> Any:
     return value
 
 
+def _counters(value: Any) -> Any:
+    """YAML reads `off` as false."""
+    return "off" if value is False else value
+
+
 Dtypes = Annotated[list[Literal[CEILINGS]], Field(min_length=1), EachOnce]
 
 
@@ -164,6 +169,14 @@ def config_model(operators: Mapping[str, Operator]) -> type[BaseModel]:
         operators=(
             Annotated[list[str], EachOnce],
             Field(default=[], description="files with operators of your own; each has a section named after it"),
+        ),
+        counters=(
+            Annotated[Literal["auto", "off", "required"], BeforeValidator(_counters)],
+            Field(
+                default="auto",
+                description="hardware counters of a few cells, read by Nsight Compute (ncu, or what NCU names); auto: "
+                "where it is there and allowed to; required: an error where not",
+            ),
         ),
         **fields,
         operations=(

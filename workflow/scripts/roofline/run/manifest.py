@@ -48,7 +48,7 @@ def make_manifest(
     outputs = list(dict.fromkeys(outputs))
     found = read_results(root / RESULTS, [root / path for path in outputs])
     data = found.data_files()
-    kept = [one.path for one in data if is_result(one.path) and (root / one.path).is_file()]
+    kept = [one.path for one in [*data, *found.reports()] if is_result(one.path) and (root / one.path).is_file()]
     listed = [describe_output(root, path, jobs.get(path, {}), run_started_at) for path in dict.fromkeys(outputs + kept)]
     sha256 = hashes(listed)
     faults = broken(found, sha256, seal_sources)
@@ -98,11 +98,19 @@ def broken(found: Results, sha256: Mapping[str, str], seal_sources: Mapping[str,
         for path, record in found.measured
         if record.device not in found.devices
     ]
-    return told + [
-        f"{one.path} is not the file that was measured with"
-        for one in found.data_files()
-        if sha256.get(one.path.removeprefix(f"{RESULTS}/"), one.sha256) != one.sha256
-    ]
+    return (
+        told
+        + [
+            f"{one.path} is not the file that was measured with"
+            for one in found.data_files()
+            if sha256.get(one.path.removeprefix(f"{RESULTS}/"), one.sha256) != one.sha256
+        ]
+        + [
+            f"{one.path} is not the report that the counters were read from"
+            for one in found.reports()
+            if sha256.get(one.path.removeprefix(f"{RESULTS}/")) != one.sha256
+        ]
+    )
 
 
 def describe_seals(found: Results, device: str) -> SealedDevice:
@@ -186,6 +194,12 @@ def config_sha256(settings: dict) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
+def made_by_rules(manifest: Manifest, found: Results) -> list[str]:
+    """The listed outputs without the files that records bring with them."""
+    brought = {one.path for one in [*manifest.data, *found.reports()]}
+    return [output.path for output in manifest.outputs if output.path not in brought]
+
+
 def is_result(path: str) -> bool:
     return PurePosixPath(path).parts[:1] == (RESULTS.name,)
 
@@ -227,8 +241,7 @@ def contradictions(root: Path, manifest: Manifest) -> list[str]:
         told.append("the manifest's settings do not have the hash that it gives")
     if told:
         return told
-    data = {one.path for one in manifest.data}
-    outputs = [output.path for output in manifest.outputs if output.path not in data]
+    outputs = made_by_rules(manifest, found)
     try:
         derived = derive(found, manifest.asked, sha256, outputs)
         there = {name: content for name, content in derived.items() if (root / RESULTS / name).is_file()}

@@ -13,9 +13,11 @@ from roofline.analysis.consistency import contradictions
 from roofline.analysis.results import read_any
 from roofline.records.acceptance import Acceptance
 from roofline.records.base import CorruptRecord, Record, read
+from roofline.records.counters import CountersRecord
 from roofline.records.device import DeviceRecord
+from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest
-from roofline.records.operator import JobRecord
+from roofline.records.operator import DataFile, JobRecord
 from roofline.records.roofline import Roofline
 from roofline.records.verification import Verification
 from roofline.run.settings import Faults
@@ -89,6 +91,15 @@ def _require_sound(path: Path, results: Path) -> None:
     record = read(kind, path) if kind else read_any(path)
     if isinstance(record, JobRecord) and (false := contradictions(record)):
         raise CorruptRecord(f"{path}: {'; '.join(false)}")
+    if isinstance(record, CountersRecord) and (bad := [one.path for one in record.reports if not _is_whole(one)]):
+        raise CorruptRecord(f"{path}: {bad[0]} is not the whole report that it was read from")
+
+
+def _is_whole(report: DataFile) -> bool:
+    try:
+        return file_sha256(report.path) == report.sha256
+    except OSError:
+        return False
 
 
 def set_aside_other_cards(present: Mapping, results: Path) -> None:

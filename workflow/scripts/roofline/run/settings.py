@@ -8,6 +8,7 @@ import difflib
 import math
 import re
 import shlex
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,11 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from roofline.devices import kind_of, memory_levels
+from roofline.measure import nsight_compute
 from roofline.operators import registry
 from roofline.operators.base import Operator
 from roofline.records.strict_yaml import YamlFaults, read_yaml
+from roofline.run import counters
 from roofline.run.config import config_model, with_budgets
 from roofline.run.operator_faults import operator_faults
 
@@ -278,6 +281,33 @@ def choose_devices(checked: Checked, present: Mapping) -> list[str]:
     if faults:
         raise Faults(faults)
     return list(chosen)
+
+
+def profiler(config: BaseModel) -> Path | None:
+    """Nsight Compute's program, where counters are wanted and it is there. Raises Faults where they are required and it
+    is not, and for a name of it that is none."""
+    if config.counters == "off":
+        return None
+    try:
+        found = nsight_compute.find()
+    except nsight_compute.NoProgram as error:
+        raise Faults([str(error)]) from None
+    if found is None and config.counters == "required":
+        raise Faults([f"counters: required, and {nsight_compute.MISSING}"])
+    return found
+
+
+def require_counters(program: Path, chosen: Iterable[str]) -> None:
+    """Raises Faults with the devices whose counters may not be read."""
+    faults = []
+    for device in chosen:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                counters.probe(program, device, Path(folder))
+            except nsight_compute.Refused as error:
+                faults.append(f"counters: required, and refused on {device}: {error}")
+    if faults:
+        raise Faults(faults)
 
 
 def devices_with(operator: Operator, config: BaseModel, chosen: Iterable[str]) -> list[str]:

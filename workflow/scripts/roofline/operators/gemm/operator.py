@@ -1,7 +1,7 @@
 """GEMM: the reference GEMM, which the jobs of rule peak_flops time beside the fastest product that they find."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from roofline.operators.gemm import products, tensor_matmul
 from roofline.records.prediction import CostTerms
 
 FOLDER = Path(__file__).parent
+PROFILED, SEED = "fp16", 3  # the dtype whose counters are read, on operands of this seed
 LEAST_ON_CPU = 256  # rows of a product: on two cores one of 16 gives an eighth of the peak, 128 two thirds, 256 0.9
 TILE = 128  # rows and columns of a product's tile on one multiprocessor
 THIN = 16  # the narrowest tile
@@ -129,6 +130,24 @@ class Gemm(Operator):
     def bytes(self, case: Case, scope: str | None = None) -> int:
         shape = case.shape
         return products.traffic_bytes(shape["m"], shape["n"], shape["k"], case.dtype, case.params.get("output"))
+
+    def written_bytes(self, case: Case, scope: str | None = None) -> int:
+        shape = case.shape
+        return shape["m"] * shape["n"] * ITEM_BYTES[case.params.get("output") or case.dtype]
+
+    def profiled(self, config) -> list[Job]:
+        """The reference GEMM of PROFILED: by the array library, and by ours."""
+        settings = config.peak_flops
+        shape = dict.fromkeys(("m", "n", "k"), settings.size)
+        return [Job(PROFILED, (Case(shape, PROFILED),))] if PROFILED in settings.dtypes else []
+
+    def ready_cells(self, device, case: Case) -> Iterator[Product]:
+        on, size = products_on(device), case.shape["m"]
+        for workload in (
+            on.reference_product(device, case.dtype, size, SEED),
+            *on.beside_reference(device, case.dtype, size, SEED),
+        ):
+            yield self.measured(device, case.dtype, workload)[1]
 
     def smallest(self, case: Case) -> None:
         """None: what a call costs is nothing beside a product that fills the device."""

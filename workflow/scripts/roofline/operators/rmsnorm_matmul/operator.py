@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from roofline.core.accuracy import relative_error, require_close
-from roofline.core.dtypes import array_dtype
+from roofline.core.dtypes import ITEM_BYTES, array_dtype
 from roofline.devices.base import Identity
 from roofline.operators.base import Case, Implementation, Job, Operator
 from roofline.operators.rmsnorm_matmul.costs import CONSTANTS
@@ -84,6 +84,9 @@ class RmsNormMatmul(Operator):
 
     def bytes(self, case: Case, scope: str | None = None) -> int:
         return traffic_bytes(**case.shape, dtype=case.dtype)
+
+    def written_bytes(self, case: Case, scope: str | None = None) -> int:
+        return case.shape["batch"] * case.shape["hidden"] * ITEM_BYTES[case.dtype]
 
     def smallest(self, case: Case) -> Case:
         return case.resized(batch=1, hidden=SMALLEST_HIDDEN)

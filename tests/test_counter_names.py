@@ -1,0 +1,90 @@
+"""The names of counters, held against the list in NVIDIA's own library (ncu-report brings it) for each architecture."""
+
+import ctypes
+from ctypes import POINTER, Structure, byref, c_char_p, c_size_t, c_uint8, c_void_p
+from pathlib import Path
+
+import ncu_report
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roofline.devices.gpu import counter_names
+
+CHIPS = {
+    (7, 0): "GV100",
+    (7, 5): "TU102",
+    (8, 0): "GA100",
+    (8, 6): "GA102",
+    (8, 9): "AD102",
+    (9, 0): "GH100",
+    (10, 0): "GB100",
+    (10, 3): "GB110",
+    (12, 0): "GB202",
+}
+HEAD = [("size", c_size_t), ("private", c_void_p)]
+
+
+class Initialize(Structure):
+    _fields_ = HEAD
+
+
+class Scratch(Structure):
+    _fields_ = [*HEAD, ("chip", c_char_p), ("availability", c_void_p), ("bytes", c_size_t)]
+
+
+class Evaluator(Structure):
+    _fields_ = [*HEAD, ("scratch", c_void_p), ("bytes", c_size_t), ("chip", c_char_p), ("availability", c_void_p)]
+    _fields_ += [("data", c_void_p), ("data_bytes", c_size_t), ("evaluator", c_void_p)]
+
+
+class Names(Structure):
+    _fields_ = [*HEAD, ("evaluator", c_void_p), ("kind", c_uint8), ("names", c_void_p)]
+    _fields_ += [("places", POINTER(c_size_t)), ("count", c_size_t)]
+
+
+def known(chip: str) -> set[str]:
+    """Every counter of a chip, by NVIDIA's metrics evaluator, which needs no GPU."""
+    library = ctypes.CDLL(str(Path(ncu_report.__file__).parent / "libnvperf_host.so"))
+
+    def call(name: str, structure: Structure, **values):
+        for field, value in values.items():
+            setattr(structure, field, value)
+        last = getattr(type(structure), structure._fields_[-1][0])
+        structure.size = last.offset + last.size
+        assert getattr(library, f"NVPW_{name}")(byref(structure)) == 0, name
+        return structure
+
+    call("InitializeHost", Initialize())
+    needed = call("CUDA_MetricsEvaluator_CalculateScratchBufferSize", Scratch(), chip=chip.encode()).bytes
+    memory = ctypes.create_string_buffer(needed)
+    address = ctypes.cast(memory, c_void_p)
+    made = call("CUDA_MetricsEvaluator_Initialize", Evaluator(), scratch=address, bytes=needed, chip=chip.encode())
+    listed = call("MetricsEvaluator_GetMetricNames", Names(), evaluator=made.evaluator, kind=0)
+    return {ctypes.string_at(listed.names + listed.places[place]).decode() for place in range(listed.count)}
+
+
+@pytest.mark.parametrize("capability", CHIPS, ids="{0[0]}.{0[1]}".format)
+def test_every_architecture_has_the_counters_that_are_asked_of_it(capability):
+    asked = {name.split(".")[0] for name in counter_names.metrics(capability)}
+    assert asked - known(CHIPS[capability]) == set()
+    assert {"dram_read_bytes", "warp_instructions", "tensor_pipe_active_fraction"} <= set(
+        counter_names.names(capability)
+    )
+
+
+def test_the_architecture_that_does_not_count_instructions_by_kind_lacks_them():
+    assert "smsp__sass_thread_inst_executed_op_ffma_pred_on" not in known("GV100")
+    _, unknown = counter_names.fields({}, (7, 0), 1)
+    assert "by kind" in unknown["flops.fp32"]
+
+
+@given(st.integers(1, 1000), st.lists(st.integers(0, 10**9), min_size=3, max_size=3), st.integers(0, 100))
+def test_a_multiply_add_is_two_flops_and_every_field_is_of_one_step(steps, counts, share):
+    names = [f"smsp__sass_thread_inst_executed_op_f{what}_pred_on.sum" for what in ("add", "mul", "fma")]
+    values = dict(zip(names, (count * steps for count in counts), strict=True))
+    values |= {"dram__bytes_read.sum": 32.0 * steps, "sm__warps_active.avg.pct_of_peak_sustained_active": float(share)}
+    found, unknown = counter_names.fields(values, (9, 0), steps)
+    assert found["flops"] == {"fp32": pytest.approx(counts[0] + counts[1] + 2 * counts[2])}
+    assert found["dram_read_bytes"] == pytest.approx(32) and found["achieved_occupancy_fraction"] == share / 100
+    assert "dram__bytes_write.sum" in unknown["dram_write_bytes"] and "dram_read_bytes" not in unknown

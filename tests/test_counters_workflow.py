@@ -1,0 +1,186 @@
+"""Hardware counters in the whole workflow, by a stand-in for Nsight Compute that counts, refuses, or is not there."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from test_gpu_workflow import CONFIG, FAKES, GpuRun
+from workflow_run import made_once, new_checkout
+
+SMALL = (
+    CONFIG.replace("dtypes: [fp32, tf32, fp16, fp8_e4m3, fp32_fma]", "dtypes: [fp16]")
+    .replace("levels: [hbm, d2d, l2, l1, shared, h2d, d2h, sweep]", "levels: [hbm]")
+    .replace("CONFIG", "")
+)
+SMALL = f"devices: [gpu0]\n{SMALL}"
+NCU = str(FAKES / "bin" / "ncu")
+RECORDS = {"decode_attn/minigpt/S16_fp32", "row_norm/fp32", "rmsnorm_matmul/hidden64_fp16", "peak_flops/fp16"}
+
+
+class CountedRun(GpuRun):
+    """A machine with one card and the stand-in for ncu, as `env` wants it to answer."""
+
+    def python(self, *arguments, env=None):
+        return super().python(*arguments, env={"NCU": NCU} | (env or {}))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> CountedRun:
+    def make(folder: Path) -> None:
+        CountedRun(new_checkout(folder, SMALL)).finish()
+
+    return CountedRun(made_once(tmp_path_factory, "counted-run", make))
+
+
+@pytest.fixture
+def again(finished, tmp_path) -> CountedRun:
+    return CountedRun(Path(shutil.copytree(finished.root, tmp_path / "run", symlinks=True)))
+
+
+def criterion(run, device: str = "gpu0") -> dict:
+    found = [one for one in run.read("acceptance.json")["criteria"] if "counters" in one["criterion"]]
+    return next(one for one in found if one["device"] == device)
+
+
+def records(run) -> set[str]:
+    return {path.removesuffix(".json") for path in run.files("gpu0/counters") if path.endswith(".json")}
+
+
+def counters_of(run) -> dict[str, dict]:
+    return {name: run.read(f"gpu0/counters/{name}.json") for name in RECORDS}
+
+
+# ---------------------------------------------------------------------------------------------- counted
+
+
+def test_each_operators_cells_have_a_record_beside_their_report(finished):
+    assert {path.removeprefix("gpu0/counters/") for path in records(finished)} == RECORDS
+    for record in counters_of(finished).values():
+        assert record["refused"] is None and record["ncu"] == "2026.3.1.0"
+        assert [Path(one["path"]).suffix for one in record["reports"]] == [".ncu-rep"]
+        assert all((finished.root / one["path"]).is_file() for one in record["reports"])
+        for cell in record["cells"]:
+            assert cell["dram_read_bytes"] > 0 and cell["flops"]["tensor"] > 0 and cell["steps"] > 0
+            assert cell["replay"] == "range" and cell["not_counted"] == {}
+    found = {name: [one["implementation"] for one in record["cells"]] for name, record in counters_of(finished).items()}
+    assert found == {
+        "peak_flops/fp16": ["cupy.matmul", "tensor_matmul"],
+        "decode_attn/minigpt/S16_fp32": ["fused"],
+        "row_norm/fp32": ["naive", "welford"] * 2,
+        "rmsnorm_matmul/hidden64_fp16": ["fused"],
+    }
+
+
+def test_verification_has_declared_and_counted_side_by_side(finished):
+    page = (finished.results / "verification.md").read_text()
+    assert "## What the hardware counted" in page and "GEMM, tensor_matmul" in page
+    entries = finished.read("verification.json")["counted"]
+    assert len(entries) == 8 and all(entry["explanation"] for entry in entries)
+    assert criterion(finished)["result"] == "fail"  # made-up numbers are far off
+
+
+def test_reports_are_listed_archived_and_verified(finished):
+    listed = {one["path"] for one in finished.read("manifest.json")["outputs"]}
+    assert {f"results/gpu0/counters/{name}.ncu-rep" for name in RECORDS} <= listed
+    archive = finished.archive()
+    assert finished.command("verify", archive).returncode == 0
+    rendered = finished.command("render", archive)
+    assert "equals the archived one" in rendered.stdout, rendered.stderr
+
+
+def test_another_s_makes_no_counters_stale(again):
+    again.write_config(SMALL.replace("seq_lens: [16]", "seq_lens: [16, 8]"))
+    assert not [path for path in again.planned() if "counters" in path]
+
+
+def test_a_truncated_report_is_counted_again_and_nothing_else(again):
+    report = again.results / "gpu0/counters/row_norm/fp32.ncu-rep"
+    report.write_bytes(report.read_bytes()[:10])
+    told = again.finish("--dry-run", "--quiet", "host")
+    assert told.count("is not the whole report that it was read from") == 1
+    assert {path for path in again.planned() if path.startswith("gpu0/")} == {"gpu0/counters/row_norm/fp32.json"}
+
+
+def counted_again(run, name: str, **env: str) -> dict:
+    path = f"results/gpu0/counters/{name}.json"
+    (run.root / path).unlink()
+    run.finish(path, env=env)
+    return run.read(path.removeprefix("results/"))
+
+
+def test_a_metric_that_this_ncu_does_not_know_is_null_with_the_reason(again):
+    record = counted_again(again, "row_norm/fp32", FAKE_UNKNOWN="lts__t_sectors_op_read")
+    for cell in record["cells"]:
+        assert cell["l2_read_sectors"] is None and "lts__t_sectors_op_read" in cell["not_counted"]["l2_read_sectors"]
+        assert cell["l2_write_sectors"] is not None
+
+
+def test_what_a_range_lacks_is_counted_kernel_by_kernel(again):
+    record = counted_again(again, "row_norm/fp32", FAKE_UNCOUNTED="smsp__sass")
+    assert [Path(one["path"]).name for one in record["reports"]] == ["fp32.ncu-rep", "fp32.kernels.ncu-rep"]
+    for cell in record["cells"]:
+        assert cell["replay"] == "range" and cell["flops"]["fp32"] > 0 and cell["kernels"] == ["a_kernel"]
+
+
+def test_without_ranges_traffic_is_left_out_that_single_kernels_cannot_show(again):
+    record = counted_again(again, "row_norm/fp32", FAKE_NCU="no_ranges")
+    for cell in record["cells"]:
+        assert cell["replay"] == "kernel" and cell["dram_write_bytes"] is None and cell["warp_instructions"] > 0
+        assert "still in the L2" in cell["not_counted"]["dram_write_bytes"]
+
+
+# ---------------------------------------------------------------------------------------------- refused
+
+
+def refused_run(again, **env: str) -> str:
+    """The same run on a machine that answers so, with nothing counted yet."""
+    shutil.rmtree(again.results / "gpu0/counters")
+    (again.results / "gpu0/profiler.json").unlink()
+    return again.finish(env=env)
+
+
+def test_refusal_is_one_line_and_the_run_goes_on(again):
+    told = refused_run(again, FAKE_NCU="refused")
+    assert "profiler gpu0: nothing is counted: ERR_NVGPUCTRPERM - The user does not have permission" in told
+    assert (criterion(again)["result"], "ERR_NVGPUCTRPERM" in criterion(again)["reason"]) == ("not_applicable", True)
+    page = (again.results / "verification.md").read_text()
+    assert page.count("ERR_NVGPUCTRPERM") == 1
+    assert not list(again.results.rglob("*.ncu-rep"))
+    assert not again.planned(env={"FAKE_NCU": "refused"})
+
+
+def without_ncu(tmp_path) -> dict[str, str]:
+    """A PATH of this Python and the system's shell alone."""
+    return {"NCU": "", "PATH": "/usr/bin:/bin"}
+
+
+def test_a_machine_without_ncu_says_so_and_plans_no_counters(again, tmp_path):
+    told = refused_run(again, **without_ncu(tmp_path))
+    assert "profiler gpu0: nothing is counted: Nsight Compute (ncu) is not on this machine" in told
+    assert criterion(again)["result"] == "not_applicable" and not records(again)
+
+
+def test_required_is_an_error_before_anything_is_measured(again, tmp_path):
+    shutil.rmtree(again.results)
+    missing = again.snakemake("--config", "counters=required", env=without_ncu(tmp_path))
+    assert (
+        missing.returncode and "counters: required, and Nsight Compute (ncu) is not on this machine" in missing.stderr
+    )
+    refused = again.snakemake("--config", "counters=required", env={"FAKE_NCU": "refused"})
+    told = refused.stdout + refused.stderr
+    assert refused.returncode and "counters: required, and refused on gpu0: ERR_NVGPUCTRPERM" in told
+    assert not list(again.results.rglob("*.json")) and "Traceback" not in told
+
+
+def test_a_name_that_is_no_program_is_one_line(again):
+    done = again.snakemake(env={"NCU": "/no/such/ncu"})
+    assert done.returncode and "NCU: '/no/such/ncu' is no program; allowed: the path" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_off_plans_nothing_of_it(again):
+    again.write_config(f"counters: off\n{SMALL}")
+    plan = again.planned()
+    assert not [path for path in plan if "counters" in path or "profiler" in path]
+    assert os.environ.get("NCU") is None

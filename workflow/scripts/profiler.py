@@ -1,0 +1,37 @@
+"""profiler: whether Nsight Compute may read a device's counters, found by counting one kernel."""
+
+from roofline.run.turn import take_turn
+
+if __name__ == "__main__":
+    take_turn()
+
+import tempfile
+from pathlib import Path
+
+from roofline.measure import nsight_compute
+from roofline.records.base import write
+from roofline.records.counters import ProfilerRecord
+from roofline.run.counters import probe
+from roofline.run.jobs import job, say
+
+
+def query(device: str) -> ProfilerRecord:
+    program = nsight_compute.find()
+    if program is None:
+        return ProfilerRecord(device=device, ncu=None, refused=nsight_compute.MISSING)
+    refused = None
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            probe(program, device, Path(folder))
+    except nsight_compute.Refused as error:
+        refused = str(error)
+    return ProfilerRecord(device=device, ncu=nsight_compute.version(program), refused=refused)
+
+
+if __name__ == "__main__":
+    name = snakemake.wildcards.device
+    with job(f"profiler {name}", snakemake):
+        record = query(name)
+        write(record, snakemake.output[0])
+        told = f"nothing is counted: {record.refused}" if record.refused else f"ncu {record.ncu} reads the counters"
+        say(f"profiler {name}: {told}")

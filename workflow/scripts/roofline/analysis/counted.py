@@ -1,0 +1,145 @@
+"""What the hardware counted beside what was declared: whether they agree, and in one sentence why not."""
+
+from collections.abc import Iterable
+
+from roofline.analysis.results import Results
+from roofline.core.formatting import percent, traffic
+from roofline.records.counters import CountedCell
+from roofline.records.verification import CountedEntry, NotCounted, VerificationEntry
+
+NEAR = 0.02
+NEAR_BYTES = 1e6
+BUSY = 0.5  # of the cycles, tensor cores in a product that is to fill them
+AGREE = "bytes and FLOPs as declared"
+
+
+def agree(declared: float, counted: float | None, least: float = 0.0) -> bool | None:
+    """Within 2 % of the declared, or `least` where that is more; None where nothing was counted."""
+    return None if counted is None else abs(counted - declared) <= max(NEAR * declared, least)
+
+
+def counted_cells(found: Results, timed: Iterable[VerificationEntry]) -> list[CountedEntry]:
+    regimes = {_key(entry.device, entry): entry.regime for entry in timed}
+    return [
+        entry(path, record.device, cell, regimes.get(_key(record.device, cell)))
+        for path, record in found.counters
+        for cell in record.cells
+    ]
+
+
+def _key(device: str, cell) -> tuple:
+    return (
+        device,
+        cell.operator,
+        cell.implementation,
+        cell.preset,
+        cell.scope,
+        cell.dtype,
+        *sorted(cell.shape.items()),
+    )
+
+
+def not_counted(found: Results) -> list[NotCounted]:
+    """The device's refusal, once; else those of single records."""
+    told = [NotCounted(device=d, record=None, reason=p.refused) for d, p in found.profilers.items() if p.refused]
+    return told + [
+        NotCounted(device=record.device, record=path, reason=record.refused)
+        for path, record in found.counters
+        if record.refused and not found.profilers[record.device].refused
+    ]
+
+
+def entry(path: str, device: str, cell: CountedCell, regime: str | None) -> CountedEntry:
+    own = cell.kernel_flops.total if cell.kernel_flops else None
+    flops = cell.flops.total
+    known = {key: getattr(cell, key) for key in set(CountedEntry.model_fields) & set(CountedCell.model_fields)}
+    return CountedEntry(
+        **{
+            **known,
+            "device": device,
+            "regime": regime,
+            "record": path,
+            "read_bytes": cell.dram_read_bytes,
+            "write_bytes": cell.dram_write_bytes,
+            "flops": flops,
+            "kernel_flops": own,
+            "reads_agree": agree(cell.declared_read_bytes, cell.dram_read_bytes, NEAR_BYTES),
+            "writes_agree": agree(cell.declared_write_bytes, cell.dram_write_bytes, NEAR_BYTES),
+            "flops_agree": agree(cell.declared_flops if own is None else own, flops),
+            "explanation": sentence(cell, own, flops),
+        }
+    )
+
+
+def sentence(cell: CountedCell, own: float | None, flops: float | None) -> str:
+    """On every difference above 2 %, and above 1 MB of traffic."""
+    said = [
+        _of_reads(cell) if agree(cell.declared_read_bytes, cell.dram_read_bytes, NEAR_BYTES) is False else None,
+        _of_writes(cell) if agree(cell.declared_write_bytes, cell.dram_write_bytes, NEAR_BYTES) is False else None,
+        _of_flops(cell, own, flops) if agree(cell.declared_flops, flops) is False else None,
+    ]
+    lacking = [
+        name for name, value in (("reads", cell.dram_read_bytes), ("writes", cell.dram_write_bytes)) if value is None
+    ]
+    why = {cell.not_counted.get(f"dram_{name[:-1]}_bytes", "unknown") for name in lacking}
+    said += [f"{' and '.join(lacking)} of memory were not counted ({'; '.join(sorted(why))})"] if lacking else []
+    said += ["FLOPs were not counted"] if flops is None else []
+    return "; ".join(filter(None, said)) or AGREE
+
+
+def _of_reads(cell: CountedCell) -> str:
+    declared, read = cell.declared_read_bytes, cell.dram_read_bytes
+    if read < declared:
+        held = "which is warm" if cell.cache == "warm" else "though the inputs rotate"
+        return f"{traffic(declared - read)} less was read from memory than declared: the L2 still held it, {held}"
+    times = f"{read / declared:.2f} times what was declared" if declared else f"{traffic(read)}, and none was declared,"
+    return f"{times} was read from memory: the L2 did not hold what blocks share until all had read it"
+
+
+def _of_writes(cell: CountedCell) -> str:
+    declared, written = cell.declared_write_bytes, cell.dram_write_bytes
+    if written < declared:
+        return f"{traffic(declared - written)} less was written to memory than declared: it was overwritten in the L2"
+    return f"{traffic(written - declared)} more was written to memory than declared: sums between blocks"
+
+
+def _of_flops(cell: CountedCell, own: float | None, flops: float) -> str:
+    ratio = (
+        f"{flops / cell.declared_flops:.3g} times the declared FLOPs" if cell.declared_flops else f"{flops:.3g} FLOPs"
+    )
+    if own is None:
+        return f"{ratio} were executed: the kernel's own arithmetic and padding, of which nothing is declared"
+    if agree(own, flops):
+        return f"{ratio} were executed, as the kernel's own formula has it: {cell.kernel_flops_why}"
+    return f"{ratio} were executed, and the kernel's own formula gives {own / cell.declared_flops:.3g} times: it is off"
+
+
+def contradictions(entry: CountedEntry) -> list[str]:
+    """What of an entry is not as it must be."""
+    found = []
+    if entry.cache == "cold" and entry.regime == "memory":
+        parts = (
+            ("read", entry.reads_agree, entry.declared_read_bytes, entry.read_bytes),
+            ("written", entry.writes_agree, entry.declared_write_bytes, entry.write_bytes),
+        )
+        found += [
+            f"{traffic(n)} {word}, {traffic(declared)} declared" for word, ok, declared, n in parts if ok is False
+        ]
+    if entry.kernel_flops is not None and entry.flops_agree is False:
+        found.append(f"{entry.flops:.4g} FLOPs executed, {entry.kernel_flops:.4g} by the kernel's own formula")
+    busy = entry.tensor_pipe_active_fraction
+    if entry.operator == "gemm" and entry.regime == "compute" and busy is not None and busy <= BUSY:
+        found.append(f"tensor cores active in {percent(busy)} of the cycles")
+    return found
+
+
+def summary(entries: list[CountedEntry]) -> str:
+    cold = [one for one in entries if one.cache == "cold" and one.regime == "memory"]
+    busy = [one.tensor_pipe_active_fraction for one in entries if one.operator == "gemm"]
+    said = [f"{len(cold)} of them cold and memory-bound"]
+    said += (
+        [f"tensor cores active in {percent(min(busy))} of the cycles of GEMM or more"]
+        if busy and None not in busy
+        else []
+    )
+    return "; ".join(said)

@@ -1,0 +1,105 @@
+"""What Nsight Compute calls the counters, by architecture.
+
+Names by fields of records/counters.py. A name that differs from the usual one stands under the compute capabilities
+that it is for; tests hold all of them against the list of NVIDIA's own library for each architecture.
+"""
+
+from collections.abc import Mapping
+
+PIPES = {"fp64": "d", "fp32": "f", "fp16": "h"}
+WORTH = {"add": 1, "mul": 1, "fma": 2}  # FLOPs of an instruction of a thread
+PACKED = {"fp16": 2}  # numbers that an instruction takes at once, as Nsight Compute's own roofline counts them
+TENSOR = "sm__ops_path_tensor_src_"
+
+SUMS = {
+    "dram_read_bytes": "dram__bytes_read",
+    "dram_write_bytes": "dram__bytes_write",
+    "l2_read_sectors": "lts__t_sectors_op_read",
+    "l2_write_sectors": "lts__t_sectors_op_write",
+    "l1_load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld",
+    "l1_load_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld",
+    "l1_store_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st",
+    "l1_store_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_st",
+    "shared_load_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld",
+    "shared_load_requests": "smsp__inst_executed_op_shared_ld",
+    "shared_store_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st",
+    "shared_store_requests": "smsp__inst_executed_op_shared_st",
+    "warp_instructions": "smsp__inst_executed",
+    "thread_instructions": "smsp__thread_inst_executed",
+    "predicated_on_thread_instructions": "smsp__thread_inst_executed_pred_on",
+    "duration_s": "gpu__time_duration",
+}
+SHARES = {
+    "tensor_pipe_active_fraction": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+    "achieved_occupancy_fraction": "sm__warps_active.avg.pct_of_peak_sustained_active",
+}
+# From a compute capability on.
+SINCE = {
+    (8, 9): {"tensor_pipe_active_fraction": "sm__pipe_tensor_cycles_active_v2.avg.pct_of_peak_sustained_active"},
+    (9, 0): {"tensor_pipe_active_fraction": SHARES["tensor_pipe_active_fraction"]},
+    (10, 0): {"tensor_pipe_active_fraction": "sm__pipe_tc_cycles_active.avg.pct_of_peak_sustained_active"},
+    (12, 0): {
+        "dram_read_bytes": "dram__bytes_op_read.sum",
+        "dram_write_bytes": "dram__bytes_op_write.sum",
+        "tensor_pipe_active_fraction": SHARES["tensor_pipe_active_fraction"],
+    },
+}
+# Operands of tensor cores that floating-point operators have, as each architecture divides them.
+TENSOR_SINCE = {
+    (7, 0): ("fp16_dst_fp16", "fp16_dst_fp32"),
+    (7, 5): ("fp16_dst_fp16", "fp16_bf16_tf32_dst_fp32"),
+    (8, 0): ("fp16_dst_fp16", "fp16_dst_fp32", "bf16_dst_fp32", "tf32_dst_fp32"),
+    (9, 0): ("fp16", "bf16_dst_fp32", "tf32_dst_fp32"),
+    (10, 0): ("fp16_dst_fp16", "fp16_dst_fp32", "bf16_dst_fp32", "tf32_dst_fp32"),
+}
+FIRST_SASS = (7, 5)  # the first compute capability whose instructions are counted by kind
+
+
+def names(capability: tuple[int, int]) -> dict[str, str]:
+    """The metric of each field."""
+    found = {field: f"{name}.sum" for field, name in SUMS.items()} | SHARES
+    for since, others in SINCE.items():
+        if capability >= since:
+            found |= others
+    return found
+
+
+def flop_names(capability: tuple[int, int]) -> dict[str, dict[str, int]]:
+    """By pipe: metrics, and the FLOPs that each unit of them is worth."""
+    pipes = PIPES if capability >= FIRST_SASS else {}
+    found = {
+        pipe: {
+            f"smsp__sass_thread_inst_executed_op_{letter}{operation}_pred_on.sum": worth * PACKED.get(pipe, 1)
+            for operation, worth in WORTH.items()
+        }
+        for pipe, letter in pipes.items()
+    }
+    operands = next((names for since, names in reversed(TENSOR_SINCE.items()) if capability >= since), ())
+    return found | {"tensor": {f"{TENSOR}{operand}.sum": 1 for operand in operands}}
+
+
+def metrics(capability: tuple[int, int]) -> list[str]:
+    """Every metric that is asked for."""
+    return [*names(capability).values(), *(name for pipe in flop_names(capability).values() for name in pipe)]
+
+
+def fields(values: Mapping[str, float], capability: tuple[int, int], steps: int) -> tuple[dict, dict[str, str]]:
+    """A counted cell's fields for one step, from the values of metrics over all steps; and why others are not known."""
+    found, unknown = {}, {}
+    for field, name in names(capability).items():
+        if name in values:
+            found[field] = values[name] / (100 if field in SHARES else steps)
+        else:
+            unknown[field] = f"{name} was not counted"
+    flops = {}
+    for pipe, of_pipe in flop_names(capability).items():
+        missing = [name for name in of_pipe if name not in values]
+        if missing or not of_pipe:
+            unknown[f"flops.{pipe}"] = (
+                f"{', '.join(missing) or 'this architecture has no counter of it'} was not counted"
+            )
+        else:
+            flops[pipe] = sum(worth * values[name] for name, worth in of_pipe.items()) / steps
+    for pipe in PIPES.keys() - flop_names(capability).keys():
+        unknown[f"flops.{pipe}"] = "this architecture does not count instructions by kind"
+    return {**found, "flops": flops}, unknown

@@ -1,0 +1,83 @@
+"""The steps whose counters are read: each cell set up as it is timed, then launched while the profiler looks on."""
+
+from collections.abc import Iterator, Sequence
+
+from roofline.measure.operator_job import SHARED_SEED, is_cold, rotated_copies
+from roofline.operators.base import Implementation, Job, Operator
+
+# A range reads and writes several times the last-level cache: beside that, what is left in it at either end is little.
+RANGE_CACHES, MOST_STEPS = 32, 2000
+WARMUP_CACHES = 3
+KERNEL_STEPS = 2  # where each kernel is counted by itself, and replayed for every pass
+MARKER = "mark_clocks"  # a kernel that stands between two cells there
+
+
+def counted(operator: Operator, kind: str, wanted: Sequence[str] | None) -> list[type[Implementation]]:
+    """Kernels that fuse the operator, where there are some; a graph runs the same ones."""
+    eager = [one for one in operator.implementations_on(kind, wanted) if not one.graph]
+    return [one for one in eager if one.fused] or eager
+
+
+def cells(
+    operator: Operator, device, job: Job, wanted: Sequence[str] | None, cold: bool
+) -> Iterator[tuple[Implementation, str | None]]:
+    """Every cell of a job with its scopes, on the inputs that it is timed on."""
+    for case in job.cases:
+        own = operator.ready_cells(device, case)
+        if own is None:
+            timed = [
+                one for one in operator.implementations_on(device.kind, wanted) if not one.unsupported(device, case)
+            ]
+            chosen = [one for one in counted(operator, device.kind, wanted) if one in timed]
+            if not chosen:
+                continue
+            shared = operator.shared_inputs(device, case, SHARED_SEED)
+            copies = rotated_copies(operator, device, case, timed, cold)
+            own = (one(operator, device, case, shared, copies) for one in chosen)
+        for cell in own:
+            yield from ((cell, scope) for scope in cell.scopes)
+
+
+def launch(operator: Operator, device, job: Job, wanted: Sequence[str] | None, cold: bool, replay: str) -> list[dict]:
+    """Launch all cells under the profiler, each in a range of its own; or all kernels in one, a marker before each
+    cell's. Returns what was declared of each, in the same order."""
+    told = []
+    for cell, scope in cells(operator, device, job, wanted, cold):
+        moved, cache_bytes = operator.bytes(cell.case, scope), device.last_level_cache_bytes
+        steps = KERNEL_STEPS if replay == "kernel" else _reaching(RANGE_CACHES * cache_bytes, moved)
+        step = cell.step(scope)
+        warmup = _reaching(WARMUP_CACHES * cache_bytes, moved)
+        for index in range(warmup):
+            step(index)
+
+        def queue(step=step, warmup=warmup, steps=steps):
+            for index in range(warmup, warmup + steps):
+                step(index)
+
+        device.profile(queue, marked=replay == "kernel")
+        told.append(declared(operator, cell, scope, bool(cell.copies) and is_cold(cell, scope)) | {"steps": steps})
+    return told
+
+
+def _reaching(wanted_bytes: int, moved: int) -> int:
+    return max(1, min(MOST_STEPS, -(-wanted_bytes // max(1, moved))))
+
+
+def declared(operator: Operator, cell: Implementation, scope: str | None, cold: bool) -> dict:
+    case, written = cell.case, operator.written_bytes(cell.case, scope)
+    own = cell.executed_flops(scope)
+    return {
+        "operator": operator.name,
+        "implementation": cell.name,
+        "preset": case.preset,
+        "scope": scope,
+        "dtype": case.dtype,
+        "cache": "cold" if cold else "warm",
+        "shape": case.shape,
+        "label": operator.label(case),
+        "declared_read_bytes": operator.bytes(case, scope) - written,
+        "declared_write_bytes": written,
+        "declared_flops": operator.flops(case, scope),
+        "kernel_flops": own.flops if own else None,
+        "kernel_flops_why": own.why if own else None,
+    }

@@ -1,0 +1,92 @@
+"""What the hardware counted: whether a device's counters may be read, and a record for each profiled job."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from roofline.core.terms import Cache
+from roofline.records.base import RECORD_VERSION, NotNegative, Positive, Record
+from roofline.records.operator import DataFile
+
+
+class ProfilerRecord(Record):
+    """results/{device}/profiler.json: the profiler that is there, and whether it may read the counters."""
+
+    schema_version: Literal[3] = RECORD_VERSION
+    kind: Literal["profiler"] = "profiler"
+    device: str
+    ncu: str | None = Field(description="the version of Nsight Compute's command line")
+    refused: str | None = Field(description="why nothing is counted, in one line; null where counters are read")
+
+
+class Flops(Record):
+    """FLOPs by pipe: instructions that threads executed, an add or a multiply as one and a multiply-add as two; of
+    packed fp16 twice that; of tensor cores as they count them, padding included."""
+
+    fp64: NotNegative | None = None
+    fp32: NotNegative | None = None
+    fp16: NotNegative | None = None
+    tensor: NotNegative | None = None
+
+    @property
+    def total(self) -> float | None:
+        known = [value for value in (self.fp64, self.fp32, self.fp16, self.tensor) if value is not None]
+        return sum(known) if known else None
+
+
+class CountedCell(Record):
+    """One cell's counters, as of one application of the operator; null is what was not counted."""
+
+    operator: str
+    implementation: str
+    preset: str | None
+    scope: str | None
+    dtype: str
+    cache: Cache
+    shape: dict[str, int]
+    label: str
+    declared_read_bytes: NotNegative
+    declared_write_bytes: NotNegative
+    declared_flops: NotNegative
+    kernel_flops: Flops | None = Field(default=None, description="by the kernel's own formula, where it has one")
+    kernel_flops_why: str | None = Field(default=None, description="what it counts beyond the declared FLOPs")
+    steps: int = Field(description="launched one after another while the counters ran")
+    launches: int | None = Field(default=None, description="kernels of these steps, where each was counted by itself")
+    kernels: list[str] = Field(default=[], description="their names")
+    replay: Literal["range", "kernel"] = Field(
+        default="range", description="range: all steps counted together; kernel: each kernel, its caches flushed before"
+    )
+    dram_read_bytes: NotNegative | None = None
+    dram_write_bytes: NotNegative | None = None
+    l2_read_sectors: NotNegative | None = None
+    l2_write_sectors: NotNegative | None = None
+    l1_load_sectors: NotNegative | None = None
+    l1_load_requests: NotNegative | None = None
+    l1_store_sectors: NotNegative | None = None
+    l1_store_requests: NotNegative | None = None
+    shared_load_wavefronts: NotNegative | None = None
+    shared_load_requests: NotNegative | None = None
+    shared_store_wavefronts: NotNegative | None = None
+    shared_store_requests: NotNegative | None = None
+    warp_instructions: NotNegative | None = None
+    thread_instructions: NotNegative | None = None
+    predicated_on_thread_instructions: NotNegative | None = None
+    flops: Flops = Flops()
+    tensor_pipe_active_fraction: NotNegative | None = Field(default=None, description="of the cycles while profiled")
+    achieved_occupancy_fraction: NotNegative | None = None
+    duration_s: Positive | None = Field(default=None, description="under the profiler; never used as a measured time")
+    not_counted: dict[str, str] = Field(default={}, description="why, by the field's name")
+
+
+class CountersRecord(Record):
+    """results/{device}/counters/{operator's rule}/{case}.json, beside the reports that it was read from."""
+
+    schema_version: Literal[3] = RECORD_VERSION
+    kind: Literal["counters"] = "counters"
+    device: str
+    started_at: str
+    elapsed_s: NotNegative
+    ncu: str | None
+    refused: str | None = Field(description="why nothing was counted, in one line")
+    cells: list[CountedCell] = Field(default=[])
+    reports: list[DataFile] = Field(default=[], description="Nsight Compute's")

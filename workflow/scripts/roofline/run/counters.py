@@ -1,0 +1,138 @@
+"""A job's counters: its steps profiled by Nsight Compute in another process, and the reports read."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from roofline.devices.gpu import counter_names
+from roofline.measure import nsight_compute
+from roofline.measure.counted_steps import MARKER
+from roofline.measure.nsight_compute import BadReport, Counted, Refused
+from roofline.records.counters import CountedCell
+from roofline.run import profiled
+
+PROBE = "smsp__inst_executed.sum"
+DRAM = ("dram_read_bytes", "dram_write_bytes")
+NOT_OF_KERNELS = {
+    "dram_read_bytes": "kernels were counted one by one, behind emptied caches, and the cell is warm",
+    "dram_write_bytes": "kernels were counted one by one: what each wrote was still in the L2 when it ended",
+}
+
+
+def probe(program: Path, device: str, folder: Path) -> None:
+    """Count one kernel. Raises Refused where that is not allowed."""
+    report = folder / "probe.ncu-rep"
+    nsight_compute.profile(program, profiled.__name__, [json.dumps({"device": device})], [PROBE], report, "kernel")
+    try:
+        nsight_compute.read_report(report, [PROBE])
+    except BadReport as error:
+        raise Refused(f"ncu counted nothing: {str(error).replace(f'{folder}/', '')}") from None
+
+
+def count(
+    program: Path, task: Mapping, capability: tuple[int, int], stem: Path
+) -> tuple[list[CountedCell], list[Path]]:
+    """The cells of a task (see run/profiled.py), and the reports that they were read from: `stem`.ncu-rep and, where a
+    range leaves something uncounted, `stem`.kernels.ncu-rep. Raises Refused where neither gives anything."""
+    metrics = counter_names.metrics(capability)
+    try:
+        in_ranges = _profiled(program, task, metrics, stem.with_name(f"{stem.name}.ncu-rep"), "range")
+        refused = None
+    except (Refused, BadReport) as error:
+        if nsight_compute.PERMISSION.search(str(error)):
+            raise
+        in_ranges, refused = None, error
+    missing = _missing(in_ranges, metrics) if in_ranges else metrics
+    by_kernel = None
+    if missing:
+        try:
+            by_kernel = _profiled(program, task, missing, stem.with_name(f"{stem.name}.kernels.ncu-rep"), "kernel")
+        except (Refused, BadReport) as error:
+            if in_ranges is None:
+                raise Refused(f"{refused}; kernel by kernel: {error}") from None
+    reports = [one.report for one in (in_ranges, by_kernel) if one]
+    places = range(len((in_ranges or by_kernel).cells))
+    return [_cell(place, in_ranges, by_kernel, capability) for place in places], reports
+
+
+class Profiled:
+    """What was declared of each cell, and what was counted of it, by kernel or all at once."""
+
+    def __init__(self, report: Path, cells: list[dict], counted: list[list[Counted]]):
+        self.report, self.cells, self.counted = report, cells, counted
+
+
+def _profiled(program: Path, task: Mapping, metrics: Sequence[str], report: Path, replay: str) -> Profiled:
+    report.parent.mkdir(parents=True, exist_ok=True)
+    told = report.with_name(f".{report.name}.json")
+    arguments = json.dumps({**task, "replay": replay, "told": str(told)})
+    try:
+        report.unlink(missing_ok=True)
+        nsight_compute.profile(program, profiled.__name__, [arguments], metrics, report, replay)
+        found = [one for spans in nsight_compute.read_report(report, metrics) for one in spans]
+        cells = json.loads(told.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise BadReport(f"{report}: the program under the profiler did not end") from None
+    finally:
+        told.unlink(missing_ok=True)
+    by_cell = [[one] for one in found] if replay == "range" else split(found)
+    if len(by_cell) != len(cells):
+        raise BadReport(f"{report}: it holds {len(by_cell)} profiled cells, and {len(cells)} were launched")
+    return Profiled(report, cells, by_cell)
+
+
+def split(kernels: Sequence[Counted]) -> list[list[Counted]]:
+    """Kernels by cell: a marker stands before each cell's."""
+    found: list[list[Counted]] = []
+    for one in kernels:
+        if MARKER in one.name:
+            found.append([])
+        elif found:
+            found[-1].append(one)
+    return found
+
+
+def _missing(found: Profiled, metrics: Sequence[str]) -> list[str]:
+    return [name for name in metrics if any(name not in one.values for ones in found.counted for one in ones)]
+
+
+def summed(kernels: Sequence[Counted]) -> dict[str, float]:
+    """The values of several kernels together: sums, and of shares the mean, each kernel as long as it took."""
+    shares = set(counter_names.SHARES.values()) | {
+        name for names in counter_names.SINCE.values() for name in names.values() if not name.endswith(".sum")
+    }
+    weights = [one.values.get("gpu__time_duration.sum", 1.0) for one in kernels]
+    found = {}
+    for name in dict.fromkeys(name for one in kernels for name in one.values):
+        values = [one.values.get(name) for one in kernels]
+        if None in values:
+            continue
+        weighted = sum(map(lambda pair: pair[0] * pair[1], zip(values, weights, strict=True)))
+        found[name] = weighted / sum(weights) if name in shares and sum(weights) else sum(values)
+    return found
+
+
+def _cell(place: int, in_ranges: Profiled | None, by_kernel: Profiled | None, capability) -> CountedCell:
+    """Counted in a range; what is not counted there is taken from single kernels, but for memory traffic, which is
+    another behind emptied caches."""
+    declared = (in_ranges or by_kernel).cells[place]
+    fields, unknown = {"flops": {}}, {}
+    if by_kernel:
+        kernels, steps = by_kernel.counted[place], by_kernel.cells[place]["steps"]
+        fields, unknown = counter_names.fields(summed(kernels), capability, steps)
+        withheld = DRAM if declared["cache"] == "warm" else DRAM[1:]
+        for name in withheld:
+            fields.pop(name, None)
+            unknown[name] = NOT_OF_KERNELS[name]
+        fields |= {"launches": len(kernels), "kernels": list(dict.fromkeys(one.name for one in kernels))}
+        if in_ranges:
+            fields.pop("launches")
+    if in_ranges:
+        (whole,) = in_ranges.counted[place]
+        of_range, lacking = counter_names.fields(whole.values, capability, declared["steps"])
+        flops = {**fields["flops"], **of_range["flops"]}
+        unknown = {name: why for name, why in lacking.items() if name not in fields and name[6:] not in flops}
+        fields = {**fields, **of_range, "flops": flops}
+    return CountedCell(
+        **declared, **fields, replay="range" if in_ranges else "kernel", not_counted=dict(sorted(unknown.items()))
+    )

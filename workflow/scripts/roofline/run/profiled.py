@@ -1,0 +1,32 @@
+"""The program under the profiler: `python -m roofline.run.profiled TASK`, with the task as JSON.
+
+`device` alone launches one kernel. A task of counters has `operator`, `operators` (the user's files), `job`,
+`implementations`, `cold`, `replay` (range or kernel) and `told`, the file for what was declared of each cell.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from roofline import devices
+from roofline.measure.counted_steps import launch
+from roofline.operators import registry
+from roofline.operators.base import Job
+from roofline.records.files import write_text
+from roofline.run.run_lock import end_with_run
+
+
+def main(task: dict) -> None:
+    end_with_run()
+    device = devices.open_device(task["device"])
+    if "operator" not in task:
+        device.profile(lambda: None, marked=True)
+        return
+    operator = registry.registered(task["operators"])[task["operator"]]
+    job = Job.from_json(task["job"])
+    told = launch(operator, device, job, task["implementations"], task["cold"], task["replay"])
+    write_text(json.dumps(told), Path(task["told"]))
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
