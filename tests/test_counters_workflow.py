@@ -77,7 +77,7 @@ def test_verification_has_declared_and_counted_side_by_side(finished):
     assert "## What the hardware counted" in page and "GEMM, tensor_matmul" in page
     entries = finished.read("verification.json")["counted"]
     assert len(entries) == 8 and all(entry["explanation"] for entry in entries)
-    assert criterion(finished)["result"] == "fail"  # made-up numbers are far off
+    assert "of 8 profiled cells judged" in criterion(finished)["reason"]
 
 
 def test_reports_are_listed_archived_and_verified(finished):

@@ -2,6 +2,7 @@
 nothing, as ncu_report has it of files that are no reports."""
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 
@@ -21,7 +22,7 @@ class Action:
 
 def load_report(path: str):
     try:
-        actions = [Action(*one) for one in json.loads(open(path).read())]
+        actions = [Action(*one) for one in json.loads(Path(path).read_text())]
     except ValueError:
         actions = []
     spans = [SimpleNamespace(num_actions=lambda: len(actions), action_by_idx=actions.__getitem__)] if actions else []

@@ -183,8 +183,9 @@ def _counted(record: DeviceRecord, found: Results, verification: Verification) -
     for entry in entries:
         cell = " ".join(filter(None, (entry.operator, entry.implementation, entry.dtype, entry.label)))
         wrong += [f"{cell}: {part}" for part in counted.contradictions(entry)]
-    reason = _first(wrong) or f"{len(entries)} cells, {counted.summary(entries)}"
-    return [Criterion(device=name, criterion=what, result="fail" if wrong else "pass", reason=reason)]
+    judged = any(map(counted.is_judged, entries))
+    result = "fail" if wrong else "pass" if judged else "not_applicable"
+    return [Criterion(device=name, criterion=what, result=result, reason=_first(wrong) or counted.summary(entries))]
 
 
 def _questions(roofline: Roofline, devices: dict[str, DeviceRecord], missing: list[str]) -> Criterion:

@@ -10,6 +10,7 @@ from roofline.records.verification import CountedEntry, NotCounted, Verification
 NEAR = 0.02
 NEAR_BYTES = 1e6
 BUSY = 0.5  # of the cycles, tensor cores in a product that is to fill them
+FILLED = "gemm"  # the operator whose reference product fills tensor cores
 AGREE = "bytes and FLOPs as declared"
 
 
@@ -116,30 +117,39 @@ def _of_flops(cell: CountedCell, own: float | None, flops: float) -> str:
 
 def contradictions(entry: CountedEntry) -> list[str]:
     """What of an entry is not as it must be."""
+    return [said for ok, said in _judged(entry) if not ok]
+
+
+def is_judged(entry: CountedEntry) -> bool:
+    return bool(_judged(entry))
+
+
+def _judged(entry: CountedEntry) -> list[tuple[bool, str]]:
+    """Traffic of cold cells that memory limits, FLOPs of kernels that have a formula of their own, and tensor cores in
+    products that they limit: whether each is as it must be, and what it is."""
     found = []
     if entry.cache == "cold" and entry.regime == "memory":
         parts = (
             ("read", entry.reads_agree, entry.declared_read_bytes, entry.read_bytes),
             ("written", entry.writes_agree, entry.declared_write_bytes, entry.write_bytes),
         )
-        found += [
-            f"{traffic(n)} {word}, {traffic(declared)} declared" for word, ok, declared, n in parts if ok is False
-        ]
-    if entry.kernel_flops is not None and entry.flops_agree is False:
-        found.append(f"{entry.flops:.4g} FLOPs executed, {entry.kernel_flops:.4g} by the kernel's own formula")
+        for word, ok, declared, counted in parts:
+            if ok is not None:
+                found.append((ok, f"{traffic(counted)} {word}, {traffic(declared)} declared"))
+    if entry.kernel_flops is not None and entry.flops_agree is not None:
+        said = f"{entry.flops:.4g} FLOPs executed, {entry.kernel_flops:.4g} by the kernel's own formula"
+        found.append((entry.flops_agree, said))
     busy = entry.tensor_pipe_active_fraction
-    if entry.operator == "gemm" and entry.regime == "compute" and busy is not None and busy <= BUSY:
-        found.append(f"tensor cores active in {percent(busy)} of the cycles")
+    if entry.operator == FILLED and entry.regime == "compute" and busy is not None:
+        found.append((busy > BUSY, f"tensor cores active in {percent(busy)} of the cycles"))
     return found
 
 
 def summary(entries: list[CountedEntry]) -> str:
-    cold = [one for one in entries if one.cache == "cold" and one.regime == "memory"]
-    busy = [one.tensor_pipe_active_fraction for one in entries if one.operator == "gemm"]
-    said = [f"{len(cold)} of them cold and memory-bound"]
-    said += (
-        [f"tensor cores active in {percent(min(busy))} of the cycles of GEMM or more"]
-        if busy and None not in busy
-        else []
-    )
+    """How many cells were held against what, of those that can be."""
+    judged = [entry for entry in entries if is_judged(entry)]
+    busy = [one.tensor_pipe_active_fraction for one in judged if one.operator == FILLED]
+    said = [f"{len(judged)} of {len(entries)} profiled cells judged"]
+    if busy and None not in busy:
+        said.append(f"tensor cores active in {percent(min(busy))} or more of the cycles of a GEMM")
     return "; ".join(said)
