@@ -52,7 +52,7 @@ def not_counted(found: Results) -> list[NotCounted]:
 
 def entry(path: str, device: str, cell: CountedCell, regime: str | None) -> CountedEntry:
     own = cell.kernel_flops.total if cell.kernel_flops else None
-    flops = cell.flops.total
+    flops = on_pipes(cell)
     known = {key: getattr(cell, key) for key in set(CountedEntry.model_fields) & set(CountedCell.model_fields)}
     return CountedEntry(
         **{
@@ -70,6 +70,14 @@ def entry(path: str, device: str, cell: CountedCell, regime: str | None) -> Coun
             "explanation": sentence(cell, own, flops),
         }
     )
+
+
+def on_pipes(cell: CountedCell) -> float | None:
+    """Counted on the pipes that the kernel's own formula is of, else on all: fp16 to fp32 conversions are counted as
+    fp16 additions, and are no FLOPs of anybody's."""
+    formula = cell.kernel_flops.model_dump(exclude_none=True) if cell.kernel_flops else {}
+    counted = [getattr(cell.flops, pipe) for pipe in formula]
+    return cell.flops.total if not formula else None if None in counted else sum(counted)
 
 
 def sentence(cell: CountedCell, own: float | None, flops: float | None) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.devices.base import Identity
 from roofline.devices.gpu.kernel_compiler import with_headers
-from roofline.operators.base import Case, Constant, Constants, Implementation, Job, Operator
+from roofline.operators.base import Case, Constant, Constants, ExecutedFlops, Implementation, Job, Operator
 from roofline.operators.gemm import products, tensor_matmul
 from roofline.records.prediction import CostTerms
 
@@ -57,6 +57,10 @@ def filled(m: int, n: int, k: int, multiprocessors: int) -> float:
     return _of_tiles(m) * _of_tiles(n) * tiles * sharing / (waves * multiprocessors)
 
 
+def _padded(side: int, tile: int) -> int:
+    return math.ceil(side / tile) * tile
+
+
 def _of_tiles(side: int) -> float:
     tile = min(TILE, math.ceil(side / THIN) * THIN)
     return side / (math.ceil(side / tile) * tile)
@@ -102,6 +106,13 @@ class CudaProduct(Product):
 class TensorMatmul(CudaProduct):
     name = tensor_matmul.NAME
     sources = (*CudaProduct.sources, *sorted(with_headers(tensor_matmul.KERNEL)))
+
+    def executed_flops(self, scope: str | None) -> ExecutedFlops:
+        """Of whole tiles. cuBLASLt's C, stored by columns, is C^T to the kernel."""
+        rows, columns, depth = tensor_matmul.tile(self.device.is_hopper)
+        shape = self.case.shape
+        padded = [_padded(*one) for one in ((shape["n"], rows), (shape["m"], columns), (shape["k"], depth))]
+        return ExecutedFlops({"tensor": float(products.flops(*padded))}, f"tiles of {rows} x {columns}")
 
 
 class NumpyProduct(Product):

@@ -18,6 +18,7 @@ HOPPER_TILE, HOPPER_THREADS = (128, 256), 384
 HOPPER_MAP_ROWS = (128, 128, 64)  # of the tensor maps' tiles: of A, B and C
 HOPPER_SHARED_BYTES = 4 * 49152 + 4 * 8192 + 1024
 TILE, THREADS, SHARED_BYTES = (128, 128), 256, 0
+DEPTH, DEPTH_ELSEWHERE = 64, 32  # of k, a stage
 
 
 def refusal(dtype: str, capability: tuple[int, int], n: int, k: int) -> str | None:
@@ -37,6 +38,12 @@ def lacking(dtype: str, capability: tuple[int, int]) -> str | None:
         return None
     here, first = (".".join(map(str, version)) for version in (capability, FIRST[dtype]))
     return f"compute capability {here}, {dtype} needs {first}"
+
+
+def tile(is_hopper: bool) -> tuple[int, int, int]:
+    """Rows and columns of C that blocks compute together, and the k that they go through at a time."""
+    rows, columns = HOPPER_TILE if is_hopper else TILE
+    return (CLUSTER * rows, columns, DEPTH) if is_hopper else (rows, columns, DEPTH_ELSEWHERE)
 
 
 def blocks(m: int, n: int, is_hopper: bool, multiprocessors: int) -> int:

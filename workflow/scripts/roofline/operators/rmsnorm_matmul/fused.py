@@ -4,6 +4,7 @@ import math
 from functools import cached_property
 
 from roofline.devices.gpu.kernel_compiler import HOPPER_OPTIONS, with_headers
+from roofline.operators.base import ExecutedFlops
 from roofline.operators.rmsnorm_matmul.counts import EPS
 from roofline.operators.rmsnorm_matmul.plan import STATIC_BYTES, plan
 from roofline.operators.rmsnorm_matmul.unfused import KERNELS, OVERLAPPED, WAITING, InGraph, OnTensorCores
@@ -74,6 +75,14 @@ class Fused(OnTensorCores):
             return result
 
         return step
+
+    def executed_flops(self, scope: str | None) -> ExecutedFlops:
+        """On tensor cores, of whole tiles; the norm runs on other pipes."""
+        division, hidden = self.division, self.case.shape["hidden"]
+        chunks, outputs = division.grid[1], division.columns * (division.grid[0] // division.splits)
+        return ExecutedFlops(
+            {"tensor": 2.0 * chunks * division.rows * outputs * hidden}, f"x padded to {division.rows} rows"
+        )
 
     def plan(self) -> dict:
         division = self.division

@@ -6,12 +6,13 @@ from functools import cached_property
 from pathlib import Path
 
 from roofline.devices.gpu.kernel_compiler import with_headers
-from roofline.operators.base import Implementation
+from roofline.operators.base import ExecutedFlops, Implementation
 from roofline.records.prediction import CostTerms
 
 KERNEL = Path(__file__).parent / "kernels" / "row_norm.cu"
 NAIVE = Path(__file__).parent / "kernels" / "row_norm_naive.cu"
 NAIVE_THREADS = 256  # as the source has it
+QUOTIENT, ROOT, ROOT_AND_SCALE = 10, 6, 4  # FLOPs of the instructions that they compile to, beside special functions
 
 WARP = 32
 HELD = 16  # numbers of a row per thread, up to a warp per row; from there on MOST_HELD
@@ -80,6 +81,13 @@ class Naive(Implementation):
         kernel = self.device.kernel(NAIVE, "row_norm_naive")
         return self._launching(kernel, self.case.shape["rows"], NAIVE_THREADS)
 
+    def executed_flops(self, scope: str | None) -> ExecutedFlops:
+        """For each number a difference and a sum, then two differences and a square, then two differences and a
+        quotient; for each row two sums over the block; and in every thread two quotients and a root."""
+        rows, columns = self.case.shape["rows"], self.case.shape["columns"]
+        of_row = (8 + QUOTIENT) * columns + 2 * (NAIVE_THREADS - 1) + (2 * QUOTIENT + ROOT) * NAIVE_THREADS
+        return ExecutedFlops({"fp32": float(rows * of_row)}, "quotients of several instructions, in every thread")
+
     def costs(self, scope: str | None) -> CostTerms:
         at_once = self.device.multiprocessors * self.device.max_threads / NAIVE_THREADS
         return CostTerms(
@@ -117,6 +125,17 @@ class Welford(Naive):
     def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
         super().__init__(operator, device, case, shared, copies)
         self.division = divide(case.shape["rows"], case.shape["columns"], device.multiprocessors)
+
+    def executed_flops(self, scope: str | None) -> ExecutedFlops | None:
+        """A number is shifted by the row's first, added to the moments (6), less the mean, and scaled; the first of a
+        thread's series less so. Moments are joined (7) until one is left, and a quotient and a root make the scale."""
+        division = self.division
+        if not division.even:
+            return None
+        joins = division.width - 1 + (division.threads - 1).bit_length()
+        of_thread = 9 * division.width * division.vectors - 2 * division.width + 7 * joins + QUOTIENT + ROOT_AND_SCALE
+        threads = division.blocks * division.rows * division.threads
+        return ExecutedFlops({"fp32": float(threads * of_thread)}, "Welford's update, and moments joined by all lanes")
 
     @property
     def threads(self) -> int:
