@@ -75,21 +75,20 @@ class Told:
 
 def profile(
     program: Path, module: str, arguments: Sequence[str], metrics: Sequence[str], report: Path, replay: str
-) -> list[str]:
+) -> str:
     """Profile what a module of ours runs between cudaProfilerStart and cudaProfilerStop, as its own process.
 
-    Metrics that this version does not know are left out, and returned. Raises Refused.
+    Metrics that this version does not know are left out. Returns the last line that it printed. Raises Refused.
     """
-    wanted, unknown = list(metrics), []
-    while wanted:
+    wanted = list(metrics)
+    while True:
         told = _run([*command(program, wanted, report, replay), *_python(module), *arguments])
         missing = [name for name in wanted if name.split(".")[0] in UNKNOWN_METRIC.findall(told.output)]
         if not missing:
             break
-        unknown += missing
         wanted = [name for name in wanted if name not in missing]
     refuse_where_told(told, report)
-    return unknown
+    return last_line(told)
 
 
 def command(program: Path, metrics: Sequence[str], report: Path, replay: str) -> list[str]:
@@ -110,8 +109,13 @@ def refuse_where_told(told: Told, report: Path) -> None:
     if told.status is None:
         raise Refused(f"ncu did not end within {PATIENCE_S} s")
     if not report.is_file():
-        last = (told.output.strip().splitlines() or ["it printed nothing"])[-1]
-        raise Refused(f"ncu wrote no report (exit status {told.status}): {errors[0] if errors else last}")
+        raise Refused(f"ncu wrote no report (exit status {told.status}): {errors[0] if errors else last_line(told)}")
+
+
+def last_line(told: Told) -> str:
+    """Of the program's own, where there is one."""
+    lines = told.output.strip().splitlines() or ["it printed nothing"]
+    return next((line for line in reversed(lines) if not line.startswith("==")), lines[-1]).strip()
 
 
 def _python(module: str) -> list[str]:

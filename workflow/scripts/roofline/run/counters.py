@@ -66,13 +66,14 @@ def _profiled(program: Path, task: Mapping, metrics: Sequence[str], report: Path
     report.parent.mkdir(parents=True, exist_ok=True)
     told = report.with_name(f".{report.name}.json")
     arguments = json.dumps({**task, "replay": replay, "told": str(told)})
+    last = ""
     try:
         report.unlink(missing_ok=True)
-        nsight_compute.profile(program, profiled.__name__, [arguments], metrics, report, replay)
+        last = nsight_compute.profile(program, profiled.__name__, [arguments], metrics, report, replay)
         found = [one for spans in nsight_compute.read_report(report, metrics) for one in spans]
         cells = json.loads(told.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        raise BadReport(f"{report}: the program under the profiler did not end") from None
+        raise BadReport(f"{report}: the program under the profiler failed: {last}") from None
     finally:
         told.unlink(missing_ok=True)
     by_cell = [[one] for one in found] if replay == "range" else split(found)
