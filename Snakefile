@@ -1,6 +1,6 @@
 # The measured roofline of this machine: the DAG, in the order in which data flows.
 #
-#     device_query -> prediction, operator_prediction (sealed) -> peak_flops, bandwidth, one rule per operator
+#     device_query -> prediction, operator_prediction (sealed) -> peak_flops, bandwidth, instructions, one rule per operator
 #     -> collect -> pictures, interpretation, verification, acceptance, summary -> manifest
 #
 # A measuring rule reads the device record and the seals and writes one record; nothing after it measures.
@@ -136,6 +136,30 @@ rule bandwidth:
         time_budget_s=CONFIG.bandwidth.time_budget_s,
     script:
         "workflow/scripts/bandwidth.py"
+
+
+rule instructions:
+    input:
+        device="results/{device}/device_query.json",
+        prediction="results/{device}/prediction.json",
+        library=library("instructions", measures=True),
+    output:
+        "results/{device}/instructions/rates.json",
+    log:
+        "logs/{device}/instructions/rates.log",
+    priority: 2
+    conda:
+        "envs/cuda12.yaml"
+    resources:
+        measuring=1,
+    params:
+        identity=identity,
+        software=software,
+        warmup=CONFIG.bandwidth.warmup,
+        iterations=CONFIG.bandwidth.iterations,
+        time_budget_s=CONFIG.bandwidth.time_budget_s,
+    script:
+        "workflow/scripts/instructions.py"
 
 
 for OPERATOR in WITH_PREREQUISITE:
@@ -297,6 +321,12 @@ rule plot:
             caption="workflow/report/sweep.rst",
             category="Roofline",
             labels={"what": "memory levels found"},
+        ),
+        instructions=report(
+            "results/instruction_roofline.png",
+            caption="workflow/report/instruction_roofline.rst",
+            category="Roofline",
+            labels={"what": "instruction roofline"},
         ),
         load=report(
             "results/load.png",

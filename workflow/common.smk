@@ -225,6 +225,11 @@ def bandwidth_records():
     return files_of_cells(cells.bandwidths(CHECKED, DEVICES))
 
 
+def instruction_records():
+    """Of the instruction roofline, which is a GPU's."""
+    return [f"results/{device}/instructions/rates.json" for device in DEVICES if devices.kind_of(device) == "gpu"]
+
+
 def operator_records():
     return files_of_cells(cells.operators(CHECKED, DEVICES))
 
@@ -249,7 +254,7 @@ def counter_records():
 
 def records():
     """Everything that what follows is made from."""
-    measured = peak_records() + bandwidth_records() + operator_records()
+    measured = peak_records() + bandwidth_records() + instruction_records() + operator_records()
     return device_records() + seals() + measured + counter_records()
 
 
@@ -260,6 +265,7 @@ def deliverables():
         + expand("results/{device}/{what}.json", device=DEVICES, what=["peak_flops", "bandwidth"])
         + ["results/roofline.json", "results/roofline.png", "results/roofline.svg", "results/interpretation.md"]
         + ["results/verification.json", "results/verification.md", "results/sweep.png", "results/load.png"]
+        + ["results/instruction_roofline.png"]
         + expand("results/{picture}.png", picture=PICTURES)
         + ["results/acceptance.json", "results/summary.html"]
     )

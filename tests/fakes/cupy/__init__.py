@@ -272,6 +272,41 @@ def _go_on(way):
     return kernel
 
 
+def _issue(predicated):
+    def kernel(given):
+        from roofline.devices.gpu import instructions
+
+        pairs, threads = int(given.defines["PAIRS"]), given.threads
+        assert given.floats.size == given.words.size == given.blocks * threads * instructions.NUMBERS
+        start = instructions.starts(threads)
+        steps = int(given.rounds) * pairs // instructions.NUMBERS
+        on = numpy.arange(threads) % 32 < (int(given.lanes) if predicated else 32)
+        folded = REFERENCE_OF_FOLD()(start.astype(numpy.float64), steps, instructions.FACTOR, instructions.OFFSET)
+        floats, words = given.floats.reshape(-1, threads, 8), given.words.reshape(-1, threads, 8)
+        floats[:] = numpy.where(on[:, None], folded, start)
+        few = int(given.rounds) == instructions.COMPARED_ROUNDS  # over more, none is looked at
+        words[:] = numpy.where(on[:, None], instructions.shifted(start, 2 * pairs), start) if few else start
+
+    return kernel
+
+
+def REFERENCE_OF_FOLD():
+    from roofline.devices.gpu.fma import REFERENCES
+
+    return REFERENCES["fold"]
+
+
+def _load(places):
+    def kernel(given):
+        from roofline.devices.gpu import instructions
+
+        of = given.stride if places == "strided_places" else given.ways
+        for where, times in getattr(instructions, places)(int(of), given.threads, int(given.rounds)):
+            _add(given.total, given.a.reshape(-1).view(numpy.uint32)[where], times * given.blocks)
+
+    return kernel
+
+
 def _mark_clocks(given):
     """As if each multiprocessor ran at MHZ, and a millisecond passed from mark to mark."""
     now_ns = 1_000_000 * next(MARKED)
@@ -368,6 +403,10 @@ KERNELS = {
     "nothing": lambda given: None,
     "block_stream": lambda given: None,
     "mark_clocks": _mark_clocks,
+    "issue": _issue(predicated=False),
+    "issue_predicated": _issue(predicated=True),
+    "load_strided": _load("strided_places"),
+    "load_conflicting": _load("shared_places"),
     "count_differences": _count_differences,
     "count_wrong_triads": _count_wrong_triads,
     "read": _read,

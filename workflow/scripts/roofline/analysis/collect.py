@@ -6,6 +6,7 @@ from typing import Any
 
 from roofline.analysis import health
 from roofline.analysis.above_roof import above_roofs
+from roofline.analysis.instructions import instruction_rooflines
 from roofline.analysis.results import Results
 from roofline.core import model, regimes
 from roofline.core.prediction import Costs, predict_cell
@@ -94,6 +95,7 @@ def collect(found: Results, asked: Asked) -> Collected:
         skipped=skipped,
         faults=[fault for device in found.device_records().values() for fault in _faults(device, found)],
         operator_info=infos,
+        instructions=instruction_rooflines(found, ceilings, cells),
     )
     return Collected(roofline, cells)
 

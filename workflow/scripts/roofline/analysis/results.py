@@ -11,6 +11,7 @@ from roofline.records.collection import Collection
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.counters import CountersRecord, ProfilerRecord
 from roofline.records.device import DeviceRecord
+from roofline.records.instructions import CountedWallsRecord, InstructionsRecord
 from roofline.records.memory import BandwidthRecord
 from roofline.records.operator import DataFile, JobRecord, OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, Seal
@@ -23,6 +24,8 @@ KINDS: dict[str, type[Record]] = {
         OperatorPredictionRecord,
         PeakFlopsRecord,
         BandwidthRecord,
+        InstructionsRecord,
+        CountedWallsRecord,
         OperatorRecord,
         ProfilerRecord,
         CountersRecord,

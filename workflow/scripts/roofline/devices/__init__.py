@@ -14,6 +14,7 @@ A Device offers:
     state(), clock_of_block(), kernel_of()                          clocks, power, throttling; the kernel that ran
     other_processes(), link()                                       who else uses it; its host link, on a GPU
     streams(level, size_bytes), sweeps(points_per_octave)           memory ceilings
+    issue_kernels(), wall_kernels()                                 the instruction roofline, on a GPU
     fma_candidates(ceiling, seed), fma_workload(ceiling, product, seed)         compute ceilings in registers
 """
 

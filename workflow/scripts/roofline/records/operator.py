@@ -76,6 +76,9 @@ class Measurement(Record):
     device_overhead_s: NotNegative | None = Field(default=None, description="the device's part of that")
     empty_kernel_s: Positive | None = Field(default=None, description="the caller's time of a kernel that does nothing")
     empty_kernel_device_s: Positive | None = Field(default=None, description="the device's part of that")
+    warp_instructions: Positive | None = Field(
+        default=None, description="of one application, from the kernel's disassembly; null where that is not known"
+    )
     per_call: int = Field(default=1, description="times that one call applies the operator; times are of one")
     plan: dict[str, Any] = Field(default={}, description="how the implementation divides the work")
     plan_summary: str | None = Field(default=None, description="the same in words")

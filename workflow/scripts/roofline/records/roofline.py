@@ -177,6 +177,63 @@ class Fault(Record):
     records: list[str] = Field(default=[], description="to measure again, where what failed may be another time's")
 
 
+class TransactionRoof(Record):
+    """Transactions per second that a level gives: a memory ceiling over the bytes of a transaction."""
+
+    level: str
+    ceiling: str = Field(description="the memory ceiling that it follows from")
+    transaction_bytes: int = Field(description="32, a sector; of shared memory 128, a wavefront")
+    transactions_per_s: Positive
+
+
+class InstructionWall(Record):
+    """An access pattern, or share of lanes, as measured by a kernel that has nothing else."""
+
+    pattern: Literal["stride", "conflict", "predication"]
+    of: int = Field(description="words between lanes, ways of a bank conflict, or lanes of 32 that are on")
+    transactions_per_request: Positive | None = Field(description="by construction; null of predication")
+    counted: Positive | None = Field(default=None, description="the same, or lanes that are on, as ncu counted it")
+    requests_per_s: Positive
+    cycles_per_request: Positive | None = Field(description="of a multiprocessor")
+
+
+class PlacedKernel(Record):
+    """An operator's kernels on the instruction roofline, over the time that the device took without a profiler."""
+
+    operator: str
+    implementation: str | None
+    preset: str | None
+    scope: str | None
+    dtype: str
+    cache: Cache | None
+    shape: dict[str, int]
+    name: str = Field(description="in a line")
+    known_from: Literal["counters", "disassembly"]
+    warp_instructions: Positive = Field(description="of one application of the operator")
+    warp_instructions_per_s: Positive
+    lanes_on: NotNegative | None = Field(default=None, description="of 32, per warp instruction; null if not counted")
+    transactions: dict[str, NotNegative] = Field(description="by level; one that is not known is not there")
+    sectors_per_request: NotNegative | None = Field(default=None, description="of global loads; null if not counted")
+    fraction_of_issue: NotNegative = Field(description="of the measured issue rate")
+    fraction_of_level: dict[str, NotNegative] = Field(description="of each level's measured transactions per second")
+    fraction_of_roof: NotNegative | None = Field(description="of the operator's own roof, by FLOPs and bytes")
+    limited_by: str = Field(description="issue or a level, where it is most of what was measured of that; else latency")
+
+
+class InstructionRoofline(Record):
+    """A GPU's: the warp instructions that it issues, transactions per level, walls, and kernels."""
+
+    device: str
+    warp_instructions_per_s: Positive
+    sm_clock_mhz: Positive | None
+    fraction_of_peak: Positive | None = Field(description="of multiprocessors x 4 schedulers x the clock counted")
+    levels: list[TransactionRoof]
+    walls: list[InstructionWall]
+    kernels: list[PlacedKernel] = Field(default=[])
+    not_counted: str | None = Field(default=None, description="why ncu counted none of the walls")
+    record: str
+
+
 class Roofline(Record):
     """results/roofline.json: ceilings and the operators under them. Paths are relative to results/."""
 
@@ -189,3 +246,4 @@ class Roofline(Record):
     skipped: list[Skipped]
     faults: list[Fault] = Field(default=[], description="what makes a device's figures doubtful")
     operator_info: dict[str, OperatorInfo] = Field(default={}, description="by the operators' names")
+    instructions: list[InstructionRoofline] = Field(default=[], description="of each GPU that was measured")

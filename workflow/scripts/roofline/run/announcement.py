@@ -29,6 +29,7 @@ PROFILED_S = {"profiler": 2, "counters": 6}  # of a process under the profiler
 BUDGET_SPENT = {"gpu": 0.2, "cpu": 0.8}
 # About how many budgets a memory level spends: on read, write, copy and triad, or on copies from or to the host.
 STREAMS = 4
+PATTERNS = 20  # kernels of the instruction roofline
 
 
 def remember_start() -> None:
@@ -57,7 +58,7 @@ def announce(jobs: Iterable, checked: Checked) -> None:
 
 
 def _measures(rule: str, checked: Checked) -> bool:
-    return rule in ("device_query", "peak_flops", "bandwidth", "profiler", "counters", *checked.operators)
+    return rule in ("device_query", "peak_flops", "bandwidth", "instructions", "profiler", "counters", *checked.operators)
 
 
 def times_before(path: Path = JOBS) -> dict[tuple[str, str], float]:
@@ -76,7 +77,9 @@ def expected_s(rule: str, device: str, checked: Checked) -> float:
     if not _measures(rule, checked):
         return OTHER_JOB_S
     config, kind = checked.config, kind_of(device)
-    if rule == "peak_flops":
+    if rule == "instructions":
+        timed = PATTERNS * config.bandwidth.time_budget_s * BUDGET_SPENT[kind]
+    elif rule == "peak_flops":
         timed = 1.5 * config.peak_flops.time_budget_s + config.peak_flops.sustained_s
     elif rule in PROFILED_S:
         timed = PROFILED_S[rule]

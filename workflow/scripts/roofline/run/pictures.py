@@ -10,7 +10,7 @@ from pathlib import Path
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import BandwidthRecord
 from roofline.records.roofline import Roofline
-from roofline.report import load_figure, operator_figure, roofline_figure, sweep_figure
+from roofline.report import instruction_figure, load_figure, operator_figure, roofline_figure, sweep_figure
 from roofline.report.figure_style import headline, save, styled
 from roofline.report.tables import fail_lines
 from roofline.run import run_lock
@@ -28,6 +28,7 @@ def draw(
     failed = fail_lines(roofline.faults)
     pictures = [
         (roofline_figure.draw, (roofline,), ["roofline.png", "roofline.svg"], []),  # which tells what failed by panel
+        (instruction_figure.draw, (roofline,), ["instruction_roofline.png"], failed),
         (load_figure.draw, (peaks,), ["load.png"], failed),
         (sweep_figure.draw, (bandwidths,), ["sweep.png"], failed),
         *((operator_figure.draw, (roofline, name), [f"{picture}.png"], failed) for picture, name in operators.items()),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from roofline.devices import datasheets
 from roofline.devices.base import Identity, Stream, SweepSeries, Workload
-from roofline.devices.gpu import capabilities, cuda_launch, cupti, fma, memory, nvml
+from roofline.devices.gpu import capabilities, cuda_launch, cupti, fma, instructions, memory, nvml
 from roofline.devices.gpu.arrays import Arrays
 from roofline.devices.gpu.identity import MEMORY_CEILINGS
 from roofline.devices.gpu.kernel_compiler import KernelCompiler
@@ -154,6 +154,12 @@ class Device(Arrays, Timer, KernelCompiler):
 
     def sweeps(self, points_per_octave: int) -> list[SweepSeries]:
         return memory.sweeps(self, points_per_octave)
+
+    def issue_kernels(self) -> list[instructions.IssueKernel]:
+        return instructions.issue_kernels(self)
+
+    def wall_kernels(self) -> list[instructions.WallKernel]:
+        return instructions.wall_kernels(self)
 
     # -- graphs
 

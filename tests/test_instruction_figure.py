@@ -1,0 +1,134 @@
+"""The picture of the instruction roofline, on an H200's ceilings and cells with made-up issue rate, walls and counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from pictures import overlapping_texts, texts_outside, words_of
+
+from roofline.analysis.instructions import CELL, placed_kernel, transaction_roofs
+from roofline.core.instructions import sectors_per_request
+from roofline.devices.gpu.instructions import LANES_ON, STRIDES, WAYS
+from roofline.records.base import read
+from roofline.records.roofline import InstructionRoofline, InstructionWall, Roofline
+from roofline.report import instruction_figure
+from roofline.report.figure_style import save
+
+CHECKOUT = Path(__file__).parents[1]
+ISSUE, CLOCK = 1.04e12, 1980.0
+
+
+def wall(pattern: str, of: int, transactions: int | None, cycles: float) -> InstructionWall:
+    return InstructionWall(
+        pattern=pattern,
+        of=of,
+        transactions_per_request=transactions,
+        requests_per_s=132 * CLOCK * 1e6 / cycles,
+        cycles_per_request=cycles,
+    )
+
+
+def made_up_walls() -> list[InstructionWall]:
+    strides = [wall("stride", of, sectors_per_request(of), max(1, sectors_per_request(of) / 4)) for of in STRIDES]
+    conflicts = [wall("conflict", ways, ways, ways) for ways in WAYS]
+    return [*strides, *conflicts, *(wall("predication", lanes, None, 0.25) for lanes in LANES_ON)]
+
+
+def counts(cell, instructions_per_byte: float, lanes: float | None = 31.0) -> dict:
+    """As counters give them: L1 moves twice the bytes, memory the declared ones."""
+    sectors = cell.bytes / 32
+    return {
+        "warp_instructions": instructions_per_byte * cell.bytes,
+        "lanes_on": lanes,
+        "transactions": {"l1": 2 * sectors, "shared": sectors / 8, "l2": 1.1 * sectors, "hbm": sectors},
+        "sectors_per_request": 4.0,
+    }
+
+
+def instruction_roofline(kernels: int = 40, counted: bool = True) -> Roofline:
+    roofline = read(Roofline, CHECKOUT / "reference/nvidia-h200/roofline.json")
+    levels = transaction_roofs([one for one in roofline.ceilings if one.device == "gpu0" and one.kind == "memory"])
+    rates = {level.level: level.transactions_per_s for level in levels}
+    cells = [cell for cell in roofline.operators if cell.device == "gpu0" and cell.bytes and cell.latency_s]
+    placed = []
+    for place, cell in enumerate(cells[:: max(1, len(cells) // kernels)]):
+        found = counts(cell, 0.01 * (1 + place % 7), lanes=None if place % 2 else 20.0)
+        if not counted:
+            found = {**found, "transactions": {"l2": cell.bytes / 32, "hbm": cell.bytes / 32}, "lanes_on": None}
+        known_from = "counters" if counted else "disassembly"
+        placed.append(placed_kernel(cell, found, ISSUE, rates, known_from))
+    one = InstructionRoofline(
+        device="gpu0",
+        warp_instructions_per_s=ISSUE,
+        sm_clock_mhz=CLOCK,
+        fraction_of_peak=0.99,
+        levels=levels,
+        walls=made_up_walls(),
+        kernels=placed,
+        record="gpu0/instructions/rates.json",
+    )
+    return roofline.model_copy(update={"instructions": [one]})
+
+
+CASES = {
+    "counted": lambda: instruction_roofline(),
+    "from disassembly": lambda: instruction_roofline(8, counted=False),
+    "very many": lambda: instruction_roofline(500),
+    "no kernels": lambda: without_kernels(),
+}
+
+
+def without_kernels() -> Roofline:
+    roofline = instruction_roofline()
+    roofline.instructions[0].kernels.clear()
+    return roofline
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_nothing_overlaps_or_is_cut(case):
+    figure = instruction_figure.draw(CASES[case]())
+    assert not overlapping_texts(figure)
+    assert not texts_outside(figure)
+
+
+def test_roofs_are_named_with_their_values(tmp_path):
+    text = " ".join(words_of(instruction_figure.draw(instruction_roofline()), tmp_path / "picture.svg"))
+    for words in ("issue 1,040 GIPS", "L1 985 GTXN/s", "L2 375 GTXN/s", "HBM", "shared memory 258 GTXN/s", "99 %"):
+        assert words in text, words
+
+
+def test_a_run_without_a_gpu_has_a_picture_that_says_so(tmp_path):
+    roofline = instruction_roofline().model_copy(update={"instructions": []})
+    assert instruction_figure.NOTHING in words_of(instruction_figure.draw(roofline), tmp_path / "picture.svg")
+
+
+# ---------------------------------------------------------------------------------------------- where kernels stand
+
+
+def cell(**fields):
+    known = dict.fromkeys(CELL) | {"operator": "scan", "dtype": "fp32", "shape": {"n": 1}, "full_name": "scan"}
+    known |= {"device_latency_s": 1e-6, "latency_s": 2e-6, "device_fraction_of_roof": 0.5, "fraction_of_roof": 0.2}
+    return SimpleNamespace(**known | fields)
+
+
+RATES = {"hbm": 1e11, "l2": 4e11}
+
+
+@pytest.mark.parametrize(
+    ("instructions", "transactions", "limit"),
+    [
+        (900_000, {"hbm": 1}, "issue"),
+        (10_000, {"hbm": 90_000, "l2": 90_000}, "hbm"),
+        (10_000, {"hbm": 1_000, "l2": 300_000}, "l2"),
+        (10_000, {"hbm": 10_000}, "latency"),
+    ],
+)
+def test_what_limits_a_kernel_is_what_it_uses_most_of(instructions, transactions, limit):
+    """In a microsecond; a level that was not measured says nothing."""
+    counted = {"warp_instructions": instructions, "transactions": transactions | {"l1": 1e12}}
+    placed = placed_kernel(cell(), counted, 1e12, RATES, "counters")
+    assert placed.limited_by == limit
+    assert placed.fraction_of_issue == pytest.approx(instructions / 1e6)
+

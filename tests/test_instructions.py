@@ -1,0 +1,159 @@
+"""The instruction roofline: its arithmetic, and its kernels on a GPU without one."""
+
+import math
+
+import numpy
+import pytest
+from fake_gpu import Idle, Recorder, open_gpu, replace_kernels
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roofline.core import instructions as core
+from roofline.devices.gpu import instructions
+from roofline.measure.instructions import issue_rate, walls
+
+BUDGET = {"warmup": 1, "iterations": 8, "time_budget_s": 0.05}
+
+
+@pytest.fixture
+def device(monkeypatch):
+    monkeypatch.setattr(instructions, "STEP_CYCLES", 1 << 12)
+    return open_gpu(monkeypatch, multiProcessorCount=2)
+
+
+# ---------------------------------------------------------------------------------------------- arithmetic
+
+
+@pytest.mark.parametrize(("stride", "sectors"), [(0, 1), (1, 4), (2, 8), (4, 16), (8, 32), (16, 32), (32, 32)])
+def test_sectors_of_a_stride(stride, sectors):
+    """As Ding and Williams draw the walls: 1 for one word, 1/4 for unit stride, 1/32 from 8 words on."""
+    assert core.sectors_per_request(stride) == sectors
+
+
+@given(stride=st.integers(0, 4096))
+def test_a_request_takes_a_sector_at_least_and_one_per_lane_at_most(stride):
+    touched = {byte // 32 for lane in range(32) for byte in range(4 * lane * stride, 4 * lane * stride + 4)}
+    assert core.sectors_per_request(stride) == len(touched)
+    assert 1 <= core.sectors_per_request(stride) <= 32
+
+
+@given(stride=st.integers(0, 4096))
+def test_wavefronts_are_the_lanes_that_want_other_words_of_one_bank(stride):
+    banks: dict[int, set] = {}
+    for lane in range(32):
+        banks.setdefault(lane * stride % 32, set()).add(lane * stride)
+    assert core.wavefronts_per_request(stride) == max(map(len, banks.values()))
+
+
+@given(
+    intensity=st.floats(1e-3, 1e3),
+    peak=st.floats(1e9, 1e13),
+    per_s=st.floats(1e9, 1e13),
+    more=st.floats(1, 10),
+)
+def test_the_roof_is_the_lower_of_issue_and_transactions_and_never_falls(intensity, peak, per_s, more):
+    roof = core.attainable(intensity, peak, per_s)
+    assert roof == min(peak, intensity * per_s)
+    assert core.attainable(more * intensity, peak, per_s) >= roof
+    assert core.attainable(math.inf, peak, per_s) == peak
+
+
+@given(count=st.floats(1, 1e12), transactions=st.floats(1, 1e12))
+def test_a_kernel_at_its_levels_rate_lies_on_that_levels_roof(count, transactions):
+    seconds = transactions / 1e12
+    roof = core.attainable(core.instruction_intensity(count, transactions), math.inf, 1e12)
+    assert count / seconds == pytest.approx(roof)
+
+
+def test_no_transactions_are_infinitely_many_instructions_for_each():
+    assert math.isinf(core.instruction_intensity(5, 0))
+
+
+def test_the_peak_of_an_h200():
+    assert core.issue_peak(132, 1980) == pytest.approx(132 * 4 * 1.98e9)
+
+
+# ---------------------------------------------------------------------------------------------- kernels
+
+
+@given(words=st.lists(st.integers(0, 2**32 - 1), min_size=8, max_size=8), count=st.integers(0, 40))
+def test_funnel_shifts_against_whole_numbers(words, count):
+    expected = list(words)
+    for place in range(count):
+        i, following = place % 8, (place + 1) % 8
+        both = expected[i] << 32 | expected[following]
+        expected[i] = both >> 32 - instructions.ROTATED & 0xFFFFFFFF
+    found = instructions.shifted(numpy.array([words], numpy.uint32), count)
+    assert found.tolist() == [expected]
+
+
+def addresses(places) -> list:
+    return [where for where, times in places for _ in range(times)]
+
+
+@pytest.mark.parametrize("stride", instructions.STRIDES)
+def test_every_strided_request_takes_the_sectors_that_are_declared(stride):
+    for where in addresses(instructions.strided_places(stride, 256, 40)):
+        assert where.max() < instructions.SET_WORDS + 32 * max(instructions.STRIDES) + 8 * instructions.LOADS
+        for request in where.T:
+            assert len({int(word) * 4 // 32 for word in request}) == core.sectors_per_request(stride)
+
+
+@pytest.mark.parametrize("ways", instructions.WAYS)
+def test_every_conflicting_request_takes_the_wavefronts_that_are_declared(ways):
+    for where in addresses(instructions.shared_places(ways, 64, 6)):
+        assert where.max() < instructions.SHARED_WORDS
+        for request in where.T:
+            assert max(numpy.bincount(request % 32)) == ways
+
+
+def test_every_kernel_issues_as_many_requests_as_it_says(device):
+    for kernel in device.wall_kernels():
+        if kernel.pattern == "predication":
+            continue
+        warps = device.multiprocessors * device.max_threads // 32
+        assert kernel.requests % (warps * instructions.LOADS) == 0
+
+
+def test_the_issue_rate_is_of_the_fastest_kernel(device):
+    rate = issue_rate(device, **BUDGET)
+    assert rate.search.offered == len(instructions.PAIRS) * len(instructions.THREADS)
+    assert rate.warp_instructions_per_s == pytest.approx(rate.warp_instructions / rate.latency.median_s)
+    assert rate.peak_per_s == pytest.approx(2 * 4 * 1980e6), "the clock that the kernel counted"
+
+
+def test_walls_are_measured_and_checked(device):
+    found = walls(device, **BUDGET)
+    assert [(wall.pattern, wall.of) for wall in found] == [
+        *(("stride", stride) for stride in instructions.STRIDES),
+        *(("conflict", ways) for ways in instructions.WAYS),
+        *(("predication", lanes) for lanes in instructions.LANES_ON),
+    ]
+    for wall in found:
+        cycles = 2 * 1980e6 / wall.requests_per_s
+        assert wall.cycles_per_request == pytest.approx(cycles)
+
+
+class Half(Recorder):
+    """A kernel of half the rounds."""
+
+    def __call__(self, grid, block, arguments, **options):
+        place = max(i for i, value in enumerate(arguments) if numpy.ndim(value) == 0)
+        fewer = type(arguments[place])(arguments[place] // 2)
+        self._kernel(grid, block, (*arguments[:place], fewer, *arguments[place + 1 :]), **options)
+
+
+@pytest.mark.parametrize("wrong", [Idle, Half])
+@pytest.mark.parametrize("name", ["issue", "issue_predicated", "load_strided", "load_conflicting"])
+def test_a_kernel_that_does_less_is_found(monkeypatch, device, name, wrong):
+    replace_kernels(monkeypatch, device, [name], wrong)
+    with pytest.raises(ArithmeticError):
+        issue_rate(device, **BUDGET) if name == "issue" else walls(device, **BUDGET)
+
+
+@pytest.mark.gpu
+def test_every_scheduler_of_a_card_issues_in_nearly_every_cycle():
+    from fake_gpu import real_gpu
+
+    rate = issue_rate(real_gpu(), warmup=3, iterations=200, time_budget_s=0.5)
+    assert 0.97 <= rate.fraction_of_peak <= 1.001

@@ -1,0 +1,51 @@
+"""instructions: the warp instructions per second that a GPU issues, and the walls of its instruction roofline."""
+
+from roofline.run.turn import take_turn
+
+if __name__ == "__main__":
+    take_turn()
+
+from roofline import devices
+from roofline.core.formatting import percent
+from roofline.measure.instructions import issue_rate, walls
+from roofline.records.base import read, write
+from roofline.records.device import DeviceRecord
+from roofline.records.files import file_sha256
+from roofline.records.instructions import InstructionsRecord
+from roofline.run.jobs import Stopwatch, faults_told, job, say
+from roofline.run.paths import below_results
+
+
+def run(name: str, seal_path, **options) -> InstructionsRecord:
+    watch, device = Stopwatch(), devices.open_device(name)
+    issue = issue_rate(device, **options)
+    found = walls(device, **options)
+    return InstructionsRecord(
+        device=name,
+        seals={below_results(seal_path): file_sha256(seal_path)},
+        started_at=watch.started_at,
+        elapsed_s=watch.elapsed_s,
+        issue=issue,
+        walls=found,
+    )
+
+
+def line(record: InstructionsRecord) -> str:
+    issue = record.issue
+    share = f" ({percent(issue.fraction_of_peak)} of one per scheduler and cycle)" if issue.fraction_of_peak else ""
+    rate = f"{issue.warp_instructions_per_s / 1e9:.0f} G warp instructions/s{share}"
+    return f"instructions {record.device}: {rate}, {len(record.walls)} walls, {record.elapsed_s:.1f} s"
+
+
+if __name__ == "__main__":
+    name, params = snakemake.wildcards.device, snakemake.params
+    with job(f"instructions {name}", snakemake):
+        record = run(
+            name,
+            snakemake.input.prediction,
+            warmup=params.warmup,
+            iterations=params.iterations,
+            time_budget_s=params.time_budget_s,
+        )
+        write(record, snakemake.output[0])
+        say(line(record) + faults_told(read(DeviceRecord, snakemake.input.device), [record]))

@@ -1,0 +1,159 @@
+"""The instruction roofline of each GPU: its roofs and walls, and the operators' kernels under them."""
+
+from collections.abc import Iterable, Mapping
+
+from roofline.analysis.results import Results
+from roofline.core.instructions import LANES, transaction_bytes, transactions
+from roofline.records.instructions import CountedWallsRecord, InstructionsRecord
+from roofline.records.operator import Measurement
+from roofline.records.roofline import (
+    InstructionRoofline,
+    InstructionWall,
+    MemoryCeiling,
+    Operator,
+    PlacedKernel,
+    TransactionRoof,
+)
+
+LEVELS = {"l1": "l1", "shared": "shared", "l2": "l2", "hbm": "hbm_read"}  # the memory ceiling of each
+MOST = 0.6  # of a measured rate: what is nearer to it than this is limited by it
+LATENCY = "latency"
+CELL = ("operator", "implementation", "preset", "scope", "dtype", "cache", "shape")
+COUNTERS = "counters"  # the kind of record that has the hardware's counts, a cell for each that was profiled
+
+
+def instruction_rooflines(found: Results, ceilings: Iterable, cells: Iterable) -> list[InstructionRoofline]:
+    ceilings, cells = list(ceilings), list(cells)
+    counted = {record.device: record for _, record in found.of_kind(CountedWallsRecord)}
+    return [
+        _of_device(path, record, counted.get(record.device), ceilings, cells, counts_of(found, record.device))
+        for path, record in found.of_kind(InstructionsRecord)
+    ]
+
+
+def counts_of(found: Results, device: str) -> list:
+    """What ncu counted of the operators' cells on a device, as of one application each."""
+    records = [record for _, record in found.measured if getattr(record, "kind", None) == COUNTERS]
+    return [cell for record in records if record.device == device for cell in record.cells]
+
+
+def _of_device(path: str, record: InstructionsRecord, counted, ceilings, cells, counts) -> InstructionRoofline:
+    issue, device = record.issue, record.device
+    levels = transaction_roofs([c for c in ceilings if c.device == device and c.kind == "memory"])
+    mine = [cell for cell in cells if cell.operator.device == device]
+    rates = {level.level: level.transactions_per_s for level in levels}
+    known = {(wall.pattern, wall.of): wall.counted for wall in counted.walls} if counted else {}
+    return InstructionRoofline(
+        device=device,
+        warp_instructions_per_s=issue.warp_instructions_per_s,
+        sm_clock_mhz=issue.sm_clock_mhz,
+        fraction_of_peak=issue.fraction_of_peak,
+        levels=levels,
+        walls=[
+            InstructionWall(
+                pattern=wall.pattern,
+                of=wall.of,
+                transactions_per_request=wall.transactions_per_request,
+                counted=known.get((wall.pattern, wall.of)),
+                requests_per_s=wall.requests_per_s,
+                cycles_per_request=wall.cycles_per_request,
+            )
+            for wall in record.walls
+        ],
+        kernels=_kernels(mine, counts, issue.warp_instructions_per_s, rates),
+        not_counted=counted.refused if counted else None,
+        record=path,
+    )
+
+
+def transaction_roofs(ceilings: Iterable[MemoryCeiling]) -> list[TransactionRoof]:
+    named = {ceiling.name: ceiling for ceiling in ceilings}
+    return [
+        TransactionRoof(
+            level=level,
+            ceiling=name,
+            transaction_bytes=transaction_bytes(level),
+            transactions_per_s=transactions(named[name].gb_per_s * 1e9, level),
+        )
+        for level, name in LEVELS.items()
+        if name in named
+    ]
+
+
+def _kernels(cells, counts, issue_per_s: float, rates: Mapping[str, float]) -> list[PlacedKernel]:
+    """By counters where a cell was profiled, else by its kernel's disassembly; others are left out."""
+    by_cell = {_key(one): one for one in counts}
+    placed = []
+    for cell in cells:
+        operator, measured = cell.operator, cell.measured
+        counted = by_cell.get(_key(operator))
+        if counted is not None and counted.warp_instructions:
+            one = placed_kernel(operator, _counted(counted), issue_per_s, rates, "counters")
+        elif measured.warp_instructions:
+            one = placed_kernel(operator, _declared(measured), issue_per_s, rates, "disassembly")
+        else:
+            continue
+        placed.append(one)
+    return placed
+
+
+def _key(cell) -> tuple:
+    return tuple(str(sorted(v.items())) if isinstance(v := getattr(cell, name), dict) else v for name in CELL)
+
+
+def _counted(cell) -> dict:
+    """Of a profiled cell: loads and stores of each level added up; one that was not counted is not there."""
+    by_level = {
+        "l1": (cell.l1_load_sectors, cell.l1_store_sectors),
+        "shared": (cell.shared_load_wavefronts, cell.shared_store_wavefronts),
+        "l2": (cell.l2_read_sectors, cell.l2_write_sectors),
+        "hbm": tuple(
+            None if moved is None else transactions(moved, "hbm")
+            for moved in (cell.dram_read_bytes, cell.dram_write_bytes)
+        ),
+    }
+    threads = getattr(cell, "predicated_on_thread_instructions", None) or cell.thread_instructions
+    return {
+        "warp_instructions": cell.warp_instructions,
+        "lanes_on": threads / cell.warp_instructions if threads else None,
+        "transactions": {level: sum(both) for level, both in by_level.items() if None not in both},
+        "sectors_per_request": cell.l1_load_sectors / cell.l1_load_requests if cell.l1_load_requests else None,
+    }
+
+
+def _declared(measured: Measurement) -> dict:
+    """Every byte declared comes through L2, and of cold inputs from the memory, once; what L1 does is not known."""
+    sectors = transactions(measured.bytes, "l2")
+    levels = ("l2", "hbm") if measured.memory_level == "hbm" else ("l2",)
+    return {"warp_instructions": measured.warp_instructions, "transactions": dict.fromkeys(levels, sectors)}
+
+
+def placed_kernel(
+    operator: Operator, counts: dict, issue_per_s: float, rates: Mapping[str, float], known_from: str
+) -> PlacedKernel:
+    seconds = operator.device_latency_s or operator.latency_s
+    per_s = counts["warp_instructions"] / seconds
+    shares = {
+        level: number / seconds / rates[level] for level, number in counts["transactions"].items() if level in rates
+    }
+    return PlacedKernel(
+        **{name: getattr(operator, name) for name in CELL},
+        name=operator.full_name,
+        known_from=known_from,
+        warp_instructions_per_s=per_s,
+        fraction_of_issue=per_s / issue_per_s,
+        fraction_of_level=shares,
+        fraction_of_roof=operator.device_fraction_of_roof or operator.fraction_of_roof,
+        limited_by=limit({"issue": per_s / issue_per_s} | shares),
+        **counts,
+    )
+
+
+def limit(shares: Mapping[str, float]) -> str:
+    """What is used most, where that is most of what there is; else the time goes to waiting."""
+    name = max(shares, key=shares.get)
+    return name if shares[name] >= MOST else LATENCY
+
+
+def lanes_lost(kernel: PlacedKernel) -> float | None:
+    return None if kernel.lanes_on is None else 1 - kernel.lanes_on / LANES

@@ -1,0 +1,66 @@
+"""The instruction roofline's ceiling and walls, by kernels of the device."""
+
+from roofline.core.instructions import issue_peak
+from roofline.measure import search
+from roofline.measure.state import StateLog
+from roofline.measure.timing import time_until_precise
+from roofline.records.instructions import IssueRate, Wall
+
+COUNTED = (
+    "a multiply-add and a funnel shift in turn, by every warp that the multiprocessors hold; the three or four "
+    "instructions of the loop itself are not counted"
+)
+
+
+def issue_rate(device, warmup: int, iterations: int, time_budget_s: float) -> IssueRate:
+    """The fastest of the device's kernels, and the clock that it counted itself."""
+    kernels = device.issue_kernels()
+    tried, searched = search.try_all(
+        device, kernels, lambda one: one.step, time_budget_s, lambda one: one.warp_instructions
+    )
+    best, _ = min(tried, key=lambda one: one[1] / one[0].warp_instructions)
+    check, log = best.check(), StateLog(device)
+    latency = time_until_precise(device, best.step, log, warmup=warmup, most=iterations, time_budget_s=time_budget_s)
+    rate, clock_mhz = best.warp_instructions / latency.median_s, device.clock_of_kernel()
+    peak = issue_peak(device.multiprocessors, clock_mhz) if clock_mhz else None
+    return IssueRate(
+        kernel=best.name,
+        counted=COUNTED,
+        warp_instructions=best.warp_instructions,
+        multiprocessors=device.multiprocessors,
+        warp_instructions_per_s=rate,
+        ci95=_rates(best.warp_instructions, latency),
+        sm_clock_mhz=clock_mhz,
+        peak_per_s=peak,
+        fraction_of_peak=rate / peak if peak else None,
+        search=searched,
+        check=check,
+        latency=latency,
+        states=log.states,
+    )
+
+
+def walls(device, warmup: int, iterations: int, time_budget_s: float) -> list[Wall]:
+    return [_wall(device, kernel, warmup, iterations, time_budget_s) for kernel in device.wall_kernels()]
+
+
+def _wall(device, kernel, warmup: int, iterations: int, time_budget_s: float) -> Wall:
+    verified, log = kernel.verify(), StateLog(device)
+    latency = time_until_precise(device, kernel.step, log, warmup=warmup, most=iterations, time_budget_s=time_budget_s)
+    rate, clock_mhz = kernel.requests / latency.median_s, device.clock_of_kernel()
+    return Wall(
+        pattern=kernel.pattern,
+        of=kernel.of,
+        requests=kernel.requests,
+        transactions_per_request=kernel.transactions_per_request,
+        requests_per_s=rate,
+        ci95=_rates(kernel.requests, latency),
+        sm_clock_mhz=clock_mhz,
+        cycles_per_request=device.multiprocessors * clock_mhz * 1e6 / rate if clock_mhz else None,
+        latency=latency,
+        verified=verified,
+    )
+
+
+def _rates(work: int, latency) -> tuple[float, float] | None:
+    return latency.ci95_s and (work / latency.ci95_s[1], work / latency.ci95_s[0])

@@ -1,0 +1,93 @@
+"""The ceilings and walls of the instruction roofline, as measured."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from roofline.core.instructions import issue_peak
+from roofline.records.base import Interval, Positive, Record, require_same, share
+from roofline.records.operator import JobRecord
+from roofline.records.timing import Check, DeviceState, Search, Timing
+
+Pattern = Literal["stride", "conflict", "predication"]
+
+
+class IssueRate(Record):
+    """Warp instructions per second, issued by every scheduler at once."""
+
+    kernel: str = Field(description="the fastest of the trials: instructions of a round, blocks and threads")
+    counted: str
+    warp_instructions: int = Field(description="of a step; a loop's own are left out")
+    multiprocessors: int
+    warp_instructions_per_s: Positive
+    ci95: Interval | None
+    sm_clock_mhz: Positive | None = Field(description="counted in the kernel, over its last step")
+    peak_per_s: Positive | None = Field(description="multiprocessors x 4 schedulers x that clock")
+    fraction_of_peak: Positive | None
+    search: Search
+    check: Check
+    latency: Timing
+    states: list[DeviceState]
+
+    @model_validator(mode="after")
+    def _of_its_samples(self) -> Self:
+        rate, clock = self.warp_instructions_per_s, self.sm_clock_mhz
+        self.latency.require_rate(self.warp_instructions, "warp_instructions_per_s", rate, self.ci95)
+        require_same("peak_per_s", self.peak_per_s, clock and issue_peak(self.multiprocessors, clock))
+        require_same("fraction_of_peak", self.fraction_of_peak, share(rate, self.peak_per_s))
+        return self
+
+
+class Wall(Record):
+    """One access pattern, or share of lanes, and what it makes of a warp's instructions.
+
+    stride: words between lanes that load one word each from L1; a transaction is a sector. conflict: the same from
+    shared memory, a transaction is a wavefront. predication: lanes of 32 whose predicate is set; nothing is loaded.
+    """
+
+    pattern: Pattern
+    of: int = Field(description="words between lanes, ways of the conflict, or lanes that are on")
+    requests: int = Field(description="of a step: loads of a warp, or predicated instructions")
+    transactions_per_request: Positive | None = Field(description="by construction; null of predication")
+    requests_per_s: Positive
+    ci95: Interval | None
+    sm_clock_mhz: Positive | None
+    cycles_per_request: Positive | None = Field(description="of a multiprocessor, at that clock")
+    latency: Timing
+    verified: str
+
+    @model_validator(mode="after")
+    def _of_its_samples(self) -> Self:
+        self.latency.require_rate(self.requests, "requests_per_s", self.requests_per_s, self.ci95)
+        return self
+
+
+class InstructionsRecord(JobRecord):
+    """results/{device}/instructions/rates.json"""
+
+    kind: Literal["instructions"] = "instructions"
+    issue: IssueRate
+    walls: list[Wall]
+
+
+class CountedWall(Record):
+    """What ncu counted of one of the walls' kernels."""
+
+    pattern: Pattern
+    of: int
+    kernel: str
+    requests: float | None
+    transactions: float | None
+    warp_instructions: float | None
+    thread_instructions: float | None = Field(description="whose predicate was set")
+    counted: Positive | None = Field(description="transactions per request, or lanes that are on per instruction")
+    by_construction: Positive
+    apart: float | None = Field(description="counted over by construction, less 1")
+
+
+class CountedWallsRecord(JobRecord):
+    """results/{device}/instructions/counted.json, beside the report that it was read from."""
+
+    kind: Literal["counted_walls"] = "counted_walls"
+    refused: str | None = Field(description="why nothing was counted, in one line")
+    walls: list[CountedWall] = Field(default=[])
