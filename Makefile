@@ -19,7 +19,7 @@ endif
 .NOTPARALLEL:
 
 .PHONY: run dry-run cell report archive verify render spread peers setup setup-any setup-development test lint \
-	documents lock clean-env help
+	documents counts lock clean-env help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
 	@$(python) workflow/commands/run.py $(ARGS)
@@ -71,6 +71,9 @@ lint: setup-development ## check style and mistakes, Snakefile included
 
 documents: setup-any ## write the documents that follow from the code: schemas, tables of settings
 	@$(python) workflow/commands/write_documents.py
+
+counts: setup-development ## count the warp instructions of our kernels in their disassembly
+	@$(python) workflow/commands/count_instructions.py
 
 lock: ## lock newer versions of the packages (ARGS=--upgrade; needs uv)
 	@envs/update $(ARGS)

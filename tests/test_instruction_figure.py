@@ -1,4 +1,4 @@
-"""The picture of the instruction roofline, on an H200's ceilings and cells with made-up issue rate, walls and counts."""
+"""The picture of the instruction roofline, on an H200's ceilings and cells with made-up rates and counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from roofline.devices.gpu.instructions import LANES_ON, STRIDES, WAYS
 from roofline.records.base import read
 from roofline.records.roofline import InstructionRoofline, InstructionWall, Roofline
 from roofline.report import instruction_figure
-from roofline.report.figure_style import save
 
 CHECKOUT = Path(__file__).parents[1]
 ISSUE, CLOCK = 1.04e12, 1980.0
@@ -95,7 +94,7 @@ def test_nothing_overlaps_or_is_cut(case):
 
 def test_roofs_are_named_with_their_values(tmp_path):
     text = " ".join(words_of(instruction_figure.draw(instruction_roofline()), tmp_path / "picture.svg"))
-    for words in ("issue 1,040 GIPS", "L1 985 GTXN/s", "L2 375 GTXN/s", "HBM", "shared memory 258 GTXN/s", "99 %"):
+    for words in ("issue 1040 GIPS", "L1 985 GTXN/s", "L2 375 GTXN/s", "HBM", "shared memory 258 GTXN/s", "99 %"):
         assert words in text, words
 
 
@@ -131,4 +130,3 @@ def test_what_limits_a_kernel_is_what_it_uses_most_of(instructions, transactions
     placed = placed_kernel(cell(), counted, 1e12, RATES, "counters")
     assert placed.limited_by == limit
     assert placed.fraction_of_issue == pytest.approx(instructions / 1e6)
-

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -227,7 +228,8 @@ def bandwidth_records():
 
 def instruction_records():
     """Of the instruction roofline, which is a GPU's."""
-    return [f"results/{device}/instructions/rates.json" for device in DEVICES if devices.kind_of(device) == "gpu"]
+    gpus = [device for device in DEVICES if devices.kind_of(device) == "gpu"]
+    return expand("results/{device}/instructions/{what}.json", device=gpus, what=["rates", "counted"])
 
 
 def operator_records():

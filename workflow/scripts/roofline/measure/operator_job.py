@@ -237,6 +237,7 @@ def declare(
         "per_call": cell.per_call,
         "plan": cell.plan(),
         "plan_summary": cell.plan_summary(),
+        "warp_instructions": cell.warp_instructions(),
         "textbook_regime": operator.textbook_regime(case, device.kind),
         "remedies": operator.remedies(case, type(cell)),
     }

@@ -169,6 +169,10 @@ class Implementation(ABC):
     def plan_summary(self) -> str | None:
         return None
 
+    def warp_instructions(self) -> int | None:
+        """Of one application, from the disassembly of its kernels, where they are ours and were counted."""
+        return None
+
     def cores(self, scope: str | None) -> int | None:
         """How many cores of a CPU compute a step, where not all do: it stands under the roof of so many."""
         return None

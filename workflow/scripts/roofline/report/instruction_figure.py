@@ -1,4 +1,4 @@
-"""The instruction roofline as a picture: per GPU the roofs with walls and kernels, and below them the walls as timed."""
+"""The instruction roofline as a picture: per GPU the roofs with walls and kernels, below them the walls as timed."""
 
 from collections.abc import Iterable, Sequence
 from math import log10
@@ -15,7 +15,7 @@ from roofline.report.label_placement import Label, marker_place, write
 
 TITLE = "Instruction roofline"
 NOTHING = "No instruction roofline was measured in this run: it is measured on GPUs alone."
-HEAD, HIGH, AXIS, WALLS, GAP, LANE = 60.0, 330.0, 40.0, 96.0, 60.0, 150.0
+HEAD, HIGH, AXIS, WALLS, GAP, LANE = 50.0, 340.0, 40.0, 96.0, 48.0, 156.0
 PANEL = HEAD + HIGH + AXIS + 34.0 + WALLS + GAP
 ROOF, WALL = "#4a515b", "#9a6a00"
 LEVEL_COLOURS = {"l1": "#009E73", "shared": "#CC79A7", "l2": "#0072B2", "hbm": "#D55E00"}
@@ -25,7 +25,7 @@ MOST_LABELLED = 10
 PATTERNS = {
     "stride": ("global loads: words between lanes", "cycles per request"),
     "conflict": ("shared memory: ways of a bank conflict", "cycles per request"),
-    "predication": ("lanes of 32 that are on", "G lane instructions/s ÷ 32"),
+    "predication": ("lanes of 32 that are on", "G lane instr./s ÷ 32"),
 }
 MARKS = (
     "A transaction is a sector of 32 bytes, of shared memory a wavefront. Filled: counted by ncu. Hollow: instructions "
@@ -84,13 +84,14 @@ def _paint(axes: Axes, one: InstructionRoofline) -> list[str]:
     for level in one.levels:
         labels += _paint_level(axes, level, peak)
     labels += _paint_stride_walls(axes, one)
-    taken: dict = {}
+    taken, markers = {}, markers_of(one)
     for kernel, level, x, y in dots:
-        _paint_dot(axes, LEVEL_COLOURS[level], kernel, marker_place(axes, (x, y), taken), markers_of(one)[_what(kernel)])
+        place = marker_place(axes, (x, y), taken)
+        _paint_dot(axes, LEVEL_COLOURS[level], kernel, place, markers[_what(kernel)])
     _paint_legend(axes, one)
     labels += _kernel_labels(one.kernels)
-    lost = write(axes, labels)
-    return style.wrapped(f"Not labelled: {'; '.join(label.text.replace(chr(10), ' ') for label in lost)}.")[:2] if lost else []
+    lost = [label.text.replace("\n", " ") for label in write(axes, labels)]
+    return style.wrapped(f"Not labelled: {'; '.join(lost)}.")[:2] if lost else []
 
 
 def _paint_level(axes: Axes, level: TransactionRoof, peak: float) -> list[Label]:
@@ -120,14 +121,15 @@ def _paint_stride_walls(axes: Axes, one: InstructionRoofline) -> list[Label]:
         x = 1 / (wall.counted or wall.transactions_per_request)
         axes.plot([x], [wall.requests_per_s / 1e9], marker=marker, ms=8, mew=1.4, color=WALL, ls="none", zorder=3.5)
     named = {wall.transactions_per_request: words for wall in loads for words in [_wall_words(wall)] if words}
-    return [Label(words, ((1 / t, y0 * (y1 / y0) ** 0.12),), WALL) for t, words in named.items()]
+    heights = [y0 * (y1 / y0) ** up for up in (0.06, 0.2, 0.4)]
+    return [Label(words, tuple((1 / t, y) for y in heights), WALL) for t, words in named.items()]
 
 
 def _wall_words(wall: InstructionWall) -> str | None:
     return {
         ("stride", 0): "one word\nfor all lanes",
-        ("stride", 1): "unit stride",
-        ("stride", 8): "stride of 8 words or more;\n32-way conflict",
+        ("stride", 1): "unit\nstride",
+        ("stride", 8): "stride of\n8 or more",
     }.get((wall.pattern, wall.of))
 
 
@@ -167,10 +169,10 @@ def _kernel_labels(kernels: Iterable[PlacedKernel]) -> list[Label]:
     chosen = sorted(most.values(), key=lambda one: -one.warp_instructions_per_s)[:MOST_LABELLED]
     found = []
     for kernel in chosen:
-        places = [(_at(kernel, level), level) for level in ("hbm", "l2", "l1", "shared") if kernel.transactions.get(level)]
-        if places:
+        level = next((level for level in ("hbm", "l2", "l1", "shared") if kernel.transactions.get(level)), None)
+        if level:
             words = f"{kernel.implementation or kernel.operator}: {_limit_words(kernel)}"
-            found.append(Label(words, (places[0][0],), LEVEL_COLOURS[places[0][1]]))
+            found.append(Label(words, (_at(kernel, level),), LEVEL_COLOURS[level]))
     return found
 
 
@@ -183,7 +185,7 @@ def _limit_words(kernel: PlacedKernel) -> str:
 def _paint_legend(axes: Axes, one: InstructionRoofline) -> None:
     levels = [level for level in LEVEL_COLOURS if any(level in kernel.transactions for kernel in one.kernels)]
     square = {"marker": "s", "ls": "none", "ms": DOT}
-    handles = [Line2D([], [], color=LEVEL_COLOURS[n], label=f"over {LEVEL_NAMES[n]} transactions", **square) for n in levels]
+    handles = [Line2D([], [], color=LEVEL_COLOURS[n], label=f"over {LEVEL_NAMES[n]}", **square) for n in levels]
     look = {"ls": "none", "ms": DOT, "mfc": style.PAPER, "mec": style.INK}
     for (operator, how), marker in markers_of(one).items():
         words = style.shortened(f"{operator.replace('_', ' ')}, {how}", LANE - 34, style.TEXT_SIZE)

@@ -58,7 +58,8 @@ def announce(jobs: Iterable, checked: Checked) -> None:
 
 
 def _measures(rule: str, checked: Checked) -> bool:
-    return rule in ("device_query", "peak_flops", "bandwidth", "instructions", "profiler", "counters", *checked.operators)
+    others = ("device_query", "peak_flops", "bandwidth", "instructions", "counted_walls", "profiler", "counters")
+    return rule in (*others, *checked.operators)
 
 
 def times_before(path: Path = JOBS) -> dict[tuple[str, str], float]:

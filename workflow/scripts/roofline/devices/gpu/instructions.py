@@ -1,4 +1,4 @@
-"""What the instruction roofline is measured with: kernels of ours of which every warp instruction or request is known."""
+"""What the instruction roofline is measured with: kernels of ours whose warp instructions or requests are known."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ PAIRS = (128, 256, 64)  # of instructions per round: how much code a round is de
 THREADS = (256, 512)  # of a block; so many blocks as fill the multiprocessors
 STEP_CYCLES = 1 << 21  # about a millisecond: long against a launch
 COMPARED_ROUNDS = 2
+PROFILED_ROUNDS = 4096  # of one lane as many as make what comes before and after the loop 1 %
 STRIDES = (0, 1, 2, 4, 8, 16, 32)  # words; 0: one word for all lanes
 WAYS = (1, 2, 4, 8, 16, 32)
 LANES_ON = (32, 16, 8, 4, 1)
@@ -36,7 +37,7 @@ class IssueKernel:
 
 @dataclass(frozen=True)
 class WallKernel:
-    """One pattern: `step(i)` makes so many requests; `launch()` is a step of few rounds, for a profiler.
+    """One pattern: `step(i)` makes so many requests; `launch()` is one launch that shows it, for a profiler.
 
     `verify()` holds what was loaded against what must be; it says how, and raises ArithmeticError where it differs.
     """
@@ -169,7 +170,7 @@ def _predicated(device, lanes: int) -> WallKernel:
         requests=chains.warp_instructions(chains.rounds),
         transactions_per_request=None,
         step=lambda index: chains.run(chains.rounds),
-        launch=lambda: chains.run(COMPARED_ROUNDS),
+        launch=lambda: chains.run(PROFILED_ROUNDS),
         verify=verify,
     )
 

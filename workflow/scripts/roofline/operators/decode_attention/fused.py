@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from roofline.core.dtypes import ITEM_BYTES
+from roofline.devices.gpu.instruction_counts import counts
 from roofline.devices.gpu.kernel_compiler import with_headers
 from roofline.operators.base import ExecutedFlops
 from roofline.operators.decode_attention.counts import Shape
@@ -14,6 +15,7 @@ from roofline.operators.decode_attention.implementation import DecodeImplementat
 from roofline.records.prediction import CostTerms
 
 KERNEL = Path(__file__).parent / "kernels" / "decode_attention.cu"
+COUNTS = Path(__file__).parent / "kernels" / "decode_attention.counts.json"
 HEAD_SIZES = (64, 128)  # that it is compiled for
 NUMBERS = {"fp32": "Fp32", "fp16": "Fp16", "bf16": "Bf16"}
 
@@ -219,7 +221,7 @@ class Fused(DecodeImplementation):
 
     name, kind, fused = "fused", "gpu", True
     improvements = ("more keys per block: longer S, or fewer blocks that each wait for the memory",)
-    sources = tuple(sorted(with_headers(KERNEL)))
+    sources = (*sorted(with_headers(KERNEL)), COUNTS)
 
     def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
         super().__init__(operator, device, case, shared, copies)
@@ -256,6 +258,13 @@ class Fused(DecodeImplementation):
 
     def plan_summary(self) -> str:
         return str(self.division)
+
+    def warp_instructions(self) -> int | None:
+        """The loop over tiles by its turns; all else, the joining of splits among it, as if done once per warp."""
+        variant = self.division.variant
+        found = counts(COUNTS, self.device.capability, variant.defines(self.dtype, self.shape.head_size))
+        turns = self.plan()["tiles_per_block"]
+        return found and found.of_a_warp(turns) * self.division.blocks * variant.warps
 
     def costs(self, scope: str | None) -> CostTerms:
         plan = self.plan()

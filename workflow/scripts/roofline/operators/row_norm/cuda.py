@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from roofline.devices.gpu.instruction_counts import counts
 from roofline.devices.gpu.kernel_compiler import with_headers
 from roofline.operators.base import ExecutedFlops, Implementation
 from roofline.records.prediction import CostTerms
 
 KERNEL = Path(__file__).parent / "kernels" / "row_norm.cu"
 NAIVE = Path(__file__).parent / "kernels" / "row_norm_naive.cu"
+COUNTS = Path(__file__).parent / "kernels" / "row_norm.counts.json"
 NAIVE_THREADS = 256  # as the source has it
 QUOTIENT, ROOT, ROOT_AND_SCALE = 10, 6, 4  # FLOPs of the instructions that they compile to, beside special functions
 
@@ -120,7 +122,7 @@ class Welford(Naive):
 
     name = "welford"
     improvements = ("larger matrices: more rows than fill the card once",)
-    sources = tuple(sorted(with_headers(KERNEL)))
+    sources = (*sorted(with_headers(KERNEL)), COUNTS)
 
     def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
         super().__init__(operator, device, case, shared, copies)
@@ -158,6 +160,12 @@ class Welford(Naive):
 
     def plan_summary(self) -> str:
         return str(self.division)
+
+    def warp_instructions(self) -> int | None:
+        """Rows that registers hold are gone through once, without a loop."""
+        division = self.division
+        found = counts(COUNTS, self.device.capability, division.defines()) if division.even else None
+        return found and found.of_a_warp(1) * division.blocks * -(-self.threads // WARP)
 
     def costs(self, scope: str | None) -> CostTerms:
         return CostTerms(
