@@ -8,12 +8,14 @@ from types import SimpleNamespace
 import pytest
 from pictures import overlapping_texts, texts_outside, words_of
 
+from roofline.analysis.acceptance import _instructions
 from roofline.analysis.instructions import CELL, placed_kernel, transaction_roofs
 from roofline.core.instructions import sectors_per_request
 from roofline.devices.gpu.instructions import LANES_ON, STRIDES, WAYS
 from roofline.records.base import read
 from roofline.records.roofline import InstructionRoofline, InstructionWall, Roofline
 from roofline.report import instruction_figure
+from roofline.report.instruction_words import paragraph
 
 CHECKOUT = Path(__file__).parents[1]
 ISSUE, CLOCK = 1.04e12, 1980.0
@@ -130,3 +132,57 @@ def test_what_limits_a_kernel_is_what_it_uses_most_of(instructions, transactions
     placed = placed_kernel(cell(), counted, 1e12, RATES, "counters")
     assert placed.limited_by == limit
     assert placed.fraction_of_issue == pytest.approx(instructions / 1e6)
+
+
+# ---------------------------------------------------------------------------------------------- in words
+
+
+def words(kernels, **fields) -> str:
+    one = instruction_roofline(4).instructions[0]
+    return paragraph(one.model_copy(update={"kernels": kernels, **fields}))
+
+
+def kernel(**fields):
+    made = placed_kernel(cell(), {"warp_instructions": 1e4, "transactions": {"hbm": 1e4}}, 1e12, RATES, "counters")
+    return made.model_copy(update=fields)
+
+
+def test_kernels_that_bytes_explain_are_only_counted():
+    assert words([kernel(fraction_of_roof=0.9)] * 3).endswith("explain all of 3 placed cells.")
+
+
+def test_nothing_placed_is_said():
+    assert "No kernel is placed" in words([])
+
+
+def test_what_limits_a_kernel_is_told_with_its_share():
+    said = words([kernel(fraction_of_roof=0.2, limited_by="l2", fraction_of_level={"l2": 0.83})])
+    assert "Scan: 1 cell limited by L2, at 83 % of its rate." in said
+
+
+def test_waiting_lost_lanes_and_scattered_loads_are_told():
+    said = words([kernel(fraction_of_roof=0.2, lanes_on=9.0, sectors_per_request=16.0, known_from="counters")])
+    for part in ("1 cell waiting, with nothing above 10 %", "9 of 32 lanes are on", "takes 16.0 sectors"):
+        assert part in said, said
+
+
+def test_where_it_is_from_the_disassembly_it_says_so():
+    assert "(instructions from the disassembly)" in words([kernel(fraction_of_roof=0.2, known_from="disassembly")])
+
+
+# ---------------------------------------------------------------------------------------------- acceptance
+
+
+def judged(walls=None, **fields) -> list[str]:
+    one = instruction_roofline(1).instructions[0].model_copy(update=fields)
+    return [criterion.result for criterion in _instructions(one.model_copy(update={"walls": walls or one.walls}))]
+
+
+def test_acceptance_of_the_issue_rate_and_the_walls():
+    assert judged() == ["pass", "not_applicable"]
+    assert judged(fraction_of_peak=0.96)[0] == "fail"
+    assert judged(fraction_of_peak=None)[0] == "not_applicable"
+    near, far = (wall("stride", 1, 4, 1.0).model_copy(update={"counted": counted}) for counted in (4.1, 4.3))
+    assert judged([near])[1] == "pass" and judged([near, far])[1] == "fail"
+    lanes = wall("predication", 8, None, 0.25)
+    assert judged([lanes.model_copy(update={"counted": 8.1})])[1] == "pass"

@@ -11,11 +11,12 @@ from roofline.devices.datasheets import DTYPES
 from roofline.records.acceptance import Acceptance, Criterion
 from roofline.records.device import DeviceRecord
 from roofline.records.operator import OperatorInfo
-from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, Roofline
+from roofline.records.roofline import ComputeCeiling, InstructionRoofline, MemoryCeiling, Operator, Roofline
 from roofline.records.verification import Verification
 
 AWAY = 0.30
 ENOUGH_DTYPES = 3
+ISSUED, OF_WALL = 0.97, 0.05
 ENOUGH_EVIDENCE = 3
 HBM_MIXES = tuple(f"hbm_{mix}" for mix in MIXES)
 
@@ -40,6 +41,7 @@ def accept(
         ]
         if record.device_kind == "gpu":
             criteria.append(_envelope(name, memory))
+            criteria += [one for own in roofline.instructions if own.device == name for one in _instructions(own)]
     return Acceptance(criteria=[*criteria, _questions(roofline, devices, missing), _listed(expected, missing)])
 
 
@@ -142,6 +144,26 @@ def _envelope(device: str, memory: list[MemoryCeiling]) -> Criterion:
         highest = max(measured, key=measured.get)
         result, reason = "pass", f"{', '.join(measured)}; the highest: {highest}, {number(measured[highest])} GB/s"
     return Criterion(device=device, criterion=what, result=result, reason=reason)
+
+
+def _instructions(own: InstructionRoofline) -> Iterable[Criterion]:
+    """The issue rate against the clock that was counted, and the walls against what ncu counted."""
+    share = own.fraction_of_peak
+    result = "not_applicable" if share is None else "pass" if share >= ISSUED else "fail"
+    reason = "the clock was not counted" if share is None else f"{percent(share)} of 4 per multiprocessor and cycle"
+    what = f"warp instructions are issued at {percent(ISSUED)} or more of what the schedulers can"
+    yield Criterion(device=own.device, criterion=what, result=result, reason=reason)
+    counted = [wall for wall in own.walls if wall.counted is not None]
+    far = [wall for wall in counted if abs(wall.counted / (wall.transactions_per_request or wall.of) - 1) > OF_WALL]
+    reason = f"{len(counted)} of {len(own.walls)} were counted"
+    if far:
+        reason += f"; further away: {', '.join(f'{wall.pattern} {wall.of}' for wall in far)}"
+    yield Criterion(
+        device=own.device,
+        criterion=f"strided, conflicting and predicated kernels within {percent(OF_WALL)} of their walls",
+        result="fail" if far else "pass" if counted else "not_applicable",
+        reason=reason if counted else own.not_counted or "nothing was counted",
+    )
 
 
 def _verified(device: str, verification: Verification) -> Criterion:

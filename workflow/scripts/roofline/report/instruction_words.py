@@ -1,0 +1,56 @@
+"""What the instruction roofline says of a GPU's kernels that bytes and FLOPs do not, in a paragraph."""
+
+from collections.abc import Sequence
+
+from roofline.core.formatting import counted, listed, number, percent
+from roofline.core.instructions import LANES
+from roofline.core.statistics import median
+from roofline.records.roofline import InstructionRoofline, PlacedKernel
+
+EXPLAINED = 0.6  # of a kernel's own roof: from there on bytes and FLOPs say what limits it
+FULL = 0.95  # of the lanes, or of the sectors of a request at unit stride: what is less is told
+LEVELS = {"issue": "instruction issue", "l1": "L1", "shared": "shared memory", "l2": "L2", "hbm": "memory"}
+
+
+def paragraph(one: InstructionRoofline) -> str:
+    """In plain text; of each operator's implementation its cells together."""
+    rate = f"{one.device} issues {number(one.warp_instructions_per_s / 1e9)} G warp instructions/s"
+    if one.fraction_of_peak is not None:
+        rate += f", {percent(one.fraction_of_peak)} of one per scheduler and cycle"
+    open_cells = [kernel for kernel in one.kernels if (kernel.fraction_of_roof or 0) < EXPLAINED]
+    if not one.kernels:
+        return f"{rate}. No kernel is placed: nothing was counted, and none was disassembled for this architecture."
+    if not open_cells:
+        return f"{rate}. Bytes and FLOPs explain all of {counted(len(one.kernels), 'placed cell')}."
+    said = [
+        f"{rate}. Of {counted(len(one.kernels), 'placed cell')}, {len(open_cells)} are below {percent(EXPLAINED)} of"
+    ]
+    said[0] += " their roof by FLOPs and bytes"
+    groups: dict[tuple, list[PlacedKernel]] = {}
+    for kernel in open_cells:
+        groups.setdefault((kernel.operator, kernel.implementation), []).append(kernel)
+    return ". ".join([*said, *(_group(*names, kernels) for names, kernels in groups.items())]) + "."
+
+
+def _group(operator: str, implementation: str | None, kernels: Sequence[PlacedKernel]) -> str:
+    name = f"{operator.replace('_', ' ')}, {implementation}" if implementation else operator.replace("_", " ")
+    by_limit: dict[str, list[PlacedKernel]] = {}
+    for kernel in kernels:
+        by_limit.setdefault(kernel.limited_by, []).append(kernel)
+    parts = [_limited(limit, of_limit) for limit, of_limit in by_limit.items()]
+    lanes = [kernel.lanes_on for kernel in kernels if kernel.lanes_on is not None]
+    if lanes and median(lanes) < FULL * LANES:
+        parts.append(f"{median(lanes):.0f} of {LANES} lanes are on")
+    sectors = [kernel.sectors_per_request for kernel in kernels if kernel.sectors_per_request]
+    if sectors:
+        parts.append(f"a global load takes {median(sectors):.1f} sectors")
+    how = " (instructions from the disassembly)" if all(k.known_from == "disassembly" for k in kernels) else ""
+    return f"{name[0].upper()}{name[1:]}: {listed(parts)}{how}"
+
+
+def _limited(limit: str, kernels: Sequence[PlacedKernel]) -> str:
+    if limit in LEVELS:
+        shares = [k.fraction_of_issue if limit == "issue" else k.fraction_of_level[limit] for k in kernels]
+        return f"{counted(len(kernels), 'cell')} limited by {LEVELS[limit]}, at {percent(median(shares))} of its rate"
+    highest = max(max([k.fraction_of_issue, *k.fraction_of_level.values()]) for k in kernels)
+    return f"{counted(len(kernels), 'cell')} waiting, with nothing above {percent(highest)} of its rate"
