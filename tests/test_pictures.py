@@ -10,7 +10,7 @@ from roofline.records.base import read
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import BandwidthRecord
 from roofline.records.roofline import Fault, Roofline
-from roofline.report import load_figure, operator_figure, roofline_figure, sweep_figure
+from roofline.report import instruction_figure, load_figure, operator_figure, roofline_figure, sweep_figure
 from roofline.report.figure_style import headline, save
 from roofline.run import pictures
 
@@ -29,8 +29,9 @@ def test_drawn_side_by_side_they_are_the_same(tmp_path):
         save(operator_figure.draw(roofline, name), [alone / f"{picture}.png"])
     save(sweep_figure.draw(bandwidths), [alone / "sweep.png"])
     save(load_figure.draw(peaks), [alone / "load.png"])
+    save(instruction_figure.draw(roofline), [alone / "instruction_roofline.png"])
     made = {path.name: path.read_bytes() for path in together.iterdir()}
-    assert made == {path.name: path.read_bytes() for path in alone.iterdir()} and len(made) == 6
+    assert made == {path.name: path.read_bytes() for path in alone.iterdir()} and len(made) == 7
 
 
 def test_what_failed_stands_above_a_picture_which_stays_as_it_is():
@@ -53,4 +54,4 @@ def test_every_picture_tells_what_failed(tmp_path):
         pictures.draw(tmp_path, roofline.model_copy(update={"faults": faults}), [], [], {"gemm": "gemm"}, dpi=72)
         sizes.append({path.name: Image.open(path).height for path in tmp_path.glob("*.png")})
     quiet, failed = sizes
-    assert len(quiet) == 4 and all(failed[name] > quiet[name] for name in quiet)
+    assert len(quiet) == 5 and all(failed[name] > quiet[name] for name in quiet)

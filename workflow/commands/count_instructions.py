@@ -140,7 +140,10 @@ def file_of(counts_file: Path) -> dict:
             numbers = counted(disassembled(compiled(source, name, architecture, defines), entry))
             if numbers:
                 found.setdefault(str(architecture), {})[form(defines)] = list(numbers)
-    versions = {name: metadata.version(name) for name in ("nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvdisasm")}
+    tools = [
+        one for one in metadata.distributions() if one.name.startswith(("nvidia-cuda-nvrtc", "nvidia-cuda-nvdisasm"))
+    ]
+    versions = {one.name: one.version for one in sorted(tools, key=lambda one: one.name)}
     return {"source_sha256": source_sha256(counts_file), "made_with": versions, "counts": found}
 
 
