@@ -1,7 +1,5 @@
 """The instruction roofline: its arithmetic, and its kernels on a GPU without one."""
 
-import math
-
 import numpy
 import pytest
 from fake_gpu import Idle, Recorder, open_gpu, replace_kernels
@@ -45,28 +43,9 @@ def test_wavefronts_are_the_lanes_that_want_other_words_of_one_bank(stride):
     assert core.wavefronts_per_request(stride) == max(map(len, banks.values()))
 
 
-@given(
-    intensity=st.floats(1e-3, 1e3),
-    peak=st.floats(1e9, 1e13),
-    per_s=st.floats(1e9, 1e13),
-    more=st.floats(1, 10),
-)
-def test_the_roof_is_the_lower_of_issue_and_transactions_and_never_falls(intensity, peak, per_s, more):
-    roof = core.attainable(intensity, peak, per_s)
-    assert roof == min(peak, intensity * per_s)
-    assert core.attainable(more * intensity, peak, per_s) >= roof
-    assert core.attainable(math.inf, peak, per_s) == peak
-
-
-@given(count=st.floats(1, 1e12), transactions=st.floats(1, 1e12))
-def test_a_kernel_at_its_levels_rate_lies_on_that_levels_roof(count, transactions):
-    seconds = transactions / 1e12
-    roof = core.attainable(core.instruction_intensity(count, transactions), math.inf, 1e12)
-    assert count / seconds == pytest.approx(roof)
-
-
-def test_no_transactions_are_infinitely_many_instructions_for_each():
-    assert math.isinf(core.instruction_intensity(5, 0))
+@given(moved=st.floats(1, 1e15))
+def test_a_wavefront_is_four_sectors(moved):
+    assert core.transactions(moved, "hbm") == pytest.approx(4 * core.transactions(moved, "shared"))
 
 
 def test_the_peak_of_an_h200():

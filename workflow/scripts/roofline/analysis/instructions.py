@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from roofline.analysis.results import Results
-from roofline.core.instructions import LANES, transaction_bytes, transactions
+from roofline.core.instructions import transaction_bytes, transactions
 from roofline.records.instructions import CountedWallsRecord, InstructionsRecord
 from roofline.records.operator import Measurement
 from roofline.records.roofline import (
@@ -153,7 +153,3 @@ def limit(shares: Mapping[str, float]) -> str:
     """What is used most, where that is most of what there is; else the time goes to waiting."""
     name = max(shares, key=shares.get)
     return name if shares[name] >= MOST else LATENCY
-
-
-def lanes_lost(kernel: PlacedKernel) -> float | None:
-    return None if kernel.lanes_on is None else 1 - kernel.lanes_on / LANES

@@ -37,13 +37,3 @@ def wavefronts_per_request(stride_words: int) -> int:
 def issue_peak(multiprocessors: int, clock_mhz: float) -> float:
     """Warp instructions per second where every scheduler issues one per cycle."""
     return multiprocessors * SCHEDULERS * clock_mhz * 1e6
-
-
-def attainable(intensity: float, peak: float, transactions_per_s: float) -> float:
-    """Warp instructions per second under the roof; the peak alone where there are no transactions (infinite)."""
-    return peak if math.isinf(intensity) else min(peak, intensity * transactions_per_s)
-
-
-def instruction_intensity(warp_instructions: float, transactions: float) -> float:
-    """Warp instructions per transaction; infinite where there are none."""
-    return warp_instructions / transactions if transactions else math.inf
