@@ -9,7 +9,7 @@ import pytest
 from pictures import overlapping_texts, texts_outside, words_of
 
 from roofline.analysis.acceptance import _instructions
-from roofline.analysis.instructions import CELL, placed_kernel, transaction_roofs
+from roofline.analysis.instructions import CELL, _kernels, placed_kernel, transaction_roofs
 from roofline.core.instructions import sectors_per_request
 from roofline.devices.gpu.instructions import LANES_ON, STRIDES, WAYS
 from roofline.records.base import read
@@ -132,6 +132,37 @@ def test_what_limits_a_kernel_is_what_it_uses_most_of(instructions, transactions
     placed = placed_kernel(cell(), counted, 1e12, RATES, "counters")
     assert placed.limited_by == limit
     assert placed.fraction_of_issue == pytest.approx(instructions / 1e6)
+
+
+def profiled(operator, **fields):
+    """A cell as the hardware counted it."""
+    levels = ("l1_load_sectors", "l1_store_sectors", "shared_load_wavefronts", "shared_store_wavefronts")
+    levels += ("l2_read_sectors", "l2_write_sectors", "dram_read_bytes", "dram_write_bytes")
+    known = dict.fromkeys(levels, 320) | {name: getattr(operator, name) for name in CELL}
+    known |= {"warp_instructions": 100, "thread_instructions": 3200, "predicated_on_thread_instructions": 1600}
+    return SimpleNamespace(**known | {"l1_load_requests": 80} | fields)
+
+
+def placed_by(operator, declared: int | None, *counted):
+    measured = SimpleNamespace(warp_instructions=declared, bytes=3200, memory_level="hbm")
+    return _kernels([SimpleNamespace(operator=operator, measured=measured)], counted, 1e12, RATES)
+
+
+def test_what_was_counted_goes_before_what_was_disassembled():
+    operator = cell()
+    (one,) = placed_by(operator, 7, profiled(operator))
+    assert (one.known_from, one.warp_instructions, one.lanes_on, one.sectors_per_request) == ("counters", 100, 16, 4)
+    assert one.transactions == {"l1": 640, "shared": 640, "l2": 640, "hbm": 20}
+    (one,) = placed_by(operator, 7, profiled(operator, shape={"n": 2}))
+    assert (one.known_from, one.warp_instructions) == ("disassembly", 7)
+    assert one.transactions == {"l2": 100, "hbm": 100}
+    assert placed_by(operator, None) == []
+
+
+def test_a_level_that_was_not_counted_is_left_out():
+    operator = cell()
+    (one,) = placed_by(operator, None, profiled(operator, l2_write_sectors=None, l1_load_requests=None))
+    assert "l2" not in one.transactions and one.sectors_per_request is None
 
 
 # ---------------------------------------------------------------------------------------------- in words

@@ -135,4 +135,4 @@ def test_every_scheduler_of_a_card_issues_in_nearly_every_cycle():
     from fake_gpu import real_gpu
 
     rate = issue_rate(real_gpu(), warmup=3, iterations=200, time_budget_s=0.5)
-    assert 0.97 <= rate.fraction_of_peak <= 1.001
+    assert 0.97 <= rate.fraction_of_peak <= 1.01
