@@ -30,8 +30,8 @@ dry-run: setup ## say what `make` would measure, and why
 cell: setup ## measure one record in cell/, beside its prediction and the card's reference (CELL=cpu/peak_flops/fp32)
 	@$(python) workflow/commands/cell.py "$$CELL" $(ARGS)
 
-report: setup-any ## write results/report.html
-	@$(python) -m snakemake --cores 1 --report results/report.html $(ARGS)
+report: setup-any ## write results/snakemake_report.html, Snakemake's own report, which embeds report.html
+	@$(python) -m snakemake --cores 1 --report results/snakemake_report.html $(ARGS)
 
 archive: setup-any ## pack the results into results/archive/ (ARGS as the run had them)
 	@$(python) workflow/commands/archive.py $(ARGS)

@@ -1,7 +1,7 @@
 # The measured roofline of this machine: the DAG, in the order in which data flows.
 #
 #     device_query -> prediction, operator_prediction (sealed) -> peak_flops, bandwidth, instructions, one rule per operator
-#     -> collect -> pictures, interpretation, verification, acceptance, summary -> manifest
+#     -> collect -> pictures, interpretation, verification, acceptance, report_page -> manifest
 #
 # A measuring rule reads the device record and the seals and writes one record; nothing after it measures.
 # What is stale is decided by `params` (settings, device, driver, libraries) and by `input` (records and the
@@ -418,26 +418,28 @@ rule acceptance:
         "workflow/scripts/acceptance.py"
 
 
-rule summary:
+rule report_page:
     input:
         roofline="results/roofline.json",
+        verification="results/verification.json",
         acceptance="results/acceptance.json",
-        interpretation="results/interpretation.md",
+        records=records(),
         spreads=SPREADS,
-        library=library("summary"),
+        library=library("report_page"),
     output:
-        report(
-            "results/summary.html",
-            caption="workflow/report/summary.rst",
+        page=report(
+            "results/report.html",
+            caption="workflow/report/page.rst",
             category="Roofline",
-            labels={"what": "tables and interpretation"},
+            labels={"what": "the whole run on one page"},
         ),
+        words="results/ROOFLINE.md",
     log:
-        "logs/summary.log",
+        "logs/report_page.log",
     conda:
         "envs/cpu.yaml"
     script:
-        "workflow/scripts/summary.py"
+        "workflow/scripts/report_page.py"
 
 
 rule manifest:

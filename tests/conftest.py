@@ -13,8 +13,8 @@ from roofline.devices import host
 
 @pytest.fixture(scope="session", autouse=True)
 def small_quiet_host(tmp_path_factory) -> None:
-    """The host that tests and the jobs they start see: nothing is known of its load, and its cache is small. With one of
-    hundreds of MiB, most of a tiny run would be the first touch of gigabytes."""
+    """The host that tests and the jobs they start see: nothing is known of its load, and its cache is small. With one
+    of hundreds of MiB, most of a tiny run would be the first touch of gigabytes."""
     root = tmp_path_factory.mktemp("host")
     for number in host.usable_cpus():
         cache = root / f"sys/devices/system/cpu/cpu{number}/cache/index3"

@@ -15,6 +15,7 @@ from roofline.analysis.consistency import contradictions
 from roofline.analysis.results import Results
 from roofline.analysis.verification import verify
 from roofline.measure.sustained import summarise
+from roofline.records.acceptance import Acceptance
 from roofline.records.base import Record
 from roofline.records.collection import Collection
 from roofline.records.compute import LoadPoint, PeakFlops, PeakFlopsRecord
@@ -25,6 +26,7 @@ from roofline.records.prediction import OperatorPredictionRecord, PredictionReco
 from roofline.records.product import Product
 from roofline.records.timing import Check, Contention, Search, Timing
 from roofline.records.verification import Verification
+from roofline.report.story import Story, story
 
 US = 1e-6
 DAY = "2026-11-05T"
@@ -425,3 +427,12 @@ def collected(*records: Record, **asked) -> Collected:
 def verified(*records: Record, **asked) -> Verification:
     found = results(*records)
     return verify(collect(found, Asked(**asked)), found, hashes_of(found))
+
+
+def told(*records: Record, criteria=(), spreads=None) -> Story:
+    """What the page tells of a run."""
+    found = results(*records)
+    made = collect(found, Asked())
+    sha256 = hashes_of(found)
+    acceptance = Acceptance(criteria=list(criteria))
+    return story(found, made.roofline, verify(made, found, sha256), acceptance, spreads or {}, sha256)

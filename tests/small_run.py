@@ -65,7 +65,7 @@ class SmallRun:
         found = read_results(results, [self.root / path for path in self.paths])
         sha256 = {path.removeprefix("results/"): self.sha256(path) for path in self.paths}
         names = ["cpu/peak_flops.json", "roofline.json", "verification.json", "verification.md", "interpretation.md"]
-        names += ["acceptance.json", "summary.html", "cpu/bandwidth.json"]
+        names += ["acceptance.json", "report.html", "ROOFLINE.md", "cpu/bandwidth.json"]
         outputs = [*self.paths, *(f"results/{name.replace('cpu', self.device)}" for name in names)]
         for name, content in derive(found, ASKED, sha256, dict.fromkeys(outputs)).items():
             self.write(content, f"results/{name}")

@@ -17,6 +17,7 @@ from records_factory import (
     operator_record,
     peak_record,
     results,
+    told,
     verified,
 )
 
@@ -26,9 +27,10 @@ from roofline.core.statistics import FEWEST_SAMPLES
 from roofline.records.acceptance import Acceptance
 from roofline.records.base import Record, write
 from roofline.records.compute import PeakFlopsRecord
-from roofline.report import load_figure, operator_figure, roofline_figure, screen, summary
+from roofline.report import load_figure, operator_figure, roofline_figure, screen
 from roofline.report.figure_style import FEW
 from roofline.report.interpretation import interpret
+from roofline.report.page import html
 from roofline.report.verification_page import markdown
 
 PAGE = Path(__file__).parents[1] / "docs" / "what-is-claimed.md"
@@ -94,8 +96,7 @@ def test_the_terminal_marks_single_samples():
 
 
 def test_the_pages_mark_single_samples():
-    roofline = collected(*single()).roofline
-    page = summary.page(roofline, Acceptance(criteria=[]), "")
+    page = html(told(*single()))
     assert '<td class="n">55*</td>' in page and '<td class="n">1 ms*</td>' in page and MARK in page
     said = words(single())
     assert re.search(r"\| fp16 +\| +55\* \| +1 \|", said) and re.search(r"\| +1 ms\* \| +1 \|", said)

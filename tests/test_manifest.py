@@ -20,7 +20,7 @@ from roofline.run.manifest import (
 )
 
 SEAL, PEAK, SCAN = "results/cpu/prediction.json", "results/cpu/peak_flops/fp32.json", "results/cpu/scan/N1024_fp32.json"
-JOBS, JOBS_S = 15, 32  # of a small run: of two seconds each, but that of verification.json and verification.md
+JOBS, JOBS_S = 16, 34  # of a small run: of two seconds each, but that of verification.json and verification.md
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,7 @@ def test_a_change_is_found_though_all_checksums_were_written_again(run, path, ed
     assert found in str(refused.value) and "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["interpretation.md", "verification.md", "summary.html"])
+@pytest.mark.parametrize("name", ["interpretation.md", "verification.md", "report.html", "ROOFLINE.md"])
 def test_words_that_were_changed_are_found(run, name):
     honest, path = run.write_manifest(), run.root / "results" / name
     path.write_text(path.read_text().replace("52", "99").replace("not", "surely"))
@@ -219,11 +219,11 @@ def test_span_and_cost_of_a_whole_run(run):
 
 
 def test_a_partial_rerun_does_not_count_the_jobs_that_were_kept(run):
-    manifest = run.manifest(usd_per_hour=3.6, run_started_at=f"{DAY}12:00:27+00:00")
+    manifest = run.manifest(usd_per_hour=3.6, run_started_at=f"{DAY}12:00:29+00:00")
     times = manifest.times
     assert (times.jobs, times.jobs_s, times.jobs_of_this_run, times.jobs_of_this_run_s) == (JOBS, JOBS_S, 2, 4)
-    assert (times.first_start_at, times.span_s) == (f"{DAY}12:00:28+00:00", 72)
-    assert times.cost_usd == pytest.approx(0.072)
+    assert (times.first_start_at, times.span_s) == (f"{DAY}12:00:30+00:00", 70)
+    assert times.cost_usd == pytest.approx(0.07)
     assert [output.path for output in manifest.outputs if output.of_this_run] == run.paths[-2:]
 
 

@@ -41,7 +41,7 @@ OF_OPERATORS_SEALS = (*OF_ATTENTION_SEAL, *OF_ROWS_SEAL, *OF_NORM_SEAL)
 MEASURED = (QUERY, SEAL, MEMORY, *OF_PEAKS_SEAL, *OF_OPERATORS_SEALS)
 GATHERED = "cpu/peak_flops.json"  # with bandwidth.json, of one job
 PICTURES = "roofline.png"  # with all other pictures, of one job
-JUDGED = ("acceptance.json", "summary.html", "manifest.json")
+JUDGED = ("acceptance.json", "report.html", "manifest.json")  # with ROOFLINE.md, of one job
 FOLLOWS = ("roofline.json", PICTURES, "interpretation.md", "verification.json", *JUDGED)
 OF_CEILINGS = (GATHERED, *FOLLOWS)
 AFTER_THE_QUERY = (*MEASURED[1:], *OF_CEILINGS)
@@ -151,7 +151,8 @@ EDITED = {
     "workflow/scripts/measure_operator.py": [*ATTENTION, ROWS, NORM, *FOLLOWS],
     f"{LIBRARY}/report/figure_style.py": [PICTURES, *JUDGED],
     f"{LIBRARY}/report/interpretation.py": ["interpretation.md", *JUDGED],
-    f"{LIBRARY}/report/templates/summary.html.j2": ["summary.html", "manifest.json"],
+    f"{LIBRARY}/report/templates/report.js.j2": ["report.html", "manifest.json"],
+    f"{LIBRARY}/report/templates/answers.j2": ["interpretation.md", *JUDGED],
     f"{LIBRARY}/analysis/seals.py": ["verification.json", *JUDGED],
     f"{LIBRARY}/analysis/collect.py": FOLLOWS,
     f"{LIBRARY}/analysis/health.py": FOLLOWS,  # a threshold that changes measures nothing again

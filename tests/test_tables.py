@@ -1,8 +1,7 @@
-"""The tables of ceilings, levels and operators: on the screen, in Markdown and in the summary."""
+"""The tables of ceilings, levels and operators: on the screen and in Markdown."""
 
 import re
 import shlex
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from roofline.records.acceptance import Acceptance, Criterion
 from roofline.records.base import read
 from roofline.records.memory import FoundLevel, Sweep
 from roofline.records.roofline import Roofline
-from roofline.report import markdown, screen, summary
+from roofline.report import markdown, screen
 from roofline.report.tables import compute_rows, level_rows, limited_by, measure_again, memory_rows, remarks
 
 REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
@@ -181,56 +180,13 @@ def test_only_what_does_not_pass_is_told_with_the_reason(shown):
     assert "  FAIL  another (a reason of some length" in shown
 
 
-# ---------------------------------------------------------------- Markdown and HTML
+# ---------------------------------------------------------------- Markdown
 
 
 def test_a_column_that_is_empty_throughout_is_left_out():
     text = markdown.table(("name", "one", "two"), [["a|b", "1", "-"], ["c", "2", ""]])
     assert "two" not in text and "a\\|b" in text
     assert re.fullmatch(r"\|:-+\|-+:\|", text.splitlines()[1])
-
-
-def test_our_markdown_becomes_html():
-    table = markdown.table(("name", "share"), [["a|b <c>", "1 %*"]])
-    html = markdown.html(f"## 1. Yes?\n\n**gpu0: yes.** R&D, *Sealed*: 1* or 2*\n\n{table}\n\n\\* few\n")
-    assert html.splitlines() == [
-        "<h2>1. Yes?</h2>",
-        "<p><strong>gpu0: yes.</strong> R&amp;D, <em>Sealed</em>: 1* or 2*</p>",
-        "<table>",
-        '<tr><th>name</th><th class="n">share</th></tr>',
-        '<tr><td>a|b &lt;c&gt;</td><td class="n">1 %*</td></tr>',
-        "</table>",
-        "<p>* few</p>",
-    ]
-
-
-class Balanced(HTMLParser):
-    """Raises where an element is closed that is not the last one opened."""
-
-    VOID = ("meta",)
-
-    def __init__(self):
-        super().__init__()
-        self.open = []
-
-    def handle_starttag(self, tag, attrs):
-        self.open += [] if tag in self.VOID else [tag]
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-
-def test_the_summary_is_one_whole_page_with_the_same_rows(roofline):
-    page = summary.page(roofline, Acceptance(criteria=[PASSED, FAILED]), "# Title\n\n**Words.**")
-    parser = Balanced()
-    parser.feed(page)
-    assert parser.open == []
-    for device in roofline.devices:
-        for row in compute_rows(roofline, device) + memory_rows(roofline, device):
-            assert f'<td>{row.name}</td><td class="n">{row.measured}</td><td>{row.unit}</td>' in page
-    assert "51 MiB" in page and "Above its roof: scan numpy" in page and "<strong>Words.</strong>" in page
-    assert "since it is so" in page and 'href="scan.png"' in page
-    assert not re.search(r'(src|href)="(?!\w+\.(png|md)")', page), "nothing is fetched from elsewhere"
 
 
 def test_the_command_that_measures_again_has_the_arguments_of_the_run():

@@ -58,7 +58,7 @@ BUDGET = {"iterations": 10, "time_budget_s": 0.05}
 SECTIONS = {"saxpy": {"sizes": [1000, 3000], **BUDGET}, "gelu": {"sizes": [2000], **BUDGET}}
 SAXPY_RECORDS = ("cpu/saxpy/n1000.json", "cpu/saxpy/n3000.json")
 FOLLOWS = ("roofline.json", "roofline.png", "interpretation.md", "verification.json")
-FOLLOWS += ("acceptance.json", "summary.html", "manifest.json")
+FOLLOWS += ("acceptance.json", "report.html", "manifest.json")
 
 
 def written(folder: Path, text: str = SAXPY) -> str:
@@ -118,7 +118,7 @@ def test_every_result_tells_of_it(extended_run):
     built_in = {"decode_attention": "decode attention", "gemm": "GEMM", "row_norm": "row normalisation"}
     built_in["rmsnorm_matmul"] = "RMSNorm and product"
     assert titles == built_in | {"saxpy": "SAXPY", "gelu": "GELU"}
-    for page in ("interpretation.md", "verification.md", "summary.html"):
+    for page in ("interpretation.md", "verification.md", "report.html", "ROOFLINE.md"):
         text = (extended_run.results / page).read_text(encoding="utf-8")
         assert "saxpy" in text.lower() and "gelu" in text.lower(), page
     for picture in ("saxpy.png", "gelu.png"):

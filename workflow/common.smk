@@ -269,7 +269,7 @@ def deliverables():
         + ["results/verification.json", "results/verification.md", "results/sweep.png", "results/load.png"]
         + ["results/instruction_roofline.png"]
         + expand("results/{picture}.png", picture=PICTURES)
-        + ["results/acceptance.json", "results/summary.html"]
+        + ["results/acceptance.json", "results/report.html", "results/ROOFLINE.md"]
     )
 
 

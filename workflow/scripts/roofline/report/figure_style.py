@@ -18,22 +18,12 @@ from matplotlib.ft2font import LoadFlags
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from matplotlib.transforms import Affine2D, Transform
 
+# All of them, since pictures name them by this module.
+from roofline.report.palette import FAULT, GRID, INK, MUTED, PAPER, SHADE, SPINES, dtype_colour  # noqa: F401
+
 FONT = "DejaVu Sans"
 TITLE_SIZE, TEXT_SIZE, SMALL_SIZE = 14.0, 8.0, 7.5
 WIDTH, MARGIN, LEFT, LINE = 720.0, 14.0, 56.0, 11.0  # points: at 900 pixels a text of 8 points is 10 pixels high
-FAULT = "#b00020"
-PAPER, GRID, SPINES, INK, MUTED, SHADE = "#ffffff", "#dfe2e6", "#aab0b8", "#22262b", "#646a73", "#eef0f2"
-# Okabe and Ito's palette, safe for the colour-blind. A dtype has one colour, as a ceiling and as a dot.
-DTYPE_COLOURS = {
-    "fp64": "#009E73",
-    "fp32": "#D55E00",
-    "tf32": "#E69F00",
-    "fp16": "#0072B2",
-    "bf16": "#56B4E9",
-    "fp8_e4m3": "#CC79A7",
-    "int8": "#000000",
-}
-OTHER_DTYPE = "#777777"
 MARKERS = "osD^vpPXh*<>d8"
 FEW = {
     "marker": "x",
@@ -160,11 +150,6 @@ def save(figure: Figure, paths: Iterable[Path | str], dpi: float | None = None) 
 def markers_of(keys: Iterable) -> dict[Any, str]:
     """A marker for each key, in their order."""
     return dict(zip(dict.fromkeys(keys), cycle(MARKERS), strict=False))
-
-
-def dtype_colour(name: str) -> str:
-    """The colour of a dtype, or of a ceiling named after one (fp32_fma)."""
-    return DTYPE_COLOURS.get(name) or DTYPE_COLOURS.get(name.split("_")[0], OTHER_DTYPE)
 
 
 def faded(colour: str, by: float) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import jinja2
@@ -25,7 +26,7 @@ from roofline.records.compute import PeakFlops, PeakFlopsRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.operator import JobRecord, OperatorInfo, OperatorRecord
 from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, Roofline
-from roofline.report.markdown import table
+from roofline.report.markdown import Table, filled
 from roofline.report.tables import (
     FEW_SAMPLES,
     fail_lines,
@@ -46,6 +47,7 @@ LISTED_ONE_BY_ONE = 8  # cells of an operator on a device; more are grouped by i
 TOLD = 2  # sentences of a kind that may be many; the rest is counted
 NAMED = 3  # operators, or implementations, in a sentence
 STARRED = re.compile(r"\d( \w+)?\* ")  # a figure of few samples
+NOTHING_CONCLUDED = "nothing is concluded, by what failed above."
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -54,29 +56,79 @@ ENVIRONMENT = jinja2.Environment(
 )
 ENVIRONMENT.filters |= {"listed": listed, "percent": percent, "spans_percent": spans_percent}
 ENVIRONMENT.filters |= {"number": number, "measure_again": measure_again}
+ENVIRONMENT.globals["fewest"] = statistics.FEWEST_SAMPLES
 
 
-def interpret(
+@dataclass(frozen=True)
+class Answer:
+    """To one of the questions, of one device: sentences, and the tables that they rest on."""
+
+    verdict: str
+    caution: str = ""  # why nothing is concluded from the verdict
+    remarks: str = ""
+    tables: list[Table] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Interpretation:
+    """What is said of a run, before it has a form."""
+
+    fails: list[str]
+    disturbed: list[str]  # records to measure again
+    devices: dict[str, str]  # names
+    plan: dict[str, Answer]  # by device
+    landing: dict[str, Answer]  # of those with an operator under a roof
+    operations: Table | None  # the user's
+    sealed: bool  # whether a prediction was judged
+    against: Answer
+
+
+def interpretation(
     roofline: Roofline,
     devices: dict[str, DeviceRecord],
     records: Iterable[JobRecord],
     spreads: Spreads | None = None,
-) -> str:
-    """The three answers as Markdown; `spreads` are those between runs that are known."""
+) -> Interpretation:
+    """The three answers; `spreads` are those between runs that are known."""
     records = list(records)
-    text = ENVIRONMENT.get_template("interpretation.md.j2").render(
-        devices=devices,
-        fewest=statistics.FEWEST_SAMPLES,
-        fail_lines=fail_lines(roofline.faults),
+    plans = {name: ceilings(device, roofline, records, spreads or {}) for name, device in devices.items()}
+    landings = {name: landing(name, found, roofline, records) for name in devices if (found := _placed(name, roofline))}
+    return Interpretation(
+        fails=fail_lines(roofline.faults),
         disturbed=[path for fault in roofline.faults for path in fault.records],
-        ceilings=[ceilings(device, roofline, records, spreads or {}) for device in devices.values()],
-        operators=[
-            landing(device, found, roofline, records) for device in devices if (found := _placed(device, roofline))
-        ],
+        devices={name: device.name for name, device in devices.items()},
+        plan={name: _answer("plan", it, [it["table"]]) for name, it in plans.items()},
+        landing={
+            name: _answer("landing", it, it["tables"], f"{name}: {NOTHING_CONCLUDED}" if it["best"] else "")
+            for name, it in landings.items()
+        },
         operations=_operations(roofline),
-        against=against(roofline, devices),
+        sealed=any(it["judged"] for it in landings.values()),
+        against=_against(against(roofline, devices)),
     )
+
+
+def interpret(*arguments, **keywords) -> str:
+    """The same as Markdown."""
+    return markdown(interpretation(*arguments, **keywords))
+
+
+def markdown(said: Interpretation) -> str:
+    text = ENVIRONMENT.get_template("interpretation.md.j2").render(vars(said))
     return f"{text}\n\\{FEW_SAMPLES}\n" if STARRED.search(text) else text
+
+
+def _answer(question: str, it: dict, tables: Iterable[Table | None], caution: str = "") -> Answer:
+    sentences = ENVIRONMENT.get_template("answers.j2").module
+    verdict, remarks = (getattr(sentences, f"{question}_{part}")(it).strip() for part in ("verdict", "remarks"))
+    return Answer(verdict, caution if it["failed"] else "", remarks, list(filter(None, tables)))
+
+
+def _against(it: dict) -> Answer:
+    if "missing" in it:
+        return Answer(it["missing"])
+    known = any(one["times"] for one in it["compared"])
+    return _answer("against", it, [it["table"]], NOTHING_CONCLUDED.capitalize() if known else "")
 
 
 def _placed(device: str, roofline: Roofline) -> list[tuple[OperatorInfo, list[Operator]]]:
@@ -150,7 +202,7 @@ def ceilings(device: DeviceRecord, roofline: Roofline, records: list[JobRecord],
     }
 
 
-def _ceilings(peaks: dict[str, PeakFlops]) -> str:
+def _ceilings(peaks: dict[str, PeakFlops]) -> Table | None:
     of = "of formula" if any(peak.unit == "cpu" for peak in peaks.values()) else "of vendor"
     columns = (f"ceiling ({_unit(peaks)})", "burst", "n", "sustained", f"burst: {of}", f"sustained: {of}")
     columns += ("reference GEMM", "burst on its operands", "difference between two blocks", "of what its clock allows")
@@ -171,7 +223,7 @@ def _ceilings(peaks: dict[str, PeakFlops]) -> str:
         ]
         for dtype, peak in peaks.items()
     ]
-    return table(columns, rows) if rows else ""
+    return filled(columns, rows) if rows else None
 
 
 def _samples(peak: PeakFlops) -> int:
@@ -342,7 +394,7 @@ def _notes(info: OperatorInfo, device: str, records: list[JobRecord]) -> list[st
     return [*other, *notes, *(["weights were generated, not trained"] if generated else [])]
 
 
-def _overview(found: list[tuple[OperatorInfo, list[Operator]]], roofline: Roofline) -> str:
+def _overview(found: list[tuple[OperatorInfo, list[Operator]]], roofline: Roofline) -> Table:
     """Each operator and dtype: between which shares of which roof its cells lie, and of how many the seal was right."""
     columns = ("operator", "dtype", "cells", "n", "FLOP/byte", "ridge point", "lower ceiling", "of roof")
     columns += ("closest to its roof", "furthest from it", "sealed: right", "memory-bound: of the fp16 peak")
@@ -370,7 +422,7 @@ def _overview(found: list[tuple[OperatorInfo, list[Operator]]], roofline: Roofli
                 _usual(info, mine),
             ]
         )
-    return table(columns, rows, left=2)
+    return filled(columns, rows, left=2)
 
 
 def _counts(cells: list[Operator]) -> str:
@@ -382,7 +434,7 @@ def _dtypes(cells: list[Operator]) -> Iterable[str]:
     return dict.fromkeys(cell.dtype for cell in cells)
 
 
-def _one_by_one(found: list[tuple[OperatorInfo, list[Operator]]]) -> str:
+def _one_by_one(found: list[tuple[OperatorInfo, list[Operator]]]) -> Table | None:
     columns = (
         "operator",
         "case",
@@ -407,10 +459,10 @@ def _one_by_one(found: list[tuple[OperatorInfo, list[Operator]]]) -> str:
         for info, cells in found
         for cell in cells
     ]
-    return table(columns, rows, left=3) if rows else ""
+    return filled(columns, rows, left=3) if rows else None
 
 
-def _operations(roofline: Roofline) -> str:
+def _operations(roofline: Roofline) -> Table | None:
     """Those of the config, which have no implementations to compare."""
     columns = ("device", "operation", "dtype", "FLOP/byte", "roofline's time", "your time", "of roof", "bound by")
     rows = [
@@ -427,10 +479,10 @@ def _operations(roofline: Roofline) -> str:
         for o in roofline.operators
         if o.operator == "operation"
     ]
-    return table(columns, rows, left=3) if rows else ""
+    return filled(columns, rows, left=3) if rows else None
 
 
-def _by_implementation(found: list[tuple[OperatorInfo, list[Operator]]], roofline: Roofline) -> str:
+def _by_implementation(found: list[tuple[OperatorInfo, list[Operator]]], roofline: Roofline) -> Table | None:
     """Each implementation and scope: its shares, its regimes, and the time of its smallest and largest case."""
     columns = ("operator", "implementation", "cells", "n", "of roof", "device alone", "regimes found")
     columns += ("smallest case", "largest case")
@@ -458,7 +510,7 @@ def _by_implementation(found: list[tuple[OperatorInfo, list[Operator]]], rooflin
                     ),
                 ]
             )
-    return table(columns, rows, left=2) if rows else ""
+    return filled(columns, rows, left=2) if rows else None
 
 
 # ---------------------------------------------------------------- 3: the GPU against the CPU
@@ -537,7 +589,7 @@ def _ratio(one: float | None, other: float | None) -> float | None:
     return one / other if one and other else None
 
 
-def _pairs(compared: list[dict], link: MemoryCeiling | None) -> str:
+def _pairs(compared: list[dict], link: MemoryCeiling | None) -> Table:
     columns = ("operator", "fp32 case", "bytes", "GPU", "of roof", "launch overhead", "CPU", "of roof")
     columns += ("GPU times as fast", "over PCIe")
     rows = [
@@ -556,7 +608,7 @@ def _pairs(compared: list[dict], link: MemoryCeiling | None) -> str:
         for one in compared
         for fast, slow in one["pairs"]
     ]
-    return table(columns, rows, left=2)
+    return filled(columns, rows, left=2)
 
 
 def _launches(cell: Operator) -> float:

@@ -1,51 +1,42 @@
-"""Markdown: tables, by tabulate, and the little of it that our own pages use as HTML."""
+"""Tables of words, as data and as Markdown, by tabulate; and spans of code as HTML."""
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from markupsafe import Markup, escape
 from tabulate import tabulate
 
-CELL_BORDER = re.compile(r"(?<!\\)\|")
+
+class Table(NamedTuple):
+    """The first columns are aligned to the left, the others to the right. As text it is Markdown."""
+
+    columns: list[str]
+    rows: list[list[str]]
+    left: int = 1
+
+    def __str__(self) -> str:
+        align = ["left" if place < self.left else "right" for place in range(len(self.columns))]
+        shown = [[cell.replace("|", "\\|") for cell in row] for row in self.rows]
+        return tabulate(shown, self.columns, "pipe", colalign=align, disable_numparse=True)
+
+
+def filled(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> Table:
+    """A table without those columns to the right that are empty throughout."""
+    rows = [list(row) for row in rows]
+    kept = [place for place in range(len(columns)) if place < left or any(row[place] not in ("", "-") for row in rows)]
+    return Table([columns[place] for place in kept], [[row[place] for place in kept] for row in rows], left)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
-    """The first columns are aligned to the left, the others to the right; a column that is empty throughout is left
-    out."""
-    rows = [list(row) for row in rows]
-    kept = [place for place in range(len(columns)) if place < left or any(row[place] not in ("", "-") for row in rows)]
-    align = ["left" if place < left else "right" for place in kept]
-    shown = [[row[place].replace("|", "\\|") for place in kept] for row in rows]
-    return tabulate(shown, [columns[place] for place in kept], "pipe", colalign=align, disable_numparse=True)
+    return str(filled(columns, rows, left))
 
 
-def html(text: str) -> Markup:
-    """Headings, paragraphs with words in bold, and tables of such text as HTML."""
-    return Markup("\n").join(_block(block.strip()) for block in text.split("\n\n") if block.strip())
+def with_code(text: str) -> Markup:
+    """A sentence as HTML, escaped, with what stands between backticks as code."""
+    return Markup(re.sub(r"`(.+?)`", r"<code>\1</code>", str(escape(unbroken(text)))))
 
 
-def _block(block: str) -> Markup:
-    if block.startswith("#"):
-        return Markup("<h2>{}</h2>").format(_inline(block.lstrip("# ")))
-    if block.startswith("|"):
-        return _table(block.splitlines())
-    return Markup("<p>{}</p>").format(_inline(block))
-
-
-def _table(lines: list[str]) -> Markup:
-    head, rule, *rows = ([cell.strip() for cell in CELL_BORDER.split(line)[1:-1]] for line in lines)
-    kinds = [' class="n"' if mark.endswith(":") else "" for mark in rule]
-    shown = [_row(row, kinds, "td") for row in rows]
-    return Markup("<table>\n{}\n</table>").format(Markup("\n").join([_row(head, kinds, "th"), *shown]))
-
-
-def _row(cells: list[str], kinds: list[str], tag: str) -> Markup:
-    made = (f"<{tag}{kind}>{_inline(cell)}</{tag}>" for kind, cell in zip(kinds, cells, strict=True))
-    return Markup(f"<tr>{''.join(made)}</tr>")
-
-
-def _inline(text: str) -> Markup:
-    shown = re.sub(r"\\([|*])", r"\1", str(escape(text)))
-    shown = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", shown)
-    shown = re.sub(r"`(.+?)`", r"<code>\1</code>", shown)
-    return Markup(re.sub(r"(?<!\w)\*(\w+)\*", r"<em>\1</em>", shown))
+def unbroken(text: str) -> str:
+    """A figure and its per cent on one line."""
+    return text.replace(" %", "\u00a0%")

@@ -12,8 +12,8 @@ from roofline.core.statistics import FEWEST_SAMPLES, few
 from roofline.records.operator import OperatorInfo
 from roofline.records.roofline import Operator, Roofline
 from roofline.report import figure_style as style
+from roofline.report.cells import series_of, title
 from roofline.report.label_placement import Label, marker_place, write
-from roofline.report.roofline_cells import series_of, title
 
 NOTHING = "Nothing to draw: it was not measured, or has no roof."
 HOLLOWS = "Filled: by the caller's time; hollow, where it differs by more than 5 %: by the device's part alone."

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from roofline.core.formatting import level_words, number, percent, starred
 from roofline.core.statistics import few
 from roofline.records.roofline import ComputeCeiling, FoundCache, MemoryCeiling, Operator
-from roofline.report.figure_style import MUTED, dtype_colour
+from roofline.report.palette import MUTED, dtype_colour
 from roofline.report.tables import FEW_SAMPLES, main_memory_ceiling, of_vendor, remarks
 
 Ceiling = ComputeCeiling | MemoryCeiling

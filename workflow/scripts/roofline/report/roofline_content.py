@@ -7,23 +7,10 @@ from itertools import chain, zip_longest
 
 from roofline.records.roofline import Operator, Roofline, Skipped
 from roofline.report import roofline_ceilings as ceilings_shown
+from roofline.report.cells import USERS, Infos, by_operator, chosen, has_place, ranges, series_of, title
 from roofline.report.figure_style import markers_of
 from roofline.report.roofline_ceilings import Level
-from roofline.report.roofline_cells import (
-    USERS,
-    Infos,
-    Series,
-    by_operator,
-    chosen,
-    common_axis,
-    has_place,
-    labelled,
-    most_telling,
-    operation_name,
-    ranges,
-    series_of,
-    title,
-)
+from roofline.report.roofline_cells import Series, common_axis, labelled, most_telling, operation_name
 
 MOST_LABELS = 20  # of dots, in one picture
 MOST_NAMED = 8  # in a note

@@ -12,9 +12,9 @@ from matplotlib.lines import Line2D
 from roofline.core.statistics import FEWEST_SAMPLES, few
 from roofline.records.roofline import Operator, Roofline
 from roofline.report import figure_style as style
+from roofline.report.cells import USERS, height_of, predicted
 from roofline.report.label_placement import MARKER, Label, discs, marker_place, write
 from roofline.report.roofline_ceilings import Level
-from roofline.report.roofline_cells import USERS, height_of, predicted
 from roofline.report.roofline_content import Panel, counting, key_of, panels
 
 SLOPE = "#4a515b"

@@ -9,8 +9,6 @@ from roofline.analysis.spread import Spreads, with_known_runs
 from roofline.core.formatting import (
     capacity,
     counted,
-    duration,
-    flops_rate,
     flops_unit,
     level_name,
     level_words,
@@ -21,8 +19,7 @@ from roofline.core.formatting import (
 )
 from roofline.core.statistics import FEWEST_SAMPLES, half_width
 from roofline.core.throttling import limiting_words
-from roofline.records.roofline import ComputeCeiling, Fault, FoundCache, MemoryCeiling, Operator, Roofline, SpeedUp
-from roofline.report.markdown import table
+from roofline.records.roofline import ComputeCeiling, Fault, FoundCache, MemoryCeiling, Operator, Roofline
 
 SERIES = {  # of a sweep: whose bandwidth it is
     "through L1": "one multiprocessor, through L1",
@@ -30,7 +27,6 @@ SERIES = {  # of a sweep: whose bandwidth it is
     "one_core": "one core",
     "all_cores": "all cores, each its own set",
 }
-BY_DEVICE = "Rates and shares of the roof are by the device's time where it has one of its own."
 NO_REASON, NOT_REPORTED = "none reported", "not reported"
 FEW_SAMPLES = f"* fewer than {FEWEST_SAMPLES} samples: nothing is concluded from it"
 UNKNOWN = "unknown"
@@ -94,40 +90,6 @@ def told_apart(burst: list[str] | None, sustained: list[str] | None, both: list[
     if sustained is None or words["burst"] == words["sustained"]:
         return limited_by(burst or sustained or [], throttled)
     return ", ".join(f"{when}: {reasons}" for when, reasons in words.items() if reasons)
-
-
-def compared(roofline: Roofline, device: str) -> list[str]:
-    """Of each operator with baselines, its cells beside them: a table in Markdown."""
-    found = []
-    for info in roofline.operator_info.values():
-        cells = [o for o in roofline.operators if (o.device, o.operator) == (device, info.name) and o.latency_s]
-        if info.baselines and cells:
-            columns = (info.title, "implementation", "caller's time", "device's time", "GB/s", "of roof", "attained")
-            columns += ("FLOP/byte", "bound by")
-            named = [name for name in info.baselines if any(name in cell.speed_up for cell in cells)]
-            columns += tuple(f"times as fast as {name} (caller's / device's)" for name in named)
-            found.append(f"{BY_DEVICE}\n\n{table(columns, [_compared(cell, named) for cell in cells], left=2)}")
-    return found
-
-
-def _compared(cell: Operator, baselines: Sequence[str]) -> list[str]:
-    share = cell.device_fraction_of_roof or cell.fraction_of_roof
-    return [
-        " ".join(filter(None, [cell.preset, cell.scope, cell.dtype, cell.label])),
-        cell.implementation or "",
-        starred(duration(cell.latency_s), cell.samples),
-        duration(cell.device_latency_s) if cell.device_latency_s else "-",
-        number(cell.bytes / (cell.device_latency_s or cell.latency_s) / 1e9),
-        percent(share) if share else "-",
-        flops_rate(cell.device_attained_tflops or cell.attained_tflops),
-        number(cell.intensity_flops_per_byte) if cell.intensity_flops_per_byte else "-",
-        cell.regime or "-",
-        *(_faster(cell.speed_up[name]) if name in cell.speed_up else "-" for name in baselines),
-    ]
-
-
-def _faster(times: SpeedUp) -> str:
-    return " / ".join(number(value) for value in (times.latency, times.device_latency) if value)
 
 
 def within_run(cells: Iterable[Operator]) -> str:

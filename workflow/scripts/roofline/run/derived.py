@@ -12,8 +12,9 @@ from roofline.records.base import Record, read
 from roofline.records.collection import Collection
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import BandwidthRecord
+from roofline.report import page
 from roofline.report.interpretation import interpret
-from roofline.report.summary import page
+from roofline.report.story import story
 from roofline.report.verification_page import markdown
 from roofline.run.paths import judged
 
@@ -26,15 +27,16 @@ def derive(
     roofline, verification = collected.roofline, verify(collected, found, sha256)
     devices = found.device_records()
     spreads = between_runs({name: device.name for name, device in devices.items()})
-    interpretation = interpret(roofline, devices, [record for _, record in found.measured], spreads)
     acceptance = accept(roofline, found, verification, judged(outputs), missing=[])
+    told = story(found, roofline, verification, acceptance, spreads, sha256)
     files: dict[str, Record | str] = {
         "roofline.json": roofline,
         "verification.json": verification,
         "verification.md": markdown(verification, roofline.faults),
-        "interpretation.md": interpretation,
+        "interpretation.md": interpret(roofline, devices, [record for _, record in found.measured], spreads),
         "acceptance.json": acceptance,
-        "summary.html": page(roofline, acceptance, interpretation, spreads),
+        "report.html": page.html(told),
+        "ROOFLINE.md": page.markdown(told),
     }
     kinds = {"peak_flops": PeakFlopsRecord, "bandwidth": BandwidthRecord}
     for device in devices:

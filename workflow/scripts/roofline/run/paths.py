@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 RESULTS = Path("results")
-AFTER_ACCEPTANCE = ("acceptance.json", "summary.html", "manifest.json")
+AFTER_ACCEPTANCE = ("acceptance.json", "report.html", "ROOFLINE.md", "manifest.json")
 
 
 def below_results(path: Path | str) -> str:

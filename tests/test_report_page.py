@@ -1,0 +1,331 @@
+"""report.html and ROOFLINE.md: what they tell of records, and how the page behaves in a browser."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from records_factory import GEMM, bandwidth_record, cell, operator_record, peak_record, told
+from records_factory import device_record as device
+
+from roofline.analysis.collect import Asked, collect
+from roofline.analysis.results import read_results
+from roofline.analysis.spread import between_runs
+from roofline.analysis.verification import verify
+from roofline.records.acceptance import Acceptance, Criterion
+from roofline.records.base import read
+from roofline.records.manifest import Manifest
+from roofline.report import page
+from roofline.report.story import story
+from roofline.run.manifest import hashes
+
+REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
+SCRIPT = "<script>alert(1)</script>"
+MOST_BYTES = 6_000_000
+CHROMIUM = "/usr/bin/chromium"
+
+
+def of_reference():
+    manifest = read(Manifest, REFERENCE / "manifest.json")
+    paths = [path for output in manifest.outputs if (path := REFERENCE / output.path.removeprefix("results/")).exists()]
+    found = read_results(REFERENCE, paths)
+    made, sha256 = collect(found, Asked(**manifest.asked)), hashes(manifest.outputs)
+    spreads = between_runs({name: record.name for name, record in found.device_records().items()})
+    acceptance = read(Acceptance, REFERENCE / "acceptance.json")
+    return story(found, made.roofline, verify(made, found, sha256), acceptance, spreads, sha256)
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return of_reference()
+
+
+@pytest.fixture(scope="module")
+def html(reference):
+    return page.html(reference)
+
+
+@pytest.fixture(scope="module")
+def words(reference):
+    return page.markdown(reference)
+
+
+def hostile():
+    """A run whose user names things in HTML."""
+    info = GEMM.model_copy(update={"name": "own", "title": SCRIPT, "picture": "own"})
+    cells = [
+        cell("gpu0", 1e-3 * n, 0.9e-3 * n, n=n, operator="own", implementation=SCRIPT, label=f"{SCRIPT} {n}")
+        for n in (1, 2)
+    ]
+    failed = Criterion(device="gpu0", criterion=SCRIPT, result="fail", reason=SCRIPT)
+    return told(
+        device("gpu0", name=SCRIPT),
+        peak_record("gpu0", "fp32", 55, sustained=50, vendor=60),
+        bandwidth_record("gpu0", hbm_read=4000),
+        operator_record("gpu0", *cells, info=info),
+        criteria=[failed],
+    )
+
+
+class Shown(HTMLParser):
+    """The text that a reader sees; raises where an element is closed that is not the last one opened."""
+
+    VOID = ("meta", "input")
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open, self.texts, self.links = [], [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.open += [] if tag in self.VOID else [tag]
+        self.links += [value for key, value in attrs if key in ("src", "href")]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if not {"script", "style"} & set(self.open):
+            self.texts.append(data)
+
+    @property
+    def words(self) -> str:
+        return " ".join(" ".join(self.texts).split())
+
+
+# ---------------------------------------------------------------- what is told
+
+
+def test_the_page_tells_the_run_of_the_reference(html):
+    shown = Shown(html)
+    for words in (
+        "for long-running work, plan with these sustained rates",
+        "787 TFLOPS fp16 burst · 80 % of the vendor's · 678 sustained",
+        "70 of 71",
+        "FAIL, cpu: a busy host: 1 of 49 blocks disturbed",
+        "96 of 105 cells predicted right",
+        "L1 and shared memory",
+        "no hardware counters were read",
+        "the rule of thumb names 63 of 105 regimes",
+        "make cell CELL=gpu0/decode_attn/minigpt/S1024_fp16",
+        "SHA-256 of 48 records",
+    ):
+        assert words.lower() in shown.words.lower(), words
+    assert len(html.encode()) < MOST_BYTES
+
+
+def test_nothing_is_fetched(html):
+    assert all(re.fullmatch(r"#[\w-]+|[\w]+\.(png|svg|json|md)", link) for link in Shown(html).links)
+    assert "@import" not in html.partition("</style>")[0] and "url(" not in html.partition("</style>")[0]
+
+
+def test_the_same_run_gives_the_same_bytes(reference, html, words):
+    again = of_reference()
+    assert page.html(again) == html and page.markdown(again) == words
+
+
+def test_the_words_for_a_repository_are_short_and_the_same(reference, words):
+    counted = sum(bool(re.search(r"\w", word)) for word in words.split())
+    assert 1500 <= counted <= 2500
+    assert [f"## {title}" in words for title in ("The ceilings", "The memory pyramid", "Reproduce it")] == [True] * 3
+    assert all(sentence in words for _, sentence in reference.verdict)
+    assert "![The measured roofline](roofline.png)" in words and "{{" not in words
+
+
+def test_what_a_user_named_in_html_is_shown_as_text():
+    run = hostile()
+    html = page.html(run)
+    assert SCRIPT not in html and "alert(1)" in html
+    assert SCRIPT in Shown(html).words
+
+
+def test_the_worst_predictions_come_first(reference):
+    assert [miss.error for miss in reference.worst] == ["+104 %", "+75 %", "-36 %", "+46 %", "+44 %"]
+    assert "dram_read_one_core measured 19.7" in reference.worst[0].why
+
+
+def test_the_pyramid_is_of_the_measured_levels(reference):
+    layers = {layer.name: (layer.size, layer.bandwidth) for layer in reference.pyramids["gpu0"]}
+    assert list(layers) == ["registers", "L1 and shared memory", "L2", "device memory", "host link"]
+    assert layers["L2"] == ("60 MiB", "12 TB/s") and layers["device memory"] == ("140 GiB", "4.62 TB/s")
+    assert layers["host link"] == ("", "55.3 GB/s / 55.4 GB/s")
+
+
+def test_a_run_without_operators_or_load_has_a_page():
+    run = told(device("cpu"), bandwidth_record("cpu", dram_read=80))
+    shown = Shown(page.html(run)).words
+    assert "No operator was placed under a roof" in shown and "No prediction has a measured counterpart" in shown
+    assert "No sustained load was measured" in shown and "make cell" not in shown
+    assert "No prediction has a measured counterpart" in page.markdown(run)
+
+
+def test_every_cell_of_an_operator_has_a_row_with_its_prediction(reference):
+    attention = next(part for part in reference.operators if part.title == "decode attention")
+    assert len(attention.cells.rows) == 96
+    row = next(row for row in attention.cells.rows if row[:4] == ["gpu0", "fused_graph core", "fp16", "batch 1, S 128"])
+    assert row[4:9] == ["2.12 us", "1000", "2.06 us", "2 us", "-5.8 %"]
+    assert "What helps where overhead-bound: " in attention.words[0]
+
+
+# ---------------------------------------------------------------- in a browser
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright  # the tests of the words do without
+
+    with sync_playwright() as playwright:
+        arguments = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        path = CHROMIUM if Path(CHROMIUM).exists() else None  # else playwright's own
+        chromium = playwright.chromium.launch(executable_path=path, args=arguments)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def opened(browser, html, tmp_path_factory):
+    """The page in a window of some width; what the console said is kept beside it."""
+    folder = tmp_path_factory.mktemp("page")
+    pages = {}
+
+    def open_page(width: int, text: str = html, scheme: str = "light"):
+        key = (width, scheme, hash(text))
+        if key not in pages:
+            file = folder / f"{len(pages)}.html"
+            file.write_text(text, encoding="utf-8")
+            window = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            said: list[str] = []
+            window.on("console", lambda message: said.append(message.text))
+            window.on("pageerror", lambda error: said.append(str(error)))
+            window.on("request", lambda request: said.append(request.url) if request.url[:5] != "file:" else None)
+            window.goto(file.as_uri())
+            window.wait_for_selector("body[data-ready]")
+            pages[key] = window, said
+        return pages[key]
+
+    return open_page
+
+
+# Elements that reach beyond the window or beyond a parent that hides what is over; what scrolls of itself may.
+CUT = """() => [...document.querySelectorAll("body *")].filter(one => {
+  if (one.closest(".table, pre, svg, script, style, .filters input") || !one.getClientRects().length) return false;
+  const box = one.getBoundingClientRect();
+  return box.right > innerWidth + 1 || box.left < -1 || one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0
+    && getComputedStyle(one).overflowX === "hidden";
+}).map(one => one.outerHTML.slice(0, 100))"""
+# Pairs of texts of one chart, or of the pyramid, that lie over one another: titles, ticks, legends.
+OVERLAPS = """() => [...document.querySelectorAll(".chart, .pyramids svg")].flatMap(chart => {
+  const texts = [...chart.querySelectorAll(".xtick text, .ytick text, .xtitle, .ytitle, .legendtext, .pyramids text")]
+    .filter(one => one.textContent && one.getBoundingClientRect().width);
+  return texts.flatMap((one, i) => texts.slice(i + 1).filter(other => {
+    const a = one.getBoundingClientRect(), b = other.getBoundingClientRect();
+    return a.left + 1 < b.right && b.left + 1 < a.right && a.top + 2 < b.bottom && b.top + 2 < a.bottom;
+  }).map(other => `${chart.id}: ${one.textContent} / ${other.textContent}`));
+})"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1300, 420])
+def test_nothing_is_cut_overlaps_or_complains(opened, width):
+    window, said = opened(width)
+    assert said == []
+    assert window.evaluate("document.documentElement.scrollWidth") <= width
+    assert window.evaluate(CUT) == []
+    assert window.evaluate(OVERLAPS) == []
+    assert window.evaluate("document.querySelectorAll('.chart .main-svg').length") > 10
+
+
+@pytest.mark.browser
+def test_a_dark_page_has_light_words(opened):
+    window, said = opened(1300, scheme="dark")
+    assert said == []
+    ink = window.evaluate("getComputedStyle(document.querySelector('#roofline .ytitle')).fill")
+    assert min(map(int, re.findall(r"\d+", ink)[:3])) > 200
+
+
+PLACE = """label => {
+  const chart = document.getElementById("roofline"), { xaxis, yaxis } = chart._fullLayout;
+  for (const trace of chart.data) for (const [i, text] of (trace.text || []).entries()) {
+    if (!text.includes(label) || trace.visible === false) continue;
+    const box = chart.querySelector(".nsewdrag").getBoundingClientRect();
+    return [box.left + xaxis.d2p(trace.x[i]), box.top + yaxis.d2p(trace.y[i])];
+  }
+}"""
+
+
+@pytest.mark.browser
+def test_a_dot_tells_its_case_prediction_time_and_share(opened):
+    window, _ = opened(1300)
+    window.locator("#roofline").scroll_into_view_if_needed()
+    x, y = window.evaluate(PLACE, "bf16 4096³")
+    window.mouse.move(x, y)
+    window.wait_for_selector("#roofline .hoverlayer .hovertext text")
+    told = " ".join(window.locator("#roofline .hoverlayer .hovertext").all_text_contents())
+    for words in (
+        "GEMM cupy.matmul",
+        "bf16 4096³ on gpu0",
+        "measured 175 us",
+        "predicted 180 us, compute-bound",
+        "96 % of its roof",
+    ):
+        assert words in told, told
+
+
+def visible(window) -> list[dict]:
+    return window.evaluate("document.getElementById('roofline').data.filter(t => t.visible !== false).map(t => t.meta)")
+
+
+@pytest.mark.browser
+def test_toggles_choose_device_operator_and_dtype(opened):
+    window, said = opened(1300)
+    assert {meta["device"] for meta in visible(window)} == {"gpu0"}
+
+    def toggle(name: str, value: str) -> None:
+        window.locator(f"input[name='{name}'][value='{value}']").locator("..").click()
+        window.wait_for_timeout(50)
+
+    toggle("device", "cpu")
+    assert {meta["device"] for meta in visible(window)} == {"gpu0", "cpu"}
+    toggle("operator", "gemm")
+    assert "gemm" not in {meta.get("operator") for meta in visible(window)}
+    toggle("dtype", "fp16")
+    assert "fp16" not in {meta.get("dtype") for meta in visible(window)}
+    assert "predicted" not in {meta["kind"] for meta in visible(window)}
+    toggle("also", "predicted")
+    assert "predicted" in {meta["kind"] for meta in visible(window)}
+    for name, value in (("device", "cpu"), ("operator", "gemm"), ("dtype", "fp16"), ("also", "predicted")):
+        toggle(name, value)
+    assert said == []
+
+
+@pytest.mark.browser
+def test_a_table_sorts_by_what_its_figures_are_worth(opened):
+    window, _ = opened(1300)
+    head = window.locator("#operator-gemm-cells th button", has_text="measured")
+    for order in (1, -1):
+        head.click()
+        column = window.locator("#operator-gemm-cells tbody td:nth-child(5)").all_text_contents()
+        size = {"us": 1e-6, "ms": 1e-3}
+        times = [float(value) * size[unit] for value, unit in (text.rstrip("*").split() for text in column)]
+        assert times == sorted(times, reverse=order < 0) and len(times) == 9
+
+
+@pytest.mark.browser
+def test_it_prints(opened):
+    window, said = opened(1300)
+    pdf = window.pdf(format="A4")
+    assert pdf.startswith(b"%PDF") and 5 < len(re.findall(rb"/Type\s*/Page\b", pdf)) < 60
+    assert said == []
+
+
+@pytest.mark.browser
+def test_names_in_html_run_nothing(opened):
+    window, said = opened(1300, page.html(hostile()))
+    assert said == [] and window.locator("h1").inner_text() == SCRIPT
+    x, y = window.evaluate(PLACE, "alert(1)")
+    window.locator("#roofline").scroll_into_view_if_needed()
+    x, y = window.evaluate(PLACE, "alert(1)")
+    window.mouse.move(x, y)
+    window.wait_for_selector("#roofline .hoverlayer .hovertext text")
+    assert SCRIPT in " ".join(window.locator("#roofline .hoverlayer .hovertext").all_text_contents())

@@ -1,0 +1,87 @@
+"""Cells of operators, as every picture and page sorts and chooses them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+
+from roofline.records.operator import OperatorInfo
+from roofline.records.roofline import Operator
+
+Infos = Mapping[str, OperatorInfo]
+USERS = "operation"  # the operator of the config's `operations`
+
+
+def height_of(cell: Operator) -> float | None:
+    """In TFLOPS. What was not measured stands at its roof."""
+    return cell.roof_tflops if cell.attained_tflops is None else cell.attained_tflops
+
+
+def predicted(cell: Operator) -> float | None:
+    """In TFLOPS, as the seal has it."""
+    sealed = cell.predicted.sealed
+    known = sealed and sealed.latency_s and cell.flops and cell.intensity_flops_per_byte and cell.attained_tflops
+    return cell.flops / sealed.latency_s / 1e12 if known else None
+
+
+def share(cell: Operator) -> float:
+    return cell.fraction_of_roof or 0.0
+
+
+def has_place(cell: Operator) -> bool:
+    """Zero has no place on a logarithmic axis."""
+    return bool(height_of(cell) and (cell.intensity_flops_per_byte or cell.no_traffic))
+
+
+def chosen(cells: Sequence[Operator], infos: Infos) -> list[Operator]:
+    """Those that have a dot: of each operator the first scope by the best implementation, and in a dtype that this one
+    lacks by the next best; of the user's operations all."""
+    found = []
+    for name, mine in by_operator(cells).items():
+        scope = first_scope(mine, infos.get(name))
+        ranked = sorted(
+            {c.implementation: 0 for c in mine if c.scope == scope}, key=lambda one: _merit(mine, one, scope)
+        )
+        for dtype in dict.fromkeys(cell.dtype for cell in mine):
+            of_dtype = [cell for cell in mine if (cell.dtype, cell.scope) == (dtype, scope)]
+            best = next((one for one in ranked if any(cell.implementation == one for cell in of_dtype)), None)
+            found += [cell for cell in of_dtype if name == USERS or cell.implementation == best]
+    return found
+
+
+def ranges(cells: Iterable[Operator]) -> dict[tuple, tuple[Operator, Operator]]:
+    """The worst and the best cell of each operator, implementation, scope and dtype."""
+    found: dict[tuple, list[Operator]] = {}
+    for cell in cells:
+        found.setdefault((cell.operator, cell.implementation, cell.scope, cell.dtype), []).append(cell)
+    return {key: (min(mine, key=share), max(mine, key=share)) for key, mine in found.items()}
+
+
+def by_operator(cells: Iterable[Operator]) -> dict[str, list[Operator]]:
+    found: dict[str, list[Operator]] = {}
+    for cell in cells:
+        found.setdefault(cell.operator, []).append(cell)
+    return found
+
+
+def first_scope(cells: Sequence[Operator], info: OperatorInfo | None) -> str | None:
+    there = dict.fromkeys(cell.scope for cell in cells)
+    return next((scope for scope in (info.scopes if info else ()) if scope in there), next(iter(there), None))
+
+
+def series_of(cells: Iterable[Operator], info: OperatorInfo | None) -> list[list[Operator]]:
+    """Cells that differ in the operator's axis alone, in its order."""
+    axis, found = info and info.axis, {}
+    for place, cell in enumerate(cells):
+        alone = None if axis and cell.along(axis) is not None else place
+        key = cell.implementation, cell.preset, cell.scope, cell.dtype, cell.cache, cell.series, alone
+        found.setdefault(key, []).append(cell)
+    return [sorted(mine, key=lambda cell: cell.along(axis)) if len(mine) > 1 else mine for mine in found.values()]
+
+
+def title(name: str, infos: Infos) -> str:
+    return infos[name].title if name in infos else name.replace("_", " ")
+
+
+def _merit(cells: Sequence[Operator], implementation: str | None, scope: str | None) -> tuple[float, float]:
+    """The lower the better: by the share of the roof, then by the time."""
+    mine = [cell for cell in cells if (cell.implementation, cell.scope) == (implementation, scope)]
+    return -median(map(share, mine)), median(cell.latency_s or 0.0 for cell in mine)

@@ -1,0 +1,349 @@
+"""The page's charts as plotly reads them: traces and axes, without looks, which the page gives them.
+
+Of a colour the page knows by name (`@ink`) it shows the one of its light or dark scheme. Every word of a record is
+escaped: plotly takes text for a kind of HTML.
+"""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from itertools import cycle
+
+from roofline.core.formatting import duration, flops_rate, flops_unit, number, percent, regime_words
+from roofline.records.compute import PeakFlopsRecord
+from roofline.records.operator import OperatorInfo
+from roofline.records.roofline import Operator, Roofline
+from roofline.records.verification import VerificationEntry
+from roofline.report.cells import chosen, has_place, height_of, predicted, series_of
+from roofline.report.palette import dtype_colour
+from roofline.report.roofline_ceilings import compute_levels, drawn, memory_levels
+
+SYMBOLS = (
+    "circle",
+    "diamond",
+    "square",
+    "triangle-up",
+    "star",
+    "pentagon",
+    "hexagon",
+    "cross",
+    "x",
+    "star-triangle-up",
+)
+LEFT, RIGHT = 5.0, 30.0  # times beyond the cells' intensities, where the ceilings begin and end
+ALIKE = 1.5  # times: ceilings so near one another have their names side by side
+APART = 10**0.7  # times, of intensity
+WIDE = 20.0  # times: what ranges over more has a logarithmic axis
+
+
+def colour(dtype: str) -> str:
+    """Black is no colour on a dark page."""
+    return "@ink" if dtype_colour(dtype) == "#000000" else dtype_colour(dtype)
+
+
+# ---------------------------------------------------------------- the roofline
+
+
+def roofline_chart(roofline: Roofline) -> dict | None:
+    """Every cell under its device's ceilings; each trace says of which device, operator and dtype it is."""
+    cells = [cell for cell in roofline.operators if has_place(cell) and cell.intensity_flops_per_byte]
+    if not cells:
+        return None
+    intensities = [cell.intensity_flops_per_byte for cell in cells]
+    ends = min(intensities) / LEFT, max(intensities) * RIGHT
+    symbols = dict(zip(dict.fromkeys(cell.operator for cell in cells), cycle(SYMBOLS), strict=False))
+    traces = []
+    for device in roofline.devices:
+        mine = [cell for cell in cells if cell.device == device]
+        traces += _ceilings(roofline, device, ends)
+        best = {id(cell) for cell in chosen(mine, roofline.operator_info)}
+        for operator, dtype in dict.fromkeys((cell.operator, cell.dtype) for cell in mine):
+            of = {"device": device, "operator": operator, "dtype": dtype}
+            group = [cell for cell in mine if (cell.operator, cell.dtype) == (operator, dtype)]
+            traces.append(_predicted(group, of))
+            traces.append(_dots(group, best, symbols[operator], of))
+    layout = {
+        "xaxis": {"title": {"text": "intensity, FLOP/byte"}, "type": "log"},
+        "yaxis": {"title": {"text": "attained, TFLOPS"}, "type": "log"},
+    }
+    return {"data": traces, "layout": layout}
+
+
+def _dots(cells: Sequence[Operator], best: set[int], symbol: str, of: dict) -> dict:
+    return {
+        "x": [cell.intensity_flops_per_byte for cell in cells],
+        "y": [_rounded(height_of(cell)) for cell in cells],
+        "text": [_hover(cell) for cell in cells],
+        "hovertemplate": "%{text}<extra></extra>",
+        "mode": "markers",
+        "marker": {
+            "symbol": [f"{symbol}{'' if cell.latency_s else '-open'}" for cell in cells],
+            "color": colour(of["dtype"]),
+            "size": [11 if id(cell) in best else 7 for cell in cells],
+            "opacity": [1.0 if id(cell) in best else 0.45 for cell in cells],
+            "line": {"width": 1, "color": "@paper"},
+        },
+        "meta": {**of, "kind": "cell"},
+    }
+
+
+def _predicted(cells: Sequence[Operator], of: dict) -> dict:
+    known = [(cell, at) for cell in cells if (at := predicted(cell))]
+    return {
+        "x": [cell.intensity_flops_per_byte for cell, _ in known],
+        "y": [_rounded(at) for _, at in known],
+        "hoverinfo": "skip",
+        "mode": "markers",
+        "marker": {"symbol": "circle-open", "color": colour(of["dtype"]), "size": 6, "opacity": 0.8},
+        "meta": {**of, "kind": "predicted"},
+    }
+
+
+def _ceilings(roofline: Roofline, device: str, ends: tuple[float, float]) -> Iterable[dict]:
+    """Compute ceilings from the steepest slope on, burst and sustained; slopes up to the highest of them."""
+    operators, ceilings, levels = (
+        [item for item in items if item.device == device]
+        for items in (roofline.operators, roofline.ceilings, roofline.levels)
+    )
+    shown = drawn(ceilings, operators)
+    compute, memory = compute_levels(shown, operators), memory_levels(shown, operators, levels)
+    slopes = [level.value / 1e3 for level in memory]
+    highest = max((level.value for level in compute), default=None)
+    for level, slope in zip(memory, slopes, strict=True):
+        end = highest / slope if highest else ends[1]
+        look = {"bold": ("@ink", 2.5), "normal": ("@muted", 1.2)}.get(level.look, ("@muted", 1.0))
+        yield {
+            "x": [ends[0], end],
+            "y": [slope * ends[0], slope * end],
+            "mode": "lines",
+            "line": {"color": look[0], "width": look[1], "dash": "dot" if level.look == "faint" else "solid"},
+            "hoverinfo": "skip",
+            "meta": {"device": device, "kind": "slope", "label": escape(level.text), "gb_per_s": level.value},
+        }
+    found = zip((c for c in shown if c.kind == "compute"), compute, strict=True)
+    above, top, row = None, 0.0, 0
+    for ceiling, level in sorted(found, key=lambda pair: -pair[1].value):
+        row = row + 1 if above and above / level.value < ALIKE else 0
+        above, top = level.value, top if row else level.value
+        start = min(level.value / max(slopes), ends[1] / 10) if slopes else ends[0]
+        name = ceiling.name.partition("_fma")[0]
+        of = {"device": device, "dtype": name}
+        look = {"color": colour(name), "width": 2 if ceiling.method == "gemm" else 1.2}
+        yield {
+            "x": [ends[1] / APART**row],
+            "y": [top],
+            "text": [f"{ceiling.name} {number(level.value)}"],
+            "textposition": "top left",
+            "textfont": {"color": colour(name)},
+            "mode": "text",
+            "hoverinfo": "skip",
+            "meta": {**of, "kind": "name"},
+        }
+        yield {
+            "x": [start, ends[1]],
+            "y": [level.value] * 2,
+            "mode": "lines",
+            "line": look | {"dash": "solid" if ceiling.method == "gemm" else "dashdot"},
+            "hovertemplate": f"{escape(level.text)}<extra></extra>",
+            "meta": {**of, "kind": "burst"},
+        }
+        if level.sustained:
+            yield {
+                "x": [start, ends[1]],
+                "y": [level.sustained] * 2,
+                "mode": "lines",
+                "line": look | {"dash": "dash", "width": 1.2},
+                "hovertemplate": f"{ceiling.name} sustained: {number(level.sustained)} {flops_unit(ceiling.name)}"
+                "<extra></extra>",
+                "meta": {**of, "kind": "sustained"},
+            }
+
+
+def _hover(cell: Operator) -> str:
+    """Operator, shape, measured, predicted, share of which roof."""
+    what = cell.name or " ".join(filter(None, [cell.title or cell.operator, cell.scope, cell.implementation]))
+    lines = [f"<b>{escape(what)}</b>"]
+    lines.append(escape(" ".join(filter(None, [cell.dtype, cell.label, cell.preset, f"on {cell.device}"]))))
+    if cell.latency_s:
+        rate = f" · {flops_rate(cell.attained_tflops)}" if cell.attained_tflops else ""
+        lines.append(f"measured {duration(cell.latency_s)}{rate}")
+    if cell.sealed and cell.sealed.latency_s:
+        lines.append(f"predicted {duration(cell.sealed.latency_s)}, {regime_words(cell.sealed.regime)}")
+    if cell.fraction_of_roof:
+        lines.append(f"{percent(cell.fraction_of_roof)} of its roof")
+    if cell.regime:
+        lines.append(regime_words(cell.regime))
+    return "<br>".join(lines)
+
+
+# ---------------------------------------------------------------- predicted against measured
+
+
+def prediction_chart(entries: Sequence[VerificationEntry], worst: Sequence[VerificationEntry]) -> dict | None:
+    """Every cell's sealed time over its measured one, the factor of two as a band, and the worst by their number."""
+    known = [e for e in entries if e.latency_s and e.sealed and e.sealed.latency_s]
+    if not known:
+        return None
+    times = [time for e in known for time in (e.latency_s, e.sealed.latency_s)]
+    ends = [min(times) / 2, max(times) * 2]
+    band = {"mode": "lines", "hoverinfo": "skip", "showlegend": False, "line": {"width": 0}}
+    traces: list[dict] = [
+        {**band, "x": ends, "y": [end / 2 for end in ends]},
+        {**band, "x": ends, "y": [end * 2 for end in ends], "fill": "tonexty", "fillcolor": "@band"},
+        {**band, "x": ends, "y": ends, "line": {"width": 1.2, "color": "@muted"}},
+    ]
+    groups: dict[tuple[str, str], list[VerificationEntry]] = {}
+    for entry in known:
+        groups.setdefault((entry.device, entry.operator), []).append(entry)
+    operators = dict(zip(dict.fromkeys(e.operator for e in known), cycle(SYMBOLS), strict=False))
+    devices = list(dict.fromkeys(e.device for e in known))
+    for (device, operator), mine in groups.items():
+        hollow = "" if device == devices[0] else "-open"
+        traces.append(
+            {
+                "x": [e.latency_s for e in mine],
+                "y": [e.sealed.latency_s for e in mine],
+                "text": [_hover_error(e) for e in mine],
+                "hovertemplate": "%{text}<extra></extra>",
+                "mode": "markers",
+                "name": escape(f"{operator.replace('_', ' ')}, {device}"),
+                "marker": {
+                    "symbol": f"{operators[operator]}{hollow}",
+                    "color": [colour(e.dtype) for e in mine],
+                    "size": 8,
+                    "opacity": 0.85,
+                },
+            }
+        )
+    traces.append(
+        {
+            "x": [e.latency_s for e in worst],
+            "y": [e.sealed.latency_s for e in worst],
+            "text": [str(place) for place in range(1, len(worst) + 1)],
+            "mode": "markers+text",
+            "textposition": "top center",
+            "hoverinfo": "skip",
+            "showlegend": False,
+            "marker": {"symbol": "circle-open", "size": 15, "color": "@accent", "line": {"width": 1.5}},
+        }
+    )
+    layout = {
+        "xaxis": {"title": {"text": "measured, seconds"}, "type": "log"},
+        "yaxis": {"title": {"text": "predicted, seconds"}, "type": "log"},
+        "showlegend": True,
+    }
+    return {"data": traces, "layout": layout}
+
+
+def _hover_error(entry: VerificationEntry) -> str:
+    how = " ".join(filter(None, [entry.operator.replace("_", " "), entry.scope, entry.implementation]))
+    case = " ".join(filter(None, [entry.dtype, entry.label, entry.preset, f"on {entry.device}"]))
+    times = f"predicted {duration(entry.sealed.latency_s)}<br>measured {duration(entry.latency_s)}"
+    return f"<b>{escape(how)}</b><br>{escape(case)}<br>{times}"
+
+
+# ---------------------------------------------------------------- one operator
+
+
+def operator_chart(cells: Sequence[Operator], info: OperatorInfo) -> dict | None:
+    """Shares of the roof over bytes; lines join cells that differ in the operator's axis alone."""
+    cells = [cell for cell in cells if cell.bytes and cell.fraction_of_roof]
+    if not cells:
+        return None
+    devices = len({cell.device for cell in cells}) > 1
+    ways = dict.fromkeys(_way(cell, devices) for cell in cells)
+    symbols = dict(zip(ways, cycle(SYMBOLS), strict=False))
+    traces = [
+        {
+            "x": [None],
+            "y": [None],
+            "mode": "markers",
+            "name": escape(way),
+            "legendgroup": escape(way),
+            "marker": {"symbol": symbol, "size": 8, "color": "@muted"},
+        }
+        for way, symbol in symbols.items()
+    ]
+    for device in dict.fromkeys(cell.device for cell in cells):
+        for group in series_of([cell for cell in cells if cell.device == device], info):
+            way = _way(group[0], devices)
+            shade = colour(group[0].dtype)
+            traces.append(
+                {
+                    "x": [cell.bytes for cell in group],
+                    "y": [_rounded(100 * cell.fraction_of_roof) for cell in group],
+                    "text": [_hover(cell) for cell in group],
+                    "hovertemplate": "%{text}<extra></extra>",
+                    "mode": "lines+markers",
+                    "legendgroup": escape(way),
+                    "showlegend": False,
+                    "line": {"color": shade, "width": 1},
+                    "marker": {"symbol": symbols[way], "color": shade, "size": 8},
+                }
+            )
+    layout = {
+        "xaxis": {"title": {"text": "bytes moved per step"}, **_scale(cell.bytes for cell in cells)},
+        "yaxis": {
+            "title": {"text": "of the roof, %"},
+            **_scale(cell.fraction_of_roof for cell in cells),
+            "rangemode": "tozero",
+        },
+        "showlegend": True,
+        "shapes": [_line(100)],
+    }
+    return {"data": traces, "layout": layout}
+
+
+def _scale(values: Iterable[float]) -> dict:
+    values = list(values)
+    return {"type": "log" if max(values) > WIDE * min(values) else "linear"}
+
+
+def _way(cell: Operator, devices: bool) -> str:
+    return " ".join(filter(None, [cell.implementation, cell.scope, f"({cell.device})" if devices else None]))
+
+
+# ---------------------------------------------------------------- sustained load
+
+
+def load_chart(records: Iterable[PeakFlopsRecord]) -> dict | None:
+    """What sustained load leaves of each burst, over seconds."""
+    loaded = [record for record in records if record.peak and record.peak.sustained]
+    if not loaded:
+        return None
+    devices = len({record.device for record in loaded}) > 1
+    traces = [
+        {
+            "x": [_rounded(point.at_s) for point in record.peak.sustained.curve],
+            "y": [_rounded(100 * point.tflops / record.peak.burst_tflops) for point in record.peak.sustained.curve],
+            "mode": "lines",
+            "name": f"{record.device} {record.dtype}" if devices else record.dtype,
+            "line": {"color": colour(record.dtype), "width": 1.5},
+            "hovertemplate": f"{record.dtype}: %{{y}} % of the burst after %{{x}} s<extra></extra>",
+        }
+        for record in loaded
+    ]
+    layout = {
+        "xaxis": {"title": {"text": "seconds under load"}, "rangemode": "tozero"},
+        "yaxis": {"title": {"text": "of the burst, %"}},
+        "showlegend": True,
+        "shapes": [_line(100)],
+    }
+    return {"data": traces, "layout": layout}
+
+
+def _line(y: float) -> dict:
+    return {
+        "type": "line",
+        "xref": "paper",
+        "x0": 0,
+        "x1": 1,
+        "y0": y,
+        "y1": y,
+        "line": {"color": "@muted", "width": 1, "dash": "dot"},
+        "layer": "below",
+    }
+
+
+def _rounded(value: float) -> float:
+    """To four digits, which is more than a screen shows."""
+    return float(f"{value:.4g}")

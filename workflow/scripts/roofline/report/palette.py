@@ -1,0 +1,20 @@
+"""The colours of all pictures and pages."""
+
+FAULT = "#b00020"
+PAPER, GRID, SPINES, INK, MUTED, SHADE = "#ffffff", "#dfe2e6", "#aab0b8", "#22262b", "#646a73", "#eef0f2"
+# Okabe and Ito's palette, safe for the colour-blind. A dtype has one colour, as a ceiling and as a dot.
+DTYPE_COLOURS = {
+    "fp64": "#009E73",
+    "fp32": "#D55E00",
+    "tf32": "#E69F00",
+    "fp16": "#0072B2",
+    "bf16": "#56B4E9",
+    "fp8_e4m3": "#CC79A7",
+    "int8": "#000000",
+}
+OTHER_DTYPE = "#777777"
+
+
+def dtype_colour(name: str) -> str:
+    """The colour of a dtype, or of a ceiling named after one (fp32_fma)."""
+    return DTYPE_COLOURS.get(name) or DTYPE_COLOURS.get(name.split("_")[0], OTHER_DTYPE)
