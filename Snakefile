@@ -162,28 +162,6 @@ rule instructions:
         "workflow/scripts/instructions.py"
 
 
-rule counted_walls:
-    input:
-        device="results/{device}/device_query.json",
-        prediction="results/{device}/prediction.json",
-        library=library("counted_walls", measures=True),
-    output:
-        "results/{device}/instructions/counted.json",
-    log:
-        "logs/{device}/instructions/counted.log",
-    priority: 0  # after everything that is timed
-    conda:
-        "envs/cuda12.yaml"
-    resources:
-        measuring=1,
-    params:
-        identity=identity,
-        software=software,
-        ncu=shutil.which(os.environ.get("NCU", "ncu")),
-    script:
-        "workflow/scripts/counted_walls.py"
-
-
 for OPERATOR in WITH_PREREQUISITE:
 
     rule:

@@ -229,7 +229,7 @@ def bandwidth_records():
 def instruction_records():
     """Of the instruction roofline, which is a GPU's."""
     gpus = [device for device in DEVICES if devices.kind_of(device) == "gpu"]
-    return expand("results/{device}/instructions/{what}.json", device=gpus, what=["rates", "counted"])
+    return expand("results/{device}/instructions/rates.json", device=gpus)
 
 
 def operator_records():

@@ -1,4 +1,4 @@
-"""profiler: whether Nsight Compute may read a device's counters, found by counting one kernel."""
+"""profiler: whether Nsight Compute may read a device's counters, found by counting kernels of known counts."""
 
 from roofline.run.turn import take_turn
 
@@ -19,13 +19,13 @@ def query(device: str) -> ProfilerRecord:
     program = nsight_compute.find()
     if program is None:
         return ProfilerRecord(device=device, ncu=None, refused=nsight_compute.MISSING)
-    refused = None
+    walls, refused = [], None
     try:
         with tempfile.TemporaryDirectory() as folder:
-            probe(program, device, Path(folder))
+            walls = probe(program, device, Path(folder))
     except nsight_compute.Refused as error:
         refused = str(error)
-    return ProfilerRecord(device=device, ncu=nsight_compute.version(program), refused=refused)
+    return ProfilerRecord(device=device, ncu=nsight_compute.version(program), refused=refused, walls=walls)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from roofline.analysis.results import Results
 from roofline.core.instructions import transaction_bytes, transactions
-from roofline.records.instructions import CountedWallsRecord, InstructionsRecord
+from roofline.records.instructions import InstructionsRecord
 from roofline.records.operator import Measurement
 from roofline.records.roofline import (
     InstructionRoofline,
@@ -19,22 +19,19 @@ LEVELS = {"l1": "l1", "shared": "shared", "l2": "l2", "hbm": "hbm_read"}  # the 
 MOST = 0.6  # of a measured rate: what is nearer to it than this is limited by it
 LATENCY = "latency"
 CELL = ("operator", "implementation", "preset", "scope", "dtype", "cache", "shape")
-COUNTERS = "counters"  # the kind of record that has the hardware's counts, a cell for each that was profiled
 
 
 def instruction_rooflines(found: Results, ceilings: Iterable, cells: Iterable) -> list[InstructionRoofline]:
     ceilings, cells = list(ceilings), list(cells)
-    counted = {record.device: record for _, record in found.of_kind(CountedWallsRecord)}
     return [
-        _of_device(path, record, counted.get(record.device), ceilings, cells, counts_of(found, record.device))
+        _of_device(path, record, found.profilers.get(record.device), ceilings, cells, counts_of(found, record.device))
         for path, record in found.of_kind(InstructionsRecord)
     ]
 
 
 def counts_of(found: Results, device: str) -> list:
     """What ncu counted of the operators' cells on a device, as of one application each."""
-    records = [record for _, record in found.measured if getattr(record, "kind", None) == COUNTERS]
-    return [cell for record in records if record.device == device for cell in record.cells]
+    return [cell for _, record in found.counters if record.device == device for cell in record.cells]
 
 
 def _of_device(path: str, record: InstructionsRecord, counted, ceilings, cells, counts) -> InstructionRoofline:

@@ -11,7 +11,7 @@ from roofline.records.collection import Collection
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.counters import CountersRecord, ProfilerRecord
 from roofline.records.device import DeviceRecord
-from roofline.records.instructions import CountedWallsRecord, InstructionsRecord
+from roofline.records.instructions import InstructionsRecord
 from roofline.records.memory import BandwidthRecord
 from roofline.records.operator import DataFile, JobRecord, OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, Seal
@@ -25,7 +25,6 @@ KINDS: dict[str, type[Record]] = {
         PeakFlopsRecord,
         BandwidthRecord,
         InstructionsRecord,
-        CountedWallsRecord,
         OperatorRecord,
         ProfilerRecord,
         CountersRecord,

@@ -18,7 +18,9 @@ SCRIPTS = Path(__file__).resolve().parents[2]
 
 ERROR = re.compile(r"^==ERROR== (.+)$", re.MULTILINE)
 PERMISSION = re.compile(r"ERR_NVGPUCTRPERM|permission to access NVIDIA GPU Performance Counters")
-UNKNOWN_METRIC = re.compile(r"Failed to find metric (?:regex:\^)?([a-z0-9_]+)")
+UNKNOWN_METRIC = re.compile(
+    r"Failed to find metric (?:regex:\^)?([a-z0-9_]+)|Metric ([a-z0-9_]+)\S* is not supported in range"
+)
 VERSION = re.compile(r"^Version ([\d.]+)", re.MULTILINE)
 SCALE = {
     **{"byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "Tbyte": 1e12},
@@ -78,12 +80,14 @@ def profile(
 ) -> str:
     """Profile what a module of ours runs between cudaProfilerStart and cudaProfilerStop, as its own process.
 
-    Metrics that this version does not know are left out. Returns the last line that it printed. Raises Refused.
+    Metrics that this version does not know, or not of a range, are left out. Returns the last line that it printed.
+    Raises Refused.
     """
     wanted = list(metrics)
     while True:
         told = _run([*command(program, wanted, report, replay), *_python(module), *arguments])
-        missing = [name for name in wanted if name.split(".")[0] in UNKNOWN_METRIC.findall(told.output)]
+        refused = {name for names in UNKNOWN_METRIC.findall(told.output) for name in names}
+        missing = [name for name in wanted if name.split(".")[0] in refused]
         if not missing:
             break
         wanted = [name for name in wanted if name not in missing]

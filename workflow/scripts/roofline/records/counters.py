@@ -6,17 +6,20 @@ from pydantic import Field
 
 from roofline.core.terms import Cache
 from roofline.records.base import RECORD_VERSION, NotNegative, Positive, Record
+from roofline.records.instructions import CountedWall
 from roofline.records.operator import DataFile
 
 
 class ProfilerRecord(Record):
-    """results/{device}/profiler.json: the profiler that is there, and whether it may read the counters."""
+    """results/{device}/profiler.json: the profiler that is there, whether it may read the counters, and what it counts
+    of kernels whose counts are known by construction."""
 
     schema_version: Literal[3] = RECORD_VERSION
     kind: Literal["profiler"] = "profiler"
     device: str
     ncu: str | None = Field(description="the version of Nsight Compute's command line")
     refused: str | None = Field(description="why nothing is counted, in one line; null where counters are read")
+    walls: list[CountedWall] = Field(default=[], description="of the instruction roofline")
 
 
 class Flops(Record):

@@ -83,11 +83,3 @@ class CountedWall(Record):
     counted: Positive | None = Field(description="transactions per request, or lanes that are on per instruction")
     by_construction: Positive
     apart: float | None = Field(description="counted over by construction, less 1")
-
-
-class CountedWallsRecord(JobRecord):
-    """results/{device}/instructions/counted.json, beside the report that it was read from."""
-
-    kind: Literal["counted_walls"] = "counted_walls"
-    refused: str | None = Field(description="why nothing was counted, in one line")
-    walls: list[CountedWall] = Field(default=[])

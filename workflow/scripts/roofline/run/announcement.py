@@ -58,7 +58,7 @@ def announce(jobs: Iterable, checked: Checked) -> None:
 
 
 def _measures(rule: str, checked: Checked) -> bool:
-    others = ("device_query", "peak_flops", "bandwidth", "instructions", "counted_walls", "profiler", "counters")
+    others = ("device_query", "peak_flops", "bandwidth", "instructions", "profiler", "counters")
     return rule in (*others, *checked.operators)
 
 

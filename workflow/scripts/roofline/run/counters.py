@@ -4,14 +4,14 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from roofline.devices.gpu import counter_names
+from roofline.devices.gpu import counter_names, wall_counts
 from roofline.measure import nsight_compute
 from roofline.measure.counted_steps import MARKER
 from roofline.measure.nsight_compute import BadReport, Counted, Refused
 from roofline.records.counters import CountedCell
+from roofline.records.instructions import CountedWall
 from roofline.run import profiled
 
-PROBE = "smsp__inst_executed.sum"
 DRAM = ("dram_read_bytes", "dram_write_bytes")
 NOT_OF_KERNELS = {
     "dram_read_bytes": "kernels were counted one by one, behind emptied caches, and the cell is warm",
@@ -19,13 +19,14 @@ NOT_OF_KERNELS = {
 }
 
 
-def probe(program: Path, device: str, folder: Path) -> None:
-    """Count one kernel. Raises Refused where that is not allowed."""
-    report = folder / "probe.ncu-rep"
-    nsight_compute.profile(program, profiled.__name__, [json.dumps({"device": device})], [PROBE], report, "kernel")
+def probe(program: Path, device: str, folder: Path) -> list[CountedWall]:
+    """Count kernels whose counts are known by construction. Raises Refused where that is not allowed."""
+    report, metrics = folder / "walls.ncu-rep", wall_counts.METRICS
+    nsight_compute.profile(program, profiled.__name__, [json.dumps({"device": device})], metrics, report, "kernel")
     try:
-        nsight_compute.read_report(report, [PROBE])
-    except BadReport as error:
+        found = [one for kernels in nsight_compute.read_report(report, metrics) for one in kernels]
+        return wall_counts.counted([(one.name, one.values) for one in found])
+    except (BadReport, ValueError) as error:
         raise Refused(f"ncu counted nothing: {str(error).replace(f'{folder}/', '')}") from None
 
 
@@ -34,9 +35,9 @@ def count(
 ) -> tuple[list[CountedCell], list[Path]]:
     """The cells of a task (see run/profiled.py), and the reports that they were read from: `stem`.ncu-rep and, where a
     range leaves something uncounted, `stem`.kernels.ncu-rep. Raises Refused where neither gives anything."""
-    metrics = counter_names.metrics(capability)
+    metrics, of_range = counter_names.metrics(capability), counter_names.metrics(capability, of_range=True)
     try:
-        in_ranges = _profiled(program, task, metrics, stem.with_name(f"{stem.name}.ncu-rep"), "range")
+        in_ranges = _profiled(program, task, of_range, stem.with_name(f"{stem.name}.ncu-rep"), "range")
         refused = None
     except (Refused, BadReport) as error:
         if nsight_compute.PERMISSION.search(str(error)):

@@ -1,7 +1,8 @@
 """The program under the profiler: `python -m roofline.run.profiled TASK`, with the task as JSON.
 
-`device` alone launches one kernel. A task of counters has `operator`, `operators` (the user's files), `job`,
-`implementations`, `cold`, `replay` (range or kernel) and `told`, the file for what was declared of each cell.
+`device` alone launches the walls of the instruction roofline. A task of counters has `operator`, `operators` (the
+user's files), `job`, `implementations`, `cold`, `replay` (range or kernel) and `told`, the file for what was declared
+of each cell.
 """
 
 import json
@@ -20,7 +21,8 @@ def main(task: dict) -> None:
     end_with_run()
     device = devices.open_device(task["device"])
     if "operator" not in task:
-        device.profile(lambda: None, marked=True)
+        kernels = device.wall_kernels()
+        device.profile(lambda: [kernel.launch() for kernel in kernels], marked=False)
         return
     operator = registry.registered(task["operators"])[task["operator"]]
     job = Job.from_json(task["job"])

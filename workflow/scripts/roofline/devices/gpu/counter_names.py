@@ -78,9 +78,10 @@ def flop_names(capability: tuple[int, int]) -> dict[str, dict[str, int]]:
     return found | {"tensor": {f"{TENSOR}{operand}.sum": 1 for operand in operands}}
 
 
-def metrics(capability: tuple[int, int]) -> list[str]:
-    """Every metric that is asked for."""
-    return [*names(capability).values(), *(name for pipe in flop_names(capability).values() for name in pipe)]
+def metrics(capability: tuple[int, int], of_range: bool = False) -> list[str]:
+    """Every metric that is asked for; of a range without those of instructions by kind, which it does not have."""
+    found = [*names(capability).values(), *(name for pipe in flop_names(capability).values() for name in pipe)]
+    return [name for name in found if not (of_range and "__sass_" in name)]
 
 
 def fields(values: Mapping[str, float], capability: tuple[int, int], steps: int) -> tuple[dict, dict[str, str]]:
