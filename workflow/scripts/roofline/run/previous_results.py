@@ -61,11 +61,12 @@ def set_aside_corrupt(paths: Iterable[str], results: Path, dry: bool = False) ->
 
     A dry run, which is to plan just that, puts all of it back when it ends.
     """
+    folder = results / PREVIOUS / f"corrupt-{_stamp()}"
     for path in (Path(path) for path in paths if path.endswith(".json") and os.path.exists(path)):
         try:
             _require_sound(path, results)
         except (CorruptRecord, OSError) as error:
-            aside = _free_name(results / PREVIOUS / f"corrupt-{_stamp()}" / path.relative_to(results))
+            aside = _free_name(folder / path.relative_to(results))
             aside.parent.mkdir(parents=True, exist_ok=True)
             path.rename(aside)
             _say(f"{error}")
