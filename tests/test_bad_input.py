@@ -30,8 +30,8 @@ LEVELS = "hbm, d2d, l2, l1, shared, h2d, d2h, dram, sweep"
 PEAKS = "fp64, fp32, tf32, fp16, bf16, fp8_e4m3, int8, fp64_fma, fp32_fma, fp16_fma"
 IMPLEMENTATIONS = "eager, fused, fused_graph, numpy"
 PRESETS = "minigpt, gpt2, llama-3-8b"
-KEYS = "devices, effort, operators, peak_flops, bandwidth, decode_attn, model, rmsnorm_matmul, row_norm, operations, "
-KEYS += "plot, cost"
+KEYS = "devices, effort, operators, counters, peak_flops, bandwidth, decode_attn, model, rmsnorm_matmul, row_norm, "
+KEYS += "operations, plot, cost"
 # What Snakemake itself says of where the configuration came from.
 SNAKEMAKES_OWN = re.compile(r"Using workflow specific profile .*|Config file .* is extended by .*|")
 
