@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from roofline.analysis.results import Results
 from roofline.core.instructions import transaction_bytes, transactions
+from roofline.records.counters import CountedCell
 from roofline.records.instructions import InstructionsRecord
 from roofline.records.operator import Measurement
 from roofline.records.roofline import (
@@ -29,7 +30,7 @@ def instruction_rooflines(found: Results, ceilings: Iterable, cells: Iterable) -
     ]
 
 
-def counts_of(found: Results, device: str) -> list:
+def counts_of(found: Results, device: str) -> list[CountedCell]:
     """What ncu counted of the operators' cells on a device, as of one application each."""
     return [cell for _, record in found.counters if record.device == device for cell in record.cells]
 
@@ -100,13 +101,15 @@ def _key(cell) -> tuple:
 
 def _counted(cell) -> dict:
     """Of a profiled cell: loads and stores of each level added up; one that was not counted is not there."""
+    written = cell.dram_write_bytes
+    if written is None and cell.dram_read_bytes is not None:  # kernel by kernel: it was still in the L2 when one ended
+        written = cell.declared_write_bytes
     by_level = {
         "l1": (cell.l1_load_sectors, cell.l1_store_sectors),
         "shared": (cell.shared_load_wavefronts, cell.shared_store_wavefronts),
         "l2": (cell.l2_read_sectors, cell.l2_write_sectors),
         "hbm": tuple(
-            None if moved is None else transactions(moved, "hbm")
-            for moved in (cell.dram_read_bytes, cell.dram_write_bytes)
+            None if moved is None else transactions(moved, "hbm") for moved in (cell.dram_read_bytes, written)
         ),
     }
     threads = getattr(cell, "predicated_on_thread_instructions", None) or cell.thread_instructions

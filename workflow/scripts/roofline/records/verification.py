@@ -149,6 +149,7 @@ class CountedEntry(Record):
     kernel_flops: NotNegative | None = Field(description="by the kernel's own formula")
     flops: NotNegative | None
     tensor_pipe_active_fraction: NotNegative | None
+    achieved_occupancy_fraction: NotNegative | None = None
     regime: Regime | None = Field(description="that was found of the timed cell; null where it was not timed")
     reads_agree: bool | None = Field(description="within 2 % or 1 MB, whichever is more")
     writes_agree: bool | None

@@ -11,10 +11,10 @@ from itertools import cycle
 from roofline.core.formatting import duration, flops_rate, flops_unit, number, percent, regime_words
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.operator import OperatorInfo
-from roofline.records.roofline import Operator, Roofline
+from roofline.records.roofline import InstructionRoofline, Operator, PlacedKernel, Roofline
 from roofline.records.verification import VerificationEntry
 from roofline.report.cells import chosen, has_place, height_of, predicted, series_of
-from roofline.report.palette import dtype_colour
+from roofline.report.palette import LEVEL_COLOURS, LEVEL_NAMES, dtype_colour
 from roofline.report.roofline_ceilings import compute_levels, drawn, memory_levels
 
 SYMBOLS = (
@@ -252,17 +252,7 @@ def operator_chart(cells: Sequence[Operator], info: OperatorInfo) -> dict | None
     devices = len({cell.device for cell in cells}) > 1
     ways = dict.fromkeys(_way(cell, devices) for cell in cells)
     symbols = dict(zip(ways, cycle(SYMBOLS), strict=False))
-    traces = [
-        {
-            "x": [None],
-            "y": [None],
-            "mode": "markers",
-            "name": escape(way),
-            "legendgroup": escape(way),
-            "marker": {"symbol": symbol, "size": 8, "color": "@muted"},
-        }
-        for way, symbol in symbols.items()
-    ]
+    traces = [_key(way, symbol) for way, symbol in symbols.items()]
     for device in dict.fromkeys(cell.device for cell in cells):
         for group in series_of([cell for cell in cells if cell.device == device], info):
             way = _way(group[0], devices)
@@ -293,6 +283,18 @@ def operator_chart(cells: Sequence[Operator], info: OperatorInfo) -> dict | None
     return {"data": traces, "layout": layout}
 
 
+def _key(way: str, symbol: str) -> dict:
+    """A line of the legend: its marker without a dtype's or level's colour."""
+    return {
+        "x": [None],
+        "y": [None],
+        "mode": "markers",
+        "name": escape(way),
+        "legendgroup": escape(way),
+        "marker": {"symbol": symbol, "size": 8, "color": "@muted"},
+    }
+
+
 def _scale(values: Iterable[float]) -> dict:
     values = list(values)
     return {"type": "log" if max(values) > WIDE * min(values) else "linear"}
@@ -300,6 +302,88 @@ def _scale(values: Iterable[float]) -> dict:
 
 def _way(cell: Operator, devices: bool) -> str:
     return " ".join(filter(None, [cell.implementation, cell.scope, f"({cell.device})" if devices else None]))
+
+
+# ---------------------------------------------------------------- the instruction roofline
+
+
+def instruction_chart(one: InstructionRoofline) -> dict | None:
+    """A GPU's roofs and walls, and of each kernel a dot per level that it moves transactions of."""
+    peak, slopes = one.warp_instructions_per_s / 1e9, {v.level: v.transactions_per_s / 1e9 for v in one.levels}
+    if not slopes:
+        return None
+    loads = [wall for wall in one.walls if wall.transactions_per_request]
+    dots = [(k, level) for k in one.kernels for level in slopes if k.transactions.get(level) and k.warp_instructions]
+    places = [k.warp_instructions / k.transactions[level] for k, level in dots]
+    places += [1 / wall.transactions_per_request for wall in loads] + [peak / slope for slope in slopes.values()]
+    first, last = min(places) / 2, max(places) * 4
+    traces = [
+        _roof([peak / max(slopes.values()), last], [peak] * 2, "@ink", f"issue, {number(peak)} G warp instructions/s")
+    ]
+    for level, slope in slopes.items():
+        words = f"{LEVEL_NAMES[level]}, {number(slope)} G transactions/s"
+        traces.append(_roof([first, peak / slope], [first * slope, peak], LEVEL_COLOURS[level], words))
+    if loads:
+        traces.append(
+            {
+                "x": [_rounded(1 / wall.transactions_per_request) for wall in loads],
+                "y": [_rounded(wall.requests_per_s / 1e9) for wall in loads],
+                "text": [f"{wall.pattern} {wall.of}: {number(wall.transactions_per_request)} each" for wall in loads],
+                "hovertemplate": "%{text}<extra></extra>",
+                "mode": "markers",
+                "name": "walls: loads by stride or conflict",
+                "marker": {"symbol": "line-ns-open", "size": 10, "color": "@muted"},
+            }
+        )
+    ways = list(dict.fromkeys(_way_placed(kernel) for kernel, _ in dots))
+    for way, symbol in zip(ways, cycle(SYMBOLS), strict=False):
+        mine = [(kernel, level) for kernel, level in dots if _way_placed(kernel) == way]
+        traces.append(_key(way, symbol))
+        traces.append(
+            {
+                "x": [_rounded(k.warp_instructions / k.transactions[level]) for k, level in mine],
+                "y": [_rounded(k.warp_instructions_per_s / 1e9) for k, _ in mine],
+                "text": [_hover_placed(k, level) for k, level in mine],
+                "hovertemplate": "%{text}<extra></extra>",
+                "mode": "markers",
+                "legendgroup": escape(way),
+                "showlegend": False,
+                "marker": {
+                    "symbol": [f"{symbol}{'' if k.known_from == 'counters' else '-open'}" for k, _ in mine],
+                    "color": [LEVEL_COLOURS[level] for _, level in mine],
+                    "size": 8,
+                },
+            }
+        )
+    layout = {
+        "xaxis": {"title": {"text": "warp instructions per transaction"}, "type": "log"},
+        "yaxis": {"title": {"text": "G warp instructions/s"}, "type": "log"},
+        "showlegend": True,
+    }
+    return {"data": traces, "layout": layout}
+
+
+def _roof(x: list[float], y: list[float], shade: str, words: str) -> dict:
+    return {
+        "x": x,
+        "y": y,
+        "mode": "lines",
+        "name": words,
+        "line": {"color": shade, "width": 2},
+        "hovertemplate": f"{words}<extra></extra>",
+    }
+
+
+def _way_placed(kernel: PlacedKernel) -> str:
+    return ", ".join(filter(None, [kernel.operator.replace("_", " "), kernel.implementation]))
+
+
+def _hover_placed(kernel: PlacedKernel, level: str) -> str:
+    lines = [f"<b>{escape(kernel.name)}</b>", f"over {LEVEL_NAMES[level]}: {percent(kernel.fraction_of_level[level])}"]
+    lines += [f"issue: {percent(kernel.fraction_of_issue)}"]
+    lines += [f"{kernel.lanes_on:.0f} of 32 lanes on"] if kernel.lanes_on is not None else []
+    lines += ["counted by ncu" if kernel.known_from == "counters" else "from the disassembly"]
+    return "<br>".join(lines)
 
 
 # ---------------------------------------------------------------- sustained load

@@ -12,14 +12,13 @@ from roofline.core.instructions import LANES
 from roofline.records.roofline import InstructionRoofline, InstructionWall, PlacedKernel, Roofline, TransactionRoof
 from roofline.report import figure_style as style
 from roofline.report.label_placement import Label, marker_place, write
+from roofline.report.palette import LEVEL_COLOURS, LEVEL_NAMES
 
 TITLE = "Instruction roofline"
 NOTHING = "No instruction roofline was measured in this run: it is measured on GPUs alone."
 HEAD, HIGH, AXIS, WALLS, GAP, LANE = 50.0, 340.0, 40.0, 96.0, 48.0, 156.0
 PANEL = HEAD + HIGH + AXIS + 34.0 + WALLS + GAP
 ROOF, WALL = "#4a515b", "#9a6a00"
-LEVEL_COLOURS = {"l1": "#009E73", "shared": "#CC79A7", "l2": "#0072B2", "hbm": "#D55E00"}
-LEVEL_NAMES = {"l1": "L1", "shared": "shared memory", "l2": "L2", "hbm": "HBM"}
 DOT = 5.2
 MOST_LABELLED = 10
 PATTERNS = {

@@ -5,10 +5,15 @@ from collections.abc import Sequence
 from roofline.core.formatting import counted, listed, number, percent
 from roofline.core.instructions import LANES
 from roofline.core.statistics import median
-from roofline.records.roofline import InstructionRoofline, PlacedKernel
+from roofline.records.roofline import InstructionRoofline, InstructionWall, PlacedKernel
 
 EXPLAINED = 0.6  # of a kernel's own roof: from there on bytes and FLOPs say what limits it
 FULL = 0.95  # of the lanes, or of the sectors of a request at unit stride: what is less is told
+PATTERNS = ("stride", "conflict", "predication")
+LOADS = {
+    "stride": ("a global load, by stride,", "sectors"),
+    "conflict": ("a shared load, by bank conflict,", "wavefronts"),
+}
 LEVELS = {"issue": "instruction issue", "l1": "L1", "shared": "shared memory", "l2": "L2", "hbm": "memory"}
 
 
@@ -23,13 +28,44 @@ def paragraph(one: InstructionRoofline) -> str:
     if not open_cells:
         return f"{rate}. Bytes and FLOPs explain all of {counted(len(one.kernels), 'placed cell')}."
     said = [
-        f"{rate}. Of {counted(len(one.kernels), 'placed cell')}, {len(open_cells)} are below {percent(EXPLAINED)} of"
+        f"{rate}. Of {counted(len(one.kernels), 'placed cell')}, {_are(len(open_cells))} below {percent(EXPLAINED)} of"
     ]
     said[0] += " their roof by FLOPs and bytes"
     groups: dict[tuple, list[PlacedKernel]] = {}
     for kernel in open_cells:
         groups.setdefault((kernel.operator, kernel.implementation), []).append(kernel)
     return ". ".join([*said, *(_group(*names, kernels) for names, kernels in groups.items())]) + "."
+
+
+def _are(count: int) -> str:
+    return f"{count} {'is' if count == 1 else 'are'}"
+
+
+def walls(one: InstructionRoofline) -> str:
+    """What a request takes by its pattern, and how far from it ncu counted; empty where no wall was timed."""
+    said = []
+    for pattern, (what, transaction) in LOADS.items():
+        mine = [wall for wall in one.walls if wall.pattern == pattern and wall.cycles_per_request]
+        if mine:
+            cycles, moved = (
+                f"{number(min(values))} to {number(max(values))}"
+                for values in ([w.cycles_per_request for w in mine], [w.transactions_per_request for w in mine])
+            )
+            said.append(f"{what} takes {moved} {transaction} in {cycles} cycles")
+    if not said:
+        return ""
+    known = {
+        p: max(apart) for p in PATTERNS if (apart := [_apart(w) for w in one.walls if w.pattern == p and w.counted])
+    }
+    if known:
+        within = listed(f"{percent(apart)} ({pattern})" for pattern, apart in known.items())
+        return f"Walls: {listed(said)} of a multiprocessor. ncu counts within {within} of what each gives."
+    why = f": {one.not_counted.rstrip('.')}" if one.not_counted else ""
+    return f"Walls: {listed(said)} of a multiprocessor. ncu counted none of them{why}."
+
+
+def _apart(wall: InstructionWall) -> float:
+    return abs(wall.counted / (wall.transactions_per_request or wall.of) - 1)
 
 
 def _group(operator: str, implementation: str | None, kernels: Sequence[PlacedKernel]) -> str:

@@ -53,4 +53,5 @@ def _charts(story: Story) -> dict[str, dict]:
     """By the id of the element that each is drawn in."""
     found = {"roofline": story.roofline_chart, "predictions": story.prediction_chart, "load": story.load_chart}
     found |= {f"{part.anchor}-chart": part.chart for part in story.operators}
+    found |= {one.anchor: one.chart for one in story.instructions}
     return {name: chart for name, chart in found.items() if chart}

@@ -13,6 +13,9 @@ DTYPE_COLOURS = {
     "int8": "#000000",
 }
 OTHER_DTYPE = "#777777"
+# Of the instruction roofline.
+LEVEL_COLOURS = {"l1": "#009E73", "shared": "#CC79A7", "l2": "#0072B2", "hbm": "#D55E00"}
+LEVEL_NAMES = {"l1": "L1", "shared": "shared memory", "l2": "L2", "hbm": "HBM"}
 
 
 def dtype_colour(name: str) -> str:

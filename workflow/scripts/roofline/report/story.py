@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from roofline.analysis.results import Results
 from roofline.analysis.score import score
@@ -28,7 +28,9 @@ from roofline.records.device import DeviceRecord
 from roofline.records.operator import OperatorInfo
 from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, Roofline, SpeedUp
 from roofline.records.verification import Verification, VerificationEntry
-from roofline.report.charts import load_chart, operator_chart, prediction_chart, roofline_chart
+from roofline.report.charts import instruction_chart, load_chart, operator_chart, prediction_chart, roofline_chart
+from roofline.report.counter_words import counter_words, telling
+from roofline.report.instruction_words import paragraph, walls
 from roofline.report.interpretation import Interpretation, interpretation
 from roofline.report.markdown import Table, filled
 from roofline.report.screen import above_roof_words
@@ -40,7 +42,7 @@ from roofline.report.tables import (
     memory_rows,
     spans_percent,
 )
-from roofline.report.verification_page import cell_name, score_words, signed
+from roofline.report.verification_page import cell_name, counted_table, score_words, signed
 
 WORST = 5  # predictions by name
 HEADLINE = ("fp16", "bf16", "fp32")  # the dtype whose ceiling stands at the top
@@ -76,9 +78,20 @@ class Part:
     title: str
     anchor: str
     picture: str | None
-    words: list[str]
+    words: list[str]  # on each device what limits it
+    missed: list[str]  # and the worst prediction, where one was missed
     cells: Table
     overview: Table
+    chart: dict | None
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """One GPU's instruction roofline."""
+
+    device: str
+    anchor: str
+    words: list[str]
     chart: dict | None
 
 
@@ -86,6 +99,7 @@ class Part:
 class Lesson:
     title: str
     words: str
+    again: bool = False  # of what stands above it too
 
 
 @dataclass(frozen=True)
@@ -127,7 +141,10 @@ class Story:
     load_chart: dict | None
     filters: dict[str, list[str]]
     colours: list[str]  # dtypes
-    counters: list[str] = field(default_factory=list)  # what was counted; none yet
+    counters: list[str]  # what was counted and what was not; empty where nothing was tried
+    counted: Table  # declared and counted, of every profiled cell
+    counted_most: Table  # of each implementation the cell that tells most
+    instructions: list[Instructions]
 
 
 def story(
@@ -180,6 +197,18 @@ def story(
             "dtype": list(dict.fromkeys([*(cell.dtype for cell in cells), *_dtypes(roofline)])),
         },
         colours=list(dict.fromkeys(cell.dtype for cell in cells)),
+        counters=counter_words(found, verification),
+        counted=counted_table(verification.counted, verification.titles),
+        counted_most=counted_table(telling(verification.counted), verification.titles),
+        instructions=[
+            Instructions(
+                device=one.device,
+                anchor=f"instructions-{one.device}",
+                words=[words for words in (paragraph(one), walls(one)) if words],
+                chart=instruction_chart(one),
+            )
+            for one in roofline.instructions
+        ],
     )
 
 
@@ -363,6 +392,7 @@ def _part(info: OperatorInfo, roofline: Roofline, verification: Verification) ->
         anchor=f"operator-{info.name}".replace("_", "-"),
         picture=f"{info.picture}.png",
         words=[_limits(mine, [e for e in entries if e.device == mine[0].device]) for mine in by_device],
+        missed=[_missed([e for e in entries if e.device == mine[0].device]) for mine in by_device],
         cells=_cells(info, cells),
         overview=_overview(cells),
         chart=operator_chart(cells, info),
@@ -380,14 +410,15 @@ def _limits(cells: Sequence[Operator], entries: Sequence[VerificationEntry]) -> 
             f"Closest to its roof is {_name(ranked[-1], cells)} at {percent(ranked[-1].fraction_of_roof)}, furthest "
             f"{_name(ranked[0], cells)} at {percent(ranked[0].fraction_of_roof)}."
         )
-    told += _helps(entries)
-    worst = _worst(entries)[:1]
-    if worst and worst[0].cause != "close":
-        told.append(
-            f"The seal missed most in {' '.join(filter(None, [worst[0].implementation, cell_name(worst[0])]))} "
-            f"({signed(worst[0].sealed_error)}): {worst[0].explanation}."
-        )
-    return " ".join(told)
+    return " ".join([*told, *_helps(entries)])
+
+
+def _missed(entries: Sequence[VerificationEntry]) -> str:
+    worst = next(iter(_worst(entries)), None)
+    if worst is None or worst.cause == "close":
+        return ""
+    name = " ".join(filter(None, [worst.implementation, cell_name(worst)]))
+    return f"The seal missed most in {name} ({signed(worst.sealed_error)}): {worst.explanation}."
 
 
 def _helps(entries: Iterable[VerificationEntry]) -> Iterable[str]:
@@ -624,7 +655,7 @@ def _prediction(verification: Verification) -> Lesson | None:
         return None
     miss = _miss(worst[0], verification.titles)
     words = f"{miss.cell}: predicted {miss.predicted}, measured {miss.measured} ({miss.error}), since {miss.why}."
-    return Lesson("Where the model was most wrong", words)
+    return Lesson("Where the model was most wrong", words, again=True)
 
 
 def _above(roofline: Roofline) -> Lesson | None:
@@ -639,7 +670,7 @@ def _doubts(peaks: Iterable[PeakFlopsRecord]) -> Lesson | None:
 
 def _failed(acceptance: Acceptance) -> Lesson | None:
     told = [f"{one.device or 'all devices'}: {one.reason}." for one in acceptance.criteria if one.result == "fail"]
-    return Lesson("What the run itself fails", " ".join(told)) if told else None
+    return Lesson("What the run itself fails", " ".join(told), again=True) if told else None
 
 
 # ---------------------------------------------------------------- reproduce

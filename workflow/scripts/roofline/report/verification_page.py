@@ -6,8 +6,16 @@ from roofline.analysis.prediction_error import CLOSE
 from roofline.analysis.verification import error_statistics
 from roofline.core.formatting import counted, duration, percent, regime_words, traffic
 from roofline.records.roofline import Fault
-from roofline.records.verification import Accuracy, Call, ErrorStatistics, Score, Verification, VerificationEntry
-from roofline.report.markdown import table
+from roofline.records.verification import (
+    Accuracy,
+    Call,
+    CountedEntry,
+    ErrorStatistics,
+    Score,
+    Verification,
+    VerificationEntry,
+)
+from roofline.report.markdown import Table, filled, table
 from roofline.report.tables import fail_lines
 
 COUNTED = (
@@ -163,19 +171,30 @@ def _counted(verification: Verification) -> list[str]:
     told = ["Not counted:\n\n" + "\n".join(parts)] if parts else []
     if not verification.counted:
         return ["## What the hardware counted", *told] if told else []
+    shown = counted_table(verification.counted, verification.titles)
+    rows = [[*row, one.explanation] for row, one in zip(shown.rows, verification.counted, strict=True)]
+    return ["## What the hardware counted", COUNTED, table([*shown.columns, ""], rows), *told]
+
+
+def counted_table(entries: Iterable[CountedEntry], titles: Mapping[str, str]) -> Table:
+    """Declared and counted side by side."""
     columns = ("cell", "read: declared", "counted", "written: declared", "counted")
-    columns += ("FLOPs: declared", "kernel's formula", "counted", "tensor cores active", "")
+    columns += ("FLOPs: declared", "kernel's formula", "counted", "tensor cores active", "occupancy")
     rows = []
-    for one in verification.counted:
-        names = (one.device, one.preset, one.scope, one.dtype, one.label)
-        title = verification.titles.get(one.operator, one.operator)
-        cell = f"{title}, {one.implementation}: {' '.join(filter(None, names))}"
+    for one in entries:
         moved = (one.declared_read_bytes, one.read_bytes, one.declared_write_bytes, one.write_bytes)
-        row = [cell, *("-" if value is None else traffic(value) for value in moved)]
-        row += ["-" if value is None else f"{value:.4g}" for value in (one.declared_flops, one.kernel_flops, one.flops)]
-        active = one.tensor_pipe_active_fraction
-        rows.append([*row, "-" if active is None else percent(active), one.explanation])
-    return ["## What the hardware counted", COUNTED, table(columns, rows), *told]
+        flops = (one.declared_flops, one.kernel_flops, one.flops)
+        shares = (one.tensor_pipe_active_fraction, one.achieved_occupancy_fraction)
+        words = [traffic(value) if value is not None else "-" for value in moved]
+        words += [f"{value:.4g}" if value is not None else "-" for value in flops]
+        words += [percent(value) if value is not None else "-" for value in shares]
+        rows.append([counted_name(one, titles), *words])
+    return filled(columns, rows)
+
+
+def counted_name(one: CountedEntry, titles: Mapping[str, str]) -> str:
+    names = (one.device, one.preset, one.scope, one.dtype, one.label)
+    return f"{titles.get(one.operator, one.operator)}, {one.implementation}: {' '.join(filter(None, names))}"
 
 
 # ---------------------------------------------------------------- words
