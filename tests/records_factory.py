@@ -14,12 +14,15 @@ from roofline.analysis.collect import Asked, Collected, collect
 from roofline.analysis.consistency import contradictions
 from roofline.analysis.results import Results
 from roofline.analysis.verification import verify
+from roofline.core.instructions import issue_peak
 from roofline.measure.sustained import summarise
 from roofline.records.acceptance import Acceptance
 from roofline.records.base import Record
 from roofline.records.collection import Collection
 from roofline.records.compute import LoadPoint, PeakFlops, PeakFlopsRecord
+from roofline.records.counters import CountedCell, CountersRecord, ProfilerRecord
 from roofline.records.device import DeviceRecord, VendorFigures
+from roofline.records.instructions import CountedWall, CountedWallsRecord, InstructionsRecord, IssueRate, Wall
 from roofline.records.memory import Bandwidth, BandwidthRecord
 from roofline.records.operator import Axis, JobRecord, Measurement, OperatorInfo, OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, Seal, predict_sealed
@@ -330,6 +333,71 @@ def operator_record(device: str, *cells: Measurement, info: OperatorInfo = SCAN,
     return OperatorRecord(**job_fields(device, known | {"measurements": list(cells)} | fields))
 
 
+def counted_cell(one: Measurement, **fields) -> CountedCell:
+    """What a profiler counted of a cell: the declared bytes, all of them read, and the declared FLOPs."""
+    shared = set(CountedCell.model_fields) & set(Measurement.model_fields) - {"flops", "warp_instructions"}
+    known = {
+        "declared_read_bytes": one.bytes,
+        "declared_write_bytes": 0,
+        "declared_flops": one.flops,
+        "steps": 2,
+        "dram_read_bytes": one.bytes,
+        "dram_write_bytes": 0,
+        "flops": {"fp32": one.flops},
+    }
+    return CountedCell.model_validate({key: getattr(one, key) for key in shared} | known | fields)
+
+
+def counters_record(device: str, *cells: CountedCell, **fields) -> CountersRecord:
+    known = {"started_at": STARTED, "elapsed_s": 1.5, "ncu": "2026.3.1.0", "refused": None, "cells": list(cells)}
+    return CountersRecord(device=device, **known | fields)
+
+
+def profiler_record(device: str, refused: str | None = None) -> ProfilerRecord:
+    return ProfilerRecord(device=device, ncu=None if refused else "2026.3.1.0", refused=refused)
+
+
+def instructions_record(device: str, issued_per_s: float, clock_mhz: float = 1000, **fields) -> InstructionsRecord:
+    """With one wall, of loads eight words apart: a request every ten cycles of each of 100 multiprocessors."""
+    taken, requests_per_s = timing(1e-3), 100 * clock_mhz * 1e6 / 10
+    issue = IssueRate(
+        kernel="made up",
+        counted="made up",
+        warp_instructions=round(issued_per_s * 1e-3),
+        multiprocessors=100,
+        warp_instructions_per_s=issued_per_s,
+        ci95=rates(issued_per_s * 1e-3, taken),
+        sm_clock_mhz=clock_mhz,
+        peak_per_s=issue_peak(100, clock_mhz),
+        fraction_of_peak=issued_per_s / issue_peak(100, clock_mhz),
+        search=Search(offered=1, tried=1, refused=[]),
+        check=MADE_UP_CHECK,
+        latency=taken,
+        states=[],
+    )
+    wall = Wall(
+        pattern="stride",
+        of=8,
+        requests=round(requests_per_s * 1e-3),
+        transactions_per_request=32,
+        requests_per_s=requests_per_s,
+        ci95=rates(requests_per_s * 1e-3, taken),
+        sm_clock_mhz=clock_mhz,
+        cycles_per_request=10,
+        latency=taken,
+        verified="made up",
+    )
+    return InstructionsRecord(issue=issue, walls=[wall], **job_fields(device, fields))
+
+
+def counted_walls_record(device: str, sectors: float | None, refused: str | None = None) -> CountedWallsRecord:
+    """Sectors per request, as ncu counted them of the wall of `instructions_record`."""
+    wall = dict.fromkeys(("requests", "transactions", "warp_instructions", "thread_instructions"))
+    wall |= {"pattern": "stride", "of": 8, "kernel": "made up", "by_construction": 32}
+    walls = [CountedWall(**wall, counted=sectors, apart=sectors / 32 - 1)] if sectors else []
+    return CountedWallsRecord(refused=refused, walls=walls, **job_fields(device, {}))
+
+
 # ---------------------------------------------------------------- a run of them
 
 
@@ -342,6 +410,10 @@ def path_of(record: Record) -> str:
         PeakFlopsRecord: lambda r: f"peak_flops/{r.dtype}",
         BandwidthRecord: lambda r: f"bandwidth/{r.level}",
         OperatorRecord: lambda r: f"{rule_of(r.info.name)}/{r.case}",
+        InstructionsRecord: lambda r: "instructions/rates",
+        CountedWallsRecord: lambda r: "instructions/counted",
+        ProfilerRecord: lambda r: "profiler",
+        CountersRecord: lambda r: f"counters/{rule_of(r.cells[0].operator) if r.cells else 'scan'}/case",
         Collection: lambda r: "peak_flops" if r.records and r.records[0].kind == "peak_flops" else "bandwidth",
     }
     return f"{record.device}/{places[type(record)](record)}.json"
@@ -362,6 +434,7 @@ def assemble(*records: Record, keep: Callable[[str, Record], str] = pretended) -
     found: dict[str, Record] = {}
     given = {path_of(record): record for record in records}
     jobs = [record for record in given.values() if isinstance(record, JobRecord)]
+    found |= {path: one for path, one in given.items() if isinstance(one, ProfilerRecord | CountersRecord)}
     for device in dict.fromkeys(record.device for record in records):
         path = f"{device}/device_query.json"
         found[path] = given.get(path) or device_record(device)
@@ -410,6 +483,10 @@ def results(*records: Record) -> Results:
             found.devices[record.device] = (path, record)
         elif isinstance(record, Seal):
             found.seals[path] = record
+        elif isinstance(record, ProfilerRecord):
+            found.profilers[record.device] = record
+        elif isinstance(record, CountersRecord):
+            found.counters.append((path, record))
         else:
             found.measured.append((path, record))
     return found

@@ -5,7 +5,19 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from records_factory import GEMM, bandwidth_record, cell, operator_record, peak_record, told
+from records_factory import (
+    GEMM,
+    bandwidth_record,
+    cell,
+    counted_cell,
+    counted_walls_record,
+    counters_record,
+    instructions_record,
+    operator_record,
+    peak_record,
+    profiler_record,
+    told,
+)
 from records_factory import device_record as device
 
 from roofline.analysis.collect import Asked, collect
@@ -25,10 +37,12 @@ MOST_BYTES = 6_000_000
 CHROMIUM = "/usr/bin/chromium"
 
 
-def of_reference():
+def of_reference(more=lambda found: None):
+    """`more` adds to the records."""
     manifest = read(Manifest, REFERENCE / "manifest.json")
     paths = [path for output in manifest.outputs if (path := REFERENCE / output.path.removeprefix("results/")).exists()]
     found = read_results(REFERENCE, paths)
+    more(found)
     made, sha256 = collect(found, Asked(**manifest.asked)), hashes(manifest.outputs)
     spreads = between_runs({name: record.name for name, record in found.device_records().items()})
     acceptance = read(Acceptance, REFERENCE / "acceptance.json")
@@ -58,11 +72,15 @@ def hostile():
         for n in (1, 2)
     ]
     failed = Criterion(device="gpu0", criterion=SCRIPT, result="fail", reason=SCRIPT)
+    counted = counted_cell(cells[0], warp_instructions=1e6, not_counted={"dram_write_bytes": SCRIPT})
     return told(
         device("gpu0", name=SCRIPT),
         peak_record("gpu0", "fp32", 55, sustained=50, vendor=60),
         bandwidth_record("gpu0", hbm_read=4000),
         operator_record("gpu0", *cells, info=info),
+        instructions_record("gpu0", 390e9),
+        counted_walls_record("gpu0", None, refused=SCRIPT),
+        counters_record("gpu0", counted),
         criteria=[failed],
     )
 
@@ -125,9 +143,12 @@ def test_the_same_run_gives_the_same_bytes(reference, html, words):
     assert page.html(again) == html and page.markdown(again) == words
 
 
+def words_in(text: str) -> int:
+    return sum(bool(re.search(r"\w", word)) for word in text.split())
+
+
 def test_the_words_for_a_repository_are_short_and_the_same(reference, words):
-    counted = sum(bool(re.search(r"\w", word)) for word in words.split())
-    assert 1500 <= counted <= 2500
+    assert 1500 <= words_in(words) <= 2500
     assert [f"## {title}" in words for title in ("The ceilings", "The memory pyramid", "Reproduce it")] == [True] * 3
     assert all(sentence in words for _, sentence in reference.verdict)
     assert "![The measured roofline](roofline.png)" in words and "{{" not in words
@@ -158,6 +179,107 @@ def test_a_run_without_operators_or_load_has_a_page():
     assert "No operator was placed under a roof" in shown and "No prediction has a measured counterpart" in shown
     assert "No sustained load was measured" in shown and "make cell" not in shown
     assert "No prediction has a measured counterpart" in page.markdown(run)
+
+
+KERNEL_BY_KERNEL = "each wrote into the L2"
+
+
+def profiled(*more, sectors: float | None = 32.5):
+    """A run with counters: of 2 cells on the GPU one reads what it declares, the other twice that."""
+    near, far = (cell("gpu0", 4e-3, 3e-3, n=n, bytes=n * 10**6, flops=10**9) for n in (1000, 2000))
+    counts = {"warp_instructions": 3e8, "thread_instructions": 3e8 * 8, "l1_load_sectors": 1, "l1_load_requests": 1}
+    counts |= {"tensor_pipe_active_fraction": 0.25, "achieved_occupancy_fraction": 0.5, "flops": {"fp32": 3e9}}
+    left = {"dram_write_bytes": None, "not_counted": {"dram_write_bytes": KERNEL_BY_KERNEL}}
+    own = {"kernel_flops": {"fp32": 3e9}, "kernel_flops_why": "padding"}
+    return told(
+        device("gpu0"),
+        bandwidth_record("gpu0", hbm_read=4000),
+        operator_record("gpu0", near, far),
+        instructions_record("gpu0", 390e9),
+        counted_walls_record("gpu0", sectors, refused=None if sectors else "ncu is missing"),
+        profiler_record("gpu0"),
+        counters_record(
+            "gpu0",
+            counted_cell(near, **counts | own | left),
+            counted_cell(far, **counts | own | left, dram_read_bytes=4e9),
+        ),
+        *more,
+    )
+
+
+def test_counts_stand_beside_what_was_declared():
+    run = profiled()
+    columns = ["read: declared", "counted", "written: declared", "FLOPs: declared", "kernel's formula", "counted"]
+    assert run.counted.columns == ["cell", *columns, "tensor cores active", "occupancy"], "no column without a figure"
+    assert [row[1:] for row in run.counted.rows] == [
+        ["1 GB", "1 GB", "0 bytes", "1e+09", "3e+09", "3e+09", "25 %", "50 %"],
+        ["2 GB", "4 GB", "0 bytes", "1e+09", "3e+09", "3e+09", "25 %", "50 %"],
+    ]
+    shown = Shown(page.html(run)).words
+    for words in (
+        "2 cells profiled",
+        "bytes read in 1 of 2 and FLOPs in 2 of 2",
+        "N 2000: 2.00 times what was declared was read from memory",
+        "executes 3 times its declared FLOPs",
+        f"Not counted: bytes written of 2 cells, since {KERNEL_BY_KERNEL}.",
+        "cp.async, TMA and the operands of wgmma bypass",
+        "occupancy",
+    ):
+        assert words in shown, words
+
+
+def test_the_markdown_shows_of_each_implementation_the_cell_that_moves_most():
+    run = profiled()
+    assert [row[0] for row in run.counted_most.rows] == ["scan, plain: gpu0 fp32 N 2000"]
+    assert str(run.counted_most) in page.markdown(run)
+
+
+def test_a_refused_profiler_gives_its_reason_in_a_line():
+    run = told(device("gpu0"), bandwidth_record("gpu0", hbm_read=4000), profiler_record("gpu0", refused="not allowed"))
+    for words in (Shown(page.html(run)).words, page.markdown(run)):
+        assert "gpu0: not counted: not allowed." in words and "No hardware counters" not in words
+        assert "TMA" not in words and "read: declared" not in words
+
+
+def test_the_issue_rate_the_walls_and_the_kernels_that_were_counted_are_told_and_drawn():
+    run = profiled()
+    (one,) = run.instructions
+    paragraph, walls = one.words
+    assert paragraph.startswith("gpu0 issues 390 G warp instructions/s, 98 % of one per scheduler and cycle.")
+    assert "8 of 32 lanes are on" in paragraph
+    assert "by stride, takes 32 sectors in 10 cycles" in walls and "ncu counts within 1.6 % (stride)" in walls
+    dots = [text for trace in one.chart["data"] for text in trace.get("text", []) if "counted by ncu" in text]
+    assert len(dots) == 2 and all("over HBM" in dot for dot in dots)
+    assert 'id="instructions-gpu0"' in page.html(run)
+    assert "![The instruction roofline](instruction_roofline.png)" in page.markdown(run)
+
+
+def test_walls_that_ncu_did_not_count_say_why():
+    (one,) = profiled(sectors=None).instructions
+    assert "ncu counted none of them: ncu is missing." in one.words[1]
+
+
+def four_operators(found) -> None:
+    """Two more operators as large as decode attention, and 18 profiled cells."""
+    for rule in ("row_norm", "rmsnorm_matmul"):
+        for path, record in [item for item in found.measured if "/decode_attn/" in item[0]]:
+            info = record.info.model_copy(update={"name": rule, "title": rule.replace("_", " ")})
+            cells = [one.model_copy(update={"operator": rule}) for one in record.measurements]
+            copy = record.model_copy(update={"info": info, "measurements": cells})
+            found.measured.append((path.replace("decode_attn", rule), copy))
+        for path, seal in [item for item in found.seals.items() if "/decode_attn/" in item[0]]:
+            found.seals[path.replace("decode_attn", rule)] = seal.model_copy(update={"operator": rule})
+    cells = [one for path, record in found.measured if path.startswith("gpu0/") for one in record.measurements]
+    ways = {(one.operator, one.implementation, one.scope): one for one in cells}
+    counted = [counted_cell(one, kernel_flops={"fp32": one.flops}) for one in list(ways.values())[:18]]
+    found.counters.append(("gpu0/counters/all.json", counters_record("gpu0", *counted)))
+    found.profilers["gpu0"] = profiler_record("gpu0")
+
+
+def test_four_operators_and_their_counters_fit_into_the_words_for_a_repository():
+    run = of_reference(four_operators)
+    assert len(run.operators) == 4 and len(run.counted.rows) >= 14
+    assert 1500 <= words_in(page.markdown(run)) <= 2500
 
 
 def test_every_cell_of_an_operator_has_a_row_with_its_prediction(reference):
@@ -234,6 +356,17 @@ def test_nothing_is_cut_overlaps_or_complains(opened, width):
     assert window.evaluate(CUT) == []
     assert window.evaluate(OVERLAPS) == []
     assert window.evaluate("document.querySelectorAll('.chart .main-svg').length") > 10
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1300, 420])
+def test_counts_and_the_instruction_roofline_are_whole(opened, width):
+    window, said = opened(width, page.html(profiled()))
+    assert said == []
+    assert window.evaluate("document.documentElement.scrollWidth") <= width
+    assert window.evaluate(CUT) == [] and window.evaluate(OVERLAPS) == []
+    assert window.locator("#counted-cells tbody tr").count() == 2
+    assert window.locator("#instructions-gpu0 .main-svg").count() > 0
 
 
 @pytest.mark.browser

@@ -1,6 +1,6 @@
 """What the instruction roofline says of a GPU's kernels that bytes and FLOPs do not, in a paragraph."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from roofline.core.formatting import counted, listed, number, percent
 from roofline.core.instructions import LANES
@@ -47,10 +47,8 @@ def walls(one: InstructionRoofline) -> str:
     for pattern, (what, transaction) in LOADS.items():
         mine = [wall for wall in one.walls if wall.pattern == pattern and wall.cycles_per_request]
         if mine:
-            cycles, moved = (
-                f"{number(min(values))} to {number(max(values))}"
-                for values in ([w.cycles_per_request for w in mine], [w.transactions_per_request for w in mine])
-            )
+            moved = _span(wall.transactions_per_request for wall in mine)
+            cycles = _span(wall.cycles_per_request for wall in mine)
             said.append(f"{what} takes {moved} {transaction} in {cycles} cycles")
     if not said:
         return ""
@@ -62,6 +60,11 @@ def walls(one: InstructionRoofline) -> str:
         return f"Walls: {listed(said)} of a multiprocessor. ncu counts within {within} of what each gives."
     why = f": {one.not_counted.rstrip('.')}" if one.not_counted else ""
     return f"Walls: {listed(said)} of a multiprocessor. ncu counted none of them{why}."
+
+
+def _span(values: Iterable[float]) -> str:
+    values = list(values)
+    return " to ".join(dict.fromkeys(number(end) for end in (min(values), max(values))))
 
 
 def _apart(wall: InstructionWall) -> float:
