@@ -21,8 +21,7 @@ RECORDS = {"decode_attn/minigpt/S16_fp32", "row_norm/fp32", "rmsnorm_matmul/hidd
 class CountedRun(GpuRun):
     """A machine with one card and the stand-in for ncu, as `env` wants it to answer."""
 
-    def python(self, *arguments, env=None):
-        return super().python(*arguments, env={"NCU": NCU} | (env or {}))
+    environment = GpuRun.environment | {"NCU": NCU}
 
 
 @pytest.fixture(scope="module")
