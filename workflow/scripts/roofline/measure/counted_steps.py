@@ -6,7 +6,7 @@ from roofline.measure.operator_job import SHARED_SEED, is_cold, rotated_copies
 from roofline.operators.base import Implementation, Job, Operator
 
 # A range reads and writes several times the last-level cache: beside that, what is left in it at either end is little.
-RANGE_CACHES, MOST_STEPS = 32, 2000
+RANGE_CACHES, MOST_STEPS = 8, 30  # ncu takes 50 ms for each launch of a range
 WARMUP_CACHES = 3
 KERNEL_STEPS = 2  # where each kernel is counted by itself, and replayed for every pass
 MARKER = "mark_clocks"  # a kernel that stands between two cells there

@@ -12,7 +12,7 @@ from pathlib import Path
 
 VARIABLE = "NCU"
 ELSEWHERE = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu")
-PATIENCE_S = 120  # for one profile; a program that hangs under the profiler holds up nothing but itself
+PATIENCE_S = 60  # for one profile; a program that hangs under the profiler holds up nothing but itself
 MISSING = f"Nsight Compute (ncu) is not on this machine, and {VARIABLE} names none"
 SCRIPTS = Path(__file__).resolve().parents[2]
 
