@@ -57,7 +57,7 @@ def test_each_operators_cells_have_a_record_beside_their_report(finished):
     assert {path.removeprefix("gpu0/counters/") for path in records(finished)} == RECORDS
     for record in counters_of(finished).values():
         assert record["refused"] is None and record["ncu"] == "2026.3.1.0"
-        assert [Path(one["path"]).suffix for one in record["reports"]] == [".ncu-rep"]
+        assert [Path(one["path"]).name.split(".", 1)[1] for one in record["reports"]] == ["ncu-rep", "kernels.ncu-rep"]
         assert all((finished.root / one["path"]).is_file() for one in record["reports"])
         for cell in record["cells"]:
             assert cell["dram_read_bytes"] > 0 and cell["flops"]["tensor"] > 0 and cell["steps"] > 0
@@ -116,10 +116,11 @@ def test_a_metric_that_this_ncu_does_not_know_is_null_with_the_reason(again):
 
 
 def test_what_a_range_lacks_is_counted_kernel_by_kernel(again):
-    record = counted_again(again, "row_norm/fp32", FAKE_UNCOUNTED="smsp__sass")
+    record = counted_again(again, "row_norm/fp32", FAKE_NOT_IN_RANGES="l1tex__t_sectors")
     assert [Path(one["path"]).name for one in record["reports"]] == ["fp32.ncu-rep", "fp32.kernels.ncu-rep"]
     for cell in record["cells"]:
         assert cell["replay"] == "range" and cell["flops"]["fp32"] > 0 and cell["kernels"] == ["a_kernel"]
+        assert cell["l1_load_sectors"] > 0 and cell["not_counted"] == {}
 
 
 def test_without_ranges_traffic_is_left_out_that_single_kernels_cannot_show(again):
