@@ -46,6 +46,10 @@ def records(run) -> set[str]:
     return {path.removesuffix(".json") for path in run.files("gpu0/counters") if path.endswith(".json")}
 
 
+def of_counters(plan) -> set[str]:
+    return {path for path in plan if "counters" in path or "profiler" in path}
+
+
 def counters_of(run) -> dict[str, dict]:
     return {name: run.read(f"gpu0/counters/{name}.json") for name in RECORDS}
 
@@ -148,6 +152,8 @@ def test_refusal_is_one_line_and_the_run_goes_on(again):
     assert page.count("ERR_NVGPUCTRPERM") == 1
     assert not list(again.results.rglob("*.ncu-rep"))
     assert not again.planned(env={"FAKE_NCU": "refused"})
+    required = of_counters(again.planned("--config", "counters=required"))
+    assert required == {"gpu0/profiler.json", *(f"gpu0/counters/{name}.json" for name in RECORDS)}
 
 
 def without_ncu(tmp_path) -> dict[str, str]:

@@ -275,7 +275,9 @@ def deliverables():
 
 OUTPUTS = [*deliverables(), "results/manifest.json"]
 faults_end_the_run(previous_results.require_writable, [*OUTPUTS, "results/previous/of-another-card"])
-previous_results.set_aside_corrupt(OUTPUTS, RESULTS, dry=workflow.output_settings.dryrun)
+previous_results.set_aside_corrupt(
+    OUTPUTS, RESULTS, dry=workflow.output_settings.dryrun, counters=CONFIG.counters == "required"
+)
 if not workflow.output_settings.dryrun:
     previous_results.set_aside_other_cards({name: PRESENT[name] for name in DEVICES}, RESULTS)
 announcement.remember_start()

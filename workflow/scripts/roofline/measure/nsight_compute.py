@@ -13,6 +13,8 @@ from pathlib import Path
 VARIABLE = "NCU"
 ELSEWHERE = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu")
 PATIENCE_S = 60  # for one profile; a program that hangs under the profiler holds up nothing but itself
+DRIVER = Path("/proc/driver/nvidia/params")
+ADMIN_ONLY = re.compile(r"^RmProfilingAdminOnly: *(\S+)", re.MULTILINE)
 MISSING = f"Nsight Compute (ncu) is not on this machine, and {VARIABLE} names none"
 SCRIPTS = Path(__file__).resolve().parents[2]
 
@@ -56,11 +58,17 @@ def find() -> Path | None:
 
 
 def fingerprint(program: Path | None) -> str:
-    """What tells one installation from another, without starting it."""
+    """What tells one installation and its rights from another, without starting it: whether the driver keeps the
+    counters to administrators, and whether we are root."""
     if program is None:
         return "none"
     stat = program.resolve().stat()
-    return f"{program} {stat.st_size} {stat.st_mtime_ns}"
+    try:
+        admin_only = ADMIN_ONLY.search(DRIVER.read_text(encoding="utf-8"))
+    except OSError:
+        admin_only = None
+    kept = admin_only.group(1) if admin_only else "unknown"
+    return f"{program} {stat.st_size} {stat.st_mtime_ns} admin only: {kept}, root: {os.geteuid() == 0}"
 
 
 def version(program: Path) -> str | None:

@@ -13,7 +13,7 @@ from roofline.analysis.consistency import contradictions
 from roofline.analysis.results import read_any
 from roofline.records.acceptance import Acceptance
 from roofline.records.base import CorruptRecord, Record, read
-from roofline.records.counters import CountersRecord
+from roofline.records.counters import CountersRecord, ProfilerRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest
@@ -56,15 +56,16 @@ def _nearest_there(path: Path) -> Path:
     return next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
 
 
-def set_aside_corrupt(paths: Iterable[str], results: Path, dry: bool = False) -> None:
-    """Move what cannot be read back out of the way, naming each file: the run makes it again.
+def set_aside_corrupt(paths: Iterable[str], results: Path, dry: bool = False, counters: bool = False) -> None:
+    """Move what cannot be read back out of the way, naming each file: the run makes it again. Where counters are
+    required, so is what says that they were refused.
 
     A dry run, which is to plan just that, puts all of it back when it ends.
     """
     folder = results / PREVIOUS / f"corrupt-{_stamp()}"
     for path in (Path(path) for path in paths if path.endswith(".json") and os.path.exists(path)):
         try:
-            _require_sound(path, results)
+            _require_sound(path, results, counters)
         except (CorruptRecord, OSError) as error:
             aside = _free_name(folder / path.relative_to(results))
             aside.parent.mkdir(parents=True, exist_ok=True)
@@ -86,14 +87,17 @@ def _put_back(aside: Path, path: Path) -> None:
             return
 
 
-def _require_sound(path: Path, results: Path) -> None:
-    """Raises CorruptRecord for what cannot be read, and for figures that do not follow from their own samples."""
+def _require_sound(path: Path, results: Path, counters: bool) -> None:
+    """Raises CorruptRecord for what cannot be read, for figures that do not follow from their own samples, and for
+    refused counters where they are required."""
     kind = OF_ALL_DEVICES.get(path.relative_to(results).as_posix())
     record = read(kind, path) if kind else read_any(path)
     if isinstance(record, JobRecord) and (false := contradictions(record)):
         raise CorruptRecord(f"{path}: {'; '.join(false)}")
     if isinstance(record, CountersRecord) and (bad := [one.path for one in record.reports if not _is_whole(one)]):
         raise CorruptRecord(f"{path}: {bad[0]} is not the whole report that it was read from")
+    if counters and isinstance(record, ProfilerRecord | CountersRecord) and record.refused:
+        raise CorruptRecord(f"{path}: counters are required, and were refused: {record.refused}")
 
 
 def _is_whole(report: DataFile) -> bool:

@@ -1,0 +1,28 @@
+"""Nsight Compute's command line: where it is, and what it may do."""
+
+import os
+
+import pytest
+
+from roofline.measure import nsight_compute
+
+
+@pytest.fixture
+def program(tmp_path):
+    path = tmp_path / "ncu"
+    path.touch(mode=0o755)
+    return path
+
+
+def test_opened_counters_and_root_are_another_fingerprint(monkeypatch, tmp_path, program):
+    """What was refused is tried again then."""
+    found, driver = set(), tmp_path / "params"
+    monkeypatch.setattr(nsight_compute, "DRIVER", driver)
+    found.add(nsight_compute.fingerprint(program))
+    for admin_only in (1, 0):
+        driver.write_text(f"RmLogonRC: 1\nRmProfilingAdminOnly: {admin_only}\nDmaRemapPeerMmio: 1\n")
+        for user in (0, 1000):
+            monkeypatch.setattr(os, "geteuid", lambda user=user: user)
+            found.add(nsight_compute.fingerprint(program))
+            assert nsight_compute.fingerprint(program) in found
+    assert len(found) == 5
