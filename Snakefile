@@ -173,6 +173,7 @@ for OPERATOR in WITH_PREREQUISITE:
             TIMED[OPERATOR].prerequisite.pattern,
         log:
             f"logs/{TIMED[OPERATOR].prerequisite.rule}/{{name}}.log",
+        priority: 4  # what is timed waits for it, and what is profiled comes after that
         conda:
             "envs/cpu.yaml"
         params:

@@ -75,6 +75,14 @@ def test_each_operators_cells_have_a_record_beside_their_report(finished):
     }
 
 
+def test_whatever_is_timed_is_timed_before_anything_is_profiled(finished):
+    written = {path: when for path, (when, _) in finished.files("gpu0").items() if path.endswith(".json")}
+    profiled = of_counters(written)
+    timed = {path for path in written if "/prediction" not in path and path.count("/") > 1} - profiled
+    assert len(timed) == 6 and len(profiled) == len(RECORDS) + 1
+    assert max(written[path] for path in timed) < min(written[path] for path in profiled)
+
+
 def test_verification_has_declared_and_counted_side_by_side(finished):
     page = (finished.results / "verification.md").read_text()
     assert "## What the hardware counted" in page and "GEMM, tensor_matmul" in page
