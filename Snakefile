@@ -260,7 +260,6 @@ rule counters:
         software=software,
         operators=lambda wildcards: own_file(wildcards.operator),
         job=profiled_job,
-        implementations=profiled_implementations,
         cache=profiled_cache,
     script:
         "workflow/scripts/counters.py"

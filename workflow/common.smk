@@ -163,10 +163,6 @@ def profiled_job(wildcards):
     return PROFILED[wildcards.operator][wildcards.case].to_json()
 
 
-def profiled_implementations(wildcards):
-    return implementations_of(wildcards.operator)(wildcards) if wildcards.operator in TIMED else None
-
-
 def profiled_cache(wildcards):
     return getattr(CONFIG, wildcards.operator).cache if wildcards.operator in TIMED else "warm"
 

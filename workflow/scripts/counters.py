@@ -45,7 +45,8 @@ def run(profiler: ProfilerRecord, task: dict, stem: Path) -> CountersRecord:
 def line(record: CountersRecord, name: str) -> str:
     if record.refused:
         return f"{name}: nothing is counted: {record.refused}"
-    return f"{name}: {', '.join(map(_read, record.cells))}, {record.elapsed_s:.1f} s"
+    cells = ", ".join(map(_read, record.cells)) or "no implementation can be counted"
+    return f"{name}: {cells}, {record.elapsed_s:.1f} s"
 
 
 def _read(cell: CountedCell) -> str:
@@ -64,7 +65,6 @@ if __name__ == "__main__":
             "operator": wildcards.operator,
             "operators": params.operators,
             "job": params.job,
-            "implementations": params.implementations,
             "cold": params.cache == "cold",
         }
         record = run(read(ProfilerRecord, snakemake.input.profiler), task, output.with_suffix(""))

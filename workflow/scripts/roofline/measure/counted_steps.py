@@ -1,6 +1,6 @@
 """The steps whose counters are read: each cell set up as it is timed, then launched while the profiler looks on."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from roofline.measure.operator_job import SHARED_SEED, is_cold, rotated_copies
 from roofline.operators.base import Implementation, Job, Operator
@@ -12,37 +12,33 @@ KERNEL_STEPS = 2  # where each kernel is counted by itself, and replayed for eve
 MARKER = "mark_clocks"  # a kernel that stands between two cells there
 
 
-def counted(operator: Operator, kind: str, wanted: Sequence[str] | None) -> list[type[Implementation]]:
-    """Kernels that fuse the operator, where there are some; a graph runs the same ones."""
-    eager = [one for one in operator.implementations_on(kind, wanted) if not one.graph]
+def counted(operator: Operator, kind: str) -> list[type[Implementation]]:
+    """Kernels that fuse the operator, where there are some. Whether the settings have them timed does not matter: a
+    graph runs the same ones, and the profiler does not count graphs."""
+    eager = [one for one in operator.implementations_on(kind) if not one.graph]
     return [one for one in eager if one.fused] or eager
 
 
-def cells(
-    operator: Operator, device, job: Job, wanted: Sequence[str] | None, cold: bool
-) -> Iterator[tuple[Implementation, str | None]]:
+def cells(operator: Operator, device, job: Job, cold: bool) -> Iterator[tuple[Implementation, str | None]]:
     """Every cell of a job with its scopes, on the inputs that it is timed on."""
     for case in job.cases:
         own = operator.ready_cells(device, case)
         if own is None:
-            timed = [
-                one for one in operator.implementations_on(device.kind, wanted) if not one.unsupported(device, case)
-            ]
-            chosen = [one for one in counted(operator, device.kind, wanted) if one in timed]
+            chosen = [one for one in counted(operator, device.kind) if not one.unsupported(device, case)]
             if not chosen:
                 continue
             shared = operator.shared_inputs(device, case, SHARED_SEED)
-            copies = rotated_copies(operator, device, case, timed, cold)
+            copies = rotated_copies(operator, device, case, chosen, cold)
             own = (one(operator, device, case, shared, copies) for one in chosen)
         for cell in own:
             yield from ((cell, scope) for scope in cell.scopes)
 
 
-def launch(operator: Operator, device, job: Job, wanted: Sequence[str] | None, cold: bool, replay: str) -> list[dict]:
+def launch(operator: Operator, device, job: Job, cold: bool, replay: str) -> list[dict]:
     """Launch all cells under the profiler, each in a range of its own; or all kernels in one, a marker before each
     cell's. Returns what was declared of each, in the same order."""
     told = []
-    for cell, scope in cells(operator, device, job, wanted, cold):
+    for cell, scope in cells(operator, device, job, cold):
         moved, cache_bytes = operator.bytes(cell.case, scope), device.last_level_cache_bytes
         steps = KERNEL_STEPS if replay == "kernel" else _reaching(RANGE_CACHES * cache_bytes, moved)
         step = cell.step(scope)

@@ -4,10 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from roofline import devices
 from roofline.devices.gpu import counter_names, wall_counts
-from roofline.measure import nsight_compute
-from roofline.measure.counted_steps import MARKER
+from roofline.measure import counted_steps, nsight_compute
 from roofline.measure.nsight_compute import BadReport, Counted, Refused
+from roofline.operators import registry
 from roofline.records.counters import CountedCell
 from roofline.records.instructions import CountedWall
 from roofline.run import profiled
@@ -34,7 +35,11 @@ def count(
     program: Path, task: Mapping, capability: tuple[int, int], stem: Path
 ) -> tuple[list[CountedCell], list[Path]]:
     """The cells of a task (see run/profiled.py), and the reports that they were read from: `stem`.ncu-rep and, where a
-    range leaves something uncounted, `stem`.kernels.ncu-rep. Raises Refused where neither gives anything."""
+    range leaves something uncounted, `stem`.kernels.ncu-rep. None of either where no implementation can be counted.
+    Raises Refused where neither gives anything."""
+    operator = registry.registered(task["operators"])[task["operator"]]
+    if not counted_steps.counted(operator, devices.kind_of(task["device"])):
+        return [], []
     metrics, of_range = counter_names.metrics(capability), counter_names.metrics(capability, of_range=True)
     try:
         in_ranges = _profiled(program, task, of_range, stem.with_name(f"{stem.name}.ncu-rep"), "range")
@@ -87,7 +92,7 @@ def split(kernels: Sequence[Counted]) -> list[list[Counted]]:
     """Kernels by cell: a marker stands before each cell's."""
     found: list[list[Counted]] = []
     for one in kernels:
-        if MARKER in one.name:
+        if counted_steps.MARKER in one.name:
             found.append([])
         elif found:
             found[-1].append(one)

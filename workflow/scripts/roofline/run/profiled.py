@@ -1,7 +1,7 @@
 """The program under the profiler: `python -m roofline.run.profiled TASK`, with the task as JSON.
 
 `device` alone launches the walls of the instruction roofline. A task of counters has `operator`, `operators` (the
-user's files), `job`, `implementations`, `cold`, `replay` (range or kernel) and `told`, the file for what was declared
+user's files), `job`, `cold`, `replay` (range or kernel) and `told`, the file for what was declared
 of each cell.
 """
 
@@ -26,7 +26,7 @@ def main(task: dict) -> None:
         return
     operator = registry.registered(task["operators"])[task["operator"]]
     job = Job.from_json(task["job"])
-    told = launch(operator, device, job, task["implementations"], task["cold"], task["replay"])
+    told = launch(operator, device, job, task["cold"], task["replay"])
     write_text(json.dumps(told), Path(task["told"]))
 
 
