@@ -26,3 +26,13 @@ def test_opened_counters_and_root_are_another_fingerprint(monkeypatch, tmp_path,
             found.add(nsight_compute.fingerprint(program))
             assert nsight_compute.fingerprint(program) in found
     assert len(found) == 5
+
+
+def test_the_newest_release_is_taken(monkeypatch, tmp_path):
+    for release in ("2024.10.0", "2025.3.1", "2025.3", "2025.10.0", "2025.9.2"):
+        (tmp_path / release).mkdir()
+        (tmp_path / release / "ncu").touch(mode=0o755)
+    monkeypatch.setattr(nsight_compute, "ELSEWHERE", (f"{tmp_path}/*/ncu",))
+    monkeypatch.delenv("NCU", raising=False)
+    monkeypatch.setenv("PATH", "")
+    assert nsight_compute.find() == tmp_path / "2025.10.0" / "ncu"

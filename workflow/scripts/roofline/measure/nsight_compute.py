@@ -53,8 +53,13 @@ def find() -> Path | None:
         return Path(found)
     if found := shutil.which("ncu"):
         return Path(found)
-    there = [path for pattern in ELSEWHERE for path in sorted(Path("/").glob(pattern[1:])) if os.access(path, os.X_OK)]
-    return there[-1] if there else None
+    there = [path for pattern in ELSEWHERE for path in Path("/").glob(pattern[1:]) if os.access(path, os.X_OK)]
+    return max(there, key=_release, default=None)
+
+
+def _release(path: Path) -> list[int]:
+    """The numbers of a folder such as 2025.3.1, which is newer than 2025.3 and 2024.10."""
+    return [int(number) for number in re.findall(r"\d+", path.parent.name)]
 
 
 def fingerprint(program: Path | None) -> str:
