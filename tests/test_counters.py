@@ -1,8 +1,13 @@
 """Which cells are counted, and what is made of their counts."""
 
+import json
+from pathlib import Path
+
 import pytest
 
+from roofline.devices.gpu import counter_names
 from roofline.measure import counted_steps
+from roofline.measure.nsight_compute import Counted
 from roofline.operators import registry
 from roofline.operators.row_norm.cuda import WelfordGraph
 from roofline.run import counters
@@ -23,3 +28,58 @@ def test_where_there_are_graphs_alone_nothing_is_counted_and_ncu_is_not_called(m
     monkeypatch.setattr(counters.nsight_compute, "profile", lambda *_: pytest.fail("ncu was called"))
     task = {"device": "gpu0", "operator": "row_norm", "operators": []}
     assert counters.count(tmp_path / "ncu", task, (9, 0), tmp_path / "fp32") == ([], [])
+
+
+TASK = {"device": "gpu0", "operator": "row_norm", "operators": []}
+CELL = {
+    "operator": "row_norm",
+    "implementation": "naive",
+    "preset": None,
+    "scope": None,
+    "dtype": "fp32",
+    "cache": "cold",
+    "shape": {"rows": 1},
+    "label": "1",
+    "declared_read_bytes": 4,
+    "declared_write_bytes": 4,
+    "declared_flops": 4,
+    "steps": 1,
+}
+OCCUPANCY = counter_names.SHARES["achieved_occupancy_fraction"]
+
+
+def profiled_as(monkeypatch, *, lacking=()) -> None:
+    """Two kernels of a step, of 1 s and 3 s, with 20 % and 40 % of the warps; ranges lack these metrics."""
+
+    def profile(program, module, arguments, metrics, report, replay):
+        Path(json.loads(arguments[0])["told"]).write_text(json.dumps([CELL]))
+        report.write_text(json.dumps([*metrics, replay]))
+        return ""
+
+    def read_report(report, metrics):
+        *asked, replay = json.loads(report.read_text())
+        values = {name: 10.0 for name in asked if replay == "kernel" or name not in lacking}
+        if replay == "range":
+            return [[Counted("range", values)]]
+        kernels = [Counted("first", values | {OCCUPANCY: 20.0}), Counted("second", values | {OCCUPANCY: 40.0})]
+        for kernel, seconds in zip(kernels, (1.0, 3.0), strict=True):
+            if counter_names.DURATION in asked:
+                kernel.values[counter_names.DURATION] = seconds
+        return [[Counted(counted_steps.MARKER, values), *kernels]]
+
+    monkeypatch.setattr(counters.nsight_compute, "profile", profile)
+    monkeypatch.setattr(counters.nsight_compute, "read_report", read_report)
+
+
+def test_a_share_of_several_kernels_is_weighed_by_their_times(monkeypatch, tmp_path):
+    profiled_as(monkeypatch, lacking=[OCCUPANCY])
+    (cell,), reports = counters.count(tmp_path / "ncu", TASK, (9, 0), tmp_path / "fp32")
+    assert cell.achieved_occupancy_fraction == pytest.approx(0.35) and len(reports) == 2
+
+
+def test_a_report_that_a_later_count_does_not_need_does_not_stay(monkeypatch, tmp_path):
+    profiled_as(monkeypatch)
+    monkeypatch.setattr(counter_names, "metrics", lambda capability, of_range=False: [OCCUPANCY])
+    (tmp_path / "fp32.kernels.ncu-rep").touch()
+    _, reports = counters.count(tmp_path / "ncu", TASK, (9, 0), tmp_path / "fp32")
+    assert list(tmp_path.glob("*.ncu-rep")) == reports == [tmp_path / "fp32.ncu-rep"]

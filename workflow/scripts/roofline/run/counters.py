@@ -37,12 +37,15 @@ def count(
     """The cells of a task (see run/profiled.py), and the reports that they were read from: `stem`.ncu-rep and, where a
     range leaves something uncounted, `stem`.kernels.ncu-rep. None of either where no implementation can be counted.
     Raises Refused where neither gives anything."""
+    of_ranges, of_kernels = (stem.with_name(f"{stem.name}{ending}") for ending in (".ncu-rep", ".kernels.ncu-rep"))
+    for earlier in (of_ranges, of_kernels):
+        earlier.unlink(missing_ok=True)
     operator = registry.registered(task["operators"])[task["operator"]]
     if not counted_steps.counted(operator, devices.kind_of(task["device"])):
         return [], []
     metrics, of_range = counter_names.metrics(capability), counter_names.metrics(capability, of_range=True)
     try:
-        in_ranges = _profiled(program, task, of_range, stem.with_name(f"{stem.name}.ncu-rep"), "range")
+        in_ranges = _profiled(program, task, of_range, of_ranges, "range")
         refused = None
     except (Refused, BadReport) as error:
         if nsight_compute.PERMISSION.search(str(error)):
@@ -52,7 +55,8 @@ def count(
     by_kernel = None
     if missing:
         try:
-            by_kernel = _profiled(program, task, missing, stem.with_name(f"{stem.name}.kernels.ncu-rep"), "kernel")
+            asked = list(dict.fromkeys([*missing, counter_names.DURATION]))  # weighs what is a share of the time
+            by_kernel = _profiled(program, task, asked, of_kernels, "kernel")
         except (Refused, BadReport) as error:
             if in_ranges is None:
                 raise Refused(f"{refused}; kernel by kernel: {error}") from None
@@ -74,7 +78,6 @@ def _profiled(program: Path, task: Mapping, metrics: Sequence[str], report: Path
     arguments = json.dumps({**task, "replay": replay, "told": str(told)})
     last = ""
     try:
-        report.unlink(missing_ok=True)
         last = nsight_compute.profile(program, profiled.__name__, [arguments], metrics, report, replay)
         found = [one for spans in nsight_compute.read_report(report, metrics) for one in spans]
         cells = json.loads(told.read_text(encoding="utf-8"))
@@ -108,7 +111,7 @@ def summed(kernels: Sequence[Counted]) -> dict[str, float]:
     shares = set(counter_names.SHARES.values()) | {
         name for names in counter_names.SINCE.values() for name in names.values() if not name.endswith(".sum")
     }
-    weights = [one.values.get("gpu__time_duration.sum", 1.0) for one in kernels]
+    weights = [one.values.get(counter_names.DURATION, 1.0) for one in kernels]
     found = {}
     for name in dict.fromkeys(name for one in kernels for name in one.values):
         values = [one.values.get(name) for one in kernels]

@@ -11,6 +11,8 @@ WORTH = {"add": 1, "mul": 1, "fma": 2}  # FLOPs of an instruction of a thread
 PACKED = {"fp16": 2}  # numbers that an instruction takes at once, as Nsight Compute's own roofline counts them
 TENSOR = "sm__ops_path_tensor_src_"
 
+DURATION = "gpu__time_duration.sum"
+
 SUMS = {
     "dram_read_bytes": "dram__bytes_read",
     "dram_write_bytes": "dram__bytes_write",
