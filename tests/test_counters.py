@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from roofline.analysis.counted import AGREE, entry
 from roofline.devices.gpu import counter_names
 from roofline.measure import counted_steps
 from roofline.measure.nsight_compute import Counted
 from roofline.operators import registry
 from roofline.operators.row_norm.cuda import WelfordGraph
+from roofline.records.counters import CountedCell
 from roofline.run import counters
 
 
@@ -83,3 +85,29 @@ def test_a_report_that_a_later_count_does_not_need_does_not_stay(monkeypatch, tm
     (tmp_path / "fp32.kernels.ncu-rep").touch()
     _, reports = counters.count(tmp_path / "ncu", TASK, (9, 0), tmp_path / "fp32")
     assert list(tmp_path.glob("*.ncu-rep")) == reports == [tmp_path / "fp32.ncu-rep"]
+
+
+def counted_cell(**fields) -> CountedCell:
+    return CountedCell(**CELL | {"declared_read_bytes": 1e9, "declared_write_bytes": 1e8} | fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"dram_read_bytes": 1.005e9, "dram_write_bytes": 1e8, "flops": {"fp32": 4}}, AGREE),
+        ({"dram_read_bytes": 1.5e9}, "500 MB more was read from memory than declared (the cause was not counted)"),
+        ({"dram_read_bytes": 5e8, "cache": "warm"}, "500 MB less was read from memory than declared (the cause was"),
+        ({"dram_write_bytes": 2e8}, "100 MB more was written to memory than declared (the cause was not counted)"),
+        ({"flops": {"fp32": 8}}, "2 times the declared FLOPs were executed (the cause was not counted)"),
+        (
+            {"flops": {"fp32": 8}, "kernel_flops": {"fp32": 8}, "kernel_flops_why": "padded rows"},
+            "2 times the declared FLOPs were executed, as the kernel's FLOP formula has it: padded rows",
+        ),
+        (
+            {"flops": {"fp32": 8}, "kernel_flops": {"fp32": 4}, "kernel_flops_why": "padded rows"},
+            "and the kernel's FLOP formula gives 1 times (the cause was not counted)",
+        ),
+    ],
+)
+def test_a_difference_is_told_with_a_cause_only_where_the_implementation_declares_one(fields, told):
+    assert told in entry("gpu0/counters/row_norm/fp32.json", "gpu0", counted_cell(**fields), "memory").explanation

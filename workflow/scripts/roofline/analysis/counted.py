@@ -12,6 +12,7 @@ NEAR_BYTES = 1e6
 BUSY = 0.5  # of the cycles, tensor cores in a product that is to fill them
 FILLED = "gemm"  # the operator whose reference product fills tensor cores
 AGREE = "bytes and FLOPs as declared"
+UNKNOWN = "the cause was not counted"
 
 
 def agree(declared: float, counted: float | None, least: float = 0.0) -> bool | None:
@@ -73,7 +74,7 @@ def entry(path: str, device: str, cell: CountedCell, regime: str | None) -> Coun
 
 
 def on_pipes(cell: CountedCell) -> float | None:
-    """Counted on the pipes that the kernel's own formula is of, else on all: fp16 to fp32 conversions are counted as
+    """Counted on the pipes that the kernel's FLOP formula is of, else on all: fp16 to fp32 conversions are counted as
     fp16 additions, and are no FLOPs of anybody's."""
     formula = cell.kernel_flops.model_dump(exclude_none=True) if cell.kernel_flops else {}
     counted = [getattr(cell.flops, pipe) for pipe in formula]
@@ -81,10 +82,15 @@ def on_pipes(cell: CountedCell) -> float | None:
 
 
 def sentence(cell: CountedCell, own: float | None, flops: float | None) -> str:
-    """On every difference above 2 %, and above 1 MB of traffic."""
+    """On every difference above 2 %, and above 1 MB of traffic, with a cause where the implementation declares one."""
     said = [
-        _of_reads(cell) if agree(cell.declared_read_bytes, cell.dram_read_bytes, NEAR_BYTES) is False else None,
-        _of_writes(cell) if agree(cell.declared_write_bytes, cell.dram_write_bytes, NEAR_BYTES) is False else None,
+        *(
+            _of_traffic(which, declared, counted) if agree(declared, counted, NEAR_BYTES) is False else None
+            for which, declared, counted in (
+                ("read from", cell.declared_read_bytes, cell.dram_read_bytes),
+                ("written to", cell.declared_write_bytes, cell.dram_write_bytes),
+            )
+        ),
         _of_flops(cell, own, flops) if agree(cell.declared_flops, flops) is False else None,
     ]
     lacking = [
@@ -96,20 +102,9 @@ def sentence(cell: CountedCell, own: float | None, flops: float | None) -> str:
     return "; ".join(filter(None, said)) or AGREE
 
 
-def _of_reads(cell: CountedCell) -> str:
-    declared, read = cell.declared_read_bytes, cell.dram_read_bytes
-    if read < declared:
-        held = "which is warm" if cell.cache == "warm" else "though the inputs rotate"
-        return f"{traffic(declared - read)} less was read from memory than declared: the L2 still held it, {held}"
-    times = f"{read / declared:.2f} times what was declared" if declared else f"{traffic(read)}, and none was declared,"
-    return f"{times} was read from memory: the L2 did not hold what blocks share until all had read it"
-
-
-def _of_writes(cell: CountedCell) -> str:
-    declared, written = cell.declared_write_bytes, cell.dram_write_bytes
-    if written < declared:
-        return f"{traffic(declared - written)} less was written to memory than declared: it was overwritten in the L2"
-    return f"{traffic(written - declared)} more was written to memory than declared: sums between blocks"
+def _of_traffic(which: str, declared: float, counted: float) -> str:
+    more = "more" if counted > declared else "less"
+    return f"{traffic(abs(counted - declared))} {more} was {which} memory than declared ({UNKNOWN})"
 
 
 def _of_flops(cell: CountedCell, own: float | None, flops: float) -> str:
@@ -117,10 +112,11 @@ def _of_flops(cell: CountedCell, own: float | None, flops: float) -> str:
         f"{flops / cell.declared_flops:.3g} times the declared FLOPs" if cell.declared_flops else f"{flops:.3g} FLOPs"
     )
     if own is None:
-        return f"{ratio} were executed: the kernel's own arithmetic and padding, of which nothing is declared"
+        return f"{ratio} were executed ({UNKNOWN})"
     if agree(own, flops):
-        return f"{ratio} were executed, as the kernel's own formula has it: {cell.kernel_flops_why}"
-    return f"{ratio} were executed, and the kernel's own formula gives {own / cell.declared_flops:.3g} times: it is off"
+        return f"{ratio} were executed, as the kernel's FLOP formula has it: {cell.kernel_flops_why}"
+    formula = f"{own / cell.declared_flops:.3g} times" if cell.declared_flops else f"{own:.3g}"
+    return f"{ratio} were executed, and the kernel's FLOP formula gives {formula} ({UNKNOWN})"
 
 
 def contradictions(entry: CountedEntry) -> list[str]:
@@ -133,7 +129,7 @@ def is_judged(entry: CountedEntry) -> bool:
 
 
 def _judged(entry: CountedEntry) -> list[tuple[bool, str]]:
-    """Traffic of cold cells that memory limits, FLOPs of kernels that have a formula of their own, and tensor cores in
+    """Traffic of cold cells that memory limits, FLOPs of kernels that have a FLOP formula, and tensor cores in
     products that they limit: whether each is as it must be, and what it is."""
     found = []
     if entry.cache == "cold" and entry.regime == "memory":
@@ -145,7 +141,7 @@ def _judged(entry: CountedEntry) -> list[tuple[bool, str]]:
             if ok is not None:
                 found.append((ok, f"{traffic(counted)} {word}, {traffic(declared)} declared"))
     if entry.kernel_flops is not None and entry.flops_agree is not None:
-        said = f"{entry.flops:.4g} FLOPs executed, {entry.kernel_flops:.4g} by the kernel's own formula"
+        said = f"{entry.flops:.4g} FLOPs executed, {entry.kernel_flops:.4g} by the kernel's FLOP formula"
         found.append((entry.flops_agree, said))
     busy = entry.tensor_pipe_active_fraction
     if entry.operator == FILLED and entry.regime == "compute" and busy is not None:
