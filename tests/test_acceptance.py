@@ -4,6 +4,7 @@ import pytest
 from records_factory import (
     GEMM,
     SCAN,
+    STARTED,
     VENDOR,
     bandwidth_record,
     cell,
@@ -16,6 +17,8 @@ from records_factory import (
 )
 
 from roofline.analysis.acceptance import accept
+from roofline.analysis.counted import counted_cells, not_counted
+from roofline.records.counters import CountedCell, CountersRecord, ProfilerRecord
 from roofline.records.device import VendorPeak
 from roofline.records.operator import Axis
 
@@ -213,3 +216,64 @@ def test_the_three_questions_need_ceilings_and_operators():
 def test_what_the_manifest_will_list_must_be_there():
     assert judge(*WHOLE, missing=["b"])[None, LISTED] == ("fail", "missing: b")
     assert judge(*WHOLE)[None, LISTED] == ("pass", "2 files")
+
+
+# ---------------------------------------------------------------- counters
+
+
+COUNTED = "the hardware's counters confirm the declared bytes and FLOPs"
+PATH = "gpu0/counters/scan/fp32.json"
+
+
+def counters(refused=None, cells=(), device="gpu0"):
+    return CountersRecord(device=device, started_at=STARTED, elapsed_s=1, ncu="2025.3.1", refused=refused, cells=cells)
+
+
+def counted(read, flops=4.0):
+    """A profiled cell whose FLOPs have a formula."""
+    return CountedCell(
+        **{"operator": "scan", "implementation": "naive", "preset": None, "scope": None, "dtype": "fp32"},
+        **{"cache": "cold", "shape": {"n": 1}, "label": "N 1", "steps": 1},
+        **{"declared_read_bytes": 1e9, "declared_write_bytes": 1e9, "declared_flops": 4.0},
+        **{"kernel_flops": {"fp32": 4.0}, "flops": {"fp32": flops}, "dram_read_bytes": read},
+    )
+
+
+def judge_counters(*found, refused=None, profiled=True):
+    read = results(*WHOLE)
+    read.counters += [(PATH.replace("fp32", str(place)), one) for place, one in enumerate(found)]
+    if profiled:
+        read.profilers["gpu0"] = ProfilerRecord(device="gpu0", ncu="2025.3.1", refused=refused)
+    held = verified(*WHOLE).model_copy(
+        update={"counted": counted_cells(read, []), "not_counted": not_counted(read)},
+    )
+    criteria = accept(collected(*WHOLE).roofline, read, held, [], []).criteria
+    return {one.device: (one.result, one.reason) for one in criteria if one.criterion == COUNTED}
+
+
+TIMED_OUT = counters("ncu did not end within 120 s")
+
+
+@pytest.mark.parametrize(
+    ("found", "result", "told"),
+    [
+        ([counters(cells=[counted(1e9)])], "pass", "1 of 1 profiled cells judged"),
+        ([counters(cells=[counted(1e9, flops=8.0)])], "fail", "8 FLOPs executed, 4 by the kernel's FLOP formula"),
+        (
+            [counters(cells=[counted(1e9)]), TIMED_OUT],
+            "pass",
+            "1 of 1 profiled cells judged; 1 record not counted: ncu did not end within 120 s",
+        ),
+        ([TIMED_OUT, TIMED_OUT], "not_applicable", "ncu did not end within 120 s"),
+        ([], "not_applicable", "no cell was profiled"),
+    ],
+)
+def test_counters_fail_where_they_contradict_and_not_where_nothing_was_counted(found, result, told):
+    verdict, reason = judge_counters(*found)["gpu0"]
+    assert verdict == result and told in reason
+
+
+def test_why_nothing_is_counted_is_told_of_every_device():
+    assert judge_counters(refused="ERR_NVGPUCTRPERM")["gpu0"] == ("not_applicable", "ERR_NVGPUCTRPERM")
+    assert judge_counters()["cpu"] == ("not_applicable", "Nsight Compute counts on GPUs")
+    assert judge_counters(profiled=False) == {}, "they were not wanted"

@@ -88,7 +88,9 @@ def test_verification_has_declared_and_counted_side_by_side(finished):
     assert "## What the hardware counted" in page and "GEMM, tensor_matmul" in page
     entries = finished.read("verification.json")["counted"]
     assert len(entries) == 8 and all(entry["explanation"] for entry in entries)
-    assert "of 8 profiled cells judged" in criterion(finished)["reason"]
+    judged = criterion(finished)
+    assert "of 8 profiled cells judged" in judged["reason"]
+    assert judged["result"] == "fail" and "by the kernel's FLOP formula" in judged["reason"], "the numbers are made up"
 
 
 def test_reports_are_listed_archived_and_verified(finished):

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from roofline.analysis import above_roof, counted, health
 from roofline.analysis.results import Results
+from roofline.core.formatting import counted as count
 from roofline.core.formatting import listed, number, percent
 from roofline.core.statistics import few
 from roofline.core.terms import MIXES
@@ -37,7 +38,7 @@ def accept(
             _below_roofs(name, roofline, operators),
             _verified(name, verification),
             *health.criteria(record, found.measured_on(name)),
-            *_counted(record, found, verification),
+            *([_counted(record, found, verification)] if found.profilers else []),  # else they were not wanted
         ]
         if record.device_kind == "gpu":
             criteria.append(_envelope(name, memory))
@@ -187,27 +188,31 @@ def _verified(device: str, verification: Verification) -> Criterion:
     return Criterion(device=device, criterion=what, result=result, reason=reason)
 
 
-def _counted(record: DeviceRecord, found: Results, verification: Verification) -> list[Criterion]:
-    """Where counters were wanted: of every cold memory-bound cell what was read from memory and written to it, of every
-    kernel of ours the FLOPs, and tensor cores that are busy in the products that are to fill them."""
+def _counted(record: DeviceRecord, found: Results, verification: Verification) -> Criterion:
+    """Of every cold memory-bound cell what was read from memory and written to it, of every kernel of ours the FLOPs,
+    and tensor cores that are busy in the products that are to fill them. What was not counted contradicts nothing."""
     name = record.device
-    if not found.profilers:
-        return []
-    what = "the hardware's counters confirm the declared bytes and FLOPs"
     entries = [entry for entry in verification.counted if entry.device == name]
     refused = [one for one in verification.not_counted if one.device == name]
-    if record.device_kind == "cpu":
-        return [Criterion(device=name, criterion=what, result="not_applicable", reason="Nsight Compute counts on GPUs")]
-    if not entries:
-        reason = _first(list(dict.fromkeys(one.reason for one in refused))) or "no cell was profiled"
-        return [Criterion(device=name, criterion=what, result="not_applicable", reason=reason)]
-    wrong = [f"{one.record}: {one.reason}" for one in refused if one.record]
+    wrong = []
     for entry in entries:
         cell = " ".join(filter(None, (entry.operator, entry.implementation, entry.dtype, entry.label)))
         wrong += [f"{cell}: {part}" for part in counted.contradictions(entry)]
+    reasons = list(dict.fromkeys(one.reason for one in refused))
+    if record.device_kind == "cpu":
+        reason = "Nsight Compute counts on GPUs"
+    elif not entries:
+        reason = _first(reasons) or "no cell was profiled"
+    else:
+        told = [f"{count(len(refused), 'record')} not counted: {_first(reasons)}"] if refused else []
+        reason = "; ".join([*([_first(wrong)] if wrong else []), counted.summary(entries), *told])
     judged = any(map(counted.is_judged, entries))
-    result = "fail" if wrong else "pass" if judged else "not_applicable"
-    return [Criterion(device=name, criterion=what, result=result, reason=_first(wrong) or counted.summary(entries))]
+    return Criterion(
+        device=name,
+        criterion="the hardware's counters confirm the declared bytes and FLOPs",
+        result="fail" if wrong else "pass" if judged else "not_applicable",
+        reason=reason,
+    )
 
 
 def _questions(roofline: Roofline, devices: dict[str, DeviceRecord], missing: list[str]) -> Criterion:
