@@ -173,6 +173,20 @@ def test_the_pyramid_is_of_the_measured_levels(reference):
     assert layers["host link"] == ("", "55.3 GB/s / 55.4 GB/s")
 
 
+def test_slopes_begin_left_of_the_ridge_though_every_cell_is_compute_bound():
+    run = told(
+        device("gpu0"),
+        peak_record("gpu0", "fp32", 55),
+        peak_record("gpu0", "fp16", 800),
+        bandwidth_record("gpu0", hbm_read=4000, l2=8000),
+        operator_record("gpu0", cell("gpu0", 20e-3, 19e-3, n=10**9, operator="gemm", flops=10**12), info=GEMM),
+    )
+    slopes = [trace for trace in run.roofline_chart["data"] if trace["meta"]["kind"] == "slope"]
+    ridge = 55 / 8
+    assert slopes and all(trace["x"][0] < ridge / 2 and trace["x"][0] < trace["x"][1] for trace in slopes)
+    assert all(y / x == pytest.approx(trace["meta"]["gb_per_s"] / 1e3) for trace in slopes for x, y in zip(trace["x"], trace["y"]))
+
+
 def test_a_run_without_operators_or_load_has_a_page():
     run = told(device("cpu"), bandwidth_record("cpu", dram_read=80))
     shown = Shown(page.html(run)).words

@@ -49,7 +49,7 @@ def roofline_chart(roofline: Roofline) -> dict | None:
     if not cells:
         return None
     intensities = [cell.intensity_flops_per_byte for cell in cells]
-    ends = min(intensities) / LEFT, max(intensities) * RIGHT
+    ends = min([*intensities, *_ridges(roofline)]) / LEFT, max(intensities) * RIGHT
     symbols = dict(zip(dict.fromkeys(cell.operator for cell in cells), cycle(SYMBOLS), strict=False))
     traces = []
     for device in roofline.devices:
@@ -66,6 +66,18 @@ def roofline_chart(roofline: Roofline) -> dict | None:
         "yaxis": {"title": {"text": "attained, TFLOPS"}, "type": "log"},
     }
     return {"data": traces, "layout": layout}
+
+
+def _ridges(roofline: Roofline) -> Iterable[float]:
+    """Of each device the leftmost ridge point: where its steepest slope meets its lowest compute ceiling."""
+    for device in roofline.devices:
+        mine = [c for c in roofline.ceilings if c.device == device]
+        shown = drawn(mine, [o for o in roofline.operators if o.device == device])
+        rates = [c.tflops for c in shown if c.kind == "compute"]
+        slopes = [c.gb_per_s / 1e3 for c in shown if c.kind == "memory"]
+        slopes += [level.gb_per_s / 1e3 for level in roofline.levels if level.device == device and level.name]
+        if rates and slopes:
+            yield min(rates) / max(slopes)
 
 
 def _dots(cells: Sequence[Operator], best: set[int], symbol: str, of: dict) -> dict:
