@@ -419,7 +419,7 @@ def test_what_the_link_would_take_stands_in_the_table():
 
 
 def test_what_cannot_be_compared_is_said():
-    assert answer(3, CPU_PEAK) == "Only cpu was measured; the question needs a GPU and the CPU (`devices: auto`)."
+    assert answer(3, CPU_PEAK) == "Only cpu was measured; the comparison needs a GPU and the CPU (`devices: auto`)."
     bf16 = peak_record("gpu0", "bf16", 900, reference=reference_gemm("gpu0", "bf16", 800))
     assert answer(3, bf16, CPU_PEAK) == "No operator was measured in fp32 on both gpu0 and cpu."
     unknown = answer(

@@ -4,7 +4,8 @@ Of a colour the page knows by name (`@ink`) it shows the one of its light or dar
 escaped: plotly takes text for a kind of HTML.
 """
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import cycle
 
@@ -13,7 +14,7 @@ from roofline.records.compute import PeakFlopsRecord
 from roofline.records.operator import OperatorInfo
 from roofline.records.roofline import InstructionRoofline, Operator, PlacedKernel, Roofline
 from roofline.records.verification import VerificationEntry
-from roofline.report.cells import chosen, has_place, height_of, predicted, series_of
+from roofline.report.cells import USERS, chosen, has_place, height_of, predicted, series_of
 from roofline.report.palette import LEVEL_COLOURS, LEVEL_NAMES, dtype_colour
 from roofline.report.roofline_ceilings import compute_levels, drawn, memory_levels
 
@@ -22,22 +23,27 @@ SYMBOLS = (
     "diamond",
     "square",
     "triangle-up",
+    "triangle-down",
     "star",
-    "pentagon",
-    "hexagon",
     "cross",
     "x",
-    "star-triangle-up",
+    "pentagon",
+    "hexagon",
 )
 LEFT, RIGHT = 5.0, 30.0  # times beyond the cells' intensities, where the ceilings begin and end
-ALIKE = 1.5  # times: ceilings so near one another have their names side by side
-APART = 10**0.7  # times, of intensity
+POINTS = 30  # of a line, each with the words that are shown where it is pointed at
 WIDE = 20.0  # times: what ranges over more has a logarithmic axis
 
 
 def colour(dtype: str) -> str:
     """Black is no colour on a dark page."""
     return "@ink" if dtype_colour(dtype) == "#000000" else dtype_colour(dtype)
+
+
+def symbols_of(operators: Iterable[str]) -> dict[str, str]:
+    """The same on every chart: in the order of the names, the user's operations last."""
+    names = sorted(set(operators), key=lambda name: (name == USERS, name))
+    return dict(zip(names, cycle(SYMBOLS), strict=False))
 
 
 # ---------------------------------------------------------------- the roofline
@@ -50,7 +56,7 @@ def roofline_chart(roofline: Roofline) -> dict | None:
         return None
     intensities = [cell.intensity_flops_per_byte for cell in cells]
     ends = min([*intensities, *_ridges(roofline)]) / LEFT, max(intensities) * RIGHT
-    symbols = dict(zip(dict.fromkeys(cell.operator for cell in cells), cycle(SYMBOLS), strict=False))
+    symbols = symbols_of(cell.operator for cell in roofline.operators)
     traces = []
     for device in roofline.devices:
         mine = [cell for cell in cells if cell.device == device]
@@ -124,50 +130,47 @@ def _ceilings(roofline: Roofline, device: str, ends: tuple[float, float]) -> Ite
         end = highest / slope if highest else ends[1]
         look = {"bold": ("@ink", 2.5), "normal": ("@muted", 1.2)}.get(level.look, ("@muted", 1.0))
         yield {
-            "x": [ends[0], end],
-            "y": [slope * ends[0], slope * end],
+            "x": (along := _along(ends[0], end)),
+            "y": [_rounded(slope * x) for x in along],
             "mode": "lines",
             "line": {"color": look[0], "width": look[1], "dash": "dot" if level.look == "faint" else "solid"},
-            "hoverinfo": "skip",
-            "meta": {"device": device, "kind": "slope", "label": escape(level.text), "gb_per_s": level.value},
+            "hovertemplate": f"{escape(level.text)}<extra></extra>",
+            "meta": {
+                "device": device,
+                "kind": "slope",
+                "label": escape(level.text),
+                "gb_per_s": level.value,
+                "bold": level.look == "bold",
+            },
         }
     found = zip((c for c in shown if c.kind == "compute"), compute, strict=True)
-    above, top, row = None, 0.0, 0
     for ceiling, level in sorted(found, key=lambda pair: -pair[1].value):
-        row = row + 1 if above and above / level.value < ALIKE else 0
-        above, top = level.value, top if row else level.value
         start = min(level.value / max(slopes), ends[1] / 10) if slopes else ends[0]
         name = ceiling.name.partition("_fma")[0]
         of = {"device": device, "dtype": name}
         look = {"color": colour(name), "width": 2 if ceiling.method == "gemm" else 1.2}
         yield {
-            "x": [ends[1] / APART**row],
-            "y": [top],
-            "text": [f"{ceiling.name} {number(level.value)}"],
-            "textposition": "top left",
-            "textfont": {"color": colour(name)},
-            "mode": "text",
-            "hoverinfo": "skip",
-            "meta": {**of, "kind": "name"},
-        }
-        yield {
-            "x": [start, ends[1]],
-            "y": [level.value] * 2,
+            "x": _along(start, ends[1]),
+            "y": [level.value] * POINTS,
             "mode": "lines",
             "line": look | {"dash": "solid" if ceiling.method == "gemm" else "dashdot"},
             "hovertemplate": f"{escape(level.text)}<extra></extra>",
-            "meta": {**of, "kind": "burst"},
+            "meta": {**of, "kind": "burst", "label": f"{ceiling.name} {number(level.value)}"},
         }
         if level.sustained:
             yield {
-                "x": [start, ends[1]],
-                "y": [level.sustained] * 2,
+                "x": _along(start, ends[1]),
+                "y": [level.sustained] * POINTS,
                 "mode": "lines",
                 "line": look | {"dash": "dash", "width": 1.2},
                 "hovertemplate": f"{ceiling.name} sustained: {number(level.sustained)} {flops_unit(ceiling.name)}"
                 "<extra></extra>",
                 "meta": {**of, "kind": "sustained"},
             }
+
+
+def _along(start: float, end: float) -> list[float]:
+    return [_rounded(start * (end / start) ** (place / (POINTS - 1))) for place in range(POINTS)]
 
 
 def _hover(cell: Operator) -> str:
@@ -190,7 +193,9 @@ def _hover(cell: Operator) -> str:
 # ---------------------------------------------------------------- predicted against measured
 
 
-def prediction_chart(entries: Sequence[VerificationEntry], worst: Sequence[VerificationEntry]) -> dict | None:
+def prediction_chart(
+    entries: Sequence[VerificationEntry], worst: Sequence[VerificationEntry], symbols: Mapping[str, str]
+) -> dict | None:
     """Every cell's sealed time over its measured one, the factor of two as a band, and the worst by their number."""
     known = [e for e in entries if e.latency_s and e.sealed and e.sealed.latency_s]
     if not known:
@@ -206,7 +211,6 @@ def prediction_chart(entries: Sequence[VerificationEntry], worst: Sequence[Verif
     groups: dict[tuple[str, str], list[VerificationEntry]] = {}
     for entry in known:
         groups.setdefault((entry.device, entry.operator), []).append(entry)
-    operators = dict(zip(dict.fromkeys(e.operator for e in known), cycle(SYMBOLS), strict=False))
     devices = list(dict.fromkeys(e.device for e in known))
     for (device, operator), mine in groups.items():
         hollow = "" if device == devices[0] else "-open"
@@ -219,7 +223,7 @@ def prediction_chart(entries: Sequence[VerificationEntry], worst: Sequence[Verif
                 "mode": "markers",
                 "name": escape(f"{operator.replace('_', ' ')}, {device}"),
                 "marker": {
-                    "symbol": f"{operators[operator]}{hollow}",
+                    "symbol": f"{symbols[operator]}{hollow}",
                     "color": [colour(e.dtype) for e in mine],
                     "size": 8,
                     "opacity": 0.85,
@@ -309,6 +313,9 @@ def _key(way: str, symbol: str) -> dict:
 
 def _scale(values: Iterable[float]) -> dict:
     values = list(values)
+    if max(values) == min(values):  # or the axis would be as narrow as rounding
+        middle = math.log10(values[0])
+        return {"type": "log", "range": [middle - 0.5, middle + 0.5]}
     return {"type": "log" if max(values) > WIDE * min(values) else "linear"}
 
 

@@ -29,10 +29,12 @@ from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, R
 from roofline.report.markdown import Table, filled
 from roofline.report.tables import (
     FEW_SAMPLES,
+    WIDE,
     fail_lines,
     limited_by,
     main_memory_ceiling,
     measure_again,
+    promised,
     span,
     spans_percent,
     told_apart,
@@ -42,7 +44,6 @@ from roofline.report.tables import (
 NEAR, FAR = 0.10, 0.20  # of a ceiling's limit, or of another block of the same kernel
 FALLS = 0.03  # of a burst: less under sustained load is not worth a word
 NEARLY_ALL = 0.95  # of a time: what is left of it is not worth a word
-WIDE = 0.05  # half the width of an interval that asks for caution
 LISTED_ONE_BY_ONE = 8  # cells of an operator on a device; more are grouped by implementation
 TOLD = 2  # sentences of a kind that may be many; the rest is counted
 NAMED = 3  # operators, or implementations, in a sentence
@@ -198,13 +199,14 @@ def ceilings(device: DeviceRecord, roofline: Roofline, records: list[JobRecord],
         "in_records": len(investigated[TOLD:]) + len(doubts[TOLD:]),
         "above": list(above.items())[:TOLD],
         "more_above": counted(len(above) - TOLD, "more operator") if len(above) > TOLD else "",
-        "table": _ceilings(peaks),
+        "promise": promised(device),
+        "table": _ceilings(peaks, promised(device)),
     }
 
 
-def _ceilings(peaks: dict[str, PeakFlops]) -> Table | None:
-    of = "of formula" if any(peak.unit == "cpu" for peak in peaks.values()) else "of vendor"
-    columns = (f"ceiling ({_unit(peaks)})", "burst", "n", "sustained", f"burst: {of}", f"sustained: {of}")
+def _ceilings(peaks: dict[str, PeakFlops], promise: str) -> Table | None:
+    columns = (f"ceiling ({_unit(peaks)})", "burst", "n", "sustained")
+    columns += (f"burst: of {promise}", f"sustained: of {promise}")
     columns += ("reference GEMM", "burst on its operands", "difference between two blocks", "of what its clock allows")
     columns += ("limited by",)
     rows = [
@@ -521,7 +523,7 @@ def against(roofline: Roofline, devices: dict[str, DeviceRecord]) -> dict:
     gpu = next((name for name, record in devices.items() if record.device_kind == "gpu"), None)
     if gpu is None or "cpu" not in devices:
         only = f"{listed(devices)} {'was' if len(devices) == 1 else 'were'} measured"
-        return {"missing": f"Only {only}; the question needs a GPU and the CPU (`devices: auto`)."}
+        return {"missing": f"Only {only}; the comparison needs a GPU and the CPU (`devices: auto`)."}
     found = [_compared(info, gpu, roofline) for info in roofline.operator_info.values()]
     if not any(found):
         return {"missing": f"No operator was measured in fp32 on both {gpu} and cpu."}

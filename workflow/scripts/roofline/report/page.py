@@ -6,13 +6,13 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from roofline.report.charts import colour
-from roofline.report.markdown import unbroken, with_code
+from roofline.report.charts import SYMBOLS, colour
+from roofline.report.markdown import with_code
 from roofline.report.story import Story
 
 TEMPLATES = Path(__file__).parent / "templates"
 STYLE, SCRIPT = "report.css.j2", "report.js.j2"  # parts of report.html.j2
-FEW = "fewer than 7 samples"
+SIGNS = dict(zip(SYMBOLS, "●◆■▲▼★✚✖⬟⬢", strict=True))  # as text
 
 
 def html(story: Story) -> str:
@@ -39,9 +39,9 @@ def _environment(autoescape: bool) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        finalize=(lambda value: unbroken(value) if type(value) is str else value) if autoescape else None,
+        finalize=(lambda value: with_code(value) if type(value) is str else value) if autoescape else None,
     )
-    environment.filters |= {"with_code": with_code, "colour": colour}
+    environment.filters |= {"colour": colour, "sign": SIGNS.get}
     return environment
 
 

@@ -138,7 +138,10 @@ def _skipped_notes(skipped: Sequence[Skipped]) -> Iterable[str]:
     """What was not measured, each reason once. One that several share is cut to its first clause."""
     groups: dict[str, list[Skipped]] = {}
     for item in skipped:
-        groups.setdefault(re.sub(rf"\b{re.escape(item.dtype)}\b", "such", item.reason), []).append(item)
+        asked = item.dtype if item.what != "operation" else ""  # whose reason names what it lacks
+        groups.setdefault(re.sub(rf"\b{re.escape(asked)}\b", "such", item.reason) if asked else item.reason, []).append(
+            item
+        )
     told = []
     for reason, items in groups.items():
         reason = items[0].reason if len(items) == 1 else re.split("; |, it ", reason)[0]

@@ -61,7 +61,8 @@ def _skipped(device: str, roofline: Roofline) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for skip in roofline.skipped:
         if skip.device == device:
-            reason = skip.reason.replace(f" {skip.dtype} ", " such ") if skip.dtype else skip.reason
+            asked = skip.what != "operation" and skip.dtype  # else the reason names what an operation lacks
+            reason = skip.reason.replace(f" {asked} ", " such ") if asked else skip.reason
             reasons.setdefault(reason, []).append(skip.name or skip.dtype)
     return [
         line for reason, names in reasons.items() for line in _wrapped(f"  skipped: {', '.join(names)} ({reason})", 4)

@@ -28,7 +28,14 @@ from roofline.records.device import DeviceRecord
 from roofline.records.operator import OperatorInfo
 from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, Roofline, SpeedUp
 from roofline.records.verification import Verification, VerificationEntry
-from roofline.report.charts import instruction_chart, load_chart, operator_chart, prediction_chart, roofline_chart
+from roofline.report.charts import (
+    instruction_chart,
+    load_chart,
+    operator_chart,
+    prediction_chart,
+    roofline_chart,
+    symbols_of,
+)
 from roofline.report.counter_words import counter_words, telling
 from roofline.report.instruction_words import paragraph, walls
 from roofline.report.interpretation import Interpretation, interpretation
@@ -39,7 +46,9 @@ from roofline.report.tables import (
     level_rows,
     main_memory_ceiling,
     measure_again,
+    memory_doubt,
     memory_rows,
+    promised,
     spans_percent,
 )
 from roofline.report.verification_page import cell_name, counted_table, score_words, signed
@@ -83,6 +92,7 @@ class Part:
     cells: Table
     overview: Table
     chart: dict | None
+    dtypes: list[str]
 
 
 @dataclass(frozen=True)
@@ -141,6 +151,8 @@ class Story:
     load_chart: dict | None
     filters: dict[str, list[str]]
     colours: list[str]  # dtypes
+    symbols: dict[str, str]  # of the operators
+    starred: bool  # whether a figure is of few samples
     counters: list[str]  # what was counted and what was not; empty where nothing was tried
     counted: Table  # declared and counted, of every profiled cell
     counted_most: Table  # of each implementation the cell that tells most
@@ -165,19 +177,21 @@ def story(
     cells = [cell for cell in roofline.operators if cell.fraction_of_roof is not None or cell.latency_s]
     spread = _spread(roofline, spreads)
     paths = sorted({path for path, _ in [*found.devices.values(), *found.measured]} | set(found.seals))
+    symbols, chart = symbols_of(cell.operator for cell in roofline.operators), roofline_chart(roofline)
+    kinds = {trace["meta"]["kind"] for trace in chart["data"] if trace["x"]} if chart else set()
     answers = [said.plan[main], *([said.landing[main]] if main in said.landing else []), said.against]
     return Story(
         card=devices[main].name,
         facts=_facts(devices[main], main),
         verdict=[(answer.caution, answer.verdict) for answer in answers],
-        figures=_figures(roofline, main, acceptance),
+        figures=_figures(roofline, devices[main], acceptance),
         passed=sum(one.result == "pass" for one in acceptance.criteria),
         failed=[one for one in acceptance.criteria if one.result == "fail"],
         criteria=acceptance.criteria,
         disturbed=measure_again(said.disturbed) if said.disturbed else "",
         said=said,
         devices={name: device.name for name, device in devices.items()},
-        ceilings={name: _ceilings(roofline, name, spreads) for name in devices},
+        ceilings={name: _ceilings(roofline, device, spreads) for name, device in devices.items()},
         skipped={name: _skipped(roofline, name) for name in devices},
         pyramids={name: made for name, device in devices.items() if (made := pyramid(device, roofline))},
         score=score_words(verification.score) if verification.score.cells else "",
@@ -185,16 +199,17 @@ def story(
         operators=[part for info in roofline.operator_info.values() if (part := _part(info, roofline, verification))],
         spread=spread,
         spread_words=_spread_words(spread),
-        lessons=_lessons(roofline, verification, peaks, acceptance),
+        lessons=_lessons(roofline, devices, verification, peaks, acceptance),
         cell=_one_cell(found, main),
         hashes=[(path, sha256[path]) for path in paths if path in sha256],
-        roofline_chart=roofline_chart(roofline),
-        prediction_chart=prediction_chart(verification.entries, worst),
+        roofline_chart=chart,
+        prediction_chart=prediction_chart(verification.entries, worst, symbols),
         load_chart=load_chart(peaks),
         filters={
             "device": list(devices),
             "operator": list(dict.fromkeys(cell.operator for cell in cells)),
             "dtype": list(dict.fromkeys([*(cell.dtype for cell in cells), *_dtypes(roofline)])),
+            "also": [kind for kind in ("sustained", "predicted") if kind in kinds],
         },
         colours=list(dict.fromkeys(cell.dtype for cell in cells)),
         counters=counter_words(found, verification),
@@ -209,6 +224,8 @@ def story(
             )
             for one in roofline.instructions
         ],
+        symbols=symbols,
+        starred=any(few(one.samples) for one in [*roofline.ceilings, *cells]),
     )
 
 
@@ -243,25 +260,28 @@ def _facts(device: DeviceRecord, name: str) -> list[tuple[str, str]]:
     return [(key, str(value)) for key, value in known.items() if value]
 
 
-def _figures(roofline: Roofline, device: str, acceptance: Acceptance) -> list[Figure]:
-    compute = {c.name: c for c in roofline.ceilings if c.device == device and c.kind == "compute"}
+def _figures(roofline: Roofline, device: DeviceRecord, acceptance: Acceptance) -> list[Figure]:
+    name, promise = device.device, f"the {promised(device)}'s"
+    mine = [c for c in roofline.ceilings if c.device == name]
+    compute = {c.name: c for c in mine if c.kind == "compute"}
     ceiling = next((compute[name] for name in HEADLINE if name in compute), None)
-    memory = main_memory_ceiling([c for c in roofline.ceilings if c.device == device], roofline.operators)
+    memory = main_memory_ceiling(mine, ())  # the same one whatever operators ran
     figures = []
     if ceiling:
         burst = ceiling.burst_tflops or ceiling.tflops
         words = [f"{ceiling.name} burst"]
-        words += [f"{percent(burst / ceiling.vendor_tflops)} of the vendor's"] if ceiling.vendor_tflops else []
+        words += [f"{percent(burst / ceiling.vendor_tflops)} of {promise}"] if ceiling.vendor_tflops else []
         words += [f"{number(ceiling.sustained_tflops)} sustained"] if ceiling.sustained_tflops else []
         value = starred(number(burst), ceiling.samples)
         figures.append(Figure(value, flops_unit(ceiling.name), " · ".join(words)))
     if memory:
         words = [memory.name]
-        words += [f"{percent(memory.fraction_of_vendor)} of the vendor's"] if memory.fraction_of_vendor else []
+        words += [f"{percent(memory.fraction_of_vendor)} of {promise}"] if memory.fraction_of_vendor else []
+        words += [f"do not rely on it: {doubt}"] if (doubt := memory_doubt(memory)) else []
         figures.append(Figure(starred(number(memory.gb_per_s), memory.samples), "GB/s", " · ".join(words)))
-    right = score(cell for cell in roofline.operators if cell.device == device)
+    right = score(cell for cell in roofline.operators if cell.device == name)
     if right.cells:
-        words = "cells predicted before they were timed: regime right, time within a factor of two"
+        words = f"cells on {name} predicted before they were timed: regime right, time within a factor of two"
         figures.append(Figure(str(right.both_right), f"of {right.cells}", words))
     judged = [one.result for one in acceptance.criteria if one.result != "not_applicable"]
     if judged:
@@ -272,9 +292,9 @@ def _figures(roofline: Roofline, device: str, acceptance: Acceptance) -> list[Fi
 # ---------------------------------------------------------------- ceilings
 
 
-def _ceilings(roofline: Roofline, device: str, spreads: Spreads) -> list[Table]:
+def _ceilings(roofline: Roofline, record: DeviceRecord, spreads: Spreads) -> list[Table]:
     """Compute, memory, and the levels that the sweep found."""
-    promise = "formula" if roofline.devices[device].kind == "cpu" else "vendor"
+    device, promise = record.device, promised(record)
     shared = ("n", "95 %, within this run", "between runs")
     compute = [
         [
@@ -314,12 +334,12 @@ def _levels_of_gpu(device: DeviceRecord, ceilings: Mapping[str, ComputeCeiling |
     hardware, count = device.hardware, device.hardware.get("multiprocessors") or 0
     fma, shared = ceilings.get("fp32_fma"), hardware.get("shared_memory_per_multiprocessor_bytes")
     memory = [ceilings[name] for name in ("hbm_read", "d2d") if name in ceilings]
-    registers = f"at least what fp32_fma takes, {OPERANDS} operands of 4 bytes per multiply-add"
+    registers = f"what fp32_fma takes, {OPERANDS} operands of 4 bytes per multiply-add"
     return [
         (
             "registers",
             _held(count * 4 * (hardware.get("registers_per_multiprocessor") or 0)),
-            _rate(1e3 * fma.tflops / PER_MULTIPLY_ADD) if fma else "",
+            f"at least {_rate(1e3 * fma.tflops / PER_MULTIPLY_ADD)}, from fp32_fma" if fma else "",
             registers,
         ),
         ("L1 and shared memory", _held(count * (shared or 0)), *_measured(ceilings, "l1", "shared")),
@@ -335,13 +355,20 @@ def _levels_of_cpu(device: DeviceRecord, ceilings: Mapping, roofline: Roofline) 
     caches = [
         (
             level_name(one.name, one.knee_bytes),
-            f"{capacity(one.reported_bytes)} per core" if one.reported_bytes else "",
-            _rate(one.gb_per_s),
+            _cache(device.hardware["caches_bytes"].get(one.name), one.reported_bytes),
+            f"{_rate(one.gb_per_s)} by {counted(device.hardware['cores_usable'], 'core')}",
             "the sweep, all cores",
         )
         for one in swept
     ]
     return [*caches, ("memory", _held(device.memory_total_bytes), *_measured(ceilings, "dram_read"))]
+
+
+def _cache(whole: int | None, share: int | None) -> str:
+    """A cache of which each core has a share: the whole, and by how many it is shared."""
+    if not share or not whole or share >= whole:
+        return f"{capacity(share)} per core" if share else ""
+    return f"{capacity(whole)}, shared by {round(whole / share)} cores"
 
 
 def _held(size: int | None) -> str:
@@ -396,6 +423,7 @@ def _part(info: OperatorInfo, roofline: Roofline, verification: Verification) ->
         cells=_cells(info, cells),
         overview=_overview(cells),
         chart=operator_chart(cells, info),
+        dtypes=list(dict.fromkeys(cell.dtype for cell in cells)),
     )
 
 
@@ -542,11 +570,15 @@ def _spread_words(spread: Table) -> str:
 
 
 def _lessons(
-    roofline: Roofline, verification: Verification, peaks: Sequence[PeakFlopsRecord], acceptance: Acceptance
+    roofline: Roofline,
+    devices: Mapping[str, DeviceRecord],
+    verification: Verification,
+    peaks: Sequence[PeakFlopsRecord],
+    acceptance: Acceptance,
 ) -> list[Lesson]:
     """What the run contradicts, and why, from the figures alone."""
     found = [
-        _vendor(roofline),
+        _vendor(roofline, devices),
         _rule_of_thumb(verification),
         _implementations(roofline),
         _waiting(roofline),
@@ -559,20 +591,20 @@ def _lessons(
     return [lesson for lesson in found if lesson]
 
 
-def _vendor(roofline: Roofline) -> Lesson | None:
+def _vendor(roofline: Roofline, devices: Mapping[str, DeviceRecord]) -> Lesson | None:
     known = [c for c in roofline.ceilings if c.kind == "compute" and c.sustained_tflops and c.vendor_tflops]
     if not known:
         return None
     c = min(known, key=lambda c: c.sustained_tflops / c.vendor_tflops)
     limits = limiting_words(c.sustained_limited_by or c.held_back_by)
-    why = f", limited by: {limits}" if limits else ""
+    why, promise = f", limited by: {limits}" if limits else "", promised(devices[c.device])
     burst = percent((c.burst_tflops or c.tflops) / c.vendor_tflops)
     words = (
         f"{c.name} sustains {number(c.sustained_tflops)} {flops_unit(c.name)}, "
-        f"{percent(c.sustained_tflops / c.vendor_tflops)} of the vendor's {number(c.vendor_tflops)}{why}. "
+        f"{percent(c.sustained_tflops / c.vendor_tflops)} of the {promise}'s {number(c.vendor_tflops)}{why}. "
         f"Its burst reaches {burst}."
     )
-    return Lesson("The datasheet is not what a long job gets", words)
+    return Lesson(f"The {'datasheet' if promise == 'vendor' else promise} is not what a long job gets", words)
 
 
 def _rule_of_thumb(verification: Verification) -> Lesson | None:
@@ -669,8 +701,12 @@ def _doubts(peaks: Iterable[PeakFlopsRecord]) -> Lesson | None:
 
 
 def _failed(acceptance: Acceptance) -> Lesson | None:
-    told = [f"{one.device or 'all devices'}: {one.reason}." for one in acceptance.criteria if one.result == "fail"]
-    return Lesson("What the run itself fails", " ".join(told), again=True) if told else None
+    told = [
+        f"{one.device or 'all devices'}: {one.reason} ({one.criterion})."
+        for one in acceptance.criteria
+        if one.result == "fail"
+    ]
+    return Lesson("What the run itself fails", " ".join(told)) if told else None
 
 
 # ---------------------------------------------------------------- reproduce

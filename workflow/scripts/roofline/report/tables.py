@@ -17,8 +17,9 @@ from roofline.core.formatting import (
     percent,
     starred,
 )
-from roofline.core.statistics import FEWEST_SAMPLES, half_width
+from roofline.core.statistics import FEWEST_SAMPLES, few, half_width
 from roofline.core.throttling import limiting_words
+from roofline.records.device import DeviceRecord
 from roofline.records.roofline import ComputeCeiling, Fault, FoundCache, MemoryCeiling, Operator, Roofline
 
 SERIES = {  # of a sweep: whose bandwidth it is
@@ -31,6 +32,7 @@ NO_REASON, NOT_REPORTED = "none reported", "not reported"
 FEW_SAMPLES = f"* fewer than {FEWEST_SAMPLES} samples: nothing is concluded from it"
 UNKNOWN = "unknown"
 SLOPES = ("hbm_read", "d2d", "dram_read", "dram_copy")  # that operators may stand under, best first
+WIDE = 0.05  # half the width of an interval that asks for caution
 COPIES_MORE = 1.05  # times what reads move: from there on it is said
 
 
@@ -138,6 +140,21 @@ def main_memory_ceiling(
     named = [re.sub(r"_(one|\d+)_cores?$", "", o.memory_ceiling) for o in operators if o.memory_ceiling]
     found = [name for name in named if name in there] or [name for name in SLOPES if name in there][:1]
     return there[max(found, key=found.count)] if found else None
+
+
+def memory_doubt(c: MemoryCeiling) -> str:
+    """Why a memory ceiling is not to be relied on; empty where it is."""
+    if few(c.samples):
+        return f"fewer than {FEWEST_SAMPLES} samples"
+    if c.ci95 is None:
+        return "too few independent samples for an interval"
+    half = half_width(c.gb_per_s, c.ci95)
+    return f"a wide 95 % interval (± {percent(half)})" if half > WIDE else ""
+
+
+def promised(device: DeviceRecord) -> str:
+    """Whose figures a device is compared with: the formula's for a CPU and for a card that no datasheet is of."""
+    return "formula" if device.device_kind == "cpu" or device.vendor.match == "formula" else "vendor"
 
 
 def fail_lines(failed: Iterable[Fault]) -> list[str]:

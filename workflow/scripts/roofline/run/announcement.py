@@ -109,6 +109,7 @@ def summarise(results: Path) -> None:
     names = {name: device.name for name, device in roofline.devices.items()}
     arguments = os.environ.get(ARGUMENTS, "")
     _say(screen.summary(roofline, acceptance, between_runs(names, results / "spread.json"), arguments))
+    _say(f"Report {results}/report.html, to be opened in a browser")
     _say(f"Picture {results}/roofline.png · in words {results}/interpretation.md · numbers {results}/roofline.json")
     _say("On a rented machine: make archive, fetch the file from results/archive/, then terminate the machine.")
 
