@@ -173,6 +173,14 @@ VALUES = {
         {"device": ["cpu"], "zzz": 1},
         [f"device: unknown key; did you mean devices? allowed: {KEYS}", f"zzz: unknown key; allowed: {KEYS}"],
     ),
+    "a section of no operator, and text for a truth": (
+        {"gelu": {"sizes": [1024]}, "row_norm": {"enabled": "perhaps"}},
+        [
+            "gelu: unknown key; no operator of the library; a file of your own is listed in "
+            f"operators: [examples/gelu.py]; allowed: {KEYS}",
+            "row_norm.enabled: 'perhaps'; allowed: true or false",
+        ],
+    ),
     "a key of an operation unknown": (
         {"operations": [operation(bytes=1)]},
         ["operations[0].bytes: unknown key; …allowed: name, flops, memory_bytes, dtype, measured_s"],

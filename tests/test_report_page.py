@@ -2,6 +2,7 @@
 
 import re
 from html.parser import HTMLParser
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -173,6 +174,14 @@ def test_the_pyramid_is_of_the_measured_levels(reference):
     assert layers["host link"] == ("", "55.3 GB/s / 55.4 GB/s")
 
 
+OF_ONE_SIZE = (
+    device("gpu0"),
+    peak_record("gpu0", "fp32", 55),
+    bandwidth_record("gpu0", hbm_read=4000),
+    operator_record("gpu0", cell("gpu0", 20e-3, 19e-3)),
+)
+
+
 def test_slopes_begin_left_of_the_ridge_though_every_cell_is_compute_bound():
     run = told(
         device("gpu0"),
@@ -187,6 +196,39 @@ def test_slopes_begin_left_of_the_ridge_though_every_cell_is_compute_bound():
     for trace in slopes:
         rates = [y / x for x, y in zip(trace["x"], trace["y"], strict=True)]
         assert rates == pytest.approx([trace["meta"]["gb_per_s"] / 1e3] * len(rates), rel=1e-3)
+
+
+def test_figures_of_a_formula_are_not_called_the_vendors():
+    record = peak_record("cpu", "fp32", 1.5, vendor=2)
+    run = told(device("cpu"), record, bandwidth_record("cpu", dram_read=80))
+    assert run.figures[0].words == "fp32 burst · 75 % of the formula's"
+    assert "vendor" not in Shown(page.html(run)).words + page.markdown(run)
+
+
+def test_what_failed_is_named_and_stands_before_what_is_not_concluded(reference, html, words):
+    for text in (Shown(html).words, words):
+        assert "no other load during measurements" in text
+        assert text.index("FAIL") < text.lower().index("nothing is concluded, by what failed above")
+
+
+def test_a_shared_cache_is_shown_whole():
+    run = of_reference()
+    l2, l3 = (layer for layer in run.pyramids["cpu"] if layer.name in ("L2", "L3"))
+    assert (l2.size, l3.size) == ("2 MiB per core", "300 MiB, shared by 16 cores")
+    assert l3.bandwidth == "229 GB/s by 16 cores"
+
+
+def test_a_page_offers_and_explains_only_what_it_shows():
+    html = page.html(told(*OF_ONE_SIZE))
+    assert "fewer than 7 samples" not in html.partition("</main>")[2].partition("<script")[0]
+    assert 'value="sustained"' not in html and "`" not in Shown(html).words
+    assert "● gemm ◆ scan" in Shown(html).words
+
+
+def test_cells_of_one_size_have_an_axis_with_round_numbers():
+    parts = {part.title: part for part in told(*OF_ONE_SIZE).operators}
+    axis = parts["scan"].chart["layout"]["xaxis"]
+    assert axis["type"] == "log" and axis["range"][1] - axis["range"][0] == 1
 
 
 def test_a_run_without_operators_or_load_has_a_page():
@@ -372,6 +414,30 @@ def test_nothing_is_cut_overlaps_or_complains(opened, width):
     assert window.evaluate(CUT) == []
     assert window.evaluate(OVERLAPS) == []
     assert window.evaluate("document.querySelectorAll('.chart .main-svg').length") > 10
+
+
+NAMES = """() => {
+  const chart = document.getElementById("roofline"), plot = chart.querySelector(".nsewdrag").getBoundingClientRect();
+  return [...chart.querySelectorAll(".annotation-text")].map(one => one.getBoundingClientRect()).map(box =>
+    [box.left - plot.left, box.top - plot.top, box.right - plot.left, box.bottom - plot.top, plot.width, plot.height]);
+}"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1300, 420])
+def test_names_of_ceilings_lie_within_the_chart_and_apart(opened, width):
+    window, _ = opened(width)
+    cpu = window.locator("input[name='device'][value='cpu']").locator("..")
+    cpu.click()
+    window.wait_for_timeout(200)
+    names = window.evaluate(NAMES)
+    assert len(names) >= 8
+    for left, top, right, bottom, width, height in names:
+        assert left > -1 and top > -1 and right < width + 1 and bottom < height + 1
+    level = [box[:4] for box in names if box[3] - box[1] < 20]  # those that are not turned
+    for (left, top, right, bottom), other in combinations(level, 2):
+        assert right < other[0] or other[2] < left or bottom - 3 < other[1] or other[3] - 3 < top
+    cpu.click()
 
 
 @pytest.mark.browser

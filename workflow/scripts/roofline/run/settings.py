@@ -154,7 +154,7 @@ def _line(place: tuple, faults: list[dict], schema: Mapping) -> str:
     allowed = _schema_at(place, schema)
     if "extra_forbidden" in kinds:
         known = list(_schema_at(place[:-1], schema).get("properties", {}))
-        return _unknown_key(_key(place[:-1]) if place[:-1] else "", place[-1], known)
+        return _unknown_key(_key(place[:-1]) if place[:-1] else "", place[-1], known, fault["input"])
     if "missing" in kinds:
         return f"{_key(place[:-1])}: {place[-1]} is missing"
     if "value_error" in kinds:
@@ -216,6 +216,7 @@ def _allowed(schema: Mapping) -> str:
         "string": "text",
         "array": "a list",
         "object": "a mapping of keys to values",
+        "boolean": "true or false",
     }
     kinds = [names[kind] for kind in _types(schema) if kind in names]
     words = (("minimum", "from"), ("maximum", "to"), ("exclusiveMinimum", "above"))
@@ -249,10 +250,12 @@ def _printable(key) -> str:
     return key if isinstance(key, str) and key.isprintable() else _shown(key)
 
 
-def _unknown_key(parent: str, name: str, known: list[str]) -> str:
+def _unknown_key(parent: str, name: str, known: list[str], value) -> str:
     begins = [key for key in known if len(str(name)) >= SHORTEST_BEGINNING and key.startswith(str(name))]
     near = begins or difflib.get_close_matches(str(name), known, 1)
     hint = f"did you mean {near[0]}? " if near else ""
+    if not near and not parent and isinstance(value, Mapping):  # looks like an operator's section
+        hint = "no operator of the library; a file of your own is listed in operators: [examples/gelu.py]; "
     return f"{parent + '.' if parent else ''}{name}: unknown key; {hint}allowed: {', '.join(known)}"
 
 
