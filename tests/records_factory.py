@@ -22,7 +22,7 @@ from roofline.records.collection import Collection
 from roofline.records.compute import LoadPoint, PeakFlops, PeakFlopsRecord
 from roofline.records.counters import CountedCell, CountersRecord, ProfilerRecord
 from roofline.records.device import DeviceRecord, VendorFigures
-from roofline.records.instructions import CountedWall, CountedWallsRecord, InstructionsRecord, IssueRate, Wall
+from roofline.records.instructions import CountedWall, InstructionsRecord, IssueRate, Wall
 from roofline.records.memory import Bandwidth, BandwidthRecord
 from roofline.records.operator import Axis, JobRecord, Measurement, OperatorInfo, OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, Seal, predict_sealed
@@ -353,8 +353,12 @@ def counters_record(device: str, *cells: CountedCell, **fields) -> CountersRecor
     return CountersRecord(device=device, **known | fields)
 
 
-def profiler_record(device: str, refused: str | None = None) -> ProfilerRecord:
-    return ProfilerRecord(device=device, ncu=None if refused else "2026.3.1.0", refused=refused)
+def profiler_record(device: str, refused: str | None = None, sectors: float | None = None) -> ProfilerRecord:
+    """`sectors` per request, as ncu counted them of the wall of `instructions_record`."""
+    wall = dict.fromkeys(("requests", "transactions", "warp_instructions", "thread_instructions"))
+    wall |= {"pattern": "stride", "of": 8, "kernel": "made up", "by_construction": 32}
+    walls = [CountedWall(**wall, counted=sectors, apart=sectors / 32 - 1)] if sectors else []
+    return ProfilerRecord(device=device, ncu=None if refused else "2026.3.1.0", refused=refused, walls=walls)
 
 
 def instructions_record(device: str, issued_per_s: float, clock_mhz: float = 1000, **fields) -> InstructionsRecord:
@@ -390,14 +394,6 @@ def instructions_record(device: str, issued_per_s: float, clock_mhz: float = 100
     return InstructionsRecord(issue=issue, walls=[wall], **job_fields(device, fields))
 
 
-def counted_walls_record(device: str, sectors: float | None, refused: str | None = None) -> CountedWallsRecord:
-    """Sectors per request, as ncu counted them of the wall of `instructions_record`."""
-    wall = dict.fromkeys(("requests", "transactions", "warp_instructions", "thread_instructions"))
-    wall |= {"pattern": "stride", "of": 8, "kernel": "made up", "by_construction": 32}
-    walls = [CountedWall(**wall, counted=sectors, apart=sectors / 32 - 1)] if sectors else []
-    return CountedWallsRecord(refused=refused, walls=walls, **job_fields(device, {}))
-
-
 # ---------------------------------------------------------------- a run of them
 
 
@@ -411,7 +407,6 @@ def path_of(record: Record) -> str:
         BandwidthRecord: lambda r: f"bandwidth/{r.level}",
         OperatorRecord: lambda r: f"{rule_of(r.info.name)}/{r.case}",
         InstructionsRecord: lambda r: "instructions/rates",
-        CountedWallsRecord: lambda r: "instructions/counted",
         ProfilerRecord: lambda r: "profiler",
         CountersRecord: lambda r: f"counters/{rule_of(r.cells[0].operator) if r.cells else 'scan'}/case",
         Collection: lambda r: "peak_flops" if r.records and r.records[0].kind == "peak_flops" else "bandwidth",

@@ -216,4 +216,5 @@ def test_acceptance_of_the_issue_rate_and_the_walls():
     near, far = (wall("stride", 1, 4, 1.0).model_copy(update={"counted": counted}) for counted in (4.1, 4.3))
     assert judged([near])[1] == "pass" and judged([near, far])[1] == "fail"
     lanes = wall("predication", 8, None, 0.25)
-    assert judged([lanes.model_copy(update={"counted": 8.1})])[1] == "pass"
+    assert judged([lanes.model_copy(update={"counted": 12.0})])[1] == "not_applicable", "the loop runs on all lanes"
+    assert judged([near, lanes.model_copy(update={"counted": 12.0})])[1] == "pass"

@@ -11,7 +11,6 @@ from records_factory import (
     bandwidth_record,
     cell,
     counted_cell,
-    counted_walls_record,
     counters_record,
     instructions_record,
     operator_record,
@@ -80,7 +79,7 @@ def hostile():
         bandwidth_record("gpu0", hbm_read=4000),
         operator_record("gpu0", *cells, info=info),
         instructions_record("gpu0", 390e9),
-        counted_walls_record("gpu0", None, refused=SCRIPT),
+        profiler_record("gpu0"),
         counters_record("gpu0", counted),
         criteria=[failed],
     )
@@ -254,8 +253,7 @@ def profiled(*more, sectors: float | None = 32.5):
         bandwidth_record("gpu0", hbm_read=4000),
         operator_record("gpu0", near, far),
         instructions_record("gpu0", 390e9),
-        counted_walls_record("gpu0", sectors, refused=None if sectors else "ncu is missing"),
-        profiler_record("gpu0"),
+        profiler_record("gpu0", refused=None if sectors else "ncu is missing", sectors=sectors),
         counters_record(
             "gpu0",
             counted_cell(near, **counts | own | left),

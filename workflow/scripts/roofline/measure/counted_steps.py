@@ -51,7 +51,13 @@ def launch(operator: Operator, device, job: Job, cold: bool, replay: str) -> lis
                 step(index)
 
         device.profile(queue, marked=replay == "kernel")
-        told.append(declared(operator, cell, scope, bool(cell.copies) and is_cold(cell, scope)) | {"steps": steps})
+        told.append(
+            declared(operator, cell, scope, bool(cell.copies) and is_cold(cell, scope))
+            | {
+                "steps": steps,
+                "written_caches": steps * operator.written_bytes(cell.case, scope) / cache_bytes,
+            }
+        )
     return told
 
 

@@ -54,6 +54,9 @@ class CountedCell(Record):
     kernel_flops: Flops | None = Field(default=None, description="by the kernel's own formula, where it has one")
     kernel_flops_why: str | None = Field(default=None, description="what it counts beyond the declared FLOPs")
     steps: int = Field(description="launched one after another while the counters ran")
+    written_caches: NotNegative | None = Field(
+        default=None, description="declared writes of all steps, in last-level caches: fewer may stay in the cache"
+    )
     launches: int | None = Field(default=None, description="kernels of these steps, where each was counted by itself")
     kernels: list[str] = Field(default=[], description="their names")
     replay: Literal["range", "kernel"] = Field(

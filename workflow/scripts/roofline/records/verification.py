@@ -143,6 +143,9 @@ class CountedEntry(Record):
     label: str
     declared_read_bytes: NotNegative
     declared_write_bytes: NotNegative
+    written_caches: NotNegative | None = Field(
+        default=None, description="declared writes while the counters ran, in last-level caches"
+    )
     read_bytes: NotNegative | None
     write_bytes: NotNegative | None
     declared_flops: NotNegative

@@ -706,7 +706,7 @@ def _failed(acceptance: Acceptance) -> Lesson | None:
         for one in acceptance.criteria
         if one.result == "fail"
     ]
-    return Lesson("What the run itself fails", " ".join(told)) if told else None
+    return Lesson("What the run itself fails", " ".join(told), again=True) if told else None
 
 
 # ---------------------------------------------------------------- reproduce
