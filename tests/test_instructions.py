@@ -2,7 +2,7 @@
 
 import numpy
 import pytest
-from fake_gpu import Idle, Recorder, open_gpu, replace_kernels
+from fake_gpu import Idle, Recorder, open_gpu, record_launches, replace_kernels
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,12 +86,18 @@ def test_every_conflicting_request_takes_the_wavefronts_that_are_declared(ways):
             assert max(numpy.bincount(request % 32)) == ways
 
 
-def test_every_kernel_issues_as_many_requests_as_it_says(device):
+@pytest.mark.parametrize(
+    ("pattern", "places"), [("stride", instructions.strided_places), ("conflict", instructions.shared_places)]
+)
+def test_every_launch_loads_as_many_requests_as_are_counted(monkeypatch, device, pattern, places):
+    launches = record_launches(monkeypatch, device)
     for kernel in device.wall_kernels():
-        if kernel.pattern == "predication":
-            continue
-        warps = device.multiprocessors * device.max_threads // 32
-        assert kernel.requests % (warps * instructions.LOADS) == 0
+        if kernel.pattern == pattern:
+            launches.clear()
+            kernel.step(0)
+            ((_, blocks, threads, (*_, rounds, _, _)),) = launches
+            requests = sum(where.shape[1] * times for where, times in places(kernel.of, threads, int(rounds)))
+            assert kernel.requests == blocks * requests
 
 
 def test_the_issue_rate_is_of_the_fastest_kernel(device):
