@@ -2,6 +2,8 @@
 
 import pytest
 from records_factory import (
+    MADE_UP_CHECK,
+    STARTED,
     VENDOR,
     bandwidth_record,
     beside,
@@ -15,6 +17,7 @@ from records_factory import (
 
 from roofline.analysis import health
 from roofline.analysis.health import ALONE, LINK, MEMORY, NEAR_MAXIMUM, QUIET, READS, REGISTERS, UNTHROTTLED
+from roofline.records.instructions import InstructionsRecord, IssueRate, Wall
 from roofline.records.timing import DeviceState
 
 FACTS = {
@@ -192,6 +195,41 @@ def test_a_busy_host_disturbs_a_gpus_caller_where_no_core_is_left_and_its_device
     one.latency.contention = full
     result, reason = judge(QUIET, card(), operator_record("gpu0", one))
     assert result == "fail" and reason.startswith("a busy host: caller's times of 1 of 1 block disturbed (scan plain")
+
+
+def issued(contention=None, throttled=False, told=True):
+    """The issue rate and a wall; what disturbed, disturbed the wall."""
+    taken = timing(1e-3)
+    disturbed = timing(1e-3, contention=contention, all_throttled=throttled)
+    rate = IssueRate(
+        **{"kernel": "a", "counted": "b", "warp_instructions": 1000, "multiprocessors": 132, "check": MADE_UP_CHECK},
+        **{"warp_instructions_per_s": 1e6, "ci95": tuple(1000 / s for s in reversed(taken.ci95_s)), "latency": taken},
+        **{"sm_clock_mhz": None, "peak_per_s": None, "fraction_of_peak": None},
+        search={"offered": 1, "tried": 1, "refused": []},
+        states=states(throttle_reasons=[] if told else None),
+    )
+    wall = Wall(
+        **{"pattern": "stride", "of": 8, "requests": 1000, "transactions_per_request": 32, "requests_per_s": 1e6},
+        **{"ci95": tuple(1000 / s for s in reversed(disturbed.ci95_s)), "sm_clock_mhz": None, "latency": disturbed},
+        **{"cycles_per_request": None, "verified": "made up"},
+    )
+    return InstructionsRecord(device="gpu0", seals={}, started_at=STARTED, elapsed_s=1, issue=rate, walls=[wall])
+
+
+@pytest.mark.parametrize(
+    ("criterion", "record", "result", "told"),
+    [
+        (QUIET, issued(beside()), "pass", "1 block"),
+        (QUIET, issued(beside(other_cores=7.9)), "fail", "disturbed (stride 8: other processes used 7.9 of 8 cores)"),
+        (ALONE, issued(beside(other_processes=1)), "fail", "1 other process used the GPU during stride 8"),
+        (UNTHROTTLED, issued(), "pass", "2 ceilings"),
+        (UNTHROTTLED, issued(throttled=True), "fail", "of 2 ceilings, throttled in every sample: stride 8"),
+        (UNTHROTTLED, issued(told=False), "not_applicable", "does not report throttling"),
+    ],
+)
+def test_the_instruction_roofline_is_judged_as_all_that_is_timed(criterion, record, result, told):
+    found, reason = judge(criterion, card(), record)
+    assert found == result and told in reason
 
 
 # ---------------------------------------------------------------- the card

@@ -11,6 +11,7 @@ from pictures import overlapping_texts, texts_outside, words_of
 from roofline.analysis.acceptance import _instructions
 from roofline.analysis.instructions import CELL, _kernels, placed_kernel, transaction_roofs
 from roofline.core.instructions import sectors_per_request
+from roofline.core.statistics import FEWEST_SAMPLES
 from roofline.devices.gpu.instructions import LANES_ON, STRIDES, WAYS
 from roofline.records.base import read
 from roofline.records.roofline import InstructionRoofline, InstructionWall, Roofline
@@ -213,6 +214,8 @@ def test_acceptance_of_the_issue_rate_and_the_walls():
     assert judged() == ["pass", "not_applicable"]
     assert judged(fraction_of_peak=0.96)[0] == "fail"
     assert judged(fraction_of_peak=None)[0] == "not_applicable"
+    assert judged(samples=FEWEST_SAMPLES, fraction_of_peak=0.96)[0] == "fail"
+    assert judged(samples=FEWEST_SAMPLES - 1, fraction_of_peak=0.96)[0] == "not_applicable"
     near, far = (wall("stride", 1, 4, 1.0).model_copy(update={"counted": counted}) for counted in (4.1, 4.3))
     assert judged([near])[1] == "pass" and judged([near, far])[1] == "fail"
     lanes = wall("predication", 8, None, 0.25)

@@ -6,7 +6,7 @@ from roofline.analysis import above_roof, counted, health
 from roofline.analysis.results import Results
 from roofline.core.formatting import counted as count
 from roofline.core.formatting import listed, number, percent
-from roofline.core.statistics import few
+from roofline.core.statistics import FEWEST_SAMPLES, few
 from roofline.core.terms import MIXES
 from roofline.devices.datasheets import DTYPES
 from roofline.records.acceptance import Acceptance, Criterion
@@ -150,8 +150,11 @@ def _envelope(device: str, memory: list[MemoryCeiling]) -> Criterion:
 def _instructions(own: InstructionRoofline) -> Iterable[Criterion]:
     """The issue rate against the clock that was counted, and the walls against what ncu counted."""
     share = own.fraction_of_peak
-    result = "not_applicable" if share is None else "pass" if share >= ISSUED else "fail"
+    judged = share is not None and not few(own.samples)
+    result = "not_applicable" if not judged else "pass" if share >= ISSUED else "fail"
     reason = "the clock was not counted" if share is None else f"{percent(share)} of 4 per multiprocessor and cycle"
+    if few(own.samples):
+        reason += f", of {count(own.samples, 'sample')}: fewer than {FEWEST_SAMPLES}"
     what = f"warp instructions are issued at {percent(ISSUED)} or more of what the schedulers can"
     yield Criterion(device=own.device, criterion=what, result=result, reason=reason)
     # Of a predicated loop the counter and the branch run on all lanes: what is counted there is shown, not judged.

@@ -13,9 +13,10 @@ from roofline.core.throttling import limiting_words
 from roofline.records.acceptance import Criterion
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord
+from roofline.records.instructions import InstructionsRecord
 from roofline.records.memory import BandwidthRecord
 from roofline.records.operator import JobRecord
-from roofline.records.timing import Contention, DeviceState
+from roofline.records.timing import Contention, DeviceState, Timing
 
 # Of the vendor's bandwidth that reads reach at least, by type of memory; None where none is known. Five H200s read 96
 # to 98 %. GDDR keeps the codes of its error correction among the data, and no card with it has been measured here.
@@ -40,6 +41,7 @@ LINK = "host link at its full width and generation under load"
 MEMORY = "no uncorrected memory errors, no repair pending or failed"
 NEAR_MAXIMUM = "clock within 5 % of its maximum under light load"
 QUIET = "no other load during measurements"
+ISSUE = "instruction issue"
 UNTHROTTLED = "no ceiling measured only under thermal throttling"
 PASSING = (ALONE, QUIET, UNTHROTTLED)  # of what may be over when it is measured again
 OF_ALL = (QUIET, UNTHROTTLED)  # kinds of devices; the others are of GPUs
@@ -146,6 +148,10 @@ def _clock(device: DeviceRecord, records: Sequence[JobRecord]) -> Verdict:
 def _unthrottled(device: DeviceRecord, records: Sequence[JobRecord]) -> Verdict:
     ceilings = {one.dtype: one.peak.throttled for one in records if isinstance(one, PeakFlopsRecord) and one.peak}
     ceilings |= {one.name: one.throttled for one in _bandwidths(records)}
+    for one in records:
+        if isinstance(one, InstructionsRecord):
+            told = any(state.throttle_reasons is not None for state in one.issue.states)
+            ceilings |= {name: latency.all_throttled if told else None for name, latency in _issued(one)}
     throttled = [name for name, value in ceilings.items() if value]
     unknown = [name for name, value in ceilings.items() if value is None]
     if throttled:
@@ -213,6 +219,9 @@ def _blocks(device: DeviceRecord, records: Sequence[JobRecord]) -> Iterator[Bloc
                 yield Block(one.name, sensitive, one.latency.contention, one.states)
             for one in record.sweeps:
                 yield Block(f"sweep {one.series}", sensitive, one.contention, one.states)
+        if isinstance(record, InstructionsRecord):
+            for name, latency in _issued(record):
+                yield Block(name, sensitive, latency.contention, record.issue.states if name == ISSUE else ())
         for one in record.measurements:
             name = " ".join(filter(None, [one.operator, one.implementation, one.scope, one.dtype, one.label]))
             yield Block(name, sensitive, one.latency.contention, one.states)
@@ -263,6 +272,11 @@ def _memory_errors(device: DeviceRecord, records: Sequence[JobRecord]) -> Verdic
 
 def _bandwidths(records: Sequence[JobRecord]) -> list:
     return [one for record in records if isinstance(record, BandwidthRecord) for one in record.bandwidths]
+
+
+def _issued(record: InstructionsRecord) -> list[tuple[str, Timing]]:
+    walls = [(f"{wall.pattern} {wall.of}", wall.latency) for wall in record.walls]
+    return [(ISSUE, record.issue.latency), *walls]
 
 
 def _in_registers(records: Sequence[JobRecord]) -> list[PeakFlopsRecord]:

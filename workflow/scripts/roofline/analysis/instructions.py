@@ -46,6 +46,7 @@ def _of_device(path: str, record: InstructionsRecord, counted, ceilings, cells, 
         warp_instructions_per_s=issue.warp_instructions_per_s,
         sm_clock_mhz=issue.sm_clock_mhz,
         fraction_of_peak=issue.fraction_of_peak,
+        samples=len(issue.latency.samples_s),
         levels=levels,
         walls=[
             InstructionWall(

@@ -227,6 +227,7 @@ class InstructionRoofline(Record):
     warp_instructions_per_s: Positive
     sm_clock_mhz: Positive | None
     fraction_of_peak: Positive | None = Field(description="of multiprocessors x 4 schedulers x the clock counted")
+    samples: int | None = Field(default=None, description="that the rate is the median of")
     levels: list[TransactionRoof]
     walls: list[InstructionWall]
     kernels: list[PlacedKernel] = Field(default=[])
