@@ -94,6 +94,9 @@ def test_verification_has_declared_and_counted_side_by_side(finished):
 
 
 def test_reports_are_listed_archived_and_verified(finished):
+    page = (finished.results / "report.html").read_text()
+    assert all(f"gpu0/counters/{name}.json" in page for name in RECORDS)
+    assert "gpu0/profiler.json" in page
     listed = {one["path"] for one in finished.read("manifest.json")["outputs"]}
     assert {f"results/gpu0/counters/{name}.ncu-rep" for name in RECORDS} <= listed
     archive = finished.archive()
