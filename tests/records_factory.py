@@ -212,7 +212,7 @@ def device_record(device: str = "cpu", **fields) -> DeviceRecord:
         "last_level_cache_bytes": 1 << 25,
         "hardware": {},
         "software": {"numpy": "2.4.6"},
-        "vendor": VENDOR,
+        "vendor": VENDOR.model_copy(update={"match": "formula" if kind == "cpu" else "exact"}),
         "unsupported": {},
         "host": {"os": "Linux", "cpu": "A CPU (8 cores)"},
         "queried_at": QUERIED,

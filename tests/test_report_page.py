@@ -16,6 +16,7 @@ from records_factory import (
     operator_record,
     peak_record,
     profiler_record,
+    stream,
     told,
 )
 from records_factory import device_record as device
@@ -202,6 +203,19 @@ def test_figures_of_a_formula_are_not_called_the_vendors():
     run = told(device("cpu"), record, bandwidth_record("cpu", dram_read=80))
     assert run.figures[0].words == "fp32 burst · 75 % of the formula's"
     assert "vendor" not in Shown(page.html(run)).words + page.markdown(run)
+    other = device("gpu0")
+    other.vendor.match = "formula"  # a card of no datasheet
+    run = told(other, peak_record("gpu0", "fp32", 50, sustained=45, vendor=60), bandwidth_record("gpu0", hbm_read=4000))
+    assert "of the formula's" in run.figures[0].words and "vendor" not in page.markdown(run)
+
+
+def test_the_memory_ceiling_at_the_top_does_not_depend_on_operators_and_tells_its_doubt():
+    sure = bandwidth_record("gpu0", hbm_read=4000, d2d=3500)
+    on_copies = operator_record("gpu0", cell("gpu0", 1e-3, memory_ceilings=["d2d"]))
+    run = told(device("gpu0"), sure, on_copies)
+    assert [figure.words for figure in run.figures if figure.unit == "GB/s"] == ["hbm_read"]
+    doubted = told(device("gpu0"), bandwidth_record("gpu0", hbm_read=stream("hbm_read", 4000, 0.11)))
+    assert "do not rely on it: a wide 95 % interval" in doubted.figures[0].words
 
 
 def test_what_failed_is_named_and_stands_before_what_is_not_concluded(reference, html, words):

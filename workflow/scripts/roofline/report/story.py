@@ -353,12 +353,13 @@ def _levels_of_gpu(device: DeviceRecord, ceilings: Mapping[str, ComputeCeiling |
 
 def _levels_of_cpu(device: DeviceRecord, ceilings: Mapping, roofline: Roofline) -> list[tuple]:
     """Caches as all cores saw them in the sweep, each core with a working set of its own."""
+    cores, whole = device.hardware.get("cores_usable"), device.hardware.get("caches_bytes") or {}
     swept = [one for one in roofline.levels if (one.device, one.series) == (device.device, ALL_CORES) and one.name]
     caches = [
         (
             level_name(one.name, one.knee_bytes),
-            _cache(device.hardware["caches_bytes"].get(one.name), one.reported_bytes),
-            f"{_rate(one.gb_per_s)} by {counted(device.hardware['cores_usable'], 'core')}",
+            _cache(whole.get(one.name), one.reported_bytes),
+            f"{_rate(one.gb_per_s)} by {counted(cores, 'core') if cores else 'all cores'}",
             "the sweep, all cores",
         )
         for one in swept
@@ -704,7 +705,7 @@ def _doubts(peaks: Iterable[PeakFlopsRecord]) -> Lesson | None:
 
 def _failed(acceptance: Acceptance) -> Lesson | None:
     told = [
-        f"{one.device or 'all devices'}: {one.reason} ({one.criterion})."
+        f"{one.device or 'all devices'}: {one.reason}. Criterion: {one.criterion}."
         for one in acceptance.criteria
         if one.result == "fail"
     ]
