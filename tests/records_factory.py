@@ -501,10 +501,10 @@ def verified(*records: Record, **asked) -> Verification:
     return verify(collect(found, Asked(**asked)), found, hashes_of(found))
 
 
-def told(*records: Record, criteria=(), spreads=None) -> Story:
+def told(*records: Record, criteria=(), spreads=None, asked: Asked | None = None) -> Story:
     """What the page tells of a run."""
     found = results(*records)
-    made = collect(found, Asked())
+    made = collect(found, asked or Asked())
     sha256 = hashes_of(found)
     acceptance = Acceptance(criteria=list(criteria))
     return story(found, made.roofline, verify(made, found, sha256), acceptance, spreads or {}, sha256)

@@ -711,6 +711,7 @@ def test_what_the_system_refuses_is_one_line(run):
 def test_a_terminal_without_the_characters_gets_question_marks(run):
     for command in (("workflow/commands/run.py",), ("-m", "snakemake", "--cores", "1", "--forcerun", "report_page")):
         done = run.python(*command, env={"PYTHONIOENCODING": "ascii"})
+        assert "Report results/report.html" in done.stdout
         assert done.returncode == 0 and "Picture results/roofline.png ? in words" in done.stdout, done.stderr
 
 

@@ -16,6 +16,7 @@ from records_factory import (
     operator_record,
     peak_record,
     profiler_record,
+    results,
     stream,
     told,
 )
@@ -29,6 +30,7 @@ from roofline.records.acceptance import Acceptance, Criterion
 from roofline.records.base import read
 from roofline.records.manifest import Manifest
 from roofline.report import page
+from roofline.report.screen import summary
 from roofline.report.story import story
 from roofline.run.manifest import hashes
 
@@ -171,6 +173,7 @@ def test_the_pyramid_is_of_the_measured_levels(reference):
     layers = {layer.name: (layer.size, layer.bandwidth) for layer in reference.pyramids["gpu0"]}
     assert list(layers) == ["registers", "L1 and shared memory", "L2", "device memory", "host link"]
     assert layers["L2"] == ("60 MiB", "12 TB/s") and layers["device memory"] == ("140 GiB", "4.62 TB/s")
+    assert layers["registers"] == ("33 MiB", "≥ 526 TB/s from fp32_fma")
     assert layers["host link"] == ("", "55.3 GB/s / 55.4 GB/s")
 
 
@@ -222,6 +225,20 @@ def test_what_failed_is_named_and_stands_before_what_is_not_concluded(reference,
     for text in (Shown(html).words, words):
         assert "no other load during measurements" in text
         assert text.index("FAIL") < text.lower().index("nothing is concluded, by what failed above")
+
+
+def test_operations_of_the_users_own_are_on_both_pages_and_what_they_lack_is_named():
+    mine = [
+        {"name": name, "flops": 2e9, "memory_bytes": 4e8, "dtype": dtype}
+        for name, dtype in (("my_kernel", "fp32"), ("my_half", "fp16"))
+    ]
+    run = told(*OF_ONE_SIZE, asked=Asked(operations=mine))
+    for text in (Shown(page.html(run)).words, page.markdown(run)):
+        assert "my_kernel" in text.partition("perations of your own")[2]
+    assert run.skipped["gpu0"] == ["my_half: no fp16 ceiling was measured on gpu0"]
+    found = results(*OF_ONE_SIZE)
+    lines = summary(collect(found, Asked(operations=mine)).roofline, Acceptance(criteria=[])).splitlines()
+    assert "  skipped: my_half (no fp16 ceiling was measured on gpu0)" in lines
 
 
 def test_a_shared_cache_is_shown_whole():

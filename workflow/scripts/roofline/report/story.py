@@ -341,7 +341,7 @@ def _levels_of_gpu(device: DeviceRecord, ceilings: Mapping[str, ComputeCeiling |
         (
             "registers",
             _held(count * 4 * (hardware.get("registers_per_multiprocessor") or 0)),
-            f"at least {_rate(1e3 * fma.tflops / PER_MULTIPLY_ADD)}, from fp32_fma" if fma else "",
+            f"≥ {_rate(1e3 * fma.tflops / PER_MULTIPLY_ADD)} from fp32_fma" if fma else "",
             registers,
         ),
         ("L1 and shared memory", _held(count * (shared or 0)), *_measured(ceilings, "l1", "shared")),
