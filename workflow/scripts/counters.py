@@ -19,7 +19,7 @@ from roofline.run.jobs import Stopwatch, job, say
 
 
 def run(profiler: ProfilerRecord, task: dict, stem: Path) -> CountersRecord:
-    """Refused without a try where the profiler was."""
+    """Not attempted where profiling was refused."""
     watch, refused, cells, reports = Stopwatch(), profiler.refused, [], []
     identity = devices.discover()[profiler.device]
     capability = tuple(int(part) for part in identity.compute_capability.split("."))

@@ -55,8 +55,8 @@ GENERIC_CONSTANTS: dict[str, Constants] = {
 
 
 class ExecutedFlops(NamedTuple):
-    """What a kernel of ours executes for a step, by its own formula: FLOPs by pipe (fp64, fp32, fp16, tensor), and in a
-    few words what of it the declared FLOPs leave out."""
+    """What a kernel of ours executes for a step, by its FLOP formula: FLOPs by pipe (fp64, fp32, fp16, tensor), and in
+    a few words what of it the declared FLOPs leave out."""
 
     flops: dict[str, float]
     why: str

@@ -51,7 +51,7 @@ class CountedCell(Record):
     declared_read_bytes: NotNegative
     declared_write_bytes: NotNegative
     declared_flops: NotNegative
-    kernel_flops: Flops | None = Field(default=None, description="by the kernel's own formula, where it has one")
+    kernel_flops: Flops | None = Field(default=None, description="by the kernel's FLOP formula, where it has one")
     kernel_flops_why: str | None = Field(default=None, description="what it counts beyond the declared FLOPs")
     steps: int = Field(description="launched one after another while the counters ran")
     written_caches: NotNegative | None = Field(

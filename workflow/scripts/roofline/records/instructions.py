@@ -46,7 +46,7 @@ class Wall(Record):
     """
 
     pattern: Pattern
-    of: int = Field(description="words between lanes, ways of the conflict, or lanes that are on")
+    of: int = Field(description="words between lanes, ways of the conflict, or active lanes")
     requests: int = Field(description="of a step: loads of a warp, or predicated instructions")
     transactions_per_request: Positive | None = Field(description="by construction; null of predication")
     requests_per_s: Positive
@@ -80,6 +80,6 @@ class CountedWall(Record):
     transactions: float | None
     warp_instructions: float | None
     thread_instructions: float | None = Field(description="whose predicate was set")
-    counted: Positive | None = Field(description="transactions per request, or lanes that are on per instruction")
+    counted: Positive | None = Field(description="transactions per request, or active lanes per instruction")
     by_construction: Positive
-    apart: float | None = Field(description="counted over by construction, less 1")
+    apart: float | None = Field(description="deviation: counted over by construction, less 1")

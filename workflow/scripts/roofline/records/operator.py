@@ -33,7 +33,7 @@ class OperatorInfo(Record):
     counted: str = Field(description="which bytes count, in a few words")
     axis: Axis | None = None
     baselines: list[str] = Field(default=[], description="implementations that the others are compared with")
-    scopes: dict[str, str] = Field(default={}, description="parts that are timed apart, each in a few words")
+    scopes: dict[str, str] = Field(default={}, description="parts that are timed separately, each in a few words")
     usual_share_of_peak: Interval | None = Field(
         default=None, description="of the compute peak, where the literature names one for a memory-bound cell"
     )

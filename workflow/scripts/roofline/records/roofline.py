@@ -190,9 +190,9 @@ class InstructionWall(Record):
     """An access pattern, or share of lanes, as measured by a kernel that has nothing else."""
 
     pattern: Literal["stride", "conflict", "predication"]
-    of: int = Field(description="words between lanes, ways of a bank conflict, or lanes of 32 that are on")
+    of: int = Field(description="words between lanes, ways of a bank conflict, or active lanes of 32")
     transactions_per_request: Positive | None = Field(description="by construction; null of predication")
-    counted: Positive | None = Field(default=None, description="the same, or lanes that are on, as ncu counted it")
+    counted: Positive | None = Field(default=None, description="the same, or active lanes, as ncu counted it")
     requests_per_s: Positive
     cycles_per_request: Positive | None = Field(description="of a multiprocessor")
 

@@ -149,14 +149,14 @@ class CountedEntry(Record):
     read_bytes: NotNegative | None
     write_bytes: NotNegative | None
     declared_flops: NotNegative
-    kernel_flops: NotNegative | None = Field(description="by the kernel's own formula")
+    kernel_flops: NotNegative | None = Field(description="by the kernel's FLOP formula")
     flops: NotNegative | None
     tensor_pipe_active_fraction: NotNegative | None
     achieved_occupancy_fraction: NotNegative | None = None
     regime: Regime | None = Field(description="that was found of the timed cell; null where it was not timed")
     reads_agree: bool | None = Field(description="within 2 % or 1 MB, whichever is more")
     writes_agree: bool | None
-    flops_agree: bool | None = Field(description="with the kernel's own formula, or else the declared, within 2 %")
+    flops_agree: bool | None = Field(description="with the kernel's FLOP formula, or else the declared, within 2 %")
     explanation: str
     record: str
 

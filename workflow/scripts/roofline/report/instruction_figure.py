@@ -24,7 +24,7 @@ MOST_LABELLED = 10
 PATTERNS = {
     "stride": ("global loads: words between lanes", "cycles per request"),
     "conflict": ("shared memory: ways of a bank conflict", "cycles per request"),
-    "predication": ("lanes of 32 that are on", "G lane instr./s ÷ 32"),
+    "predication": ("active lanes of 32", "G lane instr./s ÷ 32"),
 }
 MARKS = (
     "A transaction is a sector of 32 bytes, of shared memory a wavefront. Filled: counted by ncu. Hollow: instructions "

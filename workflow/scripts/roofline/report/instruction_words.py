@@ -79,7 +79,7 @@ def _group(operator: str, implementation: str | None, kernels: Sequence[PlacedKe
     parts = [_limited(limit, of_limit) for limit, of_limit in by_limit.items()]
     lanes = [kernel.lanes_on for kernel in kernels if kernel.lanes_on is not None]
     if lanes and median(lanes) < FULL * LANES:
-        parts.append(f"{median(lanes):.0f} of {LANES} lanes are on")
+        parts.append(f"{median(lanes):.0f} of {LANES} lanes are active")
     sectors = [kernel.sectors_per_request for kernel in kernels if kernel.sectors_per_request]
     if sectors:
         parts.append(f"a global load takes {median(sectors):.1f} sectors")

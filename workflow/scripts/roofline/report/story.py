@@ -176,9 +176,9 @@ def story(
     peaks = [record for record in records if isinstance(record, PeakFlopsRecord)]
     cells = [cell for cell in roofline.operators if cell.fraction_of_roof is not None or cell.latency_s]
     spread = _spread(roofline, spreads)
-    counted = [f"{device}/profiler.json" for device in found.profilers] + [path for path, _ in found.counters]
+    of_counters = [f"{device}/profiler.json" for device in found.profilers] + [path for path, _ in found.counters]
     measured = [path for path, _ in [*found.devices.values(), *found.measured]]
-    paths = sorted({*measured, *found.seals, *counted})
+    paths = sorted({*measured, *found.seals, *of_counters})
     symbols, chart = symbols_of(cell.operator for cell in roofline.operators), roofline_chart(roofline)
     kinds = {trace["meta"]["kind"] for trace in chart["data"] if trace["x"]} if chart else set()
     answers = [said.plan[main], *([said.landing[main]] if main in said.landing else []), said.against]
