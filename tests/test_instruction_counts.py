@@ -6,6 +6,7 @@ from fake_gpu import open_gpu
 
 from roofline.devices.gpu import instruction_counts
 from roofline.devices.gpu.instruction_counts import Counts, counts, source_sha256
+from roofline.operators import registry
 from roofline.operators.base import Case
 from roofline.operators.row_norm import cuda as row_norm
 
@@ -85,3 +86,10 @@ def test_a_normalisation_is_as_many_instructions_as_all_its_warps(monkeypatch):
     division = operation.division
     once, _ = counts(row_norm.COUNTS, (9, 0), division.defines())
     assert operation.warp_instructions() == once * division.blocks * division.threads * division.rows // 32
+
+
+@pytest.mark.parametrize("rule", ["row_norm", "decode_attn"])
+def test_counting_anew_makes_nothing_stale_that_was_timed(rule):
+    """An edited kernel does, and has no counts until it is counted."""
+    files = registry.registered()[rule].source_files("gpu")
+    assert {path.suffix for path in files} >= {".cu", ".py"} and not files & set(FILES)

@@ -20,8 +20,8 @@ from roofline.report.tables import fail_lines
 
 COUNTED = (
     "Of one step, by Nsight Compute, separate from all that was timed: bytes read from the device's memory and written "
-    "to it; FLOPs executed on the pipes that the kernel's formula is of, or on all. The last column explains differences "
-    "above 2 % (of bytes, and above 1 MB)."
+    "to it; FLOPs executed on the pipes that the kernel's formula is of, or on all. The last column tells of "
+    "differences above 2 % (of bytes, and above 1 MB)."
 )
 MANY = 9.995  # errors from here on are shown as a factor
 REGIMES = {"not_found": "not found"}

@@ -221,7 +221,7 @@ class Fused(DecodeImplementation):
 
     name, kind, fused = "fused", "gpu", True
     improvements = ("more keys per block: longer S, or fewer blocks that each wait for the memory",)
-    sources = (*sorted(with_headers(KERNEL)), COUNTS)
+    sources = tuple(sorted(with_headers(KERNEL)))
 
     def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
         super().__init__(operator, device, case, shared, copies)
