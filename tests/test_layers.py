@@ -79,3 +79,21 @@ def test_no_file_is_of_another_kind():
     """What the search above would pass over."""
     others = {path.suffix for path in LIBRARY.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     assert others <= set(TEXT)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_no_comprehension_names_what_the_function_calls(module):
+    """Python 3.12 takes the call's name for the comprehension's, and fails."""
+    tree = ast.parse((LIBRARY / module).read_text(encoding="utf-8"))
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    for within in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+        inner = list(ast.walk(within))
+        named = {
+            name.id
+            for node in inner
+            if isinstance(node, ast.comprehension)
+            for name in ast.walk(node.target)
+            if isinstance(name, ast.Name)
+        }
+        called = {node.func.id for node in inner if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+        assert not named & called & functions, within.name

@@ -306,7 +306,7 @@ def test_counts_stand_beside_what_was_declared():
     for words in (
         "2 cells profiled",
         "bytes read in 1 of 2 and FLOPs in 2 of 2",
-        "N 2000: 2.00 times what was declared was read from memory",
+        "N 2000: 2 GB more was read from memory than declared (the cause was not counted)",
         "executes 3 times its declared FLOPs",
         f"Not counted: bytes written of 2 cells, since {KERNEL_BY_KERNEL}.",
         "cp.async, TMA and the operands of wgmma bypass",
@@ -333,7 +333,7 @@ def test_the_issue_rate_the_walls_and_the_kernels_that_were_counted_are_told_and
     (one,) = run.instructions
     paragraph, walls = one.words
     assert paragraph.startswith("gpu0 issues 390 G warp instructions/s, 98 % of one per scheduler and cycle.")
-    assert "8 of 32 lanes are on" in paragraph
+    assert "8 of 32 lanes are active" in paragraph
     assert "by stride, takes 32 sectors in 10 cycles" in walls and "ncu counts within 1.6 % (stride)" in walls
     dots = [text for trace in one.chart["data"] for text in trace.get("text", []) if "counted by ncu" in text]
     assert len(dots) == 2 and all("over HBM" in dot for dot in dots)

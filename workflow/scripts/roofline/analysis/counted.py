@@ -22,7 +22,7 @@ def agree(declared: float, counted: float | None, least: float = 0.0) -> bool | 
 
 
 def counted_cells(found: Results, timed: Iterable[VerificationEntry]) -> list[CountedEntry]:
-    regimes = {_key(entry.device, entry): entry.regime for entry in timed}
+    regimes = {_key(one.device, one): one.regime for one in timed}
     return [
         entry(path, record.device, cell, regimes.get(_key(record.device, cell)))
         for path, record in found.counters
