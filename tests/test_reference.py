@@ -80,7 +80,8 @@ def test_every_record_reads_and_follows_from_its_seals_and_samples(found, sha256
 def test_every_prediction_was_sealed_of_the_ceilings_that_were_promised(found):
     """No prediction is faster than the promised roofline of its declared ceilings."""
     cells = [(record.device, cell) for _, record in found.measured for cell in record.measurements]
-    assert {"gemm", "decode_attention"} <= {cell.operator for _, cell in cells}
+    measured = {cell.operator for _, cell in cells}
+    assert "gemm" in measured and measured & {"decode_attention", "rmsnorm_matmul"}
     for device, cell in cells:
         promised = found.device_seal(device).ceilings
         compute = {c.name: c.tflops for c in promised if c.kind == "compute"}
