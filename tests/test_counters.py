@@ -97,6 +97,8 @@ def counted_cell(**fields) -> CountedCell:
         ({"dram_read_bytes": 1.005e9, "dram_write_bytes": 1e8, "flops": {"fp32": 4}}, AGREE),
         ({"dram_read_bytes": 1.5e9}, "500 MB more was read from memory than declared (the cause was not counted)"),
         ({"dram_read_bytes": 5e8, "cache": "warm"}, "500 MB less was read from memory than declared (the cause was"),
+        ({"dram_read_bytes": 9e8, "kept_read_bytes": 1e8, "kept_read_why": "x stays"}, "than declared (x stays)"),
+        ({"dram_read_bytes": 8e8, "kept_read_bytes": 1e8, "kept_read_why": "x stays"}, "(the cause was not counted)"),
         ({"dram_write_bytes": 2e8}, "100 MB more was written to memory than declared (the cause was not counted)"),
         ({"flops": {"fp32": 8}}, "2 times the declared FLOPs were executed (the cause was not counted)"),
         (
@@ -111,3 +113,9 @@ def counted_cell(**fields) -> CountedCell:
 )
 def test_a_difference_is_told_with_a_cause_only_where_the_implementation_declares_one(fields, told):
     assert told in entry("gpu0/counters/row_norm/fp32.json", "gpu0", counted_cell(**fields), "memory").explanation
+
+
+@pytest.mark.parametrize(("read", "agrees"), [(1e9, True), (9.3e8, True), (9e8, True), (8.7e8, False), (1.03e9, False)])
+def test_reads_that_the_cache_may_serve_may_be_missing_and_no_others(read, agrees):
+    cell = counted_cell(dram_read_bytes=read, kept_read_bytes=1e8, kept_read_why="x stays")
+    assert entry("gpu0/counters/row_norm/fp32.json", "gpu0", cell, "memory").reads_agree is agrees

@@ -66,12 +66,18 @@ def entry(path: str, device: str, cell: CountedCell, regime: str | None) -> Coun
             "write_bytes": cell.dram_write_bytes,
             "flops": flops,
             "kernel_flops": own,
-            "reads_agree": agree(cell.declared_read_bytes, cell.dram_read_bytes, NEAR_BYTES),
+            "reads_agree": agree(_expected_reads(cell), cell.dram_read_bytes, NEAR_BYTES),
             "writes_agree": agree(cell.declared_write_bytes, cell.dram_write_bytes, NEAR_BYTES),
             "flops_agree": agree(cell.declared_flops if own is None else own, flops),
             "explanation": sentence(cell, own, flops),
         }
     )
+
+
+def _expected_reads(cell: CountedCell) -> float:
+    """The declared, or what is nearest to the counted of what the cache may leave of it."""
+    least, most = cell.declared_read_bytes - cell.kept_read_bytes, cell.declared_read_bytes
+    return most if cell.dram_read_bytes is None else min(max(cell.dram_read_bytes, least), most)
 
 
 def on_pipes(cell: CountedCell) -> float | None:
@@ -86,10 +92,10 @@ def sentence(cell: CountedCell, own: float | None, flops: float | None) -> str:
     """On every difference above 2 %, and above 1 MB of traffic, with a cause where the implementation declares one."""
     said = [
         *(
-            _of_traffic(which, declared, counted) if agree(declared, counted, NEAR_BYTES) is False else None
-            for which, declared, counted in (
-                ("read from", cell.declared_read_bytes, cell.dram_read_bytes),
-                ("written to", cell.declared_write_bytes, cell.dram_write_bytes),
+            _of_traffic(which, declared, counted, why) if agree(declared, counted, NEAR_BYTES) is False else None
+            for which, declared, counted, why in (
+                ("read from", cell.declared_read_bytes, cell.dram_read_bytes, _why_kept(cell)),
+                ("written to", cell.declared_write_bytes, cell.dram_write_bytes, None),
             )
         ),
         _of_flops(cell, own, flops) if agree(cell.declared_flops, flops) is False else None,
@@ -103,9 +109,15 @@ def sentence(cell: CountedCell, own: float | None, flops: float | None) -> str:
     return "; ".join(filter(None, said)) or AGREE
 
 
-def _of_traffic(which: str, declared: float, counted: float) -> str:
+def _why_kept(cell: CountedCell) -> str | None:
+    """Where what the cache may serve explains the counted reads."""
+    kept = bool(cell.kept_read_bytes) and agree(_expected_reads(cell), cell.dram_read_bytes, NEAR_BYTES)
+    return cell.kept_read_why if kept else None
+
+
+def _of_traffic(which: str, declared: float, counted: float, why: str | None) -> str:
     more = "more" if counted > declared else "less"
-    return f"{traffic(abs(counted - declared))} {more} was {which} memory than declared ({UNKNOWN})"
+    return f"{traffic(abs(counted - declared))} {more} was {which} memory than declared ({why or UNKNOWN})"
 
 
 def _of_flops(cell: CountedCell, own: float | None, flops: float) -> str:

@@ -67,7 +67,7 @@ def _reaching(wanted_bytes: int, moved: int) -> int:
 
 def declared(operator: Operator, cell: Implementation, scope: str | None, cold: bool) -> dict:
     case, written = cell.case, operator.written_bytes(cell.case, scope)
-    own = cell.executed_flops(scope)
+    own, kept = cell.executed_flops(scope), cell.kept_reads(scope)
     return {
         "operator": operator.name,
         "implementation": cell.name,
@@ -79,6 +79,8 @@ def declared(operator: Operator, cell: Implementation, scope: str | None, cold: 
         "label": operator.label(case),
         "declared_read_bytes": operator.bytes(case, scope) - written,
         "declared_write_bytes": written,
+        "kept_read_bytes": kept.bytes if kept else 0,
+        "kept_read_why": kept.why if kept else None,
         "declared_flops": operator.flops(case, scope),
         "kernel_flops": own.flops if own else None,
         "kernel_flops_why": own.why if own else None,

@@ -54,6 +54,11 @@ GENERIC_CONSTANTS: dict[str, Constants] = {
 }
 
 
+class KeptReads(NamedTuple):
+    bytes: int
+    why: str
+
+
 class ExecutedFlops(NamedTuple):
     """What a kernel of ours executes for a step, by its FLOP formula: FLOPs by pipe (fp64, fp32, fp16, tensor), and in
     a few words what of it the declared FLOPs leave out."""
@@ -179,6 +184,10 @@ class Implementation(ABC):
 
     def executed_flops(self, scope: str | None) -> ExecutedFlops | None:
         """What the kernel executes, for the hardware's counters to confirm; None where nobody counted."""
+        return None
+
+    def kept_reads(self, scope: str | None) -> KeptReads | None:
+        """Declared reads that the last-level cache may serve although inputs rotate; None where it is not known to."""
         return None
 
     def costs(self, scope: str | None) -> CostTerms:

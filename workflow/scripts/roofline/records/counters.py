@@ -50,6 +50,8 @@ class CountedCell(Record):
     label: str
     declared_read_bytes: NotNegative
     declared_write_bytes: NotNegative
+    kept_read_bytes: NotNegative = Field(default=0, description="declared reads that the last-level cache may serve")
+    kept_read_why: str | None = None
     declared_flops: NotNegative
     kernel_flops: Flops | None = Field(default=None, description="by the kernel's FLOP formula, where it has one")
     kernel_flops_why: str | None = Field(default=None, description="what it counts beyond the declared FLOPs")

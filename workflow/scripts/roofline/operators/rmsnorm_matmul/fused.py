@@ -3,8 +3,9 @@
 import math
 from functools import cached_property
 
+from roofline.core.dtypes import ITEM_BYTES
 from roofline.devices.gpu.kernel_compiler import HOPPER_OPTIONS, with_headers
-from roofline.operators.base import ExecutedFlops
+from roofline.operators.base import ExecutedFlops, KeptReads
 from roofline.operators.rmsnorm_matmul.counts import EPS
 from roofline.operators.rmsnorm_matmul.plan import STATIC_BYTES, plan
 from roofline.operators.rmsnorm_matmul.unfused import KERNELS, OVERLAPPED, WAITING, InGraph, OnTensorCores
@@ -83,6 +84,13 @@ class Fused(OnTensorCores):
         return ExecutedFlops(
             {"tensor": 2.0 * chunks * division.rows * outputs * hidden}, f"x padded to {division.rows} rows"
         )
+
+    def kept_reads(self, scope: str | None) -> KeptReads | None:
+        """Of x, on Hopper (see load_tile_once)."""
+        if not self.device.is_hopper:
+            return None
+        size = self.case.shape["batch"] * self.case.shape["hidden"] * ITEM_BYTES[self.case.dtype]
+        return KeptReads(size, "x stays in the L2, since W is read with a hint to leave it first")
 
     def plan(self) -> dict:
         division = self.division
