@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from roofline.measure.operator_job import SHARED_SEED, is_cold, rotated_copies
+from roofline.measure.operator_job import SHARED_SEED, is_cold, named, rotated_copies
 from roofline.operators.base import Implementation, Job, Operator
 
 # A range reads and writes several times the last-level cache: beside that, what is left in it at either end is little.
@@ -69,14 +69,7 @@ def declared(operator: Operator, cell: Implementation, scope: str | None, cold: 
     case, written = cell.case, operator.written_bytes(cell.case, scope)
     own, kept = cell.executed_flops(scope), cell.kept_reads(scope)
     return {
-        "operator": operator.name,
-        "implementation": cell.name,
-        "preset": case.preset,
-        "scope": scope,
-        "dtype": case.dtype,
-        "cache": "cold" if cold else "warm",
-        "shape": case.shape,
-        "label": operator.label(case),
+        **named(operator, cell, scope, cold),
         "declared_read_bytes": operator.bytes(case, scope) - written,
         "declared_write_bytes": written,
         "kept_read_bytes": kept.bytes if kept else 0,

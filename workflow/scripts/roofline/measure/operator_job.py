@@ -218,14 +218,7 @@ def declare(
         terms=terms,
     )
     return {
-        "operator": operator.name,
-        "implementation": cell.name,
-        "preset": case.preset,
-        "scope": scope,
-        "dtype": case.dtype,
-        "cache": "cold" if cold else "warm",
-        "shape": case.shape,
-        "label": operator.label(case),
+        **named(operator, cell, scope, cold),
         "series": operator.series(case),
         "flops": flops,
         "bytes": traffic,
@@ -251,3 +244,18 @@ def is_cold(cell: Implementation, scope: str | None) -> bool:
     read_again = min(cell.shared_bytes(), max(0, counted - rotated))
     cache_bytes = cell.device.last_level_cache_bytes
     return len(cell.copies) * rotated >= COLD_CACHE_MULTIPLE * cache_bytes and read_again <= READ_AGAIN * counted
+
+
+def named(operator: Operator, cell: Implementation, scope: str | None, cold: bool) -> dict:
+    """What tells a cell from others, in every record of it."""
+    case = cell.case
+    return {
+        "operator": operator.name,
+        "implementation": cell.name,
+        "preset": case.preset,
+        "scope": scope,
+        "dtype": case.dtype,
+        "cache": "cold" if cold else "warm",
+        "shape": case.shape,
+        "label": operator.label(case),
+    }

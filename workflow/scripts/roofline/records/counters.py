@@ -4,10 +4,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from roofline.core.terms import Cache
 from roofline.records.base import RECORD_VERSION, NotNegative, Positive, Record
 from roofline.records.instructions import CountedWall
-from roofline.records.operator import DataFile
+from roofline.records.operator import Cell, DataFile
 
 
 class ProfilerRecord(Record):
@@ -37,17 +36,9 @@ class Flops(Record):
         return sum(known) if known else None
 
 
-class CountedCell(Record):
+class CountedCell(Cell):
     """One cell's counters, as of one application of the operator; null is what was not counted."""
 
-    operator: str
-    implementation: str
-    preset: str | None
-    scope: str | None
-    dtype: str
-    cache: Cache
-    shape: dict[str, int]
-    label: str
     declared_read_bytes: NotNegative
     declared_write_bytes: NotNegative
     kept_read_bytes: NotNegative = Field(default=0, description="declared reads that the last-level cache may serve")

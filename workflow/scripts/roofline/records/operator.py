@@ -48,8 +48,8 @@ class DataFile(Record):
     description: str
 
 
-class Measurement(Record):
-    """One operator, implementation, case and scope, timed."""
+class Cell(Record):
+    """One operator, implementation, case and scope."""
 
     operator: str
     implementation: str
@@ -59,6 +59,11 @@ class Measurement(Record):
     cache: Cache
     shape: dict[str, int]
     label: str = Field(description="what tells this case from others of its dtype: batch 256, S 1024")
+
+
+class Measurement(Cell):
+    """A cell, timed."""
+
     series: str = Field(description="the same without the axis: batch 256")
     flops: int
     bytes: int
