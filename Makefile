@@ -3,7 +3,7 @@
 # Not even a file of the checkout's own root, numpy.py say, comes before the installed packages.
 python = .venv/bin/python -P
 
-# ARCHIVE, CELL, CUDA, PYTHON, PYTORCH and RUNS reach the recipes through the environment. These would lead Python
+# A, ARCHIVE, B, CELL, CUDA, PYTHON, PYTORCH and RUNS reach the recipes through the environment. These would lead Python
 # elsewhere.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
@@ -18,8 +18,8 @@ endif
 # A measurement needs the machine for itself.
 .NOTPARALLEL:
 
-.PHONY: run dry-run cell report archive verify render spread peers setup setup-any setup-development test lint \
-	documents counts lock clean-env help
+.PHONY: run dry-run cell health report archive records verify render compare spread distribution peers setup setup-any \
+	setup-development test lint documents counts lock clean-env help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
 	@$(python) workflow/commands/run.py $(ARGS)
@@ -30,11 +30,17 @@ dry-run: setup ## say what `make` would measure, and why
 cell: setup ## measure one record in cell/, beside its prediction and the card's reference (CELL=cpu/peak_flops/fp32)
 	@$(python) workflow/commands/cell.py "$$CELL" $(ARGS)
 
+health: setup ## say in a minute whether each GPU is what was rented (DEVICES="gpu0 gpu3": these alone)
+	@$(python) workflow/commands/health.py $(if $(DEVICES),--devices $(DEVICES)) $(ARGS)
+
 report: setup-any ## write results/snakemake_report.html, Snakemake's own report, which embeds report.html
 	@$(python) -m snakemake --cores 1 --report results/snakemake_report.html $(ARGS)
 
 archive: setup-any ## pack the results into results/archive/ (ARGS as the run had them)
 	@$(python) workflow/commands/archive.py $(ARGS)
+
+records: setup-any ## pack the records that comparisons read into results/records/, 1 MB at most (of the results, or ARCHIVE=FILE)
+	@$(python) workflow/commands/records.py $(if $(ARCHIVE),"$$ARCHIVE",results)
 
 verify: setup-any ## check an archive against its manifest (the newest, or ARCHIVE=FILE)
 	@$(python) workflow/commands/verify.py $(if $(ARCHIVE),"$$ARCHIVE")
@@ -42,8 +48,14 @@ verify: setup-any ## check an archive against its manifest (the newest, or ARCHI
 render: setup-any ## redraw and redescribe an archive's results, without measuring (the newest, or ARCHIVE=FILE)
 	@$(python) workflow/commands/render.py $(if $(ARCHIVE),"$$ARCHIVE")
 
+compare: setup-any ## compare two runs: A=one.tar.gz B=other.tar.gz (lists too; FORCE=1: other models of card)
+	@$(python) workflow/commands/compare.py "$$A" "$$B" $(if $(filter-out 0,$(FORCE)),--force)
+
 spread: setup ## measure the ceilings in RUNS=3 more runs, and report how far they lie apart (ARGS as the run had them)
 	@$(python) workflow/commands/spread.py $(if $(RUNS),"$$RUNS",3) $(ARGS)
+
+distribution: setup-any ## add runs to what is known of their cards' models (ARCHIVES="one.tar.gz other.tar.gz")
+	@$(python) workflow/commands/distribution.py $(ARCHIVES)
 
 peers: setup-any ## time PyTorch beside this run's ceilings and operators (PYTORCH=a Python with it and CuPy)
 	@$(if $(PYTORCH),"$$PYTORCH",python3) workflow/commands/compare_pytorch.py

@@ -41,8 +41,10 @@ rule device_query:
     priority: 4  # as of all seals
     conda:
         "envs/cuda12.yaml"
+    threads: cores_of
     resources:
-        measuring=1,
+        **RESOURCES,
+        uses=uses,
     params:
         identity=identity,
         software=software,
@@ -97,8 +99,10 @@ rule peak_flops:
     priority: 3
     conda:
         "envs/cuda12.yaml"
+    threads: cores_of
     resources:
-        measuring=1,
+        **RESOURCES,
+        uses=uses,
     params:
         identity=identity,
         software=software,
@@ -123,8 +127,10 @@ rule bandwidth:
     priority: 2
     conda:
         "envs/cuda12.yaml"
+    threads: cores_of
     resources:
-        measuring=1,
+        **RESOURCES,
+        uses=uses,
     params:
         identity=identity,
         software=software,
@@ -150,8 +156,10 @@ rule instructions:
     priority: 2
     conda:
         "envs/cuda12.yaml"
+    threads: cores_of
     resources:
-        measuring=1,
+        **RESOURCES,
+        uses=uses,
     params:
         identity=identity,
         software=software,
@@ -160,6 +168,30 @@ rule instructions:
         time_budget_s=CONFIG.bandwidth.time_budget_s,
     script:
         "workflow/scripts/instructions.py"
+
+
+# Asked for by `make health` alone.
+rule repeatability:
+    input:
+        device="results/{device}/device_query.json",
+        library=library("repeatability", measures=True, operator="peak_flops"),
+    output:
+        "results/{device}/repeatability/{dtype}.json",
+    log:
+        "logs/{device}/repeatability/{dtype}.log",
+    conda:
+        "envs/cuda12.yaml"
+    threads: cores_of
+    resources:
+        **RESOURCES,
+        uses=uses,
+    params:
+        identity=identity,
+        software=software,
+        size=CONFIG.peak_flops.size,
+        seconds=CONFIG.health.repeat_s,
+    script:
+        "workflow/scripts/repeatability.py"
 
 
 for OPERATOR in WITH_PREREQUISITE:
@@ -204,8 +236,10 @@ for OPERATOR in TIMED:
         priority: 1
         conda:
             "envs/cuda12.yaml"
+        threads: cores_of
         resources:
-            measuring=1,
+            **RESOURCES,
+            uses=uses,
         params:
             identity=identity,
             software=software,
@@ -230,8 +264,10 @@ rule profiler:
         "logs/{device}/profiler.log",
     conda:
         "envs/cuda12.yaml"
+    threads: cores_of
     resources:
-        measuring=1,
+        **RESOURCES,
+        uses=uses,
     params:
         identity=identity,
         ncu=nsight_compute.fingerprint(NCU),
@@ -253,8 +289,10 @@ rule counters:
         case="|".join(re.escape(case) for cases in PROFILED.values() for case in cases) or "none",
     conda:
         "envs/cuda12.yaml"
+    threads: cores_of
     resources:
-        measuring=1,
+        **RESOURCES,
+        uses=uses,
     params:
         identity=identity,
         software=software,
@@ -263,6 +301,20 @@ rule counters:
         cache=profiled_cache,
     script:
         "workflow/scripts/counters.py"
+
+
+rule distribution:
+    input:
+        known=lambda wildcards: DISTRIBUTIONS[wildcards.device],
+        library=library("distribution"),
+    output:
+        "results/{device}/distribution.json",
+    log:
+        "logs/{device}/distribution.log",
+    conda:
+        "envs/cpu.yaml"
+    script:
+        "workflow/scripts/distribution.py"
 
 
 rule gather:
@@ -443,7 +495,7 @@ onstart:
     run_lock.hold()
     run_lock.end_when_unread()
     faults_end_the_run(require_counters)
-    announcement.announce(workflow.dag.needrun_jobs(), CHECKED)
+    announcement.announce(workflow.dag.needrun_jobs(), CHECKED, workflow.cores)
 
 
 onsuccess:

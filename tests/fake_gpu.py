@@ -5,6 +5,7 @@ Tests that use the fixture `gpu` run on the fake GPU, and with `pytest -m gpu` o
 """
 
 import sys
+from dataclasses import replace
 from functools import cache
 from importlib import util
 from pathlib import Path
@@ -20,28 +21,37 @@ FAKES = Path(__file__).parent / "fakes"
 MIB = 1 << 20
 
 
-def open_gpu(monkeypatch, capability: str = "9.0", free_bytes: int = 1 << 30, **properties) -> Device:
-    """A device with these properties in place of the stand-in's, until the test is over; `cublaslt` is its cuBLASLt."""
+def open_gpu(
+    monkeypatch,
+    capability: str = "9.0",
+    free_bytes: int = 1 << 30,
+    name: str = "A fake GPU",
+    nvml: bool = False,
+    peer: bool = False,
+    **properties,
+) -> Device:
+    """A device with these properties in place of the stand-in's, until the test is over, and with a peer where one is
+    asked for; `cublaslt` is its cuBLASLt."""
     cupy = _load(monkeypatch, "cupy", "cupy/__init__.py")
     cupy.PROPERTIES.update(properties)
     driver = _load(monkeypatch, "driver", "cuda/bindings/driver.py")
     monkeypatch.setitem(sys.modules, "cuda.bindings", SimpleNamespace(driver=driver))
     cublaslt = _load(monkeypatch, "nvmath.bindings.cublasLt", "nvmath/bindings/cublasLt.py")
     monkeypatch.setitem(sys.modules, "nvmath.bindings", SimpleNamespace(cublasLt=cublaslt))
-    for name in ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"):  # which a device sets for its process
-        monkeypatch.setenv(name, "")
+    for variable in ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"):  # which a device sets for its process
+        monkeypatch.setenv(variable, "GPU-1" if nvml else "")
     identity = Identity(
         device="gpu0",
         kind="gpu",
-        name="A fake GPU",
+        name=name,
         uuid="GPU-1",
         driver=None,
-        memory_total_bytes=free_bytes,
+        memory_total_bytes=150_754_820_096 if nvml else free_bytes,
         memory_free_bytes=free_bytes,
         compute_capability=capability,
-        nvml=False,
+        nvml=nvml,
     )
-    device = Device(identity)
+    device = Device(identity, replace(identity, device="gpu1", uuid="GPU-2") if peer else None)
     device.cublaslt = cublaslt
     return device
 
@@ -55,6 +65,11 @@ def real_gpu() -> Device:
     """With its stream as the current one: jobs in other tests open it anew."""
     _opened().stream.use()
     return _opened()
+
+
+def is_open() -> bool:
+    """Whether an earlier test of this process left a context on the real one: then it is a process beside another's."""
+    return _opened.cache_info().currsize > 0
 
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.gpu)])

@@ -26,12 +26,12 @@ from roofline.run import previous_results, settings
 RECORD = "cpu/decode_attn/minigpt/S16_fp32.json"
 WEIGHTS = "checkpoints/minigpt.safetensors"
 NUMBER = "a number (write 1.0e+9, not 1e9)"
-LEVELS = "hbm, d2d, l2, l1, shared, h2d, d2h, dram, sweep"
+LEVELS = "hbm, d2d, l2, l1, shared, h2d, d2h, p2p, dram, sweep"
 PEAKS = "fp64, fp32, tf32, fp16, bf16, fp8_e4m3, int8, fp64_fma, fp32_fma, fp16_fma"
 IMPLEMENTATIONS = "eager, fused, fused_graph, numpy"
 PRESETS = "minigpt, gpt2, llama-3-8b"
 KEYS = "devices, effort, operators, counters, peak_flops, bandwidth, decode_attn, model, rmsnorm_matmul, row_norm, "
-KEYS += "operations, plot, cost"
+KEYS += "operations, plot, cost, health"
 # What Snakemake itself says of where the configuration came from.
 SNAKEMAKES_OWN = re.compile(r"Using workflow specific profile .*|Config file .* is extended by .*|")
 

@@ -1,12 +1,16 @@
 """What ran beside a timed block, by readings that the tests make up: none is of this machine."""
 
+import os
+import subprocess
+import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from factories import FakeDevice
 from records_factory import beside
 
-from roofline.core.contention import LIMITS, disturbances
+from roofline.core.contention import LIMITS, RUN_PROCESS, disturbances
 from roofline.devices import host
 from roofline.devices.host import Usage
 from roofline.measure import contention
@@ -93,6 +97,38 @@ def test_the_host_is_read_for_the_cpus_that_this_process_may_use(system, monkeyp
     found = host.usage()
     assert (found.busy, found.idle, found.stolen) == (1 + 3 + 2 * 0.5 + 2 * 0.3, 2 * 8.2, 2 * 0.4)
     assert (found.waited, found.throttled) == (2.5, 0.25)
+
+
+def process(system, number: int, ticks: tuple, *children: int) -> None:
+    """A process of two threads, of which the second started the children."""
+    system(f"proc/{number}/stat", f"{number} (a) b) S 1 {'0 ' * 9}{' '.join(map(str, ticks))} 20 0 2 0")
+    system(f"proc/{number}/task/{number}/children", "")
+    system(f"proc/{number}/task/{number + 1}/children", " ".join(map(str, children)))
+
+
+def test_what_the_run_itself_uses_is_no_load_of_others(system, monkeypatch):
+    """The run's process, its living children and, as their parents count them, those that have ended."""
+    monkeypatch.setattr(host.os, "sysconf", lambda name: 100)
+    monkeypatch.setattr(host.os, "getpid", lambda: 30)
+    assert host.usage().run is None
+    monkeypatch.setenv(RUN_PROCESS, "10")
+    process(system, 10, (100, 50, 1000, 500), 20, 30, 40)  # of which 40 has just ended
+    process(system, 20, (200, 0, 0, 0))
+    process(system, 30, (9999, 9999, 10, 0))  # this one, whose own time is known otherwise
+    assert host.usage().run == 1.5 + 15 + 2 + 0.1
+    found = between(START, after(busy=5.0), CORES, [])
+    beside_run = between(replace(START, run=1.0), replace(after(busy=5.0), run=4.0), CORES, [])
+    assert (found.other_cores, found.run_cores) == (2.0, None)
+    assert (beside_run.other_cores, beside_run.run_cores) == (0.5, 1.5)
+
+
+def test_the_run_is_known_where_the_kernel_tells_of_processes(monkeypatch):
+    """A child of this process, on the real system."""
+    monkeypatch.delenv(host.ROOT)
+    monkeypatch.setenv(RUN_PROCESS, str(os.getpid()))
+    before = host.usage().run
+    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"], check=True)
+    assert host.usage().run - before >= 0.3
 
 
 @pytest.mark.parametrize("stat", ["", "cpu0 1 2", "cpu0 a b c d e f g h\ncpu2 1 2 3 4 5 6 7 8"])

@@ -82,7 +82,7 @@ def test_of_equal_cells_all_dots_are_seen_and_none_stands_left_of_its_intensity(
 
 
 @pytest.mark.parametrize(
-    ("cells", "told"), [(23, "Not labelled: "), (30, "Not labelled: 10 dots (see roofline.json).")]
+    ("cells", "told"), [(35, "Not labelled: "), (42, "Not labelled: 10 dots (see roofline.json).")]
 )
 def test_what_has_no_label_is_named_or_if_many_counted(tmp_path, cells, told):
     ceilings = samples.gpu_ceilings("gpu0", ("fp32",))
@@ -91,8 +91,8 @@ def test_what_has_no_label_is_named_or_if_many_counted(tmp_path, cells, told):
     ]
     figure = roofline_figure.draw(roofline_of(samples.sample_roofline(samples.gpu(), ceilings, rows, [])))
     words = " ".join(words_of(figure, tmp_path / "roofline.svg"))
-    assert told in words and len(labels_of(figure)) == 20
-    if cells == 23:
+    assert told in words and len(labels_of(figure)) == 32
+    if cells == 35:
         (named,) = re.findall(r"Not labelled: (.*?)\.(?= [A-Z])", words)
         assert re.fullmatch(r"(operation \d+ [\d.]+ %(; )?){3}", named)
 
@@ -106,13 +106,14 @@ def test_nothing_is_cut_off_and_nothing_too_small_at_900_pixels(drawn, name):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_at_most_twenty_labels(drawn, name):
+def test_labels_are_no_more_than_can_be_read_and_shared_out_among_devices(drawn, name):
     run, figure = drawn(name)
-    assert len(labels_of(figure)) <= 20
-    if name == "reference":
-        assert len(labels_of(figure)) == 17  # nine GEMMs, and four series of decode attention on each device
-    if name == "eight_devices":  # the labels are shared out
-        assert len(labels_of(figure)) == 20 and len(run.devices) == 8
+    assert len(labels_of(figure)) <= 32
+    if name == "reference":  # every series of a default run on the GPU, and most of the CPU's
+        gpu, cpu = roofline_content.panels(run)
+        assert len(gpu.shown) == 18 and len(labels_of(figure)) >= 18 + 0.7 * len(cpu.shown)
+    if name == "eight_devices":
+        assert len(labels_of(figure)) == 32 and len(run.devices) == 8
 
 
 # ------------------------------------------------------------------------------------------------ what it says
@@ -151,23 +152,25 @@ def test_ceilings_with_their_share_of_what_was_promised(drawn, tmp_path):
 def test_the_reference_products_and_every_cell_of_the_best_implementation(drawn, device, best):
     run, figure = drawn("reference")
     told = "\n".join(labels_of(figure))
-    for operator in (o for o in run.operators if o.device == device):
-        share = percent(operator.fraction_of_roof)
-        if operator.operator == "gemm":
-            assert f"{operator.dtype} {share}" in told
-        elif (operator.implementation, operator.scope) == (best, "core"):
-            pattern = rf"{operator.dtype} {operator.series}\n.*(?<![\d.]){re.escape(share.removesuffix(' %'))}(,| %)"
-            assert re.search(pattern, told)
+    mine = [o for o in run.operators if o.device == device]
+    for dtype in {o.dtype for o in mine if o.operator == "gemm"}:
+        highest = max(o.fraction_of_roof for o in mine if (o.operator, o.dtype) == ("gemm", dtype))
+        assert f"{dtype} {percent(highest)}" in told
+    for operator in mine:
+        if (operator.operator, operator.implementation, operator.scope) == ("decode_attention", best, "core"):
+            share = percent(operator.fraction_of_roof).removesuffix(" %")
+            assert re.search(rf"{operator.dtype} {operator.series}\n.*(?<![\d.]){re.escape(share)}(,| %)", told)
 
 
 def test_what_is_not_best_is_a_bar_from_its_worst_to_its_best_cell(drawn, tmp_path):
     gpu, _ = roofline_content.panels(drawn("reference")[0])
-    ways = {(worst.implementation, worst.scope, worst.dtype) for worst, _ in gpu.ranges}
+    attention = [worst for worst, _ in gpu.ranges if worst.operator == "decode_attention"]
+    ways = {(worst.implementation, worst.scope, worst.dtype) for worst in attention}
     dtypes = ("fp32", "fp16")
     assert ways == {
         (how, s, d) for how, s in (("eager", "core"), ("eager", "block"), ("fused", "core")) for d in dtypes
     }
-    assert all(worst.fraction_of_roof < best.fraction_of_roof for worst, best in gpu.ranges)
+    assert all(worst.fraction_of_roof <= best.fraction_of_roof for worst, best in gpu.ranges)
     told = " ".join(words_of(drawn("reference")[1], tmp_path / "roofline.svg"))
     assert "Bars, worst to best cell: decode attention by eager core, eager block, fused core" in told
     assert "all cells in attention.png" in told
@@ -291,7 +294,7 @@ def test_of_a_thousand_operations_all_are_drawn_soon_and_the_extremes_labelled(t
     figure = roofline_figure.draw(run)
     assert time.process_time() - started < 5
     labels = labels_of(figure)
-    assert 2 <= len(labels) <= 20
+    assert 2 <= len(labels) <= 32
     assert any(label.startswith("operation 0 100 %") for label in labels)
     assert any(label.startswith("operation 1 0.030 %") for label in labels)
     assert sum(len(line.get_xdata()) for line in figure.axes[0].lines if line.get_linestyle() == "None") >= 1000

@@ -1,12 +1,18 @@
 """The whole workflow on a GPU by stand-ins for NVML, CuPy and cuBLASLt (tests/fakes): no figure means anything."""
 
+import itertools
+import json
 import shutil
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from workflow_run import CHECKOUT, Run, made_once, new_checkout
 
+from roofline.analysis.distribution import OTHERS
+
 FAKES = CHECKOUT / "tests" / "fakes"
+KNOWN = "reference/nvidia-h200/distribution.json"
 ONE_CARD = "GPU-1111=NVIDIA H200"
 TWO_CARDS = f"{ONE_CARD},GPU-2222=NVIDIA H200"
 CEILINGS = ["fp32", "tf32", "fp16", "fp8_e4m3", "fp32_fma"]
@@ -19,7 +25,7 @@ peak_flops:
   time_budget_s: 0.05
   sustained_s: 0
 bandwidth:
-  levels: [hbm, d2d, l2, l1, shared, h2d, d2h, sweep]
+  levels: [hbm, d2d, l2, l1, shared, h2d, d2h, p2p, sweep]
   transfer_size_mib: 1
   sweep_points: 1
   iterations: 4
@@ -39,6 +45,7 @@ MEMORY = {
 }
 ATTENTION, ROWS = "decode_attn/minigpt/S16_fp32.json", "row_norm/fp32.json"
 NORM = "rmsnorm_matmul/hidden64_fp16.json"
+PEERS = {"FAKE_GPUS": TWO_CARDS, "FAKE_NVLINKS": "18"}
 TARGETS = [f"results/{device}/{ATTENTION}" for device in ("gpu0", "cpu")]
 
 
@@ -55,7 +62,11 @@ class GpuRun(Run):
 
 
 def new_run(folder: Path, config: str = CONFIG) -> GpuRun:
-    return GpuRun(new_checkout(folder, config))
+    """With what the repository knows of other cards."""
+    run = GpuRun(new_checkout(folder, config))
+    (run.root / KNOWN).parent.mkdir(parents=True)
+    shutil.copy(CHECKOUT / KNOWN, run.root / KNOWN)
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +100,15 @@ def test_auto_plans_the_first_gpu_and_the_cpu(tmp_path):
 def test_all_plans_every_card(tmp_path):
     plan = new_run(tmp_path / "run", f"devices: all\n{CONFIG}").planned(env={"FAKE_GPUS": TWO_CARDS})
     assert {f"{device}/peak_flops/fp32.json" for device in ("gpu0", "gpu1", "cpu")} <= set(plan)
+    between = {path for path in plan if "p2p" in path}
+    assert between == {"gpu0/bandwidth/p2p_gpu1.json", "gpu1/bandwidth/p2p_gpu0.json"}
+
+
+def test_another_card_that_is_measured_makes_nothing_of_the_first_one_stale(finished, again):
+    again.write_config(f"devices: [gpu0, gpu1, cpu]\n{CONFIG}")
+    plan = of_devices(again.planned(env={"FAKE_GPUS": TWO_CARDS}))
+    collected = {"gpu0/peak_flops.json"}  # the first of what one job writes
+    assert {path for path in plan if not path.startswith("gpu1/")} == {"gpu0/bandwidth/p2p_gpu1.json"} | collected
 
 
 def test_what_is_done_is_not_planned_again(finished):
@@ -102,7 +122,8 @@ def of_devices(plan) -> set[str]:
 
 def test_another_driver_makes_all_of_the_gpu_stale_and_nothing_of_the_cpu(finished):
     stale = of_devices(finished.planned(env={"FAKE_DRIVER": "590.10"}))
-    assert stale == set(finished.files("gpu0")) - {"gpu0/bandwidth.json"}  # which one job writes with peak_flops.json
+    apart = {"gpu0/bandwidth.json", "gpu0/distribution.json"}  # written with peak_flops.json, and copied
+    assert stale == set(finished.files("gpu0")) - apart
 
 
 @pytest.mark.parametrize(
@@ -186,6 +207,15 @@ def test_the_roofline_holds_every_ceiling_and_operator_under_its_seals(finished)
     assert all((finished.results / name).stat().st_size for name in ("roofline.png", "interpretation.md", "sweep.png"))
 
 
+def test_a_run_says_where_its_card_stands_among_others_as_they_were_known_then(again):
+    """So short a run has no figure of enough samples."""
+    (found,) = [one for one in again.read("acceptance.json")["criteria"] if one["criterion"] == OTHERS]
+    others = len({run["card_id"] for run in again.read("gpu0/distribution.json")["runs"]})
+    assert found["result"] == "not_applicable" and found["reason"].endswith(f"known of the {others} others")
+    again.append(KNOWN, "")
+    assert {"gpu0/distribution.json", "acceptance.json", "interpretation.md", "report.html"} <= set(again.planned())
+
+
 def test_what_limits_the_clock_is_in_the_record(again):
     again.finish(TARGETS[0], "--forcerun", "decode_attn", env={"FAKE_REASONS": "0x24"})
     measurement, *_ = again.read(f"gpu0/{ATTENTION}")["measurements"]
@@ -207,6 +237,78 @@ def test_cuda_visible_devices_decides_which_card_is_gpu0(tmp_path):
     run = new_run(tmp_path / "run")
     run.finish("results/gpu0/device_query.json", env={"FAKE_GPUS": TWO_CARDS, "CUDA_VISIBLE_DEVICES": "1"})
     assert run.read("gpu0/device_query.json")["uuid"] == "GPU-2222"
+
+
+# ---------------------------------------------------------------------------------------------- two cards at once
+
+PEAKS = [f"results/{gpu}/peak_flops/fp32.json" for gpu in ("gpu0", "gpu1")]
+LINKS = [f"results/{gpu}/bandwidth/h2d.json" for gpu in ("gpu0", "gpu1")]
+BETWEEN = "results/gpu0/bandwidth/p2p_gpu1.json"
+ON_CPU = "results/cpu/peak_flops/fp32.json"
+
+
+@pytest.fixture(scope="module")
+def two_cards(tmp_path_factory) -> GpuRun:
+    """A part of a run of two cards and the CPU, on two cores."""
+
+    def make(folder):
+        new_run(folder, f"devices: all\n{CONFIG}").finish("--cores", "2", *PEAKS, *LINKS, BETWEEN, ON_CPU, env=PEERS)
+
+    return GpuRun(made_once(tmp_path_factory, "two-cards", make))
+
+
+def spans(run) -> dict[str, tuple[float, float]]:
+    """When each record was measured, in seconds."""
+    found = {}
+    for path in run.results.rglob("*.json"):
+        record = json.loads(path.read_text())
+        if "elapsed_s" in record:
+            begun = datetime.fromisoformat(record["started_at"]).timestamp()
+            found[path.relative_to(run.results).as_posix()] = begun, begun + record["elapsed_s"]
+    return found
+
+
+def at_once(spans) -> set[tuple[str, str]]:
+    pairs = itertools.combinations(sorted(spans), 2)
+    return {(a, b) for a, b in pairs if spans[a][0] < spans[b][1] and spans[b][0] < spans[a][1]}
+
+
+def test_cards_are_measured_at_once_and_what_they_share_is_not(two_cards):
+    found = at_once(spans(two_cards))
+    assert ("gpu0/peak_flops/fp32.json", "gpu1/peak_flops/fp32.json") in found
+    assert ("gpu0/bandwidth/h2d.json", "gpu1/bandwidth/h2d.json") not in found
+    assert not [pair for pair in found if any("cpu/" in path or "p2p" in path for path in pair)]
+    assert all(a.partition("/")[0] != b.partition("/")[0] for a, b in found)
+
+
+def test_what_is_measured_between_two_cards(two_cards):
+    record = two_cards.read("gpu0/bandwidth/p2p_gpu1.json")
+    assert record["peer"] == {
+        "device": "gpu1",
+        "uuid": "GPU-2222",
+        "path": "nvlink",
+        "nvlinks": 18,
+        "nvlink_version": "4.0",
+        "nvlinks_down": [],
+        "pcie_ancestor": "node",
+    }
+    vendor = {one["name"]: one["vendor_gb_per_s"] for one in record["bandwidths"]}
+    assert vendor["p2p_gpu1"] == 450 and vendor["p2p_gpu1_both"] == 900
+    assert [one["name"] for one in record["latencies"]] == ["load", "copy"]
+    promised = {
+        one["name"]: one["gb_per_s"]
+        for one in two_cards.read("gpu0/prediction.json")["ceilings"]
+        if one["kind"] == "memory"
+    }
+    assert promised["p2p"] == 450
+
+
+def test_on_one_core_cards_take_turns_and_without_access_nothing_is_measured_between_them(tmp_path):
+    run = new_run(tmp_path / "run", f"devices: [gpu0, gpu1]\n{CONFIG}")
+    run.finish(*PEAKS, BETWEEN, env=PEERS | {"FAKE_NO_PEER_ACCESS": "1"})
+    assert len(spans(run)) == 3 and not at_once(spans(run))
+    record = run.read("gpu0/bandwidth/p2p_gpu1.json")
+    assert "may not access one another's memory" in record["skipped"] and not record["bandwidths"]
 
 
 # ---------------------------------------------------------------------------------------------- what cannot be had

@@ -10,6 +10,7 @@ from pictures import overlapping_texts, texts_outside, words_of
 
 from roofline.analysis.acceptance import _instructions
 from roofline.analysis.instructions import CELL, _kernels, placed_kernel, transaction_roofs
+from roofline.core.formatting import number
 from roofline.core.instructions import sectors_per_request
 from roofline.core.statistics import FEWEST_SAMPLES
 from roofline.devices.gpu.instructions import LANES_ON, STRIDES, WAYS
@@ -96,8 +97,12 @@ def test_nothing_overlaps_or_is_cut(case):
 
 
 def test_roofs_are_named_with_their_values(tmp_path):
-    text = " ".join(words_of(instruction_figure.draw(instruction_roofline()), tmp_path / "picture.svg"))
-    for words in ("issue 1040 GIPS", "L1 985 GTXN/s", "L2 375 GTXN/s", "HBM", "shared memory 258 GTXN/s", "99 %"):
+    roofline = instruction_roofline()
+    text = " ".join(words_of(instruction_figure.draw(roofline), tmp_path / "picture.svg"))
+    gb_per_s = {one.name: one.gb_per_s for one in roofline.ceilings if one.kind == "memory"}
+    l1, l2, shared = (number(gb_per_s[name] / size) for name, size in (("l1", 32), ("l2", 32), ("shared", 128)))
+    levels = f"L1 {l1} GTXN/s", f"L2 {l2} GTXN/s", f"shared memory {shared} GTXN/s"
+    for words in ("issue 1040 GIPS", *levels, "HBM", "99 %"):
         assert words in text, words
 
 

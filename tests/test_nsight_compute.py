@@ -1,10 +1,14 @@
-"""Nsight Compute's command line: where it is, and what it may do."""
+"""Nsight Compute: where it is, what it may do, and its reports."""
 
 import os
+from pathlib import Path
 
 import pytest
 
+from roofline.devices.gpu import counter_names
 from roofline.measure import nsight_compute
+from roofline.records.base import read
+from roofline.records.counters import CountersRecord
 
 
 @pytest.fixture
@@ -36,3 +40,23 @@ def test_the_newest_release_is_taken(monkeypatch, tmp_path):
     monkeypatch.delenv("NCU", raising=False)
     monkeypatch.setenv("PATH", "")
     assert nsight_compute.find() == tmp_path / "2025.10.0" / "ncu"
+
+
+H200 = Path(__file__).parents[1] / "reference/nvidia-h200/gpu0/counters"
+
+
+@pytest.mark.parametrize("path", sorted(H200.rglob("*.json")), ids=lambda path: path.relative_to(H200).as_posix())
+def test_a_records_counts_are_those_of_its_report(path):
+    """By NVIDIA's own reader, of reports that ncu wrote on an H200."""
+    record = read(CountersRecord, path)
+    report = path.with_suffix(".ncu-rep")
+    assert report.name in [Path(one.path).name for one in record.reports]
+    metrics = counter_names.metrics((9, 0), of_range=True)
+    spans = [one for spans in nsight_compute.read_report(report, metrics) for one in spans]
+    assert len(spans) == len(record.cells) >= 2
+    for span, cell in zip(spans, record.cells, strict=True):
+        fields, _ = counter_names.fields(span.values, (9, 0), cell.steps)
+        assert fields["dram_read_bytes"] > 0
+        assert {name: getattr(cell, name) for name in fields if name != "flops"} == pytest.approx(
+            {name: value for name, value in fields.items() if name != "flops"}
+        )

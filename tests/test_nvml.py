@@ -90,6 +90,9 @@ FACTS = {
     "row_remap_pending": False,
     "row_remap_failed": False,
     "page_retirement_pending": False,
+    "nvlinks_active": 0,
+    "remapped_rows": 3,
+    "retired_pages": 0,
 }
 LINK = {"pcie_generation": 4, "pcie_width": 8}
 
@@ -112,8 +115,9 @@ def test_readings_in_their_units(monkeypatch):
         ("DeviceGetMaxPcieLinkWidth", {"pcie_width_max"}),
         ("DeviceGetEnforcedPowerLimit", {"power_limit_w"}),
         ("DeviceGetTotalEccErrors", {"ecc_uncorrected_errors", "ecc_uncorrected_errors_ever"}),
-        ("DeviceGetRemappedRows", {"row_remap_pending", "row_remap_failed"}),
+        ("DeviceGetRemappedRows", {"row_remap_pending", "row_remap_failed", "remapped_rows"}),
         ("DeviceGetRetiredPagesPendingStatus", {"page_retirement_pending"}),
+        ("DeviceGetRetiredPages", {"retired_pages"}),
     ],
 )
 def test_a_refused_reading_is_null_and_the_others_stay(monkeypatch, refused, unknown):

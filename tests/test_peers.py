@@ -39,7 +39,7 @@ def test_a_comparison_is_written_with_where_it_was_made(peers, monkeypatch, tmp_
     use_torch(monkeypatch)
     device = open_gpu(monkeypatch)
     monkeypatch.setattr(peers.devices, "open_device", lambda name: device)
-    monkeypatch.setattr(peers, "host_lock", contextlib.nullcontext)
+    monkeypatch.setattr(peers.lock, "measuring", contextlib.nullcontext)
     result = tmp_path / "results" / "some_pytorch.json"
     assert peers.with_our_kernels(lambda torch, device: ({"rows": [1]}, "a table"), result) is None
     found = json.loads(result.read_text())

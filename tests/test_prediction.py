@@ -258,3 +258,9 @@ def test_the_page_names_the_thresholds_of_the_regimes():
     told = dict(re.findall(r"^\| `([A-Z_]+)` \| ([\d.]+) \|", page, re.MULTILINE))
     thresholds = {name: value for name, value in vars(regimes).items() if name.isupper()}
     assert {name: float(value) for name, value in told.items()} == thresholds
+
+
+def test_a_prediction_is_the_same_in_every_version_of_python():
+    """An archive is verified by another than made it."""
+    terms = {"large": 1.0, "small": 1.0, "back": -1.0}
+    assert weighted_sum(terms, {"large": 1e16, "small": 1.0, "back": 1e16}) == 1.0

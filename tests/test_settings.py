@@ -13,7 +13,7 @@ import yaml
 from roofline.devices.base import Identity
 from roofline.operators.settings import EFFORTS
 from roofline.run import settings
-from roofline.run.announcement import OTHER_JOB_S, expected_s, times_before
+from roofline.run.announcement import OTHER_JOB_S, expected_s, times_before, together_s
 from roofline.run.config import budgets_of, config_model
 from roofline.run.settings import Faults, choose_devices, complete, read_file, require_readable
 
@@ -219,6 +219,14 @@ def test_a_job_is_announced_to_take_what_such_jobs_took_here(tmp_path):
     found = times_before(tmp_path / "jobs.jsonl")
     assert found == {key: seconds + OTHER_JOB_S for key, seconds in expected.items()}
     assert times_before(tmp_path / "none.jsonl") == {}
+
+
+@pytest.mark.parametrize(("cores", "seconds"), [(1, 29 + 66), (2, 29 + 39), (8, 29 + 39)])
+def test_what_is_measured_at_once_is_announced_once(cores, seconds):
+    """The CPU, and what measures nothing, are alone; of the rest the busier card decides."""
+    of_cards = [(["A"], 28), (["B"], 27), (["A", "host_path"], 1), (["A", "B"], 10)]
+    assert together_s([*of_cards, (["host"], 26), ([], 3)], cores) == pytest.approx(seconds)
+    assert together_s([], cores) == 0
 
 
 def test_a_budget_that_is_given_wins():

@@ -1,6 +1,7 @@
-"""Readings of a device around a block, and the lock that keeps measurements apart, for real."""
+"""Readings of a device around a block, and the locks that keep measurements apart, for real."""
 
 import os
+import pwd
 import select
 import subprocess
 import sys
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 from factories import HEAT, POWER_CAP, FakeDevice, clock_of
 
+from roofline.core.contention import RUN_PROCESS
 from roofline.measure import lock
+from roofline.measure.lock import HOST, HOST_PATH
 from roofline.measure.state import StateLog, flagged, limited_by
 from roofline.records.timing import DeviceState, Timing
 
@@ -55,23 +58,24 @@ def test_readings_carry_the_seconds_since_the_measurement_began():
     assert log.states[-1].throttle_reasons == HEAT
 
 
-# ---------------------------------------------------------------------------------------------- one at a time
+# ---------------------------------------------------------------------------------------------- who waits for whom
 
 HOLD = """
 import pathlib, sys
 from roofline.measure import lock
-lock.HOST_LOCK = pathlib.Path(sys.argv[1])
-with lock.host_lock():
+lock.FOLDER = pathlib.Path(sys.argv[1])
+with lock.measuring(sys.argv[2:]):
     print("held", flush=True)
     sys.stdin.readline()
 """
+CARD, OTHER = "GPU-1", "GPU-2"
 
 
-def holder(path):
-    """Another process that takes the lock, says so, and keeps it until it is sent a line."""
+def holder(folder, *uses, run=None):
+    """Another process that takes locks, says so, and keeps them until it is sent a line."""
     return subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(path)],
-        env={**os.environ, "PYTHONPATH": str(SCRIPTS)},
+        [sys.executable, "-c", HOLD, str(folder), *uses],
+        env={**os.environ, "PYTHONPATH": str(SCRIPTS)} | ({RUN_PROCESS: run} if run else {}),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -79,63 +83,126 @@ def holder(path):
     )
 
 
+def waits(process, seconds: float = 0.3) -> bool:
+    said, _, _ = select.select([process.stdout], [], [], seconds)
+    return not said
+
+
 @pytest.fixture
-def path(tmp_path, monkeypatch):
-    monkeypatch.setattr(lock, "HOST_LOCK", tmp_path / "measuring.lock")
-    return lock.HOST_LOCK
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "FOLDER", tmp_path / "locks")
+    return lock.FOLDER
 
 
-def test_two_processes_cannot_measure_at_once(path, capfd):
-    with lock.host_lock():
-        other = holder(path)
-        assert other.stderr.readline() == "waiting for another measurement on this machine to end\n"
-        said_within_a_moment, _, _ = select.select([other.stdout], [], [], 0.3)
-        assert said_within_a_moment == []
+@pytest.mark.parametrize(
+    ("held", "wanted", "together"),
+    [
+        ([CARD], [CARD], False),
+        ([CARD], [OTHER], True),
+        ([CARD], [HOST], False),
+        ([HOST], [CARD], False),
+        ([HOST], [HOST], False),
+        ([CARD, HOST_PATH], [OTHER], True),
+        ([CARD, HOST_PATH], [OTHER, HOST_PATH], False),
+        ([CARD, OTHER], [OTHER], False),
+    ],
+)
+def test_what_two_processes_may_measure_at_once(folder, held, wanted, together):
+    with lock.measuring(held):
+        other = holder(folder, *wanted)
+        assert waits(other, 5 if together else 0.3) != together
     output, errors = other.communicate("\n", timeout=20)
-    assert (output, errors, other.returncode) == ("held\n", "", 0)
-    assert capfd.readouterr() == ("", ""), "nothing is said where nobody waits"
+    assert (output, bool(errors), other.returncode) == ("held\n", not together, 0)
+
+
+def test_who_waits_is_told_who_holds_what_it_waits_for(folder):
+    user, where = pwd.getpwuid(os.getuid()).pw_name, f"in {os.getcwd()} since "
+    for held, wanted in (([CARD], [CARD]), ([CARD], [HOST]), ([HOST], [CARD])):
+        with lock.measuring(held):
+            other = holder(folder, *wanted)
+            told = other.stderr.readline()
+        other.communicate("\n", timeout=20)
+        name = HOST if HOST in held + wanted else CARD
+        assert told.startswith(f"waiting for {name}, held by process {os.getpid()} of {user} {where}"), told
+
+
+def test_jobs_of_one_run_take_turns_without_a_word(folder, monkeypatch):
+    monkeypatch.setenv(RUN_PROCESS, "1")
+    with lock.measuring([CARD, HOST_PATH]):
+        other = holder(folder, OTHER, HOST_PATH, run="1")
+        assert waits(other)
+    assert other.communicate("\n", timeout=20) == ("held\n", "")
+
+
+def test_locks_are_taken_in_one_order_so_that_none_waits_in_a_circle(folder, monkeypatch):
+    taken = []
+    monkeypatch.setattr(lock, "_taken", lambda name, shared: taken.append((name, shared)))
+    lock.take([HOST_PATH, OTHER, CARD])
+    lock.take([HOST])
+    assert taken == [(CARD, False), (OTHER, False), (HOST, True), (HOST_PATH, False), (HOST, False)]
+
+
+def test_a_file_that_says_nothing_of_its_holder_is_a_lock_all_the_same(folder):
+    with lock.measuring([CARD]):
+        (folder / CARD).write_text('{"process": 1}')
+        other = holder(folder, CARD)
+        assert other.stderr.readline() == f"waiting for {CARD}\n"
+    assert other.communicate("\n", timeout=20)[0] == "held\n"
 
 
 TURN = """
 import runpy, sys
+from types import SimpleNamespace
 from roofline.measure import lock
 
-def taken():
-    print(*sys.modules)
+def taken(uses):
+    print(*uses, *sys.modules)
     sys.exit(0)
 
-lock.take_host_lock = taken
-runpy.run_path(sys.argv[1], run_name="__main__")
+lock.take = taken
+snakemake = SimpleNamespace(resources=SimpleNamespace(uses="GPU-1 host_path"))
+runpy.run_path(sys.argv[1], {"snakemake": snakemake}, run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("script", ["device_query", "peak_flops", "bandwidth", "measure_operator"])
+@pytest.mark.parametrize("script", ["device_query", "peak_flops", "bandwidth", "measure_operator", "counters"])
 def test_a_job_that_waits_for_its_turn_has_loaded_and_opened_nothing_yet(script):
     """It would disturb the one that measures."""
     command = [sys.executable, "-c", TURN, str(SCRIPTS / f"{script}.py")]
     environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
     loaded = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
-    assert "roofline.run.turn" in loaded
+    assert loaded[:2] == ["GPU-1", "host_path"] and "roofline.run.turn" in loaded
     assert not {"numpy", "pydantic", "psutil", "pynvml", "cupy", "roofline.devices", "roofline.records"} & set(loaded)
 
 
-def test_a_killed_or_failed_measurement_does_not_block_the_next(path):
-    other = holder(path)
+def test_a_killed_or_failed_measurement_does_not_block_the_next(folder):
+    other = holder(folder, CARD)
     assert other.stdout.readline() == "held\n"
     other.kill()
     other.communicate(timeout=20)
-    with pytest.raises(ArithmeticError), lock.host_lock():
+    with pytest.raises(ArithmeticError), lock.measuring([CARD]):
         raise ArithmeticError
-    with lock.host_lock():
+    with lock.measuring([CARD]):
         pass
 
 
-def test_a_lock_of_another_user_is_an_error_in_one_line(path, monkeypatch):
-    """In /tmp with its sticky bit the kernel refuses even to open another user's file."""
+def test_the_files_are_for_every_user(folder):
+    old = os.umask(0o077)
+    try:
+        with lock.measuring([CARD]):
+            pass
+    finally:
+        os.umask(old)
+    assert (folder.stat().st_mode & 0o7777, (folder / CARD).stat().st_mode & 0o777) == (0o1777, 0o666)
 
+
+def test_a_folder_that_another_user_keeps_to_himself_is_an_error_in_one_line(folder, monkeypatch):
     def refused(*arguments, **options):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(lock.os, "open", refused)
-    with pytest.raises(PermissionError, match="belongs to another user: remove it"), lock.host_lock():
+    with (
+        pytest.raises(PermissionError, match=r"GPU-1 cannot be opened \(Permission denied\): remove"),
+        lock.measuring([CARD]),
+    ):
         pass

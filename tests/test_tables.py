@@ -116,7 +116,7 @@ def test_what_limits_the_load_of_a_real_card_fits_its_line():
     roofline = read(Roofline, REFERENCE / "roofline.json")
     lines = screen.summary(roofline, Acceptance(criteria=[]), between_runs({"gpu0": "NVIDIA H200"})).splitlines()
     assert [line for line in lines if line.startswith("  fp8_e4m3") and line.endswith("  load: power cap")]
-    assert max(map(len, lines)) <= screen.WIDTH
+    assert max(len(line) for line in lines if not line.startswith("  rm ")) <= screen.WIDTH  # that one is to be copied
 
 
 def test_each_reason_to_skip_is_told_once(shown):

@@ -22,9 +22,10 @@ os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look fo
 from snakemake.logging import logger
 
 from roofline import devices
+from roofline.analysis import distribution
 from roofline.analysis.spread import committed
 from roofline.devices import datasheets
-from roofline.measure import nsight_compute
+from roofline.measure import lock, nsight_compute
 from roofline.run import announcement, cells, previous_results, run_lock, settings, sources
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.paths import RESULTS, judged
@@ -85,12 +86,19 @@ NCU = faults_end_the_run(settings.profiler, CONFIG)
 PROFILED = {rule: {job.path: job for job in operator.profiled(CONFIG)} for rule, operator in OPERATORS.items()}
 COUNTED_ON = [device for device in DEVICES if PRESENT[device].kind == "gpu" and CONFIG.counters != "off"]
 PICTURES = {operator.picture: operator.name for operator in OPERATORS.values()}
+CARD_OF = {name: lock.of_gpu(one.uuid) for name, one in PRESENT.items() if name != "cpu"}
 # What the repository knows of the spread between runs on cards like these.
 SPREADS = [
     str(HERE / "reference" / path.parent.name / path.name)
     for path in (committed(PRESENT[device].name) for device in DEVICES)
     if path.exists()
 ]
+# And of what other cards like these reached, by device.
+DISTRIBUTIONS = {
+    device: str(HERE / "reference" / path.parent.name / path.name)
+    for device in DEVICES
+    if PRESENT[device].kind == "gpu" and (path := distribution.path_of(PRESENT[device].name)).exists()
+}
 
 
 def library(script, measures=False, operator=None, more=()):
@@ -104,8 +112,14 @@ def library(script, measures=False, operator=None, more=()):
     return files
 
 
+def measured_on(wildcards):
+    """The device of a job; of a level between two GPUs both."""
+    peer = devices.peer_of(wildcards.get("level", ""))
+    return [wildcards.device, peer] if peer else [wildcards.device]
+
+
 def identity(wildcards):
-    return PRESENT[wildcards.device].fingerprint()
+    return " and ".join(PRESENT[device].fingerprint() for device in measured_on(wildcards))
 
 
 def software(wildcards):
@@ -120,11 +134,38 @@ def datasheet(wildcards):
     return datasheets.entry_fingerprint(datasheets.load(DATASHEETS), present.name, present.compute_capability)
 
 
+def used(wildcards):
+    """What a measurement uses that others may not use meanwhile, by the names of roofline.measure.lock."""
+    if devices.kind_of(wildcards.device) == "cpu":
+        return [lock.HOST]
+    cards = [CARD_OF[device] for device in measured_on(wildcards)]
+    return cards + ([lock.HOST_PATH] if wildcards.get("level") in settings.TRANSFERS else [])
+
+
+def uses(wildcards):
+    return " ".join(used(wildcards))
+
+
+def whether_used(name):
+    return lambda wildcards: int(name in used(wildcards))
+
+
+def cores_of(wildcards):
+    """All of Snakemake's cores for a measurement of the CPU, beside which nothing runs."""
+    return workflow.cores if used(wildcards) == [lock.HOST] else 1
+
+
+# So that Snakemake starts no job that would only wait for a lock.
+RESOURCES = {re.sub(r"\W", "_", name): whether_used(name) for name in {*CARD_OF.values(), lock.HOST_PATH}}
+for RESOURCE in RESOURCES:
+    workflow.register_resource(RESOURCE, 1)
+
+
 def of_levels(key, levels):
     """A setting is a param of the levels that use it: no other level's record goes stale with it."""
 
     def value(wildcards):
-        return getattr(CONFIG.bandwidth, key) if wildcards.level in levels else None
+        return getattr(CONFIG.bandwidth, key) if devices.level_of(wildcards.level) in levels else None
 
     return value
 
@@ -250,10 +291,15 @@ def counter_records():
     ]
 
 
+def distributions():
+    """What was known of other cards when this run was made: an archive must tell it."""
+    return expand("results/{device}/distribution.json", device=DISTRIBUTIONS)
+
+
 def records():
     """Everything that what follows is made from."""
     measured = peak_records() + bandwidth_records() + instruction_records() + operator_records()
-    return device_records() + seals() + measured + counter_records()
+    return device_records() + seals() + measured + counter_records() + distributions()
 
 
 def deliverables():

@@ -22,7 +22,15 @@ from roofline.run.manifest import differing_files, is_result, unlisted_files
 
 METADATA = Path(".snakemake", "metadata")
 AGAIN = "run the workflow first (make run, or snakemake --cores 1), or give the options that it was run with"
-NEVER_LISTED = ("results/archive/", "results/previous/", "results/rendered/", "results/spread/")
+NEVER_LISTED = (
+    "results/archive/",
+    "results/comparison/",
+    "results/health",
+    "results/previous/",
+    "results/records/",
+    "results/rendered/",
+    "results/spread/",
+)
 
 
 def what_is_stale(options: list[str]) -> str | None:

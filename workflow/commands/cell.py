@@ -6,7 +6,6 @@ The record is measured every time; the ceilings of its roof only where cell/ has
 Nothing under results/ is read or written.
 """
 
-import contextlib
 import sys
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,7 @@ from roofline.records.operator import OperatorRecord
 from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Roofline
 from roofline.report.cell_page import Figure, figures, page
 from roofline.report.tables import fail_lines
-from roofline.run import cells, folder, plan, previous_results, run_lock, settings
+from roofline.run import cells, folder, plan, previous_results, settings
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.paths import RESULTS
 
@@ -50,7 +49,7 @@ def main(arguments: list[str]) -> int:
         known = ceilings + cells.operators(checked, chosen)
         cell, part = cells.find(arguments[0], known, partial(cells.missing, checked, present))
         previous_results.require_writable([str(FOLDER / folder.CONFIG_FILE)])
-        require_no_living_run()
+        folder.require_no_living_run(FOLDER)
         folder.prepare(FOLDER, config)
         forced = [*options, "--forcerun", path_of(cell)]
         if plan.DRY.intersection(options):
@@ -82,13 +81,6 @@ def device_of(cell: str) -> str:
 
 def path_of(cell: str) -> str:
     return f"{RESULTS}/{cell}.json"
-
-
-def require_no_living_run() -> None:
-    """Raises OSError where another cell is being measured."""
-    with contextlib.suppress(FileNotFoundError), contextlib.chdir(FOLDER):
-        if run_lock.is_held():
-            raise OSError(run_lock.refusal())
 
 
 def measure(wanted: list[str], options: list[str]) -> None:

@@ -1,10 +1,12 @@
 """PyTorch's products beside this run's ceilings: `make peers`, where PyTorch is installed. It is no dependency.
 
 Each product is timed as the reference GEMM is, 3 warm-up and 100 timed after a rest, on normal random operands. No
-ceiling may lie below the best of them.
+ceiling may lie below the best of them. Where several GPUs were measured, copies between them are timed too.
 """
 
 import json
+import os
+import re
 import sys
 import time
 from itertools import pairwise
@@ -22,6 +24,8 @@ SIZES = (4096, 8192)
 WARMUP, ITERATIONS, REST_S = 3, 100, 0.5
 DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8")
 NOISE = 0.02  # ratios within one run hold within so much
+PEER_BYTES, PEER_COPIES, PEER_TAKES = 1 << 30, 30, 3
+PEER_CEILING = re.compile(r"p2p_gpu(\d+)(_both)?")  # of copies; those of kernels have no counterpart in PyTorch
 RESULT = Path("results/pytorch.json")
 
 
@@ -97,6 +101,50 @@ def table(rows: list[dict]) -> str:
     return "\n".join(lines)
 
 
+def copies_gb_per_s(torch, card: int, other: int, both: bool) -> float:
+    """GB/s of tensor.copy_ from one card to another, or both ways at once and added up; the best of a few takes."""
+    copies = []
+    for source, destination in [(card, other), (other, card)][: 1 + both]:
+        sent = torch.randn(PEER_BYTES // 4, device=f"cuda:{source}")
+        arrived = torch.empty(PEER_BYTES // 4, device=f"cuda:{destination}")
+        # Streams of its own for each direction: PyTorch has a copy wait for both cards' current ones.
+        copies.append((sent, arrived, [torch.cuda.Stream(source), torch.cuda.Stream(destination)]))
+
+    def take(count: int) -> float:
+        start = time.perf_counter()
+        for _ in range(count):
+            for sent, arrived, (first, second) in copies:
+                with torch.cuda.stream(first), torch.cuda.stream(second):
+                    arrived.copy_(sent, non_blocking=True)
+        torch.cuda.synchronize(card)
+        torch.cuda.synchronize(other)
+        return count * len(copies) * PEER_BYTES / (time.perf_counter() - start) / 1e9
+
+    take(WARMUP)
+    return max(take(PEER_COPIES) for _ in range(PEER_TAKES))
+
+
+def compare_peers(torch, ceilings: list[dict]) -> list[dict]:
+    """Of the ceilings of copies between cards."""
+    rows = []
+    for ceiling in ceilings:
+        named = PEER_CEILING.fullmatch(ceiling["name"])
+        if named and torch.cuda.device_count() > int(named[1]):
+            found = copies_gb_per_s(torch, int(ceiling["device"][3:]), int(named[1]), bool(named[2]))
+            ratio = ceiling["gb_per_s"] / found
+            known = {"device": ceiling["device"], "ceiling": ceiling["name"], "gb_per_s": ceiling["gb_per_s"]}
+            rows.append({**known, "pytorch_gb_per_s": found, "ratio": ratio, "below": ratio < 1 - NOISE})
+    return rows
+
+
+def peers_table(rows: list[dict]) -> str:
+    lines = ["| device | ceiling | GB/s | PyTorch's copy | ceiling over PyTorch |", "|---|---|---|---|---|"]
+    for row in rows:
+        figures = f"{number(row['gb_per_s'])} | {number(row['pytorch_gb_per_s'])} | {percent(row['ratio'])}"
+        lines.append(f"| {row['device']} | {row['ceiling']} | {figures} |")
+    return "\n".join(lines)
+
+
 def measured(torch) -> str | None:
     try:
         roofline = json.loads(Path("results/roofline.json").read_text(encoding="utf-8"))
@@ -105,13 +153,17 @@ def measured(torch) -> str | None:
     of_gpu = [c for c in roofline["ceilings"] if c["device"] == "gpu0" and c["kind"] == "compute"]
     ceilings = {c["name"]: c["tflops"] for c in of_gpu}
     rows = compare(torch, ceilings, {c["name"]: c["lab_tflops"] for c in of_gpu})
-    peers.write(RESULT, {**peers.provenance(torch), "rows": rows})
+    between = compare_peers(torch, [c for c in roofline["ceilings"] if c["kind"] == "memory"])
+    peers.write(RESULT, {**peers.provenance(torch), "rows": rows} | ({"peers": between} if between else {}))
     print(table(rows))
-    below = [row["dtype"] for row in rows if row["below"]]
+    if between:
+        print(f"\n{peers_table(between)}")
+    below = [row.get("dtype") or f"{row['device']} {row['ceiling']}" for row in rows + between if row["below"]]
     return f"below PyTorch's best: {', '.join(below)}" if below else None
 
 
 def main() -> str | None:
+    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as the GPUs of a run are numbered
     return peers.with_pytorch(measured)
 
 

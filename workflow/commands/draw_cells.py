@@ -99,7 +99,7 @@ def main(folder: Path, commit: str) -> None:
     from roofline import devices
     from roofline.analysis import trial
     from roofline.devices.description import describe
-    from roofline.measure.lock import host_lock
+    from roofline.measure import lock
     from roofline.records.base import write
     from roofline.records.files import write_text
     from roofline.report.trial_page import markdown
@@ -108,7 +108,7 @@ def main(folder: Path, commit: str) -> None:
     if name is None:
         sys.exit("no GPU is here; the draw is of a GPU's cells")
     print(f"drawn by commit {commit}", flush=True)
-    with host_lock():
+    with lock.measuring([lock.HOST]):
         device = devices.open_device(name)
         found = trial.run(device, describe(device), wanted(int(commit, 16)), started + BUDGET_S)
     folder.mkdir(parents=True, exist_ok=True)

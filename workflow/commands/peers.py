@@ -6,7 +6,7 @@ from pathlib import Path
 
 from roofline import devices
 from roofline.core import statistics
-from roofline.measure.lock import host_lock
+from roofline.measure import lock
 from roofline.run.checkout import describe
 from roofline.run.jobs import now
 
@@ -34,7 +34,7 @@ def with_our_kernels(compare: Callable, result: Path) -> str | None:
             device = devices.open_device("gpu0")
         except (LookupError, RuntimeError) as error:
             return f"our kernels cannot run in this Python: {error}"
-        with host_lock():
+        with lock.measuring([lock.HOST]):
             found, text = compare(torch, device)
         known = provenance(torch) | {"uuid": device.identity.uuid}
         write(result, known | found)

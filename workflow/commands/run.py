@@ -15,10 +15,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
+from roofline import devices
 from roofline.run import announcement, plan, run_lock, settings
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.paths import RESULTS
 
+DEFAULT = Path("config/config.yaml")
 MANIFEST = RESULTS / "manifest.json"
 INTERRUPTED = 130
 
@@ -42,7 +44,8 @@ def main(arguments: list[str]) -> int:
         return 1
     before = made_at()
     os.environ[announcement.ARGUMENTS] = shlex.join(arguments)
-    workflow = subprocess.Popen([sys.executable, "-P", "-m", "snakemake", "--cores", "1", *arguments])
+    cores = str(gpus_wanted(arguments))
+    workflow = subprocess.Popen([sys.executable, "-P", "-m", "snakemake", "--cores", cores, *arguments])
     try:
         status = workflow.wait()
     except KeyboardInterrupt:  # it reaches Snakemake too, which ends its job
@@ -60,6 +63,20 @@ def named_configurations(arguments: list[str]) -> list[Path]:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--configfile", "--configfiles", nargs="+", type=Path, default=[])
     return parser.parse_known_args(arguments)[0].configfile
+
+
+def gpus_wanted(arguments: list[str]) -> int:
+    """How many GPUs the configuration asks for, or 1: Snakemake gets a core for each, and so do their measurements."""
+    wanted = "auto"
+    for path in [DEFAULT, *named_configurations(arguments)]:
+        wanted = settings.read_file(path).get("devices", wanted) if path.exists() else wanted
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config", nargs="+", default=[])
+    for given in parser.parse_known_args(arguments)[0].config:
+        wanted = given.removeprefix("devices=") if given.startswith("devices=") else wanted
+    if isinstance(wanted, list):
+        return max(1, sum(devices.kind_of(str(name)) == "gpu" for name in wanted))
+    return max(1, len(devices.discover()) - 1) if wanted == "all" else 1
 
 
 def made_at() -> int | None:

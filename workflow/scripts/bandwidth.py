@@ -3,15 +3,17 @@
 from roofline.run.turn import take_turn
 
 if __name__ == "__main__":
-    take_turn()
+    take_turn(snakemake)
 
 from roofline import devices
-from roofline.core.formatting import level_name, number, percent, starred
-from roofline.measure.memory_ceiling import envelope, measure_all, sweep
+from roofline.core.formatting import duration, level_name, number, percent, starred
+from roofline.devices.base import Unsupported
+from roofline.measure import lock
+from roofline.measure.memory_ceiling import envelope, latencies, measure_all, sweep
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
-from roofline.records.memory import Bandwidth, BandwidthRecord, Sweep
+from roofline.records.memory import Bandwidth, BandwidthRecord, Peer, Sweep
 from roofline.run.jobs import Stopwatch, faults_told, job, say
 from roofline.run.paths import below_results
 
@@ -23,30 +25,46 @@ SWEEP = "sweep"
 def run(
     name: str, level: str, device_path, seal_path, size_mib, transfer_size_mib, sweep_points, **options
 ) -> BandwidthRecord:
-    size = transfer_size_mib if level in TRANSFERS else size_mib
-    bandwidths, sweeps = [], []
+    mib, peer = transfer_size_mib if level in TRANSFERS else size_mib, devices.peer_of(level)
+    size = mib * MIB if mib else None
+    found: dict = {"bandwidths": []}
     watch = Stopwatch()
-    device, record = devices.open_device(name), read(DeviceRecord, device_path)
+    device, record = devices.open_device(name, peer), read(DeviceRecord, device_path)
     if level == SWEEP:
-        sweeps = [sweep(device, series) for series in device.sweeps(sweep_points)]
+        found["sweeps"] = [sweep(device, series) for series in device.sweeps(sweep_points)]
+    elif peer:
+        found |= between(device, record, size, options)
     else:
-        streams = device.streams(level, size * MIB if size else None)
-        bandwidths = measure_all(device, record, streams, **options)
+        found["bandwidths"] = measure_all(device, record, device.streams(level, size), **options)
     return BandwidthRecord(
         device=name,
         level=level,
         seals={below_results(seal_path): file_sha256(seal_path)},
         started_at=watch.started_at,
         elapsed_s=watch.elapsed_s,
-        bandwidths=bandwidths,
-        envelope=envelope(bandwidths),
-        sweeps=sweeps,
+        envelope=envelope(found["bandwidths"]),
+        **found,
     )
+
+
+def between(device, record: DeviceRecord, size_bytes: int | None, options: dict) -> dict:
+    """What is measured between a device and its peer, or why nothing can be."""
+    peer = Peer(device=device.peer.device, uuid=device.peer.uuid, **device.path_to_peer())
+    try:
+        pair = device.with_peer(size_bytes)
+    except Unsupported as reason:
+        return {"peer": peer, "bandwidths": [], "skipped": str(reason)}
+    # Over PCIe it shares switches and the host's bridges with other cards' transfers.
+    with lock.measuring([] if peer.path == "nvlink" else [lock.HOST_PATH]):
+        bandwidths = measure_all(device, record, pair.streams(), **options)
+        return {"peer": peer, "bandwidths": bandwidths, "latencies": latencies(device, pair, **options)}
 
 
 def line(record: BandwidthRecord) -> str:
     said = [f"{one.name} {_rate(one)} GB/s{_share(one)}" for one in record.bandwidths]
+    said += [f"{one.name} of 8 bytes {duration(one.timing.median_s)}" for one in record.latencies]
     said += [f"{one.series} {_levels(one)}" for one in record.sweeps]
+    said += [f"skipped, {record.skipped}"] if record.skipped else []
     return f"bandwidth {record.device} {record.level}: {', '.join(said)}, {record.elapsed_s:.1f} s"
 
 

@@ -2,7 +2,9 @@
 
 import json
 
+from roofline.analysis import host_cards
 from roofline.analysis.collect import Asked, collect
+from roofline.analysis.distribution import standings
 from roofline.analysis.results import read_results
 from roofline.analysis.spread import between_runs
 from roofline.records.files import write_text
@@ -16,6 +18,8 @@ if __name__ == "__main__":
         roofline = collect(found, Asked(**json.loads(snakemake.params.asked))).roofline
         devices = found.device_records()
         spreads = between_runs({name: device.name for name, device in devices.items()})
-        text = interpret(roofline, devices, [record for _, record in found.measured], spreads)
+        others = standings(found, roofline)
+        beside = host_cards.sentences(host_cards.groups(found, roofline))
+        text = interpret(roofline, devices, [record for _, record in found.measured], spreads, others, beside)
         write_text(text, snakemake.output[0])
         say("interpretation: what the figures say, results/interpretation.md")

@@ -3,7 +3,7 @@
 from roofline.run.turn import take_turn
 
 if __name__ == "__main__":
-    take_turn()
+    take_turn(snakemake)
 
 from roofline import devices
 from roofline.core.formatting import duration, starred

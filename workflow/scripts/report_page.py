@@ -1,5 +1,6 @@
 """report_page: the whole run on one self-contained page, and the same story as Markdown."""
 
+from roofline.analysis.distribution import standings
 from roofline.analysis.results import read_results
 from roofline.analysis.spread import between_runs
 from roofline.records.acceptance import Acceptance
@@ -15,14 +16,15 @@ from roofline.run.paths import RESULTS, below_results
 if __name__ == "__main__":
     with job("report_page", snakemake):
         inputs = snakemake.input
-        roofline = read(Roofline, inputs.roofline)
+        roofline, found = read(Roofline, inputs.roofline), read_results(RESULTS, inputs.records)
         told = story(
-            read_results(RESULTS, inputs.records),
+            found,
             roofline,
             read(Verification, inputs.verification),
             read(Acceptance, inputs.acceptance),
             between_runs({name: device.name for name, device in roofline.devices.items()}),
             {below_results(path): file_sha256(path) for path in inputs.records},
+            standings(found, roofline),
         )
         write_text(page.html(told), snakemake.output.page)
         write_text(page.markdown(told), snakemake.output.words)

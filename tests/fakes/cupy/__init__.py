@@ -2,10 +2,14 @@
 
 Kernels are looked up in the source that is given and launched with arguments of its signature alone. What each does is
 written here in NumPy, without blocks and threads: by the project's own reference where there is one.
+
+The environment makes a card of it: FAKE_RATES, in JSON, what it reaches (see RATES), and then events read a clock that
+only its work moves on; FAKE_MHZ; FAKE_FLIPS=n, a bit of every n-th product by matmul.
 """
 
 import ctypes
 import itertools
+import json
 import os
 import re
 import time
@@ -70,6 +74,9 @@ def matmul(left, right, out=None):
         raise TypeError("CuPy multiplies no stacks of bf16 matrices")
     wide = numpy.float64 if left.dtype == numpy.float64 else numpy.float32
     product = numpy.matmul(left.astype(wide), right.astype(wide)).astype(left.dtype).view(ndarray)
+    took(left.dtype.name, 2 * left.size * right.shape[-1])
+    if FLIPS and next(MULTIPLIED) % FLIPS == 0:
+        product.reshape(-1)[:1].view(numpy.uint8)[0] ^= 1
     if out is None:
         return product
     out[...] = product
@@ -105,7 +112,25 @@ DEPTHS = re.compile(r"^AT_DEPTH\((\d+)\)$", re.MULTILINE)
 WORDS_A_VECTOR = 4
 CHUNK = 1 << 16  # items that stay in a cache with their temporaries
 DISTINCT = (1 << 20) - 3  # random numbers, which larger arrays repeat
-MHZ, MARKED = 1980, itertools.count(1)
+MHZ, MARKED = int(os.environ.get("FAKE_MHZ", "1980")), itertools.count(1)
+FLIPS, MULTIPLIED = int(os.environ.get("FAKE_FLIPS", "0")), itertools.count(1)
+
+# GB/s of read, write, copy, triad and link, TFLOPS of fma and of products by the names of their arrays' types.
+RATES = json.loads(os.environ.get("FAKE_RATES", "{}"))
+SHOWN_THREADS = 1 << 16  # of which results are looked at: a card of known rates computes no more
+WORKED_S = [0.0]  # by a card whose rates are known
+if RATES:  # its steps are as long as that says, not as NumPy takes for them
+    from roofline.devices.gpu import fma
+
+    fma.time = SimpleNamespace(perf_counter=lambda: WORKED_S[0])
+
+
+def took(what, work):
+    """So many bytes or FLOPs of a kind."""
+    WORKED_S[0] += work / (RATES[what] * (1e9 if what in BYTES else 1e12)) if what in RATES else 1e-6
+
+
+BYTES = {"read": 1, "write": 1, "copy": 2, "triad": 3, "link": 1}  # arrays
 
 
 class RawModule:
@@ -177,9 +202,20 @@ class _Kernel:
             _Stream.capturing.append((self._does, given))
             return
         self._does(given)
+        self._took(given)
         clock = values.get("cycles_and_ns")
         if clock is not None:
             clock[:] = MHZ * 1000, 1_000_000
+
+    def _took(self, given):
+        what = self.name.partition("_")[0]
+        if what in BYTES and self.name != "read_shared":
+            took(what, BYTES[what] * int(given.vectors) * 4 * WORDS_A_VECTOR)
+        elif what in ("turn", "fold"):
+            steps = int(given.defines["STEPS_A_ROUND"]) * int(given.rounds)
+            took("fma", 2 * given.before.size * steps)
+        elif self.name == "tensor_matmul":
+            took("bfloat16", 2 * int(given.m) * int(given.n) * int(given.k))
 
 
 def _words(array, vectors, start=0):
@@ -265,9 +301,11 @@ def _go_on(way):
 
         numbers, steps = (int(given.defines[name]) for name in ("NUMBERS", "STEPS_A_ROUND"))
         assert given.before.size % (numbers * given.blocks * given.threads) == 0
-        start = given.before.reshape(numbers, -1).astype(numpy.float64)
+        shown = slice(SHOWN_THREADS if RATES else None)
+        start = given.before.reshape(numbers, -1)[:, shown].astype(numpy.float64)
         k, offset = float(given.factors[0]), float(given.factors[-1])
-        given.after[:] = REFERENCES[way](start, steps * int(given.rounds), k, offset).reshape(-1)
+        after = given.after.reshape(numbers, -1)
+        after[:, shown] = REFERENCES[way](start, steps * int(given.rounds), k, offset)
 
     return kernel
 
@@ -393,7 +431,15 @@ def _rmsnorm_matmul(given):
     given.y[:] = reference(x, w, given.g, float(given.eps)).astype(given.y.dtype)
 
 
+def _chase(given):
+    at = given.first.ctypes.data
+    for _ in range(int(given.steps)):
+        at = ctypes.c_uint64.from_address(at).value
+    given.last[0] = at
+
+
 KERNELS = {
+    "chase": _chase,
     "tensor_matmul": _tensor_matmul,
     "rms_norm": _rms_norm,
     "rmsnorm_matmul": _rmsnorm_matmul,
@@ -427,8 +473,11 @@ KERNELS = {
 class _Event:
     added_s = 0.0  # by what is to take longer here than NumPy takes for it
 
+    def __init__(self, disable_timing=False):
+        pass
+
     def record(self, stream=None):
-        self.at = time.perf_counter() + _Event.added_s
+        self.at = WORKED_S[0] if RATES else time.perf_counter() + _Event.added_s
 
     def synchronize(self):
         pass
@@ -466,6 +515,47 @@ class _Stream:
     def synchronize(self):
         pass
 
+    def wait_event(self, event):
+        assert hasattr(event, "at"), "an event that was never recorded holds nothing back"
+
+
+class _Device:
+    """Both of two devices are this host: only which is the current one is kept."""
+
+    current = 0
+
+    def __init__(self, number):
+        assert number < _device_count()
+        self._number, self._before = number, []
+
+    def __enter__(self):
+        self._before.append(_Device.current)
+        _Device.current = self._number
+
+    def __exit__(self, *error):
+        _Device.current = self._before.pop()
+
+
+ACCESS: set = set()  # (a device, the other whose memory it may access)
+
+
+def _device_count():
+    return len(os.environ["CUDA_VISIBLE_DEVICES"].split(","))
+
+
+def _can_access_peer(device, peer):
+    return int("FAKE_NO_PEER_ACCESS" not in os.environ)
+
+
+def _enable_peer_access(peer):
+    assert (_Device.current, peer) not in ACCESS, "enabled before"
+    ACCESS.add((_Device.current, peer))
+
+
+def _memcpy_peer(destination, destination_device, source, source_device, size, stream):
+    assert (source_device, destination_device) in ACCESS, "it would go through the host"
+    ctypes.memmove(destination, source, size)
+
 
 def _pinned(size):
     memory = (ctypes.c_char * size)()
@@ -474,6 +564,7 @@ def _pinned(size):
 
 
 def _memcpy(destination, source, size, kind, stream):
+    took("link", size)
     ctypes.memmove(destination, source, size)
 
 
@@ -510,12 +601,17 @@ cuda = SimpleNamespace(
         memcpyDeviceToHost=2,
         memcpyAsync=_memcpy,
         memcpy2D=_memcpy_2d,
+        memcpyPeerAsync=_memcpy_peer,
+        getDeviceCount=_device_count,
+        deviceCanAccessPeer=_can_access_peer,
+        deviceEnablePeerAccess=_enable_peer_access,
         profilerStart=_profiler_starts,
         profilerStop=lambda: None,
     ),
     nvrtc=SimpleNamespace(getVersion=lambda: (12, 9)),
     cublas=SimpleNamespace(getVersion=lambda handle: 120902),
     device=SimpleNamespace(get_cublas_handle=lambda: 0),
+    Device=_Device,
     Stream=_Stream,
     Event=_Event,
     get_elapsed_time=lambda start, end: max(1e-6, (end.at - start.at) * 1e3),

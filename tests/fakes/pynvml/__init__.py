@@ -1,5 +1,7 @@
 """NVML of cards that the environment describes: FAKE_GPUS='uuid=name,uuid=name', FAKE_DRIVER, FAKE_CUDA,
-FAKE_FREE_BYTES, and FAKE_REASONS, the bits of what limits their clocks.
+FAKE_FREE_BYTES, FAKE_USED_BYTES, FAKE_REASONS, the bits of what limits their clocks, FAKE_LINK, generation and width
+of the host link, FAKE_NVLINKS, of each card to a switch, FAKE_DOWN, one of them that is inactive, FAKE_OTHERS, other
+processes, which load the card, FAKE_REMAPPED, rows, FAKE_XIDS, events.
 
 A test in the same process sets CARDS and REFUSED.
 """
@@ -10,6 +12,13 @@ from types import SimpleNamespace
 NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 NVML_SUCCESS, NVML_FI_DEV_POWER_INSTANT = 0, 186
 NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC, NVML_AGGREGATE_ECC = 1, 0, 1
+NVML_FEATURE_ENABLED, NVML_NVLINK_MAX_LINKS, NVML_NVLINK_VERSION_4_0 = 1, 36, 6
+NVML_NVLINK_DEVICE_TYPE_GPU, NVML_NVLINK_DEVICE_TYPE_SWITCH = 0, 2
+NVML_P2P_CAPS_INDEX_NVLINK, NVML_P2P_STATUS_OK, NVML_P2P_STATUS_NOT_SUPPORTED = 2, 0, 5
+NVML_TOPOLOGY_INTERNAL, NVML_TOPOLOGY_SINGLE, NVML_TOPOLOGY_MULTIPLE = 0, 10, 20
+NVML_TOPOLOGY_HOSTBRIDGE, NVML_TOPOLOGY_NODE, NVML_TOPOLOGY_SYSTEM = 30, 40, 50
+NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS, NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR = 0, 1
+nvmlEventTypeXidCriticalError = 8
 CARDS: list | None = None
 REFUSED: set[str] = set()  # functions without their prefix, such as DeviceGetPowerUsage
 
@@ -41,7 +50,8 @@ def _mig_slice(one, index):
 
 
 def _memory(one):
-    return SimpleNamespace(total=150_754_820_096, free=int(os.environ.get("FAKE_FREE_BYTES", 150_000_000_000)))
+    free, used = (int(os.environ.get(f"FAKE_{name}_BYTES", size)) for name, size in (("FREE", 150e9), ("USED", 6e8)))
+    return SimpleNamespace(total=150_754_820_096, free=free, used=used)
 
 
 def _clock(one, kind):
@@ -52,8 +62,41 @@ def _reasons(one):
     return int(os.environ.get("FAKE_REASONS", "0"), 0)
 
 
+def _numbers(name, otherwise):
+    return [int(part) for part in os.environ.get(name, otherwise).split(",") if part]
+
+
+def _processes():
+    return [SimpleNamespace(pid=pid) for pid in (*_numbers("FAKE_OTHERS", ""), os.getpid())]
+
+
+def _register(one, kind, events):
+    events += [SimpleNamespace(device=one, eventData=code) for code in _numbers("FAKE_XIDS", "")]
+
+
+def _event(events, milliseconds):
+    if not events:
+        raise NVMLError("Timeout")
+    return events.pop()
+
+
 def _instant_power():
     return SimpleNamespace(nvmlReturn=NVML_SUCCESS, value=SimpleNamespace(uiVal=300_500))
+
+
+def _nvlinks():
+    return int(os.environ.get("FAKE_NVLINKS", "0"))
+
+
+def _link_state(one, link):
+    """Of the links that the cards have, one that FAKE_DOWN names is inactive; beyond them NVML refuses."""
+    if link >= _nvlinks():
+        raise NVMLError
+    return int(str(link) != os.environ.get("FAKE_DOWN"))
+
+
+def _p2p_status(one, other, index):
+    return NVML_P2P_STATUS_OK if _nvlinks() else NVML_P2P_STATUS_NOT_SUPPORTED
 
 
 ANSWERS = {
@@ -76,19 +119,30 @@ ANSWERS = {
     "DeviceGetMaxClockInfo": _clock,
     "DeviceGetClockInfo": lambda one, kind: _clock(one, kind) - 1,
     "DeviceGetMemoryBusWidth": lambda one: 6144,
-    "DeviceGetCurrPcieLinkGeneration": lambda one: 4,
+    "DeviceGetCurrPcieLinkGeneration": lambda one: _numbers("FAKE_LINK", "4,8")[0],
     "DeviceGetMaxPcieLinkGeneration": lambda one: 5,
-    "DeviceGetCurrPcieLinkWidth": lambda one: 8,
+    "DeviceGetCurrPcieLinkWidth": lambda one: _numbers("FAKE_LINK", "4,8")[1],
     "DeviceGetMaxPcieLinkWidth": lambda one: 16,
     "DeviceGetTotalEccErrors": lambda one, kind, counter: {NVML_VOLATILE_ECC: 0, NVML_AGGREGATE_ECC: 2}[counter],
-    "DeviceGetRemappedRows": lambda one: (1, 2, 0, 0),
+    "DeviceGetRemappedRows": lambda one: _numbers("FAKE_REMAPPED", "1,2,0,0"),
+    "DeviceGetRetiredPages": lambda one, cause: [],
+    "DeviceGetUtilizationRates": lambda one: SimpleNamespace(gpu=90 * bool(_numbers("FAKE_OTHERS", ""))),
+    "EventSetCreate": list,
+    "DeviceRegisterEvents": _register,
+    "EventSetWait_v2": _event,
     "DeviceGetRetiredPagesPendingStatus": lambda one: 0,
     "DeviceGetFieldValues": lambda one, fields: [_instant_power()],
     "DeviceGetPowerUsage": lambda one: 290_000,
     "DeviceGetTemperature": lambda one, sensor: 40,
     "DeviceGetCurrentClocksEventReasons": _reasons,
     "DeviceGetCurrentClocksThrottleReasons": _reasons,
-    "DeviceGetComputeRunningProcesses": lambda one: [SimpleNamespace(pid=os.getpid())],
+    "DeviceGetNvLinkState": _link_state,
+    "DeviceGetNvLinkVersion": lambda one, link: NVML_NVLINK_VERSION_4_0,
+    "DeviceGetNvLinkRemoteDeviceType": lambda one, link: NVML_NVLINK_DEVICE_TYPE_SWITCH,
+    "DeviceGetNvLinkRemotePciInfo": lambda one, link: SimpleNamespace(busId="0000:ff:00.0"),
+    "DeviceGetP2PStatus": _p2p_status,
+    "DeviceGetTopologyCommonAncestor": lambda one, other: NVML_TOPOLOGY_NODE,
+    "DeviceGetComputeRunningProcesses": lambda one: _processes(),
 }
 
 

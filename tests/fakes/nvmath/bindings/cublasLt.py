@@ -141,6 +141,7 @@ def matmul(handle, description, alpha, a, a_layout, b, b_layout, beta, c, c_layo
     wide = numpy.float64 if _OBJECTS[a_layout].kind in (1, 3) else numpy.float32
     left, right = _stored(a, a_layout).astype(wide), _stored(b, b_layout).astype(wide)
     product = (left.T if how.TRANSA else left) @ (right.T if how.TRANSB else right)
+    cupy.took(numpy.dtype(TYPES[_OBJECTS[a_layout].kind]).name, 2 * product.size * (left.size // product.shape[0]))
     product = written(SCALES[how.scale].from_address(alpha).value * product.astype(numpy.float64))
     if product is not None:
         out = _stored(d, d_layout)

@@ -1,8 +1,8 @@
 """The stop conditions as a checklist, for each device: pass, fail, or not_applicable with the reason."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from roofline.analysis import above_roof, counted, health
+from roofline.analysis import above_roof, counted, distribution, health, host_cards, peer_paths
 from roofline.analysis.results import Results
 from roofline.core.formatting import counted as count
 from roofline.core.formatting import listed, number, percent
@@ -23,10 +23,17 @@ HBM_MIXES = tuple(f"hbm_{mix}" for mix in MIXES)
 
 
 def accept(
-    roofline: Roofline, found: Results, verification: Verification, expected: list[str], missing: list[str]
+    roofline: Roofline,
+    found: Results,
+    verification: Verification,
+    expected: list[str],
+    missing: list[str],
+    standings: Mapping[str, distribution.Standing] | None = None,
 ) -> Acceptance:
-    """Judge one run. `expected` are the paths that the manifest is going to list, and of these some are missing."""
+    """Judge one run. `expected` are the paths that the manifest is going to list, and of these some are missing;
+    `standings` are the devices' among others of their models, where those are known."""
     criteria, devices = [], found.device_records()
+    beside = host_cards.criteria(host_cards.groups(found, roofline))
     for name, record in devices.items():
         compute = [c for c in roofline.ceilings if c.device == name and isinstance(c, ComputeCeiling)]
         memory = [c for c in roofline.ceilings if c.device == name and isinstance(c, MemoryCeiling)]
@@ -38,6 +45,9 @@ def accept(
             _below_roofs(name, roofline, operators),
             _verified(name, verification),
             *health.criteria(record, found.measured_on(name)),
+            *(distribution.criterion(name, record.name, one) for one in [(standings or {}).get(name)] if one),
+            *(one for one in beside if one.device == name),
+            *peer_paths.criterion(name, roofline),
             *([_counted(record, found, verification)] if found.profilers else []),  # else they were not wanted
         ]
         if record.device_kind == "gpu":

@@ -24,6 +24,7 @@ from roofline.records.roofline import (
     FoundCache,
     MemoryCeiling,
     Operator,
+    PeerPath,
     Predicted,
     Roofline,
     Skipped,
@@ -96,6 +97,7 @@ def collect(found: Results, asked: Asked) -> Collected:
         faults=[fault for device in found.device_records().values() for fault in _faults(device, found)],
         operator_info=infos,
         instructions=instruction_rooflines(found, ceilings, cells),
+        peers=[_peer_path(path, record) for path, record in bandwidths if record.peer and not record.skipped],
     )
     return Collected(roofline, cells)
 
@@ -128,6 +130,12 @@ def _memory_ceiling(path: str, device: str, bandwidth: Bandwidth) -> MemoryCeili
     fields = _same_fields(MemoryCeiling, bandwidth) | {"held_back_by": bandwidth.limited_by}
     fields |= {"samples": len(bandwidth.latency.samples_s)}
     return MemoryCeiling(device=device, kind="memory", record=path, **fields)
+
+
+def _peer_path(path: str, record: BandwidthRecord) -> PeerPath:
+    latencies_s = {one.name: one.timing.median_s for one in record.latencies}
+    fields = _same_fields(PeerPath, record.peer) | {"device": record.device, "peer": record.peer.device}
+    return PeerPath(**fields, latencies_s=latencies_s, record=path)
 
 
 def _same_fields(kind: type, record) -> dict:
@@ -280,6 +288,11 @@ def _skipped(found: Results, asked: Asked) -> list[Skipped]:
         for name, record in found.device_records().items()
         for dtype in asked.dtypes
         if (reason := record.unsupported.get(dtype) or turned_out.get((name, dtype)))
+    ]
+    skipped += [
+        Skipped(device=record.device, what="bandwidth", dtype="", name=record.level, reason=record.skipped)
+        for _, record in found.of_kind(BandwidthRecord)
+        if record.skipped
     ]
     return skipped + [
         Skipped(device=one["device"], what="operator", dtype="", name=one["operator"], reason=one["reason"])

@@ -197,7 +197,7 @@ def _alone(device: DeviceRecord, records: Sequence[JobRecord]) -> Verdict:
     if not shared:
         return "pass", counted(len(known), "block")
     more = f" and {len(shared) - NAMED} more" if len(shared) > NAMED else ""
-    return "fail", f"{_others(max(known))} used the GPU during {', '.join(shared[:NAMED])}{more}"
+    return "fail", f"{others(max(known))} used the GPU during {', '.join(shared[:NAMED])}{more}"
 
 
 def _other_processes(block: Block) -> int | None:
@@ -287,7 +287,7 @@ def _loaded(states: Sequence[DeviceState]) -> list[DeviceState]:
     return [state for state in states if state.when != "before"]
 
 
-def _others(count: int) -> str:
+def others(count: int) -> str:
     return f"{count} other process{'' if count == 1 else 'es'}"
 
 
@@ -295,6 +295,6 @@ def _cause(states: Sequence[DeviceState], contention: Contention | None) -> str:
     """What a block's own readings say of why it is slow."""
     shared = _other_processes(Block("", "device", contention, states))
     if shared:
-        return f"{_others(shared)} used the GPU"
+        return f"{others(shared)} used the GPU"
     reasons = limiting_words(sorted({reason for one in _loaded(states) for reason in one.throttle_reasons or []}))
     return f"limited by {reasons}" if reasons else "no cause is in the record: neither other processes nor throttling"

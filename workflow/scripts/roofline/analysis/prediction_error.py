@@ -156,7 +156,7 @@ def _latency(evidence: Evidence, costs: Costs, peak: float | None, gb_per_s: flo
 
 def cause_of(evidence: Evidence, found: list[GapPart]) -> str:
     """What moved the time most in the direction of the gap, if that is at least half of it."""
-    gap_s = sum(part.seconds for part in found)
+    gap_s = math.fsum(part.seconds for part in found)
     if abs(gap_s) <= CLOSE * evidence.operator.latency_s:
         return "close"
     largest = max(found, key=lambda part: part.seconds / gap_s)

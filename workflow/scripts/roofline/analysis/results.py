@@ -11,6 +11,7 @@ from roofline.records.collection import Collection
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.counters import CountersRecord, ProfilerRecord
 from roofline.records.device import DeviceRecord
+from roofline.records.distribution import Distribution
 from roofline.records.instructions import InstructionsRecord
 from roofline.records.memory import BandwidthRecord
 from roofline.records.operator import DataFile, JobRecord, OperatorRecord
@@ -29,6 +30,7 @@ KINDS: dict[str, type[Record]] = {
         ProfilerRecord,
         CountersRecord,
         Collection,
+        Distribution,
     )
 }
 J = TypeVar("J", bound=JobRecord)
@@ -43,6 +45,7 @@ class Results:
     measured: list[tuple[str, JobRecord]] = field(default_factory=list)
     collections: dict[str, Collection] = field(default_factory=dict)
     profilers: dict[str, ProfilerRecord] = field(default_factory=dict)  # by device
+    distributions: dict[str, Distribution] = field(default_factory=dict)  # of other cards of its model, by device
     counters: list[tuple[str, CountersRecord]] = field(default_factory=list)
 
     def of_kind(self, kind: type[J]) -> list[tuple[str, J]]:
@@ -93,6 +96,8 @@ def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
             found.seals[name] = record
         elif isinstance(record, Collection):
             found.collections[name] = record
+        elif isinstance(record, Distribution):
+            found.distributions[PurePosixPath(name).parts[0]] = record
         elif isinstance(record, ProfilerRecord):
             found.profilers[record.device] = record
         elif isinstance(record, CountersRecord):

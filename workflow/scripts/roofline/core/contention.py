@@ -4,6 +4,8 @@ from typing import Literal, NamedTuple
 
 from roofline.core.formatting import number, percent
 
+RUN_PROCESS = "ROOFLINE_RUN_PROCESS"  # the variable with the number of the process that starts this run's jobs
+
 Sensitive = Literal["cpu", "caller", "device"]
 
 

@@ -8,6 +8,9 @@ RegimeLevel = Literal["hbm", "l2", "dram"]
 Mix = Literal["read", "write", "copy", "triad"]
 Cache = Literal["cold", "warm"]
 ComputeUnit = Literal["tensor_core", "cuda_core", "cpu"]
+QuantityKind = Literal[
+    "burst", "sustained", "issue", "memory", "cache", "link", "pageable", "device_time", "caller_time"
+]  # what runs are compared by
 
 KNEE = 0.9  # of a level's bandwidth: where it has fallen to this, the level's capacity is used up
 MIXES: tuple[Mix, ...] = ("read", "write", "copy", "triad")

@@ -12,25 +12,43 @@ A Device offers:
     normal(shape, dtype, seed), empty(shape, dtype), array(host_array), to_host(array), poison(array), widened(array)
     synchronize(), step_times(), watched_times(), device_times(), load_times(), while_busy()        time
     state(), clock_of_block(), kernel_of()                          clocks, power, throttling; the kernel that ran
-    other_processes(), link()                                       who else uses it; its host link, on a GPU
+    other_processes(), link(), memory_errors()                      who else uses it; on a GPU its host link and errors
+    copy(source, destination), count_differences(a, b, count)       on a GPU, queued
     streams(level, size_bytes), sweeps(points_per_octave)           memory ceilings
     issue_kernels(), wall_kernels()                                 the instruction roofline, on a GPU
     fma_candidates(ceiling, seed), fma_workload(ceiling, product, seed)         compute ceilings in registers
 """
 
+from collections.abc import Iterable
 from importlib import import_module
 
 from roofline.devices.base import Identity
 
 KINDS = ("gpu", "cpu")
+PEER = "p2p"
 
 
 def kind_of(device: str) -> str:
     return device.rstrip("0123456789")
 
 
-def memory_levels(device: str) -> tuple[str, ...]:
-    return _identity_module(kind_of(device)).MEMORY_LEVELS
+def memory_levels(device: str, chosen: Iterable[str] = ()) -> list[str]:
+    """The memory levels of a device: `p2p`, between two GPUs, for each other one that is chosen to be measured."""
+    own = list(_identity_module(kind_of(device)).MEMORY_LEVELS)
+    return own + [
+        f"{PEER}_{other}" for other in chosen if kind_of(other) == kind_of(device) == "gpu" and other != device
+    ]
+
+
+def level_of(name: str) -> str:
+    """The level that a record's name is of: p2p of p2p_gpu1."""
+    return PEER if peer_of(name) else name
+
+
+def peer_of(name: str) -> str | None:
+    """The other GPU of a level between two, gpu1 of p2p_gpu1; None of all other levels."""
+    level, _, peer = name.partition("_")
+    return peer if level == PEER and peer else None
 
 
 def memory_ceilings(kind: str, mix: str) -> list[str]:
@@ -48,13 +66,14 @@ def unsupported(identity: Identity, ceiling: str) -> str | None:
     return _identity_module(identity.kind).unsupported(identity, ceiling)
 
 
-def open_device(device: str):
-    """The device of that name, ready to measure. Raises LookupError where it is not on this machine."""
+def open_device(device: str, peer: str | None = None):
+    """The device of that name, ready to measure, and with it a GPU's peer. Raises LookupError where one is not here."""
     kind = kind_of(device)
-    for identity in _identity_module(kind).discover(capacities=False):
-        if identity.device == device:
-            return import_module(f"roofline.devices.{kind}.device").Device(identity)
-    raise LookupError(f"{device} is not on this machine")
+    present = {identity.device: identity for identity in _identity_module(kind).discover(capacities=False)}
+    named = [device, peer] if peer else [device]
+    if missing := [name for name in named if name not in present]:
+        raise LookupError(f"{' and '.join(missing)} is not on this machine")
+    return import_module(f"roofline.devices.{kind}.device").Device(*(present[name] for name in named))
 
 
 def _identity_module(kind: str):

@@ -50,7 +50,8 @@ class Stream:
     step goes once over all the bytes. `verify(grid)` runs it that way on fresh memory and compares what came of it with
     what must; it says how, and raises ArithmeticError where it differs. `clock_mhz()` is what the kernel itself counted
     in its last run; None where the kernel is not ours. The stream is timed in up to `blocks` blocks of which the
-    fastest counts: several where other users of the host slow it from moment to moment.
+    fastest counts: several where other users of the host slow it from moment to moment. `nvlink_share` is of the
+    device's NVLink bandwidth in one direction what the stream may use: 2 where it uses all links both ways.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Stream:
     clock_mhz: Callable[[], float | None] = lambda: None
     on_chip: bool = False
     blocks: int = 1
+    nvlink_share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,8 @@ class Workload:
     """One way to reach a compute ceiling: `step(i)` runs it once, `compare()` holds what it left against float64.
 
     `clear()` overwrites the result with what no step leaves. `clock_mhz()` is what the kernel itself counted in its
-    last run; None where the kernel is not ours. `cores()` counts a CPU's physical cores by this load.
+    last run; None where the kernel is not ours. `cores()` counts a CPU's physical cores by this load. `result` is the
+    array that a step writes, where it is handed out.
     """
 
     product: Product
@@ -98,6 +101,7 @@ class Workload:
     clock_mhz: Callable[[], float | None] = lambda: None
     inputs: str = "standard normal numbers, rounded to the dtype"
     cores: Callable[[], CoreCount | None] = lambda: None
+    result: object = None
 
     def check(self) -> Check:
         """Run it once on a cleared result. Raises ArithmeticError where the result is wrong."""

@@ -67,10 +67,17 @@ class Card(Part):
     notes: Text = ""
 
 
+class Link(Part):
+    gb_per_s: Positive
+    verified: bool
+    source: Text
+
+
 class Datasheets(Part):
     schema_version: Literal[1]
     rate_classes: dict[str, RateClass]
     architectures: dict[Capability, Architecture]
+    nvlink: dict[Capability, Link]
     cards: dict[str, Card]
 
 
@@ -118,7 +125,7 @@ def _model_at(place: list) -> type[Part]:
     return kind
 
 
-def _contradictions(*, rate_classes: dict, architectures: dict, cards: dict, schema_version: int) -> list[str]:
+def _contradictions(*, rate_classes: dict, architectures: dict, cards: dict, **others) -> list[str]:
     """What is well-formed in itself and yet refers to nothing, or disagrees with something else in the file."""
     faults = [] if "full" in rate_classes else ["rate_classes.full: missing"]
     owners: dict[str, str] = {}

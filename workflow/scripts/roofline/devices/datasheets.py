@@ -54,6 +54,7 @@ def vendor_figures(
     memory_clock_max_mhz: float | None,
     memory_bus_width_bits: int | None,
     mig: bool = False,
+    nvlinks: int | None = None,
 ) -> dict:
     """The vendor's dense peaks and bandwidth for a device, as plain data, each figure with its source.
 
@@ -66,6 +67,7 @@ def vendor_figures(
 
     'absent' gives the reason for each dtype without a peak: either the hardware lacks it (as `lacks` says), or its
     rate is unknown, and it may run nevertheless. 'bandwidth' is None where neither the table nor the device gives it.
+    'nvlink' is that of all active links in one direction, None where there are none.
 
     Raises ValueError for a compute capability that is not of the form 'major.minor'.
     """
@@ -103,6 +105,7 @@ def vendor_figures(
         "peaks": peaks,
         "absent": absent,
         "bandwidth": _bandwidth(printed, memory_clock_max_mhz, memory_bus_width_bits),
+        "nvlink": _nvlink(datasheets["nvlink"].get(compute_capability), nvlinks),
     }
 
 
@@ -117,6 +120,7 @@ def entry_fingerprint(datasheets: dict, name: str, compute_capability: str) -> s
         "card": card,
         "rate_class": {rate_class: datasheets["rate_classes"][rate_class]},
         "architecture": nearest_architecture(datasheets, compute_capability),
+        "nvlink": datasheets["nvlink"].get(compute_capability),
     }
     canonical = json.dumps(used, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()
@@ -303,6 +307,13 @@ def _bandwidth(card: dict | None, memory_clock_mhz: float | None, bus_width_bits
         "verified": False,
         "derived": True,
     }
+
+
+def _nvlink(link: dict | None, links: int | None) -> dict | None:
+    if not link or not links:
+        return None
+    source = f"{links} links of {link['gb_per_s']:g} GB/s in one direction; {link['source']}"
+    return {"gb_per_s": links * link["gb_per_s"], "source": source, "verified": link["verified"], "derived": True}
 
 
 def _source(card: dict, figure: str, otherwise: str) -> str:

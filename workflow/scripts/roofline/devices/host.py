@@ -1,11 +1,14 @@
 """The host: which cores and how much memory this process may use, whatever the machine has."""
 
+import contextlib
 import math
 import os
 import platform
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from roofline.core.contention import RUN_PROCESS
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 CGROUP = Path("/sys/fs/cgroup")
@@ -84,6 +87,7 @@ class Usage:
     stolen: float | None = None  # by the hypervisor, for other machines
     waited: float | None = None  # that threads of this process could have run and had no CPU
     throttled: float | None = None  # by the container's CPU quota
+    run: float | None = None  # CPU time of this run's other processes: Snakemake and the jobs that it starts
 
 
 def usage() -> Usage:
@@ -96,6 +100,7 @@ def usage() -> Usage:
         own=time.process_time(),
         waited=sum(waits) if waits else None,
         throttled=statistics["throttled_usec"] / 1e6 if "throttled_usec" in statistics else None,
+        run=_run_seconds(root / "proc"),
         **cpus,
     )
 
@@ -115,6 +120,25 @@ def _cpu_seconds(stat: Path) -> dict[str, float]:
     except (OSError, ValueError, KeyError):
         return {}
     return {"busy": user + nice + system + irq + softirq, "idle": idle + iowait, "stolen": stolen}
+
+
+def _run_seconds(proc: Path) -> float | None:
+    """CPU time of the run's processes but this one, and of those of them that have ended."""
+    first = os.environ.get(RUN_PROCESS)
+    if not first:
+        return None
+    ticks, left, own = 0, [first], str(os.getpid())
+    try:
+        while left:
+            number = left.pop()
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended, and its parent counts it
+                fields = (proc / number / "stat").read_text().rpartition(") ")[2].split()
+                ticks += sum(map(int, fields[13:15] if number == own else fields[11:15]))
+                for children in (proc / number / "task").glob("*/children"):
+                    left += children.read_text().split()
+    except (OSError, ValueError):
+        return None
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _waited(schedstat: Path) -> float:

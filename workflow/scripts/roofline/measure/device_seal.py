@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from roofline.core.terms import MIXES
-from roofline.devices import memory_ceilings
+from roofline.devices import PEER, memory_ceilings
 from roofline.devices.cpu.topology import core_counts, on_cores
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256, files_sha256
@@ -62,7 +62,10 @@ def promised_ceilings(device: DeviceRecord) -> list[PromisedCeiling]:
         source, verified, derived = bandwidth.source, bandwidth.verified, bandwidth.derived
     else:
         return compute  # neither the table nor the driver reports a bandwidth: none is promised
-    return compute + [
+    memory = [
         PromisedCeiling(kind="memory", name=name, gb_per_s=gb_per_s, source=source, verified=verified, derived=derived)
         for name, gb_per_s in rates.items()
     ]
+    if link := device.vendor.nvlink:
+        memory.append(PromisedCeiling(kind="memory", name=PEER, **link.model_dump()))
+    return compute + memory

@@ -1,43 +1,124 @@
-"""One measurement at a time on a host, whatever the number of workflows: CPU work disturbs launch latencies."""
+"""What is measured at the same time on a host: a lock for each GPU, and for what they share.
+
+    a GPU, by its UUID  one measurement on each
+    HOST                cores and memory of the host: all of it for a measurement of the CPU, shared by those of GPUs
+    HOST_PATH           from the host to a GPU: transfers, and calls whose latency is timed, one after another
+
+A lock is one of the kernel's on a file that every user may open; it ends with the process that holds it. Whoever needs
+several takes them in one order, GPUs by UUID, then HOST, then HOST_PATH, so that none wait for one another in a circle.
+"""
 
 import contextlib
 import fcntl
+import json
 import os
+import pwd
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-HOST_LOCK = Path("/tmp/roofline-measuring.lock")
+from roofline.core.contention import RUN_PROCESS
+
+FOLDER = Path("/tmp/roofline-locks")
+HOST, HOST_PATH = "host", "host_path"
+LAST = (HOST, HOST_PATH)  # in the order of taking, after the GPUs
+
+
+def of_gpu(uuid: str) -> str:
+    """The name of a GPU's lock. Slices of a card share its clock and power, and have one for all."""
+    return "MIG" if uuid.startswith("MIG-") else uuid
 
 
 @contextlib.contextmanager
-def host_lock() -> Iterator[None]:
-    """Hold the one lock of this host under which anything is timed. The kernel drops it when its process ends."""
-    file = take_host_lock()
+def measuring(uses: Iterable[str]) -> Iterator[None]:
+    """Hold what a measurement uses while the block runs."""
+    files = take(uses)
     try:
         yield
     finally:
-        os.close(file)
+        for file in files:
+            os.close(file)
 
 
-def take_host_lock() -> int:
-    """Take it for the rest of the process, or until the file that is returned is closed."""
-    file = _opened()
+def take(uses: Iterable[str]) -> list[int]:
+    """Take the locks for the rest of the process, or until the files that are returned are closed.
+
+    `uses` are UUIDs, HOST and HOST_PATH; where a GPU is among them, HOST is shared. Raises PermissionError, in one
+    line, where another user's files are in the way.
+    """
+    uses = set(uses)
+    gpus = sorted(uses.difference(LAST))
+    wanted = [*gpus, *(name for name in LAST if name in uses or (name == HOST and gpus))]
+    return [_taken(name, shared=name == HOST and bool(gpus)) for name in wanted]
+
+
+def _taken(name: str, shared: bool) -> int:
+    file, kind = _opened(name), fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
-        print("waiting for another measurement on this machine to end", file=sys.stderr, flush=True)
-        fcntl.flock(file, fcntl.LOCK_EX)
+        _tell_of_waiting(name, shared)
+        fcntl.flock(file, kind)
+    if not shared:
+        with contextlib.suppress(OSError):  # opened to read alone, where another user made it otherwise
+            os.truncate(file, os.pwrite(file, json.dumps(_holder()).encode(), 0))
     return file
 
 
-def _opened() -> int:
-    """The lock's file, to read: a lock needs no more, and so it may be another user's."""
+def _opened(name: str) -> int:
+    """The lock's file, made for all users where it is not there."""
+    path = FOLDER / name
     try:
-        with contextlib.suppress(FileNotFoundError):
-            return os.open(HOST_LOCK, os.O_RDONLY)
-        return os.open(HOST_LOCK, os.O_RDONLY | os.O_CREAT, 0o644)
-    except PermissionError:
+        with contextlib.suppress(FileExistsError):
+            FOLDER.mkdir()
+            FOLDER.chmod(0o1777)
+        with contextlib.suppress(FileExistsError):
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW)
+            os.fchmod(file, 0o666)
+            return file
+        try:
+            return os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+        except PermissionError:
+            return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)  # a lock needs no more
+    except OSError as error:
         raise PermissionError(
-            f"{HOST_LOCK} belongs to another user: remove it, or have that user remove it, and run again"
+            f"{path} cannot be opened ({error.strerror}): remove {FOLDER}, or have the user whose it is remove it, and "
+            "run again"
         ) from None
+
+
+def _run() -> str:
+    """The process that started this job, or this one."""
+    return os.environ.get(RUN_PROCESS, str(os.getpid()))
+
+
+def _holder() -> dict:
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # of a container without a list of users
+        user = str(os.getuid())
+    since = time.strftime("%H:%M:%S UTC", time.gmtime())
+    return {"process": os.getpid(), "run": _run(), "user": user, "folder": os.getcwd(), "since": since}
+
+
+def _tell_of_waiting(name: str, shared: bool) -> None:
+    """Say who holds what is waited for, unless it is this run. Those who share HOST are known by their GPUs."""
+    held = [name] if shared or name != HOST else sorted(path.name for path in FOLDER.iterdir())
+    holders = [holder for one in held if (holder := _read_holder(one))]
+    others = [holder for holder in holders if holder["run"] != _run()]
+    if holders and not others:
+        return
+    words = ["process {process} of {user} in {folder} since {since}".format(**holder) for holder in others]
+    told = f", held by {'; '.join(dict.fromkeys(words))}" if words else ""
+    print(f"waiting for {name}{told}", file=sys.stderr, flush=True)
+
+
+def _read_holder(name: str) -> dict | None:
+    """What the last holder wrote; None where that process is no more."""
+    try:
+        written = json.loads((FOLDER / name).read_text())
+        holder = {key: str(written[key]) for key in ("process", "run", "user", "folder", "since")}
+        return holder if Path(f"/proc/{holder['process']}").exists() else None
+    except (OSError, ValueError, LookupError, TypeError):
+        return None

@@ -4,9 +4,9 @@ from roofline.core.terms import MIXES
 from roofline.measure import levels, search
 from roofline.measure.contention import undisturbed
 from roofline.measure.state import StateLog
-from roofline.measure.timing import time_until_precise
+from roofline.measure.timing import per_application, time_caller, time_device, time_until_precise
 from roofline.records.device import DeviceRecord
-from roofline.records.memory import Bandwidth, Envelope, FoundLevel, GridTrial, Sweep, SweepPoint
+from roofline.records.memory import Bandwidth, Envelope, FoundLevel, GridTrial, Latency, Sweep, SweepPoint
 
 SWEEP_RUNS = 3
 TIMES_BUDGET = 2  # for a stream that is timed in several blocks
@@ -49,7 +49,7 @@ def measure(device, record: DeviceRecord, stream, warmup, iterations, time_budge
         device.while_busy(step, step_s, LINK_LOOK_S, lambda: log.read("during", **device.link()))
     clock_mhz = stream.clock_mhz()
     gb_per_s = stream.counted_bytes / latency.median_s / 1e9
-    vendor = record.vendor.bandwidth.gb_per_s if record.vendor.bandwidth and stream.level == "hbm" else None
+    vendor = _vendor_gb_per_s(record, stream)
     return Bandwidth(
         name=stream.name,
         level=stream.level,
@@ -75,6 +75,38 @@ def measure(device, record: DeviceRecord, stream, warmup, iterations, time_budge
     )
 
 
+def latencies(device, pair, **options) -> list[Latency]:
+    """What 8 bytes take between two GPUs: a load of a kernel, by loads that wait for one another, and a copy."""
+    step, loads, verify = pair.chase()
+    log = StateLog(device)
+    chased = time_until_precise(device, step, log, **_until_precise(options))
+    found = [
+        Latency(
+            name="load",
+            what="an 8-byte load of a kernel from the peer's memory, each from the address that the one before brought",
+            bytes=8,
+            timing=per_application(chased, loads),
+            verified=verify(),
+        )
+    ]
+    step, verify = pair.small_copy()
+    caller = time_caller(device, step, **options)
+    found.append(
+        Latency(
+            name="copy",
+            what="8 bytes to the peer by the driver's copy, on the device alone",
+            bytes=8,
+            timing=time_device(device, step, caller, time_budget_s=options["time_budget_s"]) or caller,
+            verified=verify(),
+        )
+    )
+    return found
+
+
+def _until_precise(options: dict) -> dict:
+    return {"most" if name == "iterations" else name: value for name, value in options.items()}
+
+
 def _blocks(device, most_blocks: int, step, step_s: float, warmup, iterations, time_budget_s):
     """(timing, readings) of each block, `most_blocks` of them or as many as there is time for."""
     if most_blocks > 1:
@@ -84,6 +116,13 @@ def _blocks(device, most_blocks: int, step, step_s: float, warmup, iterations, t
         log = StateLog(device)
         options = {"warmup": 1 if block else warmup, "most": iterations, "time_budget_s": time_budget_s / count}
         yield time_until_precise(device, step, log, **options), log
+
+
+def _vendor_gb_per_s(record: DeviceRecord, stream) -> float | None:
+    if stream.level == "hbm":
+        return record.vendor.bandwidth and record.vendor.bandwidth.gb_per_s
+    link = record.vendor.nvlink
+    return link.gb_per_s * stream.nvlink_share if link and stream.nvlink_share else None
 
 
 def _interval(counted_bytes: int, ci95_s) -> tuple[float, float] | None:

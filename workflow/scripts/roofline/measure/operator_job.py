@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from roofline.measure import lock
 from roofline.measure.state import StateLog
 from roofline.measure.timing import per_application, time_caller, time_device, time_device_alike
 from roofline.operators.base import (
@@ -142,13 +143,20 @@ def _overheads(operator: Operator, device, case: Case, implementation: type[Impl
     return {scope: Overhead(*_both(device, cell.step(scope), cell.per_call), *of_empty) for scope in cell.scopes}
 
 
+def _calls_timed(device, step, **options) -> Timing:
+    """The caller's time, while no other job on this host times calls or transfers."""
+    with lock.measuring([lock.HOST_PATH] if device.kind == "gpu" else []):
+        return time_caller(device, step, **options)
+
+
 def _both(device, step, per_call: int) -> tuple[float, float | None]:
     """The caller's and the device's median of a step, for one application.
 
     Of several blocks the fastest: what disturbs the host only slows it, and a call takes no less than this.
     """
     options = {"warmup": SMALLEST_WARMUP, "iterations": SMALLEST_ITERATIONS, "time_budget_s": SMALLEST_BUDGET_S}
-    caller = min((time_caller(device, step, **options) for _ in range(SMALLEST_BLOCKS)), key=lambda one: one.median_s)
+    blocks = (_calls_timed(device, step, **options) for _ in range(SMALLEST_BLOCKS))
+    caller = min(blocks, key=lambda one: one.median_s)
     on_device = time_device(device, step, caller, time_budget_s=SMALLEST_BUDGET_S)
     return caller.median_s / per_call, on_device.median_s / per_call if on_device else None
 
@@ -162,7 +170,7 @@ def _measured(
     step = LastResult(cell.step(scope))
     log = StateLog(device)
     log.read("before")
-    latency = time_caller(device, step, checked_s=checked_s, **options.timing)
+    latency = _calls_timed(device, step, checked_s=checked_s, **options.timing)
     device_latency, doubts = time_device_alike(device, step, latency, time_budget_s=options.time_budget_s)
     latency, device_latency = (per_application(one, cell.per_call) for one in (latency, device_latency))
     log.read("after")

@@ -38,6 +38,7 @@ class VendorFigures(Record):
     peaks: dict[str, VendorPeak]
     absent: dict[str, str]
     bandwidth: VendorBandwidth | None
+    nvlink: VendorBandwidth | None = Field(default=None, description="all active links, in one direction")
 
 
 class DeviceRecord(Record):

@@ -97,9 +97,34 @@ class Sweep(Record):
         return self
 
 
+class Peer(Record):
+    """The other GPU of a level between two, and how it is reached, as NVML tells."""
+
+    device: str
+    uuid: str
+    path: Literal["nvlink", "pcie"] | None
+    nvlinks: int | None = Field(description="active links to the peer, or to a switch")
+    nvlink_version: str | None
+    nvlinks_down: list[int] = Field(default=[], description="links that the GPU has and NVML reports as inactive")
+    pcie_ancestor: str | None = Field(description="the nearest part of the PCIe tree that both hang on")
+
+
+class Latency(Record):
+    """What a few bytes take."""
+
+    name: str
+    what: str
+    bytes: int
+    timing: Timing = Field(description="a sample is of one such access, or the mean of many that wait for one another")
+    verified: str
+
+
 class BandwidthRecord(JobRecord):
     kind: Literal["bandwidth"] = "bandwidth"
     level: str
+    skipped: str | None = Field(default=None, description="why nothing could be measured")
+    peer: Peer | None = Field(default=None, description="of a level between two GPUs")
+    latencies: list[Latency] = Field(default=[])
     bandwidths: list[Bandwidth]
     envelope: Envelope | None = None
     sweeps: list[Sweep] = Field(default=[])

@@ -162,9 +162,9 @@ class Operator(Record):
 
 class Skipped(Record):
     device: str
-    what: Literal["peak_flops", "operation", "operator"]
+    what: Literal["peak_flops", "bandwidth", "operation", "operator"]
     dtype: str
-    name: str | None = Field(default=None, description="of an operation, or of an operator")
+    name: str | None = Field(default=None, description="of a memory level, an operation, or an operator")
     reason: str
 
 
@@ -235,6 +235,19 @@ class InstructionRoofline(Record):
     record: str
 
 
+class PeerPath(Record):
+    """How a GPU reaches another one of its host, and what 8 bytes take; the bandwidths are memory ceilings."""
+
+    device: str
+    peer: str
+    path: Literal["nvlink", "pcie"] | None = Field(description="null where NVML does not tell")
+    nvlinks: int | None = Field(description="active links to the peer, or to a switch")
+    nvlink_version: str | None
+    nvlinks_down: list[int] = Field(default=[], description="links that the GPU has and NVML reports as inactive")
+    latencies_s: dict[str, Positive] = Field(description="of 8 bytes: a kernel's load, the driver's copy")
+    record: str
+
+
 class Roofline(Record):
     """results/roofline.json: ceilings and the operators under them. Paths are relative to results/."""
 
@@ -248,3 +261,4 @@ class Roofline(Record):
     faults: list[Fault] = Field(default=[], description="what makes a device's figures doubtful")
     operator_info: dict[str, OperatorInfo] = Field(default={}, description="by the operators' names")
     instructions: list[InstructionRoofline] = Field(default=[], description="of each GPU that was measured")
+    peers: list[PeerPath] = Field(default=[], description="between GPUs of the host, where several were measured")

@@ -15,6 +15,9 @@ class Contention(Record):
     cores: int = Field(description="that this process may run on")
     own_cores: NotNegative = Field(description="CPU time of this process over the wall time")
     other_cores: NotNegative | None = Field(description="CPU time of all other processes on these cores, likewise")
+    run_cores: NotNegative | None = Field(
+        default=None, description="CPU time of this run's other processes, likewise, which is not in other_cores"
+    )
     waiting_share: NotNegative | None = Field(description="of our threads' time, what they waited for a core")
     stolen_share: NotNegative | None = Field(description="of the cores' time, what the hypervisor gave to others")
     throttled_share: NotNegative | None = Field(description="of the wall time, what the CPU quota held us back")

@@ -1,6 +1,7 @@
 """Cells of operators, as every picture and page sorts and chooses them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from statistics import median
 
 from roofline.records.operator import OperatorInfo
@@ -32,17 +33,15 @@ def has_place(cell: Operator) -> bool:
 
 
 def chosen(cells: Sequence[Operator], infos: Infos) -> list[Operator]:
-    """Those that have a dot: of each operator the first scope by the best implementation, and in a dtype that this one
-    lacks by the next best; of the user's operations all."""
+    """Those that have a dot: of each operator the first scope, in each dtype by its best implementation; of the user's
+    operations all."""
     found = []
     for name, mine in by_operator(cells).items():
         scope = first_scope(mine, infos.get(name))
-        ranked = sorted(
-            {c.implementation: 0 for c in mine if c.scope == scope}, key=lambda one: _merit(mine, one, scope)
-        )
         for dtype in dict.fromkeys(cell.dtype for cell in mine):
             of_dtype = [cell for cell in mine if (cell.dtype, cell.scope) == (dtype, scope)]
-            best = next((one for one in ranked if any(cell.implementation == one for cell in of_dtype)), None)
+            ways = dict.fromkeys(cell.implementation for cell in of_dtype)
+            best = min(ways, key=partial(_merit, of_dtype), default=None)
             found += [cell for cell in of_dtype if name == USERS or cell.implementation == best]
     return found
 
@@ -81,7 +80,7 @@ def title(name: str, infos: Infos) -> str:
     return infos[name].title if name in infos else name.replace("_", " ")
 
 
-def _merit(cells: Sequence[Operator], implementation: str | None, scope: str | None) -> tuple[float, float]:
+def _merit(cells: Sequence[Operator], implementation: str | None) -> tuple[float, float]:
     """The lower the better: by the share of the roof, then by the time."""
-    mine = [cell for cell in cells if (cell.implementation, cell.scope) == (implementation, scope)]
+    mine = [cell for cell in cells if cell.implementation == implementation]
     return -median(map(share, mine)), median(cell.latency_s or 0.0 for cell in mine)

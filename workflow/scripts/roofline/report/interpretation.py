@@ -1,12 +1,14 @@
 """interpretation.md: three questions answered from the numbers of this run, each with a verdict and small tables."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import jinja2
 
+from roofline.analysis import peer_paths
+from roofline.analysis.distribution import Standing, sentence
 from roofline.analysis.score import score
 from roofline.analysis.spread import Spreads, with_known_runs
 from roofline.core import model, statistics
@@ -77,6 +79,8 @@ class Interpretation:
     fails: list[str]
     disturbed: list[str]  # records to measure again
     devices: dict[str, str]  # names
+    others: list[str]  # where each stands among others of its model and of the host, in a sentence
+    between: list[str]  # how the host's GPUs reach one another
     plan: dict[str, Answer]  # by device
     landing: dict[str, Answer]  # of those with an operator under a roof
     operations: Table | None  # the user's
@@ -89,8 +93,11 @@ def interpretation(
     devices: dict[str, DeviceRecord],
     records: Iterable[JobRecord],
     spreads: Spreads | None = None,
+    standings: Mapping[str, Standing] | None = None,
+    beside: Iterable[str] = (),
 ) -> Interpretation:
-    """The three answers; `spreads` are those between runs that are known."""
+    """The three answers; `spreads` are those between runs that are known, `standings` the devices' among others, and
+    `beside` says how the host's cards stand beside one another."""
     records = list(records)
     plans = {name: ceilings(device, roofline, records, spreads or {}) for name, device in devices.items()}
     landings = {name: landing(name, found, roofline, records) for name in devices if (found := _placed(name, roofline))}
@@ -98,6 +105,13 @@ def interpretation(
         fails=fail_lines(roofline.faults),
         disturbed=[path for fault in roofline.faults for path in fault.records],
         devices={name: device.name for name, device in devices.items()},
+        others=[
+            f"{f'{name}: ' if len(devices) > 2 else ''}{sentence(devices[name].name, one)}."
+            for name, one in (standings or {}).items()
+            if not one.why
+        ]
+        + list(beside),
+        between=[words for name in devices for words in peer_paths.sentences(roofline, name)],
         plan={name: _answer("plan", it, [it["table"]]) for name, it in plans.items()},
         landing={
             name: _answer("landing", it, it["tables"], f"{name}: {NOTHING_CONCLUDED}" if it["best"] else "")

@@ -18,7 +18,7 @@ from roofline.report.figure_style import SMALL_SIZE, in_points, readable
 STEP = 2.0  # between samples of a line
 AIR = 1.5  # between a label and what it must not cover
 TURNS = np.radians(np.arange(0, 360, 15))
-DISTANCES = np.array([4, 7, 11, 16, 22, 29, 37, 46, 56, 68, 82, 98, 116, 136], dtype=float)
+DISTANCES = np.array([4, 7, 11, 16, 22, 29, 37, 46, 56, 68, 82, 98, 116, 136, 160, 190, 225], dtype=float)
 BATCH = 96
 MARKER = 6.2  # wide
 SHIFTS = MARKER * np.arange(24)  # to the right alone: to the left, a dot under a slope would stand above it

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from roofline.core.formatting import level_words, number, percent, starred
+from roofline.core.formatting import counted, level_words, number, percent, starred
 from roofline.core.statistics import few
 from roofline.records.roofline import ComputeCeiling, FoundCache, MemoryCeiling, Operator
 from roofline.report.palette import MUTED, dtype_colour
-from roofline.report.tables import FEW_SAMPLES, main_memory_ceiling, of_vendor, remarks
+from roofline.report.tables import FEW_SAMPLES, main_memory_ceiling, of_vendor, remarks, span
 
 Ceiling = ComputeCeiling | MemoryCeiling
 UNITS = {"tensor_core": "tensor cores", "cuda_core": "CUDA cores"}
@@ -64,7 +64,10 @@ def notes(ceilings: Sequence[Ceiling], shown: Sequence[Ceiling]) -> Iterable[str
     link = [_memory_text(ceiling, ceiling.name) for ceiling in ceilings if ceiling.name in HOST_LINK]
     if link:
         yield f"Host link: {'; '.join(link)}."
-    left_out = [f"{level_words(ceiling.name)} {_value(ceiling)}" for ceiling in ceilings if ceiling not in shown]
+    peers = [c for c in ceilings if c.kind == "memory" and c.level == "p2p"]
+    if copies := sorted(c.gb_per_s for c in peers if c.name.count("_") == 1):  # one way, to each
+        yield f"Copies to {counted(len(copies), 'other GPU')}: {span(copies)} GB/s."
+    left_out = [f"{level_words(c.name)} {_value(c)}" for c in ceilings if c not in shown and c not in peers]
     if left_out:
         yield f"Measured and not drawn: {'; '.join(left_out)}."
     yield from (f"{words}." for words in remarks(ceilings))

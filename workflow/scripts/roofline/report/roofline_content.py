@@ -12,7 +12,7 @@ from roofline.report.figure_style import markers_of
 from roofline.report.roofline_ceilings import Level
 from roofline.report.roofline_cells import Series, common_axis, labelled, most_telling, operation_name
 
-MOST_LABELS = 20  # of dots, in one picture
+MOST_LABELS = 32  # of dots, in one picture
 MOST_NAMED = 8  # in a note
 
 

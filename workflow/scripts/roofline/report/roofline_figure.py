@@ -22,6 +22,7 @@ LANE, HEADER, AXIS, GAP, STRIP = 264.0, 42.0, 34.0, 34.0, 11.0
 POINTS_PER_DECADE, LOWEST, HIGHEST, LEGEND_LINE, LABEL_LINE = 72.0, 270.0, 520.0, 13.0, 11.6
 DOT, PREDICTED, BAR, FURTHEST = MARKER, 3.0, 4.5, 24  # a bar is pushed aside by so many points at most
 MOST_NAMED = 3  # of what has no label
+FAR = 230.0  # points to a label that found no place nearby
 Places = Mapping[int, tuple[float, float]]  # by the id of a cell
 SUSTAINED_DASHES, FMA_DASHES, LINK_DASHES = (0, (3, 2)), (0, (6, 2, 1, 2)), (0, (1, 1.6))
 
@@ -82,7 +83,8 @@ def _paint(axes: Axes, panel: Panel) -> Iterable[str]:
         for series in panel.labelled
     }
     missing = [series for series in panel.shown if series not in panel.labelled]
-    missing += [labels[label] for label in write(axes, list(labels), above=STRIP)]
+    crowded = write(axes, list(labels), above=STRIP)
+    missing += [labels[label] for label in write(axes, crowded, above=STRIP, reach=FAR)]
     told = [series.text.replace("\n", " ") for series in missing]
     if len(told) > MOST_NAMED:
         told = [f"{sum(len(series.cells) for series in missing)} dots (see roofline.json)"]

@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from roofline.analysis import peer_paths
 from roofline.analysis.score import score
 from roofline.analysis.spread import Spreads
 from roofline.core.formatting import duration, number, percent, starred
@@ -53,6 +54,7 @@ def _ceilings(device: str, roofline: Roofline, spreads: Spreads) -> list[str]:
     compute, memory = compute_rows(roofline, device, spreads), memory_rows(roofline, device, spreads)
     promise = "formula" if roofline.devices[device].kind == "cpu" else "vendor"
     lines = _table("TFLOPS", promise, compute) + _table("GB/s", "vendor", memory) + _levels(device, roofline)
+    lines += [part for words in peer_paths.sentences(roofline, device) for part in _wrapped(f"  {words}", 4)]
     return lines + _skipped(device, roofline)
 
 

@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from roofline.analysis import host_cards
+from roofline.analysis.distribution import Standing
 from roofline.analysis.results import Results
 from roofline.analysis.score import score
 from roofline.analysis.spread import Spreads, with_known_runs
@@ -49,6 +51,7 @@ from roofline.report.tables import (
     memory_doubt,
     memory_rows,
     promised,
+    span,
     spans_percent,
 )
 from roofline.report.verification_page import cell_name, counted_table, score_words, signed
@@ -166,12 +169,15 @@ def story(
     acceptance: Acceptance,
     spreads: Spreads,
     sha256: Mapping[str, str],
+    standings: Mapping[str, Standing] | None = None,
 ) -> Story:
-    """`spreads` are those between runs that are known, `sha256` is of the records' files, by their paths."""
+    """`spreads` are those between runs that are known, `sha256` is of the records' files, by their paths; `standings`
+    are the devices' among others of their models."""
     records = [record for _, record in found.measured]
     devices = _gpus_first(found.device_records())
     main = next(iter(devices))
-    said = interpretation(roofline, devices, records, spreads)
+    beside = host_cards.sentences(host_cards.groups(found, roofline))
+    said = interpretation(roofline, devices, records, spreads, standings, beside)
     worst = _worst(verification.entries)
     peaks = [record for record in records if isinstance(record, PeakFlopsRecord)]
     cells = [cell for cell in roofline.operators if cell.fraction_of_roof is not None or cell.latency_s]
@@ -347,8 +353,16 @@ def _levels_of_gpu(device: DeviceRecord, ceilings: Mapping[str, ComputeCeiling |
         ("L1 and shared memory", _held(count * (shared or 0)), *_measured(ceilings, "l1", "shared")),
         ("L2", _held(hardware.get("l2_bytes")), *_measured(ceilings, "l2")),
         ("device memory", _held(device.memory_total_bytes), *_measured(ceilings, *(c.name for c in memory[:1]))),
+        ("other GPUs", "", *_peers(ceilings)),
         ("host link", "", *_measured(ceilings, "h2d", "d2h")),
     ]
+
+
+def _peers(ceilings: Mapping[str, ComputeCeiling | MemoryCeiling]) -> tuple[str, str]:
+    """The slowest and the fastest copies to other GPUs, one way."""
+    copies = [c for c in ceilings.values() if c.kind == "memory" and c.level == "p2p" and c.name.count("_") == 1]
+    rates = sorted(c.gb_per_s for c in copies)
+    return (f"{span(rates)} GB/s", ", ".join(c.name for c in copies)) if copies else ("", "")
 
 
 def _levels_of_cpu(device: DeviceRecord, ceilings: Mapping, roofline: Roofline) -> list[tuple]:
@@ -518,14 +532,13 @@ def _faster(times: SpeedUp) -> str:
 
 
 def _overview(cells: Sequence[Operator]) -> Table:
-    """A row per device, implementation and scope: between which shares of the roof its cells lie, and the best one."""
+    """A row per device, implementation and scope: between which shares of the roof its cells lie."""
     groups: dict[tuple, list[Operator]] = {}
     for cell in cells:
         if cell.fraction_of_roof:
             groups.setdefault((cell.device, cell.implementation, cell.scope), []).append(cell)
     rows = []
     for (device, *way), mine in groups.items():
-        best = max(mine, key=lambda cell: cell.fraction_of_roof)
         regimes = [cell.regime for cell in mine if cell.regime]
         rows.append(
             [
@@ -533,12 +546,10 @@ def _overview(cells: Sequence[Operator]) -> Table:
                 " ".join(filter(None, way)),
                 str(len(mine)),
                 spans_percent(cell.fraction_of_roof for cell in mine),
-                starred(duration(best.latency_s), best.samples),
-                " ".join(filter(None, [best.dtype, best.label])),
                 ", ".join(f"{regimes.count(one)} {one}" for one in dict.fromkeys(regimes)) or "-",
             ]
         )
-    return filled(["device", "implementation", "cells", "of roof", "best", "case", "regimes found"], rows, left=2)
+    return filled(["device", "implementation", "cells", "of roof", "regimes found"], rows, left=2)
 
 
 # ---------------------------------------------------------------- spread

@@ -4,11 +4,14 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from roofline.analysis.distribution import OTHERS
+from roofline.analysis.host_cards import ALIKE
 from roofline.analysis.seals import moment
 from roofline.analysis.spread import between_runs
 from roofline.core.formatting import counted
 from roofline.core.statistics import median
 from roofline.devices import kind_of
+from roofline.measure.lock import HOST
 from roofline.operators.base import Operator
 from roofline.records.acceptance import Acceptance
 from roofline.records.base import CorruptRecord, read
@@ -37,16 +40,17 @@ def remember_start() -> None:
     os.environ[RUN_STARTED] = now()
 
 
-def announce(jobs: Iterable, checked: Checked) -> None:
+def announce(jobs: Iterable, checked: Checked, cores: int) -> None:
     """How many measurements there will be, and about how long and at what cost: as such jobs took here before."""
-    jobs = [(job.rule.name, dict(job.wildcards)) for job in jobs if job.rule.name != "all"]
+    planned = [job for job in jobs if job.rule.name != "all"]
+    jobs = [(job.rule.name, dict(job.wildcards)) for job in planned]
     count_jobs(len(jobs), COUNTER_FILE)
     measuring = [(rule, wildcards) for rule, wildcards in jobs if _measures(rule, checked)]
     before = times_before()
-    seconds = sum(
-        before.get((rule, device)) or expected_s(rule, device, checked)
-        for rule, device in ((rule, wildcards.get("device", "")) for rule, wildcards in jobs)
-    )
+    devices_of = [(rule, wildcards.get("device", "")) for rule, wildcards in jobs]
+    each = [before.get((rule, device)) or expected_s(rule, device, checked) for rule, device in devices_of]
+    uses = [str(job.resources.get("uses") or "").split() for job in planned]
+    seconds = together_s(zip(uses, each, strict=True), cores)
     price = checked.config.cost.usd_per_hour
     cost = f", about ${price * seconds / 3600:.2f} at ${price:g} per hour" if price else ""
     devices = sorted({wildcards["device"] for _, wildcards in measuring}, key=lambda name: (name == "cpu", name))
@@ -55,6 +59,24 @@ def announce(jobs: Iterable, checked: Checked) -> None:
         f"{counted(len(measuring), 'measurement')}{on}, about {_rounded(seconds)}{cost}; "
         f"{counted(len(jobs), 'job')} in all."
     )
+
+
+def together_s(jobs: Iterable[tuple[list[str], float]], cores: int) -> float:
+    """About how long jobs take that run at once unless they use the same, by (what a job uses, its seconds).
+
+    What uses no GPU runs alone. Of the rest the largest of: what any one resource is used for, and all of it over the
+    cores; a schedule cannot be shorter, and with few resources is hardly longer.
+    """
+    alone, shared = 0.0, 0.0
+    used: dict[str, float] = {}
+    for uses, seconds in jobs:
+        if not uses or uses == [HOST]:
+            alone += seconds
+            continue
+        shared += seconds
+        for one in uses:
+            used[one] = used.get(one, 0.0) + seconds
+    return alone + max([shared / cores, *used.values()])
 
 
 def _measures(rule: str, checked: Checked) -> bool:
@@ -109,6 +131,9 @@ def summarise(results: Path) -> None:
     names = {name: device.name for name, device in roofline.devices.items()}
     arguments = os.environ.get(ARGUMENTS, "")
     _say(screen.summary(roofline, acceptance, between_runs(names, results / "spread.json"), arguments))
+    for one in acceptance.criteria:
+        if one.result != "not_applicable" and one.criterion in (OTHERS, ALIKE):
+            _say(f"{one.reason}." if one.criterion == ALIKE else f"{one.device}: {one.reason}.")
     _say(f"Report {results}/report.html, to be opened in a browser")
     _say(f"Picture {results}/roofline.png · in words {results}/interpretation.md · numbers {results}/roofline.json")
     _say("On a rented machine: make archive, fetch the file from results/archive/, then terminate the machine.")

@@ -76,7 +76,7 @@ def pack(root: Path, name: str, paths: Iterable[str], notes: Mapping[str, bytes]
             sums = {path: hashlib.sha256(text).hexdigest() for path, text in notes.items()}
             for path in paths:
                 if (root / path).is_file():
-                    _add_file(tar, root / path, _inside(name, path))
+                    add_file(tar, root / path, _inside(name, path))
                     sums[path] = file_sha256(root / path)
             checksums = "".join(f"{sha256}  {path}\n" for path, sha256 in sorted(sums.items()))
             for path, text in {**notes, CHECKSUMS: checksums.encode("utf-8", "surrogateescape")}.items():
@@ -99,7 +99,7 @@ def _inside(name: str, path: str) -> str:
     return f"{name}/{parts}"
 
 
-def _add_file(tar: tarfile.TarFile, path: Path, member: str) -> None:
+def add_file(tar: tarfile.TarFile, path: Path, member: str) -> None:
     """A regular file, whatever links lead to it, without its owner's name and with its time to the nanosecond."""
     with open(path, "rb") as file:
         status = os.fstat(file.fileno())

@@ -26,12 +26,12 @@ def peaks(checked: Checked, present: Mapping[str, Identity], chosen: Iterable[st
     ]
 
 
-def bandwidths(checked: Checked, chosen: Iterable[str]) -> list[str]:
+def bandwidths(checked: Checked, chosen: Sequence[str]) -> list[str]:
     return [
         f"{device}/bandwidth/{level}"
         for device in chosen
-        for level in devices.memory_levels(device)
-        if level in checked.config.bandwidth.levels
+        for level in devices.memory_levels(device, chosen)
+        if devices.level_of(level) in checked.config.bandwidth.levels
     ]
 
 
@@ -59,9 +59,9 @@ def find(text: str, known: Sequence[str], missing: Callable[[str], str | None]) 
         named = "/".join(parts[start:])
         if named in known:
             return named, None
-        level, _, mix = named.partition("_")
-        if mix and "/bandwidth/" in level and level in known:
-            return level, named.rpartition("/")[2]
+        of = next((cell for cell in known if "/bandwidth/" in cell and named.startswith(f"{cell}_")), None)
+        if of:
+            return of, named.rpartition("/")[2]
     first = next((place for place, part in enumerate(parts) if devices.kind_of(part) in devices.KINDS), 0)
     named = "/".join(parts[first:])
     near = difflib.get_close_matches(named, known, NEAREST)

@@ -9,7 +9,7 @@ from roofline.devices.datasheets import CEILINGS
 from roofline.operators.base import Operator
 from roofline.operators.settings import EFFORTS, Budget, ByEffort, EachOnce, Settings, Whole
 
-LEVELS = ("hbm", "d2d", "l2", "l1", "shared", "h2d", "d2h", "dram", "sweep")
+LEVELS = ("hbm", "d2d", "l2", "l1", "shared", "h2d", "d2h", "p2p", "dram", "sweep")
 # Beyond these, figures overflow or the picture's axes do; nothing real comes near.
 COUNTS, SECONDS, PRICE = (1e-3, 1e30), (1e-12, 1e12), (1e-9, 1e9)
 
@@ -83,12 +83,13 @@ class BandwidthSettings(Settings):
     levels: Annotated[list[Literal[LEVELS]], Field(min_length=1), EachOnce] = Field(
         default=list(LEVELS),
         description="hbm (a GPU's memory, by kernels that read, write, copy...), d2d (the driver's copies), l2, l1, "
-        "shared, h2d and d2h (between host and device), dram, sweep (reads over sizes of the working set)",
+        "shared, h2d and d2h (between host and device), p2p (between GPUs, where several are measured), dram, sweep "
+        "(reads over sizes of the working set)",
     )
     size_mib: Whole | None = Field(
         default=None,
-        description="MiB of each array of hbm, d2d and dram, twice the last-level cache or more; null: as large as "
-        "needed (on a GPU 4 GiB where memory allows, on a CPU 2 to 4 times the last-level cache)",
+        description="MiB of each array of hbm, d2d, p2p and dram, twice the last-level cache or more; null: as large "
+        "as needed (on a GPU 4 GiB where memory allows, 1 GiB of p2p; on a CPU 2 to 4 times the last-level cache)",
     )
     transfer_size_mib: Whole = Field(default=256, description="MiB copied between host and device")
     warmup: Whole = Field(default=3, description="runs before the timed ones")
@@ -123,6 +124,14 @@ class PlotSettings(Settings):
     """The pictures."""
 
     dpi: Annotated[int, Field(ge=50, le=600)] = Field(default=160, description="dots per inch of the pictures")
+
+
+class HealthSettings(Settings):
+    """`make health`, which measures nothing of a run."""
+
+    repeat_s: Annotated[float, Field(gt=0, le=86400)] = Field(
+        default=5, description="seconds of one product computed again and again, each result compared with the first"
+    )
 
 
 class CostSettings(Settings):
@@ -185,6 +194,7 @@ def config_model(operators: Mapping[str, Operator]) -> type[BaseModel]:
         ),
         plot=(PlotSettings, Field(default_factory=PlotSettings)),
         cost=(CostSettings, Field(default_factory=CostSettings)),
+        health=(HealthSettings, Field(default_factory=HealthSettings)),
     )
 
 

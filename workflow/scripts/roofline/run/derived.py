@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from roofline.analysis import host_cards
 from roofline.analysis.acceptance import accept
 from roofline.analysis.collect import Asked, collect
+from roofline.analysis.distribution import standings
 from roofline.analysis.results import Results
 from roofline.analysis.spread import between_runs
 from roofline.analysis.verification import verify
@@ -27,13 +29,16 @@ def derive(
     roofline, verification = collected.roofline, verify(collected, found, sha256)
     devices = found.device_records()
     spreads = between_runs({name: device.name for name, device in devices.items()})
-    acceptance = accept(roofline, found, verification, judged(outputs), missing=[])
-    told = story(found, roofline, verification, acceptance, spreads, sha256)
+    others = standings(found, roofline)
+    beside = host_cards.sentences(host_cards.groups(found, roofline))
+    words = interpret(roofline, devices, [record for _, record in found.measured], spreads, others, beside)
+    acceptance = accept(roofline, found, verification, judged(outputs), [], others)
+    told = story(found, roofline, verification, acceptance, spreads, sha256, others)
     files: dict[str, Record | str] = {
         "roofline.json": roofline,
         "verification.json": verification,
         "verification.md": markdown(verification, roofline.faults),
-        "interpretation.md": interpret(roofline, devices, [record for _, record in found.measured], spreads),
+        "interpretation.md": words,
         "acceptance.json": acceptance,
         "report.html": page.html(told),
         "ROOFLINE.md": page.markdown(told),

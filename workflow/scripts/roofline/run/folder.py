@@ -1,6 +1,7 @@
 """The workflow in a folder of its own, with the settings that a run here would have."""
 
 import argparse
+import contextlib
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,21 +13,24 @@ from snakemake.cli import parse_config
 from snakemake.utils import update_config
 
 from roofline.records.files import write_text
-from roofline.run import settings
+from roofline.run import run_lock, settings
 
 CONFIG_FILE = Path("config/config.yaml")
 
 
-def called_with(arguments: Sequence[str]) -> tuple[dict, list[str]]:
+def called_with(arguments: Sequence[str], files: Sequence[Path] | None = None) -> tuple[dict, list[str]]:
     """The configuration of a run with these options of Snakemake's, and the options that say nothing of it.
 
-    Raises settings.Faults.
+    The files come first: by default that of this folder, where it exists or the options name none. Raises
+    settings.Faults.
     """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--configfile", "--configfiles", nargs="+", type=Path, default=[])
     parser.add_argument("--config", "-C", nargs="*", default=[])
     known, options = parser.parse_known_args(arguments)
-    files = [CONFIG_FILE, *known.configfile] if CONFIG_FILE.exists() or not known.configfile else known.configfile
+    if files is None:
+        files = [CONFIG_FILE] if CONFIG_FILE.exists() or not known.configfile else []
+    files = [*files, *known.configfile]
     settings.require_readable(files)
     config: dict = {}
     for path in files:
@@ -55,12 +59,26 @@ def options(folder: Path, arguments: Sequence[str]) -> list[str]:
     return ["--snakefile", str(settings.CHECKOUT / "Snakefile"), "--directory", str(folder), *arguments]
 
 
-def run(folder: Path, arguments: Sequence[str], output: IO | None = None) -> int:
-    """The workflow in a folder that was prepared: its status. What it says goes to the file, or else to the screen."""
+def require_no_living_run(folder: Path) -> None:
+    """Raises OSError where another run is going on there: it must not be changed under it."""
+    with contextlib.suppress(FileNotFoundError), contextlib.chdir(folder):
+        if run_lock.is_held():
+            raise OSError(run_lock.refusal())
+
+
+def run(folder: Path, arguments: Sequence[str], output: IO | None = None, limit_s: float | None = None) -> int:
+    """The workflow in a folder that was prepared: its status. What it says goes to the file, or else to the screen.
+
+    Raises subprocess.TimeoutExpired after so many seconds; it is stopped then, and its jobs end with it.
+    """
     command = [sys.executable, "-P", "-m", "snakemake", "--cores", "1", *options(folder, arguments)]
     workflow = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT if output else None)
     try:
-        return workflow.wait()
+        return workflow.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        workflow.kill()
+        workflow.wait()
+        raise
     except KeyboardInterrupt:  # it reaches Snakemake too, which ends its job
         workflow.wait()
         raise

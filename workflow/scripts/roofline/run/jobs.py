@@ -7,10 +7,11 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
+from typing import NoReturn
 
 from roofline.run import run_lock
 
@@ -41,24 +42,38 @@ def job(name: str, snakemake) -> Iterator[None]:
         except Exception as error:
             traceback.print_exc(file=log)
             what = (str(error).splitlines() or [""])[0] or type(error).__name__
+            _note(snakemake, started_at, failed=what)
             print(f"{name} failed: {what} (log: {path})", file=sys.stderr, flush=True)
             sys.exit(1)
         log.write(f"{name}, ended {now()}\n")
-    entry = {"rule": snakemake.rule, "log": str(path), "started_at": started_at, "ended_at": now()}
-    with open(JOBS, "a", encoding="utf-8") as jobs:
-        jobs.write(json.dumps(entry | {"outputs": list(snakemake.output)}) + "\n")  # short enough to be atomic
+    _note(snakemake, started_at)
     gc.freeze()  # the process is about to end: looking for cycles among all of its objects would take 40 ms
+
+
+def _note(snakemake, started_at: str, **more: str) -> None:
+    entry = {"rule": snakemake.rule, "log": str(snakemake.log[0]), "started_at": started_at, "ended_at": now()}
+    with open(JOBS, "a", encoding="utf-8") as jobs:
+        jobs.write(json.dumps(entry | {"outputs": list(snakemake.output)} | more) + "\n")  # short enough to be atomic
 
 
 def job_times(path: Path = JOBS) -> dict[str, dict]:
     """The last job that made each output: rule, log, started_at, ended_at."""
-    found = {}
+    made = (entry for entry in _entries(path) if "failed" not in entry)
+    return {output: {key: entry[key] for key in JOB_KEYS} for entry in made for output in entry["outputs"]}
+
+
+def failures(path: Path = JOBS) -> dict[str, str]:
+    """Why the last job that was to make an output failed, in a line each."""
+    last = {output: entry.get("failed") for entry in _entries(path) for output in entry["outputs"]}
+    return {output: why for output, why in last.items() if why}
+
+
+def _entries(path: Path) -> Iterator[dict]:
     with contextlib.suppress(OSError):
         for line in path.read_text(encoding="utf-8").splitlines():
             with contextlib.suppress(ValueError, LookupError, TypeError):
                 entry = json.loads(line)
-                found |= {output: {key: entry[key] for key in JOB_KEYS} for output in entry["outputs"]}
-    return found
+                yield {**entry, **{key: entry[key] for key in JOB_KEYS}, "outputs": list(entry["outputs"])}
 
 
 def say(line: str) -> None:
@@ -71,6 +86,16 @@ def print_what_can_be_printed() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")
     os.environ["PYTHONIOENCODING"] = f"{sys.stdout.encoding}:replace"
+
+
+def exit_with(main: Callable[[list[str]], int], unforeseen: int) -> NoReturn:
+    """End with the status of a command; after an error that it did not foresee with that one, since 1 is a verdict."""
+    try:
+        status = main(sys.argv[1:])
+    except Exception:
+        traceback.print_exc()
+        status = unforeseen
+    sys.exit(status)
 
 
 def faults_told(device, records) -> str:

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from threading import Thread
 
+from roofline.core.contention import RUN_PROCESS
+
 LOCK = Path(".snakemake", "roofline-run.lock")
 HELD = "ROOFLINE_RUN_LOCK"  # the path of the lock that a job's run holds; jobs inherit it
 
@@ -21,7 +23,7 @@ def hold() -> None:
         sys.exit(refusal())
     os.truncate(file, 0)
     os.write(file, str(os.getpid()).encode())
-    os.environ[HELD] = str(LOCK.absolute())
+    os.environ |= {HELD: str(LOCK.absolute()), RUN_PROCESS: str(os.getpid())}
 
 
 def is_held() -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from roofline.devices import kind_of, memory_levels
+from roofline.devices import kind_of, level_of, memory_levels
 from roofline.measure import nsight_compute
 from roofline.operators import registry
 from roofline.operators.base import Operator
@@ -28,7 +28,12 @@ MIB = 1 << 20
 CHECKOUT = Path(__file__).resolve().parents[4]
 ENGINE_KEYS = ("__use_yte__", "pathvars")  # Snakemake would take these for its own, before the config is checked
 TRANSFERS = ("h2d", "d2h")  # the levels whose size is bandwidth.transfer_size_mib
-ARRAYS = {"hbm": 3, "dram": 3, "d2d": 2}  # the levels whose arrays are bandwidth.size_mib each, and how many they need
+ARRAYS = {
+    "hbm": 3,
+    "dram": 3,
+    "d2d": 2,
+    "p2p": 4,
+}  # the levels whose arrays are bandwidth.size_mib each, and how many they need
 SHORTEST_BEGINNING = 4  # of a key, to be taken for it
 LEAST_CACHES = 2  # an array of fewer last-level caches is partly read from them
 
@@ -280,7 +285,7 @@ def choose_devices(checked: Checked, present: Mapping) -> list[str]:
     for operator in checked.operators.values():
         faults += operator_faults(operator, config, here)
     for identity in here:
-        faults += _level_faults(config, identity) + _stream_faults(config, identity)
+        faults += _level_faults(config, identity, chosen) + _stream_faults(config, identity, chosen)
     if faults:
         raise Faults(faults)
     return list(chosen)
@@ -333,20 +338,20 @@ def asked(checked: Checked, chosen: Iterable[str]) -> dict:
     return {"dtypes": config.peak_flops.dtypes, "operations": operations, "without": without}
 
 
-def _level_faults(config: BaseModel, identity) -> list[str]:
-    if _levels_of(config, identity):
+def _level_faults(config: BaseModel, identity, chosen) -> list[str]:
+    if _levels_of(config, identity, chosen):
         return []
     wanted, levels = config.bandwidth.levels, memory_levels(identity.device)
     return [f"bandwidth.levels: {identity.device} has none of {', '.join(wanted)}; it has {', '.join(levels)}"]
 
 
-def _levels_of(config: BaseModel, identity) -> set[str]:
-    return set(memory_levels(identity.device)) & set(config.bandwidth.levels)
+def _levels_of(config: BaseModel, identity, chosen) -> set[str]:
+    return {level_of(name) for name in memory_levels(identity.device, chosen)} & set(config.bandwidth.levels)
 
 
-def _stream_faults(config: BaseModel, identity) -> list[str]:
+def _stream_faults(config: BaseModel, identity, chosen) -> list[str]:
     """Arrays that a cache would keep, or that do not fit the device."""
-    levels, settings, free = _levels_of(config, identity), config.bandwidth, identity.memory_free_bytes
+    levels, settings, free = _levels_of(config, identity, chosen), config.bandwidth, identity.memory_free_bytes
     size, cache = settings.size_mib, identity.last_level_cache_bytes
     arrays = max((ARRAYS[level] for level in levels.intersection(ARRAYS)), default=0)
     least = f"bandwidth.size_mib: null ({arrays} arrays of {LEAST_CACHES} last-level caches each)"

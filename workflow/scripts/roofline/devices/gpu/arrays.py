@@ -30,6 +30,15 @@ class Arrays:
         """Overwrite every byte with 0xFF: NaN in every floating-point dtype."""
         array.data.memset_async(0xFF, array.nbytes, self.stream)
 
+    def copy(self, source, destination) -> None:
+        """Queued on the device's stream."""
+        destination.data.copy_from_device_async(source.data, source.nbytes, self.stream)
+
+    def count_differences(self, a, b, count) -> None:
+        """Add the number of 32-bit words in which two arrays of such differ to `count`, an array of one uint64."""
+        kernel = self.kernel("compare.cu", "count_differences")
+        kernel((FILL_BLOCKS * self.multiprocessors,), (FILL_THREADS,), (a, b, self.xp.uint64(a.nbytes // 4), count))
+
     def rolled(self, array, count: int) -> list:
         """The array's numbers, begun at another place in each: so many arrays, of which none is like another.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from roofline.devices import datasheets
 from roofline.devices.base import Identity, Stream, SweepSeries, Workload
-from roofline.devices.gpu import capabilities, cuda_launch, cupti, fma, instructions, memory, nvml
+from roofline.devices.gpu import capabilities, cuda_launch, cupti, fma, instructions, memory, nvml, peers
 from roofline.devices.gpu.arrays import Arrays
 from roofline.devices.gpu.identity import MEMORY_CEILINGS
 from roofline.devices.gpu.kernel_compiler import KernelCompiler
@@ -19,12 +19,13 @@ WIDE_ACCESSES = (10, 0)  # the first compute capability with accesses of 32 byte
 
 
 class Device(Arrays, Timer, KernelCompiler):
-    def __init__(self, identity: Identity):
+    def __init__(self, identity: Identity, peer: Identity | None = None):
+        """`peer` is another card, for what is measured between the two."""
         if identity.fault:
             raise RuntimeError(identity.fault)
-        # Only this card, whatever the caller's order of devices: then it is CuPy's device 0.
+        # Only this card, and its peer: then they are CuPy's devices 0 and 1, whatever the caller's order of devices.
         os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-        os.environ["CUDA_VISIBLE_DEVICES"] = identity.uuid
+        os.environ["CUDA_VISIBLE_DEVICES"] = f"{identity.uuid},{peer.uuid}" if peer else identity.uuid
         import cupy
 
         self.identity = identity
@@ -46,7 +47,9 @@ class Device(Arrays, Timer, KernelCompiler):
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.stream.use()
         visible = nvml.visible_gpus() if identity.nvml and nvml.start() else []
-        self._handle = next((handle for handle in visible if _uuid(handle) == identity.uuid), None)
+        handles = {nvml.uuid(handle): handle for handle in visible}
+        self.peer, self._handle = peer, handles.get(identity.uuid)
+        self._peer_handle = handles.get(peer.uuid) if peer else None
         self._events: list = []
         self._modules: dict = {}
         self._blocker = None
@@ -97,16 +100,25 @@ class Device(Arrays, Timer, KernelCompiler):
             memory_clock_max_mhz=hardware["memory_clock_max_mhz"],
             memory_bus_width_bits=hardware["memory_bus_width_bits"],
             mig=hardware["mig_slice"],
+            nvlinks=hardware["nvlinks_active"],
         )
 
     def state(self) -> dict:
         return nvml.state(self._handle)
 
+    def memory_errors(self) -> dict:
+        return nvml.memory_errors(self._handle)
+
     def link(self) -> dict:
         return nvml.link(self._handle)
 
     def other_processes(self) -> int | None:
-        return nvml.other_processes(self._handle)
+        """On this card, or on its peer."""
+        counts = [nvml.other_processes(handle) for handle in (self._handle, self._peer_handle) if handle]
+        return max((count for count in counts if count is not None), default=None)
+
+    def path_to_peer(self) -> dict:
+        return nvml.path_between(self._handle, self._peer_handle)
 
     def kernel_of(self, step: Callable[[int], object]) -> dict:
         """The name of the kernel that a step runs, by CUPTI where it loads; a separate run that nothing times."""
@@ -151,6 +163,10 @@ class Device(Arrays, Timer, KernelCompiler):
 
     def streams(self, level: str, size_bytes: int | None) -> list[Stream]:
         return memory.streams(self, level, size_bytes)
+
+    def with_peer(self, size_bytes: int | None) -> peers.Pair:
+        """What is measured between this card and its peer. Raises Unsupported where neither may read the other."""
+        return peers.Pair(self, size_bytes)
 
     def sweeps(self, points_per_octave: int) -> list[SweepSeries]:
         return memory.sweeps(self, points_per_octave)
@@ -203,12 +219,6 @@ class Device(Arrays, Timer, KernelCompiler):
         graph = self.stream.end_capture()
         graph.upload(self.stream)
         return graph
-
-
-def _uuid(handle) -> str | None:
-    import pynvml
-
-    return nvml.ask(pynvml.nvmlDeviceGetUUID, handle)
 
 
 def _dotted(version: int) -> str:

@@ -90,7 +90,7 @@ def _hbm(device, mix: str, size: int) -> Stream:
                 for blocks_each in (WHOLE,) if whole else _halvings(device.max_threads // threads):
                     tiles = -(-vectors // (threads * depth))
                     blocks = min(blocks_each * device.multiprocessors or tiles, tiles)
-                    grids[_grid_name(blocks_each, threads, depth)] = _launch(kernel, blocks, threads, arguments)
+                    grids[grid_name(blocks_each, threads, depth)] = _launch(kernel, blocks, threads, arguments)
     return Stream(
         name=f"hbm_{mix}",
         level="hbm",
@@ -107,7 +107,7 @@ def _halvings(most: int) -> list[int]:
     return [most, most // 2] if most > 1 else [most]
 
 
-def _grid_name(blocks_each: int, threads: int, depth: int) -> str:
+def grid_name(blocks_each: int, threads: int, depth: int) -> str:
     blocks = f"{blocks_each} blocks per multiprocessor" if blocks_each else "one block per tile"
     return f"{blocks}, {threads} threads, {depth} in flight"
 
@@ -136,7 +136,7 @@ def _verify_read(device, arrays: _Arrays, step) -> str:
     """The sum of all words, over a pattern whose sum is known."""
     words = arrays.size // 4
     _write_pattern(device, arrays["a"])
-    _require_sum(device, lambda: step(0), _pattern_sum(words), words)
+    _require_sum(device, lambda: step(0), pattern_sum(words), words)
     return "the sum of every word read against the sum of what had been written there"
 
 
@@ -149,7 +149,7 @@ def _verify_write(device, arrays: _Arrays, step) -> str:
     vectors, words = numpy.uint64(arrays.size // device.vector_bytes), arrays.size // 4
     arguments = (c, vectors, device.total, device.tell, device.kernel_clock)
     read = _launch(device.kernel("memory.cu", "read_1"), 8 * device.multiprocessors, 256, arguments)
-    _require_sum(device, lambda: read(0), _pattern_sum(words), words)
+    _require_sum(device, lambda: read(0), pattern_sum(words), words)
     return "the sum of every word read back against the sum of what was to be written"
 
 
@@ -186,9 +186,9 @@ def _write_pattern(device, array) -> None:
     device.kernel("memory.cu", "write_1")((8 * device.multiprocessors,), (256,), arguments)
 
 
-def _pattern_sum(words: int) -> int:
-    """Of the words START, START + 1, ... modulo 2^32."""
-    return (START * words + words * (words - 1) // 2) % 2**32
+def pattern_sum(words: int, start: int = START) -> int:
+    """Of the words start, start + 1, ... modulo 2^32."""
+    return (start * words + words * (words - 1) // 2) % 2**32
 
 
 def _require_sum(device, read: Callable[[], object], expected: int, words: int) -> None:
@@ -227,8 +227,7 @@ def _device_copy(device, size: int) -> Stream:
 
 def same_bits(device, source, destination) -> bool:
     differences = device.xp.zeros(1, device.xp.uint64)
-    arguments = (source, destination, device.xp.uint64(source.nbytes // 4), differences)
-    device.kernel("compare.cu", "count_differences")((8 * device.multiprocessors,), (256,), arguments)
+    device.count_differences(source, destination, differences)
     return int(differences[0]) == 0
 
 
@@ -337,7 +336,7 @@ def _cache_stream(device, name: str, level: str, size: int, grids: dict, how: st
     def verify(grid: str) -> str:
         step, times_read = grids[grid][0], grids[grid][1]
         _write_pattern(device, set_words[: max(size, ROUND_BYTES) // 4])
-        expected = _pattern_sum(size // 4) * times_read % 2**32
+        expected = pattern_sum(size // 4) * times_read % 2**32
         _require_sum(device, lambda: step(0), expected, size // 4)
         return "the sum of every word of every pass against the sum of what had been written there"
 

@@ -40,6 +40,9 @@ FACTS = (
     "row_remap_pending",
     "row_remap_failed",
     "page_retirement_pending",
+    "nvlinks_active",
+    "remapped_rows",
+    "retired_pages",
 )
 STATE = (
     "sm_clock_mhz",
@@ -157,30 +160,86 @@ def facts(handle) -> dict:
         "pcie_width_now": ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
         "pcie_width_max": ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
         "power_limit_w": None if limit is None else limit / 1000,
-        **_memory_errors(handle),
+        **memory_errors(handle),
+        "nvlinks_active": len(_active_links(handle)),
     }
 
 
-def _memory_errors(handle) -> dict:
-    """Uncorrected errors since the driver was loaded and ever; what waits for a reset to be taken out of use.
+def memory_errors(handle) -> dict:
+    """Uncorrected errors since the driver was loaded and ever; what was taken out of use, and what waits for a reset.
 
     Rows are remapped from Ampere on, pages retired before; each card refuses the other's question.
     """
+    if handle is None:
+        return {}
     import pynvml
 
     def uncorrected(since: int) -> int | None:
         return ask(pynvml.nvmlDeviceGetTotalEccErrors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, since)
 
-    # (corrected, uncorrected, pending, failed)
+    # (for corrected errors, for uncorrected ones, pending, failed)
     remapped = ask(pynvml.nvmlDeviceGetRemappedRows, handle)
     retirement = ask(pynvml.nvmlDeviceGetRetiredPagesPendingStatus, handle)
+    causes = (
+        pynvml.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS,
+        pynvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR,
+    )
+    retired = [ask(pynvml.nvmlDeviceGetRetiredPages, handle, cause) for cause in causes]
     return {
         "ecc_uncorrected_errors": uncorrected(pynvml.NVML_VOLATILE_ECC),
         "ecc_uncorrected_errors_ever": uncorrected(pynvml.NVML_AGGREGATE_ECC),
         "row_remap_pending": None if remapped is None else bool(remapped[2]),
         "row_remap_failed": None if remapped is None else bool(remapped[3]),
         "page_retirement_pending": None if retirement is None else bool(retirement),
+        "remapped_rows": None if remapped is None else remapped[0] + remapped[1],
+        "retired_pages": None if None in retired else sum(map(len, retired)),
     }
+
+
+def uuid(handle) -> str | None:
+    if handle is None:
+        return None
+    import pynvml
+
+    return ask(pynvml.nvmlDeviceGetUUID, handle)
+
+
+def bus_id(handle) -> str | None:
+    if handle is None:
+        return None
+    import pynvml
+
+    info = ask(pynvml.nvmlDeviceGetPciInfo, handle)
+    return info and (info.busId.decode() if isinstance(info.busId, bytes) else info.busId)
+
+
+def utilisation(handle) -> float | None:
+    """The share of the last period, of up to a second, in which some kernel of any process ran."""
+    if handle is None:
+        return None
+    import pynvml
+
+    rates = ask(pynvml.nvmlDeviceGetUtilizationRates, handle)
+    return rates and rates.gpu / 100
+
+
+def processes(handle) -> int | None:
+    """Others with a CUDA context on the card, of whatever container, for a process that has none."""
+    if handle is None:
+        return None
+    import pynvml
+
+    found = ask(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
+    return None if found is None else len({process.pid for process in found} - {os.getpid()})
+
+
+def memory_used_share(handle) -> float | None:
+    if handle is None:
+        return None
+    import pynvml
+
+    memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    return memory.used / memory.total if memory and memory.total else None
 
 
 def link(handle) -> dict:
@@ -193,6 +252,65 @@ def link(handle) -> dict:
         "pcie_generation": ask(pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
         "pcie_width": ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
     }
+
+
+def _links(handle) -> dict[int, bool]:
+    """Whether each NVLink that the card has is active."""
+    import pynvml
+
+    states = {
+        number: ask(pynvml.nvmlDeviceGetNvLinkState, handle, number) for number in range(pynvml.NVML_NVLINK_MAX_LINKS)
+    }
+    return {number: state == pynvml.NVML_FEATURE_ENABLED for number, state in states.items() if state is not None}
+
+
+def _active_links(handle) -> list[int]:
+    return [number for number, active in _links(handle).items() if active]
+
+
+ANCESTORS = ("INTERNAL", "SINGLE", "MULTIPLE", "HOSTBRIDGE", "NODE", "SYSTEM")  # of NVML_TOPOLOGY_, nearest first
+
+
+def path_between(handle, peer) -> dict:
+    """How two GPUs reach one another: over NVLink or PCIe, by how many active links to the peer or to a switch, and the
+    nearest part of the PCIe tree that both hang on. Null where not told."""
+    known = dict.fromkeys(("path", "nvlinks", "nvlink_version", "pcie_ancestor"))
+    if handle is None or peer is None:
+        return known
+    import pynvml
+
+    status = ask(pynvml.nvmlDeviceGetP2PStatus, handle, peer, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
+    level = ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, handle, peer)
+    levels = {getattr(pynvml, f"NVML_TOPOLOGY_{name}"): name.lower() for name in ANCESTORS}
+    known["pcie_ancestor"] = levels.get(level)
+    if status is not None:
+        known["path"] = "nvlink" if status == pynvml.NVML_P2P_STATUS_OK else "pcie"
+    if known["path"] == "nvlink":
+        links = [number for number in _active_links(handle) if _leads_to(handle, number, peer)]
+        versions = {ask(pynvml.nvmlDeviceGetNvLinkVersion, handle, number) for number in links}
+        known |= {"nvlinks": len(links), "nvlink_version": _link_version(next(iter(versions), None))}
+        known["nvlinks_down"] = [number for number, active in _links(handle).items() if not active]
+    return known
+
+
+def _leads_to(handle, number: int, peer) -> bool:
+    """Whether a link ends at the peer, or at a switch, which leads to all GPUs. A machine may not be told."""
+    import pynvml
+
+    if ask(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, number) != pynvml.NVML_NVLINK_DEVICE_TYPE_GPU:
+        return True
+    remote = ask(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, number)
+    mine = ask(pynvml.nvmlDeviceGetPciInfo, peer)
+    return bool(remote and mine) and remote.busId == mine.busId
+
+
+def _link_version(code: int | None) -> str | None:
+    """4.0 of NVML_NVLINK_VERSION_4_0."""
+    import pynvml
+
+    prefix = "NVML_NVLINK_VERSION_"
+    names = (name for name in dir(pynvml) if name.startswith(prefix) and getattr(pynvml, name) == code)
+    return next((name.removeprefix(prefix).replace("_", ".") for name in names if code), None)
 
 
 def other_processes(handle) -> int | None:

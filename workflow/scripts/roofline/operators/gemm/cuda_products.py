@@ -248,6 +248,7 @@ def _by_cupy(device, dtype: str, size: int, seed: int) -> Workload:
         clear=lambda: device.poison(c),
         compare=compare,
         inputs=inputs(dtype, FULL),
+        result=c,
     )
 
 

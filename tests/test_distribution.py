@@ -1,0 +1,148 @@
+"""What cards of one model reach, and where one stands among the others."""
+
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+from commands import load
+from factories import device_record
+from hypothesis import given
+from hypothesis import strategies as st
+from records_factory import bandwidth_record, collected, peak_record
+
+from roofline.analysis import distribution, spread
+from roofline.analysis.distribution import BANDS, OTHERS, card_id, criterion, sentence, standing
+from roofline.analysis.quantities import Quantity
+from roofline.core.statistics import median
+from roofline.records.base import read
+from roofline.records.distribution import Distribution, MeasuredRun
+from roofline.report.interpretation import interpret
+
+REFERENCE = Path(__file__).parents[1] / "reference" / "nvidia-h200"
+H200 = "NVIDIA H200"
+
+
+def quantity(key="bf16", value=800.0, kind="burst", higher=True, samples=100):
+    return Quantity("gpu0", key, key, kind, value, "TFLOPS", higher, samples, None, None, None)
+
+
+def run(card, limit=700.0, **values):
+    known = dict.fromkeys(("commit", "effort", "driver"))
+    return MeasuredRun(
+        card_id=card_id(card),
+        fingerprint=repr(values),
+        queried_at="",
+        software={},
+        power_limit_w=limit,
+        values=values,
+        **known,
+    )
+
+
+def made(*runs, higher=True):
+    told = {key: quantity(key, higher=higher) for one in runs for key in one.values}
+    return distribution.distribution(H200, runs, told)
+
+
+def fleet(*values):
+    return made(*(run(f"GPU-{place}", bf16=value) for place, value in enumerate(values)))
+
+
+def card(uuid="GPU-mine", limit=700.0, **hardware):
+    return device_record("gpu0", name=H200, uuid=uuid, hardware={"power_limit_w": limit} | hardware)
+
+
+def stand(found, value, device=None, **fields):
+    return standing(found, device or card(), [quantity(value=value, **fields)])
+
+
+@given(st.lists(st.lists(st.floats(1, 1e4), min_size=1, max_size=4), min_size=1, max_size=5))
+def test_a_card_counts_once_however_many_runs_it_had(groups):
+    found = made(*(run(f"GPU-{place}", bf16=value) for place, group in enumerate(groups) for value in group))
+    (one,) = found.quantities
+    assert (one.cards, one.runs) == (len(groups), sum(map(len, groups)))
+    assert math.isclose(one.median, median([median(group) for group in groups]))
+    assert one.run_spread_df == sum(len(group) - 1 for group in groups)
+
+
+@pytest.mark.parametrize(
+    ("value", "band", "told"),
+    [
+        (800, 0, "This H200 is within 1 % of 3 others"),
+        (824, 0, "This H200 is within 3 % of 3 others"),  # faster is no fault
+        (777, 0, "This H200 is within 3 % of 3 others"),
+        (760, 1, "This H200 is below 3 others: bf16 by 5.0 % (note)"),
+        (720, 2, "bf16 by 10 % (slow, but seen in fleets)"),
+        (400, 3, "bf16 by 50 % (ask for another card)"),
+    ],
+)
+def test_how_far_below_the_others_a_card_is(value, band, told):
+    found = stand(fleet(800, 801, 799), value)
+    assert found.band == band and told in sentence(H200, found)
+    assert criterion("gpu0", H200, found).result == ("fail" if band > 1 else "pass")
+
+
+def test_latency_is_better_where_it_is_lower():
+    found = made(run("GPU-1", p2p=2.0), run("GPU-2", p2p=2.0), higher=False)
+    assert stand(found, 2.4, key="p2p", kind="link", higher=False).band == 2
+    assert stand(found, 1.5, key="p2p", kind="link", higher=False).band == 0
+
+
+def test_a_figure_that_differs_between_cards_by_much_has_wider_bands():
+    found = fleet(800, 700, 900)
+    low = stand(found, 640)  # a fifth below the median: three spreads are 0.38
+    assert low.band == 0 and "bf16 varies more from card to card" in sentence(H200, low)
+    assert stand(found, 400).band == 3
+
+
+def test_a_card_is_never_compared_with_itself():
+    found = made(run("GPU-mine", bf16=400), run("GPU-1", bf16=800))
+    assert stand(found, 400).band == 3 and stand(found, 400).cards == 1
+    alone = stand(made(run("GPU-mine", bf16=400)), 400)
+    assert sentence(H200, alone) == "no other H200 at a power limit of 700 W was measured yet"
+    assert criterion("gpu0", H200, alone).result == "not_applicable"
+
+
+def test_cards_of_another_power_limit_and_slices_are_not_compared():
+    assert stand(fleet(800), 500, card(limit=500.0)).cards == 0
+    assert "slice" in stand(fleet(800), 100, card(mig_slice=True)).why
+
+
+def test_what_the_host_has_a_part_in_is_not_graded():
+    for kind in ("pageable", "caller_time"):
+        found = stand(fleet(800), 10, kind=kind)
+        assert criterion("gpu0", H200, found).result == "not_applicable" and "none of this run" in found.why
+
+
+def test_it_stands_in_the_interpretation_and_in_the_report():
+    run = [peak_record("gpu0", "bf16", 400, vendor=989), bandwidth_record("gpu0", hbm_read=4000)]
+    told, found = "This H200 is below 3 others: bf16 by 50 % (ask for another card).", stand(fleet(800, 801, 799), 400)
+    devices = {"gpu0": card()}
+    roofline = collected(*run).roofline
+    assert told in interpret(roofline, devices, run, {}, {"gpu0": found})
+    assert told not in interpret(roofline, devices, run)
+
+
+def test_the_bands_are_those_of_the_documents():
+    text = (Path(__file__).parents[1] / "docs" / "health.md").read_text(encoding="utf-8")
+    assert all(f"{100 * band:.0f} %" in text for band in BANDS) and OTHERS
+
+
+def test_runs_are_added_each_once_and_the_committed_one_is_what_they_give(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(spread, "REFERENCE", tmp_path)
+    command = load("distribution")
+    assert command.main([str(REFERENCE)]) == 0
+    assert command.main([str(REFERENCE / "thorough"), str(REFERENCE)]) == 0
+    assert "2 runs of 2 cards" in capsys.readouterr().out.splitlines()[-1]
+    found = read(Distribution, tmp_path / "nvidia-h200" / "distribution.json")
+    there = read(Distribution, REFERENCE / "distribution.json")
+    by_print = {one.fingerprint: one for one in there.runs}
+    assert all(by_print.get(one.fingerprint, one) == one for one in found.runs)
+    assert there == distribution.distribution(there.card, there.runs, {one.key: one for one in there.quantities})
+
+
+def test_what_is_no_run_is_told_in_a_line(tmp_path, capsys):
+    shutil.copy(REFERENCE / "spread.json", tmp_path / "not-an-archive.tar.gz")
+    assert load("distribution").main([str(tmp_path / "not-an-archive.tar.gz")]) == 1
+    assert len(capsys.readouterr().out.splitlines()) == 1

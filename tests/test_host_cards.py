@@ -1,0 +1,145 @@
+"""The cards of a host beside one another, and what was measured between them, as users are told."""
+
+import pytest
+from records_factory import (
+    bandwidth_record,
+    collected,
+    device_record,
+    peak_record,
+    results,
+    stream,
+    timing,
+    told,
+    verified,
+)
+
+from roofline.analysis import host_cards, peer_paths
+from roofline.analysis.acceptance import accept
+from roofline.records.memory import Latency, Peer
+from roofline.report import page, roofline_ceilings, screen
+
+
+def card(name: str, burst: float, read: float = 4000, model: str = "NVIDIA H200"):
+    return [
+        device_record(name, name=model, hardware={"power_limit_w": 700.0}),
+        peak_record(name, "bf16", burst),
+        bandwidth_record(name, hbm_read=read),
+    ]
+
+
+def cards(*bursts: float, **fields):
+    return [one for place, burst in enumerate(bursts) for one in card(f"gpu{place}", burst, **fields)]
+
+
+def grouped(records) -> host_cards.Groups:
+    found = results(*records)
+    return host_cards.groups(found, collected(*records).roofline)
+
+
+@pytest.mark.parametrize(
+    ("bursts", "said", "verdicts"),
+    [
+        ((800, 806), ["gpu0 and gpu1 are within 1 % of one another."], ["pass", "pass"]),
+        (
+            (800, 760),
+            [
+                "gpu1 is below gpu0: bf16 by 5.0 % (note); of two cards, only other cards of the model tell "
+                "which is the unusual one."
+            ],
+            ["pass", "pass"],
+        ),
+        (
+            (800, 700, 804),
+            ["gpu1 is below this host's 2 others: bf16 by 13 % (slow, but seen in fleets)."],
+            ["pass", "fail", "pass"],
+        ),
+    ],
+)
+def test_the_cards_of_a_host_are_alike_or_the_slow_one_is_named(bursts, said, verdicts):
+    several = grouped(cards(*bursts))
+    assert host_cards.sentences(several) == said
+    assert [one.result for one in host_cards.criteria(several)] == verdicts
+
+
+def test_cards_of_unlike_models_and_one_alone_are_compared_with_none():
+    assert grouped(cards(800)) == []
+    assert grouped([*card("gpu0", 800), *card("gpu1", 300, model="NVIDIA A100")]) == []
+
+
+def test_the_comparison_stands_in_acceptance_and_on_the_page():
+    records = cards(800, 560)
+    made, found = collected(*records), results(*records)
+    acceptance = accept(made.roofline, found, verified(*records), [], [])
+    (failed,) = [one for one in acceptance.criteria if one.criterion == host_cards.ALIKE and one.result == "fail"]
+    assert (failed.device, failed.reason) == ("gpu1", "gpu1 is below gpu0: bf16 by 30 % (ask for another card)")
+    said = "gpu1 is below gpu0: bf16 by 30"
+    assert said in page.markdown(told(*records)) and said in page.html(told(*records))
+
+
+# ---------------------------------------------------------------- between them
+
+
+def link(device: str, peer: str, copies: float, path="nvlink", down=(), vendor=450.0):
+    name = f"p2p_{peer}"
+    share = {"level": "p2p", "mix": "copy", "vendor_gb_per_s": vendor, "fraction_of_vendor": vendor and copies / vendor}
+    both = {"level": "p2p", "mix": "copy"}
+    record = bandwidth_record(device, name, **{name: stream(name, copies, **share)})
+    latency = Latency(name="load", what="made up", bytes=8, timing=timing(854e-9), verified="made up")
+    links = (
+        {"nvlinks": 18 - len(down), "nvlink_version": "4.0"}
+        if path == "nvlink"
+        else dict.fromkeys(("nvlinks", "nvlink_version"))
+    )
+    reached = Peer(device=peer, uuid="", path=path, pcie_ancestor="node", **links, nvlinks_down=list(down))
+    streams = [*record.bandwidths, stream(f"{name}_both", 2 * copies, **both)]
+    return record.model_copy(update={"peer": reached, "latencies": [latency], "bandwidths": streams})
+
+
+def test_what_was_measured_between_cards_is_told_with_its_path_and_what_is_summed():
+    records = [*cards(800, 800), link("gpu0", "gpu1", 397)]
+    said = (
+        "gpu0 reaches gpu1 over 18 NVLinks (version 4.0): copies 397 GB/s one way, 794 both ways (both ways: at once, "
+        "the sum of the two); 8 bytes take 854 ns by a load in a kernel."
+    )
+    assert peer_paths.sentences(collected(*records).roofline, "gpu0") == [said]
+    story = told(*records)
+    assert (
+        said in page.markdown(story)
+        and said in page.html(story)
+        and "| other GPUs | - | 397 GB/s | p2p_gpu1 |" in page.markdown(story)
+    )
+    shown = screen.summary(collected(*records).roofline, accept_all(records))
+    assert "p2p_gpu1_both" in shown and "over 18 NVLinks" in shown
+    ceilings = [one for one in collected(*records).roofline.ceilings if one.device == "gpu0"]
+    assert list(roofline_ceilings.notes(ceilings, [])) == [
+        "Copies to 1 other GPU: 397 GB/s.",
+        "Measured and not drawn: bf16 800 TFLOPS; hbm_read 4000 GB/s.",
+    ]
+
+
+def accept_all(records):
+    made, found = collected(*records), results(*records)
+    return accept(made.roofline, found, verified(*records), [], [])
+
+
+def test_peers_that_are_reached_alike_share_a_sentence():
+    records = [*cards(800, 800, 800, 800), *(link("gpu0", f"gpu{n}", 396 + n) for n in (1, 2))]
+    records.append(link("gpu0", "gpu3", 390, down=(3, 7)))
+    first, second = peer_paths.sentences(collected(*records).roofline, "gpu0")
+    assert "over 16 NVLinks (version 4.0), links 3 and 7 inactive" in first
+    assert "gpu0 reaches gpu1 and gpu2 over 18 NVLinks" in second and "copies 397 to 398 GB/s" in second
+
+
+@pytest.mark.parametrize(
+    ("fields", "result", "words"),
+    [
+        ({"copies": 397}, "pass", "p2p_gpu1 88 % of 450 GB/s"),
+        ({"copies": 200, "down": (3,)}, "fail", "p2p_gpu1 44 % of 450 GB/s, link 3 inactive"),
+        ({"copies": 25, "path": "pcie", "vendor": None}, "not_applicable", "no peer is reached over NVLink"),
+    ],
+)
+def test_slow_copies_over_nvlink_fail_acceptance(fields, result, words):
+    records = [*cards(800, 800), link("gpu0", "gpu1", **fields)]
+    (found,) = peer_paths.criterion("gpu0", collected(*records).roofline)
+    assert found.result == result and words in found.reason
+    assert peer_paths.criterion("gpu1", collected(*records).roofline) == []

@@ -1,0 +1,72 @@
+"""Compare two runs, or two sides of several runs each, figure by figure; measures nothing and needs no GPU.
+
+    python workflow/commands/compare.py A B [--force]
+
+A and B are archives or results folders; several of one side stand in one argument, separated by blanks. --force also
+compares other models of card. Writes results/comparison/: comparison.md, comparison.json and comparison.png.
+Ends with status 1 where something is SLOWER, and with 2 where the sides cannot be read or compared.
+"""
+
+import argparse
+import shlex
+import sys
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
+
+from roofline.analysis.comparison import Incomparable, compare
+from roofline.analysis.stored_spread import stored
+from roofline.records.base import CorruptRecord, write
+from roofline.records.comparison import Comparison
+from roofline.records.files import write_text
+from roofline.report import comparison_figure, comparison_page, figure_style
+from roofline.run.archive import Refused
+from roofline.run.jobs import exit_with, print_what_can_be_printed
+from roofline.run.runs import read_runs
+
+WHERE = Path("results", "comparison")
+SLOWER, REFUSED = 1, 2
+DPI = 144
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("a", metavar="A")
+    parser.add_argument("b", metavar="B")
+    parser.add_argument("--force", action="store_true")
+    told = parser.parse_args(arguments)
+    try:
+        sides = [paths(text, side) for text, side in ((told.a, "A"), (told.b, "B"))]
+        folders = [path for side in sides for path in side if path.is_dir()]
+        runs = [read_runs(side) for side in sides]
+        comparison = compare(*runs, told.force, partial(stored, folders=folders))
+        write_all(comparison, WHERE)
+    except (Refused, Incomparable, CorruptRecord, OSError) as error:
+        print(error, file=sys.stderr)
+        return REFUSED
+    print(comparison_page.screen(comparison))
+    print(f"{WHERE}/: comparison.md, comparison.json, comparison.png")
+    return SLOWER if any(one.verdict == "SLOWER" for one in comparison.quantities) else 0
+
+
+def paths(text: str, side: str) -> list[Path]:
+    """Of one side; a path may have blanks, quoted as for a shell. Raises Refused without any."""
+    try:
+        found = [text] if text and Path(text).exists() else shlex.split(text)  # "" would be this folder
+    except ValueError as error:
+        raise Refused(f"{side}: {text!r} is no list of paths ({error})") from None
+    if not found:
+        raise Refused(f"{side}: no run is named; give an archive or a results folder, as in {side}=one.tar.gz")
+    return [Path(one) for one in found]
+
+
+def write_all(comparison: Comparison, folder: Path) -> None:
+    write(comparison, folder / "comparison.json")
+    write_text(comparison_page.markdown(comparison), folder / "comparison.md")
+    figure_style.save(comparison_figure.draw(comparison), [folder / "comparison.png"], DPI)
+
+
+if __name__ == "__main__":
+    print_what_can_be_printed()
+    exit_with(main, REFUSED)

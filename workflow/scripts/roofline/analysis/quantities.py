@@ -1,0 +1,118 @@
+"""Every figure of a run by which it can be compared with others, as plain data."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from roofline.core.formatting import flops_unit
+from roofline.core.terms import QuantityKind
+from roofline.records.collection import Collection
+from roofline.records.compute import PeakFlops
+from roofline.records.device import DeviceRecord
+from roofline.records.manifest import Manifest
+from roofline.records.memory import Bandwidth
+from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, Roofline
+
+LINK_LEVELS = {"pcie", "p2p"}
+MEMORY_LEVELS = {"hbm", "dram"}
+PAGEABLE = "_pageable"
+
+
+class Quantity(NamedTuple):
+    """One figure of one device as one run found it."""
+
+    device: str  # its key in that run, such as gpu0
+    key: str  # the same in every run: fp16, fp16/sustained, hbm_read, gemm/cuBLASLt/.../device_time
+    name: str  # in words
+    kind: QuantityKind
+    value: float
+    unit: str
+    higher_is_better: bool
+    samples: int | None  # timed ones that it rests on; None if not known
+    clock_mhz: float | None  # counted on the multiprocessors under that very load; None if not counted
+    inputs: str | None  # operands, where a record tells
+    record: str | None  # below results/
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run by its records: what it was measured on and with, and every figure."""
+
+    source: str  # the archive or folder
+    devices: Mapping[str, DeviceRecord]
+    roofline: Roofline
+    manifest: Manifest
+    quantities: list[Quantity]
+    fingerprint: str  # the same for one run and its copies, whatever else an archive holds
+
+    @property
+    def effort(self) -> str | None:
+        return self.manifest.config.get("effort")
+
+    @property
+    def commit(self) -> str | None:
+        return self.manifest.sources.commit
+
+    def of_device(self, device: str) -> dict[str, Quantity]:
+        """The quantities of one device, by key."""
+        return {one.key: one for one in self.quantities if one.device == device}
+
+
+def quantities(roofline: Roofline, collections: Iterable[Collection] = ()) -> list[Quantity]:
+    """All figures in the order of roofline.json; clocks and operands are known where the collections are there."""
+    records = [record for collection in collections for record in collection.records]
+    peaks = {(one.device, one.dtype): one.peak for one in records if one.kind == "peak_flops" and one.peak}
+    streams = {(one.device, b.name): b for one in records if one.kind == "bandwidth" for b in one.bandwidths}
+    found: list[Quantity] = []
+    for ceiling in roofline.ceilings:
+        at = (ceiling.device, ceiling.name)
+        found += _compute(ceiling, peaks.get(at)) if ceiling.kind == "compute" else [_memory(ceiling, streams.get(at))]
+    for one in roofline.instructions:
+        rate, clock = one.warp_instructions_per_s / 1e9, one.sm_clock_mhz
+        words = ("issue", "instruction issue", "issue", rate, "G warp instructions/s", True)
+        found.append(Quantity(one.device, *words, one.samples, clock, None, one.record))
+    return found + [figure for operator in roofline.operators for figure in _operator(operator)]
+
+
+def fingerprint(figures: Iterable[Quantity], devices: Mapping[str, DeviceRecord]) -> str:
+    """SHA-256 over every figure in full and over which devices were queried when."""
+    asked = sorted((record.device, record.uuid, record.queried_at) for record in devices.values())
+    values = sorted((one.device, one.key, repr(one.value)) for one in figures)
+    return hashlib.sha256(json.dumps([asked, values]).encode()).hexdigest()
+
+
+def _compute(ceiling: ComputeCeiling, peak: PeakFlops | None) -> list[Quantity]:
+    """Burst and sustained are two figures: the one shows the product, the other the power limit and the cooling."""
+    unit, inputs = flops_unit(ceiling.name), peak and peak.inputs
+    burst, clock = ceiling.burst_tflops or ceiling.tflops, peak and peak.clock_mhz
+    words = (ceiling.device, ceiling.name, ceiling.name, "burst", burst, unit, True)
+    found = [Quantity(*words, ceiling.samples, clock, inputs, ceiling.record)]
+    if ceiling.sustained_tflops:
+        load = peak and peak.sustained
+        key, name = f"{ceiling.name}/sustained", f"{ceiling.name} sustained"
+        words = (ceiling.device, key, name, "sustained", ceiling.sustained_tflops, unit, True)
+        found.append(Quantity(*words, None, load and load.sm_clock_mhz, inputs, ceiling.record))
+    return found
+
+
+def _memory(ceiling: MemoryCeiling, stream: Bandwidth | None) -> Quantity:
+    kind = "memory" if ceiling.level in MEMORY_LEVELS else "link" if ceiling.level in LINK_LEVELS else "cache"
+    kind = "pageable" if ceiling.name.endswith(PAGEABLE) else kind
+    clock = stream and stream.sm_clock_mhz
+    words = (ceiling.device, ceiling.name, ceiling.name, kind, ceiling.gb_per_s, "GB/s", True)
+    return Quantity(*words, ceiling.samples, clock, None, ceiling.record)
+
+
+def _operator(cell: Operator) -> list[Quantity]:
+    """The device's time, where it is known apart, and what a caller gets: the host has its part in that."""
+    shape = ",".join(f"{name}{size}" for name, size in cell.shape.items())
+    parts = (cell.operator, cell.name, cell.implementation, cell.preset, cell.scope, cell.dtype, cell.cache, shape)
+    key, found = "/".join(filter(None, parts)), []
+    times = (("device_time", "device's time", cell.device_latency_s), ("caller_time", "caller's time", cell.latency_s))
+    for kind, words, seconds in times:
+        if seconds:
+            named = (cell.device, f"{key}/{kind}", f"{cell.full_name}, {words}", kind, seconds * 1e6, "us", False)
+            found.append(Quantity(*named, cell.samples, None, None, cell.record))
+    return found

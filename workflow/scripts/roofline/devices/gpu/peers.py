@@ -1,0 +1,298 @@
+"""Between two GPUs: copies by the driver, and kernels of one that read and write the other's memory.
+
+One way and both ways at once, where both directions are added up; and what 8 bytes take. docs/several_gpus.md.
+"""
+
+from collections.abc import Callable, Iterator
+
+from roofline.devices.base import Stream, Unsupported
+from roofline.devices.gpu import memory
+
+LARGEST_BYTES = memory.GIB  # beyond it, what it takes to begin and to end no longer shows: 10 us of 2.7 ms on an H200
+SHARE_OF_FREE = 64  # of which an array takes one at most
+GRIDS = tuple((threads, depth, whole) for depth in (4, 1) for threads in (512, 1024, 256) for whole in (True, False))
+CHAIN_BYTES, LINE_BYTES, CHAIN_STEPS = 2 * memory.MIB, 128, 4096  # a chain that one page of memory and the L2 hold
+COPIED_BYTES = 8
+
+
+class Pair:
+    """A device and its peer, and the streams between them. Raises Unsupported where one may not access the other."""
+
+    def __init__(self, device, size_bytes: int | None):
+        _require_access(device)
+        free = min(device.identity.memory_free_bytes, device.peer.memory_free_bytes)
+        size = (size_bytes or min(LARGEST_BYTES, free // SHARE_OF_FREE)) // memory.ROUND_BYTES * memory.ROUND_BYTES
+        self.device, self.size, self.path = device, size, device.path_to_peer()
+        self.near, self.far = _Card(device, 0, size), _Card(device, 1, size)
+
+    def streams(self) -> list[Stream]:
+        """One way, from the device or by its kernels; then both ways at once."""
+        name = f"p2p_{self.device.peer.device}"
+        return [
+            self._stream(f"{name}{way}{'_both' if both else ''}", one, both)
+            for way, one in (("", _Copy), ("_read", _Read), ("_write", _Write))
+            for both in (False, True)
+        ]
+
+    def _stream(self, name: str, way: type, both: bool) -> Stream:
+        there, back = way(self.near, self.far), way(self.far, self.near)
+        ways = [there, back] if both else [there]
+        grids = {grid: self._at_once(step, back.steps[grid]) if both else step for grid, step in there.steps.items()}
+
+        def verify(grid: str) -> str:
+            for one in ways:
+                one.prepare()
+            self._synchronize()
+            grids[grid](0)
+            self._synchronize()
+            told = [one.check() for one in ways]
+            return told[0]
+
+        summed = ", both directions at once, of which this is the sum" if both else ""
+        return Stream(
+            name=name,
+            level="p2p",
+            mix=way.mix,
+            counted=f"{way.counted}, {self.size:,} bytes in one direction{summed}",
+            counted_bytes=len(ways) * self.size,
+            grids=grids,
+            verify=verify,
+            nvlink_share=self._share(len(ways)),
+        )
+
+    def _synchronize(self) -> None:
+        for card in (self.near, self.far):
+            card.stream.synchronize()
+
+    def _share(self, directions: int) -> float | None:
+        links, active = self.path["nvlinks"], self.device.hardware()["nvlinks_active"]
+        return directions * links / active if links and active else None
+
+    def _at_once(self, there: Callable, back: Callable) -> Callable[[int], None]:
+        """A step of both: the peer's begins with ours, and the step ends with the last of them."""
+        near, far = self.near, self.far
+        begun, ended = near.event(), far.event()
+
+        def step(index: int) -> None:
+            begun.record(near.stream)
+            with far:
+                far.stream.wait_event(begun)
+                back(index)
+                ended.record(far.stream)
+            there(index)
+            near.stream.wait_event(ended)
+
+        return step
+
+    def chase(self) -> tuple[Callable[[int], None], int, Callable[[], str]]:
+        """A step, how many loads it makes one after another in the peer's memory, and a check of where they led."""
+        import numpy
+
+        links = CHAIN_BYTES // LINE_BYTES
+        order = numpy.random.default_rng(0).permutation(links)
+        words = numpy.zeros((links, LINE_BYTES // 8), numpy.uint64)
+        with self.far as far:
+            chain = far.device.xp.zeros(words.shape, numpy.uint64)
+            addresses = numpy.uint64(chain.data.ptr) + order.astype(numpy.uint64) * numpy.uint64(LINE_BYTES)
+            words[order, 0] = numpy.roll(addresses, -1)
+            chain[...] = far.device.array(words)
+            far.stream.synchronize()
+        last = self.device.xp.zeros(1, numpy.uint64)
+        first = chain.reshape(-1)[int(order[0]) * LINE_BYTES // 8 :]
+        kernel = self.device.kernel("chase.cu", "chase")
+
+        def step(index: int) -> None:
+            kernel((1,), (1,), (first, numpy.uint32(CHAIN_STEPS), last))
+
+        def verify() -> str:
+            self.device.poison(last)
+            step(0)
+            self.device.synchronize()
+            if int(self.device.to_host(last)[0]) != int(addresses[CHAIN_STEPS % links]):
+                raise ArithmeticError("the loads from the peer's memory did not lead where they must")
+            return "the last address loaded against that of the chain"
+
+        return step, CHAIN_STEPS, verify
+
+    def small_copy(self) -> tuple[Callable[[int], None], Callable[[], str]]:
+        """A step that copies 8 bytes to the peer, and a check of them."""
+        way = _Copy(self.near, self.far, COPIED_BYTES)
+        step = next(iter(way.steps.values()))
+
+        def verify() -> str:
+            way.prepare()
+            self._synchronize()
+            step(0)
+            self._synchronize()
+            return way.check()
+
+        return step, verify
+
+
+def _require_access(device) -> None:
+    """CUDA would copy by way of the host where it may not access the peer, and would not tell."""
+    runtime = device.xp.cuda.runtime
+    if runtime.getDeviceCount() < 2:
+        raise Unsupported(f"CUDA shows this process only one of {device.name} and {device.peer.device}")
+    if not (runtime.deviceCanAccessPeer(0, 1) and runtime.deviceCanAccessPeer(1, 0)):
+        raise Unsupported(
+            f"{device.name} and {device.peer.device} may not access one another's memory, and copies would go through "
+            "the host"
+        )
+    if device.peer.compute_capability != device.identity.compute_capability:
+        raise Unsupported(f"{device.name} and {device.peer.device} are of different compute capabilities")
+    for card, other in ((0, 1), (1, 0)):
+        with device.xp.cuda.Device(card):
+            runtime.deviceEnablePeerAccess(other)
+
+
+class _Card:
+    """One of both: what is sent from it (`out`), what arrives (`into`), and its stream. Within `with` it is CUDA's
+    current device."""
+
+    def __init__(self, device, number: int, size: int):
+        self.device, self.number, self.size = device, number, size
+        self._cuda_device = device.xp.cuda.Device(number)
+        self.stream = device.stream
+        with self:
+            if number:
+                self.stream = device.xp.cuda.Stream(non_blocking=True)
+                self.stream.use()
+            self.out = device.normal((size // 4,), "fp32", seed=number)
+            self.into = device.xp.zeros_like(self.out)
+            self.clock = device.xp.zeros(2, device.xp.uint64)
+            self.total, self.tell = (device.xp.zeros(1, device.xp.uint32) for _ in range(2))
+
+    def __enter__(self):
+        self._cuda_device.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        self._cuda_device.__exit__(*error)
+
+    def event(self):
+        with self:
+            return self.device.xp.cuda.Event(disable_timing=True)
+
+    def launch(self, kernel, blocks: int, threads: int, arguments: tuple) -> None:
+        with self:
+            kernel((blocks,), (threads,), arguments, stream=self.stream)
+
+    def fill(self, array, byte: int) -> None:
+        with self:
+            array.data.memset_async(byte, array.nbytes, self.stream)
+
+    def write_pattern(self, array, start: int) -> None:
+        import numpy
+
+        with self:
+            kernel = self.device.kernel("memory.cu", "write_1")
+        vectors = numpy.uint64(array.nbytes // self.device.vector_bytes)
+        arguments = (array, vectors, numpy.uint32(start), self.clock)
+        self.launch(kernel, 8 * self.device.multiprocessors, 256, arguments)
+
+
+class _Copy:
+    """The driver's copies, issued by the card that sends."""
+
+    mix, counted = "copy", "copied by the driver"
+
+    def __init__(self, card: _Card, other: _Card, size: int | None = None):
+        self._card, self._other, self._size = card, other, size or card.size
+        self.steps = {"the driver's copy": self._step}
+
+    def _step(self, index: int) -> None:
+        card, other = self._card, self._other
+        copy = card.device.xp.cuda.runtime.memcpyPeerAsync
+        copy(other.into.data.ptr, other.number, card.out.data.ptr, card.number, self._size, card.stream.ptr)
+
+    def prepare(self) -> None:
+        """Other random numbers from each card than any that were there; nothing of them where they are to arrive."""
+        with self._card as card:
+            card.device.fill_normal(card.out, "fp32", self._seed)
+        self._other.fill(self._other.into, 0xFF)
+
+    @property
+    def _seed(self) -> int:
+        return self._card.number + 2
+
+    def check(self) -> str:
+        with self._other as other:
+            words = self._size // 4
+            expected = other.device.normal((words,), "fp32", self._seed)
+            if not memory.same_bits(other.device, expected, other.into[:words]):
+                raise ArithmeticError("what was copied to the peer differs from its source")
+        return "every byte that arrived compared with the same random numbers drawn there"
+
+
+class _Kernels:
+    """Kernels of one card on an array of the other's."""
+
+    name: str
+
+    def __init__(self, card: _Card, other: _Card):
+        self._card, self._other, self._start = card, other, memory.START + card.number
+        self.steps = dict(self._grids())
+
+    def _grids(self) -> Iterator[tuple[str, Callable[[int], None]]]:
+        import numpy
+
+        device = self._card.device
+        vectors = self._card.size // device.vector_bytes
+        arguments = self.arguments(numpy.uint64(vectors))
+        for threads, depth, whole in GRIDS:
+            with self._card:
+                kernel = device.kernel("memory.cu", f"{self.name}_{depth}")
+                if threads > kernel.max_threads_per_block:
+                    continue
+            each = memory.WHOLE if whole else device.max_threads // threads
+            tiles = -(-vectors // (threads * depth))
+            blocks = min(each * device.multiprocessors or tiles, tiles)
+            yield memory.grid_name(each, threads, depth), self._step(kernel, blocks, threads, arguments)
+
+    def _step(self, kernel, blocks: int, threads: int, arguments: tuple) -> Callable[[int], None]:
+        return lambda index: self._card.launch(kernel, blocks, threads, arguments)
+
+
+class _Read(_Kernels):
+    name = mix = "read"
+    counted = "of the other card's memory read by a kernel"
+
+    def arguments(self, vectors) -> tuple:
+        card = self._card
+        return self._other.out, vectors, card.total, card.tell, card.clock
+
+    def prepare(self) -> None:
+        """A pattern in the other card's memory that is not the one of the other direction."""
+        self._other.write_pattern(self._other.out, self._start)
+        self._card.fill(self._card.total, 0)
+        self._card.fill(self._card.tell, 1)
+
+    def check(self) -> str:
+        with self._card as card:
+            card.fill(card.tell, 0)
+            found = int(card.device.to_host(card.total)[0])
+        if found != memory.pattern_sum(card.size // 4, self._start):
+            raise ArithmeticError("the words read from the peer do not add up to what was written there")
+        return "the sum of every word read against the sum of what the other card had written there"
+
+
+class _Write(_Kernels):
+    name = mix = "write"
+    counted = "of the other card's memory written by a kernel"
+
+    def arguments(self, vectors) -> tuple:
+        import numpy
+
+        return self._other.into, vectors, numpy.uint32(self._start), self._card.clock
+
+    def prepare(self) -> None:
+        self._other.fill(self._other.into, 0xFF)
+
+    def check(self) -> str:
+        with self._other as other:
+            expected = other.device.xp.zeros_like(other.into)
+            other.write_pattern(expected, self._start)
+            if not memory.same_bits(other.device, expected, other.into):
+                raise ArithmeticError("what was written to the peer's memory differs from what must be there")
+        return "every word that arrived compared with the same pattern written by the other card"

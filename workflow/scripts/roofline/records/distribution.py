@@ -1,0 +1,53 @@
+"""reference/{card}/distribution.json: what runs of several cards of one model reached, by quantity."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from roofline.core.terms import QuantityKind
+from roofline.records.base import NotNegative, Positive, Record
+
+
+class QuantityDistribution(Record):
+    """One quantity over the cards and runs that were measured. A card counts once, however many runs it had."""
+
+    key: str = Field(description="as analysis.quantities names it")
+    name: str
+    kind: QuantityKind
+    unit: str
+    higher_is_better: bool
+    median: Positive = Field(description="of the cards' medians")
+    cards: int
+    runs: int
+    run_spread: NotNegative | None = Field(
+        description="standard deviation of ln(value) between runs of one card, pooled; null where no card has two"
+    )
+    run_spread_df: NotNegative = Field(description="its degrees of freedom")
+    card_spread: NotNegative | None = Field(
+        description="that between cards, beyond what runs explain; null for fewer than two cards"
+    )
+    card_spread_df: NotNegative = Field(description="its degrees of freedom")
+
+
+class MeasuredRun(Record):
+    """A run that the distribution is made from."""
+
+    card_id: str = Field(
+        description="the first 16 digits of the SHA-256 of the card's UUID: enough to know it again, and no more"
+    )
+    fingerprint: str = Field(description="of its figures: the same run is not counted twice")
+    queried_at: str
+    commit: str | None
+    effort: str | None
+    driver: str | None
+    software: dict[str, str | None]
+    power_limit_w: Positive | None
+    values: dict[str, Positive] = Field(description="by the quantities' keys")
+
+
+class Distribution(Record):
+    schema_version: Literal[1] = 1
+    kind: Literal["distribution"] = "distribution"
+    card: str = Field(description="the exact name of the device")
+    runs: list[MeasuredRun]
+    quantities: list[QuantityDistribution]

@@ -1,0 +1,134 @@
+"""comparison.md and what the terminal shows of it: what differs first, then verdicts, then every figure."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from roofline.core.equivalence import Verdict
+from roofline.core.formatting import counted, listed, number, percent
+from roofline.records.comparison import ComparedQuantity, Comparison
+from roofline.report.markdown import table
+
+VERDICTS: tuple[Verdict, ...] = ("SLOWER", "FASTER", "UNCLEAR", "SAME")
+CELLS = ("device_time", "caller_time")
+COLUMNS = ["quantity", "unit", "A", "B", "B/A", "95 % interval", "verdict", "per clock", "would find", "why"]
+RULE = (
+    "(3): the mean of 3 runs. B/A is of the figure itself: of a time, more than 1 is slower. The interval is by the"
+    " spread between runs."
+    " SAME: it lies within the margin. SLOWER, FASTER: beyond chance, corrected for all figures, and beyond the margin."
+    " Would find: the smallest slowing that nine of ten such comparisons call SLOWER. docs/comparing.md has the rule."
+)
+
+
+def summary(comparison: Comparison) -> str:
+    """One line."""
+    counts = Counter(one.verdict for one in comparison.quantities)
+    told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+    same = "; A and B are the same run" if comparison.identical else ""
+    return f"{told or 'nothing'}: of {counted(len(comparison.quantities), 'figure')} that both sides have{same}"
+
+
+def markdown(comparison: Comparison) -> str:
+    """The whole page."""
+    parts = ["# B compared with A", summary(comparison) + ".", _sides(comparison), _differing(comparison)]
+    for subject in comparison.subjects:
+        mine = [one for one in comparison.quantities if one.subject == subject.name]
+        parts += [f"## {subject.name}", _cards(subject), *_blocks(mine)]
+        lacking = [
+            f"{len(keys)} only in {side}" for side, keys in (("A", subject.only_a), ("B", subject.only_b)) if keys
+        ]
+        parts += [f"Of other figures {listed(lacking)}: comparison.json names them."] if lacking else []
+    return "\n\n".join([*filter(None, parts), RULE]) + "\n"
+
+
+def screen(comparison: Comparison) -> str:
+    """The same for a terminal: of operator cells only those that changed, and counts."""
+    parts = [_sides(comparison), _differing(comparison)]
+    for subject in comparison.subjects:
+        mine = [one for one in comparison.quantities if one.subject == subject.name]
+        ceilings, cells = _parted(mine)
+        changed = [one for one in cells if one.verdict in ("SLOWER", "FASTER")]
+        parts += [f"{subject.name}: {_cards(subject)}", _table([*ceilings, *changed])]
+        counts = Counter(one.verdict for one in cells)
+        told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+        parts += [f"Of {counted(len(cells), 'time')} of operators: {told}."] if cells else []
+    return "\n\n".join(filter(None, [*parts, RULE, _smallest(comparison.quantities), summary(comparison)]))
+
+
+def _sides(comparison: Comparison) -> str:
+    rows = [
+        [one.side, one.source, one.measured_at[:16].replace("T", " "), (one.commit or "unknown")[:8], devices]
+        for one in comparison.runs
+        for devices in ["; ".join(one.devices.values())]
+    ]
+    return table(["side", "run", "measured, UTC", "commit", "devices"], rows, left=5)
+
+
+def _differing(comparison: Comparison) -> str:
+    """What else differs, of several subjects with their names; and what was not compared."""
+    several = len(comparison.subjects) > 1
+    names = [f"{one.subject}, {one.what}" if several and one.subject else one.what for one in comparison.conditions]
+    rows = [f"- {name}: {one.a} in A, {one.b} in B" for name, one in zip(names, comparison.conditions, strict=True)]
+    left_out = "\n".join(f"- {line}" for line in comparison.left_out)
+    if comparison.identical:
+        return ""
+    differs = "What differs beside the figures:\n\n" + "\n".join(rows)
+    same = "Card, settings, software and commit are the same on both sides."
+    return "\n\n".join([differs if rows else same, *([f"Not compared:\n\n{left_out}"] if left_out else [])])
+
+
+def _cards(subject) -> str:
+    if subject.same_cards:
+        return "the same device on both sides."
+    cards = [counted(len(side), "card") for side in (subject.a_cards, subject.b_cards)]
+    return f"other cards ({cards[0]} in A, {cards[1]} in B), so that their spread is part of the error."
+
+
+def _parted(quantities: Sequence[ComparedQuantity]) -> tuple[list[ComparedQuantity], list[ComparedQuantity]]:
+    cells = [one for one in quantities if one.kind in CELLS]
+    return [one for one in quantities if one.kind not in CELLS], cells
+
+
+def _blocks(quantities: Sequence[ComparedQuantity]) -> list[str]:
+    ceilings, cells = _parted(quantities)
+    found = ["### Ceilings", _table(ceilings)] if ceilings else []
+    return found + (["### Operators", _table(cells)] if cells else []) + [_smallest(quantities)]
+
+
+def _table(quantities: Sequence[ComparedQuantity]) -> str:
+    """With a number where a reason is given, and the reasons below: most rows share a few."""
+    notes = {text: i for i, text in enumerate(dict.fromkeys(note for one in quantities for note in _notes(one)), 1)}
+    rows = [_row(one, " ".join(f"[{notes[note]}]" for note in _notes(one))) for one in quantities]
+    below = "\n".join(f"- [{i}] {text}" for text, i in notes.items())
+    return "\n\n".join(filter(None, [table(COLUMNS, rows, left=2), below]))
+
+
+def _notes(one: ComparedQuantity) -> list[str]:
+    return list(filter(None, (one.reason, one.by_clock)))
+
+
+def _row(one: ComparedQuantity, notes: str) -> list[str]:
+    interval = f"{one.ci95[0]:.3f} to {one.ci95[1]:.3f}" if one.ci95 and one.ci95[1] < 100 else "-"
+    clock = f"{one.per_clock.ratio:.3f} {one.per_clock.verdict}" if one.per_clock else "-"
+    smallest = percent(one.smallest_change) if one.smallest_change is not None else "-"
+    values = [_value(side) for side in (one.a, one.b)]
+    return [one.name, one.unit, *values, f"{one.ratio:.3f}", interval, one.verdict, clock, smallest, notes]
+
+
+def _value(runs: Sequence[float]) -> str:
+    """The geometric mean; of several runs, of how many."""
+    mean = math.exp(sum(map(math.log, runs)) / len(runs))
+    shown = f"{mean:.0f}" if mean >= 1000 else number(mean) if mean < 1 else f"{mean:.4g}"
+    return shown if len(runs) == 1 else f"{shown} ({len(runs)})"
+
+
+def _smallest(quantities: Sequence[ComparedQuantity]) -> str:
+    """What the comparison could have found at all, by its best and its worst quantity."""
+    known = sorted((one.smallest_change, one.name) for one in quantities if one.smallest_change is not None)
+    if not known:
+        return ""
+    (best, first), (worst, last), (middle, _) = known[0], known[-1], known[len(known) // 2]
+    return (
+        f"The smallest slowing that would have been found is {percent(best)} ({first}) to {percent(worst)} ({last});"
+        f" of half the figures {percent(middle)} or less."
+    )

@@ -1,0 +1,130 @@
+"""Reading a whole run, from an archive or a results folder, for comparison: its records, no pictures and no pages."""
+
+import contextlib
+import json
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+
+from roofline.analysis.quantities import Run, fingerprint, quantities
+from roofline.records.base import CorruptRecord, read
+from roofline.records.collection import Collection
+from roofline.records.device import DeviceRecord
+from roofline.records.files import file_sha256
+from roofline.records.manifest import Manifest
+from roofline.records.roofline import SCHEMA_VERSION, Roofline
+from roofline.run.archive import ENDING, Refused, add_file, name_of, unpack
+from roofline.run.paths import RESULTS
+
+COLLECTIONS = ("peak_flops.json", "bandwidth.json")
+
+
+def read_run(path: Path | str) -> Run:
+    """A run from its archive, its results folder or the folder that this lies in.
+
+    roofline.json, manifest.json and each device's device_query.json must be there; clocks and operands are known where
+    its peak_flops.json and bandwidth.json are. Raises Refused, in one line, for what is no run, is of another schema
+    version, or is not what its manifest lists.
+    """
+    with _results(Path(path)) as results:
+        return _read(results, str(path))
+
+
+def pack_records(path: Path, folder: Path) -> Path:
+    """An archive of the records alone from which `read_run` reads a run, in a folder. Raises Refused as that does."""
+    with _results(path) as results:
+        run = _read(results, str(path))
+        name = name_of(run.manifest.devices, datetime.fromisoformat(run.manifest.created_at)) + "-records"
+        target = folder / f"{name}{ENDING}"
+        folder.mkdir(parents=True, exist_ok=True)
+        beside = target.with_name(f".{name}.{os.getpid()}{ENDING}")
+        try:
+            with tarfile.open(beside, "w:gz", format=tarfile.PAX_FORMAT) as tar:
+                for one in records(results, run.roofline):
+                    add_file(tar, results / one, f"{name}/{RESULTS}/{one}")
+            os.replace(beside, target)
+        finally:
+            beside.unlink(missing_ok=True)
+    return target
+
+
+def read_runs(paths: Iterable[Path | str]) -> list[Run]:
+    """Each run once, in order. Raises Refused with a line for every one that cannot be read."""
+    found: dict[str, Run] = {}
+    refused = []
+    for path in paths:
+        try:
+            run = read_run(path)
+            found.setdefault(run.fingerprint, run)
+        except Refused as error:
+            refused.append(str(error))
+    if refused:
+        raise Refused("\n".join(refused))
+    return list(found.values())
+
+
+@contextlib.contextmanager
+def _results(path: Path) -> Iterator[Path]:
+    """The results folder that a path is, holds or has packed. Raises Refused."""
+    if path.is_dir():
+        yield path / RESULTS if (path / RESULTS).is_dir() else path
+        return
+    with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
+        yield unpack(path, Path(folder)) / RESULTS
+
+
+def records(results: Path, roofline: Roofline) -> list[str]:
+    """The files below a results folder from which a run is read, in order; collections are there or not."""
+    found = ["manifest.json", "roofline.json"]
+    for entry in roofline.devices.values():
+        beside = [str(PurePosixPath(entry.record).with_name(name)) for name in COLLECTIONS]
+        found += [entry.record, *(path for path in beside if (results / path).is_file())]
+    return found
+
+
+def _read(results: Path, source: str) -> Run:
+    try:
+        roofline = _roofline(results, source)
+        manifest = read(Manifest, results / "manifest.json")
+        outside = [one.record for one in roofline.devices.values() if not _below(results, one.record)]
+        if outside:
+            raise Refused(f"{source}: refused, its roofline.json names {outside[0]!r}, which leads outside")
+        devices = {name: read(DeviceRecord, results / one.record) for name, one in roofline.devices.items()}
+        paths = records(results, roofline)
+        collections = [read(Collection, results / path) for path in paths if Path(path).name in COLLECTIONS]
+    except FileNotFoundError as error:
+        missing = Path(error.filename)
+        name = missing.relative_to(results) if missing.is_relative_to(results) else missing
+        raise Refused(f"{source}: no run, {name} is not in it") from None
+    except (CorruptRecord, OSError) as error:
+        raise Refused(f"{source}: {str(error).replace(f'{results}/', '')}") from None
+    _require_as_listed(results, paths, manifest, source)
+    found = quantities(roofline, collections)
+    return Run(source, devices, roofline, manifest, found, fingerprint(found, devices))
+
+
+def _below(results: Path, path: str) -> bool:
+    return (results / path).resolve().is_relative_to(results.resolve())
+
+
+def _roofline(results: Path, source: str) -> Roofline:
+    """Raises Refused where its schema version is another: whoever reads on would misread it."""
+    path = results / "roofline.json"
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise CorruptRecord(f"{path}: {str(error).splitlines()[0]}") from None
+    version = content.get("schema_version") if isinstance(content, dict) else None
+    if version != SCHEMA_VERSION:
+        raise Refused(f"{source}: roofline.json is of schema_version {version}; allowed: {SCHEMA_VERSION}")
+    return read(Roofline, path)
+
+
+def _require_as_listed(results: Path, paths: Iterable[str], manifest: Manifest, source: str) -> None:
+    listed = {output.path.removeprefix(f"{RESULTS.as_posix()}/"): output.sha256 for output in manifest.outputs}
+    for path in paths:
+        if path in listed and file_sha256(results / path) != listed[path]:
+            raise Refused(f"{source}: {path} is not the file that its manifest lists")
