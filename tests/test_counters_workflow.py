@@ -10,7 +10,7 @@ from workflow_run import made_once, new_checkout
 
 SMALL = (
     CONFIG.replace("dtypes: [fp32, tf32, fp16, fp8_e4m3, fp32_fma]", "dtypes: [fp16]")
-    .replace("levels: [hbm, d2d, l2, l1, shared, h2d, d2h, sweep]", "levels: [hbm]")
+    .replace("levels: [hbm, d2d, l2, l1, shared, h2d, d2h, p2p, sweep]", "levels: [hbm]")
     .replace("CONFIG", "")
 )
 SMALL = f"devices: [gpu0]\n{SMALL}"
