@@ -57,6 +57,7 @@ TINY = {
         "time_budget_s": 0.1,
     },
     "row_norm": {"shapes": ["64x128", "5x33"], "iterations": 10, "time_budget_s": 0.1},
+    "plot": {"dpi": 50},
 }
 PLANNED_JOB = re.compile(r"^rule (\w+):\n((?: +.*\n)*)", re.MULTILINE)
 MEASURED_LINE = re.compile(r"^\[ *\d+/\d+\] (?!gather|prediction|operator_prediction)(\w+ cpu[^:]*): ", re.MULTILINE)
@@ -176,7 +177,8 @@ def measured(told: str) -> list[str]:
 
 def surroundings() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ROOFLINE_", "SNAKEMAKE_"))}
-    kept.pop("PYTHONPATH", None)
+    for name in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE"):  # every job would compile the library again
+        kept.pop(name, None)
     return kept | {"CUDA_VISIBLE_DEVICES": "", host.ROOT: os.environ[host.ROOT]}
 
 

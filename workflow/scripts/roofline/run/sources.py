@@ -59,12 +59,20 @@ def _needs(source: Path, root: Path) -> frozenset[Path]:
             package = _absolute(package, source, root)
         modules |= {module or package} | {f"{package}.{name}" for name in re.findall(r"\w+", names)}
     parts = [module.split(".") for module in modules]
-    needed = {root.joinpath(*part[:-1], f"{part[-1]}.py") for part in parts}
-    needed |= {root.joinpath(*part[:depth], "__init__.py") for part in parts for depth in range(1, len(part) + 1)}
+    packages = {".".join(part[:depth]) for part in parts for depth in range(1, len(part))}
+    library = _modules(root)
+    needed = {library[module] for module in (modules | packages) & library.keys()}
     for name in FILE_NAME.findall(text):
         beside = (source.parent / folder / name for folder in ("kernels", "templates"))
-        needed |= {_below(CEILING_KERNELS / name, root), *beside}
-    return frozenset(path for path in needed if path.is_file())
+        needed |= {path for path in (_below(CEILING_KERNELS / name, root), *beside) if path.is_file()}
+    return frozenset(needed)
+
+
+@cache
+def _modules(root: Path) -> dict[str, Path]:
+    """The library's modules by their names, a package by its `__init__.py`."""
+    files = (root / PACKAGE).rglob("*.py")
+    return {".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path for path in files}
 
 
 def _absolute(package: str, source: Path, root: Path) -> str:
