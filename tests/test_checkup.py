@@ -127,7 +127,7 @@ def test_a_card_without_fault_is_healthy(sound):
     ("part", "card", "named"),
     [
         ("reads", {"rates": {"read": 2300}}, {health.READS: "48 % of the vendor's 4800 GB/s"}),
-        ("product", {"rates": {"bfloat16": 600}}, {PRODUCTS: "bf16 600 TFLOPS, 61 % of the vendor's 989"}),
+        ("product", {"rates": {"bfloat16": 600}}, {PRODUCTS: "TFLOPS, 61 % of the vendor's 989"}),
         ("copies", {"FAKE_LINK": "5,8", "rates": {"link": 27}}, {health.LINK: "x8 of x16, generation 5 of 5"}),
         ("copies", {"rates": {"link": 30}}, {COPIES: "h2d 30 GB/s of 63 GB/s, 48 %"}),
         ("copies", {"FAKE_REASONS": "0x40"}, {COOL: "h2d: heat", health.UNTHROTTLED: ""}),

@@ -128,7 +128,7 @@ def test_the_run_is_known_where_the_kernel_tells_of_processes(monkeypatch):
     monkeypatch.setenv(RUN_PROCESS, str(os.getpid()))
     before = host.usage().run
     subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"], check=True)
-    assert host.usage().run - before >= 0.3
+    assert host.usage().run - before > 0.25  # the kernel counts hundredths
 
 
 @pytest.mark.parametrize("stat", ["", "cpu0 1 2", "cpu0 a b c d e f g h\ncpu2 1 2 3 4 5 6 7 8"])
