@@ -49,7 +49,7 @@ render: setup-any ## redraw and redescribe an archive's results, without measuri
 	@$(python) workflow/commands/render.py $(if $(ARCHIVE),"$$ARCHIVE")
 
 compare: setup-any ## compare two runs: A=one.tar.gz B=other.tar.gz (lists too; FORCE=1: other models of card)
-	@$(python) workflow/commands/compare.py "$$A" "$$B" $(if $(filter-out 0,$(FORCE)),--force)
+	@$(python) workflow/commands/compare.py "$$A" "$$B" $(if $(filter-out 0 no,$(FORCE)),--force)
 
 spread: setup ## measure the ceilings in RUNS=3 more runs, and report how far they lie apart (ARGS as the run had them)
 	@$(python) workflow/commands/spread.py $(if $(RUNS),"$$RUNS",3) $(ARGS)

@@ -89,6 +89,11 @@ def test_latency_is_better_where_it_is_lower():
     assert stand(found, 1.5, key="p2p", kind="link", higher=False).band == 0
 
 
+def test_a_slow_link_asks_for_another_host():
+    found = made(run("GPU-1", h2d=55.0), run("GPU-2", h2d=55.0))
+    assert "h2d by 55 % (ask for another host)" in sentence(H200, stand(found, 25.0, key="h2d", kind="link"))
+
+
 def test_a_figure_that_differs_between_cards_by_much_has_wider_bands():
     found = fleet(800, 700, 900)
     low = stand(found, 640)  # a fifth below the median: three spreads are 0.38

@@ -76,13 +76,24 @@ def test_a_card_without_fault_is_healthy(checkout):
     assert not (checkout.results / "gpu0").exists()  # a run's own results are left alone
 
 
-def test_a_fatal_error_of_a_job_is_told_and_the_measurement_is_lacking(monkeypatch, tmp_path, capsys):
+class CUDARuntimeError(RuntimeError):
+    """As CuPy's is named."""
+
+
+@pytest.mark.parametrize(
+    ("error", "of_card"),
+    [
+        (CUDARuntimeError("cudaErrorECCUncorrectable: uncorrectable ECC error encountered"), True),
+        (ArithmeticError("the copy differs from its source"), True),
+        (OSError("No space left on device"), False),
+    ],
+)
+def test_of_a_job_that_failed_it_is_told_whether_the_card_is_at_fault(monkeypatch, tmp_path, capsys, error, of_card):
     """Each is made in a process of its own: what an error leaves of a CUDA context is nobody else's."""
     monkeypatch.chdir(tmp_path)
     (HEALTH.FOLDER / "logs").mkdir(parents=True)
     paths = HEALTH.paths_of("gpu0", "bf16")
     outputs = [*(HEALTH.RESULTS / "gpu0" / f"{name}.json" for name in HEALTH.BEFORE), *paths]
-    fatal = "cudaErrorECCUncorrectable: uncorrectable ECC error encountered"
     with contextlib.chdir(HEALTH.FOLDER):
         for output in outputs:
             output.parent.mkdir(parents=True, exist_ok=True)
@@ -90,18 +101,17 @@ def test_a_fatal_error_of_a_job_is_told_and_the_measurement_is_lacking(monkeypat
         paths[0].unlink()
         given = SimpleNamespace(rule="peak_flops", log=["logs/bf16.log"], output=[str(paths[0])])
         with pytest.raises(SystemExit), job("peak_flops gpu0 bf16", given):
-            raise RuntimeError(fatal)
+            raise error
     assert "Traceback" not in capsys.readouterr().err
-    assert HEALTH.lacking("gpu0", paths, in_time=True) == ({"peak_flops/bf16": fatal}, [])
+    told = {"peak_flops/bf16": str(error)}
+    assert HEALTH.lacking("gpu0", paths, in_time=True) == ((told, {}) if of_card else ({}, told))
 
 
-def test_what_is_not_over_in_time_leaves_it_open(monkeypatch, tmp_path):
+@pytest.mark.parametrize(("in_time", "words"), [(False, "there was no time for it"), (True, "its process died")])
+def test_what_is_not_over_in_time_or_died_leaves_it_open(monkeypatch, tmp_path, in_time, words):
     monkeypatch.chdir(tmp_path)
-    paths = HEALTH.paths_of("gpu0", "bf16")
-    failed, unfinished = HEALTH.lacking("gpu0", paths, in_time=False)
-    assert failed == {} and unfinished == ["device_query"]
-    failed, unfinished = HEALTH.lacking("gpu0", paths, in_time=True)
-    assert "its process died" in failed["device_query"] and not unfinished
+    failed, hindered = HEALTH.lacking("gpu0", HEALTH.paths_of("gpu0", "bf16"), in_time)
+    assert failed == {} and list(hindered) == ["device_query"] and hindered["device_query"].startswith(words)
 
 
 @pytest.mark.gpu

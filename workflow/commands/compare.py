@@ -41,6 +41,8 @@ def main(arguments: list[str]) -> int:
         folders = [path for side in sides for path in side if path.is_dir()]
         runs = [read_runs(side) for side in sides]
         comparison = compare(*runs, told.force, partial(stored, folders=folders))
+        if not (found := WHERE.parent).is_dir() and found.exists():
+            raise Refused(f"{found} is no folder, and {WHERE}/ is needed there: move it away")
         write_all(comparison, WHERE)
     except (Refused, Incomparable, CorruptRecord, OSError) as error:
         print(error, file=sys.stderr)

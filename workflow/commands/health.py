@@ -51,6 +51,8 @@ BEFORE = ("device_query", "prediction", "peak_flops/prediction")  # what measure
 REPEATED = "repeatability"
 STATUS = {"healthy": 0, "not healthy": 1, "cannot tell": 2}
 LAST_LINES = 20
+# That tell of the card: a wrong result, or what CUDA and cuBLAS report. A full disk or a missing library does not.
+OF_CARD_ERRORS = ("ArithmeticError", "CUDARuntimeError", "CUDADriverError", "CUBLASError", "cuBLASLtError")
 INTERRUPTED = 130
 
 
@@ -119,15 +121,15 @@ def examine(cards: Mapping[str, Identity], given: dict, options: Sequence[str]) 
     for device, one in cards.items():
         records, repeated = measured_on(device)
         roofline = collect(records, Asked()).roofline
-        failed, unfinished = lacking(device, wanted.get(device, []), in_time)
+        failed, hindered = lacking(device, wanted.get(device, []), in_time)
         evidence = Evidence(
             name=one.name,
             uuid=one.uuid,
             device=records.device_records().get(device),
             records=records.measured_on(device),
             repeated=repeated,
-            failures=unfit[device] | failed,
-            unfinished=unfinished,
+            failures=failed,
+            hindered=unfit[device] | hindered,
             unused=unused[device],
             xids=xids[device],
             earlier_xids=watch.reads_log,
@@ -181,23 +183,21 @@ def measure(wanted: Mapping[str, Sequence[Path]], options: Sequence[str], limit_
     return True
 
 
-def lacking(device: str, wanted: Sequence[Path], in_time: bool) -> tuple[dict[str, str], list[str]]:
-    """What was not measured, by name: why it failed, and what there was no time for."""
-    told, failed, unfinished = failures(FOLDER / JOBS), {}, []
+def lacking(device: str, wanted: Sequence[Path], in_time: bool) -> tuple[dict[str, str], dict[str, str]]:
+    """What was not measured, by name, and why: through a fault of the card, and for another reason."""
+    told, failed, hindered = failures(FOLDER / JOBS), {}, {}
     before = [RESULTS / device / f"{name}.json" for name in BEFORE] if wanted else []
     for path in [*before, *wanted]:
         name = path.relative_to(RESULTS / device).with_suffix("").as_posix()
         if (FOLDER / path).exists():
             continue
-        if why := told.get(str(path)):
-            failed[name] = why
-        elif in_time:
-            failed[name] = f"its process died (log: {LOG})"
+        if failure := told.get(str(path)):
+            (failed if failure.error in OF_CARD_ERRORS else hindered)[name] = failure.why
         else:
-            unfinished.append(name)
+            hindered[name] = f"{'its process died' if in_time else 'there was no time for it'} (log: {LOG})"
         if path in before:
             break  # the rest waits for it
-    return failed, unfinished
+    return failed, hindered
 
 
 def measured_on(device: str) -> tuple[Results, RepeatabilityRecord | None]:

@@ -39,7 +39,7 @@ PRODUCTS = f"matrix products at {percent(1 - AWAY)} or more of the vendor's peak
 REPEATABLE = "the same product gives the same bits every time"
 POWER_LIMIT = "power limit as the vendor's"
 
-ANOTHER = "ask for another card"
+ANOTHER, ANOTHER_HOST = "ask for another card", "ask for another host"
 ADVICE = {
     MEASURED: f"run again; if it fails again, {ANOTHER}",
     health.MEMORY: f"reset the GPU or restart the machine; if it comes back, {ANOTHER}",
@@ -50,8 +50,8 @@ ADVICE = {
     health.QUIET: "run again while the host is quiet, before you trust the host copies",
     COOL: f"let it cool and run again; if it comes back, {ANOTHER}",
     health.NEAR_MAXIMUM: f"unlock it with nvidia-smi -rgc and -rac where you may, else {ANOTHER}",
-    health.LINK: "ask for another host: the card is not seated well, or its slot has fewer lanes",
-    COPIES: "run again; if it stays so, ask for another host",
+    health.LINK: f"{ANOTHER_HOST}: the card is not seated well, or its slot has fewer lanes",
+    COPIES: f"run again; if it stays so, {ANOTHER_HOST}",
     health.READS: ANOTHER,
     health.REGISTERS: ANOTHER,
     PRODUCTS: ANOTHER,
@@ -72,8 +72,8 @@ class Evidence:
     device: DeviceRecord | None = None
     records: Sequence[JobRecord] = ()
     repeated: RepeatabilityRecord | None = None
-    failures: Mapping[str, str] = field(default_factory=dict)  # what was measured: why it failed
-    unfinished: Sequence[str] = ()  # what there was no time for
+    failures: Mapping[str, str] = field(default_factory=dict)  # of the card, by what was measured
+    hindered: Mapping[str, str] = field(default_factory=dict)  # what else kept it from being measured
     unused: Unused | None = None
     xids: list[Xid] | None = None
     earlier_xids: bool = True  # whether the kernel's log could be read
@@ -154,11 +154,10 @@ def _after(known: Evidence) -> DeviceRecord:
 
 
 def _measured(known: Evidence) -> Finding:
-    if known.failures:
-        return _finding(MEASURED, "fail", "; ".join(f"{what}: {why}" for what, why in known.failures.items()))
-    if known.unfinished:
-        told = f"there was no time for {', '.join(known.unfinished)}"
-        return _finding(MEASURED, "unknown", f"{told}: what it waited for is in results/health/health.log")
+    lacking = {**known.failures, **known.hindered}
+    if lacking:
+        told = "; ".join(f"{what}: {why}" for what, why in lacking.items())
+        return _finding(MEASURED, "fail" if known.failures else "unknown", told)
     return _finding(MEASURED, "pass", counted(len(known.records) + (known.repeated is not None), "measurement"))
 
 
@@ -302,5 +301,7 @@ def _power_limit(device: DeviceRecord) -> Finding:
 
 def _others(card: str, found: Standing) -> Finding:
     result = "unknown" if found.why else ("pass", "note", "fail", "fail")[found.band]
-    advice = {"note": "nothing, unless another run shows the same and it matters to you", "fail": ANOTHER}
+    of_host = all(one.of_host for one in found.graded if one.band > 1)
+    another = ANOTHER_HOST if of_host else ANOTHER
+    advice = {"note": "nothing, unless another run shows the same and it matters to you", "fail": another}
     return Finding(check=OTHERS, result=result, found=sentence(card, found), advice=advice.get(result))

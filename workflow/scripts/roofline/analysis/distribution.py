@@ -34,6 +34,12 @@ class Graded(NamedTuple):
     short: float  # of the others' median, as a share of it; negative where the card is faster
     band: int  # place in WORDS
     wide: bool  # whether its spread is wider than the first band
+    of_host: bool  # whether the host has the other half of it, as of a link
+
+    @property
+    def words(self) -> str:
+        told = WORDS[self.band]
+        return told.replace("card", "host") if self.of_host else told
 
 
 class Standing(NamedTuple):
@@ -59,18 +65,28 @@ def measured_runs(run: Run) -> Iterable[tuple[str, MeasuredRun, list[Quantity]]]
         if record.device_kind != "gpu" or record.hardware.get("mig_slice") or record.uuid == "unknown":
             continue
         kept = [one for one in sound(run.quantities, run.roofline, device) if not one.key.startswith(BETWEEN_CARDS)]
-        measured = MeasuredRun(
-            card_id=card_id(record.uuid),
-            fingerprint=run.fingerprint,
-            queried_at=record.queried_at,
-            commit=run.commit,
-            effort=run.effort,
-            driver=record.software.get("driver"),
-            software=record.software,
-            power_limit_w=record.hardware.get("power_limit_w"),
-            values={one.key: one.value for one in kept},
-        )
-        yield record.name, measured, kept
+        yield record.name, measured(record, kept, run.fingerprint, run.commit, run.effort), kept
+
+
+def measured(
+    card: DeviceRecord,
+    figures: Iterable[Quantity],
+    fingerprint: str = "",
+    commit: str | None = None,
+    effort: str | None = None,
+) -> MeasuredRun:
+    """What one run found of one card."""
+    return MeasuredRun(
+        card_id=card_id(card.uuid),
+        fingerprint=fingerprint,
+        queried_at=card.queried_at,
+        commit=commit,
+        effort=effort,
+        driver=card.software.get("driver"),
+        software=card.software,
+        power_limit_w=card.hardware.get("power_limit_w"),
+        values={one.key: one.value for one in figures},
+    )
 
 
 def sound(figures: Iterable[Quantity], roofline: Roofline, device: str) -> list[Quantity]:
@@ -182,7 +198,8 @@ def _graded(one: Quantity, groups: Sequence[Sequence[float]], known: Sequence[Se
     middle = median([median(group) for group in groups])
     ratio = one.value / middle if one.higher_is_better else middle / one.value
     spread = SPREADS * math.hypot(*(found.sd for found in (within(known), between(known)) if found))
-    return Graded(one.name, 1 - ratio, sum(1 - ratio > max(band, spread) for band in BANDS), spread > BANDS[0])
+    band = sum(1 - ratio > max(bound, spread) for bound in BANDS)
+    return Graded(one.name, 1 - ratio, band, spread > BANDS[0], one.kind == "link")
 
 
 def short_name(card: str) -> str:
@@ -200,7 +217,7 @@ def sentence(card: str, found: Standing) -> str:
 def below(name: str, others: str, found: Standing) -> str:
     """What is low of a card, the furthest first; empty where nothing is."""
     low = sorted((one for one in found.graded if one.band), key=lambda one: -one.short)
-    figures = [f"{one.name} by {percent(one.short)} ({WORDS[one.band]})" for one in low]
+    figures = [f"{one.name} by {percent(one.short)} ({one.words})" for one in low]
     return f"{name} is below {others}: {', '.join(figures)}" if low else ""
 
 

@@ -3,13 +3,13 @@
 import itertools
 from collections.abc import Mapping, Sequence
 
-from roofline.analysis.distribution import BANDS, Standing, below, card_id, distribution, near, sound, standing
+from roofline.analysis.distribution import BANDS, Standing, below, distribution, measured, near, sound, standing
 from roofline.analysis.quantities import quantities
 from roofline.analysis.results import Results
 from roofline.core.formatting import counted, listed
 from roofline.records.acceptance import Criterion
 from roofline.records.device import DeviceRecord
-from roofline.records.distribution import Distribution, MeasuredRun
+from roofline.records.distribution import Distribution
 from roofline.records.roofline import Roofline
 
 ALIKE = f"no figure below the host's other cards of its model by more than {100 * BANDS[1]:.0f} % or their spread"
@@ -26,8 +26,7 @@ def groups(found: Results, roofline: Roofline) -> Groups:
     made = []
     for model, several in itertools.groupby(gpus, key=lambda one: one.name):
         cards = list(several)
-        values = {card.device: {one.key: one.value for one in own[card.device]} for card in cards}
-        runs = [_run(card, values[card.device]) for card in cards]
+        runs = [measured(card, own[card.device]) for card in cards]
         told = {one.key: one for card in cards for one in own[card.device]}
         here, known = distribution(model, runs, told), _known(found, cards)
         if len(cards) > 1:
@@ -37,20 +36,6 @@ def groups(found: Results, roofline: Roofline) -> Groups:
 
 def _known(found: Results, cards: Sequence[DeviceRecord]) -> Distribution | None:
     return next((found.distributions[card.device] for card in cards if card.device in found.distributions), None)
-
-
-def _run(card: DeviceRecord, values: dict[str, float]) -> MeasuredRun:
-    return MeasuredRun(
-        card_id=card_id(card.uuid),
-        fingerprint="",
-        queried_at=card.queried_at,
-        commit=None,
-        effort=None,
-        driver=card.software.get("driver"),
-        software=card.software,
-        power_limit_w=card.hardware.get("power_limit_w"),
-        values=values,
-    )
 
 
 def sentences(several: Groups) -> list[str]:

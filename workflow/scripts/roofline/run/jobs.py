@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from roofline.run import run_lock
 
@@ -42,7 +42,7 @@ def job(name: str, snakemake) -> Iterator[None]:
         except Exception as error:
             traceback.print_exc(file=log)
             what = (str(error).splitlines() or [""])[0] or type(error).__name__
-            _note(snakemake, started_at, failed=what)
+            _note(snakemake, started_at, failed=what, error=type(error).__name__)
             print(f"{name} failed: {what} (log: {path})", file=sys.stderr, flush=True)
             sys.exit(1)
         log.write(f"{name}, ended {now()}\n")
@@ -62,10 +62,15 @@ def job_times(path: Path = JOBS) -> dict[str, dict]:
     return {output: {key: entry[key] for key in JOB_KEYS} for entry in made for output in entry["outputs"]}
 
 
-def failures(path: Path = JOBS) -> dict[str, str]:
-    """Why the last job that was to make an output failed, in a line each."""
-    last = {output: entry.get("failed") for entry in _entries(path) for output in entry["outputs"]}
-    return {output: why for output, why in last.items() if why}
+class Failure(NamedTuple):
+    why: str  # in a line
+    error: str  # the exception's name
+
+
+def failures(path: Path = JOBS) -> dict[str, Failure]:
+    """Of every output whose last job failed."""
+    last = {output: entry for entry in _entries(path) for output in entry["outputs"]}
+    return {output: Failure(one["failed"], one["error"]) for output, one in last.items() if "failed" in one}
 
 
 def _entries(path: Path) -> Iterator[dict]:
