@@ -95,6 +95,14 @@ def test_one_run_a_side_of_unknown_spread_is_unclear_and_says_how_many_would_dec
     assert said.runs_to_decide == 2 and "2 runs a side would decide" in said.reason
 
 
+def test_of_a_cpu_no_spread_is_taken_for_usual():
+    """What is stored is of GPUs."""
+    first, second, *_ = [read_run(path) for path in sorted((REFERENCE.parent / "runs").glob("intel*"))]
+    found = compare([first], [second])
+    assert {one.runs_to_decide for one in found.quantities} == {None}
+    assert "two or more runs a side would tell it" in of(found, "fp64").reason
+
+
 def test_slower_faster_and_the_same_with_a_stored_spread(run):
     assert set(verdicts(compare([run], [another(run)], known=knowing())).values()) <= {"SAME", "UNCLEAR"}
     slower = compare([run], [another(run, factor=0.95, only="fp16")], known=knowing())
@@ -122,7 +130,9 @@ def test_few_samples_and_a_disturbed_record_conclude_nothing(run):
     alone = "no other process on the GPU during measurements"
     fault = Fault(device="gpu0", criterion=alone, reason="1 other process", records=["gpu0/peak_flops/fp16.json"])
     disturbed = compare([run], [another(run, factor=0.5, faults=[fault])], known=knowing())
-    assert of(disturbed, "fp16").verdict == "UNCLEAR" and "1 other process" in of(disturbed, "fp16").reason
+    assert (
+        of(disturbed, "fp16").verdict == "UNCLEAR" and "another, which fails: no other" in of(disturbed, "fp16").reason
+    )
     assert of(disturbed, "fp32").verdict == "SLOWER"
     sound = another(run, "sound")
     helped = of(compare([run], [sound, another(run, factor=0.5, faults=[fault])], known=knowing()), "fp16")

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import PurePath
 from typing import NamedTuple
 
 from roofline.analysis import conditions
@@ -253,7 +254,7 @@ def doubt(measured: Measured, figure: Quantity) -> str | None:
     for fault in measured.run.roofline.faults:
         disturbs = fault.criterion == ALONE or (fault.criterion == QUIET and figure.kind not in UNAFFECTED)
         if disturbs and figure.record in fault.records:
-            return f"disturbed in {measured.run.source}: {fault.reason}"
+            return f"disturbed in {PurePath(measured.run.source).name}, which fails: {fault.criterion}"
     return None
 
 
@@ -325,7 +326,12 @@ def conclude(judged: Sequence[Judged], usual: Mapping[str, float]) -> list[Compa
     adjusted, tests = corrected([(one.figure.kind, one.difference) for one in judged])
     per_clock, _ = corrected([(one.figure.kind, one.per_clock) for one in judged])
     parts = zip(judged, adjusted, per_clock, tests, strict=True)
-    return [_concluded(one, p, again, count, usual.get(one.figure.kind)) for one, p, again, count in parts]
+    return [_concluded(one, p, again, count, _usual(one, usual)) for one, p, again, count in parts]
+
+
+def _usual(one: Judged, usual: Mapping[str, float]) -> float | None:
+    """What is known of such quantities is of GPUs."""
+    return usual.get(one.figure.kind) if _kind(one.pair.a) == "gpu" else None
 
 
 def corrected(of: Sequence[tuple[str, Difference | None]]) -> tuple[list[float | None], list[int]]:

@@ -13,7 +13,7 @@ VERDICTS: tuple[Verdict, ...] = ("SLOWER", "FASTER", "UNCLEAR", "SAME")
 CELLS = ("device_time", "caller_time")
 COLUMNS = ["quantity", "unit", "A", "B", "B/A", "95 % interval", "verdict", "per clock", "would find", "why"]
 RULE = (
-    "(3): the mean of 3 runs. B/A is of the figure itself: of a time, more than 1 is slower. The interval is by the"
+    "B/A is of the figure itself: of a time, more than 1 is slower. The interval is by the"
     " spread between runs."
     " SAME: it lies within the margin. SLOWER, FASTER: beyond chance, corrected for all figures, and beyond the margin."
     " Would find: the smallest slowing that nine of ten such comparisons call SLOWER. docs/comparing.md has the rule."
@@ -38,7 +38,7 @@ def markdown(comparison: Comparison) -> str:
             f"{len(keys)} only in {side}" for side, keys in (("A", subject.only_a), ("B", subject.only_b)) if keys
         ]
         parts += [f"Of other figures {listed(lacking)}: comparison.json names them."] if lacking else []
-    return "\n\n".join([*filter(None, parts), RULE]) + "\n"
+    return "\n\n".join([*filter(None, parts), _rule(comparison)]) + "\n"
 
 
 def screen(comparison: Comparison) -> str:
@@ -52,7 +52,12 @@ def screen(comparison: Comparison) -> str:
         counts = Counter(one.verdict for one in cells)
         told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
         parts += [f"Of {counted(len(cells), 'time')} of operators: {told}."] if cells else []
-    return "\n\n".join(filter(None, [*parts, RULE, _smallest(comparison.quantities), summary(comparison)]))
+    return "\n\n".join(filter(None, [*parts, _rule(comparison), _smallest(comparison.quantities), summary(comparison)]))
+
+
+def _rule(comparison: Comparison) -> str:
+    several = any(len(side) > 1 for one in comparison.quantities for side in (one.a, one.b))
+    return f"(3): the mean of 3 runs. {RULE}" if several else RULE
 
 
 def _sides(comparison: Comparison) -> str:
