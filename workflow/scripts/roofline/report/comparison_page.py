@@ -85,8 +85,8 @@ def _differing(comparison: Comparison) -> str:
 def _cards(subject) -> str:
     if subject.same_cards:
         return "the same device on both sides."
-    cards = [counted(len(side), "card") for side in (subject.a_cards, subject.b_cards)]
-    return f"other cards ({cards[0]} in A, {cards[1]} in B), so that their spread is part of the error."
+    a, b = len(subject.a_cards), len(subject.b_cards)
+    return f"other devices ({a} in A, {b} in B), so that their spread is part of the error."
 
 
 def _parted(quantities: Sequence[ComparedQuantity]) -> tuple[list[ComparedQuantity], list[ComparedQuantity]]:
