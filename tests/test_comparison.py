@@ -322,7 +322,7 @@ def run_command(arguments, capsys):
 def test_the_command_writes_page_numbers_and_picture(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     status, told = run_command([REFERENCE, REFERENCE / "thorough"], capsys)
-    assert status == 0 and "other cards (1 card in A, 1 card in B)" in told.out
+    assert status == 0 and "other devices (1 in A, 1 in B)" in told.out
     where = tmp_path / "results/comparison"
     found = read(Comparison, where / "comparison.json")
     assert {path.name for path in where.iterdir()} == {"comparison.json", "comparison.md", "comparison.png"}
