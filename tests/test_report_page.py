@@ -158,6 +158,21 @@ def test_the_words_for_a_repository_are_short_and_the_same(reference, words):
     assert "![The measured roofline](roofline.png)" in words and "{{" not in words
 
 
+def test_of_several_cards_of_one_model_the_words_have_the_tables_of_the_first():
+    """Eight cards in full would be a book; the page has them all."""
+
+    def of(card):
+        streams = bandwidth_record(card, hbm_read=4000)
+        return device(card), peak_record(card, "fp32", 55), streams, operator_record(card, cell(card, 1e-3), info=GEMM)
+
+    several = told(*of("gpu0"), *of("gpu1"), *of("gpu2"))
+    words = page.markdown(several)
+    assert several.twins == ["gpu1", "gpu2"]
+    assert words.count("| device memory |") == 1 and "| gpu0 " in words and "| gpu1 " not in words
+    assert "has them for gpu1, gpu2 too" in words and "gpu2: " in words
+    assert page.html(several).count("device memory") > 2
+
+
 def test_what_a_user_named_in_html_is_shown_as_text():
     run = hostile()
     html = page.html(run)

@@ -138,6 +138,7 @@ class Story:
     disturbed: str  # the command that measures again what was disturbed
     said: Interpretation
     devices: dict[str, str]  # names
+    twins: list[str]  # devices of a model of which another comes first: ROOFLINE.md has that one's tables alone
     ceilings: dict[str, list[Table]]
     skipped: dict[str, list[str]]
     pyramids: dict[str, list[Layer]]
@@ -178,6 +179,7 @@ def story(
     main = next(iter(devices))
     beside = host_cards.sentences(host_cards.groups(found, roofline))
     said = interpretation(roofline, devices, records, spreads, standings, beside)
+    twins = _twins(devices)
     worst = _worst(verification.entries)
     peaks = [record for record in records if isinstance(record, PeakFlopsRecord)]
     cells = [cell for cell in roofline.operators if cell.fraction_of_roof is not None or cell.latency_s]
@@ -199,12 +201,15 @@ def story(
         disturbed=measure_again(said.disturbed) if said.disturbed else "",
         said=said,
         devices={name: device.name for name, device in devices.items()},
+        twins=twins,
         ceilings={name: _ceilings(roofline, device, spreads) for name, device in devices.items()},
         skipped={name: _skipped(roofline, name) for name in devices},
         pyramids={name: made for name, device in devices.items() if (made := pyramid(device, roofline))},
         score=score_words(verification.score) if verification.score.cells else "",
         worst=[_miss(entry, verification.titles) for entry in worst],
-        operators=[part for info in roofline.operator_info.values() if (part := _part(info, roofline, verification))],
+        operators=[
+            part for info in roofline.operator_info.values() if (part := _part(info, roofline, verification, twins))
+        ],
         spread=spread,
         spread_words=_spread_words(spread),
         lessons=_lessons(roofline, devices, verification, peaks, acceptance),
@@ -248,6 +253,11 @@ def _skipped(roofline: Roofline, device: str) -> list[str]:
 
 def _gpus_first(devices: Mapping[str, DeviceRecord]) -> dict[str, DeviceRecord]:
     return dict(sorted(devices.items(), key=lambda item: item[1].device_kind != "gpu"))
+
+
+def _twins(devices: Mapping[str, DeviceRecord]) -> list[str]:
+    models = [device.name for device in devices.values()]
+    return [name for place, name in enumerate(devices) if models[place] in models[:place]]
 
 
 # ---------------------------------------------------------------- the top
@@ -425,7 +435,7 @@ def _miss(entry: VerificationEntry, titles: Mapping[str, str]) -> Miss:
 # ---------------------------------------------------------------- operators
 
 
-def _part(info: OperatorInfo, roofline: Roofline, verification: Verification) -> Part | None:
+def _part(info: OperatorInfo, roofline: Roofline, verification: Verification, twins: Sequence[str] = ()) -> Part | None:
     cells = [cell for cell in roofline.operators if cell.operator == info.name and cell.latency_s]
     if not cells:
         return None
@@ -438,7 +448,7 @@ def _part(info: OperatorInfo, roofline: Roofline, verification: Verification) ->
         words=[_limits(mine, [e for e in entries if e.device == mine[0].device]) for mine in by_device],
         missed=[_missed([e for e in entries if e.device == mine[0].device]) for mine in by_device],
         cells=_cells(info, cells),
-        overview=_overview(cells),
+        overview=_overview([cell for cell in cells if cell.device not in twins]),
         chart=operator_chart(cells, info),
         dtypes=list(dict.fromkeys(cell.dtype for cell in cells)),
     )
