@@ -293,7 +293,7 @@ def test_commands_tell_what_failed_of_a_run_that_agrees_with_its_manifest(tmp_pa
     run.derive()
     run.write_manifest()
     path = packed(run)
-    told = "FAIL, cpu: a busy host: 1 of 1 block disturbed (fp32: other processes used 2 of 8 cores)\n"
+    told = "FAIL, cpu: a busy host: 1 of 1 timed block disturbed (fp32: other processes used 2 of 8 cores)\n"
     assert command("verify", path, cwd=tmp_path).stdout == OK + told
     done = command("render", path, cwd=tmp_path)
     assert done.stdout.endswith(f"equals the archived one\n{told}"), done.stderr

@@ -157,9 +157,9 @@ def test_a_sick_card_fails_and_the_first_lines_say_why(tmp_path, harm, device, c
     assert found[device, criterion].result == "fail" and cause in found[device, criterion].reason
     head = " ".join(text.splitlines()[1 : 1 + BEGINNING])
     assert head.lstrip().startswith(f"**FAIL, {device}: ") and cause in head
-    assert f"**{device}: do not plan with its figures, by what failed above.**" in text
-    assert f"**{device}: nothing is concluded, by what failed above.** As measured: at best, " in text
-    assert "**Nothing is concluded, by what failed above.** As measured, gpu0 is " in text
+    assert f"**{device}: do not plan with its figures, because of the failure above.**" in text
+    assert f"**{device}: nothing is concluded, because of the failure above.** As measured: at best, " in text
+    assert "**Nothing is concluded, because of the failure above.** As measured, gpu0 is " in text
     lines = " ".join(screen[screen.index("Acceptance") :].split())
     assert f"FAIL {device}: {criterion} (" in lines and cause in lines
     passing = harm in (busy_host, other_process)

@@ -137,12 +137,12 @@ def test_no_verdict_is_built_on_single_samples():
         *["gpu0: too few samples to say.", "cpu: too few samples to say."] * 2,
         "Too few samples to say.",
     ]
-    assert "plan with" in verdicts(run())[0] and "11 times as fast" in verdicts(run())[-1]
+    assert "plan long-running work" in verdicts(run())[0] and "11 times as fast" in verdicts(run())[-1]
 
 
 def test_a_verdict_leaves_out_the_single_samples_among_others():
     first, second, *landed, compared = verdicts(single(of_cpu))
-    assert "plan with these sustained rates" in first and second == "cpu: too few samples to say."
+    assert "plan long-running work with these sustained rates" in first and second == "cpu: too few samples to say."
     assert "gpu0: at best" in landed[0] and landed[1] == "cpu: too few samples to say."
     assert compared == "Too few samples to say."
     one = single(lambda record: record.device == "cpu" and record.kind == "operator")

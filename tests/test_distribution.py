@@ -97,7 +97,7 @@ def test_a_slow_link_asks_for_another_host():
 def test_a_figure_that_differs_between_cards_by_much_has_wider_bands():
     found = fleet(800, 700, 900)
     low = stand(found, 640)  # a fifth below the median: three spreads are 0.38
-    assert low.band == 0 and "bf16 varies more from card to card" in sentence(H200, low)
+    assert low.band == 0 and "bf16 varies by more from card to card" in sentence(H200, low)
     assert stand(found, 400).band == 3
 
 

@@ -174,7 +174,7 @@ def on_cpu(contention):
         (beside(), "pass", "1 block"),
         (beside(other_cores=0.1), "pass", "1 block"),
         (beside(measured_again=True), "pass", "1 block, 1 of them measured again"),
-        (beside(other_cores=2), "fail", "1 of 1 block disturbed (dram_read: other processes used 2 of 8 cores)"),
+        (beside(other_cores=2), "fail", "1 of 1 timed block disturbed (dram_read: other processes used 2 of 8 cores)"),
         (beside(stolen_share=0.1), "fail", "the hypervisor took 10 % of the cores' time"),
         (beside(waiting_share=0.5), "fail", "our threads waited 50 % of their time for a core"),
         (beside(throttled_share=0.2), "fail", "the CPU quota held it back for 20 % of its time"),
@@ -194,7 +194,8 @@ def test_a_busy_host_disturbs_a_gpus_caller_where_no_core_is_left_and_its_device
     assert judge(QUIET, card(), operator_record("gpu0", one))[0] == "pass"
     one.latency.contention = full
     result, reason = judge(QUIET, card(), operator_record("gpu0", one))
-    assert result == "fail" and reason.startswith("a busy host: caller's times of 1 of 1 block disturbed (scan plain")
+    assert result == "fail"
+    assert reason.startswith("a busy host: caller's times of 1 of 1 timed block disturbed (scan plain")
 
 
 def issued(contention=None, throttled=False, told=True):

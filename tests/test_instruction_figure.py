@@ -185,11 +185,11 @@ def kernel(**fields):
 
 
 def test_kernels_that_bytes_explain_are_only_counted():
-    assert words([kernel(fraction_of_roof=0.9)] * 3).endswith("explain all of 3 placed cells.")
+    assert words([kernel(fraction_of_roof=0.9)] * 3).endswith("explain all of 3 plotted cells.")
 
 
 def test_nothing_placed_is_said():
-    assert "No kernel is placed" in words([])
+    assert "No kernel is plotted" in words([])
 
 
 def test_what_limits_a_kernel_is_told_with_its_share():
@@ -199,7 +199,7 @@ def test_what_limits_a_kernel_is_told_with_its_share():
 
 def test_waiting_lost_lanes_and_scattered_loads_are_told():
     said = words([kernel(fraction_of_roof=0.2, lanes_on=9.0, sectors_per_request=16.0, known_from="counters")])
-    for part in ("1 cell waiting, with nothing above 10 %", "9 of 32 lanes are active", "takes 16.0 sectors"):
+    for part in ("1 cell limited by latency (nothing above 10 %", "9 of 32 lanes are active", "takes 16.0 sectors"):
         assert part in said, said
 
 

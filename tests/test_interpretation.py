@@ -106,7 +106,7 @@ def at(share, dtype="fp16", **fields):
 
 def test_the_verdict_is_what_to_plan_with():
     words = trust(at(0.87, sustained=0.74 * 900), at(0.95, "fp32_fma"))
-    assert verdicts(words) == ["gpu0: for long-running work, plan with these sustained rates (TFLOPS): fp16 666."]
+    assert verdicts(words) == ["gpu0: plan long-running work with these sustained rates (TFLOPS): fp16 666."]
     assert "The roofs are the bursts: fp16 783, fp32_fma 855" in words
     assert verdicts(trust(at(0.9))) == ["gpu0: the roofs are the bursts (TFLOPS): fp16 810."]
 
@@ -146,7 +146,7 @@ def test_each_ceiling_has_its_own_verdict():
     assert verdicts(words) == ["gpu0: the roofs are the bursts (TFLOPS): fp16 855, bf16 450."]
     assert "Do not rely on fp32, since two blocks of the best kernel of fp32 differ by more than 10 %" in words
     assert "bf16 is only what cuBLASLt reaches, 50 % of the limit" in words
-    assert "two blocks of each other ceiling's kernel agree within 0 %" in words
+    assert "two timed blocks of each other ceiling's kernel agree within 0 %" in words
 
 
 def test_a_limit_that_is_too_low_is_told():
@@ -162,7 +162,7 @@ def test_one_block_alone_says_nothing_of_repeating():
     alone.peak.candidates[0].block_tflops = None
     assert "fp16 was measured in one block only." in trust(alone) and "agree" not in trust(alone)
     words = trust(alone, at(0.9, "fp32", chosen_at=0.9 * 900 * 1.01))
-    assert "Within this run, two blocks of each ceiling's kernel agree within 0.99 %." in words
+    assert "Within this run, two timed blocks of each ceiling's kernel agree within 0.99 %." in words
     assert "fp16 was measured in one block only." in words
 
 
@@ -171,7 +171,7 @@ def test_a_burst_that_is_the_reference_gemms_own_block_is_held_against_the_other
     own = at(0.9, reference=0.9 * 900)
     assert "fp16 was measured in one block only." in trust(own) and "agree" not in trust(own)
     own.peak.slower_remeasurements = [own.peak.burst.model_copy(update={"tflops": 0.9 * 900 / 1.05})]
-    assert "two blocks of each ceiling's kernel agree within 5.0 %." in trust(own)
+    assert "two timed blocks of each ceiling's kernel agree within 5.0 %." in trust(own)
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_a_compute_bound_operator_stands_under_the_compute_ceiling():
 
 def test_what_neither_roof_nor_overhead_explains_is_the_implementations():
     """Memory-bound by intensity and at a fifth of the bandwidth: the memory does not set its time."""
-    said = "In 1 of 3 cells (plain), roof and overheads together explain less than half of the time"
+    said = "In 1 of 3 cells (plain), roof and overheads explain less than half of the time"
     assert said in landing(cell("gpu0", 2.5e-3, 2.5e-3), cell("gpu0", 550 * US, 530 * US, n=2, implementation="good"))
     assert "explain less than half" not in landing(cell("gpu0", 2.5e-3, 0.6e-3))
     cpu = landing(cell("cpu", 0.1, overhead_s=0.06), records=(CPU_PEAK, DRAM), device="cpu")

@@ -118,7 +118,7 @@ def test_what_a_busy_host_disturbed_is_no_known_spread(other_cores):
     kept, told = sound(run, device_record("cpu"))
     quiet = [] if other_cores else ["fp32", "fp32"]  # ceiling and burst
     assert [one.name for one in figures([kept])] == [*quiet, "fp64", "fp64"]
-    failed = "cpu fp32: a busy host: 1 of 1 block disturbed (fp32: other processes used 2 of 8 cores)"
+    failed = "cpu fp32: a busy host: 1 of 1 timed block disturbed (fp32: other processes used 2 of 8 cores)"
     assert told == ([failed] if other_cores else [])
     said = [f"Left out, since a criterion failed: 1 record (run 2, {failed})."] if other_cores else []
     assert left_out([f"run 2, {line}" for line in told]) == said

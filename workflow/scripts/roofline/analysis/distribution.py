@@ -229,6 +229,7 @@ def near(cards: str, others: str, found: Standing) -> str:
     told = f"{cards} within {share} % of {others}" if steady else f"{cards} like {others}"
     if not varying:
         return told
+    of = f" in {len(steady)} of {counted(len(found.graded), 'figure')}" if steady else ""
     more = [f"{len(varying) - NAMED} more"] if len(varying) > NAMED else []
     verb = "varies" if len(varying) == 1 else "vary"
-    return f"{told}; {listed([*varying[:NAMED], *more])} {verb} more from card to card"
+    return f"{told}{of}; {listed([*varying[:NAMED], *more])} {verb} by more from card to card"

@@ -178,9 +178,10 @@ def _quiet(device: DeviceRecord, records: Sequence[JobRecord]) -> Verdict:
         again = sum(block.contention.measured_again for block in known)
         return "pass", f"{counted(len(known), 'block')}" + (f", {again} of them measured again" if again else "")
     what = "caller's times of " if device.device_kind == "gpu" else ""
-    worst = "; ".join(f"{name}: {found[0]}" for name, found in disturbed[:NAMED])
-    more = f"; and {len(disturbed) - NAMED} more" if len(disturbed) > NAMED else ""
-    return "fail", f"a busy host: {what}{len(disturbed)} of {counted(len(known), 'block')} disturbed ({worst}{more})"
+    (name, found), *others = disturbed
+    more = f"; and {len(others)} more" if others else ""
+    told = f"{what}{len(disturbed)} of {counted(len(known), 'timed block')} disturbed"
+    return "fail", f"a busy host: {told} ({name}: {found[0]}{more})"
 
 
 def _disturbed(block: Block) -> list[str]:

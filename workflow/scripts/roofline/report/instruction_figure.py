@@ -29,7 +29,8 @@ PATTERNS = {
 MARKS = (
     "A transaction is a sector of 32 bytes, of shared memory a wavefront. Filled: counted by ncu. Hollow: instructions "
     "from the disassembly, transactions from the declared bytes. A kernel has a dot per level; a bar "
-    "down from it is lanes that were off. Dotted: transactions that a request takes by stride or conflict."
+    "down from it is lanes that were off. Dotted: transactions that a request takes by stride or conflict. "
+    "Dots that would hide others are shifted right."
 )
 
 

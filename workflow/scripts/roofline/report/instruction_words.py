@@ -9,7 +9,6 @@ from roofline.records.roofline import InstructionRoofline, InstructionWall, Plac
 
 EXPLAINED = 0.6  # of a kernel's own roof: from there on bytes and FLOPs say what limits it
 FULL = 0.95  # of the lanes, or of the sectors of a request at unit stride: what is less is told
-PATTERNS = ("stride", "conflict", "predication")
 LOADS = {
     "stride": ("a global load, by stride,", "sectors"),
     "conflict": ("a shared load, by bank conflict,", "wavefronts"),
@@ -24,11 +23,11 @@ def paragraph(one: InstructionRoofline) -> str:
         rate += f", {percent(one.fraction_of_peak)} of one per scheduler and cycle"
     open_cells = [kernel for kernel in one.kernels if (kernel.fraction_of_roof or 0) < EXPLAINED]
     if not one.kernels:
-        return f"{rate}. No kernel is placed: nothing was counted, and none was disassembled for this architecture."
+        return f"{rate}. No kernel is plotted: nothing was counted, and none was disassembled for this architecture."
     if not open_cells:
-        return f"{rate}. Bytes and FLOPs explain all of {counted(len(one.kernels), 'placed cell')}."
+        return f"{rate}. Bytes and FLOPs explain all of {counted(len(one.kernels), 'plotted cell')}."
     said = [
-        f"{rate}. Of {counted(len(one.kernels), 'placed cell')}, {_are(len(open_cells))} below {percent(EXPLAINED)} of"
+        f"{rate}. Of {counted(len(one.kernels), 'plotted cell')}, {_are(len(open_cells))} below {percent(EXPLAINED)} of"
     ]
     said[0] += " their roof by FLOPs and bytes"
     groups: dict[tuple, list[PlacedKernel]] = {}
@@ -52,9 +51,7 @@ def walls(one: InstructionRoofline) -> str:
             said.append(f"{what} takes {moved} {transaction} in {cycles} cycles")
     if not said:
         return ""
-    known = {
-        p: max(apart) for p in PATTERNS if (apart := [_apart(w) for w in one.walls if w.pattern == p and w.counted])
-    }
+    known = {p: max(apart) for p in LOADS if (apart := [_apart(w) for w in one.walls if w.pattern == p and w.counted])}
     if known:
         within = listed(f"{percent(apart)} ({pattern})" for pattern, apart in known.items())
         return f"Walls: {listed(said)} of a multiprocessor. ncu counts within {within} of what each gives."
@@ -92,4 +89,4 @@ def _limited(limit: str, kernels: Sequence[PlacedKernel]) -> str:
         shares = [k.fraction_of_issue if limit == "issue" else k.fraction_of_level[limit] for k in kernels]
         return f"{counted(len(kernels), 'cell')} limited by {LEVELS[limit]}, at {percent(median(shares))} of its rate"
     highest = max(max([k.fraction_of_issue, *k.fraction_of_level.values()]) for k in kernels)
-    return f"{counted(len(kernels), 'cell')} waiting, with nothing above {percent(highest)} of its rate"
+    return f"{counted(len(kernels), 'cell')} limited by latency (nothing above {percent(highest)} of its rate)"

@@ -48,9 +48,10 @@ FALLS = 0.03  # of a burst: less under sustained load is not worth a word
 NEARLY_ALL = 0.95  # of a time: what is left of it is not worth a word
 LISTED_ONE_BY_ONE = 8  # cells of an operator on a device; more are grouped by implementation
 TOLD = 2  # sentences of a kind that may be many; the rest is counted
-NAMED = 3  # operators, or implementations, in a sentence
+NAMED = 3  # implementations in a sentence
+BEST = 4  # operators
 STARRED = re.compile(r"\d( \w+)?\* ")  # a figure of few samples
-NOTHING_CONCLUDED = "nothing is concluded, by what failed above."
+NOTHING_CONCLUDED = "nothing is concluded, because of the failure above."
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -312,8 +313,8 @@ def landing(device: str, found: list[tuple[OperatorInfo, list[Operator]]], roofl
     return {
         "device": device,
         "failed": any(fault.device == device for fault in roofline.faults),
-        "best": [f"{title} {'' if i else 'reaches '}{percent(share)}" for i, (share, title) in enumerate(best[:NAMED])],
-        "more": counted(len(best[NAMED:]), "more operator") if best[NAMED:] else "",
+        "best": [f"{title} {'' if i else 'reaches '}{percent(share)}" for i, (share, title) in enumerate(best[:BEST])],
+        "more": f"{len(best[BEST:])} more" if best[BEST:] else "",
         "regimes": [
             f"{sum(cell.regime == one for cell in every)} {regime_words(one) if one else 'of no known regime'}"
             for one in regimes

@@ -576,7 +576,7 @@ def _spread(roofline: Roofline, spreads: Spreads) -> Table:
             unit = flops_unit(c.name) if c.kind == "compute" else "GB/s"
             rows.append((spread, [f"{c.device} {c.name}", unit, number(value), ", ".join(map(number, known))]))
     rows.sort(key=lambda row: -row[0])
-    columns = ["ceiling", "unit", "this run", "known runs", "spread"]
+    columns = ["ceiling", "unit", "this run", "earlier runs", "spread"]
     return Table(columns, [[*words, percent(spread)] for spread, words in rows], 2)
 
 
@@ -585,7 +585,7 @@ def _spread_words(spread: Table) -> str:
         return "How far other runs of such a card lie is not known: `make spread` measures it."
     first, middle = spread.rows[0], spread.rows[len(spread.rows) // 2]
     return (
-        f"Half of the ceilings differ by {middle[-1]} or less between this and the known runs of such a card; "
+        f"Half of the ceilings differ by {middle[-1]} or less between this and earlier runs of such a card; "
         f"{first[0]} differs most, by {first[-1]}."
     )
 
@@ -677,14 +677,14 @@ def _implementations(roofline: Roofline) -> Lesson | None:
 
 def _waiting(roofline: Roofline) -> Lesson | None:
     """Where the caller waits longest for what the device does in little time."""
-    cells = [c for c in roofline.operators if c.device_latency_s and c.latency_s and c.regime == "overhead"]
-    if not cells:
+    known = [c for c in roofline.operators if c.device_latency_s and c.latency_s]
+    waiting = [c for c in known if c.device_latency_s < c.latency_s / 2]
+    if not waiting:
         return None
-    c = max(cells, key=lambda c: c.latency_s / c.device_latency_s)
-    bound = [one for one in roofline.operators if one.regime]
-    share = sum(one.regime == "overhead" for one in bound) / len(bound)
+    c = max(waiting, key=lambda c: c.latency_s / c.device_latency_s)
     words = (
-        f"{percent(share)} of the cells are overhead-bound. {c.full_name} on {c.device} takes its caller "
+        f"In {len(waiting)} of {counted(len(known), 'cell')} on GPUs the device works for less than half of the time "
+        f"that its caller waits. {c.full_name} on {c.device} takes its caller "
         f"{duration(c.latency_s)}, of which the device works {duration(c.device_latency_s)}: faster memory would not "
         f"help{f'; {listed(c.remedies)} would' if c.remedies else ''}."
     )

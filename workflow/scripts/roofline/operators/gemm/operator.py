@@ -178,9 +178,9 @@ class Gemm(Operator):
     def remedies(self, case: Case, implementation: type[Implementation]) -> dict[str, list[str]]:
         found = super().remedies(case, implementation)
         lowest = case.dtype in ("fp8_e4m3", "int8")
-        on_cuda_cores = implementation.kind == "gpu" and case.dtype in ("fp32", "fp64")
+        by_tensor_cores = implementation.kind == "gpu" and case.dtype == "fp32"  # cuBLAS's fp64 uses them already
         lower = [] if lowest or (implementation.kind == "cpu" and ITEM_BYTES[case.dtype] <= 4) else ["lower precision"]
-        return found | {"compute": (["tensor cores"] if on_cuda_cores else []) + lower}
+        return found | {"compute": (["TF32 on tensor cores"] if by_tensor_cores else []) + lower}
 
     def measured(self, device, dtype: str, workload) -> tuple[Case, Product]:
         """The case and the implementation of a workload."""
