@@ -19,7 +19,7 @@ endif
 .NOTPARALLEL:
 
 .PHONY: run dry-run cell health report archive records verify render compare spread distribution peers setup setup-any \
-	setup-development test lint documents counts lock clean-env help
+	setup-development test lint documents screenshot counts lock clean-env help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
 	@$(python) workflow/commands/run.py $(ARGS)
@@ -83,6 +83,9 @@ lint: setup-development ## check style and mistakes, Snakefile included
 
 documents: setup-any ## write the documents that follow from the code: schemas, tables of settings
 	@$(python) workflow/commands/write_documents.py
+
+screenshot: setup-development ## draw docs/report.png from the reference's report (needs Chromium)
+	@$(python) workflow/commands/screenshot.py
 
 counts: setup-development ## count the warp instructions of our kernels in their disassembly
 	@$(python) workflow/commands/count_instructions.py

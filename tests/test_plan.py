@@ -13,6 +13,7 @@ PARAMS = "Params have changed since last execution: Union of exclusive params be
         ("before: 10 now: 12 ", ": before 10, now 12"),
         ("before: <nothing exclusive> now: 12 ", ": now 12"),
         ("before: 10 now: <nothing exclusive> ", ": before 10"),
+        ("""before: '{"a": 1, "b": [2]}' now: '{"a": 1, "b": []}' """, ": b [2], now []"),
         ("before: <nothing exclusive> now: <nothing exclusive>", ""),
         (f"before: <nothing exclusive> now: {'many words ' * 50}", f": now {'many words ' * 5}[...]"),
     ],

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from commands import load
+from PIL import Image
 
 from roofline.analysis.collect import Asked, collect
 from roofline.analysis.results import Results, read_results
@@ -60,6 +61,11 @@ def in_order(card, manifest) -> Results:
 @pytest.fixture(scope="module")
 def derived(in_order, manifest):
     return derive(in_order, manifest.asked, hashes(manifest.outputs), made_by_rules(manifest, in_order))
+
+
+def test_the_picture_in_the_readme_is_of_the_reference():
+    shown = Image.open(REFERENCE.parent / "docs/report.png").text
+    assert shown["sha256 of report.html"] == file_sha256(REFERENCE / "nvidia-h200/report.html"), "make screenshot"
 
 
 def test_there_are_some():

@@ -5,6 +5,7 @@
 Refuses while anything is stale or differs from the manifest.
 """
 
+import re
 import shlex
 import sys
 from datetime import UTC, datetime
@@ -22,6 +23,8 @@ from roofline.run.manifest import differing_files, is_result, unlisted_files
 
 METADATA = Path(".snakemake", "metadata")
 AGAIN = "run the workflow first (make run, or snakemake --cores 1), or give the options that it was run with"
+# Of the committed runs of other cards, what no page of this one is made with: 16 MB.
+OF_OTHER_RUNS = re.compile(r"reference/(?![^/]+/(distribution|spread|roofline)\.json$)")
 NEVER_LISTED = (
     "results/archive/",
     "results/comparison/",
@@ -59,7 +62,8 @@ def archive(root: Path, options: list[str]) -> Path:
         more = f", and {len(differing) - 1} more" if len(differing) > 1 else ""
         raise Refused(f"not archived: {differing[0]}{more}; {MADE_AGAIN}")
     kept = [str(path) for path in sorted((root / METADATA).rglob("*")) if path.is_file()]
-    paths = contents(manifest, checkout.files(root), [*kept, "logs/manifest.log", str(JOBS)])
+    sources = [path for path in checkout.files(root) if not OF_OTHER_RUNS.match(path)]
+    paths = contents(manifest, sources, [*kept, "logs/manifest.log", str(JOBS)])
     return pack(root, name_of(manifest.devices, datetime.now(UTC)), paths, notes(root, manifest))
 
 

@@ -11,6 +11,7 @@ import argparse
 import shlex
 import sys
 from functools import partial
+from glob import glob
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
@@ -60,7 +61,7 @@ def paths(text: str, side: str) -> list[Path]:
         raise Refused(f"{side}: {text!r} is no list of paths ({error})") from None
     if not found:
         raise Refused(f"{side}: no run is named; give an archive or a results folder, as in {side}=one.tar.gz")
-    return [Path(one) for one in found]
+    return [Path(match) for one in found for match in sorted(glob(one)) or [one]]  # no shell expands A=results/*
 
 
 def write_all(comparison: Comparison, folder: Path) -> None:

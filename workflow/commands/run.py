@@ -7,6 +7,7 @@ A run that was killed is gone on with: its lock dies with it, and so do its jobs
 """
 
 import argparse
+import contextlib
 import os
 import shlex
 import subprocess
@@ -16,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline import devices
-from roofline.run import announcement, plan, run_lock, settings
+from roofline.run import announcement, folder, plan, run_lock, settings
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.paths import RESULTS
 
@@ -27,7 +28,7 @@ INTERRUPTED = 130
 
 def main(arguments: list[str]) -> int:
     try:
-        settings.require_readable(named_configurations(arguments))
+        folder.called_with(arguments)
     except settings.Faults as faults:
         print("\n".join(faults.lines))
         return 1
@@ -49,7 +50,9 @@ def main(arguments: list[str]) -> int:
     try:
         status = workflow.wait()
     except KeyboardInterrupt:  # it reaches Snakemake too, which ends its job
-        workflow.wait()
+        while workflow.poll() is None:
+            with contextlib.suppress(KeyboardInterrupt):  # a second one is for those who cannot wait
+                workflow.wait()
         print("stopped: what was finished is kept, and the next make goes on from there")
         return INTERRUPTED
     if status == 0 and before and made_at() == before:

@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline import devices
-from roofline.analysis.spread import SpreadRecord, compare, figures, sound
+from roofline.analysis.spread import SpreadRecord, compare, figures, sound, widest
 from roofline.records.base import CorruptRecord, read, write
 from roofline.records.collection import Collection
 from roofline.records.device import DeviceRecord
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
         chosen = settings.choose_devices(settings.complete(config), devices.discover())
         require_no_living_run()
         run_lock.hold()
-        measure(runs, chosen, config, options)
+        return 0 if measure(runs, chosen, config, options) else 1
     except settings.Faults as faults:
         print("\n".join(faults.lines))
         return 1
@@ -54,7 +54,6 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         print("stopped: no spread was written")
         return INTERRUPTED
-    return 0
 
 
 def count_of_runs(text: str) -> int:
@@ -74,8 +73,8 @@ def require_no_living_run() -> None:
             raise Failed(f"another run is in progress in {where}: wait for it to end")
 
 
-def measure(runs: int, chosen: list[str], config: dict, options: list[str]) -> None:
-    """Run the workflow so often, compare, write and print. Raises Failed where a run fails."""
+def measure(runs: int, chosen: list[str], config: dict, options: list[str]) -> bool:
+    """Run the workflow compare, write and print. Whether a spread was found; raises Failed where a run fails."""
     started_at = now()
     shutil.rmtree(SPREAD, ignore_errors=True)
     SPREAD.mkdir(parents=True)
@@ -105,6 +104,7 @@ def measure(runs: int, chosen: list[str], config: dict, options: list[str]) -> N
     write(record, RESULTS / "spread.json")
     write_text(f"# The spread between {runs} runs\n\n{provenance(record)}\n\n{told}", RESULTS / "spread.md")
     print(f"\n{told}\nnumbers {RESULTS}/spread.json · table {RESULTS}/spread.md")
+    return widest(record.ceilings) is not None
 
 
 def run(where: Path, chosen: list[str], options: list[str]) -> None:

@@ -10,11 +10,18 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline.run.archive import Refused, failed, newest, opened
 from roofline.run.jobs import print_what_can_be_printed
+from roofline.run.runs import PACK
 
 
 def verify(archive: Path) -> int:
     """Print a line a problem, or that there is none; returns the exit status. Raises Refused."""
     with opened(archive) as (root, manifest, problems):
+        if root.name.endswith(PACK):
+            problems = [problem for problem in problems if ": missing" not in problem]
+            if not problems:
+                there = sum(path.is_file() for path in root.rglob("*"))
+                print(f"ok: {there} files agree with the manifest; records alone, for make compare")
+                return 0
         for problem in problems:
             print(problem)
         if problems:

@@ -83,6 +83,8 @@ def _differing(comparison: Comparison) -> str:
 
 
 def _cards(subject) -> str:
+    if subject.same_cards and not any(card.startswith("GPU-") for card in subject.a_cards):
+        return "the same model, cores and cards beside it on both sides; whether it is one machine is not known."
     if subject.same_cards:
         return "the same device on both sides."
     a, b = len(subject.a_cards), len(subject.b_cards)

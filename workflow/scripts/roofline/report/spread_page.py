@@ -11,7 +11,8 @@ def markdown(ceilings: Sequence[CeilingSpread]) -> str:
     """A row per figure, and a sentence."""
     runs = max((len(ceiling.runs) for ceiling in ceilings), default=0)
     columns = ["ceiling", "unit", *(f"run {i + 1}" for i in range(runs)), "spread", "interval within a run"]
-    return f"{table(columns, map(_row, ceilings), left=2)}\n\n{verdict(ceilings)}\n"
+    shown = [one for one in ceilings if one.figure != "ceiling" or one.unit == "GB/s"]  # else the higher of the others
+    return f"{table(columns, map(_row, shown), left=2)}\n\n{verdict(shown)}\n"
 
 
 def provenance(record: SpreadRecord) -> str:
@@ -21,15 +22,16 @@ def provenance(record: SpreadRecord) -> str:
 
 
 def left_out(told: Sequence[str]) -> list[str]:
-    """A sentence, where there is anything to say."""
-    return [f"Left out, since a criterion failed: {counted(len(told), 'record')} ({'; '.join(told)})."] if told else []
+    """A paragraph, where there is anything to say."""
+    lines = "\n".join(f"- {line}" for line in told)
+    return [f"Left out, since a criterion failed: {counted(len(told), 'record')}.\n\n{lines}"] if told else []
 
 
 def verdict(ceilings: Sequence[CeilingSpread]) -> str:
     """Which ceiling spreads most, and whether the runs' own intervals tell as much."""
     most = widest(ceilings)
     if not most:
-        return "No two runs measured the same ceiling."
+        return "No ceiling is left in two runs."
     known = most.ci95_relative is not None
     within = f", ± {percent(most.ci95_relative)} within one" if known else "; it has no interval of its own"
     return f"{_name(most)} spreads most: {percent(most.spread)} between the runs{within}."

@@ -76,17 +76,12 @@ def _verdict(verification: Verification) -> str:
 
 
 def score_words(score: Score) -> str:
-    """One or two sentences: how many predictions are right, and what a rule of thumb would have named."""
-    of = f"of {score.cells}"
-    words = (
-        f"{score.both_right} {of} cells predicted right ({percent(score.both_right / score.cells)}): "
-        f"regime {score.regimes_right}, time within a factor of two {score.times_right}."
-    )
-    if not score.textbook_cells:
-        return words
+    """How many predictions are right, beside what a rule of thumb would have named."""
+    thumb = f"the textbook's rule of thumb names {score.textbook_regimes_right} of {score.textbook_cells}"
     return (
-        f"{words} The textbook's rule of thumb, without a model, names {score.textbook_regimes_right} of "
-        f"{score.textbook_cells} regimes."
+        f"{score.both_right} of {score.cells} cells predicted right ({percent(score.both_right / score.cells)}): "
+        f"regime {score.regimes_right}{f' ({thumb})' if score.textbook_cells else ''}, time within a factor of two "
+        f"{score.times_right}."
     )
 
 

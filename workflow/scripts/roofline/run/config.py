@@ -1,5 +1,6 @@
 """The sections of the config that are no operator's, and the model of the whole: one source of checks and documents."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -30,10 +31,12 @@ def _zero_or_long(value: float | None) -> float | None:
 
 
 def _devices(value: Any) -> Any:
-    """auto, all, or a list of devices' names."""
+    """auto, all, or a list of devices' names; a name alone is a list of one."""
     allowed = "auto, all, or a list such as [gpu0, cpu]"
     if value in ("auto", "all"):
         return value
+    if isinstance(value, str) and re.fullmatch(r"cpu|gpu\d+", value):
+        return [value]
     if not isinstance(value, list):
         raise ValueError(f"is unknown; allowed: {allowed}")
     if not value:

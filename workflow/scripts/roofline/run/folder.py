@@ -38,7 +38,8 @@ def called_with(arguments: Sequence[str], files: Sequence[Path] | None = None) -
     try:
         update_config(config, parse_config(known.config))
     except ValueError as error:
-        raise settings.Faults([f"--config: {error}"]) from None
+        hint = "; a key within a section is written --config 'peak_flops={size: 1024}'"
+        raise settings.Faults([f"--config: {str(error).splitlines()[0]}{hint}"]) from None
     return config, options
 
 

@@ -1,5 +1,8 @@
 """What a run would do, and why: Snakemake's dry run in a line per job."""
 
+import ast
+import contextlib
+import json
 import re
 import subprocess
 import sys
@@ -76,7 +79,24 @@ def _short(reasons: str) -> str:
 
 
 def _changed(before: str, now: str) -> str:
-    """That settings have changed or, of the machine, what they were measured with."""
-    values = [(when, value.strip()) for when, value in (("before", before), ("now", now))]
-    told = [f"{when} {textwrap.shorten(value, LONGEST_VALUE)}" for when, value in values if value != NO_VALUE]
+    """That settings have changed or, of the machine, what they were measured with; of settings by keys, those alone."""
+    values = {when: value.strip() for when, value in (("before", before), ("now", now)) if value.strip() != NO_VALUE}
+    by_key = [_settings(value) for value in values.values()]
+    told = [f"{when} {textwrap.shorten(value, LONGEST_VALUE)}" for when, value in values.items()]
+    if len(by_key) == 2 and all(by_key):
+        old, new = by_key
+        values = {key: (old.get(key), new.get(key)) for key in old | new}
+        told = [f"{key} {_text(a)}, now {_text(b)}" for key, (a, b) in values.items() if a != b]
     return ": ".join(["settings, device or software have changed", *([", ".join(told)] if told else [])])
+
+
+def _settings(value: str) -> dict:
+    """A parameter that is an object in JSON, as Snakemake shows text; empty where it is not."""
+    with contextlib.suppress(ValueError, SyntaxError):
+        found = json.loads(ast.literal_eval(value))
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def _text(value) -> str:
+    return textwrap.shorten(json.dumps(value), LONGEST_VALUE)

@@ -20,6 +20,7 @@ from roofline.run.archive import ENDING, Refused, add_file, name_of, unpack
 from roofline.run.paths import RESULTS
 
 COLLECTIONS = ("peak_flops.json", "bandwidth.json")
+PACK = "-records"  # ends the name of an archive of records alone
 
 
 def read_run(path: Path | str) -> Run:
@@ -37,7 +38,7 @@ def pack_records(path: Path, folder: Path) -> Path:
     """An archive of the records alone from which `read_run` reads a run, in a folder. Raises Refused as that does."""
     with _results(path) as results:
         run = _read(results, str(path))
-        name = name_of(run.manifest.devices, datetime.fromisoformat(run.manifest.created_at)) + "-records"
+        name = name_of(run.manifest.devices, datetime.fromisoformat(run.manifest.created_at)) + PACK
         target = folder / f"{name}{ENDING}"
         folder.mkdir(parents=True, exist_ok=True)
         beside = target.with_name(f".{name}.{os.getpid()}{ENDING}")
