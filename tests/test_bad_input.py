@@ -697,6 +697,11 @@ def test_a_bad_file_of_ones_own_is_one_line_before_snakemake_reads_it(run, dry):
     assert len(faults_of_command(run, *dry, "--configfile", "none.yaml")) == 1
 
 
+def test_a_key_within_a_section_is_told_how_it_is_given(run):
+    (line,) = faults_of_command(run, "--config", "peak_flops.size=100")
+    assert line.startswith("--config: ") and line.endswith("--config 'peak_flops={size: 1024}'")
+
+
 def test_what_the_system_refuses_is_one_line(run):
     lock = run.root / ".snakemake/roofline-run.lock"
     lock.unlink()

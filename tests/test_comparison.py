@@ -76,6 +76,16 @@ def of(comparison, key):
     return next(one for one in comparison.quantities if one.key == key)
 
 
+def test_a_side_may_be_given_by_a_pattern(tmp_path, monkeypatch):
+    """No shell expands A=results/archive/*.tar.gz."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("b.tar.gz", "a.tar.gz"):
+        Path(name).touch()
+    assert load("compare").paths("*.tar.gz none.tar.gz", "A") == [
+        Path(x) for x in ("a.tar.gz", "b.tar.gz", "none.tar.gz")
+    ]
+
+
 # ---------------------------------------------------------------- verdicts
 
 

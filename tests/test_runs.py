@@ -86,6 +86,22 @@ def test_a_run_at_another_time_is_another_run(run, tmp_path):
     assert read_run(twin.root).fingerprint != read_run(run.root).fingerprint
 
 
+def test_a_pack_of_records_is_verified_as_one(run, tmp_path, capsys):
+    pack = pack_records(run.root / "results", tmp_path)
+    assert load("verify").verify(pack) == 0 and "records alone, for make compare" in capsys.readouterr().out
+    with tarfile.open(pack) as tar:
+        files = {one.name: tar.extractfile(one).read() for one in tar.getmembers()}
+    files[next(name for name in files if name.endswith("roofline.json"))] += b" "
+    changed = with_members(tmp_path / "changed-records.tar.gz", files)
+    assert load("verify").verify(changed) == 1 and "roofline.json" in capsys.readouterr().out
+
+
+def test_of_committed_runs_an_archive_has_what_pages_are_made_with():
+    others = load("archive").OF_OTHER_RUNS
+    assert others.match("reference/nvidia-h200/report.html") and others.match("reference/runs/a-records.tar.gz")
+    assert not others.match("reference/nvidia-h200/distribution.json") and not others.match("docs/limits.md")
+
+
 def test_the_command_that_packs_records(run, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     packed_to = load("records").pack_records(run.root / "results", Path("results/records"))

@@ -384,3 +384,8 @@ def test_libraries_that_an_operator_needs_and_nobody_has(mine, monkeypatch):
 def test_the_config_file_is_yaml_that_any_reader_reads_alike():
     path = CHECKOUT / "config/config.yaml"
     assert yaml.safe_load(path.read_text(encoding="utf-8")) == read_file(path)
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu0", "gpu12"])
+def test_a_device_alone_is_a_list_of_one(name):
+    assert complete({"devices": name}).config.devices == [name]

@@ -120,7 +120,7 @@ def test_what_a_busy_host_disturbed_is_no_known_spread(other_cores):
     assert [one.name for one in figures([kept])] == [*quiet, "fp64", "fp64"]
     failed = "cpu fp32: a busy host: 1 of 1 timed block disturbed (fp32: other processes used 2 of 8 cores)"
     assert told == ([failed] if other_cores else [])
-    said = [f"Left out, since a criterion failed: 1 record (run 2, {failed})."] if other_cores else []
+    said = [f"Left out, since a criterion failed: 1 record.\n\n- run 2, {failed}"] if other_cores else []
     assert left_out([f"run 2, {line}" for line in told]) == said
 
 
@@ -129,9 +129,14 @@ def test_what_a_busy_host_disturbed_is_no_known_spread(other_cores):
 
 def test_the_table_and_its_sentence():
     runs = [
-        [figure("fp16", 779.7, (776, 783.4)), figure("fp16", 690.0, kind="sustained")],
+        [
+            figure("fp16", 779.7, (776, 783.4)),  # the higher of the other two
+            figure("fp16", 779.7, (776, 783.4), kind="burst"),
+            figure("fp16", 690.0, kind="sustained"),
+        ],
         [
             figure("fp16", 771.2, (770, 772.4)),
+            figure("fp16", 771.2, (770, 772.4), kind="burst"),
             figure("fp16", 660.0, kind="sustained"),
             figure("d2d", 4258, unit="GB/s"),
         ],
@@ -141,13 +146,13 @@ def test_the_table_and_its_sentence():
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     assert rows[0] == ["ceiling", "unit", "run 1", "run 2", "spread", "interval within a run"]
     assert rows[2:] == [
-        ["gpu0 fp16", "TFLOPS", "779.7", "771.2", "1.1 %", "± 0.47 %"],
+        ["gpu0 fp16, burst", "TFLOPS", "779.7", "771.2", "1.1 %", "± 0.47 %"],
         ["gpu0 fp16, sustained", "TFLOPS", "690", "660", "4.4 %", "-"],
         ["gpu0 d2d", "GB/s", "-", "4258", "-", "-"],
     ]
     assert len(set(map(len, lines))) == 1, "in line on the screen too"
     assert verdict(compared).startswith("gpu0 fp16, sustained spreads most: 4.4 % between the runs")
-    assert verdict(compare([[figure("fp16", 1.0)], [figure("fp32", 1.0)]])) == "No two runs measured the same ceiling."
+    assert verdict(compare([[figure("fp16", 1.0)], [figure("fp32", 1.0)]])) == "No ceiling is left in two runs."
 
 
 # ---------------------------------------------------------------- the command

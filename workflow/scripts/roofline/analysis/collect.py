@@ -149,8 +149,7 @@ def _operator(record: JobRecord, path: str, measured: Measurement, ceilings: Map
     memory = next((ceilings[name] for name in measured.memory_ceilings if name in ceilings), None)
     peak, gb_per_s = compute and compute.tflops, memory and memory.gb_per_s
     no_roof = NO_ROOF if measured.bytes and not measured.memory_ceilings else None
-    known = (peak or not measured.flops) and (gb_per_s or not measured.bytes)
-    roof = roof_tflops(measured.flops, measured.bytes, peak, gb_per_s) if known and not no_roof else None
+    roof = None if no_roof else roof_tflops(measured.flops, measured.bytes, peak, gb_per_s)
     attained = measured.flops / measured.latency.median_s / 1e12
     on_device = measured.device_latency
     device_attained = measured.flops / on_device.median_s / 1e12 if on_device else None

@@ -93,7 +93,7 @@ def _changed(before: str, now: str) -> str:
 def _settings(value: str) -> dict:
     """A parameter that is an object in JSON, as Snakemake shows text; empty where it is not."""
     with contextlib.suppress(ValueError, SyntaxError):
-        found = json.loads(ast.literal_eval(value))
+        found = json.loads(str(ast.literal_eval(value)))
         return found if isinstance(found, dict) else {}
     return {}
 
