@@ -162,15 +162,13 @@ def test_the_reference_products_and_every_cell_of_the_best_implementation(drawn,
             assert re.search(rf"{operator.dtype} {operator.series}\n.*(?<![\d.]){re.escape(share)}(,| %)", told)
 
 
-def test_what_is_not_best_is_a_bar_from_its_worst_to_its_best_cell(drawn, tmp_path):
+def test_what_is_not_best_is_a_bar_about_its_intensity_from_its_worst_to_its_best_cell(drawn, tmp_path):
     gpu, _ = roofline_content.panels(drawn("reference")[0])
     attention = [worst for worst, _ in gpu.ranges if worst.operator == "decode_attention"]
-    ways = {(worst.implementation, worst.scope, worst.dtype) for worst in attention}
-    dtypes = ("fp32", "fp16")
-    assert ways == {
-        (how, s, d) for how, s in (("eager", "core"), ("eager", "block"), ("fused", "core")) for d in dtypes
-    }
-    assert all(worst.fraction_of_roof <= best.fraction_of_roof for worst, best in gpu.ranges)
+    assert {worst.dtype for worst in attention} == {"fp32", "fp16"}
+    for worst, best in gpu.ranges:
+        assert worst.fraction_of_roof <= best.fraction_of_roof
+        assert 1 / 4 < worst.intensity_flops_per_byte / best.intensity_flops_per_byte < 4
     told = " ".join(words_of(drawn("reference")[1], tmp_path / "roofline.svg"))
     assert "Bars, worst to best cell: decode attention by eager core, eager block, fused core" in told
     assert "all cells in attention.png" in told

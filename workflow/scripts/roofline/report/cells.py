@@ -1,5 +1,6 @@
 """Cells of operators, as every picture and page sorts and chooses them."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from statistics import median
@@ -46,12 +47,13 @@ def chosen(cells: Sequence[Operator], infos: Infos) -> list[Operator]:
     return found
 
 
-def ranges(cells: Iterable[Operator]) -> dict[tuple, tuple[Operator, Operator]]:
-    """The worst and the best cell of each operator, implementation, scope and dtype."""
+def ranges(cells: Iterable[Operator]) -> list[tuple[Operator, Operator]]:
+    """The worst and the best cell of each operator and dtype, about each intensity: within a factor of four."""
     found: dict[tuple, list[Operator]] = {}
     for cell in cells:
-        found.setdefault((cell.operator, cell.implementation, cell.scope, cell.dtype), []).append(cell)
-    return {key: (min(mine, key=share), max(mine, key=share)) for key, mine in found.items()}
+        about = round(math.log(cell.intensity_flops_per_byte, 4))
+        found.setdefault((cell.operator, cell.dtype, about), []).append(cell)
+    return [(min(mine, key=share), max(mine, key=share)) for mine in found.values()]
 
 
 def by_operator(cells: Iterable[Operator]) -> dict[str, list[Operator]]:

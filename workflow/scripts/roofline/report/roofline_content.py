@@ -26,7 +26,7 @@ class Panel:
     compute: list[Level]
     memory: list[Level]
     shown: list[Series]  # every cell has a dot
-    ranges: list[tuple[Operator, Operator]]  # worst and best cell of what has none
+    ranges: list[tuple[Operator, Operator]]  # worst and best cell of what has none, about each intensity
     labelled: list[Series]  # the most telling first
     markers: Mapping[tuple, str]
     kinds: Mapping[str, str]  # of dots: marker by words
@@ -63,11 +63,11 @@ def _panel(roofline: Roofline, device: str, cells: list[Operator], dots: list[Op
     )
     drawn = ceilings_shown.drawn(ceilings, operators)
     series, with_dot = labelled(dots, infos), set(map(id, dots))
-    rest = ranges(cell for cell in cells if id(cell) not in with_dot and cell.intensity_flops_per_byte)
+    rest = [cell for cell in cells if id(cell) not in with_dot and cell.intensity_flops_per_byte]
     notes = chain(
         [] if ceilings or operators else ["Nothing was measured on this device."],
         ceilings_shown.notes(ceilings, drawn),
-        _range_notes(list(rest), infos),
+        _range_notes(rest, infos),
         _placeless_notes(operators),
         _skipped_notes(skipped),
     )
@@ -78,7 +78,7 @@ def _panel(roofline: Roofline, device: str, cells: list[Operator], dots: list[Op
         compute=ceilings_shown.compute_levels(drawn, operators),
         memory=ceilings_shown.memory_levels(drawn, operators, levels),
         shown=series,
-        ranges=list(rest.values()),
+        ranges=ranges(rest),
         labelled=most_telling(series),
         markers=markers,
         kinds={words: markers[key] for key, words in _kinds(dots, infos)},
@@ -116,10 +116,10 @@ def counting(roofline: Roofline) -> str:
     )
 
 
-def _range_notes(keys: Sequence[tuple], infos: Infos) -> Iterable[str]:
+def _range_notes(cells: Sequence[Operator], infos: Infos) -> Iterable[str]:
     """Which operators have ranges, by which implementations and scopes, and where their cells are."""
-    for name in dict.fromkeys(key[0] for key in keys):
-        ways = _some(dict.fromkeys(" ".join(filter(None, key[1:3])) for key in keys if key[0] == name))
+    for name, mine in by_operator(cells).items():
+        ways = _some(dict.fromkeys(" ".join(filter(None, [cell.implementation, cell.scope])) for cell in mine))
         words = [f"{scope}: {words}" for scope, words in infos[name].scopes.items()] if name in infos else []
         words += [f"all cells in {infos[name].picture}.png"] if name in infos else []
         yield f"Bars, worst to best cell: {'; '.join([f'{title(name, infos)} by {ways}', *words])}."

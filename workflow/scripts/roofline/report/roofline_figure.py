@@ -241,11 +241,12 @@ def _look(colour: str, marker: str, hollow: bool, size: float = DOT) -> dict:
 
 
 def _paint_ranges(axes: Axes, panel: Panel, places: Places) -> None:
-    """A bar from the worst cell to the best, pushed aside where dots or another bar stand at its intensity."""
+    """An upright bar from the worst cell to the best, pushed aside where dots or another bar stand at its intensity."""
     shown = [cell for series in panel.shown for cell in series.cells if cell.operator != USERS]
     taken = [axes.transData.transform(places[id(cell)]) for cell in shown]
     for ends in panel.ranges:
         at = axes.transData.transform([_at(axes, cell) for cell in ends])
+        at[:, 0] = at[:, 0].mean()  # aslant it would look like a roof
         low, high = sorted(at[:, 1])
         for _ in range(FURTHEST):
             if any(abs(at[:, 0] - x).min() < BAR and low - BAR < y < high + BAR for x, y in taken):
@@ -311,7 +312,7 @@ def _entries(panel: Panel) -> Iterable[Line2D]:
     if any(few(cell.samples) for cell in cells):
         yield Line2D([], [], **style.FEW, label=f"crossed: fewer than {FEWEST_SAMPLES} samples")
     if panel.ranges:
-        words = "bar: another implementation or scope,\nshifted right for legibility"
+        words = "bar: other implementations and scopes,\nshifted right for legibility"
         yield Line2D([], [], color=style.MUTED, lw=0.9, marker="|", ms=BAR, label=words)
     if any(level.sustained for level in panel.compute):
         yield Line2D([], [], color=style.MUTED, lw=1.0, ls="-", label="burst: the roof")

@@ -3,13 +3,13 @@
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import BandwidthRecord
-from roofline.records.roofline import Roofline
+from roofline.records.roofline import Fault, Roofline
 from roofline.report import instruction_figure, load_figure, operator_figure, roofline_figure, sweep_figure
 from roofline.report.figure_style import headline, save, styled
 from roofline.report.tables import fail_lines
@@ -25,11 +25,12 @@ def draw(
     dpi: float,
 ) -> None:
     """Write every picture into a folder; `operators` has those that have one of their own, by the picture's name."""
-    failed = fail_lines(roofline.faults)
+    failed, loaded = fail_lines(roofline.faults), {one.device for one in peaks if one.peak and one.peak.sustained}
+    counted = {one.device for one in roofline.instructions}
     pictures = [
         (roofline_figure.draw, (roofline,), ["roofline.png", "roofline.svg"], []),  # which tells what failed by panel
-        (instruction_figure.draw, (roofline,), ["instruction_roofline.png"], failed),
-        (load_figure.draw, (peaks,), ["load.png"], failed),
+        (instruction_figure.draw, (roofline,), ["instruction_roofline.png"], fail_lines(_on(counted, roofline))),
+        (load_figure.draw, (peaks,), ["load.png"], fail_lines(_on(loaded, roofline))),
         (sweep_figure.draw, (bandwidths,), ["sweep.png"], failed),
         *((operator_figure.draw, (roofline, name), [f"{picture}.png"], failed) for picture, name in operators.items()),
     ]
@@ -42,6 +43,10 @@ def draw(
         ]
         for picture in drawn:
             picture.result()
+
+
+def _on(devices: Collection[str], roofline: Roofline) -> list[Fault]:
+    return [fault for fault in roofline.faults if fault.device in devices]
 
 
 def _draw(how: Callable, of: tuple, paths: Sequence[Path], lines: Sequence[str], dpi: float) -> None:
