@@ -1,5 +1,6 @@
 """What the terminal shows before a run, after it, and after a failure."""
 
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +12,7 @@ from roofline.analysis.spread import between_runs
 from roofline.core.formatting import counted
 from roofline.core.statistics import median
 from roofline.devices import kind_of
+from roofline.devices.host import usable_cores
 from roofline.measure.lock import HOST
 from roofline.operators.base import Operator
 from roofline.records.acceptance import Acceptance
@@ -33,6 +35,8 @@ BUDGET_SPENT = {"gpu": 0.2, "cpu": 0.8}
 # About how many budgets a memory level spends: on read, write, copy and triad, or on copies from or to the host.
 STREAMS = 4
 PATTERNS = 20  # kernels of the instruction roofline
+# Products that a CPU's ceiling takes whatever its budget, warm-up and both blocks together; and FLOP/s in them.
+FEWEST_PRODUCTS, FLOPS_OF_CORE = 17, {"fp32": 9e10, "fp64": 4.5e10}
 
 
 def remember_start() -> None:
@@ -47,8 +51,8 @@ def announce(jobs: Iterable, checked: Checked, cores: int) -> None:
     count_jobs(len(jobs), COUNTER_FILE)
     measuring = [(rule, wildcards) for rule, wildcards in jobs if _measures(rule, checked)]
     before = times_before()
-    devices_of = [(rule, wildcards.get("device", "")) for rule, wildcards in jobs]
-    each = [before.get((rule, device)) or expected_s(rule, device, checked) for rule, device in devices_of]
+    named = [(rule, wildcards.get("device", ""), wildcards.get("dtype")) for rule, wildcards in jobs]
+    each = [before.get(one) or expected_s(*one, checked) for one in named]
     uses = [str(job.resources.get("uses") or "").split() for job in planned]
     seconds = together_s(zip(uses, each, strict=True), cores)
     price = checked.config.cost.usd_per_hour
@@ -84,26 +88,29 @@ def _measures(rule: str, checked: Checked) -> bool:
     return rule in (*others, *checked.operators)
 
 
-def times_before(path: Path = JOBS) -> dict[tuple[str, str], float]:
-    """About how long a job took here, by rule and device ("" for all devices): the median, and what starts it."""
-    found: dict[tuple[str, str], list[float]] = {}
+def times_before(path: Path = JOBS) -> dict[tuple[str, str, str | None], float]:
+    """About how long a job took here, by rule, device ("" for all devices) and dtype of a compute ceiling: the median,
+    and what starts it."""
+    found: dict[tuple[str, str, str | None], list[float]] = {}
     for job in job_times(path).values():
         start, end, parts = moment(job["started_at"]), moment(job["ended_at"]), Path(job["log"]).parts
         if start and end:
-            key = job["rule"], parts[1] if len(parts) > 2 else ""
+            dtype = Path(job["log"]).stem if job["rule"] == "peak_flops" else None
+            key = job["rule"], parts[1] if len(parts) > 2 else "", dtype
             found.setdefault(key, []).append((end - start).total_seconds())
     return {key: OTHER_JOB_S + median(seconds) for key, seconds in found.items()}
 
 
-def expected_s(rule: str, device: str, checked: Checked) -> float:
-    """About how long a job takes."""
+def expected_s(rule: str, device: str, dtype: str | None, checked: Checked) -> float:
+    """About how long a job takes; `dtype` is a compute ceiling's."""
     if not _measures(rule, checked):
         return OTHER_JOB_S
     config, kind = checked.config, kind_of(device)
     if rule == "instructions":
         timed = PATTERNS * config.bandwidth.time_budget_s * BUDGET_SPENT[kind]
     elif rule == "peak_flops":
-        timed = 1.5 * config.peak_flops.time_budget_s + config.peak_flops.sustained_s
+        loaded = config.peak_flops.sustained_s if kind == "gpu" else 0.0
+        timed = max(1.5 * config.peak_flops.time_budget_s + loaded, _products_s(config.peak_flops.size, kind, dtype))
     elif rule in PROFILED_S:
         timed = PROFILED_S[rule]
     elif rule == "bandwidth":
@@ -111,6 +118,12 @@ def expected_s(rule: str, device: str, checked: Checked) -> float:
     else:
         timed = _operator_s(checked.operators[rule], config, kind) if rule in checked.operators else 0.0
     return START_UP_S[kind] + timed
+
+
+def _products_s(size: int, kind: str, dtype: str | None) -> float:
+    """Of the reference GEMM on a CPU, however small the budget."""
+    rate = usable_cores() * FLOPS_OF_CORE[dtype] if kind == "cpu" and dtype in FLOPS_OF_CORE else math.inf
+    return FEWEST_PRODUCTS * 2 * size**3 / rate
 
 
 def _operator_s(operator: Operator, config, kind: str) -> float:
