@@ -31,9 +31,9 @@ def between(groups: Sequence[Sequence[float]]) -> Spread | None:
     groups = [group for group in groups if group]
     if len(groups) < 2:
         return None
-    means = [sum(math.log(value) for value in group) / len(group) for group in groups]
+    means = [math.fsum(math.log(value) for value in group) / len(group) for group in groups]
     runs, df = within(groups), len(groups) - 1
-    explained = runs.sd**2 * sum(1 / len(group) for group in groups) / len(groups) if runs else 0.0
+    explained = runs.sd**2 * math.fsum(1 / len(group) for group in groups) / len(groups) if runs else 0.0
     return Spread(math.sqrt(max(0.0, _squares(means) / df - explained)), df)
 
 
@@ -41,9 +41,9 @@ def pooled(spreads: Iterable[Spread]) -> Spread | None:
     """One spread of several, each by its degrees of freedom; None of none."""
     spreads = list(spreads)
     df = sum(one.df for one in spreads)
-    return Spread(math.sqrt(sum(one.df * one.sd**2 for one in spreads) / df), df) if df else None
+    return Spread(math.sqrt(math.fsum(one.df * one.sd**2 for one in spreads) / df), df) if df else None
 
 
 def _squares(values: Sequence[float]) -> float:
-    mean = sum(values) / len(values)
-    return sum((value - mean) ** 2 for value in values)
+    mean = math.fsum(values) / len(values)
+    return math.fsum((value - mean) ** 2 for value in values)
