@@ -74,7 +74,7 @@ def require_no_living_run() -> None:
 
 
 def measure(runs: int, chosen: list[str], config: dict, options: list[str]) -> bool:
-    """Run the workflow compare, write and print. Whether a spread was found; raises Failed where a run fails."""
+    """Run the workflow so often, compare, write, print; whether a spread was found. Raises Failed where a run fails."""
     started_at = now()
     shutil.rmtree(SPREAD, ignore_errors=True)
     SPREAD.mkdir(parents=True)
