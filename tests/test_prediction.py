@@ -220,6 +220,14 @@ def test_the_rule_of_thumb_is_near_what_c_and_openmp_read(cores, gb_per_s):
     assert cpu_gb_per_s(cores) == pytest.approx(gb_per_s, rel=0.05)
 
 
+def test_a_core_of_amds_reads_more(tmp_path):
+    assert cpu_gb_per_s(2, "AMD EPYC") == pytest.approx(40, rel=0.1)
+    record = device_record("cpu", name="AMD EPYC", hardware={"cores_usable": 2})
+    write(record, tmp_path / "device.json")
+    promised = {c.name: c.gb_per_s for c in seal_device(record, tmp_path / "device.json", [], "now").ceilings}
+    assert promised["dram_read"] == cpu_gb_per_s(2, "AMD EPYC") > promised["dram_read_one_core"] > cpu_gb_per_s(1)
+
+
 @given(st.integers(1, 1000))
 def test_more_cores_read_more_and_each_of_them_less(cores):
     assert cpu_gb_per_s(cores) < cpu_gb_per_s(cores + 1) < cpu_gb_per_s(cores) * (cores + 1) / cores

@@ -10,11 +10,12 @@ from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256, files_sha256
 from roofline.records.prediction import PredictionRecord, PromisedCeiling
 
-CPU_GB_PER_S_PER_CORE = 10.0
+CPU_GB_PER_S_PER_CORE, AMD_GB_PER_S_PER_CORE = 10.0, 25.0
 CPU_GB_PER_S_OF_ALL = 300.0
 CPU_SOURCE = (
-    "rule of thumb: a core reads 10 GB/s, and all cores together approach 300 GB/s: times add. "
-    "By C and OpenMP 1, 8 and 16 cores of a server read 9.6, 65 and 103 GB/s, 2026-11"
+    "rule of thumb: a core reads 10 GB/s, of AMD's 25, and all cores together approach 300 GB/s: times add. "
+    "By C and OpenMP 1, 8 and 16 cores of an Intel server read 9.6, 65 and 103 GB/s; 1 and 2 cores of an AMD EPYC "
+    "41 and 40 GB/s by compiled loops, 2026-11"
 )
 
 
@@ -32,9 +33,10 @@ def seal_device(
     )
 
 
-def cpu_gb_per_s(cores: int) -> float:
-    """Of so many cores' accesses to memory: each has a rate of its own, and all share another."""
-    return 1 / (1 / (cores * CPU_GB_PER_S_PER_CORE) + 1 / CPU_GB_PER_S_OF_ALL)
+def cpu_gb_per_s(cores: int, cpu: str = "") -> float:
+    """Of so many cores' accesses to memory: each has a rate of its own, and all share another. `cpu` is its name."""
+    each = AMD_GB_PER_S_PER_CORE if cpu.startswith("AMD") else CPU_GB_PER_S_PER_CORE
+    return 1 / (1 / (cores * each) + 1 / CPU_GB_PER_S_OF_ALL)
 
 
 def promised_ceilings(device: DeviceRecord) -> list[PromisedCeiling]:
@@ -54,8 +56,8 @@ def promised_ceilings(device: DeviceRecord) -> list[PromisedCeiling]:
     names = dict.fromkeys(name for mix in MIXES for name in memory_ceilings(device.device_kind, mix))
     if device.device_kind == "cpu":
         whole, *fewer = core_counts(device.hardware.get("cores_usable", 1))
-        rates = dict.fromkeys(names, cpu_gb_per_s(whole))
-        rates |= {on_cores("dram_read", count): cpu_gb_per_s(count) for count in fewer}
+        rates = dict.fromkeys(names, cpu_gb_per_s(whole, device.name))
+        rates |= {on_cores("dram_read", count): cpu_gb_per_s(count, device.name) for count in fewer}
         source, verified, derived = CPU_SOURCE, False, True
     elif bandwidth:
         rates = dict.fromkeys(names, bandwidth.gb_per_s)

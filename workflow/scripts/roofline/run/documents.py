@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from roofline.core.formatting import duration, percent
-from roofline.measure.device_seal import CPU_GB_PER_S_OF_ALL, CPU_GB_PER_S_PER_CORE, CPU_SOURCE
+from roofline.measure.device_seal import AMD_GB_PER_S_PER_CORE, CPU_GB_PER_S_OF_ALL, CPU_GB_PER_S_PER_CORE, CPU_SOURCE
 from roofline.operators import registry
 from roofline.operators.base import GENERIC_CONSTANTS, Constant, Constants
 from roofline.operators.settings import EFFORTS, ByEffort, Settings
@@ -92,7 +92,7 @@ def _default(field: FieldInfo) -> str:
 
 
 def _constants(operators: Mapping) -> str:
-    each, all_cores = f"{CPU_GB_PER_S_PER_CORE:g} GB/s", f"{CPU_GB_PER_S_OF_ALL:g} GB/s"
+    each, all_cores = f"{CPU_GB_PER_S_PER_CORE:g} GB/s (AMD {AMD_GB_PER_S_PER_CORE:g})", f"{CPU_GB_PER_S_OF_ALL:g} GB/s"
     of_cpu = [
         "CPU",
         "memory bandwidth",
