@@ -199,8 +199,11 @@ def test_another_process_beside_a_measurement_is_named_with_what_it_slowed(sound
 def test_a_measurement_that_failed_is_a_finding_and_one_without_time_leaves_it_open(sound):
     fatal = {"peak_flops/bf16": "cudaErrorECCUncorrectable: uncorrectable ECC error encountered"}
     assert failed(replace(sound, failures=fatal)) == {MEASURED: f"peak_flops/bf16: {fatal['peak_flops/bf16']}"}
-    hindered = check("gpu0", replace(sound, hindered={"bandwidth/hbm": "No space left on device"}))
-    assert (hindered.status, hindered.findings[0].found) == ("cannot tell", "bandwidth/hbm: No space left on device")
+    not_measured = check("gpu0", replace(sound, not_measured={"bandwidth/hbm": "No space left on device"}))
+    assert (not_measured.status, not_measured.findings[0].found) == (
+        "cannot tell",
+        "bandwidth/hbm: No space left on device",
+    )
     assert check("gpu0", Evidence("a card", "GPU-2")).status == "cannot tell"
 
 
@@ -244,6 +247,6 @@ def test_the_screen_of_several_cards_has_their_faults_alone(sound):
 
 
 def test_the_screen_of_several_cards_says_why_it_cannot_be_told(sound):
-    cards = [check("gpu0", sound), check("gpu1", replace(sound, hindered={"bandwidth/hbm": "no time"}))]
+    cards = [check("gpu0", sound), check("gpu1", replace(sound, not_measured={"bandwidth/hbm": "no time"}))]
     record = HealthRecord(started_at="", ended_at="", elapsed_s=60, status="cannot tell", cards=cards)
     assert "bandwidth/hbm: no time" in screen(record)

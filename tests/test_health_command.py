@@ -110,8 +110,8 @@ def test_of_a_job_that_failed_it_is_told_whether_the_card_is_at_fault(monkeypatc
 @pytest.mark.parametrize(("in_time", "words"), [(False, "there was no time for it"), (True, "its process died")])
 def test_what_is_not_over_in_time_or_died_leaves_it_open(monkeypatch, tmp_path, in_time, words):
     monkeypatch.chdir(tmp_path)
-    failed, hindered = HEALTH.lacking("gpu0", HEALTH.paths_of("gpu0", "bf16"), in_time)
-    assert failed == {} and list(hindered) == ["device_query"] and hindered["device_query"].startswith(words)
+    failed, not_measured = HEALTH.lacking("gpu0", HEALTH.paths_of("gpu0", "bf16"), in_time)
+    assert failed == {} and list(not_measured) == ["device_query"] and not_measured["device_query"].startswith(words)
 
 
 @pytest.mark.gpu

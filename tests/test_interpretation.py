@@ -104,6 +104,16 @@ def at(share, dtype="fp16", **fields):
     return peak_record("gpu0", dtype, share * 900, clock=(1755, 900), **fields)
 
 
+def test_a_cpus_products_are_held_against_its_own_multiply_adds():
+    """Which ran at the clock of that moment; the formula's, of an idle one, may be too low."""
+    products = peak_record("cpu", "fp32", 0.23, vendor=0.33)
+    slow = trust(products, peak_record("cpu", "fp32_fma", 0.5, vendor=0.33))
+    assert "46 % of what multiply-adds in registers reach: a faster kernel may exist" in slow
+    above = trust(products, peak_record("cpu", "fp32_fma", 0.15, vendor=0.33))
+    assert "fp32 lies more than 10 % above what multiply-adds in registers reach: that limit is too low" in above
+    assert "70 % of the limit" in trust(products)
+
+
 def test_the_verdict_is_what_to_plan_with():
     words = trust(at(0.87, sustained=0.74 * 900), at(0.95, "fp32_fma"))
     assert verdicts(words) == ["gpu0: plan long-running work with these sustained rates (TFLOPS): fp16 666."]

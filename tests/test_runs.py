@@ -91,6 +91,9 @@ def test_a_pack_of_records_is_verified_as_one(run, tmp_path, capsys):
     assert load("verify").verify(pack) == 0 and "records alone, for make compare" in capsys.readouterr().out
     with tarfile.open(pack) as tar:
         files = {one.name: tar.extractfile(one).read() for one in tar.getmembers()}
+    fewer = {name: content for name, content in files.items() if not name.endswith("device_query.json")}
+    with pytest.raises(Refused, match=r"device_query\.json is not in it"):
+        load("verify").verify(with_members(tmp_path / "fewer-records.tar.gz", fewer))
     files[next(name for name in files if name.endswith("roofline.json"))] += b" "
     changed = with_members(tmp_path / "changed-records.tar.gz", files)
     assert load("verify").verify(changed) == 1 and "roofline.json" in capsys.readouterr().out

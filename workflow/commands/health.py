@@ -121,7 +121,7 @@ def examine(cards: Mapping[str, Identity], given: dict, options: Sequence[str]) 
     for device, one in cards.items():
         records, repeated = measured_on(device)
         roofline = collect(records, Asked()).roofline
-        failed, hindered = lacking(device, wanted.get(device, []), in_time)
+        failed, not_measured = lacking(device, wanted.get(device, []), in_time)
         evidence = Evidence(
             name=one.name,
             uuid=one.uuid,
@@ -129,7 +129,7 @@ def examine(cards: Mapping[str, Identity], given: dict, options: Sequence[str]) 
             records=records.measured_on(device),
             repeated=repeated,
             failures=failed,
-            hindered=unfit[device] | hindered,
+            not_measured=unfit[device] | not_measured,
             unused=unused[device],
             xids=xids[device],
             earlier_xids=watch.reads_log,
@@ -185,19 +185,19 @@ def measure(wanted: Mapping[str, Sequence[Path]], options: Sequence[str], limit_
 
 def lacking(device: str, wanted: Sequence[Path], in_time: bool) -> tuple[dict[str, str], dict[str, str]]:
     """What was not measured, by name, and why: through a fault of the card, and for another reason."""
-    told, failed, hindered = failures(FOLDER / JOBS), {}, {}
+    told, failed, not_measured = failures(FOLDER / JOBS), {}, {}
     before = [RESULTS / device / f"{name}.json" for name in BEFORE] if wanted else []
     for path in [*before, *wanted]:
         name = path.relative_to(RESULTS / device).with_suffix("").as_posix()
         if (FOLDER / path).exists():
             continue
         if failure := told.get(str(path)):
-            (failed if failure.error in OF_CARD_ERRORS else hindered)[name] = failure.why
+            (failed if failure.error in OF_CARD_ERRORS else not_measured)[name] = failure.why
         else:
-            hindered[name] = f"{'its process died' if in_time else 'there was no time for it'} (log: {LOG})"
+            not_measured[name] = f"{'its process died' if in_time else 'there was no time for it'} (log: {LOG})"
         if path in before:
             break  # the rest waits for it
-    return failed, hindered
+    return failed, not_measured
 
 
 def measured_on(device: str) -> tuple[Results, RepeatabilityRecord | None]:

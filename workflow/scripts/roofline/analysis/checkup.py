@@ -73,7 +73,7 @@ class Evidence:
     records: Sequence[JobRecord] = ()
     repeated: RepeatabilityRecord | None = None
     failures: Mapping[str, str] = field(default_factory=dict)  # of the card, by what was measured
-    hindered: Mapping[str, str] = field(default_factory=dict)  # what else kept it from being measured
+    not_measured: Mapping[str, str] = field(default_factory=dict)  # what else kept it from being measured
     unused: Unused | None = None
     xids: list[Xid] | None = None
     earlier_xids: bool = True  # whether the kernel's log could be read
@@ -154,7 +154,7 @@ def _after(known: Evidence) -> DeviceRecord:
 
 
 def _measured(known: Evidence) -> Finding:
-    lacking = {**known.failures, **known.hindered}
+    lacking = {**known.failures, **known.not_measured}
     if lacking:
         told = "; ".join(f"{what}: {why}" for what, why in lacking.items())
         return _finding(MEASURED, "fail" if known.failures else "unknown", told)

@@ -179,7 +179,8 @@ def ceilings(device: DeviceRecord, roofline: Roofline, records: list[JobRecord],
     ]
     doubted = list(dict.fromkeys(noisy + beaten))
     sure = {dtype: peak for dtype, peak in judged.items() if dtype not in doubted}
-    shares = {dtype: _share(peak) for dtype, peak in sure.items() if _share(peak)}
+    registers = {dtype: sure.get(f"{dtype}_fma") for dtype in sure} if device.device_kind == "cpu" else {}
+    shares = {dtype: share for dtype, p in sure.items() if (share := _share(p, registers.get(dtype)))}
     # Of our own kernels, what is below the limit is the device's: they do nothing but multiply and add.
     short = {dtype: share for dtype, share in shares.items() if share < 1 - FAR and sure[dtype].method == "gemm"}
     left = {dtype: p.sustained_tflops / p.burst_tflops for dtype, p in sure.items() if p.sustained_tflops}
@@ -200,6 +201,7 @@ def ceilings(device: DeviceRecord, roofline: Roofline, records: list[JobRecord],
         "doubted": doubted,
         "doubtful": [c.record for c in roofline.ceilings if c.device == name and c.name in doubted],
         "reasons": reasons,
+        "limit": "what multiply-adds in registers reach" if any(registers.values()) else "the limit",
         "short": list(short),
         "short_shares": list(short.values()),
         "libraries": sorted({sure[dtype].burst.product.library for dtype in short}),
@@ -255,8 +257,14 @@ def _unit(dtypes: Iterable[str]) -> str:
     return "TFLOPS" + (", int8: TOPS" if any(flops_unit(dtype) == "TOPS" for dtype in dtypes) else "")
 
 
-def _share(peak: PeakFlops) -> float | None:
-    """Of what the hardware could do at the clock that was measured; at the promised clock where none was."""
+def _share(peak: PeakFlops, registers: PeakFlops | None) -> float | None:
+    """Of what the hardware could do at the clock that was measured; at the promised clock where none was.
+
+    Of a CPU's product: of what its multiply-adds in registers reached, `registers`, where they were measured. The
+    formula's clock is that of an idle moment.
+    """
+    if registers:
+        return peak.burst_tflops / registers.burst_tflops
     return peak.fraction_of_clock or peak.fraction_of_vendor
 
 
