@@ -199,8 +199,8 @@ def test_another_process_beside_a_measurement_is_named_with_what_it_slowed(sound
 def test_a_measurement_that_failed_is_a_finding_and_one_without_time_leaves_it_open(sound):
     fatal = {"peak_flops/bf16": "cudaErrorECCUncorrectable: uncorrectable ECC error encountered"}
     assert failed(replace(sound, failures=fatal)) == {MEASURED: f"peak_flops/bf16: {fatal['peak_flops/bf16']}"}
-    not_measured = check("gpu0", replace(sound, not_measured={"bandwidth/hbm": "No space left on device"}))
-    assert (not_measured.status, not_measured.findings[0].found) == (
+    found = check("gpu0", replace(sound, not_measured={"bandwidth/hbm": "No space left on device"}))
+    assert (found.status, found.findings[0].found) == (
         "cannot tell",
         "bandwidth/hbm: No space left on device",
     )
