@@ -3,20 +3,19 @@
 from roofline.operators.base import Implementation
 from roofline.records.prediction import CostTerms
 
-OPERATIONS = 7  # the mean, its rounding, the deviation, two that look for 0, a difference, a quotient
-KERNELS = 9  # the deviation takes three
-# Beside reading x and writing the result once: the deviation's two passes read x, the difference and the quotient read
-# x and the difference, and the difference is written.
-EXTRA_PASSES = 5
+OPERATIONS = 7  # a shift, the mean, the deviation, two that look for 0, a difference, a quotient
+KERNELS = 10  # the mean takes two, the deviation three
+# Beside reading x and writing the result once: the shifted x is written, read for the mean, twice for the deviation and
+# for the difference, which is written and read.
+EXTRA_PASSES = 7
 PIECE_ITEMS = 1 << 16  # of x, from which on another core takes part
 
 
 def normalised(x, xp):
-    """As one writes it, but for the mean of a row of equal numbers, which must not be off by a rounding: summed in
-    float64 it is that number."""
-    mean = x.mean(axis=1, dtype=xp.float64, keepdims=True).astype(xp.float32)
-    deviation = x.std(axis=1, keepdims=True)
-    return (x - mean) / xp.where(deviation == 0, xp.float32(1), deviation)
+    """As one writes it, of rows less their first number: of a row of equal numbers nothing is left to be rounded."""
+    shifted = x - x[:, :1]
+    deviation = shifted.std(axis=1, keepdims=True)
+    return (shifted - shifted.mean(axis=1, keepdims=True)) / xp.where(deviation == 0, xp.float32(1), deviation)
 
 
 class Array(Implementation):

@@ -35,8 +35,8 @@ GPU: Constants = {
         "a full card of blocks waits for memory and at the barriers of its two sums; of this card",
     ),
     "pass_s_per_byte": Constant(
-        1 / 1.25e12,
-        f"array, 4.4 us per MB of the matrix in all, {H200_RUN}",
+        1 / 1.4e12,
+        f"array, 5 us per MB of the matrix in all, {H200_RUN}",
         "a pass over an array between operations: CuPy's sums of rows do not attain the memory's bandwidth",
     ),
 }

@@ -17,9 +17,10 @@ NAIVE_THREADS = 256  # as the source has it
 QUOTIENT, ROOT, ROOT_AND_SCALE = 10, 6, 4  # FLOPs of the instructions that they compile to, beside special functions
 
 WARP = 32
-HELD = 16  # numbers of a row per thread, up to a warp per row; from there on MOST_HELD
+HELD = 8  # numbers of a row per thread, up to a warp per row; from there on MOST_HELD
 MOST_HELD, MOST_THREADS = 32, 1024
-BLOCK = 64  # threads: of rows that need fewer, a block takes several
+# Threads: of rows that need fewer, a block takes several. More where each holds little.
+BLOCK, BLOCK_OF_LITTLE = 64, 128
 FULL = 256  # threads per multiprocessor, below which rows are given more of them
 APPLICATIONS = 24  # of a graph, a number with many divisors
 
@@ -62,7 +63,7 @@ def divide(rows: int, columns: int, multiprocessors: int) -> Division:
     while rows * threads < FULL * multiprocessors and threads < min(MOST_THREADS, _power(vectors)):
         threads *= 2
     each = min(-(-vectors // threads), MOST_HELD // width)
-    in_block = max(1, BLOCK // threads)
+    in_block = max(1, (BLOCK_OF_LITTLE if each * width <= HELD else BLOCK) // threads)
     blocks = -(-rows // in_block)
     return Division(width, threads, each, in_block, threads * each == vectors, blocks)
 
