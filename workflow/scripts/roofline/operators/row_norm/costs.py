@@ -9,7 +9,7 @@ GPU: Constants = {
     "array_operation_s": Constant(
         22e-6, f"other operators, 19 to 26 us, {H200_RUN}", "host: a CuPy operation from Python"
     ),
-    "array_kernel_s": Constant(3.3e-6, f"array at 1024 x 128, {H200_RUN}", "a small kernel after another in a stream"),
+    "array_kernel_s": Constant(2.75e-6, f"array at 1024 x 128, {H200_RUN}", "a small kernel after another in a stream"),
     "kernel_launch_s": Constant(
         7e-6, f"other operators, an empty kernel 7.1 us, {H200_RUN}", "host: a kernel launched from Python"
     ),
@@ -36,7 +36,7 @@ GPU: Constants = {
     ),
     "pass_s_per_byte": Constant(
         1 / 1.4e12,
-        f"array, 5 us per MB of the matrix in all, {H200_RUN}",
+        f"array, 5 us per MB of the matrix, beside reading and writing it once, {H200_RUN}",
         "a pass over an array between operations: CuPy's sums of rows do not attain the memory's bandwidth",
     ),
 }

@@ -19,7 +19,7 @@ QUOTIENT, ROOT, ROOT_AND_SCALE = 10, 6, 4  # FLOPs of the instructions that they
 WARP = 32
 HELD = 8  # numbers of a row per thread, up to a warp per row; from there on MOST_HELD
 MOST_HELD, MOST_THREADS = 32, 1024
-# Threads: of rows that need fewer, a block takes several. More where each holds little.
+# Threads of a block, at least, which several rows share that need fewer; more where each holds at most HELD numbers.
 BLOCK, BLOCK_OF_LITTLE = 64, 128
 FULL = 256  # threads per multiprocessor, below which rows are given more of them
 APPLICATIONS = 24  # of a graph, a number with many divisors

@@ -69,7 +69,7 @@ class RowNorm(Operator):
     baselines = ("array", "naive", "numpy")
     constants = CONSTANTS
     outputs = ("y",)
-    # Of normal random numbers. The mean is left in fp32 where it is not of differences: see docs/row_norm.md.
+    # Of normal random numbers: see docs/row_norm.md.
     tolerance: ClassVar[dict[str, float]] = {"fp32": 1e-5}
 
     def jobs(self, config) -> list[Job]:
@@ -125,7 +125,7 @@ class RowNorm(Operator):
         chosen = numpy.unique(numpy.linspace(0, rows - 1, ROWS_COMPARED).round().astype(int))
         places = device.array(chosen)
         x, y = (device.to_host(array[places]) for array in (implementation.copy_of(index)["x"], result))
-        # A sum is finite where all are; CuPy would compile a kernel for each shape to ask them one by one.
+        # One NaN or infinity spoils the sum, which CuPy has compiled; to ask each number it would compile kernels.
         finite = bool(numpy.isfinite(device.to_host(result.sum())))
         error = relative_error(y, self.reference(case, {"x": x})) if finite else float("inf")
         tolerance = self.tolerance[case.dtype]
