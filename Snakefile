@@ -1,7 +1,7 @@
 # The measured roofline of this machine: the DAG, in the order in which data flows.
 #
 #     device_query -> prediction, operator_prediction (sealed) -> peak_flops, bandwidth, instructions, one rule per operator
-#     -> collect -> pictures, interpretation, verification, acceptance, report_page -> manifest
+#     -> derive: the table and every page; plot: pictures -> manifest
 #
 # A measuring rule reads the device record and the seals and writes one record; nothing after it measures.
 # What is stale is decided by `params` (settings, device, driver, libraries) and by `input` (records and the
@@ -255,6 +255,23 @@ for OPERATOR in TIMED:
             "workflow/scripts/measure_operator.py"
 
 
+# Title, labels and advice of a user's own operator, so that an archive is rendered without running its code.
+rule own_operator:
+    input:
+        library=library("own_operator"),
+    output:
+        "results/operators/{operator}.json",
+    log:
+        "logs/operators/{operator}.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        operators=lambda wildcards: own_file(wildcards.operator),
+        jobs=jobs_of,
+    script:
+        "workflow/scripts/own_operator.py"
+
+
 rule profiler:
     input:
         library=library("profiler", measures=True),
@@ -317,38 +334,32 @@ rule distribution:
         "workflow/scripts/distribution.py"
 
 
-rule gather:
-    input:
-        peaks=peak_records(),
-        bandwidths=bandwidth_records(),
-        library=library("gather"),
-    output:
-        peaks=expand("results/{device}/peak_flops.json", device=DEVICES),
-        bandwidths=expand("results/{device}/bandwidth.json", device=DEVICES),
-    log:
-        "logs/gather.log",
-    conda:
-        "envs/cpu.yaml"
-    params:
-        devices=DEVICES,
-    script:
-        "workflow/scripts/gather.py"
-
-
-rule collect:
+rule derive:
     input:
         records=records(),
-        library=library("collect"),
+        variation=SPREADS,
+        library=library("derive"),
     output:
         "results/roofline.json",
+        "results/verification.json",
+        "results/verification.md",
+        "results/interpretation.md",
+        "results/acceptance.json",
+        words="results/ROOFLINE.md",
+        page=report(
+            "results/report.html",
+            caption="workflow/report/page.rst",
+            category="Roofline",
+            labels={"what": "the whole run on one page"},
+        ),
     log:
-        "logs/collect.log",
+        "logs/derive.log",
     conda:
         "envs/cpu.yaml"
     params:
         asked=asked,
     script:
-        "workflow/scripts/collect.py"
+        "workflow/scripts/derive.py"
 
 
 rule plot:
@@ -395,81 +406,6 @@ rule plot:
         dpi=CONFIG.plot.dpi,
     script:
         "workflow/scripts/plot.py"
-
-
-rule verification:
-    input:
-        records=records(),
-        library=library("verification"),
-    output:
-        numbers="results/verification.json",
-        words="results/verification.md",
-    log:
-        "logs/verification.log",
-    conda:
-        "envs/cpu.yaml"
-    params:
-        asked=asked,
-    script:
-        "workflow/scripts/verification.py"
-
-
-rule interpretation:
-    input:
-        records=records(),
-        spreads=SPREADS,
-        library=library("interpretation"),
-    output:
-        "results/interpretation.md",
-    log:
-        "logs/interpretation.log",
-    conda:
-        "envs/cpu.yaml"
-    params:
-        asked=asked,
-    script:
-        "workflow/scripts/interpretation.py"
-
-
-rule acceptance:
-    input:
-        roofline="results/roofline.json",
-        records=records(),
-        verification="results/verification.json",
-        expected=judged(deliverables()),
-        library=library("acceptance"),
-    output:
-        "results/acceptance.json",
-    log:
-        "logs/acceptance.log",
-    conda:
-        "envs/cpu.yaml"
-    script:
-        "workflow/scripts/acceptance.py"
-
-
-rule report_page:
-    input:
-        roofline="results/roofline.json",
-        verification="results/verification.json",
-        acceptance="results/acceptance.json",
-        records=records(),
-        spreads=SPREADS,
-        library=library("report_page"),
-    output:
-        page=report(
-            "results/report.html",
-            caption="workflow/report/page.rst",
-            category="Roofline",
-            labels={"what": "the whole run on one page"},
-        ),
-        words="results/ROOFLINE.md",
-    log:
-        "logs/report_page.log",
-    conda:
-        "envs/cpu.yaml"
-    script:
-        "workflow/scripts/report_page.py"
 
 
 rule manifest:

@@ -6,16 +6,18 @@ the library reads of that. The operator is one of nobody's: `scan`, along N.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from pydantic import ValidationError
+from pydantic import PrivateAttr, ValidationError
 
 from roofline.analysis.collect import Asked, Collected, collect
 from roofline.analysis.consistency import contradictions
 from roofline.analysis.results import Results
 from roofline.analysis.verification import verify
+from roofline.core.axis import Axis
 from roofline.core.instructions import issue_peak
 from roofline.measure.sustained import summarise
+from roofline.operators.about import OwnOperator
 from roofline.records.acceptance import Acceptance
 from roofline.records.base import Record
 from roofline.records.collection import Collection
@@ -24,7 +26,7 @@ from roofline.records.counters import CountedCell, CountersRecord, ProfilerRecor
 from roofline.records.device import DeviceRecord, VendorFigures
 from roofline.records.instructions import CountedWall, InstructionsRecord, IssueRate, Wall
 from roofline.records.memory import Bandwidth, BandwidthRecord
-from roofline.records.operator import Axis, JobRecord, Measurement, OperatorInfo, OperatorRecord
+from roofline.records.operator import JobRecord, Measurement, OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, Seal, predict_sealed
 from roofline.records.product import Product
 from roofline.records.timing import Check, Contention, Search, Timing
@@ -44,15 +46,29 @@ COSTS = {
     "cpu": {"calls": {"call_s": 1}, "share": "share"},
 }
 LEVELS = {"d2d": ("hbm", "copy"), "h2d": ("pcie", "copy"), "l2": ("l2", "read"), "l1": ("l1", "read")}
-SCAN = OperatorInfo(
+SCAN = OwnOperator(
     name="scan",
     title="scan",
     picture="scan",
     counted="inputs once",
     axis=Axis(key="n", symbol="N", at_least=4),
     usual_share_of_peak=(0.003, 0.01),
+    cases=[],
 )
-GEMM = OperatorInfo(name="gemm", title="GEMM", picture="gemm", counted="A, B and C once each")
+GEMM = OwnOperator(name="gemm", title="GEMM", picture="gemm", counted="A, B and C once each", cases=[])
+OF_CASE = ("label", "series", "textbook_regime", "advice")
+
+
+class MadeUpCell(Measurement):
+    """With the text of its case, which no record holds."""
+
+    _text: dict = PrivateAttr(default_factory=dict)
+
+
+class MadeUpRecord(OperatorRecord):
+    _operator: OwnOperator = PrivateAttr(default=SCAN)
+
+
 MADE_UP_CHECK = Check(compared="made up", error=0, tolerance=1)
 VENDOR = VendorFigures(
     match="formula",
@@ -163,8 +179,6 @@ def cell(device: str, latency_s: float, device_latency_s: float | None = None, *
         "dtype": "fp32",
         "cache": "cold",
         "shape": {"n": n},
-        "label": f"N {n}",
-        "series": "",
         "flops": 10**9,
         "bytes": 2 * 10**9,
         "compute_ceiling": fields.get("dtype", "fp32"),
@@ -176,10 +190,14 @@ def cell(device: str, latency_s: float, device_latency_s: float | None = None, *
         "latency": timing(latency_s),
         "device_latency": timing(device_latency_s) if device_latency_s else None,
         "overhead_s": None,
-        "remedies": {"memory": ["fusion"], "compute": ["tensor cores"], "overhead": ["larger batches"]},
         "states": [],
     }
-    return Measurement.model_validate(known | fields)
+    text = {"label": f"N {n}", "series": "", "textbook_regime": None}
+    text["advice"] = {"memory": ["fusion"], "compute": ["tensor cores"], "overhead": ["larger batches"]}
+    text |= {key: fields.pop(key) for key in OF_CASE if key in fields}
+    made = MadeUpCell.model_validate(known | fields)
+    made._text = text
+    return made
 
 
 def reference_gemm(device: str, dtype: str, tflops: float, size: int = 4096, **fields) -> Measurement:
@@ -312,7 +330,7 @@ def peak_record(
         "kernel": {"name": None, "tensor_cores": None, "how_known": "made up"},
         "investigation": None,
     }
-    ours = {"info": GEMM, "measurements": [reference]} if reference else {}
+    ours = {"measurements": [reference]} if reference else {}
     peak = PeakFlops.model_validate(known | fields)
     return PeakFlopsRecord(dtype=dtype, skipped=None, peak=peak, **job_fields(device, ours))
 
@@ -328,9 +346,28 @@ def bandwidth_record(device: str, level: str | None = None, sweeps=(), **streams
     return BandwidthRecord(level=level, bandwidths=made, sweeps=list(sweeps), **job_fields(device, {}))
 
 
-def operator_record(device: str, *cells: Measurement, info: OperatorInfo = SCAN, **fields) -> OperatorRecord:
-    known = {"case": f"{cells[0].label}_{cells[0].dtype}".replace(" ", "") if cells else "none", "info": info}
-    return OperatorRecord(**job_fields(device, known | {"measurements": list(cells)} | fields))
+def operator_record(device: str, *cells: Measurement, operator: OwnOperator = SCAN, **fields) -> OperatorRecord:
+    known = {"case": f"{cells[0]._text['label']}_{cells[0].dtype}".replace(" ", "") if cells else "none"}
+    made = MadeUpRecord(**job_fields(device, known | {"measurements": list(cells)} | fields))
+    made._operator = operator
+    return made
+
+
+def own_operators(records: Iterable[Record]) -> dict[str, OwnOperator]:
+    """The text of the made-up operators of these records."""
+    found = {}
+    for record in records:
+        if isinstance(record, MadeUpRecord):
+            one = record._operator
+            cases = [
+                {key: getattr(cell, key) for key in ("preset", "dtype", "shape", "implementation")}
+                | {"kind": kind_of(record.device)}
+                | cell._text
+                for cell in record.measurements
+            ]
+            cases += found[one.name].model_dump()["cases"] if one.name in found else []
+            found[one.name] = OwnOperator.model_validate(one.model_dump() | {"cases": cases})
+    return found
 
 
 def counted_cell(one: Measurement, **fields) -> CountedCell:
@@ -405,7 +442,7 @@ def path_of(record: Record) -> str:
         OperatorPredictionRecord: lambda r: f"{rule_of(r.operator)}/prediction",
         PeakFlopsRecord: lambda r: f"peak_flops/{r.dtype}",
         BandwidthRecord: lambda r: f"bandwidth/{r.level}",
-        OperatorRecord: lambda r: f"{rule_of(r.info.name)}/{r.case}",
+        MadeUpRecord: lambda r: f"{rule_of(r._operator.name)}/{r.case}",
         InstructionsRecord: lambda r: "instructions/rates",
         ProfilerRecord: lambda r: "profiler",
         CountersRecord: lambda r: f"counters/{rule_of(r.cells[0].operator) if r.cells else 'scan'}/case",
@@ -472,7 +509,7 @@ def predicted(one: Measurement, found: dict[str, Record], device: str) -> Measur
 
 def results(*records: Record) -> Results:
     """What the library would read of a run with these records."""
-    found = Results()
+    found = Results(own_operators=own_operators(records))
     for path, record in assemble(*records).items():
         if isinstance(record, DeviceRecord):
             found.devices[record.device] = (path, record)

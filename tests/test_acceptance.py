@@ -20,7 +20,6 @@ from roofline.analysis.acceptance import accept
 from roofline.analysis.counted import counted_cells, not_counted
 from roofline.records.counters import CountedCell, CountersRecord, ProfilerRecord
 from roofline.records.device import VendorPeak
-from roofline.records.operator import Axis
 
 DTYPES = "3 or more dtypes, the burst of each within 30 % of the vendor's peak"
 SWEPT = "scan at 4 or more N"
@@ -132,8 +131,8 @@ def test_an_operator_is_swept_over_as_many_sizes_as_it_asks_for(lengths, result,
 def test_only_operators_with_an_axis_have_sizes_to_sweep():
     criteria = {name for _, name in judge(*WHOLE)}
     assert GEMM.axis is None and not any("GEMM" in name for name in criteria)
-    wide = SCAN.model_copy(update={"name": "wide", "title": "wide", "axis": Axis(key="m", symbol="M")})
-    one = operator_record("gpu0", cell("gpu0", 1.0, operator="wide", shape={"m": 1}), info=wide)
+    wide = SCAN.model_copy(update={"name": "wide", "title": "wide", "axis": ("m", "M", None)})
+    one = operator_record("gpu0", cell("gpu0", 1.0, operator="wide", shape={"m": 1}), operator=wide)
     assert judge(one)["gpu0", "wide at 1 or more M"][0] == "pass"
 
 
@@ -233,7 +232,7 @@ def counted(read, flops=4.0):
     """A profiled cell whose FLOPs have a formula."""
     return CountedCell(
         **{"operator": "scan", "implementation": "naive", "preset": None, "scope": None, "dtype": "fp32"},
-        **{"cache": "cold", "shape": {"n": 1}, "label": "N 1", "steps": 1},
+        **{"cache": "cold", "shape": {"n": 1}, "steps": 1},
         **{"declared_read_bytes": 1e9, "declared_write_bytes": 1e9, "declared_flops": 4.0},
         **{"kernel_flops": {"fp32": 4.0}, "flops": {"fp32": flops}, "dram_read_bytes": read},
     )

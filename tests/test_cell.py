@@ -83,7 +83,7 @@ def test_predicted_measured_and_the_reference_side_by_side():
     def run(latency_s):
         one = cell("gpu0", latency_s, latency_s / 2, overhead_s=US)
         records = peak_record("gpu0", "fp32", 50.0), bandwidth_record("gpu0", hbm_read=4000.0)
-        return collected(*records, operator_record("gpu0", one, info=SCAN)).roofline
+        return collected(*records, operator_record("gpu0", one, operator=SCAN)).roofline
 
     ours, theirs = run(50e-6), run(40e-6)
     record = next(one.record for one in ours.operators if one.operator == "scan")

@@ -187,9 +187,9 @@ def test_compute_bound_from_the_ridge_point_on():
 
 def test_remedies_are_those_of_the_regime_found():
     remedies = {"memory": ["fusion"], "overhead": ["a CUDA graph"]}
-    assert placed(remedies=remedies).remedies == ["fusion"]
-    assert placed(remedies=remedies, device_latency_s=1e-3).remedies == ["a CUDA graph"]
-    assert placed(remedies=remedies, bandwidths=()).remedies == []
+    assert placed(advice=remedies).remedies == ["fusion"]
+    assert placed(advice=remedies, device_latency_s=1e-3).remedies == ["a CUDA graph"]
+    assert placed(advice=remedies, bandwidths=()).remedies == []
 
 
 # ---------------------------------------------------------------- predictions
@@ -208,7 +208,7 @@ def test_a_cell_is_compared_with_the_baselines_of_its_own_case():
         cell("gpu0", 1e-3, 1e-3, implementation="fused", n=64),
     ]
     cpu = [cell("cpu", 8e-3, implementation="plain"), cell("cpu", 2e-3, implementation="fused")]
-    records = operator_record("gpu0", *gpu, info=info), operator_record("cpu", *cpu, info=info)
+    records = operator_record("gpu0", *gpu, operator=info), operator_record("cpu", *cpu, operator=info)
     roofline = collected(D2D, *records).roofline
     plain, simple, fused, alone, of_cpu, on_cpu = roofline.operators
     found = {name: (one.latency, one.device_latency) for name, one in fused.speed_up.items()}

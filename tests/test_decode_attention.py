@@ -3,6 +3,7 @@
 import itertools
 import math
 import tracemalloc
+from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -15,11 +16,11 @@ from hypothesis import strategies as st
 from roofline import devices
 from roofline.core.dtypes import array_dtype
 from roofline.devices.cpu.workers import Workers
+from roofline.operators.about import builtin
 from roofline.operators.base import Case, rotation_copies
 from roofline.operators.decode_attention import checkpoint, numpy_cores
 from roofline.operators.decode_attention.counts import Shape, attend, cache_bytes, reference, worst_head
 from roofline.operators.decode_attention.eager import Eager
-from roofline.operators.decode_attention.fused import Fused, FusedGraph
 from roofline.operators.decode_attention.numpy_implementation import NumpyOnAllCores
 from roofline.records.files import file_sha256
 from roofline.run import settings
@@ -247,7 +248,7 @@ def test_a_wrong_result_fails_the_job(device, monkeypatch, kind, dtype, scope):
     OPERATOR.check(cell, scope)
     monkeypatch.setattr(cell, "step", lambda scope: one_head_of_the_last_sequence_is_wrong)
     with pytest.raises(
-        ArithmeticError, match=f"decode attention, {kind.name} {scope}, {dtype} batch 3, S 17: the result"
+        ArithmeticError, match=f"decode_attention, {kind.name} {scope}, .*{dtype} batch 3, .*seq_len 17: the result"
     ):
         OPERATOR.check(cell, scope)
 
@@ -331,7 +332,8 @@ def test_a_job_for_every_preset_length_and_dtype_with_a_case_for_every_batch_siz
         {"batch": batch, "heads": 4, "kv_heads": 2, "head_size": 8, "seq_len": 17} for batch in (1, 5)
     ]
     _, large = jobs[0].cases
-    assert (OPERATOR.label(large), OPERATOR.series(large)) == ("batch 5, S 17", "batch 5")
+    about = builtin()["decode_attention"]
+    assert (about.label(large), about.series(large)) == ("batch 5, S 17", "batch 5")
     assert OPERATOR.smallest(large).shape == {"batch": 1, "heads": 2, "kv_heads": 1, "head_size": 8, "seq_len": 1}
 
 
@@ -365,22 +367,24 @@ def test_work_and_traffic_by_hand(shape, dtype):
     assert OPERATOR.bytes(case, "block") == moved + 2 * hidden**2 * item
 
 
+def advice(implementation, kv_heads=8, dtype="fp16", kind="gpu"):
+    shape = shape_of(heads=8, kv_heads=kv_heads).as_dict()
+    cell = SimpleNamespace(implementation=implementation, preset=None, dtype=dtype, shape=shape)
+    return builtin()["decode_attention"].advice(cell, kind)
+
+
 def test_what_helps_without_what_the_implementation_does_already():
-    grouped, single = (case_of(shape_of(heads=8, kv_heads=kv_heads), "fp16") for kv_heads in (2, 8))
-    single_shape = shape_of(heads=8, kv_heads=8)
-    assert OPERATOR.remedies(single, Eager)["memory"] == ["grouped queries (fewer K/V heads)"], "fusion saves no byte"
-    assert OPERATOR.remedies(single, Eager)["implementation"] == [
-        "one kernel that fuses the passes",
-        "fewer intermediate arrays",
-    ]
-    widened, as_it_is = (case_of(single_shape, dtype) for dtype in ("fp16", "fp32"))
-    assert len(OPERATOR.remedies(widened, NumpyOnAllCores)["implementation"]) == 2
-    assert OPERATOR.remedies(as_it_is, NumpyOnAllCores)["implementation"] == [
-        "compiled code instead of NumPy's temporaries"
-    ]
-    assert OPERATOR.remedies(single, Fused)["memory"] == ["grouped queries (fewer K/V heads)"]
-    assert OPERATOR.remedies(grouped, Fused)["memory"] == []
-    assert OPERATOR.remedies(single, Fused)["overhead"] == ["a CUDA graph", "larger batches"]
-    assert OPERATOR.remedies(single, FusedGraph)["overhead"] == ["larger batches"]
+    assert advice("eager")["memory"] == ["grouped queries (fewer K/V heads)"], "fusion saves no byte"
+    assert advice("eager")["implementation"] == ["one kernel that fuses the passes", "fewer intermediate arrays"]
+    assert len(advice("numpy", kind="cpu")["implementation"]) == 2
+    of_fp32 = advice("numpy", dtype="fp32", kind="cpu")["implementation"]
+    assert of_fp32 == ["compiled code instead of NumPy's temporaries"]
+    assert advice("fused")["memory"] == ["grouped queries (fewer K/V heads)"]
+    assert advice("fused", kv_heads=2)["memory"] == []
+    assert advice("fused")["overhead"] == ["a CUDA graph", "larger batches"]
+    assert advice("fused_graph")["overhead"] == ["larger batches"]
+
+
+def test_the_implementations_of_each_kind_of_device():
     assert [one.name for one in OPERATOR.implementations_on("gpu")] == ["eager", "fused", "fused_graph"]
     assert [one.name for one in OPERATOR.implementations_on("cpu")] == ["numpy"]

@@ -81,7 +81,7 @@ def test_each_answer_has_one_verdict_and_at_most_120_words_per_device():
     records = [GPU_PEAK, CPU_PEAK, HBM, DRAM]
     for name in ("scan", "one", "another", "a third", "a fourth"):
         info = SCAN.model_copy(update={"name": name, "title": name})
-        shared = {"info": info, "notes": [f"{name} is made up: {'word ' * 9}".strip()]}
+        shared = {"operator": info, "notes": [f"{name} is made up: {'word ' * 9}".strip()]}
         for device in ("gpu0", "cpu"):
             times = [(2e-3, 3e-3), (9e-3, 9e-3)] if device == "gpu0" else [(0.1, None), (0.2, None)]
             cells = [cell(device, *both, n=n, operator=name) for n, both in enumerate(times)]
@@ -245,7 +245,7 @@ def test_doubts_and_operators_above_their_roofs_are_told_and_many_are_counted():
 
 def test_what_lies_above_its_roof_has_its_operators_title():
     info = SCAN.model_copy(update={"title": "Prefix sum"})
-    words = trust(GPU_PEAK, HBM, operator_record("gpu0", cell("gpu0", 1e-5), info=info))
+    words = trust(GPU_PEAK, HBM, operator_record("gpu0", cell("gpu0", 1e-5), operator=info))
     assert "Prefix sum plain fp32 N 1024 lies above its roof" in words
 
 
@@ -318,7 +318,7 @@ def test_the_score_of_the_predictions_is_told_beside_the_rule_of_thumb():
         cell("gpu0", 550 * US, 530 * US, textbook_regime="memory"), cell("gpu0", 1.0, 1.0, textbook_regime="memory")
     )
     assert "Predicted right: 2 of 3 (regime 2, time 2)" in words
-    assert "a rule of thumb names 1 of 2 regimes" in words
+    assert "a rule of thumb names 2 of 3 regimes" in words
 
 
 def test_steps_that_take_longer_when_queued_are_told():
@@ -339,7 +339,7 @@ def test_the_share_of_the_fp16_peak_is_held_against_what_is_usual(times, said):
     column = "memory-bound: of the fp16 peak"
     assert table_row(["scan"], *cells, records=(fp16, HBM))[column] == said
     plain = SCAN.model_copy(update={"usual_share_of_peak": None})
-    assert column not in answer(2, fp16, HBM, operator_record("gpu0", *cells, info=plain), only_words=False)
+    assert column not in answer(2, fp16, HBM, operator_record("gpu0", *cells, operator=plain), only_words=False)
     assert column not in table_row(["scan"], cell("gpu0", 550 * US))
 
 

@@ -19,8 +19,7 @@ from pictures import (
 
 from roofline.core.formatting import percent
 from roofline.records.base import read
-from roofline.records.operator import Axis
-from roofline.records.roofline import Roofline
+from roofline.records.roofline import Axis, Roofline
 from roofline.report import operator_figure
 from roofline.report.figure_style import PAPER, save
 from roofline.report.roofline_cells import common_axis, labelled

@@ -81,7 +81,7 @@ def hostile():
         device("gpu0", name=SCRIPT),
         peak_record("gpu0", "fp32", 55, sustained=50, vendor=60),
         bandwidth_record("gpu0", hbm_read=4000),
-        operator_record("gpu0", *cells, info=info),
+        operator_record("gpu0", *cells, operator=info),
         instructions_record("gpu0", 390e9),
         profiler_record("gpu0"),
         counters_record("gpu0", counted),
@@ -163,7 +163,12 @@ def test_of_several_cards_of_one_model_the_words_have_the_tables_of_the_first():
 
     def of(card):
         streams = bandwidth_record(card, hbm_read=4000)
-        return device(card), peak_record(card, "fp32", 55), streams, operator_record(card, cell(card, 1e-3), info=GEMM)
+        return (
+            device(card),
+            peak_record(card, "fp32", 55),
+            streams,
+            operator_record(card, cell(card, 1e-3), operator=GEMM),
+        )
 
     several = told(*of("gpu0"), *of("gpu1"), *of("gpu2"))
     words = page.markdown(several)
@@ -208,7 +213,11 @@ def test_slopes_begin_left_of_the_ridge_though_every_cell_is_compute_bound():
         peak_record("gpu0", "fp32", 55),
         peak_record("gpu0", "fp16", 800),
         bandwidth_record("gpu0", hbm_read=4000, l2=8000),
-        operator_record("gpu0", cell("gpu0", 20e-3, 19e-3, n=10**9, operator="gemm", flops=10**12), info=GEMM),
+        operator_record(
+            "gpu0",
+            cell("gpu0", 20e-3, 19e-3, shape=dict.fromkeys("mnk", 8000), operator="gemm", flops=10**12),
+            operator=GEMM,
+        ),
     )
     slopes = [trace for trace in run.roofline_chart["data"] if trace["meta"]["kind"] == "slope"]
     ridge = 55 / 8

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from roofline.core.accuracy import relative_error
 from roofline.core.prediction import predict_cell
 from roofline.devices import open_device
+from roofline.operators.about import builtin
 from roofline.operators.base import Case, rotation_copies
 from roofline.operators.row_norm import RowNorm
 from roofline.operators.row_norm.arrays import Array, NumpyRows
@@ -28,7 +29,7 @@ from roofline.operators.row_norm.cuda import (
 from roofline.run import settings
 from roofline.run.operator_faults import operator_faults
 
-OPERATOR = RowNorm()
+OPERATOR, ABOUT = RowNorm(), builtin()["row_norm"]
 ON_CPU, ON_GPU = (NumpyRows, Compiled), (Array, Naive, Welford, WelfordGraph)
 # Around a vector, a turn of the compiled loop, and the longest that the settings' defaults have.
 LENGTHS = (1, 2, 3, 15, 16, 17, 63, 64, 65, 127, 129, 1000, 1023, 1024, 1025, 65_535, 65_536)
@@ -70,7 +71,7 @@ def cpu():
 
 def test_a_small_matrix_by_hand():
     case = case_of(2, 4)
-    assert (OPERATOR.flops(case), OPERATOR.bytes(case), OPERATOR.label(case)) == (50, 64, "2 x 4")
+    assert (OPERATOR.flops(case), OPERATOR.bytes(case), ABOUT.label(case)) == (50, 64, "2 x 4")
     x = numpy.array([[1, 2, 3, 4], [5, 5, 5, 5]], numpy.float32)
     expected = [[-3, -1, 1, 3], [0, 0, 0, 0]] / numpy.array([[numpy.sqrt(5)], [1]])
     assert OPERATOR.reference(case, {"x": x}) == pytest.approx(expected)
@@ -78,7 +79,7 @@ def test_a_small_matrix_by_hand():
 
 def test_the_shapes_of_the_config_share_a_record():
     (job,) = OPERATOR.jobs(settings.complete({}).config)
-    assert (job.path, [OPERATOR.label(case) for case in job.cases]) == (
+    assert (job.path, [ABOUT.label(case) for case in job.cases]) == (
         "fp32",
         ["1024 x 128", "4096 x 256", "8192 x 512", "16384 x 1024"],
     )
@@ -111,7 +112,8 @@ def test_a_matrix_that_does_not_fit_is_told_before_anything_is_measured():
     )
     (line,) = operator_faults(huge.operators["row_norm"], huge.config, [card])
     assert (
-        line.startswith("row_norm: fp32 16777216 x 65536 needs ") and "on cpu, and 1,073,741,824 are free there" in line
+        line.startswith("row_norm: fp32 rows 16777216, columns 65536 needs ")
+        and "on cpu, and 1,073,741,824 are free there" in line
     )
 
 
@@ -222,7 +224,7 @@ def test_launches_are_as_the_kernels_expect(monkeypatch, kind, shape):
 def test_a_row_that_is_not_written_fails_the_check(monkeypatch, kind):
     device = open_gpu(monkeypatch)
     replace_kernels(monkeypatch, device, ("row_norm", "row_norm_naive"), Idle)
-    with pytest.raises(ArithmeticError, match=r"row normalisation, .*fp32 64 x 128: the result differs"):
+    with pytest.raises(ArithmeticError, match=r"row_norm, .*fp32 rows 64, columns 128: the result differs"):
         OPERATOR.check(cell_of(device, kind, normal(64, 128)), None)
 
 

@@ -352,10 +352,10 @@ def test_what_helps_is_told_of_the_dtypes_or_cells_that_it_helps():
     """As the record of each cell has it, and nothing to those that have none."""
     remedies = {"fp64": ["tensor cores"], "fp32": ["tensor cores"], "fp16": ["lower precision"], "int8": []}
     under = {"compute_ceiling": "fp16"}
-    cells = [big(300, 299, dtype=dtype, remedies={"memory": found}, **under) for dtype, found in remedies.items()]
+    cells = [big(300, 299, dtype=dtype, advice={"memory": found}, **under) for dtype, found in remedies.items()]
     words = markdown(verified(*EVERY_CEILING, operator_record("gpu0", *cells)))
     assert "- What helps where memory-bound: fp64, fp32: tensor cores; fp16: lower precision.\n" in words
-    cells += [big(300, 299, dtype="fp16", n=2, remedies={"memory": ["larger batches"]})]
+    cells += [big(300, 299, dtype="fp16", n=2, advice={"memory": ["larger batches"]})]
     words = markdown(verified(*EVERY_CEILING, operator_record("gpu0", *cells)))
     assert "; fp16 N 1024: lower precision; fp16 N 2: larger batches.\n" in words
 

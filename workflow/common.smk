@@ -28,7 +28,7 @@ from roofline.devices import datasheets
 from roofline.measure import lock, nsight_compute
 from roofline.run import announcement, cells, previous_results, run_lock, settings, sources
 from roofline.run.jobs import print_what_can_be_printed
-from roofline.run.paths import RESULTS, judged
+from roofline.run.paths import RESULTS
 
 DATASHEETS = HERE / "config" / "datasheets.yaml"
 CEILINGS = "|".join(datasheets.CEILINGS)
@@ -186,6 +186,11 @@ def job_of(rule):
     return lambda wildcards: JOBS[rule][wildcards.case].to_json()
 
 
+def jobs_of(wildcards):
+    """All jobs of an operator as text."""
+    return json.dumps([job.to_json() for job in JOBS[wildcards.operator].values()])
+
+
 def files_of(rule):
     return lambda wildcards: list(JOBS[rule][wildcards.case].files)
 
@@ -291,6 +296,11 @@ def counter_records():
     ]
 
 
+def own_operator_records():
+    """What readers see of each operator of the user's own."""
+    return [f"results/operators/{rule}.json" for rule in TIMED if OPERATORS[rule].path and ON[rule]]
+
+
 def distributions():
     """What was known of other cards when this run was made: an archive must tell it."""
     return expand("results/{device}/distribution.json", device=DISTRIBUTIONS)
@@ -299,14 +309,13 @@ def distributions():
 def records():
     """Everything that what follows is made from."""
     measured = peak_records() + bandwidth_records() + instruction_records() + operator_records()
-    return device_records() + seals() + measured + counter_records() + distributions()
+    return device_records() + seals() + measured + counter_records() + distributions() + own_operator_records()
 
 
 def deliverables():
     """Everything but the manifest, which holds a checksum of each. A deleted one is made again."""
     return (
         records()
-        + expand("results/{device}/{what}.json", device=DEVICES, what=["peak_flops", "bandwidth"])
         + ["results/roofline.json", "results/roofline.png", "results/roofline.svg", "results/interpretation.md"]
         + ["results/verification.json", "results/verification.md", "results/sweep.png", "results/load.png"]
         + ["results/instruction_roofline.png"]

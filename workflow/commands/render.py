@@ -19,9 +19,9 @@ from roofline.records.memory import BandwidthRecord
 from roofline.records.roofline import Roofline
 from roofline.run import pictures
 from roofline.run.archive import ENDING, RENDERED, Refused, failed, newest, opened
-from roofline.run.derived import derive
+from roofline.run.derived import derive, same_figures
 from roofline.run.jobs import print_what_can_be_printed
-from roofline.run.manifest import hashes, made_by_rules
+from roofline.run.manifest import hashes
 from roofline.run.paths import RESULTS
 
 
@@ -35,7 +35,8 @@ def render(archive: Path, folder: Path) -> list[str]:
             raise Refused(f"{archive}: refused, {problems[0]} (`make verify` lists all)")
         found = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
         archived, fails = read(Roofline, root / RESULTS / "roofline.json"), failed(root)
-    same = "equals" if write_derived(found, manifest, folder) == archived else "differs from"
+    made = write_derived(found, manifest, folder)
+    same = "equals" if made == archived else "has the figures of" if same_figures(made, archived) else "differs from"
     names = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))
     return [
         f"{folder}/: {names}",
@@ -46,7 +47,7 @@ def render(archive: Path, folder: Path) -> list[str]:
 
 def write_derived(found: Results, manifest: Manifest, folder: Path) -> Roofline:
     """Words, numbers and pictures that follow from records."""
-    files = derive(found, manifest.asked, hashes(manifest.outputs), made_by_rules(manifest, found))
+    files = derive(found, manifest.asked, hashes(manifest.outputs))
     for name, content in files.items():
         (write_text if isinstance(content, str) else write)(content, folder / name)
     roofline, dpi = files["roofline.json"], manifest.config["plot"]["dpi"]

@@ -6,15 +6,14 @@ if __name__ == "__main__":
     take_turn(snakemake)
 
 from roofline import devices
-from roofline.core.formatting import duration, level_name, number, percent, starred
 from roofline.devices.base import Unsupported
 from roofline.measure import lock
 from roofline.measure.memory_ceiling import envelope, latencies, measure_all, sweep
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
-from roofline.records.memory import Bandwidth, BandwidthRecord, Peer, Sweep
-from roofline.run.jobs import Stopwatch, faults_told, job, say
+from roofline.records.memory import BandwidthRecord, Peer
+from roofline.run.jobs import Stopwatch, job, report
 from roofline.run.paths import below_results
 
 MIB = 1 << 20
@@ -60,32 +59,10 @@ def between(device, record: DeviceRecord, size_bytes: int | None, options: dict)
         return {"peer": peer, "bandwidths": bandwidths, "latencies": latencies(device, pair, **options)}
 
 
-def line(record: BandwidthRecord) -> str:
-    said = [f"{one.name} {_rate(one)} GB/s{_share(one)}" for one in record.bandwidths]
-    said += [f"{one.name} of 8 bytes {duration(one.timing.median_s)}" for one in record.latencies]
-    said += [f"{one.series} {_levels(one)}" for one in record.sweeps]
-    said += [f"skipped, {record.skipped}"] if record.skipped else []
-    return f"bandwidth {record.device} {record.level}: {', '.join(said)}, {record.elapsed_s:.1f} s"
-
-
-def _rate(one: Bandwidth) -> str:
-    return starred(number(one.gb_per_s), len(one.latency.samples_s))
-
-
-def _share(one: Bandwidth) -> str:
-    return f" ({percent(one.fraction_of_vendor)} of the vendor's)" if one.fraction_of_vendor else ""
-
-
-def _levels(one: Sweep) -> str:
-    return (
-        " > ".join(f"{level_name(level.name, level.knee_bytes)} {number(level.gb_per_s)} GB/s" for level in one.levels)
-        or "no level"
-    )
-
-
 if __name__ == "__main__":
     name, level = snakemake.wildcards.device, snakemake.wildcards.level
-    with job(f"bandwidth {name} {level}", snakemake):
+    job_name = f"bandwidth {name} {level}"
+    with job(job_name, snakemake):
         record = run(
             name,
             level,
@@ -99,4 +76,4 @@ if __name__ == "__main__":
             time_budget_s=snakemake.params.time_budget_s,
         )
         write(record, snakemake.output[0])
-        say(line(record) + faults_told(read(DeviceRecord, snakemake.input.device), [record]))
+        report(record, job_name, read(DeviceRecord, snakemake.input.device))

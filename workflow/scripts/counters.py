@@ -8,14 +8,13 @@ if __name__ == "__main__":
 from pathlib import Path
 
 from roofline import devices
-from roofline.core.formatting import traffic
 from roofline.measure import nsight_compute
 from roofline.records.base import read, write
-from roofline.records.counters import CountedCell, CountersRecord, ProfilerRecord
+from roofline.records.counters import CountersRecord, ProfilerRecord
 from roofline.records.files import file_sha256
 from roofline.records.operator import DataFile
 from roofline.run.counters import count
-from roofline.run.jobs import Stopwatch, job, say
+from roofline.run.jobs import Stopwatch, job, report
 
 
 def run(profiler: ProfilerRecord, task: dict, stem: Path) -> CountersRecord:
@@ -42,20 +41,6 @@ def run(profiler: ProfilerRecord, task: dict, stem: Path) -> CountersRecord:
     )
 
 
-def line(record: CountersRecord, name: str) -> str:
-    if record.refused:
-        return f"{name}: nothing is counted: {record.refused}"
-    cells = ", ".join(map(_read, record.cells)) or "no implementation can be counted"
-    return f"{name}: {cells}, {record.elapsed_s:.1f} s"
-
-
-def _read(cell: CountedCell) -> str:
-    what = f"{cell.implementation} {cell.label}"
-    if cell.dram_read_bytes is None:
-        return what
-    return f"{what} read {traffic(cell.dram_read_bytes)} of {traffic(cell.declared_read_bytes)}"
-
-
 if __name__ == "__main__":
     wildcards, params, output = snakemake.wildcards, snakemake.params, Path(snakemake.output[0])
     name = f"counters {wildcards.device} {wildcards.operator} {wildcards.case}"
@@ -69,4 +54,4 @@ if __name__ == "__main__":
         }
         record = run(read(ProfilerRecord, snakemake.input.profiler), task, output.with_suffix(""))
         write(record, output)
-        say(line(record, name))
+        report(record, name)

@@ -6,11 +6,10 @@ if __name__ == "__main__":
     take_turn(snakemake)
 
 from roofline import devices
-from roofline.core.formatting import number
 from roofline.devices.description import describe
 from roofline.records.base import write
 from roofline.records.device import DeviceRecord
-from roofline.run.jobs import faults_told, job, say
+from roofline.run.jobs import job, report
 
 
 def query(name: str, datasheets_path: str) -> DeviceRecord:
@@ -23,5 +22,4 @@ if __name__ == "__main__":
     with job(f"device_query {name}", snakemake):
         record = query(name, snakemake.params.datasheets)
         write(record, snakemake.output[0])
-        size = f"{number(record.memory_total_bytes / 1e9)} GB ({record.vendor.match})"
-        say(f"device_query {name}: {record.name}, {size}" + faults_told(record, []))
+        report(record, f"device_query {name}", record)

@@ -6,13 +6,12 @@ if __name__ == "__main__":
     take_turn(snakemake)
 
 from roofline import devices
-from roofline.core.formatting import percent
 from roofline.measure.instructions import issue_rate, walls
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
 from roofline.records.instructions import InstructionsRecord
-from roofline.run.jobs import Stopwatch, faults_told, job, say
+from roofline.run.jobs import Stopwatch, job, report
 from roofline.run.paths import below_results
 
 
@@ -30,13 +29,6 @@ def run(name: str, seal_path, **options) -> InstructionsRecord:
     )
 
 
-def line(record: InstructionsRecord) -> str:
-    issue = record.issue
-    share = f" ({percent(issue.fraction_of_peak)} of one per scheduler and cycle)" if issue.fraction_of_peak else ""
-    rate = f"{issue.warp_instructions_per_s / 1e9:.0f} G warp instructions/s{share}"
-    return f"instructions {record.device}: {rate}, {len(record.walls)} walls, {record.elapsed_s:.1f} s"
-
-
 if __name__ == "__main__":
     name, params = snakemake.wildcards.device, snakemake.params
     with job(f"instructions {name}", snakemake):
@@ -48,4 +40,4 @@ if __name__ == "__main__":
             time_budget_s=params.time_budget_s,
         )
         write(record, snakemake.output[0])
-        say(line(record) + faults_told(read(DeviceRecord, snakemake.input.device), [record]))
+        report(record, f"instructions {name}", read(DeviceRecord, snakemake.input.device))

@@ -6,7 +6,6 @@ if __name__ == "__main__":
     take_turn(snakemake)
 
 from roofline import devices
-from roofline.core.formatting import duration, starred
 from roofline.devices import host
 from roofline.measure.operator_job import Options, Seals, measure, skipped, warmer
 from roofline.operators import registry
@@ -14,9 +13,9 @@ from roofline.operators.base import Job, Operator
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
-from roofline.records.operator import Measurement, OperatorRecord
+from roofline.records.operator import OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord
-from roofline.run.jobs import Stopwatch, faults_told, job, say
+from roofline.run.jobs import Stopwatch, job, report
 from roofline.run.paths import below_results
 
 
@@ -33,31 +32,12 @@ def run(operator: Operator, name: str, what: Job, seals: dict[str, str], options
         seals={below_results(path): file_sha256(path) for path in seals.values()},
         started_at=watch.started_at,
         elapsed_s=watch.elapsed_s,
-        info=operator.info(),
         measurements=found,
         case=what.path,
         data=operator.data_files(what),
         sources={str(path): file_sha256(path) for path in registry.own_files(operator)},
         notes=list(notes),
     )
-
-
-def line(record: OperatorRecord, name: str) -> str:
-    """The fastest implementation of each case; why there is none."""
-    if not record.measurements:
-        return f"{name}: {'; '.join(record.notes)}"
-    best: dict[str, Measurement] = {}
-    for one in record.measurements:
-        if one.scope == record.measurements[0].scope:
-            key = one.series or one.label
-            fastest = best.setdefault(key, one)
-            best[key] = one if one.latency.median_s < fastest.latency.median_s else fastest
-    cells = ", ".join(f"{key} {_time(one)} ({one.implementation})" for key, one in best.items())
-    return f"{name}: {cells}, {record.elapsed_s:.1f} s"
-
-
-def _time(one: Measurement) -> str:
-    return starred(duration(one.latency.median_s), len(one.latency.samples_s))
 
 
 if __name__ == "__main__":
@@ -76,4 +56,4 @@ if __name__ == "__main__":
             ),
         )
         write(record, snakemake.output[0])
-        say(line(record, name) + faults_told(read(DeviceRecord, inputs.device), [record]))
+        report(record, name, read(DeviceRecord, inputs.device))

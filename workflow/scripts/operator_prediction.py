@@ -15,4 +15,4 @@ if __name__ == "__main__":
         sealed = seal_operator(operator, read(DeviceRecord, device), device, sources, now())
         write(sealed, snakemake.output[0])
         digits = file_sha256(snakemake.output[0])[:12]
-        say(f"operator_prediction {name} {operator.title}: {len(sealed.constants)} constants, sealed as {digits}")
+        say(f"operator_prediction {name} {operator.name}: {len(sealed.constants)} constants, sealed as {digits}")

@@ -12,7 +12,7 @@ from roofline.measure import nsight_compute
 from roofline.records.base import write
 from roofline.records.counters import ProfilerRecord
 from roofline.run.counters import probe
-from roofline.run.jobs import job, say
+from roofline.run.jobs import job, report
 
 
 def query(device: str) -> ProfilerRecord:
@@ -33,5 +33,4 @@ if __name__ == "__main__":
     with job(f"profiler {name}", snakemake):
         record = query(name)
         write(record, snakemake.output[0])
-        told = f"nothing is counted: {record.refused}" if record.refused else f"ncu {record.ncu} reads the counters"
-        say(f"profiler {name}: {told}")
+        report(record, f"profiler {name}")

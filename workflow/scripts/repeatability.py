@@ -9,7 +9,7 @@ from roofline import devices
 from roofline.measure.repeatability import repeat
 from roofline.records.base import write
 from roofline.records.health import RepeatabilityRecord
-from roofline.run.jobs import Stopwatch, job, say
+from roofline.run.jobs import Stopwatch, job, report
 
 
 def run(name: str, dtype: str, size: int, seconds: float) -> RepeatabilityRecord:
@@ -20,16 +20,9 @@ def run(name: str, dtype: str, size: int, seconds: float) -> RepeatabilityRecord
     )
 
 
-def line(record: RepeatabilityRecord) -> str:
-    found = f"{record.wrong_words:,} words differ from the first" if record.wrong_words else "no bit differs"
-    return (
-        f"repeatability {record.device} {record.dtype}: {record.products:,} products, {found}, {record.elapsed_s:.1f} s"
-    )
-
-
 if __name__ == "__main__":
     name, dtype = snakemake.wildcards.device, snakemake.wildcards.dtype
     with job(f"repeatability {name} {dtype}", snakemake):
         record = run(name, dtype, snakemake.params.size, snakemake.params.seconds)
         write(record, snakemake.output[0])
-        say(line(record))
+        report(record, f"repeatability {name} {dtype}")

@@ -11,8 +11,14 @@ from roofline.core.terms import MIXES
 from roofline.devices.datasheets import DTYPES
 from roofline.records.acceptance import Acceptance, Criterion
 from roofline.records.device import DeviceRecord
-from roofline.records.operator import OperatorInfo
-from roofline.records.roofline import ComputeCeiling, InstructionRoofline, MemoryCeiling, Operator, Roofline
+from roofline.records.roofline import (
+    ComputeCeiling,
+    InstructionRoofline,
+    MemoryCeiling,
+    Operator,
+    OperatorInfo,
+    Roofline,
+)
 from roofline.records.verification import Verification
 
 AWAY = 0.30

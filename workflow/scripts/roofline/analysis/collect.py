@@ -12,18 +12,21 @@ from roofline.core import model, regimes
 from roofline.core.prediction import Costs, predict_cell
 from roofline.core.terms import DeviceKind
 from roofline.devices import memory_ceilings
+from roofline.operators.about import About
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.memory import Bandwidth, BandwidthRecord
-from roofline.records.operator import JobRecord, Measurement, OperatorInfo
+from roofline.records.operator import JobRecord, Measurement
 from roofline.records.prediction import CellPrediction
 from roofline.records.roofline import (
+    Axis,
     ComputeCeiling,
     DeviceEntry,
     Fault,
     FoundCache,
     MemoryCeiling,
     Operator,
+    OperatorInfo,
     PeerPath,
     Predicted,
     Roofline,
@@ -70,7 +73,7 @@ def collect(found: Results, asked: Asked) -> Collected:
         for path, record in found.measured
         for measured in record.measurements
     ]
-    infos = {record.info.name: record.info for _, record in found.measured if record.info}
+    infos = {name: _info(about) for name, about in found.abouts.items()}
     operators, skipped = [cell.operator for cell in cells], _skipped(found, asked)
     compare_with_baselines(operators, infos)
     for name, record in found.device_records().items():
@@ -102,6 +105,19 @@ def collect(found: Results, asked: Asked) -> Collected:
     return Collected(roofline, cells)
 
 
+def _info(about: About) -> OperatorInfo:
+    return OperatorInfo(
+        name=about.name,
+        title=about.title,
+        picture=about.picture,
+        counted=about.counted,
+        axis=Axis(**about.axis._asdict()) if about.axis else None,
+        baselines=list(about.baselines),
+        scopes=dict(about.scopes),
+        usual_share_of_peak=about.usual_share_of_peak,
+    )
+
+
 def _faults(device: DeviceRecord, found: Results) -> Iterator[Fault]:
     """What failed; and of what may be over by now, in which records."""
     mine = [(path, record) for path, record in found.measured if record.device == device.device]
@@ -121,6 +137,7 @@ def _compute_ceiling(path: str, record: PeakFlopsRecord) -> ComputeCeiling:
     fields = _same_fields(ComputeCeiling, peak)
     fields |= {"lab_tflops": peak.reference_tflops, "held_back_by": peak.limited_by}
     fields |= {"samples": len(peak.burst.latency.samples_s)}
+    fields |= {"sustained_clock_mhz": peak.sustained and peak.sustained.sm_clock_mhz}
     if peak.on_reference_inputs != peak.burst:
         fields["on_lab_inputs_tflops"] = peak.on_reference_inputs.tflops
     return ComputeCeiling(device=record.device, kind="compute", name=record.dtype, record=path, **fields)
@@ -144,7 +161,7 @@ def _same_fields(kind: type, record) -> dict:
 
 
 def _operator(record: JobRecord, path: str, measured: Measurement, ceilings: Mapping, found: Results) -> Operator:
-    device = record.device
+    device, about = record.device, found.abouts[measured.operator]
     compute = ceilings.get(measured.compute_ceiling)
     memory = next((ceilings[name] for name in measured.memory_ceilings if name in ceilings), None)
     peak, gb_per_s = compute and compute.tflops, memory and memory.gb_per_s
@@ -158,7 +175,10 @@ def _operator(record: JobRecord, path: str, measured: Measurement, ceilings: Map
     return Operator(
         **{name: getattr(measured, name) for name in COPIED},
         device=device,
-        title=record.info.title if record.info else None,
+        title=about.title,
+        label=about.label(measured),
+        series=about.series(measured),
+        textbook_regime=about.textbook_regime(measured, found.kind_of(device)),
         intensity_flops_per_byte=measured.flops / measured.bytes if measured.bytes else None,
         no_traffic=measured.bytes == 0,
         latency_s=measured.latency.median_s,
@@ -181,7 +201,7 @@ def _operator(record: JobRecord, path: str, measured: Measurement, ceilings: Map
             sealed=measured.predicted,
             from_ceilings=from_ceilings(measured, peak, gb_per_s, constants) if peak or gb_per_s else None,
         ),
-        remedies=measured.remedies.get(regime, []),
+        remedies=about.advice(measured, found.kind_of(device)).get(regime, []),
         record=path,
     )
 
@@ -228,12 +248,10 @@ COPIED = (
     "dtype",
     "cache",
     "shape",
-    "label",
-    "series",
     "flops",
     "bytes",
 )
-COPIED += ("overhead_s", "textbook_regime")
+COPIED += ("overhead_s",)
 
 
 def roof_tflops(flops: float, traffic_bytes: float, peak: float | None, gb_per_s: float | None) -> float | None:

@@ -22,9 +22,9 @@ def agree(declared: float, counted: float | None, least: float = 0.0) -> bool | 
 
 
 def counted_cells(found: Results, timed: Iterable[VerificationEntry]) -> list[CountedEntry]:
-    regimes = {_key(one.device, one): one.regime for one in timed}
+    regimes, abouts = {_key(one.device, one): one.regime for one in timed}, found.abouts
     return [
-        entry(path, record.device, cell, regimes.get(_key(record.device, cell)))
+        entry(path, record.device, cell, regimes.get(_key(record.device, cell)), abouts[cell.operator].label(cell))
         for path, record in found.counters
         for cell in record.cells
     ]
@@ -52,7 +52,7 @@ def not_counted(found: Results) -> list[NotCounted]:
     ]
 
 
-def entry(path: str, device: str, cell: CountedCell, regime: str | None) -> CountedEntry:
+def entry(path: str, device: str, cell: CountedCell, regime: str | None, label: str) -> CountedEntry:
     own = cell.kernel_flops.total if cell.kernel_flops else None
     flops = on_pipes(cell)
     known = {key: getattr(cell, key) for key in set(CountedEntry.model_fields) & set(CountedCell.model_fields)}
@@ -60,6 +60,7 @@ def entry(path: str, device: str, cell: CountedCell, regime: str | None) -> Coun
         **{
             **known,
             "device": device,
+            "label": label,
             "regime": regime,
             "record": path,
             "read_bytes": cell.dram_read_bytes,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from roofline.core.contention import disturbances
 from roofline.core.formatting import counted, number, percent
 from roofline.core.throttling import limiting_words
+from roofline.operators.about import name_of
 from roofline.records.acceptance import Criterion
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord
@@ -224,7 +225,7 @@ def _blocks(device: DeviceRecord, records: Sequence[JobRecord]) -> Iterator[Bloc
             for name, latency in _issued(record):
                 yield Block(name, sensitive, latency.contention, record.issue.states if name == ISSUE else ())
         for one in record.measurements:
-            name = " ".join(filter(None, [one.operator, one.implementation, one.scope, one.dtype, one.label]))
+            name = name_of(one)
             yield Block(name, sensitive, one.latency.contention, one.states)
             if one.device_latency:
                 yield Block(name, "device", one.device_latency.contention)

@@ -85,22 +85,23 @@ def fingerprint(figures: Iterable[Quantity], devices: Mapping[str, DeviceRecord]
 
 def _compute(ceiling: ComputeCeiling, peak: PeakFlops | None) -> list[Quantity]:
     """Burst and sustained are two figures: the one shows the product, the other the power limit and the cooling."""
-    unit, inputs = flops_unit(ceiling.name), peak and peak.inputs
-    burst, clock = ceiling.burst_tflops or ceiling.tflops, peak and peak.clock_mhz
+    unit, inputs = flops_unit(ceiling.name), ceiling.inputs or (peak and peak.inputs)
+    burst, clock = ceiling.burst_tflops or ceiling.tflops, ceiling.clock_mhz or (peak and peak.clock_mhz)
     words = (ceiling.device, ceiling.name, ceiling.name, "burst", burst, unit, True)
     found = [Quantity(*words, ceiling.samples, clock, inputs, ceiling.record)]
     if ceiling.sustained_tflops:
         load = peak and peak.sustained
+        clock = ceiling.sustained_clock_mhz or (load and load.sm_clock_mhz)
         key, name = f"{ceiling.name}/sustained", f"{ceiling.name} sustained"
         words = (ceiling.device, key, name, "sustained", ceiling.sustained_tflops, unit, True)
-        found.append(Quantity(*words, None, load and load.sm_clock_mhz, inputs, ceiling.record))
+        found.append(Quantity(*words, None, clock, inputs, ceiling.record))
     return found
 
 
 def _memory(ceiling: MemoryCeiling, stream: Bandwidth | None) -> Quantity:
     kind = "memory" if ceiling.level in MEMORY_LEVELS else "link" if ceiling.level in LINK_LEVELS else "cache"
     kind = "pageable" if ceiling.name.endswith(PAGEABLE) else kind
-    clock = stream and stream.sm_clock_mhz
+    clock = ceiling.sm_clock_mhz or (stream and stream.sm_clock_mhz)
     words = (ceiling.device, ceiling.name, ceiling.name, kind, ceiling.gb_per_s, "GB/s", True)
     return Quantity(*words, ceiling.samples, clock, None, ceiling.record)
 

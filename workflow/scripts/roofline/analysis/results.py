@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
+from roofline.core.terms import DeviceKind
+from roofline.operators.about import About, OwnOperator, Stored, builtin
+from roofline.records import convert
 from roofline.records.base import CorruptRecord, Record, read
 from roofline.records.collection import Collection
 from roofline.records.compute import PeakFlopsRecord
@@ -31,6 +34,7 @@ KINDS: dict[str, type[Record]] = {
         CountersRecord,
         Collection,
         Distribution,
+        OwnOperator,
     )
 }
 J = TypeVar("J", bound=JobRecord)
@@ -47,6 +51,18 @@ class Results:
     profilers: dict[str, ProfilerRecord] = field(default_factory=dict)  # by device
     distributions: dict[str, Distribution] = field(default_factory=dict)  # of other cards of its model, by device
     counters: list[tuple[str, CountersRecord]] = field(default_factory=list)
+    own_operators: dict[str, OwnOperator] = field(default_factory=dict)  # the user's, by name
+
+    @property
+    def abouts(self) -> dict[str, About]:
+        """What readers see of each operator that was measured, in the order of the measurements."""
+        known = builtin() | {name: Stored(one) for name, one in self.own_operators.items()}
+        measured = [cell for _, record in self.measured for cell in record.measurements]
+        measured += [cell for _, record in self.counters for cell in record.cells]
+        return {name: known.get(name) or _unnamed(name) for name in dict.fromkeys(cell.operator for cell in measured)}
+
+    def kind_of(self, device: str) -> DeviceKind:
+        return self.devices[device][1].device_kind
 
     def of_kind(self, kind: type[J]) -> list[tuple[str, J]]:
         return [(path, record) for path, record in self.measured if isinstance(record, kind)]
@@ -84,12 +100,15 @@ def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
 
     Raises CorruptRecord for a record of an unknown kind or one that cannot be read, OSError for a missing file.
     """
-    found = Results()
+    found, old = Results(), {}
     for path in map(Path, paths):
         name = path.relative_to(results).as_posix() if path.is_relative_to(results) else ""
         if path.suffix != ".json" or len(PurePosixPath(name).parts) < 2:
             continue
-        record = read_any(path)
+        record, content = _read(path)
+        if isinstance(record, JobRecord) and convert.is_old(content):
+            for name_of_operator in {cell.operator for cell in record.measurements} - builtin().keys():
+                old.setdefault(name_of_operator, []).append(content)
         if isinstance(record, DeviceRecord):
             found.devices[record.device] = (name, record)
         elif isinstance(record, Seal):
@@ -98,17 +117,33 @@ def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
             found.collections[name] = record
         elif isinstance(record, Distribution):
             found.distributions[PurePosixPath(name).parts[0]] = record
+        elif isinstance(record, OwnOperator):
+            found.own_operators[record.name] = record
         elif isinstance(record, ProfilerRecord):
             found.profilers[record.device] = record
         elif isinstance(record, CountersRecord):
             found.counters.append((name, record))
         else:
             found.measured.append((name, record))
+    kinds = {device: record.device_kind for device, record in found.device_records().items()}
+    for operator, contents in old.items():
+        if text := convert.own_operator(contents, kinds):
+            found.own_operators.setdefault(operator, OwnOperator.model_validate(text))
     return found
+
+
+def _unnamed(name: str) -> About:
+    """Of an operator whose text is not stored."""
+    return type("Unnamed", (About,), {"name": name})()
 
 
 def read_any(path: Path) -> Record:
     """A record of whatever kind it says. Raises CorruptRecord where it says none that is known."""
+    return _read(path)[0]
+
+
+def _read(path: Path) -> tuple[Record, dict]:
+    """The record, and what its file holds."""
     try:
         content = json.loads(path.read_bytes())
     except ValueError as error:
@@ -116,4 +151,4 @@ def read_any(path: Path) -> Record:
     kind = content.get("kind") if isinstance(content, dict) else None
     if kind not in KINDS:
         raise CorruptRecord(f"{path}: {kind!r} is no kind of record; allowed: {', '.join(KINDS)}")
-    return read(KINDS[kind], path)
+    return read(KINDS[kind], path), content

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from roofline.analysis.consistency import contradictions
 from roofline.analysis.results import Results
+from roofline.operators.about import name_of
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.operator import JobRecord, Measurement
 from roofline.records.prediction import CellPrediction, OperatorPredictionRecord, predict_sealed
@@ -50,7 +51,7 @@ def _of_record(path: str, record: JobRecord, found: Results, sha256: Mapping[str
     told += [f"{path} does not carry {seal_path}" for seal_path in sorted(_wanted(record, found) - set(record.seals))]
     told += [f"{path}: {what}" for what in [*contradictions(record), *_not_the_vendors(record, found)]]
     told += [
-        f"{path} holds another prediction of {_name(measured)} than its seals make"
+        f"{path} holds another prediction of {name_of(measured)} than its seals make"
         for measured in record.measurements
         if measured.predicted != _predicted(record.device, measured, found)
     ]
@@ -96,8 +97,3 @@ def _predicted(device: str, measured: Measurement, found: Results) -> CellPredic
         )
     except KeyError:
         return None
-
-
-def _name(measured: Measurement) -> str:
-    parts = (measured.operator, measured.implementation, measured.scope, measured.dtype, measured.label)
-    return " ".join(part for part in parts if part)

@@ -15,6 +15,7 @@ from roofline.measure import memory_ceiling
 from roofline.measure.device_seal import promised_ceilings
 from roofline.measure.operator_job import Options, Seals, declare, measure
 from roofline.measure.timing import time_caller, time_device
+from roofline.operators.about import builtin
 from roofline.operators.base import Job, Operator
 from roofline.operators.gemm import Gemm, products_on
 from roofline.records.base import NotNegative, Positive, Record
@@ -81,7 +82,7 @@ class Cells:
     implementations: list[str] | None
 
     def __str__(self) -> str:
-        return f"{self.operator.title} {self.job.path}"
+        return f"{self.operator.name} {self.job.path}"
 
 
 def jobs(operator: Operator, config, implementations: list[str] | None = None) -> list[Cells]:
@@ -186,6 +187,7 @@ def trial_cell(
     """The cell under measured ceilings; its regime is not found where one of them is missing."""
     peak = ceilings.get(measured.compute_ceiling)
     gb_per_s = next((ceilings[name] for name in measured.memory_ceilings if name in ceilings), None)
+    about = builtin()[measured.operator]
     return TrialCell(
         device=device,
         operator=measured.operator,
@@ -193,7 +195,7 @@ def trial_cell(
         scope=measured.scope,
         preset=measured.preset,
         dtype=measured.dtype,
-        label=measured.label,
+        label=about.label(measured),
         bytes=measured.bytes,
         latency_s=measured.latency.median_s,
         device_latency_s=measured.device_latency.median_s if measured.device_latency else None,
@@ -201,5 +203,5 @@ def trial_cell(
         sealed=measured.predicted,
         from_ceilings=from_ceilings(measured, peak, gb_per_s, constants),
         regime=found_regime(measured, peak, gb_per_s),
-        textbook_regime=measured.textbook_regime,
+        textbook_regime=about.textbook_regime(measured, device.rstrip("0123456789")),
     )

@@ -2,8 +2,6 @@
 
 from typing import Literal, NamedTuple
 
-from roofline.core.formatting import number, percent
-
 RUN_PROCESS = "ROOFLINE_RUN_PROCESS"  # the variable with the number of the process that starts this run's jobs
 
 Sensitive = Literal["cpu", "caller", "device"]
@@ -41,12 +39,12 @@ def disturbances(reading, sensitive: Sensitive) -> list[str]:
         return found
     others, least = reading.other_cores or 0, max(LEAST_CORES, limits.other_load * reading.cores)
     if others > least and others * reading.wall_s > LEAST_S:
-        found.append(f"other processes used {number(others)} of {reading.cores} cores")
+        found.append(f"other processes used {others:.3g} of {reading.cores} cores")
     waiting = reading.waiting_share or 0
     if waiting > limits.waiting and waiting * reading.own_cores * reading.wall_s > LEAST_WAIT_S:
-        found.append(f"our threads waited {percent(waiting)} of their time for a core")
+        found.append(f"our threads waited {100 * waiting:.3g} % of their time for a core")
     if (reading.stolen_share or 0) > limits.stolen and reading.stolen_share * reading.cores * reading.wall_s > LEAST_S:
-        found.append(f"the hypervisor took {percent(reading.stolen_share)} of the cores' time")
+        found.append(f"the hypervisor took {100 * reading.stolen_share:.3g} % of the cores' time")
     if (reading.throttled_share or 0) > limits.throttled:
-        found.append(f"the CPU quota held it back for {percent(reading.throttled_share)} of its time")
+        found.append(f"the CPU quota held it back for {100 * reading.throttled_share:.3g} % of its time")
     return found

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from roofline.core.formatting import percent
 from roofline.devices import datasheets
 from roofline.devices.base import Refused, Workload
 from roofline.measure import search, selfchecks, sustained
@@ -328,7 +327,7 @@ def _timed(device, workload: Workload, **options):
 
 
 def _inconclusive(cores: CoreCount, share: float) -> CoreCount:
-    reason = f"counted as {cores.physical} cores, of which all threads reach {percent(share)}: others come and go"
+    reason = f"counted as {cores.physical} cores, of which all threads reach {100 * share:.3g} %: others come and go"
     return CoreCount(threads=cores.threads, listed=cores.listed, ports=cores.ports, reason=reason)
 
 

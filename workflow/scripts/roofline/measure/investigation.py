@@ -4,7 +4,6 @@ import time
 
 from roofline.core import statistics
 from roofline.core.contention import disturbances
-from roofline.core.formatting import number, percent
 from roofline.measure.timing import time_caller
 from roofline.operators.gemm import products_on
 from roofline.operators.gemm.products import flops, workspace_bytes
@@ -46,7 +45,7 @@ def investigate(
     causes.sort(key=lambda trial: (trial.what == "contention", trial.what == "tensor_cores", trial.tflops or 0))
     whose = "formula's" if peak.derived else "vendor's"
     return Investigation(
-        reason=f"{number(measured_tflops)} TFLOPS is below {percent(THRESHOLD)} of the {whose} {number(peak.tflops)}",
+        reason=f"{measured_tflops:.3g} TFLOPS is below {100 * THRESHOLD:.3g} % of the {whose} {peak.tflops:.4g}",
         trials=trials,
         verdict=causes[-1].what if causes else "none",
         ruled_out=[finding for finding, explains in findings if explains is False],
@@ -111,7 +110,7 @@ def _sustained(device, small, measured_tflops: float, peak) -> tuple[Trial, list
 
 
 def _gives(explains: bool, tflops: float, measured_tflops: float, peak) -> str:
-    much = f"{number(tflops)} TFLOPS, {percent(tflops / peak.tflops)} of the peak"
+    much = f"{tflops:.3g} TFLOPS, {100 * tflops / peak.tflops:.3g} % of the peak"
     if explains:
         return f"gives more, {much}"
     return f"gives {'no' if tflops <= STEADY * measured_tflops else 'hardly'} more, {much}"

@@ -70,7 +70,7 @@ def measure(operator: Operator, device, job: Job, seals: Seals, options: Options
         copies = rotated_copies(operator, device, case, chosen, options.cold)
         references: dict = {}
         for implementation in chosen:
-            with _named(f"{operator.title}, {implementation.name}, {case.dtype} {operator.label(case)}"):
+            with _named(f"{operator.name}, {implementation.name}, {case}"):
                 key = implementation, repr(operator.smallest(case))
                 if key not in overheads:
                     overheads[key] = _overheads(operator, device, case, implementation)
@@ -97,7 +97,11 @@ def skipped(operator: Operator, device, job: Job, options: Options) -> list[str]
 
 def warmer(found: list[Measurement], options: Options) -> list[str]:
     """Which cells were to be cold and are warm: of tiny inputs even MOST_COPIES do not fill the cache."""
-    warm = dict.fromkeys(one.label for one in found if options.cold and one.cache == "warm")
+    warm = dict.fromkeys(
+        ", ".join(f"{key} {size}" for key, size in one.shape.items())
+        for one in found
+        if options.cold and one.cache == "warm"
+    )
     return [f"warm, since a cache holds what they read: {', '.join(warm)}"] if warm else []
 
 
@@ -227,7 +231,6 @@ def declare(
     )
     return {
         **named(operator, cell, scope, cold),
-        "series": operator.series(case),
         "flops": flops,
         "bytes": traffic,
         "compute_ceiling": compute_ceiling,
@@ -237,10 +240,7 @@ def declare(
         "predicted": predicted,
         "per_call": cell.per_call,
         "plan": cell.plan(),
-        "plan_summary": cell.plan_summary(),
         "warp_instructions": cell.warp_instructions(),
-        "textbook_regime": operator.textbook_regime(case, device.kind),
-        "remedies": operator.remedies(case, type(cell)),
     }
 
 
@@ -265,5 +265,4 @@ def named(operator: Operator, cell: Implementation, scope: str | None, cold: boo
         "dtype": case.dtype,
         "cache": "cold" if cold else "warm",
         "shape": case.shape,
-        "label": operator.label(case),
     }

@@ -1,7 +1,6 @@
 """What a compute ceiling must satisfy, whatever the card: a figure that does not is no figure."""
 
 from roofline.core import statistics
-from roofline.core.formatting import number
 from roofline.devices.datasheets import clock_peak_tflops
 from roofline.operators.gemm import products_on
 from roofline.records.device import DeviceRecord, VendorPeak
@@ -34,8 +33,8 @@ def require_possible(
         return []
     counted = f" (1.05 x the {counted_mhz:g} counted)" if clock_mhz != highest_mhz else ""
     what = (
-        f"{ceiling}: {number(tflops)} TFLOPS is above {multiprocessors} multiprocessors x "
-        f"{rate:g} operations a clock x {clock_mhz:g} MHz{counted} = {number(limit)}"
+        f"{ceiling}: {tflops:.4g} TFLOPS is above {multiprocessors} multiprocessors x "
+        f"{rate:g} operations a clock x {clock_mhz:g} MHz{counted} = {limit:.4g}"
     )
     if record.vendor.match == "exact":
         raise ArithmeticError(what)
@@ -52,7 +51,7 @@ def require_above_fp32(device, product: Product, tf32_tflops: float, record: Dev
     fp32_tflops = workload.flops / statistics.median(times) / 1e12
     if tf32_tflops > fp32_tflops:
         return []
-    what = f"tf32: {number(tf32_tflops)} TFLOPS is not above the {number(fp32_tflops)} of the same product in fp32"
+    what = f"tf32: {tf32_tflops:.4g} TFLOPS is not above the {fp32_tflops:.4g} of the same product in fp32"
     tf32, fp32 = (record.vendor.peaks.get(dtype) for dtype in ("tf32", "fp32"))
     if tf32 and fp32 and tf32.tflops < CLEARLY * fp32.tflops:
         return [what]

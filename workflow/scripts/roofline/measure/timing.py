@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 
 from roofline.core import statistics
-from roofline.core.formatting import percent
 from roofline.core.throttling import is_throttled
 from roofline.measure.contention import recorded
 from roofline.measure.state import StateLog
@@ -85,7 +84,7 @@ def time_device_alike(
     if not (found and _longer(found, caller)):
         return found, []
     share = found.median_s / caller.median_s - 1
-    return found, [f"the device's time is {percent(share)} above the caller's, measured twice"]
+    return found, [f"the device's time is {100 * share:.3g} % above the caller's, measured twice"]
 
 
 def _longer(on_device: Timing, caller: Timing) -> bool:

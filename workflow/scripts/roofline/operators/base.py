@@ -3,10 +3,12 @@
 A new operator is a module under operators/ that defines one subclass of Operator, or a file of the user's own that is
 named in the config (`operators: [my_operator.py]`). Its section of the config is named after its `rule`.
 
-    class Operator          counts, inputs, reference, cases, and what the pages say of it
+    class Operator          counts, inputs, reference, cases
     class Implementation    one way to compute it on one kind of device
     class Case              one shape and dtype
     class Job               the cases that share a record file
+
+What readers see of it (title, labels, advice) stands in operators/about.py.
 """
 
 import inspect
@@ -19,10 +21,9 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from roofline.core.accuracy import relative_error, require_close
-from roofline.core.dtypes import ITEM_BYTES
 from roofline.devices.base import Identity
 from roofline.operators.settings import OperatorSettings, Settings
-from roofline.records.operator import BYTES, Axis, DataFile, OperatorInfo
+from roofline.records.operator import DataFile
 from roofline.records.prediction import CostTerms
 from roofline.records.timing import Check
 
@@ -68,7 +69,6 @@ class ExecutedFlops(NamedTuple):
 
 
 WRITTEN = {"read": 0, "write": 1, "copy": 1 / 2, "triad": 1 / 3}  # of a mix's bytes
-FUSED_KERNEL = "one kernel that fuses the passes"
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,9 @@ class Case:
 
     def resized(self, **sizes: int) -> "Case":
         return replace(self, shape={**self.shape, **sizes})
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, [self.preset, self.dtype, ", ".join(f"{k} {n}" for k, n in self.shape.items())]))
 
 
 @dataclass(frozen=True)
@@ -121,9 +124,8 @@ class Implementation(ABC):
     kind: ClassVar[str]  # of device: gpu or cpu
     scopes: ClassVar[tuple[str | None, ...]] = (None,)
     launches: ClassVar[int] = 1  # array operations or kernels that a step issues, for the generic prediction
-    fused: ClassVar[bool] = False  # one kernel, so that fusion is no remedy
-    graph: ClassVar[bool] = False  # a CUDA graph, so that a graph is no remedy
-    improvements: ClassVar[tuple[str, ...]] = ()  # what would help where neither roof nor overheads set the time
+    fused: ClassVar[bool] = False  # one kernel
+    graph: ClassVar[bool] = False  # a CUDA graph
     sources: ClassVar[tuple[Path, ...]] = ()  # files beside Python modules, such as .cu, that it is made from
 
     def __init__(self, operator: "Operator", device, case: Case, shared: dict, copies: list[dict]):
@@ -171,9 +173,6 @@ class Implementation(ABC):
         """How the work is divided, for the record."""
         return {}
 
-    def plan_summary(self) -> str | None:
-        return None
-
     def warp_instructions(self) -> int | None:
         """Of one application, from the disassembly of its kernels, where they are ours and were counted."""
         return None
@@ -200,10 +199,8 @@ class Operator(ABC):
     """What is computed. Counts are of one case and scope: FLOPs with a multiply-add as two, bytes of memory traffic."""
 
     name: ClassVar[str]
-    title: ClassVar[str]  # in words
     rule: ClassVar[str]  # of the workflow, of the config's section and of the results' folder; by default the name
     picture: ClassVar[str]  # results/{picture}.png; by default the name
-    counted: ClassVar[str] = "inputs and outputs once"
     Settings: ClassVar[type[Settings]] = OperatorSettings
     sections: ClassVar[dict[str, type[Settings]]] = {}  # of the config, beside its own
     implementations: ClassVar[tuple[type[Implementation], ...]]
@@ -211,10 +208,6 @@ class Operator(ABC):
     unit: ClassVar[str] = "cuda_core"  # that it computes on where a GPU has tensor cores too
     # Of the result, by the dtype of the case: the norm of the difference over the norm.
     tolerance: ClassVar[dict[str, float]] = {"fp64": 1e-12, "fp32": 1e-5, "fp16": 2e-3, "bf16": 1e-2, "fp8_e4m3": 5e-2}
-    axis: ClassVar[Axis | None] = None
-    baselines: ClassVar[tuple[str, ...]] = ()  # implementations that the others' times are compared with
-    scope_words: ClassVar[dict[str, str]] = {}
-    usual_share_of_peak: ClassVar[tuple[float, float] | None] = None
     constants: ClassVar[dict[str, Constants]] = GENERIC_CONSTANTS
     prerequisite: ClassVar[Prerequisite | None] = None
     cached_when_warm: ClassVar[bool] = True  # warm inputs that fit the last-level cache stand under its ceiling
@@ -226,7 +219,6 @@ class Operator(ABC):
         if "name" in cls.__dict__:
             cls.rule = cls.__dict__.get("rule", cls.name)
             cls.picture = cls.__dict__.get("picture", cls.name)
-            cls.title = cls.__dict__.get("title", cls.name.replace("_", " "))
 
     # -- what is measured
 
@@ -259,18 +251,6 @@ class Operator(ABC):
     def smallest(self, case: Case) -> Case | None:
         """The case that shows what a call costs; None where there is none."""
         return case.resized(**dict.fromkeys(case.shape, 1))
-
-    def label(self, case: Case) -> str:
-        """What tells a case from others of its preset and dtype."""
-        return ", ".join(f"{key} {size}" for key, size in case.shape.items())
-
-    def series(self, case: Case) -> str:
-        """The same without the axis; an operator with both an axis and a label of its own has this of its own too."""
-        if not self.axis:
-            return self.label(case)
-        if self.axis.key == BYTES:
-            return ""
-        return ", ".join(f"{key} {size}" for key, size in case.shape.items() if key != self.axis.key)
 
     def profiled(self, config) -> list[Job]:
         """Jobs, of a few cases each, whose hardware counters are read: they follow from the settings alone. By default
@@ -339,9 +319,7 @@ class Operator(ABC):
             known[id(copy)] = self.reference(case, on_host)
         error = relative_error(device.to_host(result), known[id(copy)])
         tolerance = self.tolerance[case.dtype]
-        require_close(
-            f"{self.title}, {implementation.name}, {case.dtype} {self.label(case)}: the result", error, tolerance
-        )
+        require_close(f"{self.name}, {implementation.name}, {case}: the result", error, tolerance)
         return Check(compared="the whole result against float64", error=error, tolerance=tolerance)
 
     outputs: ClassVar[tuple[str, ...]] = ()  # names among the inputs that a step writes
@@ -351,11 +329,7 @@ class Operator(ABC):
         moved = self.bytes(case)
         return rotation_copies(moved, last_level_cache_bytes) * moved + 2 * moved + WORKSPACE_BYTES
 
-    # -- what pages and checks need to know
-
-    def textbook_regime(self, case: Case, kind: str) -> str:
-        """What a textbook's rule of thumb names without a model: the sealed predictions are held against it."""
-        return "memory"
+    # -- settings and records
 
     def faults(self, config, devices: Iterable[Identity]) -> list[str]:
         """What is wrong with the settings beyond what the schema says, one line each."""
@@ -368,36 +342,6 @@ class Operator(ABC):
     def notes(self, device, case: Case) -> list[str]:
         note = device.emulation_note(case.dtype)
         return [note] if note else []
-
-    def remedies(self, case: Case, implementation: type[Implementation]) -> dict[str, list[str]]:
-        """What helps in each regime, without what the implementation does already.
-
-        Fusion saves launches and passes over intermediates, not the operator's own bytes: it is no remedy where memory
-        sets the time.
-        """
-        gpu = implementation.kind == "gpu"
-        lower = ["lower precision"] if ITEM_BYTES[case.dtype] > (1 if gpu else 4) else []
-        fusion = [] if implementation.fused else ["operator fusion"]
-        graph = ["a CUDA graph"] if gpu and not implementation.graph else []
-        return {
-            "compute": (["tensor cores"] if gpu and self.unit_of(case) == "cuda_core" else []) + lower,
-            "memory": lower,
-            "overhead": [*graph, *fusion, "larger batches"],
-            "implementation": list(implementation.improvements)
-            or (["more work in flight"] if implementation.fused else [FUSED_KERNEL, "fewer intermediate arrays"]),
-        }
-
-    def info(self) -> OperatorInfo:
-        return OperatorInfo(
-            name=self.name,
-            title=self.title,
-            picture=self.picture,
-            counted=self.counted,
-            axis=self.axis,
-            baselines=list(self.baselines),
-            scopes=self.scope_words,
-            usual_share_of_peak=self.usual_share_of_peak,
-        )
 
     def implementations_on(self, kind: str, wanted: Iterable[str] | None = None) -> list[type[Implementation]]:
         """Those for a kind of device, in their order; of those wanted, where a list is given."""

@@ -17,11 +17,12 @@ from roofline.core.terms import DeviceKind
 from roofline.operators.base import Implementation, Operator
 from roofline.operators.settings import OperatorSettings
 
-NOT_OPERATORS = {"base", "registry", "settings"}
+NOT_OPERATORS = {"about", "base", "registry", "settings"}
 # Rules of the workflow, keys of the config and pictures that are no operator's.
-RULES = "all device_query prediction operator_prediction bandwidth instructions gather collect plot"
-RULES += " verification interpretation acceptance report_page manifest profiler counters distribution repeatability"
-KEYS_AND_PICTURES = "devices effort operators operations operation cost health roofline instruction_roofline sweep load"
+RULES = "all device_query prediction operator_prediction bandwidth instructions profiler counters repeatability"
+RULES += " own_operator distribution derive plot manifest"
+KEYS_AND_PICTURES = "devices effort operators operations operation cost health roofline instruction_roofline"
+KEYS_AND_PICTURES += " sweep load"
 RESERVED = frozenset(f"{RULES} {KEYS_AND_PICTURES}".split())
 # CUDA libraries that the locked environments leave out, by the part of CuPy that needs them.
 CUDA_LIBRARY_OF = {"random": "cuRAND", "fft": "cuFFT", "linalg": "cuSOLVER", "sparse": "cuSPARSE"}

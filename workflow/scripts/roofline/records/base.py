@@ -12,14 +12,16 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from roofline.records import convert
 from roofline.records.files import write_text
 
-RECORD_VERSION = 3  # of what measuring jobs write; roofline.json, the public format, has its own
+RECORD_VERSION = 4  # of what measuring jobs write; roofline.json, the public format, has its own
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Interval = tuple[NotNegative, NotNegative]
+MAYBE_OLD = re.compile(rf'"schema_version":\s*{convert.OLD}\b')
 TOLERANCE = 1e-6  # of figures that are written in full: samples are rounded to a tenth of a nanosecond
 
 R = TypeVar("R", bound="Record")
@@ -43,8 +45,11 @@ def write(record: Record, path: Path | str) -> None:
 def read(kind: type[R], path: Path | str) -> R:
     """Read a record of a kind. Raises CorruptRecord, in one line, where it is not one."""
     try:
-        return kind.model_validate_json(Path(path).read_text(encoding="utf-8"))
-    except (ValidationError, UnicodeDecodeError) as error:
+        text = Path(path).read_text(encoding="utf-8")
+        if MAYBE_OLD.search(text) and convert.is_old(content := json.loads(text)):
+            return kind.model_validate(convert.current(content))
+        return kind.model_validate_json(text)
+    except (ValidationError, ValueError) as error:
         raise CorruptRecord(f"{path}: {_first_line(error)}") from None
 
 

@@ -8,7 +8,7 @@ from roofline.records.memory import BandwidthRecord
 
 
 class Collection(Record):
-    schema_version: Literal[3] = RECORD_VERSION
+    schema_version: Literal[4] = RECORD_VERSION
     kind: Literal["collection"] = "collection"
     device: str
     records: list[PeakFlopsRecord] | list[BandwidthRecord]

@@ -13,7 +13,7 @@ class ProfilerRecord(Record):
     """results/{device}/profiler.json: the profiler that is there, whether it may read the counters, and what it counts
     of kernels whose counts are known by construction."""
 
-    schema_version: Literal[3] = RECORD_VERSION
+    schema_version: Literal[4] = RECORD_VERSION
     kind: Literal["profiler"] = "profiler"
     device: str
     ncu: str | None = Field(description="the version of Nsight Compute's command line")
@@ -80,7 +80,7 @@ class CountedCell(Cell):
 class CountersRecord(Record):
     """results/{device}/counters/{operator's rule}/{case}.json, beside the reports that it was read from."""
 
-    schema_version: Literal[3] = RECORD_VERSION
+    schema_version: Literal[4] = RECORD_VERSION
     kind: Literal["counters"] = "counters"
     device: str
     started_at: str

@@ -42,7 +42,7 @@ class VendorFigures(Record):
 
 
 class DeviceRecord(Record):
-    schema_version: Literal[3] = RECORD_VERSION
+    schema_version: Literal[4] = RECORD_VERSION
     kind: Literal["device_query"] = "device_query"
     device: str
     device_kind: DeviceKind

@@ -82,7 +82,7 @@ class Times(Record):
 
 
 class Manifest(Record):
-    schema_version: Literal[3] = RECORD_VERSION
+    schema_version: Literal[4] = RECORD_VERSION
     kind: Literal["manifest"] = "manifest"
     created_at: str
     config: dict[str, Any]
@@ -94,6 +94,9 @@ class Manifest(Record):
     seals: list[SealedDevice]
     seal_sources: dict[str, str] = Field(
         default={}, description="SHA-256 of the code that each seal follows from, by the seal's path below results/"
+    )
+    derived_by_sha256: str | None = Field(
+        default=None, description="SHA-256 of the code that tables and pages follow from; null if not known"
     )
     data: list[DataFile] = Field(description="files that were measured with, such as weights")
     operators: dict[str, str] = Field(description="SHA-256 of the user's own operators, by the paths of their files")

@@ -23,7 +23,7 @@ class PromisedCeiling(Record):
 class Seal(Record):
     """Written before any record that carries its hash is begun."""
 
-    schema_version: Literal[3] = RECORD_VERSION
+    schema_version: Literal[4] = RECORD_VERSION
     device: str
     device_kind: DeviceKind
     sealed_at: str

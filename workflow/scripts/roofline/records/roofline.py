@@ -4,12 +4,39 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from roofline.core.axis import BYTES
+from roofline.core.formatting import traffic
 from roofline.core.terms import Cache, ComputeUnit, DeviceKind, Mix, Regime, RegimeLevel
 from roofline.records.base import Interval, NotNegative, Positive, Record
-from roofline.records.operator import BYTES, Axis, OperatorInfo
 from roofline.records.prediction import CellPrediction
 
 SCHEMA_VERSION = 2
+
+
+class Axis(Record):
+    """The size along which cells of an operator are swept, and joined in pictures."""
+
+    key: str = Field(description="a key of the shape, or bytes: those that a step moves")
+    symbol: str
+    at_least: int | None = Field(default=None, description="so many values acceptance asks for")
+
+    def words(self, place: float) -> str:
+        return traffic(place) if self.key == BYTES else str(place)
+
+
+class OperatorInfo(Record):
+    """What readers of a record need to know of an operator, so that they need not import it."""
+
+    name: str
+    title: str
+    picture: str = Field(description="results/{picture}.png")
+    counted: str = Field(description="which bytes count, in a few words")
+    axis: Axis | None = None
+    baselines: list[str] = Field(default=[], description="implementations that the others are compared with")
+    scopes: dict[str, str] = Field(default={}, description="parts that are timed separately, each in a few words")
+    usual_share_of_peak: Interval | None = Field(
+        default=None, description="of the compute peak, where the literature names one for a memory-bound cell"
+    )
 
 
 class DeviceEntry(Record):
@@ -35,6 +62,9 @@ class ComputeCeiling(Record):
     sustained_tflops: Positive | None
     vendor_tflops: Positive | None
     fraction_of_vendor: Positive | None
+    clock_mhz: Positive | None = Field(default=None, description="of the burst")
+    sustained_clock_mhz: Positive | None = None
+    inputs: str | None = Field(default=None, description="operands")
     clock_tflops: Positive | None
     fraction_of_clock: Positive | None
     held_back_by: list[str] = Field(default=[], description="throttle reasons under its load, as NVML reports them")
@@ -55,6 +85,7 @@ class MemoryCeiling(Record):
     gb_per_s: Positive
     ci95: Interval | None
     samples: int | None = Field(default=None, description="timed samples; null if not known")
+    sm_clock_mhz: Positive | None = Field(default=None, description="counted inside the kernel, where it is ours")
     vendor_gb_per_s: Positive | None
     fraction_of_vendor: Positive | None
     held_back_by: list[str] = Field(default=[], description="throttle reasons under its load, as NVML reports them")

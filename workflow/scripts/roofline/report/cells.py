@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from statistics import median
 
-from roofline.records.operator import OperatorInfo
-from roofline.records.roofline import Operator
+from roofline.records.roofline import Operator, OperatorInfo
 
 Infos = Mapping[str, OperatorInfo]
 USERS = "operation"  # the operator of the config's `operations`

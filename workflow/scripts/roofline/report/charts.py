@@ -11,8 +11,7 @@ from itertools import cycle
 
 from roofline.core.formatting import duration, flops_rate, flops_unit, number, percent, regime_words
 from roofline.records.compute import PeakFlopsRecord
-from roofline.records.operator import OperatorInfo
-from roofline.records.roofline import InstructionRoofline, Operator, PlacedKernel, Roofline
+from roofline.records.roofline import InstructionRoofline, Operator, OperatorInfo, PlacedKernel, Roofline
 from roofline.records.verification import VerificationEntry
 from roofline.report.cells import USERS, chosen, has_place, height_of, predicted, series_of
 from roofline.report.palette import LEVEL_COLOURS, LEVEL_NAMES, dtype_colour

@@ -26,8 +26,8 @@ from roofline.core.formatting import (
 from roofline.core.statistics import few, half_width
 from roofline.records.compute import PeakFlops, PeakFlopsRecord
 from roofline.records.device import DeviceRecord
-from roofline.records.operator import JobRecord, OperatorInfo, OperatorRecord
-from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, Roofline
+from roofline.records.operator import JobRecord, OperatorRecord
+from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, OperatorInfo, Roofline
 from roofline.report.markdown import Table, filled
 from roofline.report.tables import (
     FEW_SAMPLES,
@@ -405,7 +405,11 @@ def _usual(info: OperatorInfo, cells: list[Operator]) -> str:
 
 
 def _notes(info: OperatorInfo, device: str, records: list[JobRecord]) -> list[str]:
-    mine = [r for r in records if isinstance(r, OperatorRecord) and r.device == device and r.info.name == info.name]
+
+    def measured(record: JobRecord) -> bool:
+        return any(one.operator == info.name for one in record.measurements)
+
+    mine = [r for r in records if isinstance(r, OperatorRecord) and r.device == device and measured(r)]
     notes = dict.fromkeys(note for record in mine for note in record.notes)
     generated = any(file.generated for record in mine for file in record.data)
     other = [
@@ -413,7 +417,7 @@ def _notes(info: OperatorInfo, device: str, records: list[JobRecord]) -> list[st
         f"{number(r.peak.on_reference_inputs.tflops)} {flops_unit(r.dtype)}, of which it attains "
         f"{percent(r.peak.reference_tflops / r.peak.on_reference_inputs.tflops)}"
         for r in records
-        if isinstance(r, PeakFlopsRecord) and r.device == device and r.info and r.info.name == info.name and r.peak
+        if isinstance(r, PeakFlopsRecord) and r.device == device and measured(r) and r.peak
         if r.peak.on_reference_inputs != r.peak.burst
     ]
     return [*other, *notes, *(["weights were generated, not trained"] if generated else [])]

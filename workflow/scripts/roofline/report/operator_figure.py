@@ -9,8 +9,7 @@ from matplotlib.lines import Line2D
 
 from roofline.core.formatting import percent, traffic
 from roofline.core.statistics import FEWEST_SAMPLES, few
-from roofline.records.operator import OperatorInfo
-from roofline.records.roofline import Operator, Roofline
+from roofline.records.roofline import Operator, OperatorInfo, Roofline
 from roofline.report import figure_style as style
 from roofline.report.cells import series_of, title
 from roofline.report.label_placement import Label, marker_place, write

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 
 from roofline.core.formatting import percent
-from roofline.records.operator import OperatorInfo
-from roofline.records.roofline import Operator
+from roofline.records.roofline import Operator, OperatorInfo
 from roofline.report.cells import USERS, Infos, by_operator, series_of, share, title
 from roofline.report.figure_style import SMALL_SIZE, shortened
 from roofline.report.palette import dtype_colour

@@ -27,8 +27,7 @@ from roofline.core.throttling import limiting_words
 from roofline.records.acceptance import Acceptance, Criterion
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord
-from roofline.records.operator import OperatorInfo
-from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, Roofline, SpeedUp
+from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, OperatorInfo, Roofline, SpeedUp
 from roofline.records.verification import Verification, VerificationEntry
 from roofline.report.charts import (
     instruction_chart,

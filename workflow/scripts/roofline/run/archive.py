@@ -24,6 +24,7 @@ from roofline.records.roofline import Roofline
 from roofline.report.tables import fail_lines
 from roofline.run.manifest import contradictions, differing_files, is_result, unlisted_files
 from roofline.run.paths import RESULTS
+from roofline.run.sources import derived_by_sha256
 
 MANIFEST = f"{RESULTS}/manifest.json"
 ARCHIVES = Path(RESULTS, "archive")
@@ -203,7 +204,7 @@ def problems(root: Path, manifest: Manifest) -> list[str]:
     told += [f"{path}: not listed in the manifest" for path in unlisted_files(root, manifest)]
     told += differing_sources(root)
     try:
-        told += contradictions(root, manifest)
+        told += contradictions(root, manifest, derived_by_sha256())
     except (CorruptRecord, OSError) as error:
         if not told:
             told.append(str(error).replace(f"{root}/", ""))

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from roofline.core.formatting import duration, percent
 from roofline.measure.device_seal import AMD_GB_PER_S_PER_CORE, CPU_GB_PER_S_OF_ALL, CPU_GB_PER_S_PER_CORE, CPU_SOURCE
-from roofline.operators import registry
+from roofline.operators import about, registry
 from roofline.operators.base import GENERIC_CONSTANTS, Constant, Constants
 from roofline.operators.settings import EFFORTS, ByEffort, Settings
 from roofline.records.roofline import Roofline
@@ -108,7 +108,8 @@ def _constants(operators: Mapping) -> str:
     ]
     for operator in operators.values():
         if operator.constants is not GENERIC_CONSTANTS:
-            parts += [f"## {operator.title[0].upper()}{operator.title[1:]}", _table(operator.constants)]
+            title = about.builtin()[operator.name].title
+            parts += [f"## {title[0].upper()}{title[1:]}", _table(operator.constants)]
     return CONSTANTS.format(tables="\n\n".join(parts))
 
 

@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from roofline.records.files import file_sha256
 from roofline.run import run_lock
 
 JOBS, JOB_KEYS = Path("logs/jobs.jsonl"), ("rule", "log", "started_at", "ended_at")
@@ -52,14 +53,20 @@ def job(name: str, snakemake) -> Iterator[None]:
 
 def _note(snakemake, started_at: str, **more: str) -> None:
     entry = {"rule": snakemake.rule, "log": str(snakemake.log[0]), "started_at": started_at, "ended_at": now()}
-    with open(JOBS, "a", encoding="utf-8") as jobs:
-        jobs.write(json.dumps(entry | {"outputs": list(snakemake.output)} | more) + "\n")  # short enough to be atomic
+    outputs = list(snakemake.output)
+    sha256 = {} if more else {path: file_sha256(path) for path in outputs}
+    with open(JOBS, "a", encoding="utf-8") as jobs:  # short enough to be atomic
+        jobs.write(json.dumps(entry | {"outputs": outputs, "sha256": sha256} | more) + "\n")
 
 
 def job_times(path: Path = JOBS) -> dict[str, dict]:
-    """The last job that made each output: rule, log, started_at, ended_at."""
+    """The last job that made each output: rule, log, started_at, ended_at, and the output's sha256 as it left it."""
     made = (entry for entry in _entries(path) if "failed" not in entry)
-    return {output: {key: entry[key] for key in JOB_KEYS} for entry in made for output in entry["outputs"]}
+    return {
+        output: {key: entry[key] for key in JOB_KEYS} | {"sha256": entry.get("sha256", {}).get(output)}
+        for entry in made
+        for output in entry["outputs"]
+    }
 
 
 class Failure(NamedTuple):
@@ -103,14 +110,13 @@ def exit_with(main: Callable[[list[str]], int], unforeseen: int) -> NoReturn:
     sys.exit(status)
 
 
-def faults_told(device, records) -> str:
-    """The end of a measuring job's line: what failed of a device's record, or of records that were measured on it.
+def report(record, name: str, device=None) -> None:
+    """The line of a measuring job: its figures and, given the device record, what failed.
 
-    Imported by name, which makes it no input of the job: what a job says is no result, and a threshold that changes
-    makes no measurement stale.
+    Imported by name, which makes it no input of the job: what a job says is no result, and a word or a threshold that
+    changes makes no measurement stale.
     """
-    health = import_module("roofline.analysis.health")
-    return health.told(health.faults(device, records))
+    say(import_module("roofline.report.job_lines").line(record, name, device))
 
 
 def count_jobs(total: int, counter: Path) -> None:

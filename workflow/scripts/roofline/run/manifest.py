@@ -38,12 +38,13 @@ def make_manifest(
     created_at: str,
     sources: Sources,
     seal_sources: Mapping[str, str] | None = None,
+    derived_by_sha256: str | None = None,
 ) -> Manifest:
     """The manifest of outputs, given relative to root.
 
-    `jobs` has the job that made an output: rule, started_at, ended_at, log; `seal_sources` the hash of the code that
-    each seal follows from. Raises BrokenProvenance where a
-    measurement does not follow from its seals, or a derived file from the records.
+    `jobs` has the job that made an output: rule, started_at, ended_at, log, and the output's sha256; `seal_sources` the
+    hash of the code that each seal follows from. Raises BrokenProvenance where a measurement does not follow from its
+    seals, or an output is not what its job left.
     """
     outputs = list(dict.fromkeys(outputs))
     found = read_results(root / RESULTS, [root / path for path in outputs])
@@ -52,9 +53,11 @@ def make_manifest(
     listed = [describe_output(root, path, jobs.get(path, {}), run_started_at) for path in dict.fromkeys(outputs + kept)]
     sha256 = hashes(listed)
     faults = broken(found, sha256, seal_sources)
-    if not faults:
-        wrong = differing(root / RESULTS, derive(found, asked, sha256, outputs))
-        faults = [f"{path} is not what its records give" for path in wrong]
+    faults += [
+        f"{one.path} is not what its job left"
+        for one in listed
+        if (jobs.get(one.path, {}).get("sha256") or one.sha256) != one.sha256
+    ]
     if faults:
         raise BrokenProvenance("; ".join(faults) + " (remove the file that is named first, and run again)")
     devices = list(found.device_records().values())
@@ -78,6 +81,7 @@ def make_manifest(
         ],
         seals=[describe_seals(found, device) for device in found.devices],
         seal_sources=dict(seal_sources or {}),
+        derived_by_sha256=derived_by_sha256,
         data=data,
         operators={path: sha for _, record in found.of_kind(OperatorRecord) for path, sha in record.sources.items()},
         times=add_up(listed, run_started_at, created_at, usd_per_hour),
@@ -226,8 +230,11 @@ def unlisted_files(root: Path, manifest: Manifest) -> list[str]:
     return sorted(path for path in there if path not in listed)
 
 
-def contradictions(root: Path, manifest: Manifest) -> list[str]:
-    """What the records under root say against the manifest, and derived files against the records."""
+def contradictions(root: Path, manifest: Manifest, derived_by_sha256: str | None = None) -> list[str]:
+    """What the records under root say against the manifest, and derived files against the records.
+
+    `derived_by_sha256` is of the code that derives them today: where another made them, figures are compared alone.
+    """
     found = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
     sha256 = hashes(manifest.outputs)
     told = broken(found, sha256, manifest.seal_sources)
@@ -243,12 +250,13 @@ def contradictions(root: Path, manifest: Manifest) -> list[str]:
         return told
     outputs = made_by_rules(manifest, found)
     try:
-        derived = derive(found, manifest.asked, sha256, outputs)
+        derived = derive(found, manifest.asked, sha256)
         there = {name: content for name, content in derived.items() if (root / RESULTS / name).is_file()}
-        wrong = differing(root / RESULTS, there)
+        same_code = derived_by_sha256 is not None and derived_by_sha256 == manifest.derived_by_sha256
+        wrong = differing(root / RESULTS, there, same_code)
     except CorruptRecord as error:
         return [str(error).replace(f"{root}/", "")]
     except (LookupError, TypeError) as error:
         return [f"nothing follows from what the manifest says was asked: {error}"]
     told = [f"{RESULTS}/{name}: not listed in the manifest" for name in derived if f"{RESULTS}/{name}" not in outputs]
-    return told + [f"{path} is not what this version of the workflow makes of its records" for path in wrong]
+    return told + [f"{path} is not what follows from its records" for path in wrong]

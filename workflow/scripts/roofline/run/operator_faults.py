@@ -97,5 +97,5 @@ def _memory_faults(operator: Operator, config: BaseModel, identity) -> list[str]
     needed, case = max(needs, key=lambda need: need[0], default=(0, None))
     if needed <= free:
         return []
-    what = " ".join(filter(None, [case.preset, case.dtype, operator.label(case)]))
+    what = str(case)
     return [f"{operator.rule}: {what} needs {needed:,} bytes on {identity.device}, and {free:,} are free there"]

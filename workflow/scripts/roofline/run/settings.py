@@ -328,7 +328,7 @@ def asked(checked: Checked, chosen: Iterable[str]) -> dict:
     """What roofline.json follows from beside the records: dtypes, operations, and what devices have no code for."""
     config, chosen = checked.config, list(chosen)
     without = [
-        {"device": device, "operator": operator.title, "reason": f"no implementation for {kind_of(device)}"}
+        {"device": device, "operator": operator.name, "reason": f"no implementation for {kind_of(device)}"}
         for operator in checked.operators.values()
         if not operator.measured_with_ceilings
         for device in chosen

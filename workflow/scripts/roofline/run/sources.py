@@ -7,11 +7,18 @@ from pathlib import Path
 
 from roofline.devices.gpu.kernel_compiler import CEILING_KERNELS, with_headers
 from roofline.operators.base import Operator
+from roofline.records.files import files_sha256
 
 PACKAGE = "roofline"
 # A parser would take ten times as long, at every start of Snakemake.
 IMPORT = re.compile(r"^ *(?:from ((?:roofline|\.)[\w.]*) import (\([^)]*\)|.+)|import (roofline[\w.]*))", re.MULTILINE)
 FILE_NAME = re.compile(r"""["']([\w.]+\.(?:cu|j2))["']""")
+
+
+def derived_by_sha256() -> str:
+    """The hash of the code that tables and pages follow from."""
+    script = Path(__file__).parents[2] / "derive.py"
+    return files_sha256([script, *library_files(script)])
 
 
 def library_files(

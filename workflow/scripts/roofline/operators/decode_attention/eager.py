@@ -3,7 +3,6 @@
 from typing import ClassVar
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype
-from roofline.operators.base import FUSED_KERNEL
 from roofline.operators.decode_attention.counts import attend
 from roofline.operators.decode_attention.implementation import DecodeImplementation, product, projected_query
 from roofline.records.prediction import CostTerms
@@ -21,7 +20,6 @@ class Eager(DecodeImplementation):
     """Scores, softmax and weighted sum, each an operation of the array library with a result in memory."""
 
     name, kind = "eager", "gpu"
-    improvements = (FUSED_KERNEL, "fewer intermediate arrays")
     scopes = ("core", "block")
     # Scores, weights and result are rounded to the cache's dtype, with the softmax in fp32: about four roundings of
     # 2^-11 in fp16, of 2^-8 in bf16. In fp32 it is the sum over S that counts.

@@ -220,7 +220,6 @@ class Fused(DecodeImplementation):
     """One launch per layer."""
 
     name, kind, fused = "fused", "gpu", True
-    improvements = ("more keys per block: longer S, or fewer blocks that each wait for the memory",)
     sources = tuple(sorted(with_headers(KERNEL)))
 
     def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
@@ -255,9 +254,6 @@ class Fused(DecodeImplementation):
             "tiles_per_block": math.ceil(math.ceil(self.shape.seq_len / division.splits) / keys_per_turn),
             "waves": max(1.0, division.blocks / slots),
         }
-
-    def plan_summary(self) -> str:
-        return str(self.division)
 
     def warp_instructions(self) -> int | None:
         """The loop over tiles by its turns; all else, the joining of splits among it, as if done once per warp."""
@@ -365,10 +361,6 @@ class FusedGraph(Fused):
             return self.out
 
         return step
-
-    def plan_summary(self) -> str:
-        overlap = ", each beginning while the one before ends" if self.device.overlaps else ""
-        return f"{self.division}; {self.per_call} layers per graph{overlap}"
 
 
 def _int32(value: int):

@@ -8,7 +8,6 @@ from roofline.records.prediction import CostTerms
 
 # What widening a number reads and writes in the caches, and a product then reads: fp16 is looked over twice (4 bytes),
 # copied (6), shifted (8) and masked (8); bf16 is copied (6).
-WIDENING = "arithmetic in the dtype itself instead of widened copies"
 PASS_BYTES = {"fp32": 0, "fp16": 4 + 6 + 8 + 8 + 4, "bf16": 6 + 4}
 
 
@@ -17,7 +16,6 @@ class NumpyOnAllCores(DecodeImplementation):
     # most in fp16, 2^-8 in bf16, and by about half of that as the norm of a head. In fp32 it is the sums over the head
     # and over S that count, and the exponential, which makes a score's relative error of 2^-24 an absolute one.
     name, kind = "numpy", "cpu"
-    improvements = ("compiled code instead of NumPy's temporaries", WIDENING)
     scopes = ("core", "block")
 
     def __init__(self, operator, device, case, shared: dict, copies: list[dict], cores: int | None = None):
@@ -36,9 +34,6 @@ class NumpyOnAllCores(DecodeImplementation):
     def cores(self, scope: str | None) -> int:
         plan = self.plan()
         return plan["cores"] if scope == "core" else max(plan.values())
-
-    def plan_summary(self) -> str:
-        return f"by NumPy on {self.plan()['cores']} cores, projections on {self.plan()['projecting_cores']}"
 
     def costs(self, scope: str | None) -> CostTerms:
         """Calls come before the work. Each core reads and widens what is its own, in caches that all share; of a small

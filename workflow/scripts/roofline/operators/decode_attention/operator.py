@@ -1,4 +1,4 @@
-"""Decode attention behind the operator interface: settings, cases, inputs, check, and what pages say of it."""
+"""Decode attention behind the operator interface: settings, cases, inputs and check."""
 
 import shutil
 from collections.abc import Iterable
@@ -35,10 +35,10 @@ from roofline.operators.decode_attention.counts import (
 from roofline.operators.decode_attention.eager import Eager
 from roofline.operators.decode_attention.fused import HEAD_SIZES, Fused, FusedGraph
 from roofline.operators.decode_attention.implementation import projected_query
-from roofline.operators.decode_attention.numpy_implementation import WIDENING, NumpyOnAllCores
+from roofline.operators.decode_attention.numpy_implementation import NumpyOnAllCores
 from roofline.operators.settings import Budget, ByEffort, EachOnce, OperatorSettings, Settings, Whole
 from roofline.records.files import file_sha256
-from roofline.records.operator import Axis, DataFile
+from roofline.records.operator import DataFile
 from roofline.records.timing import Check
 
 FP32_BYTES = 4
@@ -111,17 +111,12 @@ class ModelSettings(Settings):
 
 class DecodeAttention(Operator):
     name = "decode_attention"
-    title = "decode attention"
     rule = "decode_attn"
     picture = "attention"
-    counted = "K and V once; block: and the projections' weights"
     Settings = DecodeSettings
     sections: ClassVar = {"model": ModelSettings}
     unit = "tensor_core"
-    axis = Axis(key="seq_len", symbol="S", at_least=4)
     implementations = (Eager, Fused, FusedGraph, NumpyOnAllCores)
-    scope_words: ClassVar = {"core": "without projections", "block": "with its projections"}
-    usual_share_of_peak = (0.003, 0.01)
     constants = CONSTANTS
     prerequisite = Prerequisite(
         rule="checkpoint",
@@ -159,12 +154,6 @@ class DecodeAttention(Operator):
     def smallest(self, case: Case) -> Case:
         """S = 1, batch 1 and one K/V head."""
         return case.resized(batch=1, seq_len=1, heads=Shape.of(case.shape).group, kv_heads=1)
-
-    def label(self, case: Case) -> str:
-        return f"{self.series(case)}, S {case.shape['seq_len']}"
-
-    def series(self, case: Case) -> str:
-        return f"batch {case.shape['batch']}"
 
     # -- inputs and check
 
@@ -213,7 +202,7 @@ class DecodeAttention(Operator):
             query = device.to_host(implementation.shared["query"][rows])
             expected, part = _reference_core(implementation, rows, query, index), "heads"
         error, tolerance = worst_head(result, expected), implementation.tolerance[case.dtype]
-        what = f"{self.title}, {implementation.name} {scope}, {case.dtype} {self.label(case)}: the result"
+        what = f"{self.name}, {implementation.name} {scope}, {case}: the result"
         require_close(what, error, tolerance)
         compared = f"{part} of {len(rows)} sequences against float64, the worst of them"
         return Check(compared=compared, error=error, tolerance=tolerance)
@@ -230,7 +219,7 @@ class DecodeAttention(Operator):
         rounding = COLD_CACHE_MULTIPLE * last_level_cache_bytes
         return caches + rounding + weights + widened + scores + WORKSPACE_BYTES
 
-    # -- what pages and checks need to know
+    # -- settings and records
 
     def data_files(self, job: Job) -> list[DataFile]:
         case = job.cases[0]
@@ -252,21 +241,6 @@ class DecodeAttention(Operator):
         if device.kind == "gpu" and case.dtype == "bf16":
             found.append("eager: CuPy multiplies no stacks of bf16 matrices; they are fp32 in every step")
         return found
-
-    def remedies(self, case: Case, implementation: type[Implementation]) -> dict[str, list[str]]:
-        found = super().remedies(case, implementation)
-        gpu, fp32, shape = implementation.kind == "gpu", case.dtype == "fp32", Shape.of(case.shape)
-        lower = ["lower precision"] if gpu else []
-        found["compute"] = (["tensor cores"] if gpu and fp32 else []) + lower
-        # The cache is left to be read: in fewer bytes, or for more queries.
-        smaller = ["a smaller dtype of the cache"] if gpu and fp32 else []
-        found["memory"] = smaller + (["grouped queries (fewer K/V heads)"] if shape.group == 1 else [])
-        if implementation.kind == "cpu" and fp32:  # nothing is widened
-            found["implementation"] = [one for one in found["implementation"] if one != WIDENING]
-        return found
-
-    def textbook_regime(self, case: Case, kind: str) -> str:
-        return "overhead" if kind == "gpu" and case.shape["batch"] == 1 else "memory"
 
     def faults(self, config, devices: Iterable[Identity]) -> list[str]:
         wanted = getattr(config, self.rule).presets

@@ -122,9 +122,7 @@ class NumpyProduct(Product):
 
 class Gemm(Operator):
     name = "gemm"
-    title = "GEMM"
     rule = "peak_flops"
-    counted = "A, B and C once each"
     unit = "tensor_core"
     tolerance = products.TOLERANCE
     constants = CONSTANTS
@@ -163,24 +161,11 @@ class Gemm(Operator):
     def smallest(self, case: Case) -> None:
         """None: what a call costs is nothing beside a product that fills the device."""
 
-    def label(self, case: Case) -> str:
-        return products.sides(case.shape["m"], case.shape["n"], case.shape["k"])
-
     def inputs(self, device, case: Case, seed: int) -> dict:
         return {}  # workloads bring their own, on which they are checked
 
     def reference(self, case: Case, inputs: dict):
         raise NotImplementedError("a workload is checked by its own check()")
-
-    def textbook_regime(self, case: Case, kind: str) -> str:
-        return "compute"
-
-    def remedies(self, case: Case, implementation: type[Implementation]) -> dict[str, list[str]]:
-        found = super().remedies(case, implementation)
-        lowest = case.dtype in ("fp8_e4m3", "int8")
-        by_tensor_cores = implementation.kind == "gpu" and case.dtype == "fp32"  # cuBLAS's fp64 uses them already
-        lower = [] if lowest or (implementation.kind == "cpu" and ITEM_BYTES[case.dtype] <= 4) else ["lower precision"]
-        return found | {"compute": (["TF32 on tensor cores"] if by_tensor_cores else []) + lower}
 
     def measured(self, device, dtype: str, workload) -> tuple[Case, Product]:
         """The case and the implementation of a workload."""

@@ -18,7 +18,6 @@ class Fused(OnTensorCores):
     """One launch each. W is multiplied by g as it comes, and the sums by the norm's factor last."""
 
     name, fused = "fused", True
-    improvements = ("more rows of x: larger batches share W",)
     sources = tuple(sorted(with_headers(KERNEL)))
 
     def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
@@ -97,9 +96,6 @@ class Fused(OnTensorCores):
         names = ("rows", "columns", "splits", "stages", "blocks", "shared_bytes")
         return {name: getattr(division, name) for name in names}
 
-    def plan_summary(self) -> str:
-        return str(self.division)
-
     def costs(self, scope: str | None) -> CostTerms:
         return self._costs({"kernel_launch_s": 1.0}, {"fused_start_s": 1.0, "event_s": 1.0})
 
@@ -136,6 +132,3 @@ class FusedGraph(InGraph, Fused):
     def costs(self, scope: str | None) -> CostTerms:
         start = "overlapped_start_s" if scope == OVERLAPPED else "fused_start_s"
         return self._costs({"graph_launch_s": 1 / self.per_call}, {start: 1.0})
-
-    def plan_summary(self) -> str:
-        return f"{self.division}; {self.per_call} in a graph"

@@ -14,9 +14,8 @@ from roofline.operators.rmsnorm_matmul.counts import compared_outputs, flops, re
 from roofline.operators.rmsnorm_matmul.fused import Fused, FusedGraph
 from roofline.operators.rmsnorm_matmul.numpy_implementation import OnCpu
 from roofline.operators.rmsnorm_matmul.plan import DEPTH
-from roofline.operators.rmsnorm_matmul.unfused import OVERLAPPED, WAITING, Unfused, UnfusedGraph
+from roofline.operators.rmsnorm_matmul.unfused import Unfused, UnfusedGraph
 from roofline.operators.settings import Budget, ByEffort, EachOnce, OperatorSettings, Whole
-from roofline.records.operator import Axis
 from roofline.records.timing import Check
 
 SMALLEST_HIDDEN = 256  # a slice for each of four parts of k, so that the smallest case is divided as others are
@@ -53,18 +52,10 @@ class RmsNormMatmulSettings(OperatorSettings):
 
 class RmsNormMatmul(Operator):
     name = "rmsnorm_matmul"
-    title = "RMSNorm and product"
-    counted = "W, x, g and y once"
     Settings = RmsNormMatmulSettings
     unit = "tensor_core"
     tolerance: ClassVar = {"fp16": 1e-3, "bf16": 1e-2}
-    axis = Axis(key="hidden", symbol="hidden")
     implementations = (Unfused, UnfusedGraph, Fused, FusedGraph, OnCpu)
-    scope_words: ClassVar = {
-        WAITING: "each kernel waits for the one before it",
-        OVERLAPPED: "each begins while the one before it ends",
-    }
-    baselines = ("unfused", "unfused_graph")
     constants = CONSTANTS
     outputs = ("y",)
 
@@ -128,7 +119,7 @@ class RmsNormMatmul(Operator):
         error = relative_error(result[:, outputs], expected) if numpy.isfinite(result).all() else float("inf")
         tolerance = self.tolerance[case.dtype]
         way = " ".join(filter(None, (implementation.name, scope)))
-        what = f"{self.title}, {way}, {case.dtype} {self.label(case)}: the result"
+        what = f"{self.name}, {way}, {case}: the result"
         require_close(what, error, tolerance)
         part = f"{expected.shape[1]} of {result.shape[1]} outputs" if outputs.step > 1 else "the whole result"
         return Check(compared=f"{part} against float64", error=error, tolerance=tolerance)

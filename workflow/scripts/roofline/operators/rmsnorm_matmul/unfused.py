@@ -6,7 +6,7 @@ from pathlib import Path
 
 from roofline.devices.base import Refused
 from roofline.devices.gpu.kernel_compiler import with_headers
-from roofline.operators.base import FUSED_KERNEL, Implementation
+from roofline.operators.base import Implementation
 from roofline.operators.gemm.tensor_matmul import lacking
 from roofline.operators.rmsnorm_matmul.counts import EPS
 from roofline.records.prediction import CostTerms
@@ -31,7 +31,6 @@ class OnTensorCores(Implementation):
 
 class Unfused(OnTensorCores):
     name, launches = "unfused", 2
-    improvements = (FUSED_KERNEL,)
     sources = tuple(sorted(with_headers(RMS_NORM)))
 
     def __init__(self, operator, device, case, shared: dict, copies: list[dict]):

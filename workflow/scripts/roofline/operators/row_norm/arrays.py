@@ -53,7 +53,6 @@ class OnCores(Implementation):
 
 class NumpyRows(OnCores):
     name = "numpy"
-    improvements = ("compiled code instead of NumPy's temporaries",)
 
     def compute(self, inputs: dict):
         x, y, pieces, xp = inputs["x"], inputs["y"], self.pieces, self.device.xp
@@ -64,9 +63,6 @@ class NumpyRows(OnCores):
 
         self.device.workers.run(pieces, work)
         return y
-
-    def plan_summary(self) -> str:
-        return f"by NumPy on {self.pieces} cores"
 
     def costs(self, scope: str | None) -> CostTerms:
         passed = EXTRA_PASSES * self.operator.bytes(self.case) / 2 / self.pieces

@@ -11,7 +11,6 @@ class Compiled(OnCores):
     """Each row is read from memory once: the passes for its deviation and its result find it in the core's cache."""
 
     name, fused = "compiled", True
-    improvements = ("larger matrices: more rows per core",)
 
     @cached_property
     def loop(self):
@@ -39,9 +38,6 @@ class Compiled(OnCores):
             return results[index % count]
 
         return step
-
-    def plan_summary(self) -> str:
-        return f"by a compiled loop on {self.pieces} cores"
 
     def costs(self, scope: str | None) -> CostTerms:
         moved = self.operator.bytes(self.case)

@@ -77,7 +77,6 @@ class Naive(Implementation):
     """A block per row, a pass for each step."""
 
     name, kind, fused = "naive", "gpu", True
-    improvements = ("a row kept in registers instead of read three times", "16-byte accesses", "warp shuffles")
     sources = (NAIVE,)
 
     def step(self, scope: str | None):
@@ -122,7 +121,6 @@ class Welford(Naive):
     """One launch per matrix, which reads each row once."""
 
     name = "welford"
-    improvements = ("larger matrices: more rows than fill the card once",)
     sources = tuple(sorted(with_headers(KERNEL)))
 
     def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
@@ -158,9 +156,6 @@ class Welford(Naive):
     def plan(self) -> dict:
         division = self.division
         return {"threads_per_row": division.threads, "rows_per_block": division.rows, "blocks": division.blocks}
-
-    def plan_summary(self) -> str:
-        return str(self.division)
 
     def warp_instructions(self) -> int | None:
         """Rows that registers hold are gone through once, without a loop."""
@@ -223,7 +218,3 @@ class WelfordGraph(Welford):
             return result
 
         return step
-
-    def plan_summary(self) -> str:
-        overlap = ", each launched while the one before ends" if self.device.overlaps else ""
-        return f"{self.division}; {APPLICATIONS} matrices per graph{overlap}"

@@ -12,7 +12,6 @@ from roofline.operators.row_norm.compiled import Compiled
 from roofline.operators.row_norm.costs import CONSTANTS
 from roofline.operators.row_norm.cuda import Naive, Welford, WelfordGraph
 from roofline.operators.settings import Budget, ByEffort, EachOnce, OperatorSettings
-from roofline.records.operator import BYTES, Axis
 from roofline.records.timing import Check
 
 FP32_BYTES = 4
@@ -60,13 +59,9 @@ class RowNormSettings(OperatorSettings):
 
 class RowNorm(Operator):
     name = "row_norm"
-    title = "row normalisation"
-    counted = "each number read once and written once"
     Settings = RowNormSettings
     mix = "copy"
-    axis = Axis(key=BYTES, symbol="sizes")
     implementations = (Array, Naive, Welford, WelfordGraph, NumpyRows, Compiled)
-    baselines = ("array", "naive", "numpy")
     constants = CONSTANTS
     outputs = ("y",)
     # Of normal random numbers: see docs/row_norm.md.
@@ -87,9 +82,6 @@ class RowNorm(Operator):
     def smallest(self, case: Case) -> Case:
         """One row."""
         return case.resized(rows=1)
-
-    def label(self, case: Case) -> str:
-        return f"{case.shape['rows']} x {case.shape['columns']}"
 
     def memory_needed(self, case: Case, last_level_cache_bytes: int) -> int:
         """The rotated matrices, and what array operations leave in between."""
@@ -129,7 +121,7 @@ class RowNorm(Operator):
         finite = bool(numpy.isfinite(device.to_host(result.sum())))
         error = relative_error(y, self.reference(case, {"x": x})) if finite else float("inf")
         tolerance = self.tolerance[case.dtype]
-        what = f"{self.title}, {implementation.name}, {case.dtype} {self.label(case)}: the result"
+        what = f"{self.name}, {implementation.name}, {case}: the result"
         require_close(what, error, tolerance)
         compared = f"{len(chosen)} of {rows} rows against float64; the others are finite"
         return Check(compared=compared, error=error, tolerance=tolerance)

@@ -1,0 +1,24 @@
+"""derive: everything that follows from the records: the table, and every page."""
+
+import json
+
+from roofline.analysis.results import read_results
+from roofline.records.base import write
+from roofline.records.files import file_sha256, write_text
+from roofline.run.derived import derive
+from roofline.run.jobs import job, say
+from roofline.run.paths import RESULTS, below_results
+
+if __name__ == "__main__":
+    with job("derive", snakemake):
+        paths = snakemake.input.records
+        found = read_results(RESULTS, paths)
+        sha256 = {below_results(path): file_sha256(path) for path in paths}
+        files = derive(found, json.loads(snakemake.params.asked), sha256)
+        for name, content in files.items():
+            (write_text if isinstance(content, str) else write)(content, RESULTS / name)
+        roofline, results = files["roofline.json"], [one.result for one in files["acceptance.json"].criteria]
+        say(
+            f"derive: {len(roofline.ceilings)} ceilings, {len(roofline.operators)} cells, "
+            f"{results.count('pass')} checks passed, {results.count('fail')} failed"
+        )

@@ -1,0 +1,47 @@
+"""Decode attention, as readers see it."""
+
+from typing import ClassVar
+
+from roofline.core.axis import Axis
+from roofline.operators.about import FEWER_INTERMEDIATES, ONE_FUSED_KERNEL, About, Advice, Cell, Way
+
+MORE_KEYS = ("more keys per block: longer S, or fewer blocks that each wait for the memory",)
+WIDENING = "arithmetic in the dtype itself instead of widened copies"
+
+
+class AboutDecodeAttention(About):
+    name = "decode_attention"
+    title = "decode attention"
+    picture = "attention"
+    counted = "K and V once; block: and the projections' weights"
+    unit = "tensor_core"
+    axis = Axis(key="seq_len", symbol="S", at_least=4)
+    scopes: ClassVar = {"core": "without projections", "block": "with its projections"}
+    usual_share_of_peak = (0.003, 0.01)
+    ways: ClassVar = {
+        "eager": Way(improvements=(ONE_FUSED_KERNEL, FEWER_INTERMEDIATES)),
+        "fused": Way(fused=True, improvements=MORE_KEYS),
+        "fused_graph": Way(fused=True, graph=True, improvements=MORE_KEYS),
+        "numpy": Way(improvements=("compiled code instead of NumPy's temporaries", WIDENING)),
+    }
+
+    def label(self, cell: Cell) -> str:
+        return f"{self.series(cell)}, S {cell.shape['seq_len']}"
+
+    def series(self, cell: Cell) -> str:
+        return f"batch {cell.shape['batch']}"
+
+    def textbook_regime(self, cell: Cell, kind: str) -> str:
+        return "overhead" if kind == "gpu" and cell.shape["batch"] == 1 else "memory"
+
+    def advice(self, cell: Cell, kind: str) -> Advice:
+        found = super().advice(cell, kind)
+        gpu, fp32 = kind == "gpu", cell.dtype == "fp32"
+        found["compute"] = (["tensor cores"] if gpu and fp32 else []) + (["lower precision"] if gpu else [])
+        # The cache is left to be read: in fewer bytes, or for more queries.
+        smaller = ["a smaller dtype of the cache"] if gpu and fp32 else []
+        ungrouped = cell.shape["heads"] == cell.shape.get("kv_heads", cell.shape["heads"])
+        found["memory"] = smaller + (["grouped queries (fewer K/V heads)"] if ungrouped else [])
+        if kind == "cpu" and fp32:  # nothing is widened
+            found["implementation"] = [one for one in found["implementation"] if one != WIDENING]
+        return found

@@ -1,0 +1,25 @@
+"""GEMM, as readers see it."""
+
+from roofline.core.dtypes import ITEM_BYTES
+from roofline.operators.about import About, Advice, Cell, Way
+
+
+class AboutGemm(About):
+    name = "gemm"
+    title = "GEMM"
+    counted = "A, B and C once each"
+    unit = "tensor_core"
+    other_ways = Way(fused=True)
+
+    def label(self, cell: Cell) -> str:
+        m, n, k = (cell.shape[side] for side in "mnk")
+        return f"{m}³" if m == n == k else f"{m} x {n} x {k}"
+
+    def textbook_regime(self, cell: Cell, kind: str) -> str:
+        return "compute"
+
+    def advice(self, cell: Cell, kind: str) -> Advice:
+        lowest = cell.dtype in ("fp8_e4m3", "int8")
+        tf32 = ["TF32 on tensor cores"] if kind == "gpu" and cell.dtype == "fp32" else []  # cuBLAS's fp64 uses them
+        lower = [] if lowest or (kind == "cpu" and ITEM_BYTES[cell.dtype] <= 4) else ["lower precision"]
+        return super().advice(cell, kind) | {"compute": tf32 + lower}

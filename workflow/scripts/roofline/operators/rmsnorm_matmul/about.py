@@ -1,0 +1,28 @@
+"""RMSNorm and the product that follows it, as readers see it."""
+
+from typing import ClassVar
+
+from roofline.core.axis import Axis
+from roofline.operators.about import ONE_FUSED_KERNEL, About, Way
+
+LARGER_BATCHES = ("more rows of x: larger batches share W",)
+
+
+class AboutRmsNormMatmul(About):
+    name = "rmsnorm_matmul"
+    title = "RMSNorm and product"
+    counted = "W, x, g and y once"
+    unit = "tensor_core"
+    axis = Axis(key="hidden", symbol="hidden")
+    scopes: ClassVar = {
+        "waiting": "each kernel waits for the one before it",
+        "overlapped": "each begins while the one before it ends",
+    }
+    baselines = ("unfused", "unfused_graph")
+    ways: ClassVar = {
+        "unfused": Way(improvements=(ONE_FUSED_KERNEL,)),
+        "unfused_graph": Way(graph=True, improvements=(ONE_FUSED_KERNEL,)),
+        "fused": Way(fused=True, improvements=LARGER_BATCHES),
+        "fused_graph": Way(fused=True, graph=True, improvements=LARGER_BATCHES),
+        "numpy": Way(improvements=("arithmetic in the dtype itself instead of widened copies",)),
+    }

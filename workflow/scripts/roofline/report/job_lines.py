@@ -1,0 +1,135 @@
+"""The line that a measuring job leaves on the screen: its figures, and what of it failed."""
+
+from collections.abc import Callable
+
+from roofline.analysis import health
+from roofline.core.formatting import (
+    duration,
+    flops_unit,
+    level_name,
+    number,
+    percent,
+    starred,
+    traffic,
+)
+from roofline.operators.about import About, builtin
+from roofline.records.compute import PeakFlopsRecord
+from roofline.records.counters import CountedCell, CountersRecord, ProfilerRecord
+from roofline.records.device import DeviceRecord
+from roofline.records.health import RepeatabilityRecord
+from roofline.records.instructions import InstructionsRecord
+from roofline.records.memory import Bandwidth, BandwidthRecord, Sweep
+from roofline.records.operator import JobRecord, Measurement, OperatorRecord
+
+
+def line(record, name: str, device: DeviceRecord | None = None) -> str:
+    """`name` is the job's; with the device record, what failed of the record is added."""
+    figures = f"{name}: {LINES[type(record)](record)}"
+    elapsed = f", {record.elapsed_s:.1f} s" if isinstance(record, JobRecord) and not _skipped(record) else ""
+    failed = health.faults(device, [record] if isinstance(record, JobRecord) else []) if device else []
+    return f"{figures}{elapsed}{health.told(failed)}"
+
+
+def _skipped(record) -> bool:
+    return bool(getattr(record, "skipped", None)) and not isinstance(record, BandwidthRecord)
+
+
+def _device(record: DeviceRecord) -> str:
+    return f"{record.name}, {number(record.memory_total_bytes / 1e9)} GB ({record.vendor.match})"
+
+
+def _peak(record: PeakFlopsRecord) -> str:
+    if record.skipped:
+        return f"skipped, {record.skipped}"
+    peak = record.peak
+    whose = "formula's" if peak.unit == "cpu" else "vendor's"
+    rates = [peak.burst_tflops, *([peak.sustained_tflops] if peak.sustained_tflops else [])]
+    shares = [percent(rate / peak.vendor_tflops) for rate in rates] if peak.vendor_tflops else []
+    share = f", {' and '.join(shares)} of the {whose} {number(peak.vendor_tflops)}" if shares else ""
+    under_load = f" burst, {number(peak.sustained_tflops)} sustained" if peak.sustained_tflops else ""
+    burst = starred(number(peak.burst_tflops), len(peak.burst.latency.samples_s))
+    why = f" (investigated: {_cause(peak.investigation.verdict)})" if peak.investigation else ""
+    return f"{burst} {flops_unit(record.dtype)}{under_load}{share}{why}"
+
+
+def _cause(verdict: str) -> str:
+    return "no cause found" if verdict == "none" else verdict.replace("_", " ")
+
+
+def _bandwidths(record: BandwidthRecord) -> str:
+    parts = [f"{one.name} {_rate(one)} GB/s{_of_vendor(one)}" for one in record.bandwidths]
+    parts += [f"{one.name} of 8 bytes {duration(one.timing.median_s)}" for one in record.latencies]
+    parts += [f"{one.series} {_levels(one)}" for one in record.sweeps]
+    return ", ".join([*parts, *([f"skipped, {record.skipped}"] if record.skipped else [])])
+
+
+def _rate(one: Bandwidth) -> str:
+    return starred(number(one.gb_per_s), len(one.latency.samples_s))
+
+
+def _of_vendor(one: Bandwidth) -> str:
+    return f" ({percent(one.fraction_of_vendor)} of the vendor's)" if one.fraction_of_vendor else ""
+
+
+def _levels(one: Sweep) -> str:
+    found = [f"{level_name(level.name, level.knee_bytes)} {number(level.gb_per_s)} GB/s" for level in one.levels]
+    return " > ".join(found) or "no level"
+
+
+def _instructions(record: InstructionsRecord) -> str:
+    issue = record.issue
+    share = f" ({percent(issue.fraction_of_peak)} of one per scheduler and cycle)" if issue.fraction_of_peak else ""
+    return f"{issue.warp_instructions_per_s / 1e9:.0f} G warp instructions/s{share}, {len(record.walls)} walls"
+
+
+def _operator(record: OperatorRecord) -> str:
+    """The fastest implementation of each case; why there is none."""
+    if not record.measurements:
+        return "; ".join(record.notes)
+    about = builtin().get(record.measurements[0].operator) or About()
+    best: dict[str, Measurement] = {}
+    for one in record.measurements:
+        if one.scope == record.measurements[0].scope:
+            key = about.series(one) or about.label(one)
+            fastest = best.setdefault(key, one)
+            best[key] = one if one.latency.median_s < fastest.latency.median_s else fastest
+    return ", ".join(f"{key} {_time(one)} ({one.implementation})" for key, one in best.items())
+
+
+def _time(one: Measurement) -> str:
+    return starred(duration(one.latency.median_s), len(one.latency.samples_s))
+
+
+def _profiler(record: ProfilerRecord) -> str:
+    return f"nothing is counted: {record.refused}" if record.refused else f"ncu {record.ncu} reads the counters"
+
+
+def _counters(record: CountersRecord) -> str:
+    if record.refused:
+        return f"nothing is counted: {record.refused}"
+    cells = ", ".join(map(_read, record.cells)) or "no implementation can be counted"
+    return f"{cells}, {record.elapsed_s:.1f} s"
+
+
+def _read(cell: CountedCell) -> str:
+    what = f"{cell.implementation} {(builtin().get(cell.operator) or About()).label(cell)}"
+    if cell.dram_read_bytes is None:
+        return what
+    return f"{what} read {traffic(cell.dram_read_bytes)} of {traffic(cell.declared_read_bytes)}"
+
+
+def _repeatability(record: RepeatabilityRecord) -> str:
+    found = f"{record.wrong_words:,} words differ from the first" if record.wrong_words else "no bit differs"
+    return f"{record.products:,} products, {found}"
+
+
+LINES: dict[type, Callable[..., str]] = {
+    DeviceRecord: _device,
+    PeakFlopsRecord: _peak,
+    BandwidthRecord: _bandwidths,
+    InstructionsRecord: _instructions,
+    OperatorRecord: _operator,
+    ProfilerRecord: _profiler,
+    CountersRecord: _counters,
+    RepeatabilityRecord: _repeatability,
+}
