@@ -338,7 +338,7 @@ rule derive:
     input:
         records=records(),
         variation=SPREADS,
-        library=library("derive"),
+        library=sources.derivation_files(SCRIPTS),
     output:
         "results/roofline.json",
         "results/verification.json",

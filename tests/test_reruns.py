@@ -39,14 +39,11 @@ OF_PEAKS_SEAL, OF_ATTENTION_SEAL = (PEAKS_SEAL, PEAK), (ATTENTION_SEAL, *ATTENTI
 OF_ROWS_SEAL, OF_NORM_SEAL = (ROWS_SEAL, ROWS), (NORM_SEAL, NORM)
 OF_OPERATORS_SEALS = (*OF_ATTENTION_SEAL, *OF_ROWS_SEAL, *OF_NORM_SEAL)
 MEASURED = (QUERY, SEAL, MEMORY, *OF_PEAKS_SEAL, *OF_OPERATORS_SEALS)
-GATHERED = "cpu/peak_flops.json"  # with bandwidth.json, of one job
 PICTURES = "roofline.png"  # with all other pictures, of one job
-JUDGED = ("acceptance.json", "report.html", "manifest.json")  # with ROOFLINE.md, of one job
-FOLLOWS = ("roofline.json", PICTURES, "interpretation.md", "verification.json", *JUDGED)
-OF_CEILINGS = (GATHERED, *FOLLOWS)
-AFTER_THE_QUERY = (*MEASURED[1:], *OF_CEILINGS)
+FOLLOWS = ("roofline.json", PICTURES, "manifest.json")  # roofline.json with every page, of one job
+AFTER_THE_QUERY = (*MEASURED[1:], *FOLLOWS)
 WEIGHTS = "checkpoints/minigpt.safetensors"
-EVERYTHING = (*MEASURED, *OF_CEILINGS)
+EVERYTHING = (*MEASURED, *FOLLOWS)
 PATIENCE_S = 60
 
 
@@ -111,16 +108,16 @@ SETTINGS = {
     "the seed": ({"model": {"seed": 1}}, [WEIGHTS, *ATTENTION, *FOLLOWS]),
     "a dtype of peaks added": (
         {"peak_flops": {"dtypes": ["fp32", "fp64"]}},
-        ["cpu/peak_flops/fp64.json", *OF_CEILINGS],
+        ["cpu/peak_flops/fp64.json", *FOLLOWS],
     ),
     "a dtype added that a CPU has no peak of": ({"peak_flops": {"dtypes": ["fp32", "fp16"]}}, FOLLOWS),
-    "iterations of peaks": ({"peak_flops": {"iterations": 11}}, [PEAK, *OF_CEILINGS]),
+    "iterations of peaks": ({"peak_flops": {"iterations": 11}}, [PEAK, *FOLLOWS]),
     "seconds of load, which a CPU is not put under": ({"peak_flops": {"sustained_s": 2}}, ["manifest.json"]),
-    "iterations of streams": ({"bandwidth": {"iterations": 6}}, [MEMORY, *OF_CEILINGS]),
-    "the size of arrays": ({"bandwidth": {"size_mib": SMALLEST_MIB + 1}}, [MEMORY, *OF_CEILINGS]),
-    "a level added": ({"bandwidth": {"levels": ["dram", "sweep"]}}, ["cpu/bandwidth/sweep.json", *OF_CEILINGS]),
+    "iterations of streams": ({"bandwidth": {"iterations": 6}}, [MEMORY, *FOLLOWS]),
+    "the size of arrays": ({"bandwidth": {"size_mib": SMALLEST_MIB + 1}}, [MEMORY, *FOLLOWS]),
+    "a level added": ({"bandwidth": {"levels": ["dram", "sweep"]}}, ["cpu/bandwidth/sweep.json", *FOLLOWS]),
     "an operation of the user's": ({"operations": [MINE]}, FOLLOWS),
-    "the dots per inch of the plot": ({"plot": {"dpi": 80}}, [PICTURES, *JUDGED]),
+    "the dots per inch of the plot": ({"plot": {"dpi": 80}}, [PICTURES, "manifest.json"]),
 }
 
 
@@ -146,14 +143,19 @@ def test_settings_that_no_measurement_uses_measure_nothing(run):
 
 LIBRARY = "workflow/scripts/roofline"
 EDITED = {
-    "workflow/scripts/plot.py": [PICTURES, *JUDGED],
-    "workflow/scripts/peak_flops.py": [PEAK, *OF_CEILINGS],
+    "workflow/scripts/plot.py": [PICTURES, "manifest.json"],
+    "workflow/scripts/peak_flops.py": [PEAK, *FOLLOWS],
     "workflow/scripts/measure_operator.py": [*ATTENTION, ROWS, NORM, *FOLLOWS],
-    f"{LIBRARY}/report/figure_style.py": [PICTURES, *JUDGED],
-    f"{LIBRARY}/report/interpretation.py": ["interpretation.md", *JUDGED],
-    f"{LIBRARY}/report/templates/report.js.j2": ["report.html", "manifest.json"],
-    f"{LIBRARY}/report/templates/answers.j2": ["interpretation.md", *JUDGED],
-    f"{LIBRARY}/analysis/seals.py": ["verification.json", *JUDGED],
+    f"{LIBRARY}/report/figure_style.py": [PICTURES, "manifest.json"],
+    f"{LIBRARY}/report/interpretation.py": FOLLOWS,
+    f"{LIBRARY}/report/templates/report.js.j2": FOLLOWS,
+    f"{LIBRARY}/report/templates/answers.j2": FOLLOWS,
+    f"{LIBRARY}/report/job_lines.py": [],
+    f"{LIBRARY}/core/formatting.py": FOLLOWS,
+    f"{LIBRARY}/operators/about.py": FOLLOWS,
+    f"{LIBRARY}/operators/gemm/about.py": FOLLOWS,
+    f"{LIBRARY}/operators/decode_attention/about.py": FOLLOWS,
+    f"{LIBRARY}/analysis/seals.py": FOLLOWS,
     f"{LIBRARY}/analysis/collect.py": FOLLOWS,
     f"{LIBRARY}/analysis/health.py": FOLLOWS,  # a threshold that changes measures nothing again
     f"{LIBRARY}/run/manifest.py": ["manifest.json"],
@@ -161,12 +163,12 @@ EDITED = {
     f"{LIBRARY}/operators/decode_attention/numpy_cores.py": [*OF_ATTENTION_SEAL, *FOLLOWS],
     f"{LIBRARY}/operators/row_norm/rows_loop.py": [*OF_ROWS_SEAL, *FOLLOWS],
     f"{LIBRARY}/operators/rmsnorm_matmul/numpy_implementation.py": [*OF_NORM_SEAL, *FOLLOWS],
-    f"{LIBRARY}/operators/gemm/numpy_products.py": [*OF_PEAKS_SEAL, *OF_CEILINGS],
-    f"{LIBRARY}/measure/compute_ceiling.py": [PEAK, *OF_CEILINGS],
-    f"{LIBRARY}/measure/memory_ceiling.py": [MEMORY, *OF_CEILINGS],
-    f"{LIBRARY}/measure/timing.py": [PEAK, MEMORY, *ATTENTION, ROWS, NORM, *OF_CEILINGS],
-    f"{LIBRARY}/records/memory.py": [MEMORY, *OF_CEILINGS],
-    f"{LIBRARY}/operators/base.py": [WEIGHTS, *OF_PEAKS_SEAL, *OF_OPERATORS_SEALS, *OF_CEILINGS],
+    f"{LIBRARY}/operators/gemm/numpy_products.py": [*OF_PEAKS_SEAL, *FOLLOWS],
+    f"{LIBRARY}/measure/compute_ceiling.py": [PEAK, *FOLLOWS],
+    f"{LIBRARY}/measure/memory_ceiling.py": [MEMORY, *FOLLOWS],
+    f"{LIBRARY}/measure/timing.py": [PEAK, MEMORY, *ATTENTION, ROWS, NORM, *FOLLOWS],
+    f"{LIBRARY}/records/memory.py": [MEMORY, *FOLLOWS],
+    f"{LIBRARY}/operators/base.py": [WEIGHTS, *OF_PEAKS_SEAL, *OF_OPERATORS_SEALS, *FOLLOWS],
     f"{LIBRARY}/devices/cpu/device.py": EVERYTHING,
     f"{LIBRARY}/core/model.py": [WEIGHTS, *AFTER_THE_QUERY],
 }
@@ -206,6 +208,7 @@ def test_another_operator_of_the_library_adds_its_jobs_and_measures_nothing_else
     (package / "kernel.cu").write_text("// Not used on a CPU.\n")
     (package / "__init__.py").write_text("from roofline.operators.addition.operator import Addition\n")
     (package / "operator.py").write_text(ADDITION)
+    (package / "about.py").write_text(ABOUT_ADDITION)
     mine = ["cpu/addition/prediction.json", "cpu/addition/n_1024.json"]
     assert run.planned() == jobs(*mine, *FOLLOWS)
 
@@ -238,6 +241,13 @@ class Addition(Operator):
 
     def reference(self, case, inputs):
         return 2.0 * inputs["x"].astype(float)
+"""
+ABOUT_ADDITION = """
+from roofline.operators.about import About
+
+
+class AboutAddition(About):
+    name, title = "addition", "sum of a vector and itself"
 """
 SCRIPTS = CHECKOUT / "workflow/scripts"
 OF_A_GPU = {  # scripts with the operator whose jobs they are, where they are one's
@@ -279,16 +289,15 @@ def test_sources_with_a_newer_time_and_the_same_text_make_nothing_stale(run):
 
 DELETED = {
     QUERY: EVERYTHING,
-    SEAL: [SEAL, PEAK, MEMORY, *ATTENTION, ROWS, NORM, *OF_CEILINGS],
+    SEAL: [SEAL, PEAK, MEMORY, *ATTENTION, ROWS, NORM, *FOLLOWS],
     ATTENTION_SEAL: [*OF_ATTENTION_SEAL, *FOLLOWS],
-    PEAK: [PEAK, *OF_CEILINGS],
+    PEAK: [PEAK, *FOLLOWS],
     ATTENTION[0]: [ATTENTION[0], *FOLLOWS],
-    GATHERED: [GATHERED, *JUDGED],
-    "roofline.json": ["roofline.json", PICTURES, *JUDGED],
-    "gemm.png": [PICTURES, *JUDGED],
-    "interpretation.md": ["interpretation.md", *JUDGED],
-    "verification.md": ["verification.json", *JUDGED],
-    "acceptance.json": JUDGED,
+    "roofline.json": FOLLOWS,
+    "gemm.png": [PICTURES, "manifest.json"],
+    "interpretation.md": FOLLOWS,
+    "verification.md": FOLLOWS,
+    "acceptance.json": FOLLOWS,
     "manifest.json": ["manifest.json"],
 }
 
@@ -301,7 +310,7 @@ def test_a_deleted_result_is_made_again_with_what_follows(run, path, expected):
 
 def test_results_that_were_edited_by_hand_get_no_manifest(run):
     """Their seal would be as good as any: the records say otherwise."""
-    edited = [f"{name}.json" for name in ("roofline", "verification", "cpu/peak_flops", "cpu/bandwidth")]
+    edited = [f"{name}.json" for name in ("roofline", "verification")]
     edited += ["interpretation.md", "verification.md"]
     for path in edited:
         text = (run.results / path).read_text(encoding="utf-8")
@@ -310,7 +319,7 @@ def test_results_that_were_edited_by_hand_get_no_manifest(run):
     done = run.snakemake()
     assert done.returncode, "the edited files were taken for results"
     told = done.stdout + done.stderr
-    assert [path for path in edited if f"results/{path} is not what its records give" not in told] == []
+    assert [path for path in edited if f"results/{path} is not what its job left" not in told] == []
     for path in edited:
         (run.results / path).unlink()
     run.finish()
@@ -340,7 +349,7 @@ def test_an_added_s_is_announced_and_measured_and_every_other_record_kept(run):
     before = run.files()
     run.edit_config(decode_attn={"seq_lens": [16, 32, 48]}, cost={"usd_per_hour": 3600})
     told = run.finish()
-    kept(before, run, (*MEASURED, GATHERED, WEIGHTS))
+    kept(before, run, (*MEASURED, WEIGHTS))
     assert measured(told) == ["decode_attn cpu minigpt/S48_fp32"]
     assert seq_lens_in(run) == {16, 32, 48}
     cost = r"about \d+ s, about \$\d+\.\d\d at \$3600 per hour"
@@ -353,7 +362,7 @@ def test_a_removed_s_leaves_the_roofline_and_the_plot_and_nothing_is_measured(ru
     before = run.files()
     run.edit_config(decode_attn={"seq_lens": [16]})
     assert measured(run.finish()) == []
-    kept(before, run, (*MEASURED, GATHERED))
+    kept(before, run, MEASURED)
     assert seq_lens_in(run) == {16}
     assert run.files()["roofline.png"] != before["roofline.png"]
     assert ATTENTION[1] not in json.dumps(run.read("manifest.json"))
@@ -380,7 +389,7 @@ def test_the_users_operations_are_placed_with_both_times(run):
     ]
     run.edit_config(operations=operations)
     assert measured(run.finish()) == []
-    kept(before, run, (*MEASURED, GATHERED))
+    kept(before, run, MEASURED)
     roofline = run.read("roofline.json")
     peak = {c["name"]: c["tflops"] * 1e12 for c in roofline["ceilings"] if c["kind"] == "compute"}
     (bandwidth,) = (c["gb_per_s"] * 1e9 for c in roofline["ceilings"] if c["name"] == "dram_read")
@@ -609,7 +618,7 @@ def test_a_killed_run_goes_on_by_itself_and_loses_the_job_in_flight_alone(living
     assert measured(told) == [f"decode_attn cpu minigpt/{Path(lost).stem}"]
     done_by_make = run.make()
     assert done_by_make.returncode == 0, done_by_make.stdout + done_by_make.stderr
-    untouched = (QUERY, SEAL, *OF_PEAKS_SEAL, MEMORY, GATHERED, WEIGHTS)
+    untouched = (QUERY, SEAL, *OF_PEAKS_SEAL, MEMORY, WEIGHTS)
     kept(at_kill, run, (*untouched, done))
     kept(living.before, run, untouched)
     assert run.files()[lost] != living.before[lost]

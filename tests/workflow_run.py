@@ -60,7 +60,7 @@ TINY = {
     "plot": {"dpi": 50},
 }
 PLANNED_JOB = re.compile(r"^rule (\w+):\n((?: +.*\n)*)", re.MULTILINE)
-MEASURED_LINE = re.compile(r"^\[ *\d+/\d+\] (?!gather|prediction|operator_prediction)(\w+ cpu[^:]*): ", re.MULTILINE)
+MEASURED_LINE = re.compile(r"^\[ *\d+/\d+\] (?!prediction|operator_prediction)(\w+ cpu[^:]*): ", re.MULTILINE)
 PATIENCE_S = 300
 GIT = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
 

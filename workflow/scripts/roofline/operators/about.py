@@ -5,6 +5,7 @@ class; they are stored beside the results once, so that an archive is rendered w
 """
 
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -98,7 +99,8 @@ class About:
 def builtin() -> dict[str, About]:
     """The library's, by the operators' names."""
     packages = [module.name for module in pkgutil.iter_modules(roofline.operators.__path__) if module.ispkg]
-    modules = [importlib.import_module(f"roofline.operators.{name}.about") for name in sorted(packages)]
+    names = [f"roofline.operators.{name}.about" for name in sorted(packages)]
+    modules = [importlib.import_module(name) for name in names if importlib.util.find_spec(name)]
     found = [one() for module in modules for one in vars(module).values() if _is_about(one, module.__name__)]
     return {one.name: one for one in found}
 

@@ -15,10 +15,14 @@ IMPORT = re.compile(r"^ *(?:from ((?:roofline|\.)[\w.]*) import (\([^)]*\)|.+)|i
 FILE_NAME = re.compile(r"""["']([\w.]+\.(?:cu|j2))["']""")
 
 
+def derivation_files(scripts: Path) -> list[str]:
+    """What tables and pages follow from: also the text of every operator, which is imported by name."""
+    return library_files(scripts / "derive.py", more=(scripts / PACKAGE / "operators").glob("*/about.py"))
+
+
 def derived_by_sha256() -> str:
-    """The hash of the code that tables and pages follow from."""
-    script = Path(__file__).parents[2] / "derive.py"
-    return files_sha256([script, *library_files(script)])
+    scripts = Path(__file__).parents[2]
+    return files_sha256([scripts / "derive.py", *derivation_files(scripts)])
 
 
 def library_files(
