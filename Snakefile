@@ -341,7 +341,6 @@ rule derive:
         library=sources.derivation_files(SCRIPTS),
     output:
         "results/roofline.json",
-        "results/verification.json",
         "results/verification.md",
         "results/interpretation.md",
         "results/acceptance.json",

@@ -13,12 +13,12 @@ from pydantic import PrivateAttr, ValidationError
 from roofline.analysis.collect import Asked, Collected, collect
 from roofline.analysis.consistency import contradictions
 from roofline.analysis.results import Results
+from roofline.analysis.table import Acceptance, Roofline
 from roofline.analysis.verification import verify
 from roofline.core.axis import Axis
 from roofline.core.instructions import issue_peak
 from roofline.measure.sustained import summarise
 from roofline.operators.about import OwnOperator
-from roofline.records.acceptance import Acceptance
 from roofline.records.base import Record
 from roofline.records.collection import Collection
 from roofline.records.compute import LoadPoint, PeakFlops, PeakFlopsRecord
@@ -30,7 +30,6 @@ from roofline.records.operator import JobRecord, Measurement, OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, Seal, predict_sealed
 from roofline.records.product import Product
 from roofline.records.timing import Check, Contention, Search, Timing
-from roofline.records.verification import Verification
 from roofline.report.story import Story, story
 
 US = 1e-6
@@ -533,7 +532,7 @@ def collected(*records: Record, **asked) -> Collected:
     return collect(results(*records), Asked(**asked))
 
 
-def verified(*records: Record, **asked) -> Verification:
+def verified(*records: Record, **asked) -> Roofline:
     found = results(*records)
     return verify(collect(found, Asked(**asked)), found, hashes_of(found))
 
@@ -541,7 +540,6 @@ def verified(*records: Record, **asked) -> Verification:
 def told(*records: Record, criteria=(), spreads=None, asked: Asked | None = None) -> Story:
     """What the page tells of a run."""
     found = results(*records)
-    made = collect(found, asked or Asked())
     sha256 = hashes_of(found)
-    acceptance = Acceptance(criteria=list(criteria))
-    return story(found, made.roofline, verify(made, found, sha256), acceptance, spreads or {}, sha256)
+    table = verify(collect(found, asked or Asked()), found, sha256)
+    return story(found, table, table, Acceptance(criteria=list(criteria)), spreads or {}, sha256)

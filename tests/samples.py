@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from roofline.analysis.table import Roofline
+from roofline.operators.about import OwnOperator, Stored, builtin
+
 TENSOR, CUDA, CPU = "tensor_core", "cuda_core", "cpu"
 SEQ_LENS = (128, 256, 512, 1024)
 BYTES_OF = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8_e4m3": 1, "int8": 1}
@@ -48,18 +51,6 @@ DEFAULT_GPU_MEMORY = ("d2d", "h2d", "d2h", "hbm_read")
 GEMM_DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8")
 THROUGH_L1, PAST_L1 = "through L1", "past L1"
 KIB, MIB = 1 << 10, 1 << 20
-OPERATOR_INFO = {
-    "gemm": {"name": "gemm", "title": "GEMM", "picture": "gemm", "counted": "A, B and C once each"},
-    "decode_attention": {
-        "name": "decode_attention",
-        "title": "decode attention",
-        "picture": "attention",
-        "counted": "K and V once; block: and the projections' weights",
-        "axis": {"key": "seq_len", "symbol": "S", "at_least": 4},
-        "scopes": {"core": "without projections", "block": "with its projections"},
-        "usual_share_of_peak": (0.003, 0.01),
-    },
-}
 LEVELS = {  # device: series, name, GB/s, knee, capacity that the device reports
     "gpu": (
         (THROUGH_L1, "l1", 248.0, 214 * KIB, 256 * KIB),
@@ -89,13 +80,13 @@ def compute_ceiling(
         "unit": unit,
         "tflops": tflops,
         "ci95": [0.998 * tflops, 1.001 * tflops],
-        "lab_tflops": None if name.endswith("_fma") else 0.98 * tflops,
+        "reference_tflops": None if name.endswith("_fma") else 0.98 * tflops,
         "sustained_tflops": sustained,
         "vendor_tflops": vendor,
         "fraction_of_vendor": vendor and tflops / vendor,
         "clock_tflops": vendor and 1.07 * vendor,
         "fraction_of_clock": vendor and tflops / (1.07 * vendor),
-        "held_back_by": ["sw_power_cap"] if unit == TENSOR else [],
+        "limited_by": ["sw_power_cap"] if unit == TENSOR else [],
         "throttled": None if unit == CPU else False,
         "record": f"{device}/peak_flops/{name}.json",
     }
@@ -112,7 +103,7 @@ def memory_ceiling(device: str, name: str, level: str, mix: str, gb_per_s: float
         "ci95": [0.998 * gb_per_s, 1.001 * gb_per_s],
         "vendor_gb_per_s": vendor,
         "fraction_of_vendor": vendor and gb_per_s / vendor,
-        "held_back_by": [],
+        "limited_by": [],
         "throttled": None if level == "dram" else False,
         "record": f"{device}/bandwidth/{name}.json",
     }
@@ -181,8 +172,6 @@ def operator_row(
         "dtype": dtype,
         "cache": "cold",
         "shape": {},
-        "label": None,
-        "series": None,
         "flops": flops,
         "bytes": traffic,
         "intensity_flops_per_byte": intensity,
@@ -203,7 +192,6 @@ def operator_row(
         "regime_level": "hbm",
         "overhead_s": None,
         "predicted": {"sealed": predicted, "from_ceilings": predicted},
-        "remedies": [],
         "record": f"{device}/{operator}.json",
     }
     return row | fields
@@ -223,8 +211,6 @@ def gemm(ceilings: list[dict], device: str, dtype: str, memory: str, size: int =
         memory=memory,
         implementation="cublas" if device != "cpu" else "blas",
         shape={"m": size, "n": size, "k": size},
-        label=f"{size}³",
-        series=f"{size}³",
         record=f"{device}/peak_flops/{dtype}.json",
     )
 
@@ -266,10 +252,7 @@ def decode_attention(
         preset="minigpt",
         scope=scope,
         shape={"batch": batch, "heads": heads, "kv_heads": heads, "head_size": head_size, "seq_len": seq_len},
-        label=f"batch {batch}, S {seq_len}",
-        series=f"batch {batch}",
         overhead_s=overhead_s,
-        remedies=["larger batches"],
     )
 
 
@@ -357,17 +340,19 @@ def sample_roofline(
         reason = "NumPy has no fp16 product of its own: it would measure the conversion"
         skipped = [{"device": "cpu", "what": "peak_flops", "dtype": "fp16", "reason": reason}]
     return {
-        "schema_version": 2,
+        "schema_version": 3,
         "devices": devices,
         "ceilings": ceilings,
         "operators": operators,
         "levels": levels or [],
         "above_roof": above_roof or [],
         "skipped": skipped,
-        "operator_info": {
-            name: info for name, info in OPERATOR_INFO.items() if name in {row["operator"] for row in operators}
-        },
     }
+
+
+def table(content: dict, *own: OwnOperator) -> Roofline:
+    """As a page reads it: with the text of the library's operators and of these."""
+    return Roofline.model_validate(content).described(builtin() | {one.name: Stored(one) for one in own})
 
 
 def default_run() -> dict:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from records_factory import bandwidth_record, cell, collected, operator_record, peak_record
 
 from roofline.analysis.above_roof import above_roofs
-from roofline.records.roofline import FoundCache, Operator
+from roofline.analysis.table import FoundCache, Operator
 
 FOUND = collected(
     peak_record("gpu0", "fp16", 800.0),

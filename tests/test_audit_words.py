@@ -23,8 +23,8 @@ from records_factory import (
 
 from roofline.analysis.acceptance import accept
 from roofline.analysis.spread import CeilingSpread, SpreadRecord, between_runs
+from roofline.analysis.table import Acceptance
 from roofline.core.statistics import FEWEST_SAMPLES
-from roofline.records.acceptance import Acceptance
 from roofline.records.base import Record, write
 from roofline.records.compute import PeakFlopsRecord
 from roofline.report import load_figure, operator_figure, roofline_figure, screen

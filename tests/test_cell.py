@@ -13,10 +13,10 @@ from records_factory import SCAN, US, bandwidth_record, beside, cell, collected,
 from test_gpu_workflow import CONFIG, TWO_CARDS, GpuRun
 from workflow_run import CHECKOUT, TINY, Run, changed, new_checkout
 
+from roofline.analysis.table import Roofline
 from roofline.devices import Identity
 from roofline.records.base import read, write
 from roofline.records.memory import BandwidthRecord
-from roofline.records.roofline import Roofline
 from roofline.report.cell_page import figures, page
 from roofline.run import cells, settings
 

@@ -13,10 +13,10 @@ from pictures import overlapping_texts, texts_outside
 
 from roofline.analysis.comparison import BETWEEN_CARDS, MARGINS, Incomparable, compare
 from roofline.analysis.stored_spread import Stored, stored, typical
+from roofline.analysis.table import Fault
 from roofline.core.run_spread import Spread
 from roofline.records.base import read
 from roofline.records.comparison import Comparison
-from roofline.records.roofline import Fault
 from roofline.report import comparison_figure, comparison_page
 from roofline.run.archive import Refused
 from roofline.run.jobs import exit_with

@@ -21,23 +21,23 @@ from pictures import (
 )
 from PIL import Image
 
+from roofline.analysis.results import read_table
+from roofline.analysis.table import Roofline
 from roofline.core.formatting import level_words, number, percent
-from roofline.records.base import read
-from roofline.records.roofline import Roofline
 from roofline.report import roofline_content, roofline_figure
 from roofline.report.figure_style import PAPER, save
 
 REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
 RUNS = {
-    "reference": lambda: read(Roofline, REFERENCE / "roofline.json"),
-    "examples": lambda: read(Roofline, REFERENCE / "examples/roofline.json"),
-    **{name: lambda make=make: Roofline.model_validate(make()) for name, make in samples.SAMPLES.items()},
+    "reference": lambda: read_table(REFERENCE / "roofline.json"),
+    "examples": lambda: read_table(REFERENCE / "examples/roofline.json"),
+    **{name: lambda make=make: samples.table(make()) for name, make in samples.SAMPLES.items()},
 }
 FEW = [name for name in RUNS if name != "eight_devices"]  # its panels are like the first
 
 
 def roofline_of(content: dict) -> Roofline:
-    return Roofline.model_validate(content)
+    return samples.table(content)
 
 
 @pytest.fixture(scope="module")

@@ -10,12 +10,12 @@ from pictures import overlapping_texts, texts_outside, words_of
 
 from roofline.analysis.acceptance import _instructions
 from roofline.analysis.instructions import CELL, _kernels, placed_kernel, transaction_roofs
+from roofline.analysis.results import read_table
+from roofline.analysis.table import InstructionRoofline, InstructionWall, Roofline
 from roofline.core.formatting import number
 from roofline.core.instructions import sectors_per_request
 from roofline.core.statistics import FEWEST_SAMPLES
 from roofline.devices.gpu.instructions import LANES_ON, STRIDES, WAYS
-from roofline.records.base import read
-from roofline.records.roofline import InstructionRoofline, InstructionWall, Roofline
 from roofline.report import instruction_figure
 from roofline.report.instruction_words import paragraph
 
@@ -51,7 +51,7 @@ def counts(cell, instructions_per_byte: float, lanes: float | None = 31.0) -> di
 
 
 def instruction_roofline(kernels: int = 40, counted: bool = True) -> Roofline:
-    roofline = read(Roofline, CHECKOUT / "reference/nvidia-h200/roofline.json")
+    roofline = read_table(CHECKOUT / "reference/nvidia-h200/roofline.json")
     levels = transaction_roofs([one for one in roofline.ceilings if one.device == "gpu0" and one.kind == "memory"])
     rates = {level.level: level.transactions_per_s for level in levels}
     cells = [cell for cell in roofline.operators if cell.device == "gpu0" and cell.bytes and cell.latency_s]

@@ -19,7 +19,7 @@ from records_factory import (
     stream,
 )
 
-from roofline.records.acceptance import Acceptance
+from roofline.analysis.table import Acceptance
 from roofline.records.compute import Investigation, Trial
 from roofline.records.operator import DataFile
 from roofline.report import screen

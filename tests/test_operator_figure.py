@@ -17,9 +17,9 @@ from pictures import (
     words_of,
 )
 
+from roofline.analysis.results import read_table
+from roofline.analysis.table import Axis, Roofline
 from roofline.core.formatting import percent
-from roofline.records.base import read
-from roofline.records.roofline import Axis, Roofline
 from roofline.report import operator_figure
 from roofline.report.figure_style import PAPER, save
 from roofline.report.roofline_cells import common_axis, labelled
@@ -35,7 +35,7 @@ OWN = {
 
 
 def reference() -> Roofline:
-    return read(Roofline, CHECKOUT / "reference/nvidia-h200/roofline.json")
+    return read_table(CHECKOUT / "reference/nvidia-h200/roofline.json")
 
 
 def own_operator(cells: int) -> Roofline:
@@ -47,7 +47,7 @@ def own_operator(cells: int) -> Roofline:
         for n in range(1, cells + 1)
     ]
     content = samples.sample_roofline(samples.gpu(), ceilings, rows, [])
-    return Roofline.model_validate(content | {"operator_info": {"squares": OWN}})
+    return samples.table(content | {"operator_info": {"squares": OWN}})
 
 
 def batch_1() -> Roofline:
@@ -189,7 +189,7 @@ def test_presets_have_panels_of_their_own():
 
 @pytest.mark.parametrize("operator", ["decode_attention", "gemm", "never_heard_of"])
 def test_nothing_to_draw_is_said(tmp_path, operator):
-    figure = operator_figure.draw(Roofline.model_validate(samples.no_dots()), operator)
+    figure = operator_figure.draw(samples.table(samples.no_dots()), operator)
     assert "Nothing to draw: it was not measured, or has no roof." in words_of(figure, tmp_path / "none.svg")
 
 

@@ -6,10 +6,11 @@ import pytest
 from pictures import overlapping_texts, texts_of, texts_outside, texts_over_dots
 from PIL import Image
 
+from roofline.analysis.results import read_table
+from roofline.analysis.table import Fault
 from roofline.records.base import read
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import BandwidthRecord
-from roofline.records.roofline import Fault, Roofline
 from roofline.report import instruction_figure, load_figure, operator_figure, roofline_figure, sweep_figure
 from roofline.report.figure_style import headline, save
 from roofline.run import pictures
@@ -18,7 +19,7 @@ EXAMPLES = Path(__file__).parents[1] / "reference/nvidia-h200/examples"
 
 
 def test_drawn_side_by_side_they_are_the_same(tmp_path):
-    roofline = read(Roofline, EXAMPLES / "roofline.json")
+    roofline = read_table(EXAMPLES / "roofline.json")
     peaks = [read(PeakFlopsRecord, EXAMPLES / "gpu0/peak_flops/fp16.json")]
     bandwidths = [read(BandwidthRecord, EXAMPLES / "gpu0/bandwidth/hbm.json")]
     together, alone = tmp_path / "together", tmp_path / "alone"
@@ -36,7 +37,7 @@ def test_drawn_side_by_side_they_are_the_same(tmp_path):
 
 def test_what_failed_stands_above_a_picture_which_stays_as_it_is():
     """A long reason wraps; every text keeps its distance from the bottom, which the new lines do not touch."""
-    roofline = read(Roofline, EXAMPLES / "roofline.json")
+    roofline = read_table(EXAMPLES / "roofline.json")
     lines = ["FAIL, cpu: a busy host: " + "one of 49 blocks disturbed " * 9, "FAIL, gpu0: another"]
     places = {text.get_text(): corners for text, corners in texts_of(operator_figure.draw(roofline, "gemm"))}
     figure = headline(operator_figure.draw(roofline, "gemm"), lines)
@@ -48,7 +49,7 @@ def test_what_failed_stands_above_a_picture_which_stays_as_it_is():
 
 def test_every_picture_of_a_device_tells_what_failed_on_it(tmp_path):
     """The others have nothing of that device."""
-    roofline = read(Roofline, EXAMPLES / "roofline.json")
+    roofline = read_table(EXAMPLES / "roofline.json")
     fault = Fault(device="gpu0", criterion="made up", reason="the host link runs at x8 of x16")
     sizes = []
     for faults in ([], [fault]):

@@ -23,11 +23,12 @@ from records_factory import (
 )
 from records_factory import device_record as device
 
+from roofline.analysis.acceptance import accept
 from roofline.analysis.collect import Asked, collect
 from roofline.analysis.results import read_results
 from roofline.analysis.spread import between_runs
+from roofline.analysis.table import Acceptance, Criterion
 from roofline.analysis.verification import verify
-from roofline.records.acceptance import Acceptance, Criterion
 from roofline.records.base import read
 from roofline.records.manifest import Manifest
 from roofline.report import page
@@ -49,8 +50,8 @@ def of_reference(more=lambda found: None):
     more(found)
     made, sha256 = collect(found, Asked(**manifest.asked)), hashes(manifest.outputs)
     spreads = between_runs({name: record.name for name, record in found.device_records().items()})
-    acceptance = read(Acceptance, REFERENCE / "acceptance.json")
-    return story(found, made.roofline, verify(made, found, sha256), acceptance, spreads, sha256)
+    table = verify(made, found, sha256)
+    return story(found, table, table, accept(table, found, table, [], []), spreads, sha256)
 
 
 @pytest.fixture(scope="module")

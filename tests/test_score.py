@@ -7,9 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.analysis.score import score, time_right
-from roofline.operators.base import Case
-from roofline.operators.decode_attention import DecodeAttention
-from roofline.operators.gemm import Gemm
+from roofline.operators.about import builtin
 from roofline.records.prediction import CellPrediction
 
 REGIMES = ("compute", "memory", "overhead", "implementation")
@@ -72,11 +70,12 @@ def test_scores_add_up_and_both_is_never_more_than_either(some, others):
 @pytest.mark.parametrize(
     ("operator", "shape", "kind", "regime"),
     [
-        (Gemm(), {"m": 64, "n": 64, "k": 64}, "gpu", "compute"),
-        (DecodeAttention(), ATTENTION | {"batch": 1}, "gpu", "overhead"),
-        (DecodeAttention(), ATTENTION | {"batch": 2}, "gpu", "memory"),
-        (DecodeAttention(), ATTENTION | {"batch": 1}, "cpu", "memory"),
+        ("gemm", {"m": 64, "n": 64, "k": 64}, "gpu", "compute"),
+        ("decode_attention", ATTENTION | {"batch": 1}, "gpu", "overhead"),
+        ("decode_attention", ATTENTION | {"batch": 2}, "gpu", "memory"),
+        ("decode_attention", ATTENTION | {"batch": 1}, "cpu", "memory"),
     ],
 )
 def test_each_operator_says_what_its_textbook_names(operator, shape, kind, regime):
-    assert operator.textbook_regime(Case(shape, "fp16"), kind) == regime
+    cell = SimpleNamespace(shape=shape, dtype="fp16")
+    assert builtin()[operator].textbook_regime(cell, kind) == regime

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from records_factory import bandwidth_record, cell, collected, device_record, operator_record, peak_record, stream
 
+from roofline.analysis.results import read_table
 from roofline.analysis.spread import between_runs
-from roofline.records.acceptance import Acceptance, Criterion
-from roofline.records.base import read
+from roofline.analysis.table import Acceptance, Criterion
 from roofline.records.memory import FoundLevel, Sweep
-from roofline.records.roofline import Roofline
 from roofline.report import markdown, screen
 from roofline.report.tables import compute_rows, level_rows, limited_by, measure_again, memory_rows, remarks
 
@@ -113,7 +112,7 @@ def test_the_tables_fit_the_screen(shown):
 
 
 def test_what_limits_the_load_of_a_real_card_fits_its_line():
-    roofline = read(Roofline, REFERENCE / "roofline.json")
+    roofline = read_table(REFERENCE / "roofline.json")
     lines = screen.summary(roofline, Acceptance(criteria=[]), between_runs({"gpu0": "NVIDIA H200"})).splitlines()
     assert [line for line in lines if line.startswith("  fp8_e4m3") and line.endswith("  load: power cap")]
     assert max(len(line) for line in lines if not line.startswith("  rm ")) <= screen.WIDTH  # that one is to be copied
@@ -125,7 +124,7 @@ def test_each_reason_to_skip_is_told_once(shown):
 
 def test_many_reasons_are_wrapped_below_each_other(roofline):
     many = roofline.model_copy(deep=True)
-    many.ceilings[0].held_back_by = [
+    many.ceilings[0].limited_by = [
         *POWER,
         "hw_thermal_slowdown",
         "hw_power_brake_slowdown",

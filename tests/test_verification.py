@@ -21,9 +21,8 @@ from records_factory import (
 )
 
 from roofline.analysis.collect import Asked, collect
+from roofline.analysis.table import Roofline
 from roofline.analysis.verification import error, error_statistics, summarise, verify
-from roofline.records.base import write
-from roofline.records.verification import Verification
 from roofline.report.verification_page import markdown
 
 FP16, HBM = peak_record("gpu0", "fp16", 800.0), bandwidth_record("gpu0", hbm_read=4700.0)
@@ -319,7 +318,7 @@ def test_broken_seals_are_told_of_each_device():
 
 
 @pytest.fixture(scope="module")
-def many() -> Verification:
+def many() -> Roofline:
     """90 cells of a GPU, of three implementations, right and wrong ones."""
     cells = []
     for number in range(90):
@@ -372,8 +371,3 @@ def test_tables_are_whole(many):
     assert blocks
     for block in blocks:
         assert len({line.count("|") for line in block.splitlines()}) == 1
-
-
-def test_the_record_is_written_and_read_back(tmp_path, many):
-    write(many, tmp_path / "verification.json")
-    assert Verification.model_validate_json((tmp_path / "verification.json").read_text()) == many

@@ -4,11 +4,10 @@ import json
 
 from roofline.analysis.results import read_results
 from roofline.analysis.seals import moment
+from roofline.analysis.table import Roofline
 from roofline.records.base import read
 from roofline.records.files import file_sha256
 from roofline.records.prediction import predict_sealed
-from roofline.records.roofline import Roofline
-from roofline.records.verification import Verification
 from roofline.report.verification_page import cell_name, markdown
 
 
@@ -45,7 +44,7 @@ def test_the_screen_and_the_manifest_hold_each_seal(finished_run):
 
 
 def test_every_prediction_stands_beside_what_was_found(finished_run):
-    found = read(Verification, finished_run.results / "verification.json")
+    found = read(Roofline, finished_run.results / "verification.json")
     roofline = read(Roofline, finished_run.results / "roofline.json")
     assert len(found.entries) == len(roofline.operators) == 10
     for entry, operator in zip(found.entries, roofline.operators, strict=True):
@@ -59,7 +58,7 @@ def test_every_prediction_stands_beside_what_was_found(finished_run):
 
 
 def test_the_page_is_the_records_and_names_every_cell(finished_run):
-    found = read(Verification, finished_run.results / "verification.json")
+    found = read(Roofline, finished_run.results / "verification.json")
     text = (finished_run.results / "verification.md").read_text(encoding="utf-8")
     assert text == markdown(found)
     assert all(f"**{cell_name(entry)}**" in text for entry in found.entries if entry.cause != "close")

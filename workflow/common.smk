@@ -317,7 +317,7 @@ def deliverables():
     return (
         records()
         + ["results/roofline.json", "results/roofline.png", "results/roofline.svg", "results/interpretation.md"]
-        + ["results/verification.json", "results/verification.md", "results/sweep.png", "results/load.png"]
+        + ["results/verification.md", "results/sweep.png", "results/load.png"]
         + ["results/instruction_roofline.png"]
         + expand("results/{picture}.png", picture=PICTURES)
         + ["results/acceptance.json", "results/report.html", "results/ROOFLINE.md"]

@@ -14,13 +14,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline import devices
 from roofline.analysis.collect import Asked, collect
-from roofline.analysis.results import Results, read_any, read_results
+from roofline.analysis.results import Results, read_any, read_results, read_table
 from roofline.analysis.spread import committed
+from roofline.analysis.table import ComputeCeiling, MemoryCeiling
 from roofline.core.formatting import flops_unit, number
 from roofline.devices.base import Identity
 from roofline.records.base import CorruptRecord, read
 from roofline.records.operator import OperatorRecord
-from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Roofline
 from roofline.report.cell_page import Figure, figures, page
 from roofline.report.tables import fail_lines
 from roofline.run import cells, folder, plan, previous_results, settings
@@ -145,7 +145,7 @@ def reference(cell: str, card: str) -> tuple[list[Figure], str]:
     path = committed(card).with_name("roofline.json")
     if not path.exists():
         return [], "reference/ has no run on this device"
-    roofline = read(Roofline, path)
+    roofline = read_table(path)
     named = [key for key, one in roofline.devices.items() if one.name == card]
     found = [figure for key in named for figure in figures(roofline, f"{key}/{cell.partition('/')[2]}.json")]
     where = f"reference/{path.parent.name}"

@@ -25,6 +25,7 @@ from roofline.analysis.collect import Asked, collect
 from roofline.analysis.distribution import OF_CARD, Standing, known, sound, standing
 from roofline.analysis.quantities import Quantity, quantities
 from roofline.analysis.results import Results, read_results
+from roofline.analysis.table import Roofline
 from roofline.devices.base import Identity
 from roofline.devices.gpu.watch import Watch
 from roofline.measure.lock import measuring, of_gpu
@@ -34,7 +35,6 @@ from roofline.records.collection import Collection
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.health import HealthRecord, RepeatabilityRecord
 from roofline.records.memory import BandwidthRecord
-from roofline.records.roofline import Roofline
 from roofline.report.health_page import screen
 from roofline.run import checkout, folder, settings
 from roofline.run.config import HealthSettings

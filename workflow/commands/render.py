@@ -10,16 +10,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from roofline.analysis.results import Results, read_results
-from roofline.records.base import read, write
+from roofline.analysis.results import Results, read_results, read_table
+from roofline.analysis.table import Roofline
+from roofline.records.base import write
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.files import write_text
 from roofline.records.manifest import Manifest
 from roofline.records.memory import BandwidthRecord
-from roofline.records.roofline import Roofline
 from roofline.run import pictures
 from roofline.run.archive import ENDING, RENDERED, Refused, failed, newest, opened
-from roofline.run.derived import derive, same_figures
+from roofline.run.derived import derive, same, same_figures
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.manifest import hashes
 from roofline.run.paths import RESULTS
@@ -34,9 +34,11 @@ def render(archive: Path, folder: Path) -> list[str]:
         if problems:
             raise Refused(f"{archive}: refused, {problems[0]} (`make verify` lists all)")
         found = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
-        archived, fails = read(Roofline, root / RESULTS / "roofline.json"), failed(root)
+        archived, fails = read_table(root / RESULTS / "roofline.json"), failed(root)
     made = write_derived(found, manifest, folder)
-    same = "equals" if made == archived else "has the figures of" if same_figures(made, archived) else "differs from"
+    same = (
+        "equals" if same(made, archived) else "has the figures of" if same_figures(made, archived) else "differs from"
+    )
     names = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))
     return [
         f"{folder}/: {names}",

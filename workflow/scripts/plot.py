@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from roofline.analysis.results import read_table
 from roofline.records.base import read
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import BandwidthRecord
-from roofline.records.roofline import Roofline
 from roofline.run import pictures
 from roofline.run.jobs import job, say
 from roofline.run.paths import RESULTS
@@ -15,7 +15,7 @@ if __name__ == "__main__":
         inputs, output, params = snakemake.input, snakemake.output, snakemake.params
         pictures.draw(
             RESULTS,
-            read(Roofline, inputs.roofline),
+            read_table(Path(inputs.roofline)),
             [read(PeakFlopsRecord, path) for path in inputs.peaks],
             [read(BandwidthRecord, path) for path in inputs.bandwidths],
             operators=dict(zip((Path(path).stem for path in output.operators), params.operators, strict=True)),

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from roofline.analysis.table import AboveRoof, ComputeCeiling, FoundCache, MemoryCeiling, Operator
 from roofline.core.formatting import number, traffic
-from roofline.records.roofline import AboveRoof, ComputeCeiling, FoundCache, MemoryCeiling, Operator
 
 ROUNDING = 1e-9
 # What a device's record calls its last-level cache: on a GPU the L2, which every multiprocessor shares.

@@ -4,22 +4,22 @@ from collections.abc import Iterable, Mapping
 
 from roofline.analysis import above_roof, counted, distribution, health, host_cards, peer_paths
 from roofline.analysis.results import Results
-from roofline.core.formatting import counted as count
-from roofline.core.formatting import listed, number, percent
-from roofline.core.statistics import FEWEST_SAMPLES, few
-from roofline.core.terms import MIXES
-from roofline.devices.datasheets import DTYPES
-from roofline.records.acceptance import Acceptance, Criterion
-from roofline.records.device import DeviceRecord
-from roofline.records.roofline import (
+from roofline.analysis.table import (
+    About,
+    Acceptance,
     ComputeCeiling,
+    Criterion,
     InstructionRoofline,
     MemoryCeiling,
     Operator,
-    OperatorInfo,
     Roofline,
 )
-from roofline.records.verification import Verification
+from roofline.core.formatting import counted as count
+from roofline.core.formatting import listed, number, percent, place_words
+from roofline.core.statistics import FEWEST_SAMPLES, few
+from roofline.core.terms import MIXES
+from roofline.devices.datasheets import DTYPES
+from roofline.records.device import DeviceRecord
 
 AWAY = 0.30
 ENOUGH_DTYPES = 3
@@ -31,7 +31,7 @@ HBM_MIXES = tuple(f"hbm_{mix}" for mix in MIXES)
 def accept(
     roofline: Roofline,
     found: Results,
-    verification: Verification,
+    verification: Roofline,
     expected: list[str],
     missing: list[str],
     standings: Mapping[str, distribution.Standing] | None = None,
@@ -97,7 +97,7 @@ def _burst(ceiling: ComputeCeiling) -> float:
     return ceiling.burst_tflops or ceiling.tflops
 
 
-def _swept(device: str, info: OperatorInfo, operators: Iterable[Operator]) -> Criterion:
+def _swept(device: str, info: About, operators: Iterable[Operator]) -> Criterion:
     """An operator at as many values of its axis as it asks for."""
     mine = [o for o in operators if o.operator == info.name and o.latency_s]
     found = sorted({place for o in mine if (place := o.along(info.axis)) is not None})
@@ -107,7 +107,7 @@ def _swept(device: str, info: OperatorInfo, operators: Iterable[Operator]) -> Cr
         device=device,
         criterion=f"{info.title} at {wanted} or more {info.axis.symbol}",
         result=result,
-        reason=f"{info.axis.symbol} = {', '.join(map(info.axis.words, found))}"
+        reason=f"{info.axis.symbol} = {', '.join(place_words(info.axis, place) for place in found)}"
         if found
         else f"not measured on {device}",
     )
@@ -188,7 +188,7 @@ def _instructions(own: InstructionRoofline) -> Iterable[Criterion]:
     )
 
 
-def _verified(device: str, verification: Verification) -> Criterion:
+def _verified(device: str, verification: Roofline) -> Criterion:
     """Of each cell a time and a regime were found, and what was predicted of them is what was sealed before."""
     what = "every prediction has its measured counterpart, sealed before it"
     entries = [entry for entry in verification.entries if entry.device == device]
@@ -209,7 +209,7 @@ def _verified(device: str, verification: Verification) -> Criterion:
     return Criterion(device=device, criterion=what, result=result, reason=reason)
 
 
-def _counted(record: DeviceRecord, found: Results, verification: Verification) -> Criterion:
+def _counted(record: DeviceRecord, found: Results, verification: Roofline) -> Criterion:
     """Of every cold memory-bound cell what was read from memory and written to it, of every kernel of ours the FLOPs,
     and tensor cores that are busy in the products that are to fill them. What was not counted contradicts nothing."""
     name = record.device

@@ -8,6 +8,19 @@ from roofline.analysis import health
 from roofline.analysis.above_roof import above_roofs
 from roofline.analysis.instructions import instruction_rooflines
 from roofline.analysis.results import Results
+from roofline.analysis.table import (
+    ComputeCeiling,
+    DeviceEntry,
+    Fault,
+    FoundCache,
+    MemoryCeiling,
+    Operator,
+    PeerPath,
+    Predicted,
+    Roofline,
+    Skipped,
+    SpeedUp,
+)
 from roofline.core import model, regimes
 from roofline.core.prediction import Costs, predict_cell
 from roofline.core.terms import DeviceKind
@@ -15,24 +28,9 @@ from roofline.devices import memory_ceilings
 from roofline.operators.about import About
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord
-from roofline.records.memory import Bandwidth, BandwidthRecord
+from roofline.records.memory import Bandwidth, BandwidthRecord, FoundLevel
 from roofline.records.operator import JobRecord, Measurement
 from roofline.records.prediction import CellPrediction
-from roofline.records.roofline import (
-    Axis,
-    ComputeCeiling,
-    DeviceEntry,
-    Fault,
-    FoundCache,
-    MemoryCeiling,
-    Operator,
-    OperatorInfo,
-    PeerPath,
-    Predicted,
-    Roofline,
-    Skipped,
-    SpeedUp,
-)
 
 NO_ROOF = "warm, and what the caches of this device give is not measured"
 LEVEL: dict[DeviceKind, str] = {"gpu": "hbm", "cpu": "dram"}
@@ -73,15 +71,14 @@ def collect(found: Results, asked: Asked) -> Collected:
         for path, record in found.measured
         for measured in record.measurements
     ]
-    infos = {name: _info(about) for name, about in found.abouts.items()}
     operators, skipped = [cell.operator for cell in cells], _skipped(found, asked)
-    compare_with_baselines(operators, infos)
+    compare_with_baselines(operators, found.abouts)
     for name, record in found.device_records().items():
         for operation in asked.operations:
             placed = _operation(name, record.device_kind, operation, _of(ceilings, name))
             (skipped if isinstance(placed, Skipped) else operators).append(placed)
     levels = [
-        FoundCache(device=record.device, series=series.series, record=path, **_same_fields(FoundCache, level))
+        _found_level(path, record.device, series.series, level)
         for path, record in bandwidths
         for series in record.sweeps
         for level in series.levels
@@ -98,24 +95,10 @@ def collect(found: Results, asked: Asked) -> Collected:
         above_roof=above_roofs(operators, ceilings, levels, last_level_bytes),
         skipped=skipped,
         faults=[fault for device in found.device_records().values() for fault in _faults(device, found)],
-        operator_info=infos,
         instructions=instruction_rooflines(found, ceilings, cells),
         peers=[_peer_path(path, record) for path, record in bandwidths if record.peer and not record.skipped],
     )
-    return Collected(roofline, cells)
-
-
-def _info(about: About) -> OperatorInfo:
-    return OperatorInfo(
-        name=about.name,
-        title=about.title,
-        picture=about.picture,
-        counted=about.counted,
-        axis=Axis(**about.axis._asdict()) if about.axis else None,
-        baselines=list(about.baselines),
-        scopes=dict(about.scopes),
-        usual_share_of_peak=about.usual_share_of_peak,
-    )
+    return Collected(roofline.described(found.abouts), cells)
 
 
 def _faults(device: DeviceRecord, found: Results) -> Iterator[Fault]:
@@ -134,30 +117,78 @@ def _of(ceilings: list, device: str) -> dict[str, ComputeCeiling | MemoryCeiling
 
 def _compute_ceiling(path: str, record: PeakFlopsRecord) -> ComputeCeiling:
     peak = record.peak
-    fields = _same_fields(ComputeCeiling, peak)
-    fields |= {"lab_tflops": peak.reference_tflops, "held_back_by": peak.limited_by}
-    fields |= {"samples": len(peak.burst.latency.samples_s)}
-    fields |= {"sustained_clock_mhz": peak.sustained and peak.sustained.sm_clock_mhz}
-    if peak.on_reference_inputs != peak.burst:
-        fields["on_lab_inputs_tflops"] = peak.on_reference_inputs.tflops
-    return ComputeCeiling(device=record.device, kind="compute", name=record.dtype, record=path, **fields)
+    other_operands = peak.on_reference_inputs != peak.burst
+    return ComputeCeiling(
+        device=record.device,
+        kind="compute",
+        name=record.dtype,
+        method=peak.method,
+        unit=peak.unit,
+        tflops=peak.tflops,
+        ci95=peak.ci95,
+        samples=len(peak.burst.latency.samples_s),
+        reference_tflops=peak.reference_tflops,
+        on_reference_inputs_tflops=peak.on_reference_inputs.tflops if other_operands else None,
+        burst_tflops=peak.burst_tflops,
+        sustained_tflops=peak.sustained_tflops,
+        vendor_tflops=peak.vendor_tflops,
+        fraction_of_vendor=peak.fraction_of_vendor,
+        clock_mhz=peak.clock_mhz,
+        sustained_clock_mhz=peak.sustained and peak.sustained.sm_clock_mhz,
+        inputs=peak.inputs,
+        clock_tflops=peak.clock_tflops,
+        fraction_of_clock=peak.fraction_of_clock,
+        limited_by=peak.limited_by,
+        burst_limited_by=peak.burst_limited_by,
+        sustained_limited_by=peak.sustained_limited_by,
+        throttled=peak.throttled,
+        record=path,
+    )
 
 
-def _memory_ceiling(path: str, device: str, bandwidth: Bandwidth) -> MemoryCeiling:
-    fields = _same_fields(MemoryCeiling, bandwidth) | {"held_back_by": bandwidth.limited_by}
-    fields |= {"samples": len(bandwidth.latency.samples_s)}
-    return MemoryCeiling(device=device, kind="memory", record=path, **fields)
+def _memory_ceiling(path: str, device: str, one: Bandwidth) -> MemoryCeiling:
+    return MemoryCeiling(
+        device=device,
+        kind="memory",
+        name=one.name,
+        level=one.level,
+        mix=one.mix,
+        gb_per_s=one.gb_per_s,
+        ci95=one.ci95,
+        samples=len(one.latency.samples_s),
+        sm_clock_mhz=one.sm_clock_mhz,
+        vendor_gb_per_s=one.vendor_gb_per_s,
+        fraction_of_vendor=one.fraction_of_vendor,
+        limited_by=one.limited_by,
+        throttled=one.throttled,
+        record=path,
+    )
+
+
+def _found_level(path: str, device: str, series: str, level: FoundLevel) -> FoundCache:
+    return FoundCache(
+        device=device,
+        series=series,
+        name=level.name,
+        gb_per_s=level.gb_per_s,
+        knee_bytes=level.knee_bytes,
+        reported_bytes=level.reported_bytes,
+        record=path,
+    )
 
 
 def _peer_path(path: str, record: BandwidthRecord) -> PeerPath:
-    latencies_s = {one.name: one.timing.median_s for one in record.latencies}
-    fields = _same_fields(PeerPath, record.peer) | {"device": record.device, "peer": record.peer.device}
-    return PeerPath(**fields, latencies_s=latencies_s, record=path)
-
-
-def _same_fields(kind: type, record) -> dict:
-    """The fields of a record that another kind has too."""
-    return {name: getattr(record, name) for name in set(kind.model_fields) & set(type(record).model_fields)}
+    peer = record.peer
+    return PeerPath(
+        device=record.device,
+        peer=peer.device,
+        path=peer.path,
+        nvlinks=peer.nvlinks,
+        nvlink_version=peer.nvlink_version,
+        nvlinks_down=peer.nvlinks_down,
+        latencies_s={one.name: one.timing.median_s for one in record.latencies},
+        record=path,
+    )
 
 
 def _operator(record: JobRecord, path: str, measured: Measurement, ceilings: Mapping, found: Results) -> Operator:
@@ -172,12 +203,18 @@ def _operator(record: JobRecord, path: str, measured: Measurement, ceilings: Map
     device_attained = measured.flops / on_device.median_s / 1e12 if on_device else None
     constants = found.constants(device, measured.operator)
     regime = found_regime(measured, peak, gb_per_s)
-    return Operator(
-        **{name: getattr(measured, name) for name in COPIED},
+    row = Operator(
+        operator=measured.operator,
+        implementation=measured.implementation,
+        preset=measured.preset,
+        scope=measured.scope,
+        dtype=measured.dtype,
+        cache=measured.cache,
+        shape=measured.shape,
+        flops=measured.flops,
+        bytes=measured.bytes,
+        overhead_s=measured.overhead_s,
         device=device,
-        title=about.title,
-        label=about.label(measured),
-        series=about.series(measured),
         textbook_regime=about.textbook_regime(measured, found.kind_of(device)),
         intensity_flops_per_byte=measured.flops / measured.bytes if measured.bytes else None,
         no_traffic=measured.bytes == 0,
@@ -201,21 +238,21 @@ def _operator(record: JobRecord, path: str, measured: Measurement, ceilings: Map
             sealed=measured.predicted,
             from_ceilings=from_ceilings(measured, peak, gb_per_s, constants) if peak or gb_per_s else None,
         ),
-        remedies=about.advice(measured, found.kind_of(device)).get(regime, []),
         record=path,
     )
+    return row.described(about, found.kind_of(device))
 
 
-def compare_with_baselines(operators: Iterable[Operator], infos: Mapping[str, OperatorInfo]) -> None:
+def compare_with_baselines(operators: Iterable[Operator], abouts: Mapping[str, About]) -> None:
     """Fill in each cell's `speed_up` over the baselines of its operator that the same case was measured by."""
     alike: dict[tuple, list[Operator]] = {}
     for cell in operators:
         case = cell.device, cell.operator, cell.preset, cell.scope, cell.dtype, cell.cache, *sorted(cell.shape.items())
         alike.setdefault(case, []).append(cell)
     for cells in alike.values():
-        info = infos.get(cells[0].operator)
+        about = abouts.get(cells[0].operator)
         named = {cell.implementation: cell for cell in cells}
-        baselines = [named[name] for name in (info.baselines if info else ()) if name in named]
+        baselines = [named[name] for name in (about.baselines if about else ()) if name in named]
         for cell in cells:
             cell.speed_up = {
                 baseline.implementation: SpeedUp(
@@ -238,20 +275,6 @@ def _of_roof(measured: Measurement, latency_s: float, roof: float | None, gb_per
     if measured.flops == 0 and gb_per_s:
         return measured.bytes / latency_s / 1e9 / gb_per_s
     return None
-
-
-COPIED = (
-    "operator",
-    "implementation",
-    "preset",
-    "scope",
-    "dtype",
-    "cache",
-    "shape",
-    "flops",
-    "bytes",
-)
-COPIED += ("overhead_s",)
 
 
 def roof_tflops(flops: float, traffic_bytes: float, peak: float | None, gb_per_s: float | None) -> float | None:

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 from roofline.analysis.results import Results
+from roofline.analysis.table import CountedEntry, NotCounted, Operator
 from roofline.core.formatting import percent, traffic
 from roofline.records.counters import CountedCell
-from roofline.records.verification import CountedEntry, NotCounted, VerificationEntry
 
 NEAR = 0.02
 NEAR_BYTES = 1e6
@@ -21,10 +21,10 @@ def agree(declared: float, counted: float | None, least: float = 0.0) -> bool | 
     return None if counted is None else abs(counted - declared) <= max(NEAR * declared, least)
 
 
-def counted_cells(found: Results, timed: Iterable[VerificationEntry]) -> list[CountedEntry]:
-    regimes, abouts = {_key(one.device, one): one.regime for one in timed}, found.abouts
+def counted_cells(found: Results, timed: Iterable[Operator]) -> list[CountedEntry]:
+    regimes = {_key(one.device, one): one.regime for one in timed}
     return [
-        entry(path, record.device, cell, regimes.get(_key(record.device, cell)), abouts[cell.operator].label(cell))
+        entry(path, record.device, cell, regimes.get(_key(record.device, cell)))
         for path, record in found.counters
         for cell in record.cells
     ]
@@ -52,26 +52,34 @@ def not_counted(found: Results) -> list[NotCounted]:
     ]
 
 
-def entry(path: str, device: str, cell: CountedCell, regime: str | None, label: str) -> CountedEntry:
+def entry(path: str, device: str, cell: CountedCell, regime: str | None) -> CountedEntry:
     own = cell.kernel_flops.total if cell.kernel_flops else None
     flops = on_pipes(cell)
-    known = {key: getattr(cell, key) for key in set(CountedEntry.model_fields) & set(CountedCell.model_fields)}
     return CountedEntry(
-        **{
-            **known,
-            "device": device,
-            "label": label,
-            "regime": regime,
-            "record": path,
-            "read_bytes": cell.dram_read_bytes,
-            "write_bytes": cell.dram_write_bytes,
-            "flops": flops,
-            "kernel_flops": own,
-            "reads_agree": agree(_expected_reads(cell), cell.dram_read_bytes, NEAR_BYTES),
-            "writes_agree": agree(cell.declared_write_bytes, cell.dram_write_bytes, NEAR_BYTES),
-            "flops_agree": agree(cell.declared_flops if own is None else own, flops),
-            "explanation": sentence(cell, own, flops),
-        }
+        device=device,
+        operator=cell.operator,
+        implementation=cell.implementation,
+        preset=cell.preset,
+        scope=cell.scope,
+        dtype=cell.dtype,
+        cache=cell.cache,
+        shape=cell.shape,
+        declared_read_bytes=cell.declared_read_bytes,
+        declared_write_bytes=cell.declared_write_bytes,
+        written_caches=cell.written_caches,
+        read_bytes=cell.dram_read_bytes,
+        write_bytes=cell.dram_write_bytes,
+        declared_flops=cell.declared_flops,
+        kernel_flops=own,
+        flops=flops,
+        tensor_pipe_active_fraction=cell.tensor_pipe_active_fraction,
+        achieved_occupancy_fraction=cell.achieved_occupancy_fraction,
+        regime=regime,
+        reads_agree=agree(_expected_reads(cell), cell.dram_read_bytes, NEAR_BYTES),
+        writes_agree=agree(cell.declared_write_bytes, cell.dram_write_bytes, NEAR_BYTES),
+        flops_agree=agree(cell.declared_flops if own is None else own, flops),
+        explanation=sentence(cell, own, flops),
+        record=path,
     )
 
 

@@ -9,14 +9,13 @@ from typing import NamedTuple
 from roofline.analysis.quantities import Quantity, Run, quantities
 from roofline.analysis.results import Results
 from roofline.analysis.spread import committed
+from roofline.analysis.table import Criterion, Roofline
 from roofline.core.formatting import counted, listed, percent
 from roofline.core.run_spread import between, within
 from roofline.core.statistics import few, median
-from roofline.records.acceptance import Criterion
 from roofline.records.base import read
 from roofline.records.device import DeviceRecord
 from roofline.records.distribution import Distribution, MeasuredRun, QuantityDistribution
-from roofline.records.roofline import Roofline
 
 OF_CARD = ("burst", "sustained", "issue", "memory", "cache", "link")  # kinds of quantities; the rest has a host's part
 BETWEEN_CARDS = "p2p_"  # begins the keys of what is no single card's

@@ -7,11 +7,11 @@ Thresholds stand in the table below. A figure that a card does not report, or fo
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from roofline.analysis.table import Criterion
 from roofline.core.contention import disturbances
 from roofline.core.formatting import counted, number, percent
 from roofline.core.throttling import limiting_words
 from roofline.operators.about import name_of
-from roofline.records.acceptance import Criterion
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.instructions import InstructionsRecord

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from roofline.analysis.distribution import BANDS, Standing, below, distribution, measured, near, sound, standing
 from roofline.analysis.quantities import quantities
 from roofline.analysis.results import Results
+from roofline.analysis.table import Criterion, Roofline
 from roofline.core.formatting import counted, listed
-from roofline.records.acceptance import Criterion
 from roofline.records.device import DeviceRecord
 from roofline.records.distribution import Distribution
-from roofline.records.roofline import Roofline
 
 ALIKE = f"no figure below the host's other cards of its model by more than {100 * BANDS[1]:.0f} % or their spread"
 

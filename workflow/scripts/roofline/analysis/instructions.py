@@ -3,11 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from roofline.analysis.results import Results
-from roofline.core.instructions import transaction_bytes, transactions
-from roofline.records.counters import CountedCell
-from roofline.records.instructions import InstructionsRecord
-from roofline.records.operator import Measurement
-from roofline.records.roofline import (
+from roofline.analysis.table import (
     InstructionRoofline,
     InstructionWall,
     MemoryCeiling,
@@ -15,6 +11,10 @@ from roofline.records.roofline import (
     PlacedKernel,
     TransactionRoof,
 )
+from roofline.core.instructions import transaction_bytes, transactions
+from roofline.records.counters import CountedCell
+from roofline.records.instructions import InstructionsRecord
+from roofline.records.operator import Measurement
 
 LEVELS = {"l1": "l1", "shared": "shared", "l2": "l2", "hbm": "hbm_read"}  # the memory ceiling of each
 MOST = 0.6  # of a measured rate: what is nearer to it than this is limited by it

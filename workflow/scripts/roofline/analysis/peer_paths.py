@@ -3,9 +3,8 @@
 import itertools
 from collections.abc import Iterable, Sequence
 
+from roofline.analysis.table import Criterion, MemoryCeiling, PeerPath, Roofline
 from roofline.core.formatting import counted, duration, listed, number, percent
-from roofline.records.acceptance import Criterion
-from roofline.records.roofline import MemoryCeiling, PeerPath, Roofline
 
 # Of the rate of the active NVLinks in one direction. azurehpc-health-checks asks for copies of 238 of 300 GB/s between
 # A100s and of 335 of 450 GB/s between H100s or H200s: 79 and 74 %. Two H200s copied at 88 %.

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from roofline.analysis.collect import measured_costs
+from roofline.analysis.table import ComputeCeiling, GapPart, MemoryCeiling, Operator
 from roofline.core import model, regimes
 from roofline.core.formatting import duration, number, percent
 from roofline.core.prediction import Costs, predict_cell
@@ -19,8 +20,6 @@ from roofline.core.throttling import limiting_words
 from roofline.records.compute import PeakFlops
 from roofline.records.operator import Measurement
 from roofline.records.prediction import PredictionRecord, PromisedCeiling
-from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator
-from roofline.records.verification import GapPart
 
 # Of the measured time: a gap within it needs no cause, since a median wanders as far.
 CLOSE = 0.01
@@ -243,7 +242,7 @@ def _start(evidence: Evidence) -> str:
 def _clock(evidence: Evidence) -> str:
     ceiling, promised, clock_mhz = evidence.compute, evidence.promised_peak, evidence.peak.clock_mhz
     required_mhz = clock_mhz * promised.tflops / ceiling.clock_tflops
-    reasons = ceiling.held_back_by if ceiling.burst_limited_by is None else ceiling.burst_limited_by
+    reasons = ceiling.limited_by if ceiling.burst_limited_by is None else ceiling.burst_limited_by
     return (
         f"the ceiling's clock was {clock_mhz:.0f} MHz{_under(reasons)}; "
         f"the {_promised_by(promised)}'s {number(promised.tflops)} TFLOPS require {required_mhz:.0f} MHz"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from roofline.analysis.table import ComputeCeiling, MemoryCeiling, Operator, Roofline
 from roofline.core.formatting import flops_unit
 from roofline.core.terms import QuantityKind
 from roofline.records.collection import Collection
@@ -13,7 +14,6 @@ from roofline.records.compute import PeakFlops
 from roofline.records.device import DeviceRecord
 from roofline.records.manifest import Manifest
 from roofline.records.memory import Bandwidth
-from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, Roofline
 
 LINK_LEVELS = {"pcie", "p2p"}
 MEMORY_LEVELS = {"hbm", "dram"}

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
+from roofline.analysis.table import Roofline
 from roofline.core.terms import DeviceKind
-from roofline.operators.about import About, OwnOperator, Stored, builtin
+from roofline.operators.about import About, OwnOperator, Stored, builtin, unknown
 from roofline.records import convert
 from roofline.records.base import CorruptRecord, Record, read
 from roofline.records.collection import Collection
@@ -59,7 +60,7 @@ class Results:
         known = builtin() | {name: Stored(one) for name, one in self.own_operators.items()}
         measured = [cell for _, record in self.measured for cell in record.measurements]
         measured += [cell for _, record in self.counters for cell in record.cells]
-        return {name: known.get(name) or _unnamed(name) for name in dict.fromkeys(cell.operator for cell in measured)}
+        return {name: known.get(name) or unknown(name) for name in dict.fromkeys(cell.operator for cell in measured)}
 
     def kind_of(self, device: str) -> DeviceKind:
         return self.devices[device][1].device_kind
@@ -132,9 +133,14 @@ def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
     return found
 
 
-def _unnamed(name: str) -> About:
-    """Of an operator whose text is not stored."""
-    return type("Unnamed", (About,), {"name": name})()
+def read_table(path: Path) -> Roofline:
+    """roofline.json, with the text of its operators: the library's, and of the user's own what lies beside it.
+
+    Raises CorruptRecord or OSError.
+    """
+    table = read(Roofline, path)
+    own = [read(OwnOperator, one) for one in sorted((path.parent / "operators").glob("*.json"))]
+    return table.described(builtin() | {one.name: Stored(one) for one in own})
 
 
 def read_any(path: Path) -> Record:

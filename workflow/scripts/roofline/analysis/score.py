@@ -4,9 +4,9 @@ knows no model would have named."""
 from collections.abc import Iterable
 from typing import Protocol
 
+from roofline.analysis.table import Score
 from roofline.core.prediction import within
 from roofline.records.prediction import CellPrediction
-from roofline.records.verification import Score
 
 
 class Cell(Protocol):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from roofline.analysis.collect import found_regime, from_ceilings
 from roofline.analysis.score import score
+from roofline.analysis.table import Score
 from roofline.core.terms import Regime
 from roofline.measure import memory_ceiling
 from roofline.measure.device_seal import promised_ceilings
@@ -22,7 +23,6 @@ from roofline.records.base import NotNegative, Positive, Record
 from roofline.records.device import DeviceRecord
 from roofline.records.operator import Measurement
 from roofline.records.prediction import CellPrediction, PredictionRecord
-from roofline.records.verification import Score
 
 CEILING_BUDGET_S, CEILING_SIZE = 0.2, 4096  # of a GEMM that stands for a compute ceiling
 SMALLEST = 64  # sides of the product that shows what a call and a start cost

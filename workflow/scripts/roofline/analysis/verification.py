@@ -9,37 +9,39 @@ from roofline.analysis.counted import counted_cells, not_counted
 from roofline.analysis.results import Results
 from roofline.analysis.score import score, time_right
 from roofline.analysis.seals import violations
+from roofline.analysis.table import (
+    Accuracy,
+    Call,
+    ErrorStatistics,
+    Operator,
+    Roofline,
+    SealCheck,
+    VerificationGroup,
+)
 from roofline.core.statistics import median
 from roofline.core.terms import Regime
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.operator import Measurement
-from roofline.records.roofline import Operator
-from roofline.records.verification import (
-    Accuracy,
-    Call,
-    ErrorStatistics,
-    SealCheck,
-    Verification,
-    VerificationEntry,
-    VerificationGroup,
-)
+from roofline.records.prediction import CellPrediction
 
 REGIMES = get_args(Regime)
 
 
-def verify(collected: Collected, found: Results, sha256: Mapping[str, str]) -> Verification:
-    """`found` holds the records that were collected; `sha256` is of their files, by their paths below results/."""
-    entries = [_entry(cell, _evidence(cell, collected, found)) for cell in collected.cells]
-    return Verification(
-        titles={name: info.title for name, info in collected.roofline.operator_info.items()},
-        seals=[_seal_check(found, device, sha256) for device in found.devices],
-        score=score(cell.operator for cell in collected.cells),
-        summary=summarise(entries),
-        calls=calls(collected.cells),
-        entries=entries,
-        counted=counted_cells(found, entries),
-        not_counted=not_counted(found),
-    )
+def verify(collected: Collected, found: Results, sha256: Mapping[str, str]) -> Roofline:
+    """The table with each cell's error and its cause, seals, and what the hardware counted.
+
+    `found` holds the records that were collected; `sha256` is of their files, by their paths below results/.
+    """
+    table = collected.roofline
+    for cell in collected.cells:
+        _judge(cell, _evidence(cell, collected, found))
+    table.seals = [_seal_check(found, device, sha256) for device in found.devices]
+    table.score = score(table.entries)
+    table.summary = summarise(table.entries)
+    table.calls = calls(collected.cells)
+    table.counted = counted_cells(found, table.entries)
+    table.not_counted = not_counted(found)
+    return table.described(found.abouts)
 
 
 def _seal_check(found: Results, device: str, sha256: Mapping[str, str]) -> SealCheck:
@@ -83,39 +85,40 @@ def _evidence(cell: Cell, collected: Collected, found: Results) -> prediction_er
     )
 
 
-def _entry(cell: Cell, evidence: prediction_error.Evidence | None) -> VerificationEntry:
-    operator = cell.operator
-    sealed, from_ceilings = operator.predicted.sealed, operator.predicted.from_ceilings
+def _judge(cell: Cell, evidence: prediction_error.Evidence | None) -> None:
+    """Fill in what the predictions of a cell missed, and why."""
+    row = cell.operator
+    sealed, from_ceilings = row.sealed, row.from_ceilings
+    row.sealed_error = _of_time(sealed, row)
+    row.from_ceilings_error = _of_time(from_ceilings, row)
+    row.sealed_device_error = _of_device_time(sealed, row)
+    row.from_ceilings_device_error = _of_device_time(from_ceilings, row)
+    row.sealed_regime_correct = _regime_correct(sealed, row)
+    row.from_ceilings_regime_correct = _regime_correct(from_ceilings, row)
+    row.sealed_time_right = time_right(sealed and sealed.latency_s, row.latency_s)
+    row.from_ceilings_time_right = time_right(from_ceilings and from_ceilings.latency_s, row.latency_s)
     explains = evidence is not None and sealed is not None and sealed.latency_s is not None
-    parts = prediction_error.parts(evidence) if explains else []
-    cause = prediction_error.cause_of(evidence, parts) if explains else "unexplained"
-    return VerificationEntry(
-        **{key: getattr(operator, key) for key in set(VerificationEntry.model_fields) & set(Operator.model_fields)},
-        sealed=sealed,
-        from_ceilings=from_ceilings,
-        **_errors("sealed", sealed, operator),
-        **_errors("from_ceilings", from_ceilings, operator),
-        sealed_time_right=time_right(sealed and sealed.latency_s, operator.latency_s),
-        from_ceilings_time_right=time_right(from_ceilings and from_ceilings.latency_s, operator.latency_s),
-        cause=cause,
-        parts=parts,
-        explanation=prediction_error.sentence(evidence, cause) if evidence else prediction_error.UNEXPLAINED,
-    )
+    row.parts = prediction_error.parts(evidence) if explains else []
+    row.cause = prediction_error.cause_of(evidence, row.parts) if explains else "unexplained"
+    row.explanation = prediction_error.sentence(evidence, row.cause) if evidence else prediction_error.UNEXPLAINED
 
 
-def _errors(way: str, predicted, operator: Operator) -> dict:
-    judged = predicted is not None and operator.regime is not None
-    return {
-        f"{way}_error": error(predicted and predicted.latency_s, operator.latency_s),
-        f"{way}_device_error": error(predicted and predicted.device_latency_s, operator.device_latency_s),
-        f"{way}_regime_correct": predicted.regime == operator.regime if judged else None,
-    }
+def _of_time(predicted: CellPrediction | None, row: Operator) -> float | None:
+    return error(predicted and predicted.latency_s, row.latency_s)
+
+
+def _of_device_time(predicted: CellPrediction | None, row: Operator) -> float | None:
+    return error(predicted and predicted.device_latency_s, row.device_latency_s)
+
+
+def _regime_correct(predicted: CellPrediction | None, row: Operator) -> bool | None:
+    return predicted.regime == row.regime if predicted is not None and row.regime is not None else None
 
 
 # ---------------------------------------------------------------- summary
 
 
-def summarise(entries: list[VerificationEntry]) -> list[VerificationGroup]:
+def summarise(entries: list[Operator]) -> list[VerificationGroup]:
     """By device, operator, implementation and regime found; then all of an operator."""
     groups = []
     for device, operator in dict.fromkeys((entry.device, entry.operator) for entry in entries):
@@ -129,7 +132,7 @@ def summarise(entries: list[VerificationEntry]) -> list[VerificationGroup]:
 
 
 def _group(
-    device: str, operator: str, implementation: str | None, regime: str, cells: list[VerificationEntry]
+    device: str, operator: str, implementation: str | None, regime: str, cells: list[Operator]
 ) -> list[VerificationGroup]:
     if not cells:
         return []
@@ -146,7 +149,7 @@ def _group(
     ]
 
 
-def _accuracy(cells: list[VerificationEntry], way: str) -> Accuracy:
+def _accuracy(cells: list[Operator], way: str) -> Accuracy:
     correct = _known(cells, lambda entry: getattr(entry, f"{way}_regime_correct"))
     times = [(getattr(entry, f"{way}_regime_correct"), getattr(entry, f"{way}_time_right")) for entry in cells]
     times = [both for both in times if None not in both]
@@ -167,7 +170,7 @@ def error_statistics(errors: Iterable[float]) -> ErrorStatistics | None:
     return ErrorStatistics(cells=len(sizes), median=median(sizes), worst=max(sizes)) if sizes else None
 
 
-def _known(cells: list[VerificationEntry], value: Callable) -> list:
+def _known(cells: list[Operator], value: Callable) -> list:
     return [one for one in map(value, cells) if one is not None]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from math import floor, log10
 
+from roofline.core.axis import BYTES, Axis
 from roofline.core.statistics import few
 
 
@@ -77,6 +78,11 @@ def _in_units(count: float, units: Iterable[tuple[str, float]], one: str = "byte
         if count >= size:
             return f"{number(count / size)} {unit}"
     return f"{number(count)} {one}"
+
+
+def place_words(axis: Axis, place: float) -> str:
+    """A place on an operator's axis."""
+    return traffic(place) if axis.key == BYTES else str(place)
 
 
 def level_name(name: str | None, knee_bytes: int | None) -> str:

@@ -109,6 +109,11 @@ def _is_about(one: object, module: str) -> bool:
     return isinstance(one, type) and issubclass(one, About) and one.__module__ == module
 
 
+def unknown(name: str) -> About:
+    """Of an operator whose text is not stored."""
+    return type("Unknown", (About,), {"name": name})()
+
+
 def name_of(cell) -> str:
     """A cell in a line, where its operator's text is not at hand: of a user's own, the label is its shape."""
     about = builtin().get(cell.operator) or About()

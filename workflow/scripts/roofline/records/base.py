@@ -21,7 +21,7 @@ Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Interval = tuple[NotNegative, NotNegative]
-MAYBE_OLD = re.compile(rf'"schema_version":\s*{convert.OLD}\b')
+MAYBE_OLD = re.compile(rf'"schema_version":\s*({convert.OLD}|{convert.OLD_TABLE})\b')
 TOLERANCE = 1e-6  # of figures that are written in full: samples are rounded to a tenth of a nanosecond
 
 R = TypeVar("R", bound="Record")

@@ -1,29 +1,56 @@
-"""Records of version 3 as today's: what was text in them is left out. No other module knows how they were.
+"""Records of version 3, and tables (roofline.json) of version 2, as today's. No other module knows how they were.
 
-Version 3 held the text of every operator; today only that of a user's own is stored, in one file beside the table.
+They held the text of every operator; today only that of a user's own is stored, in one file beside the table.
 """
 
 from collections.abc import Iterable
 
 OLD, NEW = 3, 4
+OLD_TABLE, NEW_TABLE = 2, 3
 OF_CELL = ("label", "series", "plan_summary", "textbook_regime", "remedies")
+OF_ROW = ("title", "label", "series", "remedies")
+RENAMED = {
+    "lab_tflops": "reference_tflops",
+    "on_lab_inputs_tflops": "on_reference_inputs_tflops",
+    "held_back_by": "limited_by",
+}
 
 
 def is_old(content: object) -> bool:
-    """Whether what a file holds is a record of version 3; the formats with a version of their own have no such kind."""
+    """Whether what a file holds is a record of version 3 or a table of version 2; the formats with a version of their
+    own have no such kind."""
+    if not isinstance(content, dict):
+        return False
     own = ("comparison", "distribution", "health", "spread")
-    return isinstance(content, dict) and content.get("schema_version") == OLD and content.get("kind", own[0]) not in own
+    return _is_old_table(content) or (content.get("schema_version") == OLD and content.get("kind", own[0]) not in own)
+
+
+def _is_old_table(content: dict) -> bool:
+    return "kind" not in content and content.get("schema_version") == OLD_TABLE and "ceilings" in content
 
 
 def current(content: dict) -> dict:
-    """A record of version 3 as today's kind of record reads it."""
+    """An old record or table as today's kind of record reads it."""
+    return _table(content) if _is_old_table(content) else _record(content)
+
+
+def _table(content: dict) -> dict:
+    found = {key: value for key, value in content.items() if key != "operator_info"} | {"schema_version": NEW_TABLE}
+    found["ceilings"] = [{RENAMED.get(key, key): value for key, value in one.items()} for one in content["ceilings"]]
+    found["operators"] = [
+        {key: value for key, value in one.items() if key not in OF_ROW} for one in content.get("operators", ())
+    ]
+    return found
+
+
+def _record(content: dict) -> dict:
     found = {**content, "schema_version": NEW}
     found.pop("info", None)
     for cells in ("measurements", "cells"):
         if cells in found:
             found[cells] = [{key: value for key, value in one.items() if key not in OF_CELL} for one in found[cells]]
     if content["kind"] == "collection":
-        found["records"] = [current(one) for one in found["records"]]
+        found["records"] = [_record(one) for one in found["records"]]
     return found
 
 

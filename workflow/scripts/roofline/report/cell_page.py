@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from roofline.analysis.table import ComputeCeiling, MemoryCeiling, Operator, Roofline
 from roofline.core.formatting import duration, flops_unit, level_name, level_words, number, percent, starred
 from roofline.core.statistics import half_width
 from roofline.records.base import Interval
-from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, Roofline
 from roofline.report.markdown import table
 from roofline.report.tables import FEW_SAMPLES, series_words
 

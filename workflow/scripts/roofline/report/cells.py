@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from statistics import median
 
-from roofline.records.roofline import Operator, OperatorInfo
+from roofline.analysis.table import Operator
+from roofline.operators.about import About
 
-Infos = Mapping[str, OperatorInfo]
+Infos = Mapping[str, About]
 USERS = "operation"  # the operator of the config's `operations`
 
 
@@ -62,12 +63,12 @@ def by_operator(cells: Iterable[Operator]) -> dict[str, list[Operator]]:
     return found
 
 
-def first_scope(cells: Sequence[Operator], info: OperatorInfo | None) -> str | None:
+def first_scope(cells: Sequence[Operator], info: About | None) -> str | None:
     there = dict.fromkeys(cell.scope for cell in cells)
     return next((scope for scope in (info.scopes if info else ()) if scope in there), next(iter(there), None))
 
 
-def series_of(cells: Iterable[Operator], info: OperatorInfo | None) -> list[list[Operator]]:
+def series_of(cells: Iterable[Operator], info: About | None) -> list[list[Operator]]:
     """Cells that differ in the operator's axis alone, in its order."""
     axis, found = info and info.axis, {}
     for place, cell in enumerate(cells):

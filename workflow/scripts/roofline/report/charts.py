@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import cycle
 
+from roofline.analysis.table import InstructionRoofline, Operator, PlacedKernel, Roofline
 from roofline.core.formatting import duration, flops_rate, flops_unit, number, percent, regime_words
+from roofline.operators.about import About
 from roofline.records.compute import PeakFlopsRecord
-from roofline.records.roofline import InstructionRoofline, Operator, OperatorInfo, PlacedKernel, Roofline
-from roofline.records.verification import VerificationEntry
 from roofline.report.cells import USERS, chosen, has_place, height_of, predicted, series_of
 from roofline.report.palette import LEVEL_COLOURS, LEVEL_NAMES, dtype_colour
 from roofline.report.roofline_ceilings import compute_levels, drawn, memory_levels
@@ -192,9 +192,7 @@ def _hover(cell: Operator) -> str:
 # ---------------------------------------------------------------- predicted against measured
 
 
-def prediction_chart(
-    entries: Sequence[VerificationEntry], worst: Sequence[VerificationEntry], symbols: Mapping[str, str]
-) -> dict | None:
+def prediction_chart(entries: Sequence[Operator], worst: Sequence[Operator], symbols: Mapping[str, str]) -> dict | None:
     """Every cell's sealed time over its measured one, the factor of two as a band, and the worst by their number."""
     known = [e for e in entries if e.latency_s and e.sealed and e.sealed.latency_s]
     if not known:
@@ -207,7 +205,7 @@ def prediction_chart(
         {**band, "x": ends, "y": [end * 2 for end in ends], "fill": "tonexty", "fillcolor": "@band"},
         {**band, "x": ends, "y": ends, "line": {"width": 1.2, "color": "@muted"}},
     ]
-    groups: dict[tuple[str, str], list[VerificationEntry]] = {}
+    groups: dict[tuple[str, str], list[Operator]] = {}
     for entry in known:
         groups.setdefault((entry.device, entry.operator), []).append(entry)
     devices = list(dict.fromkeys(e.device for e in known))
@@ -249,7 +247,7 @@ def prediction_chart(
     return {"data": traces, "layout": layout}
 
 
-def _hover_error(entry: VerificationEntry) -> str:
+def _hover_error(entry: Operator) -> str:
     how = " ".join(filter(None, [entry.operator.replace("_", " "), entry.scope, entry.implementation]))
     case = " ".join(filter(None, [entry.dtype, entry.label, entry.preset, f"on {entry.device}"]))
     times = f"predicted {duration(entry.sealed.latency_s)}<br>measured {duration(entry.latency_s)}"
@@ -259,7 +257,7 @@ def _hover_error(entry: VerificationEntry) -> str:
 # ---------------------------------------------------------------- one operator
 
 
-def operator_chart(cells: Sequence[Operator], info: OperatorInfo) -> dict | None:
+def operator_chart(cells: Sequence[Operator], info: About) -> dict | None:
     """Shares of the roof over bytes; lines join cells that differ in the operator's axis alone."""
     cells = [cell for cell in cells if cell.bytes and cell.fraction_of_roof]
     if not cells:

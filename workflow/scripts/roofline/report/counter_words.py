@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from roofline.analysis.results import Results
+from roofline.analysis.table import CountedEntry, Roofline
 from roofline.core.formatting import counted, listed, number
-from roofline.records.verification import CountedEntry, Verification
 from roofline.report.verification_page import counted_name
 
 PASSED_BY = (
@@ -21,7 +21,7 @@ FIELDS = {
 EXTRA = 1.02  # times the declared FLOPs: what is more than this is told
 
 
-def counter_words(found: Results, verification: Verification) -> list[str]:
+def counter_words(found: Results, verification: Roofline) -> list[str]:
     """A line per refusal; how many counts are as declared; what was not counted. Empty where counting was off."""
     refused = [f"{one.record or one.device}: not counted: {one.reason}." for one in verification.not_counted]
     if not verification.counted:

@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from roofline.analysis.table import InstructionRoofline, InstructionWall, PlacedKernel, Roofline, TransactionRoof
 from roofline.core.formatting import number, percent
 from roofline.core.instructions import LANES
-from roofline.records.roofline import InstructionRoofline, InstructionWall, PlacedKernel, Roofline, TransactionRoof
 from roofline.report import figure_style as style
 from roofline.report.label_placement import Label, marker_place, write
 from roofline.report.palette import LEVEL_COLOURS, LEVEL_NAMES

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
+from roofline.analysis.table import InstructionRoofline, InstructionWall, PlacedKernel
 from roofline.core.formatting import counted, listed, number, percent
 from roofline.core.instructions import LANES
 from roofline.core.statistics import median
-from roofline.records.roofline import InstructionRoofline, InstructionWall, PlacedKernel
 
 EXPLAINED = 0.6  # of a kernel's own roof: from there on bytes and FLOPs say what limits it
 FULL = 0.95  # of the lanes, or of the sectors of a request at unit stride: what is less is told

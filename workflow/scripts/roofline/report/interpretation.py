@@ -11,6 +11,7 @@ from roofline.analysis import peer_paths
 from roofline.analysis.distribution import Standing, sentence
 from roofline.analysis.score import score
 from roofline.analysis.spread import Spreads, with_known_runs
+from roofline.analysis.table import ComputeCeiling, MemoryCeiling, Operator, Roofline
 from roofline.core import model, statistics
 from roofline.core.formatting import (
     counted,
@@ -24,10 +25,10 @@ from roofline.core.formatting import (
     traffic,
 )
 from roofline.core.statistics import few, half_width
+from roofline.operators.about import About
 from roofline.records.compute import PeakFlops, PeakFlopsRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.operator import JobRecord, OperatorRecord
-from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, OperatorInfo, Roofline
 from roofline.report.markdown import Table, filled
 from roofline.report.tables import (
     FEW_SAMPLES,
@@ -147,7 +148,7 @@ def _against(it: dict) -> Answer:
     return _answer("against", it, [it["table"]], NOTHING_CONCLUDED.capitalize() if known else "")
 
 
-def _placed(device: str, roofline: Roofline) -> list[tuple[OperatorInfo, list[Operator]]]:
+def _placed(device: str, roofline: Roofline) -> list[tuple[About, list[Operator]]]:
     """Each operator that has a roof on a device, with its cells under it."""
     mine = [(info, _cells(roofline, device, info.name)) for info in roofline.operator_info.values()]
     mine = [(info, [cell for cell in cells if cell.fraction_of_roof]) for info, cells in mine]
@@ -306,7 +307,7 @@ def _memory(device: str, roofline: Roofline, spreads: Spreads) -> dict | None:
 # ---------------------------------------------------------------- 2: the operators
 
 
-def landing(device: str, found: list[tuple[OperatorInfo, list[Operator]]], roofline: Roofline, records: list) -> dict:
+def landing(device: str, found: list[tuple[About, list[Operator]]], roofline: Roofline, records: list) -> dict:
     """Where the operators of a device land under their roofs."""
     all_cells = [cell for _, cells in found for cell in cells]
     judged = [(info, mine) for info, cells in found if (mine := _judged(cells, roofline))]
@@ -393,7 +394,7 @@ def _ridge_point(cell: Operator, roofline: Roofline) -> float | None:
     return model.ridge_point(compute.tflops * 1e12, memory.gb_per_s * 1e9) if compute and memory else None
 
 
-def _usual(info: OperatorInfo, cells: list[Operator]) -> str:
+def _usual(info: About, cells: list[Operator]) -> str:
     """Memory-bound cells' share of the fp16 peak, beside what is usual."""
     bound = [cell for cell in cells if cell.dtype == cell.compute_ceiling == "fp16" and cell.regime == "memory"]
     if not info.usual_share_of_peak or not bound:
@@ -404,7 +405,7 @@ def _usual(info: OperatorInfo, cells: list[Operator]) -> str:
     )
 
 
-def _notes(info: OperatorInfo, device: str, records: list[JobRecord]) -> list[str]:
+def _notes(info: About, device: str, records: list[JobRecord]) -> list[str]:
 
     def measured(record: JobRecord) -> bool:
         return any(one.operator == info.name for one in record.measurements)
@@ -423,7 +424,7 @@ def _notes(info: OperatorInfo, device: str, records: list[JobRecord]) -> list[st
     return [*other, *notes, *(["weights were generated, not trained"] if generated else [])]
 
 
-def _overview(found: list[tuple[OperatorInfo, list[Operator]]], roofline: Roofline) -> Table:
+def _overview(found: list[tuple[About, list[Operator]]], roofline: Roofline) -> Table:
     """Each operator and dtype: between which shares of which roof its cells lie, and of how many the seal was right."""
     columns = ("operator", "dtype", "cells", "n", "FLOP/byte", "ridge point", "lower ceiling", "of roof")
     columns += ("closest to its roof", "furthest from it", "sealed: right", "memory-bound: of the fp16 peak")
@@ -463,7 +464,7 @@ def _dtypes(cells: list[Operator]) -> Iterable[str]:
     return dict.fromkeys(cell.dtype for cell in cells)
 
 
-def _one_by_one(found: list[tuple[OperatorInfo, list[Operator]]]) -> Table | None:
+def _one_by_one(found: list[tuple[About, list[Operator]]]) -> Table | None:
     columns = (
         "operator",
         "case",
@@ -511,7 +512,7 @@ def _operations(roofline: Roofline) -> Table | None:
     return filled(columns, rows, left=3) if rows else None
 
 
-def _by_implementation(found: list[tuple[OperatorInfo, list[Operator]]], roofline: Roofline) -> Table | None:
+def _by_implementation(found: list[tuple[About, list[Operator]]], roofline: Roofline) -> Table | None:
     """Each implementation and scope: its shares, its regimes, and the time of its smallest and largest case."""
     columns = ("operator", "implementation", "cells", "n", "of roof", "device alone", "regimes found")
     columns += ("smallest case", "largest case")
@@ -567,7 +568,7 @@ def against(roofline: Roofline, devices: dict[str, DeviceRecord]) -> dict:
     }
 
 
-def _compared(info: OperatorInfo, gpu: str, roofline: Roofline) -> dict | None:
+def _compared(info: About, gpu: str, roofline: Roofline) -> dict | None:
     on_gpu, on_cpu = _fastest(roofline, gpu, info.name), _fastest(roofline, "cpu", info.name)
     pairs = sorted(((on_gpu[key], on_cpu[key]) for key in on_gpu if key in on_cpu), key=lambda pair: pair[0].bytes)
     if not pairs:

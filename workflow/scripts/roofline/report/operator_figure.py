@@ -7,9 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from roofline.analysis.table import Operator, Roofline
 from roofline.core.formatting import percent, traffic
 from roofline.core.statistics import FEWEST_SAMPLES, few
-from roofline.records.roofline import Operator, OperatorInfo, Roofline
+from roofline.operators.about import About
 from roofline.report import figure_style as style
 from roofline.report.cells import series_of, title
 from roofline.report.label_placement import Label, marker_place, write
@@ -73,7 +74,7 @@ def draw(roofline: Roofline, name: str) -> Figure:
     return figure
 
 
-def _about(panels: Sequence[Panel], info: OperatorInfo | None) -> str:
+def _about(panels: Sequence[Panel], info: About | None) -> str:
     """What the marks mean, of those that occur."""
     told = [f"Lines join cells that differ in {info.axis.symbol} alone."] if info and info.axis else []
     told += [HOLLOWS] if any(_differs(cell) for panel in panels for cell in panel.cells) else []
@@ -81,7 +82,7 @@ def _about(panels: Sequence[Panel], info: OperatorInfo | None) -> str:
     return " ".join([*told, BESIDE])
 
 
-def _panels(roofline: Roofline, name: str, info: OperatorInfo | None) -> Iterable[Panel]:
+def _panels(roofline: Roofline, name: str, info: About | None) -> Iterable[Panel]:
     """GPUs first."""
     for device, entry in sorted(roofline.devices.items(), key=lambda item: item[1].kind != "gpu"):
         cells = [o for o in roofline.operators if (o.device, o.operator) == (device, name)]
@@ -116,7 +117,7 @@ def _differs(cell: Operator) -> bool:
     return alone is not None and abs(alone / cell.fraction_of_roof - 1) > DIFFERS
 
 
-def _paint(axes: Axes, panel: Panel, markers: Mapping[str, str], info: OperatorInfo | None) -> None:
+def _paint(axes: Axes, panel: Panel, markers: Mapping[str, str], info: About | None) -> None:
     sizes = [cell.bytes for cell in panel.cells]
     low, high = min(sizes) / 3, 5 * max(sizes)
     most = max(1.0, *panel.shares)

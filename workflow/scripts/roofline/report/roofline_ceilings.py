@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from roofline.analysis.table import ComputeCeiling, FoundCache, MemoryCeiling, Operator
 from roofline.core.formatting import counted, level_words, number, percent, starred
 from roofline.core.statistics import few
-from roofline.records.roofline import ComputeCeiling, FoundCache, MemoryCeiling, Operator
 from roofline.report.palette import MUTED, dtype_colour
 from roofline.report.tables import FEW_SAMPLES, main_memory_ceiling, of_vendor, remarks, span
 

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 
-from roofline.core.formatting import percent
-from roofline.records.roofline import Operator, OperatorInfo
+from roofline.analysis.table import Operator
+from roofline.core.formatting import percent, place_words
+from roofline.operators.about import About
 from roofline.report.cells import USERS, Infos, by_operator, series_of, share, title
 from roofline.report.figure_style import SMALL_SIZE, shortened
 from roofline.report.palette import dtype_colour
@@ -26,9 +27,11 @@ class Series:
         return dtype_colour(self.cells[0].dtype)
 
 
-def common_axis(groups: Sequence[Sequence[Operator]], info: OperatorInfo | None) -> tuple[str, ...]:
+def common_axis(groups: Sequence[Sequence[Operator]], info: About | None) -> tuple[str, ...]:
     """The values of the axis in words, where every series of several cells has the same few; else none."""
-    lists = {tuple(info.axis.words(cell.along(info.axis)) for cell in group) for group in groups if len(group) > 1}
+    lists = {
+        tuple(place_words(info.axis, cell.along(info.axis)) for cell in group) for group in groups if len(group) > 1
+    }
     return lists.pop() if len(lists) == 1 and len(min(lists)) <= MOST_LISTED else ()
 
 
@@ -66,7 +69,7 @@ def operation_name(cell: Operator) -> str:
     return shortened(cell.name or cell.implementation or cell.operator, LONGEST_NAME, SMALL_SIZE)
 
 
-def _values(cells: Sequence[Operator], info: OperatorInfo | None, axis_is_told: bool) -> str:
+def _values(cells: Sequence[Operator], info: About | None, axis_is_told: bool) -> str:
     """Each cell's share of its roof; of many the first and the last."""
     told = [_value(cell) for cell in cells]
     if len(cells) == 1:
@@ -74,7 +77,7 @@ def _values(cells: Sequence[Operator], info: OperatorInfo | None, axis_is_told: 
     if axis_is_told:
         return ", ".join(value.removesuffix(" %") for value in told) + " %"
     axis = info.axis
-    sized = [f"{axis.words(cell.along(axis))}: {value}" for cell, value in zip(cells, told, strict=True)]
+    sized = [f"{place_words(axis, cell.along(axis))}: {value}" for cell, value in zip(cells, told, strict=True)]
     if len(cells) > MOST_LISTED:
         return f"{axis.symbol} {sized[0]}\n{axis.symbol} {sized[-1]}"
     return f"{axis.symbol} {', '.join(sized)}"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 
-from roofline.records.roofline import Operator, Roofline, Skipped
+from roofline.analysis.table import Operator, Roofline, Skipped
 from roofline.report import roofline_ceilings as ceilings_shown
 from roofline.report.cells import USERS, Infos, by_operator, chosen, has_place, ranges, series_of, title
 from roofline.report.figure_style import markers_of

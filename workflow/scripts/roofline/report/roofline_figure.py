@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from roofline.analysis.table import Operator, Roofline
 from roofline.core.statistics import FEWEST_SAMPLES, few
-from roofline.records.roofline import Operator, Roofline
 from roofline.report import figure_style as style
 from roofline.report.cells import USERS, height_of, predicted
 from roofline.report.label_placement import MARKER, Label, discs, marker_place, write

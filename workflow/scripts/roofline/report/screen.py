@@ -7,10 +7,9 @@ from typing import NamedTuple
 from roofline.analysis import peer_paths
 from roofline.analysis.score import score
 from roofline.analysis.spread import Spreads
+from roofline.analysis.table import AboveRoof, Acceptance, Operator, Roofline
 from roofline.core.formatting import duration, number, percent, starred
 from roofline.core.statistics import half_width
-from roofline.records.acceptance import Acceptance
-from roofline.records.roofline import AboveRoof, Operator, Roofline
 from roofline.report.tables import (
     FEW_SAMPLES,
     Row,

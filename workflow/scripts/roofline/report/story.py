@@ -9,6 +9,7 @@ from roofline.analysis.distribution import Standing
 from roofline.analysis.results import Results
 from roofline.analysis.score import score
 from roofline.analysis.spread import Spreads, with_known_runs
+from roofline.analysis.table import Acceptance, ComputeCeiling, Criterion, MemoryCeiling, Operator, Roofline, SpeedUp
 from roofline.core.formatting import (
     capacity,
     counted,
@@ -24,11 +25,9 @@ from roofline.core.formatting import (
 )
 from roofline.core.statistics import few
 from roofline.core.throttling import limiting_words
-from roofline.records.acceptance import Acceptance, Criterion
+from roofline.operators.about import About
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord
-from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, OperatorInfo, Roofline, SpeedUp
-from roofline.records.verification import Verification, VerificationEntry
 from roofline.report.charts import (
     instruction_chart,
     load_chart,
@@ -165,7 +164,7 @@ class Story:
 def story(
     found: Results,
     roofline: Roofline,
-    verification: Verification,
+    verification: Roofline,
     acceptance: Acceptance,
     spreads: Spreads,
     sha256: Mapping[str, str],
@@ -415,17 +414,17 @@ def _rate(gb_per_s: float) -> str:
 # ---------------------------------------------------------------- predictions
 
 
-def _factor(entry: VerificationEntry) -> float:
+def _factor(entry: Operator) -> float:
     """By which the sealed time was missed, whichever way."""
     known = entry.sealed and entry.sealed.latency_s and entry.latency_s
     return math.exp(abs(math.log(entry.sealed.latency_s / entry.latency_s))) if known else 0.0
 
 
-def _worst(entries: Iterable[VerificationEntry]) -> list[VerificationEntry]:
+def _worst(entries: Iterable[Operator]) -> list[Operator]:
     return sorted((entry for entry in entries if _factor(entry)), key=_factor, reverse=True)[:WORST]
 
 
-def _miss(entry: VerificationEntry, titles: Mapping[str, str]) -> Miss:
+def _miss(entry: Operator, titles: Mapping[str, str]) -> Miss:
     what = f"{titles.get(entry.operator, entry.operator)}, {entry.implementation}, {cell_name(entry)} on {entry.device}"
     error = signed(entry.sealed_error)
     return Miss(what, duration(entry.sealed.latency_s), duration(entry.latency_s), error, entry.explanation)
@@ -434,7 +433,7 @@ def _miss(entry: VerificationEntry, titles: Mapping[str, str]) -> Miss:
 # ---------------------------------------------------------------- operators
 
 
-def _part(info: OperatorInfo, roofline: Roofline, verification: Verification, twins: Sequence[str] = ()) -> Part | None:
+def _part(info: About, roofline: Roofline, verification: Roofline, twins: Sequence[str] = ()) -> Part | None:
     cells = [cell for cell in roofline.operators if cell.operator == info.name and cell.latency_s]
     if not cells:
         return None
@@ -453,7 +452,7 @@ def _part(info: OperatorInfo, roofline: Roofline, verification: Verification, tw
     )
 
 
-def _limits(cells: Sequence[Operator], entries: Sequence[VerificationEntry]) -> str:
+def _limits(cells: Sequence[Operator], entries: Sequence[Operator]) -> str:
     """What limits an operator on a device, and what helps."""
     regimes = [cell.regime for cell in cells if cell.regime]
     counts = [f"{regimes.count(one)} {regime_words(one)}" for one in dict.fromkeys(regimes)]
@@ -467,7 +466,7 @@ def _limits(cells: Sequence[Operator], entries: Sequence[VerificationEntry]) -> 
     return " ".join([*told, *_helps(entries)])
 
 
-def _missed(entries: Sequence[VerificationEntry]) -> str:
+def _missed(entries: Sequence[Operator]) -> str:
     worst = next(iter(_worst(entries)), None)
     if worst is None or worst.cause == "close":
         return ""
@@ -475,9 +474,9 @@ def _missed(entries: Sequence[VerificationEntry]) -> str:
     return f"The seal missed most in {name} ({signed(worst.sealed_error)}): {worst.explanation}."
 
 
-def _helps(entries: Iterable[VerificationEntry]) -> Iterable[str]:
+def _helps(entries: Iterable[Operator]) -> Iterable[str]:
     """A sentence for each regime found: the remedies, and which implementations or dtypes each is for, unless all."""
-    by_regime: dict[str, list[VerificationEntry]] = {}
+    by_regime: dict[str, list[Operator]] = {}
     for entry in entries:
         if entry.regime and entry.remedies:
             by_regime.setdefault(entry.regime, []).append(entry)
@@ -487,7 +486,7 @@ def _helps(entries: Iterable[VerificationEntry]) -> Iterable[str]:
         yield f"What helps where {regime_words(regime)}: {'; '.join(told)}."
 
 
-def _for(remedy: str, entries: Sequence[VerificationEntry]) -> str:
+def _for(remedy: str, entries: Sequence[Operator]) -> str:
     for of in ("implementation", "dtype"):
         every, helped = (
             list(dict.fromkeys(getattr(entry, of) for entry in some))
@@ -507,7 +506,7 @@ def _preset(cell: Operator, cells: Sequence[Operator]) -> str | None:
     return cell.preset if len({one.preset for one in cells}) > 1 else None
 
 
-def _cells(info: OperatorInfo, cells: Sequence[Operator]) -> Table:
+def _cells(info: About, cells: Sequence[Operator]) -> Table:
     """Every cell; rates by the caller's time."""
     columns = ["device", "implementation", "dtype", "case", "measured", "n", "device alone", "predicted", "error"]
     columns += ["GB/s", "attained", "of roof", "FLOP/byte", "limited by"]
@@ -595,7 +594,7 @@ def _spread_words(spread: Table) -> str:
 def _lessons(
     roofline: Roofline,
     devices: Mapping[str, DeviceRecord],
-    verification: Verification,
+    verification: Roofline,
     peaks: Sequence[PeakFlopsRecord],
     acceptance: Acceptance,
 ) -> list[Lesson]:
@@ -619,7 +618,7 @@ def _vendor(roofline: Roofline, devices: Mapping[str, DeviceRecord]) -> Lesson |
     if not known:
         return None
     c = min(known, key=lambda c: c.sustained_tflops / c.vendor_tflops)
-    limits = limiting_words(c.sustained_limited_by or c.held_back_by)
+    limits = limiting_words(c.sustained_limited_by or c.limited_by)
     why, promise = f", limited by: {limits}" if limits else "", promised(devices[c.device])
     burst = percent((c.burst_tflops or c.tflops) / c.vendor_tflops)
     words = (
@@ -630,11 +629,11 @@ def _vendor(roofline: Roofline, devices: Mapping[str, DeviceRecord]) -> Lesson |
     return Lesson(f"The {'datasheet' if promise == 'vendor' else promise} is not what a long job gets", words)
 
 
-def _rule_of_thumb(verification: Verification) -> Lesson | None:
+def _rule_of_thumb(verification: Roofline) -> Lesson | None:
     wrong = [e for e in verification.entries if e.regime and e.textbook_regime and e.textbook_regime != e.regime]
     if not wrong:
         return None
-    pairs: dict[tuple[str, str], list[VerificationEntry]] = {}
+    pairs: dict[tuple[str, str], list[Operator]] = {}
     for entry in wrong:
         pairs.setdefault((entry.textbook_regime, entry.regime), []).append(entry)
     told = [
@@ -704,7 +703,7 @@ def _level(roofline: Roofline) -> Lesson | None:
     return Lesson("A cache ends before its capacity", words)
 
 
-def _prediction(verification: Verification) -> Lesson | None:
+def _prediction(verification: Roofline) -> Lesson | None:
     worst = _worst(verification.entries)[:1]
     if not worst or worst[0].cause == "close":
         return None

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from roofline.analysis.spread import Spreads, with_known_runs
+from roofline.analysis.table import ComputeCeiling, Fault, FoundCache, MemoryCeiling, Operator, Roofline
 from roofline.core.formatting import (
     capacity,
     counted,
@@ -20,7 +21,6 @@ from roofline.core.formatting import (
 from roofline.core.statistics import FEWEST_SAMPLES, few, half_width
 from roofline.core.throttling import limiting_words
 from roofline.records.device import DeviceRecord
-from roofline.records.roofline import ComputeCeiling, Fault, FoundCache, MemoryCeiling, Operator, Roofline
 
 SERIES = {  # of a sweep: whose bandwidth it is
     "through L1": "one multiprocessor, through L1",
@@ -174,9 +174,9 @@ def remarks(ceilings: Sequence[ComputeCeiling | MemoryCeiling]) -> list[str]:
     read, copy = (rates.get(f"dram_{mix}") for mix in ("read", "copy"))
     said = [
         f"{c.name}: the reference GEMM has other operands than its ceiling, whose product gives "
-        f"{number(c.on_lab_inputs_tflops)} {flops_unit(c.name)} on those"
+        f"{number(c.on_reference_inputs_tflops)} {flops_unit(c.name)} on those"
         for c in ceilings
-        if c.kind == "compute" and c.on_lab_inputs_tflops
+        if c.kind == "compute" and c.on_reference_inputs_tflops
     ]
     if read and copy and copy > COPIES_MORE * read:
         said.append(
@@ -202,7 +202,7 @@ def _compute_row(c: ComputeCeiling, spreads: Spreads) -> Row:
         vendor=number(c.vendor_tflops) if c.vendor_tflops else "",
         of_vendor=of_vendor(c),
         of_clock=percent(c.fraction_of_clock) if c.fraction_of_clock else "",
-        limited_by=told_apart(c.burst_limited_by, c.sustained_limited_by, c.held_back_by, c.throttled),
+        limited_by=told_apart(c.burst_limited_by, c.sustained_limited_by, c.limited_by, c.throttled),
         **_common(c, c.tflops, with_known_runs(spreads, c.device, c.name, "burst", c.burst_tflops or c.tflops)),
     )
 
@@ -215,7 +215,7 @@ def _memory_row(c: MemoryCeiling, spreads: Spreads) -> Row:
         vendor=number(c.vendor_gb_per_s) if c.vendor_gb_per_s else "",
         of_vendor=percent(c.fraction_of_vendor) if c.fraction_of_vendor else "",
         of_clock="",
-        limited_by=limited_by(c.held_back_by, c.throttled),
+        limited_by=limited_by(c.limited_by, c.throttled),
         **_common(c, c.gb_per_s, with_known_runs(spreads, c.device, c.name, "ceiling", c.gb_per_s)),
     )
 

@@ -3,18 +3,18 @@
 from collections.abc import Iterable, Mapping
 
 from roofline.analysis.prediction_error import CLOSE
-from roofline.analysis.verification import error_statistics
-from roofline.core.formatting import counted, duration, percent, regime_words, traffic
-from roofline.records.roofline import Fault
-from roofline.records.verification import (
+from roofline.analysis.table import (
     Accuracy,
     Call,
     CountedEntry,
     ErrorStatistics,
+    Fault,
+    Operator,
+    Roofline,
     Score,
-    Verification,
-    VerificationEntry,
 )
+from roofline.analysis.verification import error_statistics
+from roofline.core.formatting import counted, duration, percent, regime_words, traffic
 from roofline.report.markdown import Table, filled, table
 from roofline.report.tables import fail_lines
 
@@ -35,7 +35,7 @@ RIGHT = "A prediction is *right* where its regime is and its time is within a fa
 CALLS = "Beside it, a kernel with as many arguments that does nothing. The least of the records' medians."
 
 
-def markdown(verification: Verification, failed: Iterable[Fault] = ()) -> str:
+def markdown(verification: Roofline, failed: Iterable[Fault] = ()) -> str:
     """The page; tables and sentences in sections of one device, operator and implementation each."""
     titles = verification.titles
     sections = _sections(verification.entries, titles)
@@ -54,20 +54,20 @@ def markdown(verification: Verification, failed: Iterable[Fault] = ()) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _sections(entries: list[VerificationEntry], titles: Mapping[str, str]) -> dict[str, list[VerificationEntry]]:
+def _sections(entries: list[Operator], titles: Mapping[str, str]) -> dict[str, list[Operator]]:
     """By device, operator and implementation, the worst sealed prediction first."""
-    found: dict[str, list[VerificationEntry]] = {}
+    found: dict[str, list[Operator]] = {}
     for entry in entries:
         title = f"{entry.device}, {titles.get(entry.operator, entry.operator)}, {entry.implementation}"
         found.setdefault(title, []).append(entry)
     return {title: sorted(cells, key=_size_of_error, reverse=True) for title, cells in found.items()}
 
 
-def _size_of_error(entry: VerificationEntry) -> float:
+def _size_of_error(entry: Operator) -> float:
     return abs(entry.sealed_error) if entry.sealed_error is not None else -1.0
 
 
-def _verdict(verification: Verification) -> str:
+def _verdict(verification: Roofline) -> str:
     if not verification.score.cells:
         return "No prediction has a measured counterpart."
     missed = error_statistics(e.sealed_error for e in verification.entries if e.sealed_error is not None)
@@ -96,7 +96,7 @@ def _seal(check) -> str:
 # ---------------------------------------------------------------- tables
 
 
-def _summary(verification: Verification, titles: Mapping[str, str]) -> str:
+def _summary(verification: Roofline, titles: Mapping[str, str]) -> str:
     columns = ("device", "operator", "implementation", "regime found", "cells")
     columns += ("sealed: right", "regime right", "time right", "sealed: median, worst error")
     columns += ("from ceilings: right", "regime right", "time right", "from ceilings: median, worst error")
@@ -134,7 +134,7 @@ def _calls(calls: list[Call], titles: Mapping[str, str]) -> str:
     return table(columns, rows, left=4)
 
 
-def _cells(entries: list[VerificationEntry]) -> str:
+def _cells(entries: list[Operator]) -> str:
     columns = ("cell", "measured", "sealed", "error", "from ceilings", "error", "device time", "sealed", "error")
     columns += ("predicted", "found", "regime right", "time right")
     rows = []
@@ -153,12 +153,12 @@ def _cells(entries: list[VerificationEntry]) -> str:
     return table(columns, rows)
 
 
-def cell_name(entry: VerificationEntry) -> str:
+def cell_name(entry: Operator) -> str:
     """What tells a cell from the others of its device, operator and implementation."""
     return " ".join(part for part in (entry.preset, entry.scope, entry.dtype, entry.label) if part)
 
 
-def _counted(verification: Verification) -> list[str]:
+def _counted(verification: Roofline) -> list[str]:
     """Declared and counted side by side, or why nothing was counted."""
     parts = [
         f"- {one.device}{f', {one.record}' if one.record else ''}: {one.reason}." for one in verification.not_counted
@@ -195,7 +195,7 @@ def counted_name(one: CountedEntry, titles: Mapping[str, str]) -> str:
 # ---------------------------------------------------------------- words
 
 
-def _helps(entries: list[VerificationEntry]) -> str:
+def _helps(entries: list[Operator]) -> str:
     """What helps in each regime that was found, and which dtypes; which cells where those of a dtype differ."""
     helps = []
     for regime in dict.fromkeys(entry.regime for entry in entries if entry.regime and entry.remedies):
@@ -210,7 +210,7 @@ def _helps(entries: list[VerificationEntry]) -> str:
     return "\n".join(helps)
 
 
-def _explained(entries: list[VerificationEntry]) -> str:
+def _explained(entries: list[Operator]) -> str:
     """A sentence on each error that needs one."""
     close = sum(entry.cause == "close" for entry in entries)
     alike: dict[str, list[str]] = {}

@@ -7,17 +7,17 @@ from pathlib import Path
 
 from roofline.analysis.distribution import OTHERS
 from roofline.analysis.host_cards import ALIKE
+from roofline.analysis.results import read_table
 from roofline.analysis.seals import moment
 from roofline.analysis.spread import between_runs
+from roofline.analysis.table import Acceptance
 from roofline.core.formatting import counted
 from roofline.core.statistics import median
 from roofline.devices import kind_of
 from roofline.devices.host import usable_cores
 from roofline.measure.lock import HOST
 from roofline.operators.base import Operator
-from roofline.records.acceptance import Acceptance
 from roofline.records.base import CorruptRecord, read
-from roofline.records.roofline import Roofline
 from roofline.report import screen
 from roofline.run.jobs import JOBS, RUN_STARTED, count_jobs, job_times, now
 from roofline.run.settings import Checked
@@ -137,7 +137,7 @@ def _operator_s(operator: Operator, config, kind: str) -> float:
 def summarise(results: Path) -> None:
     """The ceilings, the operators, the checklist, and where the files are."""
     try:
-        roofline = read(Roofline, results / "roofline.json")
+        roofline = read_table(results / "roofline.json")
         acceptance = read(Acceptance, results / "acceptance.json")
     except (OSError, CorruptRecord):
         return

@@ -17,10 +17,10 @@ from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 
+from roofline.analysis.results import read_table
 from roofline.records.base import CorruptRecord, read
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Device, Manifest
-from roofline.records.roofline import Roofline
 from roofline.report.tables import fail_lines
 from roofline.run.manifest import contradictions, differing_files, is_result, unlisted_files
 from roofline.run.paths import RESULTS
@@ -195,7 +195,7 @@ def manifest_of(root: Path) -> Manifest:
 
 def failed(root: Path) -> list[str]:
     """What makes a run's figures doubtful, a line each. Raises CorruptRecord or OSError."""
-    return fail_lines(read(Roofline, root / RESULTS / "roofline.json").faults)
+    return fail_lines(read_table(root / RESULTS / "roofline.json").faults)
 
 
 def problems(root: Path, manifest: Manifest) -> list[str]:

@@ -11,12 +11,12 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from roofline.analysis.table import Roofline
 from roofline.core.formatting import duration, percent
 from roofline.measure.device_seal import AMD_GB_PER_S_PER_CORE, CPU_GB_PER_S_OF_ALL, CPU_GB_PER_S_PER_CORE, CPU_SOURCE
 from roofline.operators import about, registry
 from roofline.operators.base import GENERIC_CONSTANTS, Constant, Constants
 from roofline.operators.settings import EFFORTS, ByEffort, Settings
-from roofline.records.roofline import Roofline
 from roofline.report.markdown import table
 from roofline.run.config import config_model
 

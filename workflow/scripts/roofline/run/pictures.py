@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from roofline.analysis.table import Fault, Roofline
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import BandwidthRecord
-from roofline.records.roofline import Fault, Roofline
 from roofline.report import instruction_figure, load_figure, operator_figure, roofline_figure, sweep_figure
 from roofline.report.figure_style import headline, save, styled
 from roofline.report.tables import fail_lines

@@ -11,15 +11,13 @@ from pathlib import Path
 
 from roofline.analysis.consistency import contradictions
 from roofline.analysis.results import read_any
-from roofline.records.acceptance import Acceptance
+from roofline.analysis.table import Acceptance, Roofline
 from roofline.records.base import CorruptRecord, Record, read
 from roofline.records.counters import CountersRecord, ProfilerRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest
 from roofline.records.operator import DataFile, JobRecord
-from roofline.records.roofline import Roofline
-from roofline.records.verification import Verification
 from roofline.run.settings import Faults
 
 PREVIOUS = "previous"
@@ -27,7 +25,6 @@ ENGINE = ".snakemake"
 OF_ALL_DEVICES: dict[str, type[Record]] = {
     "roofline.json": Roofline,
     "acceptance.json": Acceptance,
-    "verification.json": Verification,
     "manifest.json": Manifest,
 }
 

@@ -10,12 +10,15 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 
 from roofline.analysis.quantities import Run, fingerprint, quantities
+from roofline.analysis.results import read_table
+from roofline.analysis.table import SCHEMA_VERSION, Roofline
+from roofline.core.formatting import listed
+from roofline.records import convert
 from roofline.records.base import CorruptRecord, read
 from roofline.records.collection import Collection
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest
-from roofline.records.roofline import SCHEMA_VERSION, Roofline
 from roofline.run.archive import ENDING, Refused, add_file, name_of, unpack
 from roofline.run.paths import RESULTS
 
@@ -119,9 +122,10 @@ def _roofline(results: Path, source: str) -> Roofline:
     except ValueError as error:
         raise CorruptRecord(f"{path}: {str(error).splitlines()[0]}") from None
     version = content.get("schema_version") if isinstance(content, dict) else None
-    if version != SCHEMA_VERSION:
-        raise Refused(f"{source}: roofline.json is of schema_version {version}; allowed: {SCHEMA_VERSION}")
-    return read(Roofline, path)
+    readable = (convert.OLD_TABLE, SCHEMA_VERSION)
+    if version not in readable:
+        raise Refused(f"{source}: roofline.json is of schema_version {version}; allowed: {listed(readable)}")
+    return read_table(path)
 
 
 def _require_as_listed(results: Path, paths: Iterable[str], manifest: Manifest, source: str) -> None:

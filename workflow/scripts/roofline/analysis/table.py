@@ -1,42 +1,19 @@
-"""roofline.json, the public format: ceilings and the operators under them. Paths are relative to results/."""
+"""roofline.json, the public format and the one table of a run: devices, ceilings, cells, checks. Paths are relative to
+results/."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
-from roofline.core.axis import BYTES
-from roofline.core.formatting import traffic
+from roofline.core.axis import BYTES, Axis
 from roofline.core.terms import Cache, ComputeUnit, DeviceKind, Mix, Regime, RegimeLevel
+from roofline.operators.about import About, unknown
 from roofline.records.base import Interval, NotNegative, Positive, Record
 from roofline.records.prediction import CellPrediction
 
-SCHEMA_VERSION = 2
-
-
-class Axis(Record):
-    """The size along which cells of an operator are swept, and joined in pictures."""
-
-    key: str = Field(description="a key of the shape, or bytes: those that a step moves")
-    symbol: str
-    at_least: int | None = Field(default=None, description="so many values acceptance asks for")
-
-    def words(self, place: float) -> str:
-        return traffic(place) if self.key == BYTES else str(place)
-
-
-class OperatorInfo(Record):
-    """What readers of a record need to know of an operator, so that they need not import it."""
-
-    name: str
-    title: str
-    picture: str = Field(description="results/{picture}.png")
-    counted: str = Field(description="which bytes count, in a few words")
-    axis: Axis | None = None
-    baselines: list[str] = Field(default=[], description="implementations that the others are compared with")
-    scopes: dict[str, str] = Field(default={}, description="parts that are timed separately, each in a few words")
-    usual_share_of_peak: Interval | None = Field(
-        default=None, description="of the compute peak, where the literature names one for a memory-bound cell"
-    )
+SCHEMA_VERSION = 3
+USERS = "operation"  # the operator of the config's `operations`, which have counts and no code
 
 
 class DeviceEntry(Record):
@@ -54,9 +31,9 @@ class ComputeCeiling(Record):
     tflops: Positive
     ci95: Interval | None
     samples: int | None = Field(default=None, description="timed samples of the burst; null if not known")
-    lab_tflops: Positive | None
-    on_lab_inputs_tflops: Positive | None = Field(
-        default=None, description="the burst's product on operands like lab_tflops', where its own differ"
+    reference_tflops: Positive | None
+    on_reference_inputs_tflops: Positive | None = Field(
+        default=None, description="the burst's product on operands like the reference GEMM's, where its own differ"
     )
     burst_tflops: Positive | None = Field(default=None, description="tflops is the higher of this and the sustained")
     sustained_tflops: Positive | None
@@ -67,7 +44,7 @@ class ComputeCeiling(Record):
     inputs: str | None = Field(default=None, description="operands")
     clock_tflops: Positive | None
     fraction_of_clock: Positive | None
-    held_back_by: list[str] = Field(default=[], description="throttle reasons under its load, as NVML reports them")
+    limited_by: list[str] = Field(default=[], description="throttle reasons under its load, as NVML reports them")
     burst_limited_by: list[str] | None = Field(default=None, description="those during the burst; null if not known")
     sustained_limited_by: list[str] | None = Field(
         default=None, description="those under sustained load; null if not known"
@@ -88,7 +65,7 @@ class MemoryCeiling(Record):
     sm_clock_mhz: Positive | None = Field(default=None, description="counted inside the kernel, where it is ours")
     vendor_gb_per_s: Positive | None
     fraction_of_vendor: Positive | None
-    held_back_by: list[str] = Field(default=[], description="throttle reasons under its load, as NVML reports them")
+    limited_by: list[str] = Field(default=[], description="throttle reasons under its load, as NVML reports them")
     throttled: bool | None = Field(default=None, description="whether all samples were thermally throttled")
     record: str
 
@@ -130,10 +107,29 @@ class SpeedUp(Record):
     device_latency: Positive | None = Field(description="null where the device is its own caller")
 
 
+GapCause = Literal[
+    "close",
+    "calls",
+    "start",
+    "clock",
+    "own_clock",
+    "compute_ceiling",
+    "memory_ceiling",
+    "share_of_roof",
+    "unexplained",
+]
+
+
+class GapPart(Record):
+    """What one cause moves of a sealed latency towards the measured one; the parts add up to the gap."""
+
+    cause: GapCause
+    seconds: float
+
+
 class Operator(Record):
     device: str
     operator: str
-    title: str | None = Field(default=None, description="of the operator")
     name: str | None = Field(default=None, description="the user's name for an operation of the user's own")
     implementation: str | None
     preset: str | None
@@ -141,8 +137,6 @@ class Operator(Record):
     dtype: str
     cache: Cache | None
     shape: dict[str, int]
-    label: str | None = Field(default=None, description="what tells this case from others of its dtype")
-    series: str | None = Field(default=None, description="the same without the operator's axis")
     flops: int | float
     bytes: int | float
     intensity_flops_per_byte: NotNegative | None
@@ -169,11 +163,50 @@ class Operator(Record):
     overhead_s: NotNegative | None = Field(default=None, description="what a call costs on the smallest case")
     textbook_regime: Regime | None = Field(default=None, description="what a rule of thumb names without a model")
     predicted: Predicted
-    remedies: list[str] = Field(default=[], description="what helps in the regime found")
+    sealed_error: float | None = Field(default=None, description="(predicted - measured) / measured, of the latency")
+    from_ceilings_error: float | None = None
+    sealed_device_error: float | None = Field(default=None, description="the same of the device's time")
+    from_ceilings_device_error: float | None = None
+    sealed_regime_correct: bool | None = None
+    from_ceilings_regime_correct: bool | None = None
+    sealed_time_right: bool | None = Field(default=None, description="within a factor of two")
+    from_ceilings_time_right: bool | None = None
+    cause: GapCause = Field(default="unexplained", description="of the sealed latency's error")
+    parts: list[GapPart] = Field(default=[], description="of that error, by cause")
+    explanation: str = Field(default="", description="the error in one sentence, from what was measured")
     speed_up: dict[str, SpeedUp] = Field(
         default={}, description="times as fast as the operator's baselines on the same device and case, by their names"
     )
     record: str | None
+
+    _about: About | None = PrivateAttr(default=None)  # text of the operator, which no table holds
+    _kind: DeviceKind = PrivateAttr(default="gpu")
+
+    def described(self, about: About | None, kind: DeviceKind) -> Self:
+        """The same cell, with the text of its operator at hand."""
+        self._about, self._kind = about, kind
+        return self
+
+    @property
+    def title(self) -> str | None:
+        return self._about.title if self._about else None
+
+    @property
+    def label(self) -> str | None:
+        return self._about.label(self) if self._about else None
+
+    @property
+    def series(self) -> str | None:
+        return self._about.series(self) if self._about else None
+
+    @property
+    def remedies(self) -> list[str]:
+        """What helps in the regime found."""
+        return self._about.advice(self, self._kind).get(self.regime, []) if self._about else []
+
+    @property
+    def from_ceilings(self) -> CellPrediction | None:
+        return self.predicted.from_ceilings
 
     def along(self, axis: Axis) -> int | float | None:
         """Its place on the operator's axis; None where it has none."""
@@ -279,10 +312,123 @@ class PeerPath(Record):
     record: str
 
 
+class ErrorStatistics(Record):
+    """Of absolute errors, as shares of what was measured."""
+
+    cells: int
+    median: NotNegative
+    worst: NotNegative
+
+
+class Accuracy(Record):
+    """How well one way to predict did over some cells."""
+
+    regimes: int = Field(description="cells of which a regime was both predicted and found")
+    regimes_correct: int
+    share_correct: NotNegative | None
+    times_right: int = Field(default=0, description="of these cells, within a factor of two")
+    both_right: int = Field(default=0, description="regime and time")
+    latency: ErrorStatistics | None
+    device_latency: ErrorStatistics | None
+
+
+class Score(Record):
+    """Of all cells whose regime was found. A prediction is right where its regime is and its time within a factor of
+    two; the textbook's rule of thumb names a regime alone."""
+
+    cells: int = 0
+    regimes_right: int = 0
+    times_right: int = 0
+    both_right: int = 0
+    textbook_cells: int = Field(default=0, description="of which the operator says what the rule of thumb names")
+    textbook_regimes_right: int = 0
+
+
+class VerificationGroup(Record):
+    device: str
+    operator: str
+    implementation: str | None
+    regime: Regime | Literal["all", "not_found"]
+    cells: int
+    sealed: Accuracy
+    from_ceilings: Accuracy
+
+
+class SealCheck(Record):
+    """Whether a device was measured after its prediction was sealed, and as sealed."""
+
+    device: str
+    seals: dict[str, str] = Field(description="when each was sealed, by its path")
+    first_measurement_at: str | None
+    violations: list[str]
+
+
+class Call(Record):
+    """What one call of an implementation costs on the smallest case: the least over the records."""
+
+    device: str
+    operator: str
+    implementation: str
+    scope: str | None
+    records: int
+    smallest_s: Positive = Field(description="the caller's time of the operator's smallest case")
+    smallest_device_s: Positive | None
+    empty_kernel_s: Positive | None = Field(description="of a kernel with as many arguments that does nothing")
+    empty_kernel_device_s: Positive | None
+
+
+class CountedEntry(Record):
+    """A profiled cell: what was declared beside what the hardware counted, of one step."""
+
+    device: str
+    operator: str
+    implementation: str
+    preset: str | None
+    scope: str | None
+    dtype: str
+    cache: Cache
+    shape: dict[str, int]
+    declared_read_bytes: NotNegative
+    declared_write_bytes: NotNegative
+    written_caches: NotNegative | None = Field(
+        default=None, description="declared writes while the counters ran, in last-level caches"
+    )
+    read_bytes: NotNegative | None
+    write_bytes: NotNegative | None
+    declared_flops: NotNegative
+    kernel_flops: NotNegative | None = Field(description="by the kernel's FLOP formula")
+    flops: NotNegative | None
+    tensor_pipe_active_fraction: NotNegative | None
+    achieved_occupancy_fraction: NotNegative | None = None
+    regime: Regime | None = Field(description="that was found of the timed cell; null where it was not timed")
+    reads_agree: bool | None = Field(description="within 2 % or 1 MB, whichever is more")
+    writes_agree: bool | None
+    flops_agree: bool | None = Field(description="with the kernel's FLOP formula, or else the declared, within 2 %")
+    explanation: str
+    record: str
+    _about: About | None = PrivateAttr(default=None)
+
+    def described(self, about: About | None, kind: DeviceKind) -> Self:
+        self._about = about
+        return self
+
+    @property
+    def label(self) -> str:
+        return self._about.label(self) if self._about else ""
+
+
+class NotCounted(Record):
+    """Why a device's counters were not read; of a record's cells, where it was one."""
+
+    device: str
+    record: str | None
+    reason: str
+
+
 class Roofline(Record):
     """results/roofline.json: ceilings and the operators under them. Paths are relative to results/."""
 
-    schema_version: Literal[2] = SCHEMA_VERSION
+    schema_version: Literal[3] = SCHEMA_VERSION
     devices: dict[str, DeviceEntry]
     ceilings: list[Annotated[ComputeCeiling | MemoryCeiling, Field(discriminator="kind")]]
     operators: list[Operator]
@@ -290,6 +436,47 @@ class Roofline(Record):
     above_roof: list[AboveRoof] = Field(default=[])
     skipped: list[Skipped]
     faults: list[Fault] = Field(default=[], description="what makes a device's figures doubtful")
-    operator_info: dict[str, OperatorInfo] = Field(default={}, description="by the operators' names")
     instructions: list[InstructionRoofline] = Field(default=[], description="of each GPU that was measured")
     peers: list[PeerPath] = Field(default=[], description="between GPUs of the host, where several were measured")
+    seals: list[SealCheck] = Field(default=[])
+    score: Score = Score()
+    summary: list[VerificationGroup] = Field(default=[], description="how well predictions did, by groups of cells")
+    calls: list[Call] = Field(default=[])
+    counted: list[CountedEntry] = Field(default=[], description="what the hardware counted of a few cells")
+    not_counted: list[NotCounted] = Field(default=[])
+    _abouts: dict[str, About] = PrivateAttr(default_factory=dict)
+
+    def described(self, abouts: Mapping[str, About]) -> Self:
+        """The same table, with the text of its operators at hand: titles, labels and advice are in no table."""
+        rows = [one for one in (*self.operators, *self.counted) if one.operator != USERS]
+        names = dict.fromkeys(one.operator for one in rows)
+        self._abouts = {name: abouts.get(name) or unknown(name) for name in names}
+        for one in rows:
+            one.described(self._abouts[one.operator], self.devices[one.device].kind)
+        return self
+
+    @property
+    def operator_info(self) -> dict[str, About]:
+        """The text of the operators that were measured, by their names."""
+        return self._abouts
+
+    @property
+    def titles(self) -> dict[str, str]:
+        return {name: about.title for name, about in self._abouts.items()}
+
+    @property
+    def entries(self) -> list[Operator]:
+        """The cells that were measured by this run, and not by the user."""
+        return [one for one in self.operators if one.record]
+
+
+class Criterion(Record):
+    device: str | None
+    criterion: str
+    result: Literal["pass", "fail", "not_applicable"]
+    reason: str
+
+
+class Acceptance(Record):
+    schema_version: Literal[3] = SCHEMA_VERSION
+    criteria: list[Criterion]
