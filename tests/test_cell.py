@@ -13,7 +13,7 @@ from records_factory import SCAN, US, bandwidth_record, beside, cell, collected,
 from test_gpu_workflow import CONFIG, TWO_CARDS, GpuRun
 from workflow_run import CHECKOUT, TINY, Run, changed, new_checkout
 
-from roofline.analysis.table import Roofline
+from roofline.analysis.results import read_table
 from roofline.devices import Identity
 from roofline.records.base import read, write
 from roofline.records.memory import BandwidthRecord
@@ -107,7 +107,7 @@ def test_predicted_measured_and_the_reference_side_by_side():
 )
 def test_every_kind_of_record_beside_the_reference(record, shown):
     """Of the committed run beside itself, each figure is found again."""
-    found = figures(read(Roofline, REFERENCE), record)
+    found = figures(read_table(REFERENCE), record)
     head, *lines = rows(page(found, found))
     assert len(lines) == len(found) >= len(shown)
     for line in lines:

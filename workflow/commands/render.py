@@ -42,7 +42,7 @@ def render(archive: Path, folder: Path) -> list[str]:
     names = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))
     return [
         f"{folder}/: {names}",
-        f"roofline.json, made again from {len(manifest.outputs)} files, {same} the archived one",
+        f"roofline.json, made again from {len(manifest.outputs)} files, {relation} the archived one",
         *fails,
     ]
 
