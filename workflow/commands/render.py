@@ -36,9 +36,8 @@ def render(archive: Path, folder: Path) -> list[str]:
         found = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
         archived, fails = read_table(root / RESULTS / "roofline.json"), failed(root)
     made = write_derived(found, manifest, folder)
-    same = (
-        "equals" if same(made, archived) else "has the figures of" if same_figures(made, archived) else "differs from"
-    )
+    relation = "equals" if same(made, archived) else "has the figures of"
+    relation = relation if same_figures(made, archived) else "differs from"
     names = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))
     return [
         f"{folder}/: {names}",
