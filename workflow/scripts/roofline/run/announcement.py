@@ -1,6 +1,5 @@
 """What the terminal shows before a run, after it, and after a failure."""
 
-import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,11 +9,7 @@ from roofline.analysis.host_cards import ALIKE
 from roofline.analysis.seals import moment
 from roofline.analysis.spread import between_runs
 from roofline.core.formatting import counted
-from roofline.core.statistics import median
-from roofline.devices import kind_of
-from roofline.devices.host import usable_cores
 from roofline.measure.lock import HOST
-from roofline.operators.base import Operator
 from roofline.records.acceptance import Acceptance
 from roofline.records.base import CorruptRecord, read
 from roofline.records.roofline import Roofline
@@ -25,18 +20,12 @@ from roofline.run.settings import Checked
 ARGUMENTS = "ROOFLINE_ARGS"  # the variable with what make was given as ARGS
 COUNTER_FILE = Path("logs/.jobs-ended")
 
-# Seconds of a job beyond its timed blocks, seen on an H200's host and on two CPU cores: libraries load, a context is
-# made, operands are drawn and checked.
-START_UP_S = {"gpu": 2.2, "cpu": 1.5}
+# Seconds of a job that no earlier run has timed: to start, and how many of its section's time budgets it spends.
+START_UP_S = 2.0
 OTHER_JOB_S = 0.5
-PROFILED_S = {"profiler": 2, "counters": 6}  # of a process under the profiler
-# A block of an operator seldom spends its whole budget on a GPU and nearly always does on a CPU.
-BUDGET_SPENT = {"gpu": 0.2, "cpu": 0.8}
-# About how many budgets a memory level spends: on read, write, copy and triad, or on copies from or to the host.
-STREAMS = 4
-PATTERNS = 20  # kernels of the instruction roofline
-# Products that a CPU's ceiling takes whatever its budget, warm-up and both blocks together; and FLOP/s in them.
-FEWEST_PRODUCTS, FLOPS_OF_CORE = 17, {"fp32": 9e10, "fp64": 4.5e10}
+PROFILED_S = {"profiler": 4.0, "counters": 8.0}
+BUDGETS = {"peak_flops": 2, "bandwidth": 4, "instructions": 4}
+BUDGETS_OF_OPERATOR = 6
 
 
 def remember_start() -> None:
@@ -47,21 +36,22 @@ def remember_start() -> None:
 def announce(jobs: Iterable, checked: Checked, cores: int) -> None:
     """How many measurements there will be, and about how long and at what cost: as such jobs took here before."""
     planned = [job for job in jobs if job.rule.name != "all"]
-    jobs = [(job.rule.name, dict(job.wildcards)) for job in planned]
-    count_jobs(len(jobs), COUNTER_FILE)
-    measuring = [(rule, wildcards) for rule, wildcards in jobs if _measures(rule, checked)]
+    count_jobs(len(planned), COUNTER_FILE)
+    measuring = [job for job in planned if _measures(job.rule.name, checked)]
     before = times_before()
-    named = [(rule, wildcards.get("device", ""), wildcards.get("dtype")) for rule, wildcards in jobs]
-    each = [before.get(one) or expected_s(*one, checked) for one in named]
+    outputs = [next(iter(map(str, job.output)), "") for job in planned]
+    each = [
+        before.get(output) or expected_s(job.rule.name, checked) for job, output in zip(planned, outputs, strict=True)
+    ]
     uses = [str(job.resources.get("uses") or "").split() for job in planned]
     seconds = together_s(zip(uses, each, strict=True), cores)
     price = checked.config.cost.usd_per_hour
     cost = f", about ${price * seconds / 3600:.2f} at ${price:g} per hour" if price else ""
-    devices = sorted({wildcards["device"] for _, wildcards in measuring}, key=lambda name: (name == "cpu", name))
+    devices = sorted({dict(job.wildcards)["device"] for job in measuring}, key=lambda name: (name == "cpu", name))
     on = f" on {', '.join(devices)}" if devices else ""
     _say(
         f"{counted(len(measuring), 'measurement')}{on}, about {_rounded(seconds)}{cost}; "
-        f"{counted(len(jobs), 'job')} in all."
+        f"{counted(len(planned), 'job')} in all."
     )
 
 
@@ -84,54 +74,29 @@ def together_s(jobs: Iterable[tuple[list[str], float]], cores: int) -> float:
 
 
 def _measures(rule: str, checked: Checked) -> bool:
-    others = ("device_query", "peak_flops", "bandwidth", "instructions", "profiler", "counters")
-    return rule in (*others, *checked.operators)
+    return rule == "device_query" or rule in BUDGETS or rule in PROFILED_S or rule in checked.operators
 
 
-def times_before(path: Path = JOBS) -> dict[tuple[str, str, str | None], float]:
-    """About how long a job took here, by rule, device ("" for all devices) and dtype of a compute ceiling: the median,
-    and what starts it."""
-    found: dict[tuple[str, str, str | None], list[float]] = {}
-    for job in job_times(path).values():
-        start, end, parts = moment(job["started_at"]), moment(job["ended_at"]), Path(job["log"]).parts
+def times_before(path: Path = JOBS) -> dict[str, float]:
+    """Seconds that the last job took for each output, with what starts it."""
+    found = {}
+    for output, job in job_times(path).items():
+        start, end = moment(job["started_at"]), moment(job["ended_at"])
         if start and end:
-            dtype = Path(job["log"]).stem if job["rule"] == "peak_flops" else None
-            key = job["rule"], parts[1] if len(parts) > 2 else "", dtype
-            found.setdefault(key, []).append((end - start).total_seconds())
-    return {key: OTHER_JOB_S + median(seconds) for key, seconds in found.items()}
+            found[output] = OTHER_JOB_S + (end - start).total_seconds()
+    return found
 
 
-def expected_s(rule: str, device: str, dtype: str | None, checked: Checked) -> float:
-    """About how long a job takes; `dtype` is a compute ceiling's."""
+def expected_s(rule: str, checked: Checked) -> float:
+    """About how long a job takes that has not run here before."""
     if not _measures(rule, checked):
         return OTHER_JOB_S
-    config, kind = checked.config, kind_of(device)
-    if rule == "instructions":
-        timed = PATTERNS * config.bandwidth.time_budget_s * BUDGET_SPENT[kind]
-    elif rule == "peak_flops":
-        loaded = config.peak_flops.sustained_s if kind == "gpu" else 0.0
-        timed = max(1.5 * config.peak_flops.time_budget_s + loaded, _products_s(config.peak_flops.size, kind, dtype))
-    elif rule in PROFILED_S:
-        timed = PROFILED_S[rule]
-    elif rule == "bandwidth":
-        timed = STREAMS * config.bandwidth.time_budget_s
-    else:
-        timed = _operator_s(checked.operators[rule], config, kind) if rule in checked.operators else 0.0
-    return START_UP_S[kind] + timed
-
-
-def _products_s(size: int, kind: str, dtype: str | None) -> float:
-    """Of the reference GEMM on a CPU, however small the budget."""
-    rate = usable_cores() * FLOPS_OF_CORE[dtype] if kind == "cpu" and dtype in FLOPS_OF_CORE else math.inf
-    return FEWEST_PRODUCTS * 2 * size**3 / rate
-
-
-def _operator_s(operator: Operator, config, kind: str) -> float:
-    """Of a job's timed blocks, the average over the operator's jobs."""
-    settings, jobs = getattr(config, operator.rule), operator.jobs(config)
-    ways = sum(len(one.scopes) for one in operator.implementations_on(kind, settings.implementations))
-    cases = sum(len(job.cases) for job in jobs) / max(1, len(jobs))
-    return ways * cases * settings.time_budget_s * BUDGET_SPENT[kind]
+    if rule == "device_query" or rule in PROFILED_S:
+        return START_UP_S + PROFILED_S.get(rule, 0.0)
+    config = checked.config
+    settings = config.bandwidth if rule == "instructions" else getattr(config, rule)
+    sustained_s = config.peak_flops.sustained_s if rule == "peak_flops" else 0.0
+    return START_UP_S + BUDGETS.get(rule, BUDGETS_OF_OPERATOR) * settings.time_budget_s + sustained_s
 
 
 def summarise(results: Path) -> None:
