@@ -13,8 +13,8 @@ import yaml
 from roofline.devices.base import Identity
 from roofline.operators.settings import EFFORTS
 from roofline.run import settings
-from roofline.run.announcement import OTHER_JOB_S, expected_s, times_before, together_s
 from roofline.run.config import budgets_of, config_model
+from roofline.run.console import OTHER_JOB_S, expected_s, times_before, together_s
 from roofline.run.settings import Faults, choose_devices, complete, read_file, require_readable
 
 CHECKOUT = Path(__file__).parents[1]
