@@ -25,7 +25,7 @@ START_UP_S = 2.0
 OTHER_JOB_S = 0.5
 PROFILED_S = {"profiler": 4.0, "counters": 8.0}
 BUDGETS = {"peak_flops": 2, "bandwidth": 4, "instructions": 4}
-BUDGETS_OF_OPERATOR = 6
+BUDGETS_OF_OPERATOR = 3
 
 
 def remember_start() -> None:
@@ -34,7 +34,7 @@ def remember_start() -> None:
 
 
 def announce(jobs: Iterable, checked: Checked, cores: int) -> None:
-    """How many measurements there will be, and about how long and at what cost: as such jobs took here before."""
+    """How many measurements there will be, and about how long they take, and the cost."""
     planned = [job for job in jobs if job.rule.name != "all"]
     count_jobs(len(planned), COUNTER_FILE)
     measuring = [job for job in planned if _measures(job.rule.name, checked)]
