@@ -430,12 +430,12 @@ onstart:
     run_lock.hold()
     run_lock.end_when_unread()
     faults_end_the_run(require_counters)
-    announcement.announce(workflow.dag.needrun_jobs(), CHECKED, workflow.cores)
+    console.announce(workflow.dag.needrun_jobs(), CHECKED, workflow.cores)
 
 
 onsuccess:
-    announcement.summarise(RESULTS)
+    console.summarise(RESULTS)
 
 
 onerror:
-    announcement.explain()
+    console.explain()

@@ -1,33 +1,28 @@
 """The reasons of a dry run in words."""
 
-import pytest
-
 from roofline.run import plan
 
 PARAMS = "Params have changed since last execution: Union of exclusive params before and now across all output: "
 
 
-@pytest.mark.parametrize(
-    ("values", "told"),
-    [
-        ("before: 10 now: 12 ", ": before 10, now 12"),
-        ("before: <nothing exclusive> now: 12 ", ": now 12"),
-        ("before: 10 now: <nothing exclusive> ", ": before 10"),
-        ("""before: '{"a": 1, "b": [2]}' now: '{"a": 1, "b": []}' """, ": b [2], now []"),
-        ("before: <nothing exclusive> now: <nothing exclusive>", ""),
-        (f"before: <nothing exclusive> now: {'many words ' * 50}", f": now {'many words ' * 5}[...]"),
-    ],
-)
-def test_a_changed_param_is_told_with_its_values(values, told):
-    """Snakemake names no param, and only values that no other param has."""
-    assert plan._short(PARAMS + values) == f"settings, device or software have changed{told}"
+def job(reason: str) -> str:
+    return f"rule plot:\n    output: results/roofline.png\n    reason: {reason}\n"
 
 
-def test_several_reasons_are_told_one_after_another_each_with_few_files():
-    reasons = (
-        f"Input files updated by another job: results/a.json, results/b.json, results/c.json; {PARAMS}before: 1 now: 2"
-    )
-    assert plan._short(reasons) == (
-        "input files updated by another job: a.json, b.json and 1 more; "
-        "settings, device or software have changed: before 1, now 2"
-    )
+def planned(monkeypatch, text: str, status: int = 0):
+    done = plan.subprocess.CompletedProcess([], status, stdout=text, stderr="Config file a is extended\na note\n")
+    monkeypatch.setattr(plan.subprocess, "run", lambda *arguments, **options: done)
+    return plan.plan([])
+
+
+def test_each_job_has_its_reasons_with_the_changed_values_and_few_files(monkeypatch):
+    reason = f"Input files updated by another job: results/a.json, results/b.json, results/c.json; {PARAMS}"
+    ((one,), notes) = planned(monkeypatch, job(f"{reason}before: 10 now: 12 "))
+    assert (one.rule, one.output, notes) == ("plot", "results/roofline.png", ["a note"])
+    assert "a.json, b.json and 1 more" in one.reason and "before: 10 now: 12" in one.reason
+    assert plan.lines([one])[-1] == "1 job: 1 plot"
+
+
+def test_endless_values_are_shortened(monkeypatch):
+    ((one,), _) = planned(monkeypatch, job(f"{PARAMS}before: <nothing exclusive> now: {'many words ' * 50}"))
+    assert len(one.reason) < 200

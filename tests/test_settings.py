@@ -12,9 +12,9 @@ import yaml
 
 from roofline.devices.base import Identity
 from roofline.operators.settings import EFFORTS
-from roofline.run import announcement, settings
-from roofline.run.announcement import OTHER_JOB_S, expected_s, times_before, together_s
+from roofline.run import settings
 from roofline.run.config import budgets_of, config_model
+from roofline.run.console import OTHER_JOB_S, expected_s, times_before, together_s
 from roofline.run.settings import Faults, choose_devices, complete, read_file, require_readable
 
 CHECKOUT = Path(__file__).parents[1]
@@ -202,31 +202,19 @@ def test_every_effort_fills_every_budget_and_a_greater_one_takes_longer():
     for key, value in budgets(default).items():
         assert budgets(quick)[key] < value < budgets(thorough)[key]
     for rule in ("peak_flops", "bandwidth", "decode_attn", "rmsnorm_matmul", "row_norm"):
-        for device in ("gpu0", "cpu"):
-            times = [expected_s(rule, device, None, checked) for checked in (quick, default, thorough)]
-            assert 0 < times[0] < times[1] < times[2]
+        times = [expected_s(rule, checked) for checked in (quick, default, thorough)]
+        assert 0 < times[0] < times[1] < times[2]
     assert thorough.config.bandwidth.size_mib is None, "null is a value of its own where no effort speaks of it"
 
 
-def test_a_cpus_products_take_their_time_whatever_the_budget(monkeypatch):
-    monkeypatch.setattr(announcement, "usable_cores", lambda: 2)
-    quick = complete({"effort": "quick"})
-    fp64, fp32, fma = (expected_s("peak_flops", "cpu", dtype, quick) for dtype in ("fp64", "fp32", "fp64_fma"))
-    assert 20 < fp64 < 35 and 10 < fp32 < 20 and fma < 5
-
-
-def test_a_job_is_announced_to_take_what_such_jobs_took_here(tmp_path):
-    times = [("scan", "gpu0/scan/n1", 8), ("scan", "gpu0/scan/n2", 9), ("scan", "cpu/scan/n1", 40), ("plot", "plot", 3)]
-    times.append(("peak_flops", "cpu/peak_flops/fp32", 20))
+def test_the_time_of_a_job_that_ran_before_is_taken_from_its_log(tmp_path):
+    times = {"results/gpu0/scan/n1.json": 8, "results/roofline.png": 3}
     entries = [
-        {"rule": rule, "log": f"logs/{name}.log", "outputs": [name], "started_at": f"{AT}00", "ended_at": f"{AT}{s:02}"}
-        for rule, name, s in times
+        {"rule": "any", "log": "any.log", "outputs": [name], "started_at": f"{AT}00", "ended_at": f"{AT}{s:02}"}
+        for name, s in times.items()
     ]
     (tmp_path / "jobs.jsonl").write_text("".join(f"{json.dumps(entry)}\n" for entry in entries))
-    expected = {("scan", "gpu0", None): 8.5, ("scan", "cpu", None): 40, ("plot", "", None): 3}
-    expected["peak_flops", "cpu", "fp32"] = 20
-    found = times_before(tmp_path / "jobs.jsonl")
-    assert found == {key: seconds + OTHER_JOB_S for key, seconds in expected.items()}
+    assert times_before(tmp_path / "jobs.jsonl") == {name: s + OTHER_JOB_S for name, s in times.items()}
     assert times_before(tmp_path / "none.jsonl") == {}
 
 

@@ -26,7 +26,7 @@ from roofline.analysis import distribution
 from roofline.analysis.spread import committed
 from roofline.devices import datasheets
 from roofline.measure import lock, nsight_compute
-from roofline.run import announcement, cells, previous_results, run_lock, settings, sources
+from roofline.run import cells, console, previous_results, run_lock, settings, sources
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.paths import RESULTS
 
@@ -331,4 +331,4 @@ previous_results.set_aside_corrupt(
 )
 if not workflow.output_settings.dryrun:
     previous_results.set_aside_other_cards({name: PRESENT[name] for name in DEVICES}, RESULTS)
-announcement.remember_start()
+console.remember_start()

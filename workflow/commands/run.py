@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline import devices
-from roofline.run import announcement, folder, plan, run_lock, settings
+from roofline.run import console, folder, plan, run_lock, settings
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.paths import RESULTS
 
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
         print(run_lock.refusal())
         return 1
     before = made_at()
-    os.environ[announcement.ARGUMENTS] = shlex.join(arguments)
+    os.environ[console.ARGUMENTS] = shlex.join(arguments)
     cores = str(gpus_wanted(arguments))
     workflow = subprocess.Popen([sys.executable, "-P", "-m", "snakemake", "--cores", cores, *arguments])
     try:
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
         return INTERRUPTED
     if status == 0 and before and made_at() == before:
         print(plan.NOTHING)
-        announcement.summarise(RESULTS)
+        console.summarise(RESULTS)
     return status
 
 

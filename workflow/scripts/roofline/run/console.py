@@ -1,0 +1,133 @@
+"""What the terminal shows before a run, after it, and after a failure."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from roofline.analysis.distribution import OTHERS
+from roofline.analysis.host_cards import ALIKE
+from roofline.analysis.results import read_table
+from roofline.analysis.seals import moment
+from roofline.analysis.spread import between_runs
+from roofline.analysis.table import Acceptance
+from roofline.core.formatting import counted
+from roofline.measure.lock import HOST
+from roofline.records.base import CorruptRecord, read
+from roofline.report import screen
+from roofline.run.jobs import JOBS, RUN_STARTED, count_jobs, job_times, now
+from roofline.run.settings import Checked
+
+ARGUMENTS = "ROOFLINE_ARGS"  # the variable with what make was given as ARGS
+COUNTER_FILE = Path("logs/.jobs-ended")
+
+# Seconds of a job that no earlier run has timed: to start, and how many of its section's time budgets it spends.
+START_UP_S = 2.0
+OTHER_JOB_S = 0.5
+PROFILED_S = {"profiler": 4.0, "counters": 8.0}
+BUDGETS = {"peak_flops": 2, "bandwidth": 4, "instructions": 4}
+BUDGETS_OF_OPERATOR = 3
+
+
+def remember_start() -> None:
+    """Leave the moment for the jobs of this run, which inherit the environment; the manifest reads it."""
+    os.environ[RUN_STARTED] = now()
+
+
+def announce(jobs: Iterable, checked: Checked, cores: int) -> None:
+    """How many measurements there will be, and about how long they take, and the cost."""
+    planned = [job for job in jobs if job.rule.name != "all"]
+    count_jobs(len(planned), COUNTER_FILE)
+    measuring = [job for job in planned if _measures(job.rule.name, checked)]
+    before = times_before()
+    outputs = [next(iter(map(str, job.output)), "") for job in planned]
+    each = [
+        before.get(output) or expected_s(job.rule.name, checked) for job, output in zip(planned, outputs, strict=True)
+    ]
+    uses = [str(job.resources.get("uses") or "").split() for job in planned]
+    seconds = together_s(zip(uses, each, strict=True), cores)
+    price = checked.config.cost.usd_per_hour
+    cost = f", about ${price * seconds / 3600:.2f} at ${price:g} per hour" if price else ""
+    devices = sorted({dict(job.wildcards)["device"] for job in measuring}, key=lambda name: (name == "cpu", name))
+    on = f" on {', '.join(devices)}" if devices else ""
+    _say(
+        f"{counted(len(measuring), 'measurement')}{on}, about {_rounded(seconds)}{cost}; "
+        f"{counted(len(planned), 'job')} in all."
+    )
+
+
+def together_s(jobs: Iterable[tuple[list[str], float]], cores: int) -> float:
+    """About how long jobs take that run at once unless they use the same, by (what a job uses, its seconds).
+
+    What uses no GPU runs alone. Of the rest the largest of: what any one resource is used for, and all of it over the
+    cores; a schedule cannot be shorter, and with few resources is hardly longer.
+    """
+    alone, shared = 0.0, 0.0
+    used: dict[str, float] = {}
+    for uses, seconds in jobs:
+        if not uses or uses == [HOST]:
+            alone += seconds
+            continue
+        shared += seconds
+        for one in uses:
+            used[one] = used.get(one, 0.0) + seconds
+    return alone + max([shared / cores, *used.values()])
+
+
+def _measures(rule: str, checked: Checked) -> bool:
+    return rule == "device_query" or rule in BUDGETS or rule in PROFILED_S or rule in checked.operators
+
+
+def times_before(path: Path = JOBS) -> dict[str, float]:
+    """Seconds that the last job took for each output, with what starts it."""
+    found = {}
+    for output, job in job_times(path).items():
+        start, end = moment(job["started_at"]), moment(job["ended_at"])
+        if start and end:
+            found[output] = OTHER_JOB_S + (end - start).total_seconds()
+    return found
+
+
+def expected_s(rule: str, checked: Checked) -> float:
+    """About how long a job takes that has not run here before."""
+    if not _measures(rule, checked):
+        return OTHER_JOB_S
+    if rule == "device_query" or rule in PROFILED_S:
+        return START_UP_S + PROFILED_S.get(rule, 0.0)
+    config = checked.config
+    settings = config.bandwidth if rule == "instructions" else getattr(config, rule)
+    sustained_s = config.peak_flops.sustained_s if rule == "peak_flops" else 0.0
+    return START_UP_S + BUDGETS.get(rule, BUDGETS_OF_OPERATOR) * settings.time_budget_s + sustained_s
+
+
+def summarise(results: Path) -> None:
+    """The ceilings, the operators, the checklist, and where the files are."""
+    try:
+        roofline = read_table(results / "roofline.json")
+        acceptance = read(Acceptance, results / "acceptance.json")
+    except (OSError, CorruptRecord):
+        return
+    names = {name: device.name for name, device in roofline.devices.items()}
+    arguments = os.environ.get(ARGUMENTS, "")
+    _say(screen.summary(roofline, acceptance, between_runs(names, results / "spread.json"), arguments))
+    for one in acceptance.criteria:
+        if one.result != "not_applicable" and one.criterion in (OTHERS, ALIKE):
+            _say(f"{one.reason}." if one.criterion == ALIKE else f"{one.device}: {one.reason}.")
+    _say(f"Report {results}/report.html, to be opened in a browser")
+    _say(f"Picture {results}/roofline.png · in words {results}/interpretation.md · numbers {results}/roofline.json")
+    _say("On a rented machine: make archive, fetch the file from results/archive/, then terminate the machine.")
+
+
+def explain() -> None:
+    """After a failure or Ctrl-C: what is kept and what to do."""
+    _say(
+        "\nThe run did not finish. A job that failed is named above with its fault and its log. "
+        "Every finished result is kept: run again, and only what is missing is measured."
+    )
+
+
+def _rounded(seconds: float) -> str:
+    return f"{max(5, round(seconds / 5) * 5)} s" if seconds < 100 else f"{seconds / 60:.1f} minutes"
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
