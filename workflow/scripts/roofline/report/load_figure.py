@@ -32,7 +32,7 @@ def draw(records: Sequence[PeakFlopsRecord]) -> Figure:
     height = HEAD + FOOT + ROW * (len(rows) - 1) + HIGH
     marked = any("*" in subtitle(record, record.peak) for record in rows)
     figure = style.headed(height, TITLE, [f"{MARKS} {FEW_SAMPLES}." if marked else MARKS])
-    place = style.margins(height, top=HEAD, bottom=FOOT) | {"hspace": ROW / HIGH - 1, "wspace": 0.28}
+    place = style.margins(height, top=HEAD, bottom=FOOT) | {"hspace": ROW / HIGH - 1, "wspace": 0.36}
     grid = figure.subplots(len(rows), 1 + len(COLUMNS), squeeze=False, sharex="col", gridspec_kw=place)
     for axes, record in zip(grid, rows, strict=True):
         first = next(row for row, other in zip(grid, rows, strict=True) if other.device == record.device)

@@ -130,7 +130,7 @@ def _paint_block(
     for i, (words, cells) in enumerate(block.panels):
         axes = figure.add_subplot(grid[divmod(i, block.columns)])
         axes.set_title(style.shortened(words, 0.85 * axes.bbox.width, style.TEXT_SIZE + 1), pad=5)
-        axes.set_ylim(0, 1.08 * max(1.0, most))
+        axes.set_ylim(-0.05 * max(1.0, most), 1.08 * max(1.0, most))  # room for dots at the bottom
         axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f} %")
         axes.yaxis.set_tick_params(labelleft=i % block.columns == 0)
         axes.axhline(1, color=style.INK, lw=1.0, zorder=2)

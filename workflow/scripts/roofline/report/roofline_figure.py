@@ -210,7 +210,7 @@ def _write_labels(axes: Axes, panel: Panel, roofline: Roofline) -> None:
                 if not inside or len(taken) == MOST_LABELS or any(_overlap(box, other) for other in taken):
                     continue
                 taken.append(box)
-                halo = [withStroke(linewidth=2.5, foreground=style.PAPER)]
+                halo = [withStroke(linewidth=3, foreground=style.PAPER)]
                 look = {"size": style.SMALL_SIZE, "va": "center", "path_effects": halo, "zorder": 5}
                 axes.text(left, low + high / 2, words, transform=style.in_points(axes.figure), **look)
 
