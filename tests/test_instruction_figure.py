@@ -102,7 +102,7 @@ def test_roofs_are_named_with_their_values(tmp_path):
     gb_per_s = {one.name: one.gb_per_s for one in roofline.ceilings if one.kind == "memory"}
     l1, l2, shared = (number(gb_per_s[name] / size) for name, size in (("l1", 32), ("l2", 32), ("shared", 128)))
     levels = f"L1 {l1} GTXN/s", f"L2 {l2} GTXN/s", f"shared memory {shared} GTXN/s"
-    for words in ("issue 1040 GIPS", *levels, "HBM", "99 %"):
+    for words in ("issue 1040 GIPS", *levels, "HBM"):
         assert words in text, words
 
 

@@ -2,52 +2,44 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
-import numpy as np
 import pytest
 import samples
-from pictures import (
-    coinciding_dots,
-    overlapping_texts,
-    texts_of,
-    texts_outside,
-    texts_over_dots,
-    texts_over_lines,
-    words_of,
-)
+from pictures import dots_of, overlapping_texts, texts_outside, texts_over_dots, words_of
 
 from roofline.analysis.results import read_table
-from roofline.analysis.table import Axis, Roofline
-from roofline.core.formatting import percent
+from roofline.analysis.table import Roofline
+from roofline.operators.about import OwnOperator, Stored
 from roofline.report import operator_figure
 from roofline.report.figure_style import PAPER, save
-from roofline.report.roofline_cells import common_axis, labelled
 
 CHECKOUT = Path(__file__).parents[1]
-OWN = {
-    "name": "squares",
-    "title": "squares of 🚀",
-    "picture": "squares",
-    "counted": "inputs and outputs once",
-    "axis": {"key": "count", "symbol": "N"},
-}
+OWN = OwnOperator(
+    name="squares",
+    title="squares of 🚀",
+    picture="squares",
+    counted="inputs and outputs once",
+    axis=("count", "N", None),
+    cases=[],
+)
 
 
 def reference() -> Roofline:
     return read_table(CHECKOUT / "reference/nvidia-h200/roofline.json")
 
 
-def own_operator(cells: int) -> Roofline:
+def own_operator(cells: int, **fields) -> Roofline:
     """An operator of a user's own, that the project knows nothing of."""
     ceilings = samples.gpu_ceilings("gpu0")
     rows = [
         samples.operator_row(ceilings, "gpu0", "squares", "fp32", 1e6 * n, 8e6 * n, 4e-6 * n, "fp32", "d2d")
-        | {"implementation": "loop 🚀", "shape": {"count": n}, "label": f"N {n}", "series": "", "overhead_s": 5e-6}
+        | {"implementation": "loop 🚀", "shape": {"count": n}, "overhead_s": 5e-6}
         for n in range(1, cells + 1)
     ]
     content = samples.sample_roofline(samples.gpu(), ceilings, rows, [])
-    return samples.table(content | {"operator_info": {"squares": OWN}})
+    return samples.table(content, OWN.model_copy(update=fields))
 
 
 def batch_1() -> Roofline:
@@ -85,92 +77,66 @@ def drawn(case: str):
     return operator_figure.draw(make(), operator)
 
 
-def dots_of(figure) -> list:
-    return [line for axes in figure.axes for line in axes.lines if line.get_marker() != "None"]
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_it_can_be_read(case):
     figure = drawn(case)
-    assert overlapping_texts(figure) == [] and texts_outside(figure) == []
-    assert texts_over_dots(figure) == []
-    assert texts_over_lines(figure, 0.7) == []
-    assert case == "very many" or coinciding_dots(figure) == []  # a line's own dots may
-    assert any(text.get_text().endswith(" %") for text, _ in texts_of(figure))
+    assert overlapping_texts(figure) == [] and texts_outside(figure) == [] and texts_over_dots(figure) == []
 
 
-def test_it_shows_every_cell_of_every_implementation_and_scope(tmp_path):
+def test_it_shows_every_cell_in_a_panel_of_its_dtype_and_batch(tmp_path):
     run, figure = reference(), drawn("reference")
-    for axes, device in zip(figure.axes, ("gpu0", "cpu"), strict=True):
-        there = np.array([place for line in dots_of(figure) if line.axes is axes for place in line.get_xydata()])
-        cells = [c for c in run.operators if (c.device, c.operator) == (device, "decode_attention")]
-        assert cells
-        for cell in cells:  # dots are shifted right where they would hide others
-            x = there[np.isclose(there[:, 1], cell.fraction_of_roof), 0]
-            assert (x >= cell.bytes).any() and x.min() <= 1.6 * cell.bytes, cell.full_name
+    titles = ["fp32, batch 1", "fp32, batch 256", "fp16, batch 1", "fp16, batch 256"]
+    assert [axes.get_title(loc="left") for axes in figure.axes] == 2 * titles
+    for axes, (device, words) in zip(figure.axes, product(("gpu0", "cpu"), titles), strict=True):
+        there = {tuple(place) for line in dots_of(figure) if line.axes is axes for place in line.get_xydata()}
+        for cell in run.operators:
+            if (cell.device, cell.operator, f"{cell.dtype}, {cell.series}") == (device, "decode_attention", words):
+                assert (cell.shape["seq_len"], cell.fraction_of_roof) in there, cell.full_name
+        low, high = axes.get_ylim()
+        assert axes.get_yscale() == "linear" and low <= 0 and high >= 1
     told = words_of(figure, tmp_path / "attention.svg")
-    assert {"eager core", "eager block", "fused core", "fused_graph core", "numpy core", "fp32", "fp16"} <= set(told)
-    assert {"batch 1", "batch 256", "100 %", "1 MB", "1 GB", "of the roof", "bytes moved per step"} <= set(told)
-    best = max(c.fraction_of_roof for c in run.operators if c.implementation == "fused_graph")
-    assert percent(best) in told  # at the end of its line
+    assert {"eager core", "eager block", "fused core", "fused_graph core", "numpy core", "100 %", "S", "1024"} <= set(
+        told
+    )
 
 
-def test_of_very_many_series_the_extremes_are_labelled_and_it_says_so(tmp_path):
-    run, said = own_operator(100), operator_figure.MANY
-    for cell in run.operators:
-        cell.series, cell.fraction_of_roof = cell.label, 1 / cell.shape["count"]
-    run.operator_info["squares"].axis = None
+def test_very_many_series_share_a_panel_per_dtype():
+    run = own_operator(100, axis=("none", "none", None))
     figure = operator_figure.draw(run, "squares")
-    told = words_of(figure, tmp_path / "squares.svg")
-    labels = [text for text in told if text.startswith("fp32 ") and text.endswith(" %")]
-    assert 2 <= len(labels) <= 24 and "fp32 100 %" in labels
-    assert said in " ".join(told) and said not in " ".join(words_of(drawn("a line"), tmp_path / "squares.svg"))
+    assert len(figure.axes) == 1 and sum(len(line.get_xdata()) for line in dots_of(figure)) == 100
 
 
 def test_a_name_that_the_font_lacks_is_that_of_its_cells():
     run = own_operator(3)
-    run.operator_info["操作"] = run.operator_info.pop("squares")
     for cell in run.operators:
         cell.operator = "操作"
+    run.described({"操作": Stored(OWN.model_copy(update={"name": "操作"}))})
     assert len(dots_of(operator_figure.draw(run, "操作"))) == len(dots_of(drawn("a line")))
 
 
 def test_lines_join_cells_that_differ_in_the_axis_alone():
     """On the GPU 16 series of four, on the CPU 8; each hollow dot hangs on a line of its own."""
-    joined = [line for line in dots_of(drawn("reference")) if line.get_linewidth() == 0.8]
+    joined = [line for line in dots_of(drawn("reference")) if line.get_linewidth() == 0.9]
     assert [len(line.get_xdata()) for line in joined] == [4] * 24
-    alone = [line for line in dots_of(drawn("reference GEMM")) if line.get_linewidth() == 0.8]
-    products = [cell for cell in reference().operators if cell.operator == "gemm"]
-    assert [len(line.get_xdata()) for line in alone] == [1] * len(products)
 
 
 def test_an_axis_of_bytes_joins_cells_of_any_shape(tmp_path):
-    run = own_operator(4)
-    run.operator_info["squares"].axis = Axis(key="bytes", symbol="sizes")
+    run = own_operator(4, axis=("bytes", "sizes", None))
     for cell in run.operators:
         cell.shape = {"rows": cell.shape["count"], "columns": 8}
     figure = operator_figure.draw(run, "squares")
-    joined = [line for line in dots_of(figure) if line.get_linewidth() == 0.8]
-    assert [len(line.get_xdata()) for line in joined] == [4]
-    told = " ".join(words_of(figure, tmp_path / "squares.svg"))
-    assert "Lines join cells that differ in sizes alone." in told
-    (series,) = labelled(run.operators, run.operator_info)
-    assert series.text.startswith("fp32") and common_axis([series.cells], run.operator_info["squares"]) == (
-        "8 MB",
-        "16 MB",
-        "24 MB",
-        "32 MB",
-    )
+    joined = [line for line in dots_of(figure) if line.get_linewidth() == 0.9]
+    assert [list(line.get_xdata()) for line in joined] == [[8e6, 16e6, 24e6, 32e6]]
+    assert "bytes moved per step" in words_of(figure, tmp_path / "squares.svg")
 
 
-def test_shares_that_range_over_more_than_twenty_times_have_a_logarithmic_axis():
-    shares = {}
-    for cell in reference().operators:
-        if cell.operator == "decode_attention":
-            shares.setdefault(cell.device, []).append(cell.fraction_of_roof)
-    expected = ["log" if max(those) > 20 * min(those) else "linear" for those in shares.values()]
-    assert [axes.get_yscale() for axes in drawn("reference").axes] == expected and "log" in expected
-    assert [axes.get_yscale() for axes in drawn("reference GEMM").axes] == ["linear", "linear"]
+def test_without_an_axis_equal_shares_stand_beside_each_other():
+    run = reference()
+    for cell in run.operators:
+        cell.fraction_of_roof = cell.device_fraction_of_roof = 0.9
+    dots = [tuple(place) for line in dots_of(operator_figure.draw(run, "gemm")) for place in line.get_xydata()]
+    on_gpu = [cell for cell in run.operators if (cell.operator, cell.device) == ("gemm", "gpu0")]
+    assert len(set(dots[: len(on_gpu)])) == len(on_gpu)
 
 
 def test_hollow_where_the_devices_part_differs_by_more_than_5_percent():
@@ -182,9 +148,10 @@ def test_hollow_where_the_devices_part_differs_by_more_than_5_percent():
     assert hollow[0].get_ydata()[1] == pytest.approx(1.2 * roofline.operators[1].fraction_of_roof)
 
 
-def test_presets_have_panels_of_their_own():
-    titles = [axes.get_title(loc="left") for axes in drawn("presets").axes]
-    assert titles[:2] == ["gpu0: NVIDIA H200, minigpt", "gpu0: NVIDIA H200, gpt2"] and len(titles) == 4
+def test_presets_have_panels_of_their_own(tmp_path):
+    told = words_of(drawn("presets"), tmp_path / "attention.svg")
+    assert {"gpu0: NVIDIA H200, minigpt", "gpu0: NVIDIA H200, gpt2"} <= set(told)
+    assert len(drawn("presets").axes) == 2 * len(drawn("reference").axes)
 
 
 @pytest.mark.parametrize("operator", ["decode_attention", "gemm", "never_heard_of"])

@@ -39,12 +39,12 @@ def test_what_failed_stands_above_a_picture_which_stays_as_it_is():
     """A long reason wraps; every text keeps its distance from the bottom, which the new lines do not touch."""
     roofline = read_table(EXAMPLES / "roofline.json")
     lines = ["FAIL, cpu: a busy host: " + "one of 49 blocks disturbed " * 9, "FAIL, gpu0: another"]
-    places = {text.get_text(): corners for text, corners in texts_of(operator_figure.draw(roofline, "gemm"))}
+    places = {text.get_text(): box for text, *box in texts_of(operator_figure.draw(roofline, "gemm"))}
     figure = headline(operator_figure.draw(roofline, "gemm"), lines)
     assert overlapping_texts(figure) == [] and texts_outside(figure) == [] and texts_over_dots(figure) == []
-    now = {text.get_text(): corners for text, corners in texts_of(figure)}
+    now = {text.get_text(): box for text, *box in texts_of(figure)}
     assert " ".join(" ".join(text for text in now if text not in places).split()) == " ".join(" ".join(lines).split())
-    assert all(now[text] == pytest.approx(corners, abs=0.01) for text, corners in places.items())
+    assert all(now[text] == pytest.approx(box, abs=0.01) for text, box in places.items())
 
 
 def test_every_picture_of_a_device_tells_what_failed_on_it(tmp_path):

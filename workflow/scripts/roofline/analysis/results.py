@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from roofline.analysis.table import Roofline
 from roofline.core.terms import DeviceKind
-from roofline.operators.about import About, OwnOperator, Stored, builtin, unknown
+from roofline.operators.about import About, OwnOperator, Stored, Unknown, builtin
 from roofline.records import convert
 from roofline.records.base import CorruptRecord, Record, read
 from roofline.records.collection import Collection
@@ -60,7 +60,7 @@ class Results:
         known = builtin() | {name: Stored(one) for name, one in self.own_operators.items()}
         measured = [cell for _, record in self.measured for cell in record.measurements]
         measured += [cell for _, record in self.counters for cell in record.cells]
-        return {name: known.get(name) or unknown(name) for name in dict.fromkeys(cell.operator for cell in measured)}
+        return {name: known.get(name) or Unknown(name) for name in dict.fromkeys(cell.operator for cell in measured)}
 
     def kind_of(self, device: str) -> DeviceKind:
         return self.devices[device][1].device_kind

@@ -8,7 +8,7 @@ from pydantic import Field, PrivateAttr
 
 from roofline.core.axis import BYTES, Axis
 from roofline.core.terms import Cache, ComputeUnit, DeviceKind, Mix, Regime, RegimeLevel
-from roofline.operators.about import About, unknown
+from roofline.operators.about import About, Unknown
 from roofline.records.base import Interval, NotNegative, Positive, Record
 from roofline.records.prediction import CellPrediction
 
@@ -450,7 +450,7 @@ class Roofline(Record):
         """The same table, with the text of its operators at hand: titles, labels and advice are in no table."""
         rows = [one for one in (*self.operators, *self.counted) if one.operator != USERS]
         names = dict.fromkeys(one.operator for one in rows)
-        self._abouts = {name: abouts.get(name) or unknown(name) for name in names}
+        self._abouts = {name: abouts.get(name) or Unknown(name) for name in names}
         for one in rows:
             one.described(self._abouts[one.operator], self.devices[one.device].kind)
         return self

@@ -109,9 +109,11 @@ def _is_about(one: object, module: str) -> bool:
     return isinstance(one, type) and issubclass(one, About) and one.__module__ == module
 
 
-def unknown(name: str) -> About:
+class Unknown(About):
     """Of an operator whose text is not stored."""
-    return type("Unknown", (About,), {"name": name})()
+
+    def __init__(self, name: str):
+        self.name, self.title, self.picture = name, name.replace("_", " "), name
 
 
 def name_of(cell) -> str:
@@ -157,6 +159,7 @@ class Stored(About):
     """A user's own operator, as stored."""
 
     def __init__(self, own: OwnOperator):
+        self.own = own
         self.name, self.title, self.picture, self.counted = own.name, own.title, own.picture, own.counted
         self.axis = Axis(*own.axis) if own.axis else None
         self.baselines, self.scopes = tuple(own.baselines), own.scopes

@@ -145,9 +145,8 @@ def _ceilings(roofline: Roofline, device: str, ends: tuple[float, float]) -> Ite
     found = zip((c for c in shown if c.kind == "compute"), compute, strict=True)
     for ceiling, level in sorted(found, key=lambda pair: -pair[1].value):
         start = min(level.value / max(slopes), ends[1] / 10) if slopes else ends[0]
-        name = ceiling.name.partition("_fma")[0]
-        of = {"device": device, "dtype": name}
-        look = {"color": colour(name), "width": 2 if ceiling.method == "gemm" else 1.2}
+        of = {"device": device, "dtype": level.dtype}
+        look = {"color": colour(level.dtype), "width": 2 if ceiling.method == "gemm" else 1.2}
         yield {
             "x": _along(start, ends[1]),
             "y": [level.value] * POINTS,

@@ -9,14 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from matplotlib.artist import Artist
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ft2font import LoadFlags
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from matplotlib.transforms import Affine2D, Transform
+
+from roofline.analysis.table import Roofline
+from roofline.core.statistics import FEWEST_SAMPLES
+from roofline.operators.about import Stored
 
 # All of them, since pictures name them by this module.
 from roofline.report.palette import FAULT, GRID, INK, MUTED, PAPER, SHADE, SPINES, dtype_colour  # noqa: F401
@@ -24,6 +30,8 @@ from roofline.report.palette import FAULT, GRID, INK, MUTED, PAPER, SHADE, SPINE
 FONT = "DejaVu Sans"
 TITLE_SIZE, TEXT_SIZE, SMALL_SIZE = 14.0, 8.0, 7.5
 WIDTH, MARGIN, LEFT, LINE = 720.0, 14.0, 56.0, 11.0  # points: at 900 pixels a text of 8 points is 10 pixels high
+DOT = 5.2
+LEGEND_LINE = 12.0
 MARKERS = "osD^vpPXh*<>d8"
 FEW = {
     "marker": "x",
@@ -57,8 +65,11 @@ STYLE = {
     **{f"{axis}tick.labelcolor": MUTED for axis in "xy"},
     **{f"{axis}tick.labelsize": SMALL_SIZE for axis in "xy"},
     "legend.frameon": False,
+    "legend.borderpad": 0.0,
+    "legend.labelspacing": (LEGEND_LINE - 1.17 * TEXT_SIZE) / TEXT_SIZE,
+    "legend.columnspacing": 1.6,
     "legend.borderaxespad": 0.0,
-    "legend.handlelength": 1.4,
+    "legend.handlelength": 2.2,
     "legend.handletextpad": 0.4,
     "svg.fonttype": "none",
     "svg.hashsalt": "roofline",
@@ -152,21 +163,43 @@ def markers_of(keys: Iterable) -> dict[Any, str]:
     return dict(zip(dict.fromkeys(keys), cycle(MARKERS), strict=False))
 
 
+def legend(
+    figure: Figure, left: float, top: float, handles: Sequence[Artist], heading: str | None = None, columns: int = 1
+) -> None:
+    """A legend whose upper left corner is at a place in points."""
+    figure.legend(
+        handles=handles,
+        title=heading,
+        ncols=columns,
+        loc="upper left",
+        bbox_to_anchor=(left, top),
+        bbox_transform=in_points(figure),
+        alignment="left",
+    )
+
+
+def line(words: str, colour: str = MUTED, width: float = 1.2, dashes: Any = "-") -> Line2D:
+    """An entry of a legend."""
+    return Line2D([], [], color=colour, lw=width, ls=dashes, label=words)
+
+
+def dot(words: str, colour: str = INK, marker: str = "o", hollow: bool = False, size: float = DOT) -> Line2D:
+    """An entry of a legend."""
+    return Line2D([], [], **dot_look(colour, marker, hollow, size), label=words)
+
+
+def dot_look(colour: str, marker: str, hollow: bool = False, size: float = DOT) -> dict:
+    edge, width = (colour, 0.16 * size) if hollow else (PAPER, 0.5)
+    face = PAPER if hollow else colour
+    return {"color": colour, "marker": marker, "ms": size, "mfc": face, "mec": edge, "mew": width, "ls": "none"}
+
+
+def few_entry() -> Line2D:
+    return Line2D([], [], **FEW, label=f"crossed: fewer than {FEWEST_SAMPLES} samples")
+
+
 def faded(colour: str, by: float) -> str:
     return to_hex([c + (1 - c) * by for c in to_rgb(colour)])
-
-
-@cache
-def readable(colour: str) -> str:
-    """The colour, darkened until text in it stands out from white paper by 4.5 to 1 (WCAG, level AA)."""
-    while 1.05 / (_luminance(colour) + 0.05) < 4.5:
-        colour = to_hex([0.95 * c for c in to_rgb(colour)])
-    return colour
-
-
-def _luminance(colour: str) -> float:
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def wrapped(text: str, width: float = WIDTH - 2 * MARGIN, size: float = SMALL_SIZE) -> list[str]:
@@ -208,11 +241,14 @@ def drawable(record):
     if isinstance(record, str):
         return "".join(c if ord(c) in _glyphs() else " " if c.isspace() else BOX for c in record)
     if isinstance(record, Mapping):
-        return {key: drawable(value) for key, value in record.items()}
+        return {drawable(key): drawable(value) for key, value in record.items()}
     if isinstance(record, (list, tuple)):
         return type(record)(map(drawable, record))
+    if isinstance(record, Stored):
+        return Stored(drawable(record.own))
     if hasattr(record, "model_dump"):
-        return type(record).model_validate(drawable(record.model_dump()))
+        made = type(record).model_validate(drawable(record.model_dump()))
+        return made.described(drawable(record.operator_info)) if isinstance(record, Roofline) else made
     return record
 
 

@@ -32,7 +32,7 @@ def draw(records: Sequence[PeakFlopsRecord]) -> Figure:
     height = HEAD + FOOT + ROW * (len(rows) - 1) + HIGH
     marked = any("*" in subtitle(record, record.peak) for record in rows)
     figure = style.headed(height, TITLE, [f"{MARKS} {FEW_SAMPLES}." if marked else MARKS])
-    place = style.margins(height, top=HEAD, bottom=FOOT) | {"hspace": ROW / HIGH - 1, "wspace": 0.28}
+    place = style.margins(height, top=HEAD, bottom=FOOT) | {"hspace": ROW / HIGH - 1, "wspace": 0.36}
     grid = figure.subplots(len(rows), 1 + len(COLUMNS), squeeze=False, sharex="col", gridspec_kw=place)
     for axes, record in zip(grid, rows, strict=True):
         first = next(row for row, other in zip(grid, rows, strict=True) if other.device == record.device)
@@ -54,7 +54,7 @@ def _paint_first(axes: Axes, record: PeakFlopsRecord, peak: PeakFlops) -> None:
     """Every product of the first moments, at the time at which it ended; and what the row is of."""
     colour, each_s = style.dtype_colour(record.dtype), peak.sustained.first_products_s
     title = f"{record.device}: {record.dtype}"
-    axes.set_title(title, x=-42 / axes.bbox.width, pad=5, color=style.readable(colour))
+    axes.set_title(title, x=-42 / axes.bbox.width, pad=5)
     after = 1.1 * style.text_width(title, style.TEXT_SIZE + 1) - 34
     axes.annotate(
         subtitle(record, peak), (after, HIGH + 5), xycoords="axes points", size=style.SMALL_SIZE, color=style.MUTED

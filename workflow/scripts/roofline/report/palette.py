@@ -18,6 +18,9 @@ LEVEL_COLOURS = {"l1": "#009E73", "shared": "#CC79A7", "l2": "#0072B2", "hbm": "
 LEVEL_NAMES = {"l1": "L1", "shared": "shared memory", "l2": "L2", "hbm": "HBM"}
 
 
+# Of what has neither a dtype nor a level: implementations of an operator, levels of a sweep.
+SERIES_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#777777")
+
+
 def dtype_colour(name: str) -> str:
-    """The colour of a dtype, or of a ceiling named after one (fp32_fma)."""
-    return DTYPE_COLOURS.get(name) or DTYPE_COLOURS.get(name.split("_")[0], OTHER_DTYPE)
+    return DTYPE_COLOURS.get(name, OTHER_DTYPE)

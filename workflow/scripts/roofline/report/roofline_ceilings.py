@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from roofline.analysis.table import ComputeCeiling, FoundCache, MemoryCeiling, Operator
 from roofline.core.formatting import counted, level_words, number, percent, starred
 from roofline.core.statistics import few
-from roofline.report.palette import MUTED, dtype_colour
 from roofline.report.tables import FEW_SAMPLES, main_memory_ceiling, of_vendor, remarks, span
 
 Ceiling = ComputeCeiling | MemoryCeiling
@@ -20,11 +19,17 @@ SETTLED = 0.99  # of its roof: a sustained figure above it is no line of its own
 class Level:
     """A ceiling as it is drawn."""
 
+    name: str
     value: float  # TFLOPS or GB/s
     text: str
     look: str  # bold, normal, faint; of a compute ceiling also fma
-    colour: str = MUTED
+    dtype: str | None = None
     sustained: float | None = None  # None where it is the roof itself, within 1 %
+
+
+def dtype_of(ceiling: ComputeCeiling) -> str:
+    """A product's ceiling has its dtype's name; that of register-only multiply-adds says so behind it."""
+    return ceiling.name.removesuffix("_fma") if ceiling.method == "fma" else ceiling.name
 
 
 def drawn(ceilings: Sequence[Ceiling], operators: Sequence[Operator]) -> list[Ceiling]:
@@ -47,16 +52,17 @@ def memory_levels(
     for c in ceilings:
         if c.kind == "memory" and c.name not in HOST_LINK:
             name = c.name if c.name in under else level_words(c.name)  # the operators' word for it, or people's
-            levels.append(Level(c.gb_per_s, _memory_text(c, name), "bold" if c is bold else "normal"))
+            levels.append(Level(c.name, c.gb_per_s, _memory_text(c, name), "bold" if c is bold else "normal"))
     known = {ceiling.name for ceiling in ceilings}
     for cache in found:  # that only the sweep knows, as on a CPU: by all cores, since other series are of a part of it
         if cache.series == ALL_CORES and cache.name in CACHES and cache.name not in known:
             text = f"{level_words(cache.name)} {number(cache.gb_per_s)} GB/s, from the sweep"
-            levels.append(Level(cache.gb_per_s, text, "normal"))
+            levels.append(Level(cache.name, cache.gb_per_s, text, "normal"))
     link = [ceiling for ceiling in ceilings if ceiling.name in HOST_LINK]
     if link:  # both directions differ by less than a line's width: one line, and both values in a note
         names = " and ".join(ceiling.name for ceiling in link)
-        levels.append(Level(max(ceiling.gb_per_s for ceiling in link), f"host link: {names}", "faint"))
+        fastest = max(ceiling.gb_per_s for ceiling in link)
+        levels.append(Level("host_link", fastest, f"host link: {names}", "faint"))
     return levels
 
 
@@ -65,7 +71,7 @@ def notes(ceilings: Sequence[Ceiling], shown: Sequence[Ceiling]) -> Iterable[str
     if link:
         yield f"Host link: {'; '.join(link)}."
     peers = [c for c in ceilings if c.kind == "memory" and c.level == "p2p"]
-    if copies := sorted(c.gb_per_s for c in peers if c.name.count("_") == 1):  # one way, to each
+    if copies := sorted(c.gb_per_s for c in peers if c.mix == "copy" and not c.name.endswith("_both")):
         yield f"Copies to {counted(len(copies), 'other GPU')}: {span(copies)} GB/s."
     left_out = [f"{level_words(c.name)} {_value(c)}" for c in ceilings if c not in shown and c not in peers]
     if left_out:
@@ -88,10 +94,11 @@ def _compute(ceiling: ComputeCeiling, operators: Sequence[Operator]) -> Level:
         words = f"{ceiling.name} {starred(burst, ceiling.samples)} burst, {number(sustained)} sustained"
     shares = of_vendor(ceiling)
     return Level(
+        name=ceiling.name,
         value=ceiling.tflops,
         text=f"{words} · {shares} of {promise}" if shares else words,
         look="fma" if ceiling.method == "fma" else look,
-        colour=dtype_colour(ceiling.name),
+        dtype=dtype_of(ceiling),
         sustained=sustained if sustained and sustained < SETTLED * ceiling.tflops else None,
     )
 

@@ -2,18 +2,17 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, zip_longest
+from dataclasses import dataclass
+from itertools import chain
 
 from roofline.analysis.table import Operator, Roofline, Skipped
 from roofline.report import roofline_ceilings as ceilings_shown
-from roofline.report.cells import USERS, Infos, by_operator, chosen, has_place, ranges, series_of, title
-from roofline.report.figure_style import markers_of
+from roofline.report.cells import USERS, Infos, by_operator, chosen, has_place, title
+from roofline.report.figure_style import SMALL_SIZE, markers_of, shortened
 from roofline.report.roofline_ceilings import Level
-from roofline.report.roofline_cells import Series, common_axis, labelled, most_telling, operation_name
 
-MOST_LABELS = 32  # of dots, in one picture
-MOST_NAMED = 8  # in a note
+LABELLED_OPERATORS, LABELLED_DTYPES = 2, ("fp32", "fp16")  # the run's first ones: the lab's
+MOST_NAMED, LONGEST_NAME = 8, 130.0  # in a note; points
 
 
 @dataclass(frozen=True)
@@ -25,29 +24,23 @@ class Panel:
     faults: list[str]
     compute: list[Level]
     memory: list[Level]
-    shown: list[Series]  # every cell has a dot
-    ranges: list[tuple[Operator, Operator]]  # worst and best cell of what has none, about each intensity
-    labelled: list[Series]  # the most telling first
+    cells: list[Operator]  # each has a dot
+    labelled: list[Operator]
     markers: Mapping[tuple, str]
     kinds: Mapping[str, str]  # of dots: marker by words
     notes: list[str]
 
-    @property
-    def cells(self) -> list[Operator]:
-        """All that must be seen."""
-        return [*chain.from_iterable(series.cells for series in self.shown), *chain.from_iterable(self.ranges)]
-
 
 def panels(roofline: Roofline) -> list[Panel]:
-    """GPUs first. A marker means the same in every panel; all panels share the labels out among them."""
+    """GPUs first. A marker means the same in every panel."""
     devices = sorted(roofline.devices, key=lambda device: roofline.devices[device].kind != "gpu")
-    cells = {device: [o for o in roofline.operators if o.device == device and has_place(o)] for device in devices}
-    dots = {device: chosen(cells[device], roofline.operator_info) for device in devices}
+    infos = roofline.operator_info
+    dots = {
+        device: chosen([o for o in roofline.operators if o.device == device and has_place(o)], infos)
+        for device in devices
+    }
     markers = markers_of(key_of(cell) for device in devices for cell in dots[device])
-    made = [_panel(roofline, device, cells[device], dots[device], markers) for device in devices]
-    turns = chain.from_iterable(zip_longest(*([i] * len(panel.labelled) for i, panel in enumerate(made))))
-    kept = [i for i in turns if i is not None][:MOST_LABELS]
-    return [replace(panel, labelled=panel.labelled[: kept.count(i)]) for i, panel in enumerate(made)]
+    return [_panel(roofline, device, dots[device], markers) for device in devices]
 
 
 def key_of(cell: Operator) -> tuple:
@@ -55,19 +48,17 @@ def key_of(cell: Operator) -> tuple:
     return cell.operator, None if cell.operator == USERS else cell.implementation
 
 
-def _panel(roofline: Roofline, device: str, cells: list[Operator], dots: list[Operator], markers: Mapping) -> Panel:
+def _panel(roofline: Roofline, device: str, dots: list[Operator], markers: Mapping) -> Panel:
     infos, entry = roofline.operator_info, roofline.devices[device]
     operators, ceilings, skipped, levels = (
         [item for item in items if item.device == device]
         for items in (roofline.operators, roofline.ceilings, roofline.skipped, roofline.levels)
     )
-    drawn = ceilings_shown.drawn(ceilings, operators)
-    series, with_dot = labelled(dots, infos), set(map(id, dots))
-    rest = [cell for cell in cells if id(cell) not in with_dot and cell.intensity_flops_per_byte]
+    drawn, with_label = ceilings_shown.drawn(ceilings, operators), list(infos)[:LABELLED_OPERATORS]
     notes = chain(
         [] if ceilings or operators else ["Nothing was measured on this device."],
         ceilings_shown.notes(ceilings, drawn),
-        _range_notes(rest, infos),
+        _not_shown(operators, dots, infos),
         _placeless_notes(operators),
         _skipped_notes(skipped),
     )
@@ -75,11 +66,10 @@ def _panel(roofline: Roofline, device: str, cells: list[Operator], dots: list[Op
         title=entry.name,
         subtitle=f"{device} · measured roofline",
         faults=[f"FAIL: {fault.reason}" for fault in roofline.faults if fault.device == device],
-        compute=ceilings_shown.compute_levels(drawn, operators),
-        memory=ceilings_shown.memory_levels(drawn, operators, levels),
-        shown=series,
-        ranges=ranges(rest),
-        labelled=most_telling(series),
+        compute=sorted(ceilings_shown.compute_levels(drawn, operators), key=lambda level: -level.value),
+        memory=sorted(ceilings_shown.memory_levels(drawn, operators, levels), key=lambda level: -level.value),
+        cells=dots,
+        labelled=[c for c in dots if c.operator in with_label and c.dtype in LABELLED_DTYPES and c.fraction_of_roof],
         markers=markers,
         kinds={words: markers[key] for key, words in _kinds(dots, infos)},
         notes=list(notes),
@@ -87,18 +77,13 @@ def _panel(roofline: Roofline, device: str, cells: list[Operator], dots: list[Op
 
 
 def _kinds(dots: Sequence[Operator], infos: Infos) -> Iterable[tuple[tuple, str]]:
-    """What each marker means: the operator, the implementation, and what all of its cells have in common."""
+    """What each marker means: the operator, its scope and implementation, and what all of its cells have in common."""
     for name, mine in by_operator(dots).items():
-        info, same = infos.get(name), {cell.series for cell in mine}
+        series = {cell.series for cell in mine}
         for key in dict.fromkeys(map(key_of, mine)):
-            if name == USERS:
-                yield key, "user's operations"
-                continue
-            words = [" ".join(filter(None, [title(name, infos), mine[0].scope])), key[1]]
-            words += list(same) if len(same) == 1 else []
-            axis = common_axis(series_of([cell for cell in mine if key_of(cell) == key], info), info)
-            joined = f"\njoined: {info.axis.symbol} = {', '.join(axis)}" if axis else ""
-            yield key, ", ".join(filter(None, words)) + joined
+            what = " ".join(filter(None, [title(name, infos), mine[0].scope]))
+            words = [what, key[1], *(series if len(series) == 1 else [])]
+            yield key, "user's operations" if name == USERS else ", ".join(filter(None, words))
 
 
 # ------------------------------------------------------------------------------------------- small print
@@ -108,28 +93,27 @@ def counting(roofline: Roofline) -> str:
     """How everything was counted, in the operators' own words."""
     counted = [f"{info.title} ({info.counted})" for info in roofline.operator_info.values()]
     return (
-        "Every ceiling and every filled dot is measured; dots that would hide others are shifted right. Per cent: "
-        "attained of the dot's own roof, the lower of its dtype's ceiling and intensity × the bandwidth of its memory "
-        "level. A multiply-add is two FLOPs. Bytes: "
+        "Every ceiling and every filled dot is measured. Per cent: attained of the dot's own roof, the lower of its "
+        "dtype's ceiling and intensity × the bandwidth of its memory level. A multiply-add is two FLOPs. Bytes: "
         f"{', '.join([*counted, 'a copy (read plus written)'])}. Vendor: the dense peak, without sparsity. "
         "Formula: cores × clock × FLOPs per cycle."
     )
 
 
-def _range_notes(cells: Sequence[Operator], infos: Infos) -> Iterable[str]:
-    """Which operators have ranges, by which implementations and scopes, and where their cells are."""
-    for name, mine in by_operator(cells).items():
-        ways = _some(dict.fromkeys(" ".join(filter(None, [cell.implementation, cell.scope])) for cell in mine))
-        words = [f"{scope}: {words}" for scope, words in infos[name].scopes.items()] if name in infos else []
-        words += [f"all cells in {infos[name].picture}.png"] if name in infos else []
-        yield f"Bars, worst to best cell: {'; '.join([f'{title(name, infos)} by {ways}', *words])}."
+def _not_shown(operators: Sequence[Operator], dots: Sequence[Operator], infos: Infos) -> Iterable[str]:
+    """Operators with cells that have no dot here, and the pictures that have them all."""
+    shown = set(map(id, dots))
+    names = dict.fromkeys(o.operator for o in operators if o.operator in infos and id(o) not in shown and has_place(o))
+    if names:
+        pictures = ", ".join(f"{infos[name].picture}.png" for name in names)
+        yield f"Each operator in each dtype by its best implementation; all others in {pictures}."
 
 
 def _placeless_notes(operators: Sequence[Operator]) -> Iterable[str]:
-    without_traffic = [operation_name(o) for o in operators if o.no_traffic and o.flops]
+    without_traffic = [_operation_name(o) for o in operators if o.no_traffic and o.flops]
     if without_traffic:
         yield f"At the right edge, without traffic and so of infinite intensity: {_some(without_traffic)}."
-    without_flops = [operation_name(o) for o in operators if not o.flops]
+    without_flops = [_operation_name(o) for o in operators if not o.flops]
     if without_flops:
         yield f"Without FLOPs, so without a place on these axes: {_some(without_flops)}."
 
@@ -139,15 +123,18 @@ def _skipped_notes(skipped: Sequence[Skipped]) -> Iterable[str]:
     groups: dict[str, list[Skipped]] = {}
     for item in skipped:
         asked = item.dtype if item.what != "operation" else ""  # whose reason names what it lacks
-        groups.setdefault(re.sub(rf"\b{re.escape(asked)}\b", "such", item.reason) if asked else item.reason, []).append(
-            item
-        )
+        reason = re.sub(rf"\b{re.escape(asked)}\b", "such", item.reason) if asked else item.reason
+        groups.setdefault(reason, []).append(item)
     told = []
     for reason, items in groups.items():
         reason = items[0].reason if len(items) == 1 else re.split("; |, it ", reason)[0]
         told.append(f"{_some(item.name or item.dtype for item in items)} ({reason})")
     if told:
         yield f"Skipped: {'; '.join(told)}."
+
+
+def _operation_name(cell: Operator) -> str:
+    return shortened(cell.name or cell.implementation or cell.operator, LONGEST_NAME, SMALL_SIZE)
 
 
 def _some(names: Iterable[str]) -> str:

@@ -9,11 +9,12 @@ from roofline.core import terms
 from roofline.core.formatting import capacity, level_name, number
 from roofline.records.memory import BandwidthRecord, FoundLevel, Sweep
 from roofline.report import figure_style as style
-from roofline.report.label_placement import Label, write
+from roofline.report.palette import SERIES_COLOURS
 from roofline.report.tables import series_words
 
 COLUMNS, ROW, HEAD, FOOT, HIGH = 2, 262.0, 90.0, 58.0, 172.0
-CURVE, LEVEL, KNEE = "#0072B2", "#4a515b", "#D55E00"
+CURVE = "#0072B2"
+LEVELS = SERIES_COLOURS[1:]
 TITLE = "Read bandwidth over the size of the working set"
 MARKS = (
     "Points: medians of a few passes. Horizontal lines: plateaus, medians of points. "
@@ -50,25 +51,26 @@ def _paint(axes: Axes, device: str, sweep: Sweep) -> None:
     style.logarithmic(axes.xaxis, capacity, base=2, numticks=7)
     style.logarithmic(axes.yaxis, "{:g}".format, subs=(1, 2, 5))
     axes.plot(sizes, rates, color=CURVE, lw=0.9, marker="o", ms=3, zorder=3)
-    labels = []
-    for level in sweep.levels:
-        ends = level.first_bytes, level.last_bytes
-        axes.plot(ends, [level.gb_per_s] * 2, color=LEVEL, lw=1.2, zorder=4)
-        words = f"{level_name(level.name, level.knee_bytes)} {number(level.gb_per_s)} GB/s"
-        places = (ends[0] * (ends[1] / ends[0]) ** share for share in (0.5, 0.3, 0.7))
-        labels.append(Label(words, tuple((size, level.gb_per_s) for size in places), LEVEL))
-    for level in sweep.levels:
-        if level.knee_bytes:
-            middle = terms.KNEE * level.gb_per_s
-            for size, dashes in ((level.knee_bytes, "-"), (level.reported_bytes, (0, (1, 1)))):
-                if size:
-                    tick = [middle / 1.2, middle * 1.2]
-                    axes.plot([size] * 2, tick, color=KNEE, lw=1.4, ls=dashes, solid_capstyle="butt", zorder=5)
-            labels.append(Label(knee_words(level), ((level.knee_bytes, middle),), KNEE))
-    write(axes, labels)
+    for i, level in enumerate(sweep.levels):
+        colour = LEVELS[i % len(LEVELS)]
+        axes.plot([level.first_bytes, level.last_bytes], [level.gb_per_s] * 2, color=colour, lw=1.6, zorder=4)
+        middle = terms.KNEE * level.gb_per_s
+        for size, dashes in ((level.knee_bytes, "-"), (level.knee_bytes and level.reported_bytes, (0, (1, 1)))):
+            if size:
+                tick = [middle / 1.2, middle * 1.2]
+                axes.plot([size] * 2, tick, color=colour, lw=1.6, ls=dashes, solid_capstyle="butt", zorder=5)
+    entries = [style.line(_words(level), LEVELS[i % len(LEVELS)], 1.6) for i, level in enumerate(sweep.levels)]
+    if entries:
+        axes.legend(handles=entries, loc="lower left", bbox_to_anchor=(0.02, 0.03))
+    low, high = axes.get_ylim()
+    room = (style.LEGEND_LINE * len(entries) + 8) / axes.bbox.height  # below the curve
+    axes.set_ylim(low / (high / low) ** (room / (1 - room)), high)
 
 
-def knee_words(level: FoundLevel) -> str:
-    """The knee against the capacity that the device reports, where it reports one."""
-    reported = f",\ndevice reports {capacity(level.reported_bytes)}" if level.reported_bytes else ""
-    return f"knee {capacity(level.knee_bytes)}{reported}"
+def _words(level: FoundLevel) -> str:
+    """The plateau, its knee, and the capacity that the device reports, where it reports one."""
+    words = f"{level_name(level.name, level.knee_bytes)} {number(level.gb_per_s)} GB/s"
+    if level.knee_bytes:
+        words += f", knee {capacity(level.knee_bytes)}"
+        words += f" (reported {capacity(level.reported_bytes)})" if level.reported_bytes else ""
+    return words
