@@ -103,7 +103,7 @@ def test_it_shows_every_cell_in_a_panel_of_its_dtype_and_batch(tmp_path):
 def test_very_many_series_share_a_panel_per_dtype():
     run = own_operator(100, axis=("none", "none", None))
     figure = operator_figure.draw(run, "squares")
-    assert len(figure.axes) == 1 and sum(len(line.get_xdata()) for line in dots_of(figure)) == 100
+    assert len(figure.axes) == 1 and len({tuple(at) for line in dots_of(figure) for at in line.get_xydata()}) >= 100
 
 
 def test_a_name_that_the_font_lacks_is_that_of_its_cells():
