@@ -152,7 +152,7 @@ def _place(fault: Mapping, config: Mapping) -> tuple:
 
 
 def _line(place: tuple, faults: list[dict], schema: Mapping) -> str:
-    """One fault; of several at a place, those of other branches of a union, what is said of all."""
+    """One fault; of several at a place, those of other branches of a union, what holds for all."""
     key, fault = _key(place), faults[0]
     shown = _shown(fault["input"])
     kinds = {each["type"] for each in faults}
@@ -163,9 +163,11 @@ def _line(place: tuple, faults: list[dict], schema: Mapping) -> str:
     if "missing" in kinds:
         return f"{_key(place[:-1])}: {place[-1]} is missing"
     if "value_error" in kinds:
-        said = str(next(each for each in faults if each["type"] == "value_error")["ctx"]["error"])
+        message = str(next(each for each in faults if each["type"] == "value_error")["ctx"]["error"])
         return (
-            f"{key}: {said}" if _names_its_value(said) else f"{key}: {shown}{' ' if said[:3] == 'is ' else '; '}{said}"
+            f"{key}: {message}"
+            if _names_its_value(message)
+            else f"{key}: {shown}{' ' if message[:3] == 'is ' else '; '}{message}"
         )
     if "too_short" in kinds or "string_too_short" in kinds:
         return f"{key}: {shown} is empty; allowed: {'text' if shown == repr('') else 'one entry or more'}"
@@ -180,8 +182,8 @@ def _line(place: tuple, faults: list[dict], schema: Mapping) -> str:
     return f"{key}: {shown}; allowed: {_allowed(allowed)}{hint if as_text and numeric else ''}"
 
 
-def _names_its_value(said: str) -> bool:
-    return "' is " in said or said.startswith("the name") or re.match(r"\d+ is listed", said) is not None
+def _names_its_value(message: str) -> bool:
+    return "' is " in message or message.startswith("the name") or re.match(r"\d+ is listed", message) is not None
 
 
 def _schema_at(place: tuple, schema: Mapping) -> Mapping:
