@@ -31,6 +31,13 @@ rule all:
         "results/manifest.json",
 
 
+# What `make spread` measures.
+rule ceilings:
+    input:
+        peak_records(),
+        bandwidth_records(),
+
+
 rule device_query:
     input:
         library=library("device_query", measures=True),

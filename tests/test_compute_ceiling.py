@@ -28,6 +28,7 @@ from roofline.operators.gemm import Gemm, products
 from roofline.records.compute import Candidate, PeakFlopsRecord
 from roofline.records.device import CoreCount
 from roofline.records.timing import Check, Search
+from roofline.report import job_lines
 
 
 def flops(size):
@@ -180,7 +181,7 @@ def test_the_ceiling_is_the_best_product_remeasured_on_other_operands():
 def test_the_reference_product_is_measured_as_an_operator_under_its_roof():
     record = measured(Card())
     (reference,) = record.measurements
-    assert (reference.operator, reference.implementation, reference.label) == ("gemm", "made up", "2048³")
+    assert (reference.operator, reference.implementation, reference.shape["m"]) == ("gemm", "made up", 2048)
     assert (reference.flops, reference.bytes) == (flops(REFERENCE), 3 * REFERENCE**2 * 2)
     assert (reference.compute_ceiling, reference.memory_ceilings) == ("fp16", ["hbm_read"])
     assert reference.latency.median_s == near(flops(REFERENCE) / 100e12)
@@ -398,16 +399,16 @@ def test_a_ceiling_that_the_device_turns_out_to_lack_is_skipped_with_the_reason(
         found = peak_flops.run("gpu0", "fp8_e4m3", path, seals, **options)
         assert (found.skipped, found.peak, found.measurements) == (str(fault), None, [])
         assert set(found.seals) == {"gpu0/prediction.json", "gpu0/peak_flops/prediction.json"}
-        assert peak_flops.line(found) == f"peak_flops gpu0 fp8_e4m3: skipped, {fault}"
+        assert job_lines.line(found, "peak_flops gpu0 fp8_e4m3") == f"peak_flops gpu0 fp8_e4m3: skipped, {fault}"
     else:
         with pytest.raises(ValueError, match="another"):
             peak_flops.run("gpu0", "fp8_e4m3", path, seals, **options)
 
 
 def test_the_line_of_a_job_gives_ceiling_share_and_sustained_rate():
-    text = peak_flops.line(measured(Card(load=0.8)))
+    text = job_lines.line(measured(Card(load=0.8)), "peak_flops gpu0 fp16")
     assert text == "peak_flops gpu0 fp16: 150 TFLOPS burst, 120 sustained, 94 % and 75 % of the vendor's 160, 1.0 s"
-    assert "sustained" not in peak_flops.line(measured(Card(), sustained_s=0))
+    assert "sustained" not in job_lines.line(measured(Card(), sustained_s=0), "")
 
 
 # ---------------------------------------------------------------------------------------------- register-only kernels

@@ -41,7 +41,6 @@ CELL = {
     "dtype": "fp32",
     "cache": "cold",
     "shape": {"rows": 1},
-    "label": "1",
     "declared_read_bytes": 4,
     "declared_write_bytes": 4,
     "declared_flops": 4,

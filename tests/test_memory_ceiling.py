@@ -1,6 +1,5 @@
 """Memory ceilings and sweeps, on a device whose clock the test turns."""
 
-import bandwidth
 import pytest
 from factories import HEAT, JOB, FakeDevice, clock_of, device_record, vendor_figures
 
@@ -10,6 +9,7 @@ from roofline.measure.levels import Level
 from roofline.records.device import VendorBandwidth
 from roofline.records.memory import BandwidthRecord
 from roofline.records.timing import Search
+from roofline.report import job_lines
 
 GB = 10**9
 KIB, MIB = 1 << 10, 1 << 20
@@ -303,4 +303,4 @@ def test_a_sweep_finds_the_levels_and_names_them():
 def test_the_line_of_a_job_names_streams_and_levels():
     record = record_of(*ceilings(dram_read=100), sweeps=[swept()])
     streams, series = "dram_read 100 GB/s", "one_core L1 400 GB/s > L2 100 GB/s > memory 12 GB/s"
-    assert bandwidth.line(record).startswith(f"bandwidth gpu0 hbm: {streams}, {series}, ")
+    assert job_lines.line(record, "bandwidth gpu0 hbm").startswith(f"bandwidth gpu0 hbm: {streams}, {series}, ")

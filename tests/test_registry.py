@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from roofline.operators import registry
+from roofline.operators.about import describe
 from roofline.operators.registry import BadOperator, load, missing_cuda_libraries, own_files, registered
 from roofline.run.config import config_model
 
@@ -109,7 +110,8 @@ def test_built_in_operators_need_no_cuda_library_that_is_left_out(operator):
 def test_a_whole_file_is_an_operator_beside_the_others(file):
     path = file()
     operator = registered([path])["row_sum"]
-    assert (operator.name, operator.rule, operator.title, operator.picture) == ("row_sum",) * 2 + ("row sum", "row_sum")
+    assert (operator.name, operator.rule, operator.picture) == ("row_sum",) * 3
+    assert describe(operator, []).title == "row sum"
     assert operator.path == path and [str(one) for one in own_files(operator)] == [path]
     assert len(registered([path])) == len(registered()) + 1
 

@@ -219,7 +219,7 @@ def test_a_job_is_measured_with_what_the_card_can_do(monkeypatch, dtype, capabil
     overlapped = [("fused_graph", "overlapped")] if capability in ("9.0", "12.0") else []
     each = [(kind.name, "waiting") for kind in ON_GPU] + overlapped
     assert [(one.implementation, one.scope) for one in found] == ([] if lacking else 2 * each)
-    assert {one.cache for one in found} <= {"cold"} and {one.series for one in found} <= {"batch 1", "batch 9"}
+    assert {one.cache for one in found} <= {"cold"} and {one.shape["batch"] for one in found} <= {1, 9}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -237,7 +237,7 @@ def test_a_wrong_result_is_found_where_some_outputs_are_compared(monkeypatch, wr
     monkeypatch.setattr("roofline.operators.rmsnorm_matmul.counts.MOST_WEIGHTS", 1 << 12)
     cell = cell_of(open_device("cpu"), OnCpu, 3, 128, "fp16")
     assert OPERATOR.check(cell, None)[0].compared == "26 of 128 outputs against float64"
-    with pytest.raises(ArithmeticError, match="RMSNorm and product, numpy, fp16 batch 3, hidden 128: the result"):
+    with pytest.raises(ArithmeticError, match="rmsnorm_matmul, numpy, fp16 batch 3, hidden 128: the result"):
         OPERATOR.compare(cell, None, 0, wrong(cell.step(None)(0)))
 
 

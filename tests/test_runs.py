@@ -51,9 +51,7 @@ def test_a_run_is_the_same_from_wherever_it_is_read(run, tmp_path):
     assert [one.source for one in runs] == [str(source) for source in sources]
     assert len(read_runs(sources)) == 1
     with tarfile.open(records) as tar:
-        assert {Path(name).name for name in tar.getnames()} == {
-            *("manifest.json", "roofline.json", "device_query.json", "peak_flops.json", "bandwidth.json"),
-        }
+        assert {Path(name).name for name in tar.getnames()} == {"manifest.json", "roofline.json", "device_query.json"}
 
 
 def test_figures_of_a_run(run):

@@ -293,7 +293,7 @@ def test_a_users_operator_has_a_section_with_its_settings_and_budgets(mine):
 def test_a_device_without_code_for_an_operator_is_told_what_it_lacks(mine):
     checked = complete({"operators": [mine]})
     asked = settings.asked(checked, ["gpu0", "cpu"])
-    assert asked["without"] == [{"device": "gpu0", "operator": "row sum", "reason": "no implementation for gpu"}]
+    assert asked["without"] == [{"device": "gpu0", "operator": "row_sum", "reason": "no implementation for gpu"}]
     assert settings.devices_with(checked.operators["row_sum"], checked.config, ["gpu0", "cpu"]) == ["cpu"]
     with pytest.raises(Faults, match="operators: row_sum has no implementation for gpu0"):
         choose_devices(complete({"operators": [mine], "devices": ["gpu0"]}), PRESENT)
@@ -343,7 +343,11 @@ IMPOSSIBLE = [
     ("bandwidth.transfer_size_mib", 10**6, ": 1000000 needs 1,048,576,000,000 bytes on gpu0"),
     ("peak_flops.size", 128, ": 128 is too small to fill gpu0"),
     ("peak_flops.size", 10**6, ": 1000000 needs 32,000,000,000,000 bytes on gpu0"),
-    ("decode_attn", {"seq_lens": [10**9]}, ": minigpt fp16 batch 256, S 1000000000 needs"),
+    (
+        "decode_attn",
+        {"seq_lens": [10**9]},
+        ": minigpt fp16 batch 256, heads 8, kv_heads 8, head_size 64, seq_len 1000000000 needs",
+    ),
     ("decode_attn.presets", ["gpt4"], ": 'gpt4' is unknown; allowed: minigpt, gpt2, "),
     ("decode_attn.implementations", ["numpy"], ": gpu0 has none of numpy; it has eager"),
 ]

@@ -15,11 +15,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline import devices
+from roofline.analysis.results import read_any
 from roofline.analysis.spread import SpreadRecord, compare, figures, sound, widest
 from roofline.records.base import CorruptRecord, read, write
 from roofline.records.collection import Collection
+from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.files import write_text
+from roofline.records.memory import BandwidthRecord
 from roofline.report.spread_page import left_out, markdown, provenance
 from roofline.run import checkout, folder, run_lock, settings
 from roofline.run.jobs import now
@@ -27,7 +30,6 @@ from roofline.run.jobs import now
 CHECKOUT = Path(__file__).absolute().parents[2]
 RESULTS = Path("results")
 SPREAD = RESULTS / "spread"
-COLLECTIONS = ("peak_flops", "bandwidth")
 FEWEST_RUNS = 2
 LAST_LINES = 20
 INTERRUPTED = 130
@@ -84,7 +86,7 @@ def measure(runs: int, chosen: list[str], config: dict, options: list[str]) -> b
         start = time.monotonic()
         where = SPREAD / f"run{number}"
         folder.prepare(where, config)
-        run(where, chosen, options)
+        run(where, options)
         kept = []
         for collection in collections(where, chosen):
             whole, failed = sound(collection, device_record(where, collection.device))
@@ -107,12 +109,11 @@ def measure(runs: int, chosen: list[str], config: dict, options: list[str]) -> b
     return widest(record.ceilings) is not None
 
 
-def run(where: Path, chosen: list[str], options: list[str]) -> None:
+def run(where: Path, options: list[str]) -> None:
     """Measure the ceilings in a folder. Raises Failed with the last lines of what was said."""
-    targets = [f"results/{device}/{what}.json" for device in chosen for what in COLLECTIONS]
     log = where.with_suffix(".log")
     with open(log, "wb") as output:
-        status = folder.run(where, [*options, "--", *targets], output)
+        status = folder.run(where, [*options, "--", "ceilings"], output)
     if status:
         last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
         raise Failed("\n".join([*last, f"{where} failed with status {status} (log: {log}); no spread was written"]))
@@ -124,9 +125,13 @@ def device_record(where: Path, device: str) -> DeviceRecord:
 
 
 def collections(where: Path, chosen: list[str]) -> list[Collection]:
-    """What one run found. Raises CorruptRecord and OSError."""
-    paths = [where / "results" / device / f"{what}.json" for device in chosen for what in COLLECTIONS]
-    return [read(Collection, path) for path in paths]
+    """What one run found, by device and kind of ceiling. Raises CorruptRecord and OSError."""
+    found = []
+    for device in chosen:
+        for what, kind in (("peak_flops", PeakFlopsRecord), ("bandwidth", BandwidthRecord)):
+            there = map(read_any, sorted((where / "results" / device / what).glob("*.json")))
+            found.append(Collection(device=device, records=[one for one in there if isinstance(one, kind)]))
+    return found
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from roofline.measure import memory_ceiling
 from roofline.measure.device_seal import promised_ceilings
 from roofline.measure.operator_job import Options, Seals, declare, measure
 from roofline.measure.timing import time_caller, time_device
-from roofline.operators.about import builtin
+from roofline.operators.about import Unknown, builtin
 from roofline.operators.base import Job, Operator
 from roofline.operators.gemm import Gemm, products_on
 from roofline.records.base import NotNegative, Positive, Record
@@ -187,7 +187,7 @@ def trial_cell(
     """The cell under measured ceilings; its regime is not found where one of them is missing."""
     peak = ceilings.get(measured.compute_ceiling)
     gb_per_s = next((ceilings[name] for name in measured.memory_ceilings if name in ceilings), None)
-    about = builtin()[measured.operator]
+    about = builtin().get(measured.operator) or Unknown(measured.operator)
     return TrialCell(
         device=device,
         operator=measured.operator,
