@@ -68,7 +68,7 @@ def test_whatever_is_timed_is_timed_before_anything_is_profiled(finished):
 def test_verification_has_declared_and_counted_side_by_side(finished):
     page = (finished.results / "verification.md").read_text()
     assert "## What the hardware counted" in page and "GEMM, tensor_matmul" in page
-    entries = finished.read("verification.json")["counted"]
+    entries = finished.read("roofline.json")["counted"]
     assert len(entries) == 8 and all(entry["explanation"] for entry in entries)
     judged = criterion(finished)
     assert "of 8 profiled cells judged" in judged["reason"]
