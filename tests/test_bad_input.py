@@ -462,7 +462,7 @@ def step_bytes(batch: int, kv_heads: int, seq_len: int, head_size: int, item_byt
 
 
 def attending(seq_len: int, batch: int, device: str, free: int) -> str:
-    what = f"decode_attn: minigpt fp… batch {batch}, S {seq_len}"
+    what = f"decode_attn: minigpt fp… batch {batch}, …seq_len {seq_len}"
     return f"{what} needs … bytes on {device}, and {free:,} are free there"
 
 
