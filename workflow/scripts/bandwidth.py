@@ -8,6 +8,7 @@ if __name__ == "__main__":
 from roofline import devices
 from roofline.core.formatting import duration, level_name, number, percent, starred
 from roofline.devices.base import Unsupported
+from roofline.devices.levels import SWEEP, TRANSFERS
 from roofline.measure import lock
 from roofline.measure.memory_ceiling import envelope, latencies, measure_all, sweep
 from roofline.records.base import read, write
@@ -18,8 +19,6 @@ from roofline.run.jobs import Stopwatch, faults_told, job, say
 from roofline.run.paths import below_results
 
 MIB = 1 << 20
-TRANSFERS = ("h2d", "d2h")
-SWEEP = "sweep"
 
 
 def run(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from roofline.core.formatting import flops_unit
 from roofline.core.terms import QuantityKind
+from roofline.devices import levels
 from roofline.records.collection import Collection
 from roofline.records.compute import PeakFlops
 from roofline.records.device import DeviceRecord
@@ -15,8 +16,6 @@ from roofline.records.manifest import Manifest
 from roofline.records.memory import Bandwidth
 from roofline.records.roofline import ComputeCeiling, MemoryCeiling, Operator, Roofline
 
-LINK_LEVELS = {"pcie", "p2p"}
-MEMORY_LEVELS = {"hbm", "dram"}
 PAGEABLE = "_pageable"
 
 
@@ -98,7 +97,7 @@ def _compute(ceiling: ComputeCeiling, peak: PeakFlops | None) -> list[Quantity]:
 
 
 def _memory(ceiling: MemoryCeiling, stream: Bandwidth | None) -> Quantity:
-    kind = "memory" if ceiling.level in MEMORY_LEVELS else "link" if ceiling.level in LINK_LEVELS else "cache"
+    kind = levels.medium(ceiling.level)
     kind = "pageable" if ceiling.name.endswith(PAGEABLE) else kind
     clock = stream and stream.sm_clock_mhz
     words = (ceiling.device, ceiling.name, ceiling.name, kind, ceiling.gb_per_s, "GB/s", True)

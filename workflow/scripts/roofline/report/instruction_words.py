@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from roofline.core.formatting import counted, listed, number, percent
 from roofline.core.instructions import LANES
 from roofline.core.statistics import median
+from roofline.devices.levels import TITLES
 from roofline.records.roofline import InstructionRoofline, InstructionWall, PlacedKernel
 
 EXPLAINED = 0.6  # of a kernel's own roof: from there on bytes and FLOPs say what limits it
@@ -13,7 +14,7 @@ LOADS = {
     "stride": ("a global load, by stride,", "sectors"),
     "conflict": ("a shared load, by bank conflict,", "wavefronts"),
 }
-LEVELS = {"issue": "instruction issue", "l1": "L1", "shared": "shared memory", "l2": "L2", "hbm": "memory"}
+LEVELS = {"issue": "instruction issue", **TITLES, "hbm": "memory"}
 
 
 def paragraph(one: InstructionRoofline) -> str:
