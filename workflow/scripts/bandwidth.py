@@ -7,6 +7,7 @@ if __name__ == "__main__":
 
 from roofline import devices
 from roofline.devices.base import Unsupported
+from roofline.devices.levels import SWEEP, TRANSFERS
 from roofline.measure import lock
 from roofline.measure.memory_ceiling import envelope, latencies, measure_all, sweep
 from roofline.records.base import read, write
@@ -17,8 +18,6 @@ from roofline.run.jobs import Stopwatch, job, report
 from roofline.run.paths import below_results
 
 MIB = 1 << 20
-TRANSFERS = ("h2d", "d2h")
-SWEEP = "sweep"
 
 
 def run(

@@ -1,15 +1,14 @@
 """No operator may lie above the roof that was declared for it: those that do, with what is wrong and the evidence."""
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from roofline.analysis.table import AboveRoof, ComputeCeiling, FoundCache, MemoryCeiling, Operator
 from roofline.core.formatting import number, traffic
+from roofline.devices import kind_of
+from roofline.devices.levels import LAST_LEVEL_CACHE, SWEPT_CACHES
 
 ROUNDING = 1e-9
-# What a device's record calls its last-level cache: on a GPU the L2, which every multiprocessor shares.
-LAST_LEVEL = {"gpu": "l2", "cpu": "l3"}
 # Too few samples for an interval place a median within 5 % at best; the user's own figure is taken at its word.
 WITHOUT_INTERVAL = 1.05
 
@@ -88,9 +87,9 @@ def _caches(
     """
     named = [(c.level, c.gb_per_s, None) for c in ceilings if c.kind == "memory"]
     named += [(v.name, v.gb_per_s, v.reported_bytes or v.knee_bytes) for v in levels if v.device == device]
-    last = LAST_LEVEL.get(device.rstrip("0123456789"))
+    last = LAST_LEVEL_CACHE.get(kind_of(device))
     caches = []
-    for cache in sorted({name for name, _, _ in named if re.match(r"l\d", name or "")}):
+    for cache in sorted({name for name, _, _ in named if name in SWEPT_CACHES}):
         capacities = [capacity or 0 for name, _, capacity in named if name == cache]
         if cache == last:
             capacities.append(last_level_bytes.get(device, 0))

@@ -25,6 +25,7 @@ from roofline.core import model, regimes
 from roofline.core.prediction import Costs, predict_cell
 from roofline.core.terms import DeviceKind
 from roofline.devices import memory_ceilings
+from roofline.devices.levels import MAIN_MEMORY
 from roofline.operators.about import About
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord
@@ -33,7 +34,7 @@ from roofline.records.operator import JobRecord, Measurement
 from roofline.records.prediction import CellPrediction
 
 NO_ROOF = "warm, and what the caches of this device give is not measured"
-LEVEL: dict[DeviceKind, str] = {"gpu": "hbm", "cpu": "dram"}
+LEVEL = MAIN_MEMORY
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from roofline.analysis.table import (
     TransactionRoof,
 )
 from roofline.core.instructions import transaction_bytes, transactions
+from roofline.devices.levels import TRANSACTION_ROOFS
 from roofline.records.counters import CountedCell
 from roofline.records.instructions import InstructionsRecord
 from roofline.records.operator import Measurement
 
-LEVELS = {"l1": "l1", "shared": "shared", "l2": "l2", "hbm": "hbm_read"}  # the memory ceiling of each
 MOST = 0.6  # of a measured rate: what is nearer to it than this is limited by it
 LATENCY = "latency"
 CELL = ("operator", "implementation", "preset", "scope", "dtype", "cache", "shape")
@@ -74,7 +74,7 @@ def transaction_roofs(ceilings: Iterable[MemoryCeiling]) -> list[TransactionRoof
             transaction_bytes=transaction_bytes(level),
             transactions_per_s=transactions(named[name].gb_per_s * 1e9, level),
         )
-        for level, name in LEVELS.items()
+        for level, name in TRANSACTION_ROOFS.items()
         if name in named
     ]
 

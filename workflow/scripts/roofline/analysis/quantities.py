@@ -9,14 +9,13 @@ from typing import NamedTuple
 from roofline.analysis.table import ComputeCeiling, MemoryCeiling, Operator, Roofline
 from roofline.core.formatting import flops_unit
 from roofline.core.terms import QuantityKind
+from roofline.devices import levels
 from roofline.records.collection import Collection
 from roofline.records.compute import PeakFlops
 from roofline.records.device import DeviceRecord
 from roofline.records.manifest import Manifest
 from roofline.records.memory import Bandwidth
 
-LINK_LEVELS = {"pcie", "p2p"}
-MEMORY_LEVELS = {"hbm", "dram"}
 PAGEABLE = "_pageable"
 
 
@@ -99,7 +98,7 @@ def _compute(ceiling: ComputeCeiling, peak: PeakFlops | None) -> list[Quantity]:
 
 
 def _memory(ceiling: MemoryCeiling, stream: Bandwidth | None) -> Quantity:
-    kind = "memory" if ceiling.level in MEMORY_LEVELS else "link" if ceiling.level in LINK_LEVELS else "cache"
+    kind = levels.medium(ceiling.level)
     kind = "pageable" if ceiling.name.endswith(PAGEABLE) else kind
     clock = ceiling.sm_clock_mhz or (stream and stream.sm_clock_mhz)
     words = (ceiling.device, ceiling.name, ceiling.name, kind, ceiling.gb_per_s, "GB/s", True)

@@ -1,6 +1,6 @@
 """Kinds of device, one package each: `gpu`, `cpu`. Each has
 
-    identity.py: discover(capacities), MEMORY_LEVELS, unsupported(identity, ceiling)    without opening anything
+    identity.py: discover(capacities), unsupported(identity, ceiling)    without opening anything
     device.py: Device(identity)                                                         opened, ready to measure
 
 A Device offers:
@@ -22,10 +22,11 @@ A Device offers:
 from collections.abc import Iterable
 from importlib import import_module
 
+from roofline.devices import levels
 from roofline.devices.base import Identity
+from roofline.devices.levels import PEER
 
 KINDS = ("gpu", "cpu")
-PEER = "p2p"
 
 
 def kind_of(device: str) -> str:
@@ -34,7 +35,7 @@ def kind_of(device: str) -> str:
 
 def memory_levels(device: str, chosen: Iterable[str] = ()) -> list[str]:
     """The memory levels of a device: `p2p`, between two GPUs, for each other one that is chosen to be measured."""
-    own = list(_identity_module(kind_of(device)).MEMORY_LEVELS)
+    own = levels.names_of(kind_of(device))
     return own + [
         f"{PEER}_{other}" for other in chosen if kind_of(other) == kind_of(device) == "gpu" and other != device
     ]
@@ -53,7 +54,7 @@ def peer_of(name: str) -> str | None:
 
 def memory_ceilings(kind: str, mix: str) -> list[str]:
     """That an operator of a mix of accesses stands under on a kind of device, best first."""
-    return _identity_module(kind).MEMORY_CEILINGS[mix]
+    return levels.roofs(kind, mix)
 
 
 def discover() -> dict[str, Identity]:

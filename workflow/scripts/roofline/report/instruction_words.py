@@ -6,6 +6,7 @@ from roofline.analysis.table import InstructionRoofline, InstructionWall, Placed
 from roofline.core.formatting import counted, listed, number, percent
 from roofline.core.instructions import LANES
 from roofline.core.statistics import median
+from roofline.devices.levels import TITLES
 
 EXPLAINED = 0.6  # of a kernel's own roof: from there on bytes and FLOPs say what limits it
 FULL = 0.95  # of the lanes, or of the sectors of a request at unit stride: what is less is told
@@ -13,7 +14,7 @@ LOADS = {
     "stride": ("a global load, by stride,", "sectors"),
     "conflict": ("a shared load, by bank conflict,", "wavefronts"),
 }
-LEVELS = {"issue": "instruction issue", "l1": "L1", "shared": "shared memory", "l2": "L2", "hbm": "memory"}
+LEVELS = {"issue": "instruction issue", **TITLES, "hbm": "memory"}
 
 
 def paragraph(one: InstructionRoofline) -> str:

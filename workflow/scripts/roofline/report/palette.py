@@ -1,5 +1,7 @@
 """The colours of all pictures and pages."""
 
+from roofline.devices.levels import TITLES
+
 FAULT = "#b00020"
 PAPER, GRID, SPINES, INK, MUTED, SHADE = "#ffffff", "#dfe2e6", "#aab0b8", "#22262b", "#646a73", "#eef0f2"
 # Okabe and Ito's palette, safe for the colour-blind. A dtype has one colour, as a ceiling and as a dot.
@@ -15,7 +17,7 @@ DTYPE_COLOURS = {
 OTHER_DTYPE = "#777777"
 # Of the instruction roofline.
 LEVEL_COLOURS = {"l1": "#009E73", "shared": "#CC79A7", "l2": "#0072B2", "hbm": "#D55E00"}
-LEVEL_NAMES = {"l1": "L1", "shared": "shared memory", "l2": "L2", "hbm": "HBM"}
+LEVEL_NAMES = TITLES
 
 
 # Of what has neither a dtype nor a level: implementations of an operator, levels of a sweep.

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from roofline.analysis.table import ComputeCeiling, FoundCache, MemoryCeiling, Operator
 from roofline.core.formatting import counted, level_words, number, percent, starred
 from roofline.core.statistics import few
+from roofline.devices.levels import SWEPT_CACHES, TRANSFERS
 from roofline.report.tables import FEW_SAMPLES, main_memory_ceiling, of_vendor, remarks, span
 
 Ceiling = ComputeCeiling | MemoryCeiling
 UNITS = {"tensor_core": "tensor cores", "cuda_core": "CUDA cores"}
-HOST_LINK, CACHES, ALL_CORES = ("h2d", "d2h"), ("l1", "l2", "l3"), "all_cores"
+ALL_CORES = "all_cores"
 CUDA_CORES = "fp32_fma"  # the one peak of register-only kernels that is drawn without a dot
 SETTLED = 0.99  # of its roof: a sustained figure above it is no line of its own
 
@@ -35,7 +36,7 @@ def dtype_of(ceiling: ComputeCeiling) -> str:
 def drawn(ceilings: Sequence[Ceiling], operators: Sequence[Operator]) -> list[Ceiling]:
     """What no dot needs would hide what dots need."""
     needed = {o.compute_ceiling for o in operators} | {o.memory_ceiling for o in operators}
-    needed |= {CUDA_CORES, *CACHES, *HOST_LINK}
+    needed |= {CUDA_CORES, *SWEPT_CACHES, *TRANSFERS}
     bold = main_memory_ceiling(ceilings, operators)
     return [c for c in ceilings if c is bold or c.name in needed or (c.kind == "compute" and c.method == "gemm")]
 
@@ -50,15 +51,15 @@ def memory_levels(
     bold, under = main_memory_ceiling(ceilings, operators), {o.memory_ceiling for o in operators}
     levels = []
     for c in ceilings:
-        if c.kind == "memory" and c.name not in HOST_LINK:
+        if c.kind == "memory" and c.name not in TRANSFERS:
             name = c.name if c.name in under else level_words(c.name)  # the operators' word for it, or people's
             levels.append(Level(c.name, c.gb_per_s, _memory_text(c, name), "bold" if c is bold else "normal"))
     known = {ceiling.name for ceiling in ceilings}
     for cache in found:  # that only the sweep knows, as on a CPU: by all cores, since other series are of a part of it
-        if cache.series == ALL_CORES and cache.name in CACHES and cache.name not in known:
+        if cache.series == ALL_CORES and cache.name in SWEPT_CACHES and cache.name not in known:
             text = f"{level_words(cache.name)} {number(cache.gb_per_s)} GB/s, from the sweep"
             levels.append(Level(cache.name, cache.gb_per_s, text, "normal"))
-    link = [ceiling for ceiling in ceilings if ceiling.name in HOST_LINK]
+    link = [ceiling for ceiling in ceilings if ceiling.name in TRANSFERS]
     if link:  # both directions differ by less than a line's width: one line, and both values in a note
         names = " and ".join(ceiling.name for ceiling in link)
         fastest = max(ceiling.gb_per_s for ceiling in link)
@@ -67,7 +68,7 @@ def memory_levels(
 
 
 def notes(ceilings: Sequence[Ceiling], shown: Sequence[Ceiling]) -> Iterable[str]:
-    link = [_memory_text(ceiling, ceiling.name) for ceiling in ceilings if ceiling.name in HOST_LINK]
+    link = [_memory_text(ceiling, ceiling.name) for ceiling in ceilings if ceiling.name in TRANSFERS]
     if link:
         yield f"Host link: {'; '.join(link)}."
     peers = [c for c in ceilings if c.kind == "memory" and c.level == "p2p"]

@@ -20,6 +20,7 @@ from roofline.core.formatting import (
 )
 from roofline.core.statistics import FEWEST_SAMPLES, few, half_width
 from roofline.core.throttling import limiting_words
+from roofline.devices.levels import MAIN_ROOFS
 from roofline.records.device import DeviceRecord
 
 SERIES = {  # of a sweep: whose bandwidth it is
@@ -31,7 +32,6 @@ SERIES = {  # of a sweep: whose bandwidth it is
 NO_REASON, NOT_REPORTED = "none reported", "not reported"
 FEW_SAMPLES = f"* fewer than {FEWEST_SAMPLES} samples: nothing is concluded from it"
 UNKNOWN = "unknown"
-SLOPES = ("hbm_read", "d2d", "dram_read", "dram_copy")  # that operators may stand under, best first
 WIDE = 0.05  # half the width of an interval that asks for caution
 COPIES_MORE = 1.05  # times what reads move: from there on it is said
 
@@ -138,7 +138,7 @@ def main_memory_ceiling(
     """A device's roof of memory: the one that most operators stand under, on however many cores, or else would."""
     there = {c.name: c for c in ceilings if c.kind == "memory"}
     named = [re.sub(r"_(one|\d+)_cores?$", "", o.memory_ceiling) for o in operators if o.memory_ceiling]
-    found = [name for name in named if name in there] or [name for name in SLOPES if name in there][:1]
+    found = [name for name in named if name in there] or [name for name in MAIN_ROOFS if name in there][:1]
     return there[max(found, key=found.count)] if found else None
 
 

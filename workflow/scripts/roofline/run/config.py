@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, create_model
 
 from roofline.devices.datasheets import CEILINGS
+from roofline.devices.levels import NAMES as LEVELS
 from roofline.operators.base import Operator
 from roofline.operators.settings import EFFORTS, Budget, ByEffort, EachOnce, Settings, Whole
 
-LEVELS = ("hbm", "d2d", "l2", "l1", "shared", "h2d", "d2h", "p2p", "dram", "sweep")
 # Beyond these, figures overflow or the picture's axes do; nothing real comes near.
 COUNTS, SECONDS, PRICE = (1e-3, 1e30), (1e-12, 1e12), (1e-9, 1e9)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from roofline.devices import kind_of, level_of, memory_levels
+from roofline.devices.levels import ARRAYS, TRANSFERS
 from roofline.measure import nsight_compute
 from roofline.operators import registry
 from roofline.operators.base import Operator
@@ -27,13 +28,6 @@ from roofline.run.operator_faults import operator_faults
 MIB = 1 << 20
 CHECKOUT = Path(__file__).resolve().parents[4]
 ENGINE_KEYS = ("__use_yte__", "pathvars")  # Snakemake would take these for its own, before the config is checked
-TRANSFERS = ("h2d", "d2h")  # the levels whose size is bandwidth.transfer_size_mib
-ARRAYS = {
-    "hbm": 3,
-    "dram": 3,
-    "d2d": 2,
-    "p2p": 4,
-}  # the levels whose arrays are bandwidth.size_mib each, and how many they need
 SHORTEST_BEGINNING = 4  # of a key, to be taken for it
 LEAST_CACHES = 2  # an array of fewer last-level caches is partly read from them
 

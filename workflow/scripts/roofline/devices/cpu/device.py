@@ -7,10 +7,10 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype
-from roofline.devices import host
+from roofline.devices import host, levels
 from roofline.devices.base import Identity, Stream, SweepSeries, Workload
 from roofline.devices.cpu.formula import clock, cpu_family, peak_formula_tflops, simd_units
-from roofline.devices.cpu.identity import MEMORY_CEILINGS, NATIVE_CEILINGS, NATIVE_DTYPES
+from roofline.devices.cpu.identity import NATIVE_CEILINGS, NATIVE_DTYPES
 from roofline.devices.cpu.topology import (
     UNLISTED_CACHE_BYTES,
     UNLISTED_L2_BYTES,
@@ -120,7 +120,7 @@ class Device:
         """Of so many of the cores: reads have a ceiling of the next larger number that was measured."""
         fewer = [count for count in core_counts(self.cores)[1:] if cores and count >= cores]
         own = [on_cores("dram_read", min(fewer))] if mix == "read" and fewer else []
-        return [*own, *MEMORY_CEILINGS[mix]]
+        return [*own, *levels.roofs(self.kind, mix)]
 
     def widened(self, array):
         """A dtype that the CPU lacks, converted to fp32 for the computation; others as they are."""
@@ -268,10 +268,10 @@ class Device:
 
         each = []
         for readers in sorted({1, self.cores}):
-            levels = cache_bytes(readers)
-            near_bytes = levels.get("l2", UNLISTED_L2_BYTES)
-            largest_bytes = max(levels.values(), default=UNLISTED_CACHE_BYTES // readers)
-            each.append(cpu_memory.Caches(readers, levels, near_bytes, largest_bytes))
+            capacities = cache_bytes(readers)
+            near_bytes = capacities.get("l2", UNLISTED_L2_BYTES)
+            largest_bytes = max(capacities.values(), default=UNLISTED_CACHE_BYTES // readers)
+            each.append(cpu_memory.Caches(readers, capacities, near_bytes, largest_bytes))
         return cpu_memory.sweeps(self.workers, each, host.memory_available_bytes(), points_per_octave)
 
 

@@ -7,13 +7,6 @@ from roofline.devices import host
 from roofline.devices.base import Identity
 from roofline.devices.cpu.topology import last_level_cache_bytes
 
-MEMORY_CEILINGS = {  # that an operator of each mix stands under, best first
-    "read": ["dram_read", "dram_copy"],
-    "write": ["dram_write", "dram_copy"],
-    "copy": ["dram_copy"],
-    "triad": ["dram_triad", "dram_copy"],
-}
-MEMORY_LEVELS = ("dram", "sweep")
 NATIVE_DTYPES = ("fp64", "fp32")
 NATIVE_CEILINGS = (*NATIVE_DTYPES, *(f"{dtype}_fma" for dtype in NATIVE_DTYPES))  # _fma: in registers alone
 

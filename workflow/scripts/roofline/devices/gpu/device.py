@@ -4,11 +4,10 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 
-from roofline.devices import datasheets
+from roofline.devices import datasheets, levels
 from roofline.devices.base import Identity, Stream, SweepSeries, Workload
 from roofline.devices.gpu import capabilities, cuda_launch, cupti, fma, instructions, memory, nvml, peers
 from roofline.devices.gpu.arrays import Arrays
-from roofline.devices.gpu.identity import MEMORY_CEILINGS
 from roofline.devices.gpu.kernel_compiler import KernelCompiler
 from roofline.devices.gpu.timing import Timer
 from roofline.records.product import Product
@@ -153,7 +152,7 @@ class Device(Arrays, Timer, KernelCompiler):
         """None: a GPU computes in its dtypes."""
 
     def memory_ceilings(self, mix: str) -> list[str]:
-        return MEMORY_CEILINGS[mix]
+        return levels.roofs(self.kind, mix)
 
     def fma_candidates(self, ceiling: str, seed: int) -> Iterator[Workload]:
         return iter(fma.candidates(self, ceiling, seed))

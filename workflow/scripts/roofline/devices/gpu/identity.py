@@ -6,13 +6,6 @@ from pathlib import Path
 from roofline.devices.base import Identity
 from roofline.devices.gpu import capabilities, cuda_driver, nvml
 
-MEMORY_CEILINGS = {  # that an operator of each mix stands under, best first
-    "read": ["hbm_read", "d2d"],
-    "write": ["hbm_write", "d2d"],
-    "copy": ["hbm_copy", "d2d"],
-    "triad": ["hbm_triad", "hbm_copy", "d2d"],
-}
-MEMORY_LEVELS = ("hbm", "d2d", "l2", "l1", "shared", "h2d", "d2h", "sweep")
 CUPY_OF_CUDA = {12: "cupy-cuda12x", 13: "cupy-cuda13x"}
 OLDEST_DRIVER = {12: "525", 13: "580"}
 

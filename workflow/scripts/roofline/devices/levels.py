@@ -1,0 +1,77 @@
+"""The memory levels, one row each: what is measured of them, where, and what operators may stand under."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from roofline.core.terms import DeviceKind, Mix
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level by the name that `bandwidth.levels` and its record have.
+
+    `holds` is the level that its ceilings are of: copies on the device and our kernels both measure `hbm`.
+    `roofs` are the ceilings that operators of an access pattern may stand under, best first.
+    """
+
+    name: str
+    device_kind: DeviceKind | None  # None: every kind
+    holds: str
+    medium: Literal["memory", "cache", "link"] | None
+    title: str = ""
+    arrays: int = 0  # of bandwidth.size_mib each that it needs at once; 0 where that setting does not apply
+    transfer: bool = False  # whether its size is bandwidth.transfer_size_mib
+    between_gpus: bool = False  # measured once per pair of GPUs
+    transaction_roof: str | None = None  # the ceiling that the instruction roofline divides into transactions
+    roofs: Mapping[Mix, tuple[str, ...]] = field(default_factory=dict)
+
+
+_HBM = {"read": ("hbm_read",), "write": ("hbm_write",), "copy": ("hbm_copy",), "triad": ("hbm_triad", "hbm_copy")}
+_DRAM = {mix: (f"dram_{mix}", "dram_copy") for mix in ("read", "write", "triad")} | {"copy": ("dram_copy",)}
+_D2D = dict.fromkeys(("read", "write", "copy", "triad"), ("d2d",))
+
+TABLE = (
+    Level("hbm", "gpu", "hbm", "memory", "HBM", arrays=3, transaction_roof="hbm_read", roofs=_HBM),
+    Level("d2d", "gpu", "hbm", "memory", "HBM", arrays=2, roofs=_D2D),
+    Level("l2", "gpu", "l2", "cache", "L2", transaction_roof="l2"),
+    Level("l1", "gpu", "l1", "cache", "L1", transaction_roof="l1"),
+    Level("shared", "gpu", "shared", "cache", "shared memory", transaction_roof="shared"),
+    Level("h2d", "gpu", "pcie", "link", transfer=True),
+    Level("d2h", "gpu", "pcie", "link", transfer=True),
+    Level("p2p", "gpu", "p2p", "link", arrays=4, between_gpus=True),
+    Level("dram", "cpu", "dram", "memory", "memory", arrays=3, roofs=_DRAM),
+    Level("sweep", None, "", None),  # finds the caches and their capacities by itself
+)
+SWEEP = "sweep"
+NAMES = tuple(level.name for level in TABLE)
+ARRAYS = {level.name: level.arrays for level in TABLE if level.arrays}
+TRANSFERS = tuple(level.name for level in TABLE if level.transfer)
+PEER = next(level.name for level in TABLE if level.between_gpus)
+TITLES = {level.name: level.title for level in TABLE if level.title}
+MAIN_MEMORY = {
+    level.device_kind: level.name for level in TABLE if level.medium == "memory" and level.holds == level.name
+}
+LAST_LEVEL_CACHE = {"gpu": "l2", "cpu": "l3"}  # as a device's record and its sweep call it
+SWEPT_CACHES = ("l1", "l2", "l3")  # that sweeps and ceilings may be named after
+
+
+def names_of(kind: str) -> list[str]:
+    """The levels within a device of a kind, in the order in which they are measured."""
+    return [one.name for one in TABLE if one.device_kind in (kind, None) and not one.between_gpus]
+
+
+def roofs(kind: str, mix: Mix) -> list[str]:
+    """The memory ceilings that an operator of an access pattern may stand under on a kind of device, best first."""
+    return [name for one in TABLE if one.device_kind == kind for name in one.roofs.get(mix, ())]
+
+
+def medium(holds: str) -> str:
+    """memory, cache or link: what a ceiling's level is; all that is not in the table is a cache."""
+    return next((one.medium for one in TABLE if one.holds == holds and one.medium), "cache")
+
+
+TRANSACTION_ROOFS = {
+    name: next(one.transaction_roof for one in TABLE if one.name == name) for name in ("l1", "shared", "l2", "hbm")
+}
+MAIN_ROOFS = tuple(name for kind in ("gpu", "cpu") for name in roofs(kind, "read"))
