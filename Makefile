@@ -78,7 +78,7 @@ test: setup-development ## run the tests (ARGS="-m gpu": those that need a GPU)
 lint: setup-development ## check style and mistakes, Snakefile included
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
-	@.venv/bin/snakefmt --check Snakefile workflow/Snakefile workflow/*.smk
+	@.venv/bin/snakefmt --check Snakefile workflow/Snakefile workflow/rules/*.smk
 	@$(python) -m snakemake --lint
 
 documents: setup-any ## write the documents that follow from the code: schemas, tables of settings

@@ -185,7 +185,7 @@ UNUSED = (
     "config/datasheets.yaml",
     "envs/cpu.txt",
     "Snakefile",
-    "workflow/common.smk",
+    "workflow/rules/common.smk",
     f"{LIBRARY}/run/settings.py",
     f"{LIBRARY}/run/config.py",
     f"{LIBRARY}/devices/gpu/device.py",

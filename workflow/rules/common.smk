@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 # Relative to the working directory: Snakemake remembers inputs and params as they are written, and results that
 # were unpacked elsewhere must not seem stale.
-HERE = Path(os.path.relpath(str(workflow.current_basedir))).parent
+HERE = Path(os.path.relpath(str(workflow.current_basedir))).parents[1]
 SCRIPTS = HERE / "workflow" / "scripts"
 sys.path.insert(0, str(SCRIPTS.resolve()))
 sys.executable = shlex.quote(sys.executable)  # Snakemake's jobs take it for a word of the shell, spaces and all
