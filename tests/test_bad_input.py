@@ -49,7 +49,7 @@ def faults(run: Run, *arguments) -> list[str]:
 
 
 def lines_of(folder: Path, text: str | bytes) -> list[str]:
-    """What the checks say that workflow/rules/common.smk asks before anything is planned, without Snakemake around them."""
+    """What is wrong with a config, without Snakemake around the checks."""
     path = folder / "config/config.yaml"
     path.parent.mkdir()
     path.write_bytes(text if isinstance(text, bytes) else text.encode())

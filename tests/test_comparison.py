@@ -7,6 +7,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
+import reference_runs
 from commands import load
 from comparison_simulation import CHANGED, CHECKOUT, REFERENCE, Simulation
 from pictures import overlapping_texts, texts_outside
@@ -284,7 +285,7 @@ def test_a_drop_of_3_percent_is_found_by_three_runs_a_side(simulation):
 def real_runs():
     """Every run at hand, each once: archives of records, and the reference's."""
     archives = sorted((CHECKOUT / "reference" / "runs").glob("*.tar.gz"))
-    runs = [read_run(path) for path in [*archives, REFERENCE, REFERENCE / "examples"]]
+    runs = [read_run(path) for path in [*archives, REFERENCE, reference_runs.EXAMPLES]]
     return list({run.fingerprint: run for run in runs}.values())
 
 
@@ -331,7 +332,7 @@ def run_command(arguments, capsys):
 
 def test_the_command_writes_page_numbers_and_picture(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    status, told = run_command([REFERENCE, REFERENCE / "thorough"], capsys)
+    status, told = run_command([REFERENCE, reference_runs.THOROUGH], capsys)
     assert status == 0 and "other devices (1 in A, 1 in B)" in told.out
     where = tmp_path / "results/comparison"
     found = read(Comparison, where / "comparison.json")

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import reference_runs
 from commands import load
 from factories import device_record
 from hypothesis import given
@@ -138,7 +139,7 @@ def test_runs_are_added_each_once_and_the_committed_one_is_what_they_give(monkey
     monkeypatch.setattr(spread, "REFERENCE", tmp_path)
     command = load("distribution")
     assert command.main([str(REFERENCE)]) == 0
-    assert command.main([str(REFERENCE / "thorough"), str(REFERENCE)]) == 0
+    assert command.main([str(reference_runs.THOROUGH), str(REFERENCE)]) == 0
     assert "2 runs of 2 cards" in capsys.readouterr().out.splitlines()[-1]
     found = read(Distribution, tmp_path / "nvidia-h200" / "distribution.json")
     there = read(Distribution, REFERENCE / "distribution.json")

@@ -1,8 +1,7 @@
 """All pictures of a run at once: the same bytes as one by one."""
 
-from pathlib import Path
-
 import pytest
+import reference_runs
 from pictures import overlapping_texts, texts_of, texts_outside, texts_over_dots
 from PIL import Image
 
@@ -15,7 +14,7 @@ from roofline.report import instruction_figure, load_figure, operator_figure, ro
 from roofline.report.figure_style import headline, save
 from roofline.run import pictures
 
-EXAMPLES = Path(__file__).parents[1] / "reference/nvidia-h200/examples"
+EXAMPLES = reference_runs.results_of(reference_runs.EXAMPLES)
 
 
 def test_drawn_side_by_side_they_are_the_same(tmp_path):
