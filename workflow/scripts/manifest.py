@@ -37,7 +37,7 @@ if __name__ == "__main__":
                 for path, files in json.loads(snakemake.params.seal_sources).items()
             },
             derived_by_sha256=sources.derived_by_sha256(),
-            sources=checkout.describe(Path(snakemake.scriptdir).parents[1]),
+            sources=checkout.describe(Path(snakemake.scriptdir).resolve().parents[1]),
         )
         write(manifest, snakemake.output[0])
         say(line(manifest))
