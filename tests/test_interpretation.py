@@ -92,9 +92,9 @@ def test_a_cpus_products_are_held_against_its_own_multiply_adds():
     """Which ran at the clock of that moment; the formula's, of an idle one, may be too low."""
     products = peak_record("cpu", "fp32", 0.23, vendor=0.33)
     slow = trust(products, peak_record("cpu", "fp32_fma", 0.5, vendor=0.33))
-    assert "46 % of what multiply-adds in registers reach: a faster kernel may exist" in slow
+    assert "46 % of what register-only FMA reaches: a faster kernel may exist" in slow
     above = trust(products, peak_record("cpu", "fp32_fma", 0.15, vendor=0.33))
-    assert "fp32 lies more than 10 % above what multiply-adds in registers reach: that limit is too low" in above
+    assert "fp32 lies more than 10 % above what register-only FMA reaches: that limit is too low" in above
     assert "70 % of the limit" in trust(products)
 
 

@@ -1,4 +1,4 @@
-"""RMSNorm and product: its division of the work, its prediction, its settings; every implementation."""
+"""RMSNorm + matmul: its division of the work, its prediction, its settings; every implementation."""
 
 from itertools import pairwise
 from types import SimpleNamespace

@@ -296,8 +296,7 @@ def _share_of_roof(evidence: Evidence) -> str:
         )
     expected = roof_s / evidence.expected_s
     taken = "all of it" if expected > ALL else percent(expected)
-    once = "once started, " if started else ""
-    return f"{once}the device attained {percent(roof_s / left)} of {evidence.roof}, where the model expects {taken}"
+    return f"{'after launch: ' if started else ''}{percent(roof_s / left)} of {evidence.roof} (model: {taken})"
 
 
 def _regime_clause(evidence: Evidence) -> str:

@@ -202,7 +202,7 @@ def ceilings(device: DeviceRecord, roofline: Roofline, records: list[JobRecord],
         "doubted": doubted,
         "doubtful": [c.record for c in roofline.ceilings if c.device == name and c.name in doubted],
         "reasons": reasons,
-        "limit": "what multiply-adds in registers reach" if any(registers.values()) else "the limit",
+        "limit": "what register-only FMA reaches" if any(registers.values()) else "the limit",
         "short": list(short),
         "short_shares": list(short.values()),
         "libraries": sorted({sure[dtype].burst.product.library for dtype in short}),
@@ -473,7 +473,7 @@ def _one_by_one(found: list[tuple[About, list[Operator]]]) -> Table | None:
         "n",
         _unit(d for _, cells in found for d in _dtypes(cells)),
     )
-    columns += ("of roof", "device alone", "regime found")
+    columns += ("of roof", "GPU time", "regime found")
     rows = [
         [
             info.title,
@@ -514,7 +514,7 @@ def _operations(roofline: Roofline) -> Table | None:
 
 def _by_implementation(found: list[tuple[About, list[Operator]]], roofline: Roofline) -> Table | None:
     """Each implementation and scope: its shares, its regimes, and the time of its smallest and largest case."""
-    columns = ("operator", "implementation", "cells", "n", "of roof", "device alone", "regimes found")
+    columns = ("operator", "implementation", "cells", "n", "of roof", "GPU time", "regimes found")
     columns += ("smallest case", "largest case")
     rows = []
     for info, cells in found:

@@ -17,7 +17,7 @@ from roofline.report.cells import series_of, title
 from roofline.report.palette import SERIES_COLOURS
 
 NOTHING = "Nothing to draw: it was not measured, or has no roof."
-HOLLOWS = "Filled: by the caller's time; hollow, where it differs by more than 5 %: by the device's part alone."
+HOLLOWS = "Filled: by end-to-end time; hollow, where it differs by more than 5 %: by GPU time alone."
 HIGH, ABOVE, BELOW, HEADING = 150.0, 20.0, 36.0, 24.0  # points: of a panel, of its title, axis, and of a device's name
 MOST_COLUMNS, MOST_PANELS = 4, 12
 MOST_NAMES, MOST_TICKS = 12, 6  # of cases on an axis without numbers; of values on one with
@@ -185,6 +185,6 @@ def _handles(cells: Sequence[Operator], looks: Mapping) -> Iterable[Line2D]:
     for way, (marker, colour) in looks.items():
         yield style.dot(way, colour, marker)
     if any(map(_differs, cells)):
-        yield style.dot("hollow: the device alone", style.MUTED, hollow=True, size=4.4)
+        yield style.dot("hollow: by GPU time", style.MUTED, hollow=True, size=4.4)
     if any(few(cell.samples) for cell in cells):
         yield style.few_entry()

@@ -29,7 +29,7 @@ class Level:
 
 
 def dtype_of(ceiling: ComputeCeiling) -> str:
-    """A product's ceiling has its dtype's name; that of register-only multiply-adds says so behind it."""
+    """A product's ceiling has its dtype's name; that of register-only FMA says so behind it."""
     return ceiling.name.removesuffix("_fma") if ceiling.method == "fma" else ceiling.name
 
 

@@ -253,7 +253,7 @@ def _compute_entries(panel: Panel) -> Iterable[Line2D]:
     if any(level.sustained for level in panel.compute):
         yield style.line("dashed: sustained load, where it gives less", dashes=SUSTAINED_DASHES)
     if any(level.look == "fma" for level in panel.compute):
-        yield style.line("register-only multiply-adds", dashes=FMA_DASHES)
+        yield style.line("register-only FMA", dashes=FMA_DASHES)
 
 
 def _memory_entries(panel: Panel) -> Iterable[Line2D]:

@@ -194,7 +194,7 @@ def _table_of(title: str, cells: list[Operator]) -> list[str]:
     for cell in cells:
         rows.setdefault(_cell(cell), {})[_way(cell)] = cell
     width = max(len(f"{dtype} {label}") for dtype, label in rows)
-    lines = _wrapped(f"  {title}: caller's time, of roof, limited by {LIMITS}; {within_run(cells)}", 4)
+    lines = _wrapped(f"  {title}: end-to-end time, of roof, limited by {LIMITS}; {within_run(cells)}", 4)
     abreast = max(1, min(ABREAST, (WIDTH - width - 2) // 19))
     dtypes = list(dict.fromkeys(cell.dtype for cell in cells))
     order = sorted(rows, key=lambda row: (dtypes.index(row[0]), min(cell.bytes for cell in rows[row].values())))

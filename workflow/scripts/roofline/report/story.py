@@ -301,7 +301,7 @@ def _figures(roofline: Roofline, device: DeviceRecord, acceptance: Acceptance) -
         figures.append(Figure(str(right.both_right), f"of {right.cells}", words))
     judged = [one.result for one in acceptance.criteria if one.result != "not_applicable"]
     if judged:
-        figures.append(Figure(str(judged.count("pass")), f"of {len(judged)}", "criteria of acceptance passed"))
+        figures.append(Figure(str(judged.count("pass")), f"of {len(judged)}", "checks passed"))
     return figures
 
 
@@ -508,10 +508,10 @@ def _preset(cell: Operator, cells: Sequence[Operator]) -> str | None:
 
 def _cells(info: About, cells: Sequence[Operator]) -> Table:
     """Every cell; rates by the caller's time."""
-    columns = ["device", "implementation", "dtype", "case", "measured", "n", "device alone", "predicted", "error"]
+    columns = ["device", "implementation", "dtype", "case", "measured", "n", "GPU time", "predicted", "error"]
     columns += ["GB/s", "attained", "of roof", "FLOP/byte", "limited by"]
     named = [name for name in info.baselines if any(name in cell.speed_up for cell in cells)]
-    columns += [f"times as fast as {name} (caller's / device's)" for name in named]
+    columns += [f"times as fast as {name} (end-to-end / GPU)" for name in named]
     rows = [
         [
             cell.device,
@@ -724,7 +724,7 @@ def _doubts(peaks: Iterable[PeakFlopsRecord]) -> Lesson | None:
 
 def _failed(acceptance: Acceptance) -> Lesson | None:
     told = [
-        f"{one.device or 'all devices'}: {one.reason}. Criterion: {one.criterion}."
+        f"{one.device or 'all devices'}: {one.reason}. Check: {one.criterion}."
         for one in acceptance.criteria
         if one.result == "fail"
     ]

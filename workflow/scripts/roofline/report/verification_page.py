@@ -71,7 +71,7 @@ def _verdict(verification: Roofline) -> str:
     if not verification.score.cells:
         return "No prediction has a measured counterpart."
     missed = error_statistics(e.sealed_error for e in verification.entries if e.sealed_error is not None)
-    by = f" The caller's time was missed by {_size(missed.median)} in the median." if missed else ""
+    by = f" End-to-end times were missed by {_size(missed.median)} in the median." if missed else ""
     return f"**{score_words(verification.score)}**{by}"
 
 

@@ -10,7 +10,7 @@ LARGER_BATCHES = ("more rows of x: larger batches share W",)
 
 class AboutRmsNormMatmul(About):
     name = "rmsnorm_matmul"
-    title = "RMSNorm and product"
+    title = "RMSNorm + matmul"
     counted = "W, x, g and y once"
     unit = "tensor_core"
     axis = Axis(key="hidden", symbol="hidden")

@@ -1,4 +1,4 @@
-"""RMSNorm and product by one kernel of ours (kernels/rmsnorm_matmul.cu): a launch each, or many in a CUDA graph."""
+"""RMSNorm + matmul by one kernel of ours (kernels/rmsnorm_matmul.cu): a launch each, or many in a CUDA graph."""
 
 import math
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""RMSNorm and product by NumPy: its BLAS on all cores, of numbers widened to fp32 where the CPU does not compute in
+"""RMSNorm + matmul by NumPy: its BLAS on all cores, of numbers widened to fp32 where the CPU does not compute in
 theirs."""
 
 from roofline.operators.base import Implementation
