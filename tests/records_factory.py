@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable
 
 from pydantic import PrivateAttr, ValidationError
 
+from roofline.analysis import checks
 from roofline.analysis.collect import Asked, Collected, collect
 from roofline.analysis.consistency import contradictions
+from roofline.analysis.load import load
 from roofline.analysis.results import Results
-from roofline.analysis.table import Acceptance, Roofline
-from roofline.analysis.verification import verify
+from roofline.analysis.table import Roofline
 from roofline.core.axis import Axis
 from roofline.core.instructions import issue_peak
 from roofline.measure.sustained import summarise
@@ -529,17 +530,21 @@ def hashes_of(found: Results) -> dict[str, str]:
 
 
 def collected(*records: Record, **asked) -> Collected:
-    return collect(results(*records), Asked(**asked))
+    found = results(*records)
+    made = collect(found, Asked(**asked))
+    made.roofline.checks = checks.of_run(made.roofline, found, {})
+    return made
 
 
 def verified(*records: Record, **asked) -> Roofline:
     found = results(*records)
-    return verify(collect(found, Asked(**asked)), found, hashes_of(found))
+    return load(found, Asked(**asked), hashes_of(found))
 
 
-def told(*records: Record, criteria=(), spreads=None, asked: Asked | None = None) -> Story:
+def told(*records: Record, made_up=(), spreads=None, asked: Asked | None = None) -> Story:
     """What the page tells of a run."""
     found = results(*records)
     sha256 = hashes_of(found)
-    table = verify(collect(found, asked or Asked()), found, sha256)
-    return story(found, table, table, Acceptance(criteria=list(criteria)), spreads or {}, sha256)
+    table = load(found, asked, sha256)
+    table.checks = [*table.faults, *made_up]
+    return story(found, table, spreads or {}, sha256)

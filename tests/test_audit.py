@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from records_factory import beside
 
-from roofline.analysis.acceptance import accept
-from roofline.analysis.collect import Asked, collect
-from roofline.analysis.health import ALONE, LINK, MEMORY, NEAR_MAXIMUM, QUIET, READS, REGISTERS
+from roofline.analysis.checks.card import LINK, MEMORY
+from roofline.analysis.checks.ceilings import NEAR_MAXIMUM, READS, REGISTERS
+from roofline.analysis.checks.conditions import ALONE, QUIET
+from roofline.analysis.load import load
 from roofline.analysis.results import read_results
-from roofline.analysis.verification import verify
 from roofline.records.files import file_sha256
 from roofline.report import roofline_figure
 from roofline.report.interpretation import interpret
@@ -52,11 +52,10 @@ class Card:
         """The checklist, interpretation, screen and picture that follow from the records."""
         paths = sorted(self.root.rglob("*.json"))
         found = read_results(self.root, paths)
-        collected = collect(found, Asked())
         hashes = {path.relative_to(self.root).as_posix(): file_sha256(path) for path in paths}
-        acceptance = accept(collected.roofline, found, verify(collected, found, hashes), [], [])
-        text = interpret(collected.roofline, found.device_records(), [record for _, record in found.measured])
-        return acceptance, text, summary(collected.roofline, acceptance), collected.roofline
+        table = load(found, sha256=hashes)
+        text = interpret(table, found.device_records(), [record for _, record in found.measured])
+        return text, summary(table), table
 
 
 def quiet(record: dict) -> None:
@@ -152,15 +151,15 @@ def busy_host(card: Card) -> None:
 def test_a_sick_card_fails_and_the_first_lines_say_why(tmp_path, harm, device, criterion, cause):
     card = Card(tmp_path)
     harm(card)
-    acceptance, text, screen, roofline = card.read()
-    found = {(one.device, one.criterion): one for one in acceptance.criteria}
+    text, screen, roofline = card.read()
+    found = {(one.device, one.check): one for one in roofline.checks}
     assert found[device, criterion].result == "fail" and cause in found[device, criterion].reason
     head = " ".join(text.splitlines()[1 : 1 + BEGINNING])
     assert head.lstrip().startswith(f"**FAIL, {device}: ") and cause in head
     assert f"**{device}: do not plan with its figures, because of the failure above.**" in text
     assert f"**{device}: nothing is concluded, because of the failure above.** As measured: at best, " in text
     assert "**Nothing is concluded, because of the failure above.** As measured, gpu0 is " in text
-    lines = " ".join(screen[screen.index("Acceptance") :].split())
+    lines = " ".join(screen[screen.index("Checks") :].split())
     assert f"FAIL {device}: {criterion} (" in lines and cause in lines
     passing = harm in (busy_host, other_process)
     assert ("Measure what was disturbed again" in text) == ("Measure what was disturbed again" in screen) == passing
@@ -172,8 +171,8 @@ def test_a_sick_card_fails_and_the_first_lines_say_why(tmp_path, harm, device, c
 
 
 def test_the_card_itself_is_well(tmp_path):
-    acceptance, text, _, roofline = Card(tmp_path).read()
+    text, _, roofline = Card(tmp_path).read()
     assert roofline.faults == [] and "FAIL" not in text and "concluded, by" not in text
-    results = {one.criterion: one.result for one in acceptance.criteria if one.device == "gpu0"}
+    results = {one.check: one.result for one in roofline.checks if one.device == "gpu0"}
     asked = (READS, REGISTERS, NEAR_MAXIMUM, ALONE, LINK, MEMORY, QUIET)
     assert {results[name] for name in asked} == {"pass"}

@@ -16,14 +16,12 @@ from records_factory import (
     device_record,
     operator_record,
     peak_record,
-    results,
     told,
     verified,
 )
 
-from roofline.analysis.acceptance import accept
+from roofline.analysis.checks.ceilings import DTYPES_MEASURED
 from roofline.analysis.spread import CeilingSpread, SpreadRecord, between_runs
-from roofline.analysis.table import Acceptance
 from roofline.core.statistics import FEWEST_SAMPLES
 from roofline.records.base import Record, write
 from roofline.records.compute import PeakFlopsRecord
@@ -86,13 +84,13 @@ def verdicts(records: list[Record]) -> list[str]:
 
 
 def test_the_terminal_marks_single_samples():
-    said = screen.summary(collected(*single()).roofline, Acceptance(criteria=[]))
+    said = screen.summary(collected(*single()).roofline)
     assert re.search(r"^  fp16 +55\* +1 +none ", said, re.MULTILINE)
     assert re.search(r"^  dram_read +400\* +1 +none ", said, re.MULTILINE)
     assert re.search(r"^  scan plain fp32 N 1 +1 ms\* .* 1 +none ", said, re.MULTILINE)
     assert said.count(MARK) == 2, "once per device"
     assert max(map(len, said.splitlines())) <= screen.WIDTH
-    assert "*" not in screen.summary(collected(*run()).roofline, Acceptance(criteria=[]))
+    assert "*" not in screen.summary(collected(*run()).roofline)
 
 
 def test_the_pages_mark_single_samples():
@@ -152,12 +150,10 @@ def test_a_verdict_leaves_out_the_single_samples_among_others():
     assert row.split("|")[9].strip() == "-", "no ratio of a single sample"
 
 
-def test_no_criterion_passes_on_single_samples():
+def test_no_check_passes_on_single_samples():
     for records, passes in ((run(), True), (single(), False)):
-        roofline = collected(*records).roofline
-        criteria = accept(roofline, results(*records), verified(*records), [], []).criteria
-        (criterion,) = (c for c in criteria if c.device == "gpu0" and "dtypes" in c.criterion)
-        assert (criterion.result == "pass") == passes
+        (check,) = (c for c in collected(*records).roofline.checks if (c.device, c.check) == ("gpu0", DTYPES_MEASURED))
+        assert (check.result == "pass") == passes
 
 
 # ---------------------------------------------------------------- the spread between runs
@@ -204,5 +200,5 @@ def test_the_page_names_the_fewest_samples():
 def test_an_operator_has_one_name_everywhere():
     records = run()
     found = verified(*records)
-    texts = [screen.summary(collected(*records).roofline, Acceptance(criteria=[])), markdown(found), words(records)]
+    texts = [screen.summary(collected(*records).roofline), markdown(found), words(records)]
     assert all("GEMM" in text and not re.search(r"\bgemm\b", text) for text in texts)

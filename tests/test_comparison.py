@@ -14,9 +14,9 @@ from pictures import overlapping_texts, texts_outside
 
 from roofline.analysis.comparison import BETWEEN_CARDS, MARGINS, Incomparable, compare
 from roofline.analysis.stored_spread import Stored, stored, typical
-from roofline.analysis.table import Fault
 from roofline.core.run_spread import Spread
 from roofline.records.base import read
+from roofline.records.check import CheckResult
 from roofline.records.comparison import Comparison
 from roofline.report import comparison_figure, comparison_page
 from roofline.run.archive import Refused
@@ -37,7 +37,7 @@ def run():
     """The reference run's GPU and a few of its figures."""
     whole = read_run(REFERENCE)
     figures = [one for one in whole.quantities if one.device == "gpu0" and (one.key in SMALL or "gemm" in one.key)]
-    roofline = whole.roofline.model_copy(update={"faults": []})
+    roofline = whole.roofline.model_copy(update={"checks": []})
     mine = {"gpu0": whole.devices["gpu0"]}
     return dataclasses.replace(whole, devices=mine, roofline=roofline, quantities=figures)
 
@@ -54,7 +54,7 @@ def another(run, source="another", factor=1.0, clock=1.0, only=None, card=None, 
         )
         for one in run.quantities
     ]
-    roofline = run.roofline.model_copy(update={"faults": list(faults)})
+    roofline = run.roofline.model_copy(update={"checks": list(faults)})
     whole = {"devices": {"gpu0": record}, "quantities": figures, "roofline": roofline}
     return dataclasses.replace(run, source=source, fingerprint=source, **whole)
 
@@ -139,7 +139,14 @@ def test_few_samples_and_a_disturbed_record_conclude_nothing(run):
     assert verdicts(found)["fp16"] == "SLOWER"
     assert verdicts(found)["h2d_pageable"] == "UNCLEAR" and "fewer than 7 samples" in of(found, "h2d_pageable").reason
     alone = "no other process on the GPU during measurements"
-    fault = Fault(device="gpu0", criterion=alone, reason="1 other process", records=["gpu0/peak_flops/fp16.json"])
+    fault = CheckResult(
+        device="gpu0",
+        check=alone,
+        result="fail",
+        doubts_figures=True,
+        reason="1 other process",
+        records=["gpu0/peak_flops/fp16.json"],
+    )
     disturbed = compare([run], [another(run, factor=0.5, faults=[fault])], known=knowing())
     assert (
         of(disturbed, "fp16").verdict == "UNCLEAR" and "another, which fails: no other" in of(disturbed, "fp16").reason

@@ -20,7 +20,7 @@ def again(finished, tmp_path) -> GpuRun:
 
 
 def criterion(run, device: str = "gpu0") -> dict:
-    found = [one for one in run.read("acceptance.json")["criteria"] if "counters" in one["criterion"]]
+    found = [one for one in run.read("acceptance.json")["checks"] if "counters" in one["check"]]
     return next(one for one in found if one["device"] == device)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from workflow_run import CHECKOUT, Run, made_once, new_checkout
 
-from roofline.analysis.distribution import OTHERS
+from roofline.analysis.checks.other_cards import OTHERS
 
 FAKES = CHECKOUT / "tests" / "fakes"
 KNOWN = "reference/nvidia-h200/distribution.json"
@@ -211,8 +211,8 @@ def test_the_roofline_holds_every_ceiling_and_operator_under_its_seals(finished)
     assert operators.count(("gemm", "fp32")) == operators.count(("gemm", "fp8_e4m3")) == 1
     assert (operators.count(("decode_attention", "fp32")), operators.count(("row_norm", "fp32"))) == (4, 8)
     assert operators.count(("rmsnorm_matmul", "fp16")) == 5
-    criteria = finished.read("acceptance.json")["criteria"]
-    results = {one["criterion"]: one["result"] for one in criteria if one["device"] == "gpu0"}
+    criteria = finished.read("acceptance.json")["checks"]
+    results = {one["check"]: one["result"] for one in criteria if one["device"] == "gpu0"}
     assert results["every prediction has its measured counterpart, sealed before it"] == "pass"
     assert results["every operator under measured ceilings in the plot"] == "pass"
     assert all((finished.results / name).stat().st_size for name in ("roofline.png", "interpretation.md", "sweep.png"))
@@ -220,7 +220,7 @@ def test_the_roofline_holds_every_ceiling_and_operator_under_its_seals(finished)
 
 def test_a_run_says_where_its_card_stands_among_others_as_they_were_known_then(again):
     """So short a run has no figure of enough samples."""
-    (found,) = [one for one in again.read("acceptance.json")["criteria"] if one["criterion"] == OTHERS]
+    (found,) = [one for one in again.read("acceptance.json")["checks"] if one["check"] == OTHERS]
     others = len({run["card_id"] for run in again.read("gpu0/distribution.json")["runs"]})
     assert found["result"] == "not_applicable" and found["reason"].endswith(f"known of the {others} others")
     again.append(KNOWN, "")

@@ -1,290 +1,251 @@
-"""Whether a device was whole, alone and undisturbed: each criterion met, missed with its cause, and without grounds."""
+"""make health: a card without fault is healthy; each fault is named, with what to do. On a stand-in of known rates."""
+
+import json
+from dataclasses import replace
 
 import pytest
-from records_factory import (
-    MADE_UP_CHECK,
-    STARTED,
-    VENDOR,
-    bandwidth_record,
-    beside,
-    cell,
-    device_record,
-    operator_record,
-    peak_record,
-    stream,
-    timing,
-)
+from factories import seals_for
+from fake_gpu import nvml_card, open_gpu, use_nvml
 
 from roofline.analysis import health
-from roofline.analysis.health import ALONE, LINK, MEMORY, NEAR_MAXIMUM, QUIET, READS, REGISTERS, UNTHROTTLED
-from roofline.records.instructions import InstructionsRecord, IssueRate, Wall
-from roofline.records.timing import DeviceState
+from roofline.analysis.checks.card import COPIES, LINK, MEASURED, MEMORY, POWER_LIMIT, REPAIRS, REPEATABLE, XIDS
+from roofline.analysis.checks.ceilings import MATMULS, NEAR_MAXIMUM, READS, REGISTERS
+from roofline.analysis.checks.conditions import ALONE, COOL, UNTHROTTLED, UNUSED
+from roofline.analysis.checks.registry import Evidence, HealthEvidence
+from roofline.devices.description import describe
+from roofline.devices.gpu import fma, watch
+from roofline.measure import compute_ceiling, memory_ceiling
+from roofline.measure.repeatability import repeat
+from roofline.operators.gemm import Gemm
+from roofline.records.compute import PeakFlopsRecord
+from roofline.records.health import HealthRecord, RepeatabilityRecord, Unused, Xid
+from roofline.records.memory import BandwidthRecord
+from roofline.report.health_page import screen
 
-FACTS = {
-    "memory_bus_width_bits": 6016,
-    "memory_clock_max_mhz": 3201,
-    "sm_clock_max_mhz": 1980,
-    "pcie_generation_max": 5,
-    "pcie_width_max": 16,
-    "ecc_uncorrected_errors": 0,
-    "ecc_uncorrected_errors_ever": 0,
-    "row_remap_pending": False,
-    "row_remap_failed": False,
-    "page_retirement_pending": None,
-}
-GDDR = {"memory_bus_width_bits": 384}
-CPU = device_record("cpu")
+# GB/s and TFLOPS of an H200; register-only kernels run on two of its multiprocessors, which NumPy can follow.
+FEW, ALL = 2, 132
+RATES = {"read": 4600, "write": 4600, "copy": 4300, "triad": 4300, "link": 55, "fma": 65.5 * FEW / ALL, "bfloat16": 800}
+CARD = nvml_card("GPU-1", "0000:17:00.0")
+BLOCK = {"warmup": 1, "iterations": 10, "time_budget_s": 0.02}
+MIB = 1 << 20
+JOB = {"device": "gpu0", "seals": {}, "started_at": "2026-11-22T12:00:00+00:00", "elapsed_s": 1}
 
 
-def card(boost_mhz=1980, **facts):
-    return device_record(
-        "gpu0", hardware=FACTS | facts, vendor=VENDOR.model_copy(update={"boost_clock_mhz": boost_mhz})
+class StandIn:
+    """What `make health` measures, part by part, on a card of these rates and this environment."""
+
+    def __init__(self, patch, multiprocessors=ALL, rates=None, **environment):
+        known = {"FAKE_LINK": "5,16", "FAKE_RATES": json.dumps(RATES | (rates or {}))}
+        for name, value in (known | environment).items():
+            patch.setenv(name, str(value))
+        patch.setattr(watch, "PERIOD_S", 0)
+        patch.setattr(fma, "time", fma.time)  # which a stand-in of known rates replaces
+        use_nvml(patch, CARD)
+        options = {"name": "NVIDIA H200", "nvml": True, "multiProcessorCount": multiprocessors}
+        self.device = open_gpu(patch, free_bytes=50 * MIB, **options)
+        self.record = describe(self.device)
+
+    def looked_at(self):
+        found = watch.Watch([self.device.identity])
+        return {"unused": found.unused()["gpu0"], "xids": found.errors()["gpu0"]}
+
+    def reads(self):
+        return self._bandwidth("hbm", None)
+
+    def copies(self):
+        return self._bandwidth("h2d", MIB)
+
+    def product(self):
+        return self._peak("bf16")
+
+    def registers(self):
+        return self._peak("fp32_fma")
+
+    def repeated(self):
+        return RepeatabilityRecord(**JOB, dtype="bf16", **repeat(self.device, "bf16", 64, seconds=0.02))
+
+    def _bandwidth(self, level, size):
+        streams = self.device.streams(level, size)[:1]
+        found = memory_ceiling.measure_all(self.device, self.record, streams, **BLOCK)
+        return BandwidthRecord(**JOB, level=level, bandwidths=found)
+
+    def _peak(self, dtype):
+        seals = seals_for(self.record, Gemm())
+        found, _ = compute_ceiling.measure(self.device, self.record, seals, dtype, 256, **BLOCK, sustained_s=0)
+        return PeakFlopsRecord(**JOB, dtype=dtype, skipped=None, peak=found)
+
+
+PARTS = ("reads", "copies", "product")
+
+
+@pytest.fixture(scope="module")
+def sound() -> Evidence:
+    """Of a card without fault."""
+    with pytest.MonkeyPatch.context() as patch:
+        card = StandIn(patch)
+        records, repeated = [getattr(card, part)() for part in PARTS], card.repeated()
+        known, looked = card.record, card.looked_at()
+    with pytest.MonkeyPatch.context() as patch:
+        records.append(StandIn(patch, FEW).registers())
+    return Evidence("gpu0", known, records, health=HealthEvidence(repeated=repeated, **looked))
+
+
+def with_part(sound: Evidence, record) -> Evidence:
+    """With this record in place of the one of its name."""
+    name = record.dtype if isinstance(record, PeakFlopsRecord) else record.level
+    others = [one for one in sound.records if name not in (getattr(one, "dtype", None), getattr(one, "level", None))]
+    return replace(sound, records=[*others, record])
+
+
+def check(device: str, known: Evidence):
+    return health.card("NVIDIA H200", "GPU-1", replace(known, device=device), [])
+
+
+def but(known: Evidence, **looked) -> Evidence:
+    """With other findings of what `make health` alone looks at."""
+    return replace(known, health=replace(known.health, **looked))
+
+
+def failed(evidence: Evidence) -> dict[str, str]:
+    found = check("gpu0", evidence)
+    assert all(one.action for one in found.checks if one.result in ("fail", "note"))
+    assert (found.status == "not healthy") == any(one.result == "fail" for one in found.checks)
+    return {one.check: one.reason for one in found.checks if one.result == "fail"}
+
+
+def test_a_card_without_fault_is_healthy(sound):
+    found = check("gpu0", sound)
+    results = {one.check: one.result for one in found.checks}
+    assert found.status == "healthy" and failed(sound) == {}
+    passed = {MEMORY, ALONE, LINK, READS, REGISTERS, NEAR_MAXIMUM}
+    passed |= {MEASURED, UNUSED, REPAIRS, XIDS, COOL, COPIES, MATMULS, REPEATABLE, POWER_LIMIT}
+    assert {name for name, result in results.items() if result == "pass"} >= passed
+
+
+@pytest.mark.parametrize(
+    ("part", "card", "named"),
+    [
+        ("reads", {"rates": {"read": 2300}}, {READS: "48 % of the vendor's 4800 GB/s"}),
+        ("product", {"rates": {"bfloat16": 600}}, {MATMULS: "of 989 TFLOPS (61 %)"}),
+        ("copies", {"FAKE_LINK": "5,8", "rates": {"link": 27}}, {LINK: "x8 of x16, generation 5 of 5"}),
+        ("copies", {"rates": {"link": 30}}, {COPIES: "h2d 30 GB/s of 63 GB/s, 48 %"}),
+        ("copies", {"FAKE_REASONS": "0x40"}, {COOL: "h2d: heat", UNTHROTTLED: ""}),
+        (
+            "registers",
+            {"FAKE_MHZ": "990", "rates": {"fma": RATES["fma"] / 2}, "multiprocessors": FEW},
+            {NEAR_MAXIMUM: "990 of 1980 MHz: no reason is reported; it may be locked"},
+        ),
+    ],
+)
+def test_what_a_measurement_shows_is_named(sound, monkeypatch, part, card, named):
+    found = failed(with_part(sound, getattr(StandIn(monkeypatch, **card), part)()))
+    assert set(found) <= set(named)
+    assert all(words in found[name] for name, words in named.items() if words)
+
+
+def test_a_product_that_the_power_limit_alone_holds_back_is_a_note(sound, monkeypatch):
+    """Cards of little power, such as T4 and L4, cannot keep the clock of the vendor's peak."""
+
+    slow = StandIn(monkeypatch, rates={"bfloat16": 600}).product()
+
+    def products(limited_by, of_clock):
+        load = {"limited_by": limited_by, "sustained_fraction_of_clock": of_clock}
+        record = slow.model_copy(update={"peak": slow.peak.model_copy(update=load)})
+        return next(one for one in check("gpu0", with_part(sound, record)).checks if one.check == MATMULS)
+
+    capped = products(["sw_power_cap"], 0.9)
+    assert (capped.result, capped.reason.endswith("at its power limit")) == ("note", True) and capped.action
+    assert products(["hw_thermal_slowdown", "sw_power_cap"], 0.9).result == "fail"
+    assert products(["sw_power_cap"], 0.5).result == "fail"  # slower than its clock allows
+
+
+def test_a_wrong_bit_in_one_product_of_twenty_is_silent_corruption(sound, monkeypatch):
+    found = failed(but(sound, repeated=StandIn(monkeypatch, FAKE_FLIPS=20).repeated()))
+    assert "silent corruption in" in found.pop(REPEATABLE) and not found
+
+
+@pytest.mark.parametrize(
+    ("environment", "named", "words"),
+    [
+        ({"FAKE_OTHERS": "4242"}, UNUSED, "1 other process, busy for 90 % of the time"),
+        ({"FAKE_USED_BYTES": "80000000000"}, UNUSED, "53 % of its memory in use"),
+        ({"FAKE_XIDS": "79"}, XIDS, "Xid 79 while it was measured"),
+    ],
+)
+def test_what_the_driver_tells_is_named(sound, monkeypatch, environment, named, words):
+    found = failed(but(sound, **StandIn(monkeypatch, **environment).looked_at()))
+    assert words in found.pop(named) and not found
+
+
+@pytest.mark.parametrize(
+    ("rows", "named", "words"),
+    [
+        ("1,2,1,0", MEMORY, "a row remap is pending: reset the GPU"),
+        ("1,2,0,1", MEMORY, "a row remap failed"),
+        ("500,13,0,0", REPAIRS, "513 rows remapped (more than 512)"),
+    ],
+)
+def test_memory_that_needs_repair_is_named_as_it_is_after_the_load(sound, monkeypatch, rows, named, words):
+    found = failed(but(sound, repeated=StandIn(monkeypatch, FAKE_REMAPPED=rows).repeated()))
+    assert words in found.pop(named) and not found
+
+
+def test_another_process_beside_a_measurement_is_named_with_what_it_slowed(sound, monkeypatch):
+    found = failed(with_part(sound, StandIn(monkeypatch, FAKE_OTHERS="4242", rates={"read": 2300}).reads()))
+    assert found[READS].endswith("1 other process used the GPU") and "hbm_read" in found[ALONE]
+
+
+def test_a_measurement_that_failed_is_a_finding_and_one_without_time_leaves_it_open(sound):
+    fatal = {"peak_flops/bf16": "cudaErrorECCUncorrectable: uncorrectable ECC error encountered"}
+    assert failed(but(sound, failures=fatal)) == {MEASURED: f"peak_flops/bf16: {fatal['peak_flops/bf16']}"}
+    found = check("gpu0", but(sound, not_measured={"bandwidth/hbm": "No space left on device"}))
+    assert (found.status, next(one.reason for one in found.checks if one.check == MEASURED)) == (
+        "cannot tell",
+        "bandwidth/hbm: No space left on device",
     )
+    assert check("gpu0", Evidence("gpu0", health=HealthEvidence())).status == "cannot tell"
 
 
-def judge(criterion, device, *records):
-    (found,) = [one for one in health.criteria(device, records) if one.criterion == criterion]
-    return found.result, found.reason
+def test_what_is_not_readable_is_said_and_no_fault(sound):
+    untold = Unused(processes=None, utilisation=None, memory_used_share=None)
+    (told,) = [one for one in check("gpu0", but(sound, earlier_xids=False)).checks if one.check == XIDS]
+    assert (told.result, told.reason) == ("pass", "earlier ones are not readable; none while it was measured")
+    found = check("gpu0", but(sound, unused=untold, xids=None))
+    words = {one.check: one.reason for one in found.checks if one.result == "not_applicable"}
+    assert found.status == "healthy" and "not readable" in words[UNUSED] and "not readable" in words[XIDS]
 
 
-def states(**fields):
-    return [DeviceState(at_s=0, when=when, **fields) for when in ("before", "during", "after")]
-
-
-def reads(share=0.96, vendor=4800.0, contention=None, **fields):
-    gb_per_s = share * 4800
-    known = {"vendor_gb_per_s": vendor, "fraction_of_vendor": vendor and share}
-    taken = timing((1 << 30) / gb_per_s / 1e9, contention=contention)
-    return bandwidth_record("gpu0", hbm_read=stream("hbm_read", gb_per_s, latency=taken, **known | fields))
-
-
-def registers(share=0.98, mhz=1980.0, states=(), contention=None, limited_by=(), dtype="fp32_fma"):
-    burst = 66.9 * share
-    record = peak_record("gpu0", dtype, burst, vendor=66.9, clock=mhz and (mhz, 66.9), limited_by=list(limited_by))
-    record.peak.burst.states = list(states)
-    record.peak.burst.latency.contention = contention
-    return record
-
-
-def copies(width=16, generation=5, gb_per_s=55.0):
-    reading = states(pcie_width=width, pcie_generation=generation)
-    return bandwidth_record("gpu0", h2d=stream("h2d", gb_per_s, states=reading))
-
-
-# ---------------------------------------------------------------- rates and clocks
+def test_a_programs_own_xid_of_an_hour_ago_is_a_note(sound):
+    told = [Xid(code=31, when="before", age_s=3600, text="MMU fault")]
+    (note,) = [one for one in check("gpu0", but(sound, xids=told)).checks if one.result == "note"]
+    assert (note.check, note.reason) == (XIDS, "Xid 31 60 minutes ago (MMU fault)")
 
 
 @pytest.mark.parametrize(
-    ("device", "record", "result", "told"),
-    [
-        (card(), reads(0.96), "pass", "96 % of the vendor's 4800 GB/s"),
-        (card(), reads(0.85), "pass", "85 %"),
-        (card(), reads(0.84), "fail", "84 % of the vendor's 4800 GB/s: no cause is in the record"),
-        (card(), reads(0.4, states=states(memory_clock_mhz=1600)), "fail", "the memory clock is 1600 of 3201 MHz"),
-        (card(), reads(0.4, states=states(other_processes=1)), "fail", "1 other process used the GPU"),
-        (card(), reads(0.4, contention=beside(other_processes=2)), "fail", "2 other processes used the GPU"),
-        (card(), reads(0.4, states=states(throttle_reasons=["hw_slowdown"])), "fail", "limited by hardware slowdown"),
-        (card(**GDDR), reads(0.4), "not_applicable", "no threshold is known for GDDR"),
-        (card(memory_bus_width_bits=None), reads(0.4), "not_applicable", "a memory of unknown type"),
-        (card(), reads(0.96, vendor=None), "not_applicable", "the vendor's bandwidth is not known"),
-        (card(), registers(), "not_applicable", "hbm_read was not measured"),
-    ],
+    ("code", "when", "result"),
+    [(45, "during", "note"), (31, "during", "fail"), (94, "before", "fail"), (95, "before", "fail")],
 )
-def test_memory_reads_reach_most_of_the_vendors_bandwidth(device, record, result, told):
-    found, reason = judge(READS, device, record)
-    assert found == result and told in reason
+def test_which_xids_are_grave(sound, code, when, result):
+    """45 is what a killed program leaves, as ours are where time runs out."""
+    found = check("gpu0", but(sound, xids=[Xid(code=code, when=when)])).checks
+    assert next(one.result for one in found if one.check == XIDS) == result
 
 
-@pytest.mark.parametrize(
-    ("record", "result", "told"),
-    [
-        (registers(0.98), "pass", "fp32_fma 98 %"),
-        (registers(0.89), "fail", "fp32_fma reaches 89 % of what 1980 MHz allow: no cause is in the record"),
-        (registers(0.3, states=states(other_processes=1)), "fail", "1 other process used the GPU"),
-        (registers(mhz=None), "not_applicable", "no register-only kernel"),
-        (peak_record("gpu0", "fp16", 300, clock=(1980, 990)), "not_applicable", "no register-only kernel"),
-    ],
-)
-def test_register_only_kernels_reach_what_their_clock_allows(record, result, told):
-    """Whatever the clock is: a low one has a criterion of its own. A product is no measure of the card."""
-    found, reason = judge(REGISTERS, card(), record)
-    assert found == result and told in reason
+def test_one_card_that_is_not_healthy_decides_for_all():
+    assert health.overall(["healthy", "cannot tell", "not healthy"]) == "not healthy"
+    assert health.overall(["healthy", "cannot tell"]) == "cannot tell" == health.overall([])
+    assert health.overall(["healthy", "healthy"]) == "healthy"
 
 
-@pytest.mark.parametrize(
-    ("device", "records", "result", "told"),
-    [
-        (card(), [registers()], "pass", "fp32_fma ran at 1980 of 1980 MHz"),
-        (card(), [registers(mhz=1000), registers(dtype="fp16_fma")], "pass", "fp16_fma"),
-        (card(), [registers(mhz=990)], "fail", "990 of 1980 MHz: no reason is reported; it may be locked"),
-        (card(), [registers(mhz=990, limited_by=["hw_slowdown"])], "fail", "limited by hardware slowdown"),
-        (card(), [registers(mhz=990, limited_by=["sw_power_cap"])], "not_applicable", "limited by the power cap"),
-        (card(boost_mhz=1000), [registers(mhz=990)], "pass", "990 of 1000 MHz"),
-        (card(boost_mhz=None, **GDDR), [registers(mhz=990)], "not_applicable", "no boost clock is known"),
-        (card(sm_clock_max_mhz=None), [registers()], "not_applicable", "NVML reports no maximum clock"),
-        (card(), [reads()], "not_applicable", "no clock was counted under light load"),
-    ],
-)
-def test_the_clock_under_light_load_is_near_its_maximum(device, records, result, told):
-    found, reason = judge(NEAR_MAXIMUM, device, *records)
-    assert found == result and told in reason
+def test_the_screen_of_several_cards_has_their_faults_alone(sound):
+    cards = [check("gpu0", sound), check("gpu1", but(sound, failures={"bandwidth/hbm": "it fell off the bus"}))]
+    record = HealthRecord(started_at="", ended_at="", elapsed_s=60, status="not healthy", cards=cards)
+    lines = screen(record).splitlines()
+    assert len(lines) < 10 and "it fell off the bus" in "\n".join(lines)
+    assert len(screen(record.model_copy(update={"cards": cards[:1]})).splitlines()) < 24
 
 
-@pytest.mark.parametrize(
-    ("throttled", "result", "told"),
-    [
-        ((None, None), "not_applicable", "does not report"),
-        ((False, None), "pass", "1 ceilings; not reported for hbm_read"),
-        ((False, False), "pass", "2 ceilings"),
-        ((True, False), "fail", "of 2 ceilings, throttled in every sample: fp16"),
-    ],
-)
-def test_ceilings_under_thermal_throttling(throttled, result, told):
-    fp16 = peak_record("gpu0", "fp16", 800, throttled=throttled[0])
-    hbm = bandwidth_record("gpu0", hbm_read=stream("hbm_read", 4000, throttled=throttled[1]))
-    found, reason = judge(UNTHROTTLED, card(), fp16, hbm)
-    assert found == result and told in reason
-
-
-# ---------------------------------------------------------------- others
-
-
-@pytest.mark.parametrize(
-    ("record", "result", "told"),
-    [
-        (reads(states=states(other_processes=0)), "pass", "1 block"),
-        (reads(states=states(other_processes=1)), "fail", "1 other process used the GPU during hbm_read"),
-        (reads(contention=beside(other_processes=2)), "fail", "2 other processes used the GPU during hbm_read"),
-        (reads(states=states()), "not_applicable", "no process numbers"),
-    ],
-)
-def test_no_other_process_uses_the_gpu(record, result, told):
-    found, reason = judge(ALONE, card(), record)
-    assert found == result and told in reason
-
-
-def on_cpu(contention):
-    taken = timing((1 << 30) / 100e9, contention=contention)
-    return bandwidth_record("cpu", dram_read=stream("dram_read", 100, latency=taken))
-
-
-@pytest.mark.parametrize(
-    ("contention", "result", "told"),
-    [
-        (beside(), "pass", "1 block"),
-        (beside(other_cores=0.1), "pass", "1 block"),
-        (beside(measured_again=True), "pass", "1 block, 1 of them measured again"),
-        (beside(other_cores=2), "fail", "1 of 1 timed block disturbed (dram_read: other processes used 2 of 8 cores)"),
-        (beside(stolen_share=0.1), "fail", "the hypervisor took 10 % of the cores' time"),
-        (beside(waiting_share=0.5), "fail", "our threads waited 50 % of their time for a core"),
-        (beside(throttled_share=0.2), "fail", "the CPU quota held it back for 20 % of its time"),
-        (beside(other_cores=None, waiting_share=None), "not_applicable", "is not known"),
-        (None, "not_applicable", "is not known"),
-    ],
-)
-def test_no_other_load_on_the_host(contention, result, told):
-    found, reason = judge(QUIET, CPU, on_cpu(contention))
-    assert found == result and told in reason
-
-
-def test_a_busy_host_disturbs_a_gpus_caller_where_no_core_is_left_and_its_device_time_never():
-    busy, full = beside(other_cores=4), beside(other_cores=7.5)
-    one = cell("gpu0", 1e-3, 1e-3)
-    one.latency.contention, one.device_latency.contention = busy, full
-    assert judge(QUIET, card(), operator_record("gpu0", one))[0] == "pass"
-    one.latency.contention = full
-    result, reason = judge(QUIET, card(), operator_record("gpu0", one))
-    assert result == "fail"
-    assert reason.startswith("a busy host: caller's times of 1 of 1 timed block disturbed (scan plain")
-
-
-def issued(contention=None, throttled=False, told=True):
-    """The issue rate and a wall; what disturbed, disturbed the wall."""
-    taken = timing(1e-3)
-    disturbed = timing(1e-3, contention=contention, all_throttled=throttled)
-    rate = IssueRate(
-        **{"kernel": "a", "counted": "b", "warp_instructions": 1000, "multiprocessors": 132, "check": MADE_UP_CHECK},
-        **{"warp_instructions_per_s": 1e6, "ci95": tuple(1000 / s for s in reversed(taken.ci95_s)), "latency": taken},
-        **{"sm_clock_mhz": None, "peak_per_s": None, "fraction_of_peak": None},
-        search={"offered": 1, "tried": 1, "refused": []},
-        states=states(throttle_reasons=[] if told else None),
-    )
-    wall = Wall(
-        **{"pattern": "stride", "of": 8, "requests": 1000, "transactions_per_request": 32, "requests_per_s": 1e6},
-        **{"ci95": tuple(1000 / s for s in reversed(disturbed.ci95_s)), "sm_clock_mhz": None, "latency": disturbed},
-        **{"cycles_per_request": None, "verified": "made up"},
-    )
-    return InstructionsRecord(device="gpu0", seals={}, started_at=STARTED, elapsed_s=1, issue=rate, walls=[wall])
-
-
-@pytest.mark.parametrize(
-    ("criterion", "record", "result", "told"),
-    [
-        (QUIET, issued(beside()), "pass", "1 block"),
-        (QUIET, issued(beside(other_cores=7.9)), "fail", "disturbed (stride 8: other processes used 7.9 of 8 cores)"),
-        (ALONE, issued(beside(other_processes=1)), "fail", "1 other process used the GPU during stride 8"),
-        (UNTHROTTLED, issued(), "pass", "2 ceilings"),
-        (UNTHROTTLED, issued(throttled=True), "fail", "of 2 ceilings, throttled in every sample: stride 8"),
-        (UNTHROTTLED, issued(told=False), "not_applicable", "does not report throttling"),
-    ],
-)
-def test_the_instruction_roofline_is_judged_as_all_that_is_timed(criterion, record, result, told):
-    found, reason = judge(criterion, card(), record)
-    assert found == result and told in reason
-
-
-# ---------------------------------------------------------------- the card
-
-
-@pytest.mark.parametrize(
-    ("device", "record", "result", "told"),
-    [
-        (card(), copies(), "pass", "x16 of x16, generation 5 of 5"),
-        (card(), copies(width=8, gb_per_s=27.0), "fail", "the host link runs at x8 of x16, generation 5 of 5"),
-        (card(), copies(generation=3, gb_per_s=12.0), "fail", "x16 of x16, generation 3 of 5"),
-        (card(), copies(generation=1), "not_applicable", "the link carried 55 GB/s: more than that"),
-        (card(), copies(width=None), "not_applicable", "not read while host copies ran"),
-        (card(pcie_width_max=None), copies(), "not_applicable", "NVML does not report the link"),
-        (card(), reads(), "not_applicable", "not read while host copies ran"),
-    ],
-)
-def test_the_host_link_runs_at_its_full_width_and_generation(device, record, result, told):
-    found, reason = judge(LINK, device, record)
-    assert found == result and told in reason
-
-
-NONE_TOLD = dict.fromkeys(
-    ("ecc_uncorrected_errors", "row_remap_pending", "row_remap_failed", "page_retirement_pending")
-)
-
-
-@pytest.mark.parametrize(
-    ("facts", "result", "told"),
-    [
-        ({}, "pass", "none since the driver was loaded"),
-        ({"ecc_uncorrected_errors_ever": 3}, "pass", "none since the driver was loaded"),
-        ({"ecc_uncorrected_errors": 1}, "fail", "1 uncorrected memory error"),
-        ({"row_remap_pending": True}, "fail", "a row remap is pending: reset the GPU"),
-        ({"row_remap_failed": True}, "fail", "a row remap failed"),
-        ({"page_retirement_pending": True}, "fail", "a page retirement is pending"),
-        (NONE_TOLD, "not_applicable", "NVML reports neither"),
-        (NONE_TOLD | {"row_remap_failed": False}, "pass", "no repair pending"),
-    ],
-)
-def test_the_memory_has_no_errors_and_needs_no_repair(facts, result, told):
-    found, reason = judge(MEMORY, card(**facts))
-    assert found == result and told in reason
-
-
-# ---------------------------------------------------------------- a job's own line
-
-
-def test_a_job_tells_what_its_own_record_shows_and_the_device_query_what_the_card_reports():
-    sick = card(row_remap_failed=True)
-    assert health.told(health.faults(sick, [reads(0.9)])) == ""
-    assert "hbm_read reaches 40 %" in health.told(health.faults(sick, [reads(0.4)]))
-    assert health.told(health.faults(sick, [])) == "; FAIL: a row remap failed: the memory is defective"
-
-
-def test_a_cpu_is_asked_for_no_more_than_it_can_tell():
-    assert [one.criterion for one in health.criteria(CPU, [on_cpu(beside())])] == [QUIET, UNTHROTTLED]
+def test_the_screen_of_several_cards_says_why_it_cannot_be_told(sound):
+    cards = [check("gpu0", sound), check("gpu1", but(sound, not_measured={"bandwidth/hbm": "no time"}))]
+    record = HealthRecord(started_at="", ended_at="", elapsed_s=60, status="cannot tell", cards=cards)
+    assert "bandwidth/hbm: no time" in screen(record)

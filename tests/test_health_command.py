@@ -13,8 +13,7 @@ from fake_gpu import is_open
 from test_gpu_workflow import GpuRun
 from workflow_run import CHECKOUT, TINY, new_checkout
 
-from roofline.analysis.checkup import UNUSED
-from roofline.analysis.health import ALONE, QUIET
+from roofline.analysis.checks.conditions import ALONE, QUIET, UNUSED
 from roofline.run.jobs import job
 
 RATES = {"read": 4600, "write": 4600, "copy": 4300, "triad": 4300, "link": 55, "fma": 65.5, "bfloat16": 800}
@@ -70,7 +69,7 @@ def test_a_card_without_fault_is_healthy(checkout):
     done = health(checkout)
     assert done.returncode == 0, done.stdout + done.stderr
     (card,) = checkout.read("health.json")["cards"]
-    untold = [one["check"] for one in card["findings"] if one["result"] == "unknown"]
+    untold = [one["check"] for one in card["checks"] if one["result"] == "unknown"]
     assert card["status"] == "healthy" and untold == [QUIET]  # of the tests' host nothing is known
     assert {"hbm_read", "bf16", "fp32_fma", "h2d", "d2h"} <= {one["name"] for one in card["figures"]}
     assert not (checkout.results / "gpu0").exists()  # a run's own results are left alone
@@ -138,4 +137,4 @@ def on_the_card(folder):
 
 
 def failed(card) -> dict[str, str]:
-    return {one["check"]: one["found"] for one in card["findings"] if one["result"] == "fail"}
+    return {one["check"]: one["reason"] for one in card["checks"] if one["result"] == "fail"}

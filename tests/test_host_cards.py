@@ -10,13 +10,13 @@ from records_factory import (
     stream,
     timing,
     told,
-    verified,
 )
 
-from roofline.analysis import host_cards, peer_paths
-from roofline.analysis.acceptance import accept
+from roofline.analysis import host_cards
+from roofline.analysis.checks.card import PEER_COPIES
+from roofline.analysis.checks.other_cards import ALIKE
 from roofline.records.memory import Latency, Peer
-from roofline.report import page, roofline_ceilings, screen
+from roofline.report import page, peer_paths, roofline_ceilings, screen
 
 
 def card(name: str, burst: float, read: float = 4000, model: str = "NVIDIA H200"):
@@ -46,7 +46,7 @@ def grouped(records) -> host_cards.Groups:
                 "gpu1 is below gpu0: bf16 by 5.0 % (note); of two cards, only other cards of the model tell "
                 "which is the unusual one."
             ],
-            ["pass", "pass"],
+            ["pass", "note"],
         ),
         (
             (800, 700, 804),
@@ -56,9 +56,9 @@ def grouped(records) -> host_cards.Groups:
     ],
 )
 def test_the_cards_of_a_host_are_alike_or_the_slow_one_is_named(bursts, said, verdicts):
-    several = grouped(cards(*bursts))
-    assert host_cards.sentences(several) == said
-    assert [one.result for one in host_cards.criteria(several)] == verdicts
+    records = cards(*bursts)
+    assert host_cards.sentences(grouped(records)) == said
+    assert [one.result for one in collected(*records).roofline.checks if one.check == ALIKE] == verdicts
 
 
 def test_cards_of_unlike_models_and_one_alone_are_compared_with_none():
@@ -66,11 +66,10 @@ def test_cards_of_unlike_models_and_one_alone_are_compared_with_none():
     assert grouped([*card("gpu0", 800), *card("gpu1", 300, model="NVIDIA A100")]) == []
 
 
-def test_the_comparison_stands_in_acceptance_and_on_the_page():
+def test_the_comparison_stands_in_the_checks_and_on_the_page():
     records = cards(800, 560)
-    made, found = collected(*records), results(*records)
-    acceptance = accept(made.roofline, found, verified(*records), [], [])
-    (failed,) = [one for one in acceptance.criteria if one.criterion == host_cards.ALIKE and one.result == "fail"]
+    checks = collected(*records).roofline.checks
+    (failed,) = [one for one in checks if one.check == ALIKE and one.result == "fail"]
     assert (failed.device, failed.reason) == ("gpu1", "gpu1 is below gpu0: bf16 by 30 % (ask for another card)")
     said = "gpu1 is below gpu0: bf16 by 30"
     assert said in page.markdown(told(*records)) and said in page.html(told(*records))
@@ -108,18 +107,13 @@ def test_what_was_measured_between_cards_is_told_with_its_path_and_what_is_summe
         and said in page.html(story)
         and "| other GPUs | - | 397 GB/s | p2p_gpu1 |" in page.markdown(story)
     )
-    shown = screen.summary(collected(*records).roofline, accept_all(records))
+    shown = screen.summary(collected(*records).roofline)
     assert "p2p_gpu1_both" in shown and "over 18 NVLinks" in shown
     ceilings = [one for one in collected(*records).roofline.ceilings if one.device == "gpu0"]
     assert list(roofline_ceilings.notes(ceilings, [])) == [
         "Copies to 1 other GPU: 397 GB/s.",
         "Measured and not drawn: bf16 800 TFLOPS; hbm_read 4000 GB/s.",
     ]
-
-
-def accept_all(records):
-    made, found = collected(*records), results(*records)
-    return accept(made.roofline, found, verified(*records), [], [])
 
 
 def test_peers_that_are_reached_alike_share_a_sentence():
@@ -138,8 +132,7 @@ def test_peers_that_are_reached_alike_share_a_sentence():
         ({"copies": 25, "path": "pcie", "vendor": None}, "not_applicable", "no peer is reached over NVLink"),
     ],
 )
-def test_slow_copies_over_nvlink_fail_acceptance(fields, result, words):
+def test_slow_copies_over_nvlink_fail(fields, result, words):
     records = [*cards(800, 800), link("gpu0", "gpu1", **fields)]
-    (found,) = peer_paths.criterion("gpu0", collected(*records).roofline)
-    assert found.result == result and words in found.reason
-    assert peer_paths.criterion("gpu1", collected(*records).roofline) == []
+    (found,) = [one for one in collected(*records).roofline.checks if one.check == PEER_COPIES]
+    assert (found.device, found.result) == ("gpu0", result) and words in found.reason

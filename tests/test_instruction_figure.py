@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 from pictures import overlapping_texts, texts_outside, words_of
 
-from roofline.analysis.acceptance import _instructions
+from roofline.analysis.checks.ceilings import ISSUE_RATE, WALLS
+from roofline.analysis.checks.registry import Evidence, judge
 from roofline.analysis.instructions import CELL, _kernels, placed_kernel, transaction_roofs
 from roofline.analysis.results import read_table
 from roofline.analysis.table import InstructionRoofline, InstructionWall, Roofline
@@ -211,11 +212,14 @@ def test_where_it_is_from_the_disassembly_it_says_so():
 
 
 def judged(walls=None, **fields) -> list[str]:
-    one = instruction_roofline(1).instructions[0].model_copy(update=fields)
-    return [criterion.result for criterion in _instructions(one.model_copy(update={"walls": walls or one.walls}))]
+    table = instruction_roofline(1)
+    one = table.instructions[0]
+    one = one.model_copy(update=fields | {"walls": walls or one.walls})
+    known = Evidence(one.device, table=table.model_copy(update={"instructions": [one]}))
+    return [found.result for found in judge(known, lambda check: check.name in (ISSUE_RATE, WALLS))]
 
 
-def test_acceptance_of_the_issue_rate_and_the_walls():
+def test_checks_of_the_issue_rate_and_the_walls():
     assert judged() == ["pass", "not_applicable"]
     assert judged(fraction_of_peak=0.96)[0] == "fail"
     assert judged(fraction_of_peak=None)[0] == "not_applicable"

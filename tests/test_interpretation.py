@@ -19,7 +19,6 @@ from records_factory import (
     stream,
 )
 
-from roofline.analysis.table import Acceptance
 from roofline.records.compute import Investigation, Trial
 from roofline.records.operator import DataFile
 from roofline.report import screen
@@ -130,7 +129,7 @@ def test_a_reference_product_is_held_against_the_best_one_on_the_same_operands()
     assert "its own, the ceiling's product gives 675 TFLOPS, of which it attains 93 %" in answer(2, best, HBM)
     roofline = collected(best, HBM).roofline
     told = "other operands than its ceiling, whose product gives 675 TFLOPS on those"
-    assert told in " ".join(screen.summary(roofline, Acceptance(criteria=[])).split())
+    assert told in " ".join(screen.summary(roofline).split())
     other.tflops = 0.6 * 900
     assert "the reference GEMM of fp16 beats the best one found" in trust(best)
 
@@ -277,7 +276,7 @@ def test_cells_without_a_roof_are_told_on_the_page_and_on_the_screen():
     records.append(operator_record("cpu", cell("cpu", 40e-3), *(cell("cpu", 40e-3, n=n, **warm) for n in (1, 2))))
     told = "Without a roof: 2 cells of scan (warm, and what the caches of this device give is not measured)"
     assert told in answer(2, *records)
-    shown = screen.summary(collected(*records).roofline, Acceptance(criteria=[]))
+    shown = screen.summary(collected(*records).roofline)
     assert told in " ".join(shown.split())
 
 

@@ -124,7 +124,7 @@ TAMPERED = {
     "an unknown field": (SCAN, change("unheard_of", 1), "unheard_of"),
     "roofline.json": ("results/roofline.json", first("ceilings", tflops=2.0), "roofline.json is not"),
     "a cause": ("results/roofline.json", first("operators", cause="clock"), "roofline.json is not"),
-    "acceptance.json": ("results/acceptance.json", first("criteria", result="pass"), "acceptance.json is not"),
+    "acceptance.json": ("results/acceptance.json", first("checks", result="pass"), "acceptance.json is not"),
 }
 
 

@@ -6,8 +6,8 @@ from pictures import overlapping_texts, texts_of, texts_outside, texts_over_dots
 from PIL import Image
 
 from roofline.analysis.results import read_table
-from roofline.analysis.table import Fault
 from roofline.records.base import read
+from roofline.records.check import CheckResult
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import BandwidthRecord
 from roofline.report import instruction_figure, load_figure, operator_figure, roofline_figure, sweep_figure
@@ -49,10 +49,12 @@ def test_what_failed_stands_above_a_picture_which_stays_as_it_is():
 def test_every_picture_of_a_device_tells_what_failed_on_it(tmp_path):
     """The others have nothing of that device."""
     roofline = read_table(EXAMPLES / "roofline.json")
-    fault = Fault(device="gpu0", criterion="made up", reason="the host link runs at x8 of x16")
+    fault = CheckResult(
+        device="gpu0", check="made up", result="fail", doubts_figures=True, reason="the host link runs at x8 of x16"
+    )
     sizes = []
     for faults in ([], [fault]):
-        pictures.draw(tmp_path, roofline.model_copy(update={"faults": faults}), [], [], {"gemm": "gemm"}, dpi=72)
+        pictures.draw(tmp_path, roofline.model_copy(update={"checks": faults}), [], [], {"gemm": "gemm"}, dpi=72)
         sizes.append({path.name: Image.open(path).height for path in tmp_path.glob("*.png")})
     quiet, failed = sizes
     without = {"load.png", "instruction_roofline.png"}

@@ -23,13 +23,12 @@ from records_factory import (
 )
 from records_factory import device_record as device
 
-from roofline.analysis.acceptance import accept
 from roofline.analysis.collect import Asked, collect
+from roofline.analysis.load import load
 from roofline.analysis.results import read_results
 from roofline.analysis.spread import between_runs
-from roofline.analysis.table import Acceptance, Criterion
-from roofline.analysis.verification import verify
 from roofline.records.base import read
+from roofline.records.check import CheckResult
 from roofline.records.manifest import Manifest
 from roofline.report import page
 from roofline.report.screen import summary
@@ -48,10 +47,9 @@ def of_reference(more=lambda found: None):
     paths = [path for output in manifest.outputs if (path := REFERENCE / output.path.removeprefix("results/")).exists()]
     found = read_results(REFERENCE, paths)
     more(found)
-    made, sha256 = collect(found, Asked(**manifest.asked)), hashes(manifest.outputs)
+    sha256 = hashes(manifest.outputs)
     spreads = between_runs({name: record.name for name, record in found.device_records().items()})
-    table = verify(made, found, sha256)
-    return story(found, table, table, accept(table, found, table, [], []), spreads, sha256)
+    return story(found, load(found, Asked(**manifest.asked), sha256), spreads, sha256)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +74,7 @@ def hostile():
         cell("gpu0", 1e-3 * n, 0.9e-3 * n, n=n, operator="own", implementation=SCRIPT, label=f"{SCRIPT} {n}")
         for n in (1, 2)
     ]
-    failed = Criterion(device="gpu0", criterion=SCRIPT, result="fail", reason=SCRIPT)
+    failed = CheckResult(device="gpu0", check=SCRIPT, result="fail", reason=SCRIPT)
     counted = counted_cell(cells[0], warp_instructions=1e6, not_counted={"dram_write_bytes": SCRIPT})
     return told(
         device("gpu0", name=SCRIPT),
@@ -86,7 +84,7 @@ def hostile():
         instructions_record("gpu0", 390e9),
         profiler_record("gpu0"),
         counters_record("gpu0", counted),
-        criteria=[failed],
+        made_up=[failed],
     )
 
 
@@ -189,7 +187,7 @@ def test_what_a_user_named_in_html_is_shown_as_text():
 def test_the_worst_predictions_come_first(reference):
     errors = [miss.error for miss in reference.worst]
     assert errors[:3] == ["-93 %", "-66 %", "+170 %"]  # by the factor: 14, 3.0 and 2.7
-    assert "the device attained 1.1 % of dram_copy" in reference.worst[0].why
+    assert "after launch: 1.1 % of dram_copy" in reference.worst[0].why
 
 
 def test_the_pyramid_is_of_the_measured_levels(reference):
@@ -264,7 +262,7 @@ def test_operations_of_the_users_own_are_on_both_pages_and_what_they_lack_is_nam
         assert "my_kernel" in text.partition("perations of your own")[2]
     assert run.skipped["gpu0"] == ["my_half: no fp16 ceiling was measured on gpu0"]
     found = results(*OF_ONE_SIZE)
-    lines = summary(collect(found, Asked(operations=mine)).roofline, Acceptance(criteria=[])).splitlines()
+    lines = summary(collect(found, Asked(operations=mine)).roofline).splitlines()
     assert "  skipped: my_half (no fp16 ceiling was measured on gpu0)" in lines
 
 

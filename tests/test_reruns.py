@@ -157,7 +157,7 @@ EDITED = {
     f"{LIBRARY}/operators/decode_attention/about.py": FOLLOWS,
     f"{LIBRARY}/analysis/seals.py": FOLLOWS,
     f"{LIBRARY}/analysis/collect.py": FOLLOWS,
-    f"{LIBRARY}/analysis/health.py": FOLLOWS,  # a threshold that changes measures nothing again
+    f"{LIBRARY}/analysis/checks/ceilings.py": FOLLOWS,  # a threshold that changes measures nothing again
     f"{LIBRARY}/run/manifest.py": ["manifest.json"],
     f"{LIBRARY}/operators/decode_attention/checkpoint.py": [WEIGHTS, *OF_ATTENTION_SEAL, *FOLLOWS],
     f"{LIBRARY}/operators/decode_attention/numpy_cores.py": [*OF_ATTENTION_SEAL, *FOLLOWS],

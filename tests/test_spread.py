@@ -120,7 +120,7 @@ def test_what_a_busy_host_disturbed_is_no_known_spread(other_cores):
     assert [one.name for one in figures([kept])] == [*quiet, "fp64", "fp64"]
     failed = "cpu fp32: a busy host: 1 of 1 timed block disturbed (fp32: other processes used 2 of 8 cores)"
     assert told == ([failed] if other_cores else [])
-    said = [f"Left out, since a criterion failed: 1 record.\n\n- run 2, {failed}"] if other_cores else []
+    said = [f"Left out, since a check failed: 1 record.\n\n- run 2, {failed}"] if other_cores else []
     assert left_out([f"run 2, {line}" for line in told]) == said
 
 

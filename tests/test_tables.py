@@ -9,7 +9,7 @@ from records_factory import bandwidth_record, cell, collected, device_record, op
 
 from roofline.analysis.results import read_table
 from roofline.analysis.spread import between_runs
-from roofline.analysis.table import Acceptance, Criterion
+from roofline.records.check import CheckResult
 from roofline.records.memory import FoundLevel, Sweep
 from roofline.report import markdown, screen
 from roofline.report.tables import compute_rows, level_rows, limited_by, measure_again, memory_rows, remarks
@@ -17,8 +17,8 @@ from roofline.report.tables import compute_rows, level_rows, limited_by, measure
 REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
 POWER = ["sw_power_cap"]
 NUMPY_LACKS = {name: f"NumPy has no {name} arithmetic of its own" for name in ("fp16", "bf16")}
-PASSED = Criterion(device="gpu0", criterion="some condition", result="pass", reason="since it is so")
-FAILED = Criterion(device=None, criterion="another", result="fail", reason="a reason of some length " * 6)
+PASSED = CheckResult(device="gpu0", check="some condition", result="pass", reason="since it is so")
+FAILED = CheckResult(device=None, check="another", result="fail", reason="a reason of some length " * 6)
 
 
 def levels(**knees):
@@ -101,7 +101,7 @@ def test_what_limits_a_ceiling(reasons, throttled, words):
 
 @pytest.fixture(scope="module")
 def shown(roofline):
-    return screen.summary(roofline, Acceptance(criteria=[PASSED, FAILED]))
+    return screen.summary(roofline.model_copy(update={"checks": [PASSED, FAILED]}))
 
 
 def test_the_tables_fit_the_screen(shown):
@@ -113,7 +113,7 @@ def test_the_tables_fit_the_screen(shown):
 
 def test_what_limits_the_load_of_a_real_card_fits_its_line():
     roofline = read_table(REFERENCE / "roofline.json")
-    lines = screen.summary(roofline, Acceptance(criteria=[]), between_runs({"gpu0": "NVIDIA H200"})).splitlines()
+    lines = screen.summary(roofline, between_runs({"gpu0": "NVIDIA H200"})).splitlines()
     assert [line for line in lines if line.startswith("  fp8_e4m3") and line.endswith("  load: power cap")]
     assert max(len(line) for line in lines if not line.startswith("  rm ")) <= screen.WIDTH  # that one is to be copied
 
@@ -130,7 +130,7 @@ def test_many_reasons_are_wrapped_below_each_other(roofline):
         "hw_power_brake_slowdown",
         "applications_clocks_setting",
     ]
-    said = screen.summary(many, Acceptance(criteria=[]))
+    said = screen.summary(many)
     first, second = re.search(r"^(  fp16 .*)\n( +[a-z].*)$", said, re.MULTILINE).groups()
     assert first.index("power cap") == len(second) - len(second.lstrip()) and "power brake" in second
 
@@ -169,7 +169,7 @@ def test_what_limits_is_told_apart_where_the_record_does():
 def test_a_known_spread_between_runs_stands_beside_the_interval(roofline):
     """Of the known runs and of this one: a figure that lies outside of theirs shows that."""
     known = {("gpu0", "fp16", "burst"): [779, 780], ("gpu0", "hbm_read", "ceiling"): [4740, 4740]}
-    said = screen.summary(roofline, Acceptance(criteria=[]), known)
+    said = screen.summary(roofline, known)
     assert re.search(r"^  fp16 +778 +9 +± 1.0 % +0.26 % ", said, re.MULTILINE)
     assert re.search(r"^  hbm_read +4641 +9 +± 1.0 % +2.1 % ", said, re.MULTILINE)
 

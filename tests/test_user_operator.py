@@ -122,7 +122,7 @@ def test_every_result_tells_of_it(extended_run):
         assert (extended_run.results / picture).read_bytes().startswith(b"\x89PNG")
     sealed = [one["operator"] for one in roofline["operators"] if one["predicted"]["sealed"]]
     assert (sealed.count("saxpy"), sealed.count("gelu")) == (2, 1)
-    reasons = [criterion["reason"] for criterion in extended_run.read("acceptance.json")["criteria"]]
+    reasons = [check["reason"] for check in extended_run.read("acceptance.json")["checks"]]
     assert any("13 operators" in reason for reason in reasons)
     manifest = extended_run.read("manifest.json")
     (own,) = extended_run.root.with_name("files-of-the-user").glob("*.py")

@@ -119,7 +119,7 @@ CAUSES = {
     "a share of the roof": (
         big(400, 399.5),
         "share_of_roof",
-        "once started, the device attained 54 % of hbm_read, where the model expects 95 %",
+        "after launch: 54 % of hbm_read (model: 95 %)",
     ),
     "what starting leaves": (
         on_gpu(8.9, 8.8, start_us=4.5, calls_us=8),

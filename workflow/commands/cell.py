@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline import devices
-from roofline.analysis.collect import Asked, collect
+from roofline.analysis.load import load
 from roofline.analysis.results import Results, read_any, read_results, read_table
 from roofline.analysis.spread import committed
 from roofline.analysis.table import ComputeCeiling, MemoryCeiling
@@ -106,7 +106,7 @@ def roof_of(cell: str, measurable: list[str]) -> list[str]:
 def disturbed_of(roof: list[str]) -> list[str]:
     """Those that an earlier call left and that something disturbed. Raises CorruptRecord and OSError."""
     there = [one for one in roof if (FOLDER / path_of(one)).exists()]
-    found = collect(records_of(there), Asked()).roofline if there else None
+    found = load(records_of(there)) if there else None
     failed = {record for fault in found.faults for record in fault.records} if found else set()
     return [one for one in there if f"{one}.json" in failed]
 
@@ -122,7 +122,7 @@ def records_of(measured: list[str]) -> Results:
 def shown(cell: str, part: str | None, roof: list[str], identity: Identity) -> str:
     """Raises Unknown where a level has no such ceiling; CorruptRecord and OSError."""
     records = records_of([cell, *roof])
-    found = collect(records, Asked()).roofline
+    found = load(records)
     mine = figures(found, f"{cell}.json")
     if part and part not in (names := [one.name for one in mine]):
         raise cells.Unknown(f"CELL: {part!r} is unknown; allowed: {', '.join(names)}")

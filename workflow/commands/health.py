@@ -20,9 +20,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 from snakemake.utils import update_config
 
 from roofline import devices
-from roofline.analysis.checkup import Evidence, check, overall
-from roofline.analysis.collect import Asked, collect
+from roofline.analysis import health
+from roofline.analysis.checks.registry import Evidence, HealthEvidence
 from roofline.analysis.distribution import OF_CARD, Standing, known, sound, standing
+from roofline.analysis.load import load
 from roofline.analysis.quantities import Quantity, quantities
 from roofline.analysis.results import Results, read_results
 from roofline.analysis.table import Roofline
@@ -120,29 +121,29 @@ def examine(cards: Mapping[str, Identity], given: dict, options: Sequence[str]) 
     found = []
     for device, one in cards.items():
         records, repeated = measured_on(device)
-        roofline = collect(records, Asked()).roofline
+        roofline = load(records)
         failed, not_measured = lacking(device, wanted.get(device, []), in_time)
-        evidence = Evidence(
-            name=one.name,
-            uuid=one.uuid,
-            device=records.device_records().get(device),
-            records=records.measured_on(device),
-            repeated=repeated,
-            failures=failed,
-            not_measured=unfit[device] | not_measured,
-            unused=unused[device],
-            xids=xids[device],
-            earlier_xids=watch.reads_log,
-            quantities=ceilings_of(records, roofline),
+        known = Evidence(
+            device,
+            records.device_records().get(device),
+            records.measured_on(device),
             standing=standing_of(device, records, roofline),
+            health=HealthEvidence(
+                repeated=repeated,
+                failures=failed,
+                not_measured=unfit[device] | not_measured,
+                unused=unused[device],
+                xids=xids[device],
+                earlier_xids=watch.reads_log,
+            ),
         )
-        found.append(check(device, evidence))
+        found.append(health.card(one.name, one.uuid, known, ceilings_of(records, roofline)))
     return HealthRecord(
         started_at=clock.started_at,
         ended_at=now(),
         elapsed_s=clock.elapsed_s,
         commit=checkout.describe(CHECKOUT).commit,
-        status=overall(card.status for card in found),
+        status=health.overall(card.status for card in found),
         cards=found,
     )
 

@@ -15,8 +15,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline import devices
+from roofline.analysis import checks
 from roofline.analysis.results import read_any
-from roofline.analysis.spread import SpreadRecord, compare, figures, sound, widest
+from roofline.analysis.spread import SpreadRecord, compare, figures, widest
 from roofline.records.base import CorruptRecord, read, write
 from roofline.records.collection import Collection
 from roofline.records.compute import PeakFlopsRecord
@@ -107,6 +108,17 @@ def measure(runs: int, chosen: list[str], config: dict, options: list[str]) -> b
     write_text(f"# The spread between {runs} runs\n\n{provenance(record)}\n\n{told}", RESULTS / "spread.md")
     print(f"\n{told}\nnumbers {RESULTS}/spread.json · table {RESULTS}/spread.md")
     return widest(record.ceilings) is not None
+
+
+def sound(collection: Collection, device: DeviceRecord) -> tuple[Collection, list[str]]:
+    """The records of one run of which nothing failed; and of each of the others what did, a line each."""
+    kept, told = [], []
+    for record in collection.records:
+        failed = checks.failed(device, [record])
+        name = getattr(record, "dtype", None) or record.level
+        told += [f"{collection.device} {name}: {one.reason}" for one in failed[:1]]
+        kept += [] if failed else [record]
+    return collection.model_copy(update={"records": kept}), told
 
 
 def run(where: Path, options: list[str]) -> None:

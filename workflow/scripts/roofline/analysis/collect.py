@@ -1,17 +1,15 @@
 """From records to roofline.json: ceilings, and every operator under the roof that was declared for it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from roofline.analysis import health
 from roofline.analysis.above_roof import above_roofs
 from roofline.analysis.instructions import instruction_rooflines
 from roofline.analysis.results import Results
 from roofline.analysis.table import (
     ComputeCeiling,
     DeviceEntry,
-    Fault,
     FoundCache,
     MemoryCeiling,
     Operator,
@@ -28,7 +26,6 @@ from roofline.devices import memory_ceilings
 from roofline.devices.levels import MAIN_MEMORY
 from roofline.operators.about import About
 from roofline.records.compute import PeakFlopsRecord
-from roofline.records.device import DeviceRecord
 from roofline.records.memory import Bandwidth, BandwidthRecord, FoundLevel
 from roofline.records.operator import JobRecord, Measurement
 from roofline.records.prediction import CellPrediction
@@ -95,21 +92,10 @@ def collect(found: Results, asked: Asked) -> Collected:
         levels=levels,
         above_roof=above_roofs(operators, ceilings, levels, last_level_bytes),
         skipped=skipped,
-        faults=[fault for device in found.device_records().values() for fault in _faults(device, found)],
         instructions=instruction_rooflines(found, ceilings, cells),
         peers=[_peer_path(path, record) for path, record in bandwidths if record.peer and not record.skipped],
     )
     return Collected(roofline.described(found.abouts), cells)
-
-
-def _faults(device: DeviceRecord, found: Results) -> Iterator[Fault]:
-    """What failed; and of what may be over by now, in which records."""
-    mine = [(path, record) for path, record in found.measured if record.device == device.device]
-    failed = {path: {one.criterion for one in health.faults(device, [record])} for path, record in mine}
-    for one in health.criteria(device, [record for _, record in mine]):
-        if one.result == "fail":
-            again = [path for path in failed if one.criterion in health.PASSING and one.criterion in failed[path]]
-            yield Fault(device=device.device, criterion=one.criterion, reason=one.reason, records=again)
 
 
 def _of(ceilings: list, device: str) -> dict[str, ComputeCeiling | MemoryCeiling]:

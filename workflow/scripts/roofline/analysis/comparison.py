@@ -6,7 +6,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from roofline.analysis import conditions
-from roofline.analysis.health import ALONE, QUIET
+from roofline.analysis.checks.conditions import ALONE, QUIET
 from roofline.analysis.quantities import Quantity, Run
 from roofline.analysis.stored_spread import Stored, at_least_its_kinds, stored, typical
 from roofline.core.equivalence import (
@@ -252,9 +252,9 @@ def doubt(measured: Measured, figure: Quantity) -> str | None:
     if few(figure.samples):
         return f"rests on fewer than {FEWEST_SAMPLES} samples"
     for fault in measured.run.roofline.faults:
-        disturbs = fault.criterion == ALONE or (fault.criterion == QUIET and figure.kind not in UNAFFECTED)
+        disturbs = fault.check == ALONE or (fault.check == QUIET and figure.kind not in UNAFFECTED)
         if disturbs and figure.record in fault.records:
-            return f"disturbed in {PurePath(measured.run.source).name}, which fails: {fault.criterion}"
+            return f"disturbed in {PurePath(measured.run.source).name}, which fails: {fault.check}"
     return None
 
 

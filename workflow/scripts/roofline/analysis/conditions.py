@@ -34,10 +34,10 @@ def of_devices(subject: str, a: Sequence[DeviceRecord], b: Sequence[DeviceRecord
 
 
 def of_runs(a: Sequence[Run], b: Sequence[Run]) -> list[Condition]:
-    """Effort, settings, commit and failed criteria."""
+    """Effort, settings, commit and failed checks."""
     effort, commit = ([_joined(getattr(run, what) for run in side) for side in (a, b)] for what in ("effort", "commit"))
     faults = [_joined(sorted({_fault(one) for run in side for one in run.roofline.faults}), "none") for side in (a, b)]
-    told = [("effort", *effort), ("settings", *_settings(a, b)), ("commit", *commit), ("failed criteria", *faults)]
+    told = [("effort", *effort), ("settings", *_settings(a, b)), ("commit", *commit), ("failed checks", *faults)]
     return [Condition(subject=None, what=what, a=one, b=other) for what, one, other in told if one != other]
 
 
@@ -56,7 +56,7 @@ def _told(record: DeviceRecord) -> dict[str, Any]:
 
 
 def _fault(fault) -> str:
-    return f"{fault.device}, {fault.criterion}: {fault.reason}"
+    return f"{fault.device}, {fault.check}: {fault.reason}"
 
 
 def _settings(a: Sequence[Run], b: Sequence[Run]) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from roofline.analysis.quantities import Quantity, Run, quantities
 from roofline.analysis.results import Results
 from roofline.analysis.spread import committed
-from roofline.analysis.table import Criterion, Roofline
+from roofline.analysis.table import Roofline
 from roofline.core.formatting import counted, listed, percent
 from roofline.core.run_spread import between, within
 from roofline.core.statistics import few, median
@@ -129,14 +129,6 @@ def by_card(runs: Iterable[MeasuredRun], key: str) -> list[list[float]]:
 
 
 # ---------------------------------------------------------------- one card among others
-
-
-OTHERS = f"no figure below other cards of its model by more than {100 * BANDS[1]:.0f} % or their spread"
-
-
-def criterion(device: str, card: str, found: Standing) -> Criterion:
-    result = "not_applicable" if found.why else "fail" if found.band > 1 else "pass"
-    return Criterion(device=device, criterion=OTHERS, result=result, reason=sentence(card, found))
 
 
 def path_of(card: str) -> Path:

@@ -3,15 +3,13 @@
 import itertools
 from collections.abc import Mapping, Sequence
 
-from roofline.analysis.distribution import BANDS, Standing, below, distribution, measured, near, sound, standing
+from roofline.analysis.distribution import Standing, below, distribution, measured, near, sound, standing
 from roofline.analysis.quantities import quantities
 from roofline.analysis.results import Results
-from roofline.analysis.table import Criterion, Roofline
+from roofline.analysis.table import Roofline
 from roofline.core.formatting import counted, listed
 from roofline.records.device import DeviceRecord
 from roofline.records.distribution import Distribution
-
-ALIKE = f"no figure below the host's other cards of its model by more than {100 * BANDS[1]:.0f} % or their spread"
 
 Groups = list[dict[str, Standing]]  # of each model with several cards, by device
 
@@ -58,12 +56,6 @@ def _others(name: str, group: Mapping[str, Standing]) -> str:
     return others[0] if len(others) == 1 else f"this host's {counted(len(others), 'other')}"
 
 
-def criteria(several: Groups) -> list[Criterion]:
-    found = []
-    for group in several:
-        for name, one in group.items():
-            others = _others(name, group)
-            reason = one.why or below(name, others, one) or near(f"{name} is", others, one)
-            result = "not_applicable" if one.why else "fail" if one.band > 1 else "pass"
-            found.append(Criterion(device=name, criterion=ALIKE, result=result, reason=reason))
-    return found
+def among(device: str, several: Groups) -> tuple[str, Standing] | None:
+    """Who the host's other cards of its model are, and where the device stands among them."""
+    return next(((_others(device, group), group[device]) for group in several if device in group), None)

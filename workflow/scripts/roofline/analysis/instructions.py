@@ -139,7 +139,6 @@ def placed_kernel(
     }
     return PlacedKernel(
         **{name: getattr(operator, name) for name in CELL},
-        name=operator.full_name,
         known_from=known_from,
         warp_instructions_per_s=per_s,
         fraction_of_issue=per_s / issue_per_s,

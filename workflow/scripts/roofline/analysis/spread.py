@@ -7,12 +7,10 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from roofline.analysis.health import faults
 from roofline.core.formatting import flops_unit
 from roofline.core.statistics import half_width, median
 from roofline.records.base import CorruptRecord, Interval, NotNegative, Positive, Record, read
 from roofline.records.collection import Collection
-from roofline.records.device import DeviceRecord
 
 REFERENCE = Path(__file__).parents[4] / "reference"
 Spreads = Mapping[tuple[str, str, str], list[float]]  # what known runs found, by device, name and figure
@@ -44,7 +42,7 @@ class SpreadRecord(Record):
     ended_at: str
     devices: dict[str, str] = Field(default={}, description="the name of each device")
     commit: str | None = Field(default=None, description="of this project; null if not known")
-    left_out: list[str] = Field(default=[], description="records of which a criterion failed: a busy host, say")
+    left_out: list[str] = Field(default=[], description="records of which a check failed: a busy host, say")
     ceilings: list[CeilingSpread]
 
 
@@ -57,17 +55,6 @@ class Figure(NamedTuple):
     unit: str
     value: float
     ci95: Interval | None
-
-
-def sound(collection: Collection, device: DeviceRecord) -> tuple[Collection, list[str]]:
-    """The records of one run of which nothing failed; and of each of the others what did, a line each."""
-    kept, told = [], []
-    for record in collection.records:
-        failed = faults(device, [record])
-        name = getattr(record, "dtype", None) or record.level
-        told += [f"{collection.device} {name}: {one.reason}" for one in failed[:1]]
-        kept += [] if failed else [record]
-    return collection.model_copy(update={"records": kept}), told
 
 
 def figures(collections: Iterable[Collection]) -> list[Figure]:

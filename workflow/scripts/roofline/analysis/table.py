@@ -7,13 +7,17 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, PrivateAttr
 
 from roofline.core.axis import BYTES, Axis
+from roofline.core.formatting import listed
 from roofline.core.terms import Cache, ComputeUnit, DeviceKind, Mix, Regime, RegimeLevel
 from roofline.operators.about import About, Unknown
 from roofline.records.base import Interval, NotNegative, Positive, Record
+from roofline.records.check import CheckResult
 from roofline.records.prediction import CellPrediction
 
 SCHEMA_VERSION = 3
 USERS = "operation"  # the operator of the config's `operations`, which have counts and no code
+OF_VERSION = "of a version"  # marks fields that another version of this code may word or judge in another way
+Words = Annotated[str, OF_VERSION]
 
 
 class DeviceEntry(Record):
@@ -86,12 +90,12 @@ class AboveRoof(Record):
     """An operator above the roof that was declared for it: which roof is wrong, or which cache held the data."""
 
     device: str
-    operator: str
+    operator: Words = Field(description="in one line: which, how, dtype and shape")
     record: str | None
     fraction_of_roof: NotNegative
     wrong_roof: str | None = Field(description="the ceiling that is too low; null where a cache held the data")
     cache: str | None
-    evidence: str
+    evidence: Words
     users_own: bool = Field(default=False, description="counts and time are of the user's `operations`")
 
 
@@ -127,16 +131,47 @@ class GapPart(Record):
     seconds: float
 
 
-class Operator(Record):
-    device: str
+class OfCell(Record):
+    """A row on an operator's cell. How the cell is titled and labelled comes from about.py, and is in no table."""
+
     operator: str
-    name: str | None = Field(default=None, description="the user's name for an operation of the user's own")
     implementation: str | None
     preset: str | None
     scope: str | None
     dtype: str
     cache: Cache | None
     shape: dict[str, int]
+
+    _about: About | None = PrivateAttr(default=None)
+    _kind: DeviceKind = PrivateAttr(default="gpu")
+
+    def described(self, about: About | None, kind: DeviceKind) -> Self:
+        """The same row, with the text of its operator at hand."""
+        self._about, self._kind = about, kind
+        return self
+
+    @property
+    def title(self) -> str | None:
+        return self._about.title if self._about else None
+
+    @property
+    def label(self) -> str | None:
+        return self._about.label(self) if self._about else None
+
+    @property
+    def series(self) -> str | None:
+        return self._about.series(self) if self._about else None
+
+    @property
+    def full_name(self) -> str:
+        """One line's name: what, how, dtype and shape."""
+        what = self.title or self.operator.replace("_", " ")
+        return " ".join(filter(None, [what, self.scope, self.implementation, self.dtype, self.label, self.preset]))
+
+
+class Operator(OfCell):
+    device: str
+    name: str | None = Field(default=None, description="the user's name for an operation of the user's own")
     flops: int | float
     bytes: int | float
     intensity_flops_per_byte: NotNegative | None
@@ -161,7 +196,9 @@ class Operator(Record):
     roofline_time_s: NotNegative | None = None
     efficiency_percent: NotNegative | None = None
     overhead_s: NotNegative | None = Field(default=None, description="what a call costs on the smallest case")
-    textbook_regime: Regime | None = Field(default=None, description="what a rule of thumb names without a model")
+    textbook_regime: Annotated[Regime | None, OF_VERSION] = Field(
+        default=None, description="what a rule of thumb names without a model"
+    )
     predicted: Predicted
     sealed_error: float | None = Field(default=None, description="(predicted - measured) / measured, of the latency")
     from_ceilings_error: float | None = None
@@ -173,31 +210,11 @@ class Operator(Record):
     from_ceilings_time_right: bool | None = None
     cause: GapCause = Field(default="unexplained", description="of the sealed latency's error")
     parts: list[GapPart] = Field(default=[], description="of that error, by cause")
-    explanation: str = Field(default="", description="the error in one sentence, from what was measured")
+    explanation: Words = Field(default="", description="the error in one sentence, from what was measured")
     speed_up: dict[str, SpeedUp] = Field(
         default={}, description="times as fast as the operator's baselines on the same device and case, by their names"
     )
     record: str | None
-
-    _about: About | None = PrivateAttr(default=None)  # text of the operator, which no table holds
-    _kind: DeviceKind = PrivateAttr(default="gpu")
-
-    def described(self, about: About | None, kind: DeviceKind) -> Self:
-        """The same cell, with the text of its operator at hand."""
-        self._about, self._kind = about, kind
-        return self
-
-    @property
-    def title(self) -> str | None:
-        return self._about.title if self._about else None
-
-    @property
-    def label(self) -> str | None:
-        return self._about.label(self) if self._about else None
-
-    @property
-    def series(self) -> str | None:
-        return self._about.series(self) if self._about else None
 
     @property
     def remedies(self) -> list[str]:
@@ -218,10 +235,8 @@ class Operator(Record):
 
     @property
     def full_name(self) -> str:
-        """One line's name: what, how, dtype and shape."""
-        what = self.name or self.title or self.operator.replace("_", " ")
-        how = None if self.operator == "operation" else self.implementation
-        return " ".join(filter(None, [what, self.scope, how, self.dtype, self.label, self.preset]))
+        users = self.operator == USERS
+        return " ".join(filter(None, [self.name, self.dtype])) if users else super().full_name
 
 
 class Skipped(Record):
@@ -229,16 +244,7 @@ class Skipped(Record):
     what: Literal["peak_flops", "bandwidth", "operation", "operator"]
     dtype: str
     name: str | None = Field(default=None, description="of a memory level, an operation, or an operator")
-    reason: str
-
-
-class Fault(Record):
-    """A criterion of acceptance by which a device, or how it was measured, is not sound; with the cause."""
-
-    device: str
-    criterion: str
-    reason: str
-    records: list[str] = Field(default=[], description="to measure again, where what failed may be another time's")
+    reason: Words
 
 
 class TransactionRoof(Record):
@@ -261,17 +267,9 @@ class InstructionWall(Record):
     cycles_per_request: Positive | None = Field(description="of a multiprocessor")
 
 
-class PlacedKernel(Record):
+class PlacedKernel(OfCell):
     """An operator's kernels on the instruction roofline, over the time that the device took without a profiler."""
 
-    operator: str
-    implementation: str | None
-    preset: str | None
-    scope: str | None
-    dtype: str
-    cache: Cache | None
-    shape: dict[str, int]
-    name: str = Field(description="in a line")
     known_from: Literal["counters", "disassembly"]
     warp_instructions: Positive = Field(description="of one application of the operator")
     warp_instructions_per_s: Positive
@@ -310,6 +308,12 @@ class PeerPath(Record):
     nvlinks_down: list[int] = Field(default=[], description="links that the GPU has and NVML reports as inactive")
     latencies_s: dict[str, Positive] = Field(description="of 8 bytes: a kernel's load, the driver's copy")
     record: str
+
+    @property
+    def inactive_links(self) -> str:
+        """The end of a sentence on the path; empty where all links are active."""
+        plural = "s" if len(self.nvlinks_down) > 1 else ""
+        return f", link{plural} {listed(map(str, self.nvlinks_down))} inactive" if self.nvlinks_down else ""
 
 
 class ErrorStatistics(Record):
@@ -377,17 +381,10 @@ class Call(Record):
     empty_kernel_device_s: Positive | None
 
 
-class CountedEntry(Record):
+class CountedEntry(OfCell):
     """A profiled cell: what was declared beside what the hardware counted, of one step."""
 
     device: str
-    operator: str
-    implementation: str
-    preset: str | None
-    scope: str | None
-    dtype: str
-    cache: Cache
-    shape: dict[str, int]
     declared_read_bytes: NotNegative
     declared_write_bytes: NotNegative
     written_caches: NotNegative | None = Field(
@@ -404,17 +401,8 @@ class CountedEntry(Record):
     reads_agree: bool | None = Field(description="within 2 % or 1 MB, whichever is more")
     writes_agree: bool | None
     flops_agree: bool | None = Field(description="with the kernel's FLOP formula, or else the declared, within 2 %")
-    explanation: str
+    explanation: Words
     record: str
-    _about: About | None = PrivateAttr(default=None)
-
-    def described(self, about: About | None, kind: DeviceKind) -> Self:
-        self._about = about
-        return self
-
-    @property
-    def label(self) -> str:
-        return self._about.label(self) if self._about else ""
 
 
 class NotCounted(Record):
@@ -422,7 +410,7 @@ class NotCounted(Record):
 
     device: str
     record: str | None
-    reason: str
+    reason: Words
 
 
 class Roofline(Record):
@@ -435,7 +423,7 @@ class Roofline(Record):
     levels: list[FoundCache] = Field(default=[])
     above_roof: list[AboveRoof] = Field(default=[])
     skipped: list[Skipped]
-    faults: list[Fault] = Field(default=[], description="what makes a device's figures doubtful")
+    checks: Annotated[list[CheckResult], OF_VERSION] = Field(default=[])
     instructions: list[InstructionRoofline] = Field(default=[], description="of each GPU that was measured")
     peers: list[PeerPath] = Field(default=[], description="between GPUs of the host, where several were measured")
     seals: list[SealCheck] = Field(default=[])
@@ -448,12 +436,20 @@ class Roofline(Record):
 
     def described(self, abouts: Mapping[str, About]) -> Self:
         """The same table, with the text of its operators at hand: titles, labels and advice are in no table."""
+        placed = [kernel for one in self.instructions for kernel in one.kernels]
         rows = [one for one in (*self.operators, *self.counted) if one.operator != USERS]
         names = dict.fromkeys(one.operator for one in rows)
         self._abouts = {name: abouts.get(name) or Unknown(name) for name in names}
         for one in rows:
             one.described(self._abouts[one.operator], self.devices[one.device].kind)
+        for one in placed:
+            one.described(self._abouts[one.operator], "gpu")
         return self
+
+    @property
+    def faults(self) -> list[CheckResult]:
+        """What makes a device's figures doubtful."""
+        return [one for one in self.checks if one.result == "fail" and one.doubts_figures]
 
     @property
     def operator_info(self) -> dict[str, About]:
@@ -470,13 +466,8 @@ class Roofline(Record):
         return [one for one in self.operators if one.record]
 
 
-class Criterion(Record):
-    device: str | None
-    criterion: str
-    result: Literal["pass", "fail", "not_applicable"]
-    reason: str
-
-
 class Acceptance(Record):
+    """acceptance.json: the checks of the table alone."""
+
     schema_version: Literal[3] = SCHEMA_VERSION
-    criteria: list[Criterion]
+    checks: list[CheckResult]

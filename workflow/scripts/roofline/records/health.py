@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from roofline.records.base import NotNegative, Positive, Record
+from roofline.records.check import CheckResult
 from roofline.records.operator import JobRecord
 
 HealthStatus = Literal["healthy", "not healthy", "cannot tell"]
@@ -45,13 +46,6 @@ class Xid(Record):
     text: str = ""
 
 
-class Finding(Record):
-    check: str
-    result: Literal["pass", "note", "fail", "unknown"]
-    found: str = Field(description="what was found, and how far off it is")
-    advice: str | None = Field(default=None, description="what to do; null where nothing is to be done")
-
-
 class HealthFigure(Record):
     name: str
     value: Positive
@@ -64,7 +58,7 @@ class CardHealth(Record):
     name: str
     uuid: str
     status: HealthStatus
-    findings: list[Finding]
+    checks: list[CheckResult]
     figures: list[HealthFigure] = Field(default=[])
     unused: Unused | None = None
     xids: list[Xid] | None = Field(default=None, description="null where they cannot be read")
@@ -73,7 +67,7 @@ class CardHealth(Record):
 class HealthRecord(Record):
     """results/health.json."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     kind: Literal["health"] = "health"
     started_at: str
     ended_at: str

@@ -394,7 +394,10 @@ def _way_placed(kernel: PlacedKernel) -> str:
 
 
 def _hover_placed(kernel: PlacedKernel, level: str) -> str:
-    lines = [f"<b>{escape(kernel.name)}</b>", f"over {LEVEL_NAMES[level]}: {percent(kernel.fraction_of_level[level])}"]
+    lines = [
+        f"<b>{escape(kernel.full_name)}</b>",
+        f"over {LEVEL_NAMES[level]}: {percent(kernel.fraction_of_level[level])}",
+    ]
     lines += [f"issue: {percent(kernel.fraction_of_issue)}"]
     lines += [f"{kernel.lanes_on:.0f} of 32 lanes on"] if kernel.lanes_on is not None else []
     lines += ["counted by ncu" if kernel.known_from == "counters" else "from the disassembly"]

@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 
 from roofline.core.formatting import number
-from roofline.records.health import CardHealth, Finding, HealthRecord
+from roofline.records.check import CheckResult
+from roofline.records.health import CardHealth, HealthRecord
 
-MARKS = {"pass": "ok", "note": "note", "fail": "FAIL", "unknown": "?"}
-ORDER = ("fail", "note", "unknown", "pass")  # what a reader must see first
+MARKS = {"pass": "ok", "note": "note", "fail": "FAIL", "not_applicable": "?"}
+ORDER = ("fail", "note", "not_applicable", "pass")  # what a reader must see first
 
 
 def screen(record: HealthRecord) -> str:
@@ -19,13 +20,13 @@ def _card(card: CardHealth, whole: bool) -> Iterable[str]:
     yield f"{card.device} {card.name} ({card.uuid}): {card.status}"
     if card.figures:
         yield f"  {', '.join(f'{one.name} {number(one.value)} {one.unit}' for one in card.figures)}"
-    shown = [one for result in ORDER for one in card.findings if one.result == result]
-    told = ("fail", "note", "unknown") if card.status == "cannot tell" else ("fail", "note")
-    for finding in shown if whole else [one for one in shown if one.result in told]:
-        yield from _finding(finding)
+    shown = [one for result in ORDER for one in card.checks if one.result == result]
+    told = ("fail", "note", "not_applicable") if card.status == "cannot tell" else ("fail", "note")
+    for one in shown if whole else [one for one in shown if one.result in told]:
+        yield from _check(one)
 
 
-def _finding(finding: Finding) -> Iterable[str]:
-    yield f"  {MARKS[finding.result]:<4}  {finding.check}: {finding.found}"
-    if finding.advice:
-        yield f"        -> {finding.advice}"
+def _check(one: CheckResult) -> Iterable[str]:
+    yield f"  {MARKS[one.result]:<4}  {one.check}: {one.reason}"
+    if one.action:
+        yield f"        -> {one.action}"

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import jinja2
 
-from roofline.analysis import peer_paths
 from roofline.analysis.distribution import Standing, sentence
 from roofline.analysis.score import score
 from roofline.analysis.spread import Spreads, with_known_runs
@@ -29,6 +28,7 @@ from roofline.operators.about import About
 from roofline.records.compute import PeakFlops, PeakFlopsRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.operator import JobRecord, OperatorRecord
+from roofline.report import peer_paths
 from roofline.report.markdown import Table, filled
 from roofline.report.tables import (
     FEW_SAMPLES,

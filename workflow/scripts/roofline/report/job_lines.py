@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from roofline.analysis import health
+from roofline.analysis import checks
 from roofline.core.formatting import (
     duration,
     flops_unit,
@@ -26,8 +26,8 @@ def line(record, name: str, device: DeviceRecord | None = None) -> str:
     """`name` is the job's; with the device record, what failed of the record is added."""
     figures = f"{name}: {LINES[type(record)](record)}"
     elapsed = f", {record.elapsed_s:.1f} s" if isinstance(record, JobRecord) and not _skipped(record) else ""
-    failed = health.faults(device, [record] if isinstance(record, JobRecord) else []) if device else []
-    return f"{figures}{elapsed}{health.told(failed)}"
+    failed = checks.failed(device, [record] if isinstance(record, JobRecord) else []) if device else []
+    return f"{figures}{elapsed}{''.join(f'; FAIL: {one.reason}' for one in failed)}"
 
 
 def _skipped(record) -> bool:

@@ -1,15 +1,16 @@
 """What the terminal shows after a run: the ceilings, the operators under them, the checklist."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from roofline.analysis import peer_paths
 from roofline.analysis.score import score
 from roofline.analysis.spread import Spreads
-from roofline.analysis.table import AboveRoof, Acceptance, Operator, Roofline
+from roofline.analysis.table import AboveRoof, Operator, Roofline
 from roofline.core.formatting import duration, number, percent, starred
 from roofline.core.statistics import half_width
+from roofline.records.check import CheckResult
+from roofline.report import peer_paths
 from roofline.report.tables import (
     FEW_SAMPLES,
     Row,
@@ -30,7 +31,7 @@ BOUND_BY = {"overhead": "o", "memory": "m", "compute": "c", "implementation": "i
 LIMITS = ", ".join(f"{regime} ({letter})" for regime, letter in BOUND_BY.items())
 
 
-def summary(roofline: Roofline, acceptance: Acceptance, spreads: Spreads | None = None, arguments: str = "") -> str:
+def summary(roofline: Roofline, spreads: Spreads | None = None, arguments: str = "") -> str:
     """`spreads` are those between runs that are known; `arguments`, the run's ARGS, are for the next one too."""
     lines = [""]
     for name, device in roofline.devices.items():
@@ -38,7 +39,7 @@ def summary(roofline: Roofline, acceptance: Acceptance, spreads: Spreads | None 
         told += [part for line in without_roof(roofline, name) for part in _wrapped(f"  {line}", 4)]
         told += [f"  {FEW_SAMPLES}"] if any("*" in line for line in told) else []
         lines += [f"{name}: {device.name}", *told, *_above_roof(name, roofline), *_predictions(name, roofline), ""]
-    lines += ["Acceptance", *_criteria(acceptance), ""]
+    lines += ["Checks", *_checks(roofline.checks), ""]
     disturbed = [path for fault in roofline.faults for path in fault.records]
     if disturbed:  # not wrapped: it is to be pasted
         lines += [
@@ -229,11 +230,11 @@ def _operator_line(o: Operator) -> str:
     return f"  {name:{LONGEST_NAME}} {figures}  {o.regime or '-'}"
 
 
-def _criteria(acceptance: Acceptance) -> list[str]:
+def _checks(checks: Iterable[CheckResult]) -> list[str]:
     """One by one; those that do not pass with the reason."""
-    words = {"pass": "pass", "fail": "FAIL", "not_applicable": "n/a "}
+    words = {"pass": "pass", "note": "note", "fail": "FAIL", "not_applicable": "n/a "}
     lines = []
-    for c in acceptance.criteria:
+    for c in checks:
         reason = "" if c.result == "pass" else f" ({c.reason})"
-        lines += _wrapped(f"  {words[c.result]}  {c.device + ': ' if c.device else ''}{c.criterion}{reason}", 8)
+        lines += _wrapped(f"  {words[c.result]}  {c.device + ': ' if c.device else ''}{c.check}{reason}", 8)
     return lines

@@ -24,7 +24,7 @@ def provenance(record: SpreadRecord) -> str:
 def left_out(told: Sequence[str]) -> list[str]:
     """A paragraph, where there is anything to say."""
     lines = "\n".join(f"- {line}" for line in told)
-    return [f"Left out, since a criterion failed: {counted(len(told), 'record')}.\n\n{lines}"] if told else []
+    return [f"Left out, since a check failed: {counted(len(told), 'record')}.\n\n{lines}"] if told else []
 
 
 def verdict(ceilings: Sequence[CeilingSpread]) -> str:

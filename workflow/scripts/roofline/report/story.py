@@ -9,7 +9,7 @@ from roofline.analysis.distribution import Standing
 from roofline.analysis.results import Results
 from roofline.analysis.score import score
 from roofline.analysis.spread import Spreads, with_known_runs
-from roofline.analysis.table import Acceptance, ComputeCeiling, Criterion, MemoryCeiling, Operator, Roofline, SpeedUp
+from roofline.analysis.table import ComputeCeiling, MemoryCeiling, Operator, Roofline, SpeedUp
 from roofline.core.formatting import (
     capacity,
     counted,
@@ -26,6 +26,7 @@ from roofline.core.formatting import (
 from roofline.core.statistics import few
 from roofline.core.throttling import limiting_words
 from roofline.operators.about import About
+from roofline.records.check import CheckResult
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord
 from roofline.report.charts import (
@@ -131,8 +132,8 @@ class Story:
     verdict: list[tuple[str, str]]  # a caution, or none, and a sentence
     figures: list[Figure]
     passed: int
-    failed: list[Criterion]
-    criteria: list[Criterion]
+    failed: list[CheckResult]
+    checks: list[CheckResult]
     disturbed: str  # the command that measures again what was disturbed
     said: Interpretation
     devices: dict[str, str]  # names
@@ -164,8 +165,6 @@ class Story:
 def story(
     found: Results,
     roofline: Roofline,
-    verification: Roofline,
-    acceptance: Acceptance,
     spreads: Spreads,
     sha256: Mapping[str, str],
     standings: Mapping[str, Standing] | None = None,
@@ -178,7 +177,7 @@ def story(
     beside = host_cards.sentences(host_cards.groups(found, roofline))
     said = interpretation(roofline, devices, records, spreads, standings, beside)
     twins = _twins(devices)
-    worst = _worst(verification.entries)
+    worst = _worst(roofline.entries)
     peaks = [record for record in records if isinstance(record, PeakFlopsRecord)]
     cells = [cell for cell in roofline.operators if cell.fraction_of_roof is not None or cell.latency_s]
     spread = _spread(roofline, spreads)
@@ -192,10 +191,10 @@ def story(
         card=devices[main].name,
         facts=_facts(devices[main], main),
         verdict=[(answer.caution, answer.verdict) for answer in answers],
-        figures=_figures(roofline, devices[main], acceptance),
-        passed=sum(one.result == "pass" for one in acceptance.criteria),
-        failed=[one for one in acceptance.criteria if one.result == "fail"],
-        criteria=acceptance.criteria,
+        figures=_figures(roofline, devices[main]),
+        passed=sum(one.result == "pass" for one in roofline.checks),
+        failed=[one for one in roofline.checks if one.result == "fail"],
+        checks=roofline.checks,
         disturbed=measure_again(said.disturbed) if said.disturbed else "",
         said=said,
         devices={name: device.name for name, device in devices.items()},
@@ -203,18 +202,16 @@ def story(
         ceilings={name: _ceilings(roofline, device, spreads) for name, device in devices.items()},
         skipped={name: _skipped(roofline, name) for name in devices},
         pyramids={name: made for name, device in devices.items() if (made := pyramid(device, roofline))},
-        score=score_words(verification.score) if verification.score.cells else "",
-        worst=[_miss(entry, verification.titles) for entry in worst],
-        operators=[
-            part for info in roofline.operator_info.values() if (part := _part(info, roofline, verification, twins))
-        ],
+        score=score_words(roofline.score) if roofline.score.cells else "",
+        worst=[_miss(entry, roofline.titles) for entry in worst],
+        operators=[part for info in roofline.operator_info.values() if (part := _part(info, roofline, twins))],
         spread=spread,
         spread_words=_spread_words(spread),
-        lessons=_lessons(roofline, devices, verification, peaks, acceptance),
+        lessons=_lessons(roofline, devices, peaks),
         cell=_one_cell(found, main),
         hashes=[(path, sha256[path]) for path in paths if path in sha256],
         roofline_chart=chart,
-        prediction_chart=prediction_chart(verification.entries, worst, symbols),
+        prediction_chart=prediction_chart(roofline.entries, worst, symbols),
         load_chart=load_chart(peaks),
         filters={
             "device": list(devices),
@@ -223,9 +220,9 @@ def story(
             "also": [kind for kind in ("sustained", "predicted") if kind in kinds],
         },
         colours=list(dict.fromkeys(cell.dtype for cell in cells)),
-        counters=counter_words(found, verification),
-        counted=counted_table(verification.counted, verification.titles),
-        counted_most=counted_table(telling(verification.counted), verification.titles),
+        counters=counter_words(found, roofline),
+        counted=counted_table(roofline.counted, roofline.titles),
+        counted_most=counted_table(telling(roofline.counted), roofline.titles),
         instructions=[
             Instructions(
                 device=one.device,
@@ -276,7 +273,7 @@ def _facts(device: DeviceRecord, name: str) -> list[tuple[str, str]]:
     return [(key, str(value)) for key, value in known.items() if value]
 
 
-def _figures(roofline: Roofline, device: DeviceRecord, acceptance: Acceptance) -> list[Figure]:
+def _figures(roofline: Roofline, device: DeviceRecord) -> list[Figure]:
     name, promise = device.device, f"the {promised(device)}'s"
     mine = [c for c in roofline.ceilings if c.device == name]
     compute = {c.name: c for c in mine if c.kind == "compute"}
@@ -299,7 +296,7 @@ def _figures(roofline: Roofline, device: DeviceRecord, acceptance: Acceptance) -
     if right.cells:
         words = f"cells on {name} predicted before they were timed: regime right, time within a factor of two"
         figures.append(Figure(str(right.both_right), f"of {right.cells}", words))
-    judged = [one.result for one in acceptance.criteria if one.result != "not_applicable"]
+    judged = [one.result for one in roofline.checks if one.result != "not_applicable"]
     if judged:
         figures.append(Figure(str(judged.count("pass")), f"of {len(judged)}", "checks passed"))
     return figures
@@ -433,12 +430,12 @@ def _miss(entry: Operator, titles: Mapping[str, str]) -> Miss:
 # ---------------------------------------------------------------- operators
 
 
-def _part(info: About, roofline: Roofline, verification: Roofline, twins: Sequence[str] = ()) -> Part | None:
+def _part(info: About, roofline: Roofline, twins: Sequence[str] = ()) -> Part | None:
     cells = [cell for cell in roofline.operators if cell.operator == info.name and cell.latency_s]
     if not cells:
         return None
     by_device = [[cell for cell in cells if cell.device == device] for device in dict.fromkeys(c.device for c in cells)]
-    entries = [entry for entry in verification.entries if entry.operator == info.name]
+    entries = [entry for entry in roofline.entries if entry.operator == info.name]
     return Part(
         title=info.title,
         anchor=f"operator-{info.name}".replace("_", "-"),
@@ -594,21 +591,19 @@ def _spread_words(spread: Table) -> str:
 def _lessons(
     roofline: Roofline,
     devices: Mapping[str, DeviceRecord],
-    verification: Roofline,
     peaks: Sequence[PeakFlopsRecord],
-    acceptance: Acceptance,
 ) -> list[Lesson]:
     """What the run contradicts, and why, from the figures alone."""
     found = [
         _vendor(roofline, devices),
-        _rule_of_thumb(verification),
+        _rule_of_thumb(roofline),
         _implementations(roofline),
         _waiting(roofline),
         _level(roofline),
-        _prediction(verification),
+        _prediction(roofline),
         _above(roofline),
         _doubts(peaks),
-        _failed(acceptance),
+        _failed(roofline),
     ]
     return [lesson for lesson in found if lesson]
 
@@ -629,8 +624,8 @@ def _vendor(roofline: Roofline, devices: Mapping[str, DeviceRecord]) -> Lesson |
     return Lesson(f"The {'datasheet' if promise == 'vendor' else promise} is not what a long job gets", words)
 
 
-def _rule_of_thumb(verification: Roofline) -> Lesson | None:
-    wrong = [e for e in verification.entries if e.regime and e.textbook_regime and e.textbook_regime != e.regime]
+def _rule_of_thumb(roofline: Roofline) -> Lesson | None:
+    wrong = [e for e in roofline.entries if e.regime and e.textbook_regime and e.textbook_regime != e.regime]
     if not wrong:
         return None
     pairs: dict[tuple[str, str], list[Operator]] = {}
@@ -642,7 +637,7 @@ def _rule_of_thumb(verification: Roofline) -> Lesson | None:
         f"{listed(dict.fromkeys(e.device for e in mine))})"
         for (named, regime), mine in sorted(pairs.items(), key=lambda item: -len(item[1]))
     ]
-    s = verification.score
+    s = roofline.score
     words = (
         f"The rule of thumb names {s.textbook_regimes_right} of {s.textbook_cells} regimes, the sealed model "
         f"{s.regimes_right} of {s.cells}: {'; '.join(told)}."
@@ -703,11 +698,11 @@ def _level(roofline: Roofline) -> Lesson | None:
     return Lesson("A cache ends before its capacity", words)
 
 
-def _prediction(verification: Roofline) -> Lesson | None:
-    worst = _worst(verification.entries)[:1]
+def _prediction(roofline: Roofline) -> Lesson | None:
+    worst = _worst(roofline.entries)[:1]
     if not worst or worst[0].cause == "close":
         return None
-    miss = _miss(worst[0], verification.titles)
+    miss = _miss(worst[0], roofline.titles)
     words = f"{miss.cell}: predicted {miss.predicted}, measured {miss.measured} ({miss.error}), since {miss.why}."
     return Lesson("Where the model was most wrong", words, again=True)
 
@@ -722,10 +717,10 @@ def _doubts(peaks: Iterable[PeakFlopsRecord]) -> Lesson | None:
     return Lesson("What does not fit", " ".join(told)) if told else None
 
 
-def _failed(acceptance: Acceptance) -> Lesson | None:
+def _failed(roofline: Roofline) -> Lesson | None:
     told = [
-        f"{one.device or 'all devices'}: {one.reason}. Check: {one.criterion}."
-        for one in acceptance.criteria
+        f"{one.device or 'all devices'}: {one.reason}. Check: {one.check}."
+        for one in roofline.checks
         if one.result == "fail"
     ]
     return Lesson("What the run itself fails", " ".join(told), again=True) if told else None

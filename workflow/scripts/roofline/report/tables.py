@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from roofline.analysis.spread import Spreads, with_known_runs
-from roofline.analysis.table import ComputeCeiling, Fault, FoundCache, MemoryCeiling, Operator, Roofline
+from roofline.analysis.table import ComputeCeiling, FoundCache, MemoryCeiling, Operator, Roofline
 from roofline.core.formatting import (
     capacity,
     counted,
@@ -21,6 +21,7 @@ from roofline.core.formatting import (
 from roofline.core.statistics import FEWEST_SAMPLES, few, half_width
 from roofline.core.throttling import limiting_words
 from roofline.devices.levels import MAIN_ROOFS
+from roofline.records.check import CheckResult
 from roofline.records.device import DeviceRecord
 
 SERIES = {  # of a sweep: whose bandwidth it is
@@ -157,7 +158,7 @@ def promised(device: DeviceRecord) -> str:
     return "formula" if device.device_kind == "cpu" or device.vendor.match == "formula" else "vendor"
 
 
-def fail_lines(failed: Iterable[Fault]) -> list[str]:
+def fail_lines(failed: Iterable[CheckResult]) -> list[str]:
     """What failed, a line each, as every page, picture and command tells it."""
     return [f"FAIL, {one.device}: {one.reason}" for one in failed]
 

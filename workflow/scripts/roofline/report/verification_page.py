@@ -8,13 +8,13 @@ from roofline.analysis.table import (
     Call,
     CountedEntry,
     ErrorStatistics,
-    Fault,
     Operator,
     Roofline,
     Score,
 )
 from roofline.analysis.verification import error_statistics
 from roofline.core.formatting import counted, duration, percent, regime_words, traffic
+from roofline.records.check import CheckResult
 from roofline.report.markdown import Table, filled, table
 from roofline.report.tables import fail_lines
 
@@ -35,7 +35,7 @@ RIGHT = "A prediction is *right* where its regime is and its time is within a fa
 CALLS = "Beside it, a kernel with as many arguments that does nothing. The least of the records' medians."
 
 
-def markdown(verification: Roofline, failed: Iterable[Fault] = ()) -> str:
+def markdown(verification: Roofline, failed: Iterable[CheckResult] = ()) -> str:
     """The page; tables and sentences in sections of one device, operator and implementation each."""
     titles = verification.titles
     sections = _sections(verification.entries, titles)

@@ -4,15 +4,13 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from roofline.analysis.distribution import OTHERS
-from roofline.analysis.host_cards import ALIKE
+from roofline.analysis.checks.other_cards import ALIKE, OTHERS
 from roofline.analysis.results import read_table
 from roofline.analysis.seals import moment
 from roofline.analysis.spread import between_runs
-from roofline.analysis.table import Acceptance
 from roofline.core.formatting import counted
 from roofline.measure.lock import HOST
-from roofline.records.base import CorruptRecord, read
+from roofline.records.base import CorruptRecord
 from roofline.report import screen
 from roofline.run.jobs import JOBS, RUN_STARTED, count_jobs, job_times, now
 from roofline.run.settings import Checked
@@ -103,15 +101,14 @@ def summarise(results: Path) -> None:
     """The ceilings, the operators, the checklist, and where the files are."""
     try:
         roofline = read_table(results / "roofline.json")
-        acceptance = read(Acceptance, results / "acceptance.json")
     except (OSError, CorruptRecord):
         return
     names = {name: device.name for name, device in roofline.devices.items()}
     arguments = os.environ.get(ARGUMENTS, "")
-    _say(screen.summary(roofline, acceptance, between_runs(names, results / "spread.json"), arguments))
-    for one in acceptance.criteria:
-        if one.result != "not_applicable" and one.criterion in (OTHERS, ALIKE):
-            _say(f"{one.reason}." if one.criterion == ALIKE else f"{one.device}: {one.reason}.")
+    _say(screen.summary(roofline, between_runs(names, results / "spread.json"), arguments))
+    for one in roofline.checks:
+        if one.result != "not_applicable" and one.check in (OTHERS, ALIKE):
+            _say(f"{one.reason}." if one.check == ALIKE else f"{one.device}: {one.reason}.")
     _say(f"Report {results}/report.html, to be opened in a browser")
     _say(f"Picture {results}/roofline.png · in words {results}/interpretation.md · numbers {results}/roofline.json")
     _say("On a rented machine: make archive, fetch the file from results/archive/, then terminate the machine.")

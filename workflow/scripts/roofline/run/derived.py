@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from roofline.analysis import host_cards
-from roofline.analysis.acceptance import accept
-from roofline.analysis.collect import Asked, collect
+from roofline.analysis.collect import Asked
 from roofline.analysis.distribution import standings
+from roofline.analysis.load import load
 from roofline.analysis.results import Results
 from roofline.analysis.spread import between_runs
-from roofline.analysis.verification import verify
+from roofline.analysis.table import OF_VERSION, Acceptance
 from roofline.records.base import Record, read
 from roofline.report import page
 from roofline.report.interpretation import interpret
@@ -18,26 +18,22 @@ from roofline.report.story import story
 from roofline.report.verification_page import markdown
 
 TABLE = "roofline.json"
-# Words, and checks by today's limits: a version of this code that has others contradicts no figure.
-OF_VERSION = {"title", "titles", "label", "series", "remedies", "textbook_regime", "operator_info"}
-OF_VERSION |= {"faults", "criteria", "reason", "explanation", "evidence"}
 
 
 def derive(found: Results, asked: Mapping, sha256: Mapping[str, str]) -> dict[str, Record | str]:
     """What each derived file of results/ holds; `sha256` has the hash of every record."""
-    roofline = verify(collect(found, Asked(**asked)), found, sha256)
+    roofline = load(found, Asked(**asked), sha256)
     devices = found.device_records()
     spreads = between_runs({name: device.name for name, device in devices.items()})
     others = standings(found, roofline)
     beside = host_cards.sentences(host_cards.groups(found, roofline))
     words = interpret(roofline, devices, [record for _, record in found.measured], spreads, others, beside)
-    acceptance = accept(roofline, found, roofline, [], [], others)
-    told = story(found, roofline, roofline, acceptance, spreads, sha256, others)
+    told = story(found, roofline, spreads, sha256, others)
     return {
         TABLE: roofline,
         "verification.md": markdown(roofline, roofline.faults),
         "interpretation.md": words,
-        "acceptance.json": acceptance,
+        "acceptance.json": Acceptance(checks=roofline.checks),
         "report.html": page.html(told),
         "ROOFLINE.md": page.markdown(told),
     }
@@ -71,7 +67,8 @@ def _figures(content: Any, like: Any = None) -> Any:
     """Without text, and without fields that the other, of an earlier version, does not have."""
     if isinstance(content, Record):
         had = type(content).model_fields if like is None else like.model_fields_set
-        fields = [name for name in type(content).model_fields if name in had and name not in OF_VERSION]
+        fields = type(content).model_fields
+        fields = [name for name, field in fields.items() if name in had and OF_VERSION not in field.metadata]
         return {name: _figures(getattr(content, name), like and getattr(like, name)) for name in fields}
     if isinstance(content, dict):
         return {name: _figures(one, like and like.get(name)) for name, one in content.items()}

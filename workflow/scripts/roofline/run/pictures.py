@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from roofline.analysis.table import Fault, Roofline
+from roofline.analysis.table import Roofline
+from roofline.records.check import CheckResult
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import BandwidthRecord
 from roofline.report import instruction_figure, load_figure, operator_figure, roofline_figure, sweep_figure
@@ -45,7 +46,7 @@ def draw(
             picture.result()
 
 
-def _on(devices: Collection[str], roofline: Roofline) -> list[Fault]:
+def _on(devices: Collection[str], roofline: Roofline) -> list[CheckResult]:
     return [fault for fault in roofline.faults if fault.device in devices]
 
 

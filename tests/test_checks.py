@@ -1,0 +1,299 @@
+"""Whether a device was whole, alone and undisturbed: each check met, missed with its cause, and without grounds."""
+
+import pytest
+from records_factory import (
+    MADE_UP_CHECK,
+    STARTED,
+    VENDOR,
+    bandwidth_record,
+    beside,
+    cell,
+    device_record,
+    operator_record,
+    peak_record,
+    stream,
+    timing,
+)
+
+from roofline.analysis import checks
+from roofline.analysis.checks.card import LINK, MEMORY
+from roofline.analysis.checks.ceilings import NEAR_MAXIMUM, READS, REGISTERS
+from roofline.analysis.checks.conditions import ALONE, QUIET, UNTHROTTLED
+from roofline.records.instructions import InstructionsRecord, IssueRate, Wall
+from roofline.records.timing import DeviceState
+
+FACTS = {
+    "memory_bus_width_bits": 6016,
+    "memory_clock_max_mhz": 3201,
+    "sm_clock_max_mhz": 1980,
+    "pcie_generation_max": 5,
+    "pcie_width_max": 16,
+    "ecc_uncorrected_errors": 0,
+    "ecc_uncorrected_errors_ever": 0,
+    "row_remap_pending": False,
+    "row_remap_failed": False,
+    "page_retirement_pending": None,
+}
+GDDR = {"memory_bus_width_bits": 384}
+CPU = device_record("cpu")
+
+
+def card(boost_mhz=1980, **facts):
+    return device_record(
+        "gpu0", hardware=FACTS | facts, vendor=VENDOR.model_copy(update={"boost_clock_mhz": boost_mhz})
+    )
+
+
+def judge(check, device, *records):
+    (found,) = [one for one in checks.judge(checks.Evidence("gpu0", device, records)) if one.check == check]
+    return found.result, found.reason
+
+
+def states(**fields):
+    return [DeviceState(at_s=0, when=when, **fields) for when in ("before", "during", "after")]
+
+
+def reads(share=0.96, vendor=4800.0, contention=None, **fields):
+    gb_per_s = share * 4800
+    known = {"vendor_gb_per_s": vendor, "fraction_of_vendor": vendor and share}
+    taken = timing((1 << 30) / gb_per_s / 1e9, contention=contention)
+    return bandwidth_record("gpu0", hbm_read=stream("hbm_read", gb_per_s, latency=taken, **known | fields))
+
+
+def registers(share=0.98, mhz=1980.0, states=(), contention=None, limited_by=(), dtype="fp32_fma"):
+    burst = 66.9 * share
+    record = peak_record("gpu0", dtype, burst, vendor=66.9, clock=mhz and (mhz, 66.9), limited_by=list(limited_by))
+    record.peak.burst.states = list(states)
+    record.peak.burst.latency.contention = contention
+    return record
+
+
+def copies(width=16, generation=5, gb_per_s=55.0):
+    reading = states(pcie_width=width, pcie_generation=generation)
+    return bandwidth_record("gpu0", h2d=stream("h2d", gb_per_s, states=reading))
+
+
+# ---------------------------------------------------------------- rates and clocks
+
+
+@pytest.mark.parametrize(
+    ("device", "record", "result", "told"),
+    [
+        (card(), reads(0.96), "pass", "96 % of the vendor's 4800 GB/s"),
+        (card(), reads(0.85), "pass", "85 %"),
+        (card(), reads(0.84), "fail", "84 % of the vendor's 4800 GB/s: no cause is in the record"),
+        (card(), reads(0.4, states=states(memory_clock_mhz=1600)), "fail", "the memory clock is 1600 of 3201 MHz"),
+        (card(), reads(0.4, states=states(other_processes=1)), "fail", "1 other process used the GPU"),
+        (card(), reads(0.4, contention=beside(other_processes=2)), "fail", "2 other processes used the GPU"),
+        (card(), reads(0.4, states=states(throttle_reasons=["hw_slowdown"])), "fail", "limited by hardware slowdown"),
+        (card(**GDDR), reads(0.4), "not_applicable", "no threshold is known for GDDR"),
+        (card(memory_bus_width_bits=None), reads(0.4), "not_applicable", "a memory of unknown type"),
+        (card(), reads(0.96, vendor=None), "not_applicable", "the vendor's bandwidth is not known"),
+        (card(), registers(), "not_applicable", "hbm_read was not measured"),
+    ],
+)
+def test_memory_reads_reach_most_of_the_vendors_bandwidth(device, record, result, told):
+    found, reason = judge(READS, device, record)
+    assert found == result and told in reason
+
+
+@pytest.mark.parametrize(
+    ("record", "result", "told"),
+    [
+        (registers(0.98), "pass", "fp32_fma 98 %"),
+        (registers(0.89), "fail", "fp32_fma reaches 89 % of what 1980 MHz allow: no cause is in the record"),
+        (registers(0.3, states=states(other_processes=1)), "fail", "1 other process used the GPU"),
+        (registers(mhz=None), "not_applicable", "no register-only kernel"),
+        (peak_record("gpu0", "fp16", 300, clock=(1980, 990)), "not_applicable", "no register-only kernel"),
+    ],
+)
+def test_register_only_kernels_reach_what_their_clock_allows(record, result, told):
+    """Whatever the clock is: a low one has a check of its own. A product is no measure of the card."""
+    found, reason = judge(REGISTERS, card(), record)
+    assert found == result and told in reason
+
+
+@pytest.mark.parametrize(
+    ("device", "records", "result", "told"),
+    [
+        (card(), [registers()], "pass", "fp32_fma ran at 1980 of 1980 MHz"),
+        (card(), [registers(mhz=1000), registers(dtype="fp16_fma")], "pass", "fp16_fma"),
+        (card(), [registers(mhz=990)], "fail", "990 of 1980 MHz: no reason is reported; it may be locked"),
+        (card(), [registers(mhz=990, limited_by=["hw_slowdown"])], "fail", "limited by hardware slowdown"),
+        (card(), [registers(mhz=990, limited_by=["sw_power_cap"])], "not_applicable", "limited by the power cap"),
+        (card(boost_mhz=1000), [registers(mhz=990)], "pass", "990 of 1000 MHz"),
+        (card(boost_mhz=None, **GDDR), [registers(mhz=990)], "not_applicable", "no boost clock is known"),
+        (card(sm_clock_max_mhz=None), [registers()], "not_applicable", "NVML reports no maximum clock"),
+        (card(), [reads()], "not_applicable", "no clock was counted under light load"),
+    ],
+)
+def test_the_clock_under_light_load_is_near_its_maximum(device, records, result, told):
+    found, reason = judge(NEAR_MAXIMUM, device, *records)
+    assert found == result and told in reason
+
+
+@pytest.mark.parametrize(
+    ("throttled", "result", "told"),
+    [
+        ((None, None), "not_applicable", "does not report"),
+        ((False, None), "pass", "1 ceilings; not reported for hbm_read"),
+        ((False, False), "pass", "2 ceilings"),
+        ((True, False), "fail", "of 2 ceilings, throttled in every sample: fp16"),
+    ],
+)
+def test_ceilings_under_thermal_throttling(throttled, result, told):
+    fp16 = peak_record("gpu0", "fp16", 800, throttled=throttled[0])
+    hbm = bandwidth_record("gpu0", hbm_read=stream("hbm_read", 4000, throttled=throttled[1]))
+    found, reason = judge(UNTHROTTLED, card(), fp16, hbm)
+    assert found == result and told in reason
+
+
+# ---------------------------------------------------------------- others
+
+
+@pytest.mark.parametrize(
+    ("record", "result", "told"),
+    [
+        (reads(states=states(other_processes=0)), "pass", "1 block"),
+        (reads(states=states(other_processes=1)), "fail", "1 other process used the GPU during hbm_read"),
+        (reads(contention=beside(other_processes=2)), "fail", "2 other processes used the GPU during hbm_read"),
+        (reads(states=states()), "not_applicable", "no process numbers"),
+    ],
+)
+def test_no_other_process_uses_the_gpu(record, result, told):
+    found, reason = judge(ALONE, card(), record)
+    assert found == result and told in reason
+
+
+def on_cpu(contention):
+    taken = timing((1 << 30) / 100e9, contention=contention)
+    return bandwidth_record("cpu", dram_read=stream("dram_read", 100, latency=taken))
+
+
+@pytest.mark.parametrize(
+    ("contention", "result", "told"),
+    [
+        (beside(), "pass", "1 block"),
+        (beside(other_cores=0.1), "pass", "1 block"),
+        (beside(measured_again=True), "pass", "1 block, 1 of them measured again"),
+        (beside(other_cores=2), "fail", "1 of 1 timed block disturbed (dram_read: other processes used 2 of 8 cores)"),
+        (beside(stolen_share=0.1), "fail", "the hypervisor took 10 % of the cores' time"),
+        (beside(waiting_share=0.5), "fail", "our threads waited 50 % of their time for a core"),
+        (beside(throttled_share=0.2), "fail", "the CPU quota held it back for 20 % of its time"),
+        (beside(other_cores=None, waiting_share=None), "not_applicable", "is not known"),
+        (None, "not_applicable", "is not known"),
+    ],
+)
+def test_no_other_load_on_the_host(contention, result, told):
+    found, reason = judge(QUIET, CPU, on_cpu(contention))
+    assert found == result and told in reason
+
+
+def test_a_busy_host_disturbs_a_gpus_caller_where_no_core_is_left_and_its_device_time_never():
+    busy, full = beside(other_cores=4), beside(other_cores=7.5)
+    one = cell("gpu0", 1e-3, 1e-3)
+    one.latency.contention, one.device_latency.contention = busy, full
+    assert judge(QUIET, card(), operator_record("gpu0", one))[0] == "pass"
+    one.latency.contention = full
+    result, reason = judge(QUIET, card(), operator_record("gpu0", one))
+    assert result == "fail"
+    assert reason.startswith("a busy host: end-to-end times of 1 of 1 timed block disturbed (scan plain")
+
+
+def issued(contention=None, throttled=False, told=True):
+    """The issue rate and a wall; what disturbed, disturbed the wall."""
+    taken = timing(1e-3)
+    disturbed = timing(1e-3, contention=contention, all_throttled=throttled)
+    rate = IssueRate(
+        **{"kernel": "a", "counted": "b", "warp_instructions": 1000, "multiprocessors": 132, "check": MADE_UP_CHECK},
+        **{"warp_instructions_per_s": 1e6, "ci95": tuple(1000 / s for s in reversed(taken.ci95_s)), "latency": taken},
+        **{"sm_clock_mhz": None, "peak_per_s": None, "fraction_of_peak": None},
+        search={"offered": 1, "tried": 1, "refused": []},
+        states=states(throttle_reasons=[] if told else None),
+    )
+    wall = Wall(
+        **{"pattern": "stride", "of": 8, "requests": 1000, "transactions_per_request": 32, "requests_per_s": 1e6},
+        **{"ci95": tuple(1000 / s for s in reversed(disturbed.ci95_s)), "sm_clock_mhz": None, "latency": disturbed},
+        **{"cycles_per_request": None, "verified": "made up"},
+    )
+    return InstructionsRecord(device="gpu0", seals={}, started_at=STARTED, elapsed_s=1, issue=rate, walls=[wall])
+
+
+@pytest.mark.parametrize(
+    ("check", "record", "result", "told"),
+    [
+        (QUIET, issued(beside()), "pass", "1 block"),
+        (QUIET, issued(beside(other_cores=7.9)), "fail", "disturbed (stride 8: other processes used 7.9 of 8 cores)"),
+        (ALONE, issued(beside(other_processes=1)), "fail", "1 other process used the GPU during stride 8"),
+        (UNTHROTTLED, issued(), "pass", "2 ceilings"),
+        (UNTHROTTLED, issued(throttled=True), "fail", "of 2 ceilings, throttled in every sample: stride 8"),
+        (UNTHROTTLED, issued(told=False), "not_applicable", "does not report throttling"),
+    ],
+)
+def test_the_instruction_roofline_is_judged_as_all_that_is_timed(check, record, result, told):
+    found, reason = judge(check, card(), record)
+    assert found == result and told in reason
+
+
+# ---------------------------------------------------------------- the card
+
+
+@pytest.mark.parametrize(
+    ("device", "record", "result", "told"),
+    [
+        (card(), copies(), "pass", "x16 of x16, generation 5 of 5"),
+        (card(), copies(width=8, gb_per_s=27.0), "fail", "the host link runs at x8 of x16, generation 5 of 5"),
+        (card(), copies(generation=3, gb_per_s=12.0), "fail", "x16 of x16, generation 3 of 5"),
+        (card(), copies(generation=1), "not_applicable", "the link carried 55 GB/s: more than that"),
+        (card(), copies(width=None), "not_applicable", "not read while host copies ran"),
+        (card(pcie_width_max=None), copies(), "not_applicable", "NVML does not report the link"),
+        (card(), reads(), "not_applicable", "not read while host copies ran"),
+    ],
+)
+def test_the_host_link_runs_at_its_full_width_and_generation(device, record, result, told):
+    found, reason = judge(LINK, device, record)
+    assert found == result and told in reason
+
+
+NONE_TOLD = dict.fromkeys(
+    ("ecc_uncorrected_errors", "row_remap_pending", "row_remap_failed", "page_retirement_pending")
+)
+
+
+@pytest.mark.parametrize(
+    ("facts", "result", "told"),
+    [
+        ({}, "pass", "none since the driver was loaded"),
+        ({"ecc_uncorrected_errors_ever": 3}, "pass", "none since the driver was loaded"),
+        ({"ecc_uncorrected_errors": 1}, "fail", "1 uncorrected memory error"),
+        ({"row_remap_pending": True}, "fail", "a row remap is pending: reset the GPU"),
+        ({"row_remap_failed": True}, "fail", "a row remap failed"),
+        ({"page_retirement_pending": True}, "fail", "a page retirement is pending"),
+        (NONE_TOLD, "not_applicable", "NVML reports neither"),
+        (NONE_TOLD | {"row_remap_failed": False}, "pass", "no repair pending"),
+    ],
+)
+def test_the_memory_has_no_errors_and_needs_no_repair(facts, result, told):
+    found, reason = judge(MEMORY, card(**facts))
+    assert found == result and told in reason
+
+
+# ---------------------------------------------------------------- a job's own line
+
+
+def test_a_job_tells_what_its_own_record_shows_and_the_device_query_what_the_card_reports():
+    sick = card(row_remap_failed=True)
+    assert checks.failed(sick, [reads(0.9)]) == []
+    assert [one.check for one in checks.failed(sick, [reads(0.4)])] == [READS]
+    assert [one.reason for one in checks.failed(sick, [])] == ["a row remap failed: the memory is defective"]
+
+
+def test_a_cpu_is_asked_for_no_more_than_it_can_tell():
+    found = checks.judge(checks.Evidence("cpu", CPU, [on_cpu(beside())]))
+    assert [one.check for one in found] == [QUIET, UNTHROTTLED]
+
+
+def test_a_failure_says_what_to_do_and_a_pass_does_not():
+    known = checks.Evidence("gpu0", card(row_remap_failed=True), [reads(0.96)])
+    assert {bool(one.action) for one in checks.judge(known) if one.result == "fail"} == {True}
+    assert {one.action for one in checks.judge(known) if one.result == "pass"} == {None}

@@ -1,0 +1,32 @@
+"""Every check of a run and of a card's health. A new one is a function with `@check` in one of these modules."""
+
+from collections.abc import Mapping
+
+from roofline.analysis import host_cards
+from roofline.analysis.checks import card, ceilings, conditions, other_cards, registry, results  # noqa: F401
+from roofline.analysis.checks.registry import Evidence, failed, judge
+from roofline.analysis.distribution import Standing
+from roofline.analysis.results import Results
+from roofline.analysis.table import Roofline
+from roofline.records.check import CheckResult
+
+__all__ = ["Evidence", "failed", "judge", "of_run"]
+
+
+def of_run(table: Roofline, found: Results, standings: Mapping[str, Standing]) -> list[CheckResult]:
+    """All checks of a run, device by device; `standings` are those among other cards of the model, where known."""
+    groups = host_cards.groups(found, table)
+    checks = []
+    for name, record in found.device_records().items():
+        known = Evidence(
+            name,
+            record,
+            found.measured_on(name),
+            table=table,
+            standing=standings.get(name),
+            siblings=host_cards.among(name, groups),
+            profiled=bool(found.profilers),
+        )
+        mine = {path: one for path, one in found.measured if one.device == name}
+        checks += registry.with_records(judge(known), record, mine)
+    return [*checks, results.questions(table)]

@@ -1,0 +1,215 @@
+"""Checks of the conditions of a measurement: who else used the card and its host, and whether it was throttled."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from roofline.analysis.checks.registry import Evidence, Outcome, check
+from roofline.core.contention import disturbances
+from roofline.core.formatting import counted, percent
+from roofline.core.throttling import THERMAL_REASONS, limiting_words
+from roofline.operators.about import name_of
+from roofline.records.compute import PeakFlopsRecord
+from roofline.records.device import DeviceRecord
+from roofline.records.instructions import InstructionsRecord
+from roofline.records.memory import BandwidthRecord
+from roofline.records.operator import JobRecord
+from roofline.records.timing import Contention, DeviceState, Timing
+
+BUSY, USED = 0.05, 0.05  # of a card that nobody uses: an idle H200 reports 0 % utilisation and 0.4 % of memory used
+NAMED = 3  # blocks in a reason
+ISSUE = "instruction issue"
+
+UNUSED = "nobody else uses the GPU"
+ALONE = "no other process on the GPU during measurements"
+QUIET = "no other load during measurements"
+UNTHROTTLED = "no ceiling measured only under thermal throttling"
+COOL = "no thermal throttling under load"
+
+OWN_CARD = "ask for a card of your own"
+
+
+class Block(NamedTuple):
+    """One timed block of a record."""
+
+    name: str
+    sensitive: str  # to what, by core.contention
+    contention: Contention | None
+    states: Sequence[DeviceState] = ()
+
+
+@check(
+    UNUSED,
+    looks_at="health",
+    health=True,
+    action=f"end the other process (of other containers nvidia-smi shows none), or {OWN_CARD}",
+)
+def unused(known: Evidence) -> Outcome | None:
+    """Before anything was measured. A process of another container is not listed, but its load and memory show."""
+    seen = known.health.unused
+    if seen is None or {seen.processes, seen.utilisation, seen.memory_used_share} == {None}:
+        return Outcome("not_applicable", "not readable: NVML reports neither processes nor utilisation")
+    found = [others(seen.processes)] if seen.processes else []
+    if (seen.utilisation or 0) > BUSY:
+        found.append(f"busy for {percent(seen.utilisation)} of the time")
+    if (seen.memory_used_share or 0) > USED:
+        found.append(f"{percent(seen.memory_used_share)} of its memory in use")
+    if found:
+        return Outcome("fail", f"before anything was measured: {', '.join(found)}")
+    return Outcome("pass", "neither a process nor load before anything was measured")
+
+
+@check(
+    ALONE,
+    looks_at="measurements",
+    doubts_figures=True,
+    health=True,
+    passing=True,
+    action=f"end the other process (nvidia-smi shows it), or {OWN_CARD}; then run again",
+)
+def alone(known: Evidence) -> Outcome:
+    blocks = [(block.name, other_processes(block)) for block in _blocks(known)]
+    judged = [count for _, count in blocks if count is not None]
+    if not judged:
+        return Outcome("not_applicable", "NVML reports no process numbers that can be told from our own")
+    shared = list(dict.fromkeys(name for name, count in blocks if count))
+    if not shared:
+        return Outcome("pass", counted(len(judged), "block"), 0, 0)
+    more = f" and {len(shared) - NAMED} more" if len(shared) > NAMED else ""
+    reason = f"{others(max(judged))} used the GPU during {', '.join(shared[:NAMED])}{more}"
+    return Outcome("fail", reason, max(judged), 0)
+
+
+@check(
+    QUIET,
+    looks_at="measurements",
+    doubts_figures=True,
+    of_cpus=True,
+    health=True,
+    passing=True,
+    action="run again while the host is quiet, before you trust the host copies",
+)
+def quiet(known: Evidence) -> Outcome:
+    """On the host. A GPU's ceilings bear a busy one; what a caller measures does not. No fault of a card's health."""
+    blocks = [block for block in _blocks(known) if block.contention and block.sensitive != "device"]
+    judged = [block for block in blocks if {block.contention.other_cores, block.contention.waiting_share} != {None}]
+    if not judged:
+        return Outcome("not_applicable", "what else ran on the host is not known")
+    disturbed = [(block.name, found) for block in judged if (found := _disturbed(block))]
+    if not disturbed:
+        again = sum(block.contention.measured_again for block in judged)
+        reason = f"{counted(len(judged), 'block')}" + (f", {again} of them measured again" if again else "")
+        return Outcome("pass", reason, 0, 0)
+    what = "end-to-end times of " if known.record.device_kind == "gpu" else ""
+    (name, found), *rest = disturbed
+    more = f"; and {len(rest)} more" if rest else ""
+    reason = f"{what}{len(disturbed)} of {counted(len(judged), 'timed block')} disturbed ({name}: {found[0]}{more})"
+    return Outcome("note" if known.health else "fail", f"a busy host: {reason}", len(disturbed), 0)
+
+
+@check(UNTHROTTLED, looks_at="measurements", doubts_figures=True, of_cpus=True, passing=True)
+def unthrottled(known: Evidence) -> Outcome:
+    ceilings = {one.dtype: one.peak.throttled for one in peaks(known.records)}
+    ceilings |= {one.name: one.throttled for one in bandwidths(known.records)}
+    for one in known.records:
+        if isinstance(one, InstructionsRecord):
+            reported = any(state.throttle_reasons is not None for state in one.issue.states)
+            ceilings |= {name: latency.all_throttled if reported else None for name, latency in _issued(one)}
+    throttled = [name for name, value in ceilings.items() if value]
+    unknown = [name for name, value in ceilings.items() if value is None]
+    if throttled:
+        return Outcome("fail", f"of {len(ceilings)} ceilings, throttled in every sample: {', '.join(throttled)}")
+    if known.record.device_kind == "cpu":
+        return Outcome("not_applicable", "a CPU does not report throttling")
+    if len(unknown) == len(ceilings):
+        return Outcome("not_applicable", "the device does not report throttling")
+    unreported = f"; not reported for {', '.join(unknown)}" if unknown else ""
+    return Outcome("pass", f"{len(ceilings) - len(unknown)} ceilings{unreported}")
+
+
+@check(
+    COOL,
+    looks_at="measurements",
+    health=True,
+    action="let it cool and run again; if it comes back, ask for another card",
+)
+def cool(known: Evidence) -> Outcome:
+    """Heat, the power brake or a hardware slowdown, at any moment; the power cap is no fault."""
+    limits: dict[str, list[str] | None] = {}
+    for one in peaks(known.records):
+        reported = one.peak.burst_limited_by is not None or one.peak.sustained_limited_by is not None
+        limits[one.dtype] = one.peak.limited_by if reported else None
+    limits |= {one.name: one.limited_by if one.throttled is not None else None for one in bandwidths(known.records)}
+    hot = {name: found for name, reasons in limits.items() if (found := THERMAL_REASONS.intersection(reasons or []))}
+    if hot:
+        return Outcome("fail", "; ".join(f"{name}: {limiting_words(sorted(why))}" for name, why in hot.items()))
+    judged = [name for name, reasons in limits.items() if reasons is not None]
+    if not judged:
+        return Outcome("not_applicable", "not readable: NVML reports no clock event reasons")
+    hottest = max(_temperatures(known.records), default=None)
+    degrees = "" if hottest is None else f", {hottest:.0f} degrees Celsius at most"
+    return Outcome("pass", f"none reported under {', '.join(judged)}{degrees}")
+
+
+# ---------------------------------------------------------------- the records' parts
+
+
+def peaks(records: Sequence[JobRecord]) -> list[PeakFlopsRecord]:
+    return [one for one in records if isinstance(one, PeakFlopsRecord) and one.peak]
+
+
+def bandwidths(records: Sequence[JobRecord]) -> list:
+    return [one for record in records if isinstance(record, BandwidthRecord) for one in record.bandwidths]
+
+
+def others(count: int) -> str:
+    return f"{count} other process{'' if count == 1 else 'es'}"
+
+
+def other_processes(block: Block) -> int | None:
+    counts = [state.other_processes for state in block.states]
+    counts += [block.contention.other_processes] if block.contention else []
+    return max((count for count in counts if count is not None), default=None)
+
+
+def _disturbed(block: Block) -> list[str]:
+    """By the host alone; other processes on the GPU have a check of their own."""
+    return disturbances(block.contention.model_copy(update={"other_processes": None}), block.sensitive)
+
+
+def _temperatures(records: Sequence[JobRecord]) -> Iterable[float]:
+    states = [state for one in bandwidths(records) for state in one.states]
+    for one in peaks(records):
+        states += [*one.peak.burst.states, *(one.peak.sustained.curve if one.peak.sustained else [])]
+    return (state.temperature_c for state in states if state.temperature_c is not None)
+
+
+def _blocks(known: Evidence) -> Iterator[Block]:
+    sensitive = _sensitive(known.record)
+    for record in known.records:
+        if isinstance(record, PeakFlopsRecord) and record.peak:
+            burst = record.peak.burst
+            yield Block(record.dtype, sensitive, burst.latency.contention, burst.states)
+            if record.peak.sustained:
+                yield Block(f"{record.dtype} sustained", "device", record.peak.sustained.contention)
+        if isinstance(record, BandwidthRecord):
+            for one in record.bandwidths:
+                yield Block(one.name, sensitive, one.latency.contention, one.states)
+            for one in record.sweeps:
+                yield Block(f"sweep {one.series}", sensitive, one.contention, one.states)
+        if isinstance(record, InstructionsRecord):
+            for name, latency in _issued(record):
+                yield Block(name, sensitive, latency.contention, record.issue.states if name == ISSUE else ())
+        for one in record.measurements:
+            name = name_of(one)
+            yield Block(name, sensitive, one.latency.contention, one.states)
+            if one.device_latency:
+                yield Block(name, "device", one.device_latency.contention)
+
+
+def _sensitive(device: DeviceRecord) -> str:
+    return "cpu" if device.device_kind == "cpu" else "caller"
+
+
+def _issued(record: InstructionsRecord) -> list[tuple[str, Timing]]:
+    walls = [(f"{wall.pattern} {wall.of}", wall.latency) for wall in record.walls]
+    return [(ISSUE, record.issue.latency), *walls]
