@@ -7,6 +7,7 @@ the library reads of that. The operator is one of nobody's: `scan`, along N.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 
 from pydantic import PrivateAttr, ValidationError
 
@@ -31,7 +32,10 @@ from roofline.records.operator import JobRecord, Measurement, OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, Seal, predict_sealed
 from roofline.records.product import Product
 from roofline.records.timing import Check, Contention, Search, Timing
-from roofline.report.story import Story, story
+from roofline.report import counters, predictions
+from roofline.report.model import Report, report
+from roofline.report.rendering import text_page
+from roofline.report.tables import fail_lines
 
 US = 1e-6
 DAY = "2026-11-05T"
@@ -541,10 +545,30 @@ def verified(*records: Record, **asked) -> Roofline:
     return load(found, Asked(**asked), hashes_of(found))
 
 
-def told(*records: Record, made_up=(), spreads=None, asked: Asked | None = None) -> Story:
+def told(*records: Record, made_up=(), spreads=None, standings=None, asked: Asked | None = None) -> Report:
     """What the page tells of a run."""
     found = results(*records)
     sha256 = hashes_of(found)
     table = load(found, asked, sha256)
     table.checks = [*table.faults, *made_up]
-    return story(found, table, spreads or {}, sha256)
+    return report(found, table, spreads or {}, sha256, standings)
+
+
+def page(name: str, *records: Record, **fields) -> str:
+    """A page of a run as Markdown."""
+    return text_page(f"{name}.md.j2", told(*records, **fields))
+
+
+def verification_page(table: Roofline) -> str:
+    """Which follows from the table alone."""
+    shown = SimpleNamespace(
+        fails=fail_lines(table.faults),
+        score=predictions.score_words(table.score) if table.score.cells else "",
+        prediction_summary=predictions.summary(table),
+        predictions=predictions.sections(table),
+        seals=table.seals,
+        calls=predictions.calls(table),
+        counted_explained=counters.table_of(table.counted, table.titles, explained=True),
+        not_counted=table.not_counted,
+    )
+    return text_page("verification.md.j2", shown)

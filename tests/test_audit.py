@@ -13,9 +13,9 @@ from roofline.analysis.checks.ceilings import NEAR_MAXIMUM, READS, REGISTERS
 from roofline.analysis.checks.conditions import ALONE, QUIET
 from roofline.analysis.load import load
 from roofline.analysis.results import read_results
-from roofline.records.files import file_sha256
 from roofline.report import roofline_figure
-from roofline.report.interpretation import interpret
+from roofline.report.model import report
+from roofline.report.rendering import text_page
 from roofline.report.screen import summary
 
 REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
@@ -28,7 +28,6 @@ RATES = (
     "fraction_of_vendor",
     "fraction_of_clock",
 )
-BEGINNING = 3  # lines, after the title
 
 
 class Card:
@@ -52,9 +51,8 @@ class Card:
         """The checklist, interpretation, screen and picture that follow from the records."""
         paths = sorted(self.root.rglob("*.json"))
         found = read_results(self.root, paths)
-        hashes = {path.relative_to(self.root).as_posix(): file_sha256(path) for path in paths}
-        table = load(found, sha256=hashes)
-        text = interpret(table, found.device_records(), [record for _, record in found.measured])
+        table = load(found)
+        text = text_page("interpretation.md.j2", report(found, table, {}, {}))
         return text, summary(table), table
 
 
@@ -154,8 +152,8 @@ def test_a_sick_card_fails_and_the_first_lines_say_why(tmp_path, harm, device, c
     text, screen, roofline = card.read()
     found = {(one.device, one.check): one for one in roofline.checks}
     assert found[device, criterion].result == "fail" and cause in found[device, criterion].reason
-    head = " ".join(text.splitlines()[1 : 1 + BEGINNING])
-    assert head.lstrip().startswith(f"**FAIL, {device}: ") and cause in head
+    head = text.split("## 1.")[0]
+    assert f"**FAIL, {device}: " in head and cause in head
     assert f"**{device}: do not plan with its figures, because of the failure above.**" in text
     assert f"**{device}: nothing is concluded, because of the failure above.** As measured: at best, " in text
     assert "**Nothing is concluded, because of the failure above.** As measured, gpu0 is " in text

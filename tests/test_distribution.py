@@ -10,7 +10,7 @@ from commands import load
 from factories import device_record
 from hypothesis import given
 from hypothesis import strategies as st
-from records_factory import bandwidth_record, collected, peak_record
+from records_factory import bandwidth_record, page, peak_record
 
 from roofline.analysis import distribution, spread
 from roofline.analysis.checks.other_cards import OTHERS
@@ -20,7 +20,6 @@ from roofline.analysis.quantities import Quantity
 from roofline.core.statistics import median
 from roofline.records.base import read
 from roofline.records.distribution import Distribution, MeasuredRun
-from roofline.report.interpretation import interpret
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "nvidia-h200"
 H200 = "NVIDIA H200"
@@ -132,10 +131,8 @@ def test_what_the_host_has_a_part_in_is_not_graded():
 def test_it_stands_in_the_interpretation_and_in_the_report():
     run = [peak_record("gpu0", "bf16", 400, vendor=989), bandwidth_record("gpu0", hbm_read=4000)]
     told, found = "This H200 is below 3 others: bf16 by 50 % (ask for another card).", stand(fleet(800, 801, 799), 400)
-    devices = {"gpu0": card()}
-    roofline = collected(*run).roofline
-    assert told in interpret(roofline, devices, run, {}, {"gpu0": found})
-    assert told not in interpret(roofline, devices, run)
+    assert told in page("interpretation", *run, standings={"gpu0": found})
+    assert told not in page("interpretation", *run)
 
 
 def test_the_bands_are_those_of_the_documents():

@@ -5,6 +5,7 @@ from records_factory import (
     bandwidth_record,
     collected,
     device_record,
+    page,
     peak_record,
     results,
     stream,
@@ -16,7 +17,8 @@ from roofline.analysis import host_cards
 from roofline.analysis.checks.card import PEER_COPIES
 from roofline.analysis.checks.other_cards import ALIKE
 from roofline.records.memory import Latency, Peer
-from roofline.report import page, peer_paths, roofline_ceilings, screen
+from roofline.report import peer_paths, roofline_ceilings, screen
+from roofline.report.rendering import html_page
 
 
 def card(name: str, burst: float, read: float = 4000, model: str = "NVIDIA H200"):
@@ -72,7 +74,7 @@ def test_the_comparison_stands_in_the_checks_and_on_the_page():
     (failed,) = [one for one in checks if one.check == ALIKE and one.result == "fail"]
     assert (failed.device, failed.reason) == ("gpu1", "gpu1 is below gpu0: bf16 by 30 % (ask for another card)")
     said = "gpu1 is below gpu0: bf16 by 30"
-    assert said in page.markdown(told(*records)) and said in page.html(told(*records))
+    assert said in page("ROOFLINE", *records) and said in html_page(told(*records))
 
 
 # ---------------------------------------------------------------- between them
@@ -101,12 +103,9 @@ def test_what_was_measured_between_cards_is_told_with_its_path_and_what_is_summe
         "the sum of the two); 8 bytes take 854 ns by a load in a kernel."
     )
     assert peer_paths.sentences(collected(*records).roofline, "gpu0") == [said]
-    story = told(*records)
-    assert (
-        said in page.markdown(story)
-        and said in page.html(story)
-        and "| other GPUs | - | 397 GB/s | p2p_gpu1 |" in page.markdown(story)
-    )
+    markdown = page("ROOFLINE", *records)
+    assert said in markdown and said in html_page(told(*records))
+    assert "| other GPUs | - | 397 GB/s | p2p_gpu1 |" in markdown
     shown = screen.summary(collected(*records).roofline)
     assert "p2p_gpu1_both" in shown and "over 18 NVLinks" in shown
     ceilings = [one for one in collected(*records).roofline.ceilings if one.device == "gpu0"]

@@ -13,26 +13,24 @@ from records_factory import (
     collected,
     device_record,
     operator_record,
+    page,
     peak_record,
     reference_gemm,
     skipped_peak,
     stream,
 )
 
+from roofline.analysis.collect import Asked
 from roofline.records.compute import Investigation, Trial
 from roofline.records.operator import DataFile
 from roofline.report import screen
-from roofline.report.interpretation import interpret
 
 HBM, DRAM = bandwidth_record("gpu0", hbm_read=4000, h2d=50), bandwidth_record("cpu", dram_read=80)
 GPU_PEAK, CPU_PEAK = peak_record("gpu0", "fp32", 55), peak_record("cpu", "fp32", 1.0)
 
 
 def interpreted(*records, **asked):
-    found = collected(*records, **asked)
-    devices = {r.device: r for r in records if r.kind == "device_query"}
-    devices = {name: devices.get(name) or device_record(name) for name in found.roofline.devices}
-    return interpret(found.roofline, devices, records)
+    return page("interpretation", *records, asked=Asked(**asked))
 
 
 def answer(number, *records, only_words=True):
@@ -340,20 +338,6 @@ def test_operations_of_the_users_own_are_listed():
     assert ["gpu0", "my \\| kernel", "fp32", "5", "100 us", "-", "-", "memory"] in rows
     assert ["gpu0", "timed", "fp32", "5", "100 us", "200 us", "50 %", "memory"] in rows
     assert "No operator was placed" not in text and "of your own" not in interpreted(GPU_PEAK, HBM)
-
-
-def test_few_cells_are_listed_and_many_are_grouped_by_implementation():
-    few = table_row(["scan", "fp32 N 7"], *(cell("gpu0", 1e-3, n=n) for n in range(8)))
-    assert (few["implementation"], few["time"], few["regime found"]) == ("plain", "1 ms", "memory")
-    cells = [
-        cell("gpu0", 1e-3 * (n + 1), n=n, bytes=10**9 * (n + 1), implementation=name)
-        for n in range(6)
-        for name in ("plain", "fused")
-    ]
-    many = table_row(["scan", "plain"], *cells)
-    assert (many["cells"], many["of roof"], many["regimes found"]) == ("6", "25 %", "6 implementation")
-    assert (many["smallest case"], many["largest case"]) == ("1 ms (fp32 N 0)", "6 ms (fp32 N 5)")
-    assert table_row(["scan", "fused"], *cells)["cells"] == "6"
 
 
 # ---------------------------------------------------------------- 3: the GPU against the CPU

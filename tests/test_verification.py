@@ -17,13 +17,13 @@ from records_factory import (
     promised_seal,
     reference_gemm,
     results,
+    verification_page,
     verified,
 )
 
 from roofline.analysis.collect import Asked, collect
 from roofline.analysis.table import Roofline
 from roofline.analysis.verification import error, error_statistics, summarise, verify
-from roofline.report.verification_page import markdown
 
 FP16, HBM = peak_record("gpu0", "fp16", 800.0), bandwidth_record("gpu0", hbm_read=4700.0)
 FP32, DRAM = peak_record("cpu", "fp32", 1.6), bandwidth_record("cpu", dram_read=120.0)
@@ -231,7 +231,7 @@ EVERY_CEILING = [peak_record("gpu0", "fp16", 800.0), HBM]
 def test_whatever_was_counted_and_measured_is_put_into_words(measured, flops, traffic, latency, calls, start):
     one = on_gpu(latency, 0.9 * latency, calls_us=calls, start_us=start, flops=flops, bytes=traffic)
     found = verified(*(EVERY_CEILING[place] for place in measured), operator_record("gpu0", one))
-    assert not re.search(r"None|nan|inf\b", markdown(found))
+    assert not re.search(r"None|nan|inf\b", verification_page(found))
 
 
 # ---------------------------------------------------------------- summary
@@ -255,7 +255,7 @@ def test_cells_without_a_regime_are_a_line_of_their_own_and_judge_none():
     assert (alone.regime, alone.cells, every.cells) == ("not_found", 1, 1)
     assert (alone.sealed.regimes, alone.sealed.share_correct) == (0, None)
     assert alone.sealed.latency.cells == 1 and alone.from_ceilings.latency is None
-    assert "| not found |" in (page := markdown(found)) and "No prediction has a measured counterpart." in page
+    assert "| not found |" in (page := verification_page(found)) and "No prediction has a measured counterpart." in page
 
 
 NUMBERS = st.floats(-1, 1e6, allow_nan=False)
@@ -299,8 +299,8 @@ def test_what_a_call_costs_is_the_least_over_the_records():
     assert (call.device, call.operator, call.implementation, call.records) == ("gpu0", "scan", "plain", 3)
     assert (call.smallest_s, call.smallest_device_s) == pytest.approx((8 * US, 3 * US))
     assert (call.empty_kernel_s, call.empty_kernel_device_s) == pytest.approx((7 * US, 2 * US))
-    assert "## What a call costs" in markdown(found)
-    assert "## What a call costs" not in markdown(verified(FP16, HBM))
+    assert "## What a call costs" in verification_page(found)
+    assert "## What a call costs" not in verification_page(verified(FP16, HBM))
 
 
 def test_broken_seals_are_told_of_each_device():
@@ -311,7 +311,7 @@ def test_broken_seals_are_told_of_each_device():
     assert (gpu.device, cpu.device, cpu.violations) == ("gpu0", "cpu", [])
     assert all("under another seal" in line for line in gpu.violations) and gpu.violations
     assert gpu.first_measurement_at and set(gpu.seals) == {"gpu0/prediction.json", "gpu0/peak_flops/prediction.json"}
-    assert "**broken**" in markdown(verification)
+    assert "**broken**" in verification_page(verification)
 
 
 # ---------------------------------------------------------------- the page
@@ -335,7 +335,7 @@ def size_of(told: str) -> float:
 
 
 def test_the_page_opens_with_the_verdict_and_explains_every_error(many):
-    text = markdown(many)
+    text = verification_page(many)
     assert text.index("cells predicted right") < text.index("| device ") < text.index("## Cells")
     rows = [line for line in text.splitlines() if re.match(r"\| fp16 N \d", line)]
     told = set(re.findall(r"\*\*(fp16 [^*]+)\*\*", text))
@@ -352,22 +352,22 @@ def test_what_helps_is_told_of_the_dtypes_or_cells_that_it_helps():
     remedies = {"fp64": ["tensor cores"], "fp32": ["tensor cores"], "fp16": ["lower precision"], "int8": []}
     under = {"compute_ceiling": "fp16"}
     cells = [big(300, 299, dtype=dtype, advice={"memory": found}, **under) for dtype, found in remedies.items()]
-    words = markdown(verified(*EVERY_CEILING, operator_record("gpu0", *cells)))
+    words = verification_page(verified(*EVERY_CEILING, operator_record("gpu0", *cells)))
     assert "- What helps where memory-bound: fp64, fp32: tensor cores; fp16: lower precision.\n" in words
     cells += [big(300, 299, dtype="fp16", n=2, advice={"memory": ["larger batches"]})]
-    words = markdown(verified(*EVERY_CEILING, operator_record("gpu0", *cells)))
+    words = verification_page(verified(*EVERY_CEILING, operator_record("gpu0", *cells)))
     assert "; fp16 N 1024: lower precision; fp16 N 2: larger batches.\n" in words
 
 
 def test_the_worst_cell_of_a_section_comes_first(many):
-    for section in re.split(r"^### ", markdown(many).split("## What explains")[0], flags=re.MULTILINE)[1:]:
+    for section in re.split(r"^### ", verification_page(many).split("## What a call")[0], flags=re.MULTILINE)[1:]:
         cells = [[cell.strip() for cell in row.split("|")] for row in section.splitlines() if row.startswith("| fp16")]
         assert all(size_of(first[4]) >= size_of(second[4]) for first, second in pairwise(cells))
 
 
 def test_tables_are_whole(many):
     """Every row of a table has as many columns as its head."""
-    blocks = re.findall(r"(?:^\|.*\n)+", markdown(many), re.MULTILINE)
+    blocks = re.findall(r"(?:^\|.*\n)+", verification_page(many), re.MULTILINE)
     assert blocks
     for block in blocks:
         assert len({line.count("|") for line in block.splitlines()}) == 1

@@ -2,11 +2,13 @@
 
 import json
 
+from records_factory import verification_page
+
 from roofline.analysis.results import read_results, read_table
 from roofline.analysis.seals import moment
 from roofline.records.files import file_sha256
 from roofline.records.prediction import predict_sealed
-from roofline.report.verification_page import cell_name, markdown
+from roofline.report.predictions import cell_name
 
 
 def test_every_record_holds_the_seals_predictions_and_began_after_them(finished_run):
@@ -55,7 +57,7 @@ def test_every_prediction_stands_beside_what_was_found(finished_run):
 def test_the_page_is_the_records_and_names_every_cell(finished_run):
     found = read_table(finished_run.results / "roofline.json")
     text = (finished_run.results / "verification.md").read_text(encoding="utf-8")
-    assert text == markdown(found, found.faults)
+    assert text == verification_page(found)
     assert all(f"**{cell_name(entry)}**" in text for entry in found.entries if entry.cause != "close")
 
 

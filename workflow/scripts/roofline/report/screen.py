@@ -6,14 +6,16 @@ from typing import NamedTuple
 
 from roofline.analysis.score import score
 from roofline.analysis.spread import Spreads
-from roofline.analysis.table import AboveRoof, Operator, Roofline
+from roofline.analysis.table import Operator, Roofline
 from roofline.core.formatting import duration, number, percent, starred
 from roofline.core.statistics import half_width
 from roofline.records.check import CheckResult
 from roofline.report import peer_paths
+from roofline.report.predictions import score_words
 from roofline.report.tables import (
     FEW_SAMPLES,
     Row,
+    above_roof,
     compute_rows,
     level_rows,
     measure_again,
@@ -22,7 +24,6 @@ from roofline.report.tables import (
     within_run,
     without_roof,
 )
-from roofline.report.verification_page import score_words
 
 WIDTH = 100  # columns
 ABREAST = 4
@@ -135,19 +136,7 @@ def _predictions(device: str, roofline: Roofline) -> list[str]:
 def _above_roof(device: str, roofline: Roofline) -> list[str]:
     """Which operators are above their roofs, and what is wrong."""
     above = [found for found in roofline.above_roof if found.device == device]
-    return [line for found in above for line in _wrapped(f"  Above its roof: {above_roof_words(found)}", 4)]
-
-
-def above_roof_words(found: AboveRoof) -> str:
-    """What stands above its roof, why, and the evidence."""
-    cause = f"the {found.wrong_roof} ceiling is too low" if found.wrong_roof else "the cause is not known"
-    evidence = found.evidence
-    if found.cache:
-        cause = f"its data came from {found.cache}"
-    if found.users_own:
-        cause = f"its counts or its time do not fit the {found.wrong_roof or found.cache} ceiling"
-        evidence = f"{evidence}; both are the user's own"
-    return f"{found.operator} at {percent(found.fraction_of_roof)} of it: {cause} ({evidence})."
+    return [line for found in above for line in _wrapped(f"  Above its roof: {above_roof(found)}", 4)]
 
 
 def _wrapped(line: str, indent: int) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from roofline.analysis.spread import Spreads, with_known_runs
-from roofline.analysis.table import ComputeCeiling, FoundCache, MemoryCeiling, Operator, Roofline
+from roofline.analysis.table import AboveRoof, ComputeCeiling, FoundCache, MemoryCeiling, Operator, Roofline
 from roofline.core.formatting import (
     capacity,
     counted,
@@ -52,6 +52,8 @@ class Row:
     of_vendor: str  # of compute the burst's share and the sustained one's
     of_clock: str  # of what the multiprocessors could do at the clock that was measured
     limited_by: str
+    reference: str = ""  # of compute: what a plain GEMM call reaches
+    on_its_operands: str = ""  # and the burst's GEMM on operands like those, where its own differ
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,18 @@ def spans_percent(shares: Iterable[float]) -> str:
 
 def series_words(series: str) -> str:
     return SERIES.get(series, series.replace("_", " "))
+
+
+def above_roof(found: AboveRoof) -> str:
+    """What stands above its roof, why, and the evidence."""
+    cause = f"the {found.wrong_roof} ceiling is too low" if found.wrong_roof else "the cause is not known"
+    evidence = found.evidence
+    if found.cache:
+        cause = f"its data came from {found.cache}"
+    if found.users_own:
+        cause = f"its counts or its time do not fit the {found.wrong_roof or found.cache} ceiling"
+        evidence = f"{evidence}; both are the user's own"
+    return f"{found.operator} at {percent(found.fraction_of_roof)} of it: {cause} ({evidence})."
 
 
 def without_roof(roofline: Roofline, device: str) -> list[str]:
@@ -203,6 +217,8 @@ def _compute_row(c: ComputeCeiling, spreads: Spreads) -> Row:
         vendor=number(c.vendor_tflops) if c.vendor_tflops else "",
         of_vendor=of_vendor(c),
         of_clock=percent(c.fraction_of_clock) if c.fraction_of_clock else "",
+        reference=number(c.reference_tflops) if c.reference_tflops else "",
+        on_its_operands=number(c.on_reference_inputs_tflops) if c.on_reference_inputs_tflops else "",
         limited_by=told_apart(c.burst_limited_by, c.sustained_limited_by, c.limited_by, c.throttled),
         **_common(c, c.tflops, with_known_runs(spreads, c.device, c.name, "burst", c.burst_tflops or c.tflops)),
     )

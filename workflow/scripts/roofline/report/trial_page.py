@@ -5,7 +5,7 @@ from roofline.analysis.trial import Trial, TrialCell
 from roofline.core.formatting import duration, number
 from roofline.records.prediction import CellPrediction
 from roofline.report.markdown import table
-from roofline.report.verification_page import score_words, signed
+from roofline.report.predictions import score_words, signed
 
 
 def markdown(trial: Trial) -> str:

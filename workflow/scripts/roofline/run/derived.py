@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from roofline.analysis import host_cards
 from roofline.analysis.collect import Asked
 from roofline.analysis.distribution import standings
 from roofline.analysis.load import load
@@ -12,30 +11,23 @@ from roofline.analysis.results import Results
 from roofline.analysis.spread import between_runs
 from roofline.analysis.table import OF_VERSION, Acceptance
 from roofline.records.base import Record, read
-from roofline.report import page
-from roofline.report.interpretation import interpret
-from roofline.report.story import story
-from roofline.report.verification_page import markdown
+from roofline.report.model import report
+from roofline.report.rendering import html_page, text_page
 
 TABLE = "roofline.json"
+PAGES = ("ROOFLINE.md", "interpretation.md", "verification.md")
 
 
 def derive(found: Results, asked: Mapping, sha256: Mapping[str, str]) -> dict[str, Record | str]:
     """What each derived file of results/ holds; `sha256` has the hash of every record."""
     roofline = load(found, Asked(**asked), sha256)
-    devices = found.device_records()
-    spreads = between_runs({name: device.name for name, device in devices.items()})
-    others = standings(found, roofline)
-    beside = host_cards.sentences(host_cards.groups(found, roofline))
-    words = interpret(roofline, devices, [record for _, record in found.measured], spreads, others, beside)
-    told = story(found, roofline, spreads, sha256, others)
+    spreads = between_runs({name: device.name for name, device in found.device_records().items()})
+    made = report(found, roofline, spreads, sha256, standings(found, roofline))
     return {
         TABLE: roofline,
-        "verification.md": markdown(roofline, roofline.faults),
-        "interpretation.md": words,
         "acceptance.json": Acceptance(checks=roofline.checks),
-        "report.html": page.html(told),
-        "ROOFLINE.md": page.markdown(told),
+        "report.html": html_page(made),
+        **{page: text_page(f"{page}.j2", made) for page in PAGES},
     }
 
 

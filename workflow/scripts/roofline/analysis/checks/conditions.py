@@ -86,7 +86,7 @@ def alone(known: Evidence) -> Outcome:
     of_cpus=True,
     health=True,
     passing=True,
-    action="run again while the host is quiet, before you trust the host copies",
+    action="run again while the host is idle",
 )
 def quiet(known: Evidence) -> Outcome:
     """On the host. A GPU's ceilings bear a busy one; what a caller measures does not. No fault of a card's health."""

@@ -74,6 +74,8 @@ def _first(evidence: list[str]) -> str:
 @check(VERIFIED, looks_at="table", of_cpus=True)
 def verified(known: Evidence) -> Outcome | None:
     """Of each cell a time and a regime were found, and what was predicted of them is what was sealed before."""
+    if not known.table.seals:
+        return None
     entries = [entry for entry in known.table.entries if entry.device == known.device]
     seal = next((seal for seal in known.table.seals if seal.device == known.device), None)
     lacking = {

@@ -1,11 +1,11 @@
-"""What the hardware's counters say of a run: sentences, and the cells that tell most."""
+"""What the hardware's counters say of a run: sentences, and tables of what was declared beside what was counted."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from roofline.analysis.results import Results
 from roofline.analysis.table import CountedEntry, Roofline
-from roofline.core.formatting import counted, listed, number
-from roofline.report.verification_page import counted_name
+from roofline.core.formatting import counted, listed, number, percent, traffic
+from roofline.report.markdown import Table, filled
 
 PASSED_BY = (
     "Counts of L1 and shared memory are of the load-store unit, which cp.async, TMA and the operands of wgmma bypass; "
@@ -21,12 +21,12 @@ FIELDS = {
 EXTRA = 1.02  # times the declared FLOPs: what is more than this is told
 
 
-def counter_words(found: Results, verification: Roofline) -> list[str]:
+def sentences(found: Results, table: Roofline) -> list[str]:
     """A line per refusal; how many counts are as declared; what was not counted. Empty where counting was off."""
-    refused = [f"{one.record or one.device}: not counted: {one.reason}." for one in verification.not_counted]
-    if not verification.counted:
+    refused = [f"{one.record or one.device}: not counted: {one.reason}." for one in table.not_counted]
+    if not table.counted:
         return refused
-    return [*refused, _agreement(verification.counted, verification.titles), " ".join([*_gaps(found), PASSED_BY])]
+    return [*refused, _agreement(table.counted, table.titles), " ".join([*_gaps(found), PASSED_BY])]
 
 
 def telling(entries: Iterable[CountedEntry]) -> list[CountedEntry]:
@@ -74,3 +74,25 @@ def _gaps(found: Results) -> Iterable[str]:
     for reason, whats in groups.items():
         told = listed(f"{what} of {counted(count, 'cell')}" for what, count in whats.items())
         yield f"Not counted: {told}, since {reason}."
+
+
+def table_of(entries: Iterable[CountedEntry], titles: Mapping[str, str], explained: bool = False) -> Table:
+    """Declared and counted side by side."""
+    columns = ("cell", "read: declared", "counted", "written: declared", "counted")
+    columns += ("FLOPs: declared", "kernel's formula", "counted", "tensor cores active", "occupancy")
+    columns += ("difference",) if explained else ()
+    rows = []
+    for one in entries:
+        moved = (one.declared_read_bytes, one.read_bytes, one.declared_write_bytes, one.write_bytes)
+        flops = (one.declared_flops, one.kernel_flops, one.flops)
+        shares = (one.tensor_pipe_active_fraction, one.achieved_occupancy_fraction)
+        words = [traffic(value) if value is not None else "-" for value in moved]
+        words += [f"{value:.4g}" if value is not None else "-" for value in flops]
+        words += [percent(value) if value is not None else "-" for value in shares]
+        rows.append([counted_name(one, titles), *words, *([one.explanation] if explained else [])])
+    return filled(columns, rows)
+
+
+def counted_name(one: CountedEntry, titles: Mapping[str, str]) -> str:
+    names = (one.device, one.preset, one.scope, one.dtype, one.label)
+    return f"{titles.get(one.operator, one.operator)}, {one.implementation}: {' '.join(filter(None, names))}"

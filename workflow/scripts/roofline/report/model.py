@@ -1,0 +1,293 @@
+"""What a run's report says, in which order, from which rows of the table. Every page is a template of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from roofline.analysis import host_cards
+from roofline.analysis.distribution import Standing, sentence
+from roofline.analysis.results import Results
+from roofline.analysis.score import score
+from roofline.analysis.spread import Spreads
+from roofline.analysis.table import NotCounted, Roofline, SealCheck
+from roofline.core.formatting import capacity, flops_unit, number, percent, starred
+from roofline.core.statistics import few
+from roofline.records.check import CheckResult
+from roofline.records.compute import PeakFlopsRecord
+from roofline.records.device import DeviceRecord
+from roofline.report import counters, peer_paths, predictions
+from roofline.report.answers import Answer
+from roofline.report.charts import instruction_chart, load_chart, prediction_chart, roofline_chart, symbols_of
+from roofline.report.efficiency import efficiency, operations
+from roofline.report.findings import Finding, findings
+from roofline.report.gpu_vs_cpu import gpu_vs_cpu
+from roofline.report.instruction_words import paragraph, walls
+from roofline.report.markdown import Table
+from roofline.report.operator_parts import OperatorPart, operator_part
+from roofline.report.predictions import Miss, Section, miss, score_words, worst
+from roofline.report.pyramid import Layer, pyramid
+from roofline.report.tables import fail_lines, main_memory_ceiling, measure_again, memory_doubt, promised
+from roofline.report.throughput import ceiling_tables, spread_table, spread_words, throughput
+
+HEADLINE = ("fp16", "bf16", "fp32")  # the dtype whose ceiling stands at the top
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number at the top."""
+
+    value: str
+    unit: str
+    words: str
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """One GPU's instruction roofline."""
+
+    device: str
+    anchor: str
+    words: list[str]
+    chart: dict | None
+
+
+@dataclass(frozen=True)
+class DeviceReport:
+    """One device: its verdict first."""
+
+    name: str
+    model: str
+    is_cpu: bool
+    facts: list[tuple[str, str]]
+    checks: list[CheckResult]
+    again: str  # the command that measures again what was disturbed
+    throughput: Answer
+    efficiency: Answer | None
+    figures: list[Figure]
+    ceilings: list[Table]
+    skipped: list[str]
+    pyramid: list[Layer]
+
+    @property
+    def failed(self) -> list[CheckResult]:
+        return [one for one in self.checks if one.result == "fail"]
+
+    @property
+    def passed(self) -> int:
+        return sum(one.result == "pass" for one in self.checks)
+
+    @property
+    def verdict(self) -> list[Answer]:
+        return [one for one in (self.throughput, self.efficiency) if one]
+
+
+@dataclass(frozen=True)
+class Report:
+    devices: list[DeviceReport]  # GPUs first
+    duplicates: list[str]  # devices of a model of which another comes first: ROOFLINE.md has that one's tables alone
+    checks: list[CheckResult]
+    fails: list[str]  # what makes figures doubtful, a line each
+    others: list[str]  # where each stands among others of its model and of the host, in a sentence
+    between: list[str]  # how the host's GPUs reach one another
+    gpu_vs_cpu: Answer
+    operations: Table  # the user's
+    score: str
+    worst: list[Miss]
+    prediction_summary: Table
+    predictions: list[Section]
+    seals: list[SealCheck]
+    calls: Table
+    operators: list[OperatorPart]
+    spread: Table
+    spread_words: str
+    findings: list[Finding]
+    cell: str  # one to reproduce
+    hashes: list[tuple[str, str]]
+    counters: list[str]  # what was counted and what was not; empty where nothing was tried
+    counted: Table  # declared and counted, of every profiled cell
+    counted_most: Table  # of each implementation the cell that tells most
+    counted_explained: Table
+    not_counted: list[NotCounted]
+    instructions: list[Instructions]
+    charts: dict[str, dict]  # by the id of the element that each is drawn in
+    filters: dict[str, list[str]]
+    colours: list[str]  # dtypes
+    symbols: dict[str, str]  # of the operators
+    starred: bool  # whether a figure is of few samples
+
+    @property
+    def main(self) -> DeviceReport:
+        return self.devices[0]
+
+    @property
+    def gpus(self) -> list[DeviceReport]:
+        """All but a CPU; the CPU where there is nothing else."""
+        return [one for one in self.devices if not one.is_cpu] or self.devices
+
+    @property
+    def cpu(self) -> DeviceReport | None:
+        """Where it has a part of its own."""
+        return next((one for one in self.devices if one not in self.gpus), None)
+
+
+def report(
+    found: Results,
+    table: Roofline,
+    spreads: Spreads,
+    sha256: Mapping[str, str],
+    standings: Mapping[str, Standing] | None = None,
+) -> Report:
+    """`spreads` are those between runs that are known, `sha256` is of the records' files, by their paths; `standings`
+    are the devices' among others of their models."""
+    records = [record for _, record in found.measured]
+    devices = dict(sorted(found.device_records().items(), key=lambda item: item[1].device_kind != "gpu"))
+    models = [device.name for device in devices.values()]
+    duplicates = [name for place, name in enumerate(devices) if models[place] in models[:place]]
+    missed = worst(table.entries)
+    cells = [cell for cell in table.operators if cell.fraction_of_roof is not None or cell.latency_s]
+    peaks = [record for record in records if isinstance(record, PeakFlopsRecord)]
+    spread = spread_table(table, spreads)
+    symbols = symbols_of(cell.operator for cell in table.operators)
+    chart = roofline_chart(table)
+    operators = [part for info in table.operator_info.values() if (part := operator_part(info, table, duplicates))]
+    instructions = [
+        Instructions(
+            device=one.device,
+            anchor=f"instructions-{one.device}",
+            words=[words for words in (paragraph(one), walls(one)) if words],
+            chart=instruction_chart(one),
+        )
+        for one in table.instructions
+    ]
+    charts = {
+        "roofline": chart,
+        "predictions": prediction_chart(table.entries, missed, symbols),
+        "load": load_chart(peaks),
+        **{f"{part.anchor}-chart": part.chart for part in operators},
+        **{one.anchor: one.chart for one in instructions},
+    }
+    return Report(
+        devices=[_device(device, table, records, spreads) for device in devices.values()],
+        duplicates=duplicates,
+        checks=table.checks,
+        fails=fail_lines(table.faults),
+        others=_others(devices, standings or {}) + host_cards.sentences(host_cards.groups(found, table)),
+        between=[words for name in devices for words in peer_paths.sentences(table, name)],
+        gpu_vs_cpu=gpu_vs_cpu(table, devices),
+        operations=operations(table),
+        score=score_words(table.score) if table.score.cells else "",
+        worst=[miss(entry, table.titles) for entry in missed],
+        prediction_summary=predictions.summary(table),
+        predictions=predictions.sections(table),
+        seals=table.seals,
+        calls=predictions.calls(table),
+        operators=operators,
+        spread=spread,
+        spread_words=spread_words(spread),
+        findings=findings(table, devices, peaks),
+        cell=_one_cell(found, next(iter(devices))),
+        hashes=[(path, sha256[path]) for path in _paths(found) if path in sha256],
+        counters=counters.sentences(found, table),
+        counted=counters.table_of(table.counted, table.titles),
+        counted_most=counters.table_of(counters.telling(table.counted), table.titles),
+        counted_explained=counters.table_of(table.counted, table.titles, explained=True),
+        not_counted=table.not_counted,
+        instructions=instructions,
+        charts={name: one for name, one in charts.items() if one},
+        filters=_filters(list(devices), cells, table, chart),
+        colours=list(dict.fromkeys(cell.dtype for cell in cells)),
+        symbols=symbols,
+        starred=any(few(one.samples) for one in [*table.ceilings, *cells]),
+    )
+
+
+def _device(device: DeviceRecord, table: Roofline, records: list, spreads: Spreads) -> DeviceReport:
+    name = device.device
+    again = [path for fault in table.faults if fault.device == name for path in fault.records]
+    return DeviceReport(
+        name=name,
+        model=device.name,
+        is_cpu=device.device_kind == "cpu",
+        facts=_facts(device),
+        checks=[one for one in table.checks if one.device == name],
+        again=measure_again(again) if again else "",
+        throughput=throughput(device, table, records, spreads),
+        efficiency=efficiency(name, table, records),
+        figures=_figures(table, device),
+        ceilings=ceiling_tables(table, device, spreads),
+        skipped=[f"{one.name or one.dtype}: {one.reason}" for one in table.skipped if one.device == name],
+        pyramid=pyramid(device, table),
+    )
+
+
+def _facts(device: DeviceRecord) -> list[tuple[str, str]]:
+    software, hardware = device.software, device.hardware
+    known = {
+        "device": device.device,
+        "measured": device.queried_at[:10],
+        "driver": software.get("driver"),
+        "CUDA": software.get("cuda_runtime"),
+        "memory": capacity(device.memory_total_bytes),
+        "multiprocessors": hardware.get("multiprocessors"),
+        "power limit": f"{number(limit)} W" if (limit := hardware.get("power_limit_w")) else None,
+        "host": device.host.get("cpu"),
+    }
+    return [(key, str(value)) for key, value in known.items() if value]
+
+
+def _figures(table: Roofline, device: DeviceRecord) -> list[Figure]:
+    name, promise = device.device, f"the {promised(device)}'s"
+    mine = [c for c in table.ceilings if c.device == name]
+    compute = {c.name: c for c in mine if c.kind == "compute"}
+    ceiling = next((compute[name] for name in HEADLINE if name in compute), None)
+    memory = main_memory_ceiling(mine, ())  # the same one whatever operators ran
+    figures = []
+    if ceiling:
+        burst = ceiling.burst_tflops or ceiling.tflops
+        words = [f"{ceiling.name} burst"]
+        words += [f"{percent(burst / ceiling.vendor_tflops)} of {promise}"] if ceiling.vendor_tflops else []
+        words += [f"{number(ceiling.sustained_tflops)} sustained"] if ceiling.sustained_tflops else []
+        value = starred(number(burst), ceiling.samples)
+        figures.append(Figure(value, flops_unit(ceiling.name), " · ".join(words)))
+    if memory:
+        words = [memory.name]
+        words += [f"{percent(memory.fraction_of_vendor)} of {promise}"] if memory.fraction_of_vendor else []
+        words += [f"do not rely on it: {doubt}"] if (doubt := memory_doubt(memory)) else []
+        figures.append(Figure(starred(number(memory.gb_per_s), memory.samples), "GB/s", " · ".join(words)))
+    right = score(cell for cell in table.operators if cell.device == name)
+    if right.cells:
+        words = f"cells on {name} predicted before they were timed: regime right, time within a factor of two"
+        figures.append(Figure(str(right.both_right), f"of {right.cells}", words))
+    judged = [one.result for one in table.checks if one.device == name and one.result != "not_applicable"]
+    if judged:
+        figures.append(Figure(str(judged.count("pass")), f"of {len(judged)}", f"checks of {name} passed"))
+    return figures
+
+
+def _others(devices: Mapping[str, DeviceRecord], standings: Mapping[str, Standing]) -> list[str]:
+    known = {name: sentence(devices[name].name, one) for name, one in standings.items() if not one.why}
+    return [f"{f'{name}: ' if len(devices) > 2 else ''}{words}." for name, words in known.items()]
+
+
+def _filters(devices: list[str], cells: list, table: Roofline, chart: dict | None) -> dict[str, list[str]]:
+    kinds = {trace["meta"]["kind"] for trace in chart["data"] if trace["x"]} if chart else set()
+    of_ceilings = [c.name.partition("_fma")[0] for c in table.ceilings if c.kind == "compute"]
+    return {
+        "device": devices,
+        "operator": list(dict.fromkeys(cell.operator for cell in cells)),
+        "dtype": list(dict.fromkeys([*(cell.dtype for cell in cells), *of_ceilings])),
+        "also": [kind for kind in ("sustained", "predicted") if kind in kinds],
+    }
+
+
+def _paths(found: Results) -> list[str]:
+    """Of every record."""
+    of_counters = [f"{device}/profiler.json" for device in found.profilers] + [path for path, _ in found.counters]
+    measured = [path for path, _ in [*found.devices.values(), *found.measured]]
+    return sorted({*measured, *found.seals, *of_counters})
+
+
+def _one_cell(found: Results, device: str) -> str:
+    """The record of an operator as `make cell` names it; empty where none was measured."""
+    paths = [path for path, record in found.measured if record.kind == "operator"]
+    mine = [path for path in paths if path.startswith(f"{device}/")] or paths
+    return mine[-1].removesuffix(".json") if mine else ""

@@ -1,0 +1,132 @@
+"""Each operator's part of the report: what limits it on each device, and every cell."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from roofline.analysis.table import Operator, Roofline, SpeedUp
+from roofline.core.formatting import counted, duration, flops_rate, listed, number, percent, regime_words, starred
+from roofline.core.statistics import few
+from roofline.operators.about import About
+from roofline.report.charts import operator_chart
+from roofline.report.markdown import Table, filled
+from roofline.report.predictions import advice, cell_name, signed, worst
+from roofline.report.tables import spans_percent
+
+
+@dataclass(frozen=True)
+class OperatorPart:
+    """One operator."""
+
+    title: str
+    anchor: str
+    picture: str | None
+    words: list[str]  # on each device what limits it
+    missed: list[str]  # and the worst prediction, where one was missed
+    cells: Table
+    overview: Table
+    chart: dict | None
+    dtypes: list[str]
+
+
+def operator_part(info: About, roofline: Roofline, duplicates: Sequence[str] = ()) -> OperatorPart | None:
+    cells = [cell for cell in roofline.operators if cell.operator == info.name and cell.latency_s]
+    if not cells:
+        return None
+    by_device = [[cell for cell in cells if cell.device == device] for device in dict.fromkeys(c.device for c in cells)]
+    entries = [entry for entry in roofline.entries if entry.operator == info.name]
+    return OperatorPart(
+        title=info.title,
+        anchor=f"operator-{info.name}".replace("_", "-"),
+        picture=f"{info.picture}.png",
+        words=[_limits(mine, [e for e in entries if e.device == mine[0].device]) for mine in by_device],
+        missed=[_missed([e for e in entries if e.device == mine[0].device]) for mine in by_device],
+        cells=_cells(info, cells),
+        overview=_overview([cell for cell in cells if cell.device not in duplicates]),
+        chart=operator_chart(cells, info),
+        dtypes=list(dict.fromkeys(cell.dtype for cell in cells)),
+    )
+
+
+def _limits(cells: Sequence[Operator], entries: Sequence[Operator]) -> str:
+    """What limits an operator on a device, and what helps."""
+    regimes = [cell.regime for cell in cells if cell.regime]
+    counts = [f"{regimes.count(one)} {regime_words(one)}" for one in dict.fromkeys(regimes)]
+    told = [f"On {cells[0].device}, of {counted(len(cells), 'cell')}: {listed(counts)}."] if counts else []
+    ranked = sorted((c for c in cells if c.fraction_of_roof and not few(c.samples)), key=lambda c: c.fraction_of_roof)
+    if len(ranked) > 1:
+        told.append(
+            f"Closest to its roof is {_name(ranked[-1], cells)} at {percent(ranked[-1].fraction_of_roof)}, furthest "
+            f"{_name(ranked[0], cells)} at {percent(ranked[0].fraction_of_roof)}."
+        )
+    return " ".join([*told, *advice(entries)])
+
+
+def _missed(entries: Sequence[Operator]) -> str:
+    one = next(iter(worst(entries)), None)
+    if one is None or one.cause == "close":
+        return ""
+    name = " ".join(filter(None, [one.implementation, cell_name(one)]))
+    return f"The seal missed most in {name} ({signed(one.sealed_error)}): {one.explanation}."
+
+
+def _name(cell: Operator, cells: Sequence[Operator]) -> str:
+    return " ".join(filter(None, [cell.implementation, cell.scope, cell.dtype, cell.label, _preset(cell, cells)]))
+
+
+def _preset(cell: Operator, cells: Sequence[Operator]) -> str | None:
+    """Where there are several."""
+    return cell.preset if len({one.preset for one in cells}) > 1 else None
+
+
+def _cells(info: About, cells: Sequence[Operator]) -> Table:
+    """Every cell; rates by the caller's time."""
+    columns = ["device", "implementation", "dtype", "case", "measured", "n", "GPU time", "predicted", "error"]
+    columns += ["GB/s", "attained", "of roof", "FLOP/byte", "limited by"]
+    named = [name for name in info.baselines if any(name in cell.speed_up for cell in cells)]
+    columns += [f"times as fast as {name} (end-to-end / GPU)" for name in named]
+    rows = [
+        [
+            cell.device,
+            " ".join(filter(None, [cell.implementation, cell.scope])),
+            cell.dtype,
+            " ".join(filter(None, [cell.label, _preset(cell, cells)])),
+            starred(duration(cell.latency_s), cell.samples),
+            str(cell.samples or "-"),
+            duration(cell.device_latency_s) if cell.device_latency_s else "-",
+            duration(cell.sealed.latency_s) if cell.sealed and cell.sealed.latency_s else "-",
+            signed(cell.sealed.latency_s / cell.latency_s - 1) if cell.sealed and cell.sealed.latency_s else "-",
+            number(cell.bytes / cell.latency_s / 1e9),
+            flops_rate(cell.attained_tflops) if cell.attained_tflops else "-",
+            percent(cell.fraction_of_roof) if cell.fraction_of_roof else "-",
+            number(cell.intensity_flops_per_byte) if cell.intensity_flops_per_byte else "-",
+            cell.regime or "-",
+            *(_faster(cell.speed_up[name]) if name in cell.speed_up else "-" for name in named),
+        ]
+        for cell in cells
+    ]
+    return filled(columns, rows, left=4)
+
+
+def _faster(times: SpeedUp) -> str:
+    return " / ".join(number(value) for value in (times.latency, times.device_latency) if value)
+
+
+def _overview(cells: Sequence[Operator]) -> Table:
+    """A row per device, implementation and scope: between which shares of the roof its cells lie."""
+    groups: dict[tuple, list[Operator]] = {}
+    for cell in cells:
+        if cell.fraction_of_roof:
+            groups.setdefault((cell.device, cell.implementation, cell.scope), []).append(cell)
+    rows = []
+    for (device, *way), mine in groups.items():
+        regimes = [cell.regime for cell in mine if cell.regime]
+        rows.append(
+            [
+                device,
+                " ".join(filter(None, way)),
+                str(len(mine)),
+                spans_percent(cell.fraction_of_roof for cell in mine),
+                ", ".join(f"{regimes.count(one)} {one}" for one in dict.fromkeys(regimes)) or "-",
+            ]
+        )
+    return filled(["device", "implementation", "cells", "of roof", "regimes found"], rows, left=2)

@@ -1,0 +1,193 @@
+"""Predictions beside measurements: the score, the worst ones, and per implementation every cell and its error."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from roofline.analysis.prediction_error import CLOSE
+from roofline.analysis.table import Accuracy, ErrorStatistics, Operator, Roofline, Score
+from roofline.core.formatting import counted, duration, percent, regime_words
+from roofline.report.markdown import Table, filled
+
+WORST = 5  # predictions by name
+MANY = 9.995  # errors from here on are shown as a factor
+REGIMES = {"not_found": "not found"}
+RIGHT = {True: "yes", False: "**no**", None: "-"}
+
+
+@dataclass(frozen=True)
+class Miss:
+    """One prediction that was far off."""
+
+    cell: str
+    predicted: str
+    measured: str
+    error: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """The cells of one device, operator and implementation, the worst sealed prediction first."""
+
+    title: str
+    cells: Table
+    advice: list[str]  # per regime found
+    explained: list[str]  # each error that needs an explanation
+
+
+def score_words(score: Score) -> str:
+    """How many predictions are right, beside what a rule of thumb would have named."""
+    thumb = f"the textbook's rule of thumb names {score.textbook_regimes_right} of {score.textbook_cells}"
+    return (
+        f"{score.both_right} of {score.cells} cells predicted right ({percent(score.both_right / score.cells)}): "
+        f"regime {score.regimes_right}{f' ({thumb})' if score.textbook_cells else ''}, time within a factor of two "
+        f"{score.times_right}."
+    )
+
+
+def worst(entries: Iterable[Operator]) -> list[Operator]:
+    return sorted((entry for entry in entries if _factor(entry)), key=_factor, reverse=True)[:WORST]
+
+
+def miss(entry: Operator, titles: Mapping[str, str]) -> Miss:
+    what = f"{titles.get(entry.operator, entry.operator)}, {entry.implementation}, {cell_name(entry)} on {entry.device}"
+    error = signed(entry.sealed_error)
+    return Miss(what, duration(entry.sealed.latency_s), duration(entry.latency_s), error, entry.explanation)
+
+
+def cell_name(entry: Operator) -> str:
+    """What tells a cell from the others of its device, operator and implementation."""
+    return " ".join(part for part in (entry.preset, entry.scope, entry.dtype, entry.label) if part)
+
+
+def signed(share: float | None) -> str:
+    """An error as a share in percent, or as a factor where it is large."""
+    return "-" if share is None else f"{'-' if share < 0 else '+'}{_size(abs(share))}"
+
+
+def _size(share: float) -> str:
+    return f"{share:.0f} times" if share >= MANY else percent(share)
+
+
+def _factor(entry: Operator) -> float:
+    """By which the sealed time was missed, whichever way."""
+    known = entry.sealed and entry.sealed.latency_s and entry.latency_s
+    return math.exp(abs(math.log(entry.sealed.latency_s / entry.latency_s))) if known else 0.0
+
+
+# ---------------------------------------------------------------- tables
+
+
+def summary(table: Roofline) -> Table:
+    columns = ("device", "operator", "implementation", "regime found", "cells")
+    columns += ("sealed: right", "regime right", "time right", "sealed: median, worst error")
+    columns += ("from ceilings: right", "regime right", "time right", "from ceilings: median, worst error")
+    columns += ("device time, sealed", "device time, from ceilings")
+    rows = []
+    for group in table.summary:
+        ways = (group.sealed, group.from_ceilings)
+        row = [group.device, table.titles.get(group.operator, group.operator), group.implementation or "all"]
+        row += [REGIMES.get(group.regime, group.regime), str(group.cells)]
+        row += [cell for way in ways for cell in (*_right(way), _median_and_worst(way.latency))]
+        rows.append(row + [_median_and_worst(way.device_latency) for way in ways])
+    return filled(columns, rows, left=4)
+
+
+def _right(accuracy: Accuracy) -> list[str]:
+    """Both, regime, time."""
+    if not accuracy.regimes:
+        return ["-"] * 3
+    both = f"{accuracy.both_right} of {accuracy.regimes} ({percent(accuracy.both_right / accuracy.regimes)})"
+    return [both, str(accuracy.regimes_correct), str(accuracy.times_right)]
+
+
+def _median_and_worst(errors: ErrorStatistics | None) -> str:
+    return f"{_size(errors.median)}, {_size(errors.worst)}" if errors else "-"
+
+
+def calls(table: Roofline) -> Table:
+    """What a call costs at least, on the smallest case."""
+    columns = ("device", "operator", "implementation", "scope", "records")
+    columns += ("a call", "device time", "a call of an empty kernel", "its device time")
+    rows = []
+    for call in table.calls:
+        times = (call.smallest_s, call.smallest_device_s, call.empty_kernel_s, call.empty_kernel_device_s)
+        names = [call.device, table.titles.get(call.operator, call.operator), call.implementation, call.scope or ""]
+        rows.append([*names, str(call.records), *map(_seconds, times)])
+    return filled(columns, rows, left=4)
+
+
+def sections(table: Roofline) -> list[Section]:
+    found: dict[str, list[Operator]] = {}
+    for entry in table.entries:
+        title = f"{entry.device}, {table.titles.get(entry.operator, entry.operator)}, {entry.implementation}"
+        found.setdefault(title, []).append(entry)
+    ordered = {title: sorted(entries, key=_size_of_error, reverse=True) for title, entries in found.items()}
+    return [Section(title, _cells(mine), advice(mine), _explained(mine)) for title, mine in ordered.items()]
+
+
+def _size_of_error(entry: Operator) -> float:
+    return abs(entry.sealed_error) if entry.sealed_error is not None else -1.0
+
+
+def _cells(entries: list[Operator]) -> Table:
+    columns = ("cell", "measured", "sealed", "error", "from ceilings", "error", "device time", "sealed", "error")
+    columns += ("predicted", "found", "regime right", "time right")
+    rows = []
+    for entry in entries:
+        sealed, from_ceilings = entry.sealed, entry.from_ceilings
+        row = [cell_name(entry), _seconds(entry.latency_s)]
+        row += [_seconds(sealed and sealed.latency_s), signed(entry.sealed_error)]
+        row += [_seconds(from_ceilings and from_ceilings.latency_s), signed(entry.from_ceilings_error)]
+        row += [
+            _seconds(entry.device_latency_s),
+            _seconds(entry.device_latency_s and sealed and sealed.device_latency_s),
+        ]
+        row += [signed(entry.sealed_device_error), sealed.regime if sealed else "-", entry.regime or "not found"]
+        rows.append([*row, RIGHT[entry.sealed_regime_correct], RIGHT[entry.sealed_time_right]])
+    return filled(columns, rows)
+
+
+def _seconds(value: float | None) -> str:
+    return duration(value) if value else "-"
+
+
+# ---------------------------------------------------------------- sentences
+
+
+def advice(entries: Iterable[Operator]) -> list[str]:
+    """What helps in each regime that was found; which dtypes or cells each advice is for, unless all alike."""
+    entries, lines = list(entries), []
+    for regime in dict.fromkeys(entry.regime for entry in entries if entry.regime and entry.remedies):
+        mine = [entry for entry in entries if entry.regime == regime and entry.remedies]
+        alike: dict[tuple, list[Operator]] = {}
+        for entry in mine:
+            alike.setdefault(tuple(entry.remedies), []).append(entry)
+        parts = [f"{_for(some, mine)}{', '.join(remedies)}" for remedies, some in alike.items()]
+        lines.append(f"What helps where {regime_words(regime)}: {'; '.join(parts)}.")
+    return lines
+
+
+def _for(some: list[Operator], every: list[Operator]) -> str:
+    """By implementation or dtype where that tells them from the rest, else by name."""
+    if len(some) == len(every):
+        return ""
+    rest = [entry for entry in every if entry not in some]
+    for of in ("implementation", "dtype"):
+        names = dict.fromkeys(getattr(entry, of) for entry in some)
+        if not names.keys() & {getattr(entry, of) for entry in rest}:
+            return f"{', '.join(map(str, names))}: "
+    return f"{', '.join(map(cell_name, some))}: "
+
+
+def _explained(entries: list[Operator]) -> list[str]:
+    """A sentence on each error that needs one."""
+    close = sum(entry.cause == "close" for entry in entries)
+    alike: dict[str, list[str]] = {}
+    for entry in entries:
+        if entry.cause != "close":
+            name = f"**{cell_name(entry)}** ({signed(entry.sealed_error)})"
+            alike.setdefault(entry.explanation, []).append(name)
+    lines = [f"{', '.join(names)}: {explanation}." for explanation, names in alike.items()]
+    return lines + ([f"{counted(close, 'cell')} within {percent(CLOSE)}."] if close else [])

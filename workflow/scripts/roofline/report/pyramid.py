@@ -1,0 +1,103 @@
+"""The levels of a device's memory, from the registers out: what each holds, and what was measured of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from roofline.analysis.table import ComputeCeiling, MemoryCeiling, Roofline
+from roofline.core.formatting import capacity, counted, level_name, number, starred
+from roofline.records.device import DeviceRecord
+from roofline.report.tables import span
+
+OPERANDS = 4  # of a multiply-add: three registers read, one written
+PER_MULTIPLY_ADD = 2 / OPERANDS / 4  # FLOPs over the bytes of fp32 operands
+ALL_CORES = "all_cores"
+
+Ceilings = Mapping[str, ComputeCeiling | MemoryCeiling]  # of one device, by name
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One level of a device's memory."""
+
+    name: str
+    size: str
+    bandwidth: str
+    share: float  # of the pyramid's height so far, 0 at the top: how wide it is drawn
+    source: str
+
+
+def pyramid(device: DeviceRecord, roofline: Roofline) -> list[Layer]:
+    """The levels of a device's memory from the registers out: what each holds, and what was measured of it."""
+    ceilings = {c.name: c for c in roofline.ceilings if c.device == device.device}
+    gpu = device.device_kind == "gpu"
+    levels = _levels_of_gpu(device, ceilings) if gpu else _levels_of_cpu(device, ceilings, roofline)
+    known = [level for level in levels if level[2]]  # of which something was measured
+    return [
+        Layer(name, size, rate, (place + 1) / len(known), source)
+        for place, (name, size, rate, source) in enumerate(known)
+    ]
+
+
+def _levels_of_gpu(device: DeviceRecord, ceilings: Ceilings) -> list[tuple]:
+    hardware, count = device.hardware, device.hardware.get("multiprocessors") or 0
+    fma, shared = ceilings.get("fp32_fma"), hardware.get("shared_memory_per_multiprocessor_bytes")
+    memory = [ceilings[name] for name in ("hbm_read", "d2d") if name in ceilings]
+    registers = f"what fp32_fma takes, {OPERANDS} operands of 4 bytes per multiply-add"
+    return [
+        (
+            "registers",
+            _held(count * 4 * (hardware.get("registers_per_multiprocessor") or 0)),
+            f"≥ {_rate(1e3 * fma.tflops / PER_MULTIPLY_ADD)} from fp32_fma" if fma else "",
+            registers,
+        ),
+        ("L1 and shared memory", _held(count * (shared or 0)), *_measured(ceilings, "l1", "shared")),
+        ("L2", _held(hardware.get("l2_bytes")), *_measured(ceilings, "l2")),
+        ("device memory", _held(device.memory_total_bytes), *_measured(ceilings, *(c.name for c in memory[:1]))),
+        ("other GPUs", "", *_peers(ceilings)),
+        ("host link", "", *_measured(ceilings, "h2d", "d2h")),
+    ]
+
+
+def _peers(ceilings: Ceilings) -> tuple[str, str]:
+    """The slowest and the fastest copies to other GPUs, one way."""
+    copies = [c for c in ceilings.values() if c.kind == "memory" and c.level == "p2p" and c.name.count("_") == 1]
+    rates = sorted(c.gb_per_s for c in copies)
+    return (f"{span(rates)} GB/s", ", ".join(c.name for c in copies)) if copies else ("", "")
+
+
+def _levels_of_cpu(device: DeviceRecord, ceilings: Ceilings, roofline: Roofline) -> list[tuple]:
+    """Caches as all cores saw them in the sweep, each core with a working set of its own."""
+    cores, whole = device.hardware.get("cores_usable"), device.hardware.get("caches_bytes") or {}
+    swept = [one for one in roofline.levels if (one.device, one.series) == (device.device, ALL_CORES) and one.name]
+    caches = [
+        (
+            level_name(one.name, one.knee_bytes),
+            _cache(whole.get(one.name), one.reported_bytes),
+            f"{_rate(one.gb_per_s)} by {counted(cores, 'core') if cores else 'all cores'}",
+            "the sweep, all cores",
+        )
+        for one in swept
+    ]
+    return [*caches, ("memory", _held(device.memory_total_bytes), *_measured(ceilings, "dram_read"))]
+
+
+def _cache(whole: int | None, share: int | None) -> str:
+    """A cache of which each core has a share: the whole, and by how many it is shared."""
+    if not share or not whole or share >= whole:
+        return f"{capacity(share)} per core" if share else ""
+    return f"{capacity(whole)}, shared by {round(whole / share)} cores"
+
+
+def _held(size: int | None) -> str:
+    return capacity(size) if size else ""
+
+
+def _measured(ceilings: Ceilings, *names: str) -> tuple[str, str]:
+    """The rates of those that were measured, and their names."""
+    there = [ceilings[name] for name in names if name in ceilings]
+    rates = dict.fromkeys(starred(_rate(c.gb_per_s), c.samples) for c in there)
+    return " / ".join(rates), " / ".join(c.name for c in there)
+
+
+def _rate(gb_per_s: float) -> str:
+    return f"{number(gb_per_s / 1e3)} TB/s" if gb_per_s >= 1e3 else f"{number(gb_per_s)} GB/s"

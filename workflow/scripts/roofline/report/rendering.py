@@ -1,0 +1,59 @@
+"""Templates of the report: sentences, pages as Markdown, and the page as HTML."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from roofline.core import statistics
+from roofline.core.formatting import listed, number, percent
+from roofline.report.charts import SYMBOLS, colour
+from roofline.report.markdown import with_code
+from roofline.report.tables import measure_again, spans_percent
+
+TEMPLATES = Path(__file__).parent / "templates"
+STYLE, SCRIPT = "report.css.j2", "report.js.j2"  # parts of report.html.j2
+SIGNS = dict(zip(SYMBOLS, "●◆■▲▼★✚✖⬟⬢", strict=True))  # as text
+
+
+def _environment(html: bool) -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=html,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=(lambda value: with_code(value) if type(value) is str else value) if html else None,
+    )
+    environment.filters |= {"colour": colour, "sign": SIGNS.get, "listed": listed, "percent": percent}
+    environment.filters |= {"number": number, "measure_again": measure_again, "spans_percent": spans_percent}
+    environment.globals["fewest"] = statistics.FEWEST_SAMPLES
+    return environment
+
+
+TEXT, HTML = _environment(html=False), _environment(html=True)
+
+
+def sentences(name: str, facts: dict) -> str:
+    """By the macro of this name in answers.j2."""
+    return getattr(TEXT.get_template("answers.j2").module, name)(facts).strip()
+
+
+def text_page(template: str, report) -> str:
+    return TEXT.get_template(template).render(report=report)
+
+
+def html_page(report) -> str:
+    parts = {"style": _part(STYLE), "script": _part(SCRIPT), "plotly": Markup(plotly())}
+    return HTML.get_template("report.html.j2").render(report=report, **parts)
+
+
+def plotly() -> str:
+    """plotly.js whole, from the Python package: 4.8 MB. The package carries no smaller bundle."""
+    package = Path(find_spec("plotly").origin).parent  # importing it would take half a second
+    return (package / "package_data" / "plotly.min.js").read_text(encoding="utf-8").replace("</script", "<\\/script")
+
+
+def _part(name: str) -> Markup:
+    return Markup((TEMPLATES / name).read_text(encoding="utf-8"))

@@ -1,0 +1,181 @@
+"""Sustained throughput: what a device's ceilings are, what to plan with, and how far runs differ."""
+
+from roofline.analysis.spread import Spreads, with_known_runs
+from roofline.analysis.table import Roofline
+from roofline.core.formatting import counted, flops_unit, listed, number, percent
+from roofline.core.statistics import few, half_width
+from roofline.records.compute import PeakFlops, PeakFlopsRecord
+from roofline.records.device import DeviceRecord
+from roofline.records.operator import JobRecord
+from roofline.report.answers import Answer, answer
+from roofline.report.markdown import Table, filled
+from roofline.report.tables import (
+    WIDE,
+    compute_rows,
+    level_rows,
+    limited_by,
+    main_memory_ceiling,
+    memory_rows,
+    promised,
+)
+
+NEAR, FAR = 0.10, 0.20  # of a ceiling's limit, or of another block of the same kernel
+FALLS = 0.03  # of a burst: less under sustained load is not worth a word
+TOLD = 2  # sentences of a kind that may be many; the rest is counted
+
+
+def throughput(device: DeviceRecord, roofline: Roofline, records: list[JobRecord], spreads: Spreads) -> Answer:
+    """What to plan with, whether the ceilings repeat within the run, and what does not fit."""
+    name = device.device
+    mine = [record for record in records if isinstance(record, PeakFlopsRecord) and record.device == name]
+    peaks = {record.dtype: record.peak for record in mine if record.peak}
+    of_few = [dtype for dtype, peak in peaks.items() if few(_samples(peak))]
+    judged = {dtype: peak for dtype, peak in peaks.items() if dtype not in of_few}
+    apart = {dtype: _apart(peak) for dtype, peak in judged.items()}
+    noisy = [dtype for dtype in judged if (apart[dtype] or 0) > NEAR]
+    beaten = [
+        dtype for dtype, p in judged.items() if (p.reference_tflops or 0) > (1 + NEAR) * p.on_reference_inputs.tflops
+    ]
+    doubted = list(dict.fromkeys(noisy + beaten))
+    sure = {dtype: peak for dtype, peak in judged.items() if dtype not in doubted}
+    registers = {dtype: sure.get(f"{dtype}_fma") for dtype in sure} if device.device_kind == "cpu" else {}
+    shares = {dtype: share for dtype, p in sure.items() if (share := _share(p, registers.get(dtype)))}
+    # Of our own kernels, what is below the limit is the device's: they do nothing but multiply and add.
+    short = {dtype: share for dtype, share in shares.items() if share < 1 - FAR and sure[dtype].method == "gemm"}
+    left = {dtype: p.sustained_tflops / p.burst_tflops for dtype, p in sure.items() if p.sustained_tflops}
+    falls = {dtype: share for dtype, share in left.items() if share < 1 - FALLS}
+    reasons = [f"two blocks of the best kernel of {listed(noisy)} differ by more than 10 %"] if noisy else []
+    reasons += [f"the reference GEMM of {listed(beaten)} beats the best one found"] if beaten else []
+    doubts = [f"{dtype}: {doubt.rstrip('.')}" for dtype, peak in peaks.items() for doubt in peak.doubts]
+    above = {found.operator: found.fraction_of_roof for found in roofline.above_roof if found.device == name}
+    investigated = [(dtype, p.investigation) for dtype, p in peaks.items() if p.investigation]
+    facts = {
+        "device": name,
+        "failed": any(fault.device == name for fault in roofline.faults),
+        "peaks": peaks,
+        "unit": "TFLOPS" + (", int8: TOPS" if any(flops_unit(dtype) == "TOPS" for dtype in sure) else ""),
+        "plan": [f"{dtype} {number(p.sustained_tflops)}" for dtype, p in sure.items() if p.sustained_tflops],
+        "bursts": [f"{dtype} {number(p.burst_tflops)}" for dtype, p in sure.items()],
+        "few": of_few,
+        "doubted": doubted,
+        "doubtful": [c.record for c in roofline.ceilings if c.device == name and c.name in doubted],
+        "reasons": reasons,
+        "limit": "what register-only FMA reaches" if any(registers.values()) else "the limit",
+        "short": list(short),
+        "short_shares": list(short.values()),
+        "libraries": sorted({sure[dtype].burst.product.library for dtype in short}),
+        "beyond": [dtype for dtype, share in shares.items() if share > 1 + NEAR],
+        "agree": [apart[dtype] for dtype in sure if apart[dtype] is not None],
+        "alone": [dtype for dtype in sure if apart[dtype] is None],
+        "falls": falls,
+        "fall_reasons": sorted({_sustained_limit(p) for dtype, p in peaks.items() if dtype in falls}),
+        "memory": _memory(name, roofline, spreads),
+        "investigated": investigated[:TOLD],
+        "doubts": doubts[:TOLD],
+        "in_records": len(investigated[TOLD:]) + len(doubts[TOLD:]),
+        "above": list(above.items())[:TOLD],
+        "more_above": counted(len(above) - TOLD, "more operator") if len(above) > TOLD else "",
+        "promise": promised(device),
+    }
+    return answer("throughput", facts, ceiling_tables(roofline, device, spreads)[:1])
+
+
+def _samples(peak: PeakFlops) -> int:
+    return len(peak.burst.latency.samples_s)
+
+
+def _share(peak: PeakFlops, registers: PeakFlops | None) -> float | None:
+    """Of what the hardware could do at the clock that was measured; at the promised clock where none was.
+
+    Of a CPU's product: of what its multiply-adds in registers reached, `registers`, where they were measured. The
+    formula's clock is that of an idle moment.
+    """
+    if registers:
+        return peak.burst_tflops / registers.burst_tflops
+    return peak.fraction_of_clock or peak.fraction_of_vendor
+
+
+def _sustained_limit(peak: PeakFlops) -> str:
+    told = peak.sustained.limited_by if peak.sustained else peak.limited_by
+    return limited_by(told if peak.sustained_limited_by is None else peak.sustained_limited_by, peak.throttled)
+
+
+def _apart(peak: PeakFlops) -> float | None:
+    """How far the burst is from the block by which its kernel was chosen; None where there was no other block.
+
+    On a CPU the burst may be the reference GEMM's own, which was the choosing one too: then its slower one counts.
+    """
+    if peak.burst_tflops == peak.reference_tflops:
+        blocks = (one.tflops for one in peak.slower_remeasurements if one.product == peak.burst.product)
+    else:
+        blocks = (one.block_tflops for one in peak.candidates if one.product == peak.burst.product)
+    other = next(blocks, None)
+    return abs(peak.burst_tflops - other) / other if other else None
+
+
+def _memory(device: str, roofline: Roofline, spreads: Spreads) -> dict | None:
+    """The memory ceiling that most operators stand under, and how sure it is."""
+    there = {c.name: c for c in roofline.ceilings if c.device == device and c.kind == "memory"}
+    operators = [operator for operator in roofline.operators if operator.device == device]
+    ceiling = main_memory_ceiling(there.values(), operators) or next(iter(there.values()), None)
+    if not ceiling:
+        return None
+    half = half_width(ceiling.gb_per_s, ceiling.ci95) if ceiling.ci95 else None
+    return {
+        "ceiling": ceiling,
+        "few": few(ceiling.samples),
+        "half": half,
+        "wide": bool(half and half > WIDE),
+        "spread": with_known_runs(spreads, device, ceiling.name, "ceiling", ceiling.gb_per_s),
+    }
+
+
+def ceiling_tables(roofline: Roofline, record: DeviceRecord, spreads: Spreads) -> list[Table]:
+    """Compute, memory, and the levels that the sweep found."""
+    device, promise = record.device, promised(record)
+    shared = ("n", "95 %, within this run", "between runs")
+    compute = [
+        [
+            f"{r.name}, TOPS" if r.unit == "TOPS" else r.name,
+            *(r.measured, r.sustained, r.vendor, r.of_vendor, r.of_clock),
+            *(r.samples, r.interval, r.between, r.reference, r.on_its_operands, r.limited_by),
+        ]
+        for r in compute_rows(roofline, device, spreads)
+    ]
+    memory = [
+        [r.name, r.measured, r.vendor, r.of_vendor, r.samples, r.interval, r.between, r.limited_by]
+        for r in memory_rows(roofline, device, spreads)
+    ]
+    found = [[r.name, r.gb_per_s, r.knee or "none seen", r.reported, r.series] for r in level_rows(roofline, device)]
+    of_compute = ("compute, TFLOPS", "burst", "sustained", promise, f"of {promise}: burst, sustained", "of its clock")
+    tables = [
+        filled([*of_compute, *shared, "reference GEMM", "burst on its operands", "limited by"], compute),
+        filled(["memory, GB/s", "measured", promise, f"of {promise}", *shared, "limited by"], memory),
+        filled(["found by the sweep", "GB/s", "knee", "reported", "series"], found),
+    ]
+    return [one for one in tables if one.rows]
+
+
+def spread_table(roofline: Roofline, spreads: Spreads) -> Table:
+    """Each ceiling of this run beside the known runs of such a card, the widest spread first."""
+    rows = []
+    for c in roofline.ceilings:
+        value, figure = (c.burst_tflops or c.tflops, "burst") if c.kind == "compute" else (c.gb_per_s, "ceiling")
+        known = spreads.get((c.device, c.name, figure), [])
+        spread = with_known_runs(spreads, c.device, c.name, figure, value)
+        if spread is not None and known:
+            unit = flops_unit(c.name) if c.kind == "compute" else "GB/s"
+            rows.append((spread, [f"{c.device} {c.name}", unit, number(value), ", ".join(map(number, known))]))
+    rows.sort(key=lambda row: -row[0])
+    columns = ["ceiling", "unit", "this run", "earlier runs", "spread"]
+    return Table(columns, [[*words, percent(spread)] for spread, words in rows], 2)
+
+
+def spread_words(spread: Table) -> str:
+    if not spread.rows:
+        return "How far other runs of such a card lie is not known: `make spread` measures it."
+    first, middle = spread.rows[0], spread.rows[len(spread.rows) // 2]
+    return (
+        f"Half of the ceilings differ by {middle[-1]} or less between this and earlier runs of such a card; "
+        f"{first[0]} differs most, by {first[-1]}."
+    )
