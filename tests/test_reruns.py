@@ -147,7 +147,7 @@ EDITED = {
     "workflow/scripts/peak_flops.py": [PEAK, *FOLLOWS],
     "workflow/scripts/measure_operator.py": [*ATTENTION, ROWS, NORM, *FOLLOWS],
     f"{LIBRARY}/report/figure_style.py": [PICTURES, "manifest.json"],
-    f"{LIBRARY}/report/interpretation.py": FOLLOWS,
+    f"{LIBRARY}/report/model.py": FOLLOWS,
     f"{LIBRARY}/report/templates/report.js.j2": FOLLOWS,
     f"{LIBRARY}/report/templates/answers.j2": FOLLOWS,
     f"{LIBRARY}/report/job_lines.py": [],
@@ -492,7 +492,7 @@ def test_a_failed_checkpoint_is_told_and_the_ceilings_are_measured_all_the_same(
 def test_make_says_that_there_is_nothing_to_do_and_shows_the_summary(run):
     done = run.make()
     assert done.returncode == 0
-    assert done.stdout.startswith("nothing to be done") and "\nAcceptance\n" in done.stdout
+    assert done.stdout.startswith("nothing to be done") and "\nChecks\n" in done.stdout
 
 
 @pytest.mark.parametrize("target", ["run", "dry-run"])

@@ -15,7 +15,6 @@ from roofline.analysis.spread import (
     compare,
     figures,
     relative_spread,
-    sound,
     widest,
 )
 from roofline.core.statistics import half_width
@@ -115,7 +114,7 @@ def test_what_a_busy_host_disturbed_is_no_known_spread(other_cores):
     peak = peak_record("cpu", "fp32", 1.0)
     peak.peak.burst.latency.contention = beside(other_cores=other_cores)
     run = Collection(device="cpu", records=[peak, peak_record("cpu", "fp64", 0.5)])
-    kept, told = sound(run, device_record("cpu"))
+    kept, told = load("spread").sound(run, device_record("cpu"))
     quiet = [] if other_cores else ["fp32", "fp32"]  # ceiling and burst
     assert [one.name for one in figures([kept])] == [*quiet, "fp64", "fp64"]
     failed = "cpu fp32: a busy host: 1 of 1 timed block disturbed (fp32: other processes used 2 of 8 cores)"

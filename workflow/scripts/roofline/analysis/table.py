@@ -438,7 +438,7 @@ class Roofline(Record):
         """The same table, with the text of its operators at hand: titles, labels and advice are in no table."""
         placed = [kernel for one in self.instructions for kernel in one.kernels]
         rows = [one for one in (*self.operators, *self.counted) if one.operator != USERS]
-        names = dict.fromkeys(one.operator for one in rows)
+        names = dict.fromkeys(one.operator for one in (*rows, *placed))
         self._abouts = {name: abouts.get(name) or Unknown(name) for name in names}
         for one in rows:
             one.described(self._abouts[one.operator], self.devices[one.device].kind)
