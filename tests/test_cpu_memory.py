@@ -221,7 +221,7 @@ def test_steps_go_round_all_of_the_arrays(device, monkeypatch):
 @pytest.mark.parametrize(("cores", "counts"), [(1, [1]), (2, [2, 1]), (6, [6, 3, 1]), (16, [16, 8, 4, 2, 1])])
 def test_reads_have_a_ceiling_for_all_cores_and_for_fewer(cores, counts):
     assert core_counts(cores) == counts
-    streams = memory.streams(made_up(cores), SIZE)
+    streams = memory.streams(made_up(cores), "dram", SIZE)
     reads = {stream.name: [stream.threads(grid) for grid in stream.grids] for stream in streams if stream.mix == "read"}
     words = {1: "one_core"}
     fewer = {f"dram_read_{words.get(count, f'{count}_cores')}": [count] for count in counts[1:]}

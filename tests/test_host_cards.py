@@ -83,7 +83,7 @@ def test_the_comparison_stands_in_the_checks_and_on_the_page():
 def link(device: str, peer: str, copies: float, path="nvlink", down=(), vendor=450.0):
     name = f"p2p_{peer}"
     share = {"level": "p2p", "mix": "copy", "vendor_gb_per_s": vendor, "fraction_of_vendor": vendor and copies / vendor}
-    both = {"level": "p2p", "mix": "copy"}
+    both = {"level": "p2p", "mix": "copy", "both_ways": True}
     record = bandwidth_record(device, name, **{name: stream(name, copies, **share)})
     latency = Latency(name="load", what="made up", bytes=8, timing=timing(854e-9), verified="made up")
     links = (

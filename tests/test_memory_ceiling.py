@@ -196,7 +196,8 @@ def ceilings(**rates):
     """Streams of 10 ms, so that their bytes give the rate."""
     found = []
     for name, gb_per_s in rates.items():
-        one, _ = stream({"2 threads": 1e-2}, name, "dram", mix=name.split("_")[1], counted_bytes=gb_per_s * GB // 100)
+        of = {"mix": name.split("_")[1], "cores": 1 if name.endswith("_one_core") else None}
+        one, _ = stream({"2 threads": 1e-2}, name, "dram", counted_bytes=gb_per_s * GB // 100, **of)
         found.append(measured(one))
     return found
 

@@ -17,6 +17,7 @@ from roofline.analysis.load import load
 from roofline.analysis.results import Results, read_any, read_results, read_table
 from roofline.analysis.spread import committed
 from roofline.analysis.table import ComputeCeiling, MemoryCeiling
+from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import flops_unit, number
 from roofline.devices.base import Identity
 from roofline.records.base import CorruptRecord, read
@@ -133,7 +134,7 @@ def shown(cell: str, part: str | None, roof: list[str], identity: Identity) -> s
         lines += [f"roof: {', '.join(rate(one) for one in found.ceilings if one.name in under)}; caller's times"]
     lines += [note for _, record in records.of_kind(OperatorRecord) for note in record.notes]
     lines += fail_lines(found.faults)
-    vendor = "formula" if identity.kind == "cpu" else "vendor"
+    vendor = KINDS[identity.kind].peaks_by
     return "\n".join([*lines, page([one for one in mine if part in (None, one.name)], there, vendor)])
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
+from roofline.core.device_kinds import accelerators
 from roofline.operators.base import Case
 from roofline.operators.decode_attention import DecodeAttention
 from roofline.operators.decode_attention.counts import Shape
@@ -104,7 +105,7 @@ def main(folder: Path, commit: str) -> None:
     from roofline.records.files import write_text
     from roofline.report.trial_page import markdown
 
-    name = next((name for name in devices.discover() if name != "cpu"), None)
+    name = next(iter(accelerators(devices.discover(), devices.kind_of)), None)
     if name is None:
         sys.exit("no GPU is here; the draw is of a GPU's cells")
     print(f"drawn by commit {commit}", flush=True)

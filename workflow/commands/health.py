@@ -27,6 +27,7 @@ from roofline.analysis.load import load
 from roofline.analysis.quantities import Quantity, quantities
 from roofline.analysis.results import Results, read_results
 from roofline.analysis.table import Roofline
+from roofline.core.device_kinds import accelerators
 from roofline.devices.base import Identity
 from roofline.devices.gpu.watch import Watch
 from roofline.measure.lock import measuring, of_gpu
@@ -88,7 +89,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def chosen(named: Sequence[str]) -> dict[str, Identity]:
     """The GPUs that are named, or all. Raises CannotTell."""
-    present = {name: one for name, one in devices.discover().items() if one.kind == "gpu"}
+    found = devices.discover()
+    present = {name: found[name] for name in accelerators(found, devices.kind_of)}
     if not present:
         raise CannotTell("no NVIDIA GPU is visible on this machine")
     if unknown := [name for name in named if name not in present]:

@@ -17,6 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline import devices
+from roofline.core.device_kinds import accelerators
 from roofline.run import console, folder, plan, run_lock, settings
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.paths import RESULTS
@@ -78,7 +79,7 @@ def gpus_wanted(arguments: list[str]) -> int:
     for given in parser.parse_known_args(arguments)[0].config:
         wanted = given.removeprefix("devices=") if given.startswith("devices=") else wanted
     if isinstance(wanted, list):
-        return max(1, sum(devices.kind_of(str(name)) == "gpu" for name in wanted))
+        return max(1, len(accelerators(map(str, wanted), devices.kind_of)))
     return max(1, len(devices.discover()) - 1) if wanted == "all" else 1
 
 

@@ -20,6 +20,7 @@ from roofline.analysis.table import (
     SpeedUp,
 )
 from roofline.core import model, regimes
+from roofline.core.dtypes import dtype_of
 from roofline.core.prediction import Costs, predict_cell
 from roofline.core.terms import DeviceKind
 from roofline.devices import memory_ceilings
@@ -111,6 +112,9 @@ def _compute_ceiling(path: str, record: PeakFlopsRecord) -> ComputeCeiling:
         name=record.dtype,
         method=peak.method,
         unit=peak.unit,
+        dtype=dtype_of(record.dtype),
+        accumulation=peak.burst.product.accumulation,
+        output=peak.burst.product.output,
         tflops=peak.tflops,
         ci95=peak.ci95,
         samples=len(peak.burst.latency.samples_s),
@@ -140,6 +144,9 @@ def _memory_ceiling(path: str, device: str, one: Bandwidth) -> MemoryCeiling:
         name=one.name,
         level=one.level,
         mix=one.mix,
+        cores=one.cores,
+        host_memory=one.host_memory,
+        both_ways=one.both_ways,
         gb_per_s=one.gb_per_s,
         ci95=one.ci95,
         samples=len(one.latency.samples_s),

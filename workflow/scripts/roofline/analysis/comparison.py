@@ -9,6 +9,7 @@ from roofline.analysis import conditions
 from roofline.analysis.checks.conditions import ALONE, QUIET
 from roofline.analysis.quantities import Quantity, Run
 from roofline.analysis.stored_spread import Stored, at_least_its_kinds, stored, typical
+from roofline.core.device_kinds import KINDS, accelerators
 from roofline.core.equivalence import (
     MOST_RUNS,
     Difference,
@@ -167,10 +168,10 @@ def paired(a: Sequence[Run], b: Sequence[Run], force: bool) -> tuple[list[Pair],
 def _by_name(runs: Sequence[Run]) -> dict[str, list[Measured]]:
     found: dict[str, list[Measured]] = {}
     for run in runs:
-        gpus = sorted(record.uuid for record in run.devices.values() if record.device_kind == "gpu")
+        gpus = sorted(one.uuid for one in accelerators(run.devices.values(), lambda one: one.device_kind))
         for record in run.devices.values():
             # What a CPU reports does not tell one host from another; the cards beside it do.
-            beside = f" beside {', '.join(gpus)}" if record.device_kind == "cpu" and gpus else ""
+            beside = f" beside {', '.join(gpus)}" if gpus and not KINDS[record.device_kind].accelerator else ""
             card = record.uuid if record.uuid != "unknown" else f"unknown, of {run.source}"
             found.setdefault(record.name, []).append(
                 Measured(run, record, f"{card}{beside}", run.of_device(record.device))
@@ -331,7 +332,7 @@ def conclude(judged: Sequence[Judged], usual: Mapping[str, float]) -> list[Compa
 
 def _usual(one: Judged, usual: Mapping[str, float]) -> float | None:
     """What is known of such quantities is of GPUs."""
-    return usual.get(one.figure.kind) if _kind(one.pair.a) == "gpu" else None
+    return usual.get(one.figure.kind) if KINDS[_kind(one.pair.a)].accelerator else None
 
 
 def corrected(of: Sequence[tuple[str, Difference | None]]) -> tuple[list[float | None], list[int]]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from roofline.analysis.quantities import Run
+from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import capacity
 from roofline.records.comparison import Condition
 from roofline.records.device import DeviceRecord
@@ -51,7 +52,7 @@ def _told(record: DeviceRecord) -> dict[str, Any]:
     software = {name: version for name, version in record.software.items() if version is not None}
     host = {"host CPU": record.host.get("cpu"), "host cores": record.host.get("cores_usable")}
     host |= {"operating system": record.host.get("os"), "Python": record.host.get("python")}
-    memory = {"memory": capacity(record.memory_total_bytes)} if record.device_kind == "gpu" else {}
+    memory = {"memory": capacity(record.memory_total_bytes)} if KINDS[record.device_kind].accelerator else {}
     return {"model": record.name, **hardware, **memory, **software, **host, "card": record.uuid}
 
 

@@ -10,6 +10,7 @@ from roofline.analysis.quantities import Quantity, Run, quantities
 from roofline.analysis.results import Results
 from roofline.analysis.spread import committed
 from roofline.analysis.table import Roofline
+from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import counted, listed, percent
 from roofline.core.run_spread import between, within
 from roofline.core.statistics import few, median
@@ -61,7 +62,7 @@ def card_id(uuid: str) -> str:
 def measured_runs(run: Run) -> Iterable[tuple[str, MeasuredRun, list[Quantity]]]:
     """(card, run, quantities) of every whole GPU of a run, without what was disturbed or is of few samples."""
     for device, record in run.devices.items():
-        if record.device_kind != "gpu" or record.hardware.get("mig_slice") or record.uuid == "unknown":
+        if not KINDS[record.device_kind].accelerator or record.hardware.get("mig_slice") or record.uuid == "unknown":
             continue
         kept = [one for one in sound(run.quantities, run.roofline, device) if not one.key.startswith(BETWEEN_CARDS)]
         yield record.name, measured(record, kept, run.fingerprint, run.commit, run.effort), kept

@@ -7,6 +7,7 @@ from roofline.analysis.distribution import Standing, below, distribution, measur
 from roofline.analysis.quantities import quantities
 from roofline.analysis.results import Results
 from roofline.analysis.table import Roofline
+from roofline.core.device_kinds import accelerators
 from roofline.core.formatting import counted, listed
 from roofline.records.device import DeviceRecord
 from roofline.records.distribution import Distribution
@@ -19,7 +20,7 @@ def groups(found: Results, roofline: Roofline) -> Groups:
     else of the other cards."""
     records, figures = found.device_records(), quantities(roofline)
     own = {name: sound(figures, roofline, name) for name in records}
-    gpus = sorted((one for one in records.values() if one.device_kind == "gpu"), key=lambda one: one.name)
+    gpus = sorted(accelerators(records.values(), lambda one: one.device_kind), key=lambda one: one.name)
     made = []
     for model, several in itertools.groupby(gpus, key=lambda one: one.name):
         cards = list(several)

@@ -16,8 +16,6 @@ from roofline.records.device import DeviceRecord
 from roofline.records.manifest import Manifest
 from roofline.records.memory import Bandwidth
 
-PAGEABLE = "_pageable"
-
 
 class Quantity(NamedTuple):
     """One figure of one device as one run found it."""
@@ -99,7 +97,7 @@ def _compute(ceiling: ComputeCeiling, peak: PeakFlops | None) -> list[Quantity]:
 
 def _memory(ceiling: MemoryCeiling, stream: Bandwidth | None) -> Quantity:
     kind = levels.medium(ceiling.level)
-    kind = "pageable" if ceiling.name.endswith(PAGEABLE) else kind
+    kind = "pageable" if ceiling.host_memory == "pageable" else kind
     clock = ceiling.sm_clock_mhz or (stream and stream.sm_clock_mhz)
     words = (ceiling.device, ceiling.name, ceiling.name, kind, ceiling.gb_per_s, "GB/s", True)
     return Quantity(*words, ceiling.samples, clock, None, ceiling.record)

@@ -8,7 +8,7 @@ from pydantic import Field, PrivateAttr
 
 from roofline.core.axis import BYTES, Axis
 from roofline.core.formatting import listed
-from roofline.core.terms import Cache, ComputeUnit, DeviceKind, Mix, Regime, RegimeLevel
+from roofline.core.terms import Cache, ComputeUnit, DeviceKind, HostMemory, Mix, Regime, RegimeLevel
 from roofline.operators.about import About, Unknown
 from roofline.records.base import Interval, NotNegative, Positive, Record
 from roofline.records.check import CheckResult
@@ -32,6 +32,9 @@ class ComputeCeiling(Record):
     name: str
     method: Literal["gemm", "fma"]
     unit: ComputeUnit
+    dtype: str | None = Field(default=None, description="of the operands")
+    accumulation: str | None = None
+    output: str | None = Field(default=None, description="the dtype of the result")
     tflops: Positive
     ci95: Interval | None
     samples: int | None = Field(default=None, description="timed samples of the burst; null if not known")
@@ -63,6 +66,9 @@ class MemoryCeiling(Record):
     name: str
     level: str
     mix: Mix
+    cores: int | None = Field(default=None, description="that read or write, where these are fewer than all")
+    host_memory: HostMemory | None = Field(default=None, description="of transfers between host and device")
+    both_ways: bool = Field(default=False, description="both directions of a link at once, of which this is the sum")
     gb_per_s: Positive
     ci95: Interval | None
     samples: int | None = Field(default=None, description="timed samples; null if not known")

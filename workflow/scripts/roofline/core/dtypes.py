@@ -4,6 +4,14 @@ ITEM_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8_e4m3":
 # The first compute capability whose tensor cores take a dtype.
 FIRST_CAPABILITY = {"fp16": "7.0", "int8": "7.5", "tf32": "8.0", "bf16": "8.0", "fp8_e4m3": "8.9"}
 
+# Ceilings of register-only multiply-adds, and the dtype of each. Other compute ceilings have their dtype's name.
+REGISTER_ONLY = {"fp64_fma": "fp64", "fp32_fma": "fp32", "fp16_fma": "fp16"}
+
+
+def dtype_of(ceiling: str) -> str:
+    """The dtype of a compute ceiling's operands."""
+    return REGISTER_ONLY.get(ceiling, ceiling)
+
 
 def array_dtype(name: str):
     """The NumPy dtype that holds a dtype (tf32 is a way of multiplying fp32 arrays)."""

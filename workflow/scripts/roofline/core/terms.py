@@ -7,6 +7,7 @@ Regime = Literal["compute", "memory", "overhead", "implementation"]
 RegimeLevel = Literal["hbm", "l2", "dram"]
 Mix = Literal["read", "write", "copy", "triad"]
 Cache = Literal["cold", "warm"]
+HostMemory = Literal["pinned", "pageable"]
 ComputeUnit = Literal["tensor_core", "cuda_core", "cpu"]
 QuantityKind = Literal[
     "burst", "sustained", "issue", "memory", "cache", "link", "pageable", "device_time", "caller_time"

@@ -1,32 +1,16 @@
 """Kinds of device, one package each: `gpu`, `cpu`. Each has
 
-    identity.py: discover(capacities), unsupported(identity, ceiling)    without opening anything
-    device.py: Device(identity)                                                         opened, ready to measure
-
-A Device offers:
-
-    hardware(), software(), vendor(hardware, datasheets_path)       what it is and what its vendor promises
-    compute_unit(ceiling)                                           tensor_core, cuda_core or cpu
-    compute_ceiling(dtype, unit), memory_ceilings(mix)              what operators of a dtype, unit and mix stand under
-    memory_level, cache_level, cache_ceilings, last_level_cache_bytes
-    normal(shape, dtype, seed), empty(shape, dtype), array(host_array), to_host(array), poison(array), widened(array)
-    synchronize(), step_times(), watched_times(), device_times(), load_times(), while_busy()        time
-    state(), clock_of_block(), kernel_of()                          clocks, power, throttling; the kernel that ran
-    other_processes(), link(), memory_errors()                      who else uses it; on a GPU its host link and errors
-    copy(source, destination), count_differences(a, b, count)       on a GPU, queued
-    streams(level, size_bytes), sweeps(points_per_octave)           memory ceilings
-    issue_kernels(), wall_kernels()                                 the instruction roofline, on a GPU
-    fma_candidates(ceiling, seed), fma_workload(ceiling, product, seed)         compute ceilings in registers
+identity.py: discover(capacities), unsupported(identity, ceiling)    without opening anything
+device.py: Device(identity)                                          opened; it offers what base.Device says
 """
 
 from collections.abc import Iterable
 from importlib import import_module
 
+from roofline.core.device_kinds import KINDS, accelerators
 from roofline.devices import levels
-from roofline.devices.base import Identity
+from roofline.devices.base import Device, Identity
 from roofline.devices.levels import PEER
-
-KINDS = ("gpu", "cpu")
 
 
 def kind_of(device: str) -> str:
@@ -35,10 +19,8 @@ def kind_of(device: str) -> str:
 
 def memory_levels(device: str, chosen: Iterable[str] = ()) -> list[str]:
     """The memory levels of a device: `p2p`, between two GPUs, for each other one that is chosen to be measured."""
-    own = levels.names_of(kind_of(device))
-    return own + [
-        f"{PEER}_{other}" for other in chosen if kind_of(other) == kind_of(device) == "gpu" and other != device
-    ]
+    own, cards = levels.names_of(kind_of(device)), accelerators(chosen, kind_of)
+    return own + [f"{PEER}_{other}" for other in cards if device in cards and other != device]
 
 
 def level_of(name: str) -> str:
@@ -67,7 +49,7 @@ def unsupported(identity: Identity, ceiling: str) -> str | None:
     return _identity_module(identity.kind).unsupported(identity, ceiling)
 
 
-def open_device(device: str, peer: str | None = None):
+def open_device(device: str, peer: str | None = None) -> Device:
     """The device of that name, ready to measure, and with it a GPU's peer. Raises LookupError where one is not here."""
     kind = kind_of(device)
     present = {identity.device: identity for identity in _identity_module(kind).discover(capacities=False)}

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from roofline.core.device_kinds import KINDS
 from roofline.core.terms import DeviceKind, Mix
 
 
@@ -74,4 +75,4 @@ def medium(holds: str) -> str:
 TRANSACTION_ROOFS = {
     name: next(one.transaction_roof for one in TABLE if one.name == name) for name in ("l1", "shared", "l2", "hbm")
 }
-MAIN_ROOFS = tuple(name for kind in ("gpu", "cpu") for name in roofs(kind, "read"))
+MAIN_ROOFS = tuple(name for kind in KINDS for name in roofs(kind, "read"))

@@ -4,8 +4,10 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from roofline.core.device_kinds import KINDS
+from roofline.core.dtypes import REGISTER_ONLY
 from roofline.devices import datasheets
-from roofline.devices.base import Refused, Workload
+from roofline.devices.base import Device, Refused, Workload
 from roofline.measure import search, selfchecks, sustained
 from roofline.measure.investigation import THRESHOLD, investigate
 from roofline.measure.operator_job import Seals, declare
@@ -43,8 +45,8 @@ class Workloads:
     variants: Callable[[Product, int], Iterable[list[Workload]]]
 
 
-def workloads_of(device, ceiling: str, size: int) -> Workloads:
-    if ceiling.endswith("_fma"):
+def workloads_of(device: Device, ceiling: str, size: int) -> Workloads:
+    if ceiling in REGISTER_ONLY:
         return Workloads(
             "fma",
             None,
@@ -65,7 +67,7 @@ def workloads_of(device, ceiling: str, size: int) -> Workloads:
 
 
 def measure(
-    device, record: DeviceRecord, seals: Seals, ceiling, size, warmup, iterations, time_budget_s, sustained_s
+    device: Device, record: DeviceRecord, seals: Seals, ceiling, size, warmup, iterations, time_budget_s, sustained_s
 ) -> tuple[PeakFlops, list[Measurement]]:
     """The ceiling, and the reference GEMM as an operator under it; beside it ours, where there is one.
 
@@ -73,24 +75,24 @@ def measure(
     does a CPU, which reports neither clock nor power.
     """
     options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s}
-    workloads = workloads_of(device, ceiling, size)
-    if workloads.method == "fma" and device.kind == "cpu":
+    workloads, kind = workloads_of(device, ceiling, size), KINDS[device.kind]
+    if workloads.method == "fma" and not kind.reports_power:
         options["time_budget_s"] = min(time_budget_s, LOOP_S)
     first = workloads.reference(1) if workloads.reference else None
     reference = _as_operator(device, seals, first, ceiling, **options) if first else None
     ours = [_as_operator(device, seals, one, ceiling, **options) for one in workloads.beside(1)]
     found, searched = _search(device, workloads, first, reference, options)
-    if device.kind == "gpu":
+    if kind.reports_power:
         options["time_budget_s"] = max(time_budget_s, BURST_S)
     blocks = _remeasured(device, workloads, found, options)
-    if reference and device.kind == "cpu" and _tflops(reference) > blocks[0][1].tflops:
+    if reference and kind.synchronous and _tflops(reference) > blocks[0][1].tflops:
         blocks.insert(0, (first, _as_block(first, reference)))
     (workload, burst), *slower = blocks
     best = workload.product
     siblings = (_fastest(device, ways, options) for ways in workloads.variants(best, 7))
     variants = [block for block in siblings if block]
     load = None
-    if sustained_s and first and device.kind == "gpu":
+    if sustained_s and first and kind.reports_power:
         load = sustained.sustain(device, workload, sustained_s, burst.latency.median_s)
 
     figures = [(burst.tflops, burst.ci95, burst.latency.all_throttled)]
@@ -116,7 +118,7 @@ def measure(
             cores, clock_tflops = _inconclusive(cores, burst.tflops / clock_tflops), None
     load_clock_tflops = _clock_tflops(peak, record, load.sm_clock_mhz) if load else None
     burst_s = sum(burst.latency.samples_s)
-    if device.kind == "gpu" and not first and burst_s < LAG_S:
+    if kind.reports_power and not first and burst_s < LAG_S:
         burst, burst_s = _held(device, workload, burst), burst_s + HELD_S
     burst_limited_by = limited_during(burst.states, burst_s)
     reports = any(state.throttle_reasons is not None for state in burst.states)
@@ -154,7 +156,7 @@ def measure(
     return found_peak, [reference, *ours] if reference else []
 
 
-def _as_operator(device, seals: Seals, workload: Workload, dtype: str, **options) -> Measurement:
+def _as_operator(device: Device, seals: Seals, workload: Workload, dtype: str, **options) -> Measurement:
     """A product as an operator under its roof, with a prediction of its own."""
     operator = Gemm()
     case, cell = operator.measured(device, dtype, workload)
@@ -181,7 +183,7 @@ def _tflops(measured: Measurement) -> float:
 
 
 def _search(
-    device, workloads: Workloads, first: Workload | None, reference: Measurement | None, options: dict
+    device: Device, workloads: Workloads, first: Workload | None, reference: Measurement | None, options: dict
 ) -> tuple[list[Candidate], Search]:
     """Every candidate that the budget allows by a short trial, the fastest first; whole blocks of the finalists.
 
@@ -189,7 +191,7 @@ def _search(
     block was of a rested card.
     """
     known = []
-    if reference and device.kind == "cpu":
+    if reference and KINDS[device.kind].synchronous:
         tflops = _tflops(reference)
         known = [Candidate(product=first.product, flops=first.flops, trial_tflops=tflops, block_tflops=tflops)]
     block = options["warmup"] + options["iterations"]
@@ -214,7 +216,7 @@ def _search(
     return sorted(found, key=lambda candidate: -candidate.trial_tflops), searched.model_copy(update=counts)
 
 
-def _tried(device, ways: list, budget_s: float):
+def _tried(device: Device, ways: list, budget_s: float):
     return search.try_all(device, ways, lambda way: way.step, budget_s, work_of=lambda way: way.flops)
 
 
@@ -243,7 +245,9 @@ def chosen(found: list[Candidate]) -> list[Candidate]:
     return [first, *[one for one in timed if one.product != first.product][:1]]
 
 
-def _remeasured(device, workloads: Workloads, found: list[Candidate], options: dict) -> list[tuple[Workload, Block]]:
+def _remeasured(
+    device: Device, workloads: Workloads, found: list[Candidate], options: dict
+) -> list[tuple[Workload, Block]]:
     """The chosen product on other operands, the fastest block first; the best of the others too, where it was faster.
 
     Whether the power limit acts on a block is not the same each time. The higher of two blocks is a little high: by
@@ -256,12 +260,14 @@ def _remeasured(device, workloads: Workloads, found: list[Candidate], options: d
     return sorted(blocks, key=lambda one: -one[1].tflops)
 
 
-def _again(device, workloads: Workloads, candidate: Candidate, seed: int, options: dict) -> tuple[Workload, Block]:
+def _again(
+    device: Device, workloads: Workloads, candidate: Candidate, seed: int, options: dict
+) -> tuple[Workload, Block]:
     workload = workloads.again(candidate.product, seed)
     return workload, _block(device, workload, **options)
 
 
-def _fastest(device, ways: list, options: dict) -> Block | None:
+def _fastest(device: Device, ways: list, options: dict) -> Block | None:
     """The block of the fastest of these; None where the library runs none of them."""
     try:
         tried, _ = _tried(device, ways, options["time_budget_s"] / 2)
@@ -270,7 +276,7 @@ def _fastest(device, ways: list, options: dict) -> Block | None:
     return _block(device, min(tried, key=lambda one: one[1])[0], **options)
 
 
-def _block(device, workload: Workload, **options) -> Block:
+def _block(device: Device, workload: Workload, **options) -> Block:
     """One block by the reference protocol, after a rest, of a result that was checked."""
     check, options = _checked(device, workload, options)
     latency, states, sm_clock_mhz = _timed(device, workload, **options)
@@ -296,7 +302,7 @@ def _block_of(workload: Workload, check: Check, latency, states: list, sm_clock_
     )
 
 
-def _checked(device, workload: Workload, options: dict) -> tuple[Check, dict]:
+def _checked(device: Device, workload: Workload, options: dict) -> tuple[Check, dict]:
     """The check of a result, and the options of the block after it.
 
     A CPU's check is a product of the very block, run to its end: where the warm-up would take half of the budget or
@@ -305,7 +311,7 @@ def _checked(device, workload: Workload, options: dict) -> tuple[Check, dict]:
     began = time.monotonic()
     check = workload.check()
     took_s = time.monotonic() - began
-    if device.kind == "cpu" and options["warmup"] * took_s > options["time_budget_s"] / 2:
+    if KINDS[device.kind].synchronous and options["warmup"] * took_s > options["time_budget_s"] / 2:
         options = options | {"warmup": 1, "checked_s": took_s}
     return check, options
 
@@ -315,7 +321,7 @@ def _checked_after(workload: Workload, check: Check) -> Check:
     return check.model_copy(update={"error_after": workload.compare().error})
 
 
-def _timed(device, workload: Workload, **options):
+def _timed(device: Device, workload: Workload, **options):
     """Timing, states and clock of one block after a rest. The clock is the kernel's own, or that of the block."""
     _rest(device)
     log = StateLog(device)
@@ -331,16 +337,16 @@ def _inconclusive(cores: CoreCount, share: float) -> CoreCount:
     return CoreCount(threads=cores.threads, listed=cores.listed, ports=cores.ports, reason=reason)
 
 
-def _held(device, workload: Workload, burst: Block) -> Block:
+def _held(device: Device, workload: Workload, burst: Block) -> Block:
     """A burst with a reading after as long a load as NVML needs to tell what limits it."""
     log, count = StateLog(device), max(1, round(HELD_S / burst.latency.median_s))
     device.watched_times(workload.step, count, 0, lambda: log.read("during"))
     return burst.model_copy(update={"states": [*burst.states, *log.states]})
 
 
-def _rest(device, seconds: float = REST_S) -> None:
+def _rest(device: Device, seconds: float = REST_S) -> None:
     device.synchronize()
-    if device.kind == "gpu":
+    if KINDS[device.kind].reports_power:
         time.sleep(seconds)
 
 

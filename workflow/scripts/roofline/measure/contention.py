@@ -5,7 +5,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from roofline.core.contention import Sensitive, disturbances
+from roofline.core.device_kinds import KINDS
 from roofline.devices import host
+from roofline.devices.base import Device
 from roofline.records.timing import Contention
 
 T = TypeVar("T")
@@ -16,7 +18,7 @@ def recorded(sensitive: Sensitive = "caller", slowness: Callable = lambda timing
 
     def decorate(timed: Callable) -> Callable:
         @functools.wraps(timed)
-        def watched(device, *arguments, **options):
+        def watched(device: Device, *arguments, **options):
             def block():
                 return timed(device, *arguments, **options)
 
@@ -29,11 +31,12 @@ def recorded(sensitive: Sensitive = "caller", slowness: Callable = lambda timing
 
 
 def undisturbed(
-    device, block: Callable[[], T], slowness: Callable[[T], float], sensitive: Sensitive = "caller"
+    device: Device, block: Callable[[], T], slowness: Callable[[T], float], sensitive: Sensitive | None = None
 ) -> tuple[T, Contention]:
     """A block's result and what ran beside it. Where that disturbed it, it runs once more, whatever the reason: the
     second counts where nothing disturbed it, else the faster of both, since what disturbs only slows."""
-    sensitive = "cpu" if device.kind == "cpu" else sensitive
+    kind = KINDS[device.kind]
+    sensitive = kind.sensitive if kind.synchronous else sensitive or kind.sensitive
     first, beside = observed(device, block)
     if first is None or not disturbances(beside, sensitive):
         return first, beside
@@ -43,7 +46,7 @@ def undisturbed(
     return again, beside_again.model_copy(update={"measured_again": True})
 
 
-def observed(device, block: Callable[[], T]) -> tuple[T, Contention]:
+def observed(device: Device, block: Callable[[], T]) -> tuple[T, Contention]:
     processes = [device.other_processes()]
     before = host.usage()
     result = block()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from roofline.devices.base import Device
 from roofline.measure.operator_job import SHARED_SEED, is_cold, named, rotated_copies
 from roofline.operators.base import Implementation, Job, Operator
 
@@ -19,7 +20,7 @@ def counted(operator: Operator, kind: str) -> list[type[Implementation]]:
     return [one for one in eager if one.fused] or eager
 
 
-def cells(operator: Operator, device, job: Job, cold: bool) -> Iterator[tuple[Implementation, str | None]]:
+def cells(operator: Operator, device: Device, job: Job, cold: bool) -> Iterator[tuple[Implementation, str | None]]:
     """Every cell of a job with its scopes, on the inputs that it is timed on."""
     for case in job.cases:
         own = operator.ready_cells(device, case)
@@ -34,7 +35,7 @@ def cells(operator: Operator, device, job: Job, cold: bool) -> Iterator[tuple[Im
             yield from ((cell, scope) for scope in cell.scopes)
 
 
-def launch(operator: Operator, device, job: Job, cold: bool, replay: str) -> list[dict]:
+def launch(operator: Operator, device: Device, job: Job, cold: bool, replay: str) -> list[dict]:
     """Launch all cells under the profiler, each in a range of its own; or all kernels in one, a marker before each
     cell's. Returns what was declared of each, in the same order."""
     told = []

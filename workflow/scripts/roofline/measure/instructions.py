@@ -1,6 +1,7 @@
 """The instruction roofline's ceiling and walls, by kernels of the device."""
 
 from roofline.core.instructions import issue_peak
+from roofline.devices.base import Device
 from roofline.measure import search
 from roofline.measure.state import StateLog
 from roofline.measure.timing import time_until_precise
@@ -12,7 +13,7 @@ COUNTED = (
 )
 
 
-def issue_rate(device, warmup: int, iterations: int, time_budget_s: float) -> IssueRate:
+def issue_rate(device: Device, warmup: int, iterations: int, time_budget_s: float) -> IssueRate:
     """The fastest of the device's kernels, and the clock that it counted itself."""
     kernels = device.issue_kernels()
     tried, searched = search.try_all(
@@ -40,11 +41,11 @@ def issue_rate(device, warmup: int, iterations: int, time_budget_s: float) -> Is
     )
 
 
-def walls(device, warmup: int, iterations: int, time_budget_s: float) -> list[Wall]:
+def walls(device: Device, warmup: int, iterations: int, time_budget_s: float) -> list[Wall]:
     return [_wall(device, kernel, warmup, iterations, time_budget_s) for kernel in device.wall_kernels()]
 
 
-def _wall(device, kernel, warmup: int, iterations: int, time_budget_s: float) -> Wall:
+def _wall(device: Device, kernel, warmup: int, iterations: int, time_budget_s: float) -> Wall:
     verified, log = kernel.verify(), StateLog(device)
     latency = time_until_precise(device, kernel.step, log, warmup=warmup, most=iterations, time_budget_s=time_budget_s)
     rate, clock_mhz = kernel.requests / latency.median_s, device.clock_of_kernel()

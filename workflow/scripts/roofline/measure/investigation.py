@@ -4,6 +4,8 @@ import time
 
 from roofline.core import statistics
 from roofline.core.contention import disturbances
+from roofline.core.device_kinds import KINDS
+from roofline.devices.base import Device
 from roofline.measure.timing import time_caller
 from roofline.operators.gemm import products_on
 from roofline.operators.gemm.products import flops, workspace_bytes
@@ -39,7 +41,9 @@ def investigate(
     larger = _larger_size(device, dtype, measured_tflops, peak, time_budget_s)
     sustained, states = _sustained(device, small, measured_tflops, peak)
     trials = [larger, sustained, _tensor_cores(peak, kernel), _contention(device, contention)]
-    others = [_library(device)] if device.kind == "cpu" else [_power_limit(states), _rate_class(vendor, peak)]
+    others = (
+        [_power_limit(states), _rate_class(vendor, peak)] if KINDS[device.kind].reports_power else [_library(device)]
+    )
     findings = [(trial.finding, trial.explains) for trial in trials] + others
     causes = [trial for trial in trials if trial.explains]
     causes.sort(key=lambda trial: (trial.what == "contention", trial.what == "tensor_cores", trial.tflops or 0))
@@ -53,8 +57,8 @@ def investigate(
     )
 
 
-def _contention(device, contention: Contention | None) -> Trial:
-    found = disturbances(contention, "cpu" if device.kind == "cpu" else "caller") if contention else []
+def _contention(device: Device, contention: Contention | None) -> Trial:
+    found = disturbances(contention, KINDS[device.kind].sensitive) if contention else []
     told = contention and (contention.other_cores, contention.other_processes) != (None, None)
     finding = f"the block was disturbed: {', '.join(found)}" if found else "contention: nothing ran beside the block"
     if not told and not found:
@@ -63,7 +67,7 @@ def _contention(device, contention: Contention | None) -> Trial:
     return Trial(what="contention", size=None, tflops=None, clocks_mhz=[], finding=finding, explains=explains)
 
 
-def _larger_size(device, dtype: str, measured_tflops: float, peak, time_budget_s: float) -> Trial:
+def _larger_size(device: Device, dtype: str, measured_tflops: float, peak, time_budget_s: float) -> Trial:
     size, needed = LARGER_SIZE, workspace_bytes(LARGER_SIZE, dtype)
     expected_s = flops(size, size, size) / measured_tflops / 1e12
     why_not = None
@@ -82,7 +86,7 @@ def _larger_size(device, dtype: str, measured_tflops: float, peak, time_budget_s
     return Trial(what="size", size=size, tflops=tflops, clocks_mhz=[], finding=finding, explains=explains)
 
 
-def _sustained(device, small, measured_tflops: float, peak) -> tuple[Trial, list[dict]]:
+def _sustained(device: Device, small, measured_tflops: float, peak) -> tuple[Trial, list[dict]]:
     """Load until the clock stops rising, or the rate where the clock is not reported; and what was read under it."""
     work = small.flops
     per_step = device.step_times(small.step, 1)[0]

@@ -1,6 +1,7 @@
 """The memory ceilings of one level, or the sweep that finds the levels by itself."""
 
 from roofline.core.terms import MIXES
+from roofline.devices.base import Device
 from roofline.measure import levels, search
 from roofline.measure.contention import undisturbed
 from roofline.measure.state import StateLog
@@ -16,7 +17,7 @@ NEAR_TRIAL = 0.95  # of the fastest trial of the same on a CPU: below, the measu
 MATCHES = 2.0  # a knee this many times away from a capacity is not that level's
 
 
-def measure_all(device, record: DeviceRecord, streams, **options) -> list[Bandwidth]:
+def measure_all(device: Device, record: DeviceRecord, streams, **options) -> list[Bandwidth]:
     """Every stream. One of a CPU's memory is measured again where a short trial of the same, its own or one of another
     stream's search, was clearly faster; the faster measurement counts, for a ceiling is the highest that can be shown.
     """
@@ -35,7 +36,7 @@ def _tried(found: list[Bandwidth], one: Bandwidth) -> float:
     return max(trial.gb_per_s for trial in alike if trial.grid == one.grid)
 
 
-def measure(device, record: DeviceRecord, stream, warmup, iterations, time_budget_s) -> Bandwidth:
+def measure(device: Device, record: DeviceRecord, stream, warmup, iterations, time_budget_s) -> Bandwidth:
     """The fastest of a stream's grids, timed until its median is precise, and what arrived compared.
 
     Of several blocks the fastest counts, with its own interval and states: a ceiling is the highest that can be shown.
@@ -54,6 +55,9 @@ def measure(device, record: DeviceRecord, stream, warmup, iterations, time_budge
         name=stream.name,
         level=stream.level,
         mix=stream.mix,
+        cores=stream.cores,
+        host_memory=stream.host_memory,
+        both_ways=stream.both_ways,
         counted=stream.counted,
         bytes=stream.counted_bytes,
         gb_per_s=gb_per_s,
@@ -75,7 +79,7 @@ def measure(device, record: DeviceRecord, stream, warmup, iterations, time_budge
     )
 
 
-def latencies(device, pair, **options) -> list[Latency]:
+def latencies(device: Device, pair, **options) -> list[Latency]:
     """What 8 bytes take between two GPUs: a load of a kernel, by loads that wait for one another, and a copy."""
     step, loads, verify = pair.chase()
     log = StateLog(device)
@@ -107,7 +111,7 @@ def _until_precise(options: dict) -> dict:
     return {"most" if name == "iterations" else name: value for name, value in options.items()}
 
 
-def _blocks(device, most_blocks: int, step, step_s: float, warmup, iterations, time_budget_s):
+def _blocks(device: Device, most_blocks: int, step, step_s: float, warmup, iterations, time_budget_s):
     """(timing, readings) of each block, `most_blocks` of them or as many as there is time for."""
     if most_blocks > 1:
         time_budget_s *= TIMES_BUDGET
@@ -135,14 +139,14 @@ def _per_clock(record: DeviceRecord, gb_per_s: float, clock_mhz: float | None) -
 
 def envelope(bandwidths: list[Bandwidth]) -> Envelope | None:
     """The highest of a memory's mixes; None where a mix is missing: an envelope with a hole is none."""
-    whole = [one for one in bandwidths if one.name.count("_") == 1]  # not those of one core
+    whole = [one for one in bandwidths if one.of_whole_device]
     if {one.mix for one in whole} != set(MIXES):
         return None
     highest = max(whole, key=lambda one: one.gb_per_s)
     return Envelope(gb_per_s=highest.gb_per_s, mix=highest.mix, of=list(MIXES))
 
 
-def sweep(device, series) -> Sweep:
+def sweep(device: Device, series) -> Sweep:
     """Read every working set a few times; the fastest counts, since what disturbs only slows. Then find the levels."""
     log = StateLog(device)
     log.read("before")
@@ -160,7 +164,7 @@ def sweep(device, series) -> Sweep:
     )
 
 
-def _points(device, series) -> list[SweepPoint]:
+def _points(device: Device, series) -> list[SweepPoint]:
     points = []
     for size in series.sizes:
         step, bytes_read = series.step(size)

@@ -4,6 +4,8 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from roofline.core.device_kinds import KINDS
+from roofline.devices.base import Device
 from roofline.measure import lock
 from roofline.measure.state import StateLog
 from roofline.measure.timing import per_application, time_caller, time_device, time_device_alike
@@ -57,7 +59,7 @@ class Overhead:
     empty_device_s: float | None = None
 
 
-def measure(operator: Operator, device, job: Job, seals: Seals, options: Options) -> list[Measurement]:
+def measure(operator: Operator, device: Device, job: Job, seals: Seals, options: Options) -> list[Measurement]:
     """Every measurement of a job. Raises ArithmeticError for a wrong result, MemoryError and the like as they come."""
     wanted = operator.implementations_on(device.kind, options.implementations)
     overheads: dict[tuple, dict] = {}
@@ -85,7 +87,7 @@ def measure(operator: Operator, device, job: Job, seals: Seals, options: Options
     return found
 
 
-def skipped(operator: Operator, device, job: Job, options: Options) -> list[str]:
+def skipped(operator: Operator, device: Device, job: Job, options: Options) -> list[str]:
     """What of a job the device cannot do, with the reason."""
     reasons = [
         (implementation.name, implementation.unsupported(device, case))
@@ -118,7 +120,7 @@ def _named(what: str) -> Iterator[None]:
 
 
 def rotated_copies(
-    operator: Operator, device, case: Case, chosen: list[type[Implementation]], cold: bool
+    operator: Operator, device: Device, case: Case, chosen: list[type[Implementation]], cold: bool
 ) -> list[dict]:
     """The inputs, in as many copies as make them cold."""
     first = operator.rotated_inputs(device, case, INPUTS_SEED, 1)
@@ -133,7 +135,7 @@ def _size(inputs: dict) -> int:
     return sum(array.nbytes for array in inputs.values())
 
 
-def _overheads(operator: Operator, device, case: Case, implementation: type[Implementation]) -> dict:
+def _overheads(operator: Operator, device: Device, case: Case, implementation: type[Implementation]) -> dict:
     """What calls cost where there is next to nothing to do, by scope."""
     smallest = operator.smallest(case)
     if smallest is None:
@@ -147,13 +149,13 @@ def _overheads(operator: Operator, device, case: Case, implementation: type[Impl
     return {scope: Overhead(*_both(device, cell.step(scope), cell.per_call), *of_empty) for scope in cell.scopes}
 
 
-def _calls_timed(device, step, **options) -> Timing:
+def _calls_timed(device: Device, step, **options) -> Timing:
     """The caller's time, while no other job on this host times calls or transfers."""
-    with lock.measuring([lock.HOST_PATH] if device.kind == "gpu" else []):
+    with lock.measuring([lock.HOST_PATH] if KINDS[device.kind].accelerator else []):
         return time_caller(device, step, **options)
 
 
-def _both(device, step, per_call: int) -> tuple[float, float | None]:
+def _both(device: Device, step, per_call: int) -> tuple[float, float | None]:
     """The caller's and the device's median of a step, for one application.
 
     Of several blocks the fastest: what disturbs the host only slows it, and a call takes no less than this.
@@ -210,7 +212,7 @@ def _at_most(overhead_s: float | None, whole: Timing | None) -> float | None:
 
 
 def declare(
-    operator: Operator, device, case: Case, cell: Implementation, scope: str | None, seals: Seals, cold: bool
+    operator: Operator, device: Device, case: Case, cell: Implementation, scope: str | None, seals: Seals, cold: bool
 ) -> dict:
     """What a measurement says before anything is timed: counts, roofs, and the sealed prediction."""
     flops, traffic = operator.flops(case, scope), operator.bytes(case, scope)

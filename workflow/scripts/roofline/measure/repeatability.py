@@ -7,13 +7,14 @@ its place.
 
 import time
 
+from roofline.devices.base import Device
 from roofline.operators.gemm import products_on
 
 COVERED = 0.8  # of the free memory: what else the process needs, such as libraries that are loaded later, has the rest
 AT_ONCE = 64  # products queued before the host waits: 12 ms of an H200's
 
 
-def repeat(device, dtype: str, size: int, seconds: float) -> dict:
+def repeat(device: Device, dtype: str, size: int, seconds: float) -> dict:
     """The fields of a RepeatabilityRecord that follow from so many seconds of products. Raises Unsupported."""
     product = products_on(device).reference_product(device, dtype, size, seed=21)
     fault, check = None, None

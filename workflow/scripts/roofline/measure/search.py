@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from roofline.core import statistics
+from roofline.core.device_kinds import KINDS
 from roofline.devices.base import Refused
 from roofline.records.timing import Search
 
@@ -37,7 +38,7 @@ def try_all(
         step = step_of(way)
         try:
             (warm,) = device.step_times(step, 1)
-            if device.kind == "cpu" and (len(ways) == 1 or warm / work_of(way) > BEHIND * fastest):
+            if KINDS[device.kind].synchronous and (len(ways) == 1 or warm / work_of(way) > BEHIND * fastest):
                 tried.append((way, warm))
                 continue
             runs = TRIALS if warm < budget_s / 5 else 1

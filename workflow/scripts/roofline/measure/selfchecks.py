@@ -1,6 +1,8 @@
 """What a compute ceiling must satisfy, whatever the card: a figure that does not is no figure."""
 
 from roofline.core import statistics
+from roofline.core.device_kinds import KINDS
+from roofline.devices.base import Device
 from roofline.devices.datasheets import clock_peak_tflops
 from roofline.operators.gemm import products_on
 from roofline.records.device import DeviceRecord, VendorPeak
@@ -25,8 +27,8 @@ def require_possible(
     highest_mhz, rate = record.hardware.get("sm_clock_max_mhz"), peak and peak.operations_per_clock_per_multiprocessor
     clock_mhz = min((mhz for mhz in (highest_mhz, counted_mhz and COUNTED * counted_mhz) if mhz), default=None)
     if not (rate and clock_mhz):
-        gpu = record.device_kind == "gpu"
-        return [f"{ceiling}: not held against the highest clock, which is not known"] if gpu else []
+        clocked = KINDS[record.device_kind].reports_power
+        return [f"{ceiling}: not held against the highest clock, which is not known"] if clocked else []
     multiprocessors = record.hardware["multiprocessors"]
     limit = clock_peak_tflops(rate, multiprocessors, clock_mhz)
     if tflops <= limit * ROUNDING:
@@ -41,7 +43,7 @@ def require_possible(
     return [f"{what}; the rate is by formula ({record.vendor.reason})"]
 
 
-def require_above_fp32(device, product: Product, tf32_tflops: float, record: DeviceRecord) -> list[str]:
+def require_above_fp32(device: Device, product: Product, tf32_tflops: float, record: DeviceRecord) -> list[str]:
     """Doubts. Raises ArithmeticError where the same product in fp32 is no slower: then tf32 was not what ran.
 
     It is a doubt alone where the card's tensor cores are no faster in tf32 than its CUDA cores in fp32.

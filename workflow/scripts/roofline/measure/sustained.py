@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from roofline.core import statistics
 from roofline.core.throttling import is_throttled, limiting_reasons
+from roofline.devices.base import Device
 from roofline.measure.contention import recorded
 from roofline.measure.state import LAG_S, StateLog
 from roofline.records.compute import LoadPoint, Sustained
@@ -15,7 +16,7 @@ STEADY = 0.06
 
 
 @recorded("device", slowness=lambda load: -load.tflops)
-def sustain(device, workload, seconds: float, step_s: float) -> Sustained | None:
+def sustain(device: Device, workload, seconds: float, step_s: float) -> Sustained | None:
     """Run a workload without a pause for so many seconds; the median rate once clock and power have settled.
 
     `step_s` is what one step takes, about. Moments of thermal or power-brake throttling are set apart; where there is

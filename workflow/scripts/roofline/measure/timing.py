@@ -4,7 +4,9 @@ import time
 from collections.abc import Callable
 
 from roofline.core import statistics
+from roofline.core.device_kinds import KINDS
 from roofline.core.throttling import is_throttled
+from roofline.devices.base import Device
 from roofline.measure.contention import recorded
 from roofline.measure.state import StateLog
 from roofline.records.timing import DeviceState, Timing
@@ -22,7 +24,7 @@ Step = Callable[[int], object]
 
 @recorded()
 def time_caller(
-    device, step: Step, *, warmup: int, iterations: int, time_budget_s: float, checked_s: float | None = None
+    device: Device, step: Step, *, warmup: int, iterations: int, time_budget_s: float, checked_s: float | None = None
 ) -> Timing:
     """What a caller of `step` gets. Steps are handed their number, so that they can rotate among buffers; it runs on
     from the warm-up through every timed block, so that no step meets a buffer before the rotation is back at it.
@@ -32,15 +34,15 @@ def time_caller(
     own, and at least LEAST_ON_CPU steps are timed. Where the check of the result ran just before and took most of the
     budget (`checked_s`), that was the warm-up.
     """
-    on_cpu = device.kind == "cpu"
-    least = min(iterations, LEAST_ON_CPU) if on_cpu else 1
-    deadline = time.monotonic() + (time_budget_s / 2 if on_cpu else time_budget_s)
+    synchronous = KINDS[device.kind].synchronous
+    least = min(iterations, LEAST_ON_CPU) if synchronous else 1
+    deadline = time.monotonic() + (time_budget_s / 2 if synchronous else time_budget_s)
     slow = checked_s is not None and checked_s > time_budget_s / 2
     warmed, last = (1, checked_s) if slow else (0, 0.0)
     while warmed < max(1, warmup) and (warmed == 0 or time.monotonic() + last < deadline):
         last = device.step_times(step, 1, first=warmed)[0]
         warmed += 1
-    if on_cpu:
+    if synchronous:
         deadline = time.monotonic() + time_budget_s
     samples: list[float] = []
     longest, clock_mhz = 0, None
@@ -56,7 +58,7 @@ def time_caller(
 
 
 @recorded("device")
-def time_device(device, step: Step, caller: Timing, *, time_budget_s: float) -> Timing | None:
+def time_device(device: Device, step: Step, caller: Timing, *, time_budget_s: float) -> Timing | None:
     """The device's part of the same steps; None on a synchronous device.
 
     A fourth of the caller's steps, within half of its budget: without launch gaps there is little left to vary.
@@ -68,7 +70,7 @@ def time_device(device, step: Step, caller: Timing, *, time_budget_s: float) -> 
 
 
 def time_device_alike(
-    device, step: Step, caller: Timing, *, time_budget_s: float, rest: Callable[[], None] = lambda: None
+    device: Device, step: Step, caller: Timing, *, time_budget_s: float, rest: Callable[[], None] = lambda: None
 ) -> tuple[Timing | None, list[str]]:
     """As time_device, after a rest like the caller's; and doubts about it.
 
@@ -108,14 +110,14 @@ def per_application(timing: Timing | None, per_call: int) -> Timing | None:
 
 @recorded()
 def time_until_precise(
-    device, step: Step, log: StateLog, *, warmup: int, most: int, time_budget_s: float, first: int = 0
+    device: Device, step: Step, log: StateLog, *, warmup: int, most: int, time_budget_s: float, first: int = 0
 ) -> Timing:
     """Steps until the 95 % interval of their median is within 0.5 %, `most` of them, or the budget is spent.
 
     The device is looked at before, while each longer batch runs, and after. A batch in which it was throttled for heat
     is set apart; where all were, they count and the timing says so. On a CPU at least LEAST_ON_CPU are taken.
     """
-    least = min(most, LEAST_ON_CPU) if device.kind == "cpu" else 1
+    least = min(most, LEAST_ON_CPU) if KINDS[device.kind].synchronous else 1
     deadline = time.monotonic() + time_budget_s
     last = statistics.median(device.step_times(step, max(1, warmup), first=first))
     first += max(1, warmup)
@@ -143,7 +145,7 @@ def time_until_precise(
     return _timing(CALLER_METHOD, warmup, most, free, stopped_by, throttled)
 
 
-def _watched_batch(device, step, log, count: int, first: int, each_s: float) -> tuple[list[float], bool | None]:
+def _watched_batch(device: Device, step, log, count: int, first: int, each_s: float) -> tuple[list[float], bool | None]:
     """Times of a batch, and whether the device was throttled for heat then; None where it was too short to look."""
     if count * each_s < LOOK_S:
         return device.step_times(step, count, first=first), None

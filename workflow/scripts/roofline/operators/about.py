@@ -15,6 +15,7 @@ from pydantic import Field
 
 import roofline.operators
 from roofline.core.axis import BYTES, Axis
+from roofline.core.device_kinds import KINDS
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.core.terms import DeviceKind, Regime
 from roofline.records.base import Interval, Record
@@ -82,13 +83,13 @@ class About:
         Fusion saves launches and passes over intermediates, not the operator's own bytes: it is no remedy where memory
         sets the time.
         """
-        way, gpu = self.ways.get(cell.implementation, self.other_ways), kind == "gpu"
-        lower = ["lower precision"] if ITEM_BYTES[cell.dtype] > (1 if gpu else 4) else []
+        way, device = self.ways.get(cell.implementation, self.other_ways), KINDS[kind]
+        lower = ["lower precision"] if ITEM_BYTES[cell.dtype] > device.narrowest_bytes else []
         fusion = [] if way.fused else ["operator fusion"]
-        graph = ["a CUDA graph"] if gpu and not way.graph else []
+        graph = ["a CUDA graph"] if not (device.synchronous or way.graph) else []
         generic = ["more work in flight"] if way.fused else [ONE_FUSED_KERNEL, FEWER_INTERMEDIATES]
         return {
-            "compute": (["tensor cores"] if gpu and self.unit == "cuda_core" else []) + lower,
+            "compute": (["tensor cores"] if device.tensor_cores and self.unit == "cuda_core" else []) + lower,
             "memory": lower,
             "overhead": [*graph, *fusion, "larger batches"],
             "implementation": list(way.improvements) or generic,

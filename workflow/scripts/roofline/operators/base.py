@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from roofline.core.accuracy import relative_error, require_close
+from roofline.core.device_kinds import KINDS
 from roofline.devices.base import Identity
 from roofline.operators.settings import OperatorSettings, Settings
 from roofline.records.operator import DataFile
@@ -191,7 +192,7 @@ class Implementation(ABC):
 
     def costs(self, scope: str | None) -> CostTerms:
         """What a step costs beside its work, as multiples of the operator's constants."""
-        start = {"array_kernel_s": float(self.launches)} if self.kind == "gpu" else None
+        start = {"array_kernel_s": float(self.launches)} if not KINDS[self.kind].synchronous else None
         return CostTerms(calls={"array_operation_s": float(self.launches)}, start=start)
 
 

@@ -10,10 +10,9 @@ import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import get_args
 
 import roofline.operators
-from roofline.core.terms import DeviceKind
+from roofline.core.device_kinds import KINDS
 from roofline.operators.base import Implementation, Operator
 from roofline.operators.settings import OperatorSettings
 
@@ -126,7 +125,7 @@ def _require_complete(implementation: type[Implementation], one: type[Operator],
     missing = [part for part in ("name", "kind") if not hasattr(implementation, part)]
     if missing:
         raise BadOperator(f"operators: {path}: {name} lacks {', '.join(missing)}")
-    if implementation.kind not in get_args(DeviceKind):
+    if implementation.kind not in KINDS:
         raise BadOperator(f"operators: {path}: {name}.kind is {implementation.kind!r}; allowed: gpu, cpu")
     if implementation.compute is Implementation.compute and implementation.step is Implementation.step:
         raise BadOperator(f"operators: {path}: {name} lacks compute or step")

@@ -3,6 +3,7 @@
 They held the text of every operator; today only that of a user's own is stored, in one file beside the table.
 """
 
+import re
 from collections.abc import Iterable
 
 OLD, NEW = 3, 4
@@ -55,12 +56,25 @@ def _check(fault: dict) -> dict:
 def _record(content: dict) -> dict:
     found = {**content, "schema_version": NEW}
     found.pop("info", None)
+    if "bandwidths" in found:
+        found["bandwidths"] = [_accesses(one["name"]) | one for one in found["bandwidths"]]
     for cells in ("measurements", "cells"):
         if cells in found:
             found[cells] = [{key: value for key, value in one.items() if key not in OF_CELL} for one in found[cells]]
     if content["kind"] == "collection":
         found["records"] = [_record(one) for one in found["records"]]
     return found
+
+
+def _accesses(ceiling: str) -> dict:
+    """What names of memory ceilings said alone: dram_read_4_cores, h2d_pageable, p2p_gpu1_both."""
+    cores = re.search(r"_(one|\d+)_cores?$", ceiling)
+    pinned = "pageable" if ceiling.endswith("_pageable") else "pinned"
+    return {
+        "cores": int(cores[1].replace("one", "1")) if cores else None,
+        "host_memory": pinned if ceiling.startswith(("h2d", "d2h")) else None,
+        "both_ways": ceiling.endswith("_both"),
+    }
 
 
 def own_operator(contents: Iterable[dict], kinds: dict[str, str]) -> dict | None:

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from roofline.core.terms import Mix
+from roofline.core.terms import HostMemory, Mix
 from roofline.records.base import Interval, Positive, Record, require_same, share
 from roofline.records.operator import JobRecord
 from roofline.records.timing import Contention, DeviceState, Search, Timing
@@ -23,6 +23,9 @@ class Bandwidth(Record):
     name: str
     level: str
     mix: Mix
+    cores: int | None = Field(default=None, description="that read or write, where these are fewer than all")
+    host_memory: HostMemory | None = Field(default=None, description="of transfers between host and device")
+    both_ways: bool = Field(default=False, description="both directions of a link at once, of which this is the sum")
     counted: str
     bytes: int
     gb_per_s: Positive
@@ -43,6 +46,10 @@ class Bandwidth(Record):
     latency: Timing
     states: list[DeviceState]
     verified: str
+
+    @property
+    def of_whole_device(self) -> bool:
+        return self.cores is None
 
     @model_validator(mode="after")
     def _of_its_samples(self) -> Self:
@@ -131,7 +138,7 @@ class BandwidthRecord(JobRecord):
 
     @model_validator(mode="after")
     def _envelope_of_its_streams(self) -> Self:
-        whole = [one.gb_per_s for one in self.bandwidths if one.name.count("_") == 1]  # not those of one core
+        whole = [one.gb_per_s for one in self.bandwidths if one.of_whole_device]
         if self.envelope:
             require_same("envelope", self.envelope.gb_per_s, max(whole, default=None))
         return self

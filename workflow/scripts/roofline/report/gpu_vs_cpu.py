@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from roofline.analysis.table import MemoryCeiling, Operator, Roofline
+from roofline.core.device_kinds import accelerators
 from roofline.core.formatting import counted, duration, listed, number, percent, starred, traffic
 from roofline.core.statistics import few
 from roofline.operators.about import About
@@ -18,7 +19,7 @@ NEARLY_ALL = 0.95  # of a time: what is left of it is not worth a word
 
 def gpu_vs_cpu(roofline: Roofline, devices: Mapping[str, DeviceRecord]) -> Answer:
     """For each operator that both have in fp32: is the GPU faster by as much as its roof is higher?"""
-    gpu = next((name for name, record in devices.items() if record.device_kind == "gpu"), None)
+    gpu = next(iter(accelerators(devices, lambda name: devices[name].device_kind)), None)
     if gpu is None or "cpu" not in devices:
         only = f"{listed(devices)} {'was' if len(devices) == 1 else 'were'} measured"
         return Answer(f"Only {only}; the comparison needs a GPU and the CPU (`devices: auto`).")

@@ -9,6 +9,7 @@ from roofline.analysis.results import Results
 from roofline.analysis.score import score
 from roofline.analysis.spread import Spreads
 from roofline.analysis.table import NotCounted, Roofline, SealCheck
+from roofline.core.device_kinds import KINDS, in_order
 from roofline.core.formatting import capacity, flops_unit, number, percent, starred
 from roofline.core.statistics import few
 from roofline.records.check import CheckResult
@@ -139,7 +140,7 @@ def report(
     """`spreads` are those between runs that are known, `sha256` is of the records' files, by their paths; `standings`
     are the devices' among others of their models."""
     records = [record for _, record in found.measured]
-    devices = dict(sorted(found.device_records().items(), key=lambda item: item[1].device_kind != "gpu"))
+    devices = dict(in_order(found.device_records().items(), lambda item: item[1].device_kind))
     models = [device.name for device in devices.values()]
     duplicates = [name for place, name in enumerate(devices) if models[place] in models[:place]]
     missed = worst(table.entries)
@@ -206,7 +207,7 @@ def _device(device: DeviceRecord, table: Roofline, records: list, spreads: Sprea
     return DeviceReport(
         name=name,
         model=device.name,
-        is_cpu=device.device_kind == "cpu",
+        is_cpu=not KINDS[device.device_kind].accelerator,
         facts=_facts(device),
         checks=[one for one in table.checks if one.device == name],
         again=measure_again(again) if again else "",
@@ -270,7 +271,7 @@ def _others(devices: Mapping[str, DeviceRecord], standings: Mapping[str, Standin
 
 def _filters(devices: list[str], cells: list, table: Roofline, chart: dict | None) -> dict[str, list[str]]:
     kinds = {trace["meta"]["kind"] for trace in chart["data"] if trace["x"]} if chart else set()
-    of_ceilings = [c.name.partition("_fma")[0] for c in table.ceilings if c.kind == "compute"]
+    of_ceilings = [c.dtype or c.name for c in table.ceilings if c.kind == "compute"]
     return {
         "device": devices,
         "operator": list(dict.fromkeys(cell.operator for cell in cells)),

@@ -9,6 +9,7 @@ from matplotlib.lines import Line2D
 
 from roofline.analysis.table import Operator, Roofline
 from roofline.core.axis import BYTES
+from roofline.core.device_kinds import in_order
 from roofline.core.formatting import traffic
 from roofline.core.statistics import few
 from roofline.operators.about import About
@@ -78,7 +79,7 @@ def draw(roofline: Roofline, name: str) -> Figure:
 
 
 def _blocks(roofline: Roofline, name: str, info: About | None) -> Iterable[Block]:
-    for device, entry in sorted(roofline.devices.items(), key=lambda item: item[1].kind != "gpu"):
+    for device, entry in in_order(roofline.devices.items(), lambda item: item[1].kind):
         cells = [o for o in roofline.operators if (o.device, o.operator) == (device, name)]
         cells = [cell for cell in cells if cell.bytes and cell.fraction_of_roof]
         presets = dict.fromkeys(cell.preset for cell in cells)

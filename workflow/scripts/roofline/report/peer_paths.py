@@ -24,16 +24,17 @@ def _path(one: PeerPath) -> str:
 
 
 def _sentence(device: str, paths: Sequence[PeerPath], roofline: Roofline) -> str:
-    rates = {(c.device, c.name): c.gb_per_s for c in roofline.ceilings if isinstance(c, MemoryCeiling)}
+    records = {one.record for one in paths}
+    between = [c for c in roofline.ceilings if isinstance(c, MemoryCeiling) and c.record in records]
 
-    def rate(way: str) -> str:
-        return _span(rates[found] for one in paths if (found := (device, f"p2p_{one.peer}{way}")) in rates)
+    def rate(mix: str, both_ways: bool) -> str:
+        return _span(c.gb_per_s for c in between if (c.mix, c.both_ways) == (mix, both_ways))
 
-    ways = {"copies": "", "reads by kernels": "_read", "writes by kernels": "_write"}
+    ways = {"copies": "copy", "reads by kernels": "read", "writes by kernels": "write"}
     told = [
-        f"{what} {one} GB/s one way, {both} both ways" if (both := rate(f"{way}_both")) else f"{what} {one} GB/s"
-        for what, way in ways.items()
-        if (one := rate(way))
+        f"{what} {one} GB/s one way, {both} both ways" if (both := rate(mix, True)) else f"{what} {one} GB/s"
+        for what, mix in ways.items()
+        if (one := rate(mix, False))
     ]
     said = f"{device} reaches {listed(one.peer for one in paths)} {_path(paths[0])}: {', '.join(told)}"
     small = [_latency(paths, name, words) for name, words in (("load", "a load in a kernel"), ("copy", "a copy"))]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from roofline.analysis.table import ComputeCeiling, MemoryCeiling, Roofline
+from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import capacity, counted, level_name, number, starred
 from roofline.records.device import DeviceRecord
 from roofline.report.tables import span
@@ -29,8 +30,8 @@ class Layer:
 def pyramid(device: DeviceRecord, roofline: Roofline) -> list[Layer]:
     """The levels of a device's memory from the registers out: what each holds, and what was measured of it."""
     ceilings = {c.name: c for c in roofline.ceilings if c.device == device.device}
-    gpu = device.device_kind == "gpu"
-    levels = _levels_of_gpu(device, ceilings) if gpu else _levels_of_cpu(device, ceilings, roofline)
+    card = KINDS[device.device_kind].accelerator
+    levels = _levels_of_gpu(device, ceilings) if card else _levels_of_cpu(device, ceilings, roofline)
     known = [level for level in levels if level[2]]  # of which something was measured
     return [
         Layer(name, size, rate, (place + 1) / len(known), source)
@@ -60,7 +61,9 @@ def _levels_of_gpu(device: DeviceRecord, ceilings: Ceilings) -> list[tuple]:
 
 def _peers(ceilings: Ceilings) -> tuple[str, str]:
     """The slowest and the fastest copies to other GPUs, one way."""
-    copies = [c for c in ceilings.values() if c.kind == "memory" and c.level == "p2p" and c.name.count("_") == 1]
+    copies = [
+        c for c in ceilings.values() if c.kind == "memory" and c.level == "p2p" and c.mix == "copy" and not c.both_ways
+    ]
     rates = sorted(c.gb_per_s for c in copies)
     return (f"{span(rates)} GB/s", ", ".join(c.name for c in copies)) if copies else ("", "")
 

@@ -28,11 +28,6 @@ class Level:
     sustained: float | None = None  # None where it is the roof itself, within 1 %
 
 
-def dtype_of(ceiling: ComputeCeiling) -> str:
-    """A product's ceiling has its dtype's name; that of register-only FMA says so behind it."""
-    return ceiling.name.removesuffix("_fma") if ceiling.method == "fma" else ceiling.name
-
-
 def drawn(ceilings: Sequence[Ceiling], operators: Sequence[Operator]) -> list[Ceiling]:
     """What no dot needs would hide what dots need."""
     needed = {o.compute_ceiling for o in operators} | {o.memory_ceiling for o in operators}
@@ -72,7 +67,7 @@ def notes(ceilings: Sequence[Ceiling], shown: Sequence[Ceiling]) -> Iterable[str
     if link:
         yield f"Host link: {'; '.join(link)}."
     peers = [c for c in ceilings if c.kind == "memory" and c.level == "p2p"]
-    if copies := sorted(c.gb_per_s for c in peers if c.mix == "copy" and not c.name.endswith("_both")):
+    if copies := sorted(c.gb_per_s for c in peers if c.mix == "copy" and not c.both_ways):
         yield f"Copies to {counted(len(copies), 'other GPU')}: {span(copies)} GB/s."
     left_out = [f"{level_words(c.name)} {_value(c)}" for c in ceilings if c not in shown and c not in peers]
     if left_out:
@@ -99,7 +94,7 @@ def _compute(ceiling: ComputeCeiling, operators: Sequence[Operator]) -> Level:
         value=ceiling.tflops,
         text=f"{words} · {shares} of {promise}" if shares else words,
         look="fma" if ceiling.method == "fma" else look,
-        dtype=dtype_of(ceiling),
+        dtype=ceiling.dtype,
         sustained=sustained if sustained and sustained < SETTLED * ceiling.tflops else None,
     )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from roofline.analysis.table import Operator, Roofline, Skipped
+from roofline.core.device_kinds import in_order
 from roofline.report import roofline_ceilings as ceilings_shown
 from roofline.report.cells import USERS, Infos, by_operator, chosen, has_place, title
 from roofline.report.figure_style import SMALL_SIZE, markers_of, shortened
@@ -33,7 +34,7 @@ class Panel:
 
 def panels(roofline: Roofline) -> list[Panel]:
     """GPUs first. A marker means the same in every panel."""
-    devices = sorted(roofline.devices, key=lambda device: roofline.devices[device].kind != "gpu")
+    devices = in_order(roofline.devices, lambda device: roofline.devices[device].kind)
     infos = roofline.operator_info
     dots = {
         device: chosen([o for o in roofline.operators if o.device == device and has_place(o)], infos)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from roofline.analysis.score import score
 from roofline.analysis.spread import Spreads
 from roofline.analysis.table import Operator, Roofline
+from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import duration, number, percent, starred
 from roofline.core.statistics import half_width
 from roofline.records.check import CheckResult
@@ -53,7 +54,7 @@ def summary(roofline: Roofline, spreads: Spreads | None = None, arguments: str =
 
 def _ceilings(device: str, roofline: Roofline, spreads: Spreads) -> list[str]:
     compute, memory = compute_rows(roofline, device, spreads), memory_rows(roofline, device, spreads)
-    promise = "formula" if roofline.devices[device].kind == "cpu" else "vendor"
+    promise = KINDS[roofline.devices[device].kind].peaks_by
     lines = _table("TFLOPS", promise, compute) + _table("GB/s", "vendor", memory) + _levels(device, roofline)
     lines += [part for words in peer_paths.sentences(roofline, device) for part in _wrapped(f"  {words}", 4)]
     return lines + _skipped(device, roofline)

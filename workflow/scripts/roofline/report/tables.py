@@ -1,12 +1,12 @@
 """The ceilings and the levels of a device as rows of words, the same on the screen and on every page."""
 
-import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from roofline.analysis.spread import Spreads, with_known_runs
 from roofline.analysis.table import AboveRoof, ComputeCeiling, FoundCache, MemoryCeiling, Operator, Roofline
+from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import (
     capacity,
     counted,
@@ -152,7 +152,9 @@ def main_memory_ceiling(
 ) -> MemoryCeiling | None:
     """A device's roof of memory: the one that most operators stand under, on however many cores, or else would."""
     there = {c.name: c for c in ceilings if c.kind == "memory"}
-    named = [re.sub(r"_(one|\d+)_cores?$", "", o.memory_ceiling) for o in operators if o.memory_ceiling]
+    whole = {(c.level, c.mix): name for name, c in there.items() if c.cores is None}
+    under = [there[o.memory_ceiling] for o in operators if o.memory_ceiling in there]
+    named = [c.name if c.cores is None else whole.get((c.level, c.mix), "") for c in under]
     found = [name for name in named if name in there] or [name for name in MAIN_ROOFS if name in there][:1]
     return there[max(found, key=found.count)] if found else None
 
@@ -169,7 +171,7 @@ def memory_doubt(c: MemoryCeiling) -> str:
 
 def promised(device: DeviceRecord) -> str:
     """Whose figures a device is compared with: the formula's for a CPU and for a card that no datasheet is of."""
-    return "formula" if device.device_kind == "cpu" or device.vendor.match == "formula" else "vendor"
+    return "formula" if device.vendor.match == "formula" else KINDS[device.device_kind].peaks_by
 
 
 def fail_lines(failed: Iterable[CheckResult]) -> list[str]:

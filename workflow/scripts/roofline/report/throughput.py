@@ -2,6 +2,8 @@
 
 from roofline.analysis.spread import Spreads, with_known_runs
 from roofline.analysis.table import Roofline
+from roofline.core.device_kinds import KINDS
+from roofline.core.dtypes import REGISTER_ONLY
 from roofline.core.formatting import counted, flops_unit, listed, number, percent
 from roofline.core.statistics import few, half_width
 from roofline.records.compute import PeakFlops, PeakFlopsRecord
@@ -38,7 +40,11 @@ def throughput(device: DeviceRecord, roofline: Roofline, records: list[JobRecord
     ]
     doubted = list(dict.fromkeys(noisy + beaten))
     sure = {dtype: peak for dtype, peak in judged.items() if dtype not in doubted}
-    registers = {dtype: sure.get(f"{dtype}_fma") for dtype in sure} if device.device_kind == "cpu" else {}
+    registers = (
+        {dtype: sure[name] for name, dtype in REGISTER_ONLY.items() if name in sure}
+        if KINDS[device.device_kind].peaks_by == "formula"
+        else {}
+    )
     shares = {dtype: share for dtype, p in sure.items() if (share := _share(p, registers.get(dtype)))}
     # Of our own kernels, what is below the limit is the device's: they do nothing but multiply and add.
     short = {dtype: share for dtype, share in shares.items() if share < 1 - FAR and sure[dtype].method == "gemm"}

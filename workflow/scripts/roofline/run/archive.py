@@ -18,6 +18,7 @@ from io import BytesIO
 from pathlib import Path, PurePosixPath
 
 from roofline.analysis.results import read_table
+from roofline.core.device_kinds import in_order
 from roofline.records.base import CorruptRecord, read
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Device, Manifest
@@ -46,7 +47,7 @@ class Refused(Exception):
 
 def name_of(devices: list[Device], when: datetime) -> str:
     """The first GPU's name, else the CPU's, and the moment: nvidia-h200-20261105T093000Z."""
-    first = min(devices, key=lambda device: device.kind != "gpu")
+    first = in_order(devices, lambda device: device.kind)[0]
     slug = re.sub(r"[^a-z0-9]+", "-", first.name.lower()).strip("-")
     return f"{slug}-{when.astimezone(UTC):%Y%m%dT%H%M%SZ}"
 

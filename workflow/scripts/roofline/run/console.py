@@ -8,7 +8,9 @@ from roofline.analysis.checks.other_cards import ALIKE, OTHERS
 from roofline.analysis.results import read_table
 from roofline.analysis.seals import moment
 from roofline.analysis.spread import between_runs
+from roofline.core.device_kinds import in_order
 from roofline.core.formatting import counted
+from roofline.devices import kind_of
 from roofline.measure.lock import HOST
 from roofline.records.base import CorruptRecord
 from roofline.report import screen
@@ -45,7 +47,7 @@ def announce(jobs: Iterable, checked: Checked, cores: int) -> None:
     seconds = together_s(zip(uses, each, strict=True), cores)
     price = checked.config.cost.usd_per_hour
     cost = f", about ${price * seconds / 3600:.2f} at ${price:g} per hour" if price else ""
-    devices = sorted({dict(job.wildcards)["device"] for job in measuring}, key=lambda name: (name == "cpu", name))
+    devices = in_order(sorted({dict(job.wildcards)["device"] for job in measuring}), kind_of)
     on = f" on {', '.join(devices)}" if devices else ""
     _say(
         f"{counted(len(measuring), 'measurement')}{on}, about {_rounded(seconds)}{cost}; "

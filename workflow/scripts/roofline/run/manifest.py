@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from roofline.analysis.results import Results, read_results
 from roofline.analysis.seals import moment, violations
+from roofline.core.device_kinds import accelerators
 from roofline.records.base import CorruptRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
@@ -180,7 +181,7 @@ def _seconds(start: datetime, end: datetime) -> float:
 
 def describe_environment(devices: list[DeviceRecord]) -> Environment:
     packages = {dist.name: dist.version for dist in metadata.distributions() if dist.name}
-    gpu = next((record.software for record in devices if record.device_kind == "gpu"), {})
+    gpu = next((one.software for one in accelerators(devices, lambda one: one.device_kind)), {})
     host = next((record.host for record in devices), {})
     return Environment(
         python=platform.python_version(),

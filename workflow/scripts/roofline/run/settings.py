@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
+from roofline.core.device_kinds import accelerators
 from roofline.devices import kind_of, level_of, memory_levels
 from roofline.devices.levels import ARRAYS, TRANSFERS
 from roofline.measure import nsight_compute
@@ -271,7 +272,7 @@ def _key(path) -> str:
 def choose_devices(checked: Checked, present: Mapping) -> list[str]:
     """Names of the devices to measure. Raises Faults with all that this machine cannot do of the configuration."""
     config, wanted = checked.config, checked.config.devices
-    gpus = [name for name, identity in present.items() if identity.kind == "gpu"]
+    gpus = accelerators(present, lambda name: present[name].kind)
     chosen = {"auto": [*gpus[:1], "cpu"], "all": [*gpus, "cpu"]}[wanted] if isinstance(wanted, str) else wanted
     faults = [
         f"devices: {name} is not on this machine; here: {', '.join(present)}" for name in chosen if name not in present

@@ -156,7 +156,7 @@ def link(known: Evidence) -> Outcome | None:
 
 @check(COPIES, looks_at="measurements", health=True, action=f"run again; if it stays so, {ANOTHER_HOST}")
 def copies(known: Evidence) -> Outcome | None:
-    pinned = [one for one in bandwidths(known.records) if one.level == "pcie" and not one.name.endswith("_pageable")]
+    pinned = [one for one in bandwidths(known.records) if one.host_memory == "pinned"]
     lanes = [(state.pcie_width or 0) * GB_PER_S_OF_LANE.get(state.pcie_generation, 0)
              for one in pinned for state in one.states]  # fmt: skip
     carried = max(lanes, default=0)

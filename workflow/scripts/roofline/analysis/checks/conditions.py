@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 from roofline.analysis.checks.registry import Evidence, Outcome, check
 from roofline.core.contention import disturbances
+from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import counted, percent
 from roofline.core.throttling import THERMAL_REASONS, limiting_words
 from roofline.operators.about import name_of
 from roofline.records.compute import PeakFlopsRecord
-from roofline.records.device import DeviceRecord
 from roofline.records.instructions import InstructionsRecord
 from roofline.records.memory import BandwidthRecord
 from roofline.records.operator import JobRecord
@@ -99,7 +99,7 @@ def quiet(known: Evidence) -> Outcome:
         again = sum(block.contention.measured_again for block in judged)
         reason = f"{counted(len(judged), 'block')}" + (f", {again} of them measured again" if again else "")
         return Outcome("pass", reason, 0, 0)
-    what = "end-to-end times of " if known.record.device_kind == "gpu" else ""
+    what = "" if KINDS[known.record.device_kind].synchronous else "end-to-end times of "
     (name, found), *rest = disturbed
     more = f"; and {len(rest)} more" if rest else ""
     reason = f"{what}{len(disturbed)} of {counted(len(judged), 'timed block')} disturbed ({name}: {found[0]}{more})"
@@ -118,7 +118,7 @@ def unthrottled(known: Evidence) -> Outcome:
     unknown = [name for name, value in ceilings.items() if value is None]
     if throttled:
         return Outcome("fail", f"of {len(ceilings)} ceilings, throttled in every sample: {', '.join(throttled)}")
-    if known.record.device_kind == "cpu":
+    if not KINDS[known.record.device_kind].reports_power:
         return Outcome("not_applicable", "a CPU does not report throttling")
     if len(unknown) == len(ceilings):
         return Outcome("not_applicable", "the device does not report throttling")
@@ -184,7 +184,7 @@ def _temperatures(records: Sequence[JobRecord]) -> Iterable[float]:
 
 
 def _blocks(known: Evidence) -> Iterator[Block]:
-    sensitive = _sensitive(known.record)
+    sensitive = KINDS[known.record.device_kind].sensitive
     for record in known.records:
         if isinstance(record, PeakFlopsRecord) and record.peak:
             burst = record.peak.burst
@@ -204,10 +204,6 @@ def _blocks(known: Evidence) -> Iterator[Block]:
             yield Block(name, sensitive, one.latency.contention, one.states)
             if one.device_latency:
                 yield Block(name, "device", one.device_latency.contention)
-
-
-def _sensitive(device: DeviceRecord) -> str:
-    return "cpu" if device.device_kind == "cpu" else "caller"
 
 
 def _issued(record: InstructionsRecord) -> list[tuple[str, Timing]]:

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 from roofline.analysis.distribution import Standing
 from roofline.analysis.table import Roofline
+from roofline.core.device_kinds import KINDS
 from roofline.records.check import CheckResult, Result
 from roofline.records.device import DeviceRecord
 from roofline.records.health import RepeatabilityRecord, Unused, Xid
@@ -94,7 +95,7 @@ def check(
 
 def judge(known: Evidence, wanted: Callable[[Registered], bool] = lambda one: True) -> list[CheckResult]:
     """The checks of one device."""
-    cpu = known.record is not None and known.record.device_kind == "cpu"
+    cpu = known.record is not None and not KINDS[known.record.device_kind].accelerator
     asked = [one for one in REGISTRY.values() if wanted(one) and one.can_look_at(known) and (one.of_cpus or not cpu)]
     return [_row(one, known, outcome) for one in asked for outcome in _outcomes(one.judge(known))]
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from roofline.analysis import above_roof, counted
 from roofline.analysis.checks.registry import Evidence, Outcome, check
 from roofline.analysis.table import Roofline
+from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import counted as count
 from roofline.core.formatting import listed, percent, place_words
 from roofline.records.check import CheckResult
@@ -98,7 +99,7 @@ def counters(known: Evidence) -> Outcome | None:
     and tensor cores that are busy in the products that are to fill them. What was not counted contradicts nothing."""
     if not known.profiled:
         return None
-    if known.record.device_kind == "cpu":
+    if not KINDS[known.record.device_kind].accelerator:
         return Outcome("not_applicable", "Nsight Compute counts on GPUs")
     entries = [entry for entry in known.table.counted if entry.device == known.device]
     refused = [one.reason for one in known.table.not_counted if one.device == known.device]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 
-from roofline.core.dtypes import ITEM_BYTES, array_dtype
+from roofline.core.dtypes import ITEM_BYTES, array_dtype, dtype_of
 from roofline.devices import host, levels
 from roofline.devices.base import Identity, Stream, SweepSeries, Workload
 from roofline.devices.cpu.formula import clock, cpu_family, peak_formula_tflops, simd_units
@@ -101,7 +101,7 @@ class Device:
             "l2_bytes": hardware["caches_bytes"].get("l2"),
             "power_limit_w": None,
             "peaks": {
-                name: {"tflops": peak_formula_tflops(hardware, ITEM_BYTES[name.removesuffix("_fma")]), **figure}
+                name: {"tflops": peak_formula_tflops(hardware, ITEM_BYTES[dtype_of(name)]), **figure}
                 for name in NATIVE_CEILINGS
                 if clock_mhz
             },
@@ -260,7 +260,7 @@ class Device:
         if not size_bytes:
             free = host.memory_available_bytes()
             size_bytes = cpu_memory.automatic_bytes(self.cores, self.last_level_cache_bytes, free)
-        return cpu_memory.streams(self.workers, size_bytes)
+        return cpu_memory.streams(self.workers, level, size_bytes)
 
     def sweeps(self, points_per_octave: int) -> list[SweepSeries]:
         """Sets of one core, and of all cores with one each; where there is one core, these are the same."""

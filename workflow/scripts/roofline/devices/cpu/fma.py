@@ -9,7 +9,7 @@ import numpy
 
 from roofline.core import statistics
 from roofline.core.accuracy import relative_error, require_close
-from roofline.core.dtypes import ITEM_BYTES, array_dtype
+from roofline.core.dtypes import ITEM_BYTES, array_dtype, dtype_of
 from roofline.devices import host
 from roofline.devices.base import Workload
 from roofline.devices.cpu import loops
@@ -44,7 +44,7 @@ def again(device, ceiling: str, product: Product, seed: int) -> Workload:
 
 
 def _workload(device, ceiling: str, chains: int, vector_bytes: int, seed: int) -> Workload:
-    loop = MultiplyAdds(device, ceiling.removesuffix("_fma"), chains, vector_bytes, seed)
+    loop = MultiplyAdds(device, dtype_of(ceiling), chains, vector_bytes, seed)
     return Workload(
         product=loop.product,
         flops=loop.flops,

@@ -57,7 +57,12 @@ def automatic_bytes(readers: int, last_level_cache_bytes: int, free_bytes: int) 
     return _whole(max(LEAST_CACHES * last_level_cache_bytes, within), PARTS * BLOCK_BYTES)
 
 
-def streams(workers: Workers, array_bytes: int) -> list[Stream]:
+def streams(workers: Workers, level: str, array_bytes: int) -> list[Stream]:
+    """The ceilings of one level, over arrays of so many bytes each."""
+    return {"dram": _dram}[level](workers, array_bytes)
+
+
+def _dram(workers: Workers, array_bytes: int) -> list[Stream]:
     """The mixes on all cores, reads on fewer too, and a copy on one, all over the same arrays.
 
     A step goes over one part of them, the next step over the next, round and round: it takes milliseconds, and what it
@@ -66,9 +71,9 @@ def streams(workers: Workers, array_bytes: int) -> list[Stream]:
     arrays, counts = Arrays(workers, array_bytes), core_counts(workers.count)
     found = [_read(arrays, "dram_read", counts[:2])]  # half of the cores may be faster than all
     found += [_stored(arrays, mix, f"dram_{mix}", counts[:2]) for mix in ("write", "copy", "triad")]
-    found += [_read(arrays, on_cores("dram_read", count), [count]) for count in counts[1:]]
+    found += [_read(arrays, on_cores("dram_read", count), [count], count) for count in counts[1:]]
     if workers.count > 1:
-        found.append(_stored(arrays, "copy", on_cores("dram_copy", 1), [1]))
+        found.append(_stored(arrays, "copy", on_cores("dram_copy", 1), [1], 1))
     return found
 
 
@@ -114,8 +119,8 @@ class Arrays:
         return list(itertools.pairwise(edges))
 
 
-def _read(arrays: Arrays, name: str, counts: Sequence[int]) -> Stream:
-    """Of a and b. Every step's sum is compared."""
+def _read(arrays: Arrays, name: str, counts: Sequence[int], cores: int | None = None) -> Stream:
+    """Of a and b; `cores` where the ceiling is of fewer than all. Every step's sum is compared."""
 
     def step(count: int, index: int) -> Timed:
         base, pieces = arrays.memory.ctypes.data, arrays.pieces(index % (2 * PARTS), count)
@@ -132,10 +137,10 @@ def _read(arrays: Arrays, name: str, counts: Sequence[int]) -> Stream:
         return "the sum of every 8-byte word, in every step, against that of the numbers written there"
 
     steps = {_grid(count): partial(step, count) for count in counts}
-    return _stream(name, "read", arrays.bytes // PARTS, steps, verify)
+    return _stream(name, "read", arrays.bytes // PARTS, steps, verify, cores)
 
 
-def _stored(arrays: Arrays, mix: str, name: str, counts: Sequence[int]) -> Stream:
+def _stored(arrays: Arrays, mix: str, name: str, counts: Sequence[int], cores: int | None = None) -> Stream:
     """What writes c, past the caches or by ordinary stores."""
 
     def step(streaming: bool, count: int, index: int) -> Timed:
@@ -163,10 +168,12 @@ def _stored(arrays: Arrays, mix: str, name: str, counts: Sequence[int]) -> Strea
     ways = itertools.product(counts, (True, False))
     steps = {_grid(count, streaming): partial(step, streaming, count) for count, streaming in ways}
     touched = {"write": 1, "copy": 2, "triad": 3}[mix]
-    return _stream(name, mix, touched * arrays.bytes // PARTS, steps, verify)
+    return _stream(name, mix, touched * arrays.bytes // PARTS, steps, verify, cores)
 
 
-def _stream(name: str, mix: str, counted_bytes: int, grids: dict, verify: Callable[[str], str]) -> Stream:
+def _stream(
+    name: str, mix: str, counted_bytes: int, grids: dict, verify: Callable[[str], str], cores: int | None
+) -> Stream:
     return Stream(
         name=name,
         level="dram",
@@ -176,6 +183,7 @@ def _stream(name: str, mix: str, counted_bytes: int, grids: dict, verify: Callab
         grids=grids,
         verify=verify,
         threads=lambda grid: int(grid.split()[0]),
+        cores=cores,
     )
 
 

@@ -4,7 +4,7 @@ import time
 from typing import NamedTuple
 
 from roofline.core.accuracy import relative_error, require_close
-from roofline.core.dtypes import array_dtype
+from roofline.core.dtypes import array_dtype, dtype_of
 from roofline.devices.base import Workload
 from roofline.records.product import Product
 from roofline.records.timing import Check
@@ -29,10 +29,6 @@ TOLERANCE_OF_ALL = {"fp64": 1e-11, "fp32": 1e-4, "fp16": 0.5}
 GRIDS = ((256, 4), (512, 4), (256, 8))  # threads per block, blocks per multiprocessor
 STEP_S = 1e-3  # long against a launch, and a hundred of them short against a second
 COMPARED_THREADS = 1 << 16
-
-
-def dtype_of(ceiling: str) -> str:
-    return ceiling.removesuffix("_fma")
 
 
 def candidates(device, ceiling: str, seed: int) -> list[Workload]:

@@ -269,6 +269,7 @@ def _host_copy(device, level: str, size_bytes: int, pinned: bool) -> Stream:
         name=level if pinned else f"{level}_pageable",
         level="pcie",
         mix="copy",
+        host_memory="pinned" if pinned else "pageable",
         counted=f"bytes transferred, once, {'from' if level == 'h2d' else 'to'} "
         + (
             "pinned memory" if pinned else "pageable memory, which the driver copies through a pinned buffer of its own"

@@ -53,6 +53,7 @@ class Pair:
             name=name,
             level="p2p",
             mix=way.mix,
+            both_ways=both,
             counted=f"{way.counted}, {self.size:,} bytes in one direction{summed}",
             counted_bytes=len(ways) * self.size,
             grids=grids,

@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from roofline.core.axis import Axis
+from roofline.core.device_kinds import KINDS
 from roofline.operators.about import FEWER_INTERMEDIATES, ONE_FUSED_KERNEL, About, Advice, Cell, Way
 
 MORE_KEYS = ("more keys per block: longer S, or fewer blocks that each wait for the memory",)
@@ -32,16 +33,17 @@ class AboutDecodeAttention(About):
         return f"batch {cell.shape['batch']}"
 
     def textbook_regime(self, cell: Cell, kind: str) -> str:
-        return "overhead" if kind == "gpu" and cell.shape["batch"] == 1 else "memory"
+        return "memory" if KINDS[kind].synchronous or cell.shape["batch"] > 1 else "overhead"
 
     def advice(self, cell: Cell, kind: str) -> Advice:
         found = super().advice(cell, kind)
-        gpu, fp32 = kind == "gpu", cell.dtype == "fp32"
-        found["compute"] = (["tensor cores"] if gpu and fp32 else []) + (["lower precision"] if gpu else [])
+        device, fp32 = KINDS[kind], cell.dtype == "fp32"
+        narrower = device.narrowest_bytes < 4
+        found["compute"] = ["tensor cores"] * (device.tensor_cores and fp32) + ["lower precision"] * narrower
         # The cache is left to be read: in fewer bytes, or for more queries.
-        smaller = ["a smaller dtype of the cache"] if gpu and fp32 else []
+        smaller = ["a smaller dtype of the cache"] if fp32 and narrower else []
         ungrouped = cell.shape["heads"] == cell.shape.get("kv_heads", cell.shape["heads"])
         found["memory"] = smaller + (["grouped queries (fewer K/V heads)"] if ungrouped else [])
-        if kind == "cpu" and fp32:  # nothing is widened
+        if fp32 and not narrower:  # nothing is widened
             found["implementation"] = [one for one in found["implementation"] if one != WIDENING]
         return found

@@ -286,10 +286,8 @@ class DecodeAttention(Operator):
 
     def _head_faults(self, config, devices: Iterable[Identity], presets: dict[str, checkpoint.Preset]) -> list[str]:
         """Head sizes that the kernel is not compiled for."""
-        if not any(identity.kind == "gpu" for identity in devices):
-            return []
-        wanted = self.implementations_on("gpu", getattr(config, self.rule).implementations)
-        fused = [implementation.name for implementation in wanted if implementation.fused]
+        chosen, kinds = getattr(config, self.rule).implementations, dict.fromkeys(one.kind for one in devices)
+        fused = [one.name for kind in kinds for one in self.implementations_on(kind, chosen) if one.fused]
         return [
             f"model.presets.{name}.head_size: {preset.head_size} is not supported by {', '.join(fused)}; "
             f"allowed: {', '.join(map(str, HEAD_SIZES))}, or {self.rule}.implementations without them"

@@ -1,5 +1,6 @@
 """GEMM, as readers see it."""
 
+from roofline.core.device_kinds import KINDS
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.operators.about import About, Advice, Cell, Way
 
@@ -20,6 +21,8 @@ class AboutGemm(About):
 
     def advice(self, cell: Cell, kind: str) -> Advice:
         lowest = cell.dtype in ("fp8_e4m3", "int8")
-        tf32 = ["TF32 on tensor cores"] if kind == "gpu" and cell.dtype == "fp32" else []  # cuBLAS's fp64 uses them
-        lower = [] if lowest or (kind == "cpu" and ITEM_BYTES[cell.dtype] <= 4) else ["lower precision"]
+        tf32 = (
+            ["TF32 on tensor cores"] if KINDS[kind].tensor_cores and cell.dtype == "fp32" else []
+        )  # cuBLAS's fp64 uses them
+        lower = [] if lowest or ITEM_BYTES[cell.dtype] <= KINDS[kind].narrowest_bytes else ["lower precision"]
         return super().advice(cell, kind) | {"compute": tf32 + lower}

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 
-from roofline.core.dtypes import ITEM_BYTES
+from roofline.core.dtypes import ITEM_BYTES, REGISTER_ONLY
 from roofline.devices.base import Identity
 from roofline.devices.gpu.kernel_compiler import with_headers
 from roofline.operators.base import Case, Constant, Constants, ExecutedFlops, Implementation, Job, Operator
@@ -14,7 +14,9 @@ from roofline.records.prediction import CostTerms
 
 FOLDER = Path(__file__).parent
 PROFILED, SEED = "fp16", 3  # the dtype whose counters are read, on operands of this seed
-LEAST_ON_CPU = 256  # rows of a product: on two cores one of 16 gives an eighth of the peak, 128 two thirds, 256 0.9
+# Rows of a product by kind of device: on two cores of a CPU one of 16 gives an eighth of the peak, 128 two thirds.
+LEAST_SIZE = {"cpu": 256}
+PRODUCTS = {"gpu": "cuda_products", "cpu": "numpy_products"}  # modules that offer products, by kind of device
 TILE = 128  # rows and columns of a product's tile on one multiprocessor
 THIN = 16  # the narrowest tile
 LEAST_DEPTH = 512  # of k that a multiprocessor gets where few tiles share k: rule of thumb
@@ -69,8 +71,7 @@ def _of_tiles(side: int) -> float:
 def products_on(device):
     """The module that offers products on a device: reference_product, beside_reference, candidates, workload,
     variants."""
-    name = "cuda_products" if device.kind == "gpu" else "numpy_products"  # each loads its array library
-    return import_module(f"roofline.operators.gemm.{name}")
+    return import_module(f"roofline.operators.gemm.{PRODUCTS[device.kind]}")  # it loads its array library
 
 
 class Product(Implementation):
@@ -86,8 +87,6 @@ class Product(Implementation):
 
     def costs(self, scope: str | None) -> CostTerms:
         """A call, and the share of the peak that is left by multiprocessors without a tile in the last wave."""
-        if self.kind == "cpu":
-            return CostTerms(calls={"array_operation_s": 1.0}, compute_share="blas_share")
         by_array_library = self.name == CudaProduct.name
         return CostTerms(
             calls={"array_operation_s" if by_array_library else "library_call_s": 1.0},
@@ -118,6 +117,9 @@ class TensorMatmul(CudaProduct):
 class NumpyProduct(Product):
     name, kind, fused = "numpy.matmul", "cpu", True
     sources = (FOLDER / "numpy_products.py",)
+
+    def costs(self, scope: str | None) -> CostTerms:
+        return CostTerms(calls={"array_operation_s": 1.0}, compute_share="blas_share")
 
 
 class Gemm(Operator):
@@ -169,14 +171,14 @@ class Gemm(Operator):
 
     def measured(self, device, dtype: str, workload) -> tuple[Case, Product]:
         """The case and the implementation of a workload."""
-        kind = CudaProduct if device.kind == "gpu" else NumpyProduct
+        kind = next(one for one in (CudaProduct, NumpyProduct) if one.kind == device.kind)
         kind = TensorMatmul if workload.product.library == TensorMatmul.name else kind
         case = Case(shape=workload.product.shape, dtype=dtype, params={"output": workload.product.output})
         return case, kind(self, device, case, workload)
 
     def faults(self, config, devices: Iterable[Identity]) -> list[str]:
         """Sizes that would measure something else: a device that is not filled, or does not hold the operands."""
-        multiplied = [dtype for dtype in config.peak_flops.dtypes if not dtype.endswith("_fma")]
+        multiplied = [dtype for dtype in config.peak_flops.dtypes if dtype not in REGISTER_ONLY]
         size, found = config.peak_flops.size, []
         for identity in devices if multiplied else ():
             filling = TILE * math.ceil(math.sqrt(identity.multiprocessors or 0))
@@ -186,10 +188,10 @@ class Gemm(Operator):
                     f"peak_flops.size: {size} is too small to fill {identity.device}: "
                     f"{identity.multiprocessors} multiprocessors want {filling} or more"
                 )
-            if identity.kind == "cpu" and size < LEAST_ON_CPU:
+            if size < LEAST_SIZE.get(identity.kind, 0):
                 found.append(
                     f"peak_flops.size: {size} is too small for {identity.device}: so small a product stays under the "
-                    f"peak; allowed: {LEAST_ON_CPU} or more"
+                    f"peak; allowed: {LEAST_SIZE[identity.kind]} or more"
                 )
             if needed > identity.memory_free_bytes:
                 found.append(
