@@ -16,8 +16,8 @@ CHECKOUT = Path(__file__).parents[1]
 sys.path.insert(0, str(CHECKOUT / "workflow" / "scripts"))
 
 from roofline.analysis.comparison import compare  # noqa: E402
+from roofline.analysis.known_variation import Stored, stored  # noqa: E402
 from roofline.analysis.quantities import Run  # noqa: E402
-from roofline.analysis.stored_spread import Stored, stored  # noqa: E402
 from roofline.core.run_spread import Spread  # noqa: E402
 from roofline.run.runs import read_run  # noqa: E402
 

@@ -22,7 +22,6 @@ from roofline.core.instructions import issue_peak
 from roofline.measure.sustained import summarise
 from roofline.operators.about import OwnOperator
 from roofline.records.base import Record
-from roofline.records.collection import Collection
 from roofline.records.compute import LoadPoint, PeakFlops, PeakFlopsRecord
 from roofline.records.counters import CountedCell, CountersRecord, ProfilerRecord
 from roofline.records.device import DeviceRecord, VendorFigures
@@ -450,7 +449,6 @@ def path_of(record: Record) -> str:
         InstructionsRecord: lambda r: "instructions/rates",
         ProfilerRecord: lambda r: "profiler",
         CountersRecord: lambda r: f"counters/{rule_of(r.cells[0].operator) if r.cells else 'scan'}/case",
-        Collection: lambda r: "peak_flops" if r.records and r.records[0].kind == "peak_flops" else "bandwidth",
     }
     return f"{record.device}/{places[type(record)](record)}.json"
 

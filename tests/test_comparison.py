@@ -13,7 +13,7 @@ from comparison_simulation import CHANGED, CHECKOUT, REFERENCE, Simulation
 from pictures import overlapping_texts, texts_outside
 
 from roofline.analysis.comparison import BETWEEN_CARDS, MARGINS, Incomparable, compare
-from roofline.analysis.stored_spread import Stored, stored, typical
+from roofline.analysis.known_variation import Stored, stored, typical
 from roofline.core.run_spread import Spread
 from roofline.records.base import read
 from roofline.records.check import CheckResult

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from records_factory import bandwidth_record, page, peak_record
 
-from roofline.analysis import distribution, spread
+from roofline.analysis import distribution
 from roofline.analysis.checks.other_cards import OTHERS
 from roofline.analysis.checks.registry import Evidence, judge
 from roofline.analysis.distribution import BANDS, card_id, sentence, standing
@@ -141,7 +141,7 @@ def test_the_bands_are_those_of_the_documents():
 
 
 def test_runs_are_added_each_once_and_the_committed_one_is_what_they_give(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(spread, "REFERENCE", tmp_path)
+    monkeypatch.setattr(distribution, "REFERENCE", tmp_path)
     command = load("distribution")
     assert command.main([str(REFERENCE)]) == 0
     assert command.main([str(reference_runs.THOROUGH), str(REFERENCE)]) == 0
@@ -154,6 +154,6 @@ def test_runs_are_added_each_once_and_the_committed_one_is_what_they_give(monkey
 
 
 def test_what_is_no_run_is_told_in_a_line(tmp_path, capsys):
-    shutil.copy(REFERENCE / "spread.json", tmp_path / "not-an-archive.tar.gz")
+    shutil.copy(REFERENCE / "pytorch.json", tmp_path / "not-an-archive.tar.gz")
     assert load("distribution").main([str(tmp_path / "not-an-archive.tar.gz")]) == 1
     assert len(capsys.readouterr().out.splitlines()) == 1

@@ -42,8 +42,8 @@ def test_links_lead_somewhere(page):
             assert (page.parent / target).exists(), target
 
 
-def test_the_operator_in_the_readme_is_the_example():
-    (block,) = re.findall(r"```python\n(.*?)```", (CHECKOUT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+def test_the_operator_in_the_documents_is_the_example():
+    (block,) = re.findall(r"```python\n(.*?)```", (CHECKOUT / "docs/own_operator.md").read_text(encoding="utf-8"), re.DOTALL)
     assert block in (CHECKOUT / "examples/gelu.py").read_text(encoding="utf-8")
 
 

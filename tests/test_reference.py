@@ -13,7 +13,6 @@ from PIL import Image
 from roofline.analysis.collect import Asked, collect
 from roofline.analysis.results import Results, read_results
 from roofline.analysis.seals import violations
-from roofline.analysis.spread import SpreadRecord
 from roofline.analysis.table import Roofline
 from roofline.core import model
 from roofline.core.formatting import number
@@ -21,7 +20,6 @@ from roofline.records.base import read
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest
 from roofline.records.operator import OperatorRecord
-from roofline.report.spread_page import markdown
 from roofline.run.derived import derive, differing, same_figures
 from roofline.run.manifest import contradictions, differing_files, hashes
 
@@ -147,13 +145,6 @@ def test_the_readme_has_the_compute_ceilings_of_the_records():
         if (ceiling.device, ceiling.kind) == ("gpu0", "compute"):
             row = next(row for row in rows if re.match(rf"\| `?{ceiling.name}`? ", row))
             assert re.search(rf"\b{re.escape(number(ceiling.tflops))}\b", row), row
-
-
-def test_the_spread_between_runs_is_that_of_its_record():
-    card = REFERENCE / "nvidia-h200"
-    assert markdown(read(SpreadRecord, card / "spread.json").ceilings) in (card / "spread.md").read_text(
-        encoding="utf-8"
-    )
 
 
 def test_the_table_beside_pytorch_has_a_row_per_cell():

@@ -48,7 +48,8 @@ def of_reference(more=lambda found: None):
     found = read_results(REFERENCE, paths)
     more(found)
     sha256 = hashes(manifest.outputs)
-    spreads = between_runs({name: record.name for name, record in found.device_records().items()})
+    names = {name: record.name for name, record in found.device_records().items()}
+    spreads = between_runs(names, found.distributions)
     return report(found, load(found, Asked(**manifest.asked), sha256), spreads, sha256)
 
 

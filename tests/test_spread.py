@@ -19,7 +19,6 @@ from roofline.analysis.spread import (
 )
 from roofline.core.statistics import half_width
 from roofline.records.base import read
-from roofline.records.collection import Collection
 from roofline.report.spread_page import left_out, markdown, verdict
 
 TINY = """\
@@ -87,15 +86,11 @@ def test_a_figure_that_a_run_lacks_leaves_a_gap():
     ]
 
 
-def test_figures_are_read_from_the_collections():
+def test_figures_are_read_from_the_records():
     peaks = [peak_record("gpu0", "fp16", 700.0, sustained=600.0), peak_record("gpu0", "int8", 50.0)]
     streams = [stream(name, 4000.0) for name in ("hbm_read", "hbm_copy")]
-    found = figures(
-        [
-            Collection(device="gpu0", records=[*peaks, skipped_peak("gpu0", "fp8_e4m3", "made up")]),
-            Collection(device="gpu0", records=[bandwidth_record("gpu0", **{one.name: one for one in streams})]),
-        ]
-    )
+    memory = bandwidth_record("gpu0", **{one.name: one for one in streams})
+    found = figures([*peaks, skipped_peak("gpu0", "fp8_e4m3", "made up"), memory])
     assert [(one.name, one.figure, one.unit, pytest.approx(one.value)) for one in found] == [
         ("fp16", "ceiling", "TFLOPS", 700.0),
         ("fp16", "burst", "TFLOPS", 700.0),
@@ -113,10 +108,9 @@ def test_what_a_busy_host_disturbed_is_no_known_spread(other_cores):
     """The record goes, of this run alone; the others stay."""
     peak = peak_record("cpu", "fp32", 1.0)
     peak.peak.burst.latency.contention = beside(other_cores=other_cores)
-    run = Collection(device="cpu", records=[peak, peak_record("cpu", "fp64", 0.5)])
-    kept, told = load("spread").sound(run, device_record("cpu"))
+    kept, told = load("spread").sound([peak, peak_record("cpu", "fp64", 0.5)], device_record("cpu"))
     quiet = [] if other_cores else ["fp32", "fp32"]  # ceiling and burst
-    assert [one.name for one in figures([kept])] == [*quiet, "fp64", "fp64"]
+    assert [one.name for one in figures(kept)] == [*quiet, "fp64", "fp64"]
     failed = "cpu fp32: a busy host: 1 of 1 timed block disturbed (fp32: other processes used 2 of 8 cores)"
     assert told == ([failed] if other_cores else [])
     said = [f"Left out, since a check failed: 1 record.\n\n- run 2, {failed}"] if other_cores else []

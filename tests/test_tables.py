@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from records_factory import bandwidth_record, cell, collected, device_record, operator_record, peak_record, stream
 
+from roofline.analysis import distribution
 from roofline.analysis.results import read_table
 from roofline.analysis.spread import between_runs
 from roofline.records.check import CheckResult
@@ -113,7 +114,9 @@ def test_the_tables_fit_the_screen(shown):
 
 def test_what_limits_the_load_of_a_real_card_fits_its_line():
     roofline = read_table(REFERENCE / "roofline.json")
-    lines = screen.summary(roofline, between_runs({"gpu0": "NVIDIA H200"})).splitlines()
+    lines = screen.summary(
+        roofline, between_runs({"gpu0": "NVIDIA H200"}, {"gpu0": distribution.known("NVIDIA H200")})
+    ).splitlines()
     assert [line for line in lines if line.startswith("  fp8_e4m3") and line.endswith("  load: power cap")]
     assert max(len(line) for line in lines if not line.startswith("  rm ")) <= screen.WIDTH  # that one is to be copied
 

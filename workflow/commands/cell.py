@@ -13,9 +13,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline import devices
+from roofline.analysis.distribution import reference_of
 from roofline.analysis.load import load
 from roofline.analysis.results import Results, read_any, read_results, read_table
-from roofline.analysis.spread import committed
 from roofline.analysis.table import ComputeCeiling, MemoryCeiling
 from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import flops_unit, number
@@ -143,7 +143,7 @@ def reference(cell: str, card: str) -> tuple[list[Figure], str]:
 
     Raises CorruptRecord and OSError.
     """
-    path = committed(card).with_name("roofline.json")
+    path = reference_of(card) / "roofline.json"
     if not path.exists():
         return [], "reference/ has no run on this device"
     roofline = read_table(path)

@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline.analysis.comparison import Incomparable, compare
-from roofline.analysis.stored_spread import stored
+from roofline.analysis.known_variation import stored
 from roofline.records.base import CorruptRecord, write
 from roofline.records.comparison import Comparison
 from roofline.records.files import write_text

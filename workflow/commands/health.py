@@ -33,10 +33,7 @@ from roofline.devices.gpu.watch import Watch
 from roofline.measure.lock import measuring, of_gpu
 from roofline.operators.registry import registered
 from roofline.records.base import CorruptRecord, read, write
-from roofline.records.collection import Collection
-from roofline.records.compute import PeakFlopsRecord
 from roofline.records.health import HealthRecord, RepeatabilityRecord
-from roofline.records.memory import BandwidthRecord
 from roofline.report.health_page import screen
 from roofline.run import checkout, folder, settings
 from roofline.run.config import HealthSettings
@@ -139,7 +136,7 @@ def examine(cards: Mapping[str, Identity], given: dict, options: Sequence[str]) 
                 earlier_xids=watch.reads_log,
             ),
         )
-        found.append(health.card(one.name, one.uuid, known, ceilings_of(records, roofline)))
+        found.append(health.card(one.name, one.uuid, known, ceilings_of(roofline)))
     return HealthRecord(
         started_at=clock.started_at,
         ended_at=now(),
@@ -211,14 +208,9 @@ def measured_on(device: str) -> tuple[Results, RepeatabilityRecord | None]:
     return read_results(results, paths), next(iter(repeated), None)
 
 
-def ceilings_of(found: Results, roofline: Roofline) -> list[Quantity]:
+def ceilings_of(roofline: Roofline) -> list[Quantity]:
     """What the card itself gives: neither the host's copies of pageable memory nor operators."""
-    collections = [
-        Collection(device=device, records=[record for _, record in found.of_kind(kind) if record.device == device])
-        for device in found.devices
-        for kind in (PeakFlopsRecord, BandwidthRecord)
-    ]
-    return [one for one in quantities(roofline, collections) if one.kind in OF_CARD]
+    return [one for one in quantities(roofline) if one.kind in OF_CARD]
 
 
 def standing_of(device: str, found: Results, roofline: Roofline) -> Standing | None:

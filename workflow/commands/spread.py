@@ -19,7 +19,6 @@ from roofline.analysis import checks
 from roofline.analysis.results import read_any
 from roofline.analysis.spread import SpreadRecord, compare, figures, widest
 from roofline.records.base import CorruptRecord, read, write
-from roofline.records.collection import Collection
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.files import write_text
@@ -34,6 +33,7 @@ SPREAD = RESULTS / "spread"
 FEWEST_RUNS = 2
 LAST_LINES = 20
 INTERRUPTED = 130
+Ceilings = PeakFlopsRecord | BandwidthRecord
 
 
 class Failed(Exception):
@@ -89,9 +89,9 @@ def measure(runs: int, chosen: list[str], config: dict, options: list[str]) -> b
         folder.prepare(where, config)
         run(where, options)
         kept = []
-        for collection in collections(where, chosen):
-            whole, failed = sound(collection, device_record(where, collection.device))
-            kept.append(whole)
+        for device in chosen:
+            whole, failed = sound(ceilings(where, device), device_record(where, device))
+            kept += whole
             doubtful += [f"run {number}, {line}" for line in failed]
         found.append(figures(kept))
         print(f"run {number} of {runs}: {time.monotonic() - start:.0f} s", flush=True)
@@ -110,15 +110,15 @@ def measure(runs: int, chosen: list[str], config: dict, options: list[str]) -> b
     return widest(record.ceilings) is not None
 
 
-def sound(collection: Collection, device: DeviceRecord) -> tuple[Collection, list[str]]:
-    """The records of one run of which nothing failed; and of each of the others what did, a line each."""
-    kept, told = [], []
-    for record in collection.records:
+def sound(records: list[Ceilings], device: DeviceRecord) -> tuple[list[Ceilings], list[str]]:
+    """The records of one device in one run of which no check failed; a line for each of the others."""
+    kept, lines = [], []
+    for record in records:
         failed = checks.failed(device, [record])
         name = getattr(record, "dtype", None) or record.level
-        told += [f"{collection.device} {name}: {one.reason}" for one in failed[:1]]
+        lines += [f"{device.device} {name}: {one.reason}" for one in failed[:1]]
         kept += [] if failed else [record]
-    return collection.model_copy(update={"records": kept}), told
+    return kept, lines
 
 
 def run(where: Path, options: list[str]) -> None:
@@ -136,14 +136,11 @@ def device_record(where: Path, device: str) -> DeviceRecord:
     return read(DeviceRecord, where / "results" / device / "device_query.json")
 
 
-def collections(where: Path, chosen: list[str]) -> list[Collection]:
-    """What one run found, by device and kind of ceiling. Raises CorruptRecord and OSError."""
-    found = []
-    for device in chosen:
-        for what, kind in (("peak_flops", PeakFlopsRecord), ("bandwidth", BandwidthRecord)):
-            there = map(read_any, sorted((where / "results" / device / what).glob("*.json")))
-            found.append(Collection(device=device, records=[one for one in there if isinstance(one, kind)]))
-    return found
+def ceilings(where: Path, device: str) -> list[Ceilings]:
+    """The records of a device's ceilings in one run. Raises CorruptRecord and OSError."""
+    folders = [where / "results" / device / rule for rule in ("peak_flops", "bandwidth")]
+    records = [read_any(path) for each in folders for path in sorted(each.glob("*.json"))]
+    return [one for one in records if isinstance(one, Ceilings)]
 
 
 if __name__ == "__main__":

@@ -23,7 +23,6 @@ from snakemake.logging import logger
 
 from roofline import devices
 from roofline.analysis import distribution
-from roofline.analysis.spread import committed
 from roofline.devices import datasheets
 from roofline.measure import lock, nsight_compute
 from roofline.run import cells, console, previous_results, run_lock, settings, sources
@@ -87,13 +86,7 @@ PROFILED = {rule: {job.path: job for job in operator.profiled(CONFIG)} for rule,
 COUNTED_ON = [device for device in DEVICES if PRESENT[device].kind == "gpu" and CONFIG.counters != "off"]
 PICTURES = {operator.picture: operator.name for operator in OPERATORS.values()}
 CARD_OF = {name: lock.of_gpu(one.uuid) for name, one in PRESENT.items() if name != "cpu"}
-# What the repository knows of the spread between runs on cards like these.
-SPREADS = [
-    str(HERE / "reference" / path.parent.name / path.name)
-    for path in (committed(PRESENT[device].name) for device in DEVICES)
-    if path.exists()
-]
-# And of what other cards like these reached, by device.
+# What the repository knows of what other cards like these reached, and how far their runs lie apart, by device.
 DISTRIBUTIONS = {
     device: str(HERE / "reference" / path.parent.name / path.name)
     for device in DEVICES

@@ -18,7 +18,6 @@ rule distribution:
 rule derive:
     input:
         records=records(),
-        variation=SPREADS,
         library=sources.derivation_files(SCRIPTS),
     output:
         "results/roofline.json",

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from roofline.analysis import conditions
 from roofline.analysis.checks.conditions import ALONE, QUIET
+from roofline.analysis.known_variation import Stored, at_least_its_kinds, stored, typical
 from roofline.analysis.quantities import Quantity, Run
-from roofline.analysis.stored_spread import Stored, at_least_its_kinds, stored, typical
 from roofline.core.device_kinds import KINDS, accelerators
 from roofline.core.equivalence import (
     MOST_RUNS,

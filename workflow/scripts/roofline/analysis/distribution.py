@@ -2,13 +2,13 @@
 
 import hashlib
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from roofline.analysis.quantities import Quantity, Run, quantities
 from roofline.analysis.results import Results
-from roofline.analysis.spread import committed
 from roofline.analysis.table import Roofline
 from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import counted, listed, percent
@@ -18,6 +18,7 @@ from roofline.records.base import read
 from roofline.records.device import DeviceRecord
 from roofline.records.distribution import Distribution, MeasuredRun, QuantityDistribution
 
+REFERENCE = Path(__file__).parents[4] / "reference"
 OF_CARD = ("burst", "sustained", "issue", "memory", "cache", "link")  # kinds of quantities; the rest has a host's part
 BETWEEN_CARDS = "p2p_"  # begins the keys of what is no single card's
 # How far below the others' median: docs/health.md has where the bands come from.
@@ -132,8 +133,13 @@ def by_card(runs: Iterable[MeasuredRun], key: str) -> list[list[float]]:
 # ---------------------------------------------------------------- one card among others
 
 
+def reference_of(card: str) -> Path:
+    """Where the results of a card by its name are committed, if there are any: reference/nvidia-h200."""
+    return REFERENCE / re.sub(r"\W+", "-", card.lower())
+
+
 def path_of(card: str) -> Path:
-    return committed(card).with_name("distribution.json")
+    return reference_of(card) / "distribution.json"
 
 
 def known(card: str) -> Distribution | None:

@@ -10,11 +10,8 @@ from roofline.analysis.table import ComputeCeiling, MemoryCeiling, Operator, Roo
 from roofline.core.formatting import flops_unit
 from roofline.core.terms import QuantityKind
 from roofline.devices import levels
-from roofline.records.collection import Collection
-from roofline.records.compute import PeakFlops
 from roofline.records.device import DeviceRecord
 from roofline.records.manifest import Manifest
-from roofline.records.memory import Bandwidth
 
 
 class Quantity(NamedTuple):
@@ -57,15 +54,11 @@ class Run:
         return {one.key: one for one in self.quantities if one.device == device}
 
 
-def quantities(roofline: Roofline, collections: Iterable[Collection] = ()) -> list[Quantity]:
-    """All figures in the order of roofline.json; clocks and operands are known where the collections are there."""
-    records = [record for collection in collections for record in collection.records]
-    peaks = {(one.device, one.dtype): one.peak for one in records if one.kind == "peak_flops" and one.peak}
-    streams = {(one.device, b.name): b for one in records if one.kind == "bandwidth" for b in one.bandwidths}
+def quantities(roofline: Roofline) -> list[Quantity]:
+    """All figures in the order of roofline.json."""
     found: list[Quantity] = []
     for ceiling in roofline.ceilings:
-        at = (ceiling.device, ceiling.name)
-        found += _compute(ceiling, peaks.get(at)) if ceiling.kind == "compute" else [_memory(ceiling, streams.get(at))]
+        found += _compute(ceiling) if ceiling.kind == "compute" else [_memory(ceiling)]
     for one in roofline.instructions:
         rate, clock = one.warp_instructions_per_s / 1e9, one.sm_clock_mhz
         words = ("issue", "instruction issue", "issue", rate, "G warp instructions/s", True)
@@ -80,27 +73,25 @@ def fingerprint(figures: Iterable[Quantity], devices: Mapping[str, DeviceRecord]
     return hashlib.sha256(json.dumps([asked, values]).encode()).hexdigest()
 
 
-def _compute(ceiling: ComputeCeiling, peak: PeakFlops | None) -> list[Quantity]:
+def _compute(ceiling: ComputeCeiling) -> list[Quantity]:
     """Burst and sustained are two figures: the one shows the product, the other the power limit and the cooling."""
-    unit, inputs = flops_unit(ceiling.name), ceiling.inputs or (peak and peak.inputs)
-    burst, clock = ceiling.burst_tflops or ceiling.tflops, ceiling.clock_mhz or (peak and peak.clock_mhz)
+    unit, inputs = flops_unit(ceiling.name), ceiling.inputs
+    burst, clock = ceiling.burst_tflops or ceiling.tflops, ceiling.clock_mhz
     words = (ceiling.device, ceiling.name, ceiling.name, "burst", burst, unit, True)
     found = [Quantity(*words, ceiling.samples, clock, inputs, ceiling.record)]
     if ceiling.sustained_tflops:
-        load = peak and peak.sustained
-        clock = ceiling.sustained_clock_mhz or (load and load.sm_clock_mhz)
+        clock = ceiling.sustained_clock_mhz
         key, name = f"{ceiling.name}/sustained", f"{ceiling.name} sustained"
         words = (ceiling.device, key, name, "sustained", ceiling.sustained_tflops, unit, True)
         found.append(Quantity(*words, None, clock, inputs, ceiling.record))
     return found
 
 
-def _memory(ceiling: MemoryCeiling, stream: Bandwidth | None) -> Quantity:
+def _memory(ceiling: MemoryCeiling) -> Quantity:
     kind = levels.medium(ceiling.level)
     kind = "pageable" if ceiling.host_memory == "pageable" else kind
-    clock = ceiling.sm_clock_mhz or (stream and stream.sm_clock_mhz)
     words = (ceiling.device, ceiling.name, ceiling.name, kind, ceiling.gb_per_s, "GB/s", True)
-    return Quantity(*words, ceiling.samples, clock, None, ceiling.record)
+    return Quantity(*words, ceiling.samples, ceiling.sm_clock_mhz, None, ceiling.record)
 
 
 def _operator(cell: Operator) -> list[Quantity]:

@@ -11,7 +11,6 @@ from roofline.core.terms import DeviceKind
 from roofline.operators.about import About, OwnOperator, Stored, Unknown, builtin
 from roofline.records import convert
 from roofline.records.base import CorruptRecord, Record, read
-from roofline.records.collection import Collection
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.counters import CountersRecord, ProfilerRecord
 from roofline.records.device import DeviceRecord
@@ -33,7 +32,6 @@ KINDS: dict[str, type[Record]] = {
         OperatorRecord,
         ProfilerRecord,
         CountersRecord,
-        Collection,
         Distribution,
         OwnOperator,
     )
@@ -48,7 +46,6 @@ class Results:
     devices: dict[str, tuple[str, DeviceRecord]] = field(default_factory=dict)
     seals: dict[str, Seal] = field(default_factory=dict)
     measured: list[tuple[str, JobRecord]] = field(default_factory=list)
-    collections: dict[str, Collection] = field(default_factory=dict)
     profilers: dict[str, ProfilerRecord] = field(default_factory=dict)  # by device
     distributions: dict[str, Distribution] = field(default_factory=dict)  # of other cards of its model, by device
     counters: list[tuple[str, CountersRecord]] = field(default_factory=list)
@@ -106,6 +103,8 @@ def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
         name = path.relative_to(results).as_posix() if path.is_relative_to(results) else ""
         if path.suffix != ".json" or len(PurePosixPath(name).parts) < 2:
             continue
+        if PurePosixPath(name).name in convert.COLLECTIONS:  # they repeat the records, as earlier versions wrote them
+            continue
         record, content = _read(path)
         if isinstance(record, JobRecord) and convert.is_old(content):
             for name_of_operator in {cell.operator for cell in record.measurements} - builtin().keys():
@@ -114,8 +113,6 @@ def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
             found.devices[record.device] = (name, record)
         elif isinstance(record, Seal):
             found.seals[name] = record
-        elif isinstance(record, Collection):
-            found.collections[name] = record
         elif isinstance(record, Distribution):
             found.distributions[PurePosixPath(name).parts[0]] = record
         elif isinstance(record, OwnOperator):

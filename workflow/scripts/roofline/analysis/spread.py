@@ -1,18 +1,19 @@
 """How far the ceilings of several runs lie apart, beside what each run thinks of its own precision."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pydantic import Field
 
+from roofline.analysis import distribution
 from roofline.core.formatting import flops_unit
 from roofline.core.statistics import half_width, median
 from roofline.records.base import CorruptRecord, Interval, NotNegative, Positive, Record, read
-from roofline.records.collection import Collection
+from roofline.records.compute import PeakFlopsRecord
+from roofline.records.distribution import Distribution
+from roofline.records.memory import BandwidthRecord
 
-REFERENCE = Path(__file__).parents[4] / "reference"
 Spreads = Mapping[tuple[str, str, str], list[float]]  # what known runs found, by device, name and figure
 
 
@@ -57,22 +58,19 @@ class Figure(NamedTuple):
     ci95: Interval | None
 
 
-def figures(collections: Iterable[Collection]) -> list[Figure]:
+def figures(records: Iterable[PeakFlopsRecord | BandwidthRecord]) -> list[Figure]:
     """Every figure of the ceilings that one run measured; what a device lacks has none."""
     found = []
-    for collection in collections:
-        for record in collection.records:
-            if record.kind == "bandwidth":
-                found += [
-                    Figure(collection.device, b.name, "ceiling", "GB/s", b.gb_per_s, b.ci95) for b in record.bandwidths
-                ]
-            elif record.peak:
-                peak, key, unit = record.peak, (collection.device, record.dtype), flops_unit(record.dtype)
-                found.append(Figure(*key, "ceiling", unit, peak.tflops, peak.ci95))
-                found.append(Figure(*key, "burst", unit, peak.burst_tflops, peak.burst.ci95))
-                if peak.sustained_tflops:
-                    ci95 = peak.sustained.ci95 if peak.sustained else None
-                    found.append(Figure(*key, "sustained", unit, peak.sustained_tflops, ci95))
+    for record in records:
+        if isinstance(record, BandwidthRecord):
+            found += [Figure(record.device, b.name, "ceiling", "GB/s", b.gb_per_s, b.ci95) for b in record.bandwidths]
+        elif record.peak:
+            peak, key, unit = record.peak, (record.device, record.dtype), flops_unit(record.dtype)
+            found.append(Figure(*key, "ceiling", unit, peak.tflops, peak.ci95))
+            found.append(Figure(*key, "burst", unit, peak.burst_tflops, peak.burst.ci95))
+            if peak.sustained_tflops:
+                ci95 = peak.sustained.ci95 if peak.sustained else None
+                found.append(Figure(*key, "sustained", unit, peak.sustained_tflops, ci95))
     return found
 
 
@@ -101,31 +99,41 @@ def compare(runs: Sequence[Sequence[Figure]]) -> list[CeilingSpread]:
     return compared
 
 
-def between_runs(devices: Mapping[str, str], own: Path | None = None) -> Spreads:
+def between_runs(
+    devices: Mapping[str, str], distributions: Mapping[str, Distribution], own: Path | None = None
+) -> Spreads:
     """What known runs found for each ceiling of these devices (names by key). What is not known is missing.
 
-    By a spread.json of one's own, where that is of a device of the same name, else by the card's committed reference.
+    By a spread.json of one's own, where that is of a device of the same name, else by the runs of one card among those
+    that were known of its model when the run was made.
     """
-    known = {}
+    known, record = {}, _spread_record(own)
     for device, name in devices.items():
-        for path, names in ((own, {}), (committed(name), {"gpu0": name})):
-            record = _spread_record(path)
-            there = [key for key, other in (names or record.devices).items() if other == name] if record else []
-            if there:
-                mine = [one for one in record.ceilings if one.device == there[0] and one.spread is not None]
-                known |= {(device, one.name, one.figure): [run for run in one.runs if run] for one in mine}
-                break
+        there = [key for key, other in record.devices.items() if other == name] if record else []
+        if there:
+            mine = [one for one in record.ceilings if one.device == there[0] and one.spread is not None]
+            known |= {(device, one.name, one.figure): [run for run in one.runs if run] for one in mine}
+        elif others := distributions.get(device):
+            known |= {(device, *of): runs for of, runs in _runs_of_one_card(others).items()}
     return known
+
+
+def _runs_of_one_card(found: Distribution) -> dict[tuple[str, str], list[float]]:
+    """By a ceiling's name and figure, what the runs of the card with the most of them gave."""
+    figures = {"burst": "burst", "sustained": "sustained"}
+    runs = {
+        (one.key.removesuffix("/sustained"), figures.get(one.kind, "ceiling")): max(
+            distribution.by_card(found.runs, one.key), key=len
+        )
+        for one in found.quantities
+        if one.kind in distribution.OF_CARD
+    }
+    return {of: values for of, values in runs.items() if len(values) > 1}
 
 
 def with_known_runs(known: Spreads, device: str, name: str, figure: str, value: float) -> float | None:
     """The spread of a figure and of the known runs; None where none is known."""
     return relative_spread([value, *known.get((device, name, figure), [])])
-
-
-def committed(card: str) -> Path:
-    """Where the reference of a card has its spread, if there is one: reference/nvidia-h200/spread.json."""
-    return REFERENCE / re.sub(r"\W+", "-", card.lower()) / "spread.json"
 
 
 def _spread_record(path: Path | None) -> SpreadRecord | None:

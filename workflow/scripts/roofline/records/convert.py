@@ -6,7 +6,10 @@ They held the text of every operator; today only that of a user's own is stored,
 import re
 from collections.abc import Iterable
 
+from roofline.core.dtypes import dtype_of
+
 OLD, NEW = 3, 4
+COLLECTIONS = ("peak_flops.json", "bandwidth.json")  # of each device: all its records of a kind in one file
 OLD_TABLE, NEW_TABLE = 2, 3
 OF_CELL = ("label", "series", "plan_summary", "textbook_regime", "remedies")
 OF_ROW = ("title", "label", "series", "remedies")
@@ -37,7 +40,7 @@ def current(content: dict) -> dict:
 
 def _table(content: dict) -> dict:
     found = {key: value for key, value in content.items() if key != "operator_info"} | {"schema_version": NEW_TABLE}
-    found["ceilings"] = [{RENAMED.get(key, key): value for key, value in one.items()} for one in content["ceilings"]]
+    found["ceilings"] = [_ceiling(one) for one in content["ceilings"]]
     found["operators"] = [
         {key: value for key, value in one.items() if key not in OF_ROW} for one in content.get("operators", ())
     ]
@@ -45,6 +48,11 @@ def _table(content: dict) -> dict:
         device["kernels"] = [{k: v for k, v in one.items() if k != "name"} for one in device.get("kernels", ())]
     found["checks"] = [_check(one) for one in found.pop("faults", ())]
     return found
+
+
+def _ceiling(content: dict) -> dict:
+    of_name = _accesses(content["name"]) if content["kind"] == "memory" else {"dtype": dtype_of(content["name"])}
+    return of_name | {RENAMED.get(key, key): value for key, value in content.items()}
 
 
 def _check(fault: dict) -> dict:
@@ -61,8 +69,6 @@ def _record(content: dict) -> dict:
     for cells in ("measurements", "cells"):
         if cells in found:
             found[cells] = [{key: value for key, value in one.items() if key not in OF_CELL} for one in found[cells]]
-    if content["kind"] == "collection":
-        found["records"] = [_record(one) for one in found["records"]]
     return found
 
 
@@ -75,6 +81,22 @@ def _accesses(ceiling: str) -> dict:
         "host_memory": pinned if ceiling.startswith(("h2d", "d2h")) else None,
         "both_ways": ceiling.endswith("_both"),
     }
+
+
+def clocks(collections: Iterable[dict]) -> dict[tuple[str, str], dict]:
+    """Clocks and operands that an old table lacks and its collections have, by device and ceiling."""
+    known = {}
+    for record in (record for collection in collections for record in collection["records"]):
+        for one in record.get("bandwidths", ()):
+            known[record["device"], one["name"]] = {"sm_clock_mhz": one.get("sm_clock_mhz")}
+        if peak := record.get("peak"):
+            load = peak.get("sustained") or {}
+            known[record["device"], record["dtype"]] = {
+                "clock_mhz": peak.get("clock_mhz"),
+                "sustained_clock_mhz": load.get("sm_clock_mhz"),
+                "inputs": peak.get("inputs"),
+            }
+    return known
 
 
 def own_operator(contents: Iterable[dict], kinds: dict[str, str]) -> dict | None:

@@ -12,7 +12,8 @@ from roofline.core.device_kinds import in_order
 from roofline.core.formatting import counted
 from roofline.devices import kind_of
 from roofline.measure.lock import HOST
-from roofline.records.base import CorruptRecord
+from roofline.records.base import CorruptRecord, read
+from roofline.records.distribution import Distribution
 from roofline.report import screen
 from roofline.run.jobs import JOBS, RUN_STARTED, count_jobs, job_times, now
 from roofline.run.settings import Checked
@@ -106,8 +107,10 @@ def summarise(results: Path) -> None:
     except (OSError, CorruptRecord):
         return
     names = {name: device.name for name, device in roofline.devices.items()}
+    paths = {name: results / name / "distribution.json" for name in names}
+    known = {name: read(Distribution, path) for name, path in paths.items() if path.is_file()}
     arguments = os.environ.get(ARGUMENTS, "")
-    _say(screen.summary(roofline, between_runs(names, results / "spread.json"), arguments))
+    _say(screen.summary(roofline, between_runs(names, known, results / "spread.json"), arguments))
     for one in roofline.checks:
         if one.result != "not_applicable" and one.check in (OTHERS, ALIKE):
             _say(f"{one.reason}." if one.check == ALIKE else f"{one.device}: {one.reason}.")

@@ -21,7 +21,8 @@ PAGES = ("ROOFLINE.md", "interpretation.md", "verification.md")
 def derive(found: Results, asked: Mapping, sha256: Mapping[str, str]) -> dict[str, Record | str]:
     """What each derived file of results/ holds; `sha256` has the hash of every record."""
     roofline = load(found, Asked(**asked), sha256)
-    spreads = between_runs({name: device.name for name, device in found.device_records().items()})
+    names = {name: device.name for name, device in found.device_records().items()}
+    spreads = between_runs(names, found.distributions)
     made = report(found, roofline, spreads, sha256, standings(found, roofline))
     return {
         TABLE: roofline,

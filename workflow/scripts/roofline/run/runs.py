@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from roofline.analysis.quantities import Run, fingerprint, quantities
 from roofline.analysis.results import read_table
@@ -15,23 +16,20 @@ from roofline.analysis.table import SCHEMA_VERSION, Roofline
 from roofline.core.formatting import listed
 from roofline.records import convert
 from roofline.records.base import CorruptRecord, read
-from roofline.records.collection import Collection
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest
 from roofline.run.archive import ENDING, Refused, add_file, name_of, unpack
 from roofline.run.paths import RESULTS
 
-COLLECTIONS = ("peak_flops.json", "bandwidth.json")
 PACK = "-records"  # ends the name of an archive of records alone
 
 
 def read_run(path: Path | str) -> Run:
     """A run from its archive, its results folder or the folder that this lies in.
 
-    roofline.json, manifest.json and each device's device_query.json must be there; clocks and operands are known where
-    its peak_flops.json and bandwidth.json are. Raises Refused, in one line, for what is no run, is of another schema
-    version, or is not what its manifest lists.
+    roofline.json, manifest.json and each device's device_query.json must be there. Raises Refused, in one line, for
+    what is no run, is of another schema version, or is not what its manifest lists.
     """
     with _results(Path(path)) as results:
         return _read(results, str(path))
@@ -81,10 +79,10 @@ def _results(path: Path) -> Iterator[Path]:
 
 
 def records(results: Path, roofline: Roofline) -> list[str]:
-    """The files below a results folder from which a run is read, in order; collections are there or not."""
+    """The files below a results folder from which a run is read, in order; earlier versions wrote collections."""
     found = ["manifest.json", "roofline.json"]
     for entry in roofline.devices.values():
-        beside = [str(PurePosixPath(entry.record).with_name(name)) for name in COLLECTIONS]
+        beside = [str(PurePosixPath(entry.record).with_name(name)) for name in convert.COLLECTIONS]
         found += [entry.record, *(path for path in beside if (results / path).is_file())]
     return found
 
@@ -98,7 +96,12 @@ def _read(results: Path, source: str) -> Run:
             raise Refused(f"{source}: refused, its roofline.json names {outside[0]!r}, which leads outside")
         devices = {name: read(DeviceRecord, results / one.record) for name, one in roofline.devices.items()}
         paths = records(results, roofline)
-        collections = [read(Collection, results / path) for path in paths if Path(path).name in COLLECTIONS]
+        of_collections = convert.clocks(
+            _json(results / path) for path in paths if Path(path).name in convert.COLLECTIONS
+        )
+        roofline.ceilings = [
+            one.model_copy(update=of_collections.get((one.device, one.name), {})) for one in roofline.ceilings
+        ]
     except FileNotFoundError as error:
         missing = Path(error.filename)
         name = missing.relative_to(results) if missing.is_relative_to(results) else missing
@@ -106,7 +109,7 @@ def _read(results: Path, source: str) -> Run:
     except (CorruptRecord, OSError) as error:
         raise Refused(f"{source}: {str(error).replace(f'{results}/', '')}") from None
     _require_as_listed(results, paths, manifest, source)
-    found = quantities(roofline, collections)
+    found = quantities(roofline)
     return Run(source, devices, roofline, manifest, found, fingerprint(found, devices))
 
 
@@ -117,15 +120,19 @@ def _below(results: Path, path: str) -> bool:
 def _roofline(results: Path, source: str) -> Roofline:
     """Raises Refused where its schema version is another: whoever reads on would misread it."""
     path = results / "roofline.json"
-    try:
-        content = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise CorruptRecord(f"{path}: {str(error).splitlines()[0]}") from None
+    content = _json(path)
     version = content.get("schema_version") if isinstance(content, dict) else None
     readable = (convert.OLD_TABLE, SCHEMA_VERSION)
     if version not in readable:
         raise Refused(f"{source}: roofline.json is of schema_version {version}; allowed: {listed(readable)}")
     return read_table(path)
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError as error:
+        raise CorruptRecord(f"{path}: {str(error).splitlines()[0]}") from None
 
 
 def _require_as_listed(results: Path, paths: Iterable[str], manifest: Manifest, source: str) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from roofline.analysis.spread import REFERENCE, CeilingSpread, SpreadRecord, committed
+from roofline.analysis.distribution import REFERENCE, reference_of
+from roofline.analysis.spread import CeilingSpread, SpreadRecord
 from roofline.core.run_spread import Spread, pooled, within
 from roofline.records.base import read
 from roofline.records.distribution import Distribution
@@ -19,12 +20,10 @@ class Stored(NamedTuple):
 
 
 def stored(card: str, folders: Iterable[Path] = ()) -> dict[str, Stored]:
-    """By the quantities' keys, from reference/{card}/ and other folders; where several know one, by most runs.
-
-    A folder has a distribution.json, a spread.json, both or neither. Raises CorruptRecord.
-    """
+    """By the quantities' keys, from reference/{card}/distribution.json and from the spread.json that results folders
+    may have; where several know one, by most runs. Raises CorruptRecord."""
     known: dict[str, Stored] = {}
-    for folder in (committed(card).parent, *folders):
+    for folder in (reference_of(card), *folders):
         for key, one in [*_distribution(folder, card).items(), *_spread(folder, card).items()]:
             have = known.get(key)
             more = have is None or (one.runs and (have.runs is None or one.runs.df > have.runs.df))
@@ -37,10 +36,8 @@ def typical(kinds: Mapping[str, str]) -> dict[str, float]:
     """The spread between runs by kind, pooled over the cards of reference/; `kinds` are those of known keys."""
     found: dict[str, list[Spread]] = {}
     for folder in sorted(path for path in REFERENCE.iterdir() if path.is_dir()):
-        names = {name for record in _read(SpreadRecord, folder / "spread.json") for name in record.devices.values()}
-        names |= {record.card for record in _read(Distribution, folder / "distribution.json")}
-        for card in sorted(name for name in names if committed(name).parent == folder):
-            for kind, spread in of_kinds(stored(card), kinds).items():
+        for record in _read(Distribution, folder / "distribution.json"):
+            for kind, spread in of_kinds(stored(record.card), kinds).items():
                 found.setdefault(kind, []).append(spread)
     return {kind: pooled(spreads).sd for kind, spreads in found.items()}
 
