@@ -43,7 +43,8 @@ def test_links_lead_somewhere(page):
 
 
 def test_the_operator_in_the_documents_is_the_example():
-    (block,) = re.findall(r"```python\n(.*?)```", (CHECKOUT / "docs/own_operator.md").read_text(encoding="utf-8"), re.DOTALL)
+    page = (CHECKOUT / "docs/own_operator.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert block in (CHECKOUT / "examples/gelu.py").read_text(encoding="utf-8")
 
 
