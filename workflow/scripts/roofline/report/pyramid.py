@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from roofline.analysis.table import ComputeCeiling, MemoryCeiling, Roofline
 from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import capacity, counted, level_name, number, starred
+from roofline.devices import levels
 from roofline.records.device import DeviceRecord
 from roofline.report.tables import span
 
@@ -31,8 +32,8 @@ def pyramid(device: DeviceRecord, roofline: Roofline) -> list[Layer]:
     """The levels of a device's memory from the registers out: what each holds, and what was measured of it."""
     ceilings = {c.name: c for c in roofline.ceilings if c.device == device.device}
     card = KINDS[device.device_kind].accelerator
-    levels = _levels_of_gpu(device, ceilings) if card else _levels_of_cpu(device, ceilings, roofline)
-    known = [level for level in levels if level[2]]  # of which something was measured
+    layers = _levels_of_gpu(device, ceilings) if card else _levels_of_cpu(device, ceilings, roofline)
+    known = [layer for layer in layers if layer[2]]  # of which something was measured
     return [
         Layer(name, size, rate, (place + 1) / len(known), source)
         for place, (name, size, rate, source) in enumerate(known)
@@ -81,7 +82,10 @@ def _levels_of_cpu(device: DeviceRecord, ceilings: Ceilings, roofline: Roofline)
         )
         for one in swept
     ]
-    return [*caches, ("memory", _held(device.memory_total_bytes), *_measured(ceilings, "dram_read"))]
+    memory = [level for level in levels.TABLE if level.device_kind == "cpu" and level.medium == "memory"]
+    reads = {c.level: c.name for c in ceilings.values() if c.kind == "memory" and c.mix == "read" and c.cores is None}
+    held = _held(device.memory_total_bytes)
+    return caches + [(one.title, held, *_measured(ceilings, reads.get(one.holds, ""))) for one in memory]
 
 
 def _cache(whole: int | None, share: int | None) -> str:
