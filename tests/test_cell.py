@@ -14,6 +14,7 @@ from test_gpu_workflow import CONFIG, TWO_CARDS, GpuRun
 from workflow_run import CHECKOUT, TINY, Run, changed, new_checkout
 
 from roofline.analysis.results import read_table
+from roofline.core.formatting import duration
 from roofline.devices import Identity
 from roofline.records.base import read, write
 from roofline.records.memory import BandwidthRecord
@@ -228,6 +229,12 @@ def test_on_a_card_that_the_reference_has(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     head, *lines = rows(done.stdout)
     by_name = {line[0]: dict(zip(head, line, strict=False)) for line in lines}
-    assert by_name["fp16 batch 1, S 1024, fused_graph core"]["reference"] == "4.16 us"
+    known = next(
+        one
+        for one in read_table(REFERENCE).operators
+        if (one.device, one.label, one.implementation, one.scope) == ("gpu0", "batch 1, S 1024", "fused_graph", "core")
+        and one.dtype == "fp16"
+    )
+    assert by_name["fp16 batch 1, S 1024, fused_graph core"]["reference"] == duration(known.latency_s)
     assert all("ratio" in line and line["ratio"] != "-" for line in by_name.values())
     assert "roof: fp16 " in done.stdout and "hbm_read " in done.stdout

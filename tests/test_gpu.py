@@ -1,6 +1,7 @@
 """On a real card (pytest -m gpu): what it reports of itself, and whether its times and results can be believed."""
 
 import re
+import statistics
 import subprocess
 import sys
 import time
@@ -124,9 +125,11 @@ def test_under_load_clock_and_power_are_those_of_the_load(device, record):
 def test_the_clock_of_a_block_is_the_one_that_its_kernel_counts_of_itself(device):
     """Register-only kernels count their cycles inside; the marks around the block must say the same."""
     workload = next(device.fma_candidates("fp32_fma", seed=1))
-    for _ in range(3):
+    ratios = []
+    for _ in range(5):  # the kernel counts its last step alone: while the card changes its clock, they may differ
         device.step_times(workload.step, 30)
-        assert device.clock_of_block() == pytest.approx(workload.clock_mhz(), rel=0.01)
+        ratios.append(device.clock_of_block() / workload.clock_mhz())
+    assert statistics.median(ratios) == pytest.approx(1, rel=0.01)
 
 
 def test_the_clock_goes_on_being_counted_while_multiprocessors_idle(device, record):

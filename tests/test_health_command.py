@@ -131,6 +131,7 @@ def test_on_the_card_alone_and_beside_a_process_that_multiplies(tmp_path):
 
 def on_the_card(folder):
     command = [sys.executable, CHECKOUT / "workflow/commands/health.py", "--devices", "gpu0"]
+    command += ["--configfile", CHECKOUT / "config/config.yaml"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=200)
     found = json.loads((folder / "results/health.json").read_text())
     return done.returncode, found["cards"][0], found["elapsed_s"]
