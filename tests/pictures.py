@@ -33,10 +33,10 @@ def overlapping_texts(figure):
 
 
 def texts_over_dots(figure):
-    found = []
+    found, texts = [], texts_of(figure)
     for dot in dots_of(figure):
         near = 0.4 * dot.get_markersize()
-        for text, x0, y0, x1, y1 in texts_of(figure):
+        for text, x0, y0, x1, y1 in texts:
             x, y = dot.get_transform().transform(dot.get_xydata()).T
             if np.any((x0 - near < x) & (x < x1 + near) & (y0 - near < y) & (y < y1 + near)):
                 found.append(text.get_text())
