@@ -147,17 +147,7 @@ EDITED = {
     "workflow/scripts/peak_flops.py": [PEAK, *FOLLOWS],
     "workflow/scripts/measure_operator.py": [*ATTENTION, ROWS, NORM, *FOLLOWS],
     f"{LIBRARY}/report/figure_style.py": [PICTURES, "manifest.json"],
-    f"{LIBRARY}/report/model.py": FOLLOWS,
-    f"{LIBRARY}/report/templates/report.js.j2": FOLLOWS,
-    f"{LIBRARY}/report/templates/answers.j2": FOLLOWS,
     f"{LIBRARY}/report/job_lines.py": [],
-    f"{LIBRARY}/core/formatting.py": FOLLOWS,
-    f"{LIBRARY}/operators/about.py": FOLLOWS,
-    f"{LIBRARY}/operators/gemm/about.py": FOLLOWS,
-    f"{LIBRARY}/operators/decode_attention/about.py": FOLLOWS,
-    f"{LIBRARY}/analysis/seals.py": FOLLOWS,
-    f"{LIBRARY}/analysis/collect.py": FOLLOWS,
-    f"{LIBRARY}/analysis/checks/ceilings.py": FOLLOWS,  # a threshold that changes measures nothing again
     f"{LIBRARY}/run/manifest.py": ["manifest.json"],
     f"{LIBRARY}/operators/decode_attention/checkpoint.py": [WEIGHTS, *OF_ATTENTION_SEAL, *FOLLOWS],
     f"{LIBRARY}/operators/decode_attention/numpy_cores.py": [*OF_ATTENTION_SEAL, *FOLLOWS],
@@ -178,6 +168,26 @@ EDITED = {
 def test_an_edited_source_makes_stale_what_uses_it(run, source, expected):
     run.append(source, "{# A comment. #}" if source.endswith(".j2") else "# A comment.")
     assert run.planned() == jobs(*expected)
+
+
+WORDS_AND_JUDGEMENTS = (
+    "report/model.py",
+    "report/templates/report.js.j2",
+    "report/templates/answers.j2",
+    "core/formatting.py",
+    "operators/about.py",
+    "operators/gemm/about.py",
+    "operators/decode_attention/about.py",
+    "analysis/seals.py",
+    "analysis/collect.py",
+    "analysis/checks/ceilings.py",
+)
+
+
+def test_edited_words_formats_and_thresholds_measure_nothing_again(run):
+    for source in WORDS_AND_JUDGEMENTS:
+        run.append(f"{LIBRARY}/{source}", "{# A comment. #}" if source.endswith(".j2") else "# A comment.")
+    assert run.planned() == jobs(*FOLLOWS)
 
 
 UNUSED = (
