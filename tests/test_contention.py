@@ -1,6 +1,7 @@
 """What ran beside a timed block, by readings that the tests make up: none is of this machine."""
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -120,6 +121,37 @@ def test_what_the_run_itself_uses_is_no_load_of_others(system, monkeypatch):
     beside_run = between(replace(START, run=1.0), replace(after(busy=5.0), run=4.0), CORES, [])
     assert (found.other_cores, found.run_cores) == (2.0, None)
     assert (beside_run.other_cores, beside_run.run_cores) == (0.5, 1.5)
+
+
+def other(system, number: int, nanoseconds: tuple, ended_ticks: int = 0) -> None:
+    """A process that is not of this run: what each of its threads used, and its children that have ended."""
+    process(system, number, (0, 0, ended_ticks, 0))
+    for thread, used in enumerate(nanoseconds, start=number):
+        system(f"proc/{number}/task/{thread}/schedstat", f"{used} 0 1\n")
+
+
+def test_what_others_use_is_summed_by_task_and_not_by_ticks(system, tmp_path, monkeypatch):
+    """Threads that begin in between, and children that begin and end; not what a child used before."""
+    monkeypatch.setattr(host.os, "sysconf", lambda name: 100)
+    system("proc/self/task/1/schedstat", "0 0 1\n")
+    other(system, 50, (3 * 10**9,))
+    other(system, 60, (8 * 10**9,))
+    before = replace(START, others=host.usage().others)
+    other(system, 50, (4 * 10**9, 10**9 // 2), ended_ticks=950)  # it waited for 60, which used 9.5 s in all
+    shutil.rmtree(tmp_path / "proc/60")
+    after_all = replace(after(busy=16.0), others=host.usage().others)
+    assert between(before, after_all, CORES, []).other_cores == pytest.approx((1 + 0.5 + 1.5) / 2)
+    quiet = replace(after(busy=16.0), others=before.others)
+    assert between(before, quiet, CORES, []).other_cores == 0
+
+
+def test_the_runs_own_processes_are_no_others(system, monkeypatch):
+    system("proc/self/task/1/schedstat", "0 0 1\n")
+    monkeypatch.setenv(RUN_PROCESS, "10")
+    process(system, 10, (0, 0, 0, 0), 20)
+    for number in (20, 50):
+        other(system, number, (10**9,))
+    assert {process for process, _ in host.usage().others.tasks} == {"50"}
 
 
 def test_the_run_is_known_where_the_kernel_tells_of_processes(monkeypatch):

@@ -5,6 +5,7 @@ import math
 import os
 import platform
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,6 +89,25 @@ class Usage:
     waited: float | None = None  # that threads of this process could have run and had no CPU
     throttled: float | None = None  # by the container's CPU quota
     run: float | None = None  # CPU time of this run's other processes: Snakemake and the jobs that it starts
+    others: "Others | None" = None  # exact, by task; None where the kernel does not count so
+
+
+@dataclass(frozen=True)
+class Others:
+    """CPU seconds of the tasks of every visible process but this run's, and of children that these waited for."""
+
+    tasks: Mapping[tuple[str, str], float]  # by process and thread
+    ended: float
+
+    def since(self, before: "Others") -> float:
+        """Seconds used since an earlier reading, by tasks that began or ended in between too.
+
+        What an ended task had used by the earlier reading is in its parent's count, and is taken off; of tasks that
+        have no waiting parent what they used in between is missed.
+        """
+        used = sum(max(0.0, now - before.tasks.get(task, 0.0)) for task, now in self.tasks.items())
+        gone = sum(then for task, then in before.tasks.items() if task not in self.tasks)
+        return used + max(0.0, self.ended - before.ended - gone)
 
 
 def usage() -> Usage:
@@ -101,8 +121,41 @@ def usage() -> Usage:
         waited=sum(waits) if waits else None,
         throttled=statistics["throttled_usec"] / 1e6 if "throttled_usec" in statistics else None,
         run=_run_seconds(root / "proc"),
+        others=_others(root / "proc"),
         **cpus,
     )
+
+
+def _others(proc: Path) -> Others | None:
+    """By schedstat, which counts nanoseconds. /proc/stat samples all CPUs at the same ticks: loops on all cores in step
+    with them seem to be others' load, or hide it."""
+    own = {str(os.getpid()), *_run_processes(proc)}
+    if not any((proc / "self" / "task").glob("*/schedstat")):
+        return None
+    tasks, ended = {}, 0
+    gone = contextlib.suppress(OSError, ValueError, IndexError)  # what has ended meanwhile
+    threads: list[Path] = []
+    for process in proc.iterdir():
+        if process.name.isdigit() and process.name not in own:
+            with gone:
+                fields = (process / "stat").read_text().rpartition(") ")[2].split()
+                ended += int(fields[13]) + int(fields[14])
+                threads += (process / "task").iterdir()
+    for thread in threads:
+        with gone:
+            tasks[thread.parts[-3], thread.name] = int((thread / "schedstat").read_text().split()[0]) / 1e9
+    return Others(tasks, ended / os.sysconf("SC_CLK_TCK"))
+
+
+def _run_processes(proc: Path) -> Iterator[str]:
+    """The processes of this run, the first one included, by their numbers."""
+    left = [first] if (first := os.environ.get(RUN_PROCESS)) else []
+    while left:
+        number = left.pop()
+        yield number
+        for children in (proc / number / "task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                left += children.read_text().split()
 
 
 def _root() -> Path:

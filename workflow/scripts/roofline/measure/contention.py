@@ -65,11 +65,14 @@ def between(before: host.Usage, after: host.Usage, cores: int, processes: list[i
     wall_s, own_s, busy_s, waited_s = max(spent("at"), 1e-9), spent("own"), spent("busy"), spent("waited")
     run_s = spent("run")
     told = busy_s is not None and busy_s + spent("idle") > 0  # some containers show a file of zeros
+    by_ticks_s = max(0.0, busy_s - own_s - (run_s or 0.0)) if told else None
+    exact = before.others is not None and after.others is not None
+    others_s = after.others.since(before.others) if exact else by_ticks_s
     return Contention(
         wall_s=wall_s,
         cores=cores,
         own_cores=own_s / wall_s,
-        other_cores=max(0.0, busy_s - own_s - (run_s or 0.0)) / wall_s if told else None,
+        other_cores=None if others_s is None else others_s / wall_s,
         run_cores=None if run_s is None else run_s / wall_s,
         waiting_share=None if waited_s is None else waited_s / max(own_s + waited_s, 1e-9),
         stolen_share=spent("stolen") / wall_s / cores if told else None,
