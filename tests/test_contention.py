@@ -1,5 +1,6 @@
 """What ran beside a timed block, by readings that the tests make up: none is of this machine."""
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -170,48 +171,81 @@ def test_a_host_that_lists_other_cpus_or_nothing_is_not_known(system, stat):
     assert (found.busy, found.idle, found.stolen, found.waited, found.throttled) == (None,) * 5
 
 
-# ---------------------------------------------------------------- measured again, once
+# ---------------------------------------------------------------- measured again
 
 
-def readings(monkeypatch, *loads: float) -> None:
-    """The host's readings around each block of a second, with so many cores' load of others during it."""
+def readings(monkeypatch, *loads: float) -> list[float]:
+    """The host's readings around each block of a second, with so many cores' load of others during it; returns the
+    rests between them."""
     usages, at, busy, quiet = [], 0.0, 0.0, {"idle": 0, "stolen": 0}
     for load in loads:
         usages.append(Usage(at=at, own=at, busy=busy, **quiet))
         usages.append(Usage(at=at + 1, own=at + 1, busy=busy + 1 + load, **quiet))
         at, busy = at + 1, busy + 1 + load
-    given = iter(usages)
+    given, rests, now = iter(usages), [], itertools.count()
     monkeypatch.setattr(contention, "host", SimpleNamespace(usage=lambda: next(given), usable_cpus=lambda: range(8)))
+    monkeypatch.setattr(contention, "time", SimpleNamespace(sleep=rests.append, monotonic=lambda: next(now) / 100))
+    monkeypatch.setattr(contention, "_repeated_s", 0.0)
+    return rests
 
 
 @pytest.mark.parametrize(
-    ("kind", "loads", "times", "kept", "again", "others"),
+    ("kind", "loads", "times", "kept", "others"),
     [
-        ("cpu", [0], [5], 5, False, 0),
-        ("cpu", [2, 0], [5, 6], 6, True, 0),  # undisturbed, if slower
-        ("cpu", [2, 1], [5, 6], 5, True, 2),  # both disturbed: the faster
-        ("cpu", [2, 1], [6, 5], 5, True, 1),
-        ("gpu", [2], [5], 5, False, 2),
-        ("gpu", [7, 0], [5, 4], 4, True, 0),
+        ("cpu", [0], [5], 5, 0),
+        ("cpu", [2, 0], [5, 6], 6, 0),  # undisturbed, if slower
+        ("cpu", [2, 1, 3, 0], [5, 6, 7, 8], 8, 0),
+        ("cpu", [2, 1, 2, 2, 2, 2], [5, 6, 7, 8, 4, 9], 4, 2),  # all disturbed: the fastest
+        ("gpu", [2], [5], 5, 2),
+        ("gpu", [7, 0], [5, 4], 4, 0),
     ],
 )
-def test_a_disturbed_block_is_timed_once_more(monkeypatch, kind, loads, times, kept, again, others):
-    readings(monkeypatch, *loads)
+def test_a_disturbed_block_is_timed_again_after_a_rest(monkeypatch, kind, loads, times, kept, others):
+    rests = readings(monkeypatch, *loads)
     taken = iter(times)
     result, found = undisturbed(FakeDevice(kind), lambda: next(taken), float)
-    assert (result, found.measured_again) == (kept, again)
+    assert (result, found.attempts) == (kept, len(loads))
     assert found.other_cores == pytest.approx(others)
     assert list(taken) == []
+    assert rests == [0.1 * 2**place for place in range(len(loads) - 1)]
+
+
+def test_a_host_that_is_always_busy_costs_a_job_no_more_than_so_many_seconds(monkeypatch):
+    readings(monkeypatch, *[2] * 8)
+    monkeypatch.setattr(contention, "_repeated_s", contention.MOST_JOB_S - 0.05)
+    assert undisturbed(FakeDevice("cpu"), lambda: 5, float)[1].attempts == 1
+
+
+def test_load_that_no_process_list_shows_is_told_by_idle_time():
+    """Two seconds on eight CPUs: idle for 9 of 16, of which this process worked one and visible others half of one."""
+    others = host.Others({}, 0.0)
+    before = replace(START, others=others)
+    later = replace(after(busy=7.0, idle=9.0), others=replace(others, ended=0.5))
+    found = between(before, later, CORES, [])
+    assert (found.other_cores, found.hidden_cores) == pytest.approx((0.25, 2.75))
+    assert any("not visible" in line for line in disturbances(found, "cpu"))
+    short = between(replace(before, at=START.at + 1.5), later, CORES, [])
+    assert short.hidden_cores is None, "hundredths of a second of each CPU are no measure of a short block"
 
 
 def test_every_timing_carries_what_ran_beside_it(monkeypatch):
     device = FakeDevice("gpu")
+    readings(monkeypatch, *[0] * 12)
     monkeypatch.setattr(device, "other_processes", lambda: 1)
     caller = time_caller(device, lambda index: 1e-3, warmup=1, iterations=3, time_budget_s=60)
     on_device = time_device(device, lambda index: 1e-3, caller, time_budget_s=60)
     for timing in (caller, on_device):
-        assert (timing.contention.other_processes, timing.contention.measured_again) == (1, True)
+        assert (timing.contention.other_processes, timing.contention.attempts) == (1, 6)
+    readings(monkeypatch, 0)
     assert time_device(FakeDevice("cpu"), lambda index: 1e-3, caller, time_budget_s=60) is None
+
+
+def test_the_warm_up_is_no_part_of_what_is_watched(monkeypatch):
+    """A pool of threads that starts in it waits for cores of its own."""
+    device, at = FakeDevice("cpu"), []
+    monkeypatch.setattr(contention.host, "usage", lambda: at.append(len(device.numbers)) or Usage(at=0.0, own=0.0))
+    time_caller(device, lambda index: 1e-3, warmup=3, iterations=10, time_budget_s=60)
+    assert at == [3, 13]
 
 
 def test_time_that_the_hypervisor_takes_is_seen_in_a_short_block_too():

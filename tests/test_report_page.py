@@ -255,12 +255,6 @@ def test_the_memory_ceiling_at_the_top_does_not_depend_on_operators_and_tells_it
     assert "do not rely on it: a wide 95 % interval" in doubted.main.figures[0].words
 
 
-def test_what_failed_is_named_and_stands_before_what_is_not_concluded(reference, html, words):
-    for text in (Shown(html).words, words):
-        assert "no other load during measurements" in text
-        assert text.index("FAIL") < text.lower().index("nothing is concluded, because of the failure above")
-
-
 def test_operations_of_the_users_own_are_on_both_pages_and_what_they_lack_is_named():
     mine = [
         {"name": name, "flops": 2e9, "memory_bytes": 4e8, "dtype": dtype}

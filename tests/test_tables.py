@@ -13,6 +13,7 @@ from roofline.analysis.spread import between_runs
 from roofline.records.check import CheckResult
 from roofline.records.memory import FoundLevel, Sweep
 from roofline.report import markdown, screen
+from roofline.report.screen import make
 from roofline.report.tables import compute_rows, level_rows, limited_by, measure_again, memory_rows, remarks
 
 REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
@@ -191,8 +192,8 @@ def test_a_column_that_is_empty_throughout_is_left_out():
     assert re.fullmatch(r"\|:-+\|-+:\|", text.splitlines()[1])
 
 
-def test_the_command_that_measures_again_has_the_arguments_of_the_run():
-    """As make and the shell take it."""
-    assert measure_again(["cpu/bandwidth/dram.json"]) == "rm results/cpu/bandwidth/dram.json && make"
-    again = measure_again(["cpu/bandwidth/dram.json"], "--configfile 'my config$.yaml'")
-    assert shlex.split(again)[-2:] == ["make", "ARGS=--configfile 'my config$$.yaml'"]
+def test_the_commands_that_measure_again_are_as_make_and_the_shell_take_them():
+    assert shlex.split(make("--configfile 'my config$.yaml'")) == ["make", "ARGS=--configfile 'my config$$.yaml'"]
+    assert make("") == "make"
+    command, arguments = shlex.split(measure_again(["cpu/scan/a b.json"]))
+    assert (command, shlex.split(arguments.removeprefix("ARGS="))[-1]) == ("make", "results/cpu/scan/a b.json")

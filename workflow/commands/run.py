@@ -18,7 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline import devices
 from roofline.core.device_kinds import accelerators
-from roofline.run import console, folder, plan, run_lock, settings
+from roofline.core.formatting import listed
+from roofline.run import again, console, folder, plan, run_lock, settings
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.paths import RESULTS
 
@@ -35,7 +36,7 @@ def main(arguments: list[str]) -> int:
         return 1
     if plan.DRY.intersection(arguments):
         try:
-            jobs, notes = plan.plan(arguments)
+            jobs, notes = plan.plan([*arguments, *again.options(RESULTS, arguments)])
             print("\n".join([*notes, *plan.lines(jobs)]))
             return 0
         except plan.Failed as failed:
@@ -47,7 +48,11 @@ def main(arguments: list[str]) -> int:
     before = made_at()
     os.environ[console.ARGUMENTS] = shlex.join(arguments)
     cores = str(gpus_wanted(arguments))
-    workflow = subprocess.Popen([sys.executable, "-P", "-m", "snakemake", "--cores", cores, *arguments])
+    measured_again = again.options(RESULTS, arguments)
+    if measured_again:
+        print(f"measured again, for what disturbed them: {listed(measured_again[1:])}")
+    command = [sys.executable, "-P", "-m", "snakemake", "--cores", cores, *arguments, *measured_again]
+    workflow = subprocess.Popen(command)
     try:
         status = workflow.wait()
     except KeyboardInterrupt:  # it reaches Snakemake too, which ends its job

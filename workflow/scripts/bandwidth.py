@@ -38,8 +38,7 @@ def run(
         device=name,
         level=level,
         seals={below_results(seal_path): file_sha256(seal_path)},
-        started_at=watch.started_at,
-        elapsed_s=watch.elapsed_s,
+        **watch.taken(),
         envelope=envelope(found["bandwidths"]),
         **found,
     )

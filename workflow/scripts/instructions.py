@@ -22,8 +22,7 @@ def run(name: str, seal_path, **options) -> InstructionsRecord:
     return InstructionsRecord(
         device=name,
         seals={below_results(seal_path): file_sha256(seal_path)},
-        started_at=watch.started_at,
-        elapsed_s=watch.elapsed_s,
+        **watch.taken(),
         issue=issue,
         walls=found,
     )

@@ -30,8 +30,7 @@ def run(operator: Operator, name: str, what: Job, seals: dict[str, str], options
     return OperatorRecord(
         device=name,
         seals={below_results(path): file_sha256(path) for path in seals.values()},
-        started_at=watch.started_at,
-        elapsed_s=watch.elapsed_s,
+        **watch.taken(),
         measurements=found,
         case=what.path,
         data=operator.data_files(what),

@@ -457,6 +457,15 @@ class Roofline(Record):
         """What makes a device's figures doubtful."""
         return [one for one in self.checks if one.result == "fail" and one.doubts_figures]
 
+    def all_doubtful(self, device: str) -> bool:
+        """Whether a failure makes every figure of a device doubtful, and not those of some records alone."""
+        return any(fault.device == device and not fault.records for fault in self.faults)
+
+    @property
+    def disturbed(self) -> set[str]:
+        """Records in which a check failed: figures of theirs alone are doubtful."""
+        return {record for fault in self.faults for record in fault.records}
+
     @property
     def operator_info(self) -> dict[str, About]:
         """The text of the operators that were measured, by their names."""

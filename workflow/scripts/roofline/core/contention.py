@@ -40,6 +40,8 @@ def disturbances(reading, sensitive: Sensitive) -> list[str]:
     others, least = reading.other_cores or 0, max(LEAST_CORES, limits.other_load * reading.cores)
     if others > least and others * reading.wall_s > LEAST_S:
         found.append(f"other processes used {others:.3g} of {reading.cores} cores")
+    if (reading.hidden_cores or 0) > least:
+        found.append(f"processes that are not visible here used {reading.hidden_cores:.3g} of {reading.cores} cores")
     waiting = reading.waiting_share or 0
     if waiting > limits.waiting and waiting * reading.own_cores * reading.wall_s > LEAST_WAIT_S:
         found.append(f"our threads waited {100 * waiting:.3g} % of their time for a core")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from roofline.core import statistics
 from roofline.core.throttling import is_throttled, limiting_reasons
 from roofline.devices.base import Device
-from roofline.measure.contention import recorded
+from roofline.measure.contention import undisturbed
 from roofline.measure.state import LAG_S, StateLog
 from roofline.records.compute import LoadPoint, Sustained
 
@@ -15,13 +15,19 @@ WINDOW = 10  # chunks of a running median: power control swings within half a se
 STEADY = 0.06
 
 
-@recorded("device", slowness=lambda load: -load.tflops)
 def sustain(device: Device, workload, seconds: float, step_s: float) -> Sustained | None:
     """Run a workload without a pause for so many seconds; the median rate once clock and power have settled.
 
     `step_s` is what one step takes, about. Moments of thermal or power-brake throttling are set apart; where there is
     nothing else, they count and the record says so. None where the device ran no chunk.
     """
+    found, contention = undisturbed(
+        device, lambda: _sustain(device, workload, seconds, step_s), lambda load: -load.tflops, "device"
+    )
+    return found and found.model_copy(update={"contention": contention})
+
+
+def _sustain(device: Device, workload, seconds: float, step_s: float) -> Sustained | None:
     count = max(1, round(CHUNK_S / step_s))
     singly = SINGLY if count <= MOST_SINGLY else 0
     curve: list[LoadPoint] = []

@@ -4,10 +4,11 @@ import time
 from collections.abc import Callable
 
 from roofline.core import statistics
+from roofline.core.contention import Sensitive
 from roofline.core.device_kinds import KINDS
 from roofline.core.throttling import is_throttled
 from roofline.devices.base import Device
-from roofline.measure.contention import recorded
+from roofline.measure.contention import undisturbed
 from roofline.measure.state import StateLog
 from roofline.records.timing import DeviceState, Timing
 
@@ -22,7 +23,6 @@ LOOK_S = 0.05  # a batch of this length or more is looked at while it runs
 Step = Callable[[int], object]
 
 
-@recorded()
 def time_caller(
     device: Device, step: Step, *, warmup: int, iterations: int, time_budget_s: float, checked_s: float | None = None
 ) -> Timing:
@@ -36,28 +36,34 @@ def time_caller(
     """
     synchronous = KINDS[device.kind].synchronous
     least = min(iterations, LEAST_ON_CPU) if synchronous else 1
-    deadline = time.monotonic() + (time_budget_s / 2 if synchronous else time_budget_s)
+    start = time.monotonic()
+    deadline = start + (time_budget_s / 2 if synchronous else time_budget_s)
     slow = checked_s is not None and checked_s > time_budget_s / 2
     warmed, last = (1, checked_s) if slow else (0, 0.0)
     while warmed < max(1, warmup) and (warmed == 0 or time.monotonic() + last < deadline):
         last = device.step_times(step, 1, first=warmed)[0]
         warmed += 1
-    if synchronous:
-        deadline = time.monotonic() + time_budget_s
-    samples: list[float] = []
-    longest, clock_mhz = 0, None
-    while len(samples) < iterations and (len(samples) < least or time.monotonic() + last < deadline):
-        fitting = int((deadline - time.monotonic()) / last) if last else iterations
-        count = max(1, least - len(samples), min(iterations - len(samples), fitting))
-        samples += device.step_times(step, count, first=warmed + len(samples))
-        if count > longest:
-            longest, clock_mhz = count, device.clock_of_block()
-        last = statistics.median(samples)
-    timing = _timing(CALLER_METHOD, warmed, iterations, samples)
-    return timing.model_copy(update={"sm_clock_mhz": clock_mhz})
+    left_s = time_budget_s if synchronous else deadline - time.monotonic()
+    first = warmed
+
+    def block() -> Timing:
+        nonlocal first
+        deadline, each = time.monotonic() + left_s, last
+        samples: list[float] = []
+        longest, clock_mhz = 0, None
+        while len(samples) < iterations and (len(samples) < least or time.monotonic() + each < deadline):
+            fitting = int((deadline - time.monotonic()) / each) if each else iterations
+            count = max(1, least - len(samples), min(iterations - len(samples), fitting))
+            samples += device.step_times(step, count, first=first)
+            first += count
+            if count > longest:
+                longest, clock_mhz = count, device.clock_of_block()
+            each = statistics.median(samples)
+        return _timing(CALLER_METHOD, warmed, iterations, samples).model_copy(update={"sm_clock_mhz": clock_mhz})
+
+    return _with_contention(device, block, "caller")
 
 
-@recorded("device")
 def time_device(device: Device, step: Step, caller: Timing, *, time_budget_s: float) -> Timing | None:
     """The device's part of the same steps; None on a synchronous device.
 
@@ -65,8 +71,12 @@ def time_device(device: Device, step: Step, caller: Timing, *, time_budget_s: fl
     """
     wanted = max(1, caller.requested // 4)
     fitting = int(time_budget_s / 2 / caller.median_s)
-    samples = device.device_times(step, max(1, min(wanted, fitting)), first=caller.warmup + len(caller.samples_s))
-    return _timing(DEVICE_METHOD, caller.warmup, wanted, samples) if samples else None
+
+    def block() -> Timing | None:
+        samples = device.device_times(step, max(1, min(wanted, fitting)), first=caller.warmup + len(caller.samples_s))
+        return _timing(DEVICE_METHOD, caller.warmup, wanted, samples) if samples else None
+
+    return _with_contention(device, block, "device")
 
 
 def time_device_alike(
@@ -108,7 +118,6 @@ def per_application(timing: Timing | None, per_call: int) -> Timing | None:
     )
 
 
-@recorded()
 def time_until_precise(
     device: Device, step: Step, log: StateLog, *, warmup: int, most: int, time_budget_s: float, first: int = 0
 ) -> Timing:
@@ -118,31 +127,46 @@ def time_until_precise(
     is set apart; where all were, they count and the timing says so. On a CPU at least LEAST_ON_CPU are taken.
     """
     least = min(most, LEAST_ON_CPU) if KINDS[device.kind].synchronous else 1
-    deadline = time.monotonic() + time_budget_s
-    last = statistics.median(device.step_times(step, max(1, warmup), first=first))
-    first += max(1, warmup)
-    free: list[float] = []
-    throttled: list[float] = []
-    unwatched: list[float] = []  # too short to be looked at: judged by what is read after all
-    log.read("before")
-    stopped_by = "iterations"
-    for target in statistics.looks(min(FEWEST, most), most):
-        wanted = target - len(free) - len(throttled) - len(unwatched)
-        while wanted > 0 and (target - wanted < least or time.monotonic() + last < deadline):
-            fitting = max(1, least - (target - wanted), int((deadline - time.monotonic()) / last)) if last else wanted
-            batch, told = _watched_batch(device, step, log, min(wanted, fitting), first, last)
-            {True: throttled, False: free, None: unwatched}[told].extend(batch)
-            last, first, wanted = statistics.median(batch), first + len(batch), wanted - len(batch)
-        if wanted > 0:
-            stopped_by = "time_budget"
-            break
-        if statistics.precise(unwatched + free or throttled):
-            stopped_by = "precision"
-            break
-    after = log.read("after")
-    judged = throttled if is_throttled(after.throttle_reasons) else free
-    judged[:0] = unwatched  # short batches come first, and the interval wants samples in the order of time
-    return _timing(CALLER_METHOD, warmup, most, free, stopped_by, throttled)
+    start = time.monotonic()
+    warmed = max(1, warmup)
+    warm_s = statistics.median(device.step_times(step, warmed, first=first))
+    left_s = time_budget_s - (time.monotonic() - start)
+    first += warmed
+
+    def block() -> Timing:
+        nonlocal first
+        deadline, last = time.monotonic() + left_s, warm_s
+        free: list[float] = []
+        throttled: list[float] = []
+        unwatched: list[float] = []  # too short to be looked at: judged by what is read after all
+        log.read("before")
+        stopped_by = "iterations"
+        for target in statistics.looks(min(FEWEST, most), most):
+            wanted = target - len(free) - len(throttled) - len(unwatched)
+            while wanted > 0 and (target - wanted < least or time.monotonic() + last < deadline):
+                fitting = (
+                    max(1, least - (target - wanted), int((deadline - time.monotonic()) / last)) if last else wanted
+                )
+                batch, told = _watched_batch(device, step, log, min(wanted, fitting), first, last)
+                {True: throttled, False: free, None: unwatched}[told].extend(batch)
+                last, first, wanted = statistics.median(batch), first + len(batch), wanted - len(batch)
+            if wanted > 0:
+                stopped_by = "time_budget"
+                break
+            if statistics.precise(unwatched + free or throttled):
+                stopped_by = "precision"
+                break
+        after = log.read("after")
+        judged = throttled if is_throttled(after.throttle_reasons) else free
+        judged[:0] = unwatched  # short batches come first, and the interval wants samples in the order of time
+        return _timing(CALLER_METHOD, warmed, most, free, stopped_by, throttled)
+
+    return _with_contention(device, block, "caller")
+
+
+def _with_contention(device: Device, block: Callable[[], Timing | None], sensitive: Sensitive) -> Timing | None:
+    timing, contention = undisturbed(device, block, lambda timing: timing.median_s, sensitive)
+    return timing and timing.model_copy(update={"contention": contention})
 
 
 def _watched_batch(device: Device, step, log, count: int, first: int, each_s: float) -> tuple[list[float], bool | None]:

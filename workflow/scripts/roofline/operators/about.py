@@ -18,7 +18,7 @@ from roofline.core.axis import BYTES, Axis
 from roofline.core.device_kinds import KINDS
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.core.terms import DeviceKind, Regime
-from roofline.records.base import Interval, Record
+from roofline.records.base import Interval, Record, RunRecord
 
 ONE_FUSED_KERNEL = "one kernel that fuses the passes"
 FEWER_INTERMEDIATES = "fewer intermediate arrays"
@@ -140,10 +140,9 @@ class CaseText(Record):
     advice: Advice
 
 
-class OwnOperator(Record):
+class OwnOperator(RunRecord):
     """results/operators/{name}.json: what a reader sees of a user's own operator, beside the table."""
 
-    schema_version: Literal[4] = 4
     kind: Literal["own_operator"] = "own_operator"
     name: str
     title: str

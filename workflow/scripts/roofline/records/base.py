@@ -1,27 +1,30 @@
 """Records: one JSON file each, validated when written and when read.
 
 What is not known is null; NaN and Infinity are refused. Keys carry their unit. A figure that can be computed from
-others of its record must be what they give: one edited by hand is not.
+others of its record must be what they give, and a file of a run begins with a digest of the rest: one edited by hand
+has neither.
 """
 
+import hashlib
 import json
 import math
 import re
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from roofline.records import convert
 from roofline.records.files import write_text
 
-RECORD_VERSION = 4  # of what measuring jobs write; roofline.json, the public format, has its own
+RECORD_VERSION = 5  # of what measuring jobs write; roofline.json, the public format, has its own
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Interval = tuple[NotNegative, NotNegative]
-MAYBE_OLD = re.compile(rf'"schema_version":\s*({convert.OLD}|{convert.OLD_TABLE})\b')
+MAYBE_OLD = re.compile(rf'"schema_version":\s*({"|".join(map(str, (*convert.OLD, convert.OLD_TABLE)))})\b')
+DIGEST = re.compile(r'\A\{\n "digest": "([^"]*)",\n')  # SHA-256 of the file without this line
 TOLERANCE = 1e-6  # of figures that are written in full: samples are rounded to a tenth of a nanosecond
 
 R = TypeVar("R", bound="Record")
@@ -35,22 +38,45 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
+class RunRecord(Record):
+    """What a job of a run leaves."""
+
+    schema_version: Literal[5] = RECORD_VERSION
+
+
 def write(record: Record, path: Path | str) -> None:
     """Write a record as JSON, validated first and renamed into place, so that half a record is never seen."""
     text = json.dumps(record.model_dump(), indent=1, allow_nan=False)  # mode="json" would make null of NaN
     type(record).model_validate_json(text)
-    write_text(_numbers_on_one_line(text) + "\n", path)
+    text = _numbers_on_one_line(text) + "\n"
+    write_text(with_digest(text) if isinstance(record, RunRecord) else text, path)
 
 
 def read(kind: type[R], path: Path | str) -> R:
-    """Read a record of a kind. Raises CorruptRecord, in one line, where it is not one."""
+    """Read a record of a kind, of an earlier version too. Raises CorruptRecord, in one line, where it is not one."""
     try:
         text = Path(path).read_text(encoding="utf-8")
         if MAYBE_OLD.search(text) and convert.is_old(content := json.loads(text)):
             return kind.model_validate(convert.current(content))
-        return kind.model_validate_json(text)
-    except (ValidationError, ValueError) as error:
+        return kind.model_validate_json(_without_digest(text) if issubclass(kind, RunRecord) else text)
+    except (ValidationError, ValueError, RecursionError) as error:
         raise CorruptRecord(f"{path}: {_first_line(error)}") from None
+
+
+def with_digest(text: str) -> str:
+    """A record's text with the digest of the rest as its first key."""
+    return text.replace("{\n", f'{{\n "digest": "{hashlib.sha256(text.encode()).hexdigest()}",\n', 1)
+
+
+def _without_digest(text: str) -> str:
+    """Raises ValueError where the digest is missing, or not that of the rest."""
+    written = DIGEST.match(text)
+    if not written:
+        raise ValueError("it has no digest of itself")
+    rest = "{\n" + text[written.end() :]
+    if hashlib.sha256(rest.encode()).hexdigest() != written[1]:
+        raise ValueError("it is not what was written: its digest is that of other contents")
+    return rest
 
 
 def require_same(name: str, written: float | None, computed: float | None) -> None:

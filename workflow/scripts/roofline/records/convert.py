@@ -1,6 +1,8 @@
-"""Records of version 3, and tables (roofline.json) of version 2, as today's. No other module knows how they were.
+"""Records of versions 3 and 4, and tables (roofline.json) of version 2, as today's. No other module knows how they
+were.
 
-They held the text of every operator; today only that of a user's own is stored, in one file beside the table.
+Version 3 held the text of every operator; today only that of a user's own is stored, in one file beside the table.
+Version 4 told whether a block was timed twice, and not how often; neither had a digest.
 """
 
 import re
@@ -8,7 +10,7 @@ from collections.abc import Iterable
 
 from roofline.core.dtypes import dtype_of
 
-OLD, NEW = 3, 4
+OLD, NEW = (3, 4), 5
 COLLECTIONS = ("peak_flops.json", "bandwidth.json")  # of each device: all its records of a kind in one file
 OLD_TABLE, NEW_TABLE = 2, 3
 OF_CELL = ("label", "series", "plan_summary", "textbook_regime", "remedies")
@@ -21,12 +23,12 @@ RENAMED = {
 
 
 def is_old(content: object) -> bool:
-    """Whether what a file holds is a record of version 3 or a table of version 2; the formats with a version of their
+    """Whether what a file holds is a record or a table of an earlier version; the formats with a version of their
     own have no such kind."""
     if not isinstance(content, dict):
         return False
     own = ("comparison", "distribution", "health", "spread")
-    return _is_old_table(content) or (content.get("schema_version") == OLD and content.get("kind", own[0]) not in own)
+    return _is_old_table(content) or (content.get("schema_version") in OLD and content.get("kind", own[0]) not in own)
 
 
 def _is_old_table(content: dict) -> bool:
@@ -69,7 +71,17 @@ def _record(content: dict) -> dict:
     for cells in ("measurements", "cells"):
         if cells in found:
             found[cells] = [{key: value for key, value in one.items() if key not in OF_CELL} for one in found[cells]]
-    return found
+    return _attempts(found)
+
+
+def _attempts(content):
+    """The number of attempts instead of whether there were two, wherever a block's contention stands."""
+    if isinstance(content, dict):
+        found = {key: _attempts(value) for key, value in content.items() if key != "measured_again"}
+        return found | {"attempts": 2} if content.get("measured_again") else found
+    if isinstance(content, list) and content and isinstance(content[0], dict):
+        return [_attempts(one) for one in content]
+    return content
 
 
 def _accesses(ceiling: str) -> dict:

@@ -4,16 +4,15 @@ from typing import Literal
 
 from pydantic import Field
 
-from roofline.records.base import RECORD_VERSION, NotNegative, Positive, Record
+from roofline.records.base import NotNegative, Positive, Record, RunRecord
 from roofline.records.instructions import CountedWall
 from roofline.records.operator import Cell, DataFile
 
 
-class ProfilerRecord(Record):
+class ProfilerRecord(RunRecord):
     """results/{device}/profiler.json: the profiler that is there, whether it may read the counters, and what it counts
     of kernels whose counts are known by construction."""
 
-    schema_version: Literal[4] = RECORD_VERSION
     kind: Literal["profiler"] = "profiler"
     device: str
     ncu: str | None = Field(description="the version of Nsight Compute's command line")
@@ -77,10 +76,9 @@ class CountedCell(Cell):
     not_counted: dict[str, str] = Field(default={}, description="why, by the field's name")
 
 
-class CountersRecord(Record):
+class CountersRecord(RunRecord):
     """results/{device}/counters/{operator's rule}/{case}.json, beside the reports that it was read from."""
 
-    schema_version: Literal[4] = RECORD_VERSION
     kind: Literal["counters"] = "counters"
     device: str
     started_at: str

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from roofline.core.terms import ComputeUnit, DeviceKind
-from roofline.records.base import RECORD_VERSION, NotNegative, Positive, Record
+from roofline.records.base import NotNegative, Positive, Record, RunRecord
 
 
 class VendorPeak(Record):
@@ -41,8 +41,7 @@ class VendorFigures(Record):
     nvlink: VendorBandwidth | None = Field(default=None, description="all active links, in one direction")
 
 
-class DeviceRecord(Record):
-    schema_version: Literal[4] = RECORD_VERSION
+class DeviceRecord(RunRecord):
     kind: Literal["device_query"] = "device_query"
     device: str
     device_kind: DeviceKind

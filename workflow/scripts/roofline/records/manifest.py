@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from roofline.core.terms import DeviceKind
-from roofline.records.base import RECORD_VERSION, NotNegative, Record
+from roofline.records.base import NotNegative, Record, RunRecord
 from roofline.records.operator import DataFile
 
 
@@ -81,8 +81,7 @@ class Times(Record):
     cost_usd: NotNegative | None
 
 
-class Manifest(Record):
-    schema_version: Literal[4] = RECORD_VERSION
+class Manifest(RunRecord):
     kind: Literal["manifest"] = "manifest"
     created_at: str
     config: dict[str, Any]

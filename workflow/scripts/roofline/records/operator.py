@@ -5,9 +5,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from roofline.core.terms import Cache, RegimeLevel
-from roofline.records.base import RECORD_VERSION, NotNegative, Positive, Record
+from roofline.records.base import NotNegative, Positive, Record, RunRecord
 from roofline.records.prediction import CellPrediction, CostTerms
-from roofline.records.timing import Check, DeviceState, Timing
+from roofline.records.timing import Check, Contention, DeviceState, Timing
 
 
 class DataFile(Record):
@@ -60,14 +60,14 @@ class Measurement(Cell):
     sm_clock_mhz: Positive | None = Field(default=None, description="counted over the caller's block")
 
 
-class JobRecord(Record):
+class JobRecord(RunRecord):
     """What a measuring job writes, whatever it measures."""
 
-    schema_version: Literal[4] = RECORD_VERSION
     device: str
     seals: dict[str, str] = Field(description="SHA-256 of each seal that holds for this job, by its path in results/")
     started_at: str
     elapsed_s: NotNegative
+    whole_job: Contention | None = Field(default=None, description="what else ran from its start to its end")
     measurements: list[Measurement] = Field(default=[])
 
 

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from roofline.core.prediction import Costs, predict_cell, weighted_sum
 from roofline.core.terms import DeviceKind, Regime
-from roofline.records.base import RECORD_VERSION, NotNegative, Positive, Record, Share
+from roofline.records.base import NotNegative, Positive, Record, RunRecord, Share
 
 
 class PromisedCeiling(Record):
@@ -20,10 +20,9 @@ class PromisedCeiling(Record):
     derived: bool
 
 
-class Seal(Record):
+class Seal(RunRecord):
     """Written before any record that carries its hash is begun."""
 
-    schema_version: Literal[4] = RECORD_VERSION
     device: str
     device_kind: DeviceKind
     sealed_at: str

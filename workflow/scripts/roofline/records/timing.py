@@ -11,7 +11,7 @@ from roofline.records.base import Interval, NotNegative, Positive, Record, requi
 class Contention(Record):
     """What else ran during a timed block; null where the system does not tell."""
 
-    wall_s: NotNegative = Field(description="of the block, its warm-up included")
+    wall_s: NotNegative = Field(description="of the block")
     cores: int = Field(description="that this process may run on")
     own_cores: NotNegative = Field(description="CPU time of this process over the wall time")
     other_cores: NotNegative | None = Field(description="CPU time of all other processes on these cores, likewise")
@@ -22,7 +22,12 @@ class Contention(Record):
     stolen_share: NotNegative | None = Field(description="of the cores' time, what the hypervisor gave to others")
     throttled_share: NotNegative | None = Field(description="of the wall time, what the CPU quota held us back")
     other_processes: int | None = Field(description="on the GPU, before or after the block")
-    measured_again: bool = Field(default=False, description="it was disturbed and timed twice; one of both is kept")
+    hidden_cores: NotNegative | None = Field(
+        default=None, description="CPU time on these cores of processes that are not visible; null for short blocks"
+    )
+    attempts: Annotated[int, Field(ge=1)] = Field(
+        default=1, description="blocks timed: the first undisturbed one is kept, else the fastest"
+    )
 
 
 class Timing(Record):

@@ -39,6 +39,7 @@ def efficiency(device: str, roofline: Roofline, records: list[JobRecord]) -> Ans
     all_cells = [cell for _, cells in found for cell in cells]
     judged = [(info, mine) for info, cells in found if (mine := _judged(cells, roofline))]
     every = [cell for _, cells in judged for cell in cells]
+    disturbed = sum(_is_disturbed(cell, roofline) for cell in all_cells)
     best = sorted(((max(map(_fraction, cells)), info.title) for info, cells in judged), reverse=True)
     regimes = dict.fromkeys(cell.regime for cell in every)
     slow = [cell for cell in every if cell.regime == model.IMPLEMENTATION_BOUND]
@@ -46,7 +47,7 @@ def efficiency(device: str, roofline: Roofline, records: list[JobRecord]) -> Ans
     notes = list(dict.fromkeys(note for info, _ in found for note in _notes(info, device, records)))
     facts = {
         "device": device,
-        "failed": any(fault.device == device for fault in roofline.faults),
+        "failed": roofline.all_doubtful(device),
         "best": [f"{title} {'' if i else 'reaches '}{percent(share)}" for i, (share, title) in enumerate(best[:BEST])],
         "more": f"{len(best[BEST:])} more" if best[BEST:] else "",
         "regimes": [
@@ -56,7 +57,8 @@ def efficiency(device: str, roofline: Roofline, records: list[JobRecord]) -> Ans
         "without_ceiling": sum(not (cell.compute_ceiling and cell.memory_ceiling) for cell in all_cells),
         "without_roof": without_roof(roofline, device),
         "count": len(all_cells),
-        "few": len(all_cells) - len(every),
+        "disturbed": disturbed,
+        "few": len(all_cells) - len(every) - disturbed,
         "lags": lags,
         "laggards": _some(lags),
         "slow": len(slow),
@@ -70,8 +72,14 @@ def efficiency(device: str, roofline: Roofline, records: list[JobRecord]) -> Ans
 
 
 def _judged(cells: list[Operator], roofline: Roofline) -> list[Operator]:
-    """Those whose times and roofs rest on enough samples."""
-    return [cell for cell in cells if not few(cell.samples) and not few(roof_of(cell, roofline).samples)]
+    """Those whose times and roofs rest on enough samples, and were not disturbed."""
+    sure = [cell for cell in cells if not few(cell.samples) and not few(roof_of(cell, roofline).samples)]
+    return [cell for cell in sure if not _is_disturbed(cell, roofline)]
+
+
+def _is_disturbed(cell: Operator, roofline: Roofline) -> bool:
+    roof = roof_of(cell, roofline).record if cell.fraction_of_roof else None
+    return not roofline.disturbed.isdisjoint({cell.record, roof})
 
 
 def roof_of(cell: Operator, roofline: Roofline) -> ComputeCeiling | MemoryCeiling:

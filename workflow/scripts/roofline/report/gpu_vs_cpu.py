@@ -30,7 +30,7 @@ def gpu_vs_cpu(roofline: Roofline, devices: Mapping[str, DeviceRecord]) -> Answe
     link = next((c for c in roofline.ceilings if (c.device, c.name) == (gpu, "h2d")), None)
     facts = {
         "gpu": gpu,
-        "failed": any(fault.device in (gpu, "cpu") for fault in roofline.faults),
+        "failed": any(map(roofline.all_doubtful, (gpu, "cpu"))),
         "compared": found[:NAMED],
         "more": counted(len(found[NAMED:]), "more operator") if found[NAMED:] else "",
         "ratios": [f"{one['ratio']} in {one['title']}" for one in found[:NAMED] if one["ratio"]],
@@ -45,7 +45,7 @@ def _compared(info: About, gpu: str, roofline: Roofline) -> dict | None:
     pairs = sorted(((on_gpu[key], on_cpu[key]) for key in on_gpu if key in on_cpu), key=lambda pair: pair[0].bytes)
     if not pairs:
         return None
-    judged = [pair for pair in pairs if not any(few(cell.samples) for cell in pair)]
+    judged = [pair for pair in pairs if not any(few(c.samples) or c.record in roofline.disturbed for c in pair)]
     ratios = [(_times(*pair), higher) for pair in judged if (higher := _roofs(*pair, roofline))]
     of_roofs = span(sorted(times / higher for times, higher in ratios)) if ratios else ""
     kinds = {lower_ceiling(cell) for pair in judged for cell in pair}

@@ -26,7 +26,7 @@ from roofline.report.markdown import Table
 from roofline.report.operator_parts import OperatorPart, operator_part
 from roofline.report.predictions import Miss, Section, miss, score_words, worst
 from roofline.report.pyramid import Layer, pyramid
-from roofline.report.tables import fail_lines, main_memory_ceiling, measure_again, memory_doubt, promised
+from roofline.report.tables import fail_lines, main_memory_ceiling, memory_doubt, promised
 from roofline.report.throughput import ceiling_tables, spread_table, spread_words, throughput
 
 HEADLINE = ("fp16", "bf16", "fp32")  # the dtype whose ceiling stands at the top
@@ -60,7 +60,7 @@ class DeviceReport:
     is_cpu: bool
     facts: list[tuple[str, str]]
     checks: list[CheckResult]
-    again: str  # the command that measures again what was disturbed
+    again: bool  # whether the next run measures again what was disturbed
     throughput: Answer
     efficiency: Answer | None
     figures: list[Figure]
@@ -203,14 +203,13 @@ def report(
 
 def _device(device: DeviceRecord, table: Roofline, records: list, spreads: Spreads) -> DeviceReport:
     name = device.device
-    again = [path for fault in table.faults if fault.device == name for path in fault.records]
     return DeviceReport(
         name=name,
         model=device.name,
         is_cpu=not KINDS[device.device_kind].accelerator,
         facts=_facts(device),
         checks=[one for one in table.checks if one.device == name],
-        again=measure_again(again) if again else "",
+        again=any(fault.device == name and fault.records for fault in table.faults),
         throughput=throughput(device, table, records, spreads),
         efficiency=efficiency(name, table, records),
         figures=_figures(table, device),

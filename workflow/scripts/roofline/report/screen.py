@@ -1,5 +1,6 @@
 """What the terminal shows after a run: the ceilings, the operators under them, the checklist."""
 
+import shlex
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -19,7 +20,6 @@ from roofline.report.tables import (
     above_roof,
     compute_rows,
     level_rows,
-    measure_again,
     memory_rows,
     remarks,
     within_run,
@@ -30,6 +30,7 @@ WIDTH = 100  # columns
 ABREAST = 4
 LONGEST_NAME = 37  # of an operator listed one by one
 BOUND_BY = {"overhead": "o", "memory": "m", "compute": "c", "implementation": "i"}
+MEASURED_AGAIN = "On an idle machine, make measures again what was disturbed"
 LIMITS = ", ".join(f"{regime} ({letter})" for regime, letter in BOUND_BY.items())
 
 
@@ -42,14 +43,14 @@ def summary(roofline: Roofline, spreads: Spreads | None = None, arguments: str =
         told += [f"  {FEW_SAMPLES}"] if any("*" in line for line in told) else []
         lines += [f"{name}: {device.name}", *told, *_above_roof(name, roofline), *_predictions(name, roofline), ""]
     lines += ["Checks", *_checks(roofline.checks), ""]
-    disturbed = [path for fault in roofline.faults for path in fault.records]
-    if disturbed:  # not wrapped: it is to be pasted
-        lines += [
-            "Measure what was disturbed again, on an idle machine:",
-            f"  {measure_again(disturbed, arguments)}",
-            "",
-        ]
+    if any(fault.records for fault in roofline.faults):  # not wrapped: it is to be pasted
+        lines += [f"{MEASURED_AGAIN}:", f"  {make(arguments)}", ""]
     return "\n".join(lines)
+
+
+def make(arguments: str) -> str:
+    """The command that goes on with a run, with its ARGS."""
+    return shlex.join(["make", *([f"ARGS={arguments.replace('$', '$$')}"] if arguments else [])])
 
 
 def _ceilings(device: str, roofline: Roofline, spreads: Spreads) -> list[str]:

@@ -179,10 +179,10 @@ def fail_lines(failed: Iterable[CheckResult]) -> list[str]:
     return [f"FAIL, {one.device}: {one.reason}" for one in failed]
 
 
-def measure_again(records: Iterable[str], arguments: str = "") -> str:
-    """The command that measures these records, and what follows from them, once more, with the run's ARGS."""
-    make = shlex.join(["make", *([f"ARGS={arguments.replace('$', '$$')}"] if arguments else [])])
-    return f"rm {shlex.join(f'results/{path}' for path in dict.fromkeys(records))} && {make}"
+def measure_again(records: Iterable[str]) -> str:
+    """The command that measures these records, and what follows from them, once more."""
+    paths = shlex.join(f"results/{path}" for path in dict.fromkeys(records))
+    return shlex.join(["make", f"ARGS=--forcerun {paths}"])
 
 
 def remarks(ceilings: Sequence[ComputeCeiling | MemoryCeiling]) -> list[str]:

@@ -38,8 +38,10 @@ def throughput(device: DeviceRecord, roofline: Roofline, records: list[JobRecord
     beaten = [
         dtype for dtype, p in judged.items() if (p.reference_tflops or 0) > (1 + NEAR) * p.on_reference_inputs.tflops
     ]
-    doubted = list(dict.fromkeys(noisy + beaten))
-    sure = {dtype: peak for dtype, peak in judged.items() if dtype not in doubted}
+    compute = [c for c in roofline.ceilings if c.device == name and c.kind == "compute"]
+    disturbed = [c.name for c in compute if c.name in judged and c.record in roofline.disturbed]
+    doubted = [dtype for dtype in dict.fromkeys(noisy + beaten) if dtype not in disturbed]
+    sure = {dtype: peak for dtype, peak in judged.items() if dtype not in (*doubted, *disturbed)}
     registers = (
         {dtype: sure[name] for name, dtype in REGISTER_ONLY.items() if name in sure}
         if KINDS[device.device_kind].peaks_by == "formula"
@@ -50,6 +52,7 @@ def throughput(device: DeviceRecord, roofline: Roofline, records: list[JobRecord
     short = {dtype: share for dtype, share in shares.items() if share < 1 - FAR and sure[dtype].method == "gemm"}
     left = {dtype: p.sustained_tflops / p.burst_tflops for dtype, p in sure.items() if p.sustained_tflops}
     falls = {dtype: share for dtype, share in left.items() if share < 1 - FALLS}
+    noisy, beaten = ([dtype for dtype in names if dtype in doubted] for names in (noisy, beaten))
     reasons = [f"two blocks of the best kernel of {listed(noisy)} differ by more than 10 %"] if noisy else []
     reasons += [f"the reference GEMM of {listed(beaten)} beats the best one found"] if beaten else []
     doubts = [f"{dtype}: {doubt.rstrip('.')}" for dtype, peak in peaks.items() for doubt in peak.doubts]
@@ -57,13 +60,14 @@ def throughput(device: DeviceRecord, roofline: Roofline, records: list[JobRecord
     investigated = [(dtype, p.investigation) for dtype, p in peaks.items() if p.investigation]
     facts = {
         "device": name,
-        "failed": any(fault.device == name for fault in roofline.faults),
+        "failed": roofline.all_doubtful(name),
         "peaks": peaks,
         "unit": "TFLOPS" + (", int8: TOPS" if any(flops_unit(dtype) == "TOPS" for dtype in sure) else ""),
         "plan": [f"{dtype} {number(p.sustained_tflops)}" for dtype, p in sure.items() if p.sustained_tflops],
         "bursts": [f"{dtype} {number(p.burst_tflops)}" for dtype, p in sure.items()],
         "few": of_few,
         "doubted": doubted,
+        "disturbed": disturbed,
         "doubtful": [c.record for c in roofline.ceilings if c.device == name and c.name in doubted],
         "reasons": reasons,
         "limit": "what register-only FMA reaches" if any(registers.values()) else "the limit",
@@ -130,6 +134,7 @@ def _memory(device: str, roofline: Roofline, spreads: Spreads) -> dict | None:
     return {
         "ceiling": ceiling,
         "few": few(ceiling.samples),
+        "disturbed": ceiling.record in roofline.disturbed,
         "half": half,
         "wide": bool(half and half > WIDE),
         "spread": with_known_runs(spreads, device, ceiling.name, "ceiling", ceiling.gb_per_s),

@@ -13,6 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from roofline.devices import host
+from roofline.measure.contention import between
 from roofline.records.files import file_sha256
 from roofline.run import run_lock
 
@@ -146,6 +148,12 @@ class Stopwatch:
     def __init__(self):
         self.started_at = now()
         self._start = time.monotonic()
+        self._usage = host.usage()
+
+    def taken(self) -> dict:
+        """What a measuring job's record says of its time."""
+        beside = between(self._usage, host.usage(), len(host.usable_cpus()), [])
+        return {"started_at": self.started_at, "elapsed_s": self.elapsed_s, "whole_job": beside}
 
     @property
     def elapsed_s(self) -> float:

@@ -92,11 +92,14 @@ def quiet(known: Evidence) -> Outcome:
     """On the host. A GPU's ceilings bear a busy one; what a caller measures does not. No fault of a card's health."""
     blocks = [block for block in _blocks(known) if block.contention and block.sensitive != "device"]
     judged = [block for block in blocks if {block.contention.other_cores, block.contention.waiting_share} != {None}]
+    hidden = [found for record in known.records for found in _hidden(record, KINDS[known.record.device_kind].sensitive)]
     if not judged:
         return Outcome("not_applicable", "what else ran on the host is not known")
     disturbed = [(block.name, found) for block in judged if (found := _disturbed(block))]
+    if hidden and not disturbed:
+        return Outcome("note" if known.health else "fail", f"a busy host: {hidden[0]}", len(hidden), 0)
     if not disturbed:
-        again = sum(block.contention.measured_again for block in judged)
+        again = sum(block.contention.attempts > 1 for block in judged)
         reason = f"{counted(len(judged), 'block')}" + (f", {again} of them measured again" if again else "")
         return Outcome("pass", reason, 0, 0)
     what = "" if KINDS[known.record.device_kind].synchronous else "end-to-end times of "
@@ -174,6 +177,14 @@ def other_processes(block: Block) -> int | None:
 def _disturbed(block: Block) -> list[str]:
     """By the host alone; other processes on the GPU have a check of their own."""
     return disturbances(block.contention.model_copy(update={"other_processes": None}), block.sensitive)
+
+
+def _hidden(record: JobRecord, sensitive: str) -> list[str]:
+    """Of a whole job: its blocks are too short to tell of load that is hidden from this process."""
+    if record.whole_job is None:
+        return []
+    seen = dict.fromkeys(("other_cores", "waiting_share", "stolen_share", "throttled_share", "other_processes"))
+    return disturbances(record.whole_job.model_copy(update=seen), sensitive)
 
 
 def _temperatures(records: Sequence[JobRecord]) -> Iterable[float]:

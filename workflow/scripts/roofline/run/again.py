@@ -1,0 +1,21 @@
+"""What the next run measures again: records in which a check failed by what may be over by then, such as load."""
+
+from pathlib import Path
+
+from roofline.analysis.table import Acceptance
+from roofline.records.base import CorruptRecord, read
+
+FORCED = {"--forcerun", "-R"}
+
+
+def options(results: Path, arguments: list[str]) -> list[str]:
+    """Snakemake's, for the records that the last run's checks name; none where the user forces some already."""
+    if FORCED.intersection(arguments):
+        return []
+    try:
+        checks = read(Acceptance, results / "acceptance.json").checks
+    except (OSError, CorruptRecord):
+        return []
+    named = dict.fromkeys(path for check in checks if check.result == "fail" for path in check.records)
+    there = [str(results / path) for path in named if (results / path).is_file()]
+    return ["--forcerun", *there] if there else []
