@@ -24,10 +24,9 @@ LIMITS: dict[Sensitive, Limits | None] = {
     "device": None,
 }
 LEAST_CORES = 0.2  # of others: less is what a quiet system does beside
-LEAST_S = 0.05  # of others' CPU time and of stolen time: the kernel counts both in ticks of 10 ms
-LEAST_WAIT_S = (
-    0.002  # of our threads, counted in nanoseconds: shorter than a turn of another process, longer than waking
-)
+LEAST_S = 0.005  # of others' CPU time in a block: less is a system task that woke up
+LEAST_STOLEN_S = 0.05  # the kernel counts it in ticks of 10 ms
+LEAST_WAIT_S = 0.002  # of our threads: shorter than a turn of another process, longer than waking
 
 
 def disturbances(reading, sensitive: Sensitive) -> list[str]:
@@ -45,7 +44,8 @@ def disturbances(reading, sensitive: Sensitive) -> list[str]:
     waiting = reading.waiting_share or 0
     if waiting > limits.waiting and waiting * reading.own_cores * reading.wall_s > LEAST_WAIT_S:
         found.append(f"our threads waited {100 * waiting:.3g} % of their time for a core")
-    if (reading.stolen_share or 0) > limits.stolen and reading.stolen_share * reading.cores * reading.wall_s > LEAST_S:
+    stolen_s = (reading.stolen_share or 0) * reading.cores * reading.wall_s
+    if (reading.stolen_share or 0) > limits.stolen and stolen_s > LEAST_STOLEN_S:
         found.append(f"the hypervisor took {100 * reading.stolen_share:.3g} % of the cores' time")
     if (reading.throttled_share or 0) > limits.throttled:
         found.append(f"the CPU quota held it back for {100 * reading.throttled_share:.3g} % of its time")

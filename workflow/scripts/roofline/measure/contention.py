@@ -16,7 +16,7 @@ MOST_ATTEMPTS = 6
 MOST_S = 5.0  # of one block's repeats
 MOST_JOB_S = 20.0  # of all repeats of a job: a host that is always busy must not take hours
 FIRST_REST_S = 0.1  # doubled before each further attempt
-VISIBLE_S = 1.0  # least window in which hidden load is told: /proc/stat shows hundredths of a second for each CPU
+VISIBLE_S = 1.0  # least window for /proc/stat, which counts hundredths of a second for each CPU
 
 _repeated_s = 0.0  # by this process, which is one job
 
@@ -66,11 +66,12 @@ def between(before: host.Usage, after: host.Usage, cores: int, processes: list[i
     wall_s, own_s, busy_s, waited_s = max(spent("at"), 1e-9), spent("own"), spent("busy"), spent("waited")
     run_s = spent("run")
     told = busy_s is not None and busy_s + spent("idle") > 0  # some containers show a file of zeros
-    by_ticks_s = max(0.0, busy_s - own_s - (run_s or 0.0)) if told else None
+    long = wall_s >= VISIBLE_S
+    by_ticks_s = max(0.0, busy_s - own_s - (run_s or 0.0)) if told and long else None
     exact = before.others is not None and after.others is not None
     others_s = after.others.since(before.others) if exact else by_ticks_s
     hidden_s = None
-    if told and exact and wall_s >= VISIBLE_S:
+    if told and exact and long:
         # By idle time, which kernels count exactly; the rest is sampled at ticks.
         used_s = wall_s * cores - spent("idle") - spent("stolen")
         hidden_s = max(0.0, used_s - own_s - (run_s or 0.0) - others_s)
