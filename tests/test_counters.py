@@ -8,7 +8,7 @@ import pytest
 from roofline.analysis.counted import AGREE, entry
 from roofline.devices.gpu import counter_names
 from roofline.measure import counted_steps
-from roofline.measure.nsight_compute import Counted
+from roofline.measure.nsight_compute import Counted, Refused
 from roofline.operators import registry
 from roofline.operators.row_norm.cuda import WelfordGraph
 from roofline.records.counters import CountedCell
@@ -28,11 +28,10 @@ def test_where_there_are_graphs_alone_nothing_is_counted_and_ncu_is_not_called(m
     monkeypatch.setattr(operator, "implementations", (WelfordGraph,), raising=False)
     monkeypatch.setattr(registry, "registered", lambda paths=(): {"row_norm": operator})
     monkeypatch.setattr(counters.nsight_compute, "profile", lambda *_: pytest.fail("ncu was called"))
-    task = {"device": "gpu0", "operator": "row_norm", "operators": []}
-    assert counters.count(tmp_path / "ncu", task, (9, 0), tmp_path / "fp32") == ([], [])
+    assert counters.count(tmp_path / "ncu", "gpu0", [TASK], (9, 0), tmp_path) == [([], [], None)]
 
 
-TASK = {"device": "gpu0", "operator": "row_norm", "operators": []}
+TASK = {"operator": "row_norm", "operators": [], "case": "fp32"}
 CELL = {
     "operator": "row_norm",
     "implementation": "naive",
@@ -53,7 +52,9 @@ def profiled_as(monkeypatch, *, lacking=()) -> None:
     """Two kernels of a step, of 1 s and 3 s, with 20 % and 40 % of the warps; ranges lack these metrics."""
 
     def profile(program, module, arguments, metrics, report, replay):
-        Path(json.loads(arguments[0])["told"]).write_text(json.dumps([CELL]))
+        Path(json.loads(arguments[0])["told"]).write_text(
+            json.dumps([[CELL] for _ in json.loads(arguments[0])["tasks"]])
+        )
         report.write_text(json.dumps([*metrics, replay]))
         return ""
 
@@ -74,16 +75,32 @@ def profiled_as(monkeypatch, *, lacking=()) -> None:
 
 def test_a_share_of_several_kernels_is_weighed_by_their_times(monkeypatch, tmp_path):
     profiled_as(monkeypatch, lacking=[OCCUPANCY])
-    (cell,), reports = counters.count(tmp_path / "ncu", TASK, (9, 0), tmp_path / "fp32")
+    (((cell,), reports, _),) = counters.count(tmp_path / "ncu", "gpu0", [TASK], (9, 0), tmp_path)
     assert cell.achieved_occupancy_fraction == pytest.approx(0.35) and len(reports) == 2
 
 
 def test_a_report_that_a_later_count_does_not_need_does_not_stay(monkeypatch, tmp_path):
     profiled_as(monkeypatch)
     monkeypatch.setattr(counter_names, "metrics", lambda capability, of_range=False: [OCCUPANCY])
-    (tmp_path / "fp32.kernels.ncu-rep").touch()
-    _, reports = counters.count(tmp_path / "ncu", TASK, (9, 0), tmp_path / "fp32")
-    assert list(tmp_path.glob("*.ncu-rep")) == reports == [tmp_path / "fp32.ncu-rep"]
+    (tmp_path / "kernels.ncu-rep").touch()
+    ((_, reports, _),) = counters.count(tmp_path / "ncu", "gpu0", [TASK], (9, 0), tmp_path)
+    assert list(tmp_path.glob("*.ncu-rep")) == reports == [tmp_path / "ranges.ncu-rep"]
+
+
+def test_an_operator_that_fails_under_the_profiler_leaves_the_others_counted(monkeypatch, tmp_path):
+    """Each is then counted by itself."""
+    profiled_as(monkeypatch)
+    whole = counters.nsight_compute.profile
+
+    def profile(program, module, arguments, *rest):
+        if any(task["case"] == "bad" for task in json.loads(arguments[0])["tasks"]):
+            raise Refused("ncu wrote no report (exit status 1): boom")
+        return whole(program, module, arguments, *rest)
+
+    monkeypatch.setattr(counters.nsight_compute, "profile", profile)
+    good, bad = counters.count(tmp_path / "ncu", "gpu0", [TASK, TASK | {"case": "bad"}], (9, 0), tmp_path)
+    assert len(good.cells) == 1 and good.refused is None and good.reports[0].is_file()
+    assert bad.cells == [] and "boom" in bad.refused
 
 
 def counted_cell(**fields) -> CountedCell:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from test_gpu_workflow import CONFIG, GpuRun, copy_of, whole_run
 
+ALL_COUNTED = {"gpu0/profiler.json"}  # by the job that counts: its first output
 RECORDS = {"decode_attn/minigpt/S16_fp32", "row_norm/fp32", "rmsnorm_matmul/hidden64_fp16", "peak_flops/fp16"}
 
 
@@ -43,7 +44,7 @@ def test_each_operators_cells_have_a_record_beside_their_report(finished):
     assert {path.removeprefix("gpu0/counters/") for path in records(finished)} == RECORDS
     for record in counters_of(finished).values():
         assert record["refused"] is None and record["ncu"] == "2026.3.1.0"
-        assert [Path(one["path"]).name.split(".", 1)[1] for one in record["reports"]] == ["ncu-rep", "kernels.ncu-rep"]
+        assert [Path(one["path"]).name for one in record["reports"]] == ["ranges.ncu-rep", "kernels.ncu-rep"]
         assert all((finished.root / one["path"]).is_file() for one in record["reports"])
         for cell in record["cells"]:
             assert cell["dram_read_bytes"] > 0 and cell["flops"]["tensor"] > 0 and cell["steps"] > 0
@@ -80,7 +81,7 @@ def test_reports_are_listed_archived_and_verified(finished):
     assert all(f"gpu0/counters/{name}.json" in page for name in RECORDS)
     assert "gpu0/profiler.json" in page
     listed = {one["path"] for one in finished.read("manifest.json")["outputs"]}
-    assert {f"results/gpu0/counters/{name}.ncu-rep" for name in RECORDS} <= listed
+    assert {f"results/gpu0/counters/{name}.ncu-rep" for name in ("ranges", "kernels")} <= listed
     archive = finished.archive()
     assert finished.command("verify", archive).returncode == 0
     rendered = finished.command("render", archive)
@@ -93,11 +94,11 @@ def test_another_s_makes_no_counters_stale(again):
 
 
 def test_a_truncated_report_is_counted_again_and_nothing_else(again):
-    report = again.results / "gpu0/counters/row_norm/fp32.ncu-rep"
+    report = again.results / "gpu0/counters/ranges.ncu-rep"
     report.write_bytes(report.read_bytes()[:10])
     told = again.finish("--dry-run", "--quiet", "host")
-    assert told.count("is not the whole report that it was read from") == 1
-    assert {path for path in again.planned() if path.startswith("gpu0/")} == {"gpu0/counters/row_norm/fp32.json"}
+    assert told.count("is not the whole report that it was read from") == len(RECORDS)
+    assert {path for path in again.planned() if path.startswith("gpu0/")} == ALL_COUNTED
 
 
 def counted_again(run, name: str, **env: str) -> dict:
@@ -116,7 +117,7 @@ def test_a_metric_that_this_ncu_does_not_know_is_null_with_the_reason(again):
 
 def test_what_a_range_lacks_is_counted_kernel_by_kernel(again):
     record = counted_again(again, "row_norm/fp32", FAKE_NOT_IN_RANGES="l1tex__t_sectors")
-    assert [Path(one["path"]).name for one in record["reports"]] == ["fp32.ncu-rep", "fp32.kernels.ncu-rep"]
+    assert [Path(one["path"]).name for one in record["reports"]] == ["ranges.ncu-rep", "kernels.ncu-rep"]
     for cell in record["cells"]:
         assert cell["replay"] == "range" and cell["flops"]["fp32"] > 0 and cell["kernels"] == ["a_kernel"]
         assert cell["l1_load_sectors"] > 0 and cell["not_counted"] == {}
@@ -141,14 +142,14 @@ def refused_run(again, **env: str) -> str:
 
 def test_refusal_is_one_line_and_the_run_goes_on(again):
     told = refused_run(again, FAKE_NCU="refused")
-    assert "profiler gpu0: nothing is counted: ERR_NVGPUCTRPERM - The user does not have permission" in told
+    assert "counters gpu0: nothing is counted: ERR_NVGPUCTRPERM - The user does not have permission" in told
     assert (criterion(again)["result"], "ERR_NVGPUCTRPERM" in criterion(again)["reason"]) == ("not_applicable", True)
     page = (again.results / "verification.md").read_text()
     assert page.count("ERR_NVGPUCTRPERM") == 1
     assert not list(again.results.rglob("*.ncu-rep"))
     assert not again.planned(env={"FAKE_NCU": "refused"})
     required = of_counters(again.planned("--config", "counters=required"))
-    assert required == {"gpu0/profiler.json", *(f"gpu0/counters/{name}.json" for name in RECORDS)}
+    assert required == ALL_COUNTED
 
 
 def without_ncu(tmp_path) -> dict[str, str]:
@@ -158,7 +159,7 @@ def without_ncu(tmp_path) -> dict[str, str]:
 
 def test_a_machine_without_ncu_says_so_and_plans_no_counters(again, tmp_path):
     told = refused_run(again, **without_ncu(tmp_path))
-    assert "profiler gpu0: nothing is counted: Nsight Compute (ncu) is not on this machine" in told
+    assert "counters gpu0: nothing is counted: Nsight Compute (ncu) is not on this machine" in told
     assert criterion(again)["result"] == "not_applicable" and not records(again)
 
 

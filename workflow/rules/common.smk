@@ -82,8 +82,13 @@ ON = {rule: settings.devices_with(operator, CONFIG, DEVICES) for rule, operator 
 WITH_PREREQUISITE = {one.prerequisite.rule: rule for rule, one in TIMED.items() if one.prerequisite}.values()
 # Nsight Compute, where counters are wanted; the jobs whose counters are read, by operator and case.
 NCU = faults_end_the_run(settings.profiler, CONFIG)
-PROFILED = {rule: {job.path: job for job in operator.profiled(CONFIG)} for rule, operator in OPERATORS.items()}
 COUNTED_ON = [device for device in DEVICES if PRESENT[device].kind == "gpu" and CONFIG.counters != "off"]
+COUNTED = [
+    (rule, job)
+    for rule, operator in OPERATORS.items()
+    if NCU and (rule not in ON or not set(COUNTED_ON).isdisjoint(ON[rule]))
+    for job in {job.path: job for job in operator.profiled(CONFIG)}.values()
+]
 PICTURES = {operator.picture: operator.name for operator in OPERATORS.values()}
 CARD_OF = {name: lock.of_gpu(one.uuid) for name, one in PRESENT.items() if name != "cpu"}
 # What the repository knows of what other cards like these reached, and how far their runs lie apart, by device.
@@ -94,13 +99,14 @@ DISTRIBUTIONS = {
 }
 
 
-def library(script, measures=False, operator=None, more=()):
+def library(script, measures=False, operators=None, more=()):
     """The library's files that a script follows from, as an input: an edited one makes its results stale."""
 
     def files(wildcards):
         kind = devices.kind_of(wildcards.device) if measures else None
-        named = operator or getattr(wildcards, "operator", None)
-        return sources.library_files(SCRIPTS / f"{script}.py", kind, [OPERATORS[named]] if named else [], more)
+        own = getattr(wildcards, "operator", None)
+        named = operators or ([own] if own else [])
+        return sources.library_files(SCRIPTS / f"{script}.py", kind, [OPERATORS[name] for name in named], more)
 
     return files
 
@@ -198,12 +204,11 @@ def implementations_of(rule):
     return names
 
 
-def profiled_job(wildcards):
-    return PROFILED[wildcards.operator][wildcards.case].to_json()
-
-
-def profiled_cache(wildcards):
-    return getattr(CONFIG, wildcards.operator).cache if wildcards.operator in TIMED else "warm"
+def counted_task(rule, job):
+    """As text, what run/profiled.py takes."""
+    cold = rule in TIMED and getattr(CONFIG, rule).cache == "cold"
+    task = {"operator": rule, "operators": own_file(rule), "case": job.path, "job": job.to_json(), "cold": cold}
+    return json.dumps(task)
 
 
 def source_of(function):
@@ -280,12 +285,8 @@ def require_counters():
 def counter_records():
     """Whether counters may be read; and of which jobs they are, where there is a profiler."""
     found = expand("results/{device}/profiler.json", device=COUNTED_ON)
-    jobs = [(rule, case) for rule in PROFILED if NCU for case in PROFILED[rule]]
     return found + [
-        f"results/{device}/counters/{rule}/{case}.json"
-        for device in COUNTED_ON
-        for rule, case in jobs
-        if rule not in ON or device in ON[rule]
+        f"results/{device}/counters/{rule}/{job.path}.json" for device in COUNTED_ON for rule, job in COUNTED
     ]
 
 

@@ -61,7 +61,7 @@ rule peak_flops:
         device="results/{device}/device_query.json",
         prediction="results/{device}/prediction.json",
         constants="results/{device}/peak_flops/prediction.json",
-        library=library("peak_flops", measures=True, operator="peak_flops"),
+        library=library("peak_flops", measures=True, operators=["peak_flops"]),
     output:
         "results/{device}/peak_flops/{dtype}.json",
     log:
@@ -144,7 +144,7 @@ rule instructions:
 rule repeatability:
     input:
         device="results/{device}/device_query.json",
-        library=library("repeatability", measures=True, operator="peak_flops"),
+        library=library("repeatability", measures=True, operators=["peak_flops"]),
     output:
         "results/{device}/repeatability/{dtype}.json",
     log:
@@ -196,7 +196,7 @@ for OPERATOR in TIMED:
             prediction="results/{device}/prediction.json",
             constants=f"results/{{device}}/{OPERATOR}/prediction.json",
             files=files_of(OPERATOR),
-            library=library("measure_operator", measures=True, operator=OPERATOR),
+            library=library("measure_operator", measures=True, operators=[OPERATOR]),
         output:
             f"results/{{device}}/{OPERATOR}/{{case}}.json",
         log:
@@ -242,38 +242,17 @@ rule own_operator:
         "../scripts/own_operator.py"
 
 
-rule profiler:
-    input:
-        library=library("profiler", measures=True),
-    output:
-        "results/{device}/profiler.json",
-    log:
-        "logs/{device}/profiler.log",
-    conda:
-        "../../envs/cuda12.yaml"
-    threads: cores_of
-    resources:
-        **RESOURCES,
-        uses=uses,
-    params:
-        identity=identity,
-        ncu=nsight_compute.fingerprint(NCU),
-    script:
-        "../scripts/profiler.py"
-
-
-# After all that is timed, by priority: a profiled process is timed by nobody.
+# After all that is timed, by priority: a profiled process is timed by nobody. One process for all operators: it takes
+# longer to start under the profiler than to count.
 rule counters:
     input:
-        profiler="results/{device}/profiler.json",
-        files=lambda wildcards: list(PROFILED[wildcards.operator][wildcards.case].files),
-        library=library("counters", measures=True),
+        files=sorted({file for _, job in COUNTED for file in job.files}),
+        library=library("counters", measures=True, operators=sorted({rule for rule, _ in COUNTED})),
     output:
-        "results/{device}/counters/{operator}/{case}.json",
+        profiler="results/{device}/profiler.json",
+        counted=[f"results/{{device}}/counters/{rule}/{job.path}.json" for rule, job in COUNTED],
     log:
-        "logs/{device}/counters/{operator}/{case}.log",
-    wildcard_constraints:
-        case="|".join(re.escape(case) for cases in PROFILED.values() for case in cases) or "none",
+        "logs/{device}/counters.log",
     conda:
         "../../envs/cuda12.yaml"
     threads: cores_of
@@ -283,8 +262,7 @@ rule counters:
     params:
         identity=identity,
         software=software,
-        operators=lambda wildcards: own_file(wildcards.operator),
-        job=profiled_job,
-        cache=profiled_cache,
+        ncu=nsight_compute.fingerprint(NCU),
+        tasks=[counted_task(rule, job) for rule, job in COUNTED],
     script:
         "../scripts/counters.py"

@@ -89,8 +89,8 @@ class Results:
         return list(used.values())
 
     def reports(self) -> list[DataFile]:
-        """The profiler's reports, which lie beside the records that were read from them."""
-        return [one for _, record in self.counters for one in record.reports]
+        """The profiler's reports, each once: several records are read from one."""
+        return list({one.path: one for _, record in self.counters for one in record.reports}.values())
 
 
 def read_results(results: Path, paths: Iterable[Path | str]) -> Results:

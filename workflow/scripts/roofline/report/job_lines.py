@@ -23,7 +23,9 @@ from roofline.records.operator import JobRecord, Measurement, OperatorRecord
 
 
 def line(record, name: str, device: DeviceRecord | None = None) -> str:
-    """`name` is the job's; with the device record, what failed of the record is added."""
+    """`name` is the job's; with the device record, what failed of the record is added. A list is of all counters."""
+    if isinstance(record, list):
+        return f"{name}: {_counters(*record)}"
     figures = f"{name}: {LINES[type(record)](record)}"
     elapsed = f", {record.elapsed_s:.1f} s" if isinstance(record, JobRecord) and not _skipped(record) else ""
     failed = checks.failed(device, [record] if isinstance(record, JobRecord) else []) if device else []
@@ -100,15 +102,13 @@ def _time(one: Measurement) -> str:
     return starred(duration(one.latency.median_s), len(one.latency.samples_s))
 
 
-def _profiler(record: ProfilerRecord) -> str:
-    return f"nothing is counted: {record.refused}" if record.refused else f"ncu {record.ncu} reads the counters"
-
-
-def _counters(record: CountersRecord) -> str:
-    if record.refused:
-        return f"nothing is counted: {record.refused}"
-    cells = ", ".join(map(_read, record.cells)) or "no implementation can be counted"
-    return f"{cells}, {record.elapsed_s:.1f} s"
+def _counters(profiler: ProfilerRecord, *records: CountersRecord) -> str:
+    refused = dict.fromkeys(one.refused for one in (profiler, *records) if one.refused)
+    cells = [cell for one in records for cell in one.cells]
+    told = [f"nothing is counted: {why}" for why in refused]
+    told += [", ".join(map(_read, cells))] if cells else []
+    told += [] if told else [f"ncu {profiler.ncu} reads the counters; no implementation can be counted"]
+    return "; ".join(told) + (f", {records[0].elapsed_s:.1f} s" if cells else "")
 
 
 def _read(cell: CountedCell) -> str:
@@ -129,7 +129,5 @@ LINES: dict[type, Callable[..., str]] = {
     BandwidthRecord: _bandwidths,
     InstructionsRecord: _instructions,
     OperatorRecord: _operator,
-    ProfilerRecord: _profiler,
-    CountersRecord: _counters,
     RepeatabilityRecord: _repeatability,
 }

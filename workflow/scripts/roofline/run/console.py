@@ -24,7 +24,7 @@ COUNTER_FILE = Path("logs/.jobs-ended")
 # Seconds of a job that no earlier run has timed: to start, and how many of its section's time budgets it spends.
 START_UP_S = 2.0
 OTHER_JOB_S = 0.5
-PROFILED_S = {"profiler": 4.0, "counters": 8.0}
+PROFILED_S = {"counters": 15.0}
 BUDGETS = {"peak_flops": 2, "bandwidth": 4, "instructions": 4}
 BUDGETS_OF_OPERATOR = 3
 

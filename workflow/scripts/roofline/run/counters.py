@@ -1,8 +1,9 @@
-"""A job's counters: its steps profiled by Nsight Compute in another process, and the reports read."""
+"""Counters of a device: the steps of some cells profiled by Nsight Compute in another process, and the reports read."""
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from roofline import devices
 from roofline.devices.gpu import counter_names, wall_counts
@@ -31,19 +32,41 @@ def probe(program: Path, device: str, folder: Path) -> list[CountedWall]:
         raise Refused(f"ncu counted nothing: {str(error).replace(f'{folder}/', '')}") from None
 
 
+class Found(NamedTuple):
+    """What was counted of one task, and the reports that it was read from; why nothing was."""
+
+    cells: list[CountedCell]
+    reports: list[Path]
+    refused: str | None = None
+
+
 def count(
-    program: Path, task: Mapping, capability: tuple[int, int], stem: Path
-) -> tuple[list[CountedCell], list[Path]]:
-    """The cells of a task (see run/profiled.py), and the reports that they were read from: `stem`.ncu-rep and, where a
-    range leaves something uncounted, `stem`.kernels.ncu-rep. None of either where no implementation can be counted.
-    Raises Refused where neither gives anything."""
-    of_ranges, of_kernels = (stem.with_name(f"{stem.name}{ending}") for ending in (".ncu-rep", ".kernels.ncu-rep"))
+    program: Path, device: str, tasks: Sequence[Mapping], capability: tuple[int, int], folder: Path
+) -> list[Found]:
+    """The cells of each task (see run/profiled.py), from one process for all and two reports: `folder`/ranges.ncu-rep
+    and, for what a range leaves uncounted, `folder`/kernels.ncu-rep.
+
+    Where that gives nothing, each task is counted by itself, so that one which fails leaves the others.
+    """
+    operators = registry.registered(sorted({path for task in tasks for path in task["operators"]}))
+    wanted = [task for task in tasks if counted_steps.counted(operators[task["operator"]], devices.kind_of(device))]
+    try:
+        by_task = iter(_count(program, device, wanted, capability, folder) if wanted else [])
+    except (Refused, BadReport) as error:
+        if len(wanted) < 2 or nsight_compute.PERMISSION.search(str(error)):
+            return [Found([], [], str(error)) for _ in tasks]
+        folders = (folder / task["operator"] / task["case"] for task in tasks)
+        alone = [count(program, device, [task], capability, one) for task, one in zip(tasks, folders, strict=True)]
+        return [found for (found,) in alone]
+    return [next(by_task) if task in wanted else Found([], []) for task in tasks]
+
+
+def _count(program: Path, device: str, tasks: Sequence[Mapping], capability, folder: Path) -> list[Found]:
+    of_ranges, of_kernels = folder / "ranges.ncu-rep", folder / "kernels.ncu-rep"
     for earlier in (of_ranges, of_kernels):
         earlier.unlink(missing_ok=True)
-    operator = registry.registered(task["operators"])[task["operator"]]
-    if not counted_steps.counted(operator, devices.kind_of(task["device"])):
-        return [], []
     metrics, of_range = counter_names.metrics(capability), counter_names.metrics(capability, of_range=True)
+    task = {"device": device, "tasks": list(tasks)}
     try:
         in_ranges = _profiled(program, task, of_range, of_ranges, "range")
         refused = None
@@ -61,15 +84,17 @@ def count(
             if in_ranges is None:
                 raise Refused(f"{refused}; kernel by kernel: {error}") from None
     reports = [one.report for one in (in_ranges, by_kernel) if one]
-    places = range(len((in_ranges or by_kernel).cells))
-    return [_cell(place, in_ranges, by_kernel, capability) for place in places], reports
+    cells = [_cell(place, in_ranges, by_kernel, capability) for place in range(len((in_ranges or by_kernel).cells))]
+    places = iter(cells)
+    return [Found([next(places) for _ in range(number)], reports) for number in (in_ranges or by_kernel).of_tasks]
 
 
 class Profiled:
-    """What was declared of each cell, and what was counted of it, by kernel or all at once."""
+    """What was declared of each cell, how many there are of each task, and what was counted, by kernel or at once."""
 
-    def __init__(self, report: Path, cells: list[dict], counted: list[list[Counted]]):
-        self.report, self.cells, self.counted = report, cells, counted
+    def __init__(self, report: Path, told: list[list[dict]], counted: list[list[Counted]]):
+        self.report, self.counted = report, counted
+        self.cells, self.of_tasks = [cell for cells in told for cell in cells], [len(cells) for cells in told]
 
 
 def _profiled(program: Path, task: Mapping, metrics: Sequence[str], report: Path, replay: str) -> Profiled:
@@ -80,15 +105,17 @@ def _profiled(program: Path, task: Mapping, metrics: Sequence[str], report: Path
     try:
         last = nsight_compute.profile(program, profiled.__name__, [arguments], metrics, report, replay)
         found = [one for spans in nsight_compute.read_report(report, metrics) for one in spans]
-        cells = json.loads(told.read_text(encoding="utf-8"))
+        declared = json.loads(told.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise BadReport(f"{report}: the program under the profiler failed: {last}") from None
     finally:
         told.unlink(missing_ok=True)
     by_cell = [[one] for one in found] if replay == "range" else split(found)
-    if len(by_cell) != len(cells):
-        raise BadReport(f"{report}: it holds {len(by_cell)} profiled cells, and {len(cells)} were launched")
-    return Profiled(report, cells, by_cell)
+    if len(by_cell) != sum(map(len, declared)):
+        raise BadReport(
+            f"{report}: it holds {len(by_cell)} profiled cells, and {sum(map(len, declared))} were launched"
+        )
+    return Profiled(report, declared, by_cell)
 
 
 def split(kernels: Sequence[Counted]) -> list[list[Counted]]:
