@@ -38,7 +38,7 @@ def faults(config: dict) -> list[str]:
 # A key with its value, and what follows the key in the line.
 OF_A_KEY = [
     # keys
-    ("effrt", "quick", ": unknown key; did you mean effort? allowed: devices, effort, operators, counters, peak_flops"),
+    ("effrt", "quick", ": unknown key; did you mean effort? allowed: devices, cpu, effort, operators, counters"),
     ("peak_flops.szie", 1, ": unknown key; did you mean size? allowed: dtypes, size, warmup"),
     ("rmsnorm", {}, ": unknown key; did you mean rmsnorm_matmul? allowed: devices"),
     ("plot.xyz", 1, ": unknown key; allowed: dpi"),

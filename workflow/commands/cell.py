@@ -43,6 +43,7 @@ class Failed(Exception):
 def main(arguments: list[str]) -> int:
     try:
         config, options = folder.called_with(arguments[1:])
+        config["cpu"] = "all"
         checked = settings.complete(config)
         present = devices.discover()
         chosen = settings.choose_devices(checked, present)

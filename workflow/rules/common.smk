@@ -77,7 +77,7 @@ DEVICES = faults_end_the_run(settings.choose_devices, CHECKED, PRESENT)
 # Operators with rules of their own, and their jobs by case, on the devices that have an implementation.
 TIMED = {rule: operator for rule, operator in OPERATORS.items() if not operator.measured_with_ceilings}
 JOBS = {rule: {job.path: job for job in operator.jobs(CONFIG)} for rule, operator in TIMED.items()}
-ON = {rule: settings.devices_with(operator, CONFIG, DEVICES) for rule, operator in TIMED.items()}
+ON = {rule: cells.devices_of(CHECKED, operator, DEVICES) for rule, operator in TIMED.items()}
 # One for each rule: an operator that derives from another shares its prerequisite.
 WITH_PREREQUISITE = {one.prerequisite.rule: rule for rule, one in TIMED.items() if one.prerequisite}.values()
 # Nsight Compute, where counters are wanted; the jobs whose counters are read, by operator and case.

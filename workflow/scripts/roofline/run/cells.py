@@ -4,8 +4,10 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from roofline import devices
+from roofline.core.device_kinds import accelerators
 from roofline.devices import datasheets
 from roofline.devices.base import Identity
+from roofline.operators.base import Operator
 from roofline.run.settings import Checked, devices_with
 
 NEAREST = 3
@@ -16,13 +18,35 @@ class Unknown(Exception):
     """Why a text names no cell, in one line."""
 
 
-def peaks(checked: Checked, present: Mapping[str, Identity], chosen: Iterable[str]) -> list[str]:
+COMPARED = ("fp32", "fp32_fma", "dram")  # of a CPU beside a GPU: what the comparison of both and its roofline need
+
+
+def wanted(checked: Checked, device: str, chosen: Iterable[str], what: str) -> bool:
+    """Whether a dtype or a level is measured: on a CPU beside a GPU, only what both are compared by."""
+    all_of_it = checked.config.cpu == "all" or not accelerators(chosen, devices.kind_of)
+    return all_of_it or bool(accelerators([device], devices.kind_of)) or what in COMPARED
+
+
+def jobs(checked: Checked, operator: Operator, device: str, chosen: Iterable[str]) -> list[str]:
+    """The cases of an operator's jobs on a device, each once."""
+    found = operator.jobs(checked.config)
+    return list(dict.fromkeys(j.path for j in found if any(wanted(checked, device, chosen, c.dtype) for c in j.cases)))
+
+
+def devices_of(checked: Checked, operator: Operator, chosen: Sequence[str]) -> list[str]:
+    """Those that an operator is measured on."""
+    return [
+        device for device in devices_with(operator, checked.config, chosen) if jobs(checked, operator, device, chosen)
+    ]
+
+
+def peaks(checked: Checked, present: Mapping[str, Identity], chosen: Sequence[str]) -> list[str]:
     """The compute ceilings that the chosen devices have; the others are told by their device records."""
     return [
         f"{device}/peak_flops/{dtype}"
         for device in chosen
         for dtype in checked.config.peak_flops.dtypes
-        if not devices.unsupported(present[device], dtype)
+        if wanted(checked, device, chosen, dtype) and not devices.unsupported(present[device], dtype)
     ]
 
 
@@ -31,18 +55,18 @@ def bandwidths(checked: Checked, chosen: Sequence[str]) -> list[str]:
         f"{device}/bandwidth/{level}"
         for device in chosen
         for level in devices.memory_levels(device, chosen)
-        if devices.level_of(level) in checked.config.bandwidth.levels
+        if devices.level_of(level) in checked.config.bandwidth.levels and wanted(checked, device, chosen, level)
     ]
 
 
-def operators(checked: Checked, chosen: Iterable[str]) -> list[str]:
+def operators(checked: Checked, chosen: Sequence[str]) -> list[str]:
     """Of the operators with rules of their own, on the devices that have an implementation."""
     return [
         f"{device}/{rule}/{case}"
         for rule, operator in checked.operators.items()
         if not operator.measured_with_ceilings
         for device in devices_with(operator, checked.config, chosen)
-        for case in dict.fromkeys(job.path for job in operator.jobs(checked.config))
+        for case in jobs(checked, operator, device, chosen)
     ]
 
 

@@ -174,6 +174,14 @@ def config_model(operators: Mapping[str, Operator]) -> type[BaseModel]:
                 "[gpu0, cpu]. gpu0 is the first in PCI order that CUDA_VISIBLE_DEVICES leaves visible",
             ),
         ),
+        cpu=(
+            Literal["auto", "all"],
+            Field(
+                default="auto",
+                description="what is measured of the CPU; auto: everything, or beside a GPU only what comparing both needs "
+                "(fp32 and main memory); all: everything",
+            ),
+        ),
         effort=(
             Literal[EFFORTS],
             Field(default="default", description="what each budget that is null becomes; a number in its place wins"),
