@@ -182,7 +182,8 @@ def readings(monkeypatch, *loads: float) -> list[float]:
         usages.append(Usage(at=at + 1, own=at + 1, busy=busy + 1 + load, **quiet))
         at, busy = at + 1, busy + 1 + load
     given, rests, now = iter(usages), [], itertools.count()
-    monkeypatch.setattr(contention, "host", SimpleNamespace(usage=lambda: next(given), usable_cpus=lambda: range(8)))
+    fake = SimpleNamespace(usage=lambda others: next(given), usable_cpus=lambda: range(8))
+    monkeypatch.setattr(contention, "host", fake)
     monkeypatch.setattr(contention, "time", SimpleNamespace(sleep=rests.append, monotonic=lambda: next(now) / 100))
     monkeypatch.setattr(contention, "_repeated_s", 0.0)
     return rests
@@ -242,7 +243,12 @@ def test_every_timing_carries_what_ran_beside_it(monkeypatch):
 def test_the_warm_up_is_no_part_of_what_is_watched(monkeypatch):
     """A pool of threads that starts in it waits for cores of its own."""
     device, at = FakeDevice("cpu"), []
-    monkeypatch.setattr(contention.host, "usage", lambda: at.append(len(device.numbers)) or Usage(at=0.0, own=0.0))
+
+    def usage(others):
+        at.append(len(device.numbers))
+        return Usage(at=0.0, own=0.0)
+
+    monkeypatch.setattr(contention.host, "usage", usage)
     time_caller(device, lambda index: 1e-3, warmup=3, iterations=10, time_budget_s=60)
     assert at == [3, 13]
 

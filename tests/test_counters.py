@@ -28,7 +28,7 @@ def test_where_there_are_graphs_alone_nothing_is_counted_and_ncu_is_not_called(m
     monkeypatch.setattr(operator, "implementations", (WelfordGraph,), raising=False)
     monkeypatch.setattr(registry, "registered", lambda paths=(): {"row_norm": operator})
     monkeypatch.setattr(counters.nsight_compute, "profile", lambda *_: pytest.fail("ncu was called"))
-    assert counters.count(tmp_path / "ncu", "gpu0", [TASK], (9, 0), tmp_path) == [([], [], None)]
+    assert counters.count(tmp_path / "ncu", "gpu0", [TASK], (9, 0), tmp_path) == ([([], [], None)], [])
 
 
 TASK = {"operator": "row_norm", "operators": [], "case": "fp32"}
@@ -75,7 +75,7 @@ def profiled_as(monkeypatch, *, lacking=()) -> None:
 
 def test_a_share_of_several_kernels_is_weighed_by_their_times(monkeypatch, tmp_path):
     profiled_as(monkeypatch, lacking=[OCCUPANCY])
-    (((cell,), reports, _),) = counters.count(tmp_path / "ncu", "gpu0", [TASK], (9, 0), tmp_path)
+    (((cell,), reports, _),), _ = counters.count(tmp_path / "ncu", "gpu0", [TASK], (9, 0), tmp_path)
     assert cell.achieved_occupancy_fraction == pytest.approx(0.35) and len(reports) == 2
 
 
@@ -83,7 +83,7 @@ def test_a_report_that_a_later_count_does_not_need_does_not_stay(monkeypatch, tm
     profiled_as(monkeypatch)
     monkeypatch.setattr(counter_names, "metrics", lambda capability, of_range=False: [OCCUPANCY])
     (tmp_path / "kernels.ncu-rep").touch()
-    ((_, reports, _),) = counters.count(tmp_path / "ncu", "gpu0", [TASK], (9, 0), tmp_path)
+    ((_, reports, _),), _ = counters.count(tmp_path / "ncu", "gpu0", [TASK], (9, 0), tmp_path)
     assert list(tmp_path.glob("*.ncu-rep")) == reports == [tmp_path / "ranges.ncu-rep"]
 
 
@@ -98,7 +98,7 @@ def test_an_operator_that_fails_under_the_profiler_leaves_the_others_counted(mon
         return whole(program, module, arguments, *rest)
 
     monkeypatch.setattr(counters.nsight_compute, "profile", profile)
-    good, bad = counters.count(tmp_path / "ncu", "gpu0", [TASK, TASK | {"case": "bad"}], (9, 0), tmp_path)
+    (good, bad), _ = counters.count(tmp_path / "ncu", "gpu0", [TASK, TASK | {"case": "bad"}], (9, 0), tmp_path)
     assert len(good.cells) == 1 and good.refused is None and good.reports[0].is_file()
     assert bad.cells == [] and "boom" in bad.refused
 

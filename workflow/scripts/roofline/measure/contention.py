@@ -22,14 +22,23 @@ _repeated_s = 0.0  # by this process, which is one job
 
 
 def undisturbed(
-    device: Device, block: Callable[[], T], slowness: Callable[[T], float], sensitive: Sensitive | None = None
+    device: Device,
+    block: Callable[[], T],
+    slowness: Callable[[T], float],
+    sensitive: Sensitive | None = None,
+    others: bool = True,
 ) -> tuple[T, Contention]:
     """A block's result and what ran beside it. Where that disturbed it, it runs again, whatever the reason: the first
-    undisturbed one counts, else the fastest, since what disturbs only slows."""
+    undisturbed one counts, else the fastest, since what disturbs only slows.
+
+    Without `others` other processes of the host are not looked for beside a GPU: whoever calls it needs one core, and
+    its own waiting tells whether it had that.
+    """
     global _repeated_s
     kind = KINDS[device.kind]
     sensitive = kind.sensitive if kind.synchronous else sensitive or kind.sensitive
-    result, beside = observed(device, block)
+    others = others or kind.synchronous
+    result, beside = observed(device, block, others)
     attempts, rest, start = 1, FIRST_REST_S, time.monotonic()
     allowed = min(MOST_S, MOST_JOB_S - _repeated_s)
     while (
@@ -39,7 +48,7 @@ def undisturbed(
         and time.monotonic() + rest - start < allowed
     ):
         time.sleep(rest)
-        again, beside_again = observed(device, block)
+        again, beside_again = observed(device, block, others)
         attempts, rest = attempts + 1, 2 * rest
         if again is not None and (not disturbances(beside_again, sensitive) or slowness(again) < slowness(result)):
             result, beside = again, beside_again
@@ -47,11 +56,11 @@ def undisturbed(
     return result, beside.model_copy(update={"attempts": attempts})
 
 
-def observed(device: Device, block: Callable[[], T]) -> tuple[T, Contention]:
+def observed(device: Device, block: Callable[[], T], others: bool = True) -> tuple[T, Contention]:
     processes = [device.other_processes()]
-    before = host.usage()
+    before = host.usage(others)
     result = block()
-    after = host.usage()
+    after = host.usage(others)
     processes.append(device.other_processes())
     return result, between(before, after, len(host.usable_cpus()), processes)
 

@@ -22,7 +22,7 @@ def sustain(device: Device, workload, seconds: float, step_s: float) -> Sustaine
     nothing else, they count and the record says so. None where the device ran no chunk.
     """
     found, contention = undisturbed(
-        device, lambda: _sustain(device, workload, seconds, step_s), lambda load: -load.tflops, "device"
+        device, lambda: _sustain(device, workload, seconds, step_s), lambda load: -load.tflops, "device", others=False
     )
     return found and found.model_copy(update={"contention": contention})
 

@@ -61,7 +61,7 @@ def time_caller(
             each = statistics.median(samples)
         return _timing(CALLER_METHOD, warmed, iterations, samples).model_copy(update={"sm_clock_mhz": clock_mhz})
 
-    return _with_contention(device, block, "caller")
+    return _with_contention(device, block, "caller", others=False)
 
 
 def time_device(device: Device, step: Step, caller: Timing, *, time_budget_s: float) -> Timing | None:
@@ -76,7 +76,7 @@ def time_device(device: Device, step: Step, caller: Timing, *, time_budget_s: fl
         samples = device.device_times(step, max(1, min(wanted, fitting)), first=caller.warmup + len(caller.samples_s))
         return _timing(DEVICE_METHOD, caller.warmup, wanted, samples) if samples else None
 
-    return _with_contention(device, block, "device")
+    return _with_contention(device, block, "device", others=False)
 
 
 def time_device_alike(
@@ -164,8 +164,10 @@ def time_until_precise(
     return _with_contention(device, block, "caller")
 
 
-def _with_contention(device: Device, block: Callable[[], Timing | None], sensitive: Sensitive) -> Timing | None:
-    timing, contention = undisturbed(device, block, lambda timing: timing.median_s, sensitive)
+def _with_contention(
+    device: Device, block: Callable[[], Timing | None], sensitive: Sensitive, others: bool = True
+) -> Timing | None:
+    timing, contention = undisturbed(device, block, lambda timing: timing.median_s, sensitive, others)
     return timing and timing.model_copy(update={"contention": contention})
 
 

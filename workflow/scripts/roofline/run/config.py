@@ -178,8 +178,8 @@ def config_model(operators: Mapping[str, Operator]) -> type[BaseModel]:
             Literal["auto", "all"],
             Field(
                 default="auto",
-                description="what is measured of the CPU; auto: everything, or beside a GPU only what comparing both needs "
-                "(fp32 and main memory); all: everything",
+                description="what is measured of the CPU; auto: everything, or beside a GPU only what comparing both "
+                "needs (fp32 and main memory); all: everything",
             ),
         ),
         effort=(

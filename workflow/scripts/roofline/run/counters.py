@@ -1,7 +1,7 @@
 """Counters of a device: the steps of some cells profiled by Nsight Compute in another process, and the reports read."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,14 +22,19 @@ NOT_OF_KERNELS = {
 
 
 def probe(program: Path, device: str, folder: Path) -> list[CountedWall]:
-    """Count kernels whose counts are known by construction. Raises Refused where that is not allowed."""
+    """Count kernels whose counts are known by construction, and nothing else. Raises Refused where that is not
+    allowed."""
     report, metrics = folder / "walls.ncu-rep", wall_counts.METRICS
     nsight_compute.profile(program, profiled.__name__, [json.dumps({"device": device})], metrics, report, "kernel")
     try:
         found = [one for kernels in nsight_compute.read_report(report, metrics) for one in kernels]
-        return wall_counts.counted([(one.name, one.values) for one in found])
+        return _walls(found)
     except (BadReport, ValueError) as error:
         raise Refused(f"ncu counted nothing: {str(error).replace(f'{folder}/', '')}") from None
+
+
+def _walls(kernels: Iterable[Counted]) -> list[CountedWall]:
+    return wall_counts.counted([(one.name, one.values) for one in kernels])
 
 
 class Found(NamedTuple):
@@ -42,26 +47,30 @@ class Found(NamedTuple):
 
 def count(
     program: Path, device: str, tasks: Sequence[Mapping], capability: tuple[int, int], folder: Path
-) -> list[Found]:
+) -> tuple[list[Found], list[CountedWall]]:
     """The cells of each task (see run/profiled.py), from one process for all and two reports: `folder`/ranges.ncu-rep
-    and, for what a range leaves uncounted, `folder`/kernels.ncu-rep.
+    and, for what a range leaves uncounted, `folder`/kernels.ncu-rep; and the walls of the instruction roofline, where
+    there is the second.
 
     Where that gives nothing, each task is counted by itself, so that one which fails leaves the others.
     """
     operators = registry.registered(sorted({path for task in tasks for path in task["operators"]}))
     wanted = [task for task in tasks if counted_steps.counted(operators[task["operator"]], devices.kind_of(device))]
     try:
-        by_task = iter(_count(program, device, wanted, capability, folder) if wanted else [])
+        counted, walls = _count(program, device, wanted, capability, folder) if wanted else ([], [])
     except (Refused, BadReport) as error:
         if len(wanted) < 2 or nsight_compute.PERMISSION.search(str(error)):
-            return [Found([], [], str(error)) for _ in tasks]
+            return [Found([], [], str(error)) for _ in tasks], []
         folders = (folder / task["operator"] / task["case"] for task in tasks)
         alone = [count(program, device, [task], capability, one) for task, one in zip(tasks, folders, strict=True)]
-        return [found for (found,) in alone]
-    return [next(by_task) if task in wanted else Found([], []) for task in tasks]
+        return [found for (found,), _ in alone], next((walls for _, walls in alone if walls), [])
+    by_task = iter(counted)
+    return [next(by_task) if task in wanted else Found([], []) for task in tasks], walls
 
 
-def _count(program: Path, device: str, tasks: Sequence[Mapping], capability, folder: Path) -> list[Found]:
+def _count(
+    program: Path, device: str, tasks: Sequence[Mapping], capability, folder: Path
+) -> tuple[list[Found], list[CountedWall]]:
     of_ranges, of_kernels = folder / "ranges.ncu-rep", folder / "kernels.ncu-rep"
     for earlier in (of_ranges, of_kernels):
         earlier.unlink(missing_ok=True)
@@ -78,7 +87,8 @@ def _count(program: Path, device: str, tasks: Sequence[Mapping], capability, fol
     by_kernel = None
     if missing:
         try:
-            asked = list(dict.fromkeys([*missing, counter_names.DURATION]))  # weighs what is a share of the time
+            # The duration weighs what is a share of the time.
+            asked = list(dict.fromkeys([*missing, counter_names.DURATION, *wall_counts.METRICS]))
             by_kernel = _profiled(program, task, asked, of_kernels, "kernel")
         except (Refused, BadReport) as error:
             if in_ranges is None:
@@ -86,14 +96,19 @@ def _count(program: Path, device: str, tasks: Sequence[Mapping], capability, fol
     reports = [one.report for one in (in_ranges, by_kernel) if one]
     cells = [_cell(place, in_ranges, by_kernel, capability) for place in range(len((in_ranges or by_kernel).cells))]
     places = iter(cells)
-    return [Found([next(places) for _ in range(number)], reports) for number in (in_ranges or by_kernel).of_tasks]
+    found = [Found([next(places) for _ in range(number)], reports) for number in (in_ranges or by_kernel).of_tasks]
+    try:
+        return found, _walls(by_kernel.before) if by_kernel else []
+    except ValueError:  # they are counted by themselves then
+        return found, []
 
 
 class Profiled:
-    """What was declared of each cell, how many there are of each task, and what was counted, by kernel or at once."""
+    """What was declared of each cell, how many there are of each task, what was counted, by kernel or at once, and the
+    kernels before the first cell."""
 
-    def __init__(self, report: Path, told: list[list[dict]], counted: list[list[Counted]]):
-        self.report, self.counted = report, counted
+    def __init__(self, report: Path, told: list[list[dict]], counted: list[list[Counted]], before: list[Counted]):
+        self.report, self.counted, self.before = report, counted, before
         self.cells, self.of_tasks = [cell for cells in told for cell in cells], [len(cells) for cells in told]
 
 
@@ -110,23 +125,23 @@ def _profiled(program: Path, task: Mapping, metrics: Sequence[str], report: Path
         raise BadReport(f"{report}: the program under the profiler failed: {last}") from None
     finally:
         told.unlink(missing_ok=True)
-    by_cell = [[one] for one in found] if replay == "range" else split(found)
+    before, by_cell = ([], [[one] for one in found]) if replay == "range" else split(found)
     if len(by_cell) != sum(map(len, declared)):
         raise BadReport(
             f"{report}: it holds {len(by_cell)} profiled cells, and {sum(map(len, declared))} were launched"
         )
-    return Profiled(report, declared, by_cell)
+    return Profiled(report, declared, by_cell, before)
 
 
-def split(kernels: Sequence[Counted]) -> list[list[Counted]]:
-    """Kernels by cell: a marker stands before each cell's."""
-    found: list[list[Counted]] = []
+def split(kernels: Sequence[Counted]) -> tuple[list[Counted], list[list[Counted]]]:
+    """Kernels before the first cell's, and by cell: a marker stands before each cell's."""
+    found: list[list[Counted]] = [[]]
     for one in kernels:
         if counted_steps.MARKER in one.name:
             found.append([])
-        elif found:
+        else:
             found[-1].append(one)
-    return found
+    return found[0], found[1:]
 
 
 def _missing(found: Profiled, metrics: Sequence[str]) -> list[str]:

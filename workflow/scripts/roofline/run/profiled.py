@@ -1,8 +1,8 @@
 """The program under the profiler: `python -m roofline.run.profiled TASK`, with the task as JSON.
 
 `device` alone launches the walls of the instruction roofline. For counters there are `tasks` too, each with `operator`,
-`operators` (the user's files), `job` and `cold`; `replay` (range or kernel); and `told`, the file for what was declared
-of the cells of each task.
+`operators` (the user's files), `job` and `cold`; `replay`, range or kernel, which launches the walls first; and `told`,
+the file for what was declared of the cells of each task.
 """
 
 import json
@@ -20,15 +20,15 @@ from roofline.run.run_lock import end_with_run
 def main(task: dict) -> None:
     end_with_run()
     device = devices.open_device(task["device"])
-    if "tasks" not in task:
+    if task.get("replay") != "range":
         kernels = device.wall_kernels()
         device.profile(lambda: [kernel.launch() for kernel in kernels], marked=False)
-        return
     told = []
-    for one in task["tasks"]:
+    for one in task.get("tasks", ()):
         operator = registry.registered(one["operators"])[one["operator"]]
         told.append(launch(operator, device, Job.from_json(one["job"]), one["cold"], task["replay"]))
-    write_text(json.dumps(told), Path(task["told"]))
+    if "told" in task:
+        write_text(json.dumps(told), Path(task["told"]))
 
 
 if __name__ == "__main__":
