@@ -18,7 +18,7 @@ TWO_CARDS = f"{ONE_CARD},GPU-2222=NVIDIA H200"
 CEILINGS = ["fp32", "fp16", "fp8_e4m3", "fp32_fma"]
 CONFIG = """
 cpu: all
-effort: quick
+effort: default
 peak_flops:
   dtypes: [fp32, fp16, fp8_e4m3, fp32_fma]
   size: 256

@@ -13,7 +13,7 @@ import yaml
 from roofline.devices.base import Identity
 from roofline.operators.settings import EFFORTS
 from roofline.run import settings
-from roofline.run.config import budgets_of, config_model
+from roofline.run.config import config_model, given_by_effort
 from roofline.run.console import OTHER_JOB_S, expected_s, times_before, together_s
 from roofline.run.settings import Faults, choose_devices, complete, read_file, require_readable
 
@@ -180,7 +180,8 @@ def budgets(checked) -> dict:
         (name, key): getattr(getattr(config, name), key)
         for name in type(config).model_fields
         if hasattr(type(getattr(config, name)), "model_fields")
-        for key, _ in budgets_of(type(getattr(config, name)))
+        for key, mark in given_by_effort(type(getattr(config, name)))
+        if not isinstance(mark.default, list)
     }
 
 

@@ -268,7 +268,7 @@ def bandwidth_records():
 
 def instruction_records():
     """Of the instruction roofline, which is a GPU's."""
-    gpus = [device for device in DEVICES if devices.kind_of(device) == "gpu"]
+    gpus = [device for device in DEVICES if devices.kind_of(device) == "gpu" and CONFIG.effort != "quick"]
     return expand("results/{device}/instructions/rates.json", device=gpus)
 
 

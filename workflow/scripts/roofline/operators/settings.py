@@ -1,6 +1,6 @@
 """Settings: one pydantic model per section of the config, from which its checks, schema and documentation come."""
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -11,9 +11,9 @@ LONGEST_BUDGET_S = 1e5
 class ByEffort(NamedTuple):
     """What a setting that is null becomes, by the config's effort."""
 
-    quick: float
-    default: float
-    thorough: float
+    quick: Any
+    default: Any
+    thorough: Any
 
 
 def _each_once(values: list) -> list:

@@ -18,13 +18,20 @@ class Unknown(Exception):
     """Why a text names no cell, in one line."""
 
 
-COMPARED = ("fp32", "fp32_fma", "dram")  # of a CPU beside a GPU: what the comparison of both and its roofline need
+COMPARED = ("fp32", "fp32_fma", "dram")  # of a CPU: what comparing it with a GPU needs
 
 
 def wanted(checked: Checked, device: str, chosen: Iterable[str], what: str) -> bool:
-    """Whether a dtype or a level is measured: on a CPU beside a GPU, only what both are compared by."""
-    all_of_it = checked.config.cpu == "all" or not accelerators(chosen, devices.kind_of)
-    return all_of_it or bool(accelerators([device], devices.kind_of)) or what in COMPARED
+    """Whether a dtype or a level is measured: on a CPU beside a GPU, or by effort quick, only what both are compared
+    by."""
+    config = checked.config
+    alone = not accelerators(chosen, devices.kind_of)
+    return (
+        config.cpu == "all"
+        or (alone and config.effort != "quick")
+        or bool(accelerators([device], devices.kind_of))
+        or what in COMPARED
+    )
 
 
 def jobs(checked: Checked, operator: Operator, device: str, chosen: Iterable[str]) -> list[str]:

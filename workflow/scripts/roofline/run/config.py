@@ -54,15 +54,17 @@ def _counters(value: Any) -> Any:
     return "off" if value is False else value
 
 
+QUICK_CEILINGS = ["fp32", "fp16", "bf16", "fp8_e4m3", "fp32_fma"]
 Dtypes = Annotated[list[Literal[CEILINGS]], Field(min_length=1), EachOnce]
 
 
 class PeakFlopsSettings(Settings):
     """Compute ceilings, one job each. What a device lacks is skipped with the reason."""
 
-    dtypes: Dtypes = Field(
-        default=list(CEILINGS),
-        description="matrix products by dtype, and multiply-adds in registers (fma), on CUDA cores or a CPU",
+    dtypes: Annotated[Dtypes | None, ByEffort(QUICK_CEILINGS, list(CEILINGS), list(CEILINGS))] = Field(
+        default=None,
+        description="matrix products by dtype, and multiply-adds in registers (fma), on CUDA cores or a CPU; null: by "
+        "effort",
     )
     size: Annotated[int, Field(ge=16)] = Field(
         default=4096,
@@ -179,7 +181,7 @@ def config_model(operators: Mapping[str, Operator]) -> type[BaseModel]:
             Field(
                 default="auto",
                 description="what is measured of the CPU; auto: everything, or beside a GPU only what comparing both "
-                "needs (fp32 and main memory); all: everything",
+                "needs (fp32 and main memory), as by effort quick; all: everything",
             ),
         ),
         effort=(
@@ -191,11 +193,14 @@ def config_model(operators: Mapping[str, Operator]) -> type[BaseModel]:
             Field(default=[], description="files with operators of your own; each has a section named after it"),
         ),
         counters=(
-            Annotated[Literal["auto", "off", "required"], BeforeValidator(_counters)],
+            Annotated[
+                Annotated[Literal["auto", "off", "required"], BeforeValidator(_counters)] | None,
+                ByEffort("off", "auto", "auto"),
+            ],
             Field(
-                default="auto",
+                default=None,
                 description="hardware counters of a few cells, read by Nsight Compute (ncu, or what NCU names); auto: "
-                "where it is there and allowed to; required: an error where not",
+                "where it is there and allowed to; required: an error where not; null: by effort",
             ),
         ),
         **fields,
@@ -209,20 +214,18 @@ def config_model(operators: Mapping[str, Operator]) -> type[BaseModel]:
     )
 
 
-def with_budgets(config: BaseModel) -> BaseModel:
-    """The config with every budget that is null replaced by what its effort gives."""
-    filled = {}
-    for name in type(config).model_fields:
-        section = getattr(config, name)
-        if isinstance(section, BaseModel):
-            budgets = {key: by_effort for key, by_effort in budgets_of(type(section)) if getattr(section, key) is None}
-            values = {key: getattr(by_effort, config.effort) for key, by_effort in budgets.items()}
-            filled[name] = section.model_copy(update=values)
-    return config.model_copy(update=filled)
+def by_effort(section: BaseModel, effort: str) -> BaseModel:
+    """The config, or a section of it, with what is null replaced by what the effort gives."""
+    given = given_by_effort(type(section))
+    values = {key: getattr(mark, effort) for key, mark in given if getattr(section, key) is None}
+    for name in type(section).model_fields:
+        if isinstance(inner := getattr(section, name), BaseModel):
+            values[name] = by_effort(inner, effort)
+    return section.model_copy(update=values)
 
 
-def budgets_of(section: type[BaseModel]) -> list[tuple[str, ByEffort]]:
-    """The keys of a section whose null means a budget by effort."""
+def given_by_effort(section: type[BaseModel]) -> list[tuple[str, ByEffort]]:
+    """The keys of a section whose null means a value by effort."""
     return [
         (key, mark)
         for key, field in section.model_fields.items()

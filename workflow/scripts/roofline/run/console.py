@@ -19,6 +19,10 @@ from roofline.run.jobs import JOBS, RUN_STARTED, count_jobs, job_times, now
 from roofline.run.settings import Checked
 
 ARGUMENTS = "ROOFLINE_ARGS"  # the variable with what make was given as ARGS
+LEFT_OUT = (
+    "effort quick leaves out counters, the instruction roofline, sustained load, some dtypes and sizes, and of the CPU "
+    "all but what comparing it with a GPU needs"
+)
 COUNTER_FILE = Path("logs/.jobs-ended")
 
 # Seconds of a job that no earlier run has timed: to start, and how many of its section's time budgets it spends.
@@ -54,6 +58,8 @@ def announce(jobs: Iterable, checked: Checked, cores: int) -> None:
         f"{counted(len(measuring), 'measurement')}{on}, about {_rounded(seconds)}{cost}; "
         f"{counted(len(planned), 'job')} in all."
     )
+    if checked.config.effort == "quick":
+        _say(LEFT_OUT)
 
 
 def together_s(jobs: Iterable[tuple[list[str], float]], cores: int) -> float:

@@ -25,7 +25,7 @@ SETTINGS = """# Settings
 Every setting of [config/config.yaml](../config/config.yaml). Each key may be left out. Mistakes are reported before
 anything is measured, one line each. This page is generated from the code (`make documents`).
 
-Budgets that are `null` depend on `effort`; the table gives them as {efforts}. A number in the config wins.
+Settings that are `null` depend on `effort`; the table gives them as {efforts}. A value in the config wins.
 
 {table}
 """
@@ -82,7 +82,8 @@ def _items(kind: Any) -> list[type[BaseModel]]:
 def _default(field: FieldInfo) -> str:
     efforts = [mark for mark in field.metadata if isinstance(mark, ByEffort)]
     if efforts:
-        return "`null`: " + ", ".join(f"{value:g}" for value in efforts[0])
+        values = [json.dumps(value).replace('"', "") for value in efforts[0]]
+        return "`null`: " + ("; " if any("," in value for value in values) else ", ").join(values)
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)

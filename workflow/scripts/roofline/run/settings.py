@@ -23,7 +23,7 @@ from roofline.operators import registry
 from roofline.operators.base import Operator
 from roofline.records.strict_yaml import YamlFaults, read_yaml
 from roofline.run import counters
-from roofline.run.config import config_model, with_budgets
+from roofline.run.config import by_effort, config_model
 from roofline.run.operator_faults import operator_faults
 
 MIB = 1 << 20
@@ -121,7 +121,7 @@ def complete(config: Mapping) -> Checked:
         for rule, operator in operators.items()
         if operator.measured_with_ceilings or getattr(checked, rule).enabled
     }
-    return Checked(with_budgets(checked), kept)
+    return Checked(by_effort(checked, checked.effort), kept)
 
 
 def _lines(error: ValidationError, config: Mapping, model: type[BaseModel]) -> list[tuple[tuple, str]]:

@@ -53,9 +53,10 @@ class DecodeSettings(OperatorSettings):
     seq_lens: Annotated[list[Whole], Field(min_length=1), EachOnce] = Field(
         default=[128, 256, 512, 1024], description="lengths S of the cached sequence"
     )
-    dtypes: Annotated[list[Literal["fp32", "fp16", "bf16"]], Field(min_length=1), EachOnce] = Field(
-        default=["fp32", "fp16"], description="of the cache; the CPU emulates fp16 and bf16, and says so"
-    )
+    dtypes: Annotated[
+        Annotated[list[Literal["fp32", "fp16", "bf16"]], Field(min_length=1), EachOnce] | None,
+        ByEffort(["fp32"], ["fp32", "fp16"], ["fp32", "fp16"]),
+    ] = Field(default=None, description="of the cache; the CPU emulates fp16 and bf16, and says so; null: by effort")
     batch_sizes: Annotated[list[Whole], Field(min_length=1), EachOnce] = Field(
         default=[1, 256], description="sequences decoded at once"
     )

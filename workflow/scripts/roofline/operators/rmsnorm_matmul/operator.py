@@ -29,11 +29,15 @@ class RmsNormMatmulSettings(OperatorSettings):
     batch_sizes: Annotated[list[Annotated[Whole, Field(le=MOST_ROWS_OF_X)]], Field(min_length=1), EachOnce] = Field(
         default=[1, 32, 128], description="rows of x: tokens that share the weights"
     )
-    hidden_sizes: Annotated[list[Whole], Field(min_length=1), EachOnce] = Field(
-        default=[2048, 4096], description=f"inputs and outputs of the product, multiples of {DEPTH}"
-    )
-    dtypes: Annotated[list[Literal["fp16", "bf16"]], Field(min_length=1), EachOnce] = Field(
-        default=["fp16", "bf16"], description="of everything but sums, which are fp32; the CPU emulates both"
+    hidden_sizes: Annotated[
+        Annotated[list[Whole], Field(min_length=1), EachOnce] | None, ByEffort([4096], [2048, 4096], [2048, 4096])
+    ] = Field(default=None, description=f"inputs and outputs of the product, multiples of {DEPTH}; null: by effort")
+    dtypes: Annotated[
+        Annotated[list[Literal["fp16", "bf16"]], Field(min_length=1), EachOnce] | None,
+        ByEffort(["bf16"], ["fp16", "bf16"], ["fp16", "bf16"]),
+    ] = Field(
+        default=None,
+        description="of everything but sums, which are fp32; the CPU emulates both; null: by effort",
     )
     implementations: (
         Annotated[
