@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from roofline.measure import compute_ceiling, investigation, search, state, timing
+from roofline.devices.host import Usage
+from roofline.measure import compute_ceiling, contention, investigation, search, state, timing
 from roofline.measure.device_seal import promised_ceilings, seal_device
 from roofline.measure.operator_job import Seals
 from roofline.measure.operator_seal import seal_operator
@@ -16,7 +17,7 @@ from roofline.records.prediction import PredictionRecord
 from roofline.records.product import Product
 
 AT = "2026-11-05T12:00:00+00:00"
-JOB = {"device": "gpu0", "seals": {"gpu0/prediction.json": "0" * 64}, "started_at": AT, "elapsed_s": 1.0}
+JOB = {"device": "gpu0", "seals": {"gpu0/prediction.json": "0" * 64}, "started_at": AT, "elapsed_s": 1000.0}
 HEAT, POWER_CAP = ["sw_thermal_slowdown"], ["sw_power_cap"]
 
 
@@ -85,6 +86,7 @@ def clock_of(device: FakeDevice) -> Iterator[None]:
         clock = SimpleNamespace(monotonic=lambda: device.now, sleep=device.sleep)
         for module in (compute_ceiling, investigation, search, state, timing):
             patch.setattr(module, "time", clock)
+        patch.setattr(contention.host, "usage", lambda others=True: Usage(at=device.now, own=device.now))
         yield
 
 

@@ -8,13 +8,14 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from records_factory import DAY, SCAN, assemble, bandwidth_record, cell, operator_record, peak_record
+from edited_records import write_edited
+from records_factory import DAY, SCAN, STARTED, assemble, bandwidth_record, cell, operator_record, peak_record
 
 from roofline.analysis.results import read_results
 from roofline.records.base import Record, write
 from roofline.records.files import file_sha256, write_text
 from roofline.records.manifest import Manifest, Sources
-from roofline.records.operator import DataFile
+from roofline.records.operator import DataFile, JobRecord
 from roofline.run.derived import derive
 from roofline.run.manifest import make_manifest
 
@@ -70,14 +71,16 @@ class SmallRun:
 
     def write(self, content: Record | str, path: str) -> str:
         """Returns the hash of the file."""
-        (write_text if isinstance(content, str) else write)(content, self.root / path)
         if path not in self.paths:
             self.paths.append(path)
             parts = Path(path).parts
             self.job(path, parts[2] if len(parts) > 3 else Path(path).stem)
+            if isinstance(content, JobRecord):
+                self.jobs[path] |= {"started_at": STARTED, "ended_at": STARTED.replace(":20+", f":{20 + JOB_S}+")}
             log = self.root / self.jobs[path]["log"]
             log.parent.mkdir(parents=True, exist_ok=True)
             log.write_text("made by hand\n")
+        (write_text if isinstance(content, str) else write)(content, self.root / path)
         self.jobs[path]["sha256"] = self.sha256(path)
         return self.sha256(path)
 
@@ -122,7 +125,7 @@ class SmallRun:
         """Change the content of a JSON file."""
         content = self.read(path)
         change(content)
-        (self.root / path).write_text(json.dumps(content), encoding="utf-8")
+        write_edited(self.root / path, content)
 
     def list_again(self, manifest: Manifest) -> Manifest:
         """The manifest with the hashes that the files have now, as someone who tampers with care would write it."""

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from commands import COMMANDS, load
+from edited_records import write_edited
 from records_factory import DAY, beside
 from small_run import DATA, SmallRun
 
@@ -288,8 +288,8 @@ def test_verify_prints_a_line_per_problem_and_fails(run, tmp_path):
 def test_commands_tell_what_failed_of_a_run_that_agrees_with_its_manifest(tmp_path):
     run = SmallRun(tmp_path / "run")
     record = run.read(FP32)
-    record["peak"]["burst"]["latency"]["contention"] = beside(other_cores=2).model_dump()
-    (run.root / FP32).write_text(json.dumps(record))
+    record["peak"]["burst"]["latency"]["contention"] = beside(wall_s=1000, other_cores=2).model_dump()
+    write_edited(run.root / FP32, record)
     run.jobs[FP32]["sha256"] = run.sha256(FP32)
     run.derive()
     run.write_manifest()

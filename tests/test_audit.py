@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from edited_records import write_edited
 from records_factory import beside
 
 from roofline.analysis.checks.card import LINK, MEMORY
@@ -45,7 +46,7 @@ class Card:
         for path in self.root.glob(pattern):
             content = json.loads(path.read_text())
             change(content)
-            path.write_text(json.dumps(content))
+            write_edited(path, content)
 
     def read(self):
         """The checklist, interpretation, screen and picture that follow from the records."""
@@ -84,6 +85,7 @@ def scale(content: dict, factor: float, *kept: str) -> None:
         one["samples_s"] = [value / factor for value in one["samples_s"]]
         one["median_s"] /= factor
         one["ci95_s"] = one["ci95_s"] and [value / factor for value in one["ci95_s"]]
+        one["contention"]["wall_s"] /= factor
 
 
 def slow_memory(card: Card) -> None:
@@ -128,7 +130,7 @@ def half_the_link(card: Card) -> None:
 def busy_host(card: Card) -> None:
     def crowd(record):
         for one in parts(record, "samples_s"):
-            one["contention"] = beside(other_cores=2).model_dump()
+            one["contention"] = beside(wall_s=1000, other_cores=2).model_dump()
 
     card.edit("cpu/peak_flops/fp64.json", crowd)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pickle
 import re
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy
 import pytest
 import yaml
+from edited_records import write_edited
 from safetensors.numpy import save_file
 from workflow_run import TINY, Run, changed, tensors
 
@@ -30,7 +30,9 @@ LEVELS = "hbm, d2d, l2, l1, shared, h2d, d2h, p2p, dram, sweep"
 PEAKS = "fp64, fp32, tf32, fp16, bf16, fp8_e4m3, int8, fp64_fma, fp32_fma, fp16_fma"
 IMPLEMENTATIONS = "eager, fused, fused_graph, numpy"
 PRESETS = "minigpt, gpt2, llama-3-8b"
-KEYS = "devices, effort, operators, counters, peak_flops, bandwidth, decode_attn, model, rmsnorm_matmul, row_norm, "
+KEYS = (
+    "devices, cpu, effort, operators, counters, peak_flops, bandwidth, decode_attn, model, rmsnorm_matmul, row_norm, "
+)
 KEYS += "operations, plot, cost, health"
 # What Snakemake itself says of where the configuration came from.
 SNAKEMAKES_OWN = re.compile(r"Using workflow specific profile .*|Config file .* is extended by .*|")
@@ -921,7 +923,7 @@ def test_a_dry_run_is_a_line_for_each_job_and_changes_nothing(run):
 def test_corrupt_records_are_named_set_aside_and_measured_again_and_the_rest_kept(run):
     truncated, foreign = "cpu/peak_flops/fp32.json", RECORD
     (run.results / truncated).write_bytes((run.results / truncated).read_bytes()[:100])
-    (run.results / foreign).write_text(json.dumps(run.read(foreign) | {"schema_version": 1}))
+    write_edited(run.results / foreign, run.read(foreign) | {"schema_version": 1})
     before = run.files()
     told = run.finish()
     (aside,) = (run.results / "previous").iterdir()
@@ -929,7 +931,7 @@ def test_corrupt_records_are_named_set_aside_and_measured_again_and_the_rest_kep
     for path in (truncated, foreign):
         assert f"results/{path} was corrupt and is set aside as {aside.relative_to(run.root)}/{path}" in told
         assert after[f"previous/{aside.name}/{path}"] == before[path]
-        assert run.read(path)["schema_version"] == 4
+        assert run.read(path)["schema_version"] == 5
     measured = {
         path for path in before if path.count("/") > 1 or path.endswith(("device_query.json", "prediction.json"))
     }

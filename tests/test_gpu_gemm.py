@@ -260,7 +260,7 @@ def test_a_ceiling_is_measured_from_reference_product_to_variants(monkeypatch, c
     assert peak.unit == device.compute_unit(ceiling) and peak.kernel.name is None
     assert peak.clock_mhz == pytest.approx(1980)
     found = PeakFlopsRecord(dtype=ceiling, skipped=None, peak=peak, measurements=measurements, **JOB)
-    assert contradictions(found) == []
+    assert contradictions(f"gpu0/peak_flops/{found.dtype}.json", found) == []
 
 
 # ---------------------------------------------------------------------------------------------- the kernel of ours

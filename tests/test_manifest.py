@@ -180,7 +180,7 @@ def test_data_that_changed_since_it_was_measured_with_is_found(run):
     ("fields", "found"),
     [
         ({"config": {"plot": {"dpi": 81}}}, "the manifest's settings do not have the hash that it gives"),
-        ({"seals": []}, "the manifest's seals of cpu are not those of the files"),
+        ({"seals": []}, "the manifest's seals are not those of the records"),
         ({"asked": {"without": [{"device": "cpu", "operator": "x", "reason": "y"}]}}, "results/roofline.json is not"),
         ({"asked": {"dtype": "fp32"}}, "nothing follows from what the manifest says was asked"),
     ],

@@ -1,5 +1,7 @@
 """Memory ceilings and sweeps, on a device whose clock the test turns."""
 
+import re
+
 import pytest
 from factories import HEAT, JOB, FakeDevice, clock_of, device_record, vendor_figures
 
@@ -46,6 +48,7 @@ def stream(grids, name="hbm_read", level="hbm", **fields):
         "grids": {grid: lambda number, seconds=seconds: seconds for grid, seconds in grids.items()},
         "verify": verify,
         "threads": lambda grid: None,
+        "cores": int(fewer[1]) if (fewer := re.search(r"_(\d+)_cores$", name)) else None,
     }
     return Stream(name=name, level=level, **known | fields), verified
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy
 import psutil
 import pytest
+from edited_records import write_edited
 from safetensors.numpy import save_file
 from workflow_run import CHECKOUT, SMALLEST_MIB, Run, measured, surroundings, tensors
 
@@ -429,7 +430,7 @@ def test_the_users_operations_are_placed_with_both_times(run):
 def is_of_another_card(run: Run) -> dict:
     """Have the results be another card's. Returns the files."""
     record = run.results / "cpu/device_query.json"
-    record.write_text(json.dumps(run.read("cpu/device_query.json") | {"name": "Another CPU", "uuid": "another"}))
+    write_edited(record, run.read("cpu/device_query.json") | {"name": "Another CPU", "uuid": "another"})
     return run.files()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from commands import load
+from edited_records import write_edited
 from small_run import SmallRun
 
 from roofline.records.base import read, write
@@ -138,7 +139,7 @@ def damaged(run, tmp_path, what: str) -> Path:
 def change(folder: Path, what: str) -> None:
     def edited(name, **fields):
         content = json.loads((folder / name).read_text())
-        (folder / name).write_text(json.dumps(content | fields))
+        write_edited(folder / name, content | fields)
 
     if what == "another schema version":
         edited("roofline.json", schema_version=1)

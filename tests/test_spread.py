@@ -24,6 +24,7 @@ from roofline.report.spread_page import left_out, markdown, verdict
 TINY = """\
 devices: [cpu]
 effort: quick
+cpu: all
 peak_flops: {dtypes: [fp32], size: 256, iterations: 10, time_budget_s: 0.2, sustained_s: 0}
 bandwidth: {levels: [dram], warmup: 1, iterations: 2, time_budget_s: 0.01}
 """

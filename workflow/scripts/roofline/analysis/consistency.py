@@ -1,13 +1,98 @@
-"""Whether the figures of sustained load follow from its curve; all else, records hold themselves to."""
+"""Whether a record is what its own parts, its place and its seals allow; figures that follow from samples, records hold
+themselves to."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
 
 from roofline.measure.sustained import summarise
-from roofline.records.base import require_same, require_same_interval
+from roofline.operators.about import builtin, name_of
+from roofline.records.base import Record, require_same, require_same_interval
 from roofline.records.compute import PeakFlopsRecord
-from roofline.records.operator import JobRecord
+from roofline.records.counters import CountersRecord
+from roofline.records.device import DeviceRecord
+from roofline.records.health import RepeatabilityRecord
+from roofline.records.instructions import InstructionsRecord
+from roofline.records.memory import BandwidthRecord
+from roofline.records.operator import JobRecord, Measurement, OperatorRecord
+from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord
+
+LARGEST_TOLERANCE = {  # of the library's operators, by dtype
+    **{"fp64": 1e-10, "fp32": 1e-4, "tf32": 2e-3, "fp16": 5e-3, "bf16": 3e-2, "fp8_e4m3": 5e-2, "int8": 1e-3}
+}
+CLOCK_S = 1.0  # that moments and stopwatches may lie apart
 
 
-def contradictions(record: JobRecord) -> list[str]:
-    """A line where a record's sustained rate is not what its curve gives."""
+def contradictions(path: str, record: Record) -> list[str]:
+    """A line for everything in a record, of this place below results/, that contradicts something else in it."""
+    told = [] if _is_at_home(PurePosixPath(path), record) else [f"it is a record of another place than {path}"]
+    if isinstance(record, JobRecord):
+        told += [*_of_time(record), *_of_cells(record), *_of_load(record)]
+    if isinstance(record, BandwidthRecord):
+        names = [one.name for one in record.bandwidths]
+        told += [f"{name} is there twice" for name in {name for name in names if names.count(name) > 1}]
+    return told
+
+
+def _is_at_home(path: PurePosixPath, record: Record) -> bool:
+    """Whether the path is that of the job which leaves such a record."""
+    device, rest = path.parts[0], "/".join(path.parts[1:]).removesuffix(".json")
+    if getattr(record, "device", device) != device:
+        return False
+    match record:
+        case DeviceRecord():
+            return rest == "device_query"
+        case PredictionRecord():
+            return rest == "prediction"
+        case OperatorPredictionRecord():
+            return rest.endswith("/prediction")
+        case PeakFlopsRecord():
+            return rest == f"peak_flops/{record.dtype}"
+        case BandwidthRecord():
+            level = f"{record.level}_{record.peer.device}" if record.peer else record.level
+            return rest in (f"bandwidth/{level}", f"bandwidth/{record.level}")
+        case RepeatabilityRecord():
+            return rest.endswith(f"/{record.dtype}")
+        case InstructionsRecord():
+            return rest == "instructions/rates"
+        case OperatorRecord():
+            return rest.endswith(f"/{record.case}")
+        case CountersRecord():
+            return rest.startswith("counters/")
+    return True
+
+
+def _of_time(record: JobRecord) -> Iterator[str]:
+    try:
+        started_at = datetime.fromisoformat(record.started_at)
+    except ValueError:
+        yield f"started_at is {record.started_at!r}, and no moment"
+        return
+    if started_at > datetime.now(UTC) + timedelta(days=1):
+        yield f"started_at is {record.started_at}, and that is to come"
+    if record.whole_job and abs(record.whole_job.wall_s - record.elapsed_s) > CLOCK_S:
+        yield f"elapsed_s is {record.elapsed_s:g}, and whole_job.wall_s {record.whole_job.wall_s:g}"
+    timed = [timing for one in record.measurements for timing in (one.latency, one.device_latency) if timing]
+    if sum(timing.contention.wall_s for timing in timed if timing.contention) > record.elapsed_s + CLOCK_S:
+        yield f"elapsed_s is {record.elapsed_s:g}, and its timed blocks took longer"
+
+
+def _of_cells(record: JobRecord) -> Iterator[str]:
+    cells = [_cell(one) for one in record.measurements]
+    for one in record.measurements:
+        largest = LARGEST_TOLERANCE.get(one.dtype, 1.0) if one.operator in builtin() else 1.0
+        if one.check.tolerance > largest:
+            yield f"{name_of(one)}: tolerance is {one.check.tolerance:g}; allowed: at most {largest:g}"
+    for cell in {cell for cell in cells if cells.count(cell) > 1}:
+        yield f"{' '.join(map(str, filter(None, cell)))} is there twice"
+
+
+def _cell(one: Measurement) -> tuple:
+    return one.operator, one.implementation, one.scope, one.preset, one.dtype, one.cache, *sorted(one.shape.items())
+
+
+def _of_load(record: JobRecord) -> list[str]:
+    """Where a sustained rate is not what its curve gives."""
     load = record.peak.sustained if isinstance(record, PeakFlopsRecord) and record.peak else None
     if not load:
         return []

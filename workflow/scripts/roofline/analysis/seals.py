@@ -49,7 +49,7 @@ def _of_record(path: str, record: JobRecord, found: Results, sha256: Mapping[str
         elif not started or not moment(seal.sealed_at) or started <= moment(seal.sealed_at):
             told.append(f"{path} started at {record.started_at}, and {seal_path} was sealed at {seal.sealed_at}")
     told += [f"{path} does not carry {seal_path}" for seal_path in sorted(_wanted(record, found) - set(record.seals))]
-    told += [f"{path}: {what}" for what in [*contradictions(record), *_not_the_vendors(record, found)]]
+    told += [f"{path}: {what}" for what in [*contradictions(path, record), *_not_the_vendors(record, found)]]
     told += [
         f"{path} holds another prediction of {name_of(measured)} than its seals make"
         for measured in record.measurements

@@ -1,13 +1,16 @@
 """Memory ceilings, and sweeps over the size of the working set."""
 
+import re
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from roofline.core.terms import HostMemory, Mix
-from roofline.records.base import Interval, Positive, Record, require_same, share
+from roofline.records.base import AtLeastOne, Interval, Mhz, Positive, Record, require_same, share
 from roofline.records.operator import JobRecord
 from roofline.records.timing import Contention, DeviceState, Search, Timing
+
+OTHER_MIXES = {"read", "write", "triad"}
 
 
 class GridTrial(Record):
@@ -23,23 +26,23 @@ class Bandwidth(Record):
     name: str
     level: str
     mix: Mix
-    cores: int | None = Field(default=None, description="that read or write, where these are fewer than all")
+    cores: AtLeastOne | None = Field(default=None, description="that read or write, where these are fewer than all")
     host_memory: HostMemory | None = Field(default=None, description="of transfers between host and device")
     both_ways: bool = Field(default=False, description="both directions of a link at once, of which this is the sum")
     counted: str
-    bytes: int
+    bytes: AtLeastOne
     gb_per_s: Positive
     ci95: Interval | None
     vendor_gb_per_s: Positive | None
     fraction_of_vendor: Positive | None
-    threads: int | None
+    threads: AtLeastOne | None
     grid: str = Field(description="the fastest of the trials")
     search: Search
     trials: list[GridTrial]
     blocks_gb_per_s: list[Positive] = Field(
         default=[], description="the median of each block in order of time; all else here is of the fastest"
     )
-    sm_clock_mhz: Positive | None = Field(description="counted inside the kernel, where it is ours")
+    sm_clock_mhz: Mhz | None = Field(description="counted inside the kernel, where it is ours")
     bytes_per_clock_per_multiprocessor: Positive | None = Field(description="on-chip levels, at that clock")
     limited_by: list[str]
     throttled: bool | None
@@ -56,6 +59,13 @@ class Bandwidth(Record):
         self.latency.require_rate(self.bytes / 1e9, "gb_per_s", self.gb_per_s, self.ci95)
         require_same("fraction_of_vendor", self.fraction_of_vendor, share(self.gb_per_s, self.vendor_gb_per_s))
         require_same("the fastest block", max(self.blocks_gb_per_s, default=self.gb_per_s), self.gb_per_s)
+        if self.trials and self.grid != max(self.trials, key=lambda trial: trial.gb_per_s).grid:
+            raise ValueError(f"grid is {self.grid!r}, and another trial was the fastest")
+        if self.mix in ("read", "write", "triad") and any(other in self.name for other in OTHER_MIXES - {self.mix}):
+            raise ValueError(f"{self.name} is named after another access pattern than {self.mix}")
+        fewer = re.search(r"_(one|\d+)_cores?$", self.name)
+        if self.cores != (fewer and int(fewer[1].replace("one", "1"))):
+            raise ValueError(f"{self.name} is named after other cores than {self.cores}")
         return self
 
 
@@ -68,7 +78,7 @@ class Envelope(Record):
 
 
 class SweepPoint(Record):
-    size_bytes: int
+    size_bytes: AtLeastOne
     gb_per_s: Positive
 
 
@@ -77,10 +87,10 @@ class FoundLevel(Record):
 
     name: str | None = Field(description="null where nothing that the device reports matches")
     gb_per_s: Positive
-    first_bytes: int
-    last_bytes: int
-    knee_bytes: int | None = Field(description="where the bandwidth first falls by a tenth: the capacity")
-    reported_bytes: int | None = Field(description="the capacity that the device reports for this level")
+    first_bytes: AtLeastOne
+    last_bytes: AtLeastOne
+    knee_bytes: AtLeastOne | None = Field(description="where the bandwidth first falls by a tenth: the capacity")
+    reported_bytes: AtLeastOne | None = Field(description="the capacity that the device reports for this level")
 
 
 class Sweep(Record):
@@ -121,7 +131,7 @@ class Latency(Record):
 
     name: str
     what: str
-    bytes: int
+    bytes: AtLeastOne
     timing: Timing = Field(description="a sample is of one such access, or the mean of many that wait for one another")
     verified: str
 

@@ -1,11 +1,21 @@
 """Operators as they were measured: one record per job, one measurement per implementation, case and scope."""
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from roofline.core.terms import Cache, RegimeLevel
-from roofline.records.base import NotNegative, Positive, Record, RunRecord
+from roofline.records.base import (
+    TOLERANCE,
+    AtLeastOne,
+    Mhz,
+    NotNegative,
+    Positive,
+    Record,
+    RunRecord,
+    Seconds,
+    Whole,
+)
 from roofline.records.prediction import CellPrediction, CostTerms
 from roofline.records.timing import Check, Contention, DeviceState, Timing
 
@@ -34,8 +44,8 @@ class Cell(Record):
 class Measurement(Cell):
     """A cell, timed."""
 
-    flops: int
-    bytes: int
+    flops: Whole
+    bytes: Whole
     compute_ceiling: str
     memory_ceilings: list[str] = Field(description="the declared memory ceiling, best first, until one exists")
     memory_level: RegimeLevel
@@ -48,16 +58,27 @@ class Measurement(Cell):
         description="the same code on the smallest case: what a call costs, at most what this cell takes"
     )
     device_overhead_s: NotNegative | None = Field(default=None, description="the device's part of that")
-    empty_kernel_s: Positive | None = Field(default=None, description="the caller's time of a kernel that does nothing")
-    empty_kernel_device_s: Positive | None = Field(default=None, description="the device's part of that")
+    empty_kernel_s: Seconds | None = Field(default=None, description="the caller's time of a kernel that does nothing")
+    empty_kernel_device_s: Seconds | None = Field(default=None, description="the device's part of that")
     warp_instructions: Positive | None = Field(
         default=None, description="of one application, from the kernel's disassembly; null where that is not known"
     )
-    per_call: int = Field(default=1, description="times that one call applies the operator; times are of one")
+    per_call: AtLeastOne = Field(default=1, description="times that one call applies the operator; times are of one")
     plan: dict[str, Any] = Field(default={}, description="how the implementation divides the work")
     doubts: list[str] = Field(default=[], description="what does not fit, and is no error")
     states: list[DeviceState]
-    sm_clock_mhz: Positive | None = Field(default=None, description="counted over the caller's block")
+    sm_clock_mhz: Mhz | None = Field(default=None, description="counted over the caller's block")
+
+    @model_validator(mode="after")
+    def _overheads_within_times(self) -> Self:
+        whole = self.device_latency or self.latency
+        for name, overhead_s, timing in (
+            ("overhead_s", self.overhead_s, self.latency),
+            ("device_overhead_s", self.device_overhead_s, whole),
+        ):
+            if (overhead_s or 0) > (1 + TOLERANCE) * timing.median_s:
+                raise ValueError(f"{name} is {overhead_s:g}, more than the {timing.median_s:g} s that it is part of")
+        return self
 
 
 class JobRecord(RunRecord):
@@ -66,7 +87,7 @@ class JobRecord(RunRecord):
     device: str
     seals: dict[str, str] = Field(description="SHA-256 of each seal that holds for this job, by its path in results/")
     started_at: str
-    elapsed_s: NotNegative
+    elapsed_s: Seconds
     whole_job: Contention | None = Field(default=None, description="what else ran from its start to its end")
     measurements: list[Measurement] = Field(default=[])
 

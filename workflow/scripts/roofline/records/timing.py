@@ -5,29 +5,51 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from roofline.core import statistics
-from roofline.records.base import Interval, NotNegative, Positive, Record, require_same, require_same_interval
+from roofline.records.base import (
+    AtLeastOne,
+    Interval,
+    Mhz,
+    NotNegative,
+    Positive,
+    Record,
+    Seconds,
+    Share,
+    UpToOne,
+    Whole,
+    require_same,
+    require_same_interval,
+)
+
+CLOCKS_APART, TICK_S = 1.05, 0.02  # by which readings of unlike clocks may contradict one another
 
 
 class Contention(Record):
     """What else ran during a timed block; null where the system does not tell."""
 
-    wall_s: NotNegative = Field(description="of the block")
-    cores: int = Field(description="that this process may run on")
+    wall_s: Seconds = Field(description="of the block")
+    cores: AtLeastOne = Field(description="that this process may run on")
     own_cores: NotNegative = Field(description="CPU time of this process over the wall time")
     other_cores: NotNegative | None = Field(description="CPU time of all other processes on these cores, likewise")
     run_cores: NotNegative | None = Field(
         default=None, description="CPU time of this run's other processes, likewise, which is not in other_cores"
     )
-    waiting_share: NotNegative | None = Field(description="of our threads' time, what they waited for a core")
-    stolen_share: NotNegative | None = Field(description="of the cores' time, what the hypervisor gave to others")
+    waiting_share: UpToOne | None = Field(description="of our threads' time, what they waited for a core")
+    stolen_share: UpToOne | None = Field(description="of the cores' time, what the hypervisor gave to others")
     throttled_share: NotNegative | None = Field(description="of the wall time, what the CPU quota held us back")
-    other_processes: int | None = Field(description="on the GPU, before or after the block")
+    other_processes: Whole | None = Field(description="on the GPU, before or after the block")
     hidden_cores: NotNegative | None = Field(
         default=None, description="CPU time on these cores of processes that are not visible; null for short blocks"
     )
-    attempts: Annotated[int, Field(ge=1)] = Field(
+    attempts: Annotated[int, Field(ge=1, le=100)] = Field(
         default=1, description="blocks timed: the first undisturbed one is kept, else the fastest"
     )
+
+    @model_validator(mode="after")
+    def _within_the_cores(self) -> Self:
+        used_s = self.own_cores * self.wall_s
+        if used_s > CLOCKS_APART * self.cores * self.wall_s + TICK_S:
+            raise ValueError(f"own_cores is {self.own_cores:g} of {self.cores} cores")
+        return self
 
 
 class Timing(Record):
@@ -38,21 +60,26 @@ class Timing(Record):
     """
 
     method: str
-    warmup: int
-    requested: int
+    warmup: Whole
+    requested: AtLeastOne
     stopped_by: Literal["iterations", "precision", "time_budget"]
     samples_s: Annotated[list[Positive], Field(min_length=1)]
     median_s: Positive
     ci95_s: Interval | None
     throttled_samples_s: list[Positive] = Field(default=[])
     all_throttled: bool = False
-    sm_clock_mhz: Positive | None = Field(default=None, description="counted over these steps, or most of them")
+    sm_clock_mhz: Mhz | None = Field(default=None, description="counted over these steps, or most of them")
     contention: Contention | None = None
 
     @model_validator(mode="after")
     def _of_its_samples(self) -> Self:
         require_same("median_s", self.median_s, statistics.median(self.samples_s))
         require_same_interval("ci95_s", self.ci95_s, statistics.median_interval(self.samples_s))
+        taken = len(self.samples_s) + len(self.throttled_samples_s)
+        if self.stopped_by != "precision" and (self.stopped_by == "iterations") is not (taken >= self.requested):
+            raise ValueError(f"stopped_by is {self.stopped_by} after {taken} of {self.requested} samples")
+        if self.contention and sum(self.samples_s) > CLOCKS_APART * self.contention.wall_s + TICK_S:
+            raise ValueError(f"contention.wall_s is {self.contention.wall_s:g}, and its samples add up to more")
         return self
 
     def require_rate(self, work: float, name: str, rate: float, ci95: Interval | None) -> None:
@@ -64,19 +91,23 @@ class Timing(Record):
 class DeviceState(Record):
     """One reading of the device; null where it reports nothing."""
 
-    at_s: float = Field(description="seconds since the measurement began")
+    at_s: Seconds = Field(description="since the measurement began")
     when: Literal["before", "during", "after"]
-    sm_clock_mhz: NotNegative | None = None
-    memory_clock_mhz: NotNegative | None = None
-    power_w: NotNegative | None = Field(default=None, description="null where not refreshed since the last reading")
+    sm_clock_mhz: Mhz | None = None
+    memory_clock_mhz: Mhz | None = None
+    power_w: Annotated[float, Field(ge=0, le=1e5)] | None = Field(
+        default=None, description="null where not refreshed since the last reading"
+    )
     power_reading: Literal["instant", "average"] | None = Field(
         default=None, description="NVML's instantaneous power, or of older drivers its average of up to a second"
     )
-    temperature_c: float | None = None
+    temperature_c: Annotated[float, Field(ge=-100, le=300)] | None = None
     throttle_reasons: list[str] | None = None
-    other_processes: int | None = None
-    pcie_generation: int | None = Field(default=None, description="of the host link, while it was in use")
-    pcie_width: int | None = Field(default=None, description="its lanes, likewise")
+    other_processes: Whole | None = None
+    pcie_generation: Annotated[int, Field(ge=1, le=20)] | None = Field(
+        default=None, description="of the host link, while it was in use"
+    )
+    pcie_width: Annotated[int, Field(ge=1, le=64)] | None = Field(default=None, description="its lanes, likewise")
 
 
 class Check(Record):
@@ -85,18 +116,20 @@ class Check(Record):
     compared: str
     error: NotNegative = Field(description="norm of the difference over the norm of the reference")
     error_after: NotNegative | None = Field(default=None, description="of what the timed steps left")
-    tolerance: Positive
+    tolerance: Share
 
     @model_validator(mode="after")
     def _within_tolerance(self) -> Self:
         if self.error > self.tolerance:
             raise ValueError(f"error is {self.error:g}, above the tolerance {self.tolerance:g}")
+        if (self.error_after or 0) > self.tolerance:
+            raise ValueError(f"error_after is {self.error_after:g}, above the tolerance {self.tolerance:g}")
         return self
 
 
 class Search(Record):
     """How far a search came within its time budget."""
 
-    offered: int
-    tried: int
+    offered: Whole
+    tried: Whole
     refused: list[str] = Field(description="what the library offered and then refused to run")

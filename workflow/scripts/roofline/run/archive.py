@@ -212,16 +212,21 @@ def problems(root: Path, manifest: Manifest) -> list[str]:
     return told
 
 
+def is_listed(path: str) -> bool:
+    """In the archive's own checksums, and not in the manifest: what is outside results/, and the manifest."""
+    return not is_result(path) or path == MANIFEST
+
+
 def differing_sources(root: Path) -> list[str]:
-    """A line for every file outside results/ that is not as the archive's checksums have it."""
+    """A line for every file that the manifest does not list and that is not as the archive's checksums have it."""
     try:
         lines = (root / CHECKSUMS).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return [f"{CHECKSUMS}: missing"]
-    sums = {path: sha256 for sha256, _, path in (line.partition("  ") for line in lines) if not is_result(path)}
+    sums = {path: sha256 for sha256, _, path in (line.partition("  ") for line in lines) if is_listed(path)}
     there = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
     told = [f"{path}: missing, and {CHECKSUMS} lists it" for path in sorted(sums.keys() - there)]
-    for path in sorted(path for path in there - {CHECKSUMS} if not is_result(path)):
+    for path in sorted(path for path in there - {CHECKSUMS} if is_listed(path)):
         if path not in sums:
             told.append(f"{path}: not listed in {CHECKSUMS}")
         elif file_sha256(root / path) != sums[path]:

@@ -5,7 +5,7 @@ import json
 import platform
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path, PurePosixPath
 
 from roofline.analysis.results import Results, read_results
@@ -53,7 +53,7 @@ def make_manifest(
     kept = [one.path for one in [*data, *found.reports()] if is_result(one.path) and (root / one.path).is_file()]
     listed = [describe_output(root, path, jobs.get(path, {}), run_started_at) for path in dict.fromkeys(outputs + kept)]
     sha256 = hashes(listed)
-    faults = broken(found, sha256, seal_sources)
+    faults = broken(found, sha256, seal_sources) + _against_jobs(found, settings)
     faults += [
         f"{one.path} is not what its job left"
         for one in listed
@@ -69,7 +69,18 @@ def make_manifest(
         asked=asked,
         sources=sources,
         environment=describe_environment(devices),
-        devices=[
+        seal_sources=dict(seal_sources or {}),
+        derived_by_sha256=derived_by_sha256,
+        **of_records(found),
+        times=add_up(listed, run_started_at, created_at, usd_per_hour),
+        outputs=listed,
+    )
+
+
+def of_records(found: Results) -> dict:
+    """What a manifest repeats of the records."""
+    return {
+        "devices": [
             Device(
                 device=record.device,
                 kind=record.device_kind,
@@ -78,16 +89,12 @@ def make_manifest(
                 memory_total_bytes=record.memory_total_bytes,
                 software=record.software,
             )
-            for record in devices
+            for record in found.device_records().values()
         ],
-        seals=[describe_seals(found, device) for device in found.devices],
-        seal_sources=dict(seal_sources or {}),
-        derived_by_sha256=derived_by_sha256,
-        data=data,
-        operators={path: sha for _, record in found.of_kind(OperatorRecord) for path, sha in record.sources.items()},
-        times=add_up(listed, run_started_at, created_at, usd_per_hour),
-        outputs=listed,
-    )
+        "seals": [describe_seals(found, device) for device in found.devices],
+        "data": found.data_files(),
+        "operators": {path: sha for _, one in found.of_kind(OperatorRecord) for path, sha in one.sources.items()},
+    }
 
 
 def hashes(outputs: Iterable[Output]) -> dict[str, str]:
@@ -116,6 +123,11 @@ def broken(found: Results, sha256: Mapping[str, str], seal_sources: Mapping[str,
             if sha256.get(one.path.removeprefix(f"{RESULTS}/")) != one.sha256
         ]
     )
+
+
+def _against_jobs(found: Results, config: dict) -> list[str]:
+    """Imported by name: no operator's code makes a manifest stale."""
+    return import_module("roofline.run.declared").contradictions(found, config)
 
 
 def describe_seals(found: Results, device: str) -> SealedDevice:
@@ -239,12 +251,9 @@ def contradictions(root: Path, manifest: Manifest, derived_by_sha256: str | None
     found = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
     sha256 = hashes(manifest.outputs)
     told = broken(found, sha256, manifest.seal_sources)
-    listed = {one.device: one for one in manifest.seals}
-    told += [
-        f"the manifest's seals of {device} are not those of the files"
-        for device in sorted({*found.devices, *listed})
-        if device not in found.devices or listed.get(device) != describe_seals(found, device)
-    ]
+    told += [f"the manifest's {name} are not those of the records" for name in _false_fields(manifest, found)]
+    told += _against_jobs(found, manifest.config)
+    told += [line for one in manifest.outputs for line in _untimely(one, found)]
     if config_sha256(manifest.config) != manifest.config_sha256:
         told.append("the manifest's settings do not have the hash that it gives")
     if told:
@@ -260,4 +269,33 @@ def contradictions(root: Path, manifest: Manifest, derived_by_sha256: str | None
     except (LookupError, TypeError) as error:
         return [f"nothing follows from what the manifest says was asked: {error}"]
     told = [f"{RESULTS}/{name}: not listed in the manifest" for name in derived if f"{RESULTS}/{name}" not in outputs]
+    times = manifest.times
+    again = add_up(manifest.outputs, times.run_started_at, manifest.created_at, times.usd_per_hour)
+    if any(getattr(times, name) != getattr(again, name) for name in ("first_start_at", "span_s", "cost_usd")):
+        told.append("the manifest's times are not those of its outputs' jobs")
     return told + [f"{path} is not what follows from its records" for path in wrong]
+
+
+def _false_fields(manifest: Manifest, found: Results) -> list[str]:
+    """Fields that are not what the records say, each by its name."""
+    expected = of_records(found)
+    environment = describe_environment(list(found.device_records().values()))
+    wrong = [name for name, value in expected.items() if getattr(manifest, name) != value]
+    wrong += [
+        f"environment.{name}"
+        for name in ("driver", "cuda_runtime", "os", "host_cpu")
+        if getattr(manifest.environment, name) != getattr(environment, name)
+    ]
+    if manifest.times.usd_per_hour != manifest.config.get("cost", manifest.times.model_dump())["usd_per_hour"]:
+        wrong.append("times.usd_per_hour")
+    return wrong
+
+
+def _untimely(output: Output, found: Results) -> list[str]:
+    """A record that says it was begun before or after its job ran."""
+    records = {path: record.started_at for path, record in [*found.measured, *found.counters]}
+    started = moment(records.get(output.path.removeprefix(f"{RESULTS}/")))
+    first, last = moment(output.started_at), moment(output.ended_at)
+    if started and first and last and not first <= started <= last:
+        return [f"{output.path} was begun at {started.isoformat()}, and its job ran from {first} to {last}"]
+    return []

@@ -17,7 +17,7 @@ from roofline.records.counters import CountersRecord, ProfilerRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest
-from roofline.records.operator import DataFile, JobRecord
+from roofline.records.operator import DataFile
 from roofline.run.settings import Faults
 
 PREVIOUS = "previous"
@@ -89,7 +89,7 @@ def _require_sound(path: Path, results: Path, counters: bool) -> None:
     refused counters where they are required."""
     kind = OF_ALL_DEVICES.get(path.relative_to(results).as_posix())
     record = read(kind, path) if kind else read_any(path)
-    if isinstance(record, JobRecord) and (false := contradictions(record)):
+    if kind is None and (false := contradictions(path.relative_to(results).as_posix(), record)):
         raise CorruptRecord(f"{path}: {'; '.join(false)}")
     if isinstance(record, CountersRecord) and (bad := [one.path for one in record.reports if not _is_whole(one)]):
         raise CorruptRecord(f"{path}: {bad[0]} is not the whole report that it was read from")
