@@ -21,6 +21,7 @@ from roofline.core.axis import Axis
 from roofline.core.instructions import issue_peak
 from roofline.measure.sustained import summarise
 from roofline.operators.about import OwnOperator
+from roofline.operators.gemm.products import TOLERANCE
 from roofline.records.base import Record
 from roofline.records.compute import LoadPoint, PeakFlops, PeakFlopsRecord
 from roofline.records.counters import CountedCell, CountersRecord, ProfilerRecord
@@ -216,6 +217,7 @@ def reference_gemm(device: str, dtype: str, tflops: float, size: int = 4096, **f
         "cache": "warm",
         "flops": flops,
         "bytes": 3 * size**2 * 4,
+        "check": Check(compared="made up", error=0, tolerance=TOLERANCE[dtype]),
     }
     return cell(device, flops / tflops / 1e12, **known | fields)
 
@@ -287,7 +289,8 @@ def peak_record(
 ) -> PeakFlopsRecord:
     """`reference` is the reference product or its TFLOPS (none of an _fma ceiling), `chosen_at` what the best product
     gave when it was chosen, `clock` the MHz of the burst and the TFLOPS that it allows."""
-    fma, flops, best = dtype.endswith("_fma"), 10**12, product()
+    fma, best = dtype.endswith("_fma"), product()
+    flops = 2 * best.shape["m"] * best.shape["n"] * best.shape["k"]
     if isinstance(reference, int | float) or not (fma or reference):
         reference = reference_gemm(device, dtype, reference or 0.98 * burst)
     load = None

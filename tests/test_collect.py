@@ -82,8 +82,8 @@ def test_register_only_kernels_are_ceilings_and_no_operators():
 
 def test_the_levels_that_a_sweep_found_are_listed():
     l1 = FoundLevel(name="l1", gb_per_s=400, first_bytes=4096, last_bytes=32768, knee_bytes=45000, reported_bytes=49152)
-    point = {"size_bytes": 4096, "gb_per_s": 400}
-    sweep = Sweep(series="one_core", reader="one core", counted="made up", points=[point], levels=[l1], states=[])
+    points = [{"size_bytes": size, "gb_per_s": 400} for size in (4096, 32768, 65536)]
+    sweep = Sweep(series="one_core", reader="one core", counted="made up", points=points, levels=[l1], states=[])
     roofline = collected(bandwidth_record("cpu", sweeps=[sweep])).roofline
     (level,) = roofline.levels
     assert roofline.ceilings == []
@@ -196,7 +196,9 @@ def test_remedies_are_those_of_the_regime_found():
 
 
 def from_ceilings(**fields):
-    return placed(**{"overhead_s": 1e-3, "device_overhead_s": 1e-4} | fields).predicted.from_ceilings
+    return placed(
+        latency_s=1, device_latency_s=0.9, **{"overhead_s": 1e-3, "device_overhead_s": 1e-4} | fields
+    ).predicted.from_ceilings
 
 
 def test_a_cell_is_compared_with_the_baselines_of_its_own_case():

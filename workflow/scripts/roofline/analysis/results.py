@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
+from roofline.analysis.consistency import is_at_home
 from roofline.analysis.table import Roofline
 from roofline.core.terms import DeviceKind
 from roofline.operators.about import About, OwnOperator, Stored, Unknown, builtin
@@ -90,7 +91,7 @@ class Results:
 
     def reports(self) -> list[DataFile]:
         """The profiler's reports, each once: several records are read from one."""
-        return list({one.path: one for _, record in self.counters for one in record.reports}.values())
+        return list({(one.path, one.sha256): one for _, record in self.counters for one in record.reports}.values())
 
 
 def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
@@ -106,6 +107,8 @@ def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
         if PurePosixPath(name).name in convert.COLLECTIONS:  # they repeat the records, as earlier versions wrote them
             continue
         record, content = _read(path)
+        if not is_at_home(name, record):
+            raise CorruptRecord(f"{path}: it is a record of another place")
         if isinstance(record, JobRecord) and convert.is_old(content):
             for name_of_operator in {cell.operator for cell in record.measurements} - builtin().keys():
                 old.setdefault(name_of_operator, []).append(content)
@@ -149,9 +152,9 @@ def _read(path: Path) -> tuple[Record, dict]:
     """The record, and what its file holds."""
     try:
         content = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CorruptRecord(f"{path}: {str(error).splitlines()[0]}") from None
     kind = content.get("kind") if isinstance(content, dict) else None
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise CorruptRecord(f"{path}: {kind!r} is no kind of record; allowed: {', '.join(KINDS)}")
     return read(KINDS[kind], path), content

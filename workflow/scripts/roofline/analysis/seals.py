@@ -95,5 +95,5 @@ def _predicted(device: str, measured: Measurement, found: Results) -> CellPredic
             memory_ceilings=measured.memory_ceilings,
             terms=measured.costs,
         )
-    except KeyError:
+    except (KeyError, ValueError):
         return None

@@ -9,10 +9,11 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from roofline.records import convert
 from roofline.records.files import write_text
@@ -21,6 +22,8 @@ RECORD_VERSION = 5  # of what measuring jobs write; roofline.json, the public fo
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
+Rate = Annotated[float, Field(gt=0, le=1e9)]  # TFLOPS or GB/s
+Cores = Annotated[float, Field(ge=0, le=1e5)]  # CPU time over wall time
 UpToOne = Annotated[float, Field(ge=0, le=1.05)]  # a share of two unlike counts
 Whole = Annotated[int, Field(ge=0)]
 AtLeastOne = Annotated[int, Field(ge=1)]
@@ -31,6 +34,8 @@ Interval = tuple[NotNegative, NotNegative]
 MAYBE_OLD = re.compile(rf'"schema_version":\s*({"|".join(map(str, (*convert.OLD, convert.OLD_TABLE)))})\b')
 OTHER_VERSION = re.compile(rf'"schema_version":\s*(?!{RECORD_VERSION}\b)')
 DIGEST = re.compile(r'\A\{\n "digest": "([^"]*)",\n')  # SHA-256 of the file without this line
+LARGEST = 1e21  # of any figure: a day of the fastest machine has fewer FLOPs
+SIGNED = {"apart", "temperature_c"}
 TOLERANCE = 1e-6  # of figures that are written in full: samples are rounded to a tenth of a nanosecond
 
 R = TypeVar("R", bound="Record")
@@ -48,6 +53,22 @@ class RunRecord(Record):
     """What a job of a run leaves."""
 
     schema_version: Literal[5] = RECORD_VERSION
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        _require_possible(self.__dict__)
+        return self
+
+
+def _require_possible(parts: Mapping) -> None:
+    """Raises ValueError for a negative figure where there can be none, and for one beyond every machine."""
+    for name, value in parts.items():
+        values = value if isinstance(value, list | tuple) else value.values() if isinstance(value, dict) else (value,)
+        for one in values:
+            if isinstance(one, Record | dict):
+                _require_possible(one if isinstance(one, dict) else one.__dict__)
+            elif isinstance(one, int | float) and not (-LARGEST if name in SIGNED else 0) <= one <= LARGEST:
+                raise ValueError(f"{name} is {one:g}, which no measurement gives")
 
 
 def write(record: Record, path: Path | str) -> None:

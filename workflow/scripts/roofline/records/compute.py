@@ -5,11 +5,27 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from roofline.core.terms import ComputeUnit
-from roofline.records.base import Interval, NotNegative, Positive, Record, require_same, require_same_interval, share
+from roofline.records.base import (
+    AtLeastOne,
+    Interval,
+    NotNegative,
+    Positive,
+    Rate,
+    Record,
+    require_same,
+    require_same_interval,
+    share,
+)
 from roofline.records.device import CoreCount
 from roofline.records.operator import JobRecord
 from roofline.records.product import Product
 from roofline.records.timing import Check, Contention, DeviceState, Search, Timing
+
+
+def require_flops(product: Product, flops: int) -> None:
+    """Raises ValueError where FLOPs are not those of a matrix product."""
+    if {"m", "n", "k"} <= product.shape.keys():
+        require_same("flops", flops, 2 * product.shape["m"] * product.shape["n"] * product.shape["k"])
 
 
 class Trial(Record):
@@ -17,7 +33,7 @@ class Trial(Record):
 
     what: Literal["contention", "size", "sustained", "tensor_cores"]
     size: int | None
-    tflops: Positive | None
+    tflops: Rate | None
     clocks_mhz: list[float]
     finding: str
     explains: bool | None = Field(description="null where it was not tried, or is not known")
@@ -41,9 +57,14 @@ class Candidate(Record):
     """One product that was tried, by a few runs; the finalists by a whole block too."""
 
     product: Product
-    flops: int
-    trial_tflops: Positive
-    block_tflops: Positive | None = None
+    flops: AtLeastOne
+    trial_tflops: Rate
+    block_tflops: Rate | None = None
+
+    @model_validator(mode="after")
+    def _of_its_product(self) -> Self:
+        require_flops(self.product, self.flops)
+        return self
 
 
 class Block(Record):
@@ -51,10 +72,10 @@ class Block(Record):
 
     product: Product
     inputs: str
-    flops: int
+    flops: AtLeastOne
     check: Check
     latency: Timing
-    tflops: Positive
+    tflops: Rate
     ci95: Interval | None
     states: list[DeviceState]
     sm_clock_mhz: Positive | None = Field(description="counted on the multiprocessors over this very block")
@@ -62,6 +83,7 @@ class Block(Record):
     @model_validator(mode="after")
     def _of_its_samples(self) -> Self:
         self.latency.require_rate(self.flops / 1e12, "tflops", self.tflops, self.ci95)
+        require_flops(self.product, self.flops)
         return self
 
 
@@ -69,7 +91,7 @@ class LoadPoint(Record):
     """A moment under sustained load; null where NVML reports nothing."""
 
     at_s: NotNegative
-    tflops: Positive
+    tflops: Rate
     sm_clock_mhz: NotNegative | None = Field(default=None, description="counted, over the products up to this moment")
     power_w: NotNegative | None = Field(default=None, description="null where NVML has not refreshed it since")
     temperature_c: float | None = None
@@ -82,7 +104,7 @@ class Sustained(Record):
     product: Product
     seconds: Positive
     settled_after_s: NotNegative | None = Field(description="null where it never settled: then the last third counts")
-    tflops: Positive
+    tflops: Rate
     ci95: Interval | None
     sm_clock_mhz: Positive | None = Field(description="median once settled")
     power_w: Positive | None = Field(description="median once settled")
@@ -98,20 +120,20 @@ class Sustained(Record):
 class PeakFlops(Record):
     method: Literal["gemm", "fma"]
     unit: ComputeUnit
-    tflops: Positive = Field(description="the ceiling: the higher of burst and sustained")
+    tflops: Rate = Field(description="the ceiling: the higher of burst and sustained")
     ci95: Interval | None
-    reference_tflops: Positive | None = Field(
+    reference_tflops: Rate | None = Field(
         description="the reference GEMM's, which stands in `measurements`; null for our own kernels"
     )
     reference_inputs: str | None = Field(default=None, description="the reference GEMM's operands")
-    burst_tflops: Positive = Field(
+    burst_tflops: Rate = Field(
         description="the fastest product of those re-measured after the search; on a CPU, the reference GEMM counts"
     )
-    sustained_tflops: Positive | None
-    vendor_tflops: Positive | None
+    sustained_tflops: Rate | None
+    vendor_tflops: Rate | None
     fraction_of_vendor: Positive | None
     clock_mhz: Positive | None = Field(description="of the burst")
-    clock_tflops: Positive | None
+    clock_tflops: Rate | None
     fraction_of_clock: Positive | None
     sustained_fraction_of_clock: Positive | None = Field(
         default=None, description="the same of sustained load: its throughput and its clock"
@@ -161,6 +183,12 @@ class PeakFlopsRecord(JobRecord):
         description="why this device turned out to have no such peak; null when it was measured"
     )
     peak: PeakFlops | None
+
+    @model_validator(mode="after")
+    def _measured_or_skipped(self) -> Self:
+        if (self.peak is None) is not bool(self.skipped):
+            raise ValueError("peak: it is either measured or skipped, with the reason")
+        return self
 
     @model_validator(mode="after")
     def _of_the_reference(self) -> Self:

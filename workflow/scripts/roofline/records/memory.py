@@ -6,7 +6,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from roofline.core.terms import HostMemory, Mix
-from roofline.records.base import AtLeastOne, Interval, Mhz, Positive, Record, require_same, share
+from roofline.records.base import AtLeastOne, Interval, Mhz, Positive, Rate, Record, require_same, share
 from roofline.records.operator import JobRecord
 from roofline.records.timing import Contention, DeviceState, Search, Timing
 
@@ -17,7 +17,7 @@ class GridTrial(Record):
     """One way to run a stream that was tried: a grid of a kernel, or a number of threads."""
 
     grid: str
-    gb_per_s: Positive
+    gb_per_s: Rate
 
 
 class Bandwidth(Record):
@@ -31,9 +31,9 @@ class Bandwidth(Record):
     both_ways: bool = Field(default=False, description="both directions of a link at once, of which this is the sum")
     counted: str
     bytes: AtLeastOne
-    gb_per_s: Positive
+    gb_per_s: Rate
     ci95: Interval | None
-    vendor_gb_per_s: Positive | None
+    vendor_gb_per_s: Rate | None
     fraction_of_vendor: Positive | None
     threads: AtLeastOne | None
     grid: str = Field(description="the fastest of the trials")
@@ -63,6 +63,8 @@ class Bandwidth(Record):
             raise ValueError(f"grid is {self.grid!r}, and another trial was the fastest")
         if self.mix in ("read", "write", "triad") and any(other in self.name for other in OTHER_MIXES - {self.mix}):
             raise ValueError(f"{self.name} is named after another access pattern than {self.mix}")
+        if self.both_ways is not self.name.endswith("_both"):
+            raise ValueError(f"{self.name} is not named after both_ways {self.both_ways}")
         fewer = re.search(r"_(one|\d+)_cores?$", self.name)
         if self.cores != (fewer and int(fewer[1].replace("one", "1"))):
             raise ValueError(f"{self.name} is named after other cores than {self.cores}")
@@ -72,21 +74,21 @@ class Bandwidth(Record):
 class Envelope(Record):
     """The highest of a level's mixes, once every mix is there."""
 
-    gb_per_s: Positive
+    gb_per_s: Rate
     mix: Mix
     of: list[Mix]
 
 
 class SweepPoint(Record):
     size_bytes: AtLeastOne
-    gb_per_s: Positive
+    gb_per_s: Rate
 
 
 class FoundLevel(Record):
     """A plateau of a sweep, and where it ends."""
 
     name: str | None = Field(description="null where nothing that the device reports matches")
-    gb_per_s: Positive
+    gb_per_s: Rate
     first_bytes: AtLeastOne
     last_bytes: AtLeastOne
     knee_bytes: AtLeastOne | None = Field(description="where the bandwidth first falls by a tenth: the capacity")
@@ -106,7 +108,10 @@ class Sweep(Record):
 
     @model_validator(mode="after")
     def _levels_of_its_points(self) -> Self:
+        sizes = {point.size_bytes for point in self.points}
         for level in self.levels:
+            if not {level.first_bytes, level.last_bytes} <= sizes or (level.knee_bytes or 1) > max(sizes):
+                raise ValueError(f"the level of {level.gb_per_s:g} GB/s does not begin and end at its points")
             rates = [one.gb_per_s for one in self.points if level.first_bytes <= one.size_bytes <= level.last_bytes]
             if not rates or not min(rates) <= level.gb_per_s <= max(rates):
                 where = f"{level.first_bytes} to {level.last_bytes} bytes"
@@ -148,6 +153,8 @@ class BandwidthRecord(JobRecord):
 
     @model_validator(mode="after")
     def _envelope_of_its_streams(self) -> Self:
+        if self.skipped and (self.bandwidths or self.sweeps):
+            raise ValueError("it is skipped, and holds what was measured")
         whole = [one.gb_per_s for one in self.bandwidths if one.of_whole_device]
         if self.envelope:
             require_same("envelope", self.envelope.gb_per_s, max(whole, default=None))

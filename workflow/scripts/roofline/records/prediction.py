@@ -1,20 +1,22 @@
 """Seals: what is assumed and promised of a device and of an operator, and what follows from them for a cell."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from roofline.core.prediction import Costs, predict_cell, weighted_sum
 from roofline.core.terms import DeviceKind, Regime
-from roofline.records.base import NotNegative, Positive, Record, RunRecord, Share
+from roofline.records.base import NotNegative, Rate, Record, RunRecord, Share
+
+Multiple = Annotated[float, Field(ge=0, le=1e15)]  # of constants, and these themselves
 
 
 class PromisedCeiling(Record):
     kind: Literal["compute", "memory"]
     name: str
-    tflops: Positive | None = None
-    gb_per_s: Positive | None = None
+    tflops: Rate | None = None
+    gb_per_s: Rate | None = None
     source: str
     verified: bool
     derived: bool
@@ -42,7 +44,7 @@ class OperatorPredictionRecord(Seal):
 
     kind: Literal["operator_prediction"] = "operator_prediction"
     operator: str
-    constants: dict[str, float]
+    constants: dict[str, Multiple]
     constant_sources: dict[str, str]
 
 
@@ -56,11 +58,11 @@ class CellPrediction(Record):
 class CostTerms(Record):
     """What a cell costs beside its work, as multiples of the constants in its operator's seal (core/prediction.py)."""
 
-    calls: dict[str, float] = Field(default={}, description="seconds of the host")
-    start: dict[str, float] | None = Field(default=None, description="seconds of the device; null if synchronous")
-    extra: dict[str, float] = Field(default={})
-    floor: dict[str, float] = Field(default={})
-    waits: dict[str, float] = Field(default={})
+    calls: dict[str, Multiple] = Field(default={}, description="seconds of the host")
+    start: dict[str, Multiple] | None = Field(default=None, description="seconds of the device; null if synchronous")
+    extra: dict[str, Multiple] = Field(default={})
+    floor: dict[str, Multiple] = Field(default={})
+    waits: dict[str, Multiple] = Field(default={})
     share: str | None = Field(default=None, description="the constant that is the share of the memory ceiling; null: 1")
     compute_share: str | None = Field(default=None, description="the same of the compute ceiling")
     filled: Share = Field(default=1.0, description="of the compute units, those that have work on average")

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from roofline.core import statistics
 from roofline.records.base import (
     AtLeastOne,
+    Cores,
     Interval,
     Mhz,
     NotNegative,
@@ -28,16 +29,16 @@ class Contention(Record):
 
     wall_s: Seconds = Field(description="of the block")
     cores: AtLeastOne = Field(description="that this process may run on")
-    own_cores: NotNegative = Field(description="CPU time of this process over the wall time")
-    other_cores: NotNegative | None = Field(description="CPU time of all other processes on these cores, likewise")
-    run_cores: NotNegative | None = Field(
+    own_cores: Cores = Field(description="CPU time of this process over the wall time")
+    other_cores: Cores | None = Field(description="CPU time of all other processes on these cores, likewise")
+    run_cores: Cores | None = Field(
         default=None, description="CPU time of this run's other processes, likewise, which is not in other_cores"
     )
     waiting_share: UpToOne | None = Field(description="of our threads' time, what they waited for a core")
     stolen_share: UpToOne | None = Field(description="of the cores' time, what the hypervisor gave to others")
     throttled_share: NotNegative | None = Field(description="of the wall time, what the CPU quota held us back")
     other_processes: Whole | None = Field(description="on the GPU, before or after the block")
-    hidden_cores: NotNegative | None = Field(
+    hidden_cores: Cores | None = Field(
         default=None, description="CPU time on these cores of processes that are not visible; null for short blocks"
     )
     attempts: Annotated[int, Field(ge=1, le=100)] = Field(

@@ -5,12 +5,15 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 
 from roofline.analysis.results import Results
+from roofline.core.dtypes import ITEM_BYTES
 from roofline.operators import registry
 from roofline.operators.base import Case, Operator
 from roofline.operators.gemm import products
-from roofline.records.operator import Measurement, OperatorRecord
+from roofline.records.counters import CountersRecord
+from roofline.records.operator import Cell, Measurement, OperatorRecord
 from roofline.run import settings
 
+PRODUCTS = {"cupy.matmul", "numpy.matmul", "cuBLASLt", "nvmath", "tensor_matmul"}
 OUTPUTS = (None, "fp64", "fp32", "fp16", "bf16", "int32")
 
 
@@ -24,23 +27,57 @@ def contradictions(found: Results, config: dict) -> list[str]:
         checked = settings.complete(config | {"operators": []})
     except settings.Faults:  # of an earlier version
         return []
-    for path, record in found.measured:
-        told += [f"{path}: {line}" for one in record.measurements for line in _counts(one)]
-        rule = path.split("/")[1]
+    for path, record in [*found.measured, *found.counters]:
+        kind = found.kind_of(record.device) if record.device in found.devices else ""
+        counted = isinstance(record, CountersRecord)
+        rule = path.split("/")[2 if counted else 1]
+        own = next((operator.name for operator in registry.builtin() if operator.rule == rule), None)
+        for one in record.cells if counted else record.measurements:
+            if own and one.operator != own:
+                told.append(f"{path}: {one.operator} is another operator than {own}")
+            elif kind and _builtin(one.operator):
+                wrong = _unknown(one, kind)
+                told += [f"{path}: {line}" for line in ([wrong] if wrong else () if counted else _counts(one, kind))]
         if isinstance(record, OperatorRecord) and rule in checked.operators:
             told += [f"{path}: {line}" for line in _cells(record, checked.operators[rule], checked.config)]
     return told
 
 
-def _counts(one: Measurement) -> Iterator[str]:
-    """FLOPs and bytes that are not those of the operator and shape."""
-    operator = next((operator for operator in registry.builtin() if operator.name == one.operator), None)
-    if operator is None:
-        return
-    case = Case(one.shape, one.dtype, one.preset)
-    flops, moved = operator.flops(case, one.scope), {operator.bytes(case, one.scope)}
+def _unknown(one: Cell, kind: str) -> str | None:
+    """Of a cell of the library's: which of its names nothing has."""
+    operator = _builtin(one.operator)
     if operator.name == "gemm":
-        moved = {products.traffic_bytes(*(one.shape[key] for key in "mnk"), one.dtype, output) for output in OUTPUTS}
+        names, scopes = PRODUCTS, {None}
+    else:
+        ways = operator.implementations_on(kind)
+        names, scopes = {way.name for way in ways}, {scope for way in ways for scope in way.scopes}
+    if one.implementation not in names:
+        return f"{one.implementation} is no implementation of {one.operator} on {kind}"
+    if one.scope not in scopes:
+        return f"{one.scope} is no scope of {one.operator}"
+    return None if one.dtype in ITEM_BYTES else f"{one.dtype} is no dtype"
+
+
+def _builtin(name: str) -> Operator | None:
+    return next((operator for operator in registry.builtin() if operator.name == name), None)
+
+
+def _counts(one: Measurement, kind: str) -> Iterator[str]:
+    """Counts and tolerance that are not those of the operator, implementation and shape."""
+    operator = _builtin(one.operator)
+    ways = [way for way in operator.implementations_on(kind) if way.name == one.implementation]
+    allowed = [of.tolerance.get(one.dtype) for of in (operator, *ways) if getattr(of, "tolerance", None)]
+    if one.check.tolerance not in allowed:
+        yield f"{one.implementation}: tolerance is {one.check.tolerance:g}; allowed: {', '.join(map(str, allowed))}"
+    case = Case(one.shape, one.dtype, one.preset)
+    try:
+        flops, moved = operator.flops(case, one.scope), {operator.bytes(case, one.scope)}
+        if operator.name == "gemm":
+            sizes = [one.shape[key] for key in "mnk"]
+            moved = {products.traffic_bytes(*sizes, one.dtype, output) for output in OUTPUTS}
+    except KeyError as error:
+        yield f"{one.implementation} is of no shape or dtype of {one.operator}: {error}"
+        return
     if one.flops != flops:
         yield f"{one.implementation} counts {one.flops} FLOPs, and its shape gives {flops}"
     if one.bytes not in moved:

@@ -8,6 +8,8 @@ from datetime import datetime
 from importlib import import_module, metadata
 from pathlib import Path, PurePosixPath
 
+from pydantic import ValidationError
+
 from roofline.analysis.results import Results, read_results
 from roofline.analysis.seals import moment, violations
 from roofline.core.device_kinds import accelerators
@@ -243,6 +245,14 @@ def unlisted_files(root: Path, manifest: Manifest) -> list[str]:
     return sorted(path for path in there if path not in listed)
 
 
+def against_records(found: Results, manifest: Manifest, sha256: Mapping[str, str]) -> list[str]:
+    """What records say against one another, their jobs and the manifest; `sha256` is of their files."""
+    told = broken(found, sha256, manifest.seal_sources)
+    told += [f"the manifest's {name} are not those of the records" for name in _false_fields(manifest, found)]
+    told += _against_jobs(found, manifest.config)
+    return told + [line for one in manifest.outputs for line in _untimely(one, found)]
+
+
 def contradictions(root: Path, manifest: Manifest, derived_by_sha256: str | None = None) -> list[str]:
     """What the records under root say against the manifest, and derived files against the records.
 
@@ -250,10 +260,7 @@ def contradictions(root: Path, manifest: Manifest, derived_by_sha256: str | None
     """
     found = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
     sha256 = hashes(manifest.outputs)
-    told = broken(found, sha256, manifest.seal_sources)
-    told += [f"the manifest's {name} are not those of the records" for name in _false_fields(manifest, found)]
-    told += _against_jobs(found, manifest.config)
-    told += [line for one in manifest.outputs for line in _untimely(one, found)]
+    told = against_records(found, manifest, sha256)
     if config_sha256(manifest.config) != manifest.config_sha256:
         told.append("the manifest's settings do not have the hash that it gives")
     if told:
@@ -279,7 +286,10 @@ def contradictions(root: Path, manifest: Manifest, derived_by_sha256: str | None
 def _false_fields(manifest: Manifest, found: Results) -> list[str]:
     """Fields that are not what the records say, each by its name."""
     expected = of_records(found)
-    environment = describe_environment(list(found.device_records().values()))
+    try:
+        environment = describe_environment(list(found.device_records().values()))
+    except ValidationError:
+        return ["environment"]
     wrong = [name for name, value in expected.items() if getattr(manifest, name) != value]
     wrong += [
         f"environment.{name}"
@@ -294,7 +304,10 @@ def _false_fields(manifest: Manifest, found: Results) -> list[str]:
 def _untimely(output: Output, found: Results) -> list[str]:
     """A record that says it was begun before or after its job ran."""
     records = {path: record.started_at for path, record in [*found.measured, *found.counters]}
-    started = moment(records.get(output.path.removeprefix(f"{RESULTS}/")))
+    told = records.get(output.path.removeprefix(f"{RESULTS}/"))
+    started = moment(told)
+    if told and not started:
+        return [f"{output.path} was begun at {told!r}, which is no moment"]
     first, last = moment(output.started_at), moment(output.ended_at)
     if started and first and last and not first <= started <= last:
         return [f"{output.path} was begun at {started.isoformat()}, and its job ran from {first} to {last}"]
