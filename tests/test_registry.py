@@ -124,7 +124,7 @@ def test_files_of_one_name_in_two_folders_are_two_operators(file):
 
 def test_a_file_that_is_missing_or_no_python(file, tmp_path):
     assert refused(str(tmp_path / "missing.py")) == "no such file"
-    assert refused(str(tmp_path)) == "no such file"
+    assert refused(str(tmp_path)) == "a folder, and a file is needed"
     assert refused(file("a: 1\n", name="row_sum.yaml")) == "not a Python file"
 
 

@@ -61,7 +61,11 @@ def paths(text: str, side: str) -> list[Path]:
         raise Refused(f"{side}: {text!r} is no list of paths ({error})") from None
     if not found:
         raise Refused(f"{side}: no run is named; give an archive or a results folder, as in {side}=one.tar.gz")
-    return [Path(match) for one in found for match in sorted(glob(one)) or [one]]  # no shell expands A=results/*
+    named = [Path(match) for one in found for match in sorted(glob(one)) or [one]]  # no shell expands A=results/*
+    for path in named:
+        if named.count(path) > 1:
+            raise Refused(f"{side}: {path} is listed twice, and a run counts once")
+    return named
 
 
 def write_all(comparison: Comparison, folder: Path) -> None:

@@ -10,9 +10,12 @@ import argparse
 import contextlib
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
@@ -53,6 +56,7 @@ def main(arguments: list[str]) -> int:
         print(f"measured again, for what disturbed them: {listed(measured_again[1:])}")
     command = [sys.executable, "-P", "-m", "snakemake", "--cores", cores, *arguments, *measured_again]
     workflow = subprocess.Popen(command)
+    signal.signal(signal.SIGTERM, lambda *_: interrupt(workflow))
     try:
         status = workflow.wait()
     except KeyboardInterrupt:  # it reaches Snakemake too, which ends its job
@@ -65,6 +69,14 @@ def main(arguments: list[str]) -> int:
         print(plan.NOTHING)
         console.summarise(RESULTS)
     return status
+
+
+def interrupt(workflow: subprocess.Popen) -> None:
+    """As Ctrl-C does, which reaches every process of the run: kill reaches this one alone."""
+    for process in [*psutil.Process(workflow.pid).children(recursive=True), workflow]:
+        with contextlib.suppress(psutil.Error, ProcessLookupError):
+            process.send_signal(signal.SIGINT)
+    raise KeyboardInterrupt
 
 
 def named_configurations(arguments: list[str]) -> list[Path]:

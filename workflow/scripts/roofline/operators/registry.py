@@ -5,7 +5,9 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import os
 import pkgutil
+import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -16,6 +18,8 @@ from roofline.core.device_kinds import KINDS
 from roofline.operators.base import Implementation, Operator
 from roofline.operators.settings import OperatorSettings
 
+IMPORT_S = 60  # that importing a user's file may take
+LOADED = "the operator was loaded"
 NOT_OPERATORS = {"about", "base", "registry", "settings"}
 # Rules of the workflow, keys of the config and pictures that are no operator's.
 RULES = "all ceilings device_query prediction operator_prediction bandwidth instructions counters repeatability"
@@ -64,11 +68,37 @@ def _names(operator: Operator) -> dict[str, object]:
     return dict(operator.sections) | made | own
 
 
+def require_importable(paths: Iterable[str]) -> None:
+    """Import each file in a process of its own first: one may end Python, or never return. Raises BadOperator."""
+    for path in paths:
+        if (file := Path(path)).is_file():
+            _require_importable(path, file.stat().st_mtime_ns)
+
+
+@cache
+def _require_importable(path: str, _written_ns: int) -> None:
+    code = f"import sys; from {__name__} import load; load(sys.argv[1]); print({LOADED!r})"
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-P", "-c", code, path]
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=IMPORT_S, stdin=subprocess.DEVNULL
+        )
+    except subprocess.TimeoutExpired:
+        raise BadOperator(f"operators: {path}: its import did not end within {IMPORT_S} s") from None
+    if done.returncode == 0 and done.stdout.rstrip().endswith(LOADED):
+        return
+    last = (done.stderr.strip().splitlines() or [f"it ended Python with status {done.returncode}"])[-1]
+    message = last.partition("BadOperator: ")[2]
+    raise BadOperator(message or f"operators: {path}: not importable ({last})")
+
+
 def load(path: str) -> Operator:
     """The operator of a user's file. Raises BadOperator for what is missing, not importable or incomplete."""
     file = Path(path)
     if not file.is_file():
-        raise BadOperator(f"operators: {path}: no such file")
+        what = "a folder, and a file is needed" if file.is_dir() else "no such file"
+        raise BadOperator(f"operators: {path}: {what}")
     told_apart = hashlib.sha256(str(file.absolute()).encode()).hexdigest()[:8]  # files of one name in two folders
     module_name = f"roofline_user_operator_{file.stem}_{told_apart}"
     spec = importlib.util.spec_from_file_location(module_name, file)

@@ -17,7 +17,7 @@ class Table(NamedTuple):
 
     def __str__(self) -> str:
         align = ["left" if place < self.left else "right" for place in range(len(self.columns))]
-        shown = [[cell.replace("|", "\\|") for cell in row] for row in self.rows]
+        shown = [list(map(in_table, row)) for row in self.rows]
         return tabulate(shown, self.columns, "pipe", colalign=align, disable_numparse=True)
 
 
@@ -30,6 +30,15 @@ def filled(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1)
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
     return str(filled(columns, rows, left))
+
+
+def in_table(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def without_html(text: str) -> str:
+    """Text of a user's, say, in Markdown: what would begin a tag is shown."""
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)
 
 
 def with_code(text: str) -> Markup:

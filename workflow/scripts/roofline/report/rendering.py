@@ -9,7 +9,7 @@ from markupsafe import Markup
 from roofline.core import statistics
 from roofline.core.formatting import listed, number, percent
 from roofline.report.charts import SYMBOLS, colour
-from roofline.report.markdown import with_code
+from roofline.report.markdown import in_table, with_code, without_html
 from roofline.report.tables import measure_again, spans_percent
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -27,7 +27,12 @@ def _environment(html: bool) -> jinja2.Environment:
         finalize=(lambda value: with_code(value) if type(value) is str else value) if html else None,
     )
     environment.filters |= {"colour": colour, "sign": SIGNS.get, "listed": listed, "percent": percent}
-    environment.filters |= {"number": number, "measure_again": measure_again, "spans_percent": spans_percent}
+    environment.filters |= {
+        "number": number,
+        "in_table": in_table,
+        "measure_again": measure_again,
+        "spans_percent": spans_percent,
+    }
     environment.globals["fewest"] = statistics.FEWEST_SAMPLES
     return environment
 
@@ -41,7 +46,7 @@ def sentences(name: str, facts: dict) -> str:
 
 
 def text_page(template: str, report) -> str:
-    return TEXT.get_template(template).render(report=report)
+    return without_html(TEXT.get_template(template).render(report=report))
 
 
 def html_page(report) -> str:

@@ -103,6 +103,7 @@ def complete(config: Mapping) -> Checked:
     paths = config.get("operators", [])
     named = isinstance(paths, list) and all(isinstance(path, str) for path in paths)
     try:
+        registry.require_importable(dict.fromkeys(paths) if named else [])
         operators = registry.registered(dict.fromkeys(paths) if named else [])
     except registry.BadOperator as error:
         raise Faults([str(error)]) from None
