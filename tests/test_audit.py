@@ -132,7 +132,7 @@ def busy_host(card: Card) -> None:
         for one in parts(record, "samples_s"):
             one["contention"] = beside(wall_s=1000, other_cores=2).model_dump()
 
-    card.edit("cpu/peak_flops/fp64.json", crowd)
+    card.edit("cpu/peak_flops/fp32.json", crowd)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_sick_card_fails_and_the_first_lines_say_why(tmp_path, harm, device, c
     assert ("measures again what was disturbed" in text) == ("make measures again" in screen) == passing
     assert "rm results" not in text + screen
     if harm is busy_host:
-        assert "Other load disturbed fp64: do not rely on it." in text
+        assert "Other load disturbed fp32: do not rely on it." in text
     printed = " ".join(one.get_text() for one in roofline_figure.draw(roofline).texts)
     assert "FAIL: " in printed and cause in printed
 

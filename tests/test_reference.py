@@ -26,7 +26,7 @@ NEWEST = REFERENCE / "nvidia-h200"
 CARDS = {"nvidia-h200": lambda: NEWEST} | {
     name: lambda archive=archive: reference_runs.results_of(archive) for name, archive in reference_runs.PACKED.items()
 }
-LEFT_OUT = ("results/checkpoints/", ".kernels.ncu-rep")  # 25 MB of seeded numbers, 1 MB of reports
+LEFT_OUT = ("results/checkpoints/", "/kernels.ncu-rep")  # 25 MB of seeded numbers, 1 MB of reports
 RECORDS = ("gpu*/**/*.json", "cpu/**/*.json")
 
 
