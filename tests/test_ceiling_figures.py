@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pictures import overlapping_texts, texts_outside, texts_over_dots, words_of
 from records_factory import peak_record, skipped_peak
+from reference_runs import TWO_H200S, results_of
 
 from roofline.core.formatting import capacity, number
 from roofline.records.base import read
@@ -19,7 +20,8 @@ REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
 
 
 def sweeps() -> list[BandwidthRecord]:
-    return [read(BandwidthRecord, REFERENCE / device / "bandwidth/sweep.json") for device in ("gpu0", "cpu")]
+    results = results_of(TWO_H200S)
+    return [read(BandwidthRecord, results / device / "bandwidth/sweep.json") for device in ("gpu0", "cpu")]
 
 
 def peaks() -> list[PeakFlopsRecord]:

@@ -242,3 +242,19 @@ def test_the_installed_packages_are_asked(file, monkeypatch):
     monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
     monkeypatch.setattr("importlib.metadata.distributions", lambda: [])
     assert missing_cuda_libraries(operator) == ["cuFFT"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("import os\nos._exit(0)\n", "not importable (it ended Python with status 0)"),
+        ("raise KeyboardInterrupt\n", "not importable (KeyboardInterrupt)"),
+        ("while True: pass\n", "its import did not end within 2 s"),
+    ],
+)
+def test_a_file_that_ends_python_or_never_returns_is_named(file, monkeypatch, text, why):
+    """It is imported in a process of its own first."""
+    monkeypatch.setattr(registry, "IMPORT_S", 2)
+    with pytest.raises(registry.BadOperator) as error:
+        registry.require_importable([file(text)])
+    assert why in str(error.value) and "\n" not in str(error.value)

@@ -192,6 +192,12 @@ def test_a_column_that_is_empty_throughout_is_left_out():
     assert re.fullmatch(r"\|:-+\|-+:\|", text.splitlines()[1])
 
 
+def test_text_of_a_users_begins_no_tag_and_no_column():
+    text = markdown.without_html("<script>x</script> < 1")
+    assert text == "&lt;script>x&lt;/script> < 1"
+    assert "a\\|b" in markdown.table(("name", "one"), [["a|b", "1"]])
+
+
 def test_the_commands_that_measure_again_are_as_make_and_the_shell_take_them():
     assert shlex.split(make("--configfile 'my config$.yaml'")) == ["make", "ARGS=--configfile 'my config$$.yaml'"]
     assert make("") == "make"

@@ -33,7 +33,8 @@ CALLS, START, SHARE = (CONSTANTS["gpu"][name] for name in ("call_s", "start_s", 
 def on_gpu(latency_us, device_us, *, start_us=None, calls_us=None, **fields):
     """A cell in fp16 of 1 MB and as many FLOPs: 0.22 us of hbm_read."""
     known = {"dtype": "fp16", "flops": 10**6, "bytes": 10**6}
-    known |= {"overhead_s": calls_us and calls_us * US, "device_overhead_s": start_us and start_us * US}
+    known["overhead_s"] = calls_us and min(calls_us, latency_us) * US
+    known["device_overhead_s"] = start_us and min(start_us, device_us) * US
     return cell("gpu0", latency_us * US, device_us * US, **known | fields)
 
 
