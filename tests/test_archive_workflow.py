@@ -18,7 +18,7 @@ MEASURING = {"device_query", "peak_flops", "bandwidth", "decode_attn", "rmsnorm_
 FOLDERS = ("", "peak_flops/", "decode_attn/", "rmsnorm_matmul/", "row_norm/")
 DERIVED = ("roofline.json", "interpretation.md", "verification.md", "acceptance.json")
 OF_OPERATORS = ("attention.png", "gemm.png", "rmsnorm_matmul.png", "row_norm.png")
-DRAWN = ("roofline.svg", "roofline.png", *OF_OPERATORS, "sweep.png", "load.png", "instruction_roofline.png")
+DRAWN = ("roofline.svg", "roofline.png", *OF_OPERATORS, "sweep.png", "load.png")
 
 
 def unpacked(path: Path, folder: Path) -> Run:

@@ -16,6 +16,7 @@ from records_factory import (
 )
 
 from roofline.analysis import checks
+from roofline.analysis.checks.agreement import AGREE
 from roofline.analysis.checks.card import LINK, MEMORY
 from roofline.analysis.checks.ceilings import NEAR_MAXIMUM, READS, REGISTERS
 from roofline.analysis.checks.conditions import ALONE, QUIET, UNTHROTTLED
@@ -290,7 +291,7 @@ def test_a_job_tells_what_its_own_record_shows_and_the_device_query_what_the_car
 
 def test_a_cpu_is_asked_for_no_more_than_it_can_tell():
     found = checks.judge(checks.Evidence("cpu", CPU, [on_cpu(beside())]))
-    assert [one.check for one in found] == [QUIET, UNTHROTTLED]
+    assert [one.check for one in found] == [QUIET, UNTHROTTLED, AGREE]
 
 
 def test_a_failure_says_what_to_do_and_a_pass_does_not():

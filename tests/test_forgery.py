@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from edited_records import write_edited
-from test_gpu_workflow import GpuRun, whole_run
+from test_gpu_workflow import GpuRun, copy_of, whole_run
 
 from roofline.analysis.results import read_any, read_results
 from roofline.records.base import CorruptRecord, read
@@ -34,7 +34,8 @@ FREE = re.compile(rf"(^|\.)({WORDS})(\.|$)")
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> GpuRun:
-    return whole_run(tmp_path_factory)
+    """A copy: other tests read the run itself while records are edited here."""
+    return copy_of(whole_run(tmp_path_factory), tmp_path_factory.mktemp("forged"))
 
 
 def records(run: GpuRun) -> list[Path]:

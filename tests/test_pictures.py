@@ -23,7 +23,7 @@ def test_drawn_side_by_side_they_are_the_same(tmp_path):
     bandwidths = [read(BandwidthRecord, EXAMPLES / "gpu0/bandwidth/hbm.json")]
     together, alone = tmp_path / "together", tmp_path / "alone"
     together.mkdir(), alone.mkdir()
-    pictures.draw(together, roofline, peaks, bandwidths, {"own": "gelu", "gemm": "gemm"}, dpi=72)
+    pictures.draw(together, roofline, peaks, bandwidths, {"own": "gelu", "gemm": "gemm"}, dpi=72, instructions=True)
     save(roofline_figure.draw(roofline), [alone / "roofline.png", alone / "roofline.svg"])
     for picture, name in (("own", "gelu"), ("gemm", "gemm")):
         save(operator_figure.draw(roofline, name), [alone / f"{picture}.png"])
@@ -54,7 +54,15 @@ def test_every_picture_of_a_device_tells_what_failed_on_it(tmp_path):
     )
     sizes = []
     for faults in ([], [fault]):
-        pictures.draw(tmp_path, roofline.model_copy(update={"checks": faults}), [], [], {"gemm": "gemm"}, dpi=72)
+        pictures.draw(
+            tmp_path,
+            roofline.model_copy(update={"checks": faults}),
+            [],
+            [],
+            {"gemm": "gemm"},
+            dpi=72,
+            instructions=True,
+        )
         sizes.append({path.name: Image.open(path).height for path in tmp_path.glob("*.png")})
     quiet, failed = sizes
     without = {"load.png", "instruction_roofline.png"}

@@ -24,7 +24,7 @@ from roofline.records.device import DeviceRecord
 from roofline.records.files import write_text
 from roofline.records.memory import BandwidthRecord
 from roofline.report.spread_page import left_out, markdown, provenance
-from roofline.run import checkout, folder, run_lock, settings
+from roofline.run import checkout, folder, plan, run_lock, settings
 from roofline.run.jobs import now
 
 CHECKOUT = Path(__file__).absolute().parents[2]
@@ -45,6 +45,9 @@ def main(arguments: list[str]) -> int:
         runs = count_of_runs(arguments[0])
         config, options = folder.called_with(arguments[1:])
         chosen = settings.choose_devices(settings.complete(config), devices.discover())
+        if plan.DRY.intersection(options):
+            print(f"would measure {planned(runs, chosen)}")
+            return 0
         require_no_living_run()
         run_lock.hold()
         return 0 if measure(runs, chosen, config, options) else 1
@@ -67,6 +70,10 @@ def count_of_runs(text: str) -> int:
     raise Failed(f"RUNS: {text!r} is not a number of runs; allowed: a whole number of {FEWEST_RUNS} or more")
 
 
+def planned(runs: int, chosen: list[str]) -> str:
+    return f"{runs} runs, each of the ceilings of {', '.join(chosen)}"
+
+
 def require_no_living_run() -> None:
     """Raises Failed where a run of an earlier spread outlived it: its folder must not be removed under it."""
     for where in sorted(SPREAD.glob("run*/")):
@@ -81,7 +88,7 @@ def measure(runs: int, chosen: list[str], config: dict, options: list[str]) -> b
     started_at = now()
     shutil.rmtree(SPREAD, ignore_errors=True)
     SPREAD.mkdir(parents=True)
-    print(f"{runs} runs, each of the ceilings of {', '.join(chosen)}", flush=True)
+    print(planned(runs, chosen), flush=True)
     found, doubtful = [], []
     for number in range(1, runs + 1):
         start = time.monotonic()

@@ -272,6 +272,10 @@ def instruction_records():
     return expand("results/{device}/instructions/rates.json", device=gpus)
 
 
+def instruction_pictures():
+    return ["results/instruction_roofline.png"] if instruction_records() else []
+
+
 def operator_records():
     return files_of_cells(cells.operators(CHECKED, DEVICES))
 
@@ -312,7 +316,7 @@ def deliverables():
         records()
         + ["results/roofline.json", "results/roofline.png", "results/roofline.svg", "results/interpretation.md"]
         + ["results/verification.md", "results/sweep.png", "results/load.png"]
-        + ["results/instruction_roofline.png"]
+        + instruction_pictures()
         + expand("results/{picture}.png", picture=PICTURES)
         + ["results/acceptance.json", "results/report.html", "results/ROOFLINE.md"]
     )

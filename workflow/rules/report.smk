@@ -65,7 +65,7 @@ rule plot:
             labels={"what": "memory levels found"},
         ),
         instructions=report(
-            "results/instruction_roofline.png",
+            instruction_pictures(),
             caption="../report/instruction_roofline.rst",
             category="Roofline",
             labels={"what": "instruction roofline"},

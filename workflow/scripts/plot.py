@@ -20,5 +20,6 @@ if __name__ == "__main__":
             [read(BandwidthRecord, path) for path in inputs.bandwidths],
             operators=dict(zip((Path(path).stem for path in output.operators), params.operators, strict=True)),
             dpi=params.dpi,
+            instructions=bool(output.instructions),
         )
         say(f"plot: {', '.join(output)}")

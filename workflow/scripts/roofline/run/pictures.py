@@ -24,17 +24,23 @@ def draw(
     bandwidths: Sequence[BandwidthRecord],
     operators: Mapping[str, str],
     dpi: float,
+    instructions: bool,
 ) -> None:
-    """Write every picture into a folder; `operators` has those that have one of their own, by the picture's name."""
+    """Write every picture into a folder; `operators` has those that have one of their own, by the picture's name.
+
+    `instructions` says whether there is one of the instruction roofline.
+    """
     failed, loaded = fail_lines(roofline.faults), {one.device for one in peaks if one.peak and one.peak.sustained}
     counted = {one.device for one in roofline.instructions}
     pictures = [
         (roofline_figure.draw, (roofline,), ["roofline.png", "roofline.svg"], []),  # which tells what failed by panel
-        (instruction_figure.draw, (roofline,), ["instruction_roofline.png"], fail_lines(_on(counted, roofline))),
         (load_figure.draw, (peaks,), ["load.png"], fail_lines(_on(loaded, roofline))),
         (sweep_figure.draw, (bandwidths,), ["sweep.png"], failed),
         *((operator_figure.draw, (roofline, name), [f"{picture}.png"], failed) for picture, name in operators.items()),
     ]
+    if instructions:
+        failed_there = fail_lines(_on(counted, roofline))
+        pictures.append((instruction_figure.draw, (roofline,), ["instruction_roofline.png"], failed_there))
     workers = min(len(pictures), len(os.sched_getaffinity(0)))
     fork = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(workers, mp_context=fork, initializer=_end_with_the_job) as pool:
