@@ -9,15 +9,19 @@ A run that was killed is gone on with: its lock dies with it, and so do its jobs
 import argparse
 import contextlib
 import os
+import resource
 import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
+INTERRUPTED = 130
+signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))  # imports take a second
 
 from roofline import devices
 from roofline.core.device_kinds import accelerators
@@ -28,7 +32,7 @@ from roofline.run.paths import RESULTS
 
 DEFAULT = Path("config/config.yaml")
 MANIFEST = RESULTS / "manifest.json"
-INTERRUPTED = 130
+LARGEST_FILE = 64 << 20  # bytes; reports of the profiler are the largest
 
 
 def main(arguments: list[str]) -> int:
@@ -48,6 +52,10 @@ def main(arguments: list[str]) -> int:
     if run_lock.is_held():
         print(run_lock.refusal())
         return 1
+    largest = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if largest != resource.RLIM_INFINITY and largest < LARGEST_FILE:
+        print(f"files may have {largest} bytes here (ulimit -f); a run writes some of {LARGEST_FILE}")
+        return 1
     before = made_at()
     os.environ[console.ARGUMENTS] = shlex.join(arguments)
     cores = str(gpus_wanted(arguments))
@@ -55,14 +63,14 @@ def main(arguments: list[str]) -> int:
     if measured_again:
         print(f"measured again, for what disturbed them: {listed(measured_again[1:])}")
     command = [sys.executable, "-P", "-m", "snakemake", "--cores", cores, *arguments, *measured_again]
-    workflow = subprocess.Popen(command)
-    signal.signal(signal.SIGTERM, lambda *_: interrupt(workflow))
+    workflow = subprocess.Popen(command, process_group=0)  # so that Ctrl-C reaches it once, however often it is pressed
+    on_end(signal.default_int_handler)
     try:
         status = workflow.wait()
-    except KeyboardInterrupt:  # it reaches Snakemake too, which ends its job
-        while workflow.poll() is None:
-            with contextlib.suppress(KeyboardInterrupt):  # a second one is for those who cannot wait
-                workflow.wait()
+    except KeyboardInterrupt:
+        on_end(signal.SIG_IGN)
+        interrupt(workflow)
+        workflow.wait()
         print("stopped: what was finished is kept, and the next make goes on from there")
         return INTERRUPTED
     if status == 0 and before and made_at() == before:
@@ -72,11 +80,17 @@ def main(arguments: list[str]) -> int:
 
 
 def interrupt(workflow: subprocess.Popen) -> None:
-    """As Ctrl-C does, which reaches every process of the run: kill reaches this one alone."""
+    """As Ctrl-C does, which reaches every process of a run."""
     for process in [*psutil.Process(workflow.pid).children(recursive=True), workflow]:
         with contextlib.suppress(psutil.Error, ProcessLookupError):
             process.send_signal(signal.SIGINT)
-    raise KeyboardInterrupt
+
+
+def on_end(do: Callable | signal.Handlers) -> None:
+    """What signals that end a run do from now on; those that the caller ignores, as nohup does, stay ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, do)
 
 
 def named_configurations(arguments: list[str]) -> list[Path]:
