@@ -536,7 +536,7 @@ def test_a_run_whose_reader_is_gone_ends(run, lines):
 
 
 class LivingRun:
-    """`make` at work in its own process group, on attention that takes a few seconds a job."""
+    """`make` at work in its own session, on attention that takes a few seconds a job."""
 
     def __init__(self, run: Run):
         self.run = run
@@ -557,9 +557,9 @@ class LivingRun:
             )
 
     def processes(self, *words: str) -> list[psutil.Process]:
-        """Living processes of the group with these words in the command line."""
-        group = [process for process in psutil.process_iter() if _group(process) == self.maker.pid]
-        return [one for one in group if all(word in " ".join(_command(one)) for word in words)]
+        """Living processes of the session with these words in the command line."""
+        mine = [process for process in psutil.process_iter() if _session(process) == self.maker.pid]
+        return [one for one in mine if all(word in " ".join(_command(one)) for word in words)]
 
     def snakemake(self) -> psutil.Process:
         (process,) = self.processes("-m snakemake")
@@ -584,14 +584,15 @@ class LivingRun:
             time.sleep(0.02)
 
     def end(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.maker.pid, signal.SIGKILL)
+        for process in self.processes():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
         self.maker.wait()
 
 
-def _group(process: psutil.Process) -> int | None:
+def _session(process: psutil.Process) -> int | None:
     with contextlib.suppress(psutil.Error, OSError):
-        return os.getpgid(process.pid)
+        return os.getsid(process.pid)
 
 
 def _command(process: psutil.Process) -> list[str]:
