@@ -1,7 +1,6 @@
 """What a job says: a line on the screen when it ends, everything else in its log; and when it ran."""
 
 import contextlib
-import gc
 import json
 import os
 import sys
@@ -50,7 +49,8 @@ def job(name: str, snakemake) -> Iterator[None]:
             sys.exit(1)
         log.write(f"{name}, ended {now()}\n")
     _note(snakemake, started_at)
-    gc.freeze()  # the process is about to end: looking for cycles among all of its objects would take 40 ms
+    sys.stdout.flush()
+    os._exit(0)  # the system takes back memory and the GPU's context at once; Python, piece by piece, takes 0.2 s
 
 
 def _note(snakemake, started_at: str, **more: str) -> None:
