@@ -3,8 +3,8 @@
 # Not even a file of the checkout's own root, numpy.py say, comes before the installed packages.
 python = .venv/bin/python -P
 
-# A, ARCHIVE, B, CELL, CUDA, PYTHON, PYTORCH and RUNS reach the recipes through the environment. These would lead Python
-# elsewhere.
+# A, ARCHIVE, B, BATCH, CACHE, CARD, CELL, CONTEXT, CUDA, MODEL, PYTHON, PYTORCH and RUNS reach the recipes through the
+# environment. These would lead Python elsewhere.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 # Snakemake, CuPy and Matplotlib cache below the home; where that cannot be written, here.
@@ -18,7 +18,7 @@ endif
 # A measurement needs the machine for itself.
 .NOTPARALLEL:
 
-.PHONY: run dry-run cell health report archive records verify render compare spread distribution peers setup setup-any \
+.PHONY: run dry-run cell health report archive records verify render compare model spread distribution peers setup setup-any \
 	setup-development test lint documents screenshot counts lock clean-env help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
@@ -50,6 +50,10 @@ render: setup-any ## redraw and redescribe an archive's results, without measuri
 
 compare: setup-any ## compare two runs: A=one.tar.gz B=other.tar.gz (lists too; FORCE=1: other models of card)
 	@$(python) workflow/commands/compare.py "$$A" "$$B" $(if $(filter-out 0 no,$(FORCE)),--force)
+
+model: setup-any ## what decoding a model costs at least: MODEL=llama-3-70b CARD=reference/nvidia-h200 (BATCH=1,8 CONTEXT=1024 CACHE=fp8)
+	@$(python) workflow/commands/model.py "$$MODEL" $(if $(CARD),--card "$$CARD") $(if $(BATCH),--batch "$$BATCH") \
+		$(if $(CONTEXT),--context "$$CONTEXT") $(if $(CACHE),--cache "$$CACHE")
 
 spread: setup ## measure the ceilings in RUNS=3 more runs, and report how far they lie apart (ARGS as the run had them)
 	@$(python) workflow/commands/spread.py $(if $(RUNS),"$$RUNS",3) $(ARGS)

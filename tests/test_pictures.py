@@ -10,7 +10,14 @@ from roofline.records.base import read
 from roofline.records.check import CheckResult
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import BandwidthRecord
-from roofline.report import instruction_figure, load_figure, operator_figure, roofline_figure, sweep_figure
+from roofline.report import (
+    decoding_figure,
+    instruction_figure,
+    load_figure,
+    operator_figure,
+    roofline_figure,
+    sweep_figure,
+)
 from roofline.report.figure_style import headline, save
 from roofline.run import pictures
 
@@ -23,15 +30,18 @@ def test_drawn_side_by_side_they_are_the_same(tmp_path):
     bandwidths = [read(BandwidthRecord, EXAMPLES / "gpu0/bandwidth/hbm.json")]
     together, alone = tmp_path / "together", tmp_path / "alone"
     together.mkdir(), alone.mkdir()
-    pictures.draw(together, roofline, peaks, bandwidths, {"own": "gelu", "gemm": "gemm"}, dpi=72, instructions=True)
+    pictures.draw(
+        together, roofline, peaks, bandwidths, {"own": "gelu", "gemm": "gemm"}, 72, instructions=True, models=True
+    )
     save(roofline_figure.draw(roofline), [alone / "roofline.png", alone / "roofline.svg"])
     for picture, name in (("own", "gelu"), ("gemm", "gemm")):
         save(operator_figure.draw(roofline, name), [alone / f"{picture}.png"])
     save(sweep_figure.draw(bandwidths), [alone / "sweep.png"])
     save(load_figure.draw(peaks), [alone / "load.png"])
     save(instruction_figure.draw(roofline), [alone / "instruction_roofline.png"])
+    save(decoding_figure.draw(roofline), [alone / "models.png"])
     made = {path.name: path.read_bytes() for path in together.iterdir()}
-    assert made == {path.name: path.read_bytes() for path in alone.iterdir()} and len(made) == 7
+    assert made == {path.name: path.read_bytes() for path in alone.iterdir()} and len(made) == 8
 
 
 def test_what_failed_stands_above_a_picture_which_stays_as_it_is():
@@ -62,8 +72,9 @@ def test_every_picture_of_a_device_tells_what_failed_on_it(tmp_path):
             {"gemm": "gemm"},
             dpi=72,
             instructions=True,
+            models=True,
         )
         sizes.append({path.name: Image.open(path).height for path in tmp_path.glob("*.png")})
     quiet, failed = sizes
-    without = {"load.png", "instruction_roofline.png"}
-    assert {name for name in quiet if failed[name] > quiet[name]} == set(quiet) - without and len(quiet) == 5
+    without = {"load.png", "instruction_roofline.png", "models.png"}
+    assert {name for name in quiet if failed[name] > quiet[name]} == set(quiet) - without and len(quiet) == 6

@@ -54,7 +54,18 @@ def write_derived(found: Results, manifest: Manifest, folder: Path) -> Roofline:
     roofline, dpi = files["roofline.json"], manifest.config["plot"]["dpi"]
     bandwidths, peaks = ([record for _, record in found.of_kind(kind)] for kind in (BandwidthRecord, PeakFlopsRecord))
     operators = {info.picture: info.name for info in roofline.operator_info.values()}
-    pictures.draw(folder, roofline, peaks, bandwidths, operators, dpi, instructions=bool(roofline.instructions))
+    names = {Path(output.path).name for output in manifest.outputs}
+    drawn = {what: f"{what}.png" in names for what in ("instruction_roofline", "models")}
+    pictures.draw(
+        folder,
+        roofline,
+        peaks,
+        bandwidths,
+        operators,
+        dpi,
+        instructions=drawn["instruction_roofline"],
+        models=drawn["models"],
+    )
     return roofline
 
 

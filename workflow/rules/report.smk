@@ -70,6 +70,11 @@ rule plot:
             category="Roofline",
             labels={"what": "instruction roofline"},
         ),
+        models=report(
+            model_pictures(),
+            caption="../report/models.rst",
+            category="Models",
+        ),
         load=report(
             "results/load.png",
             caption="../report/load.rst",

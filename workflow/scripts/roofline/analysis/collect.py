@@ -4,11 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from roofline.analysis import decoding
 from roofline.analysis.above_roof import above_roofs
 from roofline.analysis.instructions import instruction_rooflines
 from roofline.analysis.results import Results
 from roofline.analysis.table import (
     ComputeCeiling,
+    DecodedModel,
     DeviceEntry,
     FoundCache,
     MemoryCeiling,
@@ -20,11 +22,13 @@ from roofline.analysis.table import (
     SpeedUp,
 )
 from roofline.core import model, regimes
+from roofline.core.device_kinds import accelerators
 from roofline.core.dtypes import dtype_of
 from roofline.core.prediction import Costs, predict_cell
 from roofline.core.terms import DeviceKind
 from roofline.devices import memory_ceilings
 from roofline.devices.levels import MAIN_MEMORY
+from roofline.models import config_file
 from roofline.operators.about import About
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import Bandwidth, BandwidthRecord, FoundLevel
@@ -42,6 +46,8 @@ class Asked:
     dtypes: list[str] = field(default_factory=list)
     operations: list[dict[str, Any]] = field(default_factory=list)
     without: list[dict[str, str]] = field(default_factory=list)  # device, operator and reason
+    models: list[dict[str, Any]] = field(default_factory=list)  # name, source and config of each
+    decoding: dict[str, Any] = field(default_factory=dict)  # the section of the config
 
 
 @dataclass(frozen=True)
@@ -95,8 +101,21 @@ def collect(found: Results, asked: Asked) -> Collected:
         skipped=skipped,
         instructions=instruction_rooflines(found, ceilings, cells),
         peers=[_peer_path(path, record) for path, record in bandwidths if record.peer and not record.skipped],
+        models=_decoded(found, asked, ceilings),
     )
     return Collected(roofline.described(found.abouts), cells)
+
+
+def _decoded(found: Results, asked: Asked, ceilings: list) -> list[DecodedModel]:
+    """Of every accelerator that has the ceilings."""
+    models = [config_file.read(one) for one in asked.models]
+    kinds = {name: record.device_kind for name, record in found.device_records().items()}
+    cards = {
+        name: card
+        for name in accelerators(kinds, kinds.__getitem__)
+        if (card := decoding.card(name, found.device_records()[name].memory_total_bytes, kinds[name], ceilings))
+    }
+    return [row for one in cards.values() for model in models if (row := decoding.decode(model, one, **asked.decoding))]
 
 
 def _of(ceilings: list, device: str) -> dict[str, ComputeCeiling | MemoryCeiling]:

@@ -6,20 +6,25 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from roofline.analysis.table import Roofline
-from roofline.core.formatting import duration, percent
+from roofline.core.formatting import capacity, duration, percent
+from roofline.devices import datasheets
 from roofline.measure.device_seal import AMD_GB_PER_S_PER_CORE, CPU_GB_PER_S_OF_ALL, CPU_GB_PER_S_PER_CORE, CPU_SOURCE
+from roofline.models import config_file, families, published
+from roofline.models.number_formats import PLAIN
 from roofline.operators import about, registry
 from roofline.operators.base import GENERIC_CONSTANTS, Constant, Constants
 from roofline.operators.settings import EFFORTS, ByEffort, Settings
 from roofline.report.markdown import table
 from roofline.run.config import config_model
 
+DATASHEETS = Path(__file__).parents[4] / "config" / "datasheets.yaml"
 SETTINGS = """# Settings
 
 Every setting of [config/config.yaml](../config/config.yaml). Each key may be left out. Mistakes are reported before
@@ -39,6 +44,54 @@ from the code (`make documents`).
 
 {tables}
 """
+DECODING = """# What decoding a model costs
+
+```sh
+make model MODEL=llama-3-70b CARD=reference/nvidia-h200
+make model MODEL=path/to/config.json BATCH=1,8 CONTEXT=1024 CACHE=fp8
+make model MODEL=mixtral-8x7b CARD="reference/nvidia-h200,NVIDIA A100-SXM4-80GB"
+```
+
+No GPU is needed, and nothing is measured. `CARD` is a run (a results folder, or a folder or an archive with one) or a
+card of [config/datasheets.yaml](../config/datasheets.yaml); without it, this folder's results. A default run shows the
+same for the `models` of its [config](settings.md). This page is generated from the code (`make documents`).
+
+## The floor
+
+A decode step makes one token for each of a batch of sequences. It reads every weight that it needs once, and the keys
+and values of every token that it attends to; it multiplies two FLOPs for each weight and token. So it takes at least
+the longer of
+
+- all bytes that it reads, by the measured read of the memory, and
+- all FLOPs, each by the measured ceiling of the dtype that it is multiplied in (burst; `sustained` by the other).
+
+No engine can be faster. `one by one` is the sum of each operation's own limit: what engines whose kernels do not
+overlap cannot beat. How far an engine stays behind is its own; see the last table.
+
+**Counted.** Projections, attention, MLP, routed and shared experts, router, norms' weights, biases, sinks, a row of
+the embedding, the head. Bytes are those *read*, not those resident: of experts the fewest that a batch can use (its
+tokens may all choose the same), and as `expected` those that uniform routing uses. Sliding windows by layer. Latent
+attention (DeepSeek) in its absorbed form. Weights in 4 bits are multiplied in 16 bits, as kernels do without
+such tensor cores; FP8 in FP8 where the card has it.
+
+**Not counted**, which keeps the floor a floor: activations and the new token's keys and values (they stay on the chip),
+the FLOPs of norms, softmax and activation functions, launches, sampling, layers that predict further tokens. *Fits*
+counts weights, keys and values alone: an engine needs a few GB more. Weights are not read, only the config.
+
+**Defaults.** A field that the config lacks is taken from the published config class of its model_type, and named. One
+whose cost is not known, or an unknown model_type, is an error. Known: {families}.
+
+## Models by name
+
+{models}
+
+## Against what others measured
+
+By the datasheet of each card, since these cards were not measured here. All floors lie below. Left out, since they
+name no card or no batch: MLPerf's and TensorRT-LLM's throughput tables, NIM's latencies.
+
+{published}
+"""
 COLUMNS = ["device", "constant", "what it is", "value", "source", "elsewhere"]
 
 
@@ -51,6 +104,7 @@ def documents() -> dict[str, str]:
         "workflow/schemas/roofline.schema.json": _json(Roofline.model_json_schema()),
         "docs/settings.md": _settings(config),
         "docs/constants.md": _constants(operators),
+        "docs/decoding.md": _decoding(),
     }
 
 
@@ -112,6 +166,43 @@ def _constants(operators: Mapping) -> str:
             title = about.builtin()[operator.name].title
             parts += [f"## {title[0].upper()}{title[1:]}", _table(operator.constants)]
     return CONSTANTS.format(tables="\n\n".join(parts))
+
+
+def _decoding() -> str:
+    models = [config_file.read(config_file.find(name)) for name in config_file.shipped()]
+    rows = [
+        [
+            f"`{one.name}`",
+            f"{one.parameters:,}",
+            f"{one.active_parameters:,}" if one.active_parameters != one.parameters else "",
+            capacity(one.weight_bytes),
+            capacity(one.cache_bytes(1024, PLAIN["bf16"])),
+            one.source,
+        ]
+        for one in models
+    ]
+    found = published.compared(datasheets.load(DATASHEETS))
+    beside = [
+        [
+            one.model,
+            one.what,
+            one.card,
+            str(one.batch),
+            str(one.context),
+            duration(one.floor_s),
+            duration(one.measured_s),
+            percent(one.ratio),
+            one.source,
+        ]
+        for one in found
+    ]
+    columns = ["model", "parameters", "for a token", "weights", "K/V of 1024 tokens", "source"]
+    named = ["model", "engine", "card", "batch", "context", "floor", "measured", "floor of it", "source"]
+    return DECODING.format(
+        families=", ".join(families.known()),
+        models=table(columns, rows),
+        published=table(named, beside, left=3),
+    )
 
 
 def _table(by_kind: Mapping[str, Constants]) -> str:

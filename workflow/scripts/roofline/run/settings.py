@@ -19,6 +19,7 @@ from roofline.core.device_kinds import accelerators
 from roofline.devices import kind_of, level_of, memory_levels
 from roofline.devices.levels import ARRAYS, TRANSFERS
 from roofline.measure import nsight_compute
+from roofline.models import config_file
 from roofline.operators import registry
 from roofline.operators.base import Operator
 from roofline.records.strict_yaml import YamlFaults, read_yaml
@@ -115,6 +116,7 @@ def complete(config: Mapping) -> Checked:
     except ValidationError as error:
         found = _lines(error, config, model)
     faults = [line for path, line in found if path not in unprintable] + list(unprintable.values())
+    faults += [] if found else _model_faults(checked)
     if faults:
         raise Faults(list(dict.fromkeys(faults)))
     kept = {
@@ -123,6 +125,18 @@ def complete(config: Mapping) -> Checked:
         if operator.measured_with_ceilings or getattr(checked, rule).enabled
     }
     return Checked(by_effort(checked, checked.effort), kept)
+
+
+def _model_faults(config: BaseModel) -> list[str]:
+    """Of configs that cannot be read, and of contexts that are longer than a model's."""
+    faults = []
+    for place, named in enumerate(config.models):
+        try:
+            model = config_file.read(config_file.find(named))
+            config_file.require_contexts(model, config.decoding.contexts)
+        except config_file.BadModel as error:
+            faults.append(f"models[{place}]: {error}")
+    return faults
 
 
 def _lines(error: ValidationError, config: Mapping, model: type[BaseModel]) -> list[tuple[tuple, str]]:
@@ -333,7 +347,9 @@ def asked(checked: Checked, chosen: Iterable[str]) -> dict:
         if device not in devices_with(operator, config, chosen)
     ]
     operations = [operation.model_dump() for operation in config.operations]
-    return {"dtypes": config.peak_flops.dtypes, "operations": operations, "without": without}
+    models = [config_file.find(name) for name in config.models]
+    decoding = {"models": models, "decoding": config.decoding.model_dump()} if models else {}
+    return {"dtypes": config.peak_flops.dtypes, "operations": operations, "without": without, **decoding}
 
 
 def _level_faults(config: BaseModel, identity, chosen) -> list[str]:

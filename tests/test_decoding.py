@@ -1,0 +1,200 @@
+"""What a decode step costs at least: bytes and FLOPs, the floor under ceilings, the command, and the page."""
+
+import re
+
+import pytest
+from commands import load
+from hypothesis import given
+from hypothesis import strategies as st
+from test_gpu_workflow import GpuRun, whole_run
+from workflow_run import CHECKOUT
+
+from roofline.analysis.results import read_table
+from roofline.devices import datasheets
+from roofline.models import config_file, published
+from roofline.models.decoding import step
+from roofline.models.floor import Ceilings, NoCeiling, compute_bound_from, floor, largest_batch
+from roofline.models.number_formats import PLAIN
+
+NAMES = list(config_file.shipped())
+MODELS = {name: config_file.read(config_file.find(name)) for name in NAMES}
+CARD = Ceilings(4000.0, {"bf16": 800.0, "fp16": 800.0, "fp32": 50.0, "fp8_e4m3": 1500.0})
+BF16 = PLAIN["bf16"]
+REFERENCE = CHECKOUT / "reference" / "nvidia-h200"
+names, batches = st.sampled_from(NAMES), st.integers(1, 4096)
+
+
+def at(name, batch, context, expected=False, card=CARD):
+    return floor(step(MODELS[name], batch, context, BF16, expected=expected), card)
+
+
+# ---------------------------------------------------------------- one step
+
+
+@pytest.mark.parametrize("name", ["llama-3-8b", "llama-3.2-1b", "qwen2.5-7b", "gpt-2"])
+def test_a_dense_step_reads_every_weight_once_a_row_of_each_table_and_the_keys_and_values(name):
+    model, batch, context = MODELS[name], 3, 100
+    read = sum(one.times * one.bytes for one in step(model, batch, context, BF16))
+    tables = sum(one.bytes for one in model.tables)
+    rows = batch * sum(one.row_bytes for one in model.tables)
+    head = model.head.bytes if model.tied else 0  # the table again, as a matrix
+    assert read == model.weight_bytes - tables + rows + head + batch * model.cache_bytes(context, BF16)
+
+
+def test_flops_are_two_for_each_weight_and_token_and_those_of_attention():
+    operations = step(MODELS["llama-3-8b"], 5, 1000, BF16)
+    weights = 8_030_261_248 - 128256 * 4096 - 65 * 4096  # but the embedding table and the norms
+    attention = 32 * 2 * 2 * 32 * 128 * 1000  # layers, scores and values, heads of 128
+    assert sum(one.times * one.flops for one in operations) == 5 * (2 * weights + attention)
+
+
+def test_a_window_ends_what_attention_reads():
+    short, long = (
+        sum(one.times * one.bytes for one in step(MODELS["gpt-oss-20b"], 1, context, BF16) if one.part == "KV cache")
+        for context in (128, 1128)
+    )
+    assert long - short == 12 * 1000 * 2 * 8 * 64 * 2  # of the twelve layers without one
+
+
+def test_experts_are_read_as_few_as_can_be_and_multiplied_by_every_token():
+    one, many = (
+        {o.name: o for o in step(MODELS["mixtral-8x7b"], batch, 10, BF16) if o.name.endswith("experts.0.up_proj")}
+        for batch in (1, 100)
+    )
+    (single,), (batched,) = one.values(), many.values()
+    assert single.bytes == batched.bytes == 2 * 4096 * 14336 * 2
+    assert batched.flops == 100 * single.flops == 100 * 2 * 2 * 4096 * 14336
+
+
+def test_under_uniform_routing_a_large_batch_uses_all_experts():
+    operations = step(MODELS["mixtral-8x7b"], 10_000, 1, BF16, expected=True)
+    experts = sum(one.times * one.bytes for one in operations if ".experts." in one.name)
+    assert experts == pytest.approx(32 * 8 * 3 * 4096 * 14336 * 2)
+
+
+@given(names, batches, st.integers(1, 1024))
+def test_the_floor_is_below_operations_one_by_one_and_below_what_routing_uses(name, batch, context):
+    found, expected = at(name, batch, context), at(name, batch, context, expected=True)
+    assert found.seconds <= found.one_by_one_s * (1 + 1e-9)
+    assert found.seconds <= expected.seconds * (1 + 1e-9)
+    assert sum(found.by_part.values()) == pytest.approx(found.seconds)
+    assert batch > 1 or found.seconds == pytest.approx(expected.seconds)
+
+
+@given(names, batches, st.integers(1, 1023), st.sampled_from([False, True]))
+def test_more_sequences_and_more_tokens_never_cost_less(name, batch, context, expected):
+    found = at(name, batch, context, expected).seconds
+    assert at(name, batch + 1, context, expected).seconds >= found <= at(name, batch, context + 1, expected).seconds
+
+
+@given(names, batches, st.floats(1.0, 10.0))
+def test_a_faster_card_costs_as_many_times_less(name, batch, times):
+    faster = Ceilings(CARD.read_gb_per_s * times, {dtype: rate * times for dtype, rate in CARD.tflops.items()})
+    assert at(name, batch, 64).seconds == pytest.approx(times * at(name, batch, 64, card=faster).seconds)
+
+
+# ---------------------------------------------------------------- limits
+
+
+@pytest.mark.parametrize("name", ["llama-3-8b", "gpt-oss-20b"])
+def test_the_largest_batch_fits_and_one_more_does_not(name):
+    model, memory = MODELS[name], 80 * 10**9
+    most = largest_batch(model, 1000, BF16, memory)
+    needs = [model.weight_bytes + batch * model.cache_bytes(1000, BF16) for batch in (most, most + 1)]
+    assert needs[0] <= memory < needs[1]
+    assert largest_batch(MODELS["deepseek-v3"], 1000, BF16, memory) == 0
+
+
+@pytest.mark.parametrize(("name", "context"), [("llama-3-70b", 256), ("mixtral-8x7b", 64), ("deepseek-v3", 1024)])
+def test_from_the_batch_that_is_named_on_computing_sets_the_floor(name, context):
+    first = compute_bound_from(MODELS[name], context, BF16, CARD)
+    found = [at(name, batch, context).limited_by for batch in (first - 1, first, 2 * first)]
+    assert found == ["memory", "compute", "compute"]
+    assert compute_bound_from(MODELS["gpt-2"], 1024, BF16, CARD) is None
+
+
+def test_a_card_without_a_dtype_multiplies_in_the_next_and_one_without_any_is_told():
+    assert Ceilings(1.0, {"bf16": 2.0}).dtype("fp8_e4m3") == "bf16"
+    assert Ceilings(1.0, {"fp16": 2.0}).dtype("bf16") == "fp16"
+    with pytest.raises(NoCeiling, match="bf16"):
+        Ceilings(1.0, {"fp64": 2.0}).dtype("bf16")
+
+
+# ---------------------------------------------------------------- against what was published
+
+
+PUBLISHED = published.compared(datasheets.load(CHECKOUT / "config" / "datasheets.yaml"))
+
+
+@pytest.mark.parametrize("one", PUBLISHED, ids=lambda one: f"{one.model}-{one.what}-{one.card}")
+def test_no_published_speed_is_above_the_floor(one):
+    assert 0.3 < one.ratio < 1
+
+
+def test_two_known_wrong_formulas_would_not_pass():
+    """Of an MLP two matrices, and of experts all: what other calculators were found to count."""
+    llama, mixtral = MODELS["llama-3-8b"], MODELS["mixtral-8x7b"]
+    mlp = sum(one.parameters for one in llama.linears if one.part == "MLP")
+    assert mlp == 3 * 32 * 4096 * 14336 != 2 * 32 * 4096 * 14336
+    read = sum(one.times * one.bytes for one in step(mixtral, 1, 1, BF16))
+    assert read < 0.3 * mixtral.weight_bytes
+
+
+# ---------------------------------------------------------------- the command and the page
+
+
+def made(capsys, *arguments) -> tuple[int, str]:
+    return load("model").main(list(arguments)), capsys.readouterr().out
+
+
+def test_the_command_tells_speed_and_fit_on_a_card_that_was_measured(capsys):
+    status, told = made(capsys, "llama-3-70b", "--card", str(REFERENCE), "--batch", "1", "--context", "1024")
+    read = next(c.gb_per_s for c in read_table(REFERENCE / "roofline.json").ceilings if c.name == "hbm_read")
+    expected = 1 / at("llama-3-70b", 1, 1024, card=Ceilings(read, {"bf16": 800.0})).seconds
+    found = re.search(r"at\s+most\s+([\d.]+)\s+tokens/s", told)
+    assert status == 0 and float(found.group(1)) == pytest.approx(expected, rel=0.01)
+    assert "fit beside 28 sequences" in " ".join(told.split()) and "yes" in told
+
+
+def test_several_cards_stand_side_by_side_and_a_datasheet_is_called_one(capsys):
+    cards = f"{REFERENCE},NVIDIA A100-SXM4-80GB"
+    status, told = made(capsys, "mixtral-8x7b", "--card", cards, "--batch", "1", "--context", "128")
+    assert status == 0 and "does not fit" in told and "by its datasheet, not measured" in told
+    assert len([line for line in told.splitlines() if line.startswith("|")]) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["no-such-model", "--card", str(REFERENCE)], ["no-such-model", "llama-3-8b"]),
+        (["llama-3-8b", "--card", "no-such-card"], ["no-such-card"]),
+        (["llama-3-8b", "--card", "NVIDIA A100"], ["did you mean", "A100-SXM4-80GB"]),
+        (["gpt-2", "--card", str(REFERENCE), "--context", "4096"], ["gpt-2", "4096", "1024"]),
+    ],
+)
+def test_the_command_tells_what_is_wrong_in_a_line(capsys, arguments, told):
+    status, said = made(capsys, *arguments)
+    assert status == 1 and len(said.splitlines()) == 1 and all(part in said for part in told)
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "x", "1,", "99999999999"])
+def test_a_batch_that_is_none_is_refused(capsys, given):
+    with pytest.raises(SystemExit):
+        load("model").main(["gpt-2", f"--batch={given}"])
+    assert "allowed: whole numbers" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> GpuRun:
+    return whole_run(tmp_path_factory)
+
+
+def test_a_run_shows_its_models_under_its_own_ceilings(finished):
+    table = read_table(finished.results / "roofline.json")
+    assert [one.model for one in table.models] == ["llama-3-8b", "gpt-oss-20b"]
+    read = next(c.gb_per_s for c in table.ceilings if (c.device, c.name) == ("gpu0", "hbm_read"))
+    first = table.models[0].steps[0]
+    assert first.floor_s >= first.bytes / (read * 1e9) * (1 - 1e-9)
+    page = (finished.results / "report.html").read_text()
+    assert 'id="decoding"' in page and (finished.results / "models.png").stat().st_size
+    assert "llama-3-8b on" in (finished.results / "ROOFLINE.md").read_text()

@@ -1,0 +1,175 @@
+"""Models: what they weigh and keep, by the list of their tensors; and configs that are no model's."""
+
+import json
+from math import prod
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tensor_lists import PUBLISHED, TENSORS, cache_shapes, tensor_bytes
+
+from roofline.models import config_file
+from roofline.models.config_file import BadModel
+from roofline.models.families import build, known
+from roofline.models.number_formats import PLAIN
+
+NAMES = list(config_file.shipped())
+LLAMA = config_file.shipped()["llama-3-8b"]["config"]
+
+
+def model(name, **changed):
+    found = config_file.find(name)
+    return build(name, "made up", {**found["config"], **changed})
+
+
+def without(name, *fields):
+    return {key: value for key, value in config_file.shipped()[name]["config"].items() if key not in fields}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_are_those_of_the_tensors_to_the_byte(name):
+    assert model(name).weight_bytes == tensor_bytes(TENSORS[name])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parameters_are_as_published(name):
+    assert model(name).parameters == PUBLISHED[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", ["bf16", "fp8"])
+def test_a_sequence_keeps_what_its_layers_tensors_hold(name, dtype):
+    numbers = sum(prod(shape) for shape in cache_shapes(name, 1000))
+    assert model(name).cache_bytes(1000, PLAIN[dtype]) == numbers * {"bf16": 2, "fp8": 1}[dtype]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shipped_model_leaves_nothing_to_defaults_and_has_a_source(name):
+    assert model(name).assumed == {} and config_file.shipped()[name]["source"]
+
+
+# ---------------------------------------------------------------- configs
+
+
+def test_a_missing_field_is_taken_from_the_family_and_told():
+    found = build("mine", "mine.json", without("mistral-nemo-12b", "sliding_window", "vocab_size"))
+    assert found.assumed == {"sliding_window": "4096", "vocab_size": "32000"}
+    assert {layer.attention.window for layer in found.layers} == {4096}
+
+
+def test_null_says_that_there_is_none():
+    assert {layer.attention.window for layer in model("mistral-nemo-12b").layers} == {None}
+
+
+def test_a_model_that_sees_is_read_by_its_text():
+    inner = without("mistral-nemo-12b", "torch_dtype")
+    outer = {"model_type": "mistral3", "torch_dtype": "bfloat16", "text_config": inner, "vision_config": {"x": 1}}
+    assert build("mine", "", outer).weight_bytes == model("mistral-nemo-12b").weight_bytes
+
+
+def test_windows_are_of_the_layers_that_have_them():
+    found = model("qwen2.5-7b", use_sliding_window=True, sliding_window=512, max_window_layers=20)
+    assert [layer.attention.window for layer in found.layers] == [None] * 20 + [512] * 8
+
+
+@pytest.mark.parametrize(
+    ("quantised", "bits"),
+    [
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128}, 4 + 20 / 128),
+        ({"quant_method": "awq", "bits": 4, "group_size": 32}, 4 + 20 / 32),
+        ({"quant_method": "fp8"}, 8),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, 4.5),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float"}, "input_activations": {}}},
+                "ignore": ["lm_head"],
+            },
+            8,
+        ),
+    ],
+)
+def test_a_quantised_models_layers_are_stored_in_fewer_bits_and_its_head_is_not(quantised, bits):
+    found = model("llama-3-8b", quantization_config=quantised)
+    layers = sum(prod(shape) for name, shape, _ in TENSORS["llama-3-8b"] if name[0].isdigit() and "norm" not in name)
+    rest = tensor_bytes([one for one in TENSORS["llama-3-8b"] if not one[0][0].isdigit() or "norm" in one[0]])
+    assert found.weight_bytes == pytest.approx(layers * bits / 8 + rest, rel=1e-6)
+
+
+def test_layers_that_are_left_out_of_quantising_keep_their_numbers():
+    ignored = {"quant_method": "fp8", "modules_to_not_convert": ["model.layers.0.mlp.down_proj"]}
+    all_of_them = model("llama-3-8b", quantization_config={"quant_method": "fp8"})
+    fewer = model("llama-3-8b", quantization_config=ignored).weight_bytes - all_of_them.weight_bytes
+    assert fewer == 4096 * 14336 - 4  # a byte more for each number, and no scale
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"model_type": "mamba"}, ["mamba", "llama"]),
+        ({}, ["model_type"]),
+        (LLAMA | {"hidden_size": None}, ["hidden_size", "missing"]),
+        (LLAMA | {"hidden_size": -1}, ["hidden_size", "-1"]),
+        (LLAMA | {"hidden_size": "4096"}, ["hidden_size", "'4096'"]),
+        (LLAMA | {"hidden_size": 1e300}, ["hidden_size", "1e+300"]),
+        (LLAMA | {"num_key_value_heads": 7}, ["num_key_value_heads", "7", "32"]),
+        (LLAMA | {"num_attention_heads": 33, "num_key_value_heads": None}, ["num_attention_heads", "33", "4096"]),
+        (LLAMA | {"num_hidden_layers": 10**9}, ["num_hidden_layers"]),
+        (LLAMA | {"torch_dtype": "int3"}, ["torch_dtype", "int3"]),
+        (LLAMA | {"ssm_state": 16}, ["ssm_state", "cost"]),
+        (LLAMA | {"quantization_config": {"quant_method": "hqq"}}, ["hqq", "awq"]),
+        (LLAMA | {"quantization_config": {"quant_method": "gptq", "bits": 5}}, ["bits", "5"]),
+        (config_file.shipped()["mixtral-8x7b"]["config"] | {"num_experts_per_tok": 9}, ["num_experts_per_tok", "9"]),
+        (config_file.shipped()["gpt-2"]["config"] | {"n_head": 7}, ["n_head", "7", "768"]),
+        ([1], ["list"]),
+    ],
+)
+def test_what_is_no_model_is_told_in_a_line_by_its_field_and_value(config, told):
+    with pytest.raises(BadModel) as caught:
+        build("mine", "mine.json", config)
+    assert all(part in str(caught.value) for part in told) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[" * 100_000, "null"])
+def test_a_file_that_is_no_config_is_told_in_a_line(tmp_path, content):
+    path = tmp_path / "config.json"
+    path.write_text(content)
+    with pytest.raises(BadModel, match=str(path)):
+        config_file.read(config_file.find(str(path)))
+
+
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(-2, 1 << 45), st.floats(), st.text(max_size=4), st.lists(st.integers(0, 3))
+)
+
+
+@given(st.sampled_from(NAMES), st.dictionaries(st.integers(0, 30), VALUES, max_size=3), st.sets(st.integers(0, 30)))
+def test_whatever_a_config_holds_it_is_a_model_or_a_line(name, changed, dropped):
+    config = dict(config_file.shipped()[name]["config"])
+    keys = list(config)
+    for place, value in changed.items():
+        config[keys[place % len(keys)]] = value
+    for place in dropped:
+        if keys[place % len(keys)] not in {keys[one % len(keys)] for one in changed}:
+            config.pop(keys[place % len(keys)], None)
+    try:
+        found = build("mine", "mine.json", config)
+    except BadModel as error:
+        assert "\n" not in str(error)
+        return
+    assert found.weight_bytes > 0 and found.cache_bytes(16, PLAIN["bf16"]) > 0
+    assert {key for key in found.assumed if key != "layer_types"}.isdisjoint(config)  # what was given was taken
+
+
+@pytest.mark.parametrize("kind", known())
+def test_a_family_alone_is_the_model_of_its_defaults(kind):
+    found = build(kind, "made up", {"model_type": kind})
+    assert found.parameters > 0 and "torch_dtype" in found.assumed and "num_hidden_layers" in found.assumed
+
+
+def test_a_folder_with_a_config_is_found_by_its_name(tmp_path):
+    folder = tmp_path / "my-model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(LLAMA))
+    found = config_file.read(config_file.find(str(folder)))
+    assert (found.name, found.parameters) == ("my-model", PUBLISHED["llama-3-8b"])

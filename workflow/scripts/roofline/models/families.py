@@ -1,0 +1,409 @@
+"""Every architecture that is known, by its model_type: the defaults that Hugging Face's config class publishes, and the
+layers that follow from its fields.
+
+Defaults: transformers 5.23, models/*/configuration_*.py. Shapes: the same release's modeling_*.py.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from roofline.models.architecture import Attention, Layer, Linear, Model, Table, Vector
+from roofline.models.fields import BadModel, Fields
+from roofline.models.number_formats import NAMES, PLAIN, NumberFormat
+from roofline.models.quantisation import Stored, stored
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+COMMON = {"torch_dtype": "float32", "tie_word_embeddings": False}
+GATED = ("silu", "gelu", "gelu_pytorch_tanh", "swish")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What a layer is read with."""
+
+    fields: Fields
+    plain: NumberFormat  # of what is not quantised
+    stored: Stored
+    hidden: int
+    layers: int
+
+    def linear(self, layer: int, module: str, part, outputs: int, inputs: int, *, bias=False, copies=1, per_token=1):
+        where = f"model.layers.{layer}.{module}"
+        of = PLAIN["fp32"] if bias == "fp32" else self.plain
+        return Linear(
+            module, part, outputs, inputs, self.stored(where), of if bias else None, copies=copies, per_token=per_token
+        )
+
+    def vector(self, name: str, part, elements: int) -> Vector:
+        return Vector(name, part, elements, self.plain)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Biases and norms are as the family has them; a name is that of the field which says so."""
+
+    defaults: Mapping[str, Any]
+    qkv_bias: bool | str = False
+    o_bias: bool | str = False
+    mlp_bias: bool | str = False
+    qk_norms: bool = False
+    sinks: bool = False
+    windows: Callable[[Reader], list[int | None]] = lambda reader: [None] * reader.layers
+    attention: Callable[["Family", Reader, int, int | None], tuple[list[Linear], list[Vector], Attention]] | None = None
+    mlp: Callable[["Family", Reader, int], list[Linear]] | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+
+def _is(reader: Reader, setting: bool | str) -> bool:
+    return reader.fields.flag(setting) if isinstance(setting, str) else setting
+
+
+# ---------------------------------------------------------------- attention
+
+
+def heads(reader: Reader) -> tuple[int, int, int]:
+    """Of queries, of K and V, and numbers in each."""
+    fields = reader.fields
+    queries = fields.whole("num_attention_heads")
+    shared = fields.optional("num_key_value_heads") or queries
+    if queries % shared:
+        raise BadModel(f"num_key_value_heads: {shared} does not divide num_attention_heads, {queries}")
+    size = fields.optional("head_dim")
+    if size is None:
+        if reader.hidden % queries:
+            raise BadModel(f"num_attention_heads: {queries} does not divide hidden_size, {reader.hidden}")
+        size = reader.hidden // queries
+    return queries, shared, size
+
+
+def grouped(family: Family, reader: Reader, layer: int, window: int | None):
+    """Queries in groups that share keys and values."""
+    queries, shared, size = heads(reader)
+    of_qkv, of_o = _is(reader, family.qkv_bias), _is(reader, family.o_bias)
+    linears = [
+        reader.linear(layer, "self_attn.q_proj", "attention", queries * size, reader.hidden, bias=of_qkv),
+        reader.linear(layer, "self_attn.k_proj", "attention", shared * size, reader.hidden, bias=of_qkv),
+        reader.linear(layer, "self_attn.v_proj", "attention", shared * size, reader.hidden, bias=of_qkv),
+        reader.linear(layer, "self_attn.o_proj", "attention", reader.hidden, queries * size, bias=of_o),
+    ]
+    vectors = [reader.vector("q_norm and k_norm", "attention", 2 * size)] if family.qk_norms else []
+    vectors += [reader.vector("sinks", "attention", queries)] if family.sinks else []
+    return linears, vectors, Attention(2 * shared * size, 2 * queries * size, window)
+
+
+def latent(family: Family, reader: Reader, layer: int, window: int | None):
+    """DeepSeek's: a latent vector a token is kept, and the matrices that make K and V of it are absorbed into those
+    of the queries and of the output (DeepSeek-V2, 2405.04434, 2.1)."""
+    fields, hidden = reader.fields, reader.hidden
+    queries, rank = fields.whole("num_attention_heads"), fields.whole("kv_lora_rank")
+    rotated, plain, values = (fields.whole(f"{name}_head_dim") for name in ("qk_rope", "qk_nope", "v"))
+    of_queries = fields.optional("q_lora_rank")
+    for name in ("num_key_value_heads", "head_dim"):  # in files, and of no matter
+        fields.optional(name)
+    bias = _is(reader, family.qkv_bias)
+    linears, vectors = [], [reader.vector("kv_a_layernorm", "attention", rank)]
+    inputs, name = hidden, "self_attn.q_proj"
+    if of_queries:
+        linears.append(reader.linear(layer, "self_attn.q_a_proj", "attention", of_queries, hidden, bias=bias))
+        vectors.append(reader.vector("q_a_layernorm", "attention", of_queries))
+        inputs, name = of_queries, "self_attn.q_b_proj"
+    linears += [
+        reader.linear(layer, name, "attention", queries * (plain + rotated), inputs),
+        reader.linear(layer, "self_attn.kv_a_proj_with_mqa", "attention", rank + rotated, hidden, bias=bias),
+        reader.linear(layer, "self_attn.kv_b_proj", "attention", queries * (plain + values), rank),
+        reader.linear(layer, "self_attn.o_proj", "attention", hidden, queries * values, bias=bias),
+    ]
+    return linears, vectors, Attention(rank + rotated, queries * (rank + rotated + rank), window)
+
+
+def by_layer_types(reader: Reader) -> list[int | None]:
+    """Windows where layer_types names them; without it every other layer has one, as gpt-oss does."""
+    window = reader.fields.optional("sliding_window")
+    types = reader.fields.words("layer_types", (FULL, SLIDING), reader.layers)
+    if types is None:
+        types = [FULL if layer % 2 else SLIDING for layer in range(reader.layers)]
+        reader.fields.assumed["layer_types"] = f"{SLIDING}, {FULL}, in turn"
+    return [window if one == SLIDING else None for one in types]
+
+
+def of_upper_layers(reader: Reader) -> list[int | None]:
+    """Qwen's: windows where they are switched on, from layer max_window_layers on or where layer_types names them."""
+    fields = reader.fields
+    on, window, first = fields.flag("use_sliding_window"), fields.optional("sliding_window"), 0
+    first = fields.whole("max_window_layers", least=0)
+    types = fields.words("layer_types", (FULL, SLIDING), reader.layers)
+    if types is None:
+        types = [SLIDING if on and layer >= first else FULL for layer in range(reader.layers)]
+    return [window if one == SLIDING else None for one in types]
+
+
+def in_all_layers(reader: Reader) -> list[int | None]:
+    return [reader.fields.optional("sliding_window")] * reader.layers
+
+
+# ---------------------------------------------------------------- what follows attention
+
+
+def gated(family: Family, reader: Reader, layer: int, size: int | None = None, module="mlp", **experts) -> list[Linear]:
+    """Two matrices in, one out."""
+    size, part = size or reader.fields.whole("intermediate_size"), "experts" if experts else "MLP"
+    bias = _is(reader, family.mlp_bias)
+    return [
+        reader.linear(layer, f"{module}.{name}", part, outputs, inputs, bias=bias, **experts)
+        for name, outputs, inputs in (
+            ("gate_proj", size, reader.hidden),
+            ("up_proj", size, reader.hidden),
+            ("down_proj", reader.hidden, size),
+        )
+    ]
+
+
+def _experts(reader: Reader, field_name: str) -> dict[str, int]:
+    number, chosen = reader.fields.whole(field_name), reader.fields.whole("num_experts_per_tok")
+    if chosen > number:
+        raise BadModel(f"num_experts_per_tok: {chosen} is above {field_name}, {number}")
+    return {"copies": number, "per_token": chosen}
+
+
+def local_experts(family: Family, reader: Reader, layer: int) -> list[Linear]:
+    """Mixtral's and gpt-oss's: experts in every layer, behind a router."""
+    experts = _experts(reader, "num_local_experts")
+    router = reader.linear(
+        layer, "mlp.router", "experts", experts["copies"], reader.hidden, bias=_is(reader, family.mlp_bias)
+    )
+    return [router, *gated(family, reader, layer, module="mlp.experts.0", **experts)]
+
+
+def some_experts(family: Family, reader: Reader, layer: int) -> list[Linear]:
+    """Qwen3's: experts but in the layers that are named, and between every decoder_sparse_step."""
+    fields = reader.fields
+    experts, size = _experts(reader, "num_experts"), fields.whole("moe_intermediate_size")
+    step, dense = fields.whole("decoder_sparse_step"), fields.wholes("mlp_only_layers")
+    if layer in dense or (layer + 1) % step:
+        return gated(family, reader, layer)
+    fields.whole("intermediate_size")
+    router = reader.linear(layer, "mlp.gate", "experts", experts["copies"], reader.hidden)
+    return [router, *gated(family, reader, layer, size, "mlp.experts.0", **experts)]
+
+
+def routed_and_shared(family: Family, reader: Reader, layer: int) -> list[Linear]:
+    """DeepSeek's: dense layers first, then routed experts beside shared ones; the router's correction is in fp32."""
+    fields = reader.fields
+    experts, size = _experts(reader, "n_routed_experts"), fields.whole("moe_intermediate_size")
+    shared, step = fields.optional("n_shared_experts", least=0) or 0, fields.whole("moe_layer_freq")
+    if layer < fields.whole("first_k_dense_replace", least=0) or layer % step:
+        return gated(family, reader, layer)
+    return [
+        reader.linear(layer, "mlp.gate", "experts", experts["copies"], reader.hidden, bias="fp32"),
+        *gated(family, reader, layer, size, "mlp.experts.0", **experts),
+        *(gated(family, reader, layer, size * shared, "mlp.shared_experts") if shared else []),
+    ]
+
+
+# ---------------------------------------------------------------- the families
+
+LLAMA = {**COMMON, "vocab_size": 32000, "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}
+MISTRAL = {**LLAMA, "num_key_value_heads": 8, "intermediate_size": 14336, "max_position_embeddings": 131072}
+QWEN = {
+    **LLAMA,
+    "vocab_size": 151936,
+    "num_key_value_heads": 32,
+    "intermediate_size": 22016,
+    "max_position_embeddings": 32768,
+    "use_sliding_window": False,
+    "sliding_window": 4096,
+    "max_window_layers": 28,
+}
+FAMILIES: dict[str, Family] = {
+    "llama": Family(
+        {
+            **LLAMA,
+            "intermediate_size": 11008,
+            "max_position_embeddings": 2048,
+            "attention_bias": False,
+            "mlp_bias": False,
+        },
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+        mlp_bias="mlp_bias",
+    ),
+    "mistral": Family({**MISTRAL, "sliding_window": 4096}, windows=in_all_layers),
+    "mixtral": Family(
+        {**MISTRAL, "num_experts_per_tok": 2, "num_local_experts": 8}, windows=in_all_layers, mlp=local_experts
+    ),
+    "qwen2": Family(QWEN, qkv_bias=True, windows=of_upper_layers),
+    "qwen3": Family(
+        {**QWEN, "head_dim": 128, "attention_bias": False},
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+        qk_norms=True,
+        windows=of_upper_layers,
+    ),
+    "qwen3_moe": Family(
+        {
+            **QWEN,
+            "hidden_size": 2048,
+            "intermediate_size": 6144,
+            "num_hidden_layers": 24,
+            "num_key_value_heads": 4,
+            "attention_bias": False,
+            "decoder_sparse_step": 1,
+            "moe_intermediate_size": 768,
+            "num_experts": 128,
+            "num_experts_per_tok": 8,
+        },
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+        qk_norms=True,
+        windows=of_upper_layers,
+        mlp=some_experts,
+    ),
+    "gpt_oss": Family(
+        {
+            **COMMON,
+            "vocab_size": 201088,
+            "hidden_size": 2880,
+            "intermediate_size": 2880,
+            "num_hidden_layers": 36,
+            "num_attention_heads": 64,
+            "num_key_value_heads": 8,
+            "head_dim": 64,
+            "num_local_experts": 128,
+            "num_experts_per_tok": 4,
+            "sliding_window": 128,
+            "max_position_embeddings": 131072,
+            "attention_bias": True,
+        },
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+        mlp_bias=True,
+        sinks=True,
+        windows=by_layer_types,
+        mlp=local_experts,
+    ),
+    "deepseek_v3": Family(
+        {
+            **COMMON,
+            "vocab_size": 129280,
+            "hidden_size": 7168,
+            "intermediate_size": 18432,
+            "moe_intermediate_size": 2048,
+            "num_hidden_layers": 61,
+            "num_attention_heads": 128,
+            "num_experts_per_tok": 8,
+            "n_routed_experts": 256,
+            "n_shared_experts": 1,
+            "first_k_dense_replace": 3,
+            "moe_layer_freq": 1,
+            "kv_lora_rank": 512,
+            "q_lora_rank": 1536,
+            "qk_rope_head_dim": 64,
+            "qk_nope_head_dim": 128,
+            "v_head_dim": 128,
+            "max_position_embeddings": 4096,
+            "attention_bias": False,
+        },
+        qkv_bias="attention_bias",
+        attention=latent,
+        mlp=routed_and_shared,
+    ),
+}
+FAMILIES["kimi_k2"] = FAMILIES["deepseek_v3"]
+GPT2 = {
+    "n_embd": "hidden_size",
+    "n_layer": "num_hidden_layers",
+    "n_head": "num_attention_heads",
+    "n_inner": "intermediate_size",
+    "n_positions": "max_position_embeddings",
+}
+GPT2_DEFAULTS = {
+    "torch_dtype": "float32",
+    "tie_word_embeddings": True,
+    "vocab_size": 50257,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "max_position_embeddings": 1024,
+}
+
+
+def known() -> list[str]:
+    return sorted([*FAMILIES, "gpt2"])
+
+
+def build(name: str, source: str, given: Mapping[str, Any]) -> Model:
+    """A model from the content of its config.json. Raises BadModel, in one line."""
+    if not isinstance(given, Mapping):
+        raise BadModel(f"it holds {type(given).__name__}; allowed: a mapping")
+    inner = given.get("text_config")
+    if isinstance(inner, Mapping) and given.get("model_type") not in known():  # of a model that sees or hears as well
+        outer = {key: given[key] for key in ("torch_dtype", "dtype", "quantization_config") if key in given}
+        given = {**outer, **inner}
+    kind = given.get("model_type")
+    if kind == "gpt2":
+        return _gpt2(name, source, given)
+    if not isinstance(kind, str) or kind not in FAMILIES:
+        raise BadModel(f"model_type: {kind!r} is unknown; allowed: {', '.join(known())}")
+    family = FAMILIES[kind]
+    fields = Fields(given, family.defaults, {"dtype": "torch_dtype"} | dict(family.aliases))
+    reader = _reader(fields)
+    windows = family.windows(reader)
+    layers = []
+    for layer in range(reader.layers):
+        linears, vectors, attention = (family.attention or grouped)(family, reader, layer, windows[layer])
+        norms = [reader.vector(name, "attention", reader.hidden) for name in ("input norm", "norm after attention")]
+        after = (family.mlp or gated)(family, reader, layer)
+        layers.append(Layer((*linears, *after), (*norms, *vectors), attention))
+    norm = reader.vector("last norm", "head", reader.hidden)
+    return _whole(name, source, kind, reader, layers, (norm,), ())
+
+
+def _reader(fields: Fields) -> Reader:
+    plain = PLAIN[NAMES[fields.word("torch_dtype", tuple(NAMES))]]
+    fields_of = (fields.whole("hidden_size"), fields.whole("num_hidden_layers"))
+    if fields_of[1] > MOST_LAYERS:
+        raise BadModel(f"num_hidden_layers: {fields_of[1]}; allowed: {MOST_LAYERS} or fewer")
+    return Reader(fields, plain, stored(fields.mapping("quantization_config"), plain), *fields_of)
+
+
+MOST_LAYERS = 10_000
+
+
+def _whole(name, source, kind, reader: Reader, layers, vectors, tables) -> Model:
+    fields, hidden = reader.fields, reader.hidden
+    vocabulary = fields.whole("vocab_size")
+    head = Linear("lm_head", "head", vocabulary, hidden, reader.stored("lm_head"))
+    tied, longest = fields.flag("tie_word_embeddings"), fields.whole("max_position_embeddings")
+    fields.require_nothing_else()
+    embedding = Table("embed_tokens", vocabulary, hidden, reader.plain)
+    if tied:  # they are one matrix, which is not quantised
+        head = Linear("lm_head", "head", vocabulary, hidden, reader.plain)
+    return Model(
+        name, source, kind, tuple(layers), (embedding, *tables), vectors, head, tied, longest, dict(fields.assumed)
+    )
+
+
+def _gpt2(name: str, source: str, given: Mapping[str, Any]) -> Model:
+    """With biases everywhere, LayerNorms of two vectors, and a table of positions."""
+    fields = Fields(given, GPT2_DEFAULTS, {"dtype": "torch_dtype"} | GPT2)
+    reader = _reader(fields)
+    hidden, number = reader.hidden, fields.whole("num_attention_heads")
+    if hidden % number:
+        raise BadModel(f"n_head: {number} does not divide n_embd, {hidden}")
+    size = fields.optional("intermediate_size") or 4 * hidden
+    layers = [
+        Layer(
+            (
+                reader.linear(layer, "attn.c_attn", "attention", 3 * hidden, hidden, bias=True),
+                reader.linear(layer, "attn.c_proj", "attention", hidden, hidden, bias=True),
+                reader.linear(layer, "mlp.c_fc", "MLP", size, hidden, bias=True),
+                reader.linear(layer, "mlp.c_proj", "MLP", hidden, size, bias=True),
+            ),
+            tuple(reader.vector(norm, "attention", 2 * hidden) for norm in ("ln_1", "ln_2")),
+            Attention(2 * hidden, 2 * hidden),
+        )
+        for layer in range(reader.layers)
+    ]
+    positions = Table("wpe", fields.whole("max_position_embeddings"), hidden, reader.plain)
+    return _whole(name, source, "gpt2", reader, layers, (reader.vector("ln_f", "head", 2 * hidden),), (positions,))
