@@ -109,7 +109,7 @@ def test_no_file_was_edited_by_hand(card, manifest, tmp_path):
 @pytest.mark.parametrize("card", ["nvidia-h200"], indirect=True, ids=["nvidia-h200"])
 def test_every_check_that_applies_to_the_gpu_passes(derived):
     results = {c.result for c in derived["acceptance.json"].checks if c.device != "cpu"}
-    assert results <= {"pass", "not_applicable"}
+    assert "pass" in results and "fail" not in results
 
 
 @pytest.mark.parametrize("card", ["nvidia-h200"], indirect=True, ids=["nvidia-h200"])  # has every picture

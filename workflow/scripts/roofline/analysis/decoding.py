@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import fsum
 
 from roofline.analysis.table import ComputeCeiling, DecodeContext, DecodedModel, DecodeStep, MemoryCeiling
 from roofline.core.terms import DeviceKind
@@ -82,8 +83,8 @@ def _step(model: Model, on: Card, batch: int, context: int, cache: NumberFormat,
     return DecodeStep(
         batch=batch,
         context=context,
-        bytes=sum(one.times * one.bytes for one in operations),
-        flops=sum(one.times * one.flops for one in operations),
+        bytes=fsum(one.times * one.bytes for one in operations),
+        flops=fsum(one.times * one.flops for one in operations),
         floor_s=found.seconds,
         sustained_floor_s=_sustained(operations, on),
         one_by_one_s=found.one_by_one_s,

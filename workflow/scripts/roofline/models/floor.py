@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import fsum  # the same in every version of Python
 
 from roofline.models.architecture import Model, Part
 from roofline.models.decoding import Operation, step
@@ -56,11 +57,12 @@ class Floor:
 
 def floor(operations: Sequence[Operation], ceilings: Ceilings) -> Floor:
     memory, compute = ([take(one) for one in operations] for take in (ceilings.memory_s, ceilings.compute_s))
-    setting = memory if sum(memory) >= sum(compute) else compute
+    memory_s, compute_s = fsum(memory), fsum(compute)
+    setting = memory if memory_s >= compute_s else compute
     by_part: dict[Part, float] = {}
     for one, seconds in zip(operations, setting, strict=True):
         by_part[one.part] = by_part.get(one.part, 0.0) + seconds
-    return Floor(sum(memory), sum(compute), sum(map(max, memory, compute)), by_part)
+    return Floor(memory_s, compute_s, fsum(map(max, memory, compute)), by_part)
 
 
 def largest_batch(model: Model, context: int, cache: NumberFormat, memory_bytes: int) -> int:

@@ -476,9 +476,16 @@ def decoding_chart(row: DecodedModel) -> dict:
                 "marker": {"symbol": ["circle-open" if step.fits is False else "circle" for step in mine], "size": 9},
             }
         )
+    batches = sorted({step.batch for step in row.steps})
+    every = max(1, len(batches) // 5)
     layout = {
-        "xaxis": {"title": {"text": "batch: sequences decoded at once"}, "type": "log"},
-        "yaxis": {"title": {"text": "tokens/s at most"}, "type": "log"},
+        "xaxis": {
+            "title": {"text": "batch: sequences decoded at once"},
+            "type": "log",
+            "tickvals": batches[::every],
+            "ticktext": list(map(str, batches[::every])),
+        },
+        "yaxis": {"title": {"text": "tokens/s at most"}, "type": "log", "dtick": 1},
         "showlegend": True,
     }
     return {"data": traces, "layout": layout}
