@@ -78,6 +78,9 @@ such tensor cores; FP8 in FP8 where the card has it.
 the FLOPs of norms, softmax and activation functions, launches, sampling, layers that predict further tokens. *Fits*
 counts weights, keys and values alone: an engine needs a few GB more. Weights are not read, only the config.
 
+**No floor** is given by this for engines that make several tokens a step (speculation), for sequences that share a
+prefix, and for models so small that their weights stay in the last-level cache.
+
 **Defaults.** A field that the config lacks is taken from the published config class of its model_type, and named. One
 whose cost is not known, or an unknown model_type, is an error. Known: {families}.
 
