@@ -366,6 +366,17 @@ VALUES = {
             "peak_flops.size: 0; allowed: a whole number from 16",
         ],
     ),
+    "models": (
+        {"models": ["gpt-2"], "decoding": {"contexts": [2048]}},
+        ["models[0]: gpt-2: a context of 2048 tokens; allowed: 1024 or fewer"],
+    ),
+    "decoding": (
+        {"decoding": {"batch_sizes": [0], "cache_dtype": "int4"}},
+        [
+            "decoding.batch_sizes[0]: 0; allowed: a whole number from 1 to 1e+07",
+            "decoding.cache_dtype: 'int4' is unknown; allowed: bf16, fp16, fp8",
+        ],
+    ),
     "several things that this machine cannot do": (
         {
             "devices": ["gpu7", "cpu"],

@@ -117,6 +117,7 @@ def test_layers_that_are_left_out_of_quantising_keep_their_numbers():
         (LLAMA | {"num_hidden_layers": 10**9}, ["num_hidden_layers"]),
         (LLAMA | {"torch_dtype": "int3"}, ["torch_dtype", "int3"]),
         (LLAMA | {"ssm_state": 16}, ["ssm_state", "cost"]),
+        (LLAMA | {"x\x1b[31m": 16}, [r"x\x1b[31m", "cost"]),
         (LLAMA | {"quantization_config": {"quant_method": "hqq"}}, ["hqq", "awq"]),
         (LLAMA | {"quantization_config": {"quant_method": "gptq", "bits": 5}}, ["bits", "5"]),
         (config_file.shipped()["mixtral-8x7b"]["config"] | {"num_experts_per_tok": 9}, ["num_experts_per_tok", "9"]),
@@ -128,6 +129,13 @@ def test_what_is_no_model_is_told_in_a_line_by_its_field_and_value(config, told)
     with pytest.raises(BadModel) as caught:
         build("mine", "mine.json", config)
     assert all(part in str(caught.value) for part in told) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("named", ["", "no-such-model", "x\x1b[31m", "/tmp"])
+def test_a_name_of_nothing_is_told_with_what_is_known(named):
+    with pytest.raises(BadModel, match=r"allowed: .*config\.json.* llama-3-8b") as caught:
+        config_file.find(named)
+    assert str(caught.value).isprintable()
 
 
 @pytest.mark.parametrize("content", ["", "{", "[" * 100_000, "null"])

@@ -26,6 +26,9 @@ def shipped() -> dict[str, dict]:
 
 def find(named: str) -> dict[str, Any]:
     """Name, source and config of a model: one of the list, a config.json, or a folder with one. Raises BadModel."""
+    known = ", ".join(shipped())
+    if not named or not named.isprintable():
+        raise BadModel(f"{named!r} is no model; allowed: the path of a config.json, or {known}")
     path = Path(named)
     path = path / CONFIG if path.is_dir() else path
     if named.lower() in shipped() and not path.exists():
@@ -33,7 +36,6 @@ def find(named: str) -> dict[str, Any]:
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        known = ", ".join(shipped())
         raise BadModel(f"{named}: no such file, and no model of the list; allowed: a config.json or {known}") from None
     except (OSError, ValueError, RecursionError) as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]

@@ -88,7 +88,7 @@ class Fields:
 
     def require_nothing_else(self) -> None:
         """Raises BadModel for fields that were not read and are not known to be free."""
-        left = [self._name(name) for name in self._given if name not in self._read | FREE]
+        left = [_printable(self._name(name)) for name in self._given if name not in self._read | FREE]
         if left:
             raise BadModel(f"{listed(left)}: what this costs is not known, so the floor would be wrong")
 
@@ -103,6 +103,10 @@ class Fields:
 
     def _name(self, name: str) -> str:
         return self._shown.get(name, name)
+
+
+def _printable(name: Any) -> str:
+    return name if isinstance(name, str) and name.isprintable() else _shown(name)
 
 
 def _shown(value: Any) -> str:

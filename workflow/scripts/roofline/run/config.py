@@ -14,7 +14,7 @@ from roofline.operators.settings import EFFORTS, Budget, ByEffort, EachOnce, Set
 
 # Beyond these, figures overflow or the picture's axes do; nothing real comes near.
 COUNTS, SECONDS, PRICE = (1e-3, 1e30), (1e-12, 1e12), (1e-9, 1e9)
-MOST_TOKENS = 1 << 30
+MOST_TOKENS = 10_000_000
 
 
 def _zero_or(lowest: float, highest: float):
