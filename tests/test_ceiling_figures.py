@@ -88,7 +88,7 @@ def test_load_that_gave_more_than_the_burst_says_so():
     assert "sustained (111 %)" in load_figure.subtitle(record, record.peak)
 
 
-def test_burst_and_sustained_lines_and_the_zone_until_it_settled():
+def test_burst_and_sustained_lines_and_what_the_sustained_rate_is_of():
     figure = load_figure.draw(peaks())
     assert len(figure.axes) == 4 * 7  # our own kernels are not held under load
     for record, (first, *row) in zip(peaks(), (figure.axes[i : i + 4] for i in range(0, 28, 4)), strict=False):
@@ -96,8 +96,10 @@ def test_burst_and_sustained_lines_and_the_zone_until_it_settled():
         assert len(first.lines[0].get_ydata()) == len(load.first_products_s) > 30, "product by product"
         assert [line.get_ydata()[0] for line in row[0].lines[1:]] == [record.peak.burst_tflops, load.tflops]
         for axes in row:
-            zones = [axes.transData.inverted().transform(patch.get_extents())[1][0] for patch in axes.patches]
-            assert zones == pytest.approx([load.settled_after_s] if load.settled_after_s else [])
+            ((first_s, _), (last_s, _)) = axes.transData.inverted().transform(axes.patches[0].get_extents())
+            end = load.curve[-1].at_s
+            counted = 2 * end / 3 if load.settled_after_s is None else load.settled_after_s
+            assert (first_s, last_s) == pytest.approx((counted, end))
             low, high = axes.get_ylim()
             assert all(low < value < high for value in axes.lines[0].get_ydata())
     assert len({axes.get_ylim() for axes in figure.axes[2::4]}) == 1  # one scale of clocks

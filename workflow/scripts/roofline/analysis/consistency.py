@@ -86,7 +86,7 @@ def _cell(one: Measurement) -> tuple:
 def _of_load(record: JobRecord) -> list[str]:
     """Where a sustained rate is not what its curve gives."""
     load = record.peak.sustained if isinstance(record, PeakFlopsRecord) and record.peak else None
-    if not load:
+    if not load or load.rule != "mean":  # earlier records had another rule
         return []
     again = summarise(load.curve, load.product, load.seconds)
     try:

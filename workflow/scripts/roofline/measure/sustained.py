@@ -1,8 +1,10 @@
 """Sustained load: what a card still gives once clock and power have settled."""
 
 from collections.abc import Sequence
+from math import sqrt
+from operator import mul
 
-from roofline.core import statistics
+from roofline.core import statistics, student_t
 from roofline.core.throttling import is_throttled, limiting_reasons
 from roofline.devices.base import Device
 from roofline.measure.contention import undisturbed
@@ -11,12 +13,15 @@ from roofline.records.compute import LoadPoint, Sustained
 
 CHUNK_S = 0.05  # between two looks: NVML's readings come tens of milliseconds apart
 SINGLY, MOST_SINGLY = 2, 1000  # so many chunks at the beginning are timed product by product, if of no more products
-WINDOW = 10  # chunks of a running median: power control swings within half a second
-STEADY = 0.06
+SETTLING_S = 1.0  # the opening burst, and the first dip by which power control answers it
+SHORTEST_S = 0.3  # of a cycle: an H200's dips come every 0.9 s
+FLAT, ALIKE = 0.002, 0.3  # of the mean: what swings less has no cycles; autocorrelation of what has
+FEWEST_POINTS, PARTS = 8, 4
+TAIL = 0.025
 
 
 def sustain(device: Device, workload, seconds: float, step_s: float) -> Sustained | None:
-    """Run a workload without a pause for so many seconds; the median rate once clock and power have settled.
+    """Run a workload without a pause for so many seconds; the mean rate over whole cycles of its power control.
 
     `step_s` is what one step takes, about. Moments of thermal or power-brake throttling are set apart; where there is
     nothing else, they count and the record says so. None where the device ran no chunk.
@@ -49,19 +54,24 @@ def _sustain(device: Device, workload, seconds: float, step_s: float) -> Sustain
 
 def summarise(curve: list[LoadPoint], product, seconds: float, first_products_s: Sequence[float] = ()) -> Sustained:
     """The figures of a curve. Throttle reasons count from LAG_S on: what NVML tells before is of before the load."""
-    first = settled_from(curve)
-    settled = curve[2 * len(curve) // 3 if first is None else first :]
+    cycle = cycle_points(curve)
+    first = counted_from(curve, cycle)
+    settled = curve[first:]
     free = [point for point in settled if not is_throttled(point.throttle_reasons)]
     counted = free or settled
-    rates = [point.tflops for point in counted]
+    tflops, parts = mean_rate(counted), _parts(counted, cycle)
     return Sustained(
         product=product,
         seconds=seconds,
-        settled_after_s=None if first is None else (curve[first - 1].at_s if first else 0.0),
-        tflops=statistics.median(rates),
-        ci95=statistics.median_interval(rates),
+        rule="mean",
+        settled_after_s=curve[first - 1].at_s if first else 0.0,
+        cycle_s=_seconds(curve, cycle) if cycle else None,
+        tflops=tflops,
+        ci95=_interval(tflops, parts),
+        drift=parts[-1] / parts[0] - 1 if parts else None,
         sm_clock_mhz=_median_of(point.sm_clock_mhz for point in counted),
         power_w=_median_of(point.power_w for point in counted),
+        temperature_c=max((point.temperature_c for point in counted if point.temperature_c is not None), default=None),
         limited_by=limiting_reasons(point.throttle_reasons for point in settled if point.at_s >= LAG_S),
         throttled_points=len(settled) - len(free),
         all_throttled=not free,
@@ -70,32 +80,73 @@ def summarise(curve: list[LoadPoint], product, seconds: float, first_products_s:
     )
 
 
-def settled_from(curve: list[LoadPoint]) -> int | None:
-    """The first moment from which clock, power and rate stay near their median over the last third; None if none.
+def mean_rate(points: Sequence[LoadPoint]) -> float:
+    """Work over time: points are of equal work, so that slow ones last longer."""
+    return len(points) / sum(1 / point.tflops for point in points)
 
-    Near: every running median of WINDOW moments is within STEADY. Moments without a reading are passed over.
+
+def counted_from(curve: Sequence[LoadPoint], cycle: int | None) -> int:
+    """The first point that counts: SETTLING_S after the start, or as much later as leaves whole cycles; of a shorter
+    load the last half."""
+    first = next((place for place, point in enumerate(curve) if point.at_s > SETTLING_S), len(curve))
+    first = min(first, len(curve) // 2)
+    left = len(curve) - first
+    return first + (left % cycle if cycle and left >= cycle else 0)
+
+
+def cycle_points(curve: Sequence[LoadPoint]) -> int | None:
+    """The points from one dip of the clock to the next, where power control makes some; None where there are none.
+
+    It is the lag at which the rate after SETTLING_S resembles itself most, by its autocorrelation, of lags between
+    SHORTEST_S and half of what was seen.
     """
-    starts = [_steady_from([getattr(point, key) for point in curve]) for key in ("sm_clock_mhz", "power_w", "tflops")]
-    return None if None in starts else max(starts)
+    rates = [point.tflops for point in curve if point.at_s > SETTLING_S]
+    if len(rates) < FEWEST_POINTS:
+        return None
+    away = _without_trend(rates)
+    power = sum(value * value for value in away)
+    if power <= (FLAT * _mean(rates)) ** 2 * len(rates):
+        return None
+    shortest = max(2, round(SHORTEST_S / _seconds(curve, 1)))
+    alike = [_mean(list(map(mul, away, away[lag:]))) * len(away) / power for lag in range(len(away) // 2 + 2)]
+    peaks = [lag for lag in range(shortest, len(alike) - 1) if alike[lag - 1] < alike[lag] >= alike[lag + 1]]
+    best = max(peaks, key=alike.__getitem__, default=None)
+    return best if best and alike[best] >= ALIKE else None
 
 
-def _steady_from(values: list[float | None]) -> int | None:
-    told = [(place, value) for place, value in enumerate(values) if value is not None]
-    rates = [value for _, value in told]
-    if not rates:
-        return 0
-    if len(rates) < WINDOW:
+def _without_trend(rates: Sequence[float]) -> list[float]:
+    """What a straight line leaves, by least squares: a slow fall resembles itself too, and is no cycle."""
+    middle, mean = (len(rates) - 1) / 2, _mean(rates)
+    slope = sum((place - middle) * (rate - mean) for place, rate in enumerate(rates))
+    slope /= sum((place - middle) ** 2 for place in range(len(rates)))
+    return [rate - mean - slope * (place - middle) for place, rate in enumerate(rates)]
+
+
+def _seconds(curve: Sequence[LoadPoint], points: int) -> float:
+    return points * curve[-1].at_s / len(curve)
+
+
+def _parts(points: Sequence[LoadPoint], cycle: int | None) -> list[float]:
+    """The rate of each whole cycle, or of PARTS equal parts where there are none; none of too few points."""
+    size = cycle or len(points) // PARTS
+    if not size or len(points) < FEWEST_POINTS:
+        return []
+    first = len(points) % size
+    return [mean_rate(points[place : place + size]) for place in range(first, len(points), size)]
+
+
+def _interval(tflops: float, parts: Sequence[float]) -> tuple[float, float] | None:
+    """95 % of the mean, by Student's t of its parts."""
+    if len(parts) < 2:
         return None
-    level = statistics.median(rates[2 * len(rates) // 3 :])
-    away = [
-        place
-        for place in range(len(rates) - WINDOW + 1)
-        if abs(statistics.median(rates[place : place + WINDOW]) - level) > STEADY * level
-    ]
-    if away and away[-1] == len(rates) - WINDOW:
-        return None
-    first = away[-1] + WINDOW // 2 + 1 if away else 0
-    return told[first][0] if first <= 2 * len(rates) // 3 else None
+    mean = _mean(parts)
+    variance = sum((part - mean) ** 2 for part in parts) / (len(parts) - 1)
+    half = student_t.quantile(TAIL, len(parts) - 1) * sqrt(variance / len(parts))
+    return max(tflops - half, tflops / 2), tflops + half
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 def _median_of(values) -> float | None:

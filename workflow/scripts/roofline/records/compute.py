@@ -99,18 +99,24 @@ class LoadPoint(Record):
 
 
 class Sustained(Record):
-    """Load without a pause, and the median once clock and power have settled."""
+    """Load without a pause, and what it gave over whole cycles of power control once it had settled."""
 
     product: Product
     seconds: Positive
-    settled_after_s: NotNegative | None = Field(description="null where it never settled: then the last third counts")
+    rule: Literal["median", "mean"] = Field(
+        default="median", description="of the figure: work over time; the median of the moments in earlier records"
+    )
+    settled_after_s: NotNegative | None = Field(description="what counts begins here; null: the last third counted")
+    cycle_s: Positive | None = Field(default=None, description="from dip to dip of the clock; null where it has none")
     tflops: Rate
     ci95: Interval | None
-    sm_clock_mhz: Positive | None = Field(description="median once settled")
-    power_w: Positive | None = Field(description="median once settled")
+    drift: float | None = Field(default=None, description="the last cycle over the first, or quarter, less 1")
+    sm_clock_mhz: Positive | None = Field(description="median of what counts")
+    power_w: Positive | None = Field(description="median of what counts")
+    temperature_c: float | None = Field(default=None, description="the highest of what counts")
     power_reading: Literal["instant", "average"] | None = None
     limited_by: list[str] = Field(description="throttle reasons that NVML reported under this load")
-    throttled_points: int = Field(description="moments of thermal or power-brake throttling, left out of the median")
+    throttled_points: int = Field(description="moments of thermal or power-brake throttling, left out")
     all_throttled: bool
     first_products_s: list[Positive] = Field(default=[], description="of the first 0.1 s, each product's time")
     curve: Annotated[list[LoadPoint], Field(min_length=1)]

@@ -14,7 +14,7 @@ from roofline.report.tables import FEW_SAMPLES, NOT_REPORTED, limited_by
 
 ROW, HEAD, FOOT, HIGH = 78.0, 74.0, 44.0, 46.0
 TITLE = "Compute ceilings under sustained load"
-MARKS = "Horizontal lines: burst, and dashed sustained. Shaded: left out of the sustained median."
+MARKS = "Horizontal lines: burst, and dashed sustained. Shaded: what sustained is of, whole cycles of the clock."
 NOTHING = (
     "No sustained load was measured in this run: only GPUs are held under load, since they report clock and power."
 )
@@ -83,8 +83,9 @@ def _paint(row: Sequence[Axes], record: PeakFlopsRecord, peak: PeakFlops) -> Non
         highest = max([value for _, value in curve] + levels)
         axes.update_datalim([(0, 0.92 * highest), (0, 1.03 * highest)])  # a steady value's noise is not to fill it
         axes.autoscale_view()
-        if load.settled_after_s:
-            axes.axvspan(0, load.settled_after_s, facecolor=style.SHADE, lw=0, zorder=0)
+        end = load.curve[-1].at_s
+        counted = 2 * end / 3 if load.settled_after_s is None else load.settled_after_s
+        axes.axvspan(counted, end, facecolor=style.SHADE, lw=0, zorder=0)
 
 
 def subtitle(record: PeakFlopsRecord, peak: PeakFlops) -> str:

@@ -79,7 +79,7 @@ class PeakFlopsSettings(Settings):
         description="seconds for the search of the fastest product, and for each timed block: a slow device gives "
         "fewer samples, never a long wait; null: by effort",
     )
-    sustained_s: Annotated[float | None, AfterValidator(_zero_or_long), ByEffort(0, 2, 10)] = Field(
+    sustained_s: Annotated[float | None, AfterValidator(_zero_or_long), ByEffort(0, 3, 10)] = Field(
         default=None, description="seconds of load without a pause, 2 to 600; 0: none; null: by effort"
     )
 
