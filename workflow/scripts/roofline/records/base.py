@@ -35,7 +35,7 @@ MAYBE_OLD = re.compile(rf'"schema_version":\s*({"|".join(map(str, (*convert.OLD,
 OTHER_VERSION = re.compile(rf'"schema_version":\s*(?!{RECORD_VERSION}\b)')
 DIGEST = re.compile(r'\A\{\n "digest": "([^"]*)",\n')  # SHA-256 of the file without this line
 LARGEST = 1e21  # of any figure: a day of the fastest machine has fewer FLOPs
-SIGNED = {"apart", "temperature_c"}
+SIGNED = {"apart", "drift", "temperature_c"}
 TOLERANCE = 1e-6  # of figures that are written in full: samples are rounded to a tenth of a nanosecond
 
 R = TypeVar("R", bound="Record")
