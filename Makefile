@@ -3,7 +3,7 @@
 # Not even a file of the checkout's own root, numpy.py say, comes before the installed packages.
 python = .venv/bin/python -P
 
-# A, ARCHIVE, B, BATCH, CACHE, CARD, CELL, CONTEXT, CUDA, MODEL, PYTHON, PYTORCH and RUNS reach the recipes through the
+# A, ARCHIVE, B, BATCH, CACHE, CARD, CELL, CONTEXT, CUDA, HEAT, MODEL, PYTHON, PYTORCH and RUNS reach the recipes through the
 # environment. These would lead Python elsewhere.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
@@ -30,8 +30,8 @@ dry-run: setup ## say what `make` would measure, and why
 cell: setup ## measure one record in cell/, beside its prediction and the card's reference (CELL=cpu/peak_flops/fp32)
 	@$(python) workflow/commands/cell.py "$$CELL" $(ARGS)
 
-health: setup ## say in a minute whether each GPU is what was rented (DEVICES="gpu0 gpu3": these alone)
-	@$(python) workflow/commands/health.py $(if $(DEVICES),--devices $(DEVICES)) $(ARGS)
+health: setup ## say in a minute whether each GPU is what was rented (DEVICES="gpu0 gpu3": these alone; HEAT=60: seconds of load)
+	@$(python) workflow/commands/health.py $(if $(DEVICES),--devices $(DEVICES)) $(if $(HEAT),--heat "$$HEAT") $(ARGS)
 
 report: setup-any ## write results/snakemake_report.html, Snakemake's own report, which embeds report.html
 	@$(python) -m snakemake --cores 1 --report results/snakemake_report.html $(ARGS)

@@ -20,6 +20,9 @@ from roofline.analysis.checks.agreement import AGREE
 from roofline.analysis.checks.card import LINK, MEMORY
 from roofline.analysis.checks.ceilings import NEAR_MAXIMUM, READS, REGISTERS
 from roofline.analysis.checks.conditions import ALONE, QUIET, UNTHROTTLED
+from roofline.analysis.checks.heat import HOLDS
+from roofline.measure.sustained import summarise
+from roofline.records.compute import LoadPoint
 from roofline.records.instructions import InstructionsRecord, IssueRate, Wall
 from roofline.records.timing import DeviceState
 
@@ -277,6 +280,39 @@ NONE_TOLD = dict.fromkeys(
 def test_the_memory_has_no_errors_and_needs_no_repair(facts, result, told):
     found, reason = judge(MEMORY, card(**facts))
     assert found == result and told in reason
+
+
+# ---------------------------------------------------------------- a minute of load
+
+
+def heated(ends_at=600.0, degrees=70.0, seconds=60):
+    """Under a load whose rate goes in a straight line from 600 to another one."""
+    record = peak_record("gpu0", "bf16", 700, sustained=600)
+    rates = [600 + (ends_at - 600) * place / 100 for place in range(100)]
+    points = [
+        LoadPoint(at_s=0.6 * place, tflops=rate, temperature_c=degrees) for place, rate in enumerate(rates, start=1)
+    ]
+    record.peak.sustained = summarise(points, record.peak.burst.product, seconds)
+    return record
+
+
+@pytest.mark.parametrize(
+    ("record", "limit_c", "result", "told"),
+    [
+        (heated(), 89, "pass", "in 60 s, at 70 degrees Celsius at most of 89"),
+        (heated(ends_at=540), 89, "fail", "bf16 ended"),
+        (heated(degrees=86), 89, "note", "86 degrees Celsius at most of 89"),
+        (heated(degrees=86), None, "pass", "86 degrees Celsius at most"),
+    ],
+)
+def test_under_a_minute_of_load_the_rate_holds_and_the_card_stays_cool(record, limit_c, result, told):
+    found, reason = judge(HOLDS, card(slowdown_temperature_c=limit_c), record)
+    assert found == result and told in reason
+
+
+def test_of_seconds_of_load_no_heat_is_judged():
+    known = checks.Evidence("gpu0", card(), [heated(seconds=3)])
+    assert HOLDS not in {one.check for one in checks.judge(known)}
 
 
 # ---------------------------------------------------------------- a job's own line

@@ -8,6 +8,7 @@ from workflow_run import CHECKOUT
 
 from roofline.run import settings
 from roofline.run.documents import documents
+from roofline.simulations import documents as simulations
 
 PAGES = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md"), *CHECKOUT.glob("config/*.md")])
 DOCUMENTS = documents()
@@ -17,6 +18,11 @@ FENCED = re.compile(r"```.*?```", re.DOTALL)
 @pytest.mark.parametrize("path", DOCUMENTS)
 def test_a_generated_document_is_up_to_date(path):
     assert (CHECKOUT / path).read_text(encoding="utf-8") == DOCUMENTS[path], "run `make documents`"
+
+
+def test_tables_of_simulations_are_up_to_date():
+    for path, text in simulations.documents().items():
+        assert (CHECKOUT / path).read_text(encoding="utf-8") == text, f"{path}: run `make documents`"
 
 
 def test_the_config_as_it_comes_gives_the_defaults():

@@ -8,7 +8,17 @@ from factories import seals_for
 from fake_gpu import nvml_card, open_gpu, use_nvml
 
 from roofline.analysis import health
-from roofline.analysis.checks.card import COPIES, LINK, MEASURED, MEMORY, POWER_LIMIT, REPAIRS, REPEATABLE, XIDS
+from roofline.analysis.checks.card import (
+    COPIES,
+    CORRECTED,
+    LINK,
+    MEASURED,
+    MEMORY,
+    POWER_LIMIT,
+    REPAIRS,
+    REPEATABLE,
+    XIDS,
+)
 from roofline.analysis.checks.ceilings import MATMULS, NEAR_MAXIMUM, READS, REGISTERS
 from roofline.analysis.checks.conditions import ALONE, COOL, UNTHROTTLED, UNUSED
 from roofline.analysis.checks.registry import Evidence, HealthEvidence
@@ -111,6 +121,13 @@ def failed(evidence: Evidence) -> dict[str, str]:
     assert all(one.action for one in found.checks if one.result in ("fail", "note"))
     assert (found.status == "not healthy") == any(one.result == "fail" for one in found.checks)
     return {one.check: one.reason for one in found.checks if one.result == "fail"}
+
+
+@pytest.mark.parametrize(("errors", "result"), [(0, "pass"), (3, "note"), (6, "fail"), (None, "not_applicable")])
+def test_corrected_errors_are_judged_by_their_rate(sound, errors, result):
+    repeated = sound.health.repeated.model_copy(update={"corrected_errors": errors, "seconds": 5.0})
+    (found,) = [one for one in check("gpu0", but(sound, repeated=repeated)).checks if one.check == CORRECTED]
+    assert found.result == result
 
 
 def test_a_card_without_fault_is_healthy(sound):

@@ -52,6 +52,12 @@ def test_without_a_gpu_it_cannot_tell(tmp_path):
     assert (done.returncode, done.stdout) == (2, "no NVIDIA GPU is visible on this machine\n")
 
 
+@pytest.mark.parametrize("heat", ["much", "1", "1e9"])
+def test_heat_is_a_number_of_seconds_and_else_told_in_a_line(checkout, heat):
+    done = health(checkout, "--heat", heat)
+    assert done.returncode == 2 and done.stdout.startswith("HEAT: ") and len(done.stdout.splitlines()) == 1
+
+
 def test_a_device_that_is_not_there_is_told_in_a_line(checkout):
     done = health(checkout, "--devices", "gpu7")
     assert (done.returncode, done.stdout) == (2, "DEVICES: gpu7 is no GPU of this machine; allowed: gpu0\n")

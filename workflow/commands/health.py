@@ -1,11 +1,11 @@
 """make health: whether a GPU is what was rented, in a minute for each.
 
-    python workflow/commands/health.py [--devices gpu0 gpu1] [--config or --configfile, as of Snakemake]
+    python workflow/commands/health.py [--devices gpu0 gpu1] [--heat SECONDS] [--config or --configfile of Snakemake]
 
 Without devices: every GPU of this machine. In results/health/, by the rules of a run, it measures the few ceilings that
-tell most, and one product again and again; results/health.json has what was found. Settings are the defaults, but for
-the section health of config/config.yaml. Ends with status 0 where every card is healthy, 1 where one is not, 2 where it
-cannot be told.
+tell most, under load for three seconds or those of --heat, and one product again and again. What was found is in
+results/health.json. Settings are the defaults, but for the section health of config/config.yaml. Ends with status 0
+where every card is healthy, 1 where one is not, 2 where it cannot be told.
 """
 
 import argparse
@@ -22,10 +22,11 @@ from snakemake.utils import update_config
 from roofline import devices
 from roofline.analysis import health
 from roofline.analysis.checks.registry import Evidence, HealthEvidence
-from roofline.analysis.distribution import OF_CARD, Standing, known, sound, standing
+from roofline.analysis.distribution import OF_CARD, known, sound
 from roofline.analysis.load import load
 from roofline.analysis.quantities import Quantity, quantities
 from roofline.analysis.results import Results, read_results
+from roofline.analysis.standing import Standing, standing
 from roofline.analysis.table import Roofline
 from roofline.core.device_kinds import accelerators
 from roofline.devices.base import Identity
@@ -43,6 +44,8 @@ from roofline.run.paths import RESULTS
 CHECKOUT = Path(__file__).absolute().parents[2]
 FOLDER = RESULTS / "health"
 LOG = FOLDER / "health.log"
+EFFORT = "default"
+USUAL_LOAD_S, MOST_HEAT_S = 3, 600  # of load without a pause
 LIMIT_S = 55  # for each card, so that all of it takes a minute at most
 PRODUCTS = ("bf16", "fp16")  # on tensor cores: the first of them that a card has, else fp32
 LEVELS = ("hbm", "h2d", "d2h")
@@ -62,14 +65,15 @@ class CannotTell(Exception):
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--devices", nargs="*", default=[])
-    asked, others = parser.parse_known_args(arguments)
+    parser.add_argument("--heat", type=seconds, default=USUAL_LOAD_S)
     try:
+        asked, others = parser.parse_known_args(arguments)
         given, options = folder.called_with(others, files=[])
         edited = folder.called_with(others)[0]
         given |= {"health": edited["health"]} if "health" in edited else {}
         cards = chosen(asked.devices)
         folder.require_no_living_run(FOLDER)
-        record = examine(cards, given, options)
+        record = examine(cards, given, options, asked.heat)
     except settings.Faults as faults:
         print("\n".join(faults.lines))
         return STATUS["cannot tell"]
@@ -82,6 +86,16 @@ def main(arguments: Sequence[str]) -> int:
     write(record, RESULTS / "health.json")
     print(f"\n{screen(record)}\n{record.elapsed_s:.0f} s · numbers {RESULTS}/health.json · log {LOG}")
     return STATUS[record.status]
+
+
+def seconds(text: str) -> float:
+    """Of load, by HEAT. Raises CannotTell."""
+    try:
+        if USUAL_LOAD_S <= float(text) <= MOST_HEAT_S:
+            return float(text)
+    except ValueError:
+        pass
+    raise CannotTell(f"HEAT: {text!r} is no number of seconds from {USUAL_LOAD_S} to {MOST_HEAT_S}")
 
 
 def chosen(named: Sequence[str]) -> dict[str, Identity]:
@@ -98,13 +112,17 @@ def chosen(named: Sequence[str]) -> dict[str, Identity]:
     return found
 
 
-def examine(cards: Mapping[str, Identity], given: dict, options: Sequence[str]) -> HealthRecord:
-    """Look at the cards, measure, judge. Raises settings.Faults, CannotTell, CorruptRecord and OSError."""
+def examine(cards: Mapping[str, Identity], given: dict, options: Sequence[str], load_s: float) -> HealthRecord:
+    """Look at the cards, measure, with so many seconds of load, and judge.
+
+    Raises settings.Faults, CannotTell, CorruptRecord and OSError.
+    """
     clock, watch = Stopwatch(), Watch(cards.values())
     products = {device: product_of(identity) for device, identity in cards.items()}
     config = {rule: {"enabled": False} for rule, one in registered([]).items() if not one.measured_with_ceilings}
     config |= {"counters": "off", "devices": list(cards), "bandwidth": {"levels": list(LEVELS)}}
-    config |= {"peak_flops": {"dtypes": [*dict.fromkeys(products.values()), "fp32_fma"]}}
+    dtypes = [*dict.fromkeys(products.values()), "fp32_fma"]
+    config |= {"effort": EFFORT, "peak_flops": {"dtypes": dtypes, "sustained_s": load_s}}
     update_config(config, given)
     checked = settings.complete(config)
     with measuring(of_gpu(one.uuid) for one in cards.values()):
@@ -113,7 +131,7 @@ def examine(cards: Mapping[str, Identity], given: dict, options: Sequence[str]) 
     wanted = {device: paths_of(device, product) for device, product in products.items() if not unfit[device]}
     shutil.rmtree(FOLDER, ignore_errors=True)
     folder.prepare(FOLDER, config | {"devices": list(wanted) or ["cpu"]})
-    more_s = max(0, checked.config.health.repeat_s - HealthSettings().repeat_s)
+    more_s = max(0, checked.config.health.repeat_s - HealthSettings().repeat_s) + load_s - USUAL_LOAD_S
     print(f"measuring {', '.join(f'{device} ({cards[device].name})' for device in wanted) or 'nothing'}", flush=True)
     in_time = measure(wanted, options, len(cards) * (LIMIT_S + more_s))
     xids = watch.errors()
@@ -217,7 +235,8 @@ def standing_of(device: str, found: Results, roofline: Roofline) -> Standing | N
     """Raises CorruptRecord."""
     record = found.device_records().get(device)
     others = known(record.name) if record else None
-    return standing(others, record, sound(quantities(roofline), roofline, device)) if others else None
+    figures = sound(quantities(roofline), roofline, device)
+    return standing(others, record, figures, EFFORT) if others else None
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Write the documents that follow from the code: schemas, the table of settings, the constants of predictions."""
+"""Write the documents that follow from the code: schemas, settings, constants of predictions, simulated tables."""
 
 import sys
 from pathlib import Path
@@ -7,8 +7,9 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
 
 if __name__ == "__main__":
-    from roofline.run.documents import documents
+    from roofline.run import documents as of_code
+    from roofline.simulations import documents as of_simulations
 
-    for path, text in documents().items():
+    for path, text in {**of_code.documents(), **of_simulations.documents()}.items():
         (ROOT / path).write_text(text, encoding="utf-8")
         print(path)

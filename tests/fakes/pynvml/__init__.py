@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 NVML_SUCCESS, NVML_FI_DEV_POWER_INSTANT = 0, 186
+NVML_TEMPERATURE_THRESHOLD_SLOWDOWN, NVML_MEMORY_ERROR_TYPE_CORRECTED = 1, 0
 NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC, NVML_AGGREGATE_ECC = 1, 0, 1
 NVML_FEATURE_ENABLED, NVML_NVLINK_MAX_LINKS, NVML_NVLINK_VERSION_4_0 = 1, 36, 6
 NVML_NVLINK_DEVICE_TYPE_GPU, NVML_NVLINK_DEVICE_TYPE_SWITCH = 0, 2
@@ -116,6 +117,7 @@ ANSWERS = {
     "SystemGetCudaDriverVersion_v2": lambda: int(os.environ.get("FAKE_CUDA", "13000")),
     "DeviceGetEccMode": lambda one: (1, 1),
     "DeviceGetEnforcedPowerLimit": lambda one: 700_000,
+    "DeviceGetTemperatureThreshold": lambda one, kind: 89,
     "DeviceGetMaxClockInfo": _clock,
     "DeviceGetClockInfo": lambda one, kind: _clock(one, kind) - 1,
     "DeviceGetMemoryBusWidth": lambda one: 6144,

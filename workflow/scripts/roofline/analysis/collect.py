@@ -43,6 +43,7 @@ LEVEL = MAIN_MEMORY
 class Asked:
     """What the config asks for beside records: the user's operations, and what devices lack of the rest."""
 
+    effort: str | None = None
     dtypes: list[str] = field(default_factory=list)
     operations: list[dict[str, Any]] = field(default_factory=list)
     without: list[dict[str, str]] = field(default_factory=list)  # device, operator and reason
@@ -141,6 +142,7 @@ def _compute_ceiling(path: str, record: PeakFlopsRecord) -> ComputeCeiling:
         on_reference_inputs_tflops=peak.on_reference_inputs.tflops if other_operands else None,
         burst_tflops=peak.burst_tflops,
         sustained_tflops=peak.sustained_tflops,
+        sustained_rule=peak.sustained and peak.sustained.rule,
         vendor_tflops=peak.vendor_tflops,
         fraction_of_vendor=peak.fraction_of_vendor,
         clock_mhz=peak.clock_mhz,

@@ -1,17 +1,13 @@
-"""What cards of one model reach, from runs of several of them, and where one card stands among the others."""
+"""What cards of one model reach, from runs of several of them."""
 
 import hashlib
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from roofline.analysis.quantities import Quantity, Run, quantities
-from roofline.analysis.results import Results
+from roofline.analysis.quantities import Quantity, Run
 from roofline.analysis.table import Roofline
 from roofline.core.device_kinds import KINDS
-from roofline.core.formatting import counted, listed, percent
 from roofline.core.run_spread import between, within
 from roofline.core.statistics import few, median
 from roofline.records.base import read
@@ -21,36 +17,6 @@ from roofline.records.distribution import Distribution, MeasuredRun, QuantityDis
 REFERENCE = Path(__file__).parents[4] / "reference"
 OF_CARD = ("burst", "sustained", "issue", "memory", "cache", "link")  # kinds of quantities; the rest has a host's part
 BETWEEN_CARDS = "p2p_"  # begins the keys of what is no single card's
-# How far below the others' median: docs/health.md has where the bands come from.
-BANDS = (0.03, 0.08, 0.22)
-WORDS = ("normal", "note", "slow, but seen in fleets", "ask for another card")
-SPREADS = 3  # a band is at least so many of the quantity's spread wide
-NAMED = 3  # figures in a sentence
-
-
-class Graded(NamedTuple):
-    """One figure of a card beside those of others."""
-
-    name: str
-    short: float  # of the others' median, as a share of it; negative where the card is faster
-    band: int  # place in WORDS
-    wide: bool  # whether its spread is wider than the first band
-    of_host: bool  # whether the host has the other half of it, as of a link
-
-    @property
-    def words(self) -> str:
-        told = WORDS[self.band]
-        return told.replace("card", "host") if self.of_host else told
-
-
-class Standing(NamedTuple):
-    cards: int  # that it is compared with
-    graded: list[Graded]
-    why: str = ""  # there is nothing to compare with
-
-    @property
-    def band(self) -> int:
-        return max((one.band for one in self.graded), default=0)
 
 
 # ---------------------------------------------------------------- made from runs
@@ -130,7 +96,7 @@ def by_card(runs: Iterable[MeasuredRun], key: str) -> list[list[float]]:
     return list(groups.values())
 
 
-# ---------------------------------------------------------------- one card among others
+# ---------------------------------------------------------------- known ones
 
 
 def reference_of(card: str) -> Path:
@@ -158,76 +124,3 @@ def of_card(found: Distribution) -> Distribution:
         for run in found.runs
     ]
     return found.model_copy(update={"quantities": kept, "runs": runs})
-
-
-def standings(found: Results, roofline: Roofline) -> dict[str, Standing]:
-    """Of every device of a run of whose model a distribution was known when the run was made."""
-    devices, figures = found.device_records(), quantities(roofline)
-    return {
-        name: standing(others, devices[name], sound(figures, roofline, name))
-        for name, others in found.distributions.items()
-        if name in devices
-    }
-
-
-def standing(
-    found: Distribution, device: DeviceRecord, figures: Iterable[Quantity], known: Distribution | None = None
-) -> Standing:
-    """A card among the others: never beside earlier runs of itself. Spreads are of `known`, else of the others."""
-    if device.hardware.get("mig_slice"):
-        return Standing(0, [], "a MIG slice is compared with no whole card")
-    limit, mine = device.hardware.get("power_limit_w"), card_id(device.uuid)
-    others = [run for run in found.runs if run.card_id != mine and run.power_limit_w == limit]
-    if not others:
-        at = f" at a power limit of {limit:.0f} W" if limit else ""
-        return Standing(0, [], f"no other {short_name(found.card)}{at} was measured yet")
-    runs = known.runs if known else others
-    graded = [
-        _graded(one, groups, by_card(runs, one.key))
-        for one in figures
-        if one.kind in OF_CARD and (groups := by_card(others, one.key))
-    ]
-    cards = len({run.card_id for run in others})
-    why = "" if graded else f"none of this run's figures is sound and known of the {counted(cards, 'other')}"
-    return Standing(cards, graded, why)
-
-
-def _graded(one: Quantity, groups: Sequence[Sequence[float]], known: Sequence[Sequence[float]]) -> Graded:
-    middle = median([median(group) for group in groups])
-    ratio = one.value / middle if one.higher_is_better else middle / one.value
-    spread = SPREADS * math.hypot(*(found.sd for found in (within(known), between(known)) if found))
-    band = sum(1 - ratio > max(bound, spread) for bound in BANDS)
-    return Graded(one.name, 1 - ratio, band, spread > BANDS[0], one.kind == "link")
-
-
-def short_name(card: str) -> str:
-    return card.removeprefix("NVIDIA ")
-
-
-def sentence(card: str, found: Standing) -> str:
-    """This H200 is within 1 % of 6 others; or what is low, by how much, and what that means."""
-    if found.why:
-        return found.why
-    name, others = f"This {short_name(card)}", counted(found.cards, "other")
-    return below(name, others, found) or near(f"{name} is", others, found)
-
-
-def below(name: str, others: str, found: Standing) -> str:
-    """What is low of a card, the furthest first; empty where nothing is."""
-    low = sorted((one for one in found.graded if one.band), key=lambda one: -one.short)
-    figures = [f"{one.name} by {percent(one.short)} ({one.words})" for one in low]
-    return f"{name} is below {others}: {', '.join(figures)}" if low else ""
-
-
-def near(cards: str, others: str, found: Standing) -> str:
-    """How near figures are of which none is low, and which of them say little."""
-    steady = [abs(one.short) for one in found.graded if not one.wide]
-    varying = list(dict.fromkeys(one.name for one in found.graded if one.wide))
-    share = max(1, math.ceil(round(100 * max(steady), 6))) if steady else 0
-    told = f"{cards} within {share} % of {others}" if steady else f"{cards} like {others}"
-    if not varying:
-        return told
-    of = f" in {len(steady)} of {counted(len(found.graded), 'figure')}" if steady else ""
-    more = [f"{len(varying) - NAMED} more"] if len(varying) > NAMED else []
-    verb = "varies" if len(varying) == 1 else "vary"
-    return f"{told}{of}; {listed([*varying[:NAMED], *more])} {verb} by more from card to card"

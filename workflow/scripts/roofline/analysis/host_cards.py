@@ -3,9 +3,10 @@
 import itertools
 from collections.abc import Mapping, Sequence
 
-from roofline.analysis.distribution import Standing, below, distribution, measured, near, sound, standing
+from roofline.analysis.distribution import distribution, measured, sound
 from roofline.analysis.quantities import quantities
 from roofline.analysis.results import Results
+from roofline.analysis.standing import Standing, below, near, standing
 from roofline.analysis.table import Roofline
 from roofline.core.device_kinds import accelerators
 from roofline.core.formatting import counted, listed
@@ -28,7 +29,7 @@ def groups(found: Results, roofline: Roofline) -> Groups:
         told = {one.key: one for card in cards for one in own[card.device]}
         here, known = distribution(model, runs, told), _known(found, cards)
         if len(cards) > 1:
-            made.append({card.device: standing(here, card, own[card.device], known) for card in cards})
+            made.append({card.device: standing(here, card, own[card.device], known=known) for card in cards})
     return made
 
 

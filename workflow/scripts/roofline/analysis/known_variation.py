@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from roofline.analysis.distribution import REFERENCE, reference_of
+from roofline.analysis.quantities import sustained_key
 from roofline.analysis.spread import CeilingSpread, SpreadRecord
 from roofline.core.run_spread import Spread, pooled, within
 from roofline.records.base import read
@@ -98,7 +99,7 @@ def _spread(folder: Path, card: str) -> dict[str, Stored]:
 
 def _key(ceiling: CeilingSpread) -> str:
     """A compute ceiling is compared by its burst and its sustained rate, not by the higher of both."""
-    return f"{ceiling.name}/sustained" if ceiling.figure == "sustained" else ceiling.name
+    return sustained_key(ceiling.name) if ceiling.figure == "sustained" else ceiling.name
 
 
 def _known(sd: float | None, df: float) -> Spread | None:

@@ -122,7 +122,7 @@ def _runs_of_one_card(found: Distribution) -> dict[tuple[str, str], list[float]]
     """By a ceiling's name and figure, what the runs of the card with the most of them gave."""
     figures = {"burst": "burst", "sustained": "sustained"}
     runs = {
-        (one.key.removesuffix("/sustained"), figures.get(one.kind, "ceiling")): max(
+        (one.key.partition("/")[0], figures.get(one.kind, "ceiling")): max(
             distribution.by_card(found.runs, one.key), key=len
         )
         for one in found.quantities

@@ -44,6 +44,10 @@ class ComputeCeiling(Record):
     )
     burst_tflops: Positive | None = Field(default=None, description="tflops is the higher of this and the sustained")
     sustained_tflops: Positive | None
+    sustained_rule: Literal["median", "mean"] | None = Field(
+        default=None,
+        description="mean: work over time of whole cycles; median: of moments, as in earlier versions",
+    )
     vendor_tflops: Positive | None
     fraction_of_vendor: Positive | None
     clock_mhz: Positive | None = Field(default=None, description="of the burst")

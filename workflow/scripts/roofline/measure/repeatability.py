@@ -11,6 +11,7 @@ from roofline.devices.base import Device
 from roofline.operators.gemm import products_on
 
 COVERED = 0.8  # of the free memory: what else the process needs, such as libraries that are loaded later, has the rest
+CORRECTED = "ecc_corrected_errors"
 AT_ONCE = 64  # products queued before the host waits: 12 ms of an H200's
 
 
@@ -25,6 +26,7 @@ def repeat(device: Device, dtype: str, size: int, seconds: float) -> dict:
     result = product.result.reshape(-1).view("uint32")
     first = result.copy()
     places = max(1, int(COVERED * device.identity.memory_free_bytes) // first.nbytes)
+    corrected = device.memory_errors().get(CORRECTED)
     copies, wrong = device.xp.empty((places, first.size), "uint32"), device.xp.zeros(places, "uint64")
     begun, done = time.monotonic(), 0
     while time.monotonic() - begun < seconds:
@@ -39,7 +41,7 @@ def repeat(device: Device, dtype: str, size: int, seconds: float) -> dict:
     used = min(done, places)
     for place in range(used):
         device.count_differences(copies[place], first, wrong[place : place + 1])
-    found = device.to_host(wrong)
+    found, errors = device.to_host(wrong), device.memory_errors()
     return {
         "product": f"{size} x {size} x {size}, {product.product.library}",
         "first_error": check and check.error,
@@ -50,5 +52,6 @@ def repeat(device: Device, dtype: str, size: int, seconds: float) -> dict:
         "wrong_words": int(found.sum()),
         "wrong_places": int((found > 0).sum()),
         "fault": fault,
-        "memory_errors": device.memory_errors(),
+        "corrected_errors": None if corrected is None else errors[CORRECTED] - corrected,
+        "memory_errors": errors,
     }

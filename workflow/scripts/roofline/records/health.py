@@ -26,6 +26,7 @@ class RepeatabilityRecord(JobRecord):
     wrong_words: int = Field(description="32-bit words that differed from the first result's")
     wrong_places: int = Field(description="copies in which some did")
     fault: str | None = Field(default=None, description="why the first result is wrong")
+    corrected_errors: int | None = Field(default=None, description="of the memory meanwhile; null if not counted")
     memory_errors: dict[str, int | bool | None] = Field(description="as NVML reports them after the load")
 
 

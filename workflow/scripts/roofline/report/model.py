@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from roofline.analysis import host_cards
-from roofline.analysis.distribution import Standing, sentence
 from roofline.analysis.results import Results
 from roofline.analysis.score import score
 from roofline.analysis.spread import Spreads
+from roofline.analysis.standing import Standing, sentence
 from roofline.analysis.table import NotCounted, Roofline, SealCheck
 from roofline.core.device_kinds import KINDS, in_order
 from roofline.core.formatting import capacity, flops_unit, number, percent, starred

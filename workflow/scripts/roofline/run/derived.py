@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from roofline.analysis.collect import Asked
-from roofline.analysis.distribution import standings
 from roofline.analysis.load import load
 from roofline.analysis.results import Results
 from roofline.analysis.spread import between_runs
+from roofline.analysis.standing import standings
 from roofline.analysis.table import OF_VERSION, Acceptance
 from roofline.records.base import Record, read
 from roofline.report.model import report
@@ -20,10 +20,11 @@ PAGES = ("ROOFLINE.md", "interpretation.md", "verification.md")
 
 def derive(found: Results, asked: Mapping, sha256: Mapping[str, str]) -> dict[str, Record | str]:
     """What each derived file of results/ holds; `sha256` has the hash of every record."""
-    roofline = load(found, Asked(**asked), sha256)
+    wanted = Asked(**asked)
+    roofline = load(found, wanted, sha256)
     names = {name: device.name for name, device in found.device_records().items()}
     spreads = between_runs(names, found.distributions)
-    made = report(found, roofline, spreads, sha256, standings(found, roofline))
+    made = report(found, roofline, spreads, sha256, standings(found, roofline, wanted.effort))
     return {
         TABLE: roofline,
         "acceptance.json": Acceptance(checks=roofline.checks),

@@ -349,7 +349,8 @@ def asked(checked: Checked, chosen: Iterable[str]) -> dict:
     operations = [operation.model_dump() for operation in config.operations]
     models = [config_file.find(name) for name in config.models]
     decoding = {"models": models, "decoding": config.decoding.model_dump()} if models else {}
-    return {"dtypes": config.peak_flops.dtypes, "operations": operations, "without": without, **decoding}
+    ceilings = {"effort": config.effort, "dtypes": config.peak_flops.dtypes}
+    return {**ceilings, "operations": operations, "without": without, **decoding}
 
 
 def _level_faults(config: BaseModel, identity, chosen) -> list[str]:

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from roofline.analysis import host_cards
-from roofline.analysis.checks import agreement, card, ceilings, conditions, other_cards, registry, results  # noqa: F401
+from roofline.analysis.checks import agreement, card, ceilings, conditions, heat, other_cards, registry, results  # noqa: F401
 from roofline.analysis.checks.registry import Evidence, failed, judge
-from roofline.analysis.distribution import Standing
 from roofline.analysis.results import Results
+from roofline.analysis.standing import Standing
 from roofline.analysis.table import Roofline
 from roofline.records.check import CheckResult
 

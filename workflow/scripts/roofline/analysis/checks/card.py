@@ -15,6 +15,7 @@ GB_PER_S_OF_LANE = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.97, 5: 3.94, 6: 7.56}
 COPIES_OF_NVLINKS = 0.74
 MOST_REMAPPED_ROWS = 512  # azurehpc-health-checks fails a card with more
 MOST_RETIRED_PAGES = 10  # Meta's gcm
+CORRECTED_PER_S = 1  # chosen: no source gives a rate, and the H200s measured so far had none
 # That azurehpc-health-checks fails a machine for, and by NVIDIA's list of Xid errors uncorrectable memory errors from
 # Ampere on (94 contained, 95 not); the others are, or may be, a program's own doing.
 HARDWARE_XIDS = {48, 56, 57, 58, 62, 63, 64, 65, 68, 69, 73, 74, 79, 80, 81, 92, 94, 95, 119, 120}
@@ -22,6 +23,7 @@ KILLED_XID = 45  # what a program leaves that is killed, as ours are where time 
 
 MEASURED = "every measurement went through"
 MEMORY = "no uncorrected memory errors, no repair pending or failed"
+CORRECTED = "at most one corrected memory error a second"
 REPAIRS = "few rows or pages of memory taken out of use"
 XIDS = "no Xid errors of the hardware"
 REPEATABLE = "the same product gives the same bits every time"
@@ -60,6 +62,17 @@ def memory_errors(known: Evidence) -> Outcome | None:
     if errors is None and set(states.values()) == {None}:
         return Outcome("not_applicable", "NVML reports neither errors of the memory nor repairs")
     return Outcome("pass", "none since the driver was loaded" if errors is not None else "no repair pending", errors, 0)
+
+
+@check(CORRECTED, looks_at="health", health=True, action=f"run again; if it stays so, {ANOTHER}")
+def corrected_errors(known: Evidence) -> Outcome | None:
+    """By their rate under load: a count since the driver was loaded depends on when that was."""
+    one = known.health.repeated
+    if one is None or one.corrected_errors is None:
+        return Outcome("not_applicable", "not measured" if one is None else "NVML does not count corrected errors")
+    rate, reason = one.corrected_errors / one.seconds, counted(one.corrected_errors, "corrected error")
+    result = "fail" if rate > CORRECTED_PER_S else "note" if rate else "pass"
+    return Outcome(result, f"{reason} in {number(one.seconds)} s of load", rate, CORRECTED_PER_S)
 
 
 @check(REPAIRS, looks_at="device", health=True, action=ANOTHER)

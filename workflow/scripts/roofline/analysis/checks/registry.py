@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from roofline.analysis.distribution import Standing
+from roofline.analysis.standing import Standing
 from roofline.analysis.table import Roofline
 from roofline.core.device_kinds import KINDS
 from roofline.records.check import CheckResult, Result

@@ -35,8 +35,10 @@ FACTS = (
     "pcie_width_now",
     "pcie_width_max",
     "power_limit_w",
+    "slowdown_temperature_c",
     "ecc_uncorrected_errors",
     "ecc_uncorrected_errors_ever",
+    "ecc_corrected_errors",
     "row_remap_pending",
     "row_remap_failed",
     "page_retirement_pending",
@@ -160,13 +162,16 @@ def facts(handle) -> dict:
         "pcie_width_now": ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
         "pcie_width_max": ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
         "power_limit_w": None if limit is None else limit / 1000,
+        "slowdown_temperature_c": ask(
+            pynvml.nvmlDeviceGetTemperatureThreshold, handle, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
+        ),
         **memory_errors(handle),
         "nvlinks_active": len(_active_links(handle)),
     }
 
 
 def memory_errors(handle) -> dict:
-    """Uncorrected errors since the driver was loaded and ever; what was taken out of use, and what waits for a reset.
+    """Errors since the driver was loaded, uncorrected ones ever; what was taken out of use, and what waits for a reset.
 
     Rows are remapped from Ampere on, pages retired before; each card refuses the other's question.
     """
@@ -174,8 +179,8 @@ def memory_errors(handle) -> dict:
         return {}
     import pynvml
 
-    def uncorrected(since: int) -> int | None:
-        return ask(pynvml.nvmlDeviceGetTotalEccErrors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, since)
+    def errors(kind: int, since: int) -> int | None:
+        return ask(pynvml.nvmlDeviceGetTotalEccErrors, handle, kind, since)
 
     # (for corrected errors, for uncorrected ones, pending, failed)
     remapped = ask(pynvml.nvmlDeviceGetRemappedRows, handle)
@@ -186,8 +191,9 @@ def memory_errors(handle) -> dict:
     )
     retired = [ask(pynvml.nvmlDeviceGetRetiredPages, handle, cause) for cause in causes]
     return {
-        "ecc_uncorrected_errors": uncorrected(pynvml.NVML_VOLATILE_ECC),
-        "ecc_uncorrected_errors_ever": uncorrected(pynvml.NVML_AGGREGATE_ECC),
+        "ecc_uncorrected_errors": errors(pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC),
+        "ecc_uncorrected_errors_ever": errors(pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_AGGREGATE_ECC),
+        "ecc_corrected_errors": errors(pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_VOLATILE_ECC),
         "row_remap_pending": None if remapped is None else bool(remapped[2]),
         "row_remap_failed": None if remapped is None else bool(remapped[3]),
         "page_retirement_pending": None if retirement is None else bool(retirement),

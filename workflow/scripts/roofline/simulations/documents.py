@@ -1,0 +1,30 @@
+"""The tables in documents that come from simulations; `make documents` writes them.
+
+Each stands between `<!-- begin NAME -->` and `<!-- end NAME -->`.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from roofline.simulations import faults, loads
+
+ROOT = Path(__file__).parents[4]
+TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
+    "docs/health.md": {"faults": faults.found_table, "false alarms": faults.alarms},
+    "docs/ceilings.md": {"loads": loads.error_table},
+}
+
+
+def documents() -> dict[str, str]:
+    """The text of every document that has such a table, by its path. Raises CorruptRecord and OSError."""
+    return {path: _filled((ROOT / path).read_text(encoding="utf-8"), tables) for path, tables in TABLES.items()}
+
+
+def _filled(text: str, tables: Mapping[str, Callable[[], str]]) -> str:
+    for name, made in tables.items():
+        place = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
+        text, count = place.subn(lambda found, made=made: f"{found[1]}\n{made()}\n\n{found[2]}", text)
+        if count != 1:
+            raise ValueError(f"{name}: {count} places for its table")
+    return text
