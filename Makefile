@@ -3,7 +3,7 @@
 # Not even a file of the checkout's own root, numpy.py say, comes before the installed packages.
 python = .venv/bin/python -P
 
-# A, ARCHIVE, B, BATCH, CACHE, CARD, CELL, CONTEXT, CUDA, HEAT, MODEL, PYTHON, PYTORCH and RUNS reach the recipes through the
+# A, ARCHIVE, B, BATCH, CACHE, CARD, CELL, CONTEXT, CUDA, HEAT, MODEL, PYTHON, PYTORCH, RUN and RUNS reach the recipes through the
 # environment. These would lead Python elsewhere.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
@@ -18,7 +18,7 @@ endif
 # A measurement needs the machine for itself.
 .NOTPARALLEL:
 
-.PHONY: run dry-run cell health report archive records verify render compare model spread distribution peers setup setup-any \
+.PHONY: run dry-run cell health report archive records verify audit render compare model spread distribution peers setup setup-any \
 	setup-development test lint documents screenshot counts lock clean-env help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
@@ -44,6 +44,9 @@ records: setup-any ## pack the records that comparisons read into results/record
 
 verify: setup-any ## check an archive against its manifest (the newest, or ARCHIVE=FILE)
 	@$(python) workflow/commands/verify.py $(if $(ARCHIVE),"$$ARCHIVE")
+
+audit: setup-any ## recompute a run from its raw samples by code of its own (the results, or RUN=FOLDER or FILE)
+	@$(python) workflow/commands/audit.py $(if $(RUN),"$$RUN")
 
 render: setup-any ## redraw and redescribe an archive's results, without measuring (the newest, or ARCHIVE=FILE)
 	@$(python) workflow/commands/render.py $(if $(ARCHIVE),"$$ARCHIVE")
