@@ -132,12 +132,13 @@ def rates(run: Run) -> Found:
 
 
 def shares(run: Run) -> Found:
-    """Of the roof: the time that the larger of FLOPs and bytes takes at its ceiling, of the measured one."""
+    """Of the roof: the longer of the times that FLOPs and bytes take at ceilings that were measured, of the cell's."""
     for cell, measured in run.cells():
         parts = [run.roof_s(cell, "compute_ceiling", cell["flops"]), run.roof_s(cell, "memory_ceiling", cell["bytes"])]
+        roof_s = max((one for one in parts if one is not None), default=None)
         for latency, share in (("latency", "fraction_of_roof"), ("device_latency", "device_fraction_of_roof")):
             if cell[share] is not None:
-                yield f"{words(cell)}: {share}", close(max(parts) / median(measured[latency]), cell[share])
+                yield f"{words(cell)}: {share}", close(roof_s / median(measured[latency]), cell[share])
 
 
 def regimes(run: Run) -> Found:
@@ -154,10 +155,8 @@ def regime(run: Run, cell: dict, measured: dict) -> str | None:
     else:
         other_s = measured["overhead_s"] or 0.0
     other_s = min(other_s, caller_s)
-    compute_s, memory_s = (
-        run.roof_s(cell, name, cell[amount])
-        for name, amount in (("compute_ceiling", "flops"), ("memory_ceiling", "bytes"))
-    )
+    compute_s = run.roof_s(cell, "compute_ceiling", cell["flops"])
+    memory_s = run.roof_s(cell, "memory_ceiling", cell["bytes"])
     if compute_s is None or memory_s is None:
         return "overhead" if other_s >= EXPLAINED * caller_s else None
     roof_s = max(compute_s, memory_s)
@@ -175,11 +174,12 @@ def predictions(run: Run) -> Found:
             continue
         ratio = sealed["latency_s"] / median(measured["latency"])
         yield f"{words(cell)}: sealed time", close(ratio - 1, cell["sealed_error"])
-        regime_right, time_right = sealed["regime"] == regime(run, cell, measured), 1 / FACTOR <= ratio <= FACTOR
+        found, time_right = regime(run, cell, measured), 1 / FACTOR <= ratio <= FACTOR
         yield f"{words(cell)}: within a factor of two", time_right == cell["sealed_time_right"]
-        right["regimes_right"] += regime_right
-        right["times_right"] += time_right
-        right["both_right"] += regime_right and time_right
+        if found:
+            right["regimes_right"] += sealed["regime"] == found
+            right["times_right"] += time_right
+            right["both_right"] += sealed["regime"] == found and time_right
     for name, count in right.items():
         yield f"score: {name}", count == run.table["score"][name]
 
@@ -191,11 +191,7 @@ def verdicts(run: Run) -> Found:
     for device, kind in ((name, one["kind"]) for name, one in run.table["devices"].items()):
         if kind != "gpu":
             continue
-        mine = {
-            name: (rate, of[device, name])
-            for (of_device, name), (rate, _) in run.ceilings.items()
-            if of_device == device
-        }
+        mine = {name: (rate, of[where, name]) for (where, name), (rate, _) in run.ceilings.items() if where == device}
         limits = {
             "memory reads at 85 %": ([rate / one["vendor_gb_per_s"] for name, (rate, one) in mine.items()
                                       if name == "hbm_read" and one["vendor_gb_per_s"]], READS),
@@ -262,16 +258,8 @@ def nested(content: object, key: str, where: str = "") -> Iterator[tuple[str, di
 
 def words(cell: dict) -> str:
     shape = ",".join(f"{name}{size}" for name, size in cell["shape"].items())
-    parts = (
-        cell["device"],
-        cell["operator"],
-        cell["implementation"],
-        cell["scope"],
-        cell["dtype"],
-        cell["cache"],
-        shape,
-    )
-    return " ".join(filter(None, parts))
+    parts = [cell[name] for name in ("device", "operator", "implementation", "scope", "dtype", "cache")]
+    return " ".join(filter(None, [*parts, shape]))
 
 
 # ---------------------------------------------------------------- the page
