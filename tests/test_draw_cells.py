@@ -25,34 +25,38 @@ def command():
 @effort(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 2**160))
 def test_a_draw_is_the_seeds_own_and_none_of_its_cells_is_too_large(command, seed):
-    attention, products = command.draw(seed)
-    assert command.draw(seed) == (attention, products) != command.draw(seed + 1)
-    assert (len(attention), len(products)) == (command.ATTENTION_CELLS, command.GEMM_CELLS)
-    for cell in attention:
-        assert command.memory_needed(cell, PRESETS[cell["preset"]]) <= command.MOST_BYTES
+    drawn = command.draw(seed)
+    assert command.draw(seed) == drawn != command.draw(seed + 1)
+    assert {name: len(cells) for name, cells in drawn.items()} == command.CELLS
+    for cell in drawn["decode_attn"]:
         assert 1 <= cell["seq_len"] <= command.LONGEST and 1 <= cell["batch"] <= command.LARGEST_BATCH
-    assert all(1 <= cell[side] <= 8192 and cell[side] % 16 == 0 for cell in products for side in "mnk")
+    assert all(1 <= cell[side] <= 8192 and cell[side] % 16 == 0 for cell in drawn["gemm"] for side in "mnk")
+    assert all(8 * cell["rows"] * cell["columns"] <= command.MOST_BYTES for cell in drawn["row_norm"])
+    assert all(cell["hidden"] % 64 == 0 for cell in drawn["rmsnorm_matmul"])
 
 
 def test_draws_go_across_presets_dtypes_implementations_and_shapes(command):
-    attention, products = zip(*(command.draw(seed) for seed in range(20)), strict=True)
-    drawn = [cell for cells in attention for cell in cells]
-    assert {cell["preset"] for cell in drawn} == set(PRESETS)
-    assert {cell["dtype"] for cell in drawn} == set(command.DTYPES)
-    assert {cell["implementation"] for cell in drawn} == set(command.IMPLEMENTATIONS)
-    assert {cell["dtype"] for cells in products for cell in cells} == set(command.PRODUCT_DTYPES)
+    draws = [command.draw(seed) for seed in range(20)]
+    cells = {name: [cell for one in draws for cell in one[name]] for name in command.CELLS}
+    assert {cell["preset"] for cell in cells["decode_attn"]} == set(PRESETS)
+    assert {cell["dtype"] for cell in cells["decode_attn"]} == set(command.DTYPES)
+    assert {cell["implementation"] for cell in cells["decode_attn"]} == {"eager", "fused", "fused_graph"}
+    assert {cell["implementation"] for cell in cells["row_norm"]} == {"array", "naive", "welford", "welford_graph"}
+    assert {cell["implementation"] for cell in cells["rmsnorm_matmul"]} >= {"unfused_graph", "fused"}
+    assert {cell["dtype"] for cell in cells["gemm"]} == set(command.PRODUCT_DTYPES)
 
 
 def test_each_cell_is_a_job_of_one_implementation_or_a_product(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = command.wanted(7)
-    attention = [one for one in found if isinstance(one, Cells)]
-    assert [len(one.job.cases) for one in attention] == [1] * command.ATTENTION_CELLS
-    assert [one.implementations for one in attention] == [[cell["implementation"]] for cell in command.draw(7)[0]]
-    assert sum(isinstance(one, Product) for one in found) == command.GEMM_CELLS
-    assert all((tmp_path / path).is_file() for one in attention for path in one.job.files), "weights are made"
+    jobs = [one for one in found if isinstance(one, Cells)]
+    assert [len(one.job.cases) for one in jobs] == [1] * (sum(command.CELLS.values()) - command.CELLS["gemm"])
+    assert sum(isinstance(one, Product) for one in found) == command.CELLS["gemm"]
+    drawn = {cell["implementation"] for cells in command.draw(7).values() for cell in cells if "implementation" in cell}
+    assert {name for one in jobs for name in one.implementations} == drawn
+    assert all((tmp_path / path).is_file() for one in jobs for path in one.job.files), "weights are made"
     half = found[: len(found) // 2]
-    assert {type(one) for one in half} == {Cells, Product}, "a deadline cuts both"
+    assert {one.operator.name for one in half if isinstance(one, Cells)} == {one.operator.name for one in jobs}
 
 
 @pytest.mark.parametrize("arguments", [(), ("out", "no hash"), ("out", "1", "2"), ("--help",)])

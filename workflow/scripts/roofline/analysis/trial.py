@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import Field
+
 from roofline.analysis.collect import found_regime, from_ceilings
 from roofline.analysis.score import score
 from roofline.analysis.table import Score
@@ -22,7 +24,7 @@ from roofline.operators.gemm import Gemm, products_on
 from roofline.records.base import NotNegative, Positive, Record
 from roofline.records.device import DeviceRecord
 from roofline.records.operator import Measurement
-from roofline.records.prediction import CellPrediction, PredictionRecord
+from roofline.records.prediction import CellPrediction, CostTerms, PredictionRecord
 
 CEILING_BUDGET_S, CEILING_SIZE = 0.2, 4096  # of a GEMM that stands for a compute ceiling
 SMALLEST = 64  # sides of the product that shows what a call and a start cost
@@ -37,7 +39,13 @@ class TrialCell(Record):
     preset: str | None
     dtype: str
     label: str
+    shape: dict[str, int] = Field(default={})
+    flops: int | None = None
     bytes: int
+    costs: CostTerms | None = Field(default=None, description="beside its roof; with the next two what was sealed")
+    promised_tflops: Positive | None = None
+    promised_gb_per_s: Positive | None = None
+    overhead_s: Positive | None = Field(default=None, description="of the smallest case by the same code")
     latency_s: Positive
     device_latency_s: Positive | None
     samples: int
@@ -117,7 +125,7 @@ def run(
             break
         try:
             found, constants = _measured(device, promised, one)
-            cells += [trial_cell(device.name, measured, ceilings, constants) for measured in found]
+            cells += [trial_cell(device.name, measured, ceilings, constants, promised) for measured in found]
             say(f"{device.name}: {one}, {len(cells)} cells")
         except Exception as error:
             faults.append(f"{one}: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}")
@@ -182,12 +190,17 @@ def _product(device, operator: Gemm, seals: Seals, one: Product) -> Measurement:
 
 
 def trial_cell(
-    device: str, measured: Measurement, ceilings: Mapping[str, float], constants: Mapping[str, float]
+    device: str,
+    measured: Measurement,
+    ceilings: Mapping[str, float],
+    constants: Mapping[str, float],
+    promised: PredictionRecord,
 ) -> TrialCell:
     """The cell under measured ceilings; its regime is not found where one of them is missing."""
     peak = ceilings.get(measured.compute_ceiling)
     gb_per_s = next((ceilings[name] for name in measured.memory_ceilings if name in ceilings), None)
     about = builtin().get(measured.operator) or Unknown(measured.operator)
+    tflops, bandwidth = promised.rates(measured.compute_ceiling, measured.memory_ceilings)
     return TrialCell(
         device=device,
         operator=measured.operator,
@@ -196,7 +209,13 @@ def trial_cell(
         preset=measured.preset,
         dtype=measured.dtype,
         label=about.label(measured),
+        shape=measured.shape,
+        flops=measured.flops,
         bytes=measured.bytes,
+        costs=measured.costs,
+        promised_tflops=tflops,
+        promised_gb_per_s=bandwidth,
+        overhead_s=measured.overhead_s,
         latency_s=measured.latency.median_s,
         device_latency_s=measured.device_latency.median_s if measured.device_latency else None,
         samples=len(measured.latency.samples_s),

@@ -38,6 +38,16 @@ class PredictionRecord(Seal):
     kind: Literal["prediction"] = "prediction"
     ceilings: list[PromisedCeiling]
 
+    def rates(self, compute_ceiling: str, memory_ceilings: list[str]) -> tuple[float | None, float | None]:
+        """TFLOPS and GB/s that are promised for a cell's ceilings.
+
+        Where no bandwidth is promised for the declared ones, the first promised one counts.
+        """
+        tflops = {one.name: one.tflops for one in self.ceilings if one.kind == "compute"}
+        gb_per_s = {one.name: one.gb_per_s for one in self.ceilings if one.kind == "memory"}
+        declared = [gb_per_s[name] for name in memory_ceilings if name in gb_per_s]
+        return tflops.get(compute_ceiling), next(iter([*declared, *gb_per_s.values()]), None)
+
 
 class OperatorPredictionRecord(Seal):
     """An operator's seal: the constants of its costs on this kind of device, each with its source."""
@@ -90,18 +100,13 @@ def predict_sealed(
     memory_ceilings: list[str],
     terms: CostTerms,
 ) -> CellPrediction:
-    """A cell's regime, times and share of peak from two seals alone: the device's and its operator's constants.
-
-    Where no bandwidth is promised for the declared memory ceilings, the first promised one counts.
-    """
-    tflops = {c.name: c.tflops for c in device.ceilings if c.kind == "compute"}
-    gb_per_s = {c.name: c.gb_per_s for c in device.ceilings if c.kind == "memory"}
-    declared = [gb_per_s[name] for name in memory_ceilings if name in gb_per_s]
+    """A cell's regime, times and share of peak from two seals alone: the device's and its operator's constants."""
+    tflops, gb_per_s = device.rates(compute_ceiling, memory_ceilings)
     predicted = predict_cell(
         flops=flops,
         traffic_bytes=traffic_bytes,
-        peak_tflops=tflops.get(compute_ceiling),
-        bandwidth_gb_per_s=next(iter([*declared, *gb_per_s.values()]), None),
+        peak_tflops=tflops,
+        bandwidth_gb_per_s=gb_per_s,
         costs=terms.costs(constants),
     )
     return CellPrediction(**predicted._asdict())
