@@ -36,6 +36,10 @@ def test_shares_of_the_time_between_two_readings():
     assert found.other_processes == 2
 
 
+def test_of_a_block_shorter_than_a_tick_no_more_is_stolen_than_there_was():
+    assert between(START, after(at=0.002, own=0.002, stolen=0.5), CORES, []).stolen_share == 1.0
+
+
 def test_what_the_system_does_not_tell_is_null_and_disturbs_nothing():
     nothing, later = Usage(at=1.0, own=0.0), Usage(at=3.0, own=1.0)
     found = between(nothing, later, CORES, [None, None])

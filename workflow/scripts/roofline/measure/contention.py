@@ -92,7 +92,8 @@ def between(before: host.Usage, after: host.Usage, cores: int, processes: list[i
         hidden_cores=None if hidden_s is None else hidden_s / wall_s,
         run_cores=None if run_s is None else run_s / wall_s,
         waiting_share=None if waited_s is None else waited_s / max(own_s + waited_s, 1e-9),
-        stolen_share=spent("stolen") / wall_s / cores if told else None,
+        # Of a block shorter than the ticks in which it is counted, more may seem stolen than there was.
+        stolen_share=min(1.0, spent("stolen") / wall_s / cores) if told else None,
         throttled_share=None if spent("throttled") is None else spent("throttled") / wall_s,
         other_processes=max((count for count in processes if count is not None), default=None),
     )
