@@ -226,7 +226,7 @@ def prerequisite_values(rule):
 
 # Functions, since Snakemake would take braces in the user's own names for wildcards.
 def asked(wildcards):
-    return json.dumps(settings.asked(CHECKED, DEVICES), sort_keys=True)
+    return json.dumps(settings.asked(CHECKED, DEVICES, compared=bool(DISTRIBUTIONS)), sort_keys=True)
 
 
 def complete_settings(wildcards):

@@ -21,7 +21,7 @@ from roofline.records.base import (
     require_same_interval,
 )
 
-CLOCKS_APART, TICK_S = 1.05, 0.02  # by which readings of unlike clocks may contradict one another
+CLOCKS_APART, TICK_S = 1.05, 0.02  # by which readings of unlike clocks may contradict one another; a tick per core
 
 
 class Contention(Record):
@@ -48,7 +48,7 @@ class Contention(Record):
     @model_validator(mode="after")
     def _within_the_cores(self) -> Self:
         used_s = self.own_cores * self.wall_s
-        if used_s > CLOCKS_APART * self.cores * self.wall_s + TICK_S:
+        if used_s > self.cores * (CLOCKS_APART * self.wall_s + TICK_S):
             raise ValueError(f"own_cores is {self.own_cores:g} of {self.cores} cores")
         return self
 
