@@ -30,11 +30,11 @@ def quantity(key="bf16", value=800.0, kind="burst", higher=True, samples=100):
     return Quantity("gpu0", key, key, kind, value, "TFLOPS", higher, samples, None, None, None)
 
 
-def run(card, limit=700.0, effort="default", library="120902", **values):
+def run(card, limit=700.0, effort="default", library="120902", at="12:00", **values):
     return MeasuredRun(
         card_id=card_id(card),
         fingerprint=repr(values),
-        queried_at="",
+        queried_at=f"2026-11-22T{at}:00+00:00",
         commit=None,
         effort=effort,
         driver=None,
@@ -75,6 +75,16 @@ def test_a_card_counts_once_however_many_runs_it_had(groups):
     assert (one.cards, one.runs) == (len(groups), sum(map(len, groups)))
     assert math.isclose(one.median, median([median(group) for group in groups]))
     assert one.run_spread_df == sum(len(group) - 1 for group in groups)
+
+
+def test_runs_hours_apart_have_a_spread_of_their_own():
+    close = [run("GPU-0", bf16=800), run("GPU-0", at="12:40", bf16=802), run("GPU-1", bf16=700)]
+    (found,) = made(*close).spreads
+    assert (found.kind, found.back_to_back_cards, found.hours_apart_cards) == ("burst", 1, 0)
+    assert math.isclose(found.back_to_back, math.log(802 / 800) / math.sqrt(2)) and found.hours_apart is None
+    (later,) = made(*close, run("GPU-0", at="18:00", bf16=840), run("GPU-1", at="12:10", bf16=700)).spreads
+    assert math.isclose(later.hours_apart, math.log(840 / 800) / math.sqrt(2)) and later.hours_apart_cards == 1
+    assert later.back_to_back < found.back_to_back and later.back_to_back_cards == 2
 
 
 @pytest.mark.parametrize(

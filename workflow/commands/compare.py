@@ -1,10 +1,14 @@
-"""Compare two runs, or two sides of several runs each, figure by figure; measures nothing and needs no GPU.
+"""Compare two runs, or two sides of several runs each, figure by figure.
 
     python workflow/commands/compare.py A B [--force]
+    python workflow/commands/compare.py --run CHECKOUT [targets and options of snakemake]
 
 A and B are archives or results folders; several of one side stand in one argument, separated by blanks. --force also
-compares other models of card. Writes results/comparison/: comparison.md, comparison.json and comparison.png.
-Ends with status 1 where something is SLOWER, and with 2 where the sides cannot be read or compared.
+compares other models of card. Neither measures nor needs a GPU. With --run this checkout (A) and another (B) are run
+here in turns, A B B A, in folders of their own below results/checkouts/.
+
+Writes results/comparison/: comparison.md, comparison.json and comparison.png. Ends with status 1 where something is
+SLOWER, and with 2 where the sides cannot be measured, read or compared.
 """
 
 import argparse
@@ -16,18 +20,22 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from roofline.analysis.comparison import Incomparable, compare
+from roofline.analysis.comparison import compare
 from roofline.analysis.known_variation import stored
+from roofline.analysis.pairing import Incomparable
 from roofline.records.base import CorruptRecord, write
 from roofline.records.comparison import Comparison
 from roofline.records.files import write_text
 from roofline.report import comparison_figure, comparison_page, figure_style
+from roofline.run import plan, settings
+from roofline.run.alternated import alternate
 from roofline.run.archive import Refused
+from roofline.run.folder import Failed
 from roofline.run.jobs import exit_with, print_what_can_be_printed
 from roofline.run.runs import read_runs
 
 WHERE = Path("results", "comparison")
-SLOWER, REFUSED = 1, 2
+SLOWER, REFUSED, INTERRUPTED = 1, 2, 130
 DPI = 144
 
 
@@ -36,18 +44,30 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("a", metavar="A")
     parser.add_argument("b", metavar="B")
     parser.add_argument("--force", action="store_true")
-    told = parser.parse_args(arguments)
     try:
-        sides = [paths(text, side) for text, side in ((told.a, "A"), (told.b, "B"))]
-        folders = [path for side in sides for path in side if path.is_dir()]
-        runs = [read_runs(side) for side in sides]
-        comparison = compare(*runs, told.force, partial(stored, folders=folders))
+        if arguments[:1] == ["--run"]:
+            if plan.DRY.intersection(arguments):
+                raise Refused("a comparison of checkouts has no dry run: make dry-run in either says what it measures")
+            if not arguments[1:]:
+                raise Refused("--run: no checkout is named")
+            comparison = compare(*alternate(Path(arguments[1]), arguments[2:]))
+        else:
+            told = parser.parse_args(arguments)
+            sides = [paths(text, side) for text, side in ((told.a, "A"), (told.b, "B"))]
+            folders = [path for side in sides for path in side if path.is_dir()]
+            comparison = compare(*map(read_runs, sides), told.force, partial(stored, folders=folders))
         if not (found := WHERE.parent).is_dir() and found.exists():
             raise Refused(f"{found} is no folder, and {WHERE}/ is needed there: move it away")
         write_all(comparison, WHERE)
-    except (Refused, Incomparable, CorruptRecord, OSError) as error:
+    except settings.Faults as faults:
+        print("\n".join(faults.lines), file=sys.stderr)
+        return REFUSED
+    except (Refused, Incomparable, Failed, CorruptRecord, OSError) as error:
         print(error, file=sys.stderr)
         return REFUSED
+    except KeyboardInterrupt:
+        print("stopped: nothing was compared")
+        return INTERRUPTED
     print(comparison_page.screen(comparison))
     print(f"{WHERE}/: comparison.md, comparison.json, comparison.png")
     return SLOWER if any(one.verdict == "SLOWER" for one in comparison.quantities) else 0

@@ -130,12 +130,11 @@ def sound(records: list[Ceilings], device: DeviceRecord) -> tuple[list[Ceilings]
 
 def run(where: Path, options: list[str]) -> None:
     """Measure the ceilings in a folder. Raises Failed with the last lines of what was said."""
-    log = where.with_suffix(".log")
-    with open(log, "wb") as output:
-        status = folder.run(where, [*options, "--", "ceilings"], output)
-    if status:
-        last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
-        raise Failed("\n".join([*last, f"{where} failed with status {status} (log: {log}); no spread was written"]))
+    try:
+        folder.run_logged(where, [*options, "--", "ceilings"])
+    except folder.Failed as failed:
+        last = failed.log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
+        raise Failed("\n".join([*last, f"{failed}; no spread was written"])) from None
 
 
 def device_record(where: Path, device: str) -> DeviceRecord:

@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from roofline.analysis.distribution import REFERENCE, reference_of
-from roofline.analysis.quantities import sustained_key
+from roofline.analysis.quantities import Quantity, sustained_key
 from roofline.analysis.spread import CeilingSpread, SpreadRecord
-from roofline.core.run_spread import Spread, pooled, within
+from roofline.core.run_spread import Spread, of_most, pooled, within
 from roofline.records.base import read
 from roofline.records.distribution import Distribution
 
-MOST_DF = 4  # of a stored spread, however many runs it is from: it is of other days, hosts and code
+FAMILY_DF = 8  # degrees of freedom that a family's spread counts for beside a figure's own
+MOST_DF = 8  # of both together: they are of other days, hosts and code
 
 
 class Stored(NamedTuple):
@@ -33,48 +34,49 @@ def stored(card: str, folders: Iterable[Path] = ()) -> dict[str, Stored]:
     return known
 
 
-def typical(kinds: Mapping[str, str]) -> dict[str, float]:
-    """The spread between runs by kind, pooled over the cards of reference/; `kinds` are those of known keys."""
-    found: dict[str, list[Spread]] = {}
+def typical(figures: Iterable[Quantity]) -> dict[str, float]:
+    """The spread between runs by family, pooled over the cards of reference/."""
+    figures, found = list(figures), {}
     for folder in sorted(path for path in REFERENCE.iterdir() if path.is_dir()):
         for record in _read(Distribution, folder / "distribution.json"):
-            for kind, spread in of_kinds(stored(record.card), kinds).items():
-                found.setdefault(kind, []).append(spread)
-    return {kind: pooled(spreads).sd for kind, spreads in found.items()}
+            known = {key: one.runs for key, one in stored(record.card).items()}
+            for family, spread in by_family(known, figures).items():
+                found.setdefault(family, []).append(spread)
+    return {family: pooled(spreads).sd for family, spreads in found.items()}
 
 
-def of_kinds(known: Mapping[str, Stored], kinds: Mapping[str, str]) -> dict[str, Spread]:
-    """The spread between runs of all quantities of a kind together."""
-    return _by_kind({key: one.runs for key, one in known.items()}, kinds)
-
-
-def _by_kind(known: Mapping[str, Spread | None], kinds: Mapping[str, str]) -> dict[str, Spread]:
+def by_family(known: Mapping[str, Spread | None], figures: Iterable[Quantity]) -> dict[str, Spread]:
+    """Known spreads pooled over the figures that vary alike, without those that have modes."""
     found: dict[str, list[Spread]] = {}
-    for key, spread in known.items():
-        if spread and key in kinds:
-            found.setdefault(kinds[key], []).append(spread)
-    return {kind: pooled(spreads) for kind, spreads in found.items()}
+    for one in figures:
+        if (spread := known.get(one.key)) and not one.modal:
+            found.setdefault(one.family, []).append(spread)
+    return {family: pooled(spreads) for family, spreads in found.items()}
 
 
-def at_least_its_kinds(known: Mapping[str, Stored], kinds: Mapping[str, str]) -> dict[str, Stored]:
-    """No spread between runs, or between cards, below that of its kind; that between runs with MOST_DF at most.
+def shrunk(known: Mapping[str, Stored], figures: Iterable[Quantity]) -> dict[str, Stored]:
+    """For every figure its own spread between runs pooled with its family's, or the family's where it has none.
 
     One that is known from a few runs is now and then far too small by chance, and saw nothing of what happens in one
-    run of twenty. That between two or three cards is often 0: what runs explain is taken from it.
+    run of twenty: so its family's counts as FAMILY_DF further degrees of freedom (Smyth, Statistical Applications in
+    Genetics and Molecular Biology 3, 2004). That between cards is never below its family's: between two or three cards
+    it is often 0, since what runs explain is taken from it.
     """
-    runs, cards = of_kinds(known, kinds), _by_kind({key: one.cards for key, one in known.items()}, kinds)
+    figures = list(figures)
+    runs = by_family({key: one.runs for key, one in known.items()}, figures)
+    cards = by_family({key: one.cards for key, one in known.items()}, figures)
+    source = next((one.source for one in known.values()), "")
+    found = {}
+    for one in figures:
+        own = known.get(one.key, Stored(None, None, source))
+        family = runs.get(one.family)
+        both = pooled(filter(None, (own.runs, family and of_most(family, FAMILY_DF))))
+        found[one.key] = Stored(both and of_most(both, MOST_DF), wider(own.cards, cards.get(one.family)), own.source)
+    return found
 
-    def raised(key: str, spread: Spread | None, whole: Mapping[str, Spread]) -> Spread | None:
-        return spread._replace(sd=max(spread.sd, whole[kinds[key]].sd)) if spread and key in kinds else spread
 
-    def between_runs(key: str, one: Stored) -> Spread | None:
-        spread = raised(key, one.runs, runs)
-        return spread and spread._replace(df=min(spread.df, MOST_DF))
-
-    return {
-        key: one._replace(runs=between_runs(key, one), cards=raised(key, one.cards, cards))
-        for key, one in known.items()
-    }
+def wider(*spreads: Spread | None) -> Spread | None:
+    return max(filter(None, spreads), key=lambda one: one.sd, default=None)
 
 
 def _distribution(folder: Path, card: str) -> dict[str, Stored]:

@@ -54,10 +54,15 @@ class ComparedQuantity(Change):
     higher_is_better: bool
     a: list[Positive] = Field(description="of each run of side A that found it")
     b: list[Positive]
+    modal: bool = Field(default=False, description="set by the host's pace, so with modes: nothing is concluded")
     margin: Positive = Field(description="within which a change is none that matters, as a share")
     spread: NotNegative | None = Field(description="between runs: the standard deviation of ln(value)")
     spread_df: NotNegative | None = Field(description="its degrees of freedom")
     spread_from: str | None
+    of_model: Change | None = Field(
+        default=None,
+        description="of one card and another also: whether they differ by more than cards of one model do",
+    )
     card_spread: NotNegative | None = Field(description="that between cards, where the sides are of different ones")
     smallest_change: NotNegative | None = Field(
         description="the smallest slowing, as a share, that would have been found in nine of ten such comparisons"

@@ -29,6 +29,20 @@ class QuantityDistribution(Record):
     card_spread_df: NotNegative = Field(description="its degrees of freedom")
 
 
+class KindSpread(Record):
+    """Of ceilings of one kind: standard deviations of ln(value) between runs of one card, pooled."""
+
+    kind: QuantityKind
+    back_to_back: NotNegative | None = Field(
+        description="between runs less than an hour after one another; null where no card has two"
+    )
+    back_to_back_cards: int = Field(description="that it is known from")
+    hours_apart: NotNegative | None = Field(
+        description="between the first runs after pauses of an hour or more; null, so not known, where no card has two"
+    )
+    hours_apart_cards: int = Field(description="that it is known from")
+
+
 class MeasuredRun(Record):
     """A run that the distribution is made from."""
 
@@ -51,3 +65,4 @@ class Distribution(Record):
     card: str = Field(description="the exact name of the device")
     runs: list[MeasuredRun]
     quantities: list[QuantityDistribution]
+    spreads: list[KindSpread] = Field(default=[], description="none in files of earlier versions")

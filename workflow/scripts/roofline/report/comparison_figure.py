@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from roofline.analysis.quantities import TIMES
 from roofline.core.equivalence import Verdict
 from roofline.records.comparison import ComparedQuantity, Comparison
 from roofline.report import figure_style as style
-from roofline.report.comparison_page import CELLS, summary
+from roofline.report.comparison_page import summary
 
 TITLE = "B compared with A"
 HEAD, FOOT, ROW, TITLED, RIGHT = 38.0, 40.0, 12.0, 26.0, 96.0
@@ -30,7 +31,7 @@ MARKS = (
 
 @style.styled()
 def draw(comparison: Comparison) -> Figure:
-    """A panel per subject, a row per ceiling and a row per implementation of an operator, with a dot per cell."""
+    """A panel per subject, a row per ceiling and operator's mean, and one per implementation with a dot per cell."""
     panels = [(name, rows) for name in (s.name for s in comparison.subjects) if (rows := _rows(comparison, name))]
     if not panels:
         return style.nothing(TITLE, "The two sides have no figure in common.")
@@ -54,7 +55,7 @@ def _rows(comparison: Comparison, subject: str) -> list[tuple[str, list[Compared
     found: dict[str, list[ComparedQuantity]] = {}
     for one in comparison.quantities:
         if one.subject == subject:
-            found.setdefault(one.name if one.kind not in CELLS else _series(one), []).append(one)
+            found.setdefault(_series(one) if one.kind in TIMES else one.name, []).append(one)
     return list(found.items())
 
 

@@ -10,8 +10,15 @@ from roofline.records.comparison import ComparedQuantity, Comparison
 from roofline.report.markdown import table
 
 VERDICTS: tuple[Verdict, ...] = ("SLOWER", "FASTER", "UNCLEAR", "SAME")
-CELLS = ("device_time", "caller_time")
+CELLS = ("operator_time", "device_time", "caller_time")
 COLUMNS = ["quantity", "unit", "A", "B", "B/A", "95 % interval", "verdict", "per clock", "would find", "why"]
+LOOKED_FOR = 0.03
+GROUPS = {
+    "ceilings": None,  # all that are of no operator
+    "operators' means": ("operator_time",),
+    "GPU times": ("device_time",),
+    "callers' times": ("caller_time",),
+}
 RULE = (
     "B/A is of the figure itself: of a time, more than 1 is slower. The interval is by the"
     " spread between runs."
@@ -47,7 +54,7 @@ def screen(comparison: Comparison) -> str:
     for subject in comparison.subjects:
         mine = [one for one in comparison.quantities if one.subject == subject.name]
         ceilings, cells = _parted(mine)
-        changed = [one for one in cells if one.verdict in ("SLOWER", "FASTER")]
+        changed = [one for one in cells if one.kind == "operator_time" or one.verdict in ("SLOWER", "FASTER")]
         parts += [f"{subject.name}: {_cards(subject)}", _table([*ceilings, *changed])]
         counts = Counter(one.verdict for one in cells)
         told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
@@ -88,11 +95,13 @@ def _cards(subject) -> str:
     if subject.same_cards:
         return "the same device on both sides."
     a, b = len(subject.a_cards), len(subject.b_cards)
+    if a == b == 1:
+        return "one device and another: whether these two differ, by the spread between runs of one."
     return f"other devices ({a} in A, {b} in B), so that their spread is part of the error."
 
 
 def _parted(quantities: Sequence[ComparedQuantity]) -> tuple[list[ComparedQuantity], list[ComparedQuantity]]:
-    cells = [one for one in quantities if one.kind in CELLS]
+    cells = sorted((one for one in quantities if one.kind in CELLS), key=lambda one: one.kind != "operator_time")
     return [one for one in quantities if one.kind not in CELLS], cells
 
 
@@ -130,12 +139,20 @@ def _value(runs: Sequence[float]) -> str:
 
 
 def _smallest(quantities: Sequence[ComparedQuantity]) -> str:
-    """What the comparison could have found at all, by its best and its worst quantity."""
-    known = sorted((one.smallest_change, one.name) for one in quantities if one.smallest_change is not None)
-    if not known:
+    """What the comparison could have found at all, by groups of figures."""
+    words = [f"{name} {share}" for name, share in found_shares(quantities).items()]
+    if not any(one.smallest_change is not None for one in quantities):
         return ""
-    (best, first), (worst, last), (middle, _) = known[0], known[-1], known[len(known) // 2]
-    return (
-        f"The smallest slowing that would have been found is {percent(best)} ({first}) to {percent(worst)} ({last});"
-        f" of half the figures {percent(middle)} or less."
-    )
+    slowing = f"A slowing of {percent(LOOKED_FOR)} would have been found, in nine of ten such comparisons, in"
+    return f"{slowing}: {', '.join(words)}."
+
+
+def found_shares(quantities: Sequence[ComparedQuantity], slowing: float = LOOKED_FOR) -> dict[str, str]:
+    """Of how many ceilings, GPU times and callers' times a slowing would have been found."""
+    found = {}
+    for name, kinds in GROUPS.items():
+        mine = [one for one in quantities if (one.kind in kinds if kinds else one.kind not in CELLS)]
+        some = sum(one.smallest_change is not None and one.smallest_change <= slowing for one in mine)
+        if mine:
+            found[name] = f"{some} of {len(mine)}" if some else "none"
+    return found

@@ -18,7 +18,7 @@ def markdown(ceilings: Sequence[CeilingSpread]) -> str:
 def provenance(record: SpreadRecord) -> str:
     """Which devices, when, and by which code."""
     devices = listed(f"{name} ({device})" for device, name in record.devices.items())
-    return f"{devices}; {record.started_at} to {record.ended_at}; commit {record.commit or 'not known'}."
+    return f"{devices}; back to back, {record.started_at} to {record.ended_at}; commit {record.commit or 'not known'}."
 
 
 def left_out(told: Sequence[str]) -> list[str]:

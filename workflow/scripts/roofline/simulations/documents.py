@@ -1,4 +1,4 @@
-"""The tables in documents that come from simulations; `make documents` writes them.
+"""The tables in documents that come from simulations and from the committed run; `make documents` writes them.
 
 Each stands between `<!-- begin NAME -->` and `<!-- end NAME -->`.
 """
@@ -7,11 +7,24 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from roofline.simulations import faults, loads
+from roofline.run import committed
+from roofline.simulations import comparison, faults, loads
 
 ROOT = Path(__file__).parents[4]
 TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
+    "README.md": {"figures": committed.figures, "comparison": comparison.sentence},
+    "reference/nvidia-h200/README.md": {
+        "compute ceilings": committed.compute_ceilings,
+        "memory ceilings": committed.memory_ceilings,
+        "predictions": committed.predictions,
+    },
     "docs/health.md": {"faults": faults.found_table, "false alarms": faults.alarms},
+    "docs/comparing.md": {
+        "margins": comparison.margins,
+        "alarms": comparison.alarms,
+        "power": comparison.power,
+        "operators": comparison.operator_power,
+    },
     "docs/ceilings.md": {"loads": loads.error_table},
 }
 
