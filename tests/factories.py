@@ -42,7 +42,7 @@ class FakeDevice:
             self.now += times[-1]
         return times
 
-    def device_times(self, step, count, first=0):
+    def device_times(self, step, count, first=0, at_once=None):
         if self.kind == "cpu":
             return None
         return [seconds / 2 for seconds in self.step_times(step, count, first)]

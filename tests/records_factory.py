@@ -23,6 +23,7 @@ from roofline.measure.sustained import summarise
 from roofline.operators.about import OwnOperator
 from roofline.operators.gemm.products import TOLERANCE
 from roofline.records.base import Record
+from roofline.records.calibration import CalibrationRecord
 from roofline.records.compute import LoadPoint, PeakFlops, PeakFlopsRecord
 from roofline.records.counters import CountedCell, CountersRecord, ProfilerRecord
 from roofline.records.device import DeviceRecord, VendorFigures
@@ -32,7 +33,7 @@ from roofline.records.operator import JobRecord, Measurement, OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, Seal, predict_sealed
 from roofline.records.product import Product
 from roofline.records.timing import Check, Contention, Search, Timing
-from roofline.report import counters, predictions
+from roofline.report import counters, host_costs, predictions
 from roofline.report.model import Report, report
 from roofline.report.rendering import text_page
 from roofline.report.tables import fail_lines
@@ -60,7 +61,7 @@ SCAN = OwnOperator(
     cases=[],
 )
 GEMM = OwnOperator(name="gemm", title="GEMM", picture="gemm", counted="A, B and C once each", cases=[])
-OF_CASE = ("label", "series", "textbook_regime", "advice")
+OF_CASE = ("label", "series", "textbook_regime", "advice", "graph")
 
 
 class MadeUpCell(Measurement):
@@ -447,6 +448,7 @@ def path_of(record: Record) -> str:
     places = {
         DeviceRecord: lambda r: "device_query",
         PredictionRecord: lambda r: "prediction",
+        CalibrationRecord: lambda r: "calibration",
         OperatorPredictionRecord: lambda r: f"{rule_of(r.operator)}/prediction",
         PeakFlopsRecord: lambda r: f"peak_flops/{r.dtype}",
         BandwidthRecord: lambda r: f"bandwidth/{r.level}",
@@ -481,8 +483,9 @@ def assemble(*records: Record, keep: Callable[[str, Record], str] = pretended) -
         mine = [job for job in jobs if job.device == device]
         operators = dict.fromkeys(one.operator for job in mine for one in job.measurements)
         seals = [promised_seal(device), *(operator_seal(device, operator) for operator in operators)]
+        measured = [one for one in given.values() if isinstance(one, CalibrationRecord) and one.device == device]
         hashes = {}
-        for seal in seals:
+        for seal in [*seals, *measured]:
             path = path_of(seal)
             found[path] = given.get(path) or seal
             if not found[path].device_record_sha256:
@@ -492,7 +495,8 @@ def assemble(*records: Record, keep: Callable[[str, Record], str] = pretended) -
         for job in mine:
             of_operators = {path_of(operator_seal(device, one.operator)): one.operator for one in job.measurements}
             cells = [predicted(one, found, device) for one in job.measurements]
-            carried = {path: hashes[path] for path in [of_all, *of_operators]}
+            of_host = map(path_of, measured if of_operators else [])
+            carried = {path: hashes[path] for path in [of_all, *of_operators, *of_host]}
             path = path_of(job)
             found[path] = job.model_copy(update={"seals": carried, "measurements": cells})
             keep(path, found[path])
@@ -567,10 +571,12 @@ def verification_page(table: Roofline) -> str:
     shown = SimpleNamespace(
         fails=fail_lines(table.faults),
         score=predictions.score_words(table.score) if table.score.cells else "",
+        predictors=predictions.predictors(table.score),
         prediction_summary=predictions.summary(table),
         predictions=predictions.sections(table),
         seals=table.seals,
         calls=predictions.calls(table),
+        host_costs=host_costs.table(table.host_costs),
         counted_explained=counters.table_of(table.counted, table.titles, explained=True),
         not_counted=table.not_counted,
     )

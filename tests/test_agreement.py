@@ -5,7 +5,8 @@ from records_factory import bandwidth_record, device_record, peak_record, stream
 
 from roofline.analysis import checks
 from roofline.analysis.checks.agreement import AGREE
-from roofline.records.memory import GridTrial
+from roofline.devices.cpu.formula import REPORTED_NOW
+from roofline.records.memory import FoundLevel, GridTrial, Sweep, SweepPoint
 
 CPU = device_record("cpu")
 
@@ -41,6 +42,28 @@ def peak(dtype, tflops, formula=2.0):
 def test_figures_that_contradict_each_other_are_named(records, told):
     result, reason = judge(*records)
     assert result == "note" and all(part in reason for part in told), reason
+
+
+@pytest.mark.parametrize(("plateau", "doubted"), [(213, True), (108, False)])
+def test_a_sweep_that_shows_another_memory_than_its_stream_is_not_believed(plateau, doubted):
+    last = FoundLevel(
+        name="memory", gb_per_s=plateau, first_bytes=1 << 30, last_bytes=1 << 31, knee_bytes=None, reported_bytes=None
+    )
+    point = SweepPoint(size_bytes=1 << 30, gb_per_s=plateau)
+    sweep = Sweep(series="all_cores", reader="each core", counted="made up", points=[point], levels=[last], states=[])
+    result, reason = judge(
+        bandwidth_record("cpu", dram_read=reads(106)),
+        bandwidth_record("cpu").model_copy(update={"level": "sweep", "sweeps": [sweep]}),
+    )
+    assert (result == "note" and "believe dram_read" in reason) == doubted, reason
+
+
+def test_a_formulas_clock_of_an_idle_moment_is_no_contradiction():
+    idle = device_record("cpu", hardware={"clock_source": f"{REPORTED_NOW}; the core may boost above it"})
+    (found,) = [
+        one for one in checks.judge(checks.Evidence("cpu", idle, [peak("fp32_fma", 2.86)])) if one.check == AGREE
+    ]
+    assert found.result == "pass"
 
 
 def test_figures_that_agree_pass():

@@ -59,7 +59,7 @@ def test_the_manifest_lists_every_result_with_its_job(finished_run):
     assert manifest.times.jobs_without_times == 0
     assert 0 < manifest.times.jobs_s <= manifest.times.span_s
     (sealed,) = manifest.seals
-    assert set(sealed.seals) == {f"cpu/{folder}prediction.json" for folder in FOLDERS}
+    assert set(sealed.seals) == {"cpu/calibration.json", *(f"cpu/{folder}prediction.json" for folder in FOLDERS)}
     assert all(moment < sealed.first_measurement_at for moment in sealed.seals.values())
     assert sealed.measurements == 6
 
@@ -123,7 +123,7 @@ def test_a_partial_rerun_counts_its_own_jobs_and_the_kept_ones_apart(run):
     run.finish()
     manifest = read(Manifest, run.results / "manifest.json")
     kept = {output.rule for output in manifest.outputs if not output.of_this_run}
-    assert kept == MEASURING | {"prediction", "operator_prediction", "checkpoint"}
+    assert kept == MEASURING | {"prediction", "calibration", "operator_prediction", "checkpoint"}
     assert 0 < manifest.times.jobs_of_this_run_s < manifest.times.jobs_s
     assert manifest.times.cost_usd == pytest.approx(manifest.times.span_s)
     assert manifest.sources.changed_files == ["config/config.yaml"]

@@ -176,7 +176,7 @@ def test_one_cell_on_the_cpu(checkout):
         assert done.returncode == 0, done.stdout + done.stderr
         assert "predicted" in done.stdout and "of roof" in done.stdout
         assert "reference/ has no run on this device" in done.stdout and "dram_read" in done.stdout
-        assert measured(checkout) == {OPERATOR, "cpu/peak_flops/fp32", "cpu/bandwidth/dram"}
+        assert measured(checkout) == {OPERATOR, "cpu/calibration", "cpu/peak_flops/fp32", "cpu/bandwidth/dram"}
         shown.append([started(checkout, name) for name in (OPERATOR, "cpu/peak_flops/fp32", "cpu/bandwidth/dram")])
     assert shown[0][0] < shown[1][0] and shown[0][1:] == shown[1][1:]
     assert not checkout.results.exists() and not (checkout.root / "logs").exists()

@@ -218,6 +218,9 @@ def test_a_cell_is_compared_with_the_baselines_of_its_own_case():
     assert (set(plain.speed_up), set(simple.speed_up)) == ({"simple"}, {"plain"})
     assert alone.speed_up == of_cpu.speed_up == {}, "no baseline was measured of this case"
     assert (on_cpu.speed_up["plain"].latency, on_cpu.speed_up["plain"].device_latency) == (close(4), None)
+    graph = cell("gpu0", 1e-3, 1e-3, implementation="fused_graph", graph=True)
+    *launched, in_graph = collected(operator_record("gpu0", *gpu, graph, operator=info)).roofline.operators
+    assert in_graph.speed_up == {} != launched[2].speed_up, "its lead over single launches would be the launches'"
     without = collected(operator_record("gpu0", *gpu)).roofline
     assert not any(one.speed_up for one in without.operators)
 

@@ -349,7 +349,7 @@ def test_a_device_that_takes_longer_than_its_caller_is_measured_again_and_then_d
     device = Card()
     measured_again = []
 
-    def device_times(step, count, first=0):
+    def device_times(step, count, first=0, at_once=None):
         measured_again.append(device.rested)
         return [device_s * seconds for seconds in device.step_times(step, count, first)]
 

@@ -112,6 +112,10 @@ def counted_cell(**fields) -> CountedCell:
     [
         ({"dram_read_bytes": 1.005e9, "dram_write_bytes": 1e8, "flops": {"fp32": 4}}, AGREE),
         ({"dram_read_bytes": 1.5e9}, "500 MB more was read from memory than declared (the cause was not counted)"),
+        (
+            {"dram_read_bytes": 2e9, "l2_read_hit_sectors": 3.75e8, "l2_read_miss_sectors": 1.25e8},
+            "than declared (the L2 was asked for 16 GB, 16 times the declared, and had 75 % of it",
+        ),
         ({"dram_read_bytes": 5e8, "cache": "warm"}, "500 MB less was read from memory than declared (the cause was"),
         ({"dram_read_bytes": 9e8, "kept_read_bytes": 1e8, "kept_read_why": "x stays"}, "than declared (x stays)"),
         ({"dram_read_bytes": 8e8, "kept_read_bytes": 1e8, "kept_read_why": "x stays"}, "(the cause was not counted)"),

@@ -275,7 +275,7 @@ def test_sums_of_words_are_those_of_the_numbers(first, words):
 
 
 def caches_of(readers, near_bytes, largest_bytes):
-    return memory.Caches(readers, {"l2": largest_bytes}, near_bytes, largest_bytes)
+    return memory.Caches(readers, {"l2": largest_bytes}, near_bytes, largest_bytes, largest_bytes)
 
 
 @settings(deadline=None, max_examples=30)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from roofline import devices
 from roofline.core.dtypes import array_dtype
+from roofline.devices.cpu import widening
 from roofline.devices.cpu.workers import Workers
 from roofline.operators.about import builtin
 from roofline.operators.base import Case, rotation_copies
@@ -150,8 +151,8 @@ def test_any_number_of_cores_parts_and_pieces_gives_the_right_result(
     with pytest.MonkeyPatch.context() as patch:
         use_cores(patch, cpu, cores)
         patch.setattr(cpu, "l2_bytes", near_bytes)
-        patch.setattr(numpy_cores, "MOST_PIECE_BYTES", piece_bytes)
-        patch.setattr(numpy_cores, "PIECE_BYTES_PER_CORE", 64)
+        patch.setattr(widening, "MOST_PIECE_BYTES", piece_bytes)
+        patch.setattr(widening, "PIECE_BYTES_PER_CORE", 64)
         patch.setattr(numpy_cores, "MOST_PRODUCTS", most_products)
         shape = shape_of(batch, seq_len, kv_heads * group, kv_heads, 2 * half_depth)
         cell = cell_of(cpu, NumpyOnAllCores, shape, dtype, cores=cores)
@@ -168,10 +169,10 @@ def test_any_number_of_cores_parts_and_pieces_gives_the_right_result(
 def test_every_number_is_widened(dtype):
     """All 65536 of them; fp16 is scaled, exactly. Those that are not finite are found by their piece."""
     numbers = numpy.arange(65536, dtype=numpy.uint16).view(array_dtype(dtype))
-    scale = numpy.float32(numpy_cores.FP16_SCALE if dtype == "fp16" else 1)
+    scale = numpy.float32(widening.FP16_SCALE if dtype == "fp16" else 1)
     with numpy.errstate(invalid="ignore"):
         for piece in (numbers[numpy.isfinite(numbers)], numbers):
-            found = numpy_cores.widened(piece, numpy.empty(piece.size, numpy.float32)) * scale
+            found = widening.widened(piece, numpy.empty(piece.size, numpy.float32)) * scale
             assert numpy.array_equal(found, piece.astype(numpy.float32), equal_nan=True)
 
 

@@ -123,13 +123,23 @@ def test_a_reference_product_is_held_against_the_best_one_on_the_same_operands()
     best = at(0.9, reference=0.7 * 900, reference_inputs="all bits random")
     other = best.peak.burst.model_copy(update={"inputs": "all bits random", "tflops": 0.75 * 900})
     best.peak.variants = [other]
-    assert "burst on its operands |" in answer(1, best, only_words=False)
+    assert re.search(r"\| fp16, also *\| all bits random .* 675 \| *83 % \|", answer(1, best, only_words=False))
     assert "its own, the ceiling's product gives 675 TFLOPS, of which it attains 93 %" in answer(2, best, HBM)
     roofline = collected(best, HBM).roofline
     told = "other operands than its ceiling, whose product gives 675 TFLOPS on those"
     assert told in " ".join(screen.summary(roofline).split())
     other.tflops = 0.6 * 900
     assert "the reference GEMM of fp16 beats the best one found" in trust(best)
+
+
+@pytest.mark.parametrize(("last", "told"), [(1.009, False), (1.011, True)])
+def test_a_burst_whose_last_quarter_is_slower_by_more_than_a_percent_is_told(last, told):
+    """tf32 on an H200: the clock steps within the block, and the median is of the first rate."""
+    one = at(0.9)
+    timing = one.peak.burst.latency
+    samples = [timing.median_s] * 75 + [timing.median_s * last] * 25
+    one.peak.burst.latency = timing.model_copy(update={"samples_s": samples})
+    assert ("differ by more than 1 % in fp16 (810, 810, 810 and 801 TFLOPS)" in trust(one)) is told
 
 
 def test_each_ceiling_has_its_own_verdict():

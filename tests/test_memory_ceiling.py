@@ -261,6 +261,14 @@ def test_levels_are_named_by_the_capacities_that_the_device_reports(found, capac
     assert named[0].knee_bytes == round(45.4 * KIB)
 
 
+@pytest.mark.parametrize(
+    ("cached", "expected"), [(3 * MIB, "memory"), (4 * MIB, "cache or memory"), (300 * MIB, "cache or memory")]
+)
+def test_only_what_lies_beyond_all_caches_together_is_called_memory(cached, expected):
+    """A plateau that begins within what is reported of the last level may be of it: what is read stays there."""
+    assert memory_ceiling.named([L1, BEYOND], {"l1": 48 * KIB, "l2": 2 * MIB}, cached)[-1].name == expected
+
+
 # ---------------------------------------------------------------------------------------------- a sweep
 
 SIZES = [4 * KIB * 2**i for i in range(14)]

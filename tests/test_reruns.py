@@ -25,11 +25,12 @@ from roofline.devices.cpu import identity as cpu
 from roofline.operators import registry
 from roofline.run import sources
 
-QUERY, SEAL, PEAKS_SEAL, ATTENTION_SEAL, ROWS_SEAL = (
+QUERY, SEAL, CALIBRATION, PEAKS_SEAL, ATTENTION_SEAL, ROWS_SEAL = (
     f"cpu/{name}.json"
     for name in (
         "device_query",
         "prediction",
+        "calibration",
         *(f"{rule}/prediction" for rule in ("peak_flops", "decode_attn", "row_norm")),
     )
 )
@@ -39,7 +40,7 @@ NORM, NORM_SEAL = (f"cpu/rmsnorm_matmul/{name}.json" for name in ("hidden64_fp16
 OF_PEAKS_SEAL, OF_ATTENTION_SEAL = (PEAKS_SEAL, PEAK), (ATTENTION_SEAL, *ATTENTION)
 OF_ROWS_SEAL, OF_NORM_SEAL = (ROWS_SEAL, ROWS), (NORM_SEAL, NORM)
 OF_OPERATORS_SEALS = (*OF_ATTENTION_SEAL, *OF_ROWS_SEAL, *OF_NORM_SEAL)
-MEASURED = (QUERY, SEAL, MEMORY, *OF_PEAKS_SEAL, *OF_OPERATORS_SEALS)
+MEASURED = (QUERY, SEAL, CALIBRATION, MEMORY, *OF_PEAKS_SEAL, *OF_OPERATORS_SEALS)
 PICTURES = "roofline.png"  # with all other pictures, of one job
 FOLLOWS = ("roofline.json", PICTURES, "manifest.json")  # roofline.json with every page, of one job
 AFTER_THE_QUERY = (*MEASURED[1:], *FOLLOWS)

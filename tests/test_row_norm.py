@@ -244,14 +244,14 @@ def test_every_row_is_looked_at_and_many_are_compared(cpu):
 @pytest.mark.parametrize("kind", [*ON_CPU, *ON_GPU])
 def test_every_cost_is_a_constant_with_its_source(kind):
     for constant in OPERATOR.constants[kind.kind].values():
-        assert constant.source and constant.meaning and constant.value > 0
+        assert constant.source and constant.meaning and constant.value >= 0
     assert predicted(kind, 1024, 128).latency_s > 0  # each that is named is there
 
 
 def predicted(kind, rows: int, columns: int, cores: int = 16):
     one = object.__new__(kind)
     one.operator, one.case = OPERATOR, case_of(rows, columns)
-    one.device = SimpleNamespace(cores=cores, multiprocessors=132, max_threads=2048)
+    one.device = SimpleNamespace(cores=cores, multiprocessors=132, max_threads=2048, last_level_cache_bytes=32 << 20)
     constants = {name: constant.value for name, constant in OPERATOR.constants[kind.kind].items()}
     return predict_cell(
         flops=OPERATOR.flops(one.case),

@@ -6,17 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.analysis.score import score, time_right
+from roofline.analysis.baselines import START_S, baselines
+from roofline.analysis.score import ROOF, ROOF_AND_START, score, time_right
 from roofline.operators.about import builtin
-from roofline.records.prediction import CellPrediction
+from roofline.records.prediction import CellPrediction, CostTerms
 
 REGIMES = ("compute", "memory", "overhead", "implementation")
 ATTENTION = {"heads": 8, "kv_heads": 8, "head_size": 64, "seq_len": 128}
 
 
-def cell(sealed="memory", found="memory", sealed_s=1.0, latency_s=1.0, textbook=None):
+def cell(sealed="memory", found="memory", sealed_s=1.0, latency_s=1.0, textbook=None, fitted=False):
     predicted = sealed and CellPrediction(regime=sealed, latency_s=sealed_s, fraction_of_compute_peak=None)
-    return SimpleNamespace(sealed=predicted, regime=found, latency_s=latency_s, textbook_regime=textbook)
+    return SimpleNamespace(
+        sealed=predicted,
+        roof=predicted,
+        roof_and_start=predicted,
+        regime=found,
+        latency_s=latency_s,
+        textbook_regime=textbook,
+        fitted=fitted,
+    )
 
 
 def counts(*cells):
@@ -41,6 +50,36 @@ def test_what_has_no_seal_or_no_regime_or_no_time_is_not_judged():
 def test_the_textbooks_regimes_are_counted_beside_where_the_operator_names_one():
     found = score([cell(textbook="memory"), cell(textbook="compute"), cell()])
     assert (found.textbook_regimes_right, found.textbook_cells, found.cells) == (1, 2, 3)
+
+
+def test_the_errors_of_the_times_are_told_and_fitted_cells_apart():
+    found = score([cell(sealed_s=1.1), cell(sealed_s=1.3), cell(sealed_s=0.9), cell(sealed_s=9.0, fitted=True)])
+    assert (found.cells, found.times_close) == (3, 2) and found.median_error == pytest.approx(0.1)
+    assert (found.fitted.cells, found.fitted.times_right) == (1, 0)
+
+
+def test_a_predictor_without_a_model_is_judged_by_the_same_cells():
+    seen = cell()
+    seen.roof = CellPrediction(regime="compute", latency_s=0.4, fraction_of_compute_peak=None)
+    found = score([seen]).baselines
+    assert {name: (one.cells, one.regimes_right, one.times_right) for name, one in found.items()} == {
+        ROOF: (1, 0, 0),
+        ROOF_AND_START: (1, 1, 1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("terms", "seconds"),
+    [
+        (CostTerms(calls={"graph_launch_s": 0.1}, start={"graph_node_s": 1}), START_S["graph"]),
+        (CostTerms(calls={"array_operation_s": 9}, start={"array_kernel_s": 9}), START_S["arrays"]),
+        (CostTerms(calls={"loop_s": 1}), START_S["loops of a CPU"]),
+    ],
+)
+def test_the_roof_alone_and_with_the_start_of_its_kind(terms, seconds):
+    alone, started = baselines(1e9, 1e6, (100.0, 1000.0), terms)
+    assert alone.latency_s == pytest.approx(1e-5) and alone.regime == "compute"
+    assert started.latency_s == pytest.approx(1e-5 + seconds)
 
 
 @given(st.floats(1e-9, 1e3), st.floats(1e-9, 1e3))

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from roofline.devices import open_device
 from roofline.measure.state import StateLog
-from roofline.measure.timing import CALLER_METHOD, per_application, time_caller, time_device, time_until_precise
+from roofline.measure.timing import (
+    CALLER_METHOD,
+    per_application,
+    time_caller,
+    time_device,
+    time_device_alike,
+    time_until_precise,
+)
 from roofline.records.timing import Timing
 
 
@@ -24,6 +31,21 @@ def timed(duration, kind="gpu", **options):
 
 def always(seconds):
     return lambda number: seconds
+
+
+def test_a_device_that_a_long_queue_delays_is_timed_with_a_short_one():
+    """Half a microsecond of 7, in all but the last eight steps of each 32: an H200 behind a blocking kernel."""
+
+    class Queued(FakeDevice):
+        def device_times(self, step, count, first=0, at_once=None):
+            at_once = at_once or 32
+            return [7.0e-6 if number % at_once >= at_once - 8 else 7.5e-6 for number in range(count)]
+
+    device = Queued()
+    with clock_of(device):
+        caller = time_caller(device, always(7.1e-6), warmup=3, iterations=1000, time_budget_s=1.0)
+        found, doubts = time_device_alike(device, always(7.1e-6), caller, time_budget_s=1.0)
+    assert (found.median_s, doubts) == (7.0e-6, []) and found.method.endswith("8 at a time")
 
 
 # ---------------------------------------------------------------------------------------------- what a caller gets

@@ -87,7 +87,7 @@ def test_what_fails_is_told_and_the_rest_goes_on(device):
 
 def test_after_the_deadline_nothing_is_begun_and_that_is_told(device):
     found = run(device, cells("copy"), cells("copy"), deadline=time.monotonic() - 1)
-    assert found.cells == [] and found.faults == ["no time for 2 of 2: copying n and what follows"]
+    assert found.cells == [] and found.faults == ["no time for 2 of 2 in pass 1 of 3: copying n and what follows"]
     assert markdown(found).startswith("No cell was measured.")
 
 

@@ -104,7 +104,7 @@ def test_its_record_says_what_was_measured_with_what(extended_run):
     (cell,) = record["measurements"]
     assert (cell["operator"], cell["shape"], cell["flops"], cell["bytes"]) == ("saxpy", {"n": 3000}, 6000, 36_000)
     assert cell["check"]["error"] <= cell["check"]["tolerance"] == 1e-5
-    assert set(record["seals"]) == {"cpu/prediction.json", "cpu/saxpy/prediction.json"}
+    assert set(record["seals"]) == {"cpu/prediction.json", "cpu/calibration.json", "cpu/saxpy/prediction.json"}
     (path,) = extended_run.root.with_name("files-of-the-user").glob("*.py")
     assert record["sources"] == {str(path): sha256(path)}
 

@@ -23,6 +23,7 @@ from snakemake.logging import logger
 
 from roofline import devices
 from roofline.analysis import distribution
+from roofline.core.device_kinds import KINDS
 from roofline.devices import datasheets
 from roofline.measure import lock, nsight_compute
 from roofline.run import cells, console, previous_results, run_lock, settings, sources
@@ -239,6 +240,7 @@ def device_records():
 
 def seals():
     found = expand("results/{device}/prediction.json", device=DEVICES)
+    found += expand("results/{device}/calibration.json", device=DEVICES)
     found += expand("results/{device}/peak_flops/prediction.json", device=DEVICES)
     return found + [f"results/{device}/{rule}/prediction.json" for rule in TIMED for device in ON[rule]]
 
@@ -249,7 +251,8 @@ def seal_sources(wildcards):
     for path in seals():
         device, *operator = Path(path).parent.relative_to(RESULTS).parts
         sealed = SimpleNamespace(device=device, **({"operator": operator[0]} if operator else {}))
-        files = library("operator_prediction", measures=True) if operator else library("prediction")
+        rule_of = "operator_prediction" if operator else Path(path).stem
+        files = library(rule_of, measures=rule_of != "prediction")
         found[path] = files(sealed)
     return json.dumps(found)
 

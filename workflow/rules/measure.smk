@@ -39,8 +39,32 @@ rule prediction:
         "../scripts/prediction.py"
 
 
+# What calls, and on a CPU bytes and numbers, cost the host: its operators' seals carry it.
+rule calibration:
+    input:
+        device="results/{device}/device_query.json",
+        library=library("calibration", measures=True),
+    output:
+        "results/{device}/calibration.json",
+    log:
+        "logs/{device}/calibration.log",
+    priority: 4
+    conda:
+        "../../envs/cuda12.yaml"
+    threads: cores_of
+    resources:
+        **RESOURCES,
+        uses=uses,
+    params:
+        identity=identity,
+        software=software,
+    script:
+        "../scripts/calibration.py"
+
+
 rule operator_prediction:
     input:
+        calibration="results/{device}/calibration.json",
         device="results/{device}/device_query.json",
         library=library("operator_prediction", measures=True),
     output:
@@ -58,6 +82,7 @@ rule operator_prediction:
 
 rule peak_flops:
     input:
+        calibration="results/{device}/calibration.json",
         device="results/{device}/device_query.json",
         prediction="results/{device}/prediction.json",
         constants="results/{device}/peak_flops/prediction.json",
@@ -192,6 +217,7 @@ for OPERATOR in TIMED:
         name:
             OPERATOR
         input:
+            calibration="results/{device}/calibration.json",
             device="results/{device}/device_query.json",
             prediction="results/{device}/prediction.json",
             constants=f"results/{{device}}/{OPERATOR}/prediction.json",

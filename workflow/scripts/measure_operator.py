@@ -16,11 +16,11 @@ from roofline.records.files import file_sha256
 from roofline.records.operator import OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord
 from roofline.run.jobs import Stopwatch, job, report
-from roofline.run.paths import below_results
+from roofline.run.paths import below_results, seals_of
 
 
 def run(operator: Operator, name: str, what: Job, seals: dict[str, str], options: Options) -> OperatorRecord:
-    """`seals` are the paths of the device's and the operator's."""
+    """`seals` are the paths of the device's and the operator's, and of the calibration."""
     sealed = Seals(read(PredictionRecord, seals["device"]), read(OperatorPredictionRecord, seals["operator"]).constants)
     watch = Stopwatch()
     device = devices.open_device(name)
@@ -49,7 +49,7 @@ if __name__ == "__main__":
             registry.registered(params.operators)[params.operator],
             wildcards.device,
             Job.from_json(params.job),
-            {"device": inputs.prediction, "operator": inputs.constants},
+            seals_of(inputs),
             Options(
                 params.implementations, params.cache == "cold", params.warmup, params.iterations, params.time_budget_s
             ),

@@ -3,6 +3,7 @@
 from roofline.measure.operator_seal import seal_operator
 from roofline.operators import registry
 from roofline.records.base import read, write
+from roofline.records.calibration import CalibrationRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
 from roofline.run.jobs import job, now, say
@@ -12,7 +13,8 @@ if __name__ == "__main__":
     with job(f"operator_prediction {name} {rule}", snakemake):
         operator = registry.registered(snakemake.params.operators)[rule]
         device, sources = snakemake.input.device, snakemake.input.library
-        sealed = seal_operator(operator, read(DeviceRecord, device), device, sources, now())
+        calibration = read(CalibrationRecord, snakemake.input.calibration)
+        sealed = seal_operator(operator, read(DeviceRecord, device), device, sources, now(), calibration)
         write(sealed, snakemake.output[0])
         digits = file_sha256(snakemake.output[0])[:12]
         say(f"operator_prediction {name} {operator.name}: {len(sealed.constants)} constants, sealed as {digits}")

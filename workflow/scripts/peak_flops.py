@@ -15,7 +15,7 @@ from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord
 from roofline.run.jobs import Stopwatch, job, report
-from roofline.run.paths import below_results
+from roofline.run.paths import below_results, seals_of
 
 
 def run(name: str, dtype: str, device_path: str, seals: dict[str, str], **options) -> PeakFlopsRecord:
@@ -46,7 +46,7 @@ if __name__ == "__main__":
             name,
             dtype,
             snakemake.input.device,
-            {"device": snakemake.input.prediction, "operator": snakemake.input.constants},
+            seals_of(snakemake.input),
             size=params.size,
             warmup=params.warmup,
             iterations=params.iterations,

@@ -447,6 +447,8 @@ KERNELS = {
     "row_norm": _row_norm,
     "row_norm_naive": _row_norm,
     "nothing": lambda given: None,
+    "of_few": lambda given: None,
+    "of_many": lambda given: None,
     "block_stream": lambda given: None,
     "mark_clocks": _mark_clocks,
     "issue": _issue(predicated=False),

@@ -6,8 +6,10 @@ from typing import Any
 
 from roofline.analysis import decoding
 from roofline.analysis.above_roof import above_roofs
+from roofline.analysis.baselines import baselines, is_fitted
 from roofline.analysis.instructions import instruction_rooflines
 from roofline.analysis.results import Results
+from roofline.analysis.steadiness import quarters_tflops
 from roofline.analysis.table import (
     ComputeCeiling,
     DecodedModel,
@@ -20,20 +22,24 @@ from roofline.analysis.table import (
     Roofline,
     Skipped,
     SpeedUp,
+    Variant,
 )
+from roofline.analysis.unsettled import no_ratio
 from roofline.core import model, regimes
 from roofline.core.device_kinds import accelerators
 from roofline.core.dtypes import dtype_of
 from roofline.core.prediction import Costs, predict_cell
+from roofline.core.statistics import deciles
 from roofline.core.terms import DeviceKind
 from roofline.devices import memory_ceilings
+from roofline.devices.cpu.formula import of_an_idle_moment
 from roofline.devices.levels import MAIN_MEMORY
 from roofline.models import config_file
 from roofline.operators.about import About
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import Bandwidth, BandwidthRecord, FoundLevel
 from roofline.records.operator import JobRecord, Measurement
-from roofline.records.prediction import CellPrediction
+from roofline.records.prediction import CellPrediction, PredictionRecord
 
 NO_ROOF = "warm, and what the caches of this device give is not measured"
 LEVEL = MAIN_MEMORY
@@ -70,7 +76,7 @@ def collect(found: Results, asked: Asked) -> Collected:
     """Everything that was measured, in the public format; and each cell beside its measurement."""
     peaks, bandwidths = found.of_kind(PeakFlopsRecord), found.of_kind(BandwidthRecord)
     ceilings: list[ComputeCeiling | MemoryCeiling]
-    ceilings = [_compute_ceiling(path, record) for path, record in peaks if record.peak]
+    ceilings = [_compute_ceiling(path, record, found) for path, record in peaks if record.peak]
     ceilings += [_memory_ceiling(path, record.device, one) for path, record in bandwidths for one in record.bandwidths]
     cells = [
         Cell(_operator(record, path, measured, _of(ceilings, record.device), found), measured, record)
@@ -123,8 +129,10 @@ def _of(ceilings: list, device: str) -> dict[str, ComputeCeiling | MemoryCeiling
     return {ceiling.name: ceiling for ceiling in ceilings if ceiling.device == device}
 
 
-def _compute_ceiling(path: str, record: PeakFlopsRecord) -> ComputeCeiling:
-    peak = record.peak
+def _compute_ceiling(path: str, record: PeakFlopsRecord, found: Results) -> ComputeCeiling:
+    peak, device = record.peak, found.device_records().get(record.device)
+    of_device = [one for _, one in found.of_kind(PeakFlopsRecord) if one.device == record.device]
+    registers = next((one.peak for one in of_device if one.dtype == f"{record.dtype}_fma"), None)
     other_operands = peak.on_reference_inputs != peak.burst
     return ComputeCeiling(
         device=record.device,
@@ -141,10 +149,24 @@ def _compute_ceiling(path: str, record: PeakFlopsRecord) -> ComputeCeiling:
         reference_tflops=peak.reference_tflops,
         on_reference_inputs_tflops=peak.on_reference_inputs.tflops if other_operands else None,
         burst_tflops=peak.burst_tflops,
+        burst_quarters_tflops=quarters_tflops(peak.burst.latency.samples_s, peak.burst.flops),
+        variants=[
+            Variant(
+                accumulation=one.product.accumulation,
+                output=one.product.output,
+                inputs=one.inputs,
+                tflops=one.tflops,
+                ci95=one.ci95,
+                samples=len(one.latency.samples_s),
+            )
+            for one in peak.variants
+        ],
         sustained_tflops=peak.sustained_tflops,
         sustained_rule=peak.sustained and peak.sustained.rule,
         vendor_tflops=peak.vendor_tflops,
         fraction_of_vendor=peak.fraction_of_vendor,
+        vendor_at_least=peak.unit == "cpu" and device is not None and of_an_idle_moment(device.hardware),
+        no_ratio=no_ratio(record, registers),
         clock_mhz=peak.clock_mhz,
         sustained_clock_mhz=peak.sustained and peak.sustained.sm_clock_mhz,
         inputs=peak.inputs,
@@ -218,6 +240,7 @@ def _operator(record: JobRecord, path: str, measured: Measurement, ceilings: Map
     device_attained = measured.flops / on_device.median_s / 1e12 if on_device else None
     constants = found.constants(device, measured.operator)
     regime = found_regime(measured, peak, gb_per_s)
+    roof_alone, roof_and_start = _without_a_model(measured, found.device_seal(device))
     row = Operator(
         operator=measured.operator,
         implementation=measured.implementation,
@@ -236,6 +259,7 @@ def _operator(record: JobRecord, path: str, measured: Measurement, ceilings: Map
         latency_s=measured.latency.median_s,
         latency_ci95_s=measured.latency.ci95_s,
         samples=len(measured.latency.samples_s),
+        latency_deciles=deciles(measured.latency.samples_s),
         device_latency_s=on_device.median_s if on_device else None,
         device_latency_ci95_s=on_device.ci95_s if on_device else None,
         attained_tflops=attained,
@@ -251,15 +275,28 @@ def _operator(record: JobRecord, path: str, measured: Measurement, ceilings: Map
         regime_level=measured.memory_level if regime == model.MEMORY_BOUND else None,
         predicted=Predicted(
             sealed=measured.predicted,
+            roof=roof_alone,
+            roof_and_start=roof_and_start,
             from_ceilings=from_ceilings(measured, peak, gb_per_s, constants) if peak or gb_per_s else None,
         ),
+        fitted=is_fitted(found.kind_of(device), measured.operator, measured.dtype, measured.shape),
         record=path,
     )
     return row.described(about, found.kind_of(device))
 
 
+def _without_a_model(measured: Measurement, seal: PredictionRecord | None) -> tuple[CellPrediction | None, ...]:
+    if seal is None:
+        return None, None
+    rates = seal.rates(measured.compute_ceiling, measured.memory_ceilings)
+    return baselines(measured.flops, measured.bytes, rates, measured.costs)
+
+
 def compare_with_baselines(operators: Iterable[Operator], abouts: Mapping[str, About]) -> None:
-    """Fill in each cell's `speed_up` over the baselines of its operator that the same case was measured by."""
+    """Fill in each cell's `speed_up` over the baselines of its operator that the same case was measured by.
+
+    Graphs are compared with graphs alone: over single launches a graph's lead is the launches'.
+    """
     alike: dict[tuple, list[Operator]] = {}
     for cell in operators:
         case = cell.device, cell.operator, cell.preset, cell.scope, cell.dtype, cell.cache, *sorted(cell.shape.items())
@@ -268,6 +305,7 @@ def compare_with_baselines(operators: Iterable[Operator], abouts: Mapping[str, A
         about = abouts.get(cells[0].operator)
         named = {cell.implementation: cell for cell in cells}
         baselines = [named[name] for name in (about.baselines if about else ()) if name in named]
+        graph = {name: about.in_graph(name) for name in named} if about else {}
         for cell in cells:
             cell.speed_up = {
                 baseline.implementation: SpeedUp(
@@ -275,7 +313,7 @@ def compare_with_baselines(operators: Iterable[Operator], abouts: Mapping[str, A
                     device_latency=_ratio(baseline.device_latency_s, cell.device_latency_s),
                 )
                 for baseline in baselines
-                if baseline is not cell
+                if baseline is not cell and graph[baseline.implementation] == graph[cell.implementation]
             }
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from roofline.measure.sustained import summarise
 from roofline.records.base import Record, require_same, require_same_interval
+from roofline.records.calibration import CalibrationRecord
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.counters import CountersRecord
 from roofline.records.device import DeviceRecord
@@ -42,6 +43,8 @@ def is_at_home(path: str, record: Record) -> bool:
             return rest == "prediction"
         case OperatorPredictionRecord():
             return rest.endswith("/prediction")
+        case CalibrationRecord():
+            return rest == "calibration"
         case PeakFlopsRecord():
             return rest == f"peak_flops/{record.dtype}"
         case BandwidthRecord():

@@ -14,6 +14,8 @@ BUSY = 0.5  # of the cycles, tensor cores in a product that is to fill them
 FILLED = "gemm"  # the operator whose reference product fills tensor cores
 AGREE = "bytes and FLOPs as declared"
 UNKNOWN = "the cause was not counted"
+SECTOR_BYTES = 32
+ASKED_AGAIN = 1.5  # times the declared reads, from which on data came to the L2 more than once
 
 
 def agree(declared: float, counted: float | None, least: float = 0.0) -> bool | None:
@@ -103,7 +105,7 @@ def sentence(cell: CountedCell, own: float | None, flops: float | None) -> str:
         *(
             _of_traffic(which, declared, counted, why) if agree(declared, counted, NEAR_BYTES) is False else None
             for which, declared, counted, why in (
-                ("read from", cell.declared_read_bytes, cell.dram_read_bytes, _why_kept(cell)),
+                ("read from", cell.declared_read_bytes, cell.dram_read_bytes, _why_kept(cell) or _why_again(cell)),
                 ("written to", cell.declared_write_bytes, cell.dram_write_bytes, None),
             )
         ),
@@ -122,6 +124,20 @@ def _why_kept(cell: CountedCell) -> str | None:
     """Where what the cache may serve explains the counted reads."""
     kept = bool(cell.kept_read_bytes) and agree(_expected_reads(cell), cell.dram_read_bytes, NEAR_BYTES)
     return cell.kept_read_why if kept else None
+
+
+def _why_again(cell: CountedCell) -> str | None:
+    """Where the L2 was asked for the same data several times, and had not kept all of it."""
+    hits, misses = cell.l2_read_hit_sectors, cell.l2_read_miss_sectors
+    if not (hits and misses and cell.declared_read_bytes and (cell.dram_read_bytes or 0) > cell.declared_read_bytes):
+        return None
+    asked = (hits + misses) * SECTOR_BYTES
+    if asked < ASKED_AGAIN * cell.declared_read_bytes:
+        return None
+    return (
+        f"the L2 was asked for {traffic(asked)}, {asked / cell.declared_read_bytes:.3g} times the declared, and had "
+        f"{percent(hits / (hits + misses))} of it: it does not hold all until it is wanted again"
+    )
 
 
 def _of_traffic(which: str, declared: float, counted: float, why: str | None) -> str:
@@ -146,6 +162,11 @@ def contradictions(entry: CountedEntry) -> list[str]:
     return [said for ok, said in _judged(entry) if not ok]
 
 
+def limited_by_memory(entry: CountedEntry) -> bool:
+    """Of such cells alone the traffic must be as declared: it is what sets their time."""
+    return entry.cache == "cold" and entry.regime == "memory"
+
+
 def is_judged(entry: CountedEntry) -> bool:
     return bool(_judged(entry))
 
@@ -154,7 +175,7 @@ def _judged(entry: CountedEntry) -> list[tuple[bool, str]]:
     """Traffic of cold cells that memory limits, FLOPs of kernels that have a FLOP formula, and tensor cores in
     products that they limit: whether each is as it must be, and what it is."""
     found = []
-    if entry.cache == "cold" and entry.regime == "memory":
+    if limited_by_memory(entry):
         parts = (
             ("read", entry.reads_agree, entry.declared_read_bytes, entry.read_bytes),
             ("written", _writes(entry), entry.declared_write_bytes, entry.write_bytes),

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,6 +13,10 @@ from roofline.core.terms import QuantityKind
 from roofline.devices import levels
 from roofline.records.device import DeviceRecord
 from roofline.records.manifest import Manifest
+
+TIMES = ("device_time", "caller_time")  # kinds of an operator's cell; the others are of ceilings
+HOST_BOUND = 1.05  # of the device's time, that a caller waits: the device waits for the host
+WIDE = 1.2  # the ninth decile of a caller's samples over the first: of figures that the device sets it is 1.1 at most
 
 
 class Quantity(NamedTuple):
@@ -28,6 +33,19 @@ class Quantity(NamedTuple):
     clock_mhz: float | None  # counted on the multiprocessors under that very load; None if not counted
     inputs: str | None  # operands, where a record tells
     record: str | None  # below results/
+    modal: bool = False  # whether the host sets its pace, so that it may settle at one of several levels
+
+    @property
+    def operator(self) -> str:
+        """Of a time."""
+        return self.key.partition("/")[0]
+
+    @property
+    def family(self) -> str:
+        """Of figures that vary alike from run to run: of times those of one implementation within a factor of four."""
+        if self.kind not in TIMES:
+            return self.kind
+        return "/".join([self.kind, *self.key.split("/")[:2], str(int(math.log(max(self.value, 1), 4)))])
 
 
 @dataclass(frozen=True)
@@ -108,5 +126,15 @@ def _operator(cell: Operator) -> list[Quantity]:
     for kind, words, seconds in times:
         if seconds:
             named = (cell.device, f"{key}/{kind}", f"{cell.full_name}, {words}", kind, seconds * 1e6, "us", False)
-            found.append(Quantity(*named, cell.samples, None, None, cell.record))
+            modal = kind == "caller_time" and host_bound(seconds, cell.device_latency_s, cell.latency_deciles)
+            found.append(Quantity(*named, cell.samples, None, None, cell.record, modal))
     return found
+
+
+def host_bound(caller: float, device: float | None, deciles: float | None = None) -> bool:
+    """Whether the host sets the pace of a call, by its time, the device's part and how far its samples reach.
+
+    Such a time has modes: one process is at 190 us throughout, and the next at 250. Never of a device that is its own
+    caller, whose device's part is None.
+    """
+    return device is not None and (caller > HOST_BOUND * device or (deciles or 1) > WIDE)

@@ -12,6 +12,7 @@ from roofline.core.terms import DeviceKind
 from roofline.operators.about import About, OwnOperator, Stored, Unknown, builtin
 from roofline.records import convert
 from roofline.records.base import CorruptRecord, Record, read
+from roofline.records.calibration import CalibrationRecord
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.counters import CountersRecord, ProfilerRecord
 from roofline.records.device import DeviceRecord
@@ -27,6 +28,7 @@ KINDS: dict[str, type[Record]] = {
         DeviceRecord,
         PredictionRecord,
         OperatorPredictionRecord,
+        CalibrationRecord,
         PeakFlopsRecord,
         BandwidthRecord,
         InstructionsRecord,
@@ -75,6 +77,10 @@ class Results:
     def device_seal(self, device: str) -> PredictionRecord | None:
         seals = self.seals_of(device)
         return next((seal for seal in seals if isinstance(seal, PredictionRecord)), None)
+
+    def calibration(self, device: str) -> CalibrationRecord | None:
+        """None where nothing was measured of the host before its operators, as in earlier runs."""
+        return next((seal for seal in self.seals_of(device) if isinstance(seal, CalibrationRecord)), None)
 
     def constants(self, device: str, operator: str) -> dict[str, float] | None:
         """Of an operator's seal; None where there is none."""

@@ -1,14 +1,16 @@
 """Whether measurements follow from what was sealed before them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
 from roofline.analysis.consistency import contradictions
 from roofline.analysis.results import Results
 from roofline.operators.about import name_of
+from roofline.operators.constants import MEASURED
+from roofline.records.calibration import CalibrationRecord
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.operator import JobRecord, Measurement
-from roofline.records.prediction import CellPrediction, OperatorPredictionRecord, predict_sealed
+from roofline.records.prediction import CellPrediction, OperatorPredictionRecord, Seal, predict_sealed
 
 
 def moment(text: str | None) -> datetime | None:
@@ -34,10 +36,31 @@ def violations(
             told.append(f"{path} was sealed for another {record_path}")
         if seal.device == device and (sources or {}).get(path, seal.source_sha256) != seal.source_sha256:
             told.append(f"{path} was sealed by other sources than the manifest's")
+        if seal.device == device and isinstance(seal, OperatorPredictionRecord):
+            told += _against_calibration(path, seal, found.calibration(device))
     for path, record in found.measured:
         if record.device == device:
             told += _of_record(path, record, found, sha256)
     return told
+
+
+def _against_calibration(
+    path: str, seal: OperatorPredictionRecord, measured: CalibrationRecord | None
+) -> Iterator[str]:
+    """Where constants that were measured of the host are not those that it measured before; earlier runs have none."""
+    claimed = {name for name, source in seal.constant_sources.items() if source == MEASURED}
+    if measured is None:
+        yield from (f"{path} says that {name} was measured, and no calibration is there" for name in sorted(claimed))
+        return
+    before, after = moment(measured.sealed_at), moment(seal.sealed_at)
+    if not before or not after or before > after:
+        yield f"{path} was sealed at {seal.sealed_at}, and its host calibrated at {measured.sealed_at}"
+    for name in sorted(seal.constants.keys() & measured.constants.keys()):
+        if name not in claimed or seal.constants[name] != measured.constants[name]:
+            yield f"{path} has another {name} than the calibration"
+    yield from (
+        f"{path} has a measured {name}, and the calibration has none" for name in claimed - measured.constants.keys()
+    )
 
 
 def _of_record(path: str, record: JobRecord, found: Results, sha256: Mapping[str, str]) -> list[str]:
@@ -59,14 +82,16 @@ def _of_record(path: str, record: JobRecord, found: Results, sha256: Mapping[str
 
 
 def _wanted(record: JobRecord, found: Results) -> set[str]:
-    """Paths of the seals that a record follows from: its device's, and those of the operators that it measured."""
+    """Paths of the seals that a record follows from: its device's, and those of the operators that it measured, with
+    the calibration of their host."""
     operators = {measured.operator for measured in record.measurements}
-    return {
-        path
-        for path, seal in found.seals.items()
-        if seal.device == record.device
-        and (not isinstance(seal, OperatorPredictionRecord) or seal.operator in operators)
-    }
+
+    def follows_from(seal: Seal) -> bool:
+        if isinstance(seal, OperatorPredictionRecord):
+            return seal.operator in operators
+        return bool(operators) or not isinstance(seal, CalibrationRecord)
+
+    return {path for path, seal in found.seals.items() if seal.device == record.device and follows_from(seal)}
 
 
 def _not_the_vendors(record: JobRecord, found: Results) -> list[str]:

@@ -26,6 +26,17 @@ class DeviceEntry(Record):
     record: str
 
 
+class Variant(Record):
+    """What else the device has for a dtype: the ceiling's shape by another arithmetic, in one block."""
+
+    accumulation: str
+    output: str = Field(description="the dtype of the result")
+    inputs: str = Field(description="operands")
+    tflops: Positive
+    ci95: Interval | None
+    samples: int
+
+
 class ComputeCeiling(Record):
     device: str
     kind: Literal["compute"]
@@ -43,6 +54,10 @@ class ComputeCeiling(Record):
         default=None, description="the burst's product on operands like the reference GEMM's, where its own differ"
     )
     burst_tflops: Positive | None = Field(default=None, description="tflops is the higher of this and the sustained")
+    burst_quarters_tflops: list[Positive] = Field(
+        default=[], description="of the burst's samples in the order of time; none of fewer than 28"
+    )
+    variants: list[Variant] = Field(default=[], description="the burst's product by other arithmetic, or operands")
     sustained_tflops: Positive | None
     sustained_rule: Literal["median", "mean"] | None = Field(
         default=None,
@@ -50,6 +65,8 @@ class ComputeCeiling(Record):
     )
     vendor_tflops: Positive | None
     fraction_of_vendor: Positive | None
+    vendor_at_least: bool = Field(default=False, description="of a formula whose clock was that of an idle moment")
+    no_ratio: Words | None = Field(default=None, description="why it is divided by nothing; null where it may be")
     clock_mhz: Positive | None = Field(default=None, description="of the burst")
     sustained_clock_mhz: Positive | None = None
     inputs: str | None = Field(default=None, description="operands")
@@ -111,13 +128,17 @@ class AboveRoof(Record):
 
 class Predicted(Record):
     sealed: CellPrediction | None
+    roof: Annotated[CellPrediction | None, OF_VERSION] = Field(default=None, description="the promised roof alone")
+    roof_and_start: Annotated[CellPrediction | None, OF_VERSION] = Field(
+        default=None, description="that roof and one start-up time for each kind of implementation"
+    )
     from_ceilings: CellPrediction | None
 
 
 class SpeedUp(Record):
-    """A baseline's time over that of an operator's implementation."""
+    """A baseline's time over that of an operator's implementation; both in graphs, or neither."""
 
-    latency: Positive
+    latency: Positive = Field(description="of the caller's time; on a GPU of two that wait for launches theirs")
     device_latency: Positive | None = Field(description="null where the device is its own caller")
 
 
@@ -169,6 +190,10 @@ class OfCell(Record):
         return self._about.label(self) if self._about else None
 
     @property
+    def in_graph(self) -> bool:
+        return bool(self._about) and self._about.in_graph(self.implementation)
+
+    @property
     def series(self) -> str | None:
         return self._about.series(self) if self._about else None
 
@@ -189,6 +214,9 @@ class Operator(OfCell):
     latency_s: NotNegative | None
     latency_ci95_s: Interval | None
     samples: int | None = Field(default=None, description="timed samples of the latency; null if not known")
+    latency_deciles: Positive | None = Field(
+        default=None, description="the ninth decile of the latency's samples over the first"
+    )
     device_latency_s: NotNegative | None
     device_latency_ci95_s: Interval | None
     attained_tflops: NotNegative | None
@@ -218,10 +246,13 @@ class Operator(OfCell):
     from_ceilings_regime_correct: bool | None = None
     sealed_time_right: bool | None = Field(default=None, description="within a factor of two")
     from_ceilings_time_right: bool | None = None
+    fitted: Annotated[bool, OF_VERSION] = Field(
+        default=False, description="whether a constant was fitted on this shape"
+    )
     cause: GapCause = Field(default="unexplained", description="of the sealed latency's error")
     parts: list[GapPart] = Field(default=[], description="of that error, by cause")
     explanation: Words = Field(default="", description="the error in one sentence, from what was measured")
-    speed_up: dict[str, SpeedUp] = Field(
+    speed_up: Annotated[dict[str, SpeedUp], OF_VERSION] = Field(
         default={}, description="times as fast as the operator's baselines on the same device and case, by their names"
     )
     record: str | None
@@ -242,6 +273,14 @@ class Operator(OfCell):
     @property
     def sealed(self) -> CellPrediction | None:
         return self.predicted.sealed
+
+    @property
+    def roof(self) -> CellPrediction | None:
+        return self.predicted.roof
+
+    @property
+    def roof_and_start(self) -> CellPrediction | None:
+        return self.predicted.roof_and_start
 
     @property
     def full_name(self) -> str:
@@ -388,14 +427,27 @@ class Accuracy(Record):
     device_latency: ErrorStatistics | None
 
 
-class Score(Record):
-    """Of all cells whose regime was found. A prediction is right where its regime is and its time within a factor of
-    two; the textbook's rule of thumb names a regime alone."""
+class Tally(Record):
+    """How good one predictor is."""
 
     cells: int = 0
     regimes_right: int = 0
-    times_right: int = 0
+    times_right: int = Field(default=0, description="within a factor of two")
+    times_close: Annotated[int, OF_VERSION] = Field(default=0, description="within a factor of 1.25")
+    median_error: Annotated[NotNegative | None, OF_VERSION] = Field(
+        default=None, description="of the times: |predicted - measured| / measured"
+    )
+
+
+class Score(Tally):
+    """Of the sealed model, over all cells whose regime was found and that no constant was fitted on. A prediction is
+    right where its regime is and its time within a factor of two; the textbook's rule of thumb names a regime alone."""
+
     both_right: int = 0
+    fitted: Annotated[Tally | None, OF_VERSION] = Field(
+        default=None, description="the cells that constants were fitted on"
+    )
+    baselines: Annotated[dict[str, Tally], OF_VERSION] = Field(default={}, description="predictors without a model")
     textbook_cells: int = Field(default=0, description="of which the operator says what the rule of thumb names")
     textbook_regimes_right: int = 0
 
@@ -431,6 +483,18 @@ class Call(Record):
     smallest_device_s: Positive | None
     empty_kernel_s: Positive | None = Field(description="of a kernel with as many arguments that does nothing")
     empty_kernel_device_s: Positive | None
+
+
+class HostCostEntry(Record):
+    """What work costs a host, of one timed block before any operator."""
+
+    device: str
+    name: str = Field(description="of the constant, with its unit")
+    count: int = Field(description="of cores, threads, rows or arguments")
+    samples: int
+    slowest_over_fastest: Positive
+    median_s: Positive
+    each_s: Positive = Field(description="of one call, byte or number")
 
 
 class CountedEntry(OfCell):
@@ -482,6 +546,7 @@ class Roofline(Record):
     score: Score = Score()
     summary: list[VerificationGroup] = Field(default=[], description="how well predictions did, by groups of cells")
     calls: list[Call] = Field(default=[])
+    host_costs: list[HostCostEntry] = Field(default=[])
     counted: list[CountedEntry] = Field(default=[], description="what the hardware counted of a few cells")
     not_counted: list[NotCounted] = Field(default=[])
     models: list[DecodedModel] = Field(default=[], description="what decoding costs at least")

@@ -13,6 +13,7 @@ from roofline.analysis.table import (
     Accuracy,
     Call,
     ErrorStatistics,
+    HostCostEntry,
     Operator,
     Roofline,
     SealCheck,
@@ -20,6 +21,7 @@ from roofline.analysis.table import (
 )
 from roofline.core.statistics import median
 from roofline.core.terms import Regime
+from roofline.records.calibration import CalibrationRecord
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.operator import Measurement
 from roofline.records.prediction import CellPrediction
@@ -39,6 +41,7 @@ def verify(collected: Collected, found: Results, sha256: Mapping[str, str]) -> R
     table.score = score(table.entries)
     table.summary = summarise(table.entries)
     table.calls = calls(collected.cells)
+    table.host_costs = [entry for name in found.devices for entry in _host_costs(found.calibration(name))]
     table.counted = counted_cells(found, table.entries)
     table.not_counted = not_counted(found)
     return table.described(found.abouts)
@@ -52,6 +55,21 @@ def _seal_check(found: Results, device: str, sha256: Mapping[str, str]) -> SealC
         first_measurement_at=min(starts, default=None),
         violations=violations(found, device, sha256),
     )
+
+
+def _host_costs(calibration: CalibrationRecord | None) -> list[HostCostEntry]:
+    return [
+        HostCostEntry(
+            device=calibration.device,
+            name=block.name,
+            count=block.count,
+            samples=len(block.samples_s),
+            slowest_over_fastest=max(block.samples_s) / min(block.samples_s),
+            median_s=block.median_s,
+            each_s=block.median_s / block.amount,
+        )
+        for block in (calibration.blocks if calibration else ())
+    ]
 
 
 def error(predicted: float | None, measured: float | None) -> float | None:

@@ -14,11 +14,12 @@ from typing import NamedTuple
 from roofline.core import model, regimes
 
 TIMES = 2.0  # by which a right time may differ from the measured one
+CLOSE_TIMES = 1.25  # and a close one
 
 
-def within(predicted_s: float, measured_s: float) -> bool:
-    """Whether a predicted time is right: between half and twice the measured one."""
-    return measured_s <= TIMES * predicted_s and predicted_s <= TIMES * measured_s
+def within(predicted_s: float, measured_s: float, times: float = TIMES) -> bool:
+    """Whether a predicted time is right: between half and twice the measured one, or within another factor."""
+    return measured_s <= times * predicted_s and predicted_s <= times * measured_s
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,11 @@ def pooled(spreads: Iterable[Spread]) -> Spread | None:
     return Spread(math.sqrt(math.fsum(one.df * one.sd**2 for one in spreads) / df), df) if df else None
 
 
+def of_most(spread: Spread, df: float) -> Spread:
+    """With so many degrees of freedom at most."""
+    return spread._replace(df=min(spread.df, df))
+
+
 def _squares(values: Sequence[float]) -> float:
     mean = math.fsum(values) / len(values)
     return math.fsum((value - mean) ** 2 for value in values)

@@ -27,6 +27,14 @@ def median(samples: Sequence[float]) -> float:
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
+def deciles(samples: Sequence[float]) -> float | None:
+    """The ninth decile of positive samples over the first; None of too few."""
+    if few(len(samples)):
+        return None
+    ordered = sorted(samples)
+    return ordered[9 * len(ordered) // 10] / ordered[len(ordered) // 10]
+
+
 def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
     """A confidence interval of the median from order statistics, for samples in the order they were taken.
 

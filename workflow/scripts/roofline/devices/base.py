@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from roofline.core.terms import ComputeUnit, DeviceKind, HostMemory, Mix
 from roofline.records.device import CoreCount
@@ -79,7 +79,8 @@ class SweepSeries:
     """Reads of one kind over sizes of the working set.
 
     `step(size_bytes)` is a step that reads it again and again, with the bytes that it reads for a reader in all;
-    `levels` names what the device reports: {name: capacity in bytes of a reader}.
+    `levels` names what the device reports: {name: capacity in bytes of a reader}. `cached_bytes` is what all last-level
+    caches together may hold of a reader's set: beyond it lies memory. None where the last level of `levels` tells.
     """
 
     series: str
@@ -88,6 +89,7 @@ class SweepSeries:
     sizes: list[int]
     step: Callable[[int], tuple[Callable[[int], object], int]]
     levels: dict[str, int]
+    cached_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,18 @@ class Workload:
 
 
 Step = Callable[[int], object]  # handed the number of the step, so that it can rotate among buffers
+
+
+class HostWork(NamedTuple):
+    """A step by which to time what work costs the host: so many calls, bytes, numbers, scores or FLOPs. `count` is of
+    cores, threads, rows or arguments."""
+
+    name: str
+    count: int
+    amount: float
+    step: Step
+    calls: float = 0  # of NumPy, by all cores, and threads handed over to, that are no part of the cost
+    threads: int = 0
 
 
 @runtime_checkable
@@ -174,12 +188,17 @@ class Device(Protocol):
         """Of each of `count` steps issued one after another, what a caller gets."""
         ...
 
-    def device_times(self, step: Step, count: int, first: int = 0) -> list[float] | None:
-        """The device's part of the same; None of a synchronous device, or where it cannot be told apart."""
+    def device_times(self, step: Step, count: int, first: int = 0, at_once: int | None = None) -> list[float] | None:
+        """The device's part of the same, at most `at_once` steps queued together; None of a synchronous device, or
+        where it cannot be told apart."""
         ...
 
     def watched_times(self, step: Step, count: int, first: int, look: Callable) -> list[float]:
         """As step_times, with look() called while they run."""
+        ...
+
+    def host_costs(self) -> Iterable[HostWork]:
+        """What its operators' calls consist of."""
         ...
 
     def while_busy(self, step: Step, step_s: float, seconds: float, look: Callable) -> None: ...

@@ -23,6 +23,7 @@ from roofline.records.timing import Check, Search
 REST_S = 0.2  # before a block: the power limit looks back over tenths of a second
 SHORT_REST_S = 0.1  # before blocks that are compared with one another alone
 BURST_S = 1.0  # that a burst may take at least: on a slow card the search's budget would leave too few products
+VARIANT_S = 0.3  # of a variant's block, and half of it for the trials before
 LOOP_S = 0.15  # of a CPU's register-only loops, of which a step takes milliseconds: some 30 samples
 HELD_S = 1.5 * LAG_S  # that a short register-only kernel goes on, read three quarters through
 NEAR_CORES = 0.1  # of what the counted cores allow: register-only loops that lie further away contradict the count
@@ -89,7 +90,8 @@ def measure(
         blocks.insert(0, (first, _as_block(first, reference)))
     (workload, burst), *slower = blocks
     best = workload.product
-    siblings = (_fastest(device, ways, options) for ways in workloads.variants(best, 7))
+    brief = options | {"time_budget_s": min(options["time_budget_s"], VARIANT_S)}
+    siblings = (_fastest(device, ways, brief) for ways in workloads.variants(best, 7))
     variants = [block for block in siblings if block]
     load = None
     if sustained_s and first and kind.reports_power:

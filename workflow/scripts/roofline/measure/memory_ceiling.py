@@ -2,6 +2,7 @@
 
 from roofline.core.terms import MIXES
 from roofline.devices.base import Device
+from roofline.devices.levels import CACHE_OR_MEMORY, MEMORY
 from roofline.measure import levels, search
 from roofline.measure.contention import undisturbed
 from roofline.measure.state import StateLog
@@ -158,7 +159,7 @@ def sweep(device: Device, series) -> Sweep:
         reader=series.reader,
         counted=series.counted,
         points=points,
-        levels=named(found, series.levels),
+        levels=named(found, series.levels, series.cached_bytes),
         states=log.states,
         contention=contention,
     )
@@ -177,18 +178,20 @@ def _rate(point: SweepPoint) -> float:
     return point.gb_per_s
 
 
-def named(found: list, capacities: dict[str, int]) -> list[FoundLevel]:
+def named(found: list, capacities: dict[str, int], cached_bytes: int | None = None) -> list[FoundLevel]:
     """Levels by the capacities that the device reports: a knee belongs to the nearest, within a factor of MATCHES.
 
     The last plateau, which has no knee, belongs to the first capacity that holds all of it, or to the memory: where it
     begins wanders between runs, when others use the same cache. One that runs on past a capacity is of two levels that
-    were not told apart, and gets no name.
+    were not told apart, and gets no name. With `cached_bytes` the memory is a plateau that lies wholly beyond as much.
     """
     named_levels, left = [], dict(capacities)
     for level in found:
         name = _name_of(level, left)
         if any(level.first_bytes * MATCHES <= size <= level.last_bytes / MATCHES for size in capacities.values()):
             name = None
+        if name is None and not level.knee_bytes and cached_bytes is not None:
+            name = MEMORY if level.first_bytes > cached_bytes else CACHE_OR_MEMORY
         reported = left.pop(name, None) if name else None
         named_levels.append(
             FoundLevel(

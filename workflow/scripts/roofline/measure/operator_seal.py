@@ -4,16 +4,24 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from roofline.operators.base import Operator
+from roofline.operators.constants import sealed
+from roofline.records.calibration import CalibrationRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256, files_sha256
 from roofline.records.prediction import OperatorPredictionRecord
 
 
 def seal_operator(
-    operator: Operator, device: DeviceRecord, device_record: Path | str, sources: Iterable[Path | str], sealed_at: str
+    operator: Operator,
+    device: DeviceRecord,
+    device_record: Path | str,
+    sources: Iterable[Path | str],
+    sealed_at: str,
+    calibration: CalibrationRecord | None = None,
 ) -> OperatorPredictionRecord:
-    """The constants of an operator's costs on this kind of device."""
-    assumed = operator.constants.get(device.device_kind, {})
+    """The constants of an operator's costs on this kind of device, of a host as far as they were measured there."""
+    measured = calibration.constants if calibration else {}
+    assumed = sealed(operator.constants.get(device.device_kind, {}), measured)
     return OperatorPredictionRecord(
         device=device.device,
         device_kind=device.device_kind,
@@ -21,6 +29,6 @@ def seal_operator(
         device_record_sha256=file_sha256(device_record),
         source_sha256=files_sha256(sources),
         operator=operator.name,
-        constants={name: value for name, (value, *_) in assumed.items()},
-        constant_sources={name: source for name, (_, source, *_) in assumed.items()},
+        constants={name: value for name, (value, _) in assumed.items()},
+        constant_sources={name: source for name, (_, source) in assumed.items()},
     )

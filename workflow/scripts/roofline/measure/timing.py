@@ -16,6 +16,7 @@ CALLER_METHOD = "one step after another, an event per step, synchronised before 
 DEVICE_METHOD = "steps queued behind a blocking kernel, an event per step, then released"
 FEWEST = 64  # samples before the first look at whether they are precise
 LONGER = 1.03
+AHEAD = 8  # steps whose commands a card has fetched before it begins the first
 TICK_S = 0.5e-6  # of CUDA's events, as cudaEventElapsedTime is documented
 LEAST_ON_CPU = 7  # samples, whatever they take: fewer have no interval
 LOOK_S = 0.05  # a batch of this length or more is looked at while it runs
@@ -64,7 +65,9 @@ def time_caller(
     return _with_contention(device, block, "caller", others=False)
 
 
-def time_device(device: Device, step: Step, caller: Timing, *, time_budget_s: float) -> Timing | None:
+def time_device(
+    device: Device, step: Step, caller: Timing, *, time_budget_s: float, at_once: int | None = None
+) -> Timing | None:
     """The device's part of the same steps; None on a synchronous device.
 
     A fourth of the caller's steps, within half of its budget: without launch gaps there is little left to vary.
@@ -73,8 +76,10 @@ def time_device(device: Device, step: Step, caller: Timing, *, time_budget_s: fl
     fitting = int(time_budget_s / 2 / caller.median_s)
 
     def block() -> Timing | None:
-        samples = device.device_times(step, max(1, min(wanted, fitting)), first=caller.warmup + len(caller.samples_s))
-        return _timing(DEVICE_METHOD, caller.warmup, wanted, samples) if samples else None
+        first = caller.warmup + len(caller.samples_s)
+        samples = device.device_times(step, max(1, min(wanted, fitting)), first=first, at_once=at_once)
+        method = f"{DEVICE_METHOD}, {at_once} at a time" if at_once else DEVICE_METHOD
+        return _timing(method, caller.warmup, wanted, samples) if samples else None
 
     return _with_contention(device, block, "device", others=False)
 
@@ -84,14 +89,16 @@ def time_device_alike(
 ) -> tuple[Timing | None, list[str]]:
     """As time_device, after a rest like the caller's; and doubts about it.
 
-    A device cannot take longer than its caller waits. Where it seems to, by more than LONGER and two ticks, it is
-    measured once more, and if it still does, that is told.
+    A device cannot take longer than its caller waits. Where it seems to, by more than LONGER, it is measured once
+    more with AHEAD steps queued together, and if it still does, by two ticks too, that is told: behind a long queue the
+    card fetches later commands beside each step, which takes a short one 0.5 to 0.9 us on the reference's host, all but
+    the last eight of each 32, and no caller waits for that.
     """
     rest()
     found = time_device(device, step, caller, time_budget_s=time_budget_s)
-    if found and _longer(found, caller):
+    if found and found.median_s > LONGER * caller.median_s:
         rest()
-        again = time_device(device, step, caller, time_budget_s=time_budget_s)
+        again = time_device(device, step, caller, time_budget_s=time_budget_s, at_once=AHEAD)
         found = min(found, again or found, key=lambda timing: timing.median_s)
     if not (found and _longer(found, caller)):
         return found, []

@@ -73,6 +73,10 @@ class About:
             return ""
         return ", ".join(f"{key} {size}" for key, size in cell.shape.items() if key != self.axis.key)
 
+    def in_graph(self, implementation: str | None) -> bool:
+        """Whether a graph launches its kernels, so that no call of its own stands before each."""
+        return self.ways.get(implementation, self.other_ways).graph
+
     def textbook_regime(self, cell: Cell, kind: DeviceKind) -> Regime:
         """What a rule of thumb names without a model: the sealed predictions are held against it."""
         return "memory"
@@ -138,6 +142,7 @@ class CaseText(Record):
     series: str
     textbook_regime: Regime | None
     advice: Advice
+    graph: bool = False
 
 
 class OwnOperator(RunRecord):
@@ -164,6 +169,7 @@ class Stored(About):
         self.axis = Axis(*own.axis) if own.axis else None
         self.baselines, self.scopes = tuple(own.baselines), own.scopes
         self.usual_share_of_peak = own.usual_share_of_peak
+        self.ways = {one.implementation: Way(graph=one.graph) for one in own.cases}
         self._cases = {_key(one): one for one in own.cases}
         self._kinds = {(*_key(one), one.kind): one for one in own.cases}
 
@@ -243,6 +249,7 @@ def _case_text(operator, about: About, case, implementation) -> CaseText:
         series=series,
         textbook_regime=textbook,
         advice=advice,
+        graph=implementation.graph,
     )
 
 

@@ -15,7 +15,7 @@ import inspect
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -23,6 +23,7 @@ from typing import Any, ClassVar, NamedTuple
 from roofline.core.accuracy import relative_error, require_close
 from roofline.core.device_kinds import KINDS
 from roofline.devices.base import Identity
+from roofline.operators.constants import Constant, Constants, of_gpu_host, of_host
 from roofline.operators.settings import OperatorSettings, Settings
 from roofline.records.operator import DataFile
 from roofline.records.prediction import CostTerms
@@ -35,24 +36,12 @@ MOST_COPIES = 1 << 14  # of tiny inputs the arrays themselves would fill the mem
 WORKSPACE_BYTES = 256 << 20  # for libraries and temporaries, beside what a case needs itself
 
 
-class Constant(NamedTuple):
-    """Of a prediction, named after what it is physically; `elsewhere` is what is published of other hardware."""
-
-    value: float
-    source: str
-    meaning: str = ""
-    elsewhere: str = ""
-
-
-Constants = Mapping[str, Constant | tuple[float, str]]  # by name; a value and where it is from are enough
 GENERIC_CONSTANTS: dict[str, Constants] = {
     "gpu": {
-        "array_operation_s": Constant(
-            19e-6, "150 us for eight, an H200 host, 2026-11", "host: an array operation issued from Python"
-        ),
+        **of_gpu_host("array_operation_s"),
         "array_kernel_s": Constant(3e-6, "an H200, 2026-11", "the shortest kernels"),
     },
-    "cpu": {"array_operation_s": Constant(2e-6, "rule of thumb, 1 to 3 us", "one small NumPy call")},
+    "cpu": of_host("array_operation_s"),
 }
 
 

@@ -58,6 +58,8 @@ class CountedCell(Cell):
     dram_write_bytes: NotNegative | None = None
     l2_read_sectors: NotNegative | None = None
     l2_write_sectors: NotNegative | None = None
+    l2_read_hit_sectors: NotNegative | None = Field(default=None, description="that were in the L2 when asked for")
+    l2_read_miss_sectors: NotNegative | None = None
     l1_load_sectors: NotNegative | None = None
     l1_load_requests: NotNegative | None = None
     l1_store_sectors: NotNegative | None = None

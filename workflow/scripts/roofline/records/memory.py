@@ -87,7 +87,9 @@ class SweepPoint(Record):
 class FoundLevel(Record):
     """A plateau of a sweep, and where it ends."""
 
-    name: str | None = Field(description="null where nothing that the device reports matches")
+    name: str | None = Field(
+        description="of a cache, or memory beyond all of them; null where nothing that the device reports matches"
+    )
     gb_per_s: Rate
     first_bytes: AtLeastOne
     last_bytes: AtLeastOne

@@ -11,6 +11,7 @@ from itertools import cycle
 
 from roofline.analysis.table import DecodedModel, InstructionRoofline, Operator, PlacedKernel, Roofline
 from roofline.core.formatting import duration, flops_rate, flops_unit, number, percent, regime_words
+from roofline.devices.levels import SWEPT_CACHES
 from roofline.operators.about import About
 from roofline.records.compute import PeakFlopsRecord
 from roofline.report.cells import USERS, chosen, has_place, height_of, predicted, series_of
@@ -81,7 +82,9 @@ def _ridges(roofline: Roofline) -> Iterable[float]:
         shown = drawn(mine, [o for o in roofline.operators if o.device == device])
         rates = [c.tflops for c in shown if c.kind == "compute"]
         slopes = [c.gb_per_s / 1e3 for c in shown if c.kind == "memory"]
-        slopes += [level.gb_per_s / 1e3 for level in roofline.levels if level.device == device and level.name]
+        slopes += [
+            level.gb_per_s / 1e3 for level in roofline.levels if level.device == device and level.name in SWEPT_CACHES
+        ]
         if rates and slopes:
             yield min(rates) / max(slopes)
 

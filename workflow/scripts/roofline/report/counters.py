@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from roofline.analysis.counted import limited_by_memory
 from roofline.analysis.results import Results
 from roofline.analysis.table import CountedEntry, Roofline
 from roofline.core.formatting import counted, listed, number, percent, traffic
@@ -11,7 +12,8 @@ PASSED_BY = (
     "Counts of L1 and shared memory are of the load-store unit, which cp.async, TMA and the operands of wgmma bypass; "
     "those of L2, memory and FLOPs are complete."
 )
-QUANTITIES = {"bytes read": "reads_agree", "bytes written": "writes_agree", "FLOPs": "flops_agree"}
+FLOPS = "FLOPs"
+QUANTITIES = {"bytes read": "reads_agree", "bytes written": "writes_agree", FLOPS: "flops_agree"}
 FIELDS = {
     "dram_read_bytes": "bytes read",
     "dram_write_bytes": "bytes written",
@@ -44,15 +46,18 @@ def _declared_bytes(one: CountedEntry) -> float:
 
 
 def _agreement(entries: Sequence[CountedEntry], titles: Mapping[str, str]) -> str:
+    """Bytes of memory-bound cells, whose time they set, and FLOPs of all; then what else differs, and why."""
+    bound = [one for one in entries if limited_by_memory(one)]
     shares, wrong = [], []
     for what, field in QUANTITIES.items():
-        known = [one for one in entries if getattr(one, field) is not None]
+        known = [one for one in (entries if what == FLOPS else bound) if getattr(one, field) is not None]
         if known:
             shares.append(f"{what} in {sum(getattr(one, field) for one in known)} of {len(known)}")
-        wrong += [one for one in known if not getattr(one, field) and one not in wrong]
+        wrong += [one for one in entries if getattr(one, field) is False and one not in wrong]
     said = f"{counted(len(entries), 'cell')} profiled, after everything was timed."
     if shares:
-        said += f" As declared, or as the kernel's own formula has it: {listed(shares)}."
+        of_bound = f" Traffic is judged of the {len(bound)} that memory limits." if bound else ""
+        said += f"{of_bound} As declared, or as the kernel's own formula has it: {listed(shares)}."
     said += "".join(f" {counted_name(one, titles)}: {one.explanation}." for one in wrong)
     more = [one for one in entries if one.flops_agree and one.flops > EXTRA * one.declared_flops > 0]
     if more:

@@ -72,9 +72,15 @@ def efficiency(device: str, roofline: Roofline, records: list[JobRecord]) -> Ans
 
 
 def _judged(cells: list[Operator], roofline: Roofline) -> list[Operator]:
-    """Those whose times and roofs rest on enough samples, and were not disturbed."""
-    sure = [cell for cell in cells if not few(cell.samples) and not few(roof_of(cell, roofline).samples)]
+    """Those whose times and roofs rest on enough samples, and were not disturbed; of roofs that may be divided by."""
+    roofs = [(cell, roof_of(cell, roofline)) for cell in cells]
+    sure = [cell for cell, roof in roofs if not few(cell.samples) and not few(roof.samples) and not without_ratio(roof)]
     return [cell for cell in sure if not _is_disturbed(cell, roofline)]
+
+
+def without_ratio(roof: ComputeCeiling | MemoryCeiling) -> str | None:
+    """Why nothing is divided by it."""
+    return roof.no_ratio if roof.kind == "compute" else None
 
 
 def _is_disturbed(cell: Operator, roofline: Roofline) -> bool:
@@ -164,6 +170,7 @@ def _overview(found: list[tuple[About, list[Operator]]], roofline: Roofline) -> 
     rows = []
     for info, dtype, mine in ((i, d, [c for c in cells if c.dtype == d]) for i, cells in found for d in _dtypes(cells)):
         sure = _judged(mine, roofline)
+        divided = [cell for cell in mine if not without_ratio(roof_of(cell, roofline))]
         right = score(sure)
         roofs = dict.fromkeys(c.memory_ceiling if lower_ceiling(c) == "memory" else c.compute_ceiling for c in mine)
         ridges = {ridge for c in mine if (ridge := _ridge_point(c, roofline))}
@@ -176,7 +183,7 @@ def _overview(found: list[tuple[About, list[Operator]]], roofline: Roofline) -> 
                 span(sorted(c.intensity_flops_per_byte for c in mine if c.intensity_flops_per_byte)) or "-",
                 span(sorted(ridges)) or "-",
                 ", ".join(filter(None, roofs)),
-                spans_percent(map(_fraction, mine)),
+                spans_percent(map(_fraction, divided)) if divided else "-",
                 *(
                     _name(end(sure, key=_fraction), _preset(sure[0], mine)) if len(sure) > 1 else "-"
                     for end in (max, min)

@@ -88,26 +88,30 @@ def _rule_of_thumb(roofline: Roofline) -> Finding | None:
 
 
 def _implementations(roofline: Roofline) -> Finding | None:
-    """The same case on the same device: how many times as long the slowest implementation takes."""
+    """The same case on the same device: how many times as long the slowest implementation takes, by the device's own
+    time where that is known, graphs among graphs."""
     groups: dict[tuple, list[Operator]] = {}
     for cell in roofline.operators:
         if cell.latency_s and not few(cell.samples):
-            key = cell.device, cell.operator, cell.scope, cell.dtype, cell.preset, *sorted(cell.shape.items())
+            case = cell.operator, cell.scope, cell.dtype, cell.preset, *sorted(cell.shape.items())
+            key = cell.device, cell.in_graph, cell.device_latency_s is not None, *case
             groups.setdefault(key, []).append(cell)
-    pairs = [
-        (min(mine, key=lambda c: c.latency_s), max(mine, key=lambda c: c.latency_s))
-        for mine in groups.values()
-        if len(mine) > 1
-    ]
+    pairs = [(min(mine, key=_own_time), max(mine, key=_own_time)) for mine in groups.values() if len(mine) > 1]
     if not pairs:
         return None
-    fast, slow = max(pairs, key=lambda pair: pair[1].latency_s / pair[0].latency_s)
+    fast, slow = max(pairs, key=lambda pair: _own_time(pair[1]) / _own_time(pair[0]))
     what = " ".join(filter(None, [fast.title or fast.operator, fast.scope, fast.dtype, fast.label]))
+    of_device = " of GPU time" if fast.device_latency_s else ""
     words = (
-        f"{what} on {fast.device} takes {duration(fast.latency_s)} by {fast.implementation} and "
-        f"{duration(slow.latency_s)} by {slow.implementation}, of the same FLOPs and the same declared bytes."
+        f"{what} on {fast.device} takes {duration(_own_time(fast))} by {fast.implementation} and "
+        f"{duration(_own_time(slow))} by {slow.implementation}{of_device}, of the same FLOPs and declared bytes."
     )
-    return Finding(f"The same work takes up to {number(slow.latency_s / fast.latency_s)} times as long", words)
+    return Finding(f"The same work takes up to {number(_own_time(slow) / _own_time(fast))} times as long", words)
+
+
+def _own_time(cell: Operator) -> float:
+    """The device's; the caller's where the device is its own caller."""
+    return cell.device_latency_s or cell.latency_s
 
 
 def _waiting(roofline: Roofline) -> Finding | None:

@@ -9,7 +9,7 @@ from roofline.core.statistics import few
 from roofline.operators.about import About
 from roofline.records.device import DeviceRecord
 from roofline.report.answers import NOTHING_CONCLUDED, Answer, answer
-from roofline.report.efficiency import cells_of, lower_ceiling, roof_of
+from roofline.report.efficiency import cells_of, lower_ceiling, roof_of, without_ratio
 from roofline.report.markdown import Table, filled
 from roofline.report.tables import span
 
@@ -37,7 +37,7 @@ def gpu_vs_cpu(roofline: Roofline, devices: Mapping[str, DeviceRecord]) -> Answe
         "link": link,
     }
     caution = NOTHING_CONCLUDED.capitalize() if any(one["times"] for one in found) else ""
-    return answer("gpu_vs_cpu", facts, [_pairs(found, link)], caution)
+    return answer("gpu_vs_cpu", facts, [_pairs(found, link, roofline)], caution)
 
 
 def _compared(info: About, gpu: str, roofline: Roofline) -> dict | None:
@@ -45,7 +45,9 @@ def _compared(info: About, gpu: str, roofline: Roofline) -> dict | None:
     pairs = sorted(((on_gpu[key], on_cpu[key]) for key in on_gpu if key in on_cpu), key=lambda pair: pair[0].bytes)
     if not pairs:
         return None
-    judged = [pair for pair in pairs if not any(few(c.samples) or c.record in roofline.disturbed for c in pair)]
+    why = {reason: None for pair in pairs for cell in pair if (reason := _no_ratio(cell, roofline))}
+    sure = [pair for pair in pairs if not any(_no_ratio(cell, roofline) for cell in pair)]
+    judged = [pair for pair in sure if not any(few(c.samples) or c.record in roofline.disturbed for c in pair)]
     ratios = [(_times(*pair), higher) for pair in judged if (higher := _roofs(*pair, roofline))]
     of_roofs = span(sorted(times / higher for times, higher in ratios)) if ratios else ""
     kinds = {lower_ceiling(cell) for pair in judged for cell in pair}
@@ -56,7 +58,13 @@ def _compared(info: About, gpu: str, roofline: Roofline) -> dict | None:
         "times": span(sorted(_times(*pair) for pair in judged)) if judged else "",
         "ratio": f"{of_roofs} times the ratio of their {what} ({span(sorted(r for _, r in ratios))})" if ratios else "",
         "pairs": pairs,
+        "no_ratio": listed(why) if why else "",
     }
+
+
+def _no_ratio(cell: Operator, roofline: Roofline) -> str | None:
+    """Why the time of a product, or a time under its ceiling, is no figure to compare."""
+    return without_ratio(roof_of(cell, roofline)) if cell.fraction_of_roof else None
 
 
 def _times(fast: Operator, slow: Operator) -> float:
@@ -91,7 +99,7 @@ def _ratio(one: float | None, other: float | None) -> float | None:
     return one / other if one and other else None
 
 
-def _pairs(compared: list[dict], link: MemoryCeiling | None) -> Table:
+def _pairs(compared: list[dict], link: MemoryCeiling | None, roofline: Roofline) -> Table:
     columns = ("operator", "fp32 case", "bytes", "GPU", "of roof", "launch overhead", "CPU", "of roof")
     columns += ("GPU times as fast", "over PCIe")
     rows = [
@@ -100,11 +108,11 @@ def _pairs(compared: list[dict], link: MemoryCeiling | None) -> Table:
             fast.label or "",
             traffic(fast.bytes),
             _timed(fast),
-            _share_of_roof(fast),
+            _share_of_roof(fast, roofline),
             percent(launches) if (launches := _launches(fast)) > 1 - NEARLY_ALL else "-",
             _timed(slow),
-            _share_of_roof(slow),
-            "-" if few(fast.samples) or few(slow.samples) else number(_times(fast, slow)),
+            _share_of_roof(slow, roofline),
+            "-" if any(few(c.samples) or _no_ratio(c, roofline) for c in (fast, slow)) else number(_times(fast, slow)),
             duration(fast.bytes / (link.gb_per_s * 1e9)) if link and fast.bytes else "-",
         ]
         for one in compared
@@ -118,8 +126,8 @@ def _launches(cell: Operator) -> float:
     return 1 - cell.device_latency_s / cell.latency_s if cell.device_latency_s else 0.0
 
 
-def _share_of_roof(cell: Operator) -> str:
-    return percent(cell.fraction_of_roof) if cell.fraction_of_roof else "-"
+def _share_of_roof(cell: Operator, roofline: Roofline) -> str:
+    return percent(cell.fraction_of_roof) if cell.fraction_of_roof and not _no_ratio(cell, roofline) else "-"
 
 
 def _timed(cell: Operator) -> str:

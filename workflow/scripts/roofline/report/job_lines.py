@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from roofline.analysis import checks
+from roofline.analysis.unsettled import no_ratio
 from roofline.core.formatting import (
     duration,
     flops_unit,
@@ -48,10 +49,11 @@ def _peak(record: PeakFlopsRecord) -> str:
     rates = [peak.burst_tflops, *([peak.sustained_tflops] if peak.sustained_tflops else [])]
     shares = [percent(rate / peak.vendor_tflops) for rate in rates] if peak.vendor_tflops else []
     share = f", {' and '.join(shares)} of the {whose} {number(peak.vendor_tflops)}" if shares else ""
+    share = f", without a ratio: {why}" if (why := no_ratio(record, None)) else share
     under_load = f" burst, {number(peak.sustained_tflops)} sustained" if peak.sustained_tflops else ""
     burst = starred(number(peak.burst_tflops), len(peak.burst.latency.samples_s))
-    why = f" (investigated: {_cause(peak.investigation.verdict)})" if peak.investigation else ""
-    return f"{burst} {flops_unit(record.dtype)}{under_load}{share}{why}"
+    verdict = f" (investigated: {_cause(peak.investigation.verdict)})" if peak.investigation else ""
+    return f"{burst} {flops_unit(record.dtype)}{under_load}{share}{verdict}"
 
 
 def _cause(verdict: str) -> str:

@@ -15,7 +15,7 @@ from roofline.core.statistics import few
 from roofline.records.check import CheckResult
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord
-from roofline.report import counters, decoding, peer_paths, predictions
+from roofline.report import counters, decoding, host_costs, peer_paths, predictions
 from roofline.report.answers import Answer
 from roofline.report.charts import (
     decoding_chart,
@@ -101,10 +101,12 @@ class Report:
     operations: Table  # the user's
     score: str
     worst: list[Miss]
+    predictors: Table
     prediction_summary: Table
     predictions: list[Section]
     seals: list[SealCheck]
     calls: Table
+    host_costs: Table  # of hosts that were calibrated
     operators: list[OperatorPart]
     spread: Table
     spread_words: str
@@ -197,10 +199,12 @@ def report(
         operations=operations(table),
         score=score_words(table.score) if table.score.cells else "",
         worst=[miss(entry, table.titles) for entry in missed],
+        predictors=predictions.predictors(table.score),
         prediction_summary=predictions.summary(table),
         predictions=predictions.sections(table),
         seals=table.seals,
         calls=predictions.calls(table),
+        host_costs=host_costs.table(table.host_costs),
         operators=operators,
         spread=spread,
         spread_words=spread_words(spread),
@@ -265,7 +269,9 @@ def _figures(table: Roofline, device: DeviceRecord) -> list[Figure]:
     if ceiling:
         burst = ceiling.burst_tflops or ceiling.tflops
         words = [f"{ceiling.name} burst"]
-        words += [f"{percent(burst / ceiling.vendor_tflops)} of {promise}"] if ceiling.vendor_tflops else []
+        if ceiling.vendor_tflops and not ceiling.no_ratio:
+            least = "at most " if ceiling.vendor_at_least else ""
+            words.append(f"{least}{percent(burst / ceiling.vendor_tflops)} of {promise}")
         words += [f"{number(ceiling.sustained_tflops)} sustained"] if ceiling.sustained_tflops else []
         value = starred(number(burst), ceiling.samples)
         figures.append(Figure(value, flops_unit(ceiling.name), " · ".join(words)))

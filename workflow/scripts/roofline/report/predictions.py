@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from roofline.analysis.prediction_error import CLOSE
 from roofline.analysis.table import Accuracy, ErrorStatistics, Operator, Roofline, Score
 from roofline.core.formatting import counted, duration, percent, regime_words
+from roofline.core.prediction import CLOSE_TIMES, TIMES
 from roofline.report.markdown import Table, filled
 
 WORST = 5  # predictions by name
@@ -37,13 +38,36 @@ class Section:
 
 
 def score_words(score: Score) -> str:
-    """How many predictions are right, beside what a rule of thumb would have named."""
+    """How far off the times are, and how many predictions are right, beside what a rule of thumb would have named."""
     thumb = f"the textbook's rule of thumb names {score.textbook_regimes_right} of {score.textbook_cells}"
+    close, right = score.times_close / score.cells, score.both_right / score.cells
     return (
-        f"{score.both_right} of {score.cells} cells predicted right ({percent(score.both_right / score.cells)}): "
+        f"Median error of the times {_size(score.median_error)}, {percent(close)} of them within {CLOSE_TIMES:g} x. "
+        f"{score.both_right} of {score.cells} cells predicted right ({percent(right)}): "
         f"regime {score.regimes_right}{f' ({thumb})' if score.textbook_cells else ''}, time within a factor of two "
         f"{score.times_right}."
     )
+
+
+def predictors(score: Score) -> Table:
+    """The sealed model beside predictors without one, and apart from them the cells that constants were fitted on."""
+    columns = ("predictor", "cells", "median error", f"within {CLOSE_TIMES:g} x", f"within {TIMES:g} x", "regime right")
+    rows = [("the sealed model", score), *score.baselines.items()]
+    if score.fitted:
+        rows.append(("the sealed model, on shapes that its constants were fitted on", score.fitted))
+    told = [
+        [
+            name,
+            str(one.cells),
+            _size(one.median_error),
+            *map(str, (one.times_close, one.times_right, one.regimes_right)),
+        ]
+        for name, one in rows
+        if one.cells
+    ]
+    if told and score.textbook_cells:
+        told.append(["the textbook's rule", str(score.textbook_cells), "", "", "", str(score.textbook_regimes_right)])
+    return filled(columns, told, left=1)
 
 
 def worst(entries: Iterable[Operator]) -> list[Operator]:

@@ -12,7 +12,6 @@ from roofline.report.tables import span
 
 OPERANDS = 4  # of a multiply-add: three registers read, one written
 PER_MULTIPLY_ADD = 2 / OPERANDS / 4  # FLOPs over the bytes of fp32 operands
-ALL_CORES = "all_cores"
 
 Ceilings = Mapping[str, ComputeCeiling | MemoryCeiling]  # of one device, by name
 
@@ -72,7 +71,7 @@ def _peers(ceilings: Ceilings) -> tuple[str, str]:
 def _levels_of_cpu(device: DeviceRecord, ceilings: Ceilings, roofline: Roofline) -> list[tuple]:
     """Caches as all cores saw them in the sweep, each core with a working set of its own."""
     cores, whole = device.hardware.get("cores_usable"), device.hardware.get("caches_bytes") or {}
-    swept = [one for one in roofline.levels if (one.device, one.series) == (device.device, ALL_CORES) and one.name]
+    all_cores = [one for one in roofline.levels if (one.device, one.series) == (device.device, levels.ALL_CORES)]
     caches = [
         (
             level_name(one.name, one.knee_bytes),
@@ -80,7 +79,8 @@ def _levels_of_cpu(device: DeviceRecord, ceilings: Ceilings, roofline: Roofline)
             f"{_rate(one.gb_per_s)} by {counted(cores, 'core') if cores else 'all cores'}",
             "the sweep, all cores",
         )
-        for one in swept
+        for one in all_cores
+        if one.name in levels.SWEPT_CACHES
     ]
     memory = [level for level in levels.TABLE if level.device_kind == "cpu" and level.medium == "memory"]
     reads = {c.level: c.name for c in ceilings.values() if c.kind == "memory" and c.mix == "read" and c.cores is None}

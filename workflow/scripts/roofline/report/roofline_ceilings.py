@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from roofline.analysis.table import ComputeCeiling, FoundCache, MemoryCeiling, Operator
 from roofline.core.formatting import counted, level_words, number, percent, starred
 from roofline.core.statistics import few
-from roofline.devices.levels import SWEPT_CACHES, TRANSFERS
+from roofline.devices.levels import ALL_CORES, SWEPT_CACHES, TRANSFERS
 from roofline.report.tables import FEW_SAMPLES, main_memory_ceiling, of_vendor, remarks, span
 
 Ceiling = ComputeCeiling | MemoryCeiling
 UNITS = {"tensor_core": "tensor cores", "cuda_core": "CUDA cores"}
-ALL_CORES = "all_cores"
 CUDA_CORES = "fp32_fma"  # the one peak of register-only kernels that is drawn without a dot
 SETTLED = 0.99  # of its roof: a sustained figure above it is no line of its own
 

@@ -1,10 +1,11 @@
 """The ceilings and the levels of a device as rows of words, the same on the screen and on every page."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from roofline.analysis.spread import Spreads, with_known_runs
+from roofline.analysis.steadiness import uneven
 from roofline.analysis.table import AboveRoof, ComputeCeiling, FoundCache, MemoryCeiling, Operator, Roofline
 from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import (
@@ -30,6 +31,8 @@ SERIES = {  # of a sweep: whose bandwidth it is
     "one_core": "one core",
     "all_cores": "all cores, each its own set",
 }
+ENGINES = {"tensor_core": "tensor", "cuda_core": "CUDA", "cpu": "vector"}
+USUAL_OPERANDS = "standard normal numbers, rounded to"
 NO_REASON, NOT_REPORTED = "none reported", "not reported"
 FEW_SAMPLES = f"* fewer than {FEWEST_SAMPLES} samples: nothing is concluded from it"
 UNKNOWN = "unknown"
@@ -53,7 +56,19 @@ class Row:
     of_clock: str  # of what the multiprocessors could do at the clock that was measured
     limited_by: str
     reference: str = ""  # of compute: what a plain GEMM call reaches
-    on_its_operands: str = ""  # and the burst's GEMM on operands like those, where its own differ
+
+
+@dataclass(frozen=True)
+class ArithmeticRow:
+    """How a ceiling multiplies, or what else the device has for its dtype."""
+
+    name: str
+    sums: str  # what products are added up in
+    result: str
+    operands: str  # empty where they are normal numbers rounded to the dtype, or the ceiling's
+    engine: str
+    burst: str
+    of_ceiling: str  # the burst over the ceiling's; empty of the ceiling itself
 
 
 @dataclass(frozen=True)
@@ -69,6 +84,12 @@ class LevelRow:
 
 def compute_rows(roofline: Roofline, device: str, spreads: Spreads | None = None) -> list[Row]:
     return [_compute_row(c, spreads or {}) for c in roofline.ceilings if c.device == device and c.kind == "compute"]
+
+
+def arithmetic_rows(roofline: Roofline, device: str) -> list[ArithmeticRow]:
+    """Each compute ceiling, and below it its variants."""
+    found = [c for c in roofline.ceilings if c.device == device and c.kind == "compute"]
+    return [row for c in found for row in _arithmetic_rows(c)]
 
 
 def memory_rows(roofline: Roofline, device: str, spreads: Spreads | None = None) -> list[Row]:
@@ -186,7 +207,8 @@ def measure_again(records: Iterable[str]) -> str:
 
 
 def remarks(ceilings: Sequence[ComputeCeiling | MemoryCeiling]) -> list[str]:
-    """Where the reference GEMM and its ceiling are of unlike operands, and where copies move more than reads."""
+    """Where the reference GEMM and its ceiling are of unlike operands, where a product makes no ratio, and where copies
+    move more than reads."""
     rates = {c.name: c.gb_per_s for c in ceilings if c.kind == "memory"}
     read, copy = (rates.get(f"dram_{mix}") for mix in ("read", "copy"))
     said = [
@@ -195,6 +217,7 @@ def remarks(ceilings: Sequence[ComputeCeiling | MemoryCeiling]) -> list[str]:
         for c in ceilings
         if c.kind == "compute" and c.on_reference_inputs_tflops
     ]
+    said += [f"{c.name} is divided by nothing: {c.no_ratio}" for c in ceilings if c.kind == "compute" and c.no_ratio]
     if read and copy and copy > COPIES_MORE * read:
         said.append(
             f"dram_copy moves {number(copy / read)} times what dram_read does: no read-only loop tried gets more out "
@@ -203,11 +226,28 @@ def remarks(ceilings: Sequence[ComputeCeiling | MemoryCeiling]) -> list[str]:
     return said
 
 
+def vendor_words(c: ComputeCeiling) -> str:
+    """The vendor's figure, or the formula's, which may be too low."""
+    return f"{'at least ' if c.vendor_at_least else ''}{number(c.vendor_tflops)}" if c.vendor_tflops else ""
+
+
+def uneven_bursts(ceilings: Iterable[ComputeCeiling | MemoryCeiling]) -> list[str]:
+    """Bursts whose block was no one rate: tf32 (409, 408, 408 and 402 TFLOPS)."""
+    return [
+        f"{c.name} ({listed(map(number, c.burst_quarters_tflops))} {flops_unit(c.name)})"
+        for c in ceilings
+        if c.kind == "compute" and uneven(c.burst_quarters_tflops)
+    ]
+
+
 def of_vendor(c: ComputeCeiling) -> str:
-    """The shares of burst and sustained: 79, 67 %."""
+    """The shares of burst and sustained: 79, 67 %; none of a product that is divided by nothing."""
+    if c.no_ratio:
+        return ""
     rates = [c.burst_tflops or c.tflops, *([c.sustained_tflops] if c.sustained_tflops else [])]
     shares = [percent(rate / c.vendor_tflops) for rate in rates] if c.vendor_tflops else []
-    return ", ".join([*(share.removesuffix(" %") for share in shares[:-1]), *shares[-1:]])
+    at_most = "at most " if c.vendor_at_least and shares else ""
+    return at_most + ", ".join([*(share.removesuffix(" %") for share in shares[:-1]), *shares[-1:]])
 
 
 def _compute_row(c: ComputeCeiling, spreads: Spreads) -> Row:
@@ -216,14 +256,37 @@ def _compute_row(c: ComputeCeiling, spreads: Spreads) -> Row:
         unit=flops_unit(c.name),
         measured=starred(number(burst), c.samples),
         sustained=number(c.sustained_tflops) if c.sustained_tflops else "",
-        vendor=number(c.vendor_tflops) if c.vendor_tflops else "",
+        vendor=vendor_words(c),
         of_vendor=of_vendor(c),
         of_clock=percent(c.fraction_of_clock) if c.fraction_of_clock else "",
         reference=number(c.reference_tflops) if c.reference_tflops else "",
-        on_its_operands=number(c.on_reference_inputs_tflops) if c.on_reference_inputs_tflops else "",
         limited_by=told_apart(c.burst_limited_by, c.sustained_limited_by, c.limited_by, c.throttled),
         **_common(c, c.tflops, with_known_runs(spreads, c.device, c.name, "burst", c.burst_tflops or c.tflops)),
     )
+
+
+def _arithmetic_rows(c: ComputeCeiling) -> Iterator[ArithmeticRow]:
+    burst = c.burst_tflops or c.tflops
+    ways = [
+        (c.accumulation, c.output, c.inputs, burst, c.samples),
+        *((v.accumulation, v.output, v.inputs, v.tflops, v.samples) for v in c.variants),
+    ]
+    for place, (sums, result, operands, tflops, samples) in enumerate(ways):
+        yield ArithmeticRow(
+            name=f"{c.name}, also" if place else c.name,
+            sums=sums or "",
+            result=result or "",
+            operands="" if place and operands == c.inputs else _unusual(operands, c),
+            engine=ENGINES[c.unit],
+            burst=starred(number(tflops), samples),
+            of_ceiling=percent(tflops / burst) if place else "",
+        )
+
+
+def _unusual(operands: str | None, c: ComputeCeiling) -> str:
+    """Operands in words, without what follows a semicolon, which says why; empty where all are the usual ones."""
+    every = [c.inputs or "", *(v.inputs for v in c.variants)]
+    return "" if all(one.startswith(USUAL_OPERANDS) for one in every) else (operands or "").partition(";")[0]
 
 
 def _memory_row(c: MemoryCeiling, spreads: Spreads) -> Row:

@@ -13,12 +13,14 @@ from roofline.report.answers import Answer, answer
 from roofline.report.markdown import Table, filled
 from roofline.report.tables import (
     WIDE,
+    arithmetic_rows,
     compute_rows,
     level_rows,
     limited_by,
     main_memory_ceiling,
     memory_rows,
     promised,
+    uneven_bursts,
 )
 
 NEAR, FAR = 0.10, 0.20  # of a ceiling's limit, or of another block of the same kernel
@@ -76,6 +78,7 @@ def throughput(device: DeviceRecord, roofline: Roofline, records: list[JobRecord
         "libraries": sorted({sure[dtype].burst.product.library for dtype in short}),
         "beyond": [dtype for dtype, share in shares.items() if share > 1 + NEAR],
         "agree": [apart[dtype] for dtype in sure if apart[dtype] is not None],
+        "uneven": uneven_bursts(compute),
         "alone": [dtype for dtype in sure if apart[dtype] is None],
         "falls": falls,
         "fall_reasons": sorted({_sustained_limit(p) for dtype, p in peaks.items() if dtype in falls}),
@@ -87,7 +90,7 @@ def throughput(device: DeviceRecord, roofline: Roofline, records: list[JobRecord
         "more_above": counted(len(above) - TOLD, "more operator") if len(above) > TOLD else "",
         "promise": promised(device),
     }
-    return answer("throughput", facts, ceiling_tables(roofline, device, spreads)[:1])
+    return answer("throughput", facts, ceiling_tables(roofline, device, spreads)[:2])
 
 
 def _samples(peak: PeakFlops) -> int:
@@ -142,16 +145,20 @@ def _memory(device: str, roofline: Roofline, spreads: Spreads) -> dict | None:
 
 
 def ceiling_tables(roofline: Roofline, record: DeviceRecord, spreads: Spreads) -> list[Table]:
-    """Compute, memory, and the levels that the sweep found."""
+    """Compute, its arithmetic, memory, and the levels that the sweep found."""
     device, promise = record.device, promised(record)
     shared = ("n", "95 %, within this run", "between runs")
     compute = [
         [
             f"{r.name}, TOPS" if r.unit == "TOPS" else r.name,
             *(r.measured, r.sustained, r.vendor, r.of_vendor, r.of_clock),
-            *(r.samples, r.interval, r.between, r.reference, r.on_its_operands, r.limited_by),
+            *(r.samples, r.interval, r.between, r.reference, r.limited_by),
         ]
         for r in compute_rows(roofline, device, spreads)
+    ]
+    arithmetic = [
+        [r.name, r.operands, r.sums, r.result, r.engine, r.burst, r.of_ceiling]
+        for r in arithmetic_rows(roofline, device)
     ]
     memory = [
         [r.name, r.measured, r.vendor, r.of_vendor, r.samples, r.interval, r.between, r.limited_by]
@@ -159,8 +166,10 @@ def ceiling_tables(roofline: Roofline, record: DeviceRecord, spreads: Spreads) -
     ]
     found = [[r.name, r.gb_per_s, r.knee or "none seen", r.reported, r.series] for r in level_rows(roofline, device)]
     of_compute = ("compute, TFLOPS", "burst", "sustained", promise, f"of {promise}: burst, sustained", "of its clock")
+    of_arithmetic = ("arithmetic", "operands, if unusual", "sums in", "result", "cores", "burst", "of the ceiling")
     tables = [
-        filled([*of_compute, *shared, "reference GEMM", "burst on its operands", "limited by"], compute),
+        filled([*of_compute, *shared, "reference GEMM", "limited by"], compute),
+        filled(of_arithmetic, arithmetic, left=5),
         filled(["memory, GB/s", "measured", promise, f"of {promise}", *shared, "limited by"], memory),
         filled(["found by the sweep", "GB/s", "knee", "reported", "series"], found),
     ]

@@ -40,6 +40,10 @@ What the model of [prediction.md](prediction.md) assumes beside datasheets, and 
 seals its own copy: written, and its hash recorded, before any record that carries it is begun. This page is generated
 from the code (`make documents`).
 
+What calls cost a host, and on a CPU bytes and numbers, is measured by every run before any operator is timed, and the
+measured value is sealed; the values below are those of one host. A cost of a core has a `shared_` part beside it, which
+all cores take together (core/host_costs.py).
+
 *Elsewhere* is what is published of other hardware or code; where it is empty, nothing is known here.
 
 {tables}
@@ -218,9 +222,12 @@ def _table(by_kind: Mapping[str, Constants]) -> str:
 
 
 def _value(name: str, value: float) -> str:
+    if not value:
+        return "0"
     if name.endswith("_share"):
         return percent(value)
     if "_s_per_" in name:
-        amount, what = 1 / value, {"byte": "B/s", "flop": "FLOP/s", "element": "elements/s"}[name.rpartition("_")[2]]
-        return f"1 / ({amount / 1e9:.3g} G{what})"
+        unit = name.rpartition("_")[2]
+        of = {"byte": "B/s", "flop": "FLOP/s"}.get(unit, f"{unit}s/s")
+        return f"1 / ({1 / value / 1e9:.3g} G{of})"
     return duration(value)

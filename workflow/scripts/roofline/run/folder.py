@@ -1,4 +1,4 @@
-"""The workflow in a folder of its own, with the settings that a run here would have."""
+"""The workflow, of this checkout or another, in a folder of its own, with the settings that a run here would have."""
 
 import argparse
 import contextlib
@@ -16,6 +16,14 @@ from roofline.records.files import write_text
 from roofline.run import run_lock, settings
 
 CONFIG_FILE = Path("config/config.yaml")
+
+
+class Failed(Exception):
+    """A run's, in a line."""
+
+    def __init__(self, line: str, log: Path):
+        super().__init__(line)
+        self.log = log
 
 
 def called_with(arguments: Sequence[str], files: Sequence[Path] | None = None) -> tuple[dict, list[str]]:
@@ -43,21 +51,21 @@ def called_with(arguments: Sequence[str], files: Sequence[Path] | None = None) -
     return config, options
 
 
-def prepare(folder: Path, config: dict) -> None:
-    """Write the folder's configuration. A relative path in it would be another file there."""
+def prepare(folder: Path, config: dict, checkout: Path = Path()) -> None:
+    """Write the folder's configuration. A relative path in it would be another file there: it is the checkout's."""
     here = dict(config)
     if paths := here.get("operators"):
-        here["operators"] = [str(Path(path).absolute()) for path in paths]
+        here["operators"] = [str((checkout / path).absolute()) for path in paths]
     if checkpoint := (here.get("model") or {}).get("checkpoint"):
-        here["model"] = {**here["model"], "checkpoint": str(Path(checkpoint).absolute())}
+        here["model"] = {**here["model"], "checkpoint": str((checkout / checkpoint).absolute())}
     path = folder / CONFIG_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(yaml.safe_dump(here, sort_keys=False), path)
 
 
-def options(folder: Path, arguments: Sequence[str]) -> list[str]:
+def options(folder: Path, arguments: Sequence[str], checkout: Path = settings.CHECKOUT) -> list[str]:
     """Snakemake's for a folder that was prepared, and these."""
-    return ["--snakefile", str(settings.CHECKOUT / "Snakefile"), "--directory", str(folder), *arguments]
+    return ["--snakefile", str(checkout / "Snakefile"), "--directory", str(folder), *arguments]
 
 
 def require_no_living_run(folder: Path) -> None:
@@ -67,12 +75,29 @@ def require_no_living_run(folder: Path) -> None:
             raise OSError(run_lock.refusal())
 
 
-def run(folder: Path, arguments: Sequence[str], output: IO | None = None, limit_s: float | None = None) -> int:
+def run_logged(folder: Path, arguments: Sequence[str], checkout: Path = settings.CHECKOUT) -> None:
+    """The workflow in a folder that was prepared; what it says goes to a log beside the folder. Raises Failed."""
+    log = folder.with_suffix(".log")
+    with open(log, "wb") as output:
+        status = run(folder, arguments, output, checkout=checkout)
+    if status:
+        raise Failed(f"{folder} failed with status {status} (log: {log})", log)
+
+
+def run(
+    folder: Path,
+    arguments: Sequence[str],
+    output: IO | None = None,
+    limit_s: float | None = None,
+    checkout: Path = settings.CHECKOUT,
+) -> int:
     """The workflow in a folder that was prepared: its status. What it says goes to the file, or else to the screen.
 
     Raises subprocess.TimeoutExpired after so many seconds; it is stopped then, and its jobs end with it.
     """
-    command = [sys.executable, "-P", "-m", "snakemake", "--cores", "1", *options(folder, arguments)]
+    own = checkout / ".venv" / "bin" / "python"  # its packages may be others
+    python = own if checkout != settings.CHECKOUT and own.exists() else sys.executable
+    command = [python, "-P", "-m", "snakemake", "--cores", "1", *options(folder, arguments, checkout)]
     workflow = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT if output else None)
     try:
         return workflow.wait(limit_s)

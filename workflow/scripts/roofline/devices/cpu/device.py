@@ -3,8 +3,9 @@
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype, dtype_of
 from roofline.devices import host, levels
@@ -21,6 +22,9 @@ from roofline.devices.cpu.topology import (
 )
 from roofline.devices.cpu.workers import Timed
 from roofline.records.product import Product
+
+if TYPE_CHECKING:
+    from roofline.devices.base import HostWork
 
 PIECE_ITEMS = 1 << 20  # of random numbers that one generator draws
 DISTINCT_ITEMS = (1 << 22) - 3  # random numbers per array; a prime, so that copies of any size begin at others of them
@@ -218,7 +222,9 @@ class Device:
         """As step_times: a CPU tells nothing of itself."""
         return self.step_times(step, count, first)
 
-    def device_times(self, step: Callable[[int], object], count: int, first: int = 0) -> None:
+    def device_times(
+        self, step: Callable[[int], object], count: int, first: int = 0, at_once: int | None = None
+    ) -> None:
         """None: the CPU is its own caller, there is no launch gap to leave out."""
         return None
 
@@ -252,6 +258,13 @@ class Device:
 
         return fma.again(self, ceiling, product, seed)
 
+    # -- what work costs
+
+    def host_costs(self) -> Iterator["HostWork"]:
+        from roofline.devices.cpu import calibration
+
+        return calibration.works(self)
+
     # -- memory
 
     def streams(self, level: str, size_bytes: int | None) -> list[Stream]:
@@ -271,7 +284,8 @@ class Device:
             capacities = cache_bytes(readers)
             near_bytes = capacities.get("l2", UNLISTED_L2_BYTES)
             largest_bytes = max(capacities.values(), default=UNLISTED_CACHE_BYTES // readers)
-            each.append(cpu_memory.Caches(readers, capacities, near_bytes, largest_bytes))
+            all_bytes = self.last_level_cache_bytes // readers
+            each.append(cpu_memory.Caches(readers, capacities, near_bytes, largest_bytes, all_bytes))
         return cpu_memory.sweeps(self.workers, each, host.memory_available_bytes(), points_per_octave)
 
 

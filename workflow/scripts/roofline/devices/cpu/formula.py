@@ -1,6 +1,9 @@
 """The theoretical peak of a CPU: clock x cores x SIMD lanes x FMA x ports."""
 
+from collections.abc import Mapping
 from pathlib import Path
+
+REPORTED_NOW = "clock reported now"
 
 
 def peak_formula_tflops(hardware: dict, item_bytes: int) -> float:
@@ -31,6 +34,11 @@ def simd_units(flags: set[str], machine: str, family: int | None) -> dict:
     return {"simd": "SSE2", "simd_bits": 128, "fma_flops": 1, "vector_ports": 2, "ports_assumed": True}
 
 
+def of_an_idle_moment(hardware: Mapping) -> bool:
+    """Whether the formula's clock is one that a core may boost above: its peak is at least that."""
+    return str(hardware.get("clock_source", "")).startswith(REPORTED_NOW)
+
+
 def clock(described: dict[str, str]) -> dict:
     """The clock of the formula: the highest that the kernel lists, else the one that /proc/cpuinfo reports now."""
     try:
@@ -38,7 +46,7 @@ def clock(described: dict[str, str]) -> dict:
         return {"clock_mhz": highest / 1e3, "clock_source": "highest clock by the kernel's cpufreq"}
     except (OSError, ValueError):
         reported = described.get("cpu MHz")
-        source = "clock reported now; the core may boost above it, so a measured peak may exceed the formula's"
+        source = f"{REPORTED_NOW}; the core may boost above it, so a measured peak may exceed the formula's"
         return {"clock_mhz": float(reported) if reported else None, "clock_source": source}
 
 

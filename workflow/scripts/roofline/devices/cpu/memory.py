@@ -15,6 +15,7 @@ from roofline.devices.cpu import loops
 from roofline.devices.cpu.loops import BLOCK_BYTES, SCALE, together
 from roofline.devices.cpu.topology import core_counts, on_cores
 from roofline.devices.cpu.workers import Timed, Workers
+from roofline.devices.levels import ALL_CORES
 
 MIB = 1 << 20
 # Where arrays and sets begin. A Zen 4 core was seen to read a third slower from its first cache where a set of 16 KiB
@@ -42,7 +43,7 @@ COUNTED = {
     "triad": f"bytes of a and b read plus bytes of c written{ALLOCATES} 1.33 x (write-allocate)",
 }
 
-CACHES = 4  # as many last-level caches are swept: the memory's plateau must be seen
+CACHES, ALL_CACHES = 4, 2  # as many of a reader's own, or of all together, are swept: the memory must be seen
 SMALLEST_SET_BYTES, LARGEST_SET_BYTES = 4096, 64 * MIB
 NEAR_STEP_BYTES, FAR_STEP_BYTES = 128 * MIB, 16 * MIB  # that a reader reads in a step: in its second cache, and beyond
 
@@ -221,12 +222,14 @@ def _whole(size_bytes: int, of_bytes: int) -> int:
 
 
 class Caches(NamedTuple):
-    """What each of so many readers has of the caches: bytes by level, in the second one, and in the largest."""
+    """What each of so many readers has of the caches: bytes by level, in the second one, in the largest, and at most
+    in all last-level caches together."""
 
     readers: int
     levels: dict[str, int]
     near_bytes: int
     largest_bytes: int
+    all_bytes: int
 
 
 def sweeps(workers: Workers, each: list[Caches], free_bytes: int, points_per_octave: int) -> list[SweepSeries]:
@@ -249,7 +252,7 @@ def sweeps(workers: Workers, each: list[Caches], free_bytes: int, points_per_oct
 
 
 def _largest_set(caches: Caches, free_bytes: int) -> int:
-    wanted = max(CACHES * caches.largest_bytes, LARGEST_SET_BYTES)
+    wanted = max(CACHES * caches.largest_bytes, ALL_CACHES * caches.all_bytes, LARGEST_SET_BYTES)
     return min(wanted, free_bytes // 4 // caches.readers)
 
 
@@ -289,12 +292,13 @@ def _sweep(
         return lambda index: read(index % parts * part_bytes, part_bytes, passes), readers * passes * part_bytes
 
     return SweepSeries(
-        series="one_core" if readers == 1 else "all_cores",
+        series="one_core" if readers == 1 else ALL_CORES,
         reader="one core" if readers == 1 else "each core",
         counted=COUNTED["read"],
         sizes=list(cuts),
         step=step,
         levels=caches.levels,
+        cached_bytes=caches.all_bytes,
     )
 
 

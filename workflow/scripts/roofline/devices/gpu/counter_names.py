@@ -18,6 +18,8 @@ SUMS = {
     "dram_write_bytes": "dram__bytes_write",
     "l2_read_sectors": "lts__t_sectors_op_read",
     "l2_write_sectors": "lts__t_sectors_op_write",
+    "l2_read_hit_sectors": "lts__t_sectors_op_read_lookup_hit",
+    "l2_read_miss_sectors": "lts__t_sectors_op_read_lookup_miss",
     "l1_load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld",
     "l1_load_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld",
     "l1_store_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st",

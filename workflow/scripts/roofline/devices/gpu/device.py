@@ -5,8 +5,8 @@ import os
 from collections.abc import Callable, Iterator
 
 from roofline.devices import datasheets, levels
-from roofline.devices.base import Identity, Stream, SweepSeries, Workload
-from roofline.devices.gpu import capabilities, cuda_launch, cupti, fma, instructions, memory, nvml, peers
+from roofline.devices.base import HostWork, Identity, Stream, SweepSeries, Workload
+from roofline.devices.gpu import calibration, capabilities, cuda_launch, cupti, fma, instructions, memory, nvml, peers
 from roofline.devices.gpu.arrays import Arrays
 from roofline.devices.gpu.kernel_compiler import KernelCompiler
 from roofline.devices.gpu.timing import Timer
@@ -135,6 +135,11 @@ class Device(Arrays, Timer, KernelCompiler):
         queue()
         self.synchronize()
         runtime.profilerStop()
+
+    # -- what calls cost the host
+
+    def host_costs(self) -> Iterator[HostWork]:
+        return calibration.works(self)
 
     # -- ceilings
 

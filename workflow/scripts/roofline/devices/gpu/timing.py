@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 # Eager steps launch about ten kernels each; 32 of them stay well under the launch queue's 1024 entries.
-STEPS_BEHIND_BLOCK = 32
+STEPS_BEHIND_BLOCK = 32  # while more than eight are left, the card fetches commands of later ones beside each
 BLOCK_TIMEOUT_NS = 500_000_000
 
 LOOK_SHARE = 3  # quarters of a block
@@ -34,14 +34,16 @@ class Timer:
         self.synchronize()
         return self._elapsed(events)
 
-    def device_times(self, step: Callable[[int], object], count: int, first: int = 0) -> list[float] | None:
+    def device_times(
+        self, step: Callable[[int], object], count: int, first: int = 0, at_once: int | None = None
+    ) -> list[float] | None:
         """Seconds of each step on the device alone: queued behind a kernel that holds the stream, then released.
 
-        Steps are numbered from `first` on; a batch that timed out is not repeated but gone past, since its buffers
-        are in the cache now. None where the queue could not be filled before the blocking kernel's time-out, even
-        with few steps.
+        At most `at_once` of them are queued together. They are numbered from `first` on; a batch that timed out is not
+        repeated but gone past, since its buffers are in the cache now. None where the queue could not be filled before
+        the blocking kernel's time-out, even with few steps.
         """
-        times, batch = [], STEPS_BEHIND_BLOCK
+        times, batch = [], at_once or STEPS_BEHIND_BLOCK
         self._block_for(0)  # loads the kernel, so that nothing is loaded behind a block
         while len(times) < count:
             queued = min(batch, count - len(times))

@@ -1,77 +1,53 @@
 """What decode attention costs beside its work: the constants of its prediction, each with its source."""
 
-from roofline.operators.base import Constant, Constants
+from roofline.operators.constants import FITTED, Constant, Constants, of_gpu_host, of_host
 
-H200_RUN = "runs on an H200 with 16 host cores, 2026-11, before the one at hand"
-SERVER = "runs on servers of 16 cores, 2026-11, before the one at hand"
 CORE_BYTES = 4 << 20  # so small a cell is read by one core of a CPU, and one of so many times as much by so many cores
 
 GPU: Constants = {
-    "array_operation_s": Constant(
-        26e-6, H200_RUN, "host: an operation of CuPy issued from Python", "20 to 45 us by host"
-    ),
-    "kernel_launch_s": Constant(
-        9e-6,
-        "an empty kernel with nine arguments takes 7.1 us",
-        "host: a kernel launched from Python",
-        "5.3 us back to back",
-    ),
-    "graph_launch_s": Constant(12e-6, H200_RUN, "host: a graph launched from Python, for all its layers"),
-    "array_kernel_s": Constant(2.6e-6, f"7 to 17 of them, {H200_RUN}", "a small kernel after another in a stream"),
-    "kernel_start_s": Constant(
-        5.0e-6, f"fused, S = 1 at batch 1, {H200_RUN}", "a kernel with nothing to read, with an event on either side"
-    ),
+    **of_gpu_host("array_operation_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s"),
+    "array_kernel_s": Constant(2.77e-06, FITTED, "a small kernel after another in a stream"),
+    "kernel_start_s": Constant(5.45e-06, FITTED, "a kernel with nothing to read, with an event on either side"),
     "graph_node_s": Constant(
-        1.8e-6,
-        f"fused_graph, S = 1 at batch 1, {H200_RUN}",
+        1.92e-06,
+        FITTED,
         "the same as one of many nodes of a graph",
         "1.3 us per launch in a graph on an H100 (Look Ma, No Bubbles); empty: 0.78 us",
     ),
-    "join_splits_s": Constant(1.7e-6, f"with splits against without, {H200_RUN}", "partial results joined by the last"),
-    "memory_wait_s": Constant(
-        0.5e-6, f"S = 256 against 128 at batch 1, {H200_RUN}", "a block's wait for memory, once per tile of keys"
-    ),
+    "join_splits_s": Constant(1.74e-06, FITTED, "partial results joined by the last"),
+    "memory_wait_s": Constant(6e-07, FITTED, "a block's wait for memory, once per tile of keys"),
+    "block_s": Constant(2.87e-09, FITTED, "a block's launch, of many with next to nothing to read"),
     "wave_s": Constant(
-        2.2e-6,
-        f"2720 blocks of a few keys each take 11.3 us in 5.2 waves: {H200_RUN}",
+        2.37e-06,
+        FITTED,
         "a wave of blocks that did not fit the card at once waits for the memory anew",
     ),
     "fp32_column_product_s_per_element": Constant(
-        2.85e-12,
-        f"eager, batch 256, S 512 and 1024, {H200_RUN}",
+        2.73e-12,
+        FITTED,
         "cuBLAS' products of stacked matrices with a column each, however fast the memory; of this card",
     ),
-    "fp16_column_product_s_per_element": Constant(
-        7.7e-12, f"eager, batch 256, S 512 and 1024, {H200_RUN}", "the same in fp16; of this card"
-    ),
-    "pass_s_per_byte": Constant(1 / 4.3e12, f"a copy in memory, {H200_RUN}", "a pass over an array between operations"),
+    "fp16_column_product_s_per_element": Constant(8.06e-12, FITTED, "the same in fp16; of this card"),
+    "fp32_projection_s_per_element": Constant(4.63e-12, FITTED, "a library's product of few rows by weights, in fp32"),
+    "fp16_projection_s_per_element": Constant(1.22e-12, FITTED, "the same in fp16"),
+    "pass_s_per_byte": Constant(7.71e-13, FITTED, "a pass over an array between operations"),
     "stream_share": Constant(
-        0.95,
-        f"fused, from 1 GB on, {H200_RUN}",
+        0.917,
+        FITTED,
         "of the memory ceiling that a long stream of reads attains",
         "decode attention 37 to 90 % of HBM on Hopper cards (FlashMLA 84 to 90 %); 92 % on an RTX 4090 (calm)",
     ),
 }
-CPU: Constants = {
-    "array_calls_s": Constant(25e-6, f"S = 1 at batch 1, {SERVER}", "NumPy's calls of attention"),
-    "projection_calls_s": Constant(47e-6, f"S = 1 at batch 1, block against core, {SERVER}", "those of a projection"),
-    "stream_share": Constant(
-        0.6,
-        f"fp32 at batch 256, {SERVER}",
-        "of the memory ceiling that NumPy's products attain",
-        "65 to 97 % of the measured ceiling in a compiled engine (llama-roofline)",
-    ),
-    "core_read_s_per_byte": Constant(1 / 9e9, "9.6 GB/s by C and OpenMP, a 16-core host", "one core reads memory"),
-    "core_pass_s_per_byte": Constant(
-        1 / 60e9, f"fp16 at batch 1, {SERVER}", "one core's passes over numbers that it widens, in its caches"
-    ),
-    "shared_cache_s_per_byte": Constant(
-        1 / 160e9, f"fp16 at batch 256, {SERVER}", "all cores' passes in the cache that they share"
-    ),
-    "projection_s_per_flop": Constant(
-        1 / 120e9,
-        f"block against core at batch 256, {SERVER}",
-        "thin products by NumPy on all cores",
-    ),
-}
+CPU: Constants = of_host(
+    "array_operation_s",
+    "core_operation_s",
+    "handover_s",
+    "thread_s",
+    "product_read_s_per_byte",
+    "fp16_read_s_per_element",
+    "bf16_read_s_per_element",
+    "softmax_s_per_score",
+    "row_product_s_per_byte",
+    "projection_s_per_flop",
+)
 CONSTANTS = {"gpu": GPU, "cpu": CPU}

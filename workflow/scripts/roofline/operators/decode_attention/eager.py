@@ -3,16 +3,17 @@
 from typing import ClassVar
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype
-from roofline.operators.decode_attention.counts import attend
+from roofline.operators.decode_attention.counts import attend, weight_bytes
 from roofline.operators.decode_attention.implementation import DecodeImplementation, product, projected_query
 from roofline.records.prediction import CostTerms
 
 # Kernels of a step: two products, and largest, difference, exponential, sum and quotient of the scores. Of fp16, CuPy
 # takes two more for each product of stacks, and one rounds the weights. bf16 is widened: query, keys and values before,
-# the result after.
+# the result after. In fp32 heads that share keys are copied for either product, and so is the result.
 CORE_OPERATIONS = {"fp32": 7, "fp16": 12, "bf16": 11}
-# A product, the bias and the scale before; a product and the bias after. bf16 widens both factors of each and rounds.
-PROJECTIONS = {"fp32": 5, "fp16": 5, "bf16": 11}
+GROUPED_OPERATIONS = {"fp32": 3, "fp16": 0, "bf16": 0}
+# A product, the bias and the scale before; a product and the bias after. bf16 rounds once more.
+PROJECTIONS = {"fp32": 5, "fp16": 5, "bf16": 6}
 SCORE_PASSES = 10  # over the scores in fp32: of these operations the reads and writes
 
 
@@ -52,16 +53,21 @@ class Eager(DecodeImplementation):
         whether these are in memory or in the cache."""
         shape, wide = self.shape, ITEM_BYTES["fp32"]
         operations = float(CORE_OPERATIONS[self.dtype] + (PROJECTIONS[self.dtype] if scope == "block" else 0))
+        operations += GROUPED_OPERATIONS[self.dtype] * (shape.group > 1)
         elements = 2 * shape.batch * shape.kv_heads * shape.seq_len * shape.head_size
         passes = SCORE_PASSES * wide * shape.batch * shape.heads * shape.seq_len
         if self.dtype == "bf16":
             passes += elements * (wide + ITEM_BYTES["bf16"])
-        product_dtype = "fp16" if self.dtype == "fp16" else "fp32"
+        stacks = f"{'fp16' if self.dtype == 'fp16' else 'fp32'}_column_product_s_per_element"
+        floor = {stacks: float(elements)}
+        if scope == "block" and shape.batch > 1:  # a single row is read as fast as the memory allows
+            of_weights = f"{'fp32' if self.dtype == 'fp32' else 'fp16'}_projection_s_per_element"
+            floor[of_weights] = weight_bytes(shape, self.dtype) / ITEM_BYTES[self.dtype]
         return CostTerms(
             calls={"array_operation_s": operations},
             start={"array_kernel_s": operations},
             extra={"pass_s_per_byte": float(passes)},
-            floor={f"{product_dtype}_column_product_s_per_element": float(elements)},
+            floor=floor,
         )
 
     def columns(self, query):

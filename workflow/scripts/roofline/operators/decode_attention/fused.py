@@ -10,6 +10,7 @@ from roofline.core.dtypes import ITEM_BYTES
 from roofline.devices.gpu.instruction_counts import counts
 from roofline.devices.gpu.kernel_compiler import with_headers
 from roofline.operators.base import ExecutedFlops
+from roofline.operators.constants import launch
 from roofline.operators.decode_attention.counts import Shape
 from roofline.operators.decode_attention.implementation import DecodeImplementation
 from roofline.records.prediction import CostTerms
@@ -265,10 +266,10 @@ class Fused(DecodeImplementation):
     def costs(self, scope: str | None) -> CostTerms:
         plan = self.plan()
         return CostTerms(
-            calls={"graph_launch_s": 1 / self.per_call} if self.graph else {"kernel_launch_s": 1.0},
+            calls={"graph_launch_s": 1 / self.per_call} if self.graph else launch(len(self.arguments[0])),
             start={"graph_node_s" if self.graph else "kernel_start_s": 1.0},
             extra={"join_splits_s": 1.0} if plan["splits"] > 1 else {},
-            floor={"memory_wait_s": plan["tiles_per_block"] - 1.0},
+            floor={"memory_wait_s": plan["tiles_per_block"] - 1.0, "block_s": float(self.division.blocks)},
             waits={"wave_s": plan["waves"] - 1.0},
             share="stream_share",
         )

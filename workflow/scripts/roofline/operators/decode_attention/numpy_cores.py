@@ -12,27 +12,17 @@ from functools import cache
 import numpy
 
 from roofline.core.dtypes import ITEM_BYTES
+from roofline.devices.cpu.widening import FP16_SCALE, piece_items, widened
 from roofline.operators.decode_attention.counts import Shape
 
 TRIAL_STEPS = 4  # with each number of cores
 CLEARLY_FASTER, CLEARLY_SLOWER = 0.9, 1.5  # fewer cores count where they are clearly faster, until they are slower
 FEWEST_ROWS = 64  # of K and V in a part
 PARTS_COST = 20  # so many more parts are taken to cost as much in joining them as the attention itself
-# Threads that call NumPy one short time after another wait for the interpreter's lock, and are woken anew each time:
-# two cores were seen to go through pieces of 4 MiB, in the third cache, 1.7 (fp16) to 2.9 times (bf16) as fast as
-# through pieces of 512 KiB, in the second one.
-PIECE_BYTES_PER_CORE, MOST_PIECE_BYTES = 16 << 10, 4 << 20
 # Of one matrix product. OpenBLAS has a way for small ones that reads a matrix once; past a million it first packs it,
 # and was seen to be a third as fast.
 MOST_PRODUCTS = 1_000_000
 FEWEST_COLUMNS = 32  # of a projection, that a core computes
-
-# The bits of an fp16 number, moved to where fp32 has them, are 2^-112 times the number: the exponents' offsets differ
-# by that. What the number is multiplied with makes up for it. Infinity and NaN, which would become numbers, are looked
-# for.
-FP16_SCALE = 2.0**112
-FP16_BITS = numpy.int32(-0x70002000)  # 0x8fffe000: a sign, five bits of exponent, ten of mantissa
-FP16_INFINITY = 0x7C00  # from which on are no numbers; with a sign, from 0xfc00 on
 
 
 class Steps:
@@ -48,8 +38,7 @@ class Steps:
         self.wide_hidden = self.hidden.astype(numpy.float32)
         by_unit = (-1, shape.seq_len, shape.head_size)
         self.by_unit = [tuple(array.reshape(by_unit) for array in pair) for pair in caches]
-        shared = min(MOST_PIECE_BYTES, device.last_level_cache_bytes // device.cores // 2)
-        self.piece_items = max(shared, device.l2_bytes // 2, PIECE_BYTES_PER_CORE * device.cores) // 4
+        self.piece_items = piece_items(device)
         wide = [numpy.empty(self.piece_items if self.emulated else 0, numpy.float32) for _ in range(device.cores)]
 
         def attending(count: int) -> Callable[[int], object]:
@@ -271,23 +260,3 @@ def join(largest, totals, sums, result) -> None:
         totals *= factors
         sums *= factors
         finish(totals.sum(axis=0), sums.sum(axis=0), result)
-
-
-def widened(numbers, wide):
-    """fp16 or bf16 as fp32, written to `wide`; fp16 as 2^-112 times the numbers, see FP16_SCALE.
-
-    NumPy converts fp16 one by one: with bits moved by whole arrays a step was four times as fast, with a table of all
-    numbers at most twice. The conversion of bf16 is as fast as moving the bits.
-    """
-    if numbers.dtype != numpy.float16:
-        numpy.copyto(wide, numbers)
-        return wide
-    bits, found = numbers.view(numpy.int16), wide.view(numpy.int32)
-    if bits.max() >= FP16_INFINITY or numbers.view(numpy.uint16).max() >= FP16_INFINITY | 0x8000:
-        numpy.copyto(wide, numbers)
-        wide /= numpy.float32(FP16_SCALE)
-        return wide
-    numpy.copyto(found, bits)
-    numpy.left_shift(found, 13, out=found)
-    numpy.bitwise_and(found, FP16_BITS, out=found)
-    return wide

@@ -1,14 +1,16 @@
 """Decode attention by NumPy on all cores; what computes is in numpy_cores.py, which loads NumPy."""
 
 from roofline.core.dtypes import ITEM_BYTES
+from roofline.core.host_costs import added, divided
 from roofline.operators.decode_attention.costs import CORE_BYTES
-from roofline.operators.decode_attention.counts import flops, traffic_bytes
+from roofline.operators.decode_attention.counts import flops, traffic_bytes, weight_bytes
 from roofline.operators.decode_attention.implementation import DecodeImplementation
 from roofline.records.prediction import CostTerms
 
-# What widening a number reads and writes in the caches, and a product then reads: fp16 is looked over twice (4 bytes),
-# copied (6), shifted (8) and masked (8); bf16 is copied (6).
-PASS_BYTES = {"fp32": 0, "fp16": 4 + 6 + 8 + 8 + 4, "bf16": 6 + 4}
+# Calls of NumPy: of a step, of a core's chunk of it, and of a projection. Numbers of two bytes are widened by more of
+# them; those of further pieces are part of what a number costs.
+CALLS, CHUNK_CALLS = {"fp32": 12, "fp16": 20, "bf16": 15}, 9
+PROJECTION_CALLS = {"fp32": 6, "fp16": 12, "bf16": 8}
 
 
 class NumpyOnAllCores(DecodeImplementation):
@@ -36,20 +38,39 @@ class NumpyOnAllCores(DecodeImplementation):
         return plan["cores"] if scope == "core" else max(plan.values())
 
     def costs(self, scope: str | None) -> CostTerms:
-        """Calls come before the work. Each core reads and widens what is its own, in caches that all share; of a small
-        cell few cores do."""
-        shape, dtype = self.shape, self.dtype
-        moved = traffic_bytes(shape, dtype, scope)
-        cores = min(max(1.0, moved / CORE_BYTES), self.device.cores)
-        passed = float(PASS_BYTES[dtype] * moved / ITEM_BYTES[dtype])
-        projected = flops(shape, scope) - flops(shape, "core")
+        """Calls come before the work; it is handed to threads, and each core reads and multiplies what is its own: of a
+        small cell few cores do. Weights are read by one row each, or widened as keys are, and multiplied where there
+        are more rows."""
+        shape, dtype, projected = self.shape, self.dtype, scope != "core"
+        attended = traffic_bytes(shape, dtype, "core")
+        cores = min(max(1, attended // CORE_BYTES), self.device.cores)
+        handovers = (1 + 2 * projected) * (cores > 1)
+        calls = CALLS[dtype] + 2 * projected * PROJECTION_CALLS[dtype]
+        work = self._read(attended, cores) | {"softmax_s_per_score": shape.batch * shape.heads * shape.seq_len / cores}
+        work |= divided("core_operation_s", float(CHUNK_CALLS * self._chunks(cores)), cores) if cores > 1 else {}
+        if projected:
+            weights = weight_bytes(shape, dtype)
+            if ITEM_BYTES[dtype] < 4:
+                work = added(work, self._read(weights, cores))
+            else:
+                work["row_product_s_per_byte"] = float(weights)
+            if shape.batch > 1:
+                work |= divided("projection_s_per_flop", float(flops(shape, scope) - flops(shape, "core")), cores)
         return CostTerms(
-            calls={"array_calls_s": 1.0} | ({"projection_calls_s": 2.0} if projected else {}),
-            share="stream_share",
-            floor={"core_read_s_per_byte": moved / cores},
-            extra={
-                "core_pass_s_per_byte": passed / cores,
-                "shared_cache_s_per_byte": passed,
-                "projection_s_per_flop": float(projected),
-            },
+            calls={"array_operation_s": float(calls)},
+            extra={"handover_s": float(handovers), "thread_s": float(handovers * cores)},
+            floor=work,
         )
+
+    def _read(self, moved: float, cores: int) -> dict[str, float]:
+        """Of so many bytes of the cache's dtype, by matrix products."""
+        if ITEM_BYTES[self.dtype] < 4:
+            return divided(f"{self.dtype}_read_s_per_element", moved / ITEM_BYTES[self.dtype], cores)
+        return divided("product_read_s_per_byte", float(moved), cores)
+
+    def _chunks(self, cores: int) -> int:
+        """Of all cores: as many units at once as their scores leave room for (Plan in numpy_cores.py)."""
+        shape = self.shape
+        lanes, units = max(2, shape.group), shape.batch * shape.kv_heads
+        each = max(1, self.device.l2_bytes // 16 // (lanes * max(shape.seq_len, shape.head_size)))
+        return max(cores, -(-units // each))

@@ -8,7 +8,8 @@ from pathlib import Path
 from roofline.core.dtypes import ITEM_BYTES, REGISTER_ONLY
 from roofline.devices.base import Identity
 from roofline.devices.gpu.kernel_compiler import with_headers
-from roofline.operators.base import Case, Constant, Constants, ExecutedFlops, Implementation, Job, Operator
+from roofline.operators.base import Case, ExecutedFlops, Implementation, Job, Operator
+from roofline.operators.constants import FITTED, LIMIT, Constant, Constants, of_gpu_host, of_host
 from roofline.operators.gemm import products, tensor_matmul
 from roofline.records.prediction import CostTerms
 
@@ -17,32 +18,34 @@ PROFILED, SEED = "fp16", 3  # the dtype whose counters are read, on operands of 
 # Rows of a product by kind of device: on two cores of a CPU one of 16 gives an eighth of the peak, 128 two thirds.
 LEAST_SIZE = {"cpu": 256}
 PRODUCTS = {"gpu": "cuda_products", "cpu": "numpy_products"}  # modules that offer products, by kind of device
-TILE = 128  # rows and columns of a product's tile on one multiprocessor
+TILE, CUDA_CORE_TILE = 128, 64  # rows and columns of a product's tile on one multiprocessor, on tensor cores or not
+PIPE_SHARES = {"tf32": "tf32_pipe_share", "fp32": "fma_pipe_share"}  # of other dtypes tensor_pipe_share
 THIN = 16  # the narrowest tile
 LEAST_DEPTH = 512  # of k that a multiprocessor gets where few tiles share k: rule of thumb
 CONSTANTS: dict[str, Constants] = {
     "gpu": {
-        "array_operation_s": Constant(
-            19e-6, "150 us for eight, an H200 host, 2026-11", "host: a CuPy operation issued from Python"
+        **of_gpu_host("product_call_s"),
+        "library_call_s": Constant(
+            9.7e-6, "drawn cells where nothing disturbed an H200's host", "host: a library's function from Python"
         ),
-        "library_call_s": Constant(9e-6, "taken to be a kernel's launch", "host: a library's function from Python"),
-        "kernel_start_s": Constant(
-            5e-6, "one with nothing to read, an H200 host, 2026-11", "a kernel, with an event on either side"
-        ),
+        "kernel_start_s": Constant(5.45e-06, FITTED, "a kernel, with an event on either side"),
         "tensor_pipe_share": Constant(
-            0.82,
-            "fp16 at 4096 and 8192, 81 and 85 %: an H200, 2026-11",
+            0.86,
+            LIMIT,
             "of the multiply-adds per clock that cuBLAS attains",
             "96 % by wgmma and 63 to 65 % by mma.sync on an H800 PCIe (arXiv 2501.12084)",
         ),
+        "tf32_pipe_share": Constant(0.562, FITTED, "the same of tf32"),
+        "fma_pipe_share": Constant(0.689, FITTED, "the same of fp32 on CUDA cores"),
+        "product_s_per_column": Constant(6.96e-10, FITTED, "the sums along k, which no number of blocks shortens"),
         "stream_share": Constant(
-            0.8,
-            "matrices of 2048 to 8192 squared by few columns, PyTorch on an H200, 2026-11",
+            0.7,
+            LIMIT,
             "of the memory ceiling that thin products attain",
         ),
     },
     "cpu": {
-        "array_operation_s": Constant(2e-6, "rule of thumb, 1 to 3 us", "one small NumPy call"),
+        **of_host("array_operation_s"),
         "blas_share": Constant(
             0.85, "rule of thumb: OpenBLAS on servers, 80 to 90 %", "of clock x lanes x ports that the BLAS attains"
         ),
@@ -50,21 +53,21 @@ CONSTANTS: dict[str, Constants] = {
 }
 
 
-def filled(m: int, n: int, k: int, multiprocessors: int) -> float:
+def filled(m: int, n: int, k: int, multiprocessors: int, tile: int = TILE) -> float:
     """Of the multiprocessors' multiply-adds, the share that C needs: tiles reach over its edges, and come in waves of
     which the last leaves multiprocessors idle. Where tiles are few, several multiprocessors share a tile's k."""
-    tiles = math.ceil(m / TILE) * math.ceil(n / TILE)
+    tiles = math.ceil(m / tile) * math.ceil(n / tile)
     sharing = max(1, min(multiprocessors // tiles, k // LEAST_DEPTH))
     waves = math.ceil(tiles * sharing / multiprocessors)
-    return _of_tiles(m) * _of_tiles(n) * tiles * sharing / (waves * multiprocessors)
+    return _of_tiles(m, tile) * _of_tiles(n, tile) * tiles * sharing / (waves * multiprocessors)
 
 
 def _padded(side: int, tile: int) -> int:
     return math.ceil(side / tile) * tile
 
 
-def _of_tiles(side: int) -> float:
-    tile = min(TILE, math.ceil(side / THIN) * THIN)
+def _of_tiles(side: int, most: int) -> float:
+    tile = min(most, math.ceil(side / THIN) * THIN)
     return side / (math.ceil(side / tile) * tile)
 
 
@@ -88,12 +91,14 @@ class Product(Implementation):
     def costs(self, scope: str | None) -> CostTerms:
         """A call, and the share of the peak that is left by multiprocessors without a tile in the last wave."""
         by_array_library = self.name == CudaProduct.name
+        tile = CUDA_CORE_TILE if self.case.dtype == "fp32" else TILE
         return CostTerms(
-            calls={"array_operation_s" if by_array_library else "library_call_s": 1.0},
+            calls={"product_call_s" if by_array_library else "library_call_s": 1.0},
             start={"kernel_start_s": 1.0},
+            floor={"product_s_per_column": float(self.case.shape["k"])},
             share="stream_share",
-            compute_share="tensor_pipe_share",
-            filled=filled(**self.case.shape, multiprocessors=self.device.multiprocessors),
+            compute_share=PIPE_SHARES.get(self.case.dtype, "tensor_pipe_share"),
+            filled=filled(**self.case.shape, multiprocessors=self.device.multiprocessors, tile=tile),
         )
 
 

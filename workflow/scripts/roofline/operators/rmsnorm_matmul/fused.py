@@ -6,12 +6,15 @@ from functools import cached_property
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.devices.gpu.kernel_compiler import HOPPER_OPTIONS, with_headers
 from roofline.operators.base import ExecutedFlops, KeptReads
+from roofline.operators.constants import launch
 from roofline.operators.rmsnorm_matmul.counts import EPS
 from roofline.operators.rmsnorm_matmul.plan import STATIC_BYTES, plan
 from roofline.operators.rmsnorm_matmul.unfused import KERNELS, OVERLAPPED, WAITING, InGraph, OnTensorCores
 from roofline.records.prediction import CostTerms
 
 KERNEL = KERNELS / "rmsnorm_matmul.cu"
+
+ARGUMENTS = 10  # of the kernel
 
 
 class Fused(OnTensorCores):
@@ -97,7 +100,7 @@ class Fused(OnTensorCores):
         return {name: getattr(division, name) for name in names}
 
     def costs(self, scope: str | None) -> CostTerms:
-        return self._costs({"kernel_launch_s": 1.0}, {"fused_start_s": 1.0, "event_s": 1.0})
+        return self._costs(launch(ARGUMENTS), {"fused_start_s": 1.0, "event_s": 1.0})
 
     def _costs(self, calls: dict[str, float], start: dict[str, float]) -> CostTerms:
         """A multiprocessor's shared memory sets the time of many rows. Sums go from block to block."""

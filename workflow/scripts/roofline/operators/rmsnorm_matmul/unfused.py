@@ -7,6 +7,7 @@ from pathlib import Path
 from roofline.devices.base import Refused
 from roofline.devices.gpu.kernel_compiler import with_headers
 from roofline.operators.base import Implementation
+from roofline.operators.constants import launch
 from roofline.operators.gemm.tensor_matmul import lacking
 from roofline.operators.rmsnorm_matmul.counts import EPS
 from roofline.records.prediction import CostTerms
@@ -16,6 +17,7 @@ RMS_NORM = KERNELS / "rms_norm.cu"
 VECTOR, WARP, MOST_THREADS = 8, 32, 1024  # numbers of 16 bytes; threads
 FEWEST_IN_GRAPH = 24  # applications: the graph's own launch is shared among so many
 WAITING, OVERLAPPED = "waiting", "overlapped"
+ARGUMENTS = 5  # of the kernel
 
 
 class OnTensorCores(Implementation):
@@ -54,8 +56,9 @@ class Unfused(OnTensorCores):
 
     def costs(self, scope: str | None) -> CostTerms:
         return CostTerms(
-            calls={"kernel_launch_s": 1.0, "array_operation_s": 1.0},
+            calls={**launch(ARGUMENTS), "product_call_s": 1.0},
             start={"event_s": 1.0, "norm_kernel_s": 1.0, "product_start_s": 1.0},
+            extra={"product_s_per_column": float(self.case.shape["hidden"])},
             share="product_stream_share",
         )
 
@@ -115,5 +118,6 @@ class UnfusedGraph(InGraph, Unfused):
         return CostTerms(
             calls={"graph_launch_s": 1 / self.per_call},
             start={"norm_kernel_s": 1.0, "product_start_s": 1.0},
+            extra={"product_s_per_column": float(self.case.shape["hidden"])},
             share="product_stream_share",
         )

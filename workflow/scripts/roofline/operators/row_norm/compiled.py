@@ -3,6 +3,7 @@
 from functools import cached_property
 from itertools import pairwise
 
+from roofline.core.host_costs import divided
 from roofline.operators.row_norm.arrays import OnCores
 from roofline.records.prediction import CostTerms
 
@@ -40,9 +41,9 @@ class Compiled(OnCores):
         return step
 
     def costs(self, scope: str | None) -> CostTerms:
-        moved = self.operator.bytes(self.case)
+        """As the smallest case, the calls are one thread's; the threads beyond it are the implementation's."""
         return CostTerms(
-            calls={"thread_s": float(self.pieces), "run_s": 1.0},
-            share="stream_share",
-            floor={"core_copy_s_per_byte": moved / self.pieces},
+            calls={"loop_s": 1.0, "loop_thread_s": 1.0},
+            extra={"loop_thread_s": self.pieces - 1.0},
+            floor=divided("copy_s_per_byte", float(self.operator.bytes(self.case)), self.pieces),
         )

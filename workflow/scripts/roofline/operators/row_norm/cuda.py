@@ -8,11 +8,13 @@ from pathlib import Path
 from roofline.devices.gpu.instruction_counts import counts
 from roofline.devices.gpu.kernel_compiler import with_headers
 from roofline.operators.base import ExecutedFlops, Implementation
+from roofline.operators.constants import launch
 from roofline.records.prediction import CostTerms
 
 KERNEL = Path(__file__).parent / "kernels" / "row_norm.cu"
 NAIVE = Path(__file__).parent / "kernels" / "row_norm_naive.cu"
 COUNTS = Path(__file__).parent / "kernels" / "row_norm.counts.json"
+ARGUMENTS = 4  # of either kernel
 NAIVE_THREADS = 256  # as the source has it
 QUOTIENT, ROOT, ROOT_AND_SCALE = 10, 6, 4  # FLOPs of the instructions that they compile to, beside special functions
 
@@ -91,11 +93,14 @@ class Naive(Implementation):
         return ExecutedFlops({"fp32": float(rows * of_row)}, "quotients of several instructions, in every thread")
 
     def costs(self, scope: str | None) -> CostTerms:
+        """A wave of blocks waits for the memory, and each block goes through its row one piece after another."""
         at_once = self.device.multiprocessors * self.device.max_threads / NAIVE_THREADS
+        waves = self.case.shape["rows"] / at_once
         return CostTerms(
-            calls={"kernel_launch_s": 1.0},
+            calls=launch(ARGUMENTS),
             start={"kernel_start_s": 1.0},
-            waits={"naive_wave_s": self.case.shape["rows"] / at_once},
+            waits={"naive_wave_s": waves, "row_s_per_column": float(self.case.shape["columns"])},
+            extra={"reread_s_per_byte": float(self.operator.bytes(self.case))},
             share="stream_share",
         )
 
@@ -165,8 +170,9 @@ class Welford(Naive):
 
     def costs(self, scope: str | None) -> CostTerms:
         return CostTerms(
-            calls={"graph_launch_s": 1 / self.per_call} if self.graph else {"kernel_launch_s": 1.0},
+            calls={"graph_launch_s": 1 / self.per_call} if self.graph else launch(ARGUMENTS),
             start={"graph_node_s" if self.graph else "kernel_start_s": 1.0},
+            waits={"row_s_per_column": float(self.case.shape["columns"])},
             share="stream_share",
         )
 

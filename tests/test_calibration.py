@@ -1,0 +1,163 @@
+"""What work costs a host: measured before any operator, and carried by the operators' seals."""
+
+import copy
+import time
+from types import SimpleNamespace
+
+import pytest
+from factories import device_record as opened_record
+from hypothesis import given
+from hypothesis import strategies as st
+from records_factory import CONSTANTS, SEALED, cell, hashes_of, operator_record, operator_seal, results
+
+from roofline import devices
+from roofline.analysis.results import read_any
+from roofline.analysis.seals import violations
+from roofline.core import host_costs
+from roofline.core.host_costs import CALL, HANDOVER, SHARED, Block, constants, divided
+from roofline.core.prediction import weighted_sum
+from roofline.devices import host
+from roofline.measure.calibration import calibrate
+from roofline.measure.operator_seal import seal_operator
+from roofline.operators import registry
+from roofline.operators.constants import MEASURED
+from roofline.records.base import CorruptRecord, write
+from roofline.records.calibration import CalibrationRecord, HostCost
+
+READ = "product_read_s_per_byte"
+LATER = "2026-11-05T12:00:15+00:00"
+POSITIVE = st.floats(1e-12, 1e-3)
+
+# ---------------------------------------------------------------- what follows from blocks
+
+
+@given(POSITIVE, st.floats(0.01, 1.0), st.integers(2, 128))
+def test_one_core_and_all_take_what_they_took(alone, faster, cores):
+    """Between a time that all share and one that they divide."""
+    together = alone / (1 + faster * (cores - 1))
+    found = constants([Block(READ, 1, 1.0, alone), Block(READ, cores, 1.0, together)])
+    for count, seconds in ((1, alone), (cores, together)):
+        assert weighted_sum(divided(READ, 1.0, count), found) == pytest.approx(seconds, rel=1e-6)
+
+
+@given(POSITIVE, POSITIVE, st.integers(1, 64))
+def test_no_part_is_negative(alone, together, cores):
+    found = constants([Block(READ, 1, 1.0, alone), *([Block(READ, cores, 1.0, together)] if cores > 1 else [])])
+    assert set(found) == {READ, SHARED + READ} and min(found.values()) >= 0
+
+
+def test_a_line_has_a_start_and_a_slope():
+    found = constants([Block(HANDOVER, 1, 10, 400e-6), Block(HANDOVER, 5, 10, 800e-6)])
+    assert found == pytest.approx({HANDOVER: 30e-6, "thread_s": 10e-6})
+    assert constants([Block(HANDOVER, 1, 10, 400e-6)]) == pytest.approx({HANDOVER: 40e-6, "thread_s": 0})
+
+
+def test_calls_and_handing_over_are_no_part_of_another_cost():
+    known = [Block(CALL, 1, 10, 20e-6), Block(CALL, 4, 40, 80e-6)]  # all of it is shared
+    known += [Block(HANDOVER, 1, 1, 30e-6), Block(HANDOVER, 4, 1, 30e-6)]
+    found = constants([*known, Block("pass_s_per_byte", 4, 1e6, 1000e-6 + 8 * 2e-6 + 30e-6, calls=8, threads=4)])
+    assert found["pass_s_per_byte"] / 4 + found[SHARED + "pass_s_per_byte"] == pytest.approx(1e-9)
+
+
+# ---------------------------------------------------------------- seals
+
+
+def calibration(sealed_at="2026-11-05T11:59:00+00:00", **values):
+    blocks = [
+        HostCost(name=name, count=1, amount=1, samples_s=[value], median_s=value) for name, value in values.items()
+    ]
+    return CalibrationRecord(
+        device="cpu",
+        device_kind="cpu",
+        sealed_at=sealed_at,
+        device_record_sha256="",
+        source_sha256="0" * 64,
+        elapsed_s=1.5,
+        blocks=blocks,
+        constants=host_costs.constants(one.block for one in blocks),
+    )
+
+
+def run_with(calibrated, constant=2e-6, source=MEASURED):
+    sealed = CONSTANTS["cpu"] | {"array_operation_s": constant}
+    sources = dict.fromkeys(sealed, "made up") | {"array_operation_s": source}
+    seal = operator_seal("cpu", "scan", sealed, constant_sources=sources)
+    return results(operator_record("cpu", cell("cpu", 1.0)), seal, *([calibrated] if calibrated else []))
+
+
+def told(run):
+    path = next(path for path, _ in run.measured)
+    return [line for line in violations(run, "cpu", hashes_of(run)) if not line.startswith(path)]
+
+
+def test_a_seal_that_has_what_was_measured_holds():
+    assert told(run_with(calibration(array_operation_s=2e-6))) == []
+    assert told(run_with(None, source="rule of thumb")) == []  # of an earlier version
+
+
+@pytest.mark.parametrize(
+    ("run", "why"),
+    [
+        (run_with(calibration(array_operation_s=3e-6)), "another array_operation_s than the calibration"),
+        (run_with(calibration(array_operation_s=2e-6), source="a guess"), "another array_operation_s"),
+        (run_with(calibration(handover_s=2e-6)), "array_operation_s, and the calibration has none"),
+        (run_with(None), "array_operation_s was measured, and no calibration is there"),
+        (
+            run_with(calibration(LATER, array_operation_s=2e-6)),
+            f"was sealed at {SEALED}, and its",
+        ),
+    ],
+)
+def test_a_seal_that_is_not_of_its_calibration_is_found(run, why):
+    assert [why in line for line in told(run)] == [True], told(run)
+
+
+def test_records_carry_the_calibration_that_their_operators_seal_follows(tmp_path):
+    run = run_with(calibration(array_operation_s=2e-6))
+    (path, record), (seal, _) = run.measured[0], next(one for one in run.seals.items() if "calibration" in one[0])
+    del record.seals[seal]
+    assert f"{path} does not carry {seal}" in violations(run, "cpu", hashes_of(run))
+
+
+def test_a_constant_that_its_blocks_do_not_give_is_refused(tmp_path):
+    wrong = calibration(array_operation_s=2e-6).model_copy(update={"constants": {"array_operation_s": 3e-6}})
+    with pytest.raises(ValueError, match="array_operation_s is 3e-06 and its samples give 2e-06"):
+        write(wrong, tmp_path / "calibration.json")
+    assert not (tmp_path / "calibration.json").exists()
+    with pytest.raises((CorruptRecord, OSError)):
+        read_any(tmp_path / "calibration.json")
+
+
+# ---------------------------------------------------------------- this host
+
+
+@pytest.fixture(scope="module")
+def cpu():
+    return devices.open_device("cpu")
+
+
+def test_every_host_cost_of_every_operator_is_measured_in_seconds(cpu, tmp_path):
+    record = opened_record("cpu")
+    write(record, tmp_path / "device.json")
+    start = time.monotonic()
+    made = calibrate(cpu, record, tmp_path / "device.json", [], lambda: SEALED)
+    assert time.monotonic() - start < 20  # about two where nobody else works
+    for operator in registry.builtin():
+        seal = seal_operator(operator, record, tmp_path / "device.json", [], SEALED, made)
+        assumed = {name for name, source in seal.constant_sources.items() if source != MEASURED}
+        assert assumed <= {"blas_share"}
+        assert all(seal.constants[name] == made.constants[name] for name in seal.constants.keys() - assumed)
+    cost = made.constants
+    assert 0 < cost["array_operation_s"] < cost["handover_s"] + cost["thread_s"] < 1e-2
+
+
+@pytest.mark.parametrize(("cores", "free_bytes"), [(256, 2 << 30), (64, 200 << 20), (1, 200 << 20)])
+def test_a_host_of_many_cores_or_of_little_memory_is_calibrated_too(cpu, monkeypatch, cores, free_bytes):
+    monkeypatch.setattr(host, "memory_available_bytes", lambda: free_bytes)
+    many = copy.copy(cpu)
+    many.cores = cores
+    many.workers = SimpleNamespace(run=lambda count, work: [work(core) for core in range(count)])
+    for work in many.host_costs():
+        if work.name not in ("handover_s", "loop_s", "copy_s_per_byte"):  # of threads that this host has not
+            work.step(1)
+        assert work.amount > 0

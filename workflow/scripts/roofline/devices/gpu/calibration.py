@@ -1,0 +1,48 @@
+"""What calls cost the host of a GPU, each as a step to be timed: a launch of a kernel or a graph, a product, and CuPy's
+operations one after another.
+
+On next to nothing, so that the device never keeps its caller waiting. A step of one launch costs an event too, as the
+steps of operators do.
+"""
+
+from collections.abc import Iterator
+
+from roofline.devices.base import HostWork
+
+FEW, MANY = 2, 12  # arguments of a kernel
+OPERATIONS = 8  # of array_operations
+
+
+def works(device) -> Iterator[HostWork]:
+    import numpy
+
+    arrays, size = [device.empty((8,), "fp32") for _ in range(MANY // 2)], numpy.int32(8)
+    arguments = {count: (*arrays[: count // 2], *[size] * (count // 2)) for count in (FEW, MANY)}
+    kernels = {FEW: device.kernel("nothing.cu", "of_few"), MANY: device.kernel("nothing.cu", "of_many")}
+    for count, kernel in kernels.items():
+
+        def launch(index: int, kernel=kernel, count=count) -> None:
+            kernel((1,), (32,), arguments[count], shared_mem=0)
+
+        yield HostWork("kernel_launch_s", count, 1, launch)
+    graph = device.captured(lambda: kernels[MANY]((1,), (32,), arguments[MANY]))
+    yield HostWork("graph_launch_s", 1, 1, lambda index: graph.launch(device.stream))
+    x, w, y = (device.normal((64, 64), "fp32", seed) for seed in range(3))
+    yield HostWork("product_call_s", 1, 1, lambda index: device.xp.matmul(x, w, out=y))
+    yield HostWork("array_operation_s", 1, OPERATIONS, array_operations(device))
+
+
+def array_operations(device):
+    """Those of attention: scaled, multiplied by stacked matrices, exponentials of what is left of the largest, their
+    sum, divided by it, and multiplied again."""
+    scale = device.normal((1,), "fp32", 1)
+    keys, query = device.normal((2, 2, 8, 16), "fp32", 2), device.normal((2, 2, 16, 1), "fp32", 3)
+
+    def step(index: int) -> None:
+        scores = device.xp.matmul(keys, query * scale)
+        weights = device.xp.subtract(scores, scores.max(axis=-2, keepdims=True))
+        device.xp.exp(weights, out=weights)
+        weights /= weights.sum(axis=-2, keepdims=True)
+        device.xp.matmul(weights.swapaxes(-1, -2), keys)
+
+    return step
