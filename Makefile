@@ -51,7 +51,7 @@ audit: setup-any ## recompute a run from its raw samples by code of its own (the
 render: setup-any ## redraw and redescribe an archive's results, without measuring (the newest, or ARCHIVE=FILE)
 	@$(python) workflow/commands/render.py $(if $(ARCHIVE),"$$ARCHIVE")
 
-compare: $(if $(RUN),setup,setup-any) ## compare A=one.tar.gz B=other.tar.gz (lists too; FORCE=1: other cards), or measure RUN=other-checkout beside this one
+compare: $(if $(RUN),setup,setup-any) ## compare A=one.tar.gz B=other.tar.gz (lists too; FORCE=1: other models of card), or measure RUN=other-checkout beside this one
 	@$(python) workflow/commands/compare.py $(if $(RUN),--run "$$RUN" $(ARGS),"$$A" "$$B" $(if $(filter-out 0 no,$(FORCE)),--force))
 
 model: setup-any ## what decoding a model costs at least: MODEL=llama-3-70b CARD=reference/nvidia-h200 (BATCH=1,8 CONTEXT=1024 CACHE=fp8)

@@ -8,7 +8,8 @@ compares other models of card. Neither measures nor needs a GPU. With --run this
 here in turns, A B B A, in folders of their own below results/checkouts/.
 
 Writes results/comparison/: comparison.md, comparison.json and comparison.png. Ends with status 1 where something is
-SLOWER, and with 2 where the sides cannot be measured, read or compared.
+SLOWER (of one card and another: by more than cards of their model differ), and with 2 where the sides cannot be
+measured, read or compared.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from roofline.analysis.comparison import compare
 from roofline.analysis.known_variation import stored
 from roofline.analysis.pairing import Incomparable
 from roofline.records.base import CorruptRecord, write
-from roofline.records.comparison import Comparison
+from roofline.records.comparison import ComparedQuantity, Comparison
 from roofline.records.files import write_text
 from roofline.report import comparison_figure, comparison_page, figure_style
 from roofline.run import plan, settings
@@ -40,7 +41,11 @@ DPI = 144
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        usage="compare.py A B [--force], or compare.py --run CHECKOUT [targets and options of snakemake]",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("a", metavar="A")
     parser.add_argument("b", metavar="B")
     parser.add_argument("--force", action="store_true")
@@ -70,7 +75,12 @@ def main(arguments: list[str]) -> int:
         return INTERRUPTED
     print(comparison_page.screen(comparison))
     print(f"{WHERE}/: comparison.md, comparison.json, comparison.png")
-    return SLOWER if any(one.verdict == "SLOWER" for one in comparison.quantities) else 0
+    return SLOWER if any(verdict(one) == "SLOWER" for one in comparison.quantities) else 0
+
+
+def verdict(one: ComparedQuantity) -> str:
+    """That the exit status follows: of one card beside another, whether they differ by more than their model's do."""
+    return one.of_model.verdict if one.of_model else one.verdict
 
 
 def paths(text: str, side: str) -> list[Path]:

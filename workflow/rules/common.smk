@@ -23,7 +23,6 @@ from snakemake.logging import logger
 
 from roofline import devices
 from roofline.analysis import distribution
-from roofline.core.device_kinds import KINDS
 from roofline.devices import datasheets
 from roofline.measure import lock, nsight_compute
 from roofline.run import cells, console, previous_results, run_lock, settings, sources

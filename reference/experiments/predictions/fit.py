@@ -40,7 +40,9 @@ LIBRARY_CALL = "library_call_s"  # of the host, and not measured by runs
 
 
 def kept(paths: list[str]) -> list[dict]:
-    draws = {Path(path).stem: json.loads(Path(path).read_text()) for path in paths}
+    draws = {Path(path).parent.name: json.loads(Path(path).read_text()) for path in paths}
+    if len(draws) < len(paths):
+        raise SystemExit("two draws lie in folders of one name, and each is known by its folder's name")
     return [{"draw": name, **{key: cell[key] for key in KEPT}} for name, one in draws.items() for cell in one["cells"]]
 
 

@@ -13,6 +13,7 @@ from roofline.analysis.pairing import Incomparable, Measured, Pair, paired
 from roofline.analysis.quantities import TIMES, Quantity, Run
 from roofline.core.device_kinds import KINDS
 from roofline.core.equivalence import (
+    ERROR,
     MOST_RUNS,
     Difference,
     holm,
@@ -47,7 +48,7 @@ APART = 5  # spreads between runs that a change has to exceed: the runs of a sid
 FEWEST_CELLS = 3  # of an operator whose mean is compared
 LARGEST = 50.0  # of ln(B / A): an interval that wide says nothing, and must stay a number
 UNAFFECTED = {"device_time", "sustained"}  # kinds that a busy host does not disturb
-MODAL = "set by the host's pace, which settles at one of several levels in each process"
+MODAL = "launch-bound: host overhead settles at a different level in each process, so no verdict is given"
 
 
 class Tested(NamedTuple):
@@ -144,8 +145,8 @@ def operator_means(cells: Sequence["Used"]) -> list["Used"]:
     found = []
     times = [one for one in cells if one.figure.kind in TIMES and not one.reason]
     kind = next((kind for kind in TIMES if any(one.figure.kind == kind for one in times)), None)
-    whole = [max((len(one.sides[side]) for one in times), default=0) for side in (0, 1)]
-    mine = [one for one in times if one.figure.kind == kind and [len(side) for side in one.sides] == whole]
+    runs = [{measured.run.fingerprint for one in times for measured, _ in one.sides[side]} for side in (0, 1)]
+    mine = [one for one in times if one.figure.kind == kind and one.runs == runs]
     for operator in dict.fromkeys(one.figure.operator for one in mine):
         some = [one for one in mine if one.figure.operator == operator]
         if len(some) < FEWEST_CELLS:
@@ -176,6 +177,10 @@ class Used(NamedTuple):
     figure: Quantity
     sides: list[list[tuple[Measured, Quantity]]]
     reason: str | None
+
+    @property
+    def runs(self) -> list[set[str]]:
+        return [{measured.run.fingerprint for measured, _ in side} for side in self.sides]
 
     @property
     def a(self) -> Cards:
@@ -210,7 +215,7 @@ def _judge(pair: Pair, used: Used, known: Stored | None, family: Spread | None) 
         if error is None or used.reason:
             return None
         apart = not pair.same_cards and error is model and not error.cards
-        least = BETWEEN_CARDS if apart else max(margin, APART * error.runs.sd)
+        least = BETWEEN_CARDS if apart else max(margin, APART * (error.runs.sd if error.runs else 0.0))
         return Tested(error, Difference(estimate, error.se, error.df), least)
 
     first = tested(asked)
@@ -309,14 +314,15 @@ def _concluded(
     if change.verdict == "UNCLEAR" and not one.reason:
         estimate = comparison_error.change(one.a, one.b, one.figure.higher_is_better)
         sd = error.sd if error else usual
-        decide = None if sd is None else runs_to_decide(estimate, sd, tests, margin, max(margin, APART * sd))
+        floor = least if error else max(margin, APART * (sd or 0))
+        decide = None if sd is None else runs_to_decide(estimate, sd, tests, margin, floor)
     model = one.model or (one.tested if one.of_cards else None)
     return ComparedQuantity(
         **change.model_dump(),
         **_facts(one),
         modal=one.figure.modal,
-        spread=error and error.runs.sd,
-        spread_df=error and error.runs.df,
+        spread=error and error.runs and error.runs.sd,
+        spread_df=error and error.runs and error.runs.df,
         spread_from=error and error.source,
         of_model=one.model and _as_change(one, one.model.difference, model_p_value, one.model.least),
         card_spread=model.error.cards.sd if model and model.error.cards else None,
@@ -373,6 +379,8 @@ def _reason(one: Judged, change: Change, usual: float | None, decide: int | None
         if usual is None:
             return "the spread between runs is not known; two or more runs a side would tell it"
         return f"the spread between runs is not known; {enough}, if it is the {percent(usual)} of such quantities"
+    if change.p_value is not None and change.p_value <= ERROR and abs(math.log(change.ratio)) <= one.least:
+        return f"beyond chance, but only a change of more than {percent(one.least)} gets a verdict"
     if one.of_cards and not one.error.cards:
         return f"other cards, whose spread is not known: only a change of more than {percent(one.least)} is called one"
     return enough

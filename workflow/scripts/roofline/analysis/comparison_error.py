@@ -8,6 +8,7 @@ from roofline.analysis.known_variation import FAMILY_DF, MOST_DF, Stored, wider
 from roofline.core.equivalence import standard_error
 from roofline.core.run_spread import Spread, of_most, pooled, within
 
+THESE_CARDS = "these cards"
 FEWEST_DF = 2  # of the runs given, or of a spread between cards: fewer degrees of freedom tell too little
 
 Cards = dict[str, list[float]]  # a quantity's values on one side, by card
@@ -18,13 +19,15 @@ class Error(NamedTuple):
 
     se: float
     df: float
-    runs: Spread
+    runs: Spread | None  # of one card; not known where each of several cards has one run
     cards: Spread | None
     source: str
 
     @property
     def sd(self) -> float:
-        """Of one run of one card, where cards are part of the question."""
+        """Of one observation: of a card, where cards are compared, whose spread has that of its runs in it."""
+        if self.source == THESE_CARDS:
+            return self.cards.sd
         return math.hypot(self.runs.sd, self.cards.sd if self.cards else 0.0)
 
 
@@ -70,7 +73,7 @@ def of_model(a: Cards, b: Cards, runs: Spread | None, source: str, known: Stored
     cards = within([[mean(runs) for runs in side.values()] for side in (a, b)])
     both = 1 / len(a) + 1 / len(b)
     if cards and cards.df >= FEWEST_DF:
-        return Error(*standard_error((cards, both)), runs or cards, cards, "these cards")
+        return Error(*standard_error((cards, both)), runs, cards, THESE_CARDS)
     if runs is None:
         return None
     stored = known.cards if known and known.cards and known.cards.df >= FEWEST_DF else None

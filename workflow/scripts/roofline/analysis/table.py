@@ -138,7 +138,7 @@ class Predicted(Record):
 class SpeedUp(Record):
     """A baseline's time over that of an operator's implementation; both in graphs, or neither."""
 
-    latency: Positive = Field(description="of the caller's time; on a GPU of two that wait for launches theirs")
+    latency: Positive = Field(description="of the caller's times; of two launch-bound cells this compares launch times")
     device_latency: Positive | None = Field(description="null where the device is its own caller")
 
 

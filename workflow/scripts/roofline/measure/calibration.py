@@ -8,7 +8,7 @@ from roofline.core import host_costs, statistics
 from roofline.core.device_kinds import KINDS
 from roofline.devices.base import Device
 from roofline.measure import lock
-from roofline.measure.contention import observed
+from roofline.measure.contention import undisturbed
 from roofline.records.calibration import CalibrationRecord, HostCost
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256, files_sha256
@@ -25,7 +25,7 @@ def calibrate(
     """Every cost of the host, sealed at the moment when the last was timed."""
     start = time.monotonic()
     with lock.measuring([lock.HOST_PATH] if KINDS[device.kind].accelerator else []):
-        blocks, beside = observed(device, lambda: timed_blocks(device))
+        blocks, beside = undisturbed(device, lambda: timed_blocks(device), whole_s, sensitive="caller")
     return CalibrationRecord(
         device=record.device,
         device_kind=record.device_kind,
@@ -37,6 +37,11 @@ def calibrate(
         blocks=blocks,
         constants=host_costs.constants(one.block for one in blocks),
     )
+
+
+def whole_s(blocks: Iterable[HostCost]) -> float:
+    """Of one step of each."""
+    return sum(one.median_s for one in blocks)
 
 
 def timed_blocks(device: Device) -> list[HostCost]:

@@ -12,6 +12,7 @@ from roofline.report.markdown import table
 VERDICTS: tuple[Verdict, ...] = ("SLOWER", "FASTER", "UNCLEAR", "SAME")
 CELLS = ("operator_time", "device_time", "caller_time")
 COLUMNS = ["quantity", "unit", "A", "B", "B/A", "95 % interval", "verdict", "per clock", "would find", "why"]
+FOR_MODEL = "for the model"
 LOOKED_FOR = 0.03
 GROUPS = {
     "ceilings": None,  # all that are of no operator
@@ -22,7 +23,8 @@ GROUPS = {
 RULE = (
     "B/A is of the figure itself: of a time, more than 1 is slower. The interval is by the"
     " spread between runs."
-    " SAME: it lies within the margin. SLOWER, FASTER: beyond chance, corrected for all figures, and beyond the margin."
+    " SAME: it lies within the margin. SLOWER, FASTER: beyond chance, corrected for all figures, beyond the margin and"
+    " five times the spread between runs."
     " Would find: the smallest slowing that nine of ten such comparisons call SLOWER. docs/comparing.md has the rule."
 )
 
@@ -96,7 +98,10 @@ def _cards(subject) -> str:
         return "the same device on both sides."
     a, b = len(subject.a_cards), len(subject.b_cards)
     if a == b == 1:
-        return "one device and another: whether these two differ, by the spread between runs of one."
+        return (
+            "two different devices. The verdict says whether these two differ, judged by run-to-run spread; the column "
+            f"'{FOR_MODEL}', whether they differ by more than cards of one model do."
+        )
     return f"other devices ({a} in A, {b} in B), so that their spread is part of the error."
 
 
@@ -115,8 +120,13 @@ def _table(quantities: Sequence[ComparedQuantity]) -> str:
     """With a number where a reason is given, and the reasons below: most rows share a few."""
     notes = {text: i for i, text in enumerate(dict.fromkeys(note for one in quantities for note in _notes(one)), 1)}
     rows = [_row(one, " ".join(f"[{notes[note]}]" for note in _notes(one))) for one in quantities]
+    columns = COLUMNS
+    if any(one.of_model for one in quantities):
+        columns = [*COLUMNS[:-1], FOR_MODEL, COLUMNS[-1]]
+        verdicts = [one.of_model.verdict if one.of_model else "-" for one in quantities]
+        rows = [[*row[:-1], verdict, row[-1]] for row, verdict in zip(rows, verdicts, strict=True)]
     below = "\n".join(f"- [{i}] {text}" for text, i in notes.items())
-    return "\n\n".join(filter(None, [table(COLUMNS, rows, left=2), below]))
+    return "\n\n".join(filter(None, [table(columns, rows, left=2), below]))
 
 
 def _notes(one: ComparedQuantity) -> list[str]:

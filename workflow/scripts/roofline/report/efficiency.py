@@ -40,6 +40,10 @@ def efficiency(device: str, roofline: Roofline, records: list[JobRecord]) -> Ans
     judged = [(info, mine) for info, cells in found if (mine := _judged(cells, roofline))]
     every = [cell for _, cells in judged for cell in cells]
     disturbed = sum(_is_disturbed(cell, roofline) for cell in all_cells)
+    no_ratio = sum(
+        not few(cell.samples) and not _is_disturbed(cell, roofline) and bool(without_ratio(roof_of(cell, roofline)))
+        for cell in all_cells
+    )
     best = sorted(((max(map(_fraction, cells)), info.title) for info, cells in judged), reverse=True)
     regimes = dict.fromkeys(cell.regime for cell in every)
     slow = [cell for cell in every if cell.regime == model.IMPLEMENTATION_BOUND]
@@ -58,7 +62,8 @@ def efficiency(device: str, roofline: Roofline, records: list[JobRecord]) -> Ans
         "without_roof": without_roof(roofline, device),
         "count": len(all_cells),
         "disturbed": disturbed,
-        "few": len(all_cells) - len(every) - disturbed,
+        "without_ratio": no_ratio,
+        "few": len(all_cells) - len(every) - disturbed - no_ratio,
         "lags": lags,
         "laggards": _some(lags),
         "slow": len(slow),

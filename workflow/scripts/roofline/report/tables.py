@@ -217,7 +217,9 @@ def remarks(ceilings: Sequence[ComputeCeiling | MemoryCeiling]) -> list[str]:
         for c in ceilings
         if c.kind == "compute" and c.on_reference_inputs_tflops
     ]
-    said += [f"{c.name} is divided by nothing: {c.no_ratio}" for c in ceilings if c.kind == "compute" and c.no_ratio]
+    said += [
+        f"No ratios are reported for {c.name}: {c.no_ratio}" for c in ceilings if c.kind == "compute" and c.no_ratio
+    ]
     if read and copy and copy > COPIES_MORE * read:
         said.append(
             f"dram_copy moves {number(copy / read)} times what dram_read does: no read-only loop tried gets more out "

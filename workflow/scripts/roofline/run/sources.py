@@ -12,7 +12,7 @@ from roofline.records.files import files_sha256
 PACKAGE = "roofline"
 # A parser would take ten times as long, at every start of Snakemake.
 IMPORT = re.compile(r"^ *(?:from ((?:roofline|\.)[\w.]*) import (\([^)]*\)|.+)|import (roofline[\w.]*))", re.MULTILINE)
-FILE_NAME = re.compile(r"""["']([\w.]+\.(?:cu|j2))["']""")
+FILE_NAME = re.compile(r"""["']([\w.]+\.(?:cu|j2|json))["']""")
 
 
 def derivation_files(scripts: Path) -> list[str]:
@@ -74,7 +74,7 @@ def _needs(source: Path, root: Path) -> frozenset[Path]:
     library = _modules(root)
     needed = {library[module] for module in (modules | packages) & library.keys()}
     for name in FILE_NAME.findall(text):
-        beside = (source.parent / folder / name for folder in ("kernels", "templates"))
+        beside = (source.parent / folder / name for folder in (".", "kernels", "templates"))
         needed |= {path for path in (_below(CEILING_KERNELS / name, root), *beside) if path.is_file()}
     return frozenset(needed)
 

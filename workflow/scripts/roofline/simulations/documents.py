@@ -24,6 +24,7 @@ TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "alarms": comparison.alarms,
         "power": comparison.power,
         "operators": comparison.operator_power,
+        "real runs": comparison.real_runs,
     },
     "docs/ceilings.md": {"loads": loads.error_table},
 }
