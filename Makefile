@@ -3,7 +3,7 @@
 # Not even a file of the checkout's own root, numpy.py say, comes before the installed packages.
 python = .venv/bin/python -P
 
-# A, ARCHIVE, B, BATCH, CACHE, CARD, CELL, CONTEXT, CUDA, HEAT, MODEL, PYTHON, PYTORCH, RUN and RUNS reach the recipes through the
+# A, ARCHIVE, B, BATCH, CACHE, CARD, CELL, CONTEXT, CUDA, FLEET, HEAT, MODEL, PYTHON, PYTORCH, RUN and RUNS reach the recipes through the
 # environment. These would lead Python elsewhere.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
@@ -18,8 +18,8 @@ endif
 # A measurement needs the machine for itself.
 .NOTPARALLEL:
 
-.PHONY: run dry-run cell health report archive records verify audit render compare model spread distribution peers setup setup-any \
-	setup-development test lint documents screenshot counts lock clean-env help
+.PHONY: run dry-run cell health report archive records verify audit render compare model fleet fleet-report spread distribution peers setup setup-any \
+	setup-fleet setup-development test lint documents screenshot counts lock clean-env help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
 	@$(python) workflow/commands/run.py $(ARGS)
@@ -58,6 +58,12 @@ model: setup-any ## what decoding a model costs at least: MODEL=llama-3-70b CARD
 	@$(python) workflow/commands/model.py "$$MODEL" $(if $(CARD),--card "$$CARD") $(if $(BATCH),--batch "$$BATCH") \
 		$(if $(CONTEXT),--context "$$CONTEXT") $(if $(CACHE),--cache "$$CACHE")
 
+fleet: setup-fleet ## measure every node of a Slurm cluster by a job of its own, and compare the cards (config/fleet.yaml; FLEET=fleet: the folder)
+	@$(python) workflow/commands/fleet.py $(if $(FLEET),--folder "$$FLEET") $(ARGS)
+
+fleet-report: setup-any ## compare the cards of several runs: ARCHIVES="one.tar.gz other.tar.gz" (FLEET=fleet: the folder)
+	@$(python) workflow/commands/fleet_report.py $(if $(FLEET),--into "$$FLEET") $(ARCHIVES)
+
 spread: setup ## measure the ceilings in RUNS=3 more runs, and report how far they lie apart (ARGS as the run had them)
 	@$(python) workflow/commands/spread.py $(if $(RUNS),"$$RUNS",3) $(ARGS)
 
@@ -74,6 +80,9 @@ setup: ## install only (CUDA=12, 13 or none chooses the packages, PYTHON=python3
 
 setup-any:
 	@envs/install.sh any
+
+setup-fleet:
+	@envs/install.sh fleet
 
 setup-development:
 	@envs/install.sh development

@@ -4,6 +4,7 @@
 #   envs/install.sh                what this machine measures with: CUDA 12 where an NVIDIA driver answers, else the CPU
 #   envs/install.sh any            the lock that is installed, whichever it is; the CPU's if none is
 #   envs/install.sh development    what it measures with, and the tools of `make test` and `make lint`
+#   envs/install.sh fleet          what it measures with, and what submits jobs to Slurm
 #
 # CUDA=12, CUDA=13 or CUDA=none chooses the lock, PYTHON the interpreter. Where no Python fits, uv brings one.
 set -eu
@@ -193,9 +194,14 @@ environment=$(inspect)
 interpreters= pip_of=
 [ -n "$environment" ] || interpreters=$(interpreters)
 choose_lock
-tools=development
-[ "$lock" != cuda13 ] || tools=development-cuda13
-if installed "$lock" && { [ "$purpose" != development ] || installed "$tools"; }; then
+case $purpose-$lock in
+development-cuda13) tools=development-cuda13 ;;
+development-*) tools='development fleet' ;; # the tests submit jobs too
+fleet-*) tools=fleet ;;
+*) tools= ;;
+esac
+missing() { for tool in $tools; do installed "$tool" || echo "$tool"; done; }
+if installed "$lock" && [ -z "$(missing)" ]; then
     exit
 fi
 
@@ -221,9 +227,9 @@ if ! installed "$lock"; then
     install --requirement envs/build.txt
     install_lock "$lock"
 fi
-if [ "$purpose" = development ]; then
-    say 'Installing the tools of tests and style into .venv...'
+for tool in $(missing); do
+    say "Installing the packages of envs/$tool.txt into .venv..."
     size='0.3 GB'
     prepare_to_install
-    install_lock "$tools"
-fi
+    install_lock "$tool"
+done

@@ -20,6 +20,7 @@ from roofline.run import checkout, plan, run_lock
 from roofline.run.archive import MADE_AGAIN, Refused, contents, failed, manifest_of, name_of, pack
 from roofline.run.jobs import JOBS, print_what_can_be_printed
 from roofline.run.manifest import differing_files, is_result, unlisted_files
+from roofline.run.settings import CHECKOUT
 
 METADATA = Path(".snakemake", "metadata")
 AGAIN = "run the workflow first (make run, or snakemake --cores 1), or give the options that it was run with"
@@ -62,14 +63,14 @@ def archive(root: Path, options: list[str]) -> Path:
         more = f", and {len(differing) - 1} more" if len(differing) > 1 else ""
         raise Refused(f"not archived: {differing[0]}{more}; {MADE_AGAIN}")
     kept = [str(path) for path in sorted((root / METADATA).rglob("*")) if path.is_file()]
-    sources = [path for path in checkout.files(root) if not OF_OTHER_RUNS.match(path)]
+    sources = [path for path in checkout.files(CHECKOUT) if not OF_OTHER_RUNS.match(path)]
     paths = contents(manifest, sources, [*kept, "logs/manifest.log", str(JOBS)])
-    return pack(root, name_of(manifest.devices, datetime.now(UTC)), paths, notes(root, manifest))
+    return pack(root, name_of(manifest.devices, datetime.now(UTC)), paths, notes(root, manifest), CHECKOUT)
 
 
 def notes(root: Path, manifest: Manifest) -> dict[str, bytes]:
     """Which commit the packed sources are of, what differs from it, and the user's own operators."""
-    sources, difference = checkout.describe(root), checkout.difference(root)
+    sources, difference = checkout.describe(CHECKOUT), checkout.difference(CHECKOUT)
     told = [f"commit of these sources: {sources.commit or 'unknown, ' + str(sources.reason)}"]
     if sources.commit != manifest.sources.commit:
         told.append(f"commit when the manifest was made: {manifest.sources.commit or 'unknown'}")

@@ -63,8 +63,10 @@ def contents(manifest: Manifest, sources: Iterable[str], kept: Iterable[str]) ->
     return list(dict.fromkeys([MANIFEST, *(output.path for output in manifest.outputs), *logs, *kept, *sources]))
 
 
-def pack(root: Path, name: str, paths: Iterable[str], notes: Mapping[str, bytes]) -> Path:
+def pack(root: Path, name: str, paths: Iterable[str], notes: Mapping[str, bytes], checkout: Path | None = None) -> Path:
     """Write results/archive/NAME.tar.gz beside its place and rename it; returns its path, relative to root.
+
+    What is not below root is taken from the checkout: a run may have a folder of its own.
 
     `notes` are texts that are no files of the working directory, by path; their checksums and those of all files are
     one more. Logs that were cleared are left out.
@@ -77,9 +79,10 @@ def pack(root: Path, name: str, paths: Iterable[str], notes: Mapping[str, bytes]
         with tarfile.open(beside, "w:gz", format=tarfile.PAX_FORMAT) as tar:
             sums = {path: hashlib.sha256(text).hexdigest() for path, text in notes.items()}
             for path in paths:
-                if (root / path).is_file():
-                    add_file(tar, root / path, _inside(name, path))
-                    sums[path] = file_sha256(root / path)
+                file = next((one / path for one in (root, checkout or root) if (one / path).is_file()), None)
+                if file:
+                    add_file(tar, file, _inside(name, path))
+                    sums[path] = file_sha256(file)
             checksums = "".join(f"{sha256}  {path}\n" for path, sha256 in sorted(sums.items()))
             for path, text in {**notes, CHECKSUMS: checksums.encode("utf-8", "surrogateescape")}.items():
                 info = tarfile.TarInfo(_inside(name, path))

@@ -23,7 +23,8 @@ def hold() -> None:
         sys.exit(refusal())
     os.truncate(file, 0)
     os.write(file, str(os.getpid()).encode())
-    os.environ |= {HELD: str(LOCK.absolute()), RUN_PROCESS: str(os.getpid())}
+    os.environ[HELD] = str(LOCK.absolute())
+    os.environ.setdefault(RUN_PROCESS, str(os.getpid()))  # a run within another is a part of it
 
 
 def is_held() -> bool:

@@ -139,6 +139,11 @@ def _model_faults(config: BaseModel) -> list[str]:
     return faults
 
 
+def lines_of(error: ValidationError, config: Mapping, model: type[BaseModel]) -> list[str]:
+    """What is wrong with a configuration, a line each."""
+    return [line for _, line in _lines(error, config, model)]
+
+
 def _lines(error: ValidationError, config: Mapping, model: type[BaseModel]) -> list[tuple[tuple, str]]:
     """(place, line) of every fault, each place once."""
     schema = model.model_json_schema()

@@ -1,0 +1,257 @@
+"""A fleet's folder: which nodes are measured, by which settings, and what became of each.
+
+plan.json                   the nodes and the settings, made anew whenever `make fleet` is called
+nodes/{node}/run1/          where a node measures: the folder of a run; run1.log is what it said
+nodes/{node}/run1.tar.gz    the archive of that run; run2 is a second one, to know the spread or to confirm a finding
+nodes.json                  what became of each node, for the report
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+from snakemake.utils import update_config
+
+from roofline.core.formatting import counted
+from roofline.operators.settings import EachOnce, Settings, Whole
+from roofline.records.base import Record, read, write
+from roofline.records.fleet import Fleet, FleetNode, FleetNodes
+from roofline.run import fleet_report, settings, slurm
+from roofline.run.folder import CONFIG_FILE
+
+PLAN, NODES = Path("plan.json"), Path("nodes.json")
+RUNS = (1, 2)
+NEVER_STARTED = {"DEADLINE", "PENDING"}  # states of jobs that waited too long for their node
+GPU_PACKAGES = ".venv/installed/cuda1?-*"
+LAST_LINES = 20
+
+RUN = {"devices": "all", "counters": "off"}  # what config/fleet.yaml need not say
+
+Text = Annotated[str, Field(min_length=1)]
+
+
+class FleetSettings(Settings):
+    """config/fleet.yaml."""
+
+    nodes: Annotated[list[Text], EachOnce] = Field(
+        default=[], description="as Slurm names them, such as gpu01 or gpu[01-16]; []: all idle ones of the partition"
+    )
+    partition: Text | None = Field(default=None, description="null: the cluster's default partition")
+    feature: Text | None = Field(default=None, description="of the idle nodes, those that have it alone")
+    account: Text | None = Field(default=None, description="null: your default account")
+    qos: Text | None = None
+    minutes: Whole = Field(default=30, description="a node's run may take; Slurm ends one that takes longer")
+    wait_minutes: Whole = Field(default=60, description="a job may wait for its node")
+    repeat: Annotated[int, Field(ge=0)] = Field(
+        default=2, description="nodes that are measured twice, so that the spread between runs of one card is known"
+    )
+    run: dict[str, Any] = Field(
+        default=RUN,
+        description="what each run has instead of the value in config/config.yaml",
+    )
+
+
+class PlannedNode(Record):
+    node: str
+    cpus: int
+    gpus: int
+    unavailable: str | None = Field(description="why no job was submitted to it; null if one was")
+
+
+class Plan(Record):
+    settings: dict[str, Any] = Field(description="of each run, complete")
+    fleet: FleetSettings
+    nodes: list[PlannedNode]
+
+    def available(self) -> list[PlannedNode]:
+        return [one for one in self.nodes if one.unavailable is None]
+
+
+# ---------------------------------------------------------------- planning
+
+
+def planned(config: Mapping, folder: Path) -> Plan:
+    """Which nodes are to be measured, and how; written to the folder.
+
+    Nodes that were measured here before stay in the fleet. Raises settings.Faults and slurm.Refused.
+    """
+    asked = _checked(config)
+    own = settings.read_file(settings.CHECKOUT / CONFIG_FILE) if (settings.CHECKOUT / CONFIG_FILE).exists() else {}
+    update_config(own, {**RUN, **asked.run})
+    complete = settings.complete(own).as_dict
+    known = slurm.nodes()
+    partition = _partition(asked)
+    measured = _measured_before(folder)
+    names = dict.fromkeys([*measured, *(slurm.expanded(asked.nodes) or _of_partition(asked, partition, known))])
+    unknown = [name for name in names if name not in known and name not in measured]
+    if unknown:
+        raise settings.Faults([f"nodes: Slurm knows no node {name}; it has {_few(sorted(known))}" for name in unknown])
+    nodes = [
+        PlannedNode(node=name, cpus=one.cpus, gpus=one.gpus, unavailable=one.unavailable)
+        if (one := known.get(name))
+        else PlannedNode(node=name, cpus=0, gpus=0, unavailable="Slurm knows it no more")
+        for name in names
+    ]
+    plan = Plan(settings=own, fleet=asked, nodes=nodes)
+    _require_gpu_packages(plan, complete)
+    missing = [one for one in plan.available() if one.node not in measured]
+    for one in {(one.cpus, one.gpus): one for one in missing}.values():
+        slurm.require_accepted(_options(asked, partition, one))
+    write(plan, folder / PLAN)
+    return plan
+
+
+def _checked(config: Mapping) -> FleetSettings:
+    try:
+        return FleetSettings.model_validate(dict(config))
+    except ValidationError as error:
+        raise settings.Faults(settings.lines_of(error, config, FleetSettings)) from None
+
+
+def _partition(asked: FleetSettings) -> str | None:
+    there = slurm.partitions()
+    if asked.partition and asked.partition not in there:
+        raise settings.Faults([f"partition: {asked.partition!r} is unknown; Slurm has {_few(there)}"])
+    return asked.partition or slurm.default_partition()
+
+
+def _of_partition(asked: FleetSettings, partition: str | None, known: Mapping[str, slurm.Node]) -> list[str]:
+    """Idle nodes, and those on which no job starts: they are reported. Busy ones are left alone."""
+    if partition is None:
+        raise settings.Faults([f"partition: null, and Slurm has no default one; it has {_few(slurm.partitions())}"])
+    there = [node for node in known.values() if partition in node.partitions]
+    if asked.feature:
+        there = [node for node in there if asked.feature in node.features]
+        features = {name for node in known.values() for name in node.features}
+        if not there:
+            raise settings.Faults([f"feature: no node of {partition} has {asked.feature!r}; known: {_few(features)}"])
+    chosen = [node for node in there if node.unavailable or "IDLE" in node.states]
+    if not chosen:
+        raise settings.Faults([f"nodes: no node of partition {partition} is idle; name those that jobs shall wait for"])
+    return [node.name for node in chosen]
+
+
+def _require_gpu_packages(plan: Plan, complete: Mapping) -> None:
+    """The environment is shared: what is installed here is what the nodes have."""
+    with_gpus = [one.node for one in plan.available() if one.gpus]
+    wants_gpus = complete["devices"] in ("auto", "all") or any(name != "cpu" for name in complete["devices"])
+    if with_gpus and wants_gpus and not list(settings.CHECKOUT.glob(GPU_PACKAGES)):
+        raise settings.Faults(
+            [f"node {with_gpus[0]} has GPUs, and .venv has the packages for CPUs alone: make fleet CUDA=12, or CUDA=13"]
+        )
+
+
+def plan_of(folder: Path) -> Plan:
+    """Raises CorruptRecord and OSError."""
+    return read(Plan, folder / PLAN)
+
+
+def _measured_before(folder: Path) -> list[str]:
+    if not (folder / PLAN).is_file():
+        return []
+    return [one.node for one in plan_of(folder).nodes if archives(folder, one.node)]
+
+
+def _few(names) -> str:
+    names = list(names)
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(map(str, names[:5])) + more if names else "none"
+
+
+# ---------------------------------------------------------------- jobs
+
+
+def _options(asked: FleetSettings, partition: str | None, one: PlannedNode) -> list[str]:
+    """sbatch's, of one node's job, as the executor composes them from `resources`."""
+    given = {"partition": partition, "account": asked.account, "qos": asked.qos, "gpus": one.gpus or None}
+    named = [f"--{name}={value}" for name, value in given.items() if value is not None]
+    return [*named, f"--time={asked.minutes}", f"--cpus-per-task={one.cpus}", *pinned(asked, one.node).split()]
+
+
+def pinned(asked: FleetSettings, node: str) -> str:
+    """What the executor has no resource for. Slurm drops a job whose deadline cannot be met any more, and so one that
+    has waited too long. The node comes last: the executor refuses options of its own, such as -n followed by a space.
+    """
+    return f"--exclusive --deadline=now+{asked.wait_minutes + asked.minutes}minutes --nodelist={node}"
+
+
+def resources(plan: Plan) -> dict[str, Any]:
+    """Of the rule that measures a node, as Snakemake and its executor name them: all of the node."""
+    of = {one.node: one for one in plan.nodes}
+    asked = plan.fleet
+    fixed = {"slurm_partition": asked.partition, "slurm_account": asked.account, "qos": asked.qos}
+    return {
+        "runtime": asked.minutes,
+        "mem_mb": 0,  # the node's, by the variable that the Snakefile sets
+        "cpus_per_task": lambda wildcards: of[wildcards.node].cpus,
+        "gpu": lambda wildcards: of[wildcards.node].gpus,
+        "slurm_extra": lambda wildcards: pinned(asked, wildcards.node),
+        **{name: value for name, value in fixed.items() if value is not None},
+    }
+
+
+def archive(node: str, number: int) -> Path:
+    return Path("nodes", node, f"run{number}.tar.gz")
+
+
+def run_folder(node: str, number: int) -> Path:
+    return Path("nodes", node, f"run{number}")
+
+
+def log_of(node: str, number: int) -> Path:
+    return Path("nodes", node, f"run{number}.log")
+
+
+def log_beside(archive: str) -> Path:
+    """Of the run that an archive is of: it is there once that run has begun."""
+    return Path(archive.replace(".tar.gz", ".log"))
+
+
+def archives(folder: Path, node: str) -> list[str]:
+    return [str(path) for number in RUNS if (folder / (path := archive(node, number))).is_file()]
+
+
+def wanted(plan: Plan) -> list[str]:
+    """The archives of all available nodes, and the second ones of the first few."""
+    nodes = [one.node for one in plan.available()]
+    twice = nodes[: plan.fleet.repeat]
+    return [str(archive(node, 1)) for node in nodes] + [str(archive(node, 2)) for node in twice]
+
+
+# ---------------------------------------------------------------- what became of each node
+
+
+def outcome(plan: Plan, folder: Path, states: Mapping[str, str] = {}) -> FleetNodes:
+    """Of every node of the plan; `states` are Slurm's of the jobs that failed, by node."""
+    return FleetNodes(nodes=[_outcome(one, plan, folder, states.get(one.node)) for one in plan.nodes])
+
+
+def _outcome(planned: PlannedNode, plan: Plan, folder: Path, state: str | None) -> FleetNode:
+    found = archives(folder, planned.node)
+    log = folder / log_of(planned.node, 1)
+    if found:
+        status, reason = "measured", None
+    elif log.is_file():
+        parts = (state and f"Slurm says {state}", _last_line(log), planned.unavailable)
+        status, reason = "failed", "; ".join(filter(None, parts)) or "its log is empty"
+    elif planned.unavailable:
+        status, reason = "unavailable", planned.unavailable
+    elif state and state not in NEVER_STARTED:
+        status = "failed"
+        reason = f"Slurm says {state}, and nothing was written here: is {folder.resolve()} on a shared file system?"
+    else:
+        status, reason = "pending too long", f"did not start within {counted(plan.fleet.wait_minutes, 'minute')}"
+    return FleetNode(node=planned.node, status=status, reason=reason, archives=found)
+
+
+def _last_line(log: Path) -> str:
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines()[-LAST_LINES:] if line.strip()]
+    return lines[-1] if lines else ""
+
+
+def report(plan: Plan, folder: Path, states: Mapping[str, str] = {}) -> Fleet:
+    """Writes nodes.json and the fleet's report. Raises Refused, CorruptRecord and OSError."""
+    nodes = outcome(plan, folder, states)
+    write(nodes, folder / NODES)
+    return fleet_report.report(nodes, folder)
