@@ -72,7 +72,7 @@ def measure(config: dict, options: Sequence[str], folder: Path) -> int:
         fleet.log_beside(job.output).unlink(missing_ok=True)
     states = submitted(wanted, options)
     planned = fleet.planned(config, HERE)  # a node may have failed meanwhile
-    failed = [path for path in fleet.wanted(planned) if not Path(path).exists() and fleet.log_beside(path).exists()]
+    failed = [path for path in fleet.wanted(planned) if not Path(path).exists() and fleet.started(path, states)]
     if failed:
         print(f"tried once more: {listed(failed)}", flush=True)
         states |= submitted(failed, options)

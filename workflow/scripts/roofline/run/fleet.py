@@ -208,6 +208,11 @@ def log_beside(archive: str) -> Path:
     return Path(archive.replace(".tar.gz", ".log"))
 
 
+def started(archive: str, states: Mapping[str, str]) -> bool:
+    """Whether its job did not merely wait too long for its node."""
+    return states.get(Path(archive).parent.name) not in NEVER_STARTED
+
+
 def archives(folder: Path, node: str) -> list[str]:
     return [str(path) for number in RUNS if (folder / (path := archive(node, number))).is_file()]
 
