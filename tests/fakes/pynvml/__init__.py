@@ -117,6 +117,8 @@ ANSWERS = {
     "SystemGetCudaDriverVersion_v2": lambda: int(os.environ.get("FAKE_CUDA", "13000")),
     "DeviceGetEccMode": lambda one: (1, 1),
     "DeviceGetEnforcedPowerLimit": lambda one: 700_000,
+    "DeviceGetPersistenceMode": lambda one: 1,
+    "DeviceGetVbiosVersion": lambda one: b"96.00.A5.00.01",  # as older bindings answer
     "DeviceGetTemperatureThreshold": lambda one, kind: 89,
     "DeviceGetMaxClockInfo": _clock,
     "DeviceGetClockInfo": lambda one, kind: _clock(one, kind) - 1,

@@ -30,6 +30,8 @@ FACTS = (
     "ecc_enabled",
     "mig_enabled",
     "mig_slice",
+    "persistence_mode",
+    "vbios",
     "pcie_generation_now",
     "pcie_generation_max",
     "pcie_width_now",
@@ -140,7 +142,7 @@ def cuda_version_of_driver() -> int | None:
 
 
 def facts(handle) -> dict:
-    """Clocks, ECC, MIG, PCIe, power limit and memory errors, for the device record; null where refused."""
+    """Clocks, ECC, MIG, VBIOS, PCIe, power limit and memory errors, for the device record; null where refused."""
     if handle is None:
         return dict.fromkeys(FACTS)
     import pynvml
@@ -148,6 +150,7 @@ def facts(handle) -> dict:
     ecc = ask(pynvml.nvmlDeviceGetEccMode, handle)
     mig = ask(pynvml.nvmlDeviceGetMigMode, handle)
     limit = ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+    persistence = ask(pynvml.nvmlDeviceGetPersistenceMode, handle)
     return {
         "sm_clock_max_mhz": ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM),
         "sm_clock_now_mhz": ask(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
@@ -157,6 +160,8 @@ def facts(handle) -> dict:
         "ecc_enabled": None if ecc is None else bool(ecc[0]),
         "mig_enabled": None if mig is None else bool(mig[0]),
         "mig_slice": is_mig_slice(handle),
+        "persistence_mode": None if persistence is None else bool(persistence),
+        "vbios": ask(pynvml.nvmlDeviceGetVbiosVersion, handle),
         "pcie_generation_now": ask(pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
         "pcie_generation_max": ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
         "pcie_width_now": ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
