@@ -18,8 +18,8 @@ endif
 # A measurement needs the machine for itself.
 .NOTPARALLEL:
 
-.PHONY: run dry-run cell health report archive records verify audit render compare model fleet fleet-report spread distribution peers setup setup-any \
-	setup-fleet setup-development test lint documents screenshot counts lock clean-env help
+.PHONY: run dry-run cell health report archive records verify audit render compare model spread distribution fleet fleet-report \
+	peers setup setup-any setup-fleet setup-development test lint documents screenshot counts lock clean-env help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
 	@$(python) workflow/commands/run.py $(ARGS)
@@ -61,14 +61,14 @@ model: setup-any ## what decoding a model costs at least: MODEL=llama-3-70b CARD
 fleet: setup-fleet ## measure every node of a Slurm cluster by a job of its own, and compare the cards (config/fleet.yaml; FLEET=fleet: the folder)
 	@$(python) workflow/commands/fleet.py $(if $(FLEET),--folder "$$FLEET") $(ARGS)
 
-fleet-report: setup-any ## compare the cards of several runs: ARCHIVES="one.tar.gz other.tar.gz" (FLEET=fleet: the folder)
-	@$(python) workflow/commands/fleet_report.py $(if $(FLEET),--into "$$FLEET") $(ARCHIVES)
-
 spread: setup ## measure the ceilings in RUNS=3 more runs, and report how far they lie apart (ARGS as the run had them)
 	@$(python) workflow/commands/spread.py $(if $(RUNS),"$$RUNS",3) $(ARGS)
 
 distribution: setup-any ## add runs to what is known of their cards' models (ARCHIVES="one.tar.gz other.tar.gz")
 	@$(python) workflow/commands/distribution.py $(ARCHIVES)
+
+fleet-report: setup-any ## which cards of a fleet are slow (ARCHIVES="n1.tar.gz n2.tar.gz", or FLEET=folder with nodes.json)
+	@$(python) workflow/commands/fleet_report.py $(if $(ARCHIVES),$(ARCHIVES) $(if $(FLEET),--into "$$FLEET"),$(if $(FLEET),--nodes "$$FLEET/nodes.json"))
 
 peers: setup-any ## time PyTorch beside this run's ceilings and operators (PYTORCH=a Python with it and CuPy)
 	@$(if $(PYTORCH),"$$PYTORCH",python3) workflow/commands/compare_pytorch.py

@@ -50,7 +50,7 @@ def text_page(template: str, report) -> str:
 
 
 def html_page(report) -> str:
-    parts = {"style": _part(STYLE), "script": _part(SCRIPT), "plotly": Markup(plotly())}
+    parts = {"style": part(STYLE), "script": part(SCRIPT), "plotly": Markup(plotly())}
     return HTML.get_template("report.html.j2").render(report=report, **parts)
 
 
@@ -60,5 +60,5 @@ def plotly() -> str:
     return (package / "package_data" / "plotly.min.js").read_text(encoding="utf-8").replace("</script", "<\\/script")
 
 
-def _part(name: str) -> Markup:
+def part(name: str) -> Markup:
     return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
