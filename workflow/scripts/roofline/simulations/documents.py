@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from roofline.run import committed
-from roofline.simulations import comparison, faults, loads
+from roofline.simulations import comparison, faults, fleet, loads
 
 ROOT = Path(__file__).parents[4]
 TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
@@ -25,6 +25,12 @@ TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "power": comparison.power,
         "operators": comparison.operator_power,
         "real runs": comparison.real_runs,
+    },
+    "docs/fleet.md": {
+        "fleet faults": fleet.faults_table,
+        "fleet alarms": fleet.clean_table,
+        "fleet power": fleet.deviations_table,
+        "fleet shares": fleet.shares_table,
     },
     "docs/ceilings.md": {"loads": loads.error_table},
 }

@@ -1,0 +1,203 @@
+"""The report of a fleet: who is slow and why, who was not measured, what differs, and what is refused."""
+
+import re
+import time
+
+import pytest
+from commands import load
+from fleets import REFERENCE, measured, nodes
+
+from roofline.analysis.fleet import fleet
+from roofline.records.base import read, write
+from roofline.records.fleet import Fleet, FleetNode, FleetNodes, Load
+from roofline.report import fleet_page
+from roofline.run import fleet_report
+from roofline.run.archive import Refused
+
+RUNS = REFERENCE.parent / "runs"
+H200S = sorted(RUNS.glob("nvidia-h200-*.tar.gz"))
+CPUS = sorted(RUNS.glob("intel-*.tar.gz"))
+COMMITTED = REFERENCE.parent / "fleet"
+BYTES, SECONDS = 8_000_000, 20
+
+
+def name(number):
+    return f"n{number:03}"
+
+
+def of(runs, more=()):
+    return fleet([*nodes(runs), *more], runs)
+
+
+def sound(count=40, start=10, **facts):
+    return [measured(name(start + number), **facts) for number in range(count)]
+
+
+def status(found, node="n001"):
+    return next(card.status for card in found.cards if card.node == node)
+
+
+@pytest.fixture
+def command(tmp_path):
+    """Runs it into a folder, and returns its status."""
+    module = load("fleet_report")
+    return lambda *arguments: module.main([*map(str, arguments), "--into", str(tmp_path / "made")])
+
+
+# ---------------------------------------------------------------- verdicts
+
+
+@pytest.mark.parametrize(
+    ("clock", "cause", "words"), [(0.85, "clock", "low clock"), (1.0, "same clock", "slow at the same clock")]
+)
+def test_a_slow_card_is_named_with_its_clock_power_and_heat(clock, cause, words):
+    hot = Load(power_w=640.0, temperature_c=88.0)
+    found = of([*sound(), measured("n001", slow={"fp16/sustained_mean": 0.85}, clock=clock, load=hot)])
+    (one,) = found.findings
+    assert (one.figure, one.status, one.cause, found.again) == ("fp16/sustained_mean", "flagged", cause, ["n001"])
+    assert one.of_median[0] == pytest.approx(0.85, abs=0.02) and one.p_value < one.critical_p
+    assert (found.failing, len(found.passing)) == (["n001"], 40)
+    page = fleet_page.markdown(found)
+    assert words in page and "640 W (690), 88 °C (62)" in page and "Measure again." in page
+
+
+def test_half_a_link_has_its_lanes_beside_it():
+    found = of([*sound(), measured("n001", slow={"link": 0.5}, pcie_width_now=8)])
+    assert {one.figure for one in found.findings} == {"h2d", "d2h"}
+    assert "5 x8" in fleet_page.screen(found)
+    assert [one.others for one in found.drift if one.what == "pcie_width_now"] == [{"8": ["n001"]}]
+
+
+@pytest.mark.parametrize(("again", "expected"), [(0.97, "confirmed"), (1.0, "not confirmed")])
+def test_a_card_is_named_once_its_repeat_is_slow_too(again, expected):
+    first = [*sound(), measured("n001", slow={"memory": 0.97})]
+    assert of(first).again == ["n001"]
+    found = of([*first, measured("n001", 2, slow={"memory": again}, at="12")])
+    assert (status(found), found.again) == (expected, [])
+    assert found.failing == (["n001"] if expected == "confirmed" else [])
+    figure = next(one for one in found.figures if one.key == "hbm_read")
+    assert figure.run_spread_from == "fleet" and figure.run_spread_df == 1
+
+
+def test_every_node_is_in_the_report_and_those_without_a_card_fail():
+    cpu_alone = fleet_report._read([("n002", "cpus", CPUS[0])])[0][1]
+    late = FleetNode(node="n003", status="pending too long", reason="Priority", archives=[])
+    broken = FleetNode(node="n004", status="failed", reason="exit code 1, twice", archives=[])
+    found = of([*sound(), cpu_alone], [late, broken])
+    assert found.failing == ["n002", "n003", "n004"] and len(found.nodes) == 43
+    page = fleet_page.html(found)
+    assert all(words in page for words in ("pending too long", "Priority", "exit code 1, twice", "no such card"))
+
+
+def test_drift_names_who_differs_from_most():
+    other = measured("n001", software={"driver": "570.1"}, vbios="96.1", power_limit_w=500.0)
+    found = of([*sound(vbios="96.0"), other])
+    drift = {one.what: one for one in found.drift}
+    assert set(drift) == {"driver", "vbios", "power_limit_w"}
+    assert drift["power_limit_w"].majority == "700" and drift["power_limit_w"].others == {"500": ["n001"]}
+    halves = of([measured(name(number), vbios=str(number % 2)) for number in range(10)])
+    assert halves.drift[0].majority is None and {len(who) for who in halves.drift[0].others.values()} == {5}
+
+
+def test_cards_of_one_node_are_told_apart():
+    found = of([*sound(12, cards=4), measured("n001", cards=4, slow={"memory": 0.9})])
+    assert {one.card for one in found.findings} == {"GPU-n001-0"} and found.failing == ["n001"]
+    assert "n001 gpu0" in fleet_page.screen(found)
+
+
+def test_a_figure_that_most_have_is_missed():
+    lame = measured("n001")
+    figures = [one for one in lame.run.quantities if one.key != "fp8_e4m3"]
+    found = of([*sound(), lame._replace(run=lame.run.__class__(**{**vars(lame.run), "quantities": figures}))])
+    assert [card.missing for card in found.cards if card.node == "n001"] == [["fp8_e4m3"]]
+
+
+def test_a_few_cards_of_an_unknown_model_are_not_judged():
+    runs = sound(5)
+    for one in runs:
+        one.run.devices["gpu0"] = one.run.devices["gpu0"].model_copy(update={"name": "NVIDIA Unheard"})
+    found = of([*runs[1:], runs[0]])
+    assert {card.status for card in found.cards} == {"not judged"} and found.failing == []
+    assert "Not judged: 5 cards" in fleet_page.screen(found)
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_archives_collected_by_hand(command, tmp_path, capsys):
+    assert command(*H200S[-2:], H200S[3]) == 0
+    made = tmp_path / "made"
+    assert {path.name for path in made.iterdir()} == set(fleet_report.FILES)
+    found = read(Fleet, made / "fleet.json")
+    assert [(card.runs, card.device) for card in found.cards] == [(1, "gpu0"), (2, "gpu0"), (1, "gpu1")]
+    first, second = (path.name.removesuffix(".tar.gz") for path in (H200S[3], H200S[-2]))
+    assert (made / "passing_nodes.txt").read_text() == f"{first},{second}\n"
+    assert (made / "failing_nodes.txt").read_text() == ""
+    assert "3 × NVIDIA H200" in capsys.readouterr().out
+
+
+def test_nodes_of_a_fleet_and_a_page_in_another_folder(command, tmp_path):
+    (tmp_path / "n1").mkdir()
+    for name_, path in (("n1", H200S[3]), ("n2", H200S[-1])):
+        (tmp_path / f"{name_}.tar.gz").symlink_to(path)
+    told = [("n1", "measured", None, ["n1.tar.gz"]), ("n2", "measured", None, ["n2.tar.gz"])]
+    told.append(("n3", "unavailable", "drained: bad fan", []))
+    keys = ("node", "status", "reason", "archives")
+    listed = FleetNodes(nodes=[FleetNode(**dict(zip(keys, one, strict=True))) for one in told])
+    write(listed, tmp_path / "nodes.json")
+    assert command("--nodes", tmp_path / "nodes.json") == 1, "a node fails"
+    assert (tmp_path / "made/passing_nodes.txt").read_text() == "n1,n2\n"
+    assert (tmp_path / "made/failing_nodes.txt").read_text() == "n3\n"
+    assert "drained: bad fan" in (tmp_path / "made/fleet.html").read_text()
+    assert fleet_report.report(listed, tmp_path) == read(Fleet, tmp_path / "fleet.json")
+
+
+def test_cpus_are_the_cards_where_no_archive_has_a_gpu(command, tmp_path):
+    assert command(*CPUS) == 0
+    found = read(Fleet, tmp_path / "made/fleet.json")
+    assert [card.id for card in found.cards] == [card.node for card in found.cards] and len(found.cards) == 3
+
+
+def test_what_cannot_be_in_one_report_is_refused_in_a_line_each(command, tmp_path, capsys):
+    (tmp_path / "none.tar.gz").write_bytes(b"no archive")
+    assert command(tmp_path / "none.tar.gz", tmp_path / "missing.tar.gz", H200S[0]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 and "none.tar.gz" in lines[0] and "missing.tar.gz" in lines[1]
+    assert command(H200S[-2], REFERENCE.with_name("nvidia-h200-x2") / "run-records.tar.gz") == 2
+    assert "run-records.tar.gz: refused, it is the same run as" in capsys.readouterr().err
+    assert command() == 2 and len(capsys.readouterr().err.splitlines()) == 1
+    assert command("--nodes", tmp_path / "nodes.json") == 2 and len(capsys.readouterr().err.splitlines()) == 1
+    assert not (tmp_path / "made").exists()
+
+
+def test_other_models_and_efforts_are_named_all_at_once():
+    runs = [(f"{one.node}.tar.gz", one) for one in sound(5)]
+    model = runs[1][1].run.devices
+    model["gpu0"] = model["gpu0"].model_copy(update={"name": "NVIDIA A100"})
+    runs[2][1].run.__dict__["manifest"] = runs[2][1].run.manifest.model_copy(update={"config": {"effort": "quick"}})
+    with pytest.raises(Refused) as refused:
+        fleet_report._require_alike(runs)
+    lines = str(refused.value).splitlines()
+    assert len(lines) == 2
+    assert lines[0] == "n011.tar.gz: refused, its card is NVIDIA A100; allowed: NVIDIA H200, as most of this fleet"
+    assert lines[1] == "n012.tar.gz: refused, its effort is quick; allowed: default, as most of this fleet"
+
+
+def test_the_committed_report_is_what_the_committed_runs_give():
+    made = fleet_report.fleet_of_archives([*H200S, REFERENCE], COMMITTED)
+    assert made == read(Fleet, COMMITTED / "fleet.json")
+
+
+# ---------------------------------------------------------------- a large fleet
+
+
+def test_a_thousand_cards_are_a_page_of_their_own_that_is_small_and_soon_made(tmp_path):
+    runs = [*sound(124, start=100, cards=8), measured("n001", cards=8, slow={"memory": 0.97})]
+    start = time.perf_counter()
+    fleet_report.write_all(of(runs), tmp_path)
+    assert time.perf_counter() - start < SECONDS
+    page = (tmp_path / "fleet.html").read_text(encoding="utf-8")
+    assert len(page.encode()) < BYTES and page.count('<td class="s ') == 1000
+    assert not re.search(r"""(src|href)=|url\(|@import""", page), "it needs no other file"
+    assert "n001 gpu0" in page.split("</header>")[0]
+    assert len((tmp_path / "FLEET.md").read_text(encoding="utf-8")) < 100_000
