@@ -121,6 +121,12 @@ def test_a_few_cards_of_an_unknown_model_are_not_judged():
     assert "Not judged: 5 cards" in fleet_page.screen(found)
 
 
+def test_one_card_or_none_is_a_report_too():
+    lost = FleetNode(node="n001", status="failed", reason="twice", archives=[])
+    assert of([], [lost]).failing == ["n001"] and "n001" in fleet_page.html(of([], [lost]))
+    assert status(alone := of([measured("n001")])) == "not judged" and "1 × NVIDIA H200" in fleet_page.html(alone)
+
+
 # ---------------------------------------------------------------- files
 
 

@@ -129,4 +129,4 @@ def test_faults_of_six_deviations_and_more_are_named_in_fleets_of_64():
 
 
 def test_of_200_clean_fleets_of_64_at_most_14_name_anybody():
-    assert fleet.FLEETS[64] == 200 and max(fleet.clean(64, False)) <= 14
+    assert fleet.FLEETS[64] == 200 and max(fleet.clean(64, fleet.NORMAL)) <= 14

@@ -16,7 +16,7 @@ NAMED = 8  # names in a sentence
 MOST_ROWS = 64  # cards whose figures FLEET.md has
 CAUSES = {"clock": "low clock", "same clock": "slow at the same clock"}
 FROM = {"fleet": "this fleet", "stored": "other cards of the model", "both": "both", None: "not judged"}
-WHY_NOT = "The spread between cards is neither stored for this model nor known of fewer than eight."
+WHY_NOT = "It takes other cards, and a spread: one that is stored for the model, or that of eight cards."
 TAILS = "The faster cards lie further out than normal errors would: slow ones are judged by Student's t"
 
 
@@ -77,6 +77,9 @@ class Page:
             yield f"No card of {len(by['passed'])} is slow beyond chance and the margins."
         if lost := [one.node for one in self.lost]:
             yield f"Not measured: {_names(lost)} ({counted(len(lost), 'node')})."
+        if incomplete := self.notes.rows:
+            names = _names(row[0] for row in incomplete)
+            yield f"With failed checks or figures missing: {names} ({counted(len(incomplete), 'card')})."
         if drift := self.fleet.drift:
             yield f"Not the same everywhere: {_names(one.what.replace('_', ' ') for one in drift)}."
         if df := self.fleet.tail_df:

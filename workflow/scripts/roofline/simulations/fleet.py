@@ -20,9 +20,10 @@ from roofline.run.runs import read_run
 from roofline.simulations.comparison import REFERENCE, TAILS, WHAT
 
 CARD, SEED = "NVIDIA H200", 11
-FLEETS = {8: 200, 64: 200, 1000: 40}  # simulated ones by their number of cards
+FLEETS = {8: 200, 64: 200, 1000: 20}  # simulated ones by their number of cards
 POWER_FLEETS = {8: 200, 64: 100, 1000: 10}
 DEVIATIONS, SHARES = (3, 4, 5, 6, 8), (0.01, 0.02, 0.03, 0.05, 0.10)
+CORRELATED = 0.9
 FAULT_SD, PRACTICAL = 6, 1.5  # a fault is so many standard deviations of its figure, or margins where that is more
 Drawn = Callable[[tuple[int, ...]], np.ndarray]
 
@@ -78,11 +79,20 @@ def heavy(chance: np.random.Generator) -> Drawn:
     return lambda shape: chance.standard_t(TAILS, shape) * math.sqrt((TAILS - 2) / TAILS)
 
 
-def draw(cards: int, drawn: Drawn, slow: np.ndarray | float = 0.0) -> np.ndarray:
-    """Logarithms of two runs of every card, of shape (2, cards, figures); `slow` is added to all runs."""
+NORMAL = "normal"
+ERRORS = {
+    NORMAL: (normal, 0.0),
+    f"normal, a card's figures correlated by {CORRELATED:g}": (normal, CORRELATED),
+    f"heavy tails (t, {TAILS} degrees of freedom)": (heavy, 0.0),
+}
+
+
+def draw(cards: int, drawn: Drawn, slow: np.ndarray | float = 0.0, common: float = 0.0) -> np.ndarray:
+    """Logarithms of two runs of every card, of shape (2, cards, figures); `slow` is added to all runs. `common` is the
+    correlation of a card's figures."""
     told = model()
-    of_card = drawn((cards, len(told.figures))) * told.cards
-    return of_card + drawn((2, *of_card.shape)) * told.runs + slow
+    of_card = math.sqrt(1 - common) * drawn((cards, len(told.figures))) + math.sqrt(common) * drawn((cards, 1))
+    return of_card * told.cards + drawn((2, *of_card.shape)) * told.runs + slow
 
 
 def known(chance: np.random.Generator) -> list[Spread]:
@@ -135,11 +145,11 @@ def faults(cards: int = 64) -> Found:
 
 
 @cache
-def clean(cards: int, tails: bool) -> tuple[int, int]:
-    """In how many of FLEETS without any fault somebody is named: by one run, and confirmed."""
-    chance = np.random.default_rng([SEED, cards, tails])
-    drawn = heavy(chance) if tails else normal(chance)
-    found = [named(draw(cards, drawn), known(chance)) for _ in range(FLEETS[cards])]
+def clean(cards: int, errors: str) -> tuple[int, int]:
+    """In how many of FLEETS without any fault somebody is named: by one run, and confirmed. `errors` is of ERRORS."""
+    drawn_by, common = ERRORS[errors]
+    chance = np.random.default_rng([SEED, cards, list(ERRORS).index(errors)])
+    found = [named(draw(cards, drawn_by(chance), common=common), known(chance)) for _ in range(FLEETS[cards])]
     return sum(bool(once) for once, _ in found), sum(bool(confirmed) for _, confirmed in found)
 
 
@@ -174,9 +184,9 @@ def faults_table() -> str:
 
 def clean_table() -> str:
     rows = [
-        [str(cards), words, *(f"{count} of {number}" for count in clean(cards, tails))]
+        [str(cards), errors, *(f"{count} of {number}" for count in clean(cards, errors))]
         for cards, number in FLEETS.items()
-        for words, tails in (("normal", False), (f"heavy tails (t, {TAILS} degrees of freedom)", True))
+        for errors in ERRORS
     ]
     return table(["cards", "errors", "fleets that flag a card", "fleets that confirm one"], rows, left=2)
 
