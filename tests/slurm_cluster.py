@@ -39,8 +39,8 @@ SelectTypeParameters=CR_Core_Memory
 SchedulerType=sched/backfill
 ReturnToService=2
 MpiDefault=none
-NodeName=node[1-3] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs={cpus} RealMemory={memory} State=UNKNOWN
-PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
+NodeName=node[1-3] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs={cpus} RealMemory={memory}
+PartitionName=main Nodes=ALL Default=YES MaxTime=60 State=UP OverSubscribe=NO
 """
 
 

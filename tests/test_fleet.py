@@ -1,5 +1,6 @@
 """make fleet on a real Slurm: every node is measured, or named with the reason."""
 
+import fcntl
 import json
 import os
 import subprocess
@@ -12,8 +13,10 @@ import pytest
 import slurm_cluster
 import yaml
 from slurm_cluster import CPUS, MEMORY_MB, call
-from workflow_run import TINY, committed, new_checkout
+from workflow_run import CHECKOUT, TINY, committed, new_checkout
 
+from roofline.run import run_lock, slurm
+from roofline.run.fleet import FleetSettings
 
 ABSENT = slurm_cluster.missing()
 SMALL = {
@@ -121,3 +124,58 @@ def test_every_node_is_measured_or_named_and_a_second_call_measures_what_is_miss
     assert "0 runs to make" in fleet.make("-n").stdout
     fleet.configure(run=SMALL | {"bandwidth": SMALL["bandwidth"] | {"iterations": 3}})
     assert "3 runs to make" in fleet.make("-n").stdout
+
+
+# ---------------------------------------------------------------- what cannot be had
+
+
+def test_the_file_that_users_edit_has_every_setting_with_its_default():
+    content = yaml.safe_load((CHECKOUT / "config" / "fleet.yaml").read_text())
+    assert content == FleetSettings().model_dump()
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"nodes": ["node7"]}, "nodes: Slurm knows no node node7; it has node1, node2, node3"),
+        ({"nodes": [], "partition": "gpu"}, "partition: 'gpu' is unknown; Slurm has main"),
+        ({"nodes": [], "feature": "h200"}, "feature: no node of main has 'h200'; known: none"),
+        ({"minutes": 0}, "minutes: 0; allowed: a whole number from 1"),
+        ({"node": ["node1"]}, "node: unknown key; did you mean nodes?"),
+        ({"run": {"effort": "slow"}}, "effort: 'slow' is unknown; allowed: quick, default, thorough"),
+        ({"minutes": 61}, "Slurm refuses: "),
+    ],
+)
+def test_what_is_wrong_is_one_line(fleet, changes, why):
+    fleet.configure(**changes)
+    done = fleet.make()
+    assert done.returncode == 2 and done.stdout.startswith(why) and done.stdout.count("\n") == 1, done.stdout
+    assert not done.stderr
+
+
+def test_two_fleets_in_one_folder_take_no_turns(fleet):
+    lock = fleet.root / "fleet" / run_lock.LOCK
+    lock.parent.mkdir(parents=True)
+    with open(lock, "w") as file:
+        file.write("123")
+        file.flush()
+        fcntl.flock(file, fcntl.LOCK_EX)
+        done = fleet.make()
+    assert done.returncode != 0 and "another run is going on in this folder (process 123)" in done.stdout + done.stderr
+
+
+def test_without_slurm_it_says_where_it_runs(tmp_path):
+    found = Fleet(new_checkout(tmp_path / "checkout", "devices: [cpu]\n"), {**os.environ, "PATH": str(tmp_path)})
+    done = found.make()
+    assert done.returncode == 2 and "scontrol is not on this machine" in done.stdout and "fleet-report" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("gres", "gpus"),
+    [("gpu:h200:8(S:0-1)", 8), ("gpu:2", 2), ("gpu:a100:2,gpu:h100:4,shard:16", 6), ("(null)", 0), ("", 0)],
+)
+def test_gpus_of_a_node(gres, gpus):
+    line = f"NodeName=n1 CPUTot=64 Gres={gres} State=DOWN*+DRAIN Partitions=a,b Reason=no answer [root@2026-01-01]"
+    node = slurm.parsed(line)
+    assert node.gpus == gpus and node.cpus == 64 and node.partitions == {"a", "b"}
+    assert node.unavailable == "down+drain+not_responding: no answer"

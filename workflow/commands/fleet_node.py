@@ -2,8 +2,8 @@
 
     python workflow/commands/fleet_node.py NODE NUMBER
 
-In the fleet's folder. What a run measured before it was cut off is kept, and the next one goes on from there. The log is
-nodes/{node}/run{number}.log.
+In the fleet's folder. What a run measured before it was cut off is kept, and the next one goes on from there. The log
+is nodes/{node}/run{number}.log.
 """
 
 import os

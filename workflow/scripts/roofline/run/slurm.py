@@ -38,7 +38,8 @@ class Node(NamedTuple):
 
 def nodes() -> dict[str, Node]:
     """All nodes of the cluster by their names. Raises Refused."""
-    return {node.name: node for node in map(_node, call("scontrol", "--oneliner", "show", "node").splitlines()) if node}
+    lines = call("scontrol", "--oneliner", "show", "node").splitlines()
+    return {node.name: node for node in map(parsed, lines) if node}
 
 
 def default_partition() -> str | None:
@@ -70,8 +71,8 @@ def call(program: str, *arguments: str) -> str:
     """What a program of Slurm's prints. Raises Refused."""
     if not shutil.which(program):
         raise Refused(
-            f"{program} is not on this machine: make fleet runs where jobs are submitted to Slurm. For archives that you "
-            'collected otherwise there is make fleet-report ARCHIVES="one.tar.gz other.tar.gz"'
+            f"{program} is not on this machine: make fleet runs where jobs are submitted to Slurm. Archives that you"
+            ' collected otherwise: make fleet-report ARCHIVES="one.tar.gz other.tar.gz"'
         )
     try:
         done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=ANSWER_S)
@@ -99,7 +100,8 @@ def _partitions() -> dict[str, str]:
     return {found["PartitionName"]: line for line in lines if "PartitionName" in (found := _fields(line))}
 
 
-def _node(line: str) -> Node | None:
+def parsed(line: str) -> Node | None:
+    """A node by its line; None for a line of none."""
     found = _fields(line)
     if "NodeName" not in found:
         return None

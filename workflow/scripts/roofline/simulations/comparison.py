@@ -203,9 +203,9 @@ def real_runs() -> str:
         elif len(mine) >= SHARED:
             shares.append(sum(one.verdict != "UNCLEAR" for one in mine) / len(mine))
     return (
-        f"Of real runs ([reference/runs](../reference/runs)): of {figures} ceilings and GPU times of two runs of one card"
-        f" and commit, {changed} are called changed, and none lies further apart than {furthest:.2g} standard deviations"
-        f" of such a difference. Of {len(shares)} pairs of one H200 and another that share {SHARED} ceilings and GPU"
+        f"Of real runs ([reference/runs](../reference/runs)): of {figures} ceilings and GPU times of two runs of one"
+        f" card and commit, {changed} are called changed, and none lies further apart than {furthest:.2g} standard"
+        f" deviations of such a difference. Of {len(shares)} pairs of one H200 and another that share {SHARED} ceilings and GPU"
         f" times or more, {percent(min(shares))} to {percent(max(shares))} of these get a verdict, in the median"
         f" {percent(median(shares))}."
     )
