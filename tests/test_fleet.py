@@ -143,7 +143,7 @@ def test_the_file_that_users_edit_has_every_setting_with_its_default():
         ({"minutes": 0}, "minutes: 0; allowed: a whole number from 1"),
         ({"node": ["node1"]}, "node: unknown key; did you mean nodes?"),
         ({"run": {"effort": "slow"}}, "effort: 'slow' is unknown; allowed: quick, default, thorough"),
-        ({"minutes": 61}, "Slurm refuses: "),
+        ({"minutes": 61}, "minutes: 61; partition main allows 60"),
     ],
 )
 def test_what_is_wrong_is_one_line(fleet, changes, why):

@@ -110,10 +110,16 @@ def _checked(config: Mapping) -> FleetSettings:
 
 
 def _partition(asked: FleetSettings) -> str | None:
+    """The one that is asked for, or the default one. Slurm would let a job that is too long wait for ever."""
     there = slurm.partitions()
-    if asked.partition and asked.partition not in there:
-        raise settings.Faults([f"partition: {asked.partition!r} is unknown; Slurm has {_few(there)}"])
-    return asked.partition or slurm.default_partition()
+    name = asked.partition or next((name for name, one in there.items() if one.default), None)
+    if name is None:
+        return None
+    if name not in there:
+        raise settings.Faults([f"partition: {name!r} is unknown; Slurm has {_few(there)}"])
+    if there[name].minutes is not None and asked.minutes > there[name].minutes:
+        raise settings.Faults([f"minutes: {asked.minutes}; partition {name} allows {there[name].minutes:g}"])
+    return name
 
 
 def _of_partition(asked: FleetSettings, partition: str | None, known: Mapping[str, slurm.Node]) -> list[str]:

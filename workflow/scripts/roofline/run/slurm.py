@@ -36,20 +36,33 @@ class Node(NamedTuple):
         return f"{state}: {self.reason}" if self.reason else state
 
 
+class Partition(NamedTuple):
+    default: bool
+    minutes: float | None  # that a job may take; None without a limit
+
+
 def nodes() -> dict[str, Node]:
     """All nodes of the cluster by their names. Raises Refused."""
     lines = call("scontrol", "--oneliner", "show", "node").splitlines()
     return {node.name: node for node in map(parsed, lines) if node}
 
 
-def default_partition() -> str | None:
-    """Raises Refused."""
-    return next((name for name, text in _partitions().items() if "Default=YES" in text.split()), None)
+def partitions() -> dict[str, Partition]:
+    """All partitions by their names. Raises Refused."""
+    lines = call("scontrol", "--oneliner", "show", "partition").splitlines()
+    found = [fields for line in lines if "PartitionName" in (fields := _fields(line))]
+    return {
+        one["PartitionName"]: Partition(one.get("Default") == "YES", minutes(one.get("MaxTime", ""))) for one in found
+    }
 
 
-def partitions() -> list[str]:
-    """Raises Refused."""
-    return list(_partitions())
+def minutes(limit: str) -> float | None:
+    """Of a time limit such as 1-02:30:00; None for UNLIMITED."""
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", limit)
+    if not found:
+        return None
+    days, hours, whole, seconds = (int(part or 0) for part in found.groups())
+    return 1440 * days + 60 * hours + whole + seconds / 60
 
 
 def expanded(names: Sequence[str]) -> list[str]:
@@ -93,11 +106,6 @@ def ask_after_jobs_every(seconds: float) -> None:
     RemoteExecutor.next_seconds_between_status_checks = property(
         lambda executor: min(seconds, usual.fget(executor)), usual.fset
     )
-
-
-def _partitions() -> dict[str, str]:
-    lines = call("scontrol", "--oneliner", "show", "partition").splitlines()
-    return {found["PartitionName"]: line for line in lines if "PartitionName" in (found := _fields(line))}
 
 
 def parsed(line: str) -> Node | None:

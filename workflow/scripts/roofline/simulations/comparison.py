@@ -205,9 +205,9 @@ def real_runs() -> str:
     return (
         f"Of real runs ([reference/runs](../reference/runs)): of {figures} ceilings and GPU times of two runs of one"
         f" card and commit, {changed} are called changed, and none lies further apart than {furthest:.2g} standard"
-        f" deviations of such a difference. Of {len(shares)} pairs of one H200 and another that share {SHARED} ceilings and GPU"
-        f" times or more, {percent(min(shares))} to {percent(max(shares))} of these get a verdict, in the median"
-        f" {percent(median(shares))}."
+        f" deviations of such a difference. Of {len(shares)} pairs of one H200 and another that share {SHARED} ceilings"
+        f" and GPU times or more, {percent(min(shares))} to {percent(max(shares))} of these get a verdict, in the"
+        f" median {percent(median(shares))}."
     )
 
 
