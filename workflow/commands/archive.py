@@ -1,5 +1,7 @@
 """Pack this run into results/archive/: results, logs, settings, sources and what Snakemake remembers of them.
 
+With ro-crate-metadata.json beside it the archive is a run crate (docs/archives.md).
+
     python workflow/commands/archive.py [options of snakemake that the run was given, such as --configfile]
 
 Refuses while anything is stale or differs from the manifest.
@@ -16,9 +18,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 from roofline.core.formatting import counted
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest
-from roofline.run import checkout, plan, run_lock
+from roofline.run import checkout, crate, folder, plan, run_lock, settings
 from roofline.run.archive import MADE_AGAIN, Refused, contents, failed, manifest_of, name_of, pack
-from roofline.run.jobs import JOBS, print_what_can_be_printed
+from roofline.run.config import AuthorSettings
+from roofline.run.jobs import JOBS, job_times, print_what_can_be_printed
 from roofline.run.manifest import differing_files, is_result, unlisted_files
 
 METADATA = Path(".snakemake", "metadata")
@@ -64,7 +67,37 @@ def archive(root: Path, options: list[str]) -> Path:
     kept = [str(path) for path in sorted((root / METADATA).rglob("*")) if path.is_file()]
     sources = [path for path in checkout.files(root) if not OF_OTHER_RUNS.match(path)]
     paths = contents(manifest, sources, [*kept, "logs/manifest.log", str(JOBS)])
-    return pack(root, name_of(manifest.devices, datetime.now(UTC)), paths, notes(root, manifest))
+    noted = notes(root, manifest)
+    noted |= crate_of(root, manifest, paths, noted, author(options))
+    return pack(root, name_of(manifest.devices, datetime.now(UTC)), paths, noted)
+
+
+def author(options: list[str]) -> AuthorSettings:
+    """Who runs this, by the configuration of a run with these options."""
+    here = folder.CONFIG_FILE.exists()
+    config, _ = folder.called_with(options, None if here else [settings.CHECKOUT / folder.CONFIG_FILE])
+    return AuthorSettings.model_validate(config.get("author") or {})
+
+
+def crate_of(
+    root: Path, manifest: Manifest, paths: list[str], noted: dict[str, bytes], by: AuthorSettings
+) -> dict[str, bytes]:
+    """The metadata of the run crate; nothing, with the reason on the screen, where this is none."""
+    files = crate.packed(root, paths, noted)
+    try:
+        text = crate.metadata(
+            manifest,
+            job_times(root / JOBS),
+            files,
+            lambda path: noted[path] if path in noted else (root / path).read_bytes(),
+            by,
+        )
+    except crate.NoCrate as reason:
+        print(f"the archive is no run crate: {reason}")
+        return {}
+    if crate.is_dirty(manifest, files):
+        print(crate.dirty_line(manifest, files))
+    return {crate.METADATA: text}
 
 
 def notes(root: Path, manifest: Manifest) -> dict[str, bytes]:
@@ -104,5 +137,5 @@ if __name__ == "__main__":
     print_what_can_be_printed()
     try:
         report(Path(), archive(Path(), sys.argv[1:]))
-    except (Refused, OSError) as error:
+    except (Refused, settings.Faults, OSError) as error:
         sys.exit(str(error))

@@ -77,7 +77,7 @@ def pack(root: Path, name: str, paths: Iterable[str], notes: Mapping[str, bytes]
         with tarfile.open(beside, "w:gz", format=tarfile.PAX_FORMAT) as tar:
             sums = {path: hashlib.sha256(text).hexdigest() for path, text in notes.items()}
             for path in paths:
-                if (root / path).is_file():
+                if path not in notes and (root / path).is_file():
                     add_file(tar, root / path, _inside(name, path))
                     sums[path] = file_sha256(root / path)
             checksums = "".join(f"{sha256}  {path}\n" for path, sha256 in sorted(sums.items()))
