@@ -210,6 +210,8 @@ def write_zip(root: Path, paths: Iterable[str], text: bytes, target: Path, made_
     try:
         with zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED) as packed:
             packed.writestr(_member(METADATA, date), text)
+            for folder in _tops(paths):  # validators look for an entry of each folder that the metadata name
+                packed.writestr(zipfile.ZipInfo(folder, date), b"")
             for path in paths:
                 if path != METADATA:
                     with open(root / path, "rb") as file, packed.open(_member(path, date), "w") as member:
@@ -218,6 +220,10 @@ def write_zip(root: Path, paths: Iterable[str], text: bytes, target: Path, made_
     finally:
         beside.unlink(missing_ok=True)
     return target
+
+
+def _tops(paths: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(path.partition("/")[0] + "/" for path in paths if "/" in path))
 
 
 def _member(path: str, date: tuple[int, ...]) -> zipfile.ZipInfo:
@@ -251,7 +257,9 @@ def root(facts: Facts) -> Iterator[dict]:
         "about": _refs(_device_id(device) for device in devices),
         "mainEntity": _ref(WORKFLOW),
         "mentions": _refs(["#run", *(["#engine"] if _here(facts) else []), *map(_action_id, facts.jobs)]),
-        "hasPart": _refs([*(_file_id(path) for path in facts.files if "/" not in path), *map(quote, _folders(facts))]),
+        "hasPart": _refs(
+            [*(_file_id(path) for path in facts.files if "/" not in path), *map(quote, _tops(facts.files))]
+        ),
     }
     for profile, (name, version) in PROFILES.items():
         yield {"@id": profile, "@type": "CreativeWork", "name": name, "version": version}
@@ -276,10 +284,6 @@ def _listed(facts: Facts) -> list[str]:
     return [path for path in facts.files if path.startswith(LISTED) or "/" not in path or path in used]
 
 
-def _folders(facts: Facts) -> list[str]:
-    return list(dict.fromkeys(path.partition("/")[0] + "/" for path in facts.files if "/" in path))
-
-
 def _content(facts: Facts, path: str) -> dict:
     one = facts.files[path]
     return {
@@ -292,9 +296,9 @@ def _content(facts: Facts, path: str) -> dict:
 
 def folders(facts: Facts) -> Iterator[dict]:
     """Each with those of its files that are listed."""
-    for folder in _folders(facts):
+    for folder in _tops(facts.files):
         within = [_file_id(path) for path in _listed(facts) if path.startswith(folder)]
-        yield {"@id": quote(folder), "@type": "Dataset", "name": folder, "hasPart": _refs(within)}
+        yield {"@id": _file_id(folder), "@type": "Dataset", "name": folder, "hasPart": _refs(within)}
 
 
 # ---------------------------------------------------------------- the workflow
