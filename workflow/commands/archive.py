@@ -21,7 +21,7 @@ from roofline.records.manifest import Manifest
 from roofline.run import checkout, crate, folder, plan, run_lock, settings
 from roofline.run.archive import MADE_AGAIN, Refused, contents, failed, manifest_of, name_of, pack
 from roofline.run.config import AuthorSettings
-from roofline.run.jobs import JOBS, job_times, print_what_can_be_printed
+from roofline.run.jobs import JOBS, print_what_can_be_printed
 from roofline.run.manifest import differing_files, is_result, unlisted_files
 
 METADATA = Path(".snakemake", "metadata")
@@ -83,20 +83,12 @@ def crate_of(
     root: Path, manifest: Manifest, paths: list[str], noted: dict[str, bytes], by: AuthorSettings
 ) -> dict[str, bytes]:
     """The metadata of the run crate; nothing, with the reason on the screen, where this is none."""
-    files = crate.packed(root, paths, noted)
     try:
-        text = crate.metadata(
-            manifest,
-            job_times(root / JOBS),
-            files,
-            lambda path: noted[path] if path in noted else (root / path).read_bytes(),
-            by,
-        )
+        text, remarks = crate.of_folder(root, manifest, paths, noted, by)
     except crate.NoCrate as reason:
         print(f"the archive is no run crate: {reason}")
         return {}
-    if crate.is_dirty(manifest, files):
-        print(crate.dirty_line(manifest, files))
+    print(*remarks, sep="\n", end="\n" if remarks else "")
     return {crate.METADATA: text}
 
 

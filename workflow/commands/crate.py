@@ -12,10 +12,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline.records.files import file_sha256
-from roofline.records.manifest import Manifest
 from roofline.run import crate
 from roofline.run.archive import ARCHIVES, Refused, newest, opened
-from roofline.run.jobs import JOBS, job_times, print_what_can_be_printed
+from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.runs import PACK
 
 
@@ -30,23 +29,16 @@ def make(archive: Path, folder: Path) -> list[str]:
         spaced = next((path for path in paths if " " in path), None)
         if spaced:
             raise Refused(f"{archive}: no crate, {spaced!r} has a space in its name, which WorkflowHub refuses")
-        text = metadata(archive, root, manifest, paths)
+        try:
+            text, lines = crate.of_folder(root, manifest, paths, {})
+        except crate.NoCrate as reason:
+            raise Refused(f"{archive}: no crate, {reason}") from None
+        if crate.METADATA in paths:  # it knows the author too
+            text = (root / crate.METADATA).read_bytes()
         target = crate.write_zip(root, paths, text, folder / f"{root.name}.crate.zip", manifest.created_at)
-        files = crate.packed(root, paths, {})
-    lines = [crate.dirty_line(manifest, files)] if crate.is_dirty(manifest, files) else []
     if not any("agent" in entity for entity in json.loads(text)["@graph"]):
         lines.append("it names nobody who ran it: the archive was made without author.name in its config")
     return [*lines, str(target), f"{target.stat().st_size / 1e6:.1f} MB, SHA-256 {file_sha256(target)}"]
-
-
-def metadata(archive: Path, root: Path, manifest: Manifest, paths: list[str]) -> bytes:
-    if crate.METADATA in paths:
-        return (root / crate.METADATA).read_bytes()
-    try:
-        files = crate.packed(root, paths, {})
-        return crate.metadata(manifest, job_times(root / JOBS), files, lambda path: (root / path).read_bytes())
-    except crate.NoCrate as reason:
-        raise Refused(f"{archive}: no crate, {reason}") from None
 
 
 if __name__ == "__main__":

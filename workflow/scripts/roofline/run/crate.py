@@ -25,6 +25,7 @@ from roofline.analysis.seals import moment
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Device, Manifest
 from roofline.run.config import AuthorSettings
+from roofline.run.jobs import JOBS, job_times
 from roofline.run.paths import RESULTS
 
 METADATA, MANIFEST, WORKFLOW = "ro-crate-metadata.json", f"{RESULTS}/manifest.json", "Snakefile"
@@ -132,15 +133,36 @@ def metadata(
     return (json.dumps({"@context": CONTEXT, "@graph": list(graph.values())}, indent=1) + "\n").encode()
 
 
+def of_folder(
+    root: Path,
+    manifest: Manifest,
+    paths: Iterable[str],
+    notes: Mapping[str, bytes],
+    author: AuthorSettings | None = None,
+) -> tuple[bytes, list[str]]:
+    """The metadata of files below root and of texts that have no file there, and what to say. Raises NoCrate."""
+    files = packed(root, paths, notes)
+    text = metadata(
+        manifest,
+        job_times(root / JOBS),
+        files,
+        lambda path: notes[path] if path in notes else (root / path).read_bytes(),
+        author,
+    )
+    return text, remarks(manifest, files)
+
+
 def is_dirty(manifest: Manifest, files: Mapping[str, Packed]) -> bool:
     """Whether the packed sources are known to differ from the manifest's commit."""
     return bool(manifest.sources.dirty) or _has_difference(files)
 
 
-def dirty_line(manifest: Manifest, files: Mapping[str, Packed]) -> str:
-    """For the screen, where `is_dirty`."""
-    where = f"what differs is in {DIFFERENCE}" if _has_difference(files) else "what differs is not packed"
-    return f"uncommitted changes: the crate names commit {manifest.sources.commit} as changed; {where}"
+def remarks(manifest: Manifest, files: Mapping[str, Packed]) -> list[str]:
+    """For the screen, of a crate whose sources are no commit's."""
+    if not is_dirty(manifest, files):
+        return []
+    where = f"what differs is in {DIFFERENCE}" if _has_difference(files) else "what differs is not in it"
+    return [f"uncommitted changes: the crate names commit {manifest.sources.commit} as changed; {where}"]
 
 
 def _has_difference(files: Mapping[str, Packed]) -> bool:
