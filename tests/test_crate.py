@@ -141,7 +141,7 @@ def test_a_changed_author_makes_nothing_stale(run):
 def test_a_partial_rerun_with_operators_of_the_users_own(extended_run, remarks, tmp_path):  # noqa: F811
     run = Run(Path(shutil.copytree(extended_run.root, tmp_path / "run", symlinks=True)))
     path, told = archived(run)
-    assert told.startswith("uncommitted changes: the crate names commit ")
+    assert told.startswith("the sources differ from commit ")
     root = unpacked(path, tmp_path / "elsewhere").root
     assert remarks(root) == FALSE_REMARKS
 
@@ -239,6 +239,13 @@ def test_a_commit_with_changes_never_passes_for_the_commit(small, state):
     found = written(small.root, small.manifest(sources=SOURCES.model_copy(update=state)))
     assert found["Snakefile"]["version"] == ("c0ffee-dirty" if state["dirty"] else "c0ffee")
     assert ("without changes" in found["Snakefile"]["description"]) is (state["dirty"] is False)
+
+
+def test_a_commit_after_the_run_is_not_the_commit_that_measured(small):
+    (small.root / "provenance").mkdir()
+    for line, version in (("", "c0ffee"), ("commit when the manifest was made: c0ffee\n", "c0ffee-dirty")):
+        (small.root / crate.COMMIT).write_text(f"commit of these sources: another\n{line}")
+        assert written(small.root, small.manifest())["Snakefile"]["version"] == version
 
 
 CFF = """

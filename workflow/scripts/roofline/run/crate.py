@@ -104,6 +104,7 @@ class Facts:
     jobs: list[Job]
     inputs: Mapping[str, list[str]]  # packed files, code aside, that an output was made from
     cited: list[dict]  # the workflow's authors
+    changed: bool  # the sources differ from the manifest's commit
 
 
 def packed(root: Path, paths: Iterable[str], notes: Mapping[str, bytes]) -> dict[str, Packed]:
@@ -126,7 +127,14 @@ def metadata(
             raise NoCrate(f"{path} is not in it")
     named = author if author and author.name else None
     facts = Facts(
-        manifest, files, read, named, jobs_behind(manifest, jobs, files), remembered(files, read), cited(files, read)
+        manifest,
+        files,
+        read,
+        named,
+        jobs_behind(manifest, jobs, files),
+        remembered(files, read),
+        cited(files, read),
+        differs_from_commit(manifest, files, read),
     )
     parts = (descriptor, root, workflow, tools_and_steps, actions, organized, people, things, listed_files, folders)
     graph = {entity["@id"]: _known(entity) for part in parts for entity in part(facts)}
@@ -142,31 +150,23 @@ def of_folder(
 ) -> tuple[bytes, list[str]]:
     """The metadata of files below root and of texts that have no file there, and what to say. Raises NoCrate."""
     files = packed(root, paths, notes)
-    text = metadata(
-        manifest,
-        job_times(root / JOBS),
-        files,
-        lambda path: notes[path] if path in notes else (root / path).read_bytes(),
-        author,
-    )
-    return text, remarks(manifest, files)
+
+    def read(path: str) -> bytes:
+        return notes[path] if path in notes else (root / path).read_bytes()
+
+    text = metadata(manifest, job_times(root / JOBS), files, read, author)
+    if not differs_from_commit(manifest, files, read):
+        return text, []
+    where = " and ".join(path for path in (DIFFERENCE, COMMIT) if path in files) or MANIFEST
+    return text, [f"the sources differ from commit {manifest.sources.commit}, and the crate says so: {where}"]
 
 
-def is_dirty(manifest: Manifest, files: Mapping[str, Packed]) -> bool:
-    """Whether the packed sources are known to differ from the manifest's commit."""
-    return bool(manifest.sources.dirty) or _has_difference(files)
-
-
-def remarks(manifest: Manifest, files: Mapping[str, Packed]) -> list[str]:
-    """For the screen, of a crate whose sources are no commit's."""
-    if not is_dirty(manifest, files):
-        return []
-    where = f"what differs is in {DIFFERENCE}" if _has_difference(files) else "what differs is not in it"
-    return [f"uncommitted changes: the crate names commit {manifest.sources.commit} as changed; {where}"]
-
-
-def _has_difference(files: Mapping[str, Packed]) -> bool:
-    return DIFFERENCE in files and files[DIFFERENCE].bytes > 0
+def differs_from_commit(manifest: Manifest, files: Mapping[str, Packed], read: Callable[[str], bytes]) -> bool:
+    """Whether the packed sources are known to differ from the commit that the manifest names."""
+    told = read(COMMIT).splitlines() if COMMIT in files else []
+    return (
+        bool(manifest.sources.dirty) or len(told) > 1
+    )  # which says more than the commit only where more is to be said
 
 
 def jobs_behind(manifest: Manifest, known: Mapping[str, Mapping], files: Mapping[str, Packed]) -> list[Job]:
@@ -373,20 +373,19 @@ def tools_and_steps(facts: Facts) -> Iterator[dict]:
 
 def _version(facts: Facts) -> str | None:
     commit = facts.manifest.sources.commit
-    return f"{commit}-dirty" if commit and is_dirty(facts.manifest, facts.files) else commit
+    return f"{commit}-dirty" if commit and facts.changed else commit
 
 
 def _sources(facts: Facts) -> str:
     """What is known of the sources that are packed."""
     known = facts.manifest.sources
-    changed = {True: "with uncommitted changes", False: "without changes", None: "whether changed is not known"}
-    told = [
-        f"Measured with commit {known.commit}, {changed[known.dirty]}" if known.commit else "The commit is not known"
-    ]
+    state = {True: "with uncommitted changes", False: "without changes", None: "whether changed is not known"}
+    commit = f"commit {known.commit}, {state[known.dirty]}" if known.commit else "a commit that is not known"
+    told = [f"Measured with {commit}"]
     if known.changed_files:
         told.append(f"changed: {', '.join(known.changed_files)}")
-    if _has_difference(facts.files):
-        told.append(f"{DIFFERENCE} holds what the packed sources differ in from the commit in {COMMIT}")
+    if DIFFERENCE in facts.files and facts.files[DIFFERENCE].bytes:
+        told.append(f"{DIFFERENCE} holds the changes to the commit that {COMMIT} names")
     return "; ".join(told) + "."
 
 
