@@ -24,6 +24,7 @@ from roofline.records.manifest import Manifest
 from roofline.run import checkout, crate, settings
 from roofline.run.archive import CHECKSUMS, Refused, contents, manifest_of, pack
 from roofline.run.config import AuthorSettings
+from roofline.run.crate_facts import COMMIT, METADATA, gather
 
 # Of a library that the validator uses.
 pytestmark = pytest.mark.filterwarnings("ignore:ConjunctiveGraph is deprecated")
@@ -106,15 +107,15 @@ def test_a_run_on_the_cpu(run, remarks, tmp_path):
     path, _ = archived(run)
     root = unpacked(path, tmp_path / "elsewhere").root
     assert remarks(root) == FALSE_REMARKS
-    assert f"{sha256(root / crate.METADATA)}  {crate.METADATA}\n" in (root / CHECKSUMS).read_text()
+    assert f"{sha256(root / METADATA)}  {METADATA}\n" in (root / CHECKSUMS).read_text()
 
     *told, packed, _ = load("crate").make(path, tmp_path / "made")
     assert remarks(Path(packed)) == FALSE_REMARKS
     assert told == []
     with zipfile.ZipFile(packed) as opened:
-        assert opened.read(crate.METADATA) == (root / crate.METADATA).read_bytes()
+        assert opened.read(METADATA) == (root / METADATA).read_bytes()
 
-    found = entities((root / crate.METADATA).read_text())
+    found = entities((root / METADATA).read_text())
     manifest = read(Manifest, root / "results/manifest.json")
     jobs = [one for one in of_type(found, "CreateAction").values() if one["@id"] != "#run"]
     assert {path for job in jobs for path in ids(job["result"])} == {
@@ -145,7 +146,7 @@ def test_a_partial_rerun_with_operators_of_the_users_own(extended_run, remarks, 
     root = unpacked(path, tmp_path / "elsewhere").root
     assert remarks(root) == FALSE_REMARKS
 
-    found = entities((root / crate.METADATA).read_text())
+    found = entities((root / METADATA).read_text())
     assert {"operators/saxpy.py", "operators/gelu.py"} <= set(ids(found["#run"]["object"]))
     commit = run.read("manifest.json")["sources"]["commit"]
     assert found["Snakefile"]["version"] == f"{commit}-dirty"
@@ -172,8 +173,8 @@ def h200(root: Path) -> Manifest:
 def written(root: Path, manifest: Manifest, author: AuthorSettings | None = None) -> dict[str, dict]:
     """The crate of all files of a folder."""
     paths = sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
-    text, _ = crate.of_folder(root, manifest, paths, {}, author)
-    (root / crate.METADATA).write_bytes(text)
+    text = crate.metadata(gather(root, manifest, paths, {}, author))
+    (root / METADATA).write_bytes(text)
     return entities(text)
 
 
@@ -217,7 +218,7 @@ def test_the_same_run_gives_the_same_bytes(small, tmp_path):
     for folder in ("one", "two"):
         root = small.copied_to(tmp_path / folder).root
         written(root, manifest_of(root))
-        texts.append((root / crate.METADATA).read_bytes())
+        texts.append((root / METADATA).read_bytes())
     assert texts[0] == texts[1]
 
 
@@ -244,7 +245,7 @@ def test_a_commit_with_changes_never_passes_for_the_commit(small, state):
 def test_a_commit_after_the_run_is_not_the_commit_that_measured(small):
     (small.root / "provenance").mkdir()
     for line, version in (("", "c0ffee"), ("commit when the manifest was made: c0ffee\n", "c0ffee-dirty")):
-        (small.root / crate.COMMIT).write_text(f"commit of these sources: another\n{line}")
+        (small.root / COMMIT).write_text(f"commit of these sources: another\n{line}")
         assert written(small.root, small.manifest())["Snakefile"]["version"] == version
 
 
@@ -313,7 +314,7 @@ def test_an_archive_that_was_made_before_crates_becomes_one(small, tmp_path):
     assert done.stdout.startswith("it names nobody who ran it")
     with zipfile.ZipFile(tmp_path / "results/archive/a-cpu.crate.zip") as opened:
         assert "results/manifest.json" in opened.namelist()
-        assert "#job/cpu/peak_flops/fp32" in entities(opened.read(crate.METADATA))
+        assert "#job/cpu/peak_flops/fp32" in entities(opened.read(METADATA))
 
 
 def test_what_cannot_be_a_crate_is_refused_in_one_line(small, tmp_path):

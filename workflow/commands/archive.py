@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 from roofline.core.formatting import counted
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest
-from roofline.run import checkout, crate, folder, plan, run_lock, settings
+from roofline.run import checkout, crate, crate_facts, folder, plan, run_lock, settings
 from roofline.run.archive import MADE_AGAIN, Refused, contents, failed, manifest_of, name_of, pack
 from roofline.run.config import AuthorSettings
 from roofline.run.jobs import JOBS, print_what_can_be_printed
@@ -84,12 +84,13 @@ def crate_of(
 ) -> dict[str, bytes]:
     """The metadata of the run crate; nothing, with the reason on the screen, where this is none."""
     try:
-        text, remarks = crate.of_folder(root, manifest, paths, noted, by)
-    except crate.NoCrate as reason:
+        facts = crate_facts.gather(root, manifest, paths, noted, by)
+    except crate_facts.NoCrate as reason:
         print(f"the archive is no run crate: {reason}")
         return {}
-    print(*remarks, sep="\n", end="\n" if remarks else "")
-    return {crate.METADATA: text}
+    for line in crate.remarks(facts):
+        print(line)
+    return {crate_facts.METADATA: crate.metadata(facts)}
 
 
 def notes(root: Path, manifest: Manifest) -> dict[str, bytes]:

@@ -1,37 +1,24 @@
 """ro-crate-metadata.json: a run as a Provenance Run Crate 0.5, which WorkflowHub, Zenodo and other repositories read.
 
-https://www.researchobject.org/workflow-run-crate/profiles/0.5/provenance_run_crate. Every entity follows from the
-manifest, the jobs, the packed files and the author; what is not known is left out.
+https://www.researchobject.org/workflow-run-crate/profiles/0.5/provenance_run_crate. Pure functions of what is known of
+the run (crate_facts.py); what is not known is left out.
 """
 
-import base64
 import hashlib
 import json
-import os
-import re
-import shutil
-import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC
 from itertools import chain
-from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from pathlib import PurePosixPath
 from urllib.parse import quote
 
-import yaml
-
 from roofline.analysis.seals import moment
-from roofline.records.files import file_sha256
-from roofline.records.manifest import Device, Manifest
+from roofline.records.manifest import Device
 from roofline.run.config import AuthorSettings
-from roofline.run.jobs import JOBS, job_times
+from roofline.run.crate_facts import COMMIT, DIFFERENCE, LICENSE, MANIFEST, METADATA, WORKFLOW, Facts, Job
 from roofline.run.paths import RESULTS
 
-METADATA, MANIFEST, WORKFLOW = "ro-crate-metadata.json", f"{RESULTS}/manifest.json", "Snakefile"
-LICENSE, CITATION, README = "LICENSE", "CITATION.cff", "README.md"
-COMMIT, DIFFERENCE = "provenance/commit.txt", "provenance/uncommitted.diff"
-REMEMBERED = ".snakemake/metadata/"  # what Snakemake knows of each output, in a file named by its path in base64
+README = "README.md"
 INPUTS = ("config/", "operators/")
 # Folders whose files are listed one by one; of the others those alone that something in the crate refers to.
 LISTED = (f"{RESULTS}/", "logs/", "provenance/", *INPUTS)
@@ -76,182 +63,24 @@ FORMATS = {
 ANY_FORMAT = "application/octet-stream"
 
 
-class NoCrate(Exception):
-    """Why there is no crate, in one line."""
-
-
-class Packed(NamedTuple):
-    bytes: int
-    sha256: str
-
-
-class Job(NamedTuple):
-    name: str
-    rule: str
-    log: str | None
-    started_at: str | None
-    ended_at: str | None
-    of_this_run: bool
-    outputs: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Facts:
-    manifest: Manifest
-    files: Mapping[str, Packed]  # by their paths below the crate's root
-    read: Callable[[str], bytes]  # the content of one
-    author: AuthorSettings | None  # who ran the workflow
-    jobs: list[Job]
-    inputs: Mapping[str, list[str]]  # packed files, code aside, that an output was made from
-    cited: list[dict]  # the workflow's authors
-    changed: bool  # the sources differ from the manifest's commit
-
-
-def packed(root: Path, paths: Iterable[str], notes: Mapping[str, bytes]) -> dict[str, Packed]:
-    """Size and hash of files below root, and of texts that have no file there."""
-    there = {path: root / path for path in paths if (root / path).is_file()}
-    files = {path: Packed(file.stat().st_size, file_sha256(file)) for path, file in there.items()}
-    return files | {path: Packed(len(text), hashlib.sha256(text).hexdigest()) for path, text in notes.items()}
-
-
-def metadata(
-    manifest: Manifest,
-    jobs: Mapping[str, Mapping],
-    files: Mapping[str, Packed],
-    read: Callable[[str], bytes],
-    author: AuthorSettings | None = None,
-) -> bytes:
-    """The text of ro-crate-metadata.json, given the job that made each output (run/jobs.py). Raises NoCrate."""
-    for path in (WORKFLOW, LICENSE, MANIFEST):
-        if path not in files:
-            raise NoCrate(f"{path} is not in it")
-    named = author if author and author.name else None
-    facts = Facts(
-        manifest,
-        files,
-        read,
-        named,
-        jobs_behind(manifest, jobs, files),
-        remembered(files, read),
-        cited(files, read),
-        differs_from_commit(manifest, files, read),
-    )
-    parts = (descriptor, root, workflow, tools_and_steps, actions, organized, people, things, listed_files, folders)
+def metadata(facts: Facts) -> bytes:
+    """The text of ro-crate-metadata.json."""
+    parts = (descriptor, dataset, workflow, tools_and_steps, actions, organized, people, things, listed_files, folders)
     graph = {entity["@id"]: _known(entity) for part in parts for entity in part(facts)}
     return (json.dumps({"@context": CONTEXT, "@graph": list(graph.values())}, indent=1) + "\n").encode()
 
 
-def of_folder(
-    root: Path,
-    manifest: Manifest,
-    paths: Iterable[str],
-    notes: Mapping[str, bytes],
-    author: AuthorSettings | None = None,
-) -> tuple[bytes, list[str]]:
-    """The metadata of files below root and of texts that have no file there, and what to say. Raises NoCrate."""
-    files = packed(root, paths, notes)
-
-    def read(path: str) -> bytes:
-        return notes[path] if path in notes else (root / path).read_bytes()
-
-    text = metadata(manifest, job_times(root / JOBS), files, read, author)
-    if not differs_from_commit(manifest, files, read):
-        return text, []
-    where = " and ".join(path for path in (DIFFERENCE, COMMIT) if path in files) or MANIFEST
-    return text, [f"the sources differ from commit {manifest.sources.commit}, and the crate says so: {where}"]
-
-
-def differs_from_commit(manifest: Manifest, files: Mapping[str, Packed], read: Callable[[str], bytes]) -> bool:
-    """Whether the packed sources are known to differ from the commit that the manifest names."""
-    told = read(COMMIT).splitlines() if COMMIT in files else []
-    return (
-        bool(manifest.sources.dirty) or len(told) > 1
-    )  # which says more than the commit only where more is to be said
-
-
-def jobs_behind(manifest: Manifest, known: Mapping[str, Mapping], files: Mapping[str, Packed]) -> list[Job]:
-    """The jobs behind the packed outputs, and the manifest's own, in the order in which they began."""
-    made = [one.model_dump() for one in manifest.outputs if one.rule and one.path in files]
-    own = known.get(MANIFEST)
-    if own and own["sha256"] == files[MANIFEST].sha256:
-        made.append({**own, "path": MANIFEST, "of_this_run": True})
-    found: dict[str, list[dict]] = {}
-    for one in made:
-        name = one["log"].removeprefix("logs/").removesuffix(".log") if one["log"] else one["path"]
-        found.setdefault(name, []).append(one)
-    jobs = [
-        Job(
-            name,
-            *(outputs[0][key] for key in ("rule", "log", "started_at", "ended_at")),
-            of_this_run=outputs[0]["of_this_run"] is not False,
-            outputs=tuple(one["path"] for one in outputs),
-        )
-        for name, outputs in found.items()
-    ]
-    return sorted(jobs, key=lambda job: (job.started_at or "", job.name))
-
-
-def remembered(files: Mapping[str, Packed], read: Callable[[str], bytes]) -> dict[str, list[str]]:
-    """The packed files that each output was made from, code aside, as Snakemake remembers them."""
-    found = {}
-    for path in files:
-        if path.startswith(REMEMBERED):
-            output = base64.urlsafe_b64decode(re.sub("[/@]", "", path.removeprefix(REMEMBERED))).decode()
-            inputs = json.loads(read(path)).get("input") or []
-            found[output] = [one for one in inputs if one in files and not one.startswith("workflow/")]
-    return found
-
-
-def cited(files: Mapping[str, Packed], read: Callable[[str], bytes]) -> list[dict]:
-    """The authors in CITATION.cff: the workflow's, who need not have run it. Raises NoCrate."""
-    if CITATION not in files:
+def remarks(facts: Facts) -> list[str]:
+    """For the screen: that the sources are not those of the commit."""
+    if not facts.changed:
         return []
-    try:
-        return [_cited(author) for author in yaml.safe_load(read(CITATION))["authors"]]
-    except (yaml.YAMLError, UnicodeError, LookupError, TypeError, AttributeError):
-        raise NoCrate(f"{CITATION} is no citation file with authors (https://citation-file-format.github.io)") from None
+    where = " and ".join(path for path in (DIFFERENCE, COMMIT) if path in facts.files) or MANIFEST
+    return [f"the sources differ from commit {facts.manifest.sources.commit}, and the crate says so: {where}"]
 
 
-def _cited(author: Mapping) -> dict:
-    parts = (author.get(key) for key in ("given-names", "name-particle", "family-names", "name-suffix"))
-    name = author.get("name") or " ".join(filter(None, parts))
-    return {
-        "@id": author.get("orcid") or author.get("website") or f"#author/{quote(name)}",
-        "@type": "Organization" if "name" in author else "Person",
-        "name": name,
-        "affiliation": author.get("affiliation"),
-        "url": author.get("website"),
-    }
-
-
-def write_zip(root: Path, paths: Iterable[str], text: bytes, target: Path, made_at: str) -> Path:
-    """A zip of files below root and of the metadata, with no folder around them; the same bytes at every call."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
-    date = moment(made_at).astimezone(UTC).timetuple()[:6]
-    try:
-        with zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED) as packed:
-            packed.writestr(_member(METADATA, date), text)
-            for folder in _tops(paths):  # validators look for an entry of each folder that the metadata name
-                packed.writestr(zipfile.ZipInfo(folder, date), b"")
-            for path in paths:
-                if path != METADATA:
-                    with open(root / path, "rb") as file, packed.open(_member(path, date), "w") as member:
-                        shutil.copyfileobj(file, member)
-        os.replace(beside, target)
-    finally:
-        beside.unlink(missing_ok=True)
-    return target
-
-
-def _tops(paths: Iterable[str]) -> list[str]:
+def tops(paths: Iterable[str]) -> list[str]:
+    """The top folders of some paths."""
     return list(dict.fromkeys(path.partition("/")[0] + "/" for path in paths if "/" in path))
-
-
-def _member(path: str, date: tuple[int, ...]) -> zipfile.ZipInfo:
-    info = zipfile.ZipInfo(path, date)
-    info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
-    return info
 
 
 # ---------------------------------------------------------------- the whole
@@ -261,7 +90,7 @@ def descriptor(facts: Facts) -> Iterator[dict]:
     yield {"@id": METADATA, "@type": "CreativeWork", "about": _ref("./"), "conformsTo": _refs(DESCRIPTOR)}
 
 
-def root(facts: Facts) -> Iterator[dict]:
+def dataset(facts: Facts) -> Iterator[dict]:
     devices, author = facts.manifest.devices, facts.author
     names = " and ".join(dict.fromkeys(device.name for device in devices))
     yield {
@@ -280,7 +109,7 @@ def root(facts: Facts) -> Iterator[dict]:
         "mainEntity": _ref(WORKFLOW),
         "mentions": _refs(["#run", *(["#engine"] if _here(facts) else []), *map(_action_id, facts.jobs)]),
         "hasPart": _refs(
-            [*(_file_id(path) for path in facts.files if "/" not in path), *map(quote, _tops(facts.files))]
+            [*(_file_id(path) for path in facts.files if "/" not in path), *map(quote, tops(facts.files))]
         ),
     }
     for profile, (name, version) in PROFILES.items():
@@ -318,7 +147,7 @@ def _content(facts: Facts, path: str) -> dict:
 
 def folders(facts: Facts) -> Iterator[dict]:
     """Each with those of its files that are listed."""
-    for folder in _tops(facts.files):
+    for folder in tops(facts.files):
         within = [_file_id(path) for path in _listed(facts) if path.startswith(folder)]
         yield {"@id": _file_id(folder), "@type": "Dataset", "name": folder, "hasPart": _refs(within)}
 
