@@ -18,8 +18,8 @@ endif
 # A measurement needs the machine for itself.
 .NOTPARALLEL:
 
-.PHONY: run dry-run cell health report archive records verify audit render compare model spread distribution fleet fleet-report \
-	peers setup setup-any setup-fleet setup-development test lint documents screenshot counts lock clean-env help
+.PHONY: run dry-run cell health report archive crate records verify audit render compare model spread distribution fleet \
+	fleet-report peers setup setup-any setup-fleet setup-development test lint documents screenshot counts lock clean-env help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
 	@$(python) workflow/commands/run.py $(ARGS)
@@ -38,6 +38,9 @@ report: setup-any ## write results/snakemake_report.html, Snakemake's own report
 
 archive: setup-any ## pack the results into results/archive/ (ARGS as the run had them)
 	@$(python) workflow/commands/archive.py $(ARGS)
+
+crate: setup-any ## make a run crate of an archive, a zip for WorkflowHub and Zenodo (the newest, or ARCHIVE=FILE)
+	@$(python) workflow/commands/crate.py $(if $(ARCHIVE),"$$ARCHIVE")
 
 records: setup-any ## pack the records that comparisons read into results/records/, 1 MB at most (of the results, or ARCHIVE=FILE)
 	@$(python) workflow/commands/records.py $(if $(ARCHIVE),"$$ARCHIVE",results)

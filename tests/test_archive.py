@@ -18,7 +18,7 @@ from small_run import DATA, SmallRun
 from roofline.records.base import read, write
 from roofline.records.manifest import Manifest
 from roofline.run import archive
-from roofline.run.archive import CHECKSUMS, Refused, contents, name_of, newest, opened, pack, unpack
+from roofline.run.archive import CHECKSUMS, Refused, contents, located, name_of, newest, opened, pack, unpack
 
 NAME = "a-cpu-20261105T120200Z"
 FP32 = "results/cpu/peak_flops/fp32.json"
@@ -38,7 +38,7 @@ def run(made_once, tmp_path):
 
 def packed(run, name=NAME, notes=None) -> Path:
     manifest = read(Manifest, run.root / "results/manifest.json")
-    return run.root / pack(run.root, name, contents(manifest, [], []), notes or {})
+    return run.root / pack(run.root, name, located(contents(manifest, [], []), run.root), notes or {})
 
 
 def members(path: Path) -> dict[str, bytes]:
@@ -122,7 +122,7 @@ def test_paths_that_lead_out_are_not_packed(run):
     for path in ("../secret", "/etc/hostname"):
         (run.root / "../secret").write_text("x")
         with pytest.raises(Refused, match="leads out"):
-            pack(run.root, NAME, ["results/manifest.json", path], {})
+            pack(run.root, NAME, located(["results/manifest.json", path], run.root), {})
 
 
 def test_what_cannot_be_packed_leaves_nothing_behind(run):

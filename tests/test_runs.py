@@ -13,7 +13,7 @@ from small_run import SmallRun
 
 from roofline.records.base import read, write
 from roofline.records.manifest import Manifest
-from roofline.run.archive import Refused, contents, pack
+from roofline.run.archive import Refused, contents, located, pack
 from roofline.run.runs import pack_records, read_run, read_runs
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "nvidia-h200"
@@ -28,7 +28,7 @@ def run(tmp_path_factory):
 
 def packed(run, name="whole") -> Path:
     manifest = read(Manifest, run.root / "results/manifest.json")
-    return run.root / pack(run.root, name, contents(manifest, [], []), {})
+    return run.root / pack(run.root, name, located(contents(manifest, [], []), run.root), {})
 
 
 def with_members(path: Path, files: dict[str, bytes]) -> Path:

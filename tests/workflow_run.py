@@ -22,7 +22,8 @@ from safetensors.numpy import load_file
 from roofline.devices import host
 
 CHECKOUT = Path(__file__).parents[1]
-SOURCES = ("Snakefile", "workflow", "config", "envs", "profiles", "examples", "pyproject.toml", ".gitignore")
+SOURCES = ("Snakefile", "README.md", "LICENSE", "workflow", "config", "envs", "profiles", "examples", "pyproject.toml")
+SOURCES += (".gitignore",)
 CACHE_MIB = 8  # of the host that tests run on, see conftest.py
 SMALLEST_MIB = 2 * CACHE_MIB  # of arrays that no cache keeps
 TINY = {

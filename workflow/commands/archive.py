@@ -1,5 +1,7 @@
 """Pack this run into results/archive/: results, logs, settings, sources and what Snakemake remembers of them.
 
+With ro-crate-metadata.json beside it the archive is a run crate (docs/archives.md).
+
     python workflow/commands/archive.py [options of snakemake that the run was given, such as --configfile]
 
 Refuses while anything is stale or differs from the manifest.
@@ -16,8 +18,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 from roofline.core.formatting import counted
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest
-from roofline.run import checkout, plan, run_lock
-from roofline.run.archive import MADE_AGAIN, Refused, contents, failed, manifest_of, name_of, pack
+from roofline.run import checkout, crate, crate_facts, folder, plan, run_lock
+from roofline.run.archive import MADE_AGAIN, Refused, contents, failed, located, manifest_of, name_of, pack
+from roofline.run.config import AuthorSettings
 from roofline.run.jobs import JOBS, print_what_can_be_printed
 from roofline.run.manifest import differing_files, is_result, unlisted_files
 from roofline.run.settings import CHECKOUT
@@ -65,7 +68,31 @@ def archive(root: Path, options: list[str]) -> Path:
     kept = [str(path) for path in sorted((root / METADATA).rglob("*")) if path.is_file()]
     sources = [path for path in checkout.files(CHECKOUT) if not OF_OTHER_RUNS.match(path)]
     paths = contents(manifest, sources, [*kept, "logs/manifest.log", str(JOBS)])
-    return pack(root, name_of(manifest.devices, datetime.now(UTC)), paths, notes(root, manifest), CHECKOUT)
+    files = located(paths, root, CHECKOUT)
+    noted = notes(root, manifest)
+    noted |= crate_of(manifest, files, noted, author(options))
+    return pack(root, name_of(manifest.devices, datetime.now(UTC)), files, noted)
+
+
+def author(options: list[str]) -> AuthorSettings:
+    """Who runs this, by the configuration of a run with these options."""
+    here = folder.CONFIG_FILE.exists()
+    config, _ = folder.called_with(options, None if here else [CHECKOUT / folder.CONFIG_FILE])
+    return AuthorSettings.model_validate(config.get("author") or {})
+
+
+def crate_of(
+    manifest: Manifest, files: dict[str, Path], noted: dict[str, bytes], by: AuthorSettings
+) -> dict[str, bytes]:
+    """The metadata of the run crate; nothing, with the reason on the screen, where this is none."""
+    try:
+        facts = crate_facts.gather(files, manifest, noted, by)
+    except crate_facts.NoCrate as reason:
+        print(f"the archive is no run crate: {reason}")
+        return {}
+    for line in crate.remarks(facts):
+        print(line)
+    return {crate_facts.METADATA: crate.metadata(facts)}
 
 
 def notes(root: Path, manifest: Manifest) -> dict[str, bytes]:
@@ -105,5 +132,5 @@ if __name__ == "__main__":
     print_what_can_be_printed()
     try:
         report(Path(), archive(Path(), sys.argv[1:]))
-    except (Refused, OSError) as error:
+    except (Refused, settings.Faults, OSError) as error:
         sys.exit(str(error))

@@ -230,7 +230,8 @@ def asked(wildcards):
 
 
 def complete_settings(wildcards):
-    return json.dumps(CHECKED.as_dict, sort_keys=True)
+    """Everything that a result follows from; the author, whom only the archive names, can change later."""
+    return json.dumps(CHECKED.config.model_dump(exclude={"author"}), sort_keys=True)
 
 
 def device_records():

@@ -63,13 +63,22 @@ def contents(manifest: Manifest, sources: Iterable[str], kept: Iterable[str]) ->
     return list(dict.fromkeys([MANIFEST, *(output.path for output in manifest.outputs), *logs, *kept, *sources]))
 
 
-def pack(root: Path, name: str, paths: Iterable[str], notes: Mapping[str, bytes], checkout: Path | None = None) -> Path:
+def located(paths: Iterable[str], *roots: Path) -> dict[str, Path]:
+    """The files that there are of these, each below the first root that has it: a run may have a folder of its own, apart
+    from the sources. Raises Refused for a path that leads out."""
+    found = {}
+    for path in paths:
+        _inside("", path)
+        if file := next((root / path for root in roots if (root / path).is_file()), None):
+            found[path] = file
+    return found
+
+
+def pack(root: Path, name: str, files: Mapping[str, Path], notes: Mapping[str, bytes]) -> Path:
     """Write results/archive/NAME.tar.gz beside its place and rename it; returns its path, relative to root.
 
-    What is not below root is taken from the checkout: a run may have a folder of its own.
-
-    `notes` are texts that are no files of the working directory, by path; their checksums and those of all files are
-    one more. Logs that were cleared are left out.
+    `files` are by their paths in the archive. `notes` are texts that are no files of the working directory, by path; their checksums and those of all files are
+    one more.
     Raises Refused for a path that leads out, and where what was written does not agree with its manifest.
     """
     target = ARCHIVES / f"{name}{ENDING}"
@@ -78,9 +87,8 @@ def pack(root: Path, name: str, paths: Iterable[str], notes: Mapping[str, bytes]
     try:
         with tarfile.open(beside, "w:gz", format=tarfile.PAX_FORMAT) as tar:
             sums = {path: hashlib.sha256(text).hexdigest() for path, text in notes.items()}
-            for path in paths:
-                file = next((one / path for one in (root, checkout or root) if (one / path).is_file()), None)
-                if file:
+            for path, file in files.items():
+                if path not in notes:
                     add_file(tar, file, _inside(name, path))
                     sums[path] = file_sha256(file)
             checksums = "".join(f"{sha256}  {path}\n" for path, sha256 in sorted(sums.items()))
