@@ -23,7 +23,7 @@ from roofline.run.archive import MADE_AGAIN, Refused, contents, failed, located,
 from roofline.run.config import AuthorSettings
 from roofline.run.jobs import JOBS, print_what_can_be_printed
 from roofline.run.manifest import differing_files, is_result, unlisted_files
-from roofline.run.settings import CHECKOUT
+from roofline.run.settings import CHECKOUT, Faults
 
 METADATA = Path(".snakemake", "metadata")
 AGAIN = "run the workflow first (make run, or snakemake --cores 1), or give the options that it was run with"
@@ -53,8 +53,10 @@ def what_is_stale(options: list[str]) -> str | None:
     return f"{counted(len(jobs), 'job')} {are} to be done ({rules})" if jobs else None
 
 
-def archive(root: Path, options: list[str]) -> Path:
-    """Check the run and pack it. Raises Refused, in one line."""
+def archive(root: Path, options: list[str], sources_at: Path | None = None) -> Path:
+    """Check the run in a folder and pack it, with its sources: of that folder, or of the checkout that it was made by.
+    Raises Refused, in one line."""
+    sources_at = sources_at or root
     if run_lock.is_held():
         raise Refused("not archived: a run is going on in this folder; wait for it to end")
     manifest = manifest_of(root)
@@ -66,10 +68,10 @@ def archive(root: Path, options: list[str]) -> Path:
         more = f", and {len(differing) - 1} more" if len(differing) > 1 else ""
         raise Refused(f"not archived: {differing[0]}{more}; {MADE_AGAIN}")
     kept = [str(path) for path in sorted((root / METADATA).rglob("*")) if path.is_file()]
-    sources = [path for path in checkout.files(CHECKOUT) if not OF_OTHER_RUNS.match(path)]
+    sources = [path for path in checkout.files(sources_at) if not OF_OTHER_RUNS.match(path)]
     paths = contents(manifest, sources, [*kept, "logs/manifest.log", str(JOBS)])
-    files = located(paths, root, CHECKOUT)
-    noted = notes(root, manifest)
+    files = located(paths, root, sources_at)
+    noted = notes(root, manifest, sources_at)
     noted |= crate_of(manifest, files, noted, author(options))
     return pack(root, name_of(manifest.devices, datetime.now(UTC)), files, noted)
 
@@ -95,9 +97,9 @@ def crate_of(
     return {crate_facts.METADATA: crate.metadata(facts)}
 
 
-def notes(root: Path, manifest: Manifest) -> dict[str, bytes]:
+def notes(root: Path, manifest: Manifest, sources_at: Path) -> dict[str, bytes]:
     """Which commit the packed sources are of, what differs from it, and the user's own operators."""
-    sources, difference = checkout.describe(CHECKOUT), checkout.difference(CHECKOUT)
+    sources, difference = checkout.describe(sources_at), checkout.difference(sources_at)
     told = [f"commit of these sources: {sources.commit or 'unknown, ' + str(sources.reason)}"]
     if sources.commit != manifest.sources.commit:
         told.append(f"commit when the manifest was made: {manifest.sources.commit or 'unknown'}")
@@ -131,6 +133,6 @@ def report(root: Path, path: Path) -> None:
 if __name__ == "__main__":
     print_what_can_be_printed()
     try:
-        report(Path(), archive(Path(), sys.argv[1:]))
-    except (Refused, settings.Faults, OSError) as error:
+        report(Path(), archive(Path(), sys.argv[1:], CHECKOUT))
+    except (Refused, Faults, OSError) as error:
         sys.exit(str(error))

@@ -64,8 +64,8 @@ def contents(manifest: Manifest, sources: Iterable[str], kept: Iterable[str]) ->
 
 
 def located(paths: Iterable[str], *roots: Path) -> dict[str, Path]:
-    """The files that there are of these, each below the first root that has it: a run may have a folder of its own, apart
-    from the sources. Raises Refused for a path that leads out."""
+    """The files that exist of these, each below the first root that has it: a run's folder may be apart from its
+    sources. Raises Refused for a path that leads out."""
     found = {}
     for path in paths:
         _inside("", path)
@@ -77,9 +77,8 @@ def located(paths: Iterable[str], *roots: Path) -> dict[str, Path]:
 def pack(root: Path, name: str, files: Mapping[str, Path], notes: Mapping[str, bytes]) -> Path:
     """Write results/archive/NAME.tar.gz beside its place and rename it; returns its path, relative to root.
 
-    `files` are by their paths in the archive. `notes` are texts that are no files of the working directory, by path; their checksums and those of all files are
-    one more.
-    Raises Refused for a path that leads out, and where what was written does not agree with its manifest.
+    `files` are by their paths in the archive; `notes` are texts that are no files, by path. One more has all checksums.
+    Raises Refused where what was written does not agree with its manifest.
     """
     target = ARCHIVES / f"{name}{ENDING}"
     (root / target).parent.mkdir(parents=True, exist_ok=True)
