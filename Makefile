@@ -18,7 +18,7 @@ endif
 # A measurement needs the machine for itself.
 .NOTPARALLEL:
 
-.PHONY: run dry-run cell health report archive records verify audit render compare model spread distribution fleet fleet-report \
+.PHONY: run dry-run cell health report archive records bundle verify audit render compare model spread distribution fleet fleet-report \
 	peers setup setup-any setup-fleet setup-development test lint documents screenshot counts lock clean-env help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
@@ -41,6 +41,11 @@ archive: setup-any ## pack the results into results/archive/ (ARGS as the run ha
 
 records: setup-any ## pack the records that comparisons read into results/records/, 1 MB at most (of the results, or ARCHIVE=FILE)
 	@$(python) workflow/commands/records.py $(if $(ARCHIVE),"$$ARCHIVE",results)
+
+# It needs no CUDA packages installed.
+bundle: ## pack packages and checkout into bundle/, one file for machines without a network (CUDA=12, 13 or none)
+	@CUDA= envs/install.sh any
+	@$(python) workflow/commands/bundle.py "$${CUDA:-12}"
 
 verify: setup-any ## check an archive against its manifest (the newest, or ARCHIVE=FILE)
 	@$(python) workflow/commands/verify.py $(if $(ARCHIVE),"$$ARCHIVE")
