@@ -18,8 +18,9 @@ endif
 # A measurement needs the machine for itself.
 .NOTPARALLEL:
 
-.PHONY: run dry-run cell health report archive crate records verify audit render compare model spread distribution fleet \
-	fleet-report peers setup setup-any setup-fleet setup-development test lint documents screenshot counts lock clean-env help
+.PHONY: run dry-run cell health report archive crate records bundle verify audit render compare place export model spread \
+	distribution fleet fleet-report peers setup setup-any setup-fleet setup-reports setup-development test lint documents \
+	screenshot counts lock clean-env help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
 	@$(python) workflow/commands/run.py $(ARGS)
@@ -44,6 +45,11 @@ crate: setup-any ## make a run crate of an archive, a zip for WorkflowHub and Ze
 
 records: setup-any ## pack the records that comparisons read into results/records/, 1 MB at most (of the results, or ARCHIVE=FILE)
 	@$(python) workflow/commands/records.py $(if $(ARCHIVE),"$$ARCHIVE",results)
+
+# It needs no CUDA packages installed.
+bundle: ## pack packages and checkout into bundle/, one file for machines without a network (CUDA=12, 13 or none)
+	@CUDA= envs/install.sh any
+	@$(python) workflow/commands/bundle.py "$${CUDA:-12}"
 
 verify: setup-any ## check an archive against its manifest (the newest, or ARCHIVE=FILE)
 	@$(python) workflow/commands/verify.py $(if $(ARCHIVE),"$$ARCHIVE")

@@ -7,6 +7,7 @@
 #   envs/install.sh fleet          what it measures with, and what submits jobs to Slurm
 #
 # CUDA=12, CUDA=13 or CUDA=none chooses the lock, PYTHON the interpreter. Where no Python fits, uv brings one.
+# An unpacked bundle (`make bundle`) has the packages in wheels/: then no index is asked, and no network is needed.
 set -eu
 unset PYTHONPATH PYTHONHOME VIRTUAL_ENV PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_CONSTRAINT
 purpose=${1:-measure}
@@ -17,6 +18,12 @@ stop() {
     say "$@"
     exit 1
 }
+
+bundle= # the lock of the one that this is
+if [ -e wheels/bundle ]; then
+    read -r bundle bundle_machine bundle_glibc <wheels/bundle
+    export PIP_CONFIG_FILE=/dev/null PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels
+fi
 
 # A stamp is named for its lock's content and written once that lock is installed whole. It holds Python's version and
 # the folder, so that a .venv that was moved, or whose Python was upgraded, does not pass for a good one.
@@ -70,7 +77,7 @@ choose_lock() {
             if [ -e "$chosen" ]; then
                 lock=$(basename "${chosen%-*}")
             elif [ "$purpose" != any ] && [ -n "$(driver_cuda)" ]; then
-                lock=cuda12
+                lock=${bundle:-cuda12}
             fi
         done
         ;;
@@ -87,6 +94,22 @@ check_driver() {
     esac
 }
 
+# What a bundle cannot serve, before anything is installed.
+check_bundle() {
+    machine=$(uname -m) libc=$(getconf GNU_LIBC_VERSION 2>/dev/null) || libc=none
+    [ "$machine" = "$bundle_machine" ] ||
+        stop "This bundle is for $bundle_machine, and this machine is $machine: make one on such a machine."
+    [ "${libc#glibc 2.}" -ge "${bundle_glibc#2.}" ] 2>/dev/null ||
+        stop "This bundle needs glibc $bundle_glibc or newer, and there is $libc."
+    case $lock in
+    cpu | "$bundle") ;;
+    *) stop "This bundle has the packages for $bundle, not for $lock: make one by make bundle CUDA=${lock#cuda}." ;;
+    esac
+    [ "$purpose" != development ] || stop "A bundle lacks the tools of make test and make lint."
+    damaged=$(cd wheels && sha256sum -c SHA256SUMS 2>/dev/null | sed '/: OK$/d; s/: .*//; q')
+    [ -z "$damaged" ] || stop "The bundle is damaged: wheels/$damaged is not what was packed. Copy and unpack it again."
+}
+
 disk_is_full() { grep -q -i -E 'no space left|quota exceeded' "$log"; }
 explain() {
     if disk_is_full; then
@@ -100,7 +123,7 @@ explain() {
             "Make again, or name another index by PIP_INDEX_URL."
     fi
     mkdir -p .venv && cp "$log" .venv/install.log
-    stop "The install failed: $(grep -i error "$log" | tail -n 1) (all of it: .venv/install.log)"
+    stop "The install failed: $({ grep -i error "$log" || cat "$log"; } | tail -n 1) (all of it: .venv/install.log)"
 }
 try() { "$@" >"$log" 2>&1 || explain; }
 
@@ -108,8 +131,12 @@ try() { "$@" >"$log" 2>&1 || explain; }
 find_python() {
     interpreters=$(interpreters)
     found=$(first ready) without_venv=$(first without-venv) unfit=$(first unfit)
+    [ -z "$bundle" ] || found=${found:-$without_venv} # it brings pip itself
     if [ -n "$found" ]; then
         return
+    elif [ -n "$bundle" ]; then
+        stop "Python 3.11 to 3.14 is needed, and there is ${unfit:-none}${PYTHON:+ (PYTHON=$PYTHON)}:" \
+            "a bundle brings none. Install one, or name it: make PYTHON=/path/to/python3.12"
     elif command -v uv >/dev/null || fetch_uv; then
         found=${without_venv:-any 3.12}
     elif disk_is_full; then
@@ -142,7 +169,12 @@ seed() {
 }
 make_environment() {
     [ ! -L .venv ] || stop ".venv is a link, and what it leads to would be emptied: remove the link, then make again."
-    if [ -n "$(first ready)" ]; then
+    if [ -n "$bundle" ]; then
+        # Debian's Python may lack ensurepip. A wheel of pip can install itself.
+        try "${found#* }" -m venv --clear --without-pip .venv
+        try .venv/bin/python "$(echo wheels/pip-*.whl)/pip" install --quiet --no-deps --require-hashes \
+            --requirement envs/build.txt
+    elif [ -n "$(first ready)" ]; then
         try "${found#* }" -m venv --clear .venv
     elif [ -z "$pip_of" ]; then
         try uv venv --clear --no-project --python "${found#* }" .venv
@@ -152,7 +184,7 @@ make_environment() {
     fi
 }
 
-# uv is faster, but does not know the index, proxy or certificates that pip is set up with.
+# uv is faster, but does not know the index, proxy, certificates or bundle that pip is set up with.
 install() {
     if command -v uv >/dev/null && ! pip config list 2>/dev/null | grep -q -E 'index|find-links|proxy|cert'; then
         try uv pip install --python .venv/bin/python --no-deps --require-hashes "$@"
@@ -205,6 +237,7 @@ if installed "$lock" && [ -z "$(missing)" ]; then
     exit
 fi
 
+[ -z "$bundle" ] || check_bundle
 log=$(mktemp)
 trap 'rm -rf "$log" .venv/tmp' EXIT
 trap 'exit 130' INT TERM
@@ -217,7 +250,7 @@ if ! installed "$lock"; then
     esac
     [ "$lock" = cpu ] || check_driver
     installed cpu || find_python
-    say "Installing the locked packages for $name into .venv (about $size, $time)..."
+    say "Installing the locked packages for $name${bundle:+ from wheels/} into .venv (about $size, $time)..."
     if installed cpu; then
         rm -r .venv/installed # a CUDA lock is the CPU's and more: what is there stays
     else
