@@ -3,6 +3,7 @@
 #
 #   envs/install.sh                what this machine measures with: CUDA 12 where an NVIDIA driver answers, else the CPU
 #   envs/install.sh any            the lock that is installed, whichever it is; the CPU's if none is
+#   envs/install.sh reports        the same, and what reads Nsight Compute's reports
 #   envs/install.sh development    what it measures with, and the tools of `make test` and `make lint`
 #
 # CUDA=12, CUDA=13 or CUDA=none chooses the lock, PYTHON the interpreter. Where no Python fits, uv brings one.
@@ -68,7 +69,7 @@ choose_lock() {
         for chosen in .venv/installed/cuda1?-*; do
             if [ -e "$chosen" ]; then
                 lock=$(basename "${chosen%-*}")
-            elif [ "$purpose" != any ] && [ -n "$(driver_cuda)" ]; then
+            elif [ "$purpose" != any ] && [ "$purpose" != reports ] && [ -n "$(driver_cuda)" ]; then
                 lock=cuda12
             fi
         done
@@ -193,9 +194,14 @@ environment=$(inspect)
 interpreters= pip_of=
 [ -n "$environment" ] || interpreters=$(interpreters)
 choose_lock
-tools=development
-[ "$lock" != cuda13 ] || tools=development-cuda13
-if installed "$lock" && { [ "$purpose" != development ] || installed "$tools"; }; then
+# What is installed over the lock.
+case $purpose-$lock in
+development-cuda13) more=development-cuda13 ;;
+development-*) more=development ;;
+reports-cpu) more=reports ;;
+*) more= ;;
+esac
+if installed "$lock" && { [ -z "$more" ] || installed "$more"; }; then
     exit
 fi
 
@@ -221,9 +227,11 @@ if ! installed "$lock"; then
     install --requirement envs/build.txt
     install_lock "$lock"
 fi
-if [ "$purpose" = development ]; then
-    say 'Installing the tools of tests and style into .venv...'
-    size='0.3 GB'
-    prepare_to_install
-    install_lock "$tools"
-fi
+case $more in
+'') exit ;;
+reports) what="the reader of Nsight Compute's reports" size='52 MB' ;;
+*) what='the tools of tests and style' size='0.3 GB' ;;
+esac
+say "Installing $what into .venv..."
+prepare_to_install
+install_lock "$more"

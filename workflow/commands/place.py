@@ -2,8 +2,8 @@
 
     python workflow/commands/place.py [REPORT] [--card CARD]
 
-REPORT is a .ncu-rep file; without it, the ncu command that collects one is printed. CARD is a run on the same card model
-(a results folder, or a folder or an archive with one); without it, this folder's results. No GPU is needed.
+REPORT is a .ncu-rep file; without it, the ncu command that collects one is printed. CARD is a run on the same model of
+card (a results folder, or a folder or an archive with one); without it, this folder's results. No GPU is needed.
 """
 
 import argparse
@@ -30,6 +30,7 @@ from roofline.run.paths import RESULTS
 from roofline.run.runs import read_run
 
 PLACED, NAME = RESULTS / "placed", "placement"
+REFERENCE = Path("reference/nvidia-h200")
 SHOWN, TOLD = 20, 3  # rows and sentences on the screen
 DPI = 160
 
@@ -37,10 +38,10 @@ DPI = 160
 def main(arguments: list[str]) -> int:
     given = parsed(arguments)
     try:
-        run = read_card(given.card)
         if not given.report:
-            print(how_to(run, given.card))
+            print(how_to(given.card))
             return 0
+        run = read_card(given.card)
         record = read_profile(Path(given.report), Path(given.report).stem)
         device = require_card(record, {name: run.devices[name].name for name in gpus(run)})
     except (BadReport, Refused) as error:
@@ -78,14 +79,18 @@ def gpus(run: Run) -> list[str]:
     return [name for name, one in run.devices.items() if one.device_kind == "gpu" and name in measured]
 
 
-def how_to(run: Run, card: str) -> str:
+def how_to(card: str) -> str:
+    """The two commands, for the card that is named, or this folder's; without either for the reference's."""
+    card = str(REFERENCE) if card == str(RESULTS) and not RESULTS.exists() else card
+    run = read_card(card)
     device = run.devices[gpus(run)[0]]
     capability = device.hardware["compute_capability"]
     with_card = "" if card == str(RESULTS) else f" CARD={card}"
     return (
-        f"Collect a report on the {device.name}, with your program in place of `python my.py`:\n\n"
+        f"Collect a report, with your program in place of `python my.py` (metrics are named for compute capability "
+        f"{capability}, such as an {device.name} has; CARD=a run names another card):\n\n"
         f"{words.command(capability)}\n\n"
-        f"Then place it, here or on any machine:\n\nmake place REPORT=my.ncu-rep{with_card}"
+        f"Then place it, on any machine:\n\nmake place REPORT=my.ncu-rep{with_card}"
     )
 
 

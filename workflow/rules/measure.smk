@@ -268,6 +268,26 @@ rule own_operator:
         "../scripts/own_operator.py"
 
 
+# Reads a report of the user's own program; measures nothing.
+rule profile:
+    input:
+        report=lambda wildcards: PROFILES[wildcards.name],
+        library=library("profile"),
+    output:
+        "results/profiles/{name}.json",
+    log:
+        "logs/profiles/{name}.log",
+    wildcard_constraints:
+        name="|".join(map(re.escape, PROFILES)) or "none",
+    priority: 5  # it is quick, and may be refused
+    conda:
+        "../../envs/cuda12.yaml"
+    params:
+        cards={name: PRESENT[name].name for name in DEVICES if PRESENT[name].kind == "gpu"},
+    script:
+        "../scripts/profile.py"
+
+
 # After all that is timed, by priority: a profiled process is timed by nobody. One process for all operators: it takes
 # longer to start under the profiler than to count.
 rule counters:

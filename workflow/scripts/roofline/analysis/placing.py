@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from math import fsum
 
+from roofline.analysis.results import Results
 from roofline.analysis.table import (
+    NOT_ARITHMETIC,
     Call,
     ComputeCeiling,
     KernelRoof,
@@ -11,6 +13,7 @@ from roofline.analysis.table import (
     PlacedKernelGroup,
     PlacedProfile,
     PlacedQuantity,
+    Roofline,
 )
 from roofline.core import placing
 from roofline.core.model import COMPUTE_BOUND, MEMORY_BOUND
@@ -18,14 +21,22 @@ from roofline.devices import memory_ceilings
 from roofline.records.profile import KernelLaunches, ProfileRecord
 
 Ceiling = ComputeCeiling | MemoryCeiling
-CONVERSIONS = ("cuda_core", "fp16")  # and constants: what compilers have the fp16 pipe do beside arithmetic
 CACHES = {"l1": "l1_bytes", "l2": "l2_bytes"}
 MIX = "read"  # of memory traffic whose reads and writes were not counted apart
 
 
-def place(
-    record: ProfileRecord, device: str, ceilings: Iterable[Ceiling], calls: Iterable[Call] = ()
-) -> PlacedProfile:
+def placed(found: Results, table: Roofline) -> list[PlacedProfile]:
+    """The reports of a run, each on the first GPU of its card's name that has ceilings."""
+    measured = {one.device for one in table.ceilings}
+    devices = {one.name: device for device, one in reversed(table.devices.items()) if device in measured}
+    return [
+        place(record, devices[record.device_name], table.ceilings, table.calls)
+        for record in found.profiles.values()
+        if record.device_name in devices
+    ]
+
+
+def place(record: ProfileRecord, device: str, ceilings: Iterable[Ceiling], calls: Iterable[Call] = ()) -> PlacedProfile:
     """Every kernel of a report under a GPU's ceilings, those that take most time first."""
     mine = [one for one in ceilings if one.device == device]
     starts = [one.empty_kernel_device_s for one in calls if one.device == device and one.empty_kernel_device_s]
@@ -61,7 +72,7 @@ def _row(
         for unit, by_dtype in kernel.flops.items()
         for dtype, counts in by_dtype.items()
     ]
-    counted = [flops for unit, dtype, flops in by_pipe if (unit, dtype) != CONVERSIONS]
+    counted = [flops for unit, dtype, flops in by_pipe if (unit, dtype) != NOT_ARITHMETIC]
     flops = fsum(counted) if counted else None
     roofs = [_compute(*one, ceilings, clock, mean_s) for one in by_pipe if one[2]]
     roofs += [
@@ -136,9 +147,7 @@ def _memory(kernel: KernelLaunches, ceilings: Sequence[Ceiling], mean_s: float |
     return [_roof("memory", found, moved, None, mean_s)]
 
 
-def _roof(
-    level: str, ceiling: Ceiling | None, amount: float, clock: float | None, mean_s: float | None
-) -> KernelRoof:
+def _roof(level: str, ceiling: Ceiling | None, amount: float, clock: float | None, mean_s: float | None) -> KernelRoof:
     if ceiling is None:
         return KernelRoof(level=level, ceiling=None, amount=amount, least_s=None, share=None)
     if ceiling.kind == "compute":

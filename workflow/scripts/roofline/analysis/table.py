@@ -410,6 +410,9 @@ class DecodedModel(Record):
     steps: list[DecodeStep]
 
 
+NOT_ARITHMETIC = ("cuda_core", "fp16")
+
+
 class KernelRoof(Record):
     """What one ceiling allows a kernel's launch, beside the time that it took."""
 
@@ -423,6 +426,11 @@ class KernelRoof(Record):
     )
     least_s: NotNegative | None = Field(description="amount over the ceiling; null where there is none")
     share: NotNegative | None = Field(description="of the time that a launch took")
+
+    @property
+    def not_arithmetic(self) -> bool:
+        """Whether it may be conversions and constants, which compilers have the fp16 pipe do beside arithmetic."""
+        return (self.unit, self.dtype) == NOT_ARITHMETIC
 
 
 class PlacedKernelGroup(Record):

@@ -15,9 +15,7 @@ from roofline.records.files import file_sha256
 from roofline.records.profile import KernelLaunches, ProfileRecord
 
 READER = "ncu_report"
-NO_READER = (
-    "ncu-report, NVIDIA's reader of Nsight Compute's reports, is not installed here; `envs/install.sh reports` brings it"
-)
+NO_READER = "ncu-report, which reads Nsight Compute's reports, is not installed; `envs/install.sh reports` installs it"
 MAGIC, VERSION = b"NVR\0", 7  # of the file's format
 PAYLOAD_SIZE = 5  # the field of a block's header
 PREFIXES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "K": 1e3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
@@ -88,7 +86,7 @@ def require_card(record: ProfileRecord, names: Mapping[str, str]) -> str:
     found = next((device for device, name in names.items() if name == record.device_name), None)
     if found is None:
         known = listed(dict.fromkeys(names.values())) or "no GPU"
-        raise BadReport(f"{record.report}: of an {record.device_name}, and the ceilings are of {known}; allowed: the same")
+        raise BadReport(f"{record.report}: of an {record.device_name}; allowed: of the card of the ceilings, {known}")
     return found
 
 
@@ -101,7 +99,9 @@ def grouped(kernels: Sequence[dict[str, Any]]) -> list[KernelLaunches]:
     for (signature, grid, block), places in groups.items():
         counts = [kernels[place]["counts"] for place in places]
         flops = {
-            unit: {dtype: column for dtype in counts[0][unit] if (column := _column(one[unit][dtype] for one in counts))}
+            unit: {
+                dtype: column for dtype in counts[0][unit] if (column := _column(one[unit][dtype] for one in counts))
+            }
             for unit in FLOPS
         }
         found.append(
@@ -167,7 +167,7 @@ def _scale(unit: str) -> float:
 
 
 def require_whole(path: Path) -> None:
-    """Raises BadReport for what is no report, and for one that was cut off, of which NVIDIA's reader gives what is left.
+    """Raises BadReport for what is no report, and for one that was cut off: NVIDIA's reader gives what is left of it.
 
     A report is a header, then blocks: a size, the block's own header of that size, and a payload whose size is in it.
     """

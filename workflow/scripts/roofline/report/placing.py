@@ -4,12 +4,15 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from roofline.analysis.table import KernelRoof, PlacedKernelGroup, PlacedProfile
-from roofline.core.formatting import counted, duration, listed, number, percent, regime_words
+from roofline.analysis.table import ComputeCeiling, KernelRoof, MemoryCeiling, PlacedKernelGroup, PlacedProfile
+from roofline.core.formatting import counted, duration, flops_unit, level_words, listed, number, percent, regime_words
 from roofline.devices.levels import TITLES
 from roofline.measure import profile_report
 from roofline.report.markdown import Table, filled
+from roofline.report.palette import LEVEL_COLOURS
 
+Ceiling = ComputeCeiling | MemoryCeiling
+COLOURS = {"l1": LEVEL_COLOURS["l1"], "l2": LEVEL_COLOURS["l2"], "memory": LEVEL_COLOURS["hbm"]}
 LEVELS = {"compute": "compute", "l1": TITLES["l1"], "l2": TITLES["l2"], "memory": "memory"}
 UNITS = {"cuda_core": "CUDA cores", "tensor_core": "tensor cores"}
 QUANTITIES = {
@@ -20,12 +23,12 @@ QUANTITIES = {
     "l2": "traffic of L2",
     "l1": "traffic of L1",
 }
-LONGEST, ROWS, TOLD = 72, 200, 8  # characters of a kernel's name; rows of the table; kernels with a sentence
+LONGEST = 72  # characters of a kernel's name
+ROWS, DRAWN, TOLD = 200, 60, 8  # kernels in the table, in the picture, and with a sentence
 IDLE = 0.5  # of the multiprocessors: fewer blocks leave most of them idle
 NEXT = 0.05  # of a launch's time: a further ceiling below it is not worth naming
 ADVICE = {
-    "memory": "move fewer bytes: fuse it with the kernel before or after, keep data in a smaller dtype, reuse what is in "
-    "L2",
+    "memory": "move fewer bytes: fuse it with its neighbours, keep data in a smaller dtype, reuse what is in the L2",
     "l2": "ask the L2 for less: larger tiles, reuse in registers and shared memory",
     "l1": "fewer and wider loads: coalesced accesses of 16 bytes, reuse in registers",
     "tensor_core": "fewer FLOPs, or cheaper ones: less padding, a dtype of fewer bits",
@@ -50,6 +53,41 @@ class PlacingPart:
     chart: dict | None
 
 
+def drawn(profile: PlacedProfile) -> list[PlacedKernelGroup]:
+    """Those that have a place in a picture, with FLOPs, time, and bytes of a level; the ones with most time."""
+    return [one for one in profile.kernels if one.attained_tflops and one.intensities][:DRAWN]
+
+
+def ceilings_of(
+    kernels: Iterable[PlacedKernelGroup], ceilings: Sequence[Ceiling]
+) -> tuple[list[ComputeCeiling], list[tuple[str, MemoryCeiling]]]:
+    """The compute ceilings that kernels stand under, and of each level the memory ceilings, of one device's."""
+    by_name = {one.name: one for one in ceilings}
+    roofs = [one for kernel in kernels for one in kernel.roofs if one.ceiling in by_name]
+    flat = dict.fromkeys(one.ceiling for one in roofs if one.level == "compute" and not one.not_arithmetic)
+    slopes = dict.fromkeys((one.level, one.ceiling) for level in COLOURS for one in roofs if one.level == level)
+    return [by_name[name] for name in flat], [(level, by_name[name]) for level, name in slopes]
+
+
+def limits(kernels: Sequence[PlacedKernelGroup], flat, slopes) -> tuple[float, float, float, float]:
+    """Of the axes: intensities and TFLOPS, with room on all sides."""
+    ridges = [peak.tflops * 1e3 / slope.gb_per_s for peak in flat for _, slope in slopes]
+    xs = [x for one in kernels for x in one.intensities.values()] + ridges
+    ys = [one.attained_tflops for one in kernels]
+    return min(xs) / 3, max(xs) * 3, min(ys) / 3, 2 * max([*ys, *(one.tflops for one in flat)])
+
+
+def ceiling_words(ceiling: Ceiling) -> str:
+    if ceiling.kind == "compute":
+        return f"{ceiling.name} {number(ceiling.tflops)} {flops_unit(ceiling.name)}"
+    return f"{level_words(ceiling.name)} {number(ceiling.gb_per_s)} GB/s"
+
+
+def dot_size(kernel: PlacedKernelGroup) -> float:
+    """Points; its area grows with its share of the time."""
+    return 4.0 + 6.0 * (kernel.share_of_time or 0.0) ** 0.5
+
+
 def title_of(kernel: PlacedKernelGroup) -> str:
     """The function with its template arguments, not with its parameters."""
     text = PARAMETERS.sub("", kernel.signature).removeprefix("void ")
@@ -70,6 +108,11 @@ def _dimensions(sizes: Sequence[int]) -> str:
     return "x".join(map(str, sizes))
 
 
+def words_of(kernel: PlacedKernelGroup) -> str:
+    share = "no time" if kernel.share_of_time is None else f"{percent(kernel.share_of_time)} of the time"
+    return f"{title_of(kernel)}, {shape_of(kernel)}, {share}"
+
+
 def limit_of(kernel: PlacedKernelGroup) -> str:
     if kernel.limited_by:
         return f"{LEVELS[kernel.limited_at]}: {kernel.limited_by}"
@@ -84,7 +127,9 @@ def words(profile: PlacedProfile, card: str) -> list[str]:
         f"{counted(len(kernels), 'kernel')} by name, grid and block, {duration(profile.total_s)} in all, on {card}. "
         f"{_by_regime(kernels)}"
     ]
-    told += [line for line in (_clocks(kernels), _missing(profile), _left_out(profile), _without_flops(kernels)) if line]
+    told += [
+        line for line in (_clocks(kernels), _missing(profile), _left_out(profile), _without_flops(kernels)) if line
+    ]
     return told
 
 
@@ -143,7 +188,9 @@ def _without_flops(kernels: Sequence[PlacedKernelGroup]) -> str:
     """They have no place on a chart of logarithmic intensities."""
     none = [one for one in kernels if one.flops == 0]
     share = sum(one.share_of_time or 0.0 for one in none)
-    told = f"{counted(len(none), 'kernel')} without FLOPs, {percent(share)} of the time: in the table, not in the picture."
+    told = (
+        f"{counted(len(none), 'kernel')} without FLOPs, {percent(share)} of the time: in the table, not in the picture."
+    )
     return told if none else ""
 
 
@@ -159,8 +206,7 @@ def wanted(profile: PlacedProfile) -> str:
 
 def sentence(kernel: PlacedKernelGroup, multiprocessors: int | None = None) -> str:
     """What limits a kernel, the evidence, and what would help."""
-    of_all = f"{percent(kernel.share_of_time)} of the time" if kernel.share_of_time is not None else "no time"
-    head = f"{title_of(kernel)}, {shape_of(kernel)}, {of_all}"
+    head = words_of(kernel)
     evidence = _evidence(kernel)
     if kernel.regime is None:
         why = f" ({evidence})" if evidence else ""
@@ -168,7 +214,8 @@ def sentence(kernel: PlacedKernelGroup, multiprocessors: int | None = None) -> s
     advice = ADVICE[_advice_of(kernel)]
     grid = kernel.grid[0] * kernel.grid[1] * kernel.grid[2]
     if kernel.regime == "implementation" and multiprocessors and grid < IDLE * multiprocessors:
-        advice = f"{counted(grid, 'block')} leave most of {multiprocessors} multiprocessors idle: split the work further"
+        blocks = f"{grid} block{'s leave' if grid > 1 else ' leaves'}"
+        advice = f"{blocks} most of {multiprocessors} multiprocessors idle: split the work further"
     return f"{head}: {regime_words(kernel.regime)} ({evidence or 'no traffic and no FLOPs'}). What helps: {advice}."
 
 

@@ -16,6 +16,7 @@ from roofline.report import (
     instruction_figure,
     load_figure,
     operator_figure,
+    placing_figure,
     roofline_figure,
     sweep_figure,
 )
@@ -33,10 +34,12 @@ def draw(
     dpi: float,
     instructions: bool,
     models: bool,
+    kernels: bool,
 ) -> None:
     """Write every picture into a folder; `operators` has those that have one of their own, by the picture's name.
 
-    `instructions` and `models` say whether there is one of the instruction roofline, and of decoding.
+    `instructions`, `models` and `kernels` say whether there is one of the instruction roofline, of decoding, and of the
+    user's own programs.
     """
     failed, loaded = fail_lines(roofline.faults), {one.device for one in peaks if one.peak and one.peak.sustained}
     counted = {one.device for one in roofline.instructions}
@@ -51,6 +54,8 @@ def draw(
         pictures.append((instruction_figure.draw, (roofline,), ["instruction_roofline.png"], failed_there))
     if models:
         pictures.append((decoding_figure.draw, (roofline,), ["models.png"], []))
+    if kernels:
+        pictures.append((placing_figure.draw_run, (roofline,), ["kernels.png"], []))
     workers = min(len(pictures), len(os.sched_getaffinity(0)))
     fork = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(workers, mp_context=fork, initializer=_end_with_the_job) as pool:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from roofline.core.device_kinds import accelerators
 from roofline.devices import kind_of, level_of, memory_levels
 from roofline.devices.levels import ARRAYS, TRANSFERS
-from roofline.measure import nsight_compute
+from roofline.measure import nsight_compute, profile_report
 from roofline.models import config_file
 from roofline.operators import registry
 from roofline.operators.base import Operator
@@ -136,7 +136,25 @@ def _model_faults(config: BaseModel) -> list[str]:
             config_file.require_contexts(model, config.decoding.contexts)
         except config_file.BadModel as error:
             faults.append(f"models[{place}]: {error}")
-    return faults
+    return faults + _profile_faults(config.profiles)
+
+
+def _profile_faults(paths: list[str]) -> list[str]:
+    """Of reports that are none, whole; what they hold, their job says."""
+    faults, names = [], [profile_name(path) for path in paths]
+    for place, path in enumerate(paths):
+        try:
+            profile_report.require_whole(Path(path))
+        except nsight_compute.BadReport as error:
+            faults.append(f"profiles[{place}]: {error}")
+        if names[place] in names[:place]:
+            faults.append(f"profiles[{place}]: {path}: another report is called {names[place]} too; allowed: each once")
+    return faults + ([f"profiles: {profile_report.NO_READER}"] if paths and not profile_report.installed() else [])
+
+
+def profile_name(path: str) -> str:
+    """What the record of a report is called."""
+    return re.sub(r"[^\w.-]", "_", Path(path).stem)
 
 
 def _lines(error: ValidationError, config: Mapping, model: type[BaseModel]) -> list[tuple[tuple, str]]:
