@@ -27,9 +27,8 @@ from roofline.report import placing as words
 from roofline.run import settings
 from roofline.run.derived import derive
 
-REPORT = (
-    CHECKOUT / "tests" / "reports" / "decode_attention.ncu-rep"
-)  # by ncu on an H200: kernels, times, FLOPs of CUDA cores
+# By ncu on an H200: times of kernels, and their FLOPs on CUDA cores.
+REPORT = CHECKOUT / "tests" / "reports" / "decode_attention.ncu-rep"
 REFERENCE = CHECKOUT / "reference" / "nvidia-h200"
 RANGES = REFERENCE / "gpu0" / "counters" / "ranges.ncu-rep"
 TABLE = read_table(REFERENCE / "roofline.json")
@@ -142,6 +141,10 @@ def test_what_is_wrong_with_profiles_is_told_before_anything_is_measured(tmp_pat
         settings.complete({"profiles": given})
     assert [line.split(":")[0] for line in told.value.lines] == [f"profiles[{place_of}]" for place_of in (1, 2, 3)]
     assert settings.complete({"profiles": given[:1]}).config.profiles == given[:1]
+    with pytest.raises(settings.Faults) as told:
+        settings.require_profiles({"a": str(REPORT), "b": str(RANGES)}, {"gpu0": "NVIDIA A100-SXM4-80GB"})
+    assert [part in line for part, line in zip(["A100", "no kernel"], told.value.lines, strict=True)] == [True, True]
+    settings.require_profiles({"a": str(REPORT)}, {"gpu0": H200})
 
 
 # ---------------------------------------------------------------- counts
@@ -319,9 +322,10 @@ def test_a_report_and_a_card_make_a_table_and_a_picture(place_in, tmp_path):
     assert "placement.png" in (made / "placement.md").read_text()
 
 
-def test_without_a_report_it_prints_the_command_that_collects_one(place_in):
+def test_without_a_report_it_prints_the_command_that_collects_one_as_the_page_has_it(place_in):
     status, said = place_in("--card", REFERENCE)
     assert status == 0 and profile_report.command(HOPPER) in said.splitlines()
+    assert profile_report.command(HOPPER) in (CHECKOUT / "docs" / "placing.md").read_text().splitlines()
     assert f"make place REPORT=my.ncu-rep CARD={REFERENCE}" in said
 
 
@@ -331,7 +335,7 @@ def test_a_report_of_another_card_is_refused_in_a_line(place_in, monkeypatch):
     assert module.main([str(REPORT), "--card", str(REFERENCE)]) == 1
     status, said = place_in(RANGES, "--card", REFERENCE)
     assert (status, len(said.splitlines())) == (1, 2)  # of both
-    assert "NVIDIA A100-SXM4-80GB; allowed: of the card of the ceilings, NVIDIA H200" in said
+    assert "profiled on NVIDIA A100-SXM4-80GB; allowed: on the card of the ceilings, NVIDIA H200" in said
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def how_to(card: str) -> str:
     with_card = "" if card == str(RESULTS) else f" CARD={card}"
     return (
         f"Collect a report, with your program in place of `python my.py` (metrics are named for compute capability "
-        f"{capability}, such as an {device.name} has; CARD=a run names another card):\n\n"
+        f"{capability}, that of {device.name}; CARD=a run names another card):\n\n"
         f"{words.command(capability)}\n\n"
         f"Then place it, on any machine:\n\nmake place REPORT=my.ncu-rep{with_card}"
     )

@@ -283,7 +283,7 @@ rule profile:
     conda:
         "../../envs/cuda12.yaml"
     params:
-        cards={name: PRESENT[name].name for name in DEVICES if PRESENT[name].kind == "gpu"},
+        cards=CARDS,
     script:
         "../scripts/profile.py"
 

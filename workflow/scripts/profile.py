@@ -14,4 +14,4 @@ if __name__ == "__main__":
         require_card(found, snakemake.params.cards)
         write(found, snakemake.output[0])
         launches = sum(len(one.launches) for one in found.kernels)
-        say(f"profile {name}: {launches} launches of {counted(len(found.kernels), 'kernel')} on an {found.device_name}")
+        say(f"profile {name}: {launches} launches of {counted(len(found.kernels), 'kernel')} on {found.device_name}")

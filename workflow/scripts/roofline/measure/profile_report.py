@@ -85,8 +85,10 @@ def require_card(record: ProfileRecord, names: Mapping[str, str]) -> str:
     """The first of the devices, given with their names, that is a card of the report's. Raises BadReport."""
     found = next((device for device, name in names.items() if name == record.device_name), None)
     if found is None:
-        known = listed(dict.fromkeys(names.values())) or "no GPU"
-        raise BadReport(f"{record.report}: of an {record.device_name}; allowed: of the card of the ceilings, {known}")
+        known = listed(dict.fromkeys(names.values())) if names else "no GPU"
+        raise BadReport(
+            f"{record.report}: profiled on {record.device_name}; allowed: on the card of the ceilings, {known}"
+        )
     return found
 
 

@@ -348,6 +348,18 @@ def require_counters(program: Path, chosen: Iterable[str]) -> None:
         raise Faults(faults)
 
 
+def require_profiles(profiles: Mapping[str, str], cards: Mapping[str, str]) -> None:
+    """Raises Faults with the reports, by the names of their records, that hold no kernel of these cards, by device."""
+    faults = []
+    for name, path in profiles.items():
+        try:
+            profile_report.require_card(profile_report.read_profile(Path(path), name), cards)
+        except nsight_compute.BadReport as error:
+            faults.append(f"profiles: {error}")
+    if faults:
+        raise Faults(faults)
+
+
 def devices_with(operator: Operator, config: BaseModel, chosen: Iterable[str]) -> list[str]:
     """The devices that have an implementation of an operator, of those that the config names."""
     wanted = getattr(config, operator.rule).implementations
