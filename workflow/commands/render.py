@@ -55,7 +55,7 @@ def write_derived(found: Results, manifest: Manifest, folder: Path) -> Roofline:
     bandwidths, peaks = ([record for _, record in found.of_kind(kind)] for kind in (BandwidthRecord, PeakFlopsRecord))
     operators = {info.picture: info.name for info in roofline.operator_info.values()}
     names = {Path(output.path).name for output in manifest.outputs}
-    drawn = {what: f"{what}.png" in names for what in ("instruction_roofline", "models", "kernels")}
+    drawn = {what: f"{what}.png" in names for what in ("instruction_roofline", "models")}
     pictures.draw(
         folder,
         roofline,
@@ -65,7 +65,6 @@ def write_derived(found: Results, manifest: Manifest, folder: Path) -> Roofline:
         dpi,
         instructions=drawn["instruction_roofline"],
         models=drawn["models"],
-        kernels=drawn["kernels"],
     )
     return roofline
 

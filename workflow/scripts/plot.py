@@ -22,6 +22,5 @@ if __name__ == "__main__":
             dpi=params.dpi,
             instructions=bool(output.instructions),
             models=bool(output.models),
-            kernels=bool(output.kernels),
         )
         say(f"plot: {', '.join(output)}")

@@ -34,12 +34,10 @@ def draw(
     dpi: float,
     instructions: bool,
     models: bool,
-    kernels: bool,
 ) -> None:
     """Write every picture into a folder; `operators` has those that have one of their own, by the picture's name.
 
-    `instructions`, `models` and `kernels` say whether there is one of the instruction roofline, of decoding, and of the
-    user's own programs.
+    `instructions` and `models` say whether there is one of the instruction roofline, and of decoding.
     """
     failed, loaded = fail_lines(roofline.faults), {one.device for one in peaks if one.peak and one.peak.sustained}
     counted = {one.device for one in roofline.instructions}
@@ -54,7 +52,7 @@ def draw(
         pictures.append((instruction_figure.draw, (roofline,), ["instruction_roofline.png"], failed_there))
     if models:
         pictures.append((decoding_figure.draw, (roofline,), ["models.png"], []))
-    if kernels:
+    if roofline.profiles:
         pictures.append((placing_figure.draw_run, (roofline,), ["kernels.png"], []))
     workers = min(len(pictures), len(os.sched_getaffinity(0)))
     fork = multiprocessing.get_context("fork")
