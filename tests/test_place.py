@@ -384,3 +384,7 @@ def test_a_profile_is_placed_on_the_page_and_nothing_is_measured_for_it(again, t
     assert 'id="placed"' in page and "decode_attention, 2048 blocks of 128" in page
     assert (again.results / "kernels.png").is_file()
     assert [one.name for one in read_table(again.results / "roofline.json").profiles] == ["my"]
+    (again.root / "my.ncu-rep").unlink()
+    assert not again.planned(env=env)  # as where its archive was unpacked
+    done = again.command("verify", again.archive())
+    assert done.returncode == 0 and done.stdout.startswith("ok: "), done.stdout + done.stderr

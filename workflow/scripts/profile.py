@@ -10,7 +10,7 @@ from roofline.run.jobs import job, say
 if __name__ == "__main__":
     name = snakemake.wildcards.name
     with job(f"profile {name}", snakemake):
-        found = read_profile(Path(snakemake.input.report), name)
+        found = read_profile(Path(snakemake.params.report), name)
         require_card(found, snakemake.params.cards)
         write(found, snakemake.output[0])
         launches = sum(len(one.launches) for one in found.kernels)

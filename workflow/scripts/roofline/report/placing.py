@@ -179,6 +179,11 @@ def _missing_flops(kernel: PlacedKernelGroup) -> list[str]:
     return [f"FLOPs of {listed(dtypes)} on {UNITS[unit]}" for unit, dtypes in kernel.missing_flops.items()]
 
 
+def _no_ceiling(kernels: Iterable[PlacedKernelGroup]) -> str:
+    names = dict.fromkeys(_name(roof) for one in kernels for roof in one.roofs if roof.ceiling is None)
+    return f"The card has no measured ceiling of {listed(names)}, which these kernels use." if names else ""
+
+
 def _left_out(profile: PlacedProfile) -> str:
     there = listed(counted(count, kind) for kind, count in profile.left_out.items()) if profile.left_out else ""
     return f"Left out: {there}, which were profiled as a whole." if there else ""
@@ -209,24 +214,14 @@ def sentence(kernel: PlacedKernelGroup, multiprocessors: int | None = None) -> s
     head = words_of(kernel)
     evidence = _evidence(kernel)
     if kernel.regime is None:
-        why = f" ({evidence})" if evidence else ""
-        return f"{head}: what limits it is not known, since {_lacks(kernel)}{why}."
+        known = f"the largest share that was counted is {evidence}" if evidence else "nothing of it has a ceiling"
+        return f"{head}: what limits it is not known; {known}."
     advice = ADVICE[_advice_of(kernel)]
     grid = kernel.grid[0] * kernel.grid[1] * kernel.grid[2]
     if kernel.regime == "implementation" and multiprocessors and grid < IDLE * multiprocessors:
         blocks = f"{grid} block{'s leave' if grid > 1 else ' leaves'}"
         advice = f"{blocks} most of {multiprocessors} multiprocessors idle: split the work further"
     return f"{head}: {regime_words(kernel.regime)} ({evidence or 'no traffic and no FLOPs'}). What helps: {advice}."
-
-
-def _lacks(kernel: PlacedKernelGroup) -> str:
-    told = [
-        what
-        for quantity in kernel.missing
-        for what in (_missing_flops(kernel) if quantity == "flops" else [QUANTITIES[quantity]])
-    ]
-    told += [f"a ceiling of {_name(one)}" for one in kernel.roofs if one.ceiling is None]
-    return f"{listed(told)} {'is' if len(told) == 1 else 'are'} missing"
 
 
 def _evidence(kernel: PlacedKernelGroup) -> str:
