@@ -234,7 +234,7 @@ def report(
 def _placed(profile: PlacedProfile, table: Roofline, device: DeviceRecord) -> PlacingPart:
     multiprocessors = device.hardware.get("multiprocessors")
     return PlacingPart(
-        title=profile.report,
+        title=f"Report {profile.report}",
         anchor=f"placed-{profile.name}",
         words=placing.words(profile, device.name),
         command=placing.wanted(profile),

@@ -221,7 +221,7 @@ def sentence(kernel: PlacedKernelGroup, multiprocessors: int | None = None) -> s
     if kernel.regime == "implementation" and multiprocessors and grid < IDLE * multiprocessors:
         blocks = f"{grid} block{'s leave' if grid > 1 else ' leaves'}"
         advice = f"{blocks} most of {multiprocessors} multiprocessors idle: split the work further"
-    return f"{head}: {regime_words(kernel.regime)} ({evidence or 'no traffic and no FLOPs'}). What helps: {advice}."
+    return f"{head}: {regime_words(kernel.regime)} ({evidence or 'nothing else was counted'}). What helps: {advice}."
 
 
 def _evidence(kernel: PlacedKernelGroup) -> str:
