@@ -271,7 +271,7 @@ rule own_operator:
 # Reads a report of the user's own program; measures nothing.
 rule profile:
     input:
-        library=library("profile"),
+        library=library("read_profile"),
     output:
         "results/profiles/{name}.json",
     log:
@@ -287,7 +287,7 @@ rule profile:
         # Its content in place of an input, since an archive has the record without the report.
         report_sha256=lambda wildcards: settings.report_sha256(wildcards.name, PROFILES[wildcards.name]),
     script:
-        "../scripts/profile.py"
+        "../scripts/read_profile.py"
 
 
 # After all that is timed, by priority: a profiled process is timed by nobody. One process for all operators: it takes

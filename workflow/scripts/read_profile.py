@@ -1,4 +1,7 @@
-"""profile: the kernels of a user's own program, from Nsight Compute's report of it."""
+"""profile: the kernels of a user's own program, from Nsight Compute's report of it.
+
+Not profile.py: that would come before Python's own module of the name, which cProfile imports.
+"""
 
 from pathlib import Path
 
