@@ -3,8 +3,8 @@
 # Not even a file of the checkout's own root, numpy.py say, comes before the installed packages.
 python = .venv/bin/python -P
 
-# A, ARCHIVE, B, BATCH, CACHE, CARD, CELL, CONTEXT, CUDA, FLEET, HEAT, MODEL, PYTHON, PYTORCH, RUN and RUNS reach the recipes through the
-# environment. These would lead Python elsewhere.
+# A, ARCHIVE, B, BATCH, CACHE, CARD, CELL, CONTEXT, CUDA, FLEET, FORMAT, HEAT, MODEL, PYTHON, PYTORCH, REPORT, RUN and RUNS
+# reach the recipes through the environment. These would lead Python elsewhere.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 # Snakemake, CuPy and Matplotlib cache below the home; where that cannot be written, here.
@@ -70,19 +70,23 @@ model: setup-any ## what decoding a model costs at least: MODEL=llama-3-70b CARD
 fleet: setup-fleet ## measure every node of a Slurm cluster by a job of its own, and compare the cards (config/fleet.yaml; FLEET=fleet: the folder)
 	@$(python) workflow/commands/fleet.py $(if $(FLEET),--folder "$$FLEET") $(ARGS)
 
+fleet-report: setup-any ## which cards of a fleet are slow (ARCHIVES="n1.tar.gz n2.tar.gz", or FLEET=folder with nodes.json)
+	@$(python) workflow/commands/fleet_report.py $(if $(ARCHIVES),$(ARCHIVES) $(if $(FLEET),--into "$$FLEET"),$(if $(FLEET),--nodes "$$FLEET/nodes.json"))
+
+place: setup-reports ## a program's kernels under measured ceilings: REPORT=my.ncu-rep (CARD=reference/nvidia-h200); without it, how to collect it
+	@$(python) workflow/commands/place.py $(if $(REPORT),"$$REPORT") $(if $(CARD),--card "$$CARD")
+
+export: setup-any ## write the measured ceilings for another tool: FORMAT=tracelens (CARD=reference/nvidia-h200)
+	@$(python) workflow/commands/export.py "$$FORMAT" $(if $(CARD),--card "$$CARD")
+
 spread: setup ## measure the ceilings in RUNS=3 more runs, and report how far they lie apart (ARGS as the run had them)
 	@$(python) workflow/commands/spread.py $(if $(RUNS),"$$RUNS",3) $(ARGS)
 
 distribution: setup-any ## add runs to what is known of their cards' models (ARCHIVES="one.tar.gz other.tar.gz")
 	@$(python) workflow/commands/distribution.py $(ARCHIVES)
 
-fleet-report: setup-any ## which cards of a fleet are slow (ARCHIVES="n1.tar.gz n2.tar.gz", or FLEET=folder with nodes.json)
-	@$(python) workflow/commands/fleet_report.py $(if $(ARCHIVES),$(ARCHIVES) $(if $(FLEET),--into "$$FLEET"),$(if $(FLEET),--nodes "$$FLEET/nodes.json"))
-
-peers: setup-any ## time PyTorch beside this run's ceilings and operators (PYTORCH=a Python with it and CuPy)
-	@$(if $(PYTORCH),"$$PYTORCH",python3) workflow/commands/compare_pytorch.py
-	@$(if $(PYTORCH),"$$PYTORCH",python3) workflow/commands/compare_attention.py
-	@$(if $(PYTORCH),"$$PYTORCH",python3) workflow/commands/compare_norms.py
+peers: setup-any ## time PyTorch beside this run's ceilings and operators (PYTORCH=a Python with it; for operators also with CuPy)
+	@$(if $(PYTORCH),"$$PYTORCH",python3) workflow/commands/peers.py
 
 setup: ## install only (CUDA=12, 13 or none chooses the packages, PYTHON=python3.13 the Python)
 	@envs/install.sh
@@ -92,6 +96,9 @@ setup-any:
 
 setup-fleet:
 	@envs/install.sh fleet
+
+setup-reports:
+	@envs/install.sh reports
 
 setup-development:
 	@envs/install.sh development

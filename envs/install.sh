@@ -3,6 +3,7 @@
 #
 #   envs/install.sh                what this machine measures with: CUDA 12 where an NVIDIA driver answers, else the CPU
 #   envs/install.sh any            the lock that is installed, whichever it is; the CPU's if none is
+#   envs/install.sh reports        the same, and what reads Nsight Compute's reports
 #   envs/install.sh development    what it measures with, and the tools of `make test` and `make lint`
 #   envs/install.sh fleet          what it measures with, and what submits jobs to Slurm
 #
@@ -76,7 +77,7 @@ choose_lock() {
         for chosen in .venv/installed/cuda1?-*; do
             if [ -e "$chosen" ]; then
                 lock=$(basename "${chosen%-*}")
-            elif [ "$purpose" != any ] && [ -n "$(driver_cuda)" ]; then
+            elif [ "$purpose" != any ] && [ "$purpose" != reports ] && [ -n "$(driver_cuda)" ]; then
                 lock=${bundle:-cuda12}
             fi
         done
@@ -226,14 +227,15 @@ environment=$(inspect)
 interpreters= pip_of=
 [ -n "$environment" ] || interpreters=$(interpreters)
 choose_lock
+# What is installed over the lock.
 case $purpose-$lock in
-development-cuda13) tools=development-cuda13 ;;
-development-*) tools='development fleet' ;; # the tests submit jobs too
-fleet-*) tools=fleet ;;
-*) tools= ;;
+development-cuda13) more=development-cuda13 ;;
+development-*) more=development ;;
+fleet-*) more=fleet ;;
+reports-cpu) more=reports ;;
+*) more= ;;
 esac
-missing() { for tool in $tools; do installed "$tool" || echo "$tool"; done; }
-if installed "$lock" && [ -z "$(missing)" ]; then
+if installed "$lock" && { [ -z "$more" ] || installed "$more"; }; then
     exit
 fi
 
@@ -260,9 +262,12 @@ if ! installed "$lock"; then
     install --requirement envs/build.txt
     install_lock "$lock"
 fi
-for tool in $(missing); do
-    say "Installing the packages of envs/$tool.txt into .venv..."
-    size='0.3 GB'
-    prepare_to_install
-    install_lock "$tool"
-done
+case $more in
+'') exit ;;
+fleet) what='what submits jobs to Slurm' size='0.1 GB' ;;
+reports) what="the reader of Nsight Compute's reports" size='52 MB' ;;
+*) what='the tools of tests and style' size='0.3 GB' ;;
+esac
+say "Installing $what into .venv..."
+prepare_to_install
+install_lock "$more"

@@ -157,6 +157,14 @@ def test_the_tools_are_installed_over_what_measures(machine):
     assert machine.install("development") == machine.install() == (0, [], [])
 
 
+def test_what_reads_reports_is_installed_over_the_cpu_lock_and_is_part_of_the_others(machine):
+    assert machine.install("reports", DRIVER="12")[2] == ["venv 3.12", "pip build", "pip cpu", "pip reports"]
+    assert machine.install("reports") == machine.install("any") == (0, [], [])
+    assert packages("reports").items() <= packages("cuda12").items() & packages("cuda13").items()
+    assert machine.install(DRIVER="12")[2] == ["pip build", "pip cuda12"]
+    assert machine.install("reports") == (0, [], [])
+
+
 def test_the_interpreter_is_one_that_runs_and_fits(machine):
     machine.command("python3.12", "echo 'pyenv: python3.12: command not found' >&2; exit 127")
     machine.python("python3", "3.10")

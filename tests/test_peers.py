@@ -3,12 +3,16 @@
 import contextlib
 import importlib
 import json
+import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
 from commands import COMMANDS, load
 from fake_gpu import open_gpu
+from workflow_run import CHECKOUT
+
+from roofline import devices
 
 COMPARISONS = ("compare_pytorch", "compare_attention", "compare_norms")
 
@@ -38,7 +42,7 @@ def test_without_pytorch_or_a_gpu_it_says_so_in_a_sentence(monkeypatch, name):
 def test_a_comparison_is_written_with_where_it_was_made(peers, monkeypatch, tmp_path, capsys):
     use_torch(monkeypatch)
     device = open_gpu(monkeypatch)
-    monkeypatch.setattr(peers.devices, "open_device", lambda name: device)
+    monkeypatch.setattr(devices, "open_device", lambda name: device)
     monkeypatch.setattr(peers.lock, "measuring", contextlib.nullcontext)
     result = tmp_path / "results" / "some_pytorch.json"
     assert peers.with_our_kernels(lambda torch, device: ({"rows": [1]}, "a table"), result) is None
@@ -54,7 +58,7 @@ def test_without_our_kernels_it_says_why_and_writes_nothing(peers, monkeypatch, 
         raise LookupError("no CuPy")
 
     use_torch(monkeypatch)
-    monkeypatch.setattr(peers.devices, "open_device", refuse)
+    monkeypatch.setattr(devices, "open_device", refuse)
     told = peers.with_our_kernels(None, tmp_path / "results" / "some_pytorch.json")
     assert told == "our kernels cannot run in this Python: no CuPy"
     assert not list(tmp_path.iterdir())
@@ -67,3 +71,55 @@ def test_the_memorys_own_rate_is_that_of_its_fastest_kernel(peers, monkeypatch):
     monkeypatch.setattr(device, "streams", lambda level, size: streams)
     monkeypatch.setattr(device, "step_times", lambda step, count: [step] * count)
     assert peers.memory_gb_per_s(device, "copy") == pytest.approx(1000)
+
+
+STOCK = """#!/bin/sh
+exec {python} -I -S -c 'import runpy, sys
+sys.executable = "{here}"
+sys.argv = sys.argv[1:]
+sys.path[:0] = ["{packages}", sys.argv[0].rpartition("/")[0]]
+runpy.run_path(sys.argv[0], run_name="__main__")' "$@"
+"""
+TORCH = """
+from types import SimpleNamespace
+__version__, version = "2.11", SimpleNamespace(cuda="12.8")
+cuda = SimpleNamespace(is_available=lambda: {gpu}, get_device_name=lambda: "A fake GPU", device_count=lambda: 1)
+backends = SimpleNamespace(cuda=SimpleNamespace(matmul=SimpleNamespace()))
+manual_seed = lambda seed: None
+"""
+
+
+@pytest.fixture
+def stock(tmp_path):
+    """A Python with a stand-in for PyTorch and no other package: not one that this one has."""
+    python, packages = tmp_path / "python", tmp_path / "packages"
+    packages.mkdir()
+    python.write_text(STOCK.format(python=sys.executable, here=python, packages=packages))
+    python.chmod(0o755)
+
+    def run(gpu: bool | None) -> subprocess.CompletedProcess:
+        if gpu is not None:
+            (packages / "torch.py").write_text(TORCH.format(gpu=gpu))
+        return subprocess.run([python, COMMANDS / "peers.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+
+    return run
+
+
+def test_a_stock_pytorch_times_products_and_names_what_the_rest_needs(stock, tmp_path):
+    """Their stand-in has no product: every dtype is told with the reason, and no package of ours is needed for it."""
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "roofline.json").symlink_to(CHECKOUT / "reference" / "nvidia-h200" / "roofline.json")
+    done = stock(gpu=True)
+    assert (done.stderr, done.returncode) == ("", 0)
+    left_out = [line for line in done.stdout.splitlines() if "left out" in line]
+    assert [line.split(":")[0] for line in left_out] == ["compare_attention", "compare_norms"]
+    assert all("pip install cupy-cuda12x" in line and "pydantic" in line for line in left_out)
+    found = json.loads((tmp_path / "results" / "pytorch.json").read_text())
+    references = {row["dtype"]: row["reference_tflops"] for row in found["rows"]}
+    assert 700 < references["fp16"] < 900 and found["pytorch"] == "2.11"
+
+
+@pytest.mark.parametrize(("gpu", "says"), [(None, "PyTorch is not installed"), (False, "PyTorch sees no GPU here")])
+def test_a_python_that_can_time_nothing_says_so_without_a_traceback(stock, gpu, says):
+    done = stock(gpu)
+    assert done.returncode == 1 and says in done.stderr and "Traceback" not in done.stderr

@@ -152,7 +152,7 @@ def measured(torch) -> str | None:
         return "results/roofline.json is not there; run make first"
     of_gpu = [c for c in roofline["ceilings"] if c["device"] == "gpu0" and c["kind"] == "compute"]
     ceilings = {c["name"]: c["tflops"] for c in of_gpu}
-    rows = compare(torch, ceilings, {c["name"]: c["lab_tflops"] for c in of_gpu})
+    rows = compare(torch, ceilings, {c["name"]: c["reference_tflops"] for c in of_gpu})
     between = compare_peers(torch, [c for c in roofline["ceilings"] if c["kind"] == "memory"])
     peers.write(RESULT, {**peers.provenance(torch), "rows": rows} | ({"peers": between} if between else {}))
     print(table(rows))

@@ -75,6 +75,11 @@ rule plot:
             caption="../report/models.rst",
             category="Models",
         ),
+        kernels=report(
+            profile_pictures(),
+            caption="../report/kernels.rst",
+            category="Your programs",
+        ),
         load=report(
             "results/load.png",
             caption="../report/load.rst",

@@ -15,6 +15,7 @@ from roofline.records.instructions import InstructionsRecord
 from roofline.records.memory import BandwidthRecord
 from roofline.records.operator import JobRecord, Measurement, OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord
+from roofline.records.profile import ProfileRecord
 
 CLOCK_S = 0.25  # that stopwatches may lie apart
 
@@ -58,6 +59,8 @@ def is_at_home(path: str, record: Record) -> bool:
             return rest.endswith(f"/{record.case}")
         case CountersRecord():
             return rest.startswith("counters/")
+        case ProfileRecord():
+            return (device, rest) == ("profiles", record.name)
     return True
 
 

@@ -20,11 +20,12 @@ OUTPUTS = (None, "fp64", "fp32", "fp16", "bf16", "int32")
 def contradictions(found: Results, config: dict) -> list[str]:
     """A line for each record of the library's operators that lacks a cell of its job, or counts another way.
 
-    `config` is the run's. Operators of the user's own are left out: an archive is checked without running their code.
+    `config` is the run's. Operators of the user's own are left out: an archive is checked without running their code;
+    and so are reports of their programs, which lie elsewhere.
     """
     told = []
     try:
-        checked = settings.complete(config | {"operators": []})
+        checked = settings.complete(config | {"operators": [], "profiles": []})
     except settings.Faults:  # of an earlier version
         return []
     for path, record in [*found.measured, *found.counters]:

@@ -1,0 +1,291 @@
+"""Kernels of a user's own program under the measured ceilings, in words and tables."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from roofline.analysis.table import ComputeCeiling, KernelRoof, MemoryCeiling, PlacedKernelGroup, PlacedProfile
+from roofline.core.formatting import counted, duration, flops_unit, level_words, listed, number, percent, regime_words
+from roofline.devices.levels import TITLES
+from roofline.measure import profile_report
+from roofline.report.markdown import Table, filled
+from roofline.report.palette import LEVEL_COLOURS
+
+Ceiling = ComputeCeiling | MemoryCeiling
+COLOURS = {"l1": LEVEL_COLOURS["l1"], "l2": LEVEL_COLOURS["l2"], "memory": LEVEL_COLOURS["hbm"]}
+LEVELS = {"compute": "compute", "l1": TITLES["l1"], "l2": TITLES["l2"], "memory": "memory"}
+UNITS = {"cuda_core": "CUDA cores", "tensor_core": "tensor cores"}
+QUANTITIES = {
+    "time": "time",
+    "clock": "clock",
+    "flops": "FLOPs",
+    "memory": "traffic of memory",
+    "l2": "traffic of L2",
+    "l1": "traffic of L1",
+}
+LONGEST = 72  # characters of a kernel's name
+ROWS, DRAWN, TOLD = 200, 60, 8  # kernels in the table, in the picture, and with a sentence
+IDLE = 0.5  # of the multiprocessors: fewer blocks leave most of them idle
+NEXT = 0.05  # of a launch's time: a further ceiling below it is not worth naming
+ADVICE = {
+    "memory": "move fewer bytes: fuse it with its neighbours, keep data in a smaller dtype, reuse what is in the L2",
+    "l2": "ask the L2 for less: larger tiles, reuse in registers and shared memory",
+    "l1": "fewer and wider loads: coalesced accesses of 16 bytes, reuse in registers",
+    "tensor_core": "fewer FLOPs, or cheaper ones: less padding, a dtype of fewer bits",
+    "cuda_core": "fewer FLOPs, or tensor cores where it is a product",
+    "overhead": "it is about as short as a launch: fuse kernels, or give each more work",
+    "implementation": "no ceiling explains half of its time, so latency does: more loads in flight, more warps per "
+    "multiprocessor, fewer dependent steps",
+}
+PARAMETERS = re.compile(r"\([^()]*(?:\([^()]*\)[^()]*)*\)(?: const)?$")
+
+
+@dataclass(frozen=True)
+class PlacingPart:
+    """One report on one device."""
+
+    title: str
+    anchor: str
+    words: list[str]
+    command: str  # that collects what the report lacks; empty where it lacks nothing
+    told: list[str]  # the kernels that take most time, a sentence each
+    kernels: Table
+    chart: dict | None
+
+
+def drawn(profile: PlacedProfile) -> list[PlacedKernelGroup]:
+    """Those that have a place in a picture, with FLOPs, time, and bytes of a level; the ones with most time."""
+    return [one for one in profile.kernels if one.attained_tflops and one.intensities][:DRAWN]
+
+
+def ceilings_of(
+    kernels: Iterable[PlacedKernelGroup], ceilings: Sequence[Ceiling]
+) -> tuple[list[ComputeCeiling], list[tuple[str, MemoryCeiling]]]:
+    """The compute ceilings that kernels stand under, and of each level the memory ceilings, of one device's."""
+    by_name = {one.name: one for one in ceilings}
+    roofs = [one for kernel in kernels for one in kernel.roofs if one.ceiling in by_name]
+    flat = dict.fromkeys(one.ceiling for one in roofs if one.level == "compute" and not one.not_arithmetic)
+    slopes = dict.fromkeys((one.level, one.ceiling) for level in COLOURS for one in roofs if one.level == level)
+    return [by_name[name] for name in flat], [(level, by_name[name]) for level, name in slopes]
+
+
+def limits(kernels: Sequence[PlacedKernelGroup], flat, slopes) -> tuple[float, float, float, float]:
+    """Of the axes: intensities and TFLOPS, with room on all sides."""
+    ridges = [peak.tflops * 1e3 / slope.gb_per_s for peak in flat for _, slope in slopes]
+    xs = [x for one in kernels for x in one.intensities.values()] + ridges
+    ys = [one.attained_tflops for one in kernels]
+    return min(xs) / 3, max(xs) * 3, min(ys) / 3, 2 * max([*ys, *(one.tflops for one in flat)])
+
+
+def ceiling_words(ceiling: Ceiling) -> str:
+    if ceiling.kind == "compute":
+        return f"{ceiling.name} {number(ceiling.tflops)} {flops_unit(ceiling.name)}"
+    return f"{level_words(ceiling.name)} {number(ceiling.gb_per_s)} GB/s"
+
+
+def dot_size(kernel: PlacedKernelGroup) -> float:
+    """Points; its area grows with its share of the time."""
+    return 4.0 + 6.0 * (kernel.share_of_time or 0.0) ** 0.5
+
+
+def title_of(kernel: PlacedKernelGroup) -> str:
+    """The function with its template arguments, not with its parameters."""
+    text = PARAMETERS.sub("", kernel.signature).removeprefix("void ")
+    if len(text) > LONGEST:
+        text = kernel.name + (text[text.index("<") :] if "<" in text else "")
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def shape_of(kernel: PlacedKernelGroup) -> str:
+    return f"{_dimensions(kernel.grid)} blocks of {_dimensions(kernel.block)}"
+
+
+def _dimensions(sizes: Sequence[int]) -> str:
+    """256, 16x16: without ones at the end."""
+    sizes = list(sizes)
+    while len(sizes) > 1 and sizes[-1] == 1:
+        sizes.pop()
+    return "x".join(map(str, sizes))
+
+
+def words_of(kernel: PlacedKernelGroup) -> str:
+    share = "no time" if kernel.share_of_time is None else f"{percent(kernel.share_of_time)} of the time"
+    return f"{title_of(kernel)}, {shape_of(kernel)}, {share}"
+
+
+def limit_of(kernel: PlacedKernelGroup) -> str:
+    if kernel.limited_by:
+        return f"{LEVELS[kernel.limited_at]}: {kernel.limited_by}"
+    return kernel.regime or "not known"
+
+
+def words(profile: PlacedProfile, card: str) -> list[str]:
+    """What the report holds, where its time goes, and what is to be known of clocks and of what it lacks."""
+    kernels = profile.kernels
+    told = [
+        f"{profile.report}: {profile.launches} launch{'es' * (profile.launches > 1)} of "
+        f"{counted(len(kernels), 'kernel')} by name, grid and block, {duration(profile.total_s)} in all, on {card}. "
+        f"{_by_regime(kernels)}"
+    ]
+    told += [
+        line for line in (_clocks(kernels), _missing(profile), _left_out(profile), _without_flops(kernels)) if line
+    ]
+    return told
+
+
+def _by_regime(kernels: Iterable[PlacedKernelGroup]) -> str:
+    shares: dict[str, float] = {}
+    for one in kernels:
+        if one.share_of_time:
+            what = regime_words(one.regime) if one.regime else "not known"
+            shares[what] = shares.get(what, 0.0) + one.share_of_time
+    ordered = sorted(shares.items(), key=lambda item: -item[1])
+    return f"Of the time, {listed(f'{percent(share)} is {what}' for what, share in ordered)}." if ordered else ""
+
+
+def _clocks(kernels: Iterable[PlacedKernelGroup]) -> str:
+    """Of kernels that ran well below the clock of a ceiling."""
+    scaled = [(one, roof.clock_scale) for one in kernels for roof in one.roofs if roof.clock_scale]
+    if not scaled:
+        return ""
+    ran = _span(one.sm_clock_mhz for one, _ in scaled)
+    measured = _span(one.sm_clock_mhz / scale for one, scale in scaled)
+    return (
+        f"{counted(len({id(one) for one, _ in scaled}), 'kernel')} ran at {ran} MHz, and ceilings were measured at "
+        f"{measured} MHz: where a kernel's clock is well below a ceiling's, as with a locked clock (ncu's default; "
+        f"`--clock-control none` leaves it), ceilings of compute, L1 and L2 are scaled to it. That of memory never is."
+    )
+
+
+def _span(values: Iterable[float]) -> str:
+    values = [round(one) for one in values]
+    return str(min(values)) if min(values) == max(values) else f"{min(values)} to {max(values)}"
+
+
+def _missing(profile: PlacedProfile) -> str:
+    lacking: dict[str, int] = {}
+    for one in profile.kernels:
+        for quantity in one.missing:
+            for what in _missing_flops(one) if quantity == "flops" else [QUANTITIES[quantity]]:
+                lacking[what] = lacking.get(what, 0) + 1
+    if not lacking:
+        return ""
+    whole = len(profile.kernels)
+    told = listed(what if count == whole else f"{what} (of {count} of {whole})" for what, count in lacking.items())
+    return f"Not in this report: {told}. The command that collects all of it is given below."
+
+
+def _missing_flops(kernel: PlacedKernelGroup) -> list[str]:
+    return [f"FLOPs of {listed(dtypes)} on {UNITS[unit]}" for unit, dtypes in kernel.missing_flops.items()]
+
+
+def _no_ceiling(kernels: Iterable[PlacedKernelGroup]) -> str:
+    names = dict.fromkeys(_name(roof) for one in kernels for roof in one.roofs if roof.ceiling is None)
+    return f"The card has no measured ceiling of {listed(names)}, which these kernels use." if names else ""
+
+
+def _left_out(profile: PlacedProfile) -> str:
+    there = listed(counted(count, kind) for kind, count in profile.left_out.items()) if profile.left_out else ""
+    return f"Left out: {there}, which were profiled as a whole." if there else ""
+
+
+def _without_flops(kernels: Sequence[PlacedKernelGroup]) -> str:
+    """They have no place on a chart of logarithmic intensities."""
+    none = [one for one in kernels if one.flops == 0]
+    share = sum(one.share_of_time or 0.0 for one in none)
+    told = (
+        f"{counted(len(none), 'kernel')} without FLOPs, {percent(share)} of the time: in the table, not in the picture."
+    )
+    return told if none else ""
+
+
+def command(capability: str) -> str:
+    """The one that collects everything on cards of a compute capability, such as 9.0."""
+    return profile_report.command(tuple(map(int, capability.split("."))))
+
+
+def wanted(profile: PlacedProfile) -> str:
+    """The command that would have collected what a report lacks; empty where it lacks nothing."""
+    return command(profile.compute_capability) if any(one.missing for one in profile.kernels) else ""
+
+
+def sentence(kernel: PlacedKernelGroup, multiprocessors: int | None = None) -> str:
+    """What limits a kernel, the evidence, and what would help."""
+    head = words_of(kernel)
+    evidence = _evidence(kernel)
+    if kernel.regime is None:
+        known = f"the largest share that was counted is {evidence}" if evidence else "nothing of it has a ceiling"
+        return f"{head}: what limits it is not known; {known}."
+    advice = ADVICE[_advice_of(kernel)]
+    grid = kernel.grid[0] * kernel.grid[1] * kernel.grid[2]
+    if kernel.regime == "implementation" and multiprocessors and grid < IDLE * multiprocessors:
+        blocks = f"{grid} block{'s leave' if grid > 1 else ' leaves'}"
+        advice = f"{blocks} most of {multiprocessors} multiprocessors idle: split the work further"
+    return f"{head}: {regime_words(kernel.regime)} ({evidence or 'nothing else was counted'}). What helps: {advice}."
+
+
+def _evidence(kernel: PlacedKernelGroup) -> str:
+    """Ceilings by what they explain of the time, the first in any case."""
+    known = sorted((one for one in kernel.roofs if one.share is not None), key=lambda one: -one.share)
+    shown = [one for place, one in enumerate(known) if place == 0 or one.share >= NEXT]
+    return ", ".join(f"{percent(one.share)} of {one.ceiling}{_scaled(one)}" for one in shown)
+
+
+def _scaled(roof: KernelRoof) -> str:
+    return f" at {percent(roof.clock_scale)} of its clock" if roof.clock_scale else ""
+
+
+def _name(roof: KernelRoof) -> str:
+    return f"{roof.dtype} on {UNITS[roof.unit]}" if roof.unit else LEVELS[roof.level]
+
+
+def _advice_of(kernel: PlacedKernelGroup) -> str:
+    """The key of ADVICE."""
+    if kernel.limited_at == "compute":
+        return kernel.roof_at("compute").unit
+    return kernel.limited_at or kernel.regime
+
+
+def table(kernels: Sequence[PlacedKernelGroup]) -> Table:
+    """The kernels that take most time; the rest in one row."""
+    columns = ("kernel", "limited by", "grid x block", "launches", "total", "of all", "each", "MHz", "TFLOPS")
+    columns += ("FLOP/byte", *(f"of {name}" for name in LEVELS.values()))
+    rows = [_row(one) for one in kernels[:ROWS]]
+    rest = kernels[ROWS:]
+    if rest:
+        seconds, share = (sum(getattr(one, of) or 0.0 for one in rest) for of in ("total_s", "share_of_time"))
+        launches = str(sum(one.launches for one in rest))
+        name = f"{len(rest)} others, each with less time"
+        rows.append([name, "", "", launches, duration(seconds), percent(share), *["-"] * (len(columns) - 6)])
+    return filled(columns, rows, 2)
+
+
+def _row(kernel: PlacedKernelGroup) -> list[str]:
+    roofs = [kernel.roof_at(level) for level in LEVELS]
+    intensity = kernel.intensities.get("memory")
+    return [
+        title_of(kernel),
+        limit_of(kernel),
+        f"{_dimensions(kernel.grid)} x {_dimensions(kernel.block)}",
+        str(kernel.launches),
+        _or_dash(duration, kernel.total_s),
+        _or_dash(percent, kernel.share_of_time),
+        _or_dash(duration, kernel.mean_s),
+        _or_dash(lambda mhz: f"{mhz:.0f}", kernel.sm_clock_mhz),
+        _or_dash(number, kernel.attained_tflops),
+        _or_dash(number, intensity),
+        *(_or_dash(percent, one.share if one else None) for one in roofs),
+    ]
+
+
+def _or_dash(form, value: float | None) -> str:
+    return "-" if value is None else form(value)
+
+
+def page(profile: PlacedProfile, card: str, multiprocessors: int | None, picture: str) -> str:
+    """All of it as Markdown, with the name of the picture beside it."""
+    told = [f"{place}. {sentence(one, multiprocessors)}" for place, one in enumerate(profile.kernels[:TOLD], 1)]
+    parts = [f"# {profile.report} under measured ceilings", *words(profile, card), "\n".join(told)]
+    parts += [str(table(profile.kernels)), f"![Kernels under their ceilings]({picture})"]
+    parts += [f"```sh\n{lacking}\n```"] if (lacking := wanted(profile)) else []
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,101 @@
+"""Kernels of a user's own program on the hierarchical roofline: each at its L1, L2 and memory intensity."""
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from roofline.analysis.table import PlacedKernelGroup, PlacedProfile, Roofline
+from roofline.report import figure_style as style
+from roofline.report.placing import (
+    COLOURS,
+    LEVELS,
+    Ceiling,
+    ceiling_words,
+    ceilings_of,
+    dot_size,
+    drawn,
+    limits,
+    words_of,
+)
+
+TITLE = "Kernels under measured ceilings"
+NOTHING = "No kernel of the report has FLOPs, time and traffic together."
+MARKS = (
+    "Each kernel stands at its FLOPs per byte of L1, L2 and memory: a dot for each level, in the colour of its slope, "
+    "the larger the more time. A dot on its own slope, or on the horizontal line of its dtype, is at that ceiling."
+)
+SCALED_MARK = " Dashed: ceilings at the lower clock of kernel 1; that of memory never moves."
+HEAD, HIGH, AXIS = 30.0, 340.0, 44.0
+LEGEND, NUMBERED = 124.0, 12
+SCALED = (0, (3, 2))
+
+
+@style.styled()
+def draw_run(roofline: Roofline) -> Figure:
+    """Of the first report of a run."""
+    profile = roofline.profiles[0]
+    return draw(profile, roofline.ceilings, roofline.devices[profile.device].name)
+
+
+@style.styled()
+def draw(profile: PlacedProfile, ceilings: Sequence[Ceiling], card: str) -> Figure:
+    profile = style.drawable(profile)
+    kernels, title = drawn(profile), f"{TITLE}: {profile.report} on {card}"
+    if not kernels:
+        return style.nothing(title, NOTHING)
+    scales = {roof.ceiling: roof.clock_scale for roof in kernels[0].roofs if roof.clock_scale}
+    marks, numbered = style.wrapped(MARKS + (SCALED_MARK if scales else "")), kernels[:NUMBERED]
+    whole = 2 * style.MARGIN + HEAD + HIGH + AXIS + style.LINE * (len(numbered) + len(marks) + 1)
+    figure, top = style.headed(whole, title, []), whole - style.MARGIN - HEAD
+    place = style.margins(whole, top=whole - top, bottom=top - HIGH, right=LEGEND)
+    axes = figure.add_subplot(figure.add_gridspec(1, 1, **place)[0])
+    _paint(axes, kernels, [one for one in ceilings if one.device == profile.device], scales)
+    lines = [
+        style.shortened(f"{place}  {words_of(one)}", style.WIDTH - 2 * style.MARGIN, style.SMALL_SIZE)
+        for place, one in enumerate(numbered, 1)
+    ]
+    below = top - HIGH - AXIS
+    style.printed(figure, below, lines, style.INK)
+    style.printed(figure, below - style.LINE * (len(lines) + 0.5), marks)
+    return figure
+
+
+def _paint(axes: Axes, kernels: Sequence[PlacedKernelGroup], ceilings: Sequence[Ceiling], scales: dict) -> None:
+    flat, slopes = ceilings_of(kernels, ceilings)
+    x0, x1, y0, y1 = limits(kernels, flat, slopes)
+    axes.set(xlim=(x0, x1), ylim=(y0, y1), xlabel="FLOPs per byte of the level", ylabel="attained, TFLOPS")
+    for axis in (axes.xaxis, axes.yaxis):
+        style.logarithmic(axis, "{:g}".format, numticks=30)
+    top, fastest = max((one.tflops for one in flat), default=y1), max((s.gb_per_s for _, s in slopes), default=None)
+    for level, slope in slopes:
+        for rate, dashes in _rates(slope.gb_per_s / 1e3, scales.get(slope.name)):
+            ends = max(x0, y0 / rate), min(x1, top / rate)
+            axes.plot(ends, [end * rate for end in ends], color=COLOURS[level], lw=1.3, ls=dashes, zorder=2)
+    for peak in flat:
+        start = max(x0, peak.tflops * 1e3 / fastest) if fastest else x0
+        for rate, dashes in _rates(peak.tflops, scales.get(peak.name)):
+            axes.plot([start, x1], [rate] * 2, color=style.INK, lw=1.1, ls=dashes, zorder=2)
+        look = {"size": style.SMALL_SIZE, "color": style.INK, "ha": "left", "va": "center"}
+        axes.annotate(ceiling_words(peak), (x1, peak.tflops), xytext=(4, 0), textcoords="offset points", **look)
+    _paint_kernels(axes, kernels)
+    handles = [style.line(ceiling_words(one), COLOURS[level]) for level, one in slopes]
+    handles += [style.dot(f"at its {LEVELS[level]} intensity", colour) for level, colour in COLOURS.items()]
+    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(1.01, 0), fontsize=style.SMALL_SIZE)
+
+
+def _rates(rate: float, scale: float | None) -> list[tuple]:
+    """As it was measured, and at the kernel's clock where that is another."""
+    return [(rate, "-"), *([(scale * rate, SCALED)] if scale else [])]
+
+
+def _paint_kernels(axes: Axes, kernels: Sequence[PlacedKernelGroup]) -> None:
+    """The first above the others, as most of the time is its."""
+    for place, one in reversed(list(enumerate(kernels, 1))):
+        y, spread = one.attained_tflops, sorted(one.intensities.values())
+        axes.plot([spread[0], spread[-1]], [y, y], color=style.MUTED, lw=0.6, zorder=3)
+        for level, x in one.intensities.items():
+            axes.plot(x, y, **style.dot_look(COLOURS[level], "o", size=dot_size(one)), zorder=4)
+        if place <= NUMBERED:
+            look = {"size": style.SMALL_SIZE, "color": style.INK, "ha": "left", "va": "bottom", "zorder": 5}
+            axes.annotate(str(place), (spread[-1], y), xytext=(4, 2), textcoords="offset points", **look)
