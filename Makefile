@@ -104,13 +104,13 @@ setup-development:
 	@envs/install.sh development
 
 # On all cores; measurements within the tests take turns. GPU tests run one by one, because they share the card.
-test: setup-development ## run the tests (ARGS="-m gpu": those that need a GPU)
+test: setup-development setup-fleet ## run the tests (ARGS="-m gpu": those that need a GPU)
 	@$(python) -m pytest $(if $(findstring -m gpu,$(ARGS)),,--numprocesses=auto --maxprocesses=8 --dist=worksteal) $(ARGS)
 
 lint: setup-development ## check style and mistakes, Snakefile included
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
-	@.venv/bin/snakefmt --check Snakefile workflow/Snakefile workflow/rules/*.smk
+	@.venv/bin/snakefmt --check Snakefile workflow/Snakefile workflow/rules/*.smk workflow/fleet/Snakefile
 	@$(python) -m snakemake --lint
 
 documents: setup-any ## write the documents that follow from the code: schemas, tables of settings

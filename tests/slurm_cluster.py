@@ -8,6 +8,7 @@ import secrets
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +51,8 @@ def missing() -> str | None:
     absent = [name for name in PROGRAMS if not shutil.which(name, path=search)]
     if absent:
         return f"no {absent[0]}: apt-get install slurm-wlm munge"
+    if not (Path(sys.prefix) / "fleet").is_dir():
+        return "what submits jobs is not installed: make setup-fleet"
     return None if os.getuid() == 0 else "only root starts Slurm's daemons"
 
 

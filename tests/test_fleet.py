@@ -161,7 +161,7 @@ def test_two_fleets_in_one_folder_take_no_turns(fleet):
         file.flush()
         fcntl.flock(file, fcntl.LOCK_EX)
         done = fleet.make()
-    assert done.returncode != 0 and "another run is going on in this folder (process 123)" in done.stdout + done.stderr
+    assert done.returncode == 2 and "another run is going on in this folder (process 123)" in done.stdout
 
 
 def test_without_slurm_it_says_where_it_runs(tmp_path):

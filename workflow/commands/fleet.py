@@ -10,6 +10,7 @@ nothing can be measured.
 
 import argparse
 import contextlib
+import os
 import re
 import subprocess
 import sys
@@ -30,6 +31,7 @@ from roofline.run.settings import CHECKOUT
 CONFIG, PROFILE = CHECKOUT / "config" / "fleet.yaml", CHECKOUT / "profiles" / "slurm"
 SNAKEFILE, LOG = CHECKOUT / "workflow" / "fleet" / "Snakefile", Path("fleet.log")
 SNAKEMAKE = ["--snakefile", str(SNAKEFILE), "--workflow-profile", str(PROFILE)]
+PACKAGES = Path(sys.prefix) / "fleet"  # where envs/install.sh puts the executor
 HERE = Path()  # the fleet's folder, where all of this happens
 FAILING, CANNOT, INTERRUPTED = 1, 2, 130
 # Lines of Snakemake's executor: which job is which node's, and how one ended.
@@ -57,6 +59,11 @@ def main(arguments: list[str]) -> int:
 
 
 def measure(config: dict, options: Sequence[str], folder: Path) -> int:
+    if run_lock.is_held():
+        raise Refused(run_lock.refusal())
+    if not PACKAGES.is_dir():
+        raise Refused(f"{PACKAGES} is missing, with which jobs are submitted: make setup-fleet")
+    os.environ["PYTHONPATH"] = str(PACKAGES)
     planned = fleet.planned(config, HERE)
     wanted = fleet.wanted(planned)
     jobs, _ = plan.plan([*SNAKEMAKE, *wanted])

@@ -29,6 +29,7 @@ def main(node: str, number: int) -> int:
         if own != node:
             output.write(f"this job was for {node}, and Slurm started it on {own}\n")
             return 1
+        os.environ.pop("PYTHONPATH", None)  # it leads to the executor, which would slow the start of every job
         folder.prepare(where, fleet.plan_of(here).settings, CHECKOUT)
         for command in ("run.py", "archive.py"):
             call = [sys.executable, "-P", str(COMMANDS / command), "--snakefile", str(CHECKOUT / "Snakefile")]
