@@ -1,6 +1,5 @@
 """The comparison of decode attention with PyTorch, as far as it needs neither: cells, arithmetic and words."""
 
-import math
 import sys
 from dataclasses import asdict
 
@@ -32,7 +31,7 @@ def test_ninety_cells_of_both_head_layouts(command):
     assert {(shape.heads, shape.kv_heads, shape.head_size) for shape, _ in cells} == {(8, 8, 64), (32, 8, 128)}
 
 
-def test_means_are_geometric_and_of_small_caches_in_16_bits(command):
+def test_means_are_geometric_over_all_cells_and_over_named_parts(command):
     rows = [
         row("fp16", SMALL, 1e-6, {"MATH": 9e-6, "CUDNN_ATTENTION": 2e-6}),
         row("bf16", SMALL, 1e-6, {"CUDNN_ATTENTION": 8e-6}),
@@ -40,12 +39,13 @@ def test_means_are_geometric_and_of_small_caches_in_16_bits(command):
         row("fp32", SMALL, 1e-6, {"MATH": 5e-6}),
         row("fp32", LARGE, 4e-3, {}),
     ]
-    told = command.summary(rows, read_roof=8000)
-    assert told["cells"] == 4
-    assert told["ratio"]["fp16_bf16_under_128_mb"] == pytest.approx(math.sqrt(2 * 8))
-    assert told["ratio"]["fp32"] == pytest.approx(5) and told["ratio"]["slowest"] == pytest.approx(0.5)
-    assert told["apart_ratio"]["slowest"] == pytest.approx(0.25)
-    shares = told["least_share_of_read"]
+    found = command.summary(rows)
+    whole, small = found["fp16 and bf16"], found["of these, under 128 MB"]
+    assert whole["cells"] == 3 and small["cells"] == 2
+    assert whole["ratio"] == pytest.approx({"mean": (2 * 8 * 0.5) ** (1 / 3), "least": 0.5, "most": 8})
+    assert small["ratio"]["mean"] == pytest.approx(4) and whole["apart_ratio"]["least"] == pytest.approx(0.25)
+    assert found["fp32"]["cells"] == 1 and found["fp32"]["backends"] == ["MATH"]
+    shares = command.shares_of_read(rows, read_roof=8000)
     at_least = min(8.589934592 / 2e-3, 17.179869184 / 4e-3) / 8000
     assert shares["from_4000_mb"] == pytest.approx(at_least) == shares["from_256_mb"]
 
@@ -61,8 +61,8 @@ def test_a_row_a_cell_also_where_one_side_has_none(command):
     assert first.endswith("| 52 % | 2 us | cudnn | 2.00 | 1.00 |")
     assert second.endswith("| none | | | |") and "does not fit" in third
     assert len({line.count("|") for line in (head, rule, first, second, third)}) == 1
-    words = command.in_words(command.summary(rows, 4000), 4000)
-    assert "times as fast: fp16 and bf16 under 128 MB 2.00, fp32 -, the slowest cell 2.00" in words
+    words = command.in_words(command.summary(rows), command.shares_of_read(rows, 4000), 4000)
+    assert "1.00 (1.00 to 1.00)" in words and "2.00 (2.00 to 2.00)" in words and "fp32" not in words
 
 
 def test_a_cell_of_the_pool_rotates_through_it_cold(command, monkeypatch):

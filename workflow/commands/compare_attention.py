@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import peers
 
+from roofline.analysis.attention_peers import COLUMNS, summary, table_rows
 from roofline.core import statistics
 from roofline.core.dtypes import array_dtype
 from roofline.core.formatting import duration, number, percent
@@ -25,6 +26,7 @@ from roofline.operators.base import Case, rotation_copies
 from roofline.operators.decode_attention import DecodeAttention
 from roofline.operators.decode_attention.counts import Shape, cache_bytes
 from roofline.operators.decode_attention.fused import FusedGraph
+from roofline.report.markdown import table as markdown
 
 BATCHES, SEQ_LENS, DTYPES = (1, 8, 64, 256, 512), (128, 1024, 8192), ("fp16", "bf16", "fp32")
 HEADS = ((8, 8, 64), (32, 8, 128))  # query heads, K/V heads, head size
@@ -33,7 +35,6 @@ LAYERS, LAYERS_OF_LARGE, LARGE_BYTES = 24, 4, 1 << 30  # of a graph
 CACHES_SHARE = 0.45  # of the card's free memory; PyTorch copies keys and values for queries that share them
 REPLAYS, FEWEST_REPLAYS, SECONDS = 60, 5, 0.08
 TURNS = 3
-SMALL_BYTES = 128e6
 SIZE_CLASSES = (4e9, 1e9, 256e6)  # bytes moved, from which cells are held against that read together
 RESULT = Path("results/attention_pytorch.json")
 
@@ -169,9 +170,9 @@ def _pool(device, dtype: str, size_bytes: int):
     return pool
 
 
-def summary(rows: list[dict], read_roof: float) -> dict:
-    """Geometric means of the ratios, the worst of them, and the least share of the read roof from a size on."""
-    shares = {
+def shares_of_read(rows: list[dict], read_roof: float) -> dict[str, float | None]:
+    """The least share of the read roof that cells attain, from a size on."""
+    return {
         f"from_{least / 1e6:.0f}_mb": min(
             (
                 row["bytes"] / row["fused_s"] / 1e9 / read_roof
@@ -182,22 +183,6 @@ def summary(rows: list[dict], read_roof: float) -> dict:
         )
         for least in SIZE_CLASSES
     }
-    told = [row for row in rows if row.get("ratio")]
-    small = [r for r in told if r["dtype"] != "fp32" and r["bytes"] < SMALL_BYTES]
-    single = [r for r in told if r["dtype"] == "fp32"]
-    ratios = {
-        key: {
-            "slowest": min((row[key] for row in told), default=None),
-            "fp16_bf16_under_128_mb": _geometric_mean(small, key),
-            "fp32": _geometric_mean(single, key),
-        }
-        for key in ("ratio", "apart_ratio")
-    }
-    return {"cells": len(told), **ratios, "least_share_of_read": shares}
-
-
-def _geometric_mean(rows: list[dict], key: str) -> float | None:
-    return math.exp(sum(math.log(row[key]) for row in rows) / len(rows)) if rows else None
 
 
 def table(rows: list[dict], read_roof: float) -> str:
@@ -222,26 +207,15 @@ def table(rows: list[dict], read_roof: float) -> str:
     return "\n".join(lines)
 
 
-def in_words(told: dict, read_roof: float) -> str:
+def in_words(found: dict, shares: dict, read_roof: float) -> str:
     """The summary under the table."""
-
-    def times(value: float | None) -> str:
-        return f"{value:.2f}" if value else "-"
-
-    means = "; ".join(
-        f"{name}: fp16 and bf16 under 128 MB {times(told[key]['fp16_bf16_under_128_mb'])}, fp32 "
-        f"{times(told[key]['fp32'])}, the slowest cell {times(told[key]['slowest'])}"
-        for name, key in (("times as fast", "ratio"), ("apart", "apart_ratio"))
-    )
-    shares = ", ".join(
-        f"{percent(share)} {name.replace('_', ' ').replace('mb', 'MB')}"
-        for name, share in told["least_share_of_read"].items()
-        if share
+    least = ", ".join(
+        f"{percent(share)} {name.replace('_', ' ').replace('mb', 'MB')}" for name, share in shares.items() if share
     )
     return (
-        f"Geometric means, {means}. The memory's read gives {number(read_roof)} GB/s, of which cells attain at least: "
-        f"{shares}.\n"
-        "Apart: each kernel of ours begins after the one before it has ended."
+        "Times as fast as PyTorch, geometric means with the range:\n\n"
+        f"{markdown(COLUMNS, table_rows(found))}\n\n"
+        f"Reads of memory reach {number(read_roof)} GB/s, of which cells attain at least: {least}."
     )
 
 
@@ -251,9 +225,9 @@ def measured(torch, device) -> tuple[dict, str]:
     rows = compare(torch, device)
     device.xp.get_default_memory_pool().free_all_blocks()
     read_roof = max(before, peers.memory_gb_per_s(device, "read"))
-    told = summary(rows, read_roof)
-    text = f"{table(rows, read_roof)}\n\n{in_words(told, read_roof)}"
-    return {"read_gb_per_s": read_roof, **told, "rows": rows}, text
+    found, shares = summary(rows), shares_of_read(rows, read_roof)
+    text = f"{table(rows, read_roof)}\n\n{in_words(found, shares, read_roof)}"
+    return {"read_gb_per_s": read_roof, "summary": found, "least_share_of_read": shares, "rows": rows}, text
 
 
 def main() -> str | None:

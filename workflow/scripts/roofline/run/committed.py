@@ -1,7 +1,9 @@
 """What README.md and the reference's own page say of the committed run, from that run's own files."""
 
+import json
 from pathlib import Path
 
+from roofline.analysis import attention_peers as attention
 from roofline.analysis.distribution import known
 from roofline.analysis.results import read_table
 from roofline.analysis.score import ROOF, ROOF_AND_START, score
@@ -92,6 +94,12 @@ def predictions() -> str:
     columns = ["cells", "median error", "within 1.25 x", "right: regime, and time within 2 x"]
     columns += ["the roof alone: times, regimes", "with a start-up time", "the textbook: regimes"]
     return table(columns, rows)
+
+
+def attention_peers() -> str:
+    """How decode attention compared with PyTorch on an H200, over all cells. Raises OSError."""
+    rows = json.loads((FOLDER / "attention_pytorch.json").read_text(encoding="utf-8"))["rows"]
+    return table(attention.COLUMNS, attention.table_rows(attention.summary(rows)))
 
 
 def _others(name: str, others: Distribution) -> list[str]:

@@ -18,6 +18,7 @@ TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "memory ceilings": committed.memory_ceilings,
         "predictions": committed.predictions,
     },
+    "docs/decode_attention.md": {"peers": committed.attention_peers},
     "docs/health.md": {"faults": faults.found_table, "false alarms": faults.alarms},
     "docs/comparing.md": {
         "margins": comparison.margins,
