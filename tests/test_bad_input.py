@@ -33,7 +33,7 @@ PRESETS = "minigpt, gpt2, llama-3-8b"
 KEYS = (
     "devices, cpu, effort, operators, counters, peak_flops, bandwidth, decode_attn, model, rmsnorm_matmul, row_norm, "
 )
-KEYS += "operations, models, decoding, plot, cost, author, health"
+KEYS += "operations, models, profiles, decoding, plot, cost, author, health"
 # What Snakemake itself says of where the configuration came from.
 SNAKEMAKES_OWN = re.compile(r"Using workflow specific profile .*|Config file .* is extended by .*|")
 

@@ -109,6 +109,7 @@ def test_every_node_is_measured_or_named_and_a_second_call_would_measure_what_is
     assert record["hardware"]["cores_usable"] == len(os.sched_getaffinity(0))
 
     call(cluster, "scontrol", "update", "nodename=node3", "state=resume")
+    slurm_cluster.wait_until_idle(cluster)
     assert "2 runs to make" in (again := fleet.make("-n").stdout), again
     assert "nodes/node1/" not in again, "what was measured is not missing"
     fleet.configure(run=SMALL | {"bandwidth": SMALL["bandwidth"] | {"iterations": 3}})

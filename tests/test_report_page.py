@@ -133,7 +133,7 @@ def test_the_page_tells_the_run_of_the_reference(html):
         *(f"FAIL, {one.device}: {one.reason}" for one in table.faults),
         f"{table.score.both_right} of {table.score.cells} cells predicted right",
         "L1 and shared memory",
-        f"Traffic is judged of the {bound} that memory limits.",
+        f"Memory traffic is checked for the {bound} memory-bound cells.",
         f"bytes read in {bound} of {bound}",
         f"the rule of thumb names {table.score.textbook_regimes_right} of {table.score.textbook_cells} regimes",
         "make cell CELL=gpu0/row_norm/fp32",

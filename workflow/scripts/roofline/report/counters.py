@@ -57,7 +57,7 @@ def _agreement(entries: Sequence[CountedEntry], titles: Mapping[str, str]) -> st
     said = f"{counted(len(entries), 'cell')} profiled, after everything was timed."
     if shares:
         cells = counted(len(bound), "memory-bound cell")
-        of_bound = f" Memory traffic is checked only for the {cells}." if bound else ""
+        of_bound = f" Memory traffic is checked for the {cells}." if bound else ""
         said += f"{of_bound} As declared, or as the kernel's own formula has it: {listed(shares)}."
     said += "".join(f" {counted_name(one, titles)}: {one.explanation}." for one in wrong)
     more = [one for one in entries if one.flops_agree and one.flops > EXTRA * one.declared_flops > 0]

@@ -24,7 +24,7 @@ from roofline.run.runs import read_run
 ROOT = Path(__file__).parents[4]
 REFERENCE = ROOT / "reference" / "nvidia-h200"
 CHANGED = ("SLOWER", "FASTER")
-PAIRS, STORED_DF, TAILS = 100, 8, 5
+PAIRS, STORED_DF, TAILS = 60, 8, 5
 COMMON, SLOWING = 0.003, 0.02  # of all figures of a run alike; of all cells of an operator
 SLOWINGS = (0.03, 0.05)  # of a single figure
 SHARED = 100  # figures of two runs whose verdicts are counted

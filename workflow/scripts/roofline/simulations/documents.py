@@ -39,10 +39,10 @@ TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
 
 def documents() -> dict[str, str]:
     """The text of every document that has such a table, by its path. Raises CorruptRecord and OSError."""
-    return {path: _filled((ROOT / path).read_text(encoding="utf-8"), tables) for path, tables in TABLES.items()}
+    return {path: filled((ROOT / path).read_text(encoding="utf-8"), tables) for path, tables in TABLES.items()}
 
 
-def _filled(text: str, tables: Mapping[str, Callable[[], str]]) -> str:
+def filled(text: str, tables: Mapping[str, Callable[[], str]]) -> str:
     for name, made in tables.items():
         place = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
         text, count = place.subn(lambda found, made=made: f"{found[1]}\n{made()}\n\n{found[2]}", text)
