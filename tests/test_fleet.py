@@ -110,10 +110,10 @@ def test_every_node_is_measured_or_named_and_a_second_call_would_measure_what_is
 
     call(cluster, "scontrol", "update", "nodename=node3", "state=resume")
     slurm_cluster.wait_until_idle(cluster)
-    assert "2 runs to make" in (again := fleet.make("-n").stdout), again
+    assert "2 jobs to submit" in (again := fleet.make("-n").stdout), again
     assert "nodes/node1/" not in again, "what was measured is not missing"
     fleet.configure(run=SMALL | {"bandwidth": SMALL["bandwidth"] | {"iterations": 3}})
-    assert "3 runs to make" in fleet.make("-n").stdout, "a changed setting measures again"
+    assert "3 jobs to submit" in fleet.make("-n").stdout, "a changed setting measures again"
     verified = subprocess.run(
         [sys.executable, "-P", "workflow/commands/verify.py", str(fleet.archive("node1"))],
         cwd=fleet.root,

@@ -66,17 +66,18 @@ def measure(config: dict, options: Sequence[str], folder: Path) -> int:
     os.environ["PYTHONPATH"] = str(PACKAGES)
     planned = fleet.planned(config, HERE)
     wanted = fleet.wanted(planned)
-    jobs, _ = plan.plan([*SNAKEMAKE, *wanted])
-    print(f"{counted(len(planned.nodes), 'node')}, {counted(len(jobs), 'run')} to make", flush=True)
+    missing = [path for path in wanted if not Path(path).exists()]
+    print(f"{counted(len(planned.nodes), 'node')}, {counted(len(missing), 'run')} to make", flush=True)
     for one in planned.nodes:
         if one.unavailable and not fleet.archives(HERE, one.node):
             print(f"{one.node} is not available: {one.unavailable}", flush=True)
     if plan.DRY.intersection(options):
-        print("\n".join(f"{job.output}: {job.reason}" for job in jobs))
+        jobs, _ = plan.plan([*SNAKEMAKE, *wanted])
+        print("\n".join([*(f"{job.output}: {job.reason}" for job in jobs), f"{counted(len(jobs), 'job')} to submit"]))
         return 0
     run_lock.hold()
-    for job in jobs:
-        fleet.log_beside(job.output).unlink(missing_ok=True)
+    for path in missing:
+        fleet.log_beside(path).unlink(missing_ok=True)
     states = submitted(wanted, options)
     planned = fleet.planned(config, HERE)  # a node may have failed meanwhile
     failed = [path for path in fleet.wanted(planned) if not Path(path).exists() and fleet.started(path, states)]

@@ -17,7 +17,7 @@ from roofline.core.formatting import counted
 from roofline.operators.settings import EachOnce, Settings, Whole
 from roofline.records.base import Record, read, write
 from roofline.records.fleet import Fleet, FleetNode, FleetNodes
-from roofline.run import fleet_report, settings, slurm
+from roofline.run import settings, slurm
 from roofline.run.folder import CONFIG_FILE
 
 PLAN, NODES = Path("plan.json"), Path("nodes.json")
@@ -263,6 +263,8 @@ def _last_line(log: Path) -> str:
 
 def report(plan: Plan, folder: Path, states: Mapping[str, str] = {}) -> Fleet:
     """Writes nodes.json and the fleet's report. Raises Refused, CorruptRecord and OSError."""
+    from roofline.run import fleet_report  # what draws pages would slow the start of every job
+
     nodes = outcome(plan, folder, states)
     write(nodes, folder / NODES)
     return fleet_report.report(nodes, folder)
