@@ -199,13 +199,16 @@ pip() { .venv/bin/python -m pip "$@"; }
 install_lock() {
     # The Slurm executor apart: Snakemake would import it, and pandas with it, at the start of every job.
     target=
-    [ "$1" != fleet ] || target='--target .venv/fleet'
+    if [ "$1" = fleet ]; then
+        target='--target .venv/fleet'
+        rm -rf .venv/fleet # pip keeps what is there
+    fi
     # Every package but two comes as a wheel.
     # shellcheck disable=SC2046,SC2086
     install --no-build-isolation --requirement "envs/$1.txt" $target \
         $(sed -n '/^connection-pool=/d; /^immutables=/d; s/^\([a-z0-9-]*\)==.*/--only-binary=\1/p' "envs/$1.txt")
     # On all cores, and whatever PYTHONDONTWRITEBYTECODE says: every job would compile its imports again.
-    .venv/bin/python -m compileall -q -j 0 .venv/lib >/dev/null 2>&1 || :
+    .venv/bin/python -m compileall -q -j 0 .venv/lib .venv/fleet >/dev/null 2>&1 || :
     environment=$(inspect)
     mkdir -p .venv/installed
     echo "$environment" >"$(stamp "$1")"

@@ -68,7 +68,8 @@ def checkout(tmp_path_factory):
     shutil.copy(CHECKOUT / ".gitignore", root)
     (root / "envs/build.txt").write_text(wheel(index, "pip", metadata.version("pip"), installed_pip()))
     (root / "envs/cpu.txt").write_text(wheel(index, "tiny", "1.0", {"tiny.py": b"answer = 42\n"}))
-    shutil.copy(root / "envs/cpu.txt", root / "envs/fleet.txt")
+    for also in ("fleet", "reports"):
+        shutil.copy(root / "envs/cpu.txt", root / f"envs/{also}.txt")
     git(root, "init", "-q")
     git(root, "commit", "-qm", "one", "--allow-empty")
     git(root, "add", "-A")
@@ -222,7 +223,7 @@ def test_a_wrong_choice_and_a_folder_without_git_are_refused(tmp_path):
         bundle.main(tmp_path, "12")
 
 
-@pytest.mark.parametrize("lock", ["build", "fleet", *bundle.LOCKS.values()])
+@pytest.mark.parametrize("lock", ["build", "fleet", "reports", *bundle.LOCKS.values()])
 @pytest.mark.parametrize("python", bundle.PYTHONS)
 def test_a_lock_gives_each_package_once_for_a_python(lock, python):
     text = (ENVS / f"{lock}.txt").read_text()

@@ -311,7 +311,7 @@ def test_an_archive_that_was_made_before_crates_becomes_one(small, tmp_path):
     command = [sys.executable, COMMANDS / "crate.py", old_archive(small)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("it names nobody who ran it")
+    assert done.stdout.startswith("no agent recorded")
     with zipfile.ZipFile(tmp_path / "results/archive/a-cpu.crate.zip") as opened:
         assert "results/manifest.json" in opened.namelist()
         assert "#job/cpu/peak_flops/fp32" in entities(opened.read(METADATA))

@@ -15,8 +15,8 @@ import yaml
 from slurm_cluster import CPUS, MEMORY_MB, call
 from workflow_run import CHECKOUT, TINY, committed, new_checkout
 
-from roofline.run import run_lock, slurm
-from roofline.run.fleet import FleetSettings
+from roofline.run import run_lock, settings, slurm
+from roofline.run.fleet import FleetSettings, outcome, planned, wanted
 
 ABSENT = slurm_cluster.missing()
 SMALL = {
@@ -100,13 +100,12 @@ def test_every_node_is_measured_or_named_and_a_second_call_would_measure_what_is
     assert killer.kills >= 2, "it was not tried once more"
     assert "bad dimm" in nodes["node3"]["reason"]
     assert (fleet.root / "fleet" / "failing_nodes.txt").read_text() == "node2,node3\n"
+    assert nodes["node2"]["reason"].startswith("Slurm: FAILED")
     # The job had all of its node.
     (job,) = [
         line for line in call(cluster, "scontrol", "-o", "show", "job").splitlines() if "wildcards_node1_1" in line
     ]
     assert f"cpu={CPUS},mem={MEMORY_MB}M" in job
-    record = json.loads((fleet.root / "fleet/nodes/node1/run1/results/cpu/device_query.json").read_text())
-    assert record["hardware"]["cores_usable"] == len(os.sched_getaffinity(0))
 
     call(cluster, "scontrol", "update", "nodename=node3", "state=resume")
     slurm_cluster.wait_until_idle(cluster)
@@ -122,6 +121,82 @@ def test_every_node_is_measured_or_named_and_a_second_call_would_measure_what_is
         check=False,
     )
     assert verified.returncode == 0, verified.stdout
+
+
+# ---------------------------------------------------------------- which nodes
+
+
+def node(name: str, *states: str, gpus: int = 0) -> slurm.Node:
+    return slurm.Node(name, frozenset(states), 8, gpus, frozenset({"gpu"}), frozenset({"h200"}), None)
+
+
+@pytest.fixture
+def cluster_of(monkeypatch):
+    """What Slurm would say of these nodes."""
+    monkeypatch.setattr(slurm, "partitions", lambda: {"gpu": slurm.Partition(default=True, minutes=None)})
+    monkeypatch.setattr(slurm, "expanded", list)
+    monkeypatch.setattr(slurm, "require_accepted", lambda options: None)
+
+    def say(*nodes: slurm.Node) -> None:
+        monkeypatch.setattr(slurm, "nodes", lambda: {one.name: one for one in nodes})
+
+    return say
+
+
+def test_idle_nodes_are_measured_unavailable_ones_named_and_busy_ones_left_alone(cluster_of, tmp_path):
+    cluster_of(node("a", "IDLE"), node("b", "ALLOCATED"), node("c", "IDLE", "DRAIN"), node("d", "DOWN"))
+    plan = planned({"run": {"devices": ["cpu"]}}, tmp_path)
+    assert wanted(plan) == ["nodes/a/run1.tar.gz"]
+    assert {one.node: one.status for one in outcome(plan, tmp_path, {"nodes/a/run1.tar.gz": "DEADLINE"}).nodes} == {
+        "a": "pending too long",
+        "c": "unavailable",
+        "d": "unavailable",
+    }
+
+
+def test_nodes_of_an_earlier_call_stay_in_the_fleet_however_busy_they_are(cluster_of, tmp_path):
+    config = {"run": {"devices": ["cpu"]}}
+    cluster_of(node("a", "IDLE"), node("b", "IDLE"))
+    planned(config, tmp_path)
+    cluster_of(node("a", "ALLOCATED"), node("c", "IDLE"))
+    plan = planned(config, tmp_path)
+    assert [one.node for one in plan.nodes] == ["a", "b", "c"]
+    assert {one.node: one.unavailable for one in plan.nodes} == {
+        "a": None,
+        "b": "no longer in Slurm's node list",
+        "c": None,
+    }
+    cluster_of(node("a", "ALLOCATED"), node("b", "DOWN"), node("c", "ALLOCATED"))
+    assert [one.unavailable for one in planned(config, tmp_path).nodes] == [None, "down", None]
+
+
+def test_without_an_idle_node_it_says_so(cluster_of, tmp_path):
+    cluster_of(node("b", "ALLOCATED"))
+    with pytest.raises(settings.Faults, match="partition gpu has no idle nodes; list nodes here"):
+        planned({"run": {"devices": ["cpu"]}}, tmp_path)
+
+
+def test_nodes_with_gpus_need_the_packages_for_them(cluster_of, tmp_path):
+    cluster_of(node("a", "IDLE", gpus=8))
+    with pytest.raises(
+        settings.Faults, match=r"node a has GPUs, and \.venv has the packages for CPUs alone: make fleet"
+    ):
+        planned({}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        ("FAILED", "shares"),
+        ("Batch job submission failed: Invalid qos specification", "Slurm: Batch job submission failed: Invalid qos"),
+        (None, "was not seen to end"),
+    ],
+)
+def test_what_slurm_says_of_a_job_that_never_began_is_the_reason(cluster_of, tmp_path, failure, reason):
+    cluster_of(node("a", "IDLE"))
+    plan = planned({"run": {"devices": ["cpu"]}}, tmp_path)
+    (one,) = outcome(plan, tmp_path, {"nodes/a/run1.tar.gz": failure} if failure else {}).nodes
+    assert one.status == "failed" and reason in one.reason
 
 
 # ---------------------------------------------------------------- what cannot be had

@@ -99,7 +99,7 @@ def bundle(root: Path, lock: str, machine: str) -> Path:
         wheels = folder / "wheels"
         wheels.mkdir()
         for python in PYTHONS:
-            for one in ("build", lock, "fleet"):
+            for one in ("build", lock, "fleet", "reports"):
                 download((folder / "envs" / f"{one}.txt").read_text(), python, machine, wheels)
         (wheels / "bundle").write_text(f"{lock} {machine} 2.{GLIBC}\n")
         sums = [f"{file_sha256(path)}  {path.name}\n" for path in sorted(wheels.iterdir())]

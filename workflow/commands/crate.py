@@ -42,7 +42,7 @@ def make(archive: Path, folder: Path) -> list[str]:
         target = write_zip(root, paths, text, folder / f"{root.name}.crate.zip", manifest.created_at)
     lines = crate.remarks(facts)
     if b'"agent"' not in text:
-        lines.append("it names nobody who ran it: the archive was made without author.name in its config")
+        lines.append("no agent recorded: author.name was not set when the archive was made")
     return [*lines, str(target), f"{target.stat().st_size / 1e6:.1f} MB, SHA-256 {file_sha256(target)}"]
 
 

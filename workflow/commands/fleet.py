@@ -12,13 +12,16 @@ import argparse
 import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Timer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
+from roofline.core.contention import RUN_PROCESS
 from roofline.core.formatting import counted, listed
 from roofline.records.base import CorruptRecord
 from roofline.report import fleet_page
@@ -34,9 +37,11 @@ SNAKEMAKE = ["--snakefile", str(SNAKEFILE), "--workflow-profile", str(PROFILE)]
 PACKAGES = Path(sys.prefix) / "fleet"  # where envs/install.sh puts the executor
 HERE = Path()  # the fleet's folder, where all of this happens
 FAILING, CANNOT, INTERRUPTED = 1, 2, 130
-# Lines of Snakemake's executor: which job is which node's, and how one ended.
-SUBMITTED = re.compile(r"SLURM jobid (\d+) \(log: \S*/rule_measure/([^/\s]+)_\d+/")
-ENDED = re.compile(r"SLURM-job '(\d+)' failed.*?SLURM status is: '(\w+)'")
+GRACE_S = 300  # beyond all time limits, until jobs are taken for lost
+# Lines of Snakemake's: a job that was submitted; one that failed, and the output that it was for.
+SUBMITTED = re.compile(r"SLURM jobid (\d+) \(log: .*/rule_measure/(.+)_(\d+)/")
+MESSAGE, OUTPUT = re.compile(r"^    message: (.*)"), re.compile(r"^    output: (\S+)")
+STATE = re.compile(r"SLURM status is: '(\w+)|The error message was '(?:sbatch: )?(?:error: )?(.*)")
 
 
 def main(arguments: list[str]) -> int:
@@ -66,7 +71,7 @@ def measure(config: dict, options: Sequence[str], folder: Path) -> int:
     os.environ["PYTHONPATH"] = str(PACKAGES)
     planned = fleet.planned(config, HERE)
     wanted = fleet.wanted(planned)
-    missing = [path for path in wanted if not Path(path).exists()]
+    missing = absent(wanted)
     print(f"{counted(len(planned.nodes), 'node')}, {counted(len(missing), 'run')} to make", flush=True)
     for one in planned.nodes:
         if one.unavailable and not fleet.archives(HERE, one.node):
@@ -76,49 +81,66 @@ def measure(config: dict, options: Sequence[str], folder: Path) -> int:
         print("\n".join([*(f"{job.output}: {job.reason}" for job in jobs), f"{counted(len(jobs), 'job')} to submit"]))
         return 0
     run_lock.hold()
+    Path(".gitignore").write_text("*\n")  # else a node's archive would hold the others' as its sources
     for path in missing:
-        fleet.log_beside(path).unlink(missing_ok=True)
-    states = submitted(wanted, options)
-    planned = fleet.planned(config, HERE)  # a node may have failed meanwhile
-    failed = [path for path in fleet.wanted(planned) if not Path(path).exists() and fleet.started(path, states)]
-    if failed:
-        print(f"tried once more: {listed(failed)}", flush=True)
-        states |= submitted(failed, options)
-    found = fleet.report(planned, HERE, states)
-    if found.again:
-        print(f"measured again, since a card of theirs is flagged: {listed(found.again)}", flush=True)
-        states |= submitted([str(fleet.archive(node, 2)) for node in found.again], options)
-        found = fleet.report(planned, HERE, states)
+        Path(path.replace(".tar.gz", ".log")).unlink(missing_ok=True)
+    limit_s = 60 * (planned.fleet.minutes + planned.fleet.wait_minutes) + GRACE_S
+    failures = submitted(wanted, options, limit_s)
+    planned = fleet.refreshed(planned, HERE)
+    again = [path for path in absent(fleet.wanted(planned)) if failures.get(path) not in fleet.NEVER_STARTED]
+    if again:
+        print(f"tried once more: {listed(again)}", flush=True)
+        failures |= submitted(again, options, limit_s)
+    found = fleet.report(planned, HERE, failures)
+    if repeated := fleet.repeats(planned, HERE, found.again):
+        print(f"measuring a second time: {listed(repeated)}", flush=True)
+        submitted(repeated, options, limit_s)
+        found = fleet.report(planned, HERE, failures)
     print(fleet_page.screen(found))
     print(f"{folder}/: {', '.join(FILES)}")
     return FAILING if found.failing else 0
 
 
-def submitted(targets: Sequence[str], options: Sequence[str]) -> dict[str, str]:
-    """Have Snakemake make these archives; Slurm's states of the jobs that failed, by node.
+def absent(paths: Sequence[str]) -> list[str]:
+    return [path for path in paths if not Path(path).exists()]
 
-    What Snakemake says goes to fleet.log; a line for each job that is submitted or ends is shown.
+
+def submitted(targets: Sequence[str], options: Sequence[str], limit_s: float) -> dict[str, str]:
+    """Have Snakemake make these archives; Slurm's states or errors of those that it could not make.
+
+    What Snakemake says goes to fleet.log; a line for each job that is submitted or fails is shown. Jobs that have not
+    ended when all time limits are over are given up. Raises Refused where Snakemake does not get as far as submitting.
     """
     status = [] if slurm.accounting() else ["--slurm-status-command", "squeue"]
-    nodes, states = {}, {}
+    command = [sys.executable, "-P", "-m", "snakemake", *SNAKEMAKE, *status, *options, *targets]
+    environment = dict(os.environ)
+    if environment.get(RUN_PROCESS) == str(os.getpid()):
+        del environment[RUN_PROCESS]  # which is none on the node: each run there has its own
+    jobs, failures, message, line = 0, {}, "", ""
     with open(LOG, "a", encoding="utf-8") as log:
         workflow = subprocess.Popen(
-            [sys.executable, "-P", "-m", "snakemake", *SNAKEMAKE, *status, *options, *targets],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
+        timer = Timer(limit_s, workflow.send_signal, [signal.SIGINT])
+        timer.daemon = True
+        timer.start()
         for line in workflow.stdout:
             log.write(line)
             log.flush()
             if found := SUBMITTED.search(line):
-                nodes[found[1]] = found[2]
+                jobs += 1
                 print(f"{found[2]}: Slurm job {found[1]}", flush=True)
-            elif (found := ENDED.search(line)) and found[1] in nodes:
-                states[nodes[found[1]]] = found[2]
-                print(f"{nodes[found[1]]}: Slurm job {found[1]} ended as {found[2]}", flush=True)
-        workflow.wait()
-    return states
+            elif found := MESSAGE.match(line):
+                message = found[1]
+            elif found := OUTPUT.match(line):
+                state = STATE.search(message)
+                failures[found[1]] = (state[1] or state[2].rstrip("'")) if state else message
+                print(f"{found[1]}: {failures[found[1]]}", flush=True)
+        status = workflow.wait()
+        timer.cancel()
+    if status and not jobs and not failures:
+        raise Refused(line.strip() or f"snakemake ended with status {status}; fleet.log has the rest")
+    return failures
 
 
 if __name__ == "__main__":

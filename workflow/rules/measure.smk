@@ -269,7 +269,7 @@ rule own_operator:
 
 
 # Reads a report of the user's own program; measures nothing.
-rule profile:
+rule read_profile:
     input:
         library=library("read_profile"),
     output:

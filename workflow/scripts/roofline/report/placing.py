@@ -34,8 +34,8 @@ ADVICE = {
     "tensor_core": "fewer FLOPs, or cheaper ones: less padding, a dtype of fewer bits",
     "cuda_core": "fewer FLOPs, or tensor cores where it is a product",
     "overhead": "it is about as short as a launch: fuse kernels, or give each more work",
-    "implementation": "no ceiling explains half of its time, so latency does: more loads in flight, more warps per "
-    "multiprocessor, fewer dependent steps",
+    "implementation": "latency-bound, as no ceiling accounts for half of its time: more loads in flight, more "
+    "warps per multiprocessor, fewer dependent steps",
 }
 PARAMETERS = re.compile(r"\([^()]*(?:\([^()]*\)[^()]*)*\)(?: const)?$")
 
@@ -127,10 +127,8 @@ def words(profile: PlacedProfile, card: str) -> list[str]:
         f"{counted(len(kernels), 'kernel')} by name, grid and block, {duration(profile.total_s)} in all, on {card}. "
         f"{_by_regime(kernels)}"
     ]
-    told += [
-        line for line in (_clocks(kernels), _missing(profile), _left_out(profile), _without_flops(kernels)) if line
-    ]
-    return told
+    more = (_clocks(kernels), _no_ceiling(kernels), _missing(profile), _left_out(profile), _without_flops(kernels))
+    return [*told, *filter(None, more)]
 
 
 def _by_regime(kernels: Iterable[PlacedKernelGroup]) -> str:

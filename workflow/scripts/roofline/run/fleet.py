@@ -6,8 +6,9 @@ nodes/{node}/run1.tar.gz    the archive of that run; run2 is a second one, to kn
 nodes.json                  what became of each node, for the report
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
@@ -22,7 +23,7 @@ from roofline.run.folder import CONFIG_FILE
 
 PLAN, NODES = Path("plan.json"), Path("nodes.json")
 RUNS = (1, 2)
-NEVER_STARTED = {"DEADLINE", "PENDING"}  # states of jobs that waited too long for their node
+NEVER_STARTED, ENDED_AT_ONCE = {"DEADLINE"}, "FAILED"  # states of jobs
 GPU_PACKAGES = ".venv/installed/cuda1?-*"
 LAST_LINES = 20
 
@@ -41,7 +42,7 @@ class FleetSettings(Settings):
     feature: Text | None = Field(default=None, description="of the idle nodes, those that have it alone")
     account: Text | None = Field(default=None, description="null: your default account")
     qos: Text | None = None
-    minutes: Whole = Field(default=30, description="a node's run may take; Slurm ends one that takes longer")
+    minutes: Whole = Field(default=30, description="time limit per node; Slurm kills runs that exceed it")
     wait_minutes: Whole = Field(default=60, description="a job may wait for its node")
     repeat: Annotated[int, Field(ge=0)] = Field(
         default=2, description="nodes that are measured twice, so that the spread between runs of one card is known"
@@ -74,7 +75,7 @@ class Plan(Record):
 def planned(config: Mapping, folder: Path) -> Plan:
     """Which nodes are to be measured, and how; written to the folder.
 
-    Nodes that were measured here before stay in the fleet. Raises settings.Faults and slurm.Refused.
+    Nodes of an earlier plan stay in the fleet. Raises settings.Faults and slurm.Refused.
     """
     asked = _checked(config)
     own = settings.read_file(settings.CHECKOUT / CONFIG_FILE) if (settings.CHECKOUT / CONFIG_FILE).exists() else {}
@@ -82,24 +83,32 @@ def planned(config: Mapping, folder: Path) -> Plan:
     complete = settings.complete(own).as_dict
     known = slurm.nodes()
     partition = _partition(asked)
-    measured = _measured_before(folder)
-    names = dict.fromkeys([*measured, *(slurm.expanded(asked.nodes) or _of_partition(asked, partition, known))])
-    unknown = [name for name in names if name not in known and name not in measured]
+    before = [one.node for one in plan_of(folder).nodes] if (folder / PLAN).is_file() else []
+    named = slurm.expanded(asked.nodes) or _of_partition(asked, partition, known, before)
+    unknown = [name for name in named if name not in known]
     if unknown:
         raise settings.Faults([f"nodes: Slurm knows no node {name}; it has {_few(sorted(known))}" for name in unknown])
-    nodes = [
-        PlannedNode(node=name, cpus=one.cpus, gpus=one.gpus, unavailable=one.unavailable)
-        if (one := known.get(name))
-        else PlannedNode(node=name, cpus=0, gpus=0, unavailable="Slurm knows it no more")
-        for name in names
-    ]
-    plan = Plan(settings=own, fleet=asked, nodes=nodes)
+    plan = Plan(settings=own, fleet=asked, nodes=[_planned(name, known) for name in dict.fromkeys([*before, *named])])
     _require_gpu_packages(plan, complete)
-    missing = [one for one in plan.available() if one.node not in measured]
+    missing = [one for one in plan.available() if not archives(folder, one.node)]
     for one in {(one.cpus, one.gpus): one for one in missing}.values():
         slurm.require_accepted(_options(asked, partition, one))
     write(plan, folder / PLAN)
     return plan
+
+
+def refreshed(plan: Plan, folder: Path) -> Plan:
+    """The same plan with what Slurm now says of its nodes. Raises slurm.Refused."""
+    known = slurm.nodes()
+    plan = plan.model_copy(update={"nodes": [_planned(one.node, known) for one in plan.nodes]})
+    write(plan, folder / PLAN)
+    return plan
+
+
+def _planned(name: str, known: Mapping[str, slurm.Node]) -> PlannedNode:
+    if one := known.get(name):
+        return PlannedNode(node=name, cpus=one.cpus, gpus=one.gpus, unavailable=one.unavailable)
+    return PlannedNode(node=name, cpus=0, gpus=0, unavailable="no longer in Slurm's node list")
 
 
 def _checked(config: Mapping) -> FleetSettings:
@@ -122,7 +131,9 @@ def _partition(asked: FleetSettings) -> str | None:
     return name
 
 
-def _of_partition(asked: FleetSettings, partition: str | None, known: Mapping[str, slurm.Node]) -> list[str]:
+def _of_partition(
+    asked: FleetSettings, partition: str | None, known: Mapping[str, slurm.Node], before: Sequence[str]
+) -> list[str]:
     """Idle nodes, and those on which no job starts: they are reported. Busy ones are left alone."""
     if partition is None:
         raise settings.Faults([f"partition: null, and Slurm has no default one; it has {_few(slurm.partitions())}"])
@@ -133,8 +144,10 @@ def _of_partition(asked: FleetSettings, partition: str | None, known: Mapping[st
         if not there:
             raise settings.Faults([f"feature: no node of {partition} has {asked.feature!r}; known: {_few(features)}"])
     chosen = [node for node in there if node.unavailable or "IDLE" in node.states]
-    if not chosen:
-        raise settings.Faults([f"nodes: no node of partition {partition} is idle; name those that jobs shall wait for"])
+    if not chosen and not before:
+        raise settings.Faults(
+            [f"nodes: partition {partition} has no idle nodes; list nodes here to queue for busy ones"]
+        )
     return [node.name for node in chosen]
 
 
@@ -153,12 +166,6 @@ def plan_of(folder: Path) -> Plan:
     return read(Plan, folder / PLAN)
 
 
-def _measured_before(folder: Path) -> list[str]:
-    if not (folder / PLAN).is_file():
-        return []
-    return [one.node for one in plan_of(folder).nodes if archives(folder, one.node)]
-
-
 def _few(names) -> str:
     names = list(names)
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
@@ -172,7 +179,8 @@ def _options(asked: FleetSettings, partition: str | None, one: PlannedNode) -> l
     """sbatch's, of one node's job, as the executor composes them from `resources`."""
     given = {"partition": partition, "account": asked.account, "qos": asked.qos, "gpus": one.gpus or None}
     named = [f"--{name}={value}" for name, value in given.items() if value is not None]
-    return [*named, f"--time={asked.minutes}", f"--cpus-per-task={one.cpus}", *pinned(asked, one.node).split()]
+    own = [f"--time={asked.minutes}", f"--cpus-per-task={one.cpus}", "--mem=0"]
+    return [*named, *own, *pinned(asked, one.node).split()]
 
 
 def pinned(asked: FleetSettings, node: str) -> str:
@@ -209,51 +217,49 @@ def log_of(node: str, number: int) -> Path:
     return Path("nodes", node, f"run{number}.log")
 
 
-def log_beside(archive: str) -> Path:
-    """Of the run that an archive is of: it is there once that run has begun."""
-    return Path(archive.replace(".tar.gz", ".log"))
-
-
-def started(archive: str, states: Mapping[str, str]) -> bool:
-    """Whether its job did not merely wait too long for its node."""
-    return states.get(Path(archive).parent.name) not in NEVER_STARTED
-
-
 def archives(folder: Path, node: str) -> list[str]:
     return [str(path) for number in RUNS if (folder / (path := archive(node, number))).is_file()]
 
 
 def wanted(plan: Plan) -> list[str]:
-    """The archives of all available nodes, and the second ones of the first few."""
-    nodes = [one.node for one in plan.available()]
-    twice = nodes[: plan.fleet.repeat]
-    return [str(archive(node, 1)) for node in nodes] + [str(archive(node, 2)) for node in twice]
+    """The first archives of all nodes that a job can start on."""
+    return [str(archive(one.node, 1)) for one in plan.available()]
+
+
+def repeats(plan: Plan, folder: Path, flagged: Sequence[str]) -> list[str]:
+    """The second archives that are missing: of flagged nodes, and of as many measured ones as are to be repeated."""
+    measured = [one.node for one in plan.available() if archives(folder, one.node)]
+    nodes = dict.fromkeys([*flagged, *measured[: plan.fleet.repeat]])
+    return [path for node in nodes if not (folder / (path := str(archive(node, 2)))).exists()]
 
 
 # ---------------------------------------------------------------- what became of each node
 
 
-def outcome(plan: Plan, folder: Path, states: Mapping[str, str] = {}) -> FleetNodes:
-    """Of every node of the plan; `states` are Slurm's of the jobs that failed, by node."""
-    return FleetNodes(nodes=[_outcome(one, plan, folder, states.get(one.node)) for one in plan.nodes])
+def outcome(plan: Plan, folder: Path, failures: Mapping[str, str] = MappingProxyType({})) -> FleetNodes:
+    """Of every node of the plan; `failures` are Slurm's states or errors by the archives that their jobs were for."""
+    return FleetNodes(
+        nodes=[_outcome(one, plan, folder, failures.get(str(archive(one.node, 1)))) for one in plan.nodes]
+    )
 
 
-def _outcome(planned: PlannedNode, plan: Plan, folder: Path, state: str | None) -> FleetNode:
-    found = archives(folder, planned.node)
-    log = folder / log_of(planned.node, 1)
+def _outcome(planned: PlannedNode, plan: Plan, folder: Path, failure: str | None) -> FleetNode:
+    found, log = archives(folder, planned.node), folder / log_of(planned.node, 1)
     if found:
         status, reason = "measured", None
+    elif failure in NEVER_STARTED:
+        status, reason = "pending too long", f"did not start within {counted(plan.fleet.wait_minutes, 'minute')}"
     elif log.is_file():
-        parts = (state and f"Slurm says {state}", _last_line(log), planned.unavailable)
+        parts = (failure and f"Slurm: {failure}", _last_line(log), planned.unavailable)
         status, reason = "failed", "; ".join(filter(None, parts)) or "its log is empty"
     elif planned.unavailable:
         status, reason = "unavailable", planned.unavailable
-    elif state and state not in NEVER_STARTED:
+    elif failure == ENDED_AT_ONCE:
         status = "failed"
-        reason = f"Slurm says {state}, and nothing was written here: is {folder.resolve()} on a shared file system?"
+        reason = f"its job failed before it wrote anything: is {folder.resolve()} on a file system that it shares?"
     else:
-        status, reason = "pending too long", f"did not start within {counted(plan.fleet.wait_minutes, 'minute')}"
-    return FleetNode(node=planned.node, status=status, reason=reason, archives=found)
+        status, reason = "failed", f"Slurm: {failure}" if failure else "its job was not seen to end"
+    return FleetNode(node=planned.node, status=status, reason=reason, gpus=planned.gpus, archives=found)
 
 
 def _last_line(log: Path) -> str:
@@ -261,10 +267,10 @@ def _last_line(log: Path) -> str:
     return lines[-1] if lines else ""
 
 
-def report(plan: Plan, folder: Path, states: Mapping[str, str] = {}) -> Fleet:
-    """Writes nodes.json and the fleet's report. Raises Refused, CorruptRecord and OSError."""
+def report(plan: Plan, folder: Path, failures: Mapping[str, str] = MappingProxyType({})) -> Fleet:
+    """Writes nodes.json and the fleet's report. Raises CorruptRecord and OSError."""
     from roofline.run import fleet_report  # what draws pages would slow the start of every job
 
-    nodes = outcome(plan, folder, states)
+    nodes = outcome(plan, folder, failures)
     write(nodes, folder / NODES)
-    return fleet_report.report(nodes, folder)
+    return fleet_report.report(nodes, folder, plan.settings)

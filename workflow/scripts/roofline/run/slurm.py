@@ -11,6 +11,7 @@ from typing import NamedTuple
 UNAVAILABLE = {"DOWN", "DRAIN", "DRAINED", "DRAINING", "ERROR", "FAIL", "FAILING", "FUTURE", "INVAL", "MAINT"}
 UNAVAILABLE |= {"NOT_RESPONDING", "RESERVED", "UNKNOWN"}
 STATE_FLAGS = "*~#!%$@^-"  # follow a state, as in DOWN*
+ASK_S = {False: 3, True: 30}  # of squeue, and of sacct, which asks a database
 ANSWER_S = 60  # a busy controller takes seconds
 
 
@@ -71,8 +72,10 @@ def expanded(names: Sequence[str]) -> list[str]:
 
 
 def accounting() -> bool:
-    """Whether `sacct` knows jobs that have ended. Raises Refused."""
-    return "accounting_storage/none" not in call("scontrol", "show", "config")
+    """Whether a database knows jobs that have ended. Raises Refused."""
+    return bool(
+        re.search(r"AccountingStorageType\s*=\s*accounting_storage/slurmdbd", call("scontrol", "show", "config"))
+    )
 
 
 def require_accepted(arguments: Sequence[str]) -> None:
@@ -97,12 +100,12 @@ def call(program: str, *arguments: str) -> str:
     return done.stdout
 
 
-def ask_after_jobs_every(seconds: float) -> None:
-    """Have Snakemake's executor ask so often at least. By itself it asks every three minutes in the end, which is as
-    long as a run takes."""
+def ask_after_jobs() -> None:
+    """Have Snakemake's executor ask after its jobs at a steady pace: by itself it asks every three minutes in the end,
+    which is as long as a run takes. Raises Refused."""
     from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
-    usual = RemoteExecutor.next_seconds_between_status_checks
+    seconds, usual = ASK_S[accounting()], RemoteExecutor.next_seconds_between_status_checks
     RemoteExecutor.next_seconds_between_status_checks = property(
         lambda executor: min(seconds, usual.fget(executor)), usual.fset
     )
