@@ -229,7 +229,7 @@ def test_a_lock_gives_each_package_once_for_a_python(lock, python):
     text = (ENVS / f"{lock}.txt").read_text()
     assert len(bundle.ENTRY.findall(text)) == len(re.findall("^[a-z0-9].*==", text, re.MULTILINE))
     names = [one.split("==")[0] for one in bundle.requirements(text, python, "x86_64")]
-    assert len(names) == len(set(names)) > 1
+    assert names and len(names) == len(set(names))
     assert "colorama" not in names  # Windows alone has it
 
 
