@@ -1,5 +1,6 @@
 """The report of a fleet: who is slow and why, who was not measured, what differs, and what is refused."""
 
+import contextlib
 import re
 import time
 
@@ -13,6 +14,7 @@ from roofline.records.fleet import Fleet, FleetNode, FleetNodes, Load
 from roofline.report import fleet_page
 from roofline.run import fleet_report
 from roofline.run.archive import Refused
+from roofline.run.runs import read_run
 
 RUNS = REFERENCE.parent / "runs"
 H200S = sorted(RUNS.glob("nvidia-h200-*.tar.gz"))
@@ -80,7 +82,7 @@ def test_a_card_is_named_once_its_repeat_is_slow_too(again, expected):
 
 
 def test_every_node_is_in_the_report_and_those_without_a_card_fail():
-    cpu_alone = fleet_report._read([("n002", "cpus", CPUS[0])])[0][1]
+    ((_, cpu_alone),), _ = fleet_report._read([("n002", "cpus", CPUS[0])])
     late = FleetNode(node="n003", status="pending too long", reason="Priority", archives=[])
     broken = FleetNode(node="n004", status="failed", reason="exit code 1, twice", archives=[])
     found = of([*sound(), cpu_alone], [late, broken])
@@ -156,6 +158,54 @@ def test_nodes_of_a_fleet_and_a_page_in_another_folder(command, tmp_path):
     assert (tmp_path / "made/failing_nodes.txt").read_text() == "n3\n"
     assert "drained: bad fan" in (tmp_path / "made/fleet.html").read_text()
     assert fleet_report.report(listed, tmp_path) == read(Fleet, tmp_path / "fleet.json")
+
+
+def fleet_of(tmp_path, places, settings=None):
+    """A fleet's report of archives by node, and why nodes failed."""
+    for node, path in places.items():
+        (tmp_path / node).symlink_to(path)
+    nodes = [FleetNode(node=node, status="measured", reason=None, archives=[node]) for node in places]
+    found = fleet_report.report(FleetNodes(nodes=nodes), tmp_path, settings)
+    assert found == read(Fleet, tmp_path / "fleet.json")
+    return found, {one.node: one.reason for one in found.nodes if one.status == "failed"}
+
+
+def test_an_odd_archive_fails_its_node_and_the_others_are_reported(tmp_path, monkeypatch):
+    @contextlib.contextmanager
+    def one_of_another_model(path, opened=fleet_report.opened):
+        with opened(path) as (results, run):
+            if path.name == "n3":
+                run.devices["gpu0"] = run.devices["gpu0"].model_copy(update={"name": "NVIDIA A100"})
+            yield results, run
+
+    monkeypatch.setattr(fleet_report, "opened", one_of_another_model)
+    (tmp_path / "none.tar.gz").write_bytes(b"no archive")
+    places = {"n1": H200S[-1], "n2": H200S[3], "n3": REFERENCE, "n4": H200S[-1], "n5": tmp_path / "none.tar.gz"}
+    found, reasons = fleet_of(tmp_path, places)
+    assert set(reasons) == set(found.failing) == {"n3", "n4", "n5"}
+    assert {card.node for card in found.cards} == {"n1", "n2"}
+    assert (
+        "n3: its card is NVIDIA A100" in reasons["n3"]
+        and "the same run as n1" in reasons["n4"]
+        and "n5" in reasons["n5"]
+    )
+    assert not any("\n" in reason for reason in reasons.values())
+
+
+def test_an_archive_of_other_settings_fails_its_node(tmp_path):
+    settings = read_run(REFERENCE).manifest.config | {"plot": {"dpi": 80}}
+    found, reasons = fleet_of(tmp_path, {"n1": REFERENCE, "n2": H200S[-2], "n3": H200S[-1]}, settings)
+    assert set(reasons) == {"n2", "n3"} and found.passing == ["n1"], "most are no measure of what was asked for"
+    assert "n2: measured with other settings: cpu is not set, and auto in the fleet's settings" in reasons["n2"]
+
+
+def test_a_slurm_fleets_report_is_not_overwritten_by_hand(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fleet").mkdir()
+    (tmp_path / "fleet/plan.json").write_text("{}")
+    assert load("fleet_report").main([str(H200S[-1])]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "FLEET=october" in line and len(list((tmp_path / "fleet").iterdir())) == 1
 
 
 def test_cpus_are_the_cards_where_no_archive_has_a_gpu(command, tmp_path):

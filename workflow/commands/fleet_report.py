@@ -23,7 +23,7 @@ from roofline.run.archive import Refused
 from roofline.run.fleet_report import FILES, report, report_archives
 from roofline.run.jobs import exit_with, print_what_can_be_printed
 
-FLEET = Path("fleet")
+FLEET, PLAN = Path("fleet"), "plan.json"  # a plan is what make fleet leaves there
 FAILING, REFUSED = 1, 2
 
 
@@ -39,8 +39,10 @@ def main(arguments: list[str]) -> int:
             raise Refused('ARCHIVES: name archives or results folders, as in ARCHIVES="n1.tar.gz n2.tar.gz"')
         if folder.exists() and not folder.is_dir():
             raise Refused(f"FLEET: {folder} is no folder")
+        if not asked.nodes and not asked.into and (folder / PLAN).exists():
+            raise Refused(f"FLEET: {folder}/ holds a Slurm fleet; name another folder, such as FLEET=october")
         if asked.nodes:
-            found = report(read(FleetNodes, asked.nodes), asked.nodes.parent, folder)
+            found = report(read(FleetNodes, asked.nodes), asked.nodes.parent, into=folder)
         else:
             paths = [Path(match) for one in asked.archives for match in sorted(glob(one)) or [one]]
             found = report_archives(paths, folder)

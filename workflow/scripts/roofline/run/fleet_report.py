@@ -3,8 +3,9 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from roofline.analysis.fleet import Measured, card_id, fleet
 from roofline.analysis.quantities import Run
@@ -17,19 +18,31 @@ from roofline.report import fleet_page
 from roofline.run.archive import ENDING, Refused
 from roofline.run.paths import RESULTS
 from roofline.run.runs import opened
+from roofline.run.settings import complete
 
 NODES = "nodes.json"
+# Settings that no figure of a card depends on.
+NO_MATTER = {"cost", "author", "plot", "health", "models", "decoding", "operations", "profiles"}
+UNSET = "not set"
 FILES = ("fleet.html", "FLEET.md", "fleet.json", "passing_nodes.txt", "failing_nodes.txt")
 
 
-def report(nodes: FleetNodes, folder: Path, into: Path | None = None) -> Fleet:
+def report(nodes: FleetNodes, folder: Path, settings: Mapping | None = None, into: Path | None = None) -> Fleet:
     """Read the archives that the nodes name, relative to a folder, and write the report there, or into another.
 
-    Raises Refused with a line for each archive that cannot be read or is not like the others, CorruptRecord where what
-    is stored of the card's model cannot be read, and OSError.
+    An archive that cannot be read, was measured with other settings than these, or is unlike most is left out, and its
+    node fails with the reason. Raises CorruptRecord where what is stored of the card's model cannot be read, Faults
+    where the settings are not allowed, and OSError.
     """
-    measured = _read((node.node, path, folder / path) for node in nodes.nodes for path in node.archives)
-    return _written(_fleet(nodes, measured), into or folder)
+    asked = complete(dict(settings)).as_dict if settings is not None else None
+    measured, faults = _read((node.node, path, folder / path) for node in nodes.nodes for path in node.archives)
+    if asked is not None:
+        faults |= _other_settings(measured, asked)
+    alike = [one for one in measured if one[0] not in faults]
+    unlike = _unlike(alike)
+    faults |= {named: f"{named}: {'; '.join(reasons)}" for named, reasons in unlike.items()}
+    kept = [one for named, one in alike if named not in unlike]
+    return _written(fleet([_judged_node(node, faults) for node in nodes.nodes], kept), into or folder)
 
 
 def report_archives(paths: Sequence[Path], into: Path) -> Fleet:
@@ -40,13 +53,18 @@ def report_archives(paths: Sequence[Path], into: Path) -> Fleet:
 
 def fleet_of_archives(paths: Sequence[Path], folder: Path) -> Fleet:
     """What `report_archives` writes; paths are named relative to the folder."""
-    measured = sorted(_read((_name(path), str(path), path) for path in paths), key=lambda one: _queried(one[1].run))
-    return _fleet(_nodes(measured, folder), measured)
-
-
-def _fleet(nodes: FleetNodes, measured: Sequence[tuple[str, Measured]]) -> Fleet:
+    found, faults = _read((_name(path), str(path), path) for path in paths)
+    if faults:
+        raise Refused("\n".join(faults.values()))
+    measured = sorted(found, key=lambda one: _queried(one[1].run))
+    nodes = _nodes(measured, folder)
     _require_alike(measured)
     return fleet(nodes.nodes, [one for _, one in measured])
+
+
+def _judged_node(node: FleetNode, faults: Mapping[str, str]) -> FleetNode:
+    reasons = [faults[path] for path in node.archives if path in faults]
+    return node.model_copy(update={"status": "failed", "reason": "; ".join(reasons)}) if reasons else node
 
 
 def _written(found: Fleet, folder: Path) -> Fleet:
@@ -87,18 +105,16 @@ def write_all(found: Fleet, folder: Path) -> None:
 # ---------------------------------------------------------------- reading
 
 
-def _read(archives: Iterable[tuple[str, str, Path]]) -> list[tuple[str, Measured]]:
-    """Runs with how they were named, from nodes, names and places. Raises Refused with a line for each that is none."""
-    found, refused = [], []
+def _read(archives: Iterable[tuple[str, str, Path]]) -> tuple[list[tuple[str, Measured]], dict[str, str]]:
+    """Runs with how they were named, from nodes, names and places; and by name a line for each that cannot be read."""
+    found, refused = [], {}
     for node, named, path in archives:
         try:
             with opened(path) as (results, run):
                 found.append((named, Measured(node, run, _loads(results, run))))
         except Refused as error:
-            refused.append(str(error))
-    if refused:
-        raise Refused("\n".join(refused))
-    return found
+            refused[named] = " ".join(str(error).split())
+    return found, refused
 
 
 def _loads(results: Path, run: Run) -> dict[str, dict[str, Load]]:
@@ -141,8 +157,15 @@ def _judged(run: Run) -> list:
 
 def _require_alike(measured: Sequence[tuple[str, Measured]]) -> None:
     """Raises Refused with a line for each archive of another model or effort than most, and for each run twice."""
+    unlike = _unlike(measured)
+    if unlike:
+        raise Refused("\n".join(f"{named}: refused, {why}" for named, reasons in unlike.items() for why in reasons))
+
+
+def _unlike(measured: Sequence[tuple[str, Measured]]) -> dict[str, list[str]]:
+    """Why archives cannot be in one report with most others, by how they were named."""
     gpus = any(KINDS[record.device_kind].accelerator for _, one in measured for record in _judged(one.run))
-    refused, seen = [], {}
+    found, seen = {}, {}
     models = {
         named: {record.name for record in _judged(one.run) if KINDS[record.device_kind].accelerator is gpus}
         for named, one in measured
@@ -150,17 +173,40 @@ def _require_alike(measured: Sequence[tuple[str, Measured]]) -> None:
     usual = _most(name for some in models.values() for name in some)
     effort = _most(one.run.effort for _, one in measured)
     for named, one in measured:
-        for model in sorted(models[named] - {usual}):
-            refused.append(f"{named}: refused, its card is {model}; allowed: {usual}, as most of this fleet")
+        reasons = [
+            f"its card is {model}; allowed: {usual}, as most of this fleet" for model in sorted(models[named] - {usual})
+        ]
         if one.run.effort != effort:
-            refused.append(
-                f"{named}: refused, its effort is {one.run.effort}; allowed: {effort}, as most of this fleet"
-            )
+            reasons.append(f"its effort is {one.run.effort}; allowed: {effort}, as most of this fleet")
         if one.run.fingerprint in seen:
-            refused.append(f"{named}: refused, it is the same run as {seen[one.run.fingerprint]}")
+            reasons.append(f"it is the same run as {seen[one.run.fingerprint]}")
         seen.setdefault(one.run.fingerprint, named)
-    if refused:
-        raise Refused("\n".join(refused))
+        if reasons:
+            found[named] = reasons
+    return found
+
+
+def _other_settings(measured: Sequence[tuple[str, Measured]], asked: Mapping) -> dict[str, str]:
+    """A line for each archive that was not measured with these settings, with the first that differs."""
+    wanted, found = _flat(asked), {}
+    for named, one in measured:
+        had = _flat(one.run.manifest.config)
+        differing = [key for key in sorted(wanted | had) if had.get(key, UNSET) != wanted.get(key, UNSET)]
+        if differing:
+            first, more = differing[0], len(differing) - 1
+            what = f"{first} is {had.get(first, UNSET)}, and {wanted.get(first, UNSET)} in the fleet's settings"
+            found[named] = f"{named}: measured with other settings: {what}" + (f"; {more} more differ" if more else "")
+    return found
+
+
+def _flat(config: Mapping, before: str = "") -> dict[str, Any]:
+    """Settings that card figures depend on, by dotted keys."""
+    found = {}
+    for key, value in config.items():
+        if before or key not in NO_MATTER:
+            nested = isinstance(value, Mapping) and value
+            found |= _flat(value, f"{before}{key}.") if nested else {f"{before}{key}": value}
+    return found
 
 
 def _most(values: Iterable) -> str | None:
