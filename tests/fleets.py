@@ -34,9 +34,11 @@ def measured(
     load: Load = USUAL,
     software: Mapping[str, str] = {},
     at: str = "10",
+    asked: str = "auto",
     **hardware,
 ) -> Measured:
-    """A run of a node; figures of its first card are slower by a factor, by kind or key, and its clock by another."""
+    """A run of a node; figures of its first card are slower by a factor, by kind or key, and its clock by another.
+    `asked`: the devices that its settings name."""
     chance, run = random.Random(f"{name} {number}"), whole()
     card, devices, figures = run.devices["gpu0"], {}, []
     for place in range(cards):
@@ -50,7 +52,8 @@ def measured(
             mhz = one.clock_mhz and one.clock_mhz * (clock if first and factor != 1 else 1.0)
             figures.append(one._replace(device=device, value=value, clock_mhz=mhz))
     print_of = f"{name} {number}"
-    run = dataclasses.replace(run, devices=devices, quantities=figures, fingerprint=print_of)
+    manifest = run.manifest.model_copy(update={"config": run.manifest.config | {"devices": asked}})
+    run = dataclasses.replace(run, devices=devices, quantities=figures, manifest=manifest, fingerprint=print_of)
     loads = {device: {"fp16": load if device == "gpu0" else USUAL} for device in devices}
     return Measured(name, run, loads)
 

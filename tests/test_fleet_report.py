@@ -91,6 +91,27 @@ def test_every_node_is_in_the_report_and_those_without_a_card_fail():
     assert all(words in page for words in ("pending too long", "Priority", "exit code 1, twice", "no such card"))
 
 
+@pytest.mark.parametrize("lost_in", ["every run", "its second run"])
+def test_a_node_that_lost_a_gpu_fails_and_is_named_with_both_numbers(lost_in):
+    runs = [*sound(20, cards=8), measured("n001", cards=7 if lost_in == "every run" else 8)]
+    if lost_in == "its second run":
+        runs.append(measured("n001", 2, cards=7, at="12"))
+    found = of(runs)
+    assert found.failing == ["n001"]
+    for page in (fleet_page.html(found), fleet_page.markdown(found), fleet_page.screen(found)):
+        assert "n001 (7 of 8)" in page and "the majority of nodes" in page
+
+
+@pytest.mark.parametrize(("asked", "failing"), [("all", 20), ("auto", 0)])
+def test_slurms_number_of_gpus_counts_where_all_were_to_be_measured(asked, failing):
+    runs = sound(20, cards=2, asked=asked)
+    found = fleet([one.model_copy(update={"gpus": 8}) for one in nodes(runs)], runs)
+    assert len(found.failing) == failing
+    assert {(one.gpus, one.expected, one.expected_from) for one in found.missing_gpus} == (
+        {(2, 8, "Slurm")} if failing else set()
+    )
+
+
 def test_drift_names_who_differs_from_most():
     other = measured("n001", software={"driver": "570.1"}, vbios="96.1", power_limit_w=500.0)
     found = of([*sound(vbios="96.0"), other])

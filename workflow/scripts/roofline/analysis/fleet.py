@@ -19,7 +19,17 @@ from roofline.core.formatting import capacity
 from roofline.core.run_spread import Spread, of_most, within
 from roofline.core.statistics import median
 from roofline.records.device import DeviceRecord
-from roofline.records.fleet import Drift, Finding, Fleet, FleetCard, FleetFigure, FleetNode, FleetValue, Load
+from roofline.records.fleet import (
+    Drift,
+    Finding,
+    Fleet,
+    FleetCard,
+    FleetFigure,
+    FleetNode,
+    FleetValue,
+    Load,
+    MissingGpus,
+)
 
 STORED_DF = 8  # degrees of freedom that a stored spread counts for at most: it is of other days, hosts and cards
 MOST = 0.5  # of the cards: a figure that more have is missing where one has not
@@ -77,7 +87,8 @@ def fleet(nodes: Sequence[FleetNode], measured: Iterable[Measured]) -> Fleet:
     findings = [_finding(cards, first, screen, runs, *place, status) for place, status in told.items()]
     findings.sort(key=lambda one: min(one.of_median))
     made = [_card(card, i, first, screen, runs, findings) for i, card in enumerate(cards)]
-    failing = _failing(nodes, made)
+    missing = list(_missing_gpus(nodes, measured))
+    failing = _failing(nodes, made) | {one.node for one in missing}
     moments = sorted(card.record.queried_at for one in cards for card in one.runs)
     return Fleet(
         model=model,
@@ -89,6 +100,7 @@ def fleet(nodes: Sequence[FleetNode], measured: Iterable[Measured]) -> Fleet:
         figures=[_figure(one, i, screen, runs, before[one.key]) for i, one in enumerate(first)],
         cards=made,
         findings=findings,
+        missing_gpus=missing,
         drift=list(_drift(cards, measured)),
         again=sorted({card.node for card in made if card.status == "flagged"}),
         passing=[one.node for one in nodes if one.node not in failing],
@@ -110,11 +122,15 @@ def cards_of(measured: Sequence[Measured]) -> list[Card]:
     cards: dict[str, Card] = {}
     for one in measured:
         for device, record in one.run.devices.items():
-            if KINDS[record.device_kind].accelerator is not gpus or record.hardware.get("mig_slice"):
+            if not _is_card(record, gpus):
                 continue
             name = card_id(record, one.node)
             cards.setdefault(name, Card(name, one.node)).runs.append(_run(one, device, record))
     return sorted(cards.values(), key=lambda card: (card.node, card.newest.device))
+
+
+def _is_card(record: DeviceRecord, gpus: bool) -> bool:
+    return KINDS[record.device_kind].accelerator is gpus and not record.hardware.get("mig_slice")
 
 
 def card_id(record: DeviceRecord, node: str) -> str:
@@ -306,6 +322,20 @@ def _failing(nodes: Iterable[FleetNode], cards: Iterable[FleetCard]) -> set[str]
     slow = {card.node for card in cards if card.status in ("confirmed", "flagged")}
     with_card = {card.node for card in cards}
     return slow | {one.node for one in nodes if one.status != "measured" or one.node not in with_card}
+
+
+def _missing_gpus(nodes: Iterable[FleetNode], measured: Iterable[Measured]) -> Iterator[MissingGpus]:
+    """By the newest run of each node. Slurm's number counts where a run was to measure all GPUs of its node."""
+    newest = {one.node: one.run for one in measured}
+    counts = {node: sum(_is_card(one, gpus=True) for one in run.devices.values()) for node, run in newest.items()}
+    usual = next((gpus for gpus, times in Counter(counts.values()).items() if 2 * times > len(counts)), 0)
+    for node in nodes:
+        if node.node not in counts:
+            continue
+        known = node.gpus is not None and newest[node.node].manifest.config.get("devices") == "all"
+        expected, source = (node.gpus, "Slurm") if known else (usual, "majority")
+        if counts[node.node] < expected:
+            yield MissingGpus(node=node.node, gpus=counts[node.node], expected=expected, expected_from=source)
 
 
 # ---------------------------------------------------------------- drift

@@ -17,6 +17,7 @@ class FleetNode(Record):
     status: NodeStatus
     reason: str | None = Field(description="why it was not measured; null where it was")
     archives: list[str] = Field(description="of its runs, the oldest first; paths relative to the fleet's folder")
+    gpus: int | None = Field(default=None, description="that Slurm says the node has; null where not known")
 
 
 class FleetNodes(Record):
@@ -102,6 +103,15 @@ class Drift(Record):
     others: dict[str, list[str]] = Field(description="who has which other value")
 
 
+class MissingGpus(Record):
+    """A node with fewer GPUs in its newest run than it should have."""
+
+    node: str
+    gpus: int = Field(description="that were judged")
+    expected: int
+    expected_from: Literal["Slurm", "majority"] = Field(description="majority: what more than half of the nodes have")
+
+
 class Fleet(Record):
     """fleet.json"""
 
@@ -118,7 +128,8 @@ class Fleet(Record):
     figures: list[FleetFigure]
     cards: list[FleetCard]
     findings: list[Finding]
+    missing_gpus: list[MissingGpus]
     drift: list[Drift]
     again: list[str] = Field(description="nodes of cards that are flagged and were measured once")
     passing: list[str] = Field(description="nodes")
-    failing: list[str] = Field(description="nodes of confirmed or flagged cards, and those without a measured card")
+    failing: list[str] = Field(description="nodes of confirmed or flagged cards, and those with missing or no cards")

@@ -16,6 +16,7 @@ NAMED = 8  # names in a sentence
 MOST_ROWS = 64  # cards whose figures FLEET.md has
 CAUSES = {"clock": "low clock", "same clock": "slow at the same clock"}
 FROM = {"fleet": "this fleet", "stored": "other cards of the model", "both": "both", None: "not judged"}
+EXPECTED_FROM = {"Slurm": "Slurm", "majority": "the majority of nodes"}
 WHY_NOT = "It takes other cards, and a spread: one that is stored for the model, or that of eight cards."
 TAILS = "The faster cards lie further out than normal errors would: slow ones are judged by Student's t"
 
@@ -77,6 +78,8 @@ class Page:
             yield f"No card of {len(by['passed'])} is slow beyond chance and the margins."
         if lost := [one.node for one in self.lost]:
             yield f"Not measured: {_names(lost)} ({counted(len(lost), 'node')})."
+        if missing := [f"{one.node} ({one.gpus} of {one.expected})" for one in self.fleet.missing_gpus]:
+            yield f"GPUs missing: {_names(missing)}."
         if incomplete := self.notes.rows:
             names = _names(row[0] for row in incomplete)
             yield f"With failed checks or figures missing: {names} ({counted(len(incomplete), 'card')})."
@@ -121,6 +124,14 @@ class Page:
             for one in self.lost
         ]
         return Table(["node", "status", "reason"], rows, left=3)
+
+    @property
+    def missing_gpus(self) -> Table:
+        rows = [
+            [one.node, str(one.gpus), str(one.expected), EXPECTED_FROM[one.expected_from]]
+            for one in self.fleet.missing_gpus
+        ]
+        return Table(["node", "GPUs measured", "expected", "expected by"], rows, left=1)
 
     @property
     def columns(self) -> list[str]:
@@ -196,7 +207,7 @@ def markdown(fleet: Fleet) -> str:
 def screen(fleet: Fleet) -> str:
     page = Page(fleet)
     parts = [f"{page.title}, {counted(len(fleet.nodes), 'node')}", *page.verdicts]
-    for table in (page.findings, page.unmeasured):
+    for table in (page.findings, page.unmeasured, page.missing_gpus):
         parts += ["", str(table)] if table.rows else []
     return "\n".join(parts)
 
