@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from roofline.analysis.table import ComputeCeiling, KernelRoof, MemoryCeiling, PlacedKernelGroup, PlacedProfile
 from roofline.core.formatting import counted, duration, flops_unit, level_words, listed, number, percent, regime_words
@@ -123,7 +124,7 @@ def words(profile: PlacedProfile, card: str) -> list[str]:
     """What the report holds, where its time goes, and what is to be known of clocks and of what it lacks."""
     kernels = profile.kernels
     told = [
-        f"{profile.report}: {profile.launches} launch{'es' * (profile.launches > 1)} of "
+        f"{Path(profile.report).name}: {profile.launches} launch{'es' * (profile.launches > 1)} of "
         f"{counted(len(kernels), 'kernel')} by name, grid and block, {duration(profile.total_s)} in all, on {card}. "
         f"{_by_regime(kernels)}"
     ]
@@ -283,7 +284,7 @@ def _or_dash(form, value: float | None) -> str:
 def page(profile: PlacedProfile, card: str, multiprocessors: int | None, picture: str) -> str:
     """All of it as Markdown, with the name of the picture beside it."""
     told = [f"{place}. {sentence(one, multiprocessors)}" for place, one in enumerate(profile.kernels[:TOLD], 1)]
-    parts = [f"# {profile.report} under measured ceilings", *words(profile, card), "\n".join(told)]
+    parts = [f"# {Path(profile.report).name} under measured ceilings", *words(profile, card), "\n".join(told)]
     parts += [str(table(profile.kernels)), f"![Kernels under their ceilings]({picture})"]
     parts += [f"```sh\n{lacking}\n```"] if (lacking := wanted(profile)) else []
     return "\n\n".join(parts) + "\n"

@@ -1,6 +1,7 @@
 """Kernels of a user's own program on the hierarchical roofline: each at its L1, L2 and memory intensity."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -41,7 +42,7 @@ def draw_run(roofline: Roofline) -> Figure:
 @style.styled()
 def draw(profile: PlacedProfile, ceilings: Sequence[Ceiling], card: str) -> Figure:
     profile = style.drawable(profile)
-    kernels, title = drawn(profile), f"{TITLE}: {profile.report} on {card}"
+    kernels, title = drawn(profile), f"{TITLE}: {Path(profile.report).name} on {card}"
     if not kernels:
         return style.nothing(title, NOTHING)
     scales = {roof.ceiling: roof.clock_scale for roof in kernels[0].roofs if roof.clock_scale}
