@@ -77,8 +77,25 @@ def test_a_card_is_named_once_its_repeat_is_slow_too(again, expected):
     found = of([*first, measured("n001", 2, slow={"memory": again}, at="12")])
     assert (status(found), found.again) == (expected, [])
     assert found.failing == (["n001"] if expected == "confirmed" else [])
-    figure = next(one for one in found.figures if one.key == "hbm_read")
-    assert figure.run_spread_from == "fleet" and figure.run_spread_df == 1
+
+
+def figure(found, key="hbm_read"):
+    return next(one for one in found.figures if one.key == key)
+
+
+def test_repeats_add_to_the_stored_spread_between_runs():
+    stored = figure(of(sound()))
+    assert stored.run_spread_from == "stored" and stored.run_spread_df == 8
+    both = figure(of([*sound(), measured("n010", 2, at="12"), measured("n011", 2, at="12")]))
+    assert both.run_spread_from == "both" and both.run_spread_df == 10
+    assert f"({both.run_spread_df:g})" in fleet_page.markdown(of([*sound(), measured("n010", 2), measured("n011", 2)]))
+
+
+def test_repeats_of_a_slow_figure_say_nothing_of_the_spread_between_runs():
+    first = [*sound(), measured("n001", slow={"memory": 0.9})]
+    found = of([*first, measured("n001", 2, at="12")])
+    assert status(found) == "not confirmed" and figure(found).run_spread == figure(of(first)).run_spread
+    assert figure(found, "fp32").run_spread_df == figure(of(first), "fp32").run_spread_df + 1
 
 
 def test_every_node_is_in_the_report_and_those_without_a_card_fail():

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from roofline.core import outliers
 from roofline.core.device_kinds import KINDS, accelerators
 from roofline.core.equivalence import standard_error
 from roofline.core.formatting import capacity
-from roofline.core.run_spread import Spread, of_most, within
+from roofline.core.run_spread import Spread, of_most, pooled, within
 from roofline.core.statistics import median
 from roofline.records.device import DeviceRecord
 from roofline.records.fleet import (
@@ -97,7 +97,7 @@ def fleet(nodes: Sequence[FleetNode], measured: Iterable[Measured]) -> Fleet:
         measured_to=moments[-1] if moments else None,
         tail_df=screen.tails.df if screen and screen.tails is not outliers.NORMAL else None,
         nodes=list(nodes),
-        figures=[_figure(one, i, screen, runs, before[one.key]) for i, one in enumerate(first)],
+        figures=[_figure(one, j, screen, runs, before[one.key], told) for j, one in enumerate(first)],
         cards=made,
         findings=findings,
         missing_gpus=missing,
@@ -201,12 +201,20 @@ def total(known: Stored) -> Spread | None:
 # ---------------------------------------------------------------- rows
 
 
-def _figure(one: Quantity, place: int, screen: outliers.Screen, runs: np.ndarray, known: Stored) -> FleetFigure:
+def _figure(
+    one: Quantity,
+    place: int,
+    screen: outliers.Screen,
+    runs: np.ndarray,
+    known: Stored,
+    told: Container[tuple[int, int]],
+) -> FleetFigure:
+    """`told` has the cards and figures with a finding."""
     middle, judged = float(screen.middle[place]), screen.basis[place] is not None
-    sd = float(screen.sd[place]) if judged else None
+    whole = Spread(float(screen.sd[place]), float(screen.df[place])) if judged else None
     groups = [[math.exp(value) for value in group if not math.isnan(value)] for group in runs[:, :, place].T]
-    own = within(groups)
-    between_runs = own or known.runs
+    between_runs, source = _between_runs([group for i, group in enumerate(groups) if (i, place) not in told], known)
+    between_cards, cards_df = _beyond(whole, between_runs)
     return FleetFigure(
         key=one.key,
         name=one.name,
@@ -216,14 +224,34 @@ def _figure(one: Quantity, place: int, screen: outliers.Screen, runs: np.ndarray
         cards=sum(map(bool, groups)),
         median=math.exp(middle if one.higher_is_better else -middle),
         margin=MARGINS[one.kind],
-        spread=sd,
-        spread_df=float(screen.df[place]) if judged else None,
+        spread=whole and whole.sd,
+        spread_df=whole and whole.df,
         spread_from=screen.basis[place],
         run_spread=between_runs and between_runs.sd,
         run_spread_df=between_runs and between_runs.df,
-        run_spread_from="fleet" if own else "stored" if known.runs else None,
-        card_spread=math.sqrt(max(0.0, sd**2 - between_runs.sd**2)) if judged and between_runs else None,
+        run_spread_from=source,
+        card_spread=between_cards,
+        card_spread_df=cards_df,
     )
+
+
+def _between_runs(groups: Sequence[Sequence[float]], known: Stored) -> tuple[Spread | None, outliers.Basis | None]:
+    """Of one card: the fleet's repeats pooled with what is stored, and never less than the repeats alone.
+
+    The groups are cards without a finding: of a slow card the lowest run was selected for being low.
+    """
+    own = within(groups)
+    if not own or not known.runs:
+        return (own, "fleet") if own else (known.runs, "stored" if known.runs else None)
+    both = pooled([own, known.runs])
+    return both._replace(sd=max(both.sd, own.sd)), "both"
+
+
+def _beyond(whole: Spread | None, runs: Spread | None) -> tuple[float | None, float | None]:
+    """Between cards, of the spread of cards and runs together and that of runs; with its degrees of freedom."""
+    if not whole or not runs:
+        return None, None
+    return standard_error((whole, 1), (runs, -1)) if whole.sd > runs.sd else (0.0, None)
 
 
 def _card(

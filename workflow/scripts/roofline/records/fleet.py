@@ -43,9 +43,10 @@ class FleetFigure(Record):
     spread_df: NotNegative | None = Field(description="its degrees of freedom")
     spread_from: Basis | None
     run_spread: NotNegative | None = Field(description="between runs of one card; null where it is not known")
-    run_spread_df: NotNegative | None
-    run_spread_from: Literal["fleet", "stored"] | None
+    run_spread_df: NotNegative | None = Field(description="its degrees of freedom")
+    run_spread_from: Basis | None
     card_spread: NotNegative | None = Field(description="between cards, beyond what runs explain; null: not known")
+    card_spread_df: NotNegative | None = Field(description="its degrees of freedom; null too where runs explain all")
 
 
 class FleetValue(Record):

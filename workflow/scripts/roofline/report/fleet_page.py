@@ -15,7 +15,7 @@ STEPS = (0.5, 1, 2, 3)  # margins from the median, at which a cell's colour chan
 NAMED = 8  # names in a sentence
 MOST_ROWS = 64  # cards whose figures FLEET.md has
 CAUSES = {"clock": "low clock", "same clock": "slow at the same clock"}
-FROM = {"fleet": "this fleet", "stored": "other cards of the model", "both": "both", None: "not judged"}
+FROM = {"fleet": "this fleet", "stored": "other cards of the model", "both": "both"}
 EXPECTED_FROM = {"Slurm": "Slurm", "majority": "the majority of nodes"}
 WHY_NOT = "It takes other cards, and a spread: one that is stored for the model, or that of eight cards."
 TAILS = "The faster cards lie further out than normal errors would: slow ones are judged by Student's t"
@@ -172,7 +172,8 @@ class Page:
 
     @property
     def figures(self) -> Table:
-        columns = ["figure", "unit", "cards", "median", "margin", "between cards", "between runs", "spread from"]
+        columns = ["figure", "unit", "cards", "median", "margin", "between cards (df)", "between runs (df)"]
+        columns += ["cards judged by", "runs from"]
         return filled(columns, map(_figure, self.fleet.figures), left=2)
 
     @property
@@ -225,11 +226,16 @@ def _as_text(row: Row) -> list[str]:
 
 
 def _figure(one: FleetFigure) -> list[str]:
-    runs = percent(one.run_spread) if one.run_spread is not None else "not known"
-    stored = " (stored)" if one.run_spread_from == "stored" else ""
-    cards = percent(one.card_spread) if one.card_spread is not None else "not known"
-    known = [number(one.median), percent(one.margin), cards, runs + stored, FROM[one.spread_from]]
-    return [one.name, one.unit, str(one.cards), *known]
+    spreads = [_spread(one.card_spread, one.card_spread_df), _spread(one.run_spread, one.run_spread_df)]
+    sources = [FROM.get(one.spread_from, "not judged"), FROM.get(one.run_spread_from, "")]
+    return [one.name, one.unit, str(one.cards), number(one.median), percent(one.margin), *spreads, *sources]
+
+
+def _spread(sd: float | None, df: float | None) -> str:
+    """0.92 % (7.3)"""
+    if sd is None:
+        return "not known"
+    return percent(sd) + (f" ({round(df, 1):g})" if df is not None else "")
 
 
 def _share(share: float) -> str:
