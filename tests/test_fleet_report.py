@@ -60,7 +60,7 @@ def test_a_slow_card_is_named_with_its_clock_power_and_heat(clock, cause, words)
     assert one.of_median[0] == pytest.approx(0.85, abs=0.02) and one.p_value < one.critical_p
     assert (found.failing, len(found.passing)) == (["n001"], 40)
     page = fleet_page.markdown(found)
-    assert words in page and "640 W (690), 88 °C (62)" in page and "Measure again." in page
+    assert words in page and "640 W (690), 88 °C (62)" in page and "Re-run to confirm." in page
 
 
 def test_half_a_link_has_its_lanes_beside_it():

@@ -382,7 +382,7 @@ def _drift(cards: Sequence[Card], measured: Iterable[Measured]) -> Iterator[Drif
         of_nodes[card.node] = _told(
             record.software
             | {f"host {key}": value for key, value in host.items()}
-            | {"cards of the node": several[card.node], "workflow commit": (newest[card.node].commit or "unknown")[:10]}
+            | {"cards per node": several[card.node], "workflow commit": (newest[card.node].commit or "unknown")[:10]}
         )
         name = card.node if several[card.node] == 1 else f"{card.node} {record.device}"
         of_cards[name] = _told(record.hardware | {"memory": capacity(record.memory_total_bytes)})

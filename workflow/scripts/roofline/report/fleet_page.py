@@ -1,4 +1,4 @@
-"""fleet.html, FLEET.md and what the terminal shows of a fleet: slow cards first, then every card, then what differs."""
+"""fleet.html, FLEET.md and what the terminal shows of a fleet: slow cards, then every card, then drift."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -15,10 +15,10 @@ STEPS = (0.5, 1, 2, 3)  # margins from the median, at which a cell's colour chan
 NAMED = 8  # names in a sentence
 MOST_ROWS = 64  # cards whose figures FLEET.md has
 CAUSES = {"clock": "low clock", "same clock": "slow at the same clock"}
-FROM = {"fleet": "this fleet", "stored": "other cards of the model", "both": "both"}
+FROM = {"fleet": "this fleet", "stored": "stored for the model", "both": "both"}
 EXPECTED_FROM = {"Slurm": "Slurm", "majority": "the majority of nodes"}
-WHY_NOT = "It takes other cards, and a spread: one that is stored for the model, or that of eight cards."
-TAILS = "The faster cards lie further out than normal errors would: slow ones are judged by Student's t"
+WHY_NOT = "That needs other cards and a known spread: one stored for the model, or one from at least eight cards."
+TAILS = "The faster cards scatter more widely than normal errors would, so p-values are those of Student's t"
 
 
 class Cell(NamedTuple):
@@ -67,32 +67,32 @@ class Page:
         cards = self.fleet.cards
         by = {status: [self.names[card.id] for card in cards if card.status == status] for status in ORDER}
         if slow := by["confirmed"]:
-            yield f"Slow in one run and again in another: {_names(slow)} ({counted(len(slow), 'card')})."
+            yield f"Slow, and slow again in another run: {_names(slow)} ({counted(len(slow), 'card')})."
         if once := by["flagged"]:
-            yield f"Slow, and measured once: {_names(once)} ({counted(len(once), 'card')}). Measure again."
+            yield f"Slow in its only run: {_names(once)} ({counted(len(once), 'card')}). Re-run to confirm."
         if other := by["not confirmed"]:
-            yield f"Slow in one run and not in the others: {_names(other)} ({counted(len(other), 'card')})."
+            yield f"Slow in one run only: {_names(other)} ({counted(len(other), 'card')})."
         if unknown := by["not judged"]:
             yield f"Not judged: {counted(len(unknown), 'card')}. {WHY_NOT}"
         if by["passed"] and not slow and not once:
-            yield f"No card of {len(by['passed'])} is slow beyond chance and the margins."
+            yield f"No slow card among {len(by['passed'])}: every shortfall is within chance or its margin."
         if lost := [one.node for one in self.lost]:
-            yield f"Not measured: {_names(lost)} ({counted(len(lost), 'node')})."
+            yield f"Failed or not measured: {_names(lost)} ({counted(len(lost), 'node')})."
         if missing := [f"{one.node} ({one.gpus} of {one.expected})" for one in self.fleet.missing_gpus]:
             yield f"GPUs missing: {_names(missing)}."
         if incomplete := self.notes.rows:
             names = _names(row[0] for row in incomplete)
-            yield f"With failed checks or figures missing: {names} ({counted(len(incomplete), 'card')})."
+            yield f"Failed checks or missing figures: {names} ({counted(len(incomplete), 'card')})."
         if drift := self.fleet.drift:
-            yield f"Not the same everywhere: {_names(one.what.replace('_', ' ') for one in drift)}."
+            yield f"Configuration drift: {_names(one.what.replace('_', ' ') for one in drift)}."
         if df := self.fleet.tail_df:
-            yield f"{TAILS} of {df:g} degrees of freedom."
+            yield f"{TAILS} with {df:g} degrees of freedom."
 
     @property
     def findings(self) -> Table:
         """A row for each card and kind of figure, by the lowest of these."""
         columns = ["card", "figure", "verdict", "of the median", "margin", "z"]
-        columns += ["at equal clock", "cause", "load (the fleet's)", "PCIe"]
+        columns += ["at equal clock", "cause", "load (fleet median)", "PCIe"]
         groups: dict[tuple[str, str], list[Finding]] = {}
         for one in self.fleet.findings:
             groups.setdefault((one.card, self.by_key[one.figure].kind), []).append(one)
@@ -183,7 +183,7 @@ class Page:
             for one in self.fleet.drift
             for value, who in one.others.items()
         ]
-        return Table(["what", "most have", "others have", "who", "how many"], rows, left=4)
+        return Table(["setting", "majority", "differs", "nodes", "how many"], rows, left=4)
 
     @property
     def notes(self) -> Table:
@@ -193,7 +193,7 @@ class Page:
             for card in self.fleet.cards
             if card.failed_checks or card.missing
         ]
-        return filled(["card", "failed checks", "figures that most have and it lacks"], rows, left=3)
+        return filled(["card", "failed checks", "missing figures that most cards have"], rows, left=3)
 
 
 def html(fleet: Fleet) -> str:
