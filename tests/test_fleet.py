@@ -146,7 +146,7 @@ def cluster_of(monkeypatch):
 def test_idle_nodes_are_measured_unavailable_ones_named_and_busy_ones_left_alone(cluster_of, tmp_path):
     cluster_of(node("a", "IDLE"), node("b", "ALLOCATED"), node("c", "IDLE", "DRAIN"), node("d", "DOWN"))
     plan = planned({"run": {"devices": ["cpu"]}}, tmp_path)
-    assert wanted(plan) == ["nodes/a/run1.tar.gz"]
+    assert wanted(plan, tmp_path) == ["nodes/a/run1.tar.gz"]
     assert {one.node: one.status for one in outcome(plan, tmp_path, {"nodes/a/run1.tar.gz": "DEADLINE"}).nodes} == {
         "a": "pending too long",
         "c": "unavailable",

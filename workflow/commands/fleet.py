@@ -70,7 +70,7 @@ def measure(config: dict, options: Sequence[str], folder: Path) -> int:
         raise Refused(f"{PACKAGES} is missing, with which jobs are submitted: make setup-fleet")
     os.environ["PYTHONPATH"] = str(PACKAGES)
     planned = fleet.planned(config, HERE)
-    wanted = fleet.wanted(planned)
+    wanted = fleet.wanted(planned, HERE)
     missing = absent(wanted)
     print(f"{counted(len(planned.nodes), 'node')}, {counted(len(missing), 'run')} to make", flush=True)
     for one in planned.nodes:
@@ -87,7 +87,7 @@ def measure(config: dict, options: Sequence[str], folder: Path) -> int:
     limit_s = 60 * (planned.fleet.minutes + planned.fleet.wait_minutes) + GRACE_S
     failures = submitted(wanted, options, limit_s)
     planned = fleet.refreshed(planned, HERE)
-    again = [path for path in absent(fleet.wanted(planned)) if failures.get(path) not in fleet.NEVER_STARTED]
+    again = [path for path in absent(fleet.wanted(planned, HERE)) if failures.get(path) not in fleet.NEVER_STARTED]
     if again:
         print(f"tried once more: {listed(again)}", flush=True)
         failures |= submitted(again, options, limit_s)

@@ -51,7 +51,7 @@ def table_rows(found: Mapping[str, dict]) -> list[list[str]]:
 COLUMNS = [
     "cells",
     "number",
-    "each kernel waits for the one before",
+    "each kernel waits",
     "overlapping, as a graph allows",
     "fastest backends",
 ]

@@ -96,8 +96,8 @@ def predictions() -> str:
     return table(columns, rows)
 
 
-def attention_peers() -> str:
-    """How decode attention compared with PyTorch on an H200, over all cells. Raises OSError."""
+def peers() -> str:
+    """How attention compared with PyTorch on an H200, over all cells. Raises OSError."""
     rows = json.loads((FOLDER / "attention_pytorch.json").read_text(encoding="utf-8"))["rows"]
     return table(attention.COLUMNS, attention.table_rows(attention.summary(rows)))
 

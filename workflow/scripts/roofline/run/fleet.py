@@ -221,9 +221,10 @@ def archives(folder: Path, node: str) -> list[str]:
     return [str(path) for number in RUNS if (folder / (path := archive(node, number))).is_file()]
 
 
-def wanted(plan: Plan) -> list[str]:
-    """The first archives of all nodes that a job can start on."""
-    return [str(archive(one.node, 1)) for one in plan.available()]
+def wanted(plan: Plan, folder: Path) -> list[str]:
+    """The first archives of nodes that a job can start on, and second ones that exist: settings may have changed."""
+    first = [str(archive(one.node, 1)) for one in plan.available()]
+    return first + [path for one in plan.available() for path in archives(folder, one.node) if path not in first]
 
 
 def repeats(plan: Plan, folder: Path, flagged: Sequence[str]) -> list[str]:

@@ -17,8 +17,8 @@ TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "compute ceilings": committed.compute_ceilings,
         "memory ceilings": committed.memory_ceilings,
         "predictions": committed.predictions,
+        "peers": committed.peers,
     },
-    "docs/decode_attention.md": {"peers": committed.attention_peers},
     "docs/health.md": {"faults": faults.found_table, "false alarms": faults.alarms},
     "docs/comparing.md": {
         "margins": comparison.margins,
