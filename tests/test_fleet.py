@@ -27,7 +27,7 @@ SMALL = {
     "models": [],
     "plot": TINY["plot"],
 }
-FLEET = {"nodes": ["node[1-3]"], "minutes": 5, "wait_minutes": 5, "repeat": 0, "run": SMALL}
+FLEET = {"nodes": ["node[1-3]"], "minutes": 5, "wait_minutes": 5, "repeated_nodes": 0, "run": SMALL}
 
 
 class Fleet:
@@ -74,12 +74,13 @@ class Killer(threading.Thread):
 
     def __init__(self, node: str, folder: Path):
         super().__init__(daemon=True)
-        self.node, self.records, self.kills, self.done = node, folder / "results", 0, threading.Event()
+        self.node, self.folder, self.kills, self.done = node, folder, 0, threading.Event()
 
     def run(self) -> None:
         while not self.done.wait(0.1):
-            for process in psutil.process_iter(["cmdline"]) if self.records.exists() else ():
-                if (process.info["cmdline"] or [])[-2:] == [self.node, "1"]:
+            for process in psutil.process_iter(["cmdline"]) if (self.folder / "results").exists() else ():
+                command = process.info["cmdline"] or []
+                if command[-2:] == [self.node, "1"] and str(self.folder.parents[3]) in " ".join(command):
                     process.kill()
                     self.kills += 1
 
@@ -213,16 +214,19 @@ def test_the_file_that_users_edit_has_every_setting_with_its_default():
         ({"nodes": ["node7"]}, "nodes: Slurm knows no node node7; it has node1, node2, node3"),
         ({"nodes": [], "partition": "gpu"}, "partition: 'gpu' is unknown; Slurm has main"),
         ({"nodes": [], "feature": "h200"}, "feature: no node of main has 'h200'; known: none"),
+        ({"nodes": ["node[1-"]}, "nodes[0]: 'node[1-' is no list of hosts"),
         ({"minutes": 0}, "minutes: 0; allowed: a whole number from 1"),
         ({"node": ["node1"]}, "node: unknown key; did you mean nodes?"),
-        ({"run": {"effort": "slow"}}, "effort: 'slow' is unknown; allowed: quick, default, thorough"),
+        ({"run": {"effort": "slow"}}, "run.effort: 'slow' is unknown; allowed: quick, default, thorough"),
         ({"minutes": 61}, "minutes: 61; partition main allows 60"),
     ],
 )
 def test_what_is_wrong_is_one_line(fleet, changes, why):
     fleet.configure(**changes)
     done = fleet.make()
-    assert done.returncode == 2 and done.stdout.startswith(why) and done.stdout.count("\n") == 1, done.stdout
+    assert (
+        done.returncode == 2 and done.stdout.startswith(f"config/fleet.yaml: {why}") and done.stdout.count("\n") == 1
+    ), done.stdout
     assert not done.stderr
 
 

@@ -273,8 +273,8 @@ def test_other_models_and_efforts_are_named_all_at_once():
         fleet_report._require_alike(runs)
     lines = str(refused.value).splitlines()
     assert len(lines) == 2
-    assert lines[0] == "n011.tar.gz: refused, its card is NVIDIA A100; allowed: NVIDIA H200, as most of this fleet"
-    assert lines[1] == "n012.tar.gz: refused, its effort is quick; allowed: default, as most of this fleet"
+    assert lines[0] == "n011.tar.gz: refused, its card is NVIDIA A100; allowed: NVIDIA H200, as the rest of this fleet"
+    assert lines[1] == "n012.tar.gz: refused, its effort is quick; allowed: default, as the rest of this fleet"
 
 
 def test_the_committed_report_is_what_the_committed_runs_give():

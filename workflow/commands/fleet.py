@@ -38,8 +38,9 @@ PACKAGES = Path(sys.prefix) / "fleet"  # where envs/install.sh puts the executor
 HERE = Path()  # the fleet's folder, where all of this happens
 FAILING, CANNOT, INTERRUPTED = 1, 2, 130
 GRACE_S = 300  # beyond all time limits, until jobs are taken for lost
-# Lines of Snakemake's: a job that was submitted; one that failed, and the output that it was for.
-SUBMITTED = re.compile(r"SLURM jobid (\d+) \(log: .*/rule_measure/(.+)_(\d+)/")
+# Lines of Snakemake's: a job that was submitted, one that ended, and one that failed with the output that it was for.
+SUBMITTED = re.compile(r"^Job (\d+) has been submitted with SLURM jobid (\d+) \(log: .*/rule_measure/(.+)_(\d+)/")
+FINISHED = re.compile(r"^Finished jobid: (\d+)")
 MESSAGE, OUTPUT = re.compile(r"^    message: (.*)"), re.compile(r"^    output: (\S+)")
 STATE = re.compile(r"SLURM status is: '(\w+)|The error message was '(?:sbatch: )?(?:error: )?(.*)")
 
@@ -54,7 +55,8 @@ def main(arguments: list[str]) -> int:
         with contextlib.chdir(asked.folder):
             return measure(config, options, asked.folder)
     except settings.Faults as faults:
-        print("\n".join(faults.lines))
+        named = (line if line.startswith(str(CONFIG)) else f"config/fleet.yaml: {line}" for line in faults.lines)
+        print("\n".join(named))
     except (slurm.Refused, plan.Failed, Refused, CorruptRecord, OSError) as error:
         print(error)
     except KeyboardInterrupt:
@@ -72,14 +74,14 @@ def measure(config: dict, options: Sequence[str], folder: Path) -> int:
     planned = fleet.planned(config, HERE)
     wanted = fleet.wanted(planned, HERE)
     missing = absent(wanted)
-    print(f"{counted(len(planned.nodes), 'node')}, {counted(len(missing), 'run')} to make", flush=True)
     for one in planned.nodes:
-        if one.unavailable and not fleet.archives(HERE, one.node):
+        if one.unavailable:
             print(f"{one.node} is not available: {one.unavailable}", flush=True)
     if plan.DRY.intersection(options):
-        jobs, _ = plan.plan([*SNAKEMAKE, *wanted])
-        print("\n".join([*(f"{job.output}: {job.reason}" for job in jobs), f"{counted(len(jobs), 'job')} to submit"]))
+        jobs, _ = plan.plan([*SNAKEMAKE, *wanted, *fleet.repeats(planned, HERE)])
+        print("\n".join([*map(reason, jobs), f"{counted(len(planned.nodes), 'node')}, {counted(len(jobs), 'job')}"]))
         return 0
+    print(f"{counted(len(planned.nodes), 'node')}, {counted(len(missing), 'first run')} to make", flush=True)
     run_lock.hold()
     Path(".gitignore").write_text("*\n")  # else a node's archive would hold the others' as its sources
     for path in missing:
@@ -92,13 +94,23 @@ def measure(config: dict, options: Sequence[str], folder: Path) -> int:
         print(f"tried once more: {listed(again)}", flush=True)
         failures |= submitted(again, options, limit_s)
     found = fleet.report(planned, HERE, failures)
-    if repeated := fleet.repeats(planned, HERE, found.again):
+    measured = [
+        path for path in fleet.repeats(planned, HERE, found.again) if Path(path).with_name("run1.tar.gz").exists()
+    ]
+    if repeated := measured:
         print(f"measuring a second time: {listed(repeated)}", flush=True)
         submitted(repeated, options, limit_s)
         found = fleet.report(planned, HERE, failures)
     print(fleet_page.screen(found))
     print(f"{folder}/: {', '.join(FILES)}")
+    if not found.cards:
+        return CANNOT
     return FAILING if found.failing else 0
+
+
+def reason(job: plan.Planned) -> str:
+    changed = job.reason.startswith("settings, device or software have changed")
+    return f"{job.output}: {'settings have changed' if changed else job.reason}"
 
 
 def absent(paths: Sequence[str]) -> list[str]:
@@ -116,7 +128,7 @@ def submitted(targets: Sequence[str], options: Sequence[str], limit_s: float) ->
     environment = dict(os.environ)
     if environment.get(RUN_PROCESS) == str(os.getpid()):
         del environment[RUN_PROCESS]  # which is none on the node: each run there has its own
-    jobs, failures, message, line = 0, {}, "", ""
+    jobs, failures, message, line = {}, {}, None, ""
     with open(LOG, "a", encoding="utf-8") as log:
         workflow = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -128,13 +140,15 @@ def submitted(targets: Sequence[str], options: Sequence[str], limit_s: float) ->
             log.write(line)
             log.flush()
             if found := SUBMITTED.search(line):
-                jobs += 1
-                print(f"{found[2]}: Slurm job {found[1]}", flush=True)
+                jobs[found[1]] = found[3]
+                print(f"{found[3]}: submitted as Slurm job {found[2]}", flush=True)
+            elif (found := FINISHED.match(line)) and found[1] in jobs:
+                print(f"{jobs[found[1]]}: measured", flush=True)
             elif found := MESSAGE.match(line):
                 message = found[1]
-            elif found := OUTPUT.match(line):
-                state = STATE.search(message)
-                failures[found[1]] = (state[1] or state[2].rstrip("'")) if state else message
+            elif (found := OUTPUT.match(line)) and message is not None:
+                state, message = STATE.search(message), None
+                failures[found[1]] = (state[1] or state[2].rstrip("'")) if state else "its job failed"
                 print(f"{found[1]}: {failures[found[1]]}", flush=True)
         status = workflow.wait()
         timer.cancel()

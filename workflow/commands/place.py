@@ -70,7 +70,7 @@ def read_card(name: str) -> Run:
         raise Refused("no results here yet: run make first, or name a card, such as CARD=reference/nvidia-h200")
     run = read_run(name)
     if not gpus(run):
-        raise Refused(f"{name}: it has no ceilings of a GPU")
+        raise Refused(f"{name}: no GPU was measured there; name a run with one, such as CARD=reference/nvidia-h200")
     return run
 
 

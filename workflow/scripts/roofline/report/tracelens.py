@@ -21,9 +21,13 @@ def architecture(device: DeviceRecord, ceilings: Iterable[ComputeCeiling | Memor
     compute = [one for one in mine.values() if one.kind == "compute"]
     return {
         "name": device.name,
-        "mem_bw_gbps": round(read.gb_per_s, 1),
-        "memory_gb": round(device.memory_total_bytes / 1e9, 1),
+        "mem_bw_gbps": _digits(read.gb_per_s),
+        "memory_gb": _digits(device.memory_total_bytes / 1e9),
         "max_achievable_tflops": {
-            f"{METHODS[one.method]}_{NAMES.get(one.dtype, one.dtype)}": round(one.tflops, 1) for one in compute
+            f"{METHODS[one.method]}_{NAMES.get(one.dtype, one.dtype)}": _digits(one.tflops) for one in compute
         },
     }
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.4g}")

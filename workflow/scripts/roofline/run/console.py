@@ -122,7 +122,8 @@ def summarise(results: Path) -> None:
             _say(f"{one.reason}." if one.check == ALIKE else f"{one.device}: {one.reason}.")
     _say(f"Report {results}/report.html, to be opened in a browser")
     _say(f"Picture {results}/roofline.png · in words {results}/interpretation.md · numbers {results}/roofline.json")
-    _say("On a rented machine: make archive, fetch the file from results/archive/, then terminate the machine.")
+    archive = shlex.join(["make", "archive", *([f"ARGS={arguments}"] if arguments else [])])
+    _say(f"On a rented machine: {archive}, fetch the file from results/archive/, then terminate the machine.")
 
 
 def explain() -> None:

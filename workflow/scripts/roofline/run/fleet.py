@@ -6,12 +6,13 @@ nodes/{node}/run1.tar.gz    the archive of that run; run2 is a second one, to kn
 nodes.json                  what became of each node, for the report
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 from snakemake.utils import update_config
 
 from roofline.core.formatting import counted
@@ -25,17 +26,26 @@ PLAN, NODES = Path("plan.json"), Path("nodes.json")
 RUNS = (1, 2)
 NEVER_STARTED, ENDED_AT_ONCE = {"DEADLINE"}, "FAILED"  # states of jobs
 GPU_PACKAGES = ".venv/installed/cuda1?-*"
-LAST_LINES = 20
+SLURM_LOGS = Path(".snakemake/slurm_logs/rule_measure")
 
 RUN = {"devices": "all", "counters": "off"}  # what config/fleet.yaml need not say
 
 Text = Annotated[str, Field(min_length=1)]
 
 
+def _host_list(text: str) -> str:
+    if not re.fullmatch(r"[\w.-]+(\[[\d,-]+\][\w.-]*)*", text):
+        raise ValueError(f"{text!r} is no list of hosts; allowed: a name, or names such as gpu[01-16]")
+    return text
+
+
+Hosts = Annotated[Text, AfterValidator(_host_list)]
+
+
 class FleetSettings(Settings):
     """config/fleet.yaml."""
 
-    nodes: Annotated[list[Text], EachOnce] = Field(
+    nodes: Annotated[list[Hosts], EachOnce] = Field(
         default=[], description="as Slurm names them, such as gpu01 or gpu[01-16]; []: all idle ones of the partition"
     )
     partition: Text | None = Field(default=None, description="null: the cluster's default partition")
@@ -44,7 +54,7 @@ class FleetSettings(Settings):
     qos: Text | None = None
     minutes: Whole = Field(default=30, description="time limit per node; Slurm kills runs that exceed it")
     wait_minutes: Whole = Field(default=60, description="a job may wait for its node")
-    repeat: Annotated[int, Field(ge=0)] = Field(
+    repeated_nodes: Annotated[int, Field(ge=0)] = Field(
         default=2, description="nodes that are measured twice, so that the spread between runs of one card is known"
     )
     run: dict[str, Any] = Field(
@@ -80,7 +90,7 @@ def planned(config: Mapping, folder: Path) -> Plan:
     asked = _checked(config)
     own = settings.read_file(settings.CHECKOUT / CONFIG_FILE) if (settings.CHECKOUT / CONFIG_FILE).exists() else {}
     update_config(own, {**RUN, **asked.run})
-    complete = settings.complete(own).as_dict
+    complete = _complete(own, asked)
     known = slurm.nodes()
     partition = _partition(asked)
     before = [one.node for one in plan_of(folder).nodes] if (folder / PLAN).is_file() else []
@@ -109,6 +119,14 @@ def _planned(name: str, known: Mapping[str, slurm.Node]) -> PlannedNode:
     if one := known.get(name):
         return PlannedNode(node=name, cpus=one.cpus, gpus=one.gpus, unavailable=one.unavailable)
     return PlannedNode(node=name, cpus=0, gpus=0, unavailable="no longer in Slurm's node list")
+
+
+def _complete(own: dict, asked: FleetSettings) -> dict:
+    try:
+        return settings.complete(own).as_dict
+    except settings.Faults as faults:
+        lines = [f"run.{line}" if re.split(r"[.:\[]", line)[0] in asked.run else line for line in faults.lines]
+        raise settings.Faults(lines) from None
 
 
 def _checked(config: Mapping) -> FleetSettings:
@@ -227,10 +245,9 @@ def wanted(plan: Plan, folder: Path) -> list[str]:
     return first + [path for one in plan.available() for path in archives(folder, one.node) if path not in first]
 
 
-def repeats(plan: Plan, folder: Path, flagged: Sequence[str]) -> list[str]:
-    """The second archives that are missing: of flagged nodes, and of as many measured ones as are to be repeated."""
-    measured = [one.node for one in plan.available() if archives(folder, one.node)]
-    nodes = dict.fromkeys([*flagged, *measured[: plan.fleet.repeat]])
+def repeats(plan: Plan, folder: Path, flagged: Sequence[str] = ()) -> list[str]:
+    """The second archives that are missing: of the first few nodes, and of flagged ones."""
+    nodes = dict.fromkeys([*(one.node for one in plan.available()[: plan.fleet.repeated_nodes]), *flagged])
     return [path for node in nodes if not (folder / (path := str(archive(node, 2)))).exists()]
 
 
@@ -246,7 +263,9 @@ def outcome(plan: Plan, folder: Path, failures: Mapping[str, str] = MappingProxy
 
 def _outcome(planned: PlannedNode, plan: Plan, folder: Path, failure: str | None) -> FleetNode:
     found, log = archives(folder, planned.node), folder / log_of(planned.node, 1)
-    if found:
+    if found and planned.unavailable:
+        status, reason = "unavailable", f"{planned.unavailable}; judged by its earlier archive"
+    elif found:
         status, reason = "measured", None
     elif failure in NEVER_STARTED:
         status, reason = "pending too long", f"did not start within {counted(plan.fleet.wait_minutes, 'minute')}"
@@ -255,6 +274,8 @@ def _outcome(planned: PlannedNode, plan: Plan, folder: Path, failure: str | None
         status, reason = "failed", "; ".join(filter(None, parts)) or "its log is empty"
     elif planned.unavailable:
         status, reason = "unavailable", planned.unavailable
+    elif last := _slurm_log(folder, planned.node):
+        status, reason = "failed", f"Slurm: {failure}; {_last_line(last)} (log: {last})"
     elif failure == ENDED_AT_ONCE:
         status = "failed"
         reason = f"its job failed before it wrote anything: is {folder.resolve()} on a file system that it shares?"
@@ -263,9 +284,17 @@ def _outcome(planned: PlannedNode, plan: Plan, folder: Path, failure: str | None
     return FleetNode(node=planned.node, status=status, reason=reason, gpus=planned.gpus, archives=found)
 
 
+def _slurm_log(folder: Path, node: str) -> Path | None:
+    """What the executor kept of the last job that failed."""
+    logs = (folder / SLURM_LOGS).glob(f"{node}_1/*.log")
+    return max(logs, key=lambda path: path.stat().st_mtime, default=None)
+
+
 def _last_line(log: Path) -> str:
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines()[-LAST_LINES:] if line.strip()]
-    return lines[-1] if lines else ""
+    """The last line that tells of an error, else the last one."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    errors = [line for line in lines if "rror" in line and not line.startswith("WorkflowError")]
+    return (errors or lines or [""])[-1]
 
 
 def report(plan: Plan, folder: Path, failures: Mapping[str, str] = MappingProxyType({})) -> Fleet:

@@ -87,9 +87,19 @@ def _nodes(measured: Sequence[tuple[str, Measured]], folder: Path) -> FleetNodes
             nodes.append(node)
         of |= dict.fromkeys(cards, node)
     twice = [name for name, count in Counter(one.node for one in nodes).items() if count > 1]
+    twice += _same_names(measured)
     if twice:
         raise Refused("\n".join(f"{name}: archives of several nodes have this name; rename them" for name in twice))
     return FleetNodes(nodes=sorted(nodes, key=lambda one: one.node))
+
+
+def _same_names(measured: Sequence[tuple[str, Measured]]) -> list[str]:
+    """Nodes without a GPU whose archives lie in several folders: a CPU is known by its node alone."""
+    folders: dict[str, set[Path]] = {}
+    for path, one in measured:
+        if not any(KINDS[record.device_kind].accelerator for record in _judged(one.run)):
+            folders.setdefault(one.node, set()).add(Path(path).absolute().parent)
+    return [node for node, some in folders.items() if len(some) > 1]
 
 
 def write_all(found: Fleet, folder: Path) -> None:
@@ -137,8 +147,10 @@ def _sustained(device: Path) -> Iterator[tuple[str, Load]]:
 
 
 def _name(path: Path) -> str:
-    """Of an archive or a results folder."""
+    """Of an archive or a results folder; make fleet leaves nodes/{node}/run1.tar.gz."""
     full = path.absolute()
+    if full.parent.parent.name == "nodes":
+        return full.parent.name
     return (full.parent if full.name == RESULTS.name else full).name.removesuffix(ENDING)
 
 
@@ -174,10 +186,11 @@ def _unlike(measured: Sequence[tuple[str, Measured]]) -> dict[str, list[str]]:
     effort = _most(one.run.effort for _, one in measured)
     for named, one in measured:
         reasons = [
-            f"its card is {model}; allowed: {usual}, as most of this fleet" for model in sorted(models[named] - {usual})
+            f"its card is {model}; allowed: {usual}, as the rest of this fleet"
+            for model in sorted(models[named] - {usual})
         ]
         if one.run.effort != effort:
-            reasons.append(f"its effort is {one.run.effort}; allowed: {effort}, as most of this fleet")
+            reasons.append(f"its effort is {one.run.effort}; allowed: {effort}, as the rest of this fleet")
         if one.run.fingerprint in seen:
             reasons.append(f"it is the same run as {seen[one.run.fingerprint]}")
         seen.setdefault(one.run.fingerprint, named)
