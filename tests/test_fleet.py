@@ -110,10 +110,10 @@ def test_every_node_is_measured_or_named_and_a_second_call_would_measure_what_is
 
     call(cluster, "scontrol", "update", "nodename=node3", "state=resume")
     slurm_cluster.wait_until_idle(cluster)
-    assert "2 jobs to submit" in (again := fleet.make("-n").stdout), again
+    assert "3 nodes, 2 jobs" in (again := fleet.make("-n").stdout), again
     assert "nodes/node1/" not in again, "what was measured is not missing"
     fleet.configure(run=SMALL | {"bandwidth": SMALL["bandwidth"] | {"iterations": 3}})
-    assert "3 jobs to submit" in fleet.make("-n").stdout, "a changed setting measures again"
+    assert "3 nodes, 3 jobs" in fleet.make("-n").stdout, "a changed setting measures again"
     verified = subprocess.run(
         [sys.executable, "-P", "workflow/commands/verify.py", str(fleet.archive("node1"))],
         cwd=fleet.root,
@@ -224,9 +224,8 @@ def test_the_file_that_users_edit_has_every_setting_with_its_default():
 def test_what_is_wrong_is_one_line(fleet, changes, why):
     fleet.configure(**changes)
     done = fleet.make()
-    assert (
-        done.returncode == 2 and done.stdout.startswith(f"config/fleet.yaml: {why}") and done.stdout.count("\n") == 1
-    ), done.stdout
+    assert done.returncode == 2 and done.stdout.startswith(f"config/fleet.yaml: {why}"), done.stdout
+    assert done.stdout.count("\n") == 1
     assert not done.stderr
 
 

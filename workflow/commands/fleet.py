@@ -94,10 +94,8 @@ def measure(config: dict, options: Sequence[str], folder: Path) -> int:
         print(f"tried once more: {listed(again)}", flush=True)
         failures |= submitted(again, options, limit_s)
     found = fleet.report(planned, HERE, failures)
-    measured = [
-        path for path in fleet.repeats(planned, HERE, found.again) if Path(path).with_name("run1.tar.gz").exists()
-    ]
-    if repeated := measured:
+    second = fleet.repeats(planned, HERE, found.again)
+    if repeated := [path for path in second if Path(path).with_name("run1.tar.gz").exists()]:
         print(f"measuring a second time: {listed(repeated)}", flush=True)
         submitted(repeated, options, limit_s)
         found = fleet.report(planned, HERE, failures)

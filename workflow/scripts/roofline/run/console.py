@@ -1,6 +1,7 @@
 """What the terminal shows before a run, after it, and after a failure."""
 
 import os
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
