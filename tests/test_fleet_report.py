@@ -2,7 +2,9 @@
 
 import contextlib
 import re
+import shutil
 import time
+from pathlib import Path
 
 import pytest
 from commands import load
@@ -295,3 +297,28 @@ def test_a_thousand_cards_are_a_page_of_their_own_that_is_small_and_soon_made(tm
     assert not re.search(r"""(src|href)=|url\(|@import""", page), "it needs no other file"
     assert "n001 gpu0" in page.split("</header>")[0]
     assert len((tmp_path / "FLEET.md").read_text(encoding="utf-8")) < 100_000
+
+
+# ---------------------------------------------------------------- names
+
+
+CPU_RUNS = sorted(RUNS.glob("intel-*.tar.gz"))
+
+
+def placed(folder: Path, name: str) -> list[Path]:
+    """A run of a CPU in each of three places."""
+    targets = [folder / name.format(number) for number in range(len(CPU_RUNS))]
+    for source, target in zip(CPU_RUNS, targets, strict=True):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, target)
+    return targets
+
+
+def test_archives_of_a_slurm_fleet_have_their_nodes_names(tmp_path):
+    found = fleet_report.report_archives(placed(tmp_path, "fleet/nodes/n{}/run1.tar.gz"), tmp_path / "made")
+    assert [card.node for card in found.cards] == ["n0", "n1", "n2"] == [one.node for one in found.nodes]
+
+
+def test_cpus_whose_archives_have_one_name_are_not_taken_for_one_node(tmp_path):
+    with pytest.raises(Refused, match="run1: archives of several nodes have this name; rename them"):
+        fleet_report.report_archives(placed(tmp_path, "n{}/run1.tar.gz"), tmp_path / "made")
