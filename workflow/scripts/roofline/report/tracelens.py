@@ -30,4 +30,4 @@ def architecture(device: DeviceRecord, ceilings: Iterable[ComputeCeiling | Memor
 
 
 def _digits(value: float) -> float:
-    return float(f"{value:.4g}")
+    return float(f"{value:.5g}")
