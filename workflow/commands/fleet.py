@@ -51,6 +51,8 @@ def main(arguments: list[str]) -> int:
     asked, options = parser.parse_known_args(arguments)
     try:
         config = settings.read_file(CONFIG)
+        if asked.folder.exists() and not asked.folder.is_dir():
+            raise Refused(f"FLEET: {asked.folder} is no folder")
         asked.folder.mkdir(parents=True, exist_ok=True)
         with contextlib.chdir(asked.folder):
             return measure(config, options, asked.folder)

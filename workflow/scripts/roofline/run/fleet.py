@@ -71,7 +71,7 @@ class PlannedNode(Record):
 
 
 class Plan(Record):
-    settings: dict[str, Any] = Field(description="of each run, complete")
+    settings: dict[str, Any] = Field(description="of each run, beside the defaults")
     fleet: FleetSettings
     nodes: list[PlannedNode]
 
