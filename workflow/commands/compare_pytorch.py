@@ -1,16 +1,19 @@
 """PyTorch's products beside this run's ceilings: `make peers`, where PyTorch is installed. It is no dependency.
 
-Each product is timed as the reference GEMM is, 3 warm-up and 100 timed after a rest, on normal random operands. No
-ceiling may lie below the best of them. Where several GPUs were measured, copies between them are timed too.
+Each product is timed as the reference GEMM is, 3 warm-up and 100 timed after a rest, on normal random operands: of two
+squares, and of the fastest by short trials among the shapes and layouts that the ceiling's own search tried. No ceiling
+may lie below the best of them. Where several GPUs were measured, copies between them are timed too.
 """
 
 import json
+import math
 import os
 import re
 import sys
 import time
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
@@ -26,79 +29,141 @@ DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8")
 NOISE = 0.02  # ratios within one run hold within so much
 PEER_BYTES, PEER_COPIES, PEER_TAKES = 1 << 30, 30, 3
 PEER_CEILING = re.compile(r"p2p_gpu(\d+)(_both)?")  # of copies; those of kernels have no counterpart in PyTorch
+TRIALS_S, FINALISTS = 1.5, 2  # of each dtype
+RECORDS = Path("results/gpu0/peak_flops")
 RESULT = Path("results/pytorch.json")
 
 
-def product(torch, dtype: str, size: int):
-    """A function that multiplies two size x size matrices of a dtype once; None where PyTorch has no such product."""
+class Shape(NamedTuple):
+    """D = A B as cuBLAS has it, by columns: a layout's letters tell whether A and B are kept transposed."""
+
+    m: int
+    n: int
+    k: int
+    layout: str | None = None  # both operands as PyTorch keeps them by itself
+
+    def __str__(self) -> str:
+        return f"{self.m} x {self.n} x {self.k}{f' {self.layout}' if self.layout else ''}"
+
+
+def searched(record: Path) -> list[Shape]:
+    """The shapes and layouts that a ceiling's search tried, the fastest first; none without its record."""
+    try:
+        peak = json.loads(record.read_text(encoding="utf-8"))["peak"]
+    except FileNotFoundError:
+        return []
+    products = [one["product"] for one in peak["candidates"]] if peak else []
+    shapes = (Shape(*(one["shape"][key] for key in "mnk"), one["layout"]) for one in products if "k" in one["shape"])
+    return list(dict.fromkeys(shapes))
+
+
+def product(torch, dtype: str, shape: Shape):
+    """A function that multiplies two matrices of a dtype once. Raises RuntimeError or AttributeError where PyTorch has
+    no such product.
+
+    What is by columns to cuBLAS is its transpose by rows to PyTorch: D^T = B^T A^T, of n x k and k x m.
+    """
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
-    a, b = (torch.randn(size, size, device="cuda") for _ in range(2))
-    if dtype in ("fp32", "tf32"):
-        return lambda: torch.mm(a, b)
+    layout = shape.layout or ("TN" if dtype in ("int8", "fp8_e4m3") else "NN")
+    a, b = (
+        torch.randn(*(sizes if plain else sizes[::-1]), device="cuda")
+        for sizes, plain in (((shape.n, shape.k), layout[1] == "N"), ((shape.k, shape.m), layout[0] == "N"))
+    )
     if dtype == "int8":
         a, b = ((32 * x).round().clamp(-127, 127).to(torch.int8) for x in (a, b))
-        return lambda: torch._int_mm(a, b.t())
+    elif dtype not in ("fp32", "tf32"):
+        kinds = {"fp64": "float64", "fp16": "float16", "bf16": "bfloat16", "fp8_e4m3": "float8_e4m3fn"}
+        a, b = (x.to(getattr(torch, kinds[dtype])) for x in (a, b))
+    a, b = (a if layout[1] == "N" else a.t()), (b if layout[0] == "N" else b.t())
+    if dtype == "int8":
+        return lambda: torch._int_mm(a, b)
     if dtype == "fp8_e4m3":
-        a, b = (x.to(torch.float8_e4m3fn) for x in (a, b))
         one = torch.ones((), device="cuda")
-        return lambda: torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True)
-    kind = {"fp64": torch.float64, "fp16": torch.float16, "bf16": torch.bfloat16}[dtype]
-    a, b = a.to(kind), b.to(kind)
+        return lambda: torch._scaled_mm(a, b, one, one, out_dtype=torch.bfloat16, use_fast_accum=True)
     return lambda: torch.mm(a, b)
 
 
-def tflops(torch, multiply, size: int) -> float:
+def tflops(torch, multiply, shape: Shape, warmup: int = WARMUP, iterations: int = ITERATIONS) -> float:
     """Median of one block, from event to event."""
-    time.sleep(REST_S)
-    for _ in range(WARMUP):
+    for _ in range(warmup):
         multiply()
     torch.cuda.synchronize()
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(ITERATIONS + 1)]
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(iterations + 1)]
     events[0].record()
     for event in events[1:]:
         multiply()
         event.record()
     torch.cuda.synchronize()
     times_ms = [start.elapsed_time(end) for start, end in pairwise(events)]
-    return 2 * size**3 / (statistics.median(times_ms) / 1e3) / 1e12
+    return 2 * shape.m * shape.n * shape.k / (statistics.median(times_ms) / 1e3) / 1e12
 
 
-def compare(torch, ceilings: dict[str, float], references: dict[str, float]) -> list[dict]:
-    """`references` are of the reference GEMM: the same shape as PyTorch's first."""
+def finalists(torch, dtype: str, shapes: list[Shape], budget_s: float = TRIALS_S) -> list[Shape]:
+    """The fastest by short trials, as many as a budget allows."""
+    found, deadline = {}, time.monotonic() + budget_s
+    for shape in shapes:
+        if time.monotonic() >= deadline:
+            break
+        try:
+            found[shape] = tflops(torch, product(torch, dtype, shape), shape, warmup=1, iterations=3)
+        except (RuntimeError, AttributeError):  # PyTorch has no such product
+            continue
+    return sorted(found, key=found.get, reverse=True)[:FINALISTS]
+
+
+def compare(torch, ceilings: dict[str, float], references: dict[str, float], records: Path = RECORDS) -> list[dict]:
+    """`references` are of the reference GEMM: the same shape as PyTorch's first. `records` tell the shapes to try."""
     rows = []
     for dtype in (dtype for dtype in DTYPES if dtype in ceilings):
         found, why = {}, None
-        for size in SIZES:
+        offered = searched(records / f"{dtype}.json")
+        for shape in [*(Shape(size, size, size) for size in SIZES), *finalists(torch, dtype, offered)]:
             try:
-                found[str(size)] = tflops(torch, product(torch, dtype, size), size)
+                multiply = product(torch, dtype, shape)
+                time.sleep(REST_S)
+                found[str(shape)] = tflops(torch, multiply, shape)
             except (RuntimeError, AttributeError) as error:
                 why = str(error).splitlines()[0]
-        best = max(found.values(), default=None)
+        fastest = max(found, key=found.get, default=None)
+        best = found[fastest] if fastest else None
         rows.append(
             {
                 "dtype": dtype,
                 "ceiling_tflops": ceilings[dtype],
                 "reference_tflops": references[dtype],
+                "shapes_offered": len(offered),
                 "pytorch_tflops": found,
+                "fastest": fastest,
                 "ratio": ceilings[dtype] / best if best else None,
                 "below": bool(best and ceilings[dtype] < best * (1 - NOISE)),
-                "why_not": why,
+                "why_not": why if best is None else None,
             }
         )
     return rows
 
 
 def table(rows: list[dict]) -> str:
-    lines = ["| dtype | ceiling | reference GEMM | PyTorch 4096 | PyTorch 8192 | ceiling over PyTorch |"]
-    lines.append("|---|---|---|---|---|---|")
+    lines = ["| dtype | ceiling | reference GEMM | PyTorch 4096 | PyTorch 8192 | best | of shape | ceiling over best |"]
+    lines.append("|---|---|---|---|---|---|---|---|")
     for row in rows:
-        found = row["pytorch_tflops"]
-        told = [number(found[str(size)]) if str(size) in found else "-" for size in SIZES]
-        ratio = percent(row["ratio"]) if row["ratio"] else row["why_not"]
+        found, best = row["pytorch_tflops"], row["fastest"]
+        squares = (str(Shape(size, size, size)) for size in SIZES)
+        told = [number(found[square]) if square in found else "-" for square in squares]
+        told += [number(found[best]), best, percent(row["ratio"])] if best else ["-", "-", row["why_not"]]
         ours = f"{number(row['ceiling_tflops'])} | {number(row['reference_tflops'])}"
-        lines.append(f"| {row['dtype']} | {ours} | {told[0]} | {told[1]} | {ratio} |")
+        lines.append(f"| {row['dtype']} | {ours} | {' | '.join(told)} |")
     return "\n".join(lines)
+
+
+def in_words(rows: list[dict]) -> str:
+    """Over all dtypes that PyTorch multiplies."""
+    ratios = [row["ratio"] for row in rows if row["ratio"]]
+    if not ratios:
+        return "PyTorch has none of these products."
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    spread = f"{mean:.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+    return f"Ceiling over PyTorch's best, geometric mean of {len(ratios)} dtypes with the range: {spread}. TFLOPS:"
 
 
 def copies_gb_per_s(torch, card: int, other: int, both: bool) -> float:
@@ -154,10 +219,13 @@ def measured(torch) -> str | None:
     ceilings = {c["name"]: c["tflops"] for c in of_gpu}
     rows = compare(torch, ceilings, {c["name"]: c["reference_tflops"] for c in of_gpu})
     between = compare_peers(torch, [c for c in roofline["ceilings"] if c["kind"] == "memory"])
-    peers.write(RESULT, {**peers.provenance(torch), "rows": rows} | ({"peers": between} if between else {}))
-    print(table(rows))
+    text = f"{in_words(rows)}\n\n{table(rows)}"
     if between:
-        print(f"\n{peers_table(between)}")
+        text += f"\n\n{peers_table(between)}"
+    reasons = [{"PyTorch": row["why_not"]} if row["why_not"] else {} for row in rows]
+    by_peer = peers.counted(([] if why_not else ["PyTorch"], why_not) for why_not in reasons)
+    found = {**peers.provenance(torch), "by_peer": by_peer, "rows": rows} | ({"peers": between} if between else {})
+    peers.tell(RESULT, found, text)
     below = [row.get("dtype") or f"{row['device']} {row['ceiling']}" for row in rows + between if row["below"]]
     return f"below PyTorch's best: {', '.join(below)}" if below else None
 
