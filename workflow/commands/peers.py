@@ -94,7 +94,7 @@ PEERS = (
         "compare_norms",
         "max-autotune",
         "torch",
-        "torch.compile, mode max-autotune-no-cudagraphs (all are in CUDA graphs); of row_norm, and of rmsnorm_matmul in "
+        "torch.compile, mode max-autotune-no-cudagraphs; of row_norm, and of rmsnorm_matmul in "
         "bf16 at hidden 4096 alone, since it compiles for long",
     ),
     Peer(
