@@ -1,16 +1,22 @@
-"""Decode attention beside PyTorch's: `make peers`, where one Python has PyTorch and CuPy. Neither run nor
-results depend on it.
+"""Decode attention beside PyTorch's, FlashInfer's and flash-attn's: `make peers`, where one Python has PyTorch and
+CuPy, and of the others what is installed. Neither run nor results depend on it.
 
-Both go over the same keys and values, cold (rotated through several times the L2), as CUDA graphs of as many layers,
-replayed in turn; PyTorch's figure is the best of the backends of its scaled_dot_product_attention. A cell's time is for
-one layer, the median over replays, of the fastest of three turns that both take one after another: as ceilings are,
-since a card at its power limit is slower for a moment now and then.
+All go over the same keys and values, cold (rotated through several times the L2), as CUDA graphs of as many layers,
+replayed in turn; a peer's figure is the best of its ways: PyTorch's are the backends of its
+scaled_dot_product_attention, FlashInfer's sizes of pages and kinds of cores. A cell's time is for one layer, the median
+over replays, of the fastest of three turns that all take one after another: as ceilings are, since a card at its power
+limit is slower for a moment now and then.
 """
 
+import contextlib
+import importlib
 import itertools
 import math
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -18,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import peers
 
-from roofline.analysis.attention_peers import COLUMNS, summary, table_rows
+from roofline.analysis.attention_peers import COLUMNS, PYTORCH, beside, summaries, summary, table_rows
 from roofline.core import statistics
 from roofline.core.dtypes import array_dtype
 from roofline.core.formatting import duration, number, percent
@@ -31,6 +37,8 @@ from roofline.report.markdown import table as markdown
 BATCHES, SEQ_LENS, DTYPES = (1, 8, 64, 256, 512), (128, 1024, 8192), ("fp16", "bf16", "fp32")
 HEADS = ((8, 8, 64), (32, 8, 128))  # query heads, K/V heads, head size
 BACKENDS = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "MATH")
+PAGES = (16, 64)  # tokens of FlashInfer's pages
+WORKSPACE_BYTES = 1 << 29  # of FlashInfer: partial results of split sequences
 LAYERS, LAYERS_OF_LARGE, LARGE_BYTES = 24, 4, 1 << 30  # of a graph
 CACHES_SHARE = 0.45  # of the card's free memory; PyTorch copies keys and values for queries that share them
 REPLAYS, FEWEST_REPLAYS, SECONDS = 60, 5, 0.08
@@ -65,36 +73,130 @@ def replayed(device, launch, count: int, layers: int, seconds: float) -> float:
     return statistics.median(device.step_times(launch, replays)) / layers
 
 
-def of_pytorch(torch, device, cell, layers: int, backends) -> tuple[dict[str, float], dict[str, str]]:
-    """(seconds a layer by backend, why a backend has none)."""
-    shape = cell.shape
+# What makes of a cell's query and caches a function that attends over the cache at a place.
+Maker = Callable[[object, list[tuple]], Callable[[int], object]]
+
+
+def makers(torch, shape: Shape, dtype: str) -> dict[tuple[str, str], Maker]:
+    """Every way of every peer that is installed, by (peer, way)."""
+    found = {(PYTORCH, backend): by_sdpa(torch, shape, backend) for backend in BACKENDS}
+    if find_spec("flashinfer"):
+        # Its tensor cores are for queries that share keys.
+        for page, tensor_cores in itertools.product(PAGES, (False, True) if shape.group > 1 else (False,)):
+            way = f"pages of {page}{', tensor cores' if tensor_cores else ''}"
+            found["FlashInfer", way] = by_flashinfer(torch, shape, dtype, page, tensor_cores)
+    if find_spec("flash_attn"):
+        found["flash-attn", "flash_attn_with_kvcache"] = by_flash_attn(torch, shape)
+    return found
+
+
+def by_sdpa(torch, shape: Shape, backend: str) -> Maker:
+    options = {"enable_gqa": True} if shape.group > 1 else {}
+
+    def make(query, caches):
+        query = query.view(shape.batch, shape.heads, 1, shape.head_size)
+        allowed = getattr(torch.nn.attention.SDPBackend, backend)
+
+        def attend(place: int):
+            with torch.nn.attention.sdpa_kernel(allowed):
+                return torch.nn.functional.scaled_dot_product_attention(query, *caches[place], **options)
+
+        return attend
+
+    return make
+
+
+def by_flashinfer(torch, shape: Shape, dtype: str, page: int, tensor_cores: bool) -> Maker:
+    """Over the caches as they lie: a page is `page` tokens of a head, and the next head's lie a sequence further."""
+    pages = shape.seq_len // page
+    a_sequence = shape.kv_heads * pages
+
+    def paged(cache):
+        sizes = ((shape.batch - 1) * a_sequence + pages, shape.kv_heads, page, shape.head_size)
+        return cache.as_strided(sizes, (page * shape.head_size, shape.seq_len * shape.head_size, shape.head_size, 1))
+
+    def make(query, caches):
+        if dtype == "fp32":
+            raise ValueError("16 bits only")
+        wrapper = planned(query.dtype)
+        query = query.view(shape.batch, shape.heads, shape.head_size)
+        views = [tuple(map(paged, pair)) for pair in caches]
+        return lambda place: wrapper.run(query, views[place])
+
+    def planned(kind):
+        import flashinfer
+
+        sequences = torch.arange(shape.batch, device="cuda", dtype=torch.int32) * a_sequence
+        indices = (sequences[:, None] + torch.arange(pages, device="cuda", dtype=torch.int32)).flatten()
+        starts = torch.arange(shape.batch + 1, dtype=torch.int32) * pages
+        last = torch.full((shape.batch,), page, dtype=torch.int32)
+        wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(
+            torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device="cuda"),
+            "HND",
+            use_cuda_graph=True,
+            use_tensor_cores=tensor_cores,
+            paged_kv_indptr_buffer=starts.cuda(),
+            paged_kv_indices_buffer=indices.clone(),
+            paged_kv_last_page_len_buffer=last.cuda(),
+        )
+        heads = (shape.heads, shape.kv_heads, shape.head_size)
+        wrapper.plan(starts, indices, last, *heads, page, q_data_type=kind, kv_data_type=kind)
+        return wrapper
+
+    make.planned = planned
+    return make
+
+
+def by_flash_attn(torch, shape: Shape) -> Maker:
+    def make(query, caches):
+        from flash_attn import flash_attn_with_kvcache
+
+        query = query.view(shape.batch, 1, shape.heads, shape.head_size)
+        views = [tuple(cache.transpose(1, 2) for cache in pair) for pair in caches]
+        lengths = torch.full((shape.batch,), shape.seq_len, dtype=torch.int32, device="cuda")
+        return lambda place: flash_attn_with_kvcache(query, *views[place], cache_seqlens=lengths)
+
+    return make
+
+
+def compile_flashinfer(torch) -> None:
+    """All of its modules at once, before any is timed: each takes a compiler half a minute, then lies in its cache."""
+    wanted = [
+        (by_flashinfer(torch, Shape(1, heads, kv_heads, head_size, 64), dtype, 64, tensor_cores), kind)
+        for (heads, kv_heads, head_size) in HEADS
+        for dtype, kind in (("fp16", torch.float16), ("bf16", torch.bfloat16))
+        for tensor_cores in ((False, True) if heads > kv_heads else (False,))
+    ]
+    importlib.import_module("flashinfer")  # before the threads do
+    with ThreadPoolExecutor(len(wanted)) as pool:
+        for maker, kind in wanted:
+            pool.submit(maker.planned, kind)
+
+
+def of_peers(torch, device, cell, layers: int, ways: dict[tuple[str, str], Maker]):
+    """(seconds a layer by (peer, way), why a way has none)."""
     stream = torch.cuda.ExternalStream(device.stream.ptr)
-    query = torch.from_dlpack(cell.query).view(shape.batch, shape.heads, 1, shape.head_size)
+    query = torch.from_dlpack(cell.query)
     caches = [tuple(map(torch.from_dlpack, pair)) for pair in cell.caches]
     found, missing = {}, {}
-
-    def attend(place: int):
-        keys, values = caches[place % len(caches)]
-        options = {"enable_gqa": True} if shape.group > 1 else {}
-        return torch.nn.functional.scaled_dot_product_attention(query, keys, values, **options)
-
-    for backend in backends:
+    for name, maker in ways.items():
         graphs = []
         try:
-            allowed = torch.nn.attention.sdpa_kernel(getattr(torch.nn.attention.SDPBackend, backend))
-            with allowed, torch.cuda.stream(stream):
+            with torch.no_grad(), torch.cuda.stream(stream):
+                attend = maker(query, caches)
                 _require_alike(torch, attend(0), cell)
                 for start in range(0, math.lcm(len(caches), layers), layers):
                     graph = torch.cuda.CUDAGraph()
                     with torch.cuda.graph(graph, stream=stream):
                         for place in range(start, start + layers):
-                            attend(place)
+                            attend(place % len(caches))
                     graphs.append(graph)
-                found[backend] = replayed(
+                found[name] = replayed(
                     device, lambda i, graphs=graphs: graphs[i % len(graphs)].replay(), len(graphs), layers, SECONDS
                 )
-        except (RuntimeError, torch.cuda.OutOfMemoryError) as error:
-            missing[backend] = str(error).strip().splitlines()[0][:100]
+        except Exception as error:  # a peer may raise anything
+            missing[name] = peers.first_line(error)
+        attend = graph = None
         graphs.clear()
         torch.cuda.empty_cache()
     return found, missing
@@ -111,6 +213,9 @@ def _require_alike(torch, theirs, cell) -> None:
 
 def compare(torch, device) -> list[dict]:
     rows, pool = [], None
+    if find_spec("flashinfer"):
+        with contextlib.suppress(Exception):  # each cell tells it again
+            compile_flashinfer(torch)
     free = device.xp.cuda.runtime.memGetInfo()[0]
     for shape, dtype in sorted(cells(), key=lambda cell: DTYPES.index(cell[1])):
         moved = cache_bytes(shape, dtype)
@@ -118,7 +223,7 @@ def compare(torch, device) -> list[dict]:
         copies = rotation_copies(moved, device.last_level_cache_bytes)
         needed = moved * (math.ceil(copies / layers) * layers if copies > layers else copies)
         row = {"dtype": dtype, **asdict(shape), "bytes": moved, "fused_s": None, "apart_s": None}
-        row |= {"pytorch_s": {}, "why_not": {}}
+        row |= {"pytorch_s": {}, "peers_s": {}, "why_not": {}}
         rows.append(row)
         if needed > CACHES_SHARE * free:
             row["why_not"] = {"all": f"{needed / 1e9:.0f} GB of caches"}
@@ -130,23 +235,52 @@ def compare(torch, device) -> list[dict]:
         cell = cell_of(device, shape, dtype, pool, layers)
         row["plan"] = str(cell.division)
         row |= turns(torch, device, cell, layers)
-        best = min(row["pytorch_s"].values(), default=None)
-        row["ratio"] = best / row["fused_s"] if best else None
-        row["apart_ratio"] = best / row["apart_s"] if best else None
+        row |= {key: beside(row, PYTORCH)[key] for key in ("ratio", "apart_ratio")}
     return rows
 
 
 def turns(torch, device, cell, layers: int) -> dict:
-    """What both take, each the fastest of its turns; of PyTorch's backends the best of the first takes the others."""
-    ours, alone, theirs, why_not, backends = [], [], {}, {}, BACKENDS
+    """What all take, each the fastest of its turns; of a peer's ways the best of the first takes the others."""
+    ours, alone, why_not = [], [], {}
+    theirs: dict[tuple[str, str], float] = {}
+    ways = makers(torch, cell.shape, cell.dtype)
     for _ in range(TURNS):
         ours.append(replayed(device, cell.step("core"), len(cell.graphs), layers, SECONDS))
         alone.append(apart(device, cell, layers))
-        found, missing = of_pytorch(torch, device, cell, layers, backends)
-        theirs |= {backend: min(seconds, theirs.get(backend, seconds)) for backend, seconds in found.items()}
+        found, missing = of_peers(torch, device, cell, layers, ways)
+        theirs |= {way: min(seconds, theirs.get(way, seconds)) for way, seconds in found.items()}
         why_not |= missing
-        backends = [min(theirs, key=theirs.get)] if theirs else []
-    return {"fused_s": min(ours), "apart_s": min(alone), "pytorch_s": theirs, "why_not": why_not}
+        ways = {way: ways[way] for way in fastest_ways(theirs)}
+    return {"fused_s": min(ours), "apart_s": min(alone), **by_peer_of(theirs, why_not)}
+
+
+def fastest_ways(theirs: dict[tuple[str, str], float]) -> list[tuple[str, str]]:
+    """Of each peer."""
+    peers_of = dict.fromkeys(peer for peer, _ in theirs)
+    return [min((way for way in theirs if way[0] == peer), key=theirs.get) for peer in peers_of]
+
+
+def by_peer_of(theirs: dict[tuple[str, str], float], why_not: dict[tuple[str, str], str]) -> dict:
+    """As a row has them: PyTorch's seconds by backend, the others' by peer and way."""
+    others: dict[str, dict[str, float]] = {}
+    for (peer, way), seconds in theirs.items():
+        others.setdefault(peer, {})[way] = seconds
+    told = {way if peer == PYTORCH else f"{peer}, {way}": why for (peer, way), why in why_not.items()}
+    return {"pytorch_s": others.pop(PYTORCH, {}), "peers_s": others, "why_not": told}
+
+
+def counted(rows: list[dict]) -> dict:
+    """Of each peer in how many cells it was timed, and why not in others: what its first way raised."""
+    cells = []
+    for row in rows:
+        ran = {peer: times for peer, times in {PYTORCH: row["pytorch_s"], **row["peers_s"]}.items() if times}
+        missing: dict[str, str] = {}
+        for way, why in row["why_not"].items():
+            named = ["FlashInfer", "flash-attn", PYTORCH] if way == "all" else [way.split(",")[0]]
+            for peer in named:
+                missing.setdefault(PYTORCH if peer in BACKENDS else peer, why)
+        cells.append((ran, {peer: why for peer, why in missing.items() if peer not in ran}))
+    return peers.counted(cells)
 
 
 def apart(device, cell, layers: int) -> float:
@@ -186,37 +320,45 @@ def shares_of_read(rows: list[dict], read_roof: float) -> dict[str, float | None
 
 
 def table(rows: list[dict], read_roof: float) -> str:
-    lines = [
-        "| dtype | heads | batch | S | MB | fused_graph | GB/s | of read | PyTorch | backend | times as fast | apart |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    others = list(dict.fromkeys(peer for row in rows for peer in row.get("peers_s", {})))
+    columns = ["dtype", "heads", "batch", "S", "MB", "fused_graph", "GB/s", "of read"]
+    for peer in (PYTORCH, *others):
+        columns += [peer, "backend" if peer == PYTORCH else "way", "times as fast", "apart"]
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for row in rows:
-        heads = f"{row['heads']}/{row['kv_heads']} of {row['head_size']}"
-        cell = f"| {row['dtype']} | {heads} | {row['batch']} | {row['seq_len']} | {number(row['bytes'] / 1e6)} |"
-        if not row["fused_s"]:
-            lines.append(f"{cell} does not fit | | | | | | |")
-            continue
-        best = min(row["pytorch_s"], key=row["pytorch_s"].get, default=None)
-        theirs = "none | | | |"
-        if best:
-            theirs = f"{duration(row['pytorch_s'][best])} | {best.lower().removesuffix('_attention')} | "
-            theirs += f"{row['ratio']:.2f} | {row['apart_ratio']:.2f} |"
-        speed = row["bytes"] / row["fused_s"] / 1e9
-        share = f"{number(speed)} | {percent(speed / read_roof)}"
-        lines.append(f"{cell} {duration(row['fused_s'])} | {share} | {theirs}")
+        told = [row["dtype"], f"{row['heads']}/{row['kv_heads']} of {row['head_size']}"]
+        told += [str(row["batch"]), str(row["seq_len"]), number(row["bytes"] / 1e6)]
+        if row["fused_s"]:
+            speed = row["bytes"] / row["fused_s"] / 1e9
+            told += [duration(row["fused_s"]), number(speed), percent(speed / read_roof)]
+            for peer in (PYTORCH, *others):
+                told += of_peer(beside(row, peer))
+        else:
+            told.append("does not fit")
+        lines.append(f"| {' | '.join(told)} |" + " |" * (len(columns) - len(told)))
     return "\n".join(lines)
 
 
-def in_words(found: dict, shares: dict, read_roof: float) -> str:
-    """The summary under the table."""
+def of_peer(row: dict) -> list[str]:
+    """A peer's columns of a cell."""
+    best = min(row["pytorch_s"], key=row["pytorch_s"].get, default=None)
+    if not best:
+        return ["none", "-", "-", "-"]
+    way = best.lower().removesuffix("_attention")
+    return [duration(row["pytorch_s"][best]), way, f"{row['ratio']:.2f}", f"{row['apart_ratio']:.2f}"]
+
+
+def in_words(found: dict[str, dict], shares: dict, read_roof: float) -> str:
+    """The summary above the table, `found` by peer."""
     least = ", ".join(
         f"{percent(share)} {name.replace('_', ' ').replace('mb', 'MB')}" for name, share in shares.items() if share
     )
-    return (
-        "Times as fast as PyTorch, geometric means with the range:\n\n"
-        f"{markdown(COLUMNS, table_rows(found))}\n\n"
-        f"Reads of memory reach {number(read_roof)} GB/s, of which cells attain at least: {least}."
-    )
+    parts = [
+        f"Times as fast as {peer}, geometric means with the range:\n\n{markdown(COLUMNS, table_rows(of_peer))}"
+        for peer, of_peer in found.items()
+    ]
+    parts.append(f"Reads of memory reach {number(read_roof)} GB/s, of which cells attain at least: {least}.")
+    return "\n\n".join(parts)
 
 
 def measured(torch, device) -> tuple[dict, str]:
@@ -225,9 +367,10 @@ def measured(torch, device) -> tuple[dict, str]:
     rows = compare(torch, device)
     device.xp.get_default_memory_pool().free_all_blocks()
     read_roof = max(before, peers.memory_gb_per_s(device, "read"))
-    found, shares = summary(rows), shares_of_read(rows, read_roof)
-    text = f"{table(rows, read_roof)}\n\n{in_words(found, shares, read_roof)}"
-    return {"read_gb_per_s": read_roof, "summary": found, "least_share_of_read": shares, "rows": rows}, text
+    found, shares = summaries(rows), shares_of_read(rows, read_roof)
+    text = f"{in_words(found, shares, read_roof)}\n\n{table(rows, read_roof)}"
+    known = {"read_gb_per_s": read_roof, "summary": summary(rows), "summaries": found, "least_share_of_read": shares}
+    return {**known, "by_peer": counted(rows), "rows": rows}, text
 
 
 def main() -> str | None:

@@ -1,7 +1,7 @@
 """One decode step of a whole model by PyTorch, beside the floor: `make peers`, where PyTorch is installed.
 
 Llama-3-8B with random weights. A layer is compiled before and after its attention, so that PyTorch's backends of that
-can be compared; the token is appended to the cache; all layers and the head are one CUDA graph, whose parts are compared
+can be compared; the token is appended to the cache; all layers and the head are one CUDA graph. Its parts are compared
 with float32 arithmetic on one layer before it is timed. A time is the median over replays, of the fastest of three
 turns that the backends take one after another. A step reads more than any L2 keeps, so it is cold.
 """

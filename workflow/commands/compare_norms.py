@@ -1,5 +1,5 @@
-"""Row normalisation, and RMSNorm with the product that follows it, beside PyTorch's: `make peers`, where one Python has
-PyTorch and CuPy. Neither run nor results depend on it.
+"""Row normalisation, and RMSNorm with the product that follows it, beside PyTorch's and Transformer Engine's:
+`make peers`, where one Python has PyTorch and CuPy. Neither run nor results depend on it.
 
 All go over the same inputs, cold (rotated through several times the L2), as CUDA graphs of as many applications. Ours
 is timed in both protocols: each kernel waiting for the one before it, as PyTorch's do, and overlapped with its end. A
@@ -9,6 +9,7 @@ time is for one application, the median over replays, of the fastest of three tu
 import math
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,10 +32,13 @@ TURNS, REPLAYS, FEWEST_REPLAYS, SECONDS = 3, 40, 5, 0.03
 OURS = {RowNorm.name: "welford_graph", RmsNormMatmul.name: "fused_graph"}
 PEERS = {
     "pytorch compiled": "torch.compile",
+    "pytorch max-autotune": "max-autotune",
     "pytorch layer_norm": "F.layer_norm",
     "pytorch eager": "PyTorch eager",
+    "pytorch transformer engine": "Transformer Engine",
     "unfused_graph waiting": "unfused_graph",
 }
+AUTOTUNED = ("bf16", 4096)  # dtype and hidden of the products that max-autotune compiles: it takes a while for each
 FASTEST = "fastest of them"
 SCOPES = ("waiting", "overlapped")
 RESULT = Path("results/norms_pytorch.json")
@@ -80,9 +84,17 @@ def _without_overlap(device, cell) -> Callable[[int], object]:
         device.overlaps = overlaps
 
 
-def formula(torch, operator: Operator, shared: dict) -> dict[str, Callable]:
-    """What PyTorch computes of a copy of the inputs: by its own functions, as one writes it, and by its compiler."""
+def formula(torch, operator: Operator, case: Case, shared: dict, inputs: list[list]) -> dict[str, Callable]:
+    """What PyTorch computes of a copy of the inputs: by its own functions, as one writes it, and by its compiler; and
+    Transformer Engine, where it is installed."""
     functional = torch.nn.functional
+
+    def compiled(function):
+        return torch.compile(function, dynamic=False)
+
+    def autotuned(function):
+        return torch.compile(function, dynamic=False, mode="max-autotune-no-cudagraphs")
+
     if operator.name == RowNorm.name:
 
         def layer_norm(x):
@@ -91,18 +103,43 @@ def formula(torch, operator: Operator, shared: dict) -> dict[str, Callable]:
         def as_written(x):
             return (x - x.mean(-1, keepdim=True)) / x.std(-1, correction=0, keepdim=True)
 
-        compiled = torch.compile(as_written, dynamic=False)
-        return {"layer_norm": layer_norm, "eager": as_written, "compiled": compiled}
+        by_compiler = {"compiled": compiled(as_written), "max-autotune": autotuned(as_written)}
+        return {"layer_norm": layer_norm, "eager": as_written, **by_compiler}
 
     g = torch.from_dlpack(shared["g"])
 
     def pair(x, w):
         return functional.linear(functional.rms_norm(x, g.shape, g, EPS), w)
 
-    return {"eager": pair, "compiled": torch.compile(pair, dynamic=False)}
+    found = {"eager": pair, "compiled": compiled(pair)}
+    if (case.dtype, case.shape["hidden"]) == AUTOTUNED:
+        found["max-autotune"] = autotuned(pair)
+    if find_spec("transformer_engine"):
+        found["transformer engine"] = by_transformer_engine(g, [w for _, w in inputs])
+    return found
 
 
-def of_pytorch(torch, device, operator: Operator, shared: dict, copies: list[dict]):
+def by_transformer_engine(g, weights: list) -> Callable:
+    """A module for each W, on the same memory; made at the first call."""
+    modules: dict[int, Callable] = {}
+
+    def normed_linear(x, w):
+        if not modules:
+            import transformer_engine.pytorch as te
+
+            for one in weights:
+                outputs, hidden = one.shape
+                module = te.LayerNormLinear(
+                    hidden, outputs, eps=EPS, bias=False, normalization="RMSNorm", params_dtype=one.dtype
+                )
+                module.layer_norm_weight.data, module.weight.data = g, one
+                modules[one.data_ptr()] = module
+        return modules[w.data_ptr()](x)
+
+    return normed_linear
+
+
+def of_pytorch(torch, device, operator: Operator, case: Case, shared: dict, copies: list[dict]):
     """(PyTorch's graphs by name, why one is missing). A graph goes through all copies."""
     applications = math.ceil(FEWEST_IN_GRAPH / len(copies)) * len(copies)
     stream = torch.cuda.ExternalStream(device.stream.ptr)
@@ -110,7 +147,7 @@ def of_pytorch(torch, device, operator: Operator, shared: dict, copies: list[dic
     inputs = [[torch.from_dlpack(copy[name]) for name in names] for copy in copies]
     found, missing = {}, {}
     torch._dynamo.reset()  # its compiler gives up on a function after a few shapes
-    for name, function in formula(torch, operator, shared).items():
+    for name, function in formula(torch, operator, case, shared, inputs).items():
         try:
             with torch.no_grad(), torch.cuda.stream(stream):
                 require_alike(torch, function(*inputs[0]), copies[0]["y"])
@@ -120,7 +157,7 @@ def of_pytorch(torch, device, operator: Operator, shared: dict, copies: list[dic
                         results.append(function(*inputs[place % len(inputs)]))
             found[name] = Way(_replaying(torch, stream, graph, results), applications)
         except Exception as error:  # a compiler may raise anything
-            missing[name] = (str(error).strip().splitlines() or [type(error).__name__])[0][:100]
+            missing[name] = peers.first_line(error)
     return found, missing
 
 
@@ -162,7 +199,7 @@ def compare(torch, device) -> list[tuple]:
         count = max(kind.copies_wanted(case, count) for kind in kinds)
         copies = operator.rotated_inputs(device, case, 2, count)
         ways = ours(operator, device, case, shared, copies)
-        theirs, missing = of_pytorch(torch, device, operator, shared, copies)
+        theirs, missing = of_pytorch(torch, device, operator, case, shared, copies)
         times: dict[str, float] = {}
         for _ in range(TURNS):
             for name, way in {**ways, **{f"pytorch {name}": way for name, way in theirs.items()}}.items():
@@ -209,7 +246,7 @@ def summary(rows: list[dict]) -> dict:
 
 
 def beside_peers(cells: list[dict[str, float]]) -> dict[str, dict]:
-    """Of the cells that a peer has: their number, how many are slower than it, the geometric mean and the least."""
+    """Of the cells that a peer has: their number, how many are slower than it, geometric mean and range."""
     by_peer = {name: [one[name] for one in cells if name in one] for name in (FASTEST, *PEERS)}
     return {
         name: {
@@ -217,6 +254,7 @@ def beside_peers(cells: list[dict[str, float]]) -> dict[str, dict]:
             "slower": sum(ratio < 1 for ratio in ratios),
             "geometric_mean": math.exp(sum(map(math.log, ratios)) / len(ratios)),
             "least": min(ratios),
+            "most": max(ratios),
         }
         for name, ratios in by_peer.items()
         if ratios
@@ -247,13 +285,14 @@ def in_words(told: dict, roofs: dict) -> str:
         f"Of memory: of its read, for row_norm of its copy, in this process: {rates}.",
         "Times as fast: as the fastest peer.",
         "",
-        "| operator | ours | beside | times as fast, geometric mean | least | cells | slower |",
-        "|---|---|---|---|---|---|---|",
+        "| operator | ours | beside | times as fast, geometric mean | least | most | cells | slower |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, scopes in told.items():
         for scope, peers_of_scope in scopes.items():
             for peer, of in peers_of_scope.items():
-                figures = f"{of['geometric_mean']:.2f} | {of['least']:.2f} | {of['cells']} | {of['slower']}"
+                figures = f"{of['geometric_mean']:.2f} | {of['least']:.2f} | {of['most']:.2f}"
+                figures += f" | {of['cells']} | {of['slower']}"
                 lines.append(f"| {name} | {scope} | {PEERS.get(peer, peer)} | {figures} |")
     return "\n".join(lines)
 
@@ -265,7 +304,19 @@ def measured(torch, device) -> tuple[dict, str]:
     roofs = {mix: max(rate, before[mix]) for mix, rate in memory_gb_per_s(device).items()}
     rows = [row(*cell, roofs) for cell in cells]
     told = summary(rows)
-    return {"memory_gb_per_s": roofs, **told, "rows": rows}, f"{table(rows)}\n\n{in_words(told, roofs)}"
+    text = f"{in_words(told, roofs)}\n\n{table(rows)}"
+    return {"memory_gb_per_s": roofs, **told, "by_peer": counted(rows), "rows": rows}, text
+
+
+def counted(rows: list[dict]) -> dict:
+    """Of each peer in how many cells it was timed, and why not in others."""
+    return peers.counted(
+        (
+            [words for name, words in PEERS.items() if name in one["seconds"]],
+            {PEERS[f"pytorch {name}"]: why for name, why in one["why_not"].items()},
+        )
+        for one in rows
+    )
 
 
 def memory_gb_per_s(device) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""How decode attention compares with PyTorch over all cells that both could run, and over parts of them."""
+"""How decode attention compares with PyTorch and others over all cells that both could run, and over parts of them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,32 @@ PARTS = {
     "fp32": lambda row: row["dtype"] == "fp32",
 }
 RATIOS = ("ratio", "apart_ratio")  # in graphs, and with each kernel waiting for the one before
+
+
+PYTORCH, FASTEST = "PyTorch", "the fastest of them"
+
+
+def summaries(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict]]:
+    """By peer; where there are several, the fastest of them in each cell too."""
+    peers = dict.fromkeys((PYTORCH, *(peer for row in rows for peer in row.get("peers_s", {}))))
+    found = {peer: summary([beside(row, peer) for row in rows]) for peer in peers}
+    if len(found) > 1:
+        found[FASTEST] = summary([beside(row, FASTEST) for row in rows])
+    return {peer: one for peer, one in found.items() if one}
+
+
+def beside(row: Mapping[str, Any], peer: str) -> dict[str, Any]:
+    """A row as if a peer's ways were the only ones: `pytorch_s` are its seconds by way, and the ratios those to the
+    best of them."""
+    others = row.get("peers_s", {})
+    times = row["pytorch_s"] if peer == PYTORCH else others.get(peer, {})
+    if peer == FASTEST:
+        all_of = {PYTORCH: row["pytorch_s"], **others}
+        times = {name: min(one.values()) for name, one in all_of.items() if one}
+    best = min(times.values(), default=None)
+    ours = {"ratio": row["fused_s"], "apart_ratio": row["apart_s"]}
+    ratios = {key: best / seconds if best and seconds else None for key, seconds in ours.items()}
+    return {**row, "pytorch_s": times, **ratios}
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict]:
