@@ -59,10 +59,42 @@ def test_a_row_a_cell_also_where_one_side_has_none(command):
     head, rule, first, second, third = command.table(rows, read_roof=4000).splitlines()
     assert first.startswith("| fp16 | 8/8 of 64 | 1 | 1024 | 2.1 | 1 us |")
     assert first.endswith("| 52 % | 2 us | cudnn | 2.00 | 1.00 |")
-    assert second.endswith("| none | | | |") and "does not fit" in third
+    assert second.endswith("| none | - | - | - |") and "does not fit" in third
     assert len({line.count("|") for line in (head, rule, first, second, third)}) == 1
-    words = command.in_words(command.summary(rows), command.shares_of_read(rows, 4000), 4000)
+    words = command.in_words(command.summaries(rows), command.shares_of_read(rows, 4000), 4000)
     assert "1.00 (1.00 to 1.00)" in words and "2.00 (2.00 to 2.00)" in words and "fp32" not in words
+
+
+def test_each_peer_and_the_fastest_of_them_is_compared_over_the_cells_that_it_has(command):
+    both = row("fp16", SMALL, 1e-6, {"MATH": 4e-6}) | {
+        "peers_s": {"FlashInfer": {"pages of 16": 2e-6, "pages of 64": 3e-6}}
+    }
+    one = row("bf16", SMALL, 1e-6, {"MATH": 8e-6}) | {"peers_s": {}}
+    found = command.summaries([both, one])
+    assert found["PyTorch"] == command.summary([both, one])
+    parts = {peer: (of["fp16 and bf16"]["cells"], of["fp16 and bf16"]["ratio"]["mean"]) for peer, of in found.items()}
+    assert parts == {
+        "PyTorch": (2, pytest.approx(32**0.5)),
+        "FlashInfer": (1, pytest.approx(2)),
+        "the fastest of them": (2, pytest.approx(4)),
+    }
+    assert found["the fastest of them"]["fp16 and bf16"]["backends"] == ["FlashInfer", "PyTorch"]
+    head, rule, first, second = command.table([both, one], read_roof=4000).splitlines()
+    assert first.endswith("| 2 us | pages of 16 | 2.00 | 1.00 |") and second.endswith("| none | - | - | - |")
+    assert head.count("|") == rule.count("|") == first.count("|")
+
+
+def test_of_each_peer_the_fastest_way_goes_on_and_reasons_are_told_by_way(command):
+    theirs = {("PyTorch", "MATH"): 3.0, ("PyTorch", "FLASH_ATTENTION"): 2.0, ("FlashInfer", "pages of 16"): 4.0}
+    assert command.fastest_ways(theirs) == [("PyTorch", "FLASH_ATTENTION"), ("FlashInfer", "pages of 16")]
+    why_not = {("PyTorch", "CUDNN_ATTENTION"): "no", ("flash-attn", "flash_attn_with_kvcache"): "16 bits"}
+    found = command.by_peer_of(theirs, why_not)
+    assert found["pytorch_s"] == {"MATH": 3.0, "FLASH_ATTENTION": 2.0}
+    assert found["peers_s"] == {"FlashInfer": {"pages of 16": 4.0}}
+    too_large = {"pytorch_s": {}, "peers_s": {}, "why_not": {"all": "9 GB of caches"}}
+    counts = command.counted([found, too_large])
+    assert counts["PyTorch"] == {"cells": 1, "why_not": {"9 GB of caches": 1}}
+    assert counts["flash-attn"] == {"cells": 0, "why_not": {"16 bits": 1, "9 GB of caches": 1}}
 
 
 def test_a_cell_of_the_pool_rotates_through_it_cold(command, monkeypatch):

@@ -70,12 +70,12 @@ def test_means_are_geometric_for_each_peer_and_slower_cells_are_counted(command)
     assert told["row_norm"]["waiting"]["pytorch layer_norm"]["geometric_mean"] == pytest.approx(3)
     waiting = told["rmsnorm_matmul"]["waiting"]
     mean = pytest.approx(math.sqrt(2 * 0.5))
-    expected = {"cells": 2, "slower": 1, "geometric_mean": mean, "least": 0.5}
+    expected = {"cells": 2, "slower": 1, "geometric_mean": mean, "least": 0.5, "most": 2}
     assert waiting["fastest of them"] == waiting["pytorch eager"] == expected
-    alone = {"cells": 1, "slower": 0, "geometric_mean": pytest.approx(4), "least": 4}
+    alone = {"cells": 1, "slower": 0, "geometric_mean": pytest.approx(4), "least": 4, "most": 4}
     assert waiting["unfused_graph waiting"] == alone
     assert told["rmsnorm_matmul"]["overlapped"]["fastest of them"] == alone
     assert told["rmsnorm_matmul, batch 128"]["waiting"]["fastest of them"]["least"] == 0.5
     words = command.in_words(told, ROOFS)
-    assert "| rmsnorm_matmul | waiting | unfused_graph | 4.00 | 4.00 | 1 | 0 |" in words
-    assert "| row_norm | waiting | F.layer_norm | 3.00 | 3.00 | 1 | 0 |" in words
+    assert "| rmsnorm_matmul | waiting | unfused_graph | 4.00 | 4.00 | 4.00 | 1 | 0 |" in words
+    assert "| row_norm | waiting | F.layer_norm | 3.00 | 3.00 | 3.00 | 1 | 0 |" in words

@@ -14,7 +14,7 @@ from workflow_run import CHECKOUT
 
 from roofline import devices
 
-COMPARISONS = ("compare_pytorch", "compare_attention", "compare_norms")
+COMPARISONS = ("compare_pytorch", "compare_attention", "compare_norms", "compare_model")
 
 
 @pytest.fixture
@@ -73,6 +73,44 @@ def test_the_memorys_own_rate_is_that_of_its_fastest_kernel(peers, monkeypatch):
     assert peers.memory_gb_per_s(device, "copy") == pytest.approx(1000)
 
 
+def test_peers_are_counted_by_cell_with_why_some_lack_them(peers):
+    cells = [(["PyTorch", "FlashInfer"], {}), (["PyTorch"], {"FlashInfer": "16 bits only"}), ([], {"PyTorch": "no"})]
+    found = peers.counted(cells)
+    assert found["PyTorch"] == {"cells": 2, "why_not": {"no": 1}}
+    assert found["FlashInfer"] == {"cells": 1, "why_not": {"16 bits only": 1}}
+
+
+def test_one_page_tells_every_peer_and_every_comparison(peers, monkeypatch, tmp_path):
+    """Of one comparison there is a result; FlashInfer is installed, flash-attn is not."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").mkdir()
+    by_peer = {"PyTorch": {"cells": 90, "why_not": {}}, "FlashInfer": {"cells": 60, "why_not": {"16 bits only": 30}}}
+    result = peers.COMPARISONS["compare_attention"].result
+    peers.write(result, {"pytorch": "2.11", "by_peer": by_peer})
+    result.with_suffix(".md").write_text("A GPU.\n\nTimes as fast.\n")
+    monkeypatch.setattr(peers, "installed", {"flashinfer-python": "0.6"}.get)
+    left_out = {name: "it failed | so" for name in peers.COMPARISONS if name != "compare_attention"}
+    found, page = peers.assembled(left_out)
+    told = {(row["comparison"], row["peer"]): row for row in found["peers"]}
+    assert len(told) == len(peers.PEERS)
+    flashinfer, flash_attn = told["compare_attention", "FlashInfer"], told["compare_attention", "flash-attn"]
+    assert (flashinfer["version"], flashinfer["cells"], flashinfer["left_out"]) == ("0.6", 60, None)
+    assert (flash_attn["version"], flash_attn["left_out"]) == (None, "not installed")
+    assert "| 60; 30 not: 16 bits only |" in page and "| left out: not installed |" in page
+    assert "## Decode attention\n\nA GPU.\n\nTimes as fast." in page and "left out: it failed / so |" in page
+    assert told["compare_norms", "max-autotune"]["left_out"] == "it failed | so"
+
+
+def test_why_a_comparison_wrote_nothing_is_its_last_line(peers, monkeypatch, tmp_path, capfd):
+    script = tmp_path / "compare_some.py"
+    script.write_text("import sys; sys.exit('first\\nno GPU here')")
+    monkeypatch.setattr(peers, "__file__", str(tmp_path / "peers.py"))
+    assert peers.run("compare_some", tmp_path / "some.json") == (1, "no GPU here")
+    script.write_text("open('some.json', 'w').close()")
+    monkeypatch.chdir(tmp_path)
+    assert peers.run("compare_some", tmp_path / "some.json") == (0, None)
+
+
 STOCK = """#!/bin/sh
 exec {python} -I -S -c 'import runpy, sys
 sys.executable = "{here}"
@@ -112,8 +150,11 @@ def test_a_stock_pytorch_times_products_and_names_what_the_rest_needs(stock, tmp
     done = stock(gpu=True)
     assert (done.stderr, done.returncode) == ("", 0)
     left_out = [line for line in done.stdout.splitlines() if "left out" in line]
-    assert [line.split(":")[0] for line in left_out] == ["compare_attention", "compare_norms"]
-    assert all("pip install cupy-cuda12x" in line and "pydantic" in line for line in left_out)
+    assert [line.split(":")[0] for line in left_out] == ["compare_attention", "compare_norms", "compare_model"]
+    assert all("pip install cupy-cuda12x" in line and "pydantic" in line for line in left_out[:2])
+    page = (tmp_path / "results" / "peers.md").read_text()
+    assert "| Products | PyTorch | 2.11 | torch.mm" in page
+    assert "## A model's decode step\n\nLeft out: this Python lacks pyyaml." in page
     found = json.loads((tmp_path / "results" / "pytorch.json").read_text())
     references = {row["dtype"]: row["reference_tflops"] for row in found["rows"]}
     assert 700 < references["fp16"] < 900 and found["pytorch"] == "2.11"

@@ -8,7 +8,6 @@ over replays, of the fastest of three turns that all take one after another: as 
 limit is slower for a moment now and then.
 """
 
-import contextlib
 import importlib
 import itertools
 import math
@@ -159,18 +158,27 @@ def by_flash_attn(torch, shape: Shape) -> Maker:
     return make
 
 
-def compile_flashinfer(torch) -> None:
-    """All of its modules at once, before any is timed: each takes a compiler half a minute, then lies in its cache."""
+def refusals(torch) -> dict[str, str]:
+    """Why a peer that is installed is left out of all cells. FlashInfer compiles its modules at the first use, which
+    takes half a minute: here all at once, before anything is timed; one that fails would be tried again in every cell.
+    """
+    if not find_spec("flashinfer"):
+        return {}
     wanted = [
         (by_flashinfer(torch, Shape(1, heads, kv_heads, head_size, 64), dtype, 64, tensor_cores), kind)
         for (heads, kv_heads, head_size) in HEADS
         for dtype, kind in (("fp16", torch.float16), ("bf16", torch.bfloat16))
         for tensor_cores in ((False, True) if heads > kv_heads else (False,))
     ]
-    importlib.import_module("flashinfer")  # before the threads do
-    with ThreadPoolExecutor(len(wanted)) as pool:
-        for maker, kind in wanted:
-            pool.submit(maker.planned, kind)
+    try:
+        importlib.import_module("flashinfer")  # before the threads do
+        with ThreadPoolExecutor(len(wanted)) as pool:
+            for built in [pool.submit(maker.planned, kind) for maker, kind in wanted]:
+                built.result()
+    except Exception as error:  # a compiler may raise anything
+        print(f"FlashInfer: {str(error)[-3000:]}", file=sys.stderr, flush=True)
+        return {"FlashInfer": peers.first_line(error)}
+    return {}
 
 
 def of_peers(torch, device, cell, layers: int, ways: dict[tuple[str, str], Maker]):
@@ -213,9 +221,7 @@ def _require_alike(torch, theirs, cell) -> None:
 
 def compare(torch, device) -> list[dict]:
     rows, pool = [], None
-    if find_spec("flashinfer"):
-        with contextlib.suppress(Exception):  # each cell tells it again
-            compile_flashinfer(torch)
+    refused = refusals(torch)
     free = device.xp.cuda.runtime.memGetInfo()[0]
     for shape, dtype in sorted(cells(), key=lambda cell: DTYPES.index(cell[1])):
         moved = cache_bytes(shape, dtype)
@@ -234,16 +240,16 @@ def compare(torch, device) -> list[dict]:
             pool = _pool(device, dtype, int(CACHES_SHARE * free))
         cell = cell_of(device, shape, dtype, pool, layers)
         row["plan"] = str(cell.division)
-        row |= turns(torch, device, cell, layers)
+        row |= turns(torch, device, cell, layers, refused)
         row |= {key: beside(row, PYTORCH)[key] for key in ("ratio", "apart_ratio")}
     return rows
 
 
-def turns(torch, device, cell, layers: int) -> dict:
+def turns(torch, device, cell, layers: int, refused: dict[str, str]) -> dict:
     """What all take, each the fastest of its turns; of a peer's ways the best of the first takes the others."""
-    ours, alone, why_not = [], [], {}
+    ours, alone, why_not = [], [], {(peer, "every way"): why for peer, why in refused.items()}
     theirs: dict[tuple[str, str], float] = {}
-    ways = makers(torch, cell.shape, cell.dtype)
+    ways = {way: make for way, make in makers(torch, cell.shape, cell.dtype).items() if way[0] not in refused}
     for _ in range(TURNS):
         ours.append(replayed(device, cell.step("core"), len(cell.graphs), layers, SECONDS))
         alone.append(apart(device, cell, layers))
