@@ -66,7 +66,7 @@ PEERS = (
         "PyTorch",
         "torch",
         "torch.mm, _scaled_mm (fp8, fast accumulation), _int_mm; the best of two squares and of the shapes and layouts "
-        "that the ceiling's search tried",
+        "that the ceiling's search tried; tensor.copy_ between GPUs",
     ),
     Peer(
         "compare_attention",
