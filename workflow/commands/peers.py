@@ -146,6 +146,7 @@ def run(name: str, result: Path) -> tuple[int, str | None]:
         errors.seek(0)
         text = errors.read()
     sys.stderr.write(text)
+    print(f"{name}: {time.time() - began:.0f} s\n", flush=True)
     if result.exists() and result.stat().st_mtime >= began - 1:
         return done.returncode, None
     return done.returncode or 1, (text.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
