@@ -77,6 +77,7 @@ class Attention:
     cached: int  # numbers of a token
     products: int  # multiply-adds of a query with a token: of the scores and of the values, over all heads
     window: int | None = None  # tokens back, the query's own among them; None: all
+    head_size: int | None = None  # where queries, keys and values have one in common
 
     def tokens(self, context: int) -> int:
         return min(context, self.window) if self.window else context

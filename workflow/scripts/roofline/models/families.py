@@ -89,7 +89,7 @@ def grouped(family: Family, reader: Reader, layer: int, window: int | None):
     ]
     vectors = [reader.vector("q_norm and k_norm", "attention", 2 * size)] if family.qk_norms else []
     vectors += [reader.vector("sinks", "attention", queries)] if family.sinks else []
-    return linears, vectors, Attention(2 * shared * size, 2 * queries * size, window)
+    return linears, vectors, Attention(2 * shared * size, 2 * queries * size, window, size)
 
 
 def latent(family: Family, reader: Reader, layer: int, window: int | None):

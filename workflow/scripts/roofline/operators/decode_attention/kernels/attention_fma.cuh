@@ -61,16 +61,17 @@ struct ByFma {
     // Of the tile's rows that a lane meets, the one that its j-th score is of.
     static __device__ __forceinline__ int row_of(int lane, int j) { return (lane / ALIKE * HELD + j) % DEPTH; }
 
-    // Keys begin <= i < end, with `query` at the first of `queries` vectors; leaves its parts in `shared`, which takes
+    // Keys begin <= i < end, the last one written by the kernel before where it is the `newest`, with `query` at the first of `queries` vectors; leaves its parts in `shared`, which takes
     // the place of `room` once all are done with it.
     static __device__ __forceinline__ void attend(Shared& shared, char* room, const typename T::stored* query,
                                                   int queries, const typename T::stored* keys,
                                                   const typename T::stored* values, int begin, int end,
-                                                  float scale_log2) {
+                                                  bool newest, float scale_log2) {
         const int warp = threadIdx.x / 32, lane = threadIdx.x % LANES, row = threadIdx.x % 32 / LANES;
         const int stride = WARPS * TILE;
         int first = begin + warp * TILE;
         Feed<LOADS> k(room), v(room + WARPS * Feed<LOADS>::BYTES_A_WARP);
+        if (newest && first + AHEAD * stride >= end) wait_for_kernel_before();
 #pragma unroll
         for (int ahead = 0; ahead < AHEAD; ++ahead) {
             fetch(k, keys, first + ahead * stride, end, row, lane, ahead);

@@ -99,15 +99,16 @@ struct ByMma {
         fetched();
     }
 
-    // Keys begin <= i < end, with `query` at the first of `queries` vectors; leaves its parts in `shared`, which takes
+    // Keys begin <= i < end, the last one written by the kernel before where it is the `newest`, with `query` at the first of `queries` vectors; leaves its parts in `shared`, which takes
     // the place of `room` once all are done with it.
     static __device__ __forceinline__ void attend(Shared& shared, char* room, const half_bits* query, int queries,
                                                   const half_bits* keys, const half_bits* values, int begin, int end,
-                                                  float scale_log2) {
+                                                  bool newest, float scale_log2) {
         const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
         const int stride = WARPS * TILE;
         int first = begin + warp * TILE;
         Feed<LOADS> k(room), v(room + WARPS * Feed<LOADS>::BYTES_A_WARP);
+        if (newest && first + AHEAD * stride >= end) wait_for_kernel_before();
 #pragma unroll
         for (int ahead = 0; ahead < AHEAD; ++ahead) {
             fetch_keys(k, keys, first + ahead * stride, end, g, t, ahead);

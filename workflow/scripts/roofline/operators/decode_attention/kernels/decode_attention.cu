@@ -2,7 +2,7 @@
 // keys are split among blocks where the batch alone does not fill the card.
 //
 // Compiled for one dtype, head size and number of queries at a time: DTYPE (Fp32, Fp16, Bf16), HEAD_SIZE, QUERIES,
-// WARPS a block, BLOCKS a multiprocessor at least, STAGES, BY_MMA.
+// WARPS a block, BLOCKS a multiprocessor at least, STAGES, BY_MMA; APPENDED where the kernel before writes the last key.
 
 #ifndef DTYPE
 #define DTYPE Fp16
@@ -12,6 +12,9 @@
 #define BLOCKS 4
 #define STAGES 0
 #define BY_MMA (__CUDA_ARCH__ >= 800)
+#endif
+#ifndef APPENDED
+#define APPENDED 0
 #endif
 
 #include "numbers.cuh"
@@ -45,7 +48,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     const int begin = (int)((long long)slices * split / splits) * Way::TILE;
     const int end = min(seq_len, (int)((long long)slices * (split + 1) / splits) * Way::TILE);
     const long long rows = head * seq_len * HEAD_SIZE;
-    Way::attend(shared, room, query + first * HEAD_SIZE, queries, keys + rows, values + rows, begin, end, scale_log2);
+    Way::attend(shared, room, query + first * HEAD_SIZE, queries, keys + rows, values + rows, begin, end,
+                APPENDED && end == seq_len, scale_log2);
     finish<DTYPE>(shared, out, workspace, arrived + head * tiles + tile, first, queries, split, splits,
                               scale_log2);
 }

@@ -1,0 +1,175 @@
+"""The chain on a GPU: one CUDA graph of a step's kernels, each of which begins while the one before it ends.
+
+    embed, then in each layer: queries, keys and values; attention; output; gate and up; down; last the head
+
+The stream of a sequence is kept twice: as it is, to be added to, and scaled by the next norm's weights, to be
+multiplied. Blocks that write it leave the sums of its squares, by which the next product scales its results.
+"""
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+
+from roofline.devices.gpu.kernel_compiler import HOPPER, HOPPER_OPTIONS, with_headers
+from roofline.operators.base import Implementation
+from roofline.operators.decode_attention import fused as attention
+from roofline.operators.decode_attention.counts import Shape
+from roofline.operators.model_decode.dense import Dense, turns
+from roofline.operators.model_decode.plan import DEPTH, MOST_ROWS, OUTPUTS, THREADS, plan
+
+KERNELS = Path(__file__).parent / "kernels"
+LINEAR, EMBED = KERNELS / "linear.cu", KERNELS / "embed.cu"
+QKV, ADDED, GATED, ALONE = range(4)  # what follows a product: WAY
+EMBED_THREADS = 512
+SHAPE = [("rows", "i4"), ("outputs", "i4"), ("inputs", "i4"), ("heads", "i4"), ("kv_heads", "i4"), ("seq_len", "i4")]
+SHAPE += [("parts", "i4"), ("eps", "f4")]
+TENSORS = ("y", "stream", "g", "squares", "next_squares", "keys", "values", "turns", "bias", "query_norm", "key_norm")
+TENSORS += ("workspace", "arrived")
+
+
+class Chain(Implementation):
+    name, kind, fused, graph = "chain", "gpu", True, True
+    kernels_a_layer = 5
+    sources = tuple(sorted(with_headers(LINEAR) | with_headers(EMBED) | with_headers(attention.KERNEL)))
+
+    @classmethod
+    def unsupported(cls, device, case) -> str | None:
+        if device.capability != HOPPER:
+            return "it is written for compute capability 9.0"
+        if case.shape["batch"] > MOST_ROWS:
+            return f"a batch of {case.shape['batch']}; it takes {MOST_ROWS} sequences"
+        model = Dense(**case.params["model"])
+        if model.head_size not in attention.HEAD_SIZES:
+            return f"heads of {model.head_size}; its attention takes {', '.join(map(str, attention.HEAD_SIZES))}"
+        if model.hidden % OUTPUTS or model.inner % DEPTH or model.qkv % 8 or model.vocabulary % 8:
+            return f"hidden {model.hidden}, inner {model.inner}: its tiles are of {OUTPUTS} and {DEPTH}"
+        return None
+
+    def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
+        super().__init__(operator, device, case, shared, copies)
+        self.model = Dense(**case.params["model"])
+        self.weights = copies[0]
+        self.batch, self.context = case.shape["batch"], case.shape["context"]
+        properties = device.properties
+        self.division = plan(
+            self.batch, properties["sharedMemPerMultiprocessor"], properties["sharedMemPerBlockOptin"]
+        )
+        self._make_buffers(device.xp)
+
+    def _make_buffers(self, xp) -> None:
+        model, rows, batch = self.model, self.division.rows, self.batch
+
+        def numbers(columns: int):
+            return self.device.empty((batch, columns), self.case.dtype)
+
+        self.stream, self.scaled = numbers(model.hidden), numbers(model.hidden)
+        self.query, self.attended = numbers(model.heads * model.head_size), numbers(model.heads * model.head_size)
+        self.gated, self.logits = numbers(model.inner), numbers(model.vocabulary)
+        self.parts = model.hidden // OUTPUTS
+        self.squares = xp.empty((self.parts, rows), xp.float32)
+        self.workspace = xp.empty((self.device.multiprocessors, self.division.workspace_floats), xp.float32)
+        self.arrived = xp.zeros(self.device.multiprocessors, xp.uint32)
+        self.turns = xp.asarray(turns(model, self.context - 1), xp.float32)
+
+    # -- launches
+
+    def launches(self) -> list[Callable[[], None]]:
+        """Of one step, in their order."""
+        model, weights = self.model, self.weights
+        found = [self._embed()]
+        attend = self._attention()
+        for layer in range(model.layers):
+            of = {name.partition(".")[2]: array for name, array in weights.items() if name.startswith(f"{layer}.")}
+            after = weights.get(f"{layer + 1}.input_norm", weights["last_norm"])
+            normed = {"squares": self.squares, "parts": self.parts}
+            heads = {name: of[name] for name in ("bias", "query_norm", "key_norm") if name in of}
+            heads |= {"keys": of["keys"], "values": of["values"], "turns": self.turns}
+            added = {"stream": self.stream, "next_squares": self.squares}
+            found += [
+                self._linear(QKV, self.scaled, of["qkv"], self.query, **normed, **heads),
+                attend(of["keys"], of["values"]),
+                self._linear(ADDED, self.attended, of["o"], self.scaled, **added, g=of["middle_norm"]),
+                self._linear(GATED, self.scaled, of["gate_up"], self.gated, **normed),
+                self._linear(ADDED, self.gated, of["down"], self.scaled, **added, g=after),
+            ]
+        head = self._linear(ALONE, self.scaled, weights["head"], self.logits, squares=self.squares, parts=self.parts)
+        return [*found, head]
+
+    def _embed(self) -> Callable[[], None]:
+        import numpy
+
+        defines = (f"-DBF16={int(self.case.dtype == 'bf16')}", f"-DROWS={self.division.rows}")
+        kernel = self.device.kernel(EMBED, "embed", defines)
+        launch = self.device.launcher(kernel, (self.batch,), (EMBED_THREADS,), 0, overlap=True)
+        weights, hidden = self.weights, numpy.int32(self.model.hidden)
+        arguments = (self.weights["tokens"], weights["embedding"], weights["0.input_norm"])
+        return lambda: launch((*arguments, self.stream, self.scaled, self.squares, hidden))
+
+    def _attention(self) -> Callable:
+        import numpy
+
+        model, device, dtype = self.model, self.device, self.case.dtype
+        shape = Shape(self.batch, model.heads, model.kv_heads, model.head_size, self.context)
+        shared = device.properties["sharedMemPerMultiprocessor"]
+        division = attention.plan(shape, dtype, device.capability, device.multiprocessors, shared)
+        defines = (*division.variant.defines(dtype, model.head_size), "-DAPPENDED=1")
+        kernel = device.kernel(attention.KERNEL, "decode_attention", defines)
+        kernel.max_dynamic_shared_size_bytes = device.properties["sharedMemPerBlockOptin"]
+        queries = self.batch * model.heads if division.splits > 1 else 0
+        workspace = device.xp.empty((queries, division.splits, model.head_size + attention.PADDING), "float32")
+        arrived = device.xp.zeros(self.batch * model.kv_heads * division.tiles, "uint32")
+        numbers = map(numpy.int32, (self.context, shape.group, division.splits))
+        rest = (self.attended, workspace, arrived, *numbers)
+        threads = (division.variant.warps * attention.WARP,)
+        launch = device.launcher(kernel, (division.blocks,), threads, division.shared_bytes, overlap=True)
+
+        def attend(keys, values) -> Callable[[], None]:
+            return lambda: launch((self.query, keys, values, *rest))
+
+        return attend
+
+    def _linear(self, way: int, x, w, y, parts: int = 0, **tensors) -> Callable[[], None]:
+        """A product of x [batch, inputs] with w [outputs, inputs], and what follows it."""
+        import numpy
+
+        from roofline.devices.gpu.tensor_map import tensor_map
+
+        model, division = self.model, self.division
+        outputs, inputs = w.shape
+        sizes = (self.batch, outputs, inputs, model.heads, model.kv_heads, self.context, parts, model.eps)
+        held = tensors | {"y": y, "workspace": self.workspace, "arrived": self.arrived}
+        pointers = tuple(held[name].data.ptr if name in held else 0 for name in TENSORS)
+        arguments = (
+            tensor_map(x, division.rows),
+            tensor_map(w, DEPTH),
+            numpy.array(sizes, SHAPE)[()],
+            numpy.array(pointers, [(name, "u8") for name in TENSORS])[()],
+        )
+        tiles = math.ceil(outputs / OUTPUTS)
+        blocks = min(self.device.multiprocessors, tiles * (inputs // DEPTH))
+        launch = self.device.launcher(self._kernel(way), (blocks,), (THREADS,), division.shared_bytes, overlap=True)
+        return lambda: launch(arguments)
+
+    def _kernel(self, way: int):
+        model = self.model
+        defines = self.division.defines(self.case.dtype, way, model.head_size, model.norms, model.bias)
+        kernel = self.device.kernel(LINEAR, "linear", (*HOPPER_OPTIONS, *defines))
+        kernel.max_dynamic_shared_size_bytes = self.division.shared_bytes
+        return kernel
+
+    # -- the step
+
+    @cached_property
+    def captured(self):
+        launches = self.launches()
+        return self.device.captured(lambda: [launch() for launch in launches])
+
+    def step(self, scope: str | None):
+        graph, stream = self.captured, self.device.stream
+
+        def step(index: int):
+            graph.launch(stream)
+            return self.logits
+
+        return step

@@ -1,0 +1,113 @@
+"""A dense model as far as a decode step computes it: sizes, norms, biases and rotary places, from its config."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from roofline.models import config_file
+from roofline.models.architecture import Model
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+ACTIVATIONS = ("silu", "swish", None)
+THETA, EPS = 1e4, 1e-6  # where a config names none, as Hugging Face's classes have them
+PLAIN = ("bf16", "fp16")  # of weights; the chain runs a model's weights in either
+
+
+class NotDense(ValueError):
+    """Why the chain cannot run a model, in one line."""
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Sizes of one layer, all alike, and of what stands around them. `scaling` is the config's rope_scaling."""
+
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    inner: int
+    vocabulary: int
+    tied: bool
+    bias: bool  # of queries, keys and values
+    norms: bool  # of each head's query and key
+    eps: float
+    theta: float
+    scaling: dict[str, Any] | None
+
+    @property
+    def qkv(self) -> int:
+        """Outputs of the product for queries, keys and values."""
+        return (self.heads + 2 * self.kv_heads) * self.head_size
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def dense(found: Mapping[str, Any]) -> Dense:
+    """Of what `config_file.find` gave. Raises NotDense, and BadModel for a bad config."""
+    model, config = config_file.read(found), found["config"]
+    _require_dense(model, config)
+    first = model.layers[0]
+    sizes = {one.name.rpartition(".")[2]: one for one in first.linears}
+    size = first.attention.head_size
+    return Dense(
+        layers=len(model.layers),
+        hidden=sizes["q_proj"].inputs,
+        heads=sizes["q_proj"].outputs // size,
+        kv_heads=sizes["k_proj"].outputs // size,
+        head_size=size,
+        inner=sizes["down_proj"].inputs,
+        vocabulary=model.head.outputs,
+        tied=model.tied,
+        bias=sizes["q_proj"].bias is not None,
+        norms=any("q_norm" in one.name for one in first.vectors),
+        eps=float(config.get("rms_norm_eps", EPS)),
+        theta=float(config.get("rope_theta", THETA)),
+        scaling=dict(config["rope_scaling"]) if config.get("rope_scaling") else None,
+    )
+
+
+def _require_dense(model: Model, config: Mapping[str, Any]) -> None:
+    linears = [one for layer in model.layers for one in layer.linears]
+    if any(one.copies > 1 for one in linears):
+        raise NotDense("it has experts")
+    if model.model_type not in FAMILIES:
+        raise NotDense(f"model_type {model.model_type}; the chain runs {', '.join(FAMILIES)}")
+    if config.get("hidden_act") not in ACTIVATIONS:
+        raise NotDense(f"hidden_act {config['hidden_act']}; the chain has silu")
+    if any(layer.attention.window for layer in model.layers):
+        raise NotDense("its attention has a window")
+    if any(one.stored.name not in PLAIN for one in (*linears, model.head)):
+        raise NotDense("its weights are quantised, or not of 16 bits")
+    if any(one.bias for one in linears if one.name.rpartition(".")[2] not in ("q_proj", "k_proj", "v_proj")):
+        raise NotDense("it has biases beside those of queries, keys and values")
+    if len(set(map(repr, model.layers))) > 1:
+        raise NotDense("its layers differ")
+
+
+def turns(model: Dense, place: int) -> list[tuple[float, float]]:
+    """Cosine and sine by which each pair of a query and a key at `place` is turned, in float64.
+
+    Su et al. 2021, 2104.09864; Llama 3's scaling as transformers 5.23, modeling_rope_utils.py, has it. Raises NotDense
+    for a scaling that is not known.
+    """
+    half = model.head_size // 2
+    speeds = [_scaled(model, model.theta ** (-pair / half)) for pair in range(half)]
+    return [(math.cos(place * speed), math.sin(place * speed)) for speed in speeds]
+
+
+def _scaled(model: Dense, speed: float) -> float:
+    scaling = model.scaling
+    if scaling is None:
+        return speed
+    kind = scaling.get("rope_type", scaling.get("type"))
+    if kind == "linear":
+        return speed / scaling["factor"]
+    if kind != "llama3":
+        raise NotDense(f"rope_scaling of type {kind}; the chain has llama3 and linear")
+    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+    turned = scaling["original_max_position_embeddings"] * speed / (2 * math.pi)
+    smooth = min(1.0, max(0.0, (turned - low) / (high - low)))
+    return (1 - smooth) * speed / scaling["factor"] + smooth * speed

@@ -1,0 +1,153 @@
+"""One decode step of a dense model behind the operator interface: settings, cases, inputs and check."""
+
+from collections.abc import Iterable
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from roofline.core.accuracy import relative_error, require_close
+from roofline.devices.base import Identity
+from roofline.models import config_file
+from roofline.models.decoding import step as operations
+from roofline.models.number_formats import PLAIN
+from roofline.operators.base import WORKSPACE_BYTES, Case, Implementation, Job, Operator
+from roofline.operators.model_decode.chain import Chain
+from roofline.operators.model_decode.costs import CONSTANTS
+from roofline.operators.model_decode.dense import Dense, NotDense, dense
+from roofline.operators.model_decode.weights import draw, draw_cache
+from roofline.operators.settings import Budget, ByEffort, EachOnce, OperatorSettings, Whole
+from roofline.records.timing import Check
+
+DTYPES = ("bf16", "fp16")
+MOST_COMPARED = 1 << 25  # weights of the head that a check multiplies in float64: of more, every n-th row
+
+
+class ModelDecodeSettings(OperatorSettings):
+    """One decode step of each model of `models:` that is dense, at every batch size and context."""
+
+    batch_sizes: Annotated[list[Whole], Field(min_length=1), EachOnce] = Field(
+        default=[1, 32], description="sequences decoded at once"
+    )
+    contexts: Annotated[list[Whole], Field(min_length=1), EachOnce] = Field(
+        default=[1024], description="tokens of each sequence, the new one among them"
+    )
+    time_budget_s: Annotated[Budget, ByEffort(0.1, 0.3, 2)] = Field(
+        default=None, description="seconds for each batch size and context; null: by effort"
+    )
+
+
+class ModelDecode(Operator):
+    name = "model_decode"
+    Settings = ModelDecodeSettings
+    unit = "tensor_core"
+    tolerance: ClassVar = {"fp16": 2e-3, "bf16": 1e-2}
+    implementations = (Chain,)
+    constants = CONSTANTS
+
+    def jobs(self, config) -> list[Job]:
+        return [job for named in config.models if (job := self._job(config, config_file.find(named)))]
+
+    def _job(self, config, found: dict) -> Job | None:
+        """None of a model that the chain cannot run: it has its floor alone."""
+        settings, model = getattr(config, self.rule), config_file.read(found)
+        try:
+            params = {"model": dense(found).as_dict(), "config": found}
+        except NotDense:
+            return None
+        dtype = model.head.stored.name
+        cases = [
+            Case({"batch": batch, "context": context}, dtype, found["name"], params)
+            for context in settings.contexts
+            for batch in settings.batch_sizes
+            if context <= model.longest_context
+        ]
+        return Job(f"{found['name']}_{dtype}", tuple(cases)) if cases else None
+
+    # -- counts
+
+    def _operations(self, case: Case):
+        model = config_file.read(case.params["config"])
+        return operations(model, **case.shape, cache=PLAIN[case.dtype])
+
+    def flops(self, case: Case, scope: str | None = None) -> int:
+        return round(sum(one.times * one.flops for one in self._operations(case)))
+
+    def bytes(self, case: Case, scope: str | None = None) -> int:
+        return round(sum(one.times * one.bytes for one in self._operations(case)))
+
+    def smallest(self, case: Case) -> None:
+        return None
+
+    def memory_needed(self, case: Case, last_level_cache_bytes: int) -> int:
+        model = config_file.read(case.params["config"])
+        cache = case.shape["batch"] * model.cache_bytes(case.shape["context"], PLAIN[case.dtype])
+        return model.weight_bytes + cache + WORKSPACE_BYTES
+
+    # -- inputs and check
+
+    def inputs(self, device, case: Case, seed: int) -> dict:
+        import numpy
+
+        model, sizes = Dense(**case.params["model"]), case.shape
+        tokens = numpy.random.default_rng(seed).integers(0, model.vocabulary, sizes["batch"], numpy.int32)
+        cache = draw_cache(device, model, case.dtype, sizes["batch"], sizes["context"], seed + 10_000)
+        return {**draw(device, model, case.dtype, seed), **cache, "tokens": device.array(tokens)}
+
+    def reference(self, case: Case, inputs: dict):
+        """The logits, of float64 arrays."""
+        from roofline.operators.model_decode.reference import step
+
+        return step(Dense(**case.params["model"]), inputs, inputs)
+
+    def check(self, implementation: Implementation, scope: str | None) -> tuple[Check, float]:
+        """The first layer whole, then the step, and its head on the stream that the layers left."""
+        layer_error = self._layer_error(implementation)
+        step = implementation.step(scope)
+        seconds = implementation.device.step_times(step, 1)[0]
+        check = self.compare(implementation, scope, 0, implementation.logits)
+        told = "the first layer, and the head on the last one's result, against float64"
+        return check.model_copy(update={"compared": told, "error": max(check.error, layer_error)}), seconds
+
+    def _layer_error(self, chain: Chain) -> float:
+        from roofline.operators.model_decode.reference import layer
+
+        model, device = chain.model, chain.device
+        for launch in chain.launches()[: 1 + chain.kernels_a_layer]:
+            launch()
+        got = _float64(device, chain.stream)
+        of = {name.partition(".")[2]: array for name, array in chain.weights.items() if name.startswith("0.")}
+        of = {name: _float64(device, array) for name, array in of.items()}
+        tokens = device.to_host(chain.weights["tokens"])
+        x = _float64(device, chain.weights["embedding"][chain.weights["tokens"]])
+        assert len(tokens) == len(x)
+        expected = layer(model, of, x, of["keys"], of["values"])
+        return self._close(chain, "the first layer", got, expected)
+
+    def compare(self, implementation: Implementation, scope: str | None, index: int, result) -> Check:
+        """Every logit must be finite; of a large head every n-th is compared."""
+        import numpy
+
+        from roofline.operators.model_decode.reference import normalised
+
+        chain, device = implementation, implementation.device
+        model = chain.model
+        every = -(-model.vocabulary * model.hidden // MOST_COMPARED) | 1
+        got = device.to_host(result).astype(numpy.float32)
+        stream, g = (_float64(device, array) for array in (chain.stream, chain.weights["last_norm"]))
+        expected = normalised(stream, g, model.eps) @ _float64(device, chain.weights["head"][::every]).T
+        finite = numpy.isfinite(got).all()
+        error = self._close(chain, "the head", got[:, ::every] if finite else got[:, ::every] + numpy.nan, expected)
+        tolerance = self.tolerance[chain.case.dtype]
+        return Check(compared="the head, against float64", error=error, tolerance=tolerance)
+
+    def _close(self, chain: Chain, what: str, got, expected) -> float:
+        error = relative_error(got, expected)
+        require_close(f"{self.name}, {chain.case}: {what}", error, self.tolerance[chain.case.dtype])
+        return error
+
+    def faults(self, config, devices: Iterable[Identity]) -> list[str]:
+        return []
+
+
+def _float64(device, array):
+    return device.to_host(array).astype("float64")
