@@ -6,7 +6,6 @@ The stream of a sequence is kept twice: as it is, to be added to, and scaled by 
 multiplied. Blocks that write it leave the sums of its squares, by which the next product scales its results.
 """
 
-import math
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -16,10 +15,11 @@ from roofline.operators.base import Implementation
 from roofline.operators.decode_attention import fused as attention
 from roofline.operators.decode_attention.counts import Shape
 from roofline.operators.model_decode.dense import Dense, turns
-from roofline.operators.model_decode.plan import DEPTH, MOST_ROWS, OUTPUTS, THREADS, plan
+from roofline.operators.model_decode.plan import DEPTH, MOST_ROWS, OUTPUTS, THREADS, plan, rows_of
 
 KERNELS = Path(__file__).parent / "kernels"
-LINEAR, EMBED = KERNELS / "linear.cu", KERNELS / "embed.cu"
+EMBED = KERNELS / "embed.cu"
+PRODUCTS = {name: KERNELS / f"{name}.cu" for name in ("few_rows", "linear")}
 QKV, ADDED, GATED, ALONE = range(4)  # what follows a product: WAY
 EMBED_THREADS = 512
 SHAPE = [("rows", "i4"), ("outputs", "i4"), ("inputs", "i4"), ("heads", "i4"), ("kv_heads", "i4"), ("seq_len", "i4")]
@@ -31,7 +31,7 @@ TENSORS += ("workspace", "arrived")
 class Chain(Implementation):
     name, kind, fused, graph = "chain", "gpu", True, True
     kernels_a_layer = 5
-    sources = tuple(sorted(with_headers(LINEAR) | with_headers(EMBED) | with_headers(attention.KERNEL)))
+    sources = tuple(sorted(set().union(*map(with_headers, (*PRODUCTS.values(), EMBED, attention.KERNEL)))))
 
     @classmethod
     def unsupported(cls, device, case) -> str | None:
@@ -51,14 +51,11 @@ class Chain(Implementation):
         self.model = Dense(**case.params["model"])
         self.weights = copies[0]
         self.batch, self.context = case.shape["batch"], case.shape["context"]
-        properties = device.properties
-        self.division = plan(
-            self.batch, properties["sharedMemPerMultiprocessor"], properties["sharedMemPerBlockOptin"]
-        )
+        self.rows = rows_of(self.batch)
         self._make_buffers(device.xp)
 
     def _make_buffers(self, xp) -> None:
-        model, rows, batch = self.model, self.division.rows, self.batch
+        model, batch = self.model, self.batch
 
         def numbers(columns: int):
             return self.device.empty((batch, columns), self.case.dtype)
@@ -66,10 +63,10 @@ class Chain(Implementation):
         self.stream, self.scaled = numbers(model.hidden), numbers(model.hidden)
         self.query, self.attended = numbers(model.heads * model.head_size), numbers(model.heads * model.head_size)
         self.gated, self.logits = numbers(model.inner), numbers(model.vocabulary)
-        self.parts = model.hidden // OUTPUTS
-        self.squares = xp.empty((self.parts, rows), xp.float32)
-        self.workspace = xp.empty((self.device.multiprocessors, self.division.workspace_floats), xp.float32)
-        self.arrived = xp.zeros(self.device.multiprocessors, xp.uint32)
+        self.squares = xp.empty((model.hidden // 8, self.rows), xp.float32)  # as many parts as a product may leave
+        blocks = self.device.multiprocessors
+        self.workspace = xp.empty((blocks, OUTPUTS * self.rows), xp.float32)
+        self.arrived = xp.zeros(blocks, xp.uint32)
         self.turns = xp.asarray(turns(model, self.context - 1), xp.float32)
 
     # -- launches
@@ -77,29 +74,25 @@ class Chain(Implementation):
     def launches(self) -> list[Callable[[], None]]:
         """Of one step, in their order."""
         model, weights = self.model, self.weights
-        found = [self._embed()]
+        found, parts = [self._embed()], model.hidden // OUTPUTS
         attend = self._attention()
         for layer in range(model.layers):
             of = {name.partition(".")[2]: array for name, array in weights.items() if name.startswith(f"{layer}.")}
             after = weights.get(f"{layer + 1}.input_norm", weights["last_norm"])
-            normed = {"squares": self.squares, "parts": self.parts}
             heads = {name: of[name] for name in ("bias", "query_norm", "key_norm") if name in of}
             heads |= {"keys": of["keys"], "values": of["values"], "turns": self.turns}
-            added = {"stream": self.stream, "next_squares": self.squares}
-            found += [
-                self._linear(QKV, self.scaled, of["qkv"], self.query, **normed, **heads),
-                attend(of["keys"], of["values"]),
-                self._linear(ADDED, self.attended, of["o"], self.scaled, **added, g=of["middle_norm"]),
-                self._linear(GATED, self.scaled, of["gate_up"], self.gated, **normed),
-                self._linear(ADDED, self.gated, of["down"], self.scaled, **added, g=after),
-            ]
-        head = self._linear(ALONE, self.scaled, weights["head"], self.logits, squares=self.squares, parts=self.parts)
+            found += [self._normed(QKV, parts, of["qkv"], self.query, **heads), attend(of["keys"], of["values"])]
+            added, parts = self._added(self.attended, of["o"], of["middle_norm"])
+            found += [added, self._normed(GATED, parts, of["gate_up"], self.gated)]
+            added, parts = self._added(self.gated, of["down"], after)
+            found.append(added)
+        head = self._normed(ALONE, parts, weights["head"], self.logits)
         return [*found, head]
 
     def _embed(self) -> Callable[[], None]:
         import numpy
 
-        defines = (f"-DBF16={int(self.case.dtype == 'bf16')}", f"-DROWS={self.division.rows}")
+        defines = (f"-DBF16={int(self.case.dtype == 'bf16')}", f"-DROWS={self.rows}")
         kernel = self.device.kernel(EMBED, "embed", defines)
         launch = self.device.launcher(kernel, (self.batch,), (EMBED_THREADS,), 0, overlap=True)
         weights, hidden = self.weights, numpy.int32(self.model.hidden)
@@ -129,34 +122,44 @@ class Chain(Implementation):
 
         return attend
 
-    def _linear(self, way: int, x, w, y, parts: int = 0, **tensors) -> Callable[[], None]:
-        """A product of x [batch, inputs] with w [outputs, inputs], and what follows it."""
+    def _normed(self, way: int, parts: int, w, y, **tensors) -> Callable[[], None]:
+        """A product of the scaled stream, whose results the norm's factors scale: of `parts` sums of squares."""
+        return self._product(way, self.scaled, w, parts, y=y, squares=self.squares, **tensors)[0]
+
+    def _added(self, x, w, g) -> tuple[Callable[[], None], int]:
+        """A product that is added to the stream, and how many sums of squares it leaves of each row."""
+        return self._product(ADDED, x, w, 0, y=self.scaled, stream=self.stream, next_squares=self.squares, g=g)
+
+    def _product(self, way: int, x, w, parts: int, **tensors) -> tuple[Callable[[], None], int]:
+        """Of x [batch, inputs] with w [outputs, inputs], and what follows it."""
         import numpy
 
         from roofline.devices.gpu.tensor_map import tensor_map
 
-        model, division = self.model, self.division
-        outputs, inputs = w.shape
+        model, device, (outputs, inputs) = self.model, self.device, w.shape
+        division = plan(
+            self.batch,
+            outputs,
+            inputs,
+            device.multiprocessors,
+            device.properties["sharedMemPerBlockOptin"],
+            whole_heads=way == QKV and model.norms,
+            pairs=way == QKV,
+        )
         sizes = (self.batch, outputs, inputs, model.heads, model.kv_heads, self.context, parts, model.eps)
-        held = tensors | {"y": y, "workspace": self.workspace, "arrived": self.arrived}
+        held = tensors | {"workspace": self.workspace, "arrived": self.arrived}
         pointers = tuple(held[name].data.ptr if name in held else 0 for name in TENSORS)
         arguments = (
-            tensor_map(x, division.rows),
-            tensor_map(w, DEPTH),
+            tensor_map(x, self.rows),
+            tensor_map(w, division.box),
             numpy.array(sizes, SHAPE)[()],
             numpy.array(pointers, [(name, "u8") for name in TENSORS])[()],
         )
-        tiles = math.ceil(outputs / OUTPUTS)
-        blocks = min(self.device.multiprocessors, tiles * (inputs // DEPTH))
-        launch = self.device.launcher(self._kernel(way), (blocks,), (THREADS,), division.shared_bytes, overlap=True)
-        return lambda: launch(arguments)
-
-    def _kernel(self, way: int):
-        model = self.model
-        defines = self.division.defines(self.case.dtype, way, model.head_size, model.norms, model.bias)
-        kernel = self.device.kernel(LINEAR, "linear", (*HOPPER_OPTIONS, *defines))
-        kernel.max_dynamic_shared_size_bytes = self.division.shared_bytes
-        return kernel
+        defines = division.defines(self.case.dtype, way, model.head_size, model.norms, model.bias)
+        kernel = device.kernel(PRODUCTS[division.kernel], division.kernel, (*HOPPER_OPTIONS, *defines))
+        kernel.max_dynamic_shared_size_bytes = division.shared_bytes
+        launch = device.launcher(kernel, (division.blocks,), (THREADS,), division.shared_bytes, overlap=True)
+        return lambda: launch(arguments), division.parts
 
     # -- the step
 

@@ -1,4 +1,4 @@
-"""A decode step in float64, of the arrays of weights.py on the host: the same arithmetic, one operation after another."""
+"""A decode step in float64, of the arrays of weights.py on the host: one operation after another."""
 
 import numpy
 
@@ -22,9 +22,7 @@ def layer(model: Dense, of: dict, x, keys, values, rounded=lambda array: array):
     batch, size = len(x), model.head_size
     of_places = numpy.array(turns(model, keys.shape[2] - 1))
     made = normalised(x, of["input_norm"], model.eps) @ of["qkv"].T + of.get("bias", 0)
-    query, key, value = numpy.split(
-        made.reshape(batch, -1, size), [model.heads, model.heads + model.kv_heads], axis=1
-    )
+    query, key, value = numpy.split(made.reshape(batch, -1, size), [model.heads, model.heads + model.kv_heads], axis=1)
     if model.norms:
         query, key = (normalised(one, of[g], model.eps) for one, g in ((query, "query_norm"), (key, "key_norm")))
     query = turned(query, of_places)

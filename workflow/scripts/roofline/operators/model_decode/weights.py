@@ -27,7 +27,9 @@ def draw(device, model: Dense, dtype: str, seed: int) -> dict:
     wanted |= {} if model.tied else {"head": (model.vocabulary, model.hidden)}
     wanted |= {f"{layer}.{name}": shape for layer in range(model.layers) for name, shape in shapes(model).items()}
     found = {
-        name: _norm(device, shape, dtype, seed + place) if name.endswith("norm") else _scaled(device, shape, dtype, seed + place, spread)
+        name: _norm(device, shape, dtype, seed + place)
+        if name.endswith("norm")
+        else _scaled(device, shape, dtype, seed + place, spread)
         for place, (name, shape) in enumerate(wanted.items())
     }
     return {"head": found["embedding"]} | found

@@ -6,15 +6,15 @@
 //
 // A launch may begin while the kernel before it ends: it fetches its first slices of W, and x when that one is done.
 //
-// Compiled for one dtype, number of rows and what follows: BF16 or fp16, ROWS of x, STAGES under way, RESIDENT blocks a
-// multiprocessor, and WAY: 0 queries, keys and values (HEAD_SIZE; NORMS of queries and keys, BIAS), 1 added to the
-// stream, 2 gated, 3 alone.
+// Compiled for one dtype, number of rows and what follows: BF16 or fp16, ROWS of x, CHUNK of them whose results are in
+// shared memory at once, STAGES under way, WAY (step.cuh), and for queries, keys and values HEAD_SIZE, NORMS of queries
+// and keys, and BIAS.
 
 #ifndef BF16
 #define BF16 0
 #define ROWS 8
+#define CHUNK 8
 #define STAGES 6
-#define RESIDENT 2
 #define WAY 0
 #define HEAD_SIZE 128
 #define NORMS 1
@@ -22,35 +22,15 @@
 #endif
 
 #include "../../gemm/kernels/hopper.cuh"
+#include "step.cuh"
 
-const int ADDED = 1, GATED = 2;
 const int DEPTH = 64;      // of k, a slice: 128 bytes
 const int OUTPUTS = 128;   // of a tile: rows of W, 64 for each of two warpgroups
 const int W_BYTES = OUTPUTS * DEPTH * 2, X_BYTES = ROWS * DEPTH * 2, STAGE_BYTES = W_BYTES + X_BYTES;
 const int MULTIPLYING = 256, THREADS = MULTIPLYING + 64;  // two warps feed, of W and of x
-const int CHUNK = ROWS < 16 ? ROWS : 16;  // rows of x whose results are in shared memory at once
+const int ITEMS = (CHUNK * 16 + MULTIPLYING - 1) / MULTIPLYING;  // of eight outputs of a row, that a thread writes
 const int PITCH = OUTPUTS + 4;            // floats: lanes that write at a time meet in no bank
 const int SUMS = ROWS / 2;                // a thread's, of a tile
-
-struct Shape {
-    int rows, outputs, inputs;  // of x, of W, and of both
-    int heads, kv_heads, seq_len;
-    int parts;                  // sums of squares of each row of x; none: x is taken as it is
-    float eps;
-};
-
-struct Tensors {
-    half_bits* y;            // [rows, outputs]; queries alone; gated [rows, outputs / 2]; added: scaled by g, for the next norm
-    half_bits* stream;       // [rows, outputs], added to
-    const half_bits* g;      // [outputs] of the next norm
-    const float* squares;    // [parts, ROWS] of x
-    float* next_squares;     // [outputs / 128, ROWS] of what is added
-    half_bits *keys, *values;  // [rows, kv_heads, seq_len, HEAD_SIZE]; the last token is written
-    const float2* turns;     // [HEAD_SIZE / 2] cosine and sine of the last token's place
-    const half_bits *bias, *query_norm, *key_norm;  // [outputs], [HEAD_SIZE] twice
-    float* workspace;        // [blocks, MULTIPLYING x SUMS]
-    u32* arrived;            // [blocks], 0 before and after
-};
 
 // Slices of W, tile by tile, that a block takes.
 struct Share {
@@ -125,6 +105,8 @@ __device__ __forceinline__ void write_alone(const float* sums, int t, float fact
 struct Held {
     uint4 stream, g;
 };
+
+__device__ __forceinline__ int row_of(int t, int item) { return t / 16 + item * (MULTIPLYING / 16); }
 
 __device__ __forceinline__ Held hold(int t, int row, int tile, Shape shape, Tensors to) {
     const int output = tile * OUTPUTS + t % 16 * 8;
@@ -222,7 +204,7 @@ __device__ __forceinline__ void write(const float* sums, int t, float factor, in
 
 // x [rows, inputs] and w [outputs, inputs] as tensor maps, boxes of ROWS x 64 and 64 x 64; inputs a multiple of 64,
 // outputs of 8, gated ones of 128.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
     linear(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap w, const __grid_constant__ Shape shape,
            const __grid_constant__ Tensors to) {
     extern __shared__ char room[];
@@ -320,7 +302,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
             }
             scaled = true;
         }
-        Held held = hold(t, t / 16, tile, shape, to);
+        Held held[ITEMS];
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) held[i] = hold(t, row_of(t, i), tile, shape, to);
         // Blocks that have the rest of this tile: all of them are awaited at once, then their sums asked for at once.
         const long long end = (long long)(tile + 1) * slices;
         int last = blockIdx.x;
@@ -354,9 +338,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
                 }
             }
             sync_among(MULTIPLYING, 1);
-            const int row = t / 16;
-            if (row < CHUNK) write(results + row * PITCH, t, factors[chunk + row], chunk + row, tile, shape, to, held);
-            if (chunk + CHUNK < ROWS) held = hold(t, chunk + CHUNK + row, tile, shape, to);
+#pragma unroll
+            for (int i = 0; i < ITEMS; ++i) {
+                const int row = row_of(t, i);
+                if (row < CHUNK) write(results + row * PITCH, t, factors[chunk + row], chunk + row, tile, shape, to, held[i]);
+            }
+            if (chunk + CHUNK < ROWS) {
+#pragma unroll
+                for (int i = 0; i < ITEMS; ++i) held[i] = hold(t, chunk + CHUNK + row_of(t, i), tile, shape, to);
+            }
         }
     }
 }
