@@ -20,6 +20,9 @@ from roofline.run.runs import read_run
 
 RUNS = REFERENCE.parent / "runs"
 H200S = sorted(RUNS.glob("nvidia-h200-*.tar.gz"))
+SINGLE, PAIR, PAIR_AGAIN = (
+    RUNS / f"nvidia-h200-20261122T{at}Z-records.tar.gz" for at in ("195013", "213844", "214324")
+)  # two cards, of which one was measured again
 CPUS = sorted(RUNS.glob("intel-*.tar.gz"))
 COMMITTED = REFERENCE.parent / "fleet"
 BYTES, SECONDS = 8_000_000, 20
@@ -173,12 +176,12 @@ def test_one_card_or_none_is_a_report_too():
 
 
 def test_archives_collected_by_hand(command, tmp_path, capsys):
-    assert command(*H200S[-2:], H200S[3]) == 0
+    assert command(PAIR, PAIR_AGAIN, SINGLE) == 0
     made = tmp_path / "made"
     assert {path.name for path in made.iterdir()} == set(fleet_report.FILES)
     found = read(Fleet, made / "fleet.json")
     assert [(card.runs, card.device) for card in found.cards] == [(1, "gpu0"), (2, "gpu0"), (1, "gpu1")]
-    first, second = (path.name.removesuffix(".tar.gz") for path in (H200S[3], H200S[-2]))
+    first, second = (path.name.removesuffix(".tar.gz") for path in (SINGLE, PAIR))
     assert (made / "passing_nodes.txt").read_text() == f"{first},{second}\n"
     assert (made / "failing_nodes.txt").read_text() == ""
     assert "3 × NVIDIA H200" in capsys.readouterr().out
@@ -186,7 +189,7 @@ def test_archives_collected_by_hand(command, tmp_path, capsys):
 
 def test_nodes_of_a_fleet_and_a_page_in_another_folder(command, tmp_path):
     (tmp_path / "n1").mkdir()
-    for name_, path in (("n1", H200S[3]), ("n2", H200S[-1])):
+    for name_, path in (("n1", SINGLE), ("n2", PAIR_AGAIN)):
         (tmp_path / f"{name_}.tar.gz").symlink_to(path)
     told = [("n1", "measured", None, ["n1.tar.gz"]), ("n2", "measured", None, ["n2.tar.gz"])]
     told.append(("n3", "unavailable", "drained: bad fan", []))
@@ -220,7 +223,7 @@ def test_an_odd_archive_fails_its_node_and_the_others_are_reported(tmp_path, mon
 
     monkeypatch.setattr(fleet_report, "opened", one_of_another_model)
     (tmp_path / "none.tar.gz").write_bytes(b"no archive")
-    places = {"n1": H200S[-1], "n2": H200S[3], "n3": REFERENCE, "n4": H200S[-1], "n5": tmp_path / "none.tar.gz"}
+    places = {"n1": PAIR_AGAIN, "n2": SINGLE, "n3": REFERENCE, "n4": PAIR_AGAIN, "n5": tmp_path / "none.tar.gz"}
     found, reasons = fleet_of(tmp_path, places)
     assert set(reasons) == set(found.failing) == {"n3", "n4", "n5"}
     assert {card.node for card in found.cards} == {"n1", "n2"}
@@ -234,7 +237,7 @@ def test_an_odd_archive_fails_its_node_and_the_others_are_reported(tmp_path, mon
 
 def test_an_archive_of_other_settings_fails_its_node(tmp_path):
     settings = read_run(REFERENCE).manifest.config | {"plot": {"dpi": 80}}
-    found, reasons = fleet_of(tmp_path, {"n1": REFERENCE, "n2": H200S[-2], "n3": H200S[-1]}, settings)
+    found, reasons = fleet_of(tmp_path, {"n1": REFERENCE, "n2": PAIR, "n3": PAIR_AGAIN}, settings)
     assert set(reasons) == {"n2", "n3"} and found.passing == ["n1"], "most are no measure of what was asked for"
     assert "n2: measured with other settings: cpu is not set, and auto in the fleet's settings" in reasons["n2"]
 
@@ -243,7 +246,7 @@ def test_a_slurm_fleets_report_is_not_overwritten_by_hand(tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     (tmp_path / "fleet").mkdir()
     (tmp_path / "fleet/plan.json").write_text("{}")
-    assert load("fleet_report").main([str(H200S[-1])]) == 2
+    assert load("fleet_report").main([str(PAIR_AGAIN)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "FLEET=october" in line and len(list((tmp_path / "fleet").iterdir())) == 1
 
@@ -259,7 +262,7 @@ def test_what_cannot_be_in_one_report_is_refused_in_a_line_each(command, tmp_pat
     assert command(tmp_path / "none.tar.gz", tmp_path / "missing.tar.gz", H200S[0]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2 and "none.tar.gz" in lines[0] and "missing.tar.gz" in lines[1]
-    assert command(H200S[-2], REFERENCE.with_name("nvidia-h200-x2") / "run-records.tar.gz") == 2
+    assert command(PAIR, REFERENCE.with_name("nvidia-h200-x2") / "run-records.tar.gz") == 2
     assert "run-records.tar.gz: refused, it is the same run as" in capsys.readouterr().err
     assert command() == 2 and len(capsys.readouterr().err.splitlines()) == 1
     assert command("--nodes", tmp_path / "nodes.json") == 2 and len(capsys.readouterr().err.splitlines()) == 1
