@@ -38,14 +38,17 @@ ceilings = {one.name: one for one in TABLE.ceilings if one.device == "gpu0"}
 clocks, amounts = st.floats(500, 2000), st.floats(1e3, 1e12)
 
 
-def launch(name="kernel", seconds=1e-3, mhz=1980.0, grid=(1024, 1, 1), cuda_core=(), tensor_core=(), **moved) -> dict:
-    """A launch with every count, as a report's is; `moved` has bytes."""
+def launch(
+    name="kernel", seconds=1e-3, mhz=1980.0, grid=(1024, 1, 1), cuda_core=(), tensor_core=(), code=0, **counted
+) -> dict:
+    """A launch with every count, as a report's is; `counted` has bytes and warp instructions."""
     flops = {"cuda_core_flops": dict(cuda_core), "tensor_core_flops": dict(tensor_core)}
     for unit, dtypes in PIPES.items():
         flops[f"{unit}_flops"] = dict.fromkeys(dtypes, 0.0) | flops[f"{unit}_flops"]
-    moved = dict.fromkeys(profile_counts.BYTES, 0.0) | moved
-    counts = {"duration_s": seconds, "sm_clock_mhz": mhz, **moved, **flops}
-    return {"name": name, "signature": f"void {name}(float*)", "grid": grid, "block": (128, 1, 1), "counts": counts}
+    counted = dict.fromkeys([*profile_counts.BYTES, "warp_instructions"], 0.0) | counted
+    counts = {"duration_s": seconds, "sm_clock_mhz": mhz, **counted, **flops}
+    kernel = {"name": name, "signature": f"void {name}(float*)", "code": code}
+    return {**kernel, "grid": grid, "block": (128, 1, 1), "counts": counts}
 
 
 def record(*launches: dict, name=H200) -> ProfileRecord:

@@ -235,7 +235,7 @@ def sentence(kernel: PlacedKernelGroup, multiprocessors: int | None = None) -> s
     if kernel.regime is None:
         known = f"the largest share that was counted is {evidence}" if evidence else "nothing of it has a ceiling"
         return f"{head}: what limits it is not known; {known}."
-    evidence = listed(filter(None, [evidence, _issued(kernel)]))
+    evidence = ", ".join(filter(None, [evidence, _issued(kernel)]))
     advice = ADVICE[_advice_of(kernel)]
     grid = kernel.grid[0] * kernel.grid[1] * kernel.grid[2]
     if kernel.regime == "implementation" and multiprocessors and grid < IDLE * multiprocessors:

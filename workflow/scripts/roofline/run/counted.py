@@ -1,0 +1,90 @@
+"""What Nsight Compute counted of kernels of ours, beside what they declare, from the reports in tests/reports."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from roofline.analysis.placing import place
+from roofline.analysis.results import read_table
+from roofline.analysis.table import PlacedKernelGroup
+from roofline.core.formatting import duration, number
+from roofline.measure.profile_report import read_profile, require_card
+from roofline.operators import about
+from roofline.records.profile import KernelLaunches
+from roofline.report.markdown import table
+from roofline.report.placing import limit_of
+from roofline.run.committed import FOLDER
+
+REPORTS = Path(__file__).parents[4] / "tests" / "reports"
+REPORT, DECLARED = "operators.ncu-rep", "operators.json"
+
+
+@dataclass(frozen=True)
+class Counted:
+    """One launch, and what its operator declares of it."""
+
+    declared: dict
+    launch: KernelLaunches
+    placed: PlacedKernelGroup
+
+    @property
+    def reads(self) -> float:
+        """Bytes read from memory, counted over declared."""
+        return self.launch.memory_read_bytes[0] / self.declared["read_bytes"]
+
+    @property
+    def executed(self) -> float:
+        """FLOPs, counted over those of the kernel's formula, on the pipes that the formula is of."""
+        formula = self.declared["executed_flops"]
+        return sum(self._flops(pipe) for pipe in formula) / sum(formula.values())
+
+    @property
+    def flops(self) -> float:
+        """FLOPs of all pipes, counted over what the operator declares that it takes."""
+        return self.placed.flops / self.declared["flops"]
+
+    def _flops(self, pipe: str) -> float:
+        launch = self.launch
+        counts = launch.tensor_core_flops.values() if pipe == "tensor" else [launch.cuda_core_flops[pipe]]
+        return sum(one[0] for one in counts)
+
+
+def counted(folder: Path = REPORTS) -> list[Counted]:
+    """In the order of the launches. Raises BadReport, CorruptRecord, OSError, and ValueError where a report and what was
+    declared beside it are not of the same launches."""
+    record = read_profile(folder / REPORT, "operators")
+    declared = json.loads((folder / DECLARED).read_text(encoding="utf-8"))
+    ceilings = read_table(FOLDER / "roofline.json")
+    device = require_card(record, {name: one.name for name, one in ceilings.devices.items()})
+    launches = sorted(record.kernels, key=lambda one: one.launches)
+    found = []
+    for launch, beside in zip(launches, declared, strict=True):
+        if launch.name != beside["operator"] or len(launch.launches) > 1:
+            raise ValueError(
+                f"{launch.name}: {len(launch.launches)} launches, in the place of one {beside['operator']}"
+            )
+        alone = record.model_copy(update={"kernels": [launch]})
+        (placed,) = place(alone, device, ceilings.ceilings, ceilings.calls).kernels
+        found.append(Counted(beside, launch, placed))
+    return found
+
+
+def counted_table() -> str:
+    """A row for each launch. Raises as counted() does."""
+    columns = ["operator", "case", "why more FLOPs than declared", "limited by", "time", "bytes read", "FLOPs executed"]
+    columns.append("FLOPs declared")
+    titles = about.builtin()
+    rows = [
+        [
+            titles[one.declared["operator"]].title,
+            one.declared["case"],
+            one.declared["why"],
+            limit_of(one.placed),
+            duration(one.placed.mean_s),
+            f"{one.reads:.3f}",
+            f"{one.executed:.3f}",
+            number(one.flops),
+        ]
+        for one in counted()
+    ]
+    return table(columns, rows, 4)
