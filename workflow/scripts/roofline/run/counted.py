@@ -7,7 +7,7 @@ from pathlib import Path
 from roofline.analysis.placing import place
 from roofline.analysis.results import read_table
 from roofline.analysis.table import PlacedKernelGroup
-from roofline.core.formatting import duration, number
+from roofline.core.formatting import duration, number, percent
 from roofline.measure.profile_report import read_profile, require_card
 from roofline.operators import about
 from roofline.records.profile import KernelLaunches
@@ -33,6 +33,13 @@ class Counted:
         return self.launch.memory_read_bytes[0] / self.declared["read_bytes"]
 
     @property
+    def roof(self) -> float:
+        """Of the launch's time what its declared bytes take at the memory's ceiling."""
+        memory = self.placed.roof_at("memory")
+        declared = self.declared["read_bytes"] + self.declared["written_bytes"]
+        return memory.share * declared / memory.amount
+
+    @property
     def executed(self) -> float:
         """FLOPs, counted over those of the kernel's formula, on the pipes that the formula is of."""
         formula = self.declared["executed_flops"]
@@ -50,8 +57,8 @@ class Counted:
 
 
 def counted(folder: Path = REPORTS) -> list[Counted]:
-    """In the order of the launches. Raises BadReport, CorruptRecord, OSError, and ValueError where a report and what was
-    declared beside it are not of the same launches."""
+    """In the order of the launches. Raises BadReport, CorruptRecord, OSError, and ValueError where the report and what
+    was declared are not of the same launches."""
     record = read_profile(folder / REPORT, "operators")
     declared = json.loads((folder / DECLARED).read_text(encoding="utf-8"))
     ceilings = read_table(FOLDER / "roofline.json")
@@ -60,9 +67,7 @@ def counted(folder: Path = REPORTS) -> list[Counted]:
     found = []
     for launch, beside in zip(launches, declared, strict=True):
         if launch.name != beside["operator"] or len(launch.launches) > 1:
-            raise ValueError(
-                f"{launch.name}: {len(launch.launches)} launches, in the place of one {beside['operator']}"
-            )
+            raise ValueError(f"{len(launch.launches)} of {launch.name} in the place of one {beside['operator']}")
         alone = record.model_copy(update={"kernels": [launch]})
         (placed,) = place(alone, device, ceilings.ceilings, ceilings.calls).kernels
         found.append(Counted(beside, launch, placed))
@@ -71,8 +76,8 @@ def counted(folder: Path = REPORTS) -> list[Counted]:
 
 def counted_table() -> str:
     """A row for each launch. Raises as counted() does."""
-    columns = ["operator", "case", "why more FLOPs than declared", "limited by", "time", "bytes read", "FLOPs executed"]
-    columns.append("FLOPs declared")
+    columns = ["operator", "case", "why it executes more than it declares", "limited by", "time", "of the ceiling"]
+    columns += ["bytes read", "FLOPs executed", "FLOPs declared"]
     titles = about.builtin()
     rows = [
         [
@@ -81,6 +86,7 @@ def counted_table() -> str:
             one.declared["why"],
             limit_of(one.placed),
             duration(one.placed.mean_s),
+            percent(one.roof),
             f"{one.reads:.3f}",
             f"{one.executed:.3f}",
             number(one.flops),
