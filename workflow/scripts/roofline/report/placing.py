@@ -279,15 +279,23 @@ def _advice_of(kernel: PlacedKernelGroup) -> str:
 
 def table(kernels: Sequence[PlacedKernelGroup]) -> Table:
     """The kernels that take most time; the rest in one row."""
-    columns = ("kernel", "limited by", "grid x block", "launches", "total", "of all", "each", "MHz", "TFLOPS")
-    columns += ("FLOP/byte", *(f"of {name}" for name in LEVELS.values()), "issued")
+    columns = (
+        "kernel",
+        "limited by",
+        "launches",
+        "total",
+        "of all",
+        "each",
+        *(f"of {name}" for name in LEVELS.values()),
+    )
+    columns += ("issued", "TFLOPS", "FLOP/byte", "MHz", "grid x block")
     rows = [_row(one) for one in kernels[:ROWS]]
     rest = kernels[ROWS:]
     if rest:
         seconds, share = (sum(getattr(one, of) or 0.0 for one in rest) for of in ("total_s", "share_of_time"))
         launches = str(sum(one.launches for one in rest))
         name = f"{len(rest)} others, each with less time"
-        rows.append([name, "", "", launches, duration(seconds), percent(share), *["-"] * (len(columns) - 6)])
+        rows.append([name, "", launches, duration(seconds), percent(share), *["-"] * (len(columns) - 5)])
     return filled(columns, rows, 2)
 
 
@@ -297,16 +305,16 @@ def _row(kernel: PlacedKernelGroup) -> list[str]:
     return [
         title_of(kernel),
         limit_of(kernel),
-        f"{_dimensions(kernel.grid)} x {_dimensions(kernel.block)}",
         str(kernel.launches),
         _or_dash(duration, kernel.total_s),
         _or_dash(_share, kernel.share_of_time),
         _or_dash(duration, kernel.mean_s),
-        _or_dash(lambda mhz: f"{mhz:.0f}", kernel.sm_clock_mhz),
-        _or_dash(number, kernel.attained_tflops),
-        _or_dash(number, intensity),
         *(_or_dash(_share, one.share if one else None) for one in roofs),
         _or_dash(_share, kernel.issued_share),
+        _or_dash(number, kernel.attained_tflops),
+        _or_dash(number, intensity),
+        _or_dash(lambda mhz: f"{mhz:.0f}", kernel.sm_clock_mhz),
+        f"{_dimensions(kernel.grid)} x {_dimensions(kernel.block)}",
     ]
 
 
