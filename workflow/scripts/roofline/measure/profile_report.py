@@ -28,9 +28,10 @@ DIMENSIONS = tuple([f"launch__{what}_dim_{axis}" for axis in "xyz"] for what in 
 
 
 def command(capability: tuple[int, int], report: str = "my", program: Sequence[str] = ("python", "my.py")) -> str:
-    """What collects all that placing needs of a program: clocks and caches as the program has them."""
+    """What collects all that placing needs of a program: clocks and caches as the program has them. Without machine
+    code, which is not read and is most of a report of PyTorch."""
     metrics = ",".join(profile_counts.asked(capability))
-    options = ["--clock-control", "none", "--cache-control", "none", "--metrics", metrics]
+    options = ["--clock-control", "none", "--cache-control", "none", "--import-sass", "no", "--metrics", metrics]
     return shlex.join(["ncu", *options, "--export", report, *program])
 
 
