@@ -25,10 +25,12 @@ from roofline.records.files import file_sha256
 from roofline.records.profile import ProfileRecord
 from roofline.report import placing as words
 from roofline.run import settings
+from roofline.run.counted import EMPTIED, counted
 from roofline.run.derived import derive
 
 # By ncu on an H200: times of kernels, and their FLOPs on CUDA cores.
 REPORT = CHECKOUT / "tests" / "reports" / "decode_attention.ncu-rep"
+LAYER = CHECKOUT / "tests" / "reports" / "pytorch_layer.ncu-rep"
 REFERENCE = CHECKOUT / "reference" / "nvidia-h200"
 RANGES = REFERENCE / "gpu0" / "counters" / "ranges.ncu-rep"
 TABLE = read_table(REFERENCE / "roofline.json")
@@ -38,14 +40,17 @@ ceilings = {one.name: one for one in TABLE.ceilings if one.device == "gpu0"}
 clocks, amounts = st.floats(500, 2000), st.floats(1e3, 1e12)
 
 
-def launch(name="kernel", seconds=1e-3, mhz=1980.0, grid=(1024, 1, 1), cuda_core=(), tensor_core=(), **moved) -> dict:
-    """A launch with every count, as a report's is; `moved` has bytes."""
+def launch(
+    name="kernel", seconds=1e-3, mhz=1980.0, grid=(1024, 1, 1), cuda_core=(), tensor_core=(), code=0, **others
+) -> dict:
+    """A launch with every count, as a report's is; `others` has bytes and warp instructions."""
     flops = {"cuda_core_flops": dict(cuda_core), "tensor_core_flops": dict(tensor_core)}
     for unit, dtypes in PIPES.items():
         flops[f"{unit}_flops"] = dict.fromkeys(dtypes, 0.0) | flops[f"{unit}_flops"]
-    moved = dict.fromkeys(profile_counts.BYTES, 0.0) | moved
-    counts = {"duration_s": seconds, "sm_clock_mhz": mhz, **moved, **flops}
-    return {"name": name, "signature": f"void {name}(float*)", "grid": grid, "block": (128, 1, 1), "counts": counts}
+    others = dict.fromkeys([*profile_counts.BYTES, "warp_instructions"], 0.0) | others
+    counts = {"duration_s": seconds, "sm_clock_mhz": mhz, **others, **flops}
+    kernel = {"name": name, "signature": f"void {name}(float*)", "code": code}
+    return {**kernel, "grid": grid, "block": (128, 1, 1), "counts": counts}
 
 
 def record(*launches: dict, name=H200) -> ProfileRecord:
@@ -145,6 +150,31 @@ def test_what_is_wrong_with_profiles_is_told_before_anything_is_measured(tmp_pat
         settings.require_profiles({"a": str(REPORT), "b": str(RANGES)}, {"gpu0": "NVIDIA A100-SXM4-80GB"})
     assert [part in line for part, line in zip(["A100", "no kernel"], told.value.lines, strict=True)] == [True, True]
     settings.require_profiles({"a": str(REPORT)}, {"gpu0": H200})
+
+
+# ---------------------------------------------------------------- real kernels, by count and by declaration
+
+
+def test_memory_bound_kernels_of_ours_read_and_compute_what_they_declare():
+    """By ncu on an H200 (tests/reports/README.md): those of 100 us and more. Declared are the reads of cold caches."""
+    found = [one for one in counted() if one.placed.regime == "memory" and one.placed.mean_s >= 100e-6]
+    assert {one.declared["operator"] for one in found} == {"decode_attention", "row_norm", "rmsnorm_matmul"}
+    assert [one.reads(EMPTIED) for one in found] == pytest.approx([1] * len(found), abs=0.03)
+    assert [one.executed for one in found] == pytest.approx([1] * len(found), abs=0.03)
+
+
+def test_a_real_decode_layer_of_pytorch_is_placed_whole():
+    profile = place(read_profile(LAYER, "layer"), "gpu0", TABLE.ceilings, TABLE.calls)
+    products = [one for one in profile.kernels if one.name.startswith("nvjet_")]
+    assert len(products) == 4 and not any(one.missing for one in profile.kernels)
+    weights = 2 * 4096 * (6144 + 4096 + 3 * 14336)  # bytes, of the layer's four
+    read = fsum(one.roof_at("memory").amount for one in products)
+    assert weights < read < 1.06 * weights
+    for one in products:  # by TMA
+        assert one.regime == "memory" and one.roof_at("l2").amount > 0.95 * one.roof_at("memory").amount
+        assert one.roof_at("l1") is None and one.flops == one.roof_at("compute").amount
+    assert all(one.share <= 1.05 for kernel in profile.kernels for one in kernel.roofs)
+    assert "silu_kernel" in words.page(profile, H200, 132, "x.png")
 
 
 # ---------------------------------------------------------------- counts
@@ -250,6 +280,30 @@ def test_traffic_that_is_mostly_of_one_kind_stands_under_that_ceiling(read_bytes
     assert placing.mix(write_bytes, read_bytes) == {"read": "write", "write": "read"}.get(mix, mix) or not share % 1
 
 
+def test_kernels_of_one_name_that_were_compiled_apart_stand_apart():
+    profile = placed(launch(code=1), launch(code=2), launch(code=1))
+    assert sorted(one.launches for one in profile.kernels) == [1, 2]
+
+
+@given(amounts, amounts)
+def test_of_a_kernel_that_loads_past_the_l1_no_share_of_it_is_told(l1_bytes, l2_bytes):
+    profile = placed(launch(l1_bytes=l1_bytes, l2_bytes=l2_bytes, cuda_core={"fp32": 1e9}))
+    (kernel,) = profile.kernels
+    is_counted = l1_bytes >= placing.PASSED_BY * l2_bytes
+    assert (kernel.roof_at("l1") is not None) == ("l1" in kernel.intensities) == is_counted
+    assert kernel.missing == [] and ("TMA" in " ".join(words.words(profile, H200))) == (not is_counted)
+
+
+@pytest.mark.parametrize(
+    ("share", "says"), [(0.7, "fewer instructions"), (0.1, "latency-bound"), (None, "where it waits")]
+)
+def test_what_no_ceiling_explains_is_told_by_the_instructions_that_were_issued(share, says):
+    one = launch(warp_instructions=share and share * 1e-3 * 132 * 4 * 1980e6)
+    (kernel,) = placed(one).kernels
+    assert kernel.regime == "implementation" and says in words.sentence(kernel, 132)
+    assert kernel.issued_share == (share and pytest.approx(share))
+
+
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3), st.floats(1e-6, 1)), min_size=1, max_size=30))
 def test_launches_are_grouped_by_kernel_and_shape_and_sorted_by_their_time(launches):
     profile = placed(*(launch(name, seconds, grid=(blocks, 1, 1)) for name, blocks, seconds in launches))
@@ -265,7 +319,10 @@ def test_without_some_counts_it_is_placed_as_far_as_they_go():
     profile = place(read_profile(REPORT, "decode"), "gpu0", TABLE.ceilings, TABLE.calls)
     first = profile.kernels[0]
     assert (first.name, first.regime) == ("decode_attention", None)
-    assert set(first.missing) == {"clock", "flops", "memory", "l2", "l1"} and "cuda_core" not in first.missing_flops
+    assert (
+        set(first.missing) == {"clock", "flops", "memory", "l2", "l1", "instructions"}
+        and "cuda_core" not in first.missing_flops
+    )
     assert 0 < first.roof_at("compute").share < 0.5
     page = words.page(profile, H200, 132, "x.png")
     assert "not known" in page and "ncu --clock-control none --cache-control none" in page
@@ -289,7 +346,7 @@ def test_the_page_of_thousands_of_shapes_is_small_and_its_table_adds_up(tmp_path
     assert 4.8e6 < len(page) < 8e6
     assert "5000 launches of 5000 kernels" in page and f"{5000 - words.ROWS} others" in page
     rows = words.table(placed(*launches).kernels).rows
-    assert sum(int(row[3]) for row in rows) == 5000
+    assert sum(int(row[2]) for row in rows) == 5000
 
 
 def test_a_long_name_keeps_the_function_and_its_template_arguments():
@@ -297,8 +354,10 @@ def test_a_long_name_keeps_the_function_and_its_template_arguments():
     signature = "void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor<float>, std::array<char*, 3>>"
     signature += "(int, float (*)(int))"
     named = kernel.model_copy(update={"name": "vectorized_elementwise_kernel", "signature": signature})
-    assert words.title_of(named).startswith("vectorized_elementwise_kernel<4, at::native::MulFunctor<float>")
-    assert len(words.title_of(named)) <= words.LONGEST
+    assert words.title_of(named) == "vectorized_elementwise_kernel<4, MulFunctor<float>, array<char*, 3>>"
+    signature = f"void at::native::<unnamed>::norm<c10::BFloat16, (int)-8, (unsigned long)2, {'(bool)1, ' * 40}>(T1 *)"
+    title = words.title_of(kernel.model_copy(update={"signature": signature}))
+    assert title.startswith("norm<BFloat16, -8, 2, 1, 1, ") and len(title) == words.LONGEST
 
 
 # ---------------------------------------------------------------- commands

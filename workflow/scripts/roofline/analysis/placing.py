@@ -42,7 +42,7 @@ def place(record: ProfileRecord, device: str, ceilings: Iterable[Ceiling], calls
     starts = [one.empty_kernel_device_s for one in calls if one.device == device and one.empty_kernel_device_s]
     start_s = max(starts, default=None)  # launched by itself, as under the profiler
     total_s = fsum(fsum(one.duration_s) for one in record.kernels)
-    rows = [_row(one, mine, record.pipes, start_s, total_s) for one in record.kernels]
+    rows = [_row(one, mine, record, start_s, total_s) for one in record.kernels]
     return PlacedProfile(
         name=record.name,
         report=record.report,
@@ -59,7 +59,7 @@ def place(record: ProfileRecord, device: str, ceilings: Iterable[Ceiling], calls
 def _row(
     kernel: KernelLaunches,
     ceilings: Sequence[Ceiling],
-    pipes: Mapping[str, list[str]],
+    record: ProfileRecord,
     start_s: float | None,
     total_s: float,
 ) -> PlacedKernelGroup:
@@ -75,13 +75,16 @@ def _row(
     counted = [flops for unit, dtype, flops in by_pipe if (unit, dtype) != NOT_ARITHMETIC]
     flops = fsum(counted) if counted else None
     roofs = [_compute(*one, ceilings, clock, mean_s) for one in by_pipe if one[2]]
+    moved = {level: fsum(counts) / launches for level, name in CACHES.items() if (counts := getattr(kernel, name))}
+    if "l1" in moved and not placing.l1_is_counted(moved["l1"], moved.get("l2")):
+        del moved["l1"]
     roofs += [
-        _roof(level, next((one for one in ceilings if one.name == level), None), fsum(counts) / launches, clock, mean_s)
-        for level, name in CACHES.items()
-        if (counts := getattr(kernel, name))
+        _roof(level, next((one for one in ceilings if one.name == level), None), amount, clock, mean_s)
+        for level, amount in moved.items()
     ]
     roofs += _memory(kernel, ceilings, mean_s)
-    missing, missing_flops = _missing(kernel, pipes)
+    missing, missing_flops = _missing(kernel, record.pipes)
+    issued = fsum(kernel.warp_instructions) / launches if kernel.warp_instructions else None
     least = {
         regime: max((one.least_s for one in of if one.least_s is not None), default=None)
         for regime, of in (
@@ -89,7 +92,7 @@ def _row(
             (MEMORY_BOUND, [one for one in roofs if one.level != "compute"]),
         )
     }
-    complete = not missing and not any(one.ceiling is None for one in roofs)
+    complete = set(missing) <= {"instructions"} and not any(one.ceiling is None for one in roofs)
     regime = mean_s and placing.regime(mean_s, start_s, least[COMPUTE_BOUND], least[MEMORY_BOUND], complete)
     limit = next((one for one in roofs if one.least_s is not None and one.least_s == least.get(regime)), None)
     return PlacedKernelGroup(
@@ -106,6 +109,7 @@ def _row(
         attained_tflops=flops / mean_s / 1e12 if flops is not None and mean_s else None,
         intensities={one.level: flops / one.amount for one in roofs if one.level != "compute" and one.amount and flops},
         roofs=roofs,
+        issued_share=placing.issued_share(issued, mean_s, clock, record.multiprocessors),
         regime=regime,
         limited_by=limit and limit.ceiling,
         limited_at=limit and limit.level,
@@ -178,5 +182,6 @@ def _missing(
         "memory": (kernel.memory_read_bytes and kernel.memory_write_bytes) or kernel.memory_bytes,
         "l2": kernel.l2_bytes,
         "l1": kernel.l1_bytes,
+        "instructions": kernel.warp_instructions,
     }
     return [name for name, counts in there.items() if not counts], flops

@@ -20,7 +20,7 @@ USERS = "operation"  # the operator of the config's `operations`, which have cou
 OF_VERSION = "of a version"  # marks fields that another version of this code may word or judge in another way
 Words = Annotated[str, OF_VERSION]
 PlacedLevel = Literal["compute", "l1", "l2", "memory"]
-PlacedQuantity = Literal["time", "clock", "flops", "memory", "l2", "l1"]
+PlacedQuantity = Literal["time", "clock", "flops", "memory", "l2", "l1", "instructions"]
 
 
 class DeviceEntry(Record):
@@ -451,6 +451,9 @@ class PlacedKernelGroup(Record):
     attained_tflops: NotNegative | None
     intensities: dict[PlacedLevel, NotNegative] = Field(description="FLOPs per byte of each level")
     roofs: list[KernelRoof]
+    issued_share: NotNegative | None = Field(
+        description="warp instructions over multiprocessors x 4 schedulers x cycles; null where not counted"
+    )
     regime: Regime | None
     limited_by: str | None = Field(description="the ceiling that takes most of the time, in these two regimes")
     limited_at: PlacedLevel | None = Field(description="the level of that ceiling")

@@ -1,8 +1,9 @@
 """The arithmetic of placing a profiled kernel under measured ceilings: pure functions of plain numbers."""
 
-from roofline.core import model, regimes
+from roofline.core import instructions, model, regimes
 
 LOCKED = 0.95  # of a ceiling's clock: below it a kernel ran at another clock, by more than clocks wander
+PASSED_BY = 0.5  # of what the L2 moves: less through the L1 says that TMA, which is not counted there, moves the rest
 MOSTLY = 0.9  # of the bytes: from this on traffic counts as reads alone, or as writes alone
 
 
@@ -20,6 +21,20 @@ def mix(read_bytes: float, write_bytes: float) -> str:
     if read_bytes >= MOSTLY * moved:
         return "read"
     return "write" if write_bytes >= MOSTLY * moved else "copy"
+
+
+def l1_is_counted(l1_bytes: float, l2_bytes: float | None) -> bool:
+    """Whether the L1's counter holds what a kernel moves; of one that loads by TMA it does not."""
+    return l2_bytes is None or l1_bytes >= PASSED_BY * l2_bytes
+
+
+def issued_share(
+    warp_instructions: float | None, duration_s: float | None, clock_mhz: float | None, multiprocessors: int
+) -> float | None:
+    """Of a launch's instructions that all schedulers could have issued in its time; None where a count is not known."""
+    if warp_instructions is None or not duration_s or not clock_mhz:
+        return None
+    return warp_instructions / (duration_s * instructions.issue_peak(multiprocessors, clock_mhz))
 
 
 def regime(

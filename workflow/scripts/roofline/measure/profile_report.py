@@ -21,15 +21,17 @@ PAYLOAD_SIZE = 5  # the field of a block's header
 PREFIXES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "K": 1e3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 UNIT = re.compile(r"(n|u|m|K|k|M|G|T)?(byte|second|s|hz|cycle|inst|sector)s?", re.IGNORECASE)
 PERCENT = ("%", "percent")
-COLUMNS = ("duration_s", "sm_clock_mhz", *profile_counts.BYTES)
+COLUMNS = ("duration_s", "sm_clock_mhz", "warp_instructions", *profile_counts.BYTES)
 FLOPS = ("cuda_core_flops", "tensor_core_flops")
+CODE = "launch__function_pcs"  # its first instance: where the function's code begins
 DIMENSIONS = tuple([f"launch__{what}_dim_{axis}" for axis in "xyz"] for what in ("grid", "block"))
 
 
 def command(capability: tuple[int, int], report: str = "my", program: Sequence[str] = ("python", "my.py")) -> str:
-    """What collects all that placing needs of a program: clocks and caches as the program has them."""
+    """What collects all that placing needs of a program: clocks and caches as the program has them. Without machine
+    code, which is not read and is most of a report of PyTorch."""
     metrics = ",".join(profile_counts.asked(capability))
-    options = ["--clock-control", "none", "--cache-control", "none", "--metrics", metrics]
+    options = ["--clock-control", "none", "--cache-control", "none", "--import-sass", "no", "--metrics", metrics]
     return shlex.join(["ncu", *options, "--export", report, *program])
 
 
@@ -93,12 +95,13 @@ def require_card(record: ProfileRecord, names: Mapping[str, str]) -> str:
 
 
 def grouped(kernels: Sequence[dict[str, Any]]) -> list[KernelLaunches]:
-    """Launches by kernel, grid and block, in the order in which each comes first."""
+    """Launches by kernel, grid and block, in the order in which each comes first. Kernels of one name whose code lies
+    elsewhere were compiled with other constants."""
     groups: dict[tuple, list[int]] = {}
     for place, one in enumerate(kernels):
-        groups.setdefault((one["signature"], one["grid"], one["block"]), []).append(place)
+        groups.setdefault((one["signature"], one["code"], one["grid"], one["block"]), []).append(place)
     found = []
-    for (signature, grid, block), places in groups.items():
+    for (signature, _, grid, block), places in groups.items():
         counts = [kernels[place]["counts"] for place in places]
         flops = {
             unit: {
@@ -141,10 +144,12 @@ def _kernel(action, demangled: int) -> dict[str, Any]:
 
     capability = attribute("compute_capability_major"), attribute("compute_capability_minor")
     device = needed("device__attribute_display_name").as_string()
+    code = action.metric_by_name(CODE)
     grid, block = (tuple(int(needed(name).as_double()) for name in names) for names in DIMENSIONS)
     return {
         "name": action.name(),
         "signature": action.name(demangled),
+        "code": code.as_uint64(0) if code is not None and code.num_instances() else None,
         "grid": grid,
         "block": block,
         "card": (device, capability, attribute("multiprocessor_count"), attribute("total_memory")),

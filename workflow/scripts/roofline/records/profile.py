@@ -12,7 +12,10 @@ Counts = list[NotNegative]  # one for each launch, in order; empty where a launc
 
 
 class KernelLaunches(Record):
-    """The launches of one kernel with one grid and block, in order; a list is empty where a launch was not counted."""
+    """The launches of one kernel with one grid and block, in order; a list is empty where a launch was not counted.
+
+    What was compiled several times under one name is several kernels.
+    """
 
     name: str = Field(description="of the function")
     signature: str = Field(description="with template arguments and parameters")
@@ -27,7 +30,8 @@ class KernelLaunches(Record):
     memory_write_bytes: Counts
     memory_bytes: Counts = Field(description="where reads and writes were not counted apart")
     l2_bytes: Counts = Field(description="between the L2 and the multiprocessors")
-    l1_bytes: Counts
+    l1_bytes: Counts = Field(description="global, local and texture; of it what TMA moves is not counted")
+    warp_instructions: Counts
 
     @property
     def flops(self) -> dict[ComputeUnit, dict[str, Counts]]:
@@ -37,7 +41,7 @@ class KernelLaunches(Record):
     def _of_every_launch(self) -> Self:
         bytes_of = (self.memory_read_bytes, self.memory_write_bytes, self.memory_bytes, self.l2_bytes, self.l1_bytes)
         flops = [counts for by_dtype in self.flops.values() for counts in by_dtype.values()]
-        for counts in (self.duration_s, self.sm_clock_mhz, *bytes_of, *flops):
+        for counts in (self.duration_s, self.sm_clock_mhz, self.warp_instructions, *bytes_of, *flops):
             if counts and len(counts) != len(self.launches):
                 raise ValueError(f"{self.name}: {len(counts)} counts of {len(self.launches)} launches")
         return self

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from roofline.analysis.table import ComputeCeiling, KernelRoof, MemoryCeiling, PlacedKernelGroup, PlacedProfile
@@ -23,8 +24,9 @@ QUANTITIES = {
     "memory": "traffic of memory",
     "l2": "traffic of L2",
     "l1": "traffic of L1",
+    "instructions": "instructions",
 }
-LONGEST = 72  # characters of a kernel's name
+LONGEST = 96  # characters of a kernel's name, with the functor of PyTorch's elementwise kernels
 ROWS, DRAWN, TOLD = 200, 60, 8  # kernels in the table, in the picture, and with a sentence
 IDLE = 0.5  # of the multiprocessors: fewer blocks leave most of them idle
 NEXT = 0.05  # of a launch's time: a further ceiling below it is not worth naming
@@ -35,10 +37,17 @@ ADVICE = {
     "tensor_core": "fewer FLOPs, or cheaper ones: less padding, a dtype of fewer bits",
     "cuda_core": "fewer FLOPs, or tensor cores where it is a product",
     "overhead": "it is about as short as a launch: fuse kernels, or give each more work",
-    "implementation": "latency-bound, as no ceiling accounts for half of its time: more loads in flight, more "
-    "warps per multiprocessor, fewer dependent steps",
+    "implementation": "where it waits, more loads in flight, more warps per multiprocessor, fewer dependent steps; "
+    "where its instructions are integers and conversions, fewer of them",
+    "issued": "fewer instructions that are no FLOPs: wider loads, less index arithmetic, fewer conversions",
+    "latency": "latency-bound, as it seldom issues: more loads in flight, more warps per multiprocessor, fewer "
+    "dependent steps",
 }
+ISSUED = 0.5  # of the instructions that schedulers can issue: from this on they set the time
 PARAMETERS = re.compile(r"\([^()]*(?:\([^()]*\)[^()]*)*\)(?: const)?$")
+CASTS = re.compile(r"\((?:bool|char|int|short|unsigned|long| )+\)(?=-?\d)")  # of template arguments: (int)8
+NAMESPACES = re.compile(r"(?:<unnamed>|\b[A-Za-z_]\w*)::(?=[A-Za-z_~<\[])")
+SMALLEST = 1e-3  # share that a table still tells
 
 
 @dataclass(frozen=True)
@@ -55,8 +64,10 @@ class PlacingPart:
 
 
 def drawn(profile: PlacedProfile) -> list[PlacedKernelGroup]:
-    """Those that have a place in a picture, with FLOPs, time, and bytes of a level; the ones with most time."""
-    return [one for one in profile.kernels if one.attained_tflops and one.intensities][:DRAWN]
+    """Those that have a place in a picture, with FLOPs, time, and bytes of a level; the ones with most time. Where one
+    as short as a launch stands says nothing."""
+    fit = (one for one in profile.kernels if one.attained_tflops and one.intensities and one.regime != "overhead")
+    return list(islice(fit, DRAWN))
 
 
 def ceilings_of(
@@ -90,10 +101,9 @@ def dot_size(kernel: PlacedKernelGroup) -> float:
 
 
 def title_of(kernel: PlacedKernelGroup) -> str:
-    """The function with its template arguments, not with its parameters."""
-    text = PARAMETERS.sub("", kernel.signature).removeprefix("void ")
-    if len(text) > LONGEST:
-        text = kernel.name + (text[text.index("<") :] if "<" in text else "")
+    """The function with its template arguments, without its parameters, namespaces, and casts of numbers."""
+    text = PARAMETERS.sub("", kernel.signature).replace("void ", "")
+    text = NAMESPACES.sub("", CASTS.sub("", text))
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
@@ -128,7 +138,8 @@ def words(profile: PlacedProfile, card: str) -> list[str]:
         f"{counted(len(kernels), 'kernel')} by name, grid and block, {duration(profile.total_s)} in all, on {card}. "
         f"{_by_regime(kernels)}"
     ]
-    more = (_clocks(kernels), _no_ceiling(kernels), _missing(profile), _left_out(profile), _without_flops(kernels))
+    more = (_clocks(kernels), _past_l1(kernels), _no_ceiling(kernels), _missing(profile), _left_out(profile))
+    more += (_not_drawn(kernels),)
     return [*told, *filter(None, more)]
 
 
@@ -151,8 +162,9 @@ def _clocks(kernels: Iterable[PlacedKernelGroup]) -> str:
     measured = _span(one.sm_clock_mhz / scale for one, scale in scaled)
     return (
         f"{counted(len({id(one) for one, _ in scaled}), 'kernel')} ran at {ran} MHz, and ceilings were measured at "
-        f"{measured} MHz: where a kernel's clock is well below a ceiling's, as with a locked clock (ncu's default; "
-        f"`--clock-control none` leaves it), ceilings of compute, L1 and L2 are scaled to it. That of memory never is."
+        f"{measured} MHz: where a kernel's clock is well below a ceiling's (under load, or "
+        f"locked, as ncu does without `--clock-control none`), ceilings of compute, L1 and L2 are scaled to it. "
+        f"That of memory never is."
     )
 
 
@@ -183,19 +195,27 @@ def _no_ceiling(kernels: Iterable[PlacedKernelGroup]) -> str:
     return f"The card has no measured ceiling of {listed(names)}, which these kernels use." if names else ""
 
 
+def _past_l1(kernels: Iterable[PlacedKernelGroup]) -> str:
+    past = [one for one in kernels if one.roof_at("l2") and not one.roof_at("l1") and "l1" not in one.missing]
+    told = f"{counted(len(past), 'kernel')} loaded by TMA, which the L1's counter leaves out: no share of L1 is told."
+    return told if past else ""
+
+
 def _left_out(profile: PlacedProfile) -> str:
     there = listed(counted(count, kind) for kind, count in profile.left_out.items()) if profile.left_out else ""
     return f"Left out: {there}, which were profiled as a whole." if there else ""
 
 
-def _without_flops(kernels: Sequence[PlacedKernelGroup]) -> str:
-    """They have no place on a chart of logarithmic intensities."""
+def _not_drawn(kernels: Sequence[PlacedKernelGroup]) -> str:
+    """Those without FLOPs have no place on logarithmic axes."""
     none = [one for one in kernels if one.flops == 0]
-    share = sum(one.share_of_time or 0.0 for one in none)
-    told = (
-        f"{counted(len(none), 'kernel')} without FLOPs, {percent(share)} of the time: in the table, not in the picture."
-    )
-    return told if none else ""
+    short = [one for one in kernels if one.flops and one.regime == "overhead"]
+    told = [
+        f"{counted(len(those), 'kernel')} {why} ({percent(sum(one.share_of_time or 0.0 for one in those))} of the time)"
+        for those, why in ((none, "without FLOPs"), (short, "as short as a launch"))
+        if those
+    ]
+    return f"In the table, not in the picture: {listed(told)}." if told else ""
 
 
 def command(capability: str) -> str:
@@ -215,12 +235,15 @@ def sentence(kernel: PlacedKernelGroup, multiprocessors: int | None = None) -> s
     if kernel.regime is None:
         known = f"the largest share that was counted is {evidence}" if evidence else "nothing of it has a ceiling"
         return f"{head}: what limits it is not known; {known}."
+    evidence = ", ".join(filter(None, [evidence, _issued(kernel)]))
     advice = ADVICE[_advice_of(kernel)]
     grid = kernel.grid[0] * kernel.grid[1] * kernel.grid[2]
     if kernel.regime == "implementation" and multiprocessors and grid < IDLE * multiprocessors:
         blocks = f"{grid} block{'s leave' if grid > 1 else ' leaves'}"
         advice = f"{blocks} most of {multiprocessors} multiprocessors idle: split the work further"
-    return f"{head}: {regime_words(kernel.regime)} ({evidence or 'nothing else was counted'}). What helps: {advice}."
+    why = "as no ceiling accounts for half of its time, " if kernel.regime == "implementation" else ""
+    told = f"{why}{evidence or 'nothing else was counted'}"
+    return f"{head}: {regime_words(kernel.regime)} ({told}). What helps: {advice}."
 
 
 def _evidence(kernel: PlacedKernelGroup) -> str:
@@ -228,6 +251,13 @@ def _evidence(kernel: PlacedKernelGroup) -> str:
     known = sorted((one for one in kernel.roofs if one.share is not None), key=lambda one: -one.share)
     shown = [one for place, one in enumerate(known) if place == 0 or one.share >= NEXT]
     return ", ".join(f"{percent(one.share)} of {one.ceiling}{_scaled(one)}" for one in shown)
+
+
+def _issued(kernel: PlacedKernelGroup) -> str:
+    """Evidence where no ceiling accounts for the time."""
+    if kernel.regime != "implementation" or kernel.issued_share is None:
+        return ""
+    return f"{percent(kernel.issued_share)} of the instructions that can be issued"
 
 
 def _scaled(roof: KernelRoof) -> str:
@@ -242,20 +272,30 @@ def _advice_of(kernel: PlacedKernelGroup) -> str:
     """The key of ADVICE."""
     if kernel.limited_at == "compute":
         return kernel.roof_at("compute").unit
+    if kernel.regime == "implementation" and kernel.issued_share is not None:
+        return "issued" if kernel.issued_share >= ISSUED else "latency"
     return kernel.limited_at or kernel.regime
 
 
 def table(kernels: Sequence[PlacedKernelGroup]) -> Table:
     """The kernels that take most time; the rest in one row."""
-    columns = ("kernel", "limited by", "grid x block", "launches", "total", "of all", "each", "MHz", "TFLOPS")
-    columns += ("FLOP/byte", *(f"of {name}" for name in LEVELS.values()))
+    columns = (
+        "kernel",
+        "limited by",
+        "launches",
+        "total",
+        "of all",
+        "each",
+        *(f"of {name}" for name in LEVELS.values()),
+    )
+    columns += ("issued", "TFLOPS", "FLOP/byte", "MHz", "grid x block")
     rows = [_row(one) for one in kernels[:ROWS]]
     rest = kernels[ROWS:]
     if rest:
         seconds, share = (sum(getattr(one, of) or 0.0 for one in rest) for of in ("total_s", "share_of_time"))
         launches = str(sum(one.launches for one in rest))
         name = f"{len(rest)} others, each with less time"
-        rows.append([name, "", "", launches, duration(seconds), percent(share), *["-"] * (len(columns) - 6)])
+        rows.append([name, "", launches, duration(seconds), percent(share), *["-"] * (len(columns) - 5)])
     return filled(columns, rows, 2)
 
 
@@ -265,16 +305,21 @@ def _row(kernel: PlacedKernelGroup) -> list[str]:
     return [
         title_of(kernel),
         limit_of(kernel),
-        f"{_dimensions(kernel.grid)} x {_dimensions(kernel.block)}",
         str(kernel.launches),
         _or_dash(duration, kernel.total_s),
-        _or_dash(percent, kernel.share_of_time),
+        _or_dash(_share, kernel.share_of_time),
         _or_dash(duration, kernel.mean_s),
-        _or_dash(lambda mhz: f"{mhz:.0f}", kernel.sm_clock_mhz),
+        *(_or_dash(_share, one.share if one else None) for one in roofs),
+        _or_dash(_share, kernel.issued_share),
         _or_dash(number, kernel.attained_tflops),
         _or_dash(number, intensity),
-        *(_or_dash(percent, one.share if one else None) for one in roofs),
+        _or_dash(lambda mhz: f"{mhz:.0f}", kernel.sm_clock_mhz),
+        f"{_dimensions(kernel.grid)} x {_dimensions(kernel.block)}",
     ]
+
+
+def _share(share: float) -> str:
+    return percent(share) if share >= SMALLEST or not share else f"< {percent(SMALLEST)}"
 
 
 def _or_dash(form, value: float | None) -> str:

@@ -73,12 +73,15 @@ def _paint(axes: Axes, kernels: Sequence[PlacedKernelGroup], ceilings: Sequence[
         for rate, dashes in _rates(slope.gb_per_s / 1e3, scales.get(slope.name)):
             ends = max(x0, y0 / rate), min(x1, top / rate)
             axes.plot(ends, [end * rate for end in ends], color=COLOURS[level], lw=1.3, ls=dashes, zorder=2)
-    for peak in flat:
+    words_y = None
+    for peak in sorted(flat, key=lambda one: -one.tflops):
         start = max(x0, peak.tflops * 1e3 / fastest) if fastest else x0
         for rate, dashes in _rates(peak.tflops, scales.get(peak.name)):
             axes.plot([start, x1], [rate] * 2, color=style.INK, lw=1.1, ls=dashes, zorder=2)
         look = {"size": style.SMALL_SIZE, "color": style.INK, "ha": "left", "va": "center"}
-        axes.annotate(ceiling_words(peak), (x1, peak.tflops), xytext=(4, 0), textcoords="offset points", **look)
+        y = _in_points(axes, x1, peak.tflops)[1]
+        words_y = y if words_y is None else min(y, words_y - style.LINE)
+        axes.annotate(ceiling_words(peak), (x1, peak.tflops), (4, words_y - y), textcoords="offset points", **look)
     _paint_kernels(axes, kernels)
     handles = [style.line(ceiling_words(one), COLOURS[level]) for level, one in slopes]
     handles += [style.dot(f"at its {LEVELS[level]} intensity", colour) for level, colour in COLOURS.items()]
@@ -92,11 +95,24 @@ def _rates(rate: float, scale: float | None) -> list[tuple]:
 
 def _paint_kernels(axes: Axes, kernels: Sequence[PlacedKernelGroup]) -> None:
     """The first above the others, as most of the time is its."""
+    numbers: dict[tuple[float, float], list[int]] = {}  # by the place of their label
     for place, one in reversed(list(enumerate(kernels, 1))):
         y, spread = one.attained_tflops, sorted(one.intensities.values())
         axes.plot([spread[0], spread[-1]], [y, y], color=style.MUTED, lw=0.6, zorder=3)
         for level, x in one.intensities.items():
             axes.plot(x, y, **style.dot_look(COLOURS[level], "o", size=dot_size(one)), zorder=4)
         if place <= NUMBERED:
-            look = {"size": style.SMALL_SIZE, "color": style.INK, "ha": "left", "va": "bottom", "zorder": 5}
-            axes.annotate(str(place), (spread[-1], y), xytext=(4, 2), textcoords="offset points", **look)
+            here = _in_points(axes, spread[-1], y)
+            near = (
+                other for other in numbers if max(abs(a - b) for a, b in zip(here, other, strict=True)) < style.LINE
+            )
+            numbers.setdefault(next(near, here), []).append(place)
+    look = {"size": style.SMALL_SIZE, "color": style.INK, "ha": "left", "va": "bottom", "zorder": 5}
+    for here, places in numbers.items():
+        where = axes.transData.inverted().transform([length * axes.figure.dpi / 72 for length in here])
+        axes.annotate(", ".join(map(str, sorted(places))), where, (4, 2), textcoords="offset points", **look)
+
+
+def _in_points(axes: Axes, x: float, y: float) -> tuple[float, float]:
+    """The place of a point on the paper, once the limits of the axes are set."""
+    return tuple(axes.transData.transform((x, y)) * 72 / axes.figure.dpi)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from roofline.run import committed
+from roofline.run import committed, counted
 from roofline.simulations import comparison, faults, fleet, loads
 
 ROOT = Path(__file__).parents[4]
@@ -33,6 +33,7 @@ TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "fleet power": fleet.deviations_table,
         "fleet shares": fleet.shares_table,
     },
+    "docs/placing.md": {"counted": counted.counted_table},
     "docs/ceilings.md": {"loads": loads.error_table},
 }
 

@@ -15,6 +15,7 @@ Capability = tuple[int, int]
 DURATION = "gpu__time_duration"
 CLOCK = "sm__cycles_elapsed"
 CLOCKS = (CLOCK, "smsp__cycles_elapsed", "gpc__cycles_elapsed")  # of the same domain
+INSTRUCTIONS = "smsp__inst_executed"  # of warps
 SECTOR, LINE = 32, 128  # bytes
 
 # By capability, from which on: operands of tensor cores that have a ceiling of their own here, each with its counters.
@@ -67,7 +68,8 @@ def asked(capability: Capability) -> list[str]:
     traffic = [BYTES[name][1 if anew and name.startswith("memory_") else 0][1] for name in ASKED_BYTES]
     sass = [counter for dtype in pipes(capability)["cuda_core"] for counter in _instructions(dtype)]
     tensor = [f"{TENSOR}{one}" for operands in tensor_operands(capability).values() for one in operands]
-    return [f"{DURATION}.sum", f"{CLOCK}.avg.per_second", *(f"{name}.sum" for name in (*traffic, *sass, *tensor))]
+    sums = (*traffic, INSTRUCTIONS, *sass, *tensor)
+    return [f"{DURATION}.sum", f"{CLOCK}.avg.per_second", *(f"{name}.sum" for name in sums)]
 
 
 def counts(value: Callable[[str], float | None], capability: Capability) -> dict[str, Any]:
@@ -93,6 +95,7 @@ def counts(value: Callable[[str], float | None], capability: Capability) -> dict
     for name, alternatives in BYTES.items():
         known = (unit * count for unit, counter in alternatives if (count := total(counter)) is not None)
         found[name] = next(known, None)
+    found["warp_instructions"] = total(INSTRUCTIONS)
     found["cuda_core_flops"] = {
         dtype: _sum(_times(worth, total(counter)) for counter, worth in _instructions(dtype).items())
         for dtype in pipes(capability)["cuda_core"]
