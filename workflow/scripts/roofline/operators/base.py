@@ -270,6 +270,10 @@ class Operator(ABC):
     def _scope(self) -> str | None:
         return next((scope for one in self.implementations for scope in one.scopes), None)
 
+    def unsupported(self, device, case: Case) -> str | None:
+        """Why no implementation can compute a case on a device, in one line, with which it is skipped."""
+        return None
+
     # -- what it is computed from, and what must come of it
 
     @abstractmethod
