@@ -297,6 +297,7 @@ def test_a_device_without_code_for_an_operator_is_told_what_it_lacks(mine):
     assert asked["without"] == [
         {"device": "cpu", "operator": "model_decode", "reason": "no implementation for cpu"},
         {"device": "gpu0", "operator": "row_sum", "reason": "no implementation for gpu"},
+        {"device": "gpu0", "operator": "model_decode", "preset": "gpt-oss-20b", "reason": "it has experts"},
     ]
     assert settings.devices_with(checked.operators["row_sum"], checked.config, ["gpu0", "cpu"]) == ["cpu"]
     with pytest.raises(Faults, match="operators: row_sum has no implementation for gpu0"):

@@ -216,6 +216,10 @@ class Operator(ABC):
     def jobs(self, config) -> Sequence[Job]:
         """The jobs that the completed config asks for; the operator's section is `getattr(config, self.rule)`."""
 
+    def left_out(self, config) -> dict[str, str]:
+        """By preset, what the settings name and no implementation can compute: the reason, in one line."""
+        return {}
+
     @abstractmethod
     def flops(self, case: Case, scope: str | None = None) -> int: ...
 

@@ -1,6 +1,5 @@
 """One decode step of a dense model behind the operator interface: settings, cases, inputs and check."""
 
-import re
 from collections.abc import Iterable
 from typing import Annotated, ClassVar
 
@@ -49,6 +48,16 @@ class ModelDecode(Operator):
     def jobs(self, config) -> list[Job]:
         return [job for named in config.models if (job := self._job(config, config_file.find(named)))]
 
+    def left_out(self, config) -> dict[str, str]:
+        found = {}
+        for named in config.models:
+            model = config_file.find(named)
+            try:
+                dense(model)
+            except NotDense as error:
+                found[model["name"]] = str(error)
+        return found
+
     def _job(self, config, found: dict) -> Job | None:
         """None of a model that the chain cannot run: it has its floor alone."""
         settings = getattr(config, self.rule)
@@ -62,8 +71,7 @@ class ModelDecode(Operator):
             for context in settings.contexts
             for batch in settings.batch_sizes
         ]
-        name = re.sub(r"[^\w.=+-]", "_", found["name"])
-        return Job(f"{name}_{dtype}", tuple(cases))
+        return Job(f"{config_file.file_name(found['name'])}_{dtype}", tuple(cases))
 
     # -- counts
 
