@@ -30,10 +30,8 @@ LEVELS = "hbm, d2d, l2, l1, shared, h2d, d2h, p2p, dram, sweep"
 PEAKS = "fp64, fp32, tf32, fp16, bf16, fp8_e4m3, int8, fp64_fma, fp32_fma, fp16_fma"
 IMPLEMENTATIONS = "eager, fused, fused_graph, numpy"
 PRESETS = "minigpt, gpt2, llama-3-8b"
-KEYS = (
-    "devices, cpu, effort, operators, counters, peak_flops, bandwidth, decode_attn, model, rmsnorm_matmul, row_norm, "
-)
-KEYS += "operations, models, profiles, decoding, plot, cost, author, health"
+KEYS = "devices, cpu, effort, operators, counters, peak_flops, bandwidth, decode_attn, model, model_decode, "
+KEYS += "rmsnorm_matmul, row_norm, operations, models, profiles, decoding, plot, cost, author, health"
 # What Snakemake itself says of where the configuration came from.
 SNAKEMAKES_OWN = re.compile(r"Using workflow specific profile .*|Config file .* is extended by .*|")
 
@@ -89,7 +87,7 @@ def preset(**fields) -> dict:
 
 WHOLE = "a whole number from 1"
 BUDGET = f"{NUMBER} from 1e-09 to 100000, or null"
-RULES = ("bandwidth", "decode_attn", "peak_flops", "rmsnorm_matmul", "row_norm")
+RULES = ("bandwidth", "decode_attn", "model_decode", "peak_flops", "rmsnorm_matmul", "row_norm")
 PRESET_OF_16 = {"layers": 6, "heads": 8, "kv_heads": 16, "head_size": 64}
 TEXT_HINT = "(without quotes; within the braces or brackets of --config all is text: use --configfile)"
 VALUES = {

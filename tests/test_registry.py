@@ -92,6 +92,7 @@ def test_built_in_operators_are_found_by_their_rules():
     found = registered()
     assert {rule: operator.name for rule, operator in found.items()} == {
         "decode_attn": "decode_attention",
+        "model_decode": "model_decode",
         "peak_flops": "gemm",
         "rmsnorm_matmul": "rmsnorm_matmul",
         "row_norm": "row_norm",

@@ -92,7 +92,7 @@ COUNTED = [
 # Reports of the user's own programs, by the names of their records.
 PROFILES = {settings.profile_name(path): path for path in CONFIG.profiles}
 CARDS = {name: PRESENT[name].name for name in DEVICES if PRESENT[name].kind == "gpu"}
-PICTURES = {operator.picture: operator.name for operator in OPERATORS.values()}
+PICTURES = {one.picture: one.name for rule, one in OPERATORS.items() if rule not in ON or ON[rule]}
 CARD_OF = {name: lock.of_gpu(one.uuid) for name, one in PRESENT.items() if name != "cpu"}
 # What the repository knows of what other cards like these reached, and how far their runs lie apart, by device.
 DISTRIBUTIONS = {

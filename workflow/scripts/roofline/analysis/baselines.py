@@ -63,12 +63,15 @@ def _fitted() -> frozenset[str]:
     return frozenset(json.loads(FITTED.read_text(encoding="utf-8")))
 
 
-def fitted_name(operator: str, dtype: str, shape: Mapping[str, int]) -> str:
-    """As the list of cells that constants were fitted on has it: the beginning of a hash, since it is long."""
+def fitted_name(operator: str, dtype: str, shape: Mapping[str, int], preset: str | None = None) -> str:
+    """As the list of cells that constants were fitted on has it: the beginning of a hash, since it is long. `preset`
+    where the shape alone does not tell the work: of a model's step."""
     words = f"{operator} {dtype} {', '.join(f'{name} {size}' for name, size in sorted(shape.items()))}"
+    words += f" {preset}" if preset else ""
     return hashlib.sha256(words.encode()).hexdigest()[:10]
 
 
-def is_fitted(device_kind: str, operator: str, dtype: str, shape: Mapping[str, int]) -> bool:
+def is_fitted(device_kind: str, operator: str, dtype: str, shape: Mapping[str, int], preset: str | None = None) -> bool:
     """Whether a constant of a GPU was fitted on this shape: its score says nothing."""
-    return device_kind == "gpu" and fitted_name(operator, dtype, shape) in _fitted()
+    names = {fitted_name(operator, dtype, shape, one) for one in (None, preset)}
+    return device_kind == "gpu" and not names.isdisjoint(_fitted())

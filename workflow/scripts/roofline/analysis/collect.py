@@ -38,11 +38,12 @@ from roofline.models import config_file
 from roofline.operators.about import About
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import Bandwidth, BandwidthRecord, FoundLevel
-from roofline.records.operator import JobRecord, Measurement
+from roofline.records.operator import JobRecord, Measurement, OperatorRecord
 from roofline.records.prediction import CellPrediction, PredictionRecord
 
 NO_ROOF = "warm, and what the caches of this device give is not measured"
 LEVEL = MAIN_MEMORY
+SKIPPED = " skipped: "  # in a record's note, between an implementation and the reason
 
 
 @dataclass(frozen=True)
@@ -108,13 +109,15 @@ def collect(found: Results, asked: Asked) -> Collected:
         skipped=skipped,
         instructions=instruction_rooflines(found, ceilings, cells),
         peers=[_peer_path(path, record) for path, record in bandwidths if record.peer and not record.skipped],
-        models=_decoded(found, asked, ceilings),
+        models=_decoded(found, asked, ceilings, operators, skipped),
     )
     return Collected(roofline.described(found.abouts), cells)
 
 
-def _decoded(found: Results, asked: Asked, ceilings: list) -> list[DecodedModel]:
-    """Of every accelerator that has the ceilings."""
+def _decoded(
+    found: Results, asked: Asked, ceilings: list, operators: list[Operator], skipped: list[Skipped]
+) -> list[DecodedModel]:
+    """Of every accelerator that has the ceilings, beside the steps that it was timed with."""
     models = [config_file.read(one) for one in asked.models]
     kinds = {name: record.device_kind for name, record in found.device_records().items()}
     cards = {
@@ -122,7 +125,26 @@ def _decoded(found: Results, asked: Asked, ceilings: list) -> list[DecodedModel]
         for name in accelerators(kinds, kinds.__getitem__)
         if (card := decoding.card(name, found.device_records()[name].memory_total_bytes, kinds[name], ceilings))
     }
-    return [row for one in cards.values() for model in models if (row := decoding.decode(model, one, **asked.decoding))]
+    timed = {name: decoding.timed_steps(operators, name) for name in cards}
+    return [
+        row.model_copy(update={"not_measured": _not_measured(found, skipped, name, row.model)})
+        for name, one in cards.items()
+        for model in models
+        if (row := decoding.decode(model, one, **asked.decoding, timed=timed[name], further=True))
+    ]
+
+
+def _not_measured(found: Results, skipped: list[Skipped], device: str, model: str) -> str | None:
+    """Why steps of a model were not timed: as the run was asked, or as its job found."""
+    reasons = [
+        one.reason
+        for one in skipped
+        if (one.device, one.name) == (device, decoding.OPERATOR) and one.preset in (None, model)
+    ]
+    job = f"{device}/{decoding.OPERATOR}/{config_file.file_name(model)}_"
+    notes = [note for path, one in found.of_kind(OperatorRecord) if path.startswith(job) for note in one.notes]
+    reasons += [note.partition(SKIPPED)[2] for note in notes if SKIPPED in note]
+    return "; ".join(dict.fromkeys(reasons)) or None
 
 
 def _of(ceilings: list, device: str) -> dict[str, ComputeCeiling | MemoryCeiling]:
@@ -279,7 +301,7 @@ def _operator(record: JobRecord, path: str, measured: Measurement, ceilings: Map
             roof_and_start=roof_and_start,
             from_ceilings=from_ceilings(measured, peak, gb_per_s, constants) if peak or gb_per_s else None,
         ),
-        fitted=is_fitted(found.kind_of(device), measured.operator, measured.dtype, measured.shape),
+        fitted=is_fitted(found.kind_of(device), measured.operator, measured.dtype, measured.shape, measured.preset),
         record=path,
     )
     return row.described(about, found.kind_of(device))
@@ -389,7 +411,14 @@ def _skipped(found: Results, asked: Asked) -> list[Skipped]:
         if record.skipped
     ]
     return skipped + [
-        Skipped(device=one["device"], what="operator", dtype="", name=one["operator"], reason=one["reason"])
+        Skipped(
+            device=one["device"],
+            what="operator",
+            dtype="",
+            name=one["operator"],
+            preset=one.get("preset"),
+            reason=one["reason"],
+        )
         for one in asked.without
     ]
 

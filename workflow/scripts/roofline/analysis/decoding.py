@@ -4,13 +4,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from roofline.analysis.table import ComputeCeiling, DecodeContext, DecodedModel, DecodeStep, MemoryCeiling
+from roofline.analysis.table import ComputeCeiling, DecodeContext, DecodedModel, DecodeStep, MemoryCeiling, Operator
 from roofline.core.terms import DeviceKind
 from roofline.devices import memory_ceilings
 from roofline.models import decoding, floor
 from roofline.models.architecture import Model
 from roofline.models.floor import Ceilings, NoCeiling
 from roofline.models.number_formats import PLAIN, NumberFormat
+
+OPERATOR = "model_decode"  # whose cells are whole steps
 
 
 @dataclass(frozen=True)
@@ -38,16 +40,37 @@ def card(
     return Card(device, memory_bytes, read.name, Ceilings(read.gb_per_s, burst), Ceilings(read.gb_per_s, sustained))
 
 
+def timed_steps(operators: Iterable[Operator], device: str) -> list[Operator]:
+    """The steps of models that were timed on a device."""
+    return [one for one in operators if (one.device, one.operator) == (device, OPERATOR)]
+
+
 def decode(
-    model: Model, on: Card, batch_sizes: Sequence[int], contexts: Sequence[int], cache_dtype: str
+    model: Model,
+    on: Card,
+    batch_sizes: Sequence[int],
+    contexts: Sequence[int],
+    cache_dtype: str,
+    timed: Sequence[Operator] = (),
+    further: bool = False,
 ) -> DecodedModel | None:
-    """None where the card has no ceiling of the model's products."""
+    """None where the card has no ceiling of the model's products.
+
+    Steps that were `timed`, of this model and with as many bytes, stand beside their floor; with `further` also those
+    at batches and contexts that were not asked for.
+    """
     cache, routed = PLAIN[cache_dtype], any(one.copies > one.per_token for one in model.linears)
     try:
         first = decoding.step(model, 1, 1, cache)
         arithmetic = {one.arithmetic: on.burst.dtype(one.arithmetic) for one in first if one.flops}
     except NoCeiling:
         return None
+    asked = [(batch, context) for context in contexts for batch in batch_sizes]
+    mine = {(one.shape["batch"], one.shape["context"]): one for one in timed if one.preset == model.name}
+    steps = [_step(model, on, *size, cache, routed, mine.get(size)) for size in asked]
+    if further:
+        others = (_step(model, on, *size, cache, routed, one) for size, one in mine.items() if size not in asked)
+        steps += [one for one in others if one.measured_s]
     return DecodedModel(
         device=on.name,
         model=model.name,
@@ -60,8 +83,8 @@ def decode(
         memory_ceiling=on.memory_ceiling,
         arithmetic=arithmetic,
         assumed=model.assumed,
-        contexts=[_context(model, on, context, cache, routed) for context in contexts],
-        steps=[_step(model, on, batch, context, cache, routed) for context in contexts for batch in batch_sizes],
+        contexts=[_context(model, on, one, cache, routed) for one in dict.fromkeys(step.context for step in steps)],
+        steps=steps,
     )
 
 
@@ -75,15 +98,21 @@ def _context(model: Model, on: Card, context: int, cache: NumberFormat, routed: 
     )
 
 
-def _step(model: Model, on: Card, batch: int, context: int, cache: NumberFormat, routed: bool) -> DecodeStep:
+def _step(
+    model: Model, on: Card, batch: int, context: int, cache: NumberFormat, routed: bool, timed: Operator | None
+) -> DecodeStep:
     operations = decoding.step(model, batch, context, cache)
     found = floor.floor(operations, on.burst)
     expected = floor.floor(decoding.step(model, batch, context, cache, expected=True), on.burst) if routed else None
     memory_bytes = model.weight_bytes + batch * model.cache_bytes(context, cache)
+    read = fsum(one.times * one.bytes for one in operations)
+    if timed and timed.bytes != read:  # of another model of this name, or with another cache
+        timed = None
+    sealed = timed and timed.predicted.sealed
     return DecodeStep(
         batch=batch,
         context=context,
-        bytes=fsum(one.times * one.bytes for one in operations),
+        bytes=read,
         flops=fsum(one.times * one.flops for one in operations),
         floor_s=found.seconds,
         sustained_floor_s=_sustained(operations, on),
@@ -93,6 +122,8 @@ def _step(model: Model, on: Card, batch: int, context: int, cache: NumberFormat,
         share={part: seconds / found.seconds for part, seconds in found.by_part.items()},
         memory_bytes=memory_bytes,
         fits=None if on.memory_bytes is None else memory_bytes <= on.memory_bytes,
+        predicted_s=sealed and (sealed.device_latency_s or sealed.latency_s),
+        measured_s=timed and (timed.device_latency_s or timed.latency_s),
     )
 
 

@@ -296,6 +296,7 @@ class Skipped(Record):
     what: Literal["peak_flops", "bandwidth", "operation", "operator"]
     dtype: str
     name: str | None = Field(default=None, description="of a memory level, an operation, or an operator")
+    preset: str | None = Field(default=None, description="of an operator; null: all of it")
     reason: Words
 
 
@@ -383,6 +384,8 @@ class DecodeStep(Record):
     share: dict[str, NotNegative] = Field(description="of the floor, by part of the model")
     memory_bytes: NotNegative = Field(description="weights and K/V; activations and the engine's own are not counted")
     fits: bool | None = Field(description="in the card's memory; null where that is not known")
+    predicted_s: Positive | None = Field(default=None, description="of a chain of kernels, before it was timed")
+    measured_s: Positive | None = Field(default=None, description="of that chain; null where it was not timed")
 
 
 class DecodeContext(Record):
@@ -408,6 +411,7 @@ class DecodedModel(Record):
     assumed: dict[str, str] = Field(description="fields that its config lacks, with the default that was taken")
     contexts: list[DecodeContext]
     steps: list[DecodeStep]
+    not_measured: Words | None = Field(default=None, description="why steps of it were not")
 
 
 NOT_ARITHMETIC = ("cuda_core", "fp16")

@@ -65,7 +65,7 @@ def measure(operator: Operator, device: Device, job: Job, seals: Seals, options:
     overheads: dict[tuple, dict] = {}
     found = []
     for case in job.cases:
-        chosen = [implementation for implementation in wanted if not implementation.unsupported(device, case)]
+        chosen = [one for one in wanted if not unsupported(operator, one, device, case)]
         if not chosen:
             continue
         shared = operator.shared_inputs(device, case, SHARED_SEED)
@@ -87,10 +87,15 @@ def measure(operator: Operator, device: Device, job: Job, seals: Seals, options:
     return found
 
 
+def unsupported(operator: Operator, implementation: type[Implementation], device: Device, case: Case) -> str | None:
+    """Why a device cannot compute a case this way, in one line; None where it can."""
+    return implementation.unsupported(device, case) or operator.unsupported(device, case)
+
+
 def skipped(operator: Operator, device: Device, job: Job, options: Options) -> list[str]:
     """What of a job the device cannot do, with the reason."""
     reasons = [
-        (implementation.name, implementation.unsupported(device, case))
+        (implementation.name, unsupported(operator, implementation, device, case))
         for implementation in operator.implementations_on(device.kind, options.implementations)
         for case in job.cases
     ]

@@ -1,6 +1,7 @@
 """Models by name, from the list that comes with the code, or by the path of a config.json."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -42,6 +43,11 @@ def find(named: str) -> dict[str, Any]:
         raise BadModel(f"{named}: cannot be read as JSON ({why})") from None
     name = path.parent.name if path.name == CONFIG and path.parent.name else path.stem
     return {"name": name, "source": named, "config": config}
+
+
+def file_name(name: str) -> str:
+    """A model's name as far as the path of a record may have it."""
+    return re.sub(r"[^\w.=+-]", "_", name)
 
 
 def read(found: Mapping[str, Any]) -> Model:

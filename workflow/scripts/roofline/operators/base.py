@@ -216,6 +216,10 @@ class Operator(ABC):
     def jobs(self, config) -> Sequence[Job]:
         """The jobs that the completed config asks for; the operator's section is `getattr(config, self.rule)`."""
 
+    def left_out(self, config) -> dict[str, str]:
+        """By preset, what the settings name and no implementation can compute: the reason, in one line."""
+        return {}
+
     @abstractmethod
     def flops(self, case: Case, scope: str | None = None) -> int: ...
 
@@ -269,6 +273,10 @@ class Operator(ABC):
     @property
     def _scope(self) -> str | None:
         return next((scope for one in self.implementations for scope in one.scopes), None)
+
+    def unsupported(self, device, case: Case) -> str | None:
+        """Why no implementation can compute a case on a device, in one line, with which it is skipped."""
+        return None
 
     # -- what it is computed from, and what must come of it
 

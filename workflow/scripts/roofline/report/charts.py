@@ -490,6 +490,22 @@ def decoding_chart(row: DecodedModel) -> dict:
                 "marker": {"symbol": ["circle-open" if step.fits is False else "circle" for step in mine], "size": 9},
             }
         )
+        if tried := [step for step in mine if step.measured_s]:
+            traces.append(
+                {
+                    "x": [step.batch for step in tried],
+                    "y": [_rounded(step.batch / step.measured_s) for step in tried],
+                    "text": [
+                        f"batch {step.batch}, context {step.context}<br>measured: {duration(step.measured_s)} a step, "
+                        f"{percent(step.floor_s / step.measured_s)} of the speed of its floor"
+                        for step in tried
+                    ],
+                    "hovertemplate": "%{text}<extra></extra>",
+                    "mode": "markers",
+                    "name": f"measured, context {one.context}",
+                    "marker": {"symbol": "x", "size": 9, "color": shade},
+                }
+            )
     batches = sorted({step.batch for step in row.steps})
     every = max(1, len(batches) // 5)
     layout = {

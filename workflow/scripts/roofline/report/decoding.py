@@ -14,7 +14,8 @@ PARTS = {
     "experts": "experts",
     "head": "embedding and head",
 }
-COLUMNS = ["batch", "context", "tokens/s at most", "step at least", "one by one", "sustained", "expected experts"]
+COLUMNS = ["batch", "context", "tokens/s at most", "step at least", "predicted", "measured", "floor / measured"]
+COLUMNS += ["one by one", "sustained", "expected experts"]
 COLUMNS += ["set by", "most of it", "memory", "fits"]
 
 
@@ -25,6 +26,7 @@ class DecodingPart:
     title: str
     anchor: str
     verdict: str
+    measured: str
     remarks: str
     steps: Table
     chart: dict | None
@@ -57,6 +59,19 @@ def _compute_bound(contexts: Sequence[DecodeContext]) -> str:
     return f"{'; '.join(told)}."
 
 
+def measured(row: DecodedModel) -> str:
+    """The steps that were timed, beside their predictions and the floor, and why others were not."""
+    told = [
+        f"{duration(step.measured_s)} at batch {step.batch} and a context of {step.context}"
+        f"{f' (predicted: {duration(step.predicted_s)})' if step.predicted_s else ''}, "
+        f"{percent(step.floor_s / step.measured_s)} of the speed of its floor"
+        for step in row.steps
+        if step.measured_s
+    ]
+    words = [f"A step by a chain of kernels took {'; '.join(told)}."] if told else []
+    return " ".join(words + ([f"Not measured: {row.not_measured}."] if row.not_measured else []))
+
+
 def remarks(row: DecodedModel) -> str:
     """What stands for what, and which defaults were taken."""
     told = [f"{_parameters(row.parameters)} parameters"]
@@ -82,6 +97,9 @@ def steps(row: DecodedModel) -> Table:
             str(step.context),
             tokens(step),
             duration(step.floor_s),
+            duration(step.predicted_s) if step.predicted_s else "-",
+            duration(step.measured_s) if step.measured_s else "-",
+            percent(step.floor_s / step.measured_s) if step.measured_s else "-",
             duration(step.one_by_one_s),
             duration(step.sustained_floor_s) if step.sustained_floor_s else "-",
             duration(step.expected_s) if step.expected_s else "-",

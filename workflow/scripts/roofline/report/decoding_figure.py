@@ -15,7 +15,8 @@ TITLE = "What decoding costs at least"
 MARKS = (
     "Tokens a second of all sequences, at most: the longer of reading weights, keys and values, and of computing, each "
     "at its measured ceiling. Filled: it fits the card's memory. Hollow: it does not. Dashed: with the experts that "
-    "uniform routing uses. No engine is above a line; how far below depends on the engine."
+    "uniform routing uses. Cross: a chain of kernels that was timed. No engine is above a line; how far below depends "
+    "on the engine."
 )
 HEAD, HIGH, AXIS, COLUMNS = 78.0, 190.0, 52.0, 2
 
@@ -49,6 +50,9 @@ def _paint(axes: Axes, row: DecodedModel, device: str) -> None:
         _line(axes, batches, [one.batch / one.floor_s for one in mine], colour, "-", f"context {context}")
         if mine[0].expected_s:
             _line(axes, batches, [one.batch / one.expected_s for one in mine], colour, (0, (3, 2)), None)
+        tried = [one for one in mine if one.measured_s]
+        y = [one.batch / one.measured_s for one in tried]
+        axes.plot([one.batch for one in tried], y, color=colour, marker="x", ls="none", zorder=5)
         for one in mine:
             look = style.dot_look(colour, "o", hollow=one.fits is False)
             axes.plot([one.batch], [one.batch / one.floor_s], **look, zorder=4)

@@ -178,6 +178,7 @@ def report(
             title=f"{row.model} on {row.device}",
             anchor=f"decoding-{row.device}-{place}",
             verdict=decoding.verdict(row, table.devices[row.device].name),
+            measured=decoding.measured(row),
             remarks=decoding.remarks(row),
             steps=decoding.steps(row),
             chart=decoding_chart(row),
@@ -257,7 +258,11 @@ def _device(device: DeviceRecord, table: Roofline, records: list, spreads: Sprea
         efficiency=efficiency(name, table, records),
         figures=_figures(table, device),
         ceilings=ceiling_tables(table, device, spreads),
-        skipped=[f"{one.name or one.dtype}: {one.reason}" for one in table.skipped if one.device == name],
+        skipped=[
+            f"{' '.join(filter(None, [one.name or one.dtype, one.preset]))}: {one.reason}"
+            for one in table.skipped
+            if one.device == name
+        ],
         pyramid=pyramid(device, table),
     )
 

@@ -406,6 +406,13 @@ def asked(checked: Checked, chosen: Iterable[str], *, compared: bool = False) ->
         for device in chosen
         if device not in devices_with(operator, config, chosen)
     ]
+    without += [
+        {"device": device, "operator": operator.name, "preset": preset, "reason": reason}
+        for operator in checked.operators.values()
+        if not operator.measured_with_ceilings
+        for device in devices_with(operator, config, chosen)
+        for preset, reason in operator.left_out(config).items()
+    ]
     operations = [operation.model_dump() for operation in config.operations]
     models = [config_file.find(name) for name in config.models]
     decoding = {"models": models, "decoding": config.decoding.model_dump()} if models else {}

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from roofline.core.accuracy import relative_error, require_close
+from roofline.core.formatting import capacity
 from roofline.devices.base import Identity
 from roofline.models import config_file
 from roofline.models.decoding import step as operations
@@ -25,9 +26,9 @@ MOST_COMPARED = 1 << 25  # weights of the head that a check multiplies in float6
 class ModelDecodeSettings(OperatorSettings):
     """One decode step of each model of `models:` that is dense, at every batch size and context."""
 
-    batch_sizes: Annotated[list[Whole], Field(min_length=1), EachOnce] = Field(
-        default=[1, 32], description="sequences decoded at once"
-    )
+    batch_sizes: Annotated[
+        Annotated[list[Whole], Field(min_length=1), EachOnce] | None, ByEffort([1], [1, 32], [1, 8, 32, 128])
+    ] = Field(default=None, description="sequences decoded at once; null: by effort")
     contexts: Annotated[list[Whole], Field(min_length=1), EachOnce] = Field(
         default=[1024], description="tokens of each sequence, the new one among them"
     )
@@ -47,21 +48,30 @@ class ModelDecode(Operator):
     def jobs(self, config) -> list[Job]:
         return [job for named in config.models if (job := self._job(config, config_file.find(named)))]
 
+    def left_out(self, config) -> dict[str, str]:
+        found = {}
+        for named in config.models:
+            model = config_file.find(named)
+            try:
+                dense(model)
+            except NotDense as error:
+                found[model["name"]] = str(error)
+        return found
+
     def _job(self, config, found: dict) -> Job | None:
         """None of a model that the chain cannot run: it has its floor alone."""
-        settings, model = getattr(config, self.rule), config_file.read(found)
+        settings = getattr(config, self.rule)
         try:
             params = {"model": dense(found).as_dict(), "config": found}
         except NotDense:
             return None
-        dtype = model.head.stored.name
+        dtype = config_file.read(found).head.stored.name
         cases = [
             Case({"batch": batch, "context": context}, dtype, found["name"], params)
             for context in settings.contexts
             for batch in settings.batch_sizes
-            if context <= model.longest_context
         ]
-        return Job(f"{found['name']}_{dtype}", tuple(cases)) if cases else None
+        return Job(f"{config_file.file_name(found['name'])}_{dtype}", tuple(cases))
 
     # -- counts
 
@@ -79,11 +89,31 @@ class ModelDecode(Operator):
         return None
 
     def memory_needed(self, case: Case, last_level_cache_bytes: int) -> int:
-        model = config_file.read(case.params["config"])
+        """None that would end a run before it begins: of a model that does not fit there is its floor alone."""
+        return 0
+
+    def unsupported(self, device, case: Case) -> str | None:
+        """A case that the card's memory does not hold, with how many of the model's layers it would."""
+        model, free = config_file.read(case.params["config"]), device.identity.memory_free_bytes
         cache = case.shape["batch"] * model.cache_bytes(case.shape["context"], PLAIN[case.dtype])
-        return model.weight_bytes + cache + WORKSPACE_BYTES
+        needed = model.weight_bytes + cache + WORKSPACE_BYTES
+        if needed <= free:
+            return None
+        matrices = sum(one.bytes for layer in model.layers for one in (*layer.linears, *layer.vectors))
+        left, count = free - (needed - matrices - cache), len(model.layers)
+        fit = max(0, int(left * count // (matrices + cache)))
+        sizes = f"{capacity(needed)} needed at {case}, {capacity(free)} free"
+        return f"it does not fit: {sizes}, which {fit} of its {count} layers would"
+
+    def profiled(self, config) -> list[Job]:
+        """None: the profiler does not count graphs."""
+        return []
 
     # -- inputs and check
+
+    def rotated_inputs(self, device, case: Case, seed: int, count: int) -> list[dict]:
+        """One set: the chain rotates among none. That of a model small enough for a cache is recorded as warm."""
+        return [self.inputs(device, case, seed)]
 
     def inputs(self, device, case: Case, seed: int) -> dict:
         import numpy
@@ -146,7 +176,14 @@ class ModelDecode(Operator):
         return error
 
     def faults(self, config, devices: Iterable[Identity]) -> list[str]:
-        return []
+        """Contexts that are longer than a model's."""
+        found = []
+        for model in (config_file.read(case.params["config"]) for job in self.jobs(config) for case in job.cases[:1]):
+            try:
+                config_file.require_contexts(model, getattr(config, self.rule).contexts)
+            except config_file.BadModel as error:
+                found.append(f"{self.rule}.contexts: {error}")
+        return found
 
 
 def _float64(device, array):
