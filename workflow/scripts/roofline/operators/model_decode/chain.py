@@ -15,8 +15,10 @@ from roofline.devices.gpu.kernel_compiler import HOPPER, HOPPER_OPTIONS, with_he
 from roofline.operators.base import Implementation
 from roofline.operators.decode_attention import fused as attention
 from roofline.operators.decode_attention.counts import Shape
+from roofline.operators.model_decode.costs import chain_costs
 from roofline.operators.model_decode.dense import Dense, turns
 from roofline.operators.model_decode.plan import DEPTH, MOST_ROWS, OUTPUTS, THREADS, plan, rows_of
+from roofline.records.prediction import CostTerms
 
 KERNELS = Path(__file__).parent / "kernels"
 EMBED = KERNELS / "embed.cu"
@@ -161,6 +163,9 @@ class Chain(Implementation):
         kernel.max_dynamic_shared_size_bytes = division.shared_bytes
         launch = device.launcher(kernel, (division.blocks,), (THREADS,), division.shared_bytes, overlap=True)
         return lambda: launch(arguments), division.parts
+
+    def costs(self, scope: str | None) -> CostTerms:
+        return chain_costs(self.model, self.rows)
 
     # -- the step
 
