@@ -1,15 +1,17 @@
-"""One decode step of a whole model by PyTorch, beside the floor: `make peers`, where PyTorch is installed.
+"""One decode step of a whole model by our chain of kernels and by PyTorch, beside the floor: `make peers`, where PyTorch
+is installed; ours where that Python has CuPy too.
 
 Llama-3-8B with random weights. A layer is compiled before and after its attention, so that PyTorch's backends of that
 can be compared; the token is appended to the cache; all layers and the head are one CUDA graph. Its parts are compared
 with float32 arithmetic on one layer before it is timed. A time is the median over replays, of the fastest of three
-turns that the backends take one after another. A step reads more than any L2 keeps, so it is cold.
+turns that all take one after another. A step reads more than any L2 keeps, so it is cold.
 """
 
 import json
 import math
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,10 +22,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 import peers
 
 from roofline.core import statistics
-from roofline.core.formatting import duration, number, percent
+from roofline.core.formatting import duration, listed, number, percent
 from roofline.measure import lock
 from roofline.models import decoding
 from roofline.models.floor import Ceilings, NoCeiling, floor
+from roofline.models.number_formats import NAMES
 
 MODEL, DTYPE = "llama-3-8b", "bfloat16"
 CELLS = ((1, 1024), (8, 1024), (32, 1024), (128, 1024), (1, 8192))  # batch, context with the new token
@@ -32,6 +35,7 @@ EPS, THETA = 1e-5, 500000.0
 TURNS, REPLAYS = 3, 30
 TOLERANCE = 0.02  # norm of the difference over the norm, of logits after one layer; bf16 rounds each result by 0.2 %
 RESULT = Path("results/model_pytorch.json")
+OURS = "ours"
 
 
 class Way(NamedTuple):
@@ -272,9 +276,42 @@ def turns(torch, ways: dict[str, Way], stream) -> dict[str, float]:
     return times
 
 
-def compare(torch, model, sizes: Sizes, ceilings: Ceilings, cache) -> list[dict]:
+def our_device(torch):
+    """The first GPU, opened for our kernels; None, with the reason, where this Python or this card cannot run them."""
+    missing = [package for module, package in peers.OURS.items() if find_spec(module) is None]
+    if missing:
+        return None, f"this Python lacks {listed(missing)}"
+    torch.zeros(1, device="cuda")  # PyTorch's context first: the device that is opened is the only one left visible
+    from roofline import devices
+
+    try:
+        return devices.open_device("gpu0"), None
+    except (LookupError, RuntimeError) as error:
+        return None, peers.first_line(error)
+
+
+def our_step(device, found: dict, batch: int, context: int) -> Way:
+    """The chain's graph on the device's stream, its result checked. Raises RuntimeError where it cannot run."""
+    from roofline.operators.base import Case
+    from roofline.operators.model_decode import ModelDecode
+    from roofline.operators.model_decode.chain import Chain
+    from roofline.operators.model_decode.dense import dense
+
+    operator = ModelDecode()
+    params = {"model": dense(found).as_dict(), "config": found}
+    case = Case({"batch": batch, "context": context}, NAMES[DTYPE], found["name"], params)
+    if why := Chain.unsupported(device, case):
+        raise RuntimeError(why)
+    chain = Chain(operator, device, case, {}, operator.rotated_inputs(device, case, 1, 1))
+    operator.check(chain, None)
+    return Way(chain.step(None), 1)
+
+
+def compare(torch, found: dict, model, sizes: Sizes, ceilings: Ceilings, cache) -> list[dict]:
     weights = weights_of(torch, sizes, getattr(torch, DTYPE), "cuda")
-    stream, rows = torch.cuda.Stream(), []
+    device, why_not_ours = our_device(torch)
+    stream = torch.cuda.ExternalStream(device.stream.ptr) if device else torch.cuda.Stream()
+    rows = []
     stream.wait_stream(torch.cuda.current_stream())
     for batch, context in CELLS:
         operations = decoding.step(model, batch, context, cache)
@@ -282,55 +319,73 @@ def compare(torch, model, sizes: Sizes, ceilings: Ceilings, cache) -> list[dict]
             ways, why_not = pytorch_steps(torch, sizes, weights, batch, context, stream)
         except RuntimeError as error:  # out of memory
             ways, why_not = {}, {"all": peers.first_line(error)}
+        try:
+            if device:
+                ways[OURS] = our_step(device, found, batch, context)
+            else:
+                why_not[OURS] = why_not_ours
+        except (ArithmeticError, MemoryError, RuntimeError) as error:
+            why_not[OURS] = peers.first_line(error)
         times = turns(torch, ways, stream)
         read = sum(one.times * one.bytes for one in operations)
         rows.append(row(batch, context, read, floor(operations, ceilings).seconds, times, why_not, ceilings))
         del ways
         torch.cuda.empty_cache()
+        if device:
+            device.xp.get_default_memory_pool().free_all_blocks()
     return rows
 
 
 def row(batch, context, read: float, floor_s: float, times: dict, why_not: dict, ceilings: Ceilings) -> dict:
-    best = min(times.values(), default=None)
+    ours = times.get(OURS)
+    theirs = {name: seconds for name, seconds in times.items() if name != OURS}
+    best = min(theirs.values(), default=None)
+
+    def share(seconds: float | None) -> float | None:
+        return read / seconds / 1e9 / ceilings.read_gb_per_s if seconds else None
+
     return {
         "batch": batch,
         "context": context,
         "bytes": read,
         "floor_s": floor_s,
-        "pytorch_s": times,
+        "ours_s": ours,
+        "pytorch_s": theirs,
         "why_not": why_not,
-        "share_of_read": read / best / 1e9 / ceilings.read_gb_per_s if best else None,
-        "share_of_floor": floor_s / best if best else None,
+        "our_share_of_read": share(ours),
+        "share_of_read": share(best),
+        "times_as_fast": best / ours if best and ours else None,
     }
 
 
 def table(rows: list[dict]) -> str:
-    lines = ["| batch | context | GB | floor | PyTorch | attention by | GB/s | of hbm_read | floor over PyTorch |"]
-    lines.append("|---|---|---|---|---|---|---|---|---|")
+    lines = [
+        "| batch | context | GB | floor | ours | of hbm_read | PyTorch | attention by | of hbm_read | times as fast |"
+    ]
+    lines.append("|---|---|---|---|---|---|---|---|---|---|")
     for one in rows:
-        times = one["pytorch_s"]
+        times, ratio = one["pytorch_s"], one["times_as_fast"]
         told = [str(one["batch"]), str(one["context"]), number(one["bytes"] / 1e9), duration(one["floor_s"])]
+        told += [duration(one["ours_s"]), percent(one["our_share_of_read"])] if one["ours_s"] else ["-", "-"]
         if times:
             best = min(times, key=times.get)
-            told += [duration(times[best]), best.lower().removesuffix("_attention")]
-            told += [number(one["bytes"] / times[best] / 1e9), percent(one["share_of_read"])]
-            told.append(percent(one["share_of_floor"]))
+            told += [duration(times[best]), best.lower().removesuffix("_attention"), percent(one["share_of_read"])]
         else:
-            told += ["-"] * 4 + ["; ".join(dict.fromkeys(one["why_not"].values()))]
-        lines.append(f"| {' | '.join(told)} |")
+            told += ["-"] * 3
+        lines.append(f"| {' | '.join([*told, f'{ratio:.2f}' if ratio else '-'])} |")
     return "\n".join(lines)
 
 
 def in_words(rows: list[dict], ceilings: Ceilings) -> str:
     """Over all cells that ran."""
-    shares = [one["share_of_floor"] for one in rows if one["share_of_floor"]]
     words = f"{MODEL}, {DTYPE}; bytes are weights without the embedding table, and K/V. hbm_read of the run: "
     words += f"{number(ceilings.read_gb_per_s)} GB/s."
-    if shares:
-        mean = math.exp(sum(map(math.log, shares)) / len(shares))
-        spread = f"{percent(min(shares))} to {percent(max(shares))}"
-        words += f" The floor over PyTorch's time, geometric mean of {len(shares)} cells: {percent(mean)} ({spread})."
-    return words
+    if ratios := [one["times_as_fast"] for one in rows if one["times_as_fast"]]:
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        words += f" Ours is {mean:.2f} times as fast, geometric mean of {len(ratios)} cells"
+        words += f" ({min(ratios):.2f} to {max(ratios):.2f})."
+    reasons = dict.fromkeys(f"{name}: {why}" for one in rows for name, why in one["why_not"].items())
+    return f"{words} Left out: {'; '.join(reasons)}." if reasons else words
 
 
 def ceilings_of(roofline: dict) -> Ceilings:
@@ -353,7 +408,7 @@ def measured(torch) -> str | None:
     model, sizes = config_file.read(found), sizes_of(found["config"])
     with lock.measuring([lock.HOST]):
         try:
-            rows = compare(torch, model, sizes, ceilings, number_formats.PLAIN["bf16"])
+            rows = compare(torch, found, model, sizes, ceilings, number_formats.PLAIN["bf16"])
         except (torch.cuda.OutOfMemoryError, NoCeiling) as error:
             return f"{MODEL} cannot be compared: {peers.first_line(error)}"
     by_peer = peers.counted(
