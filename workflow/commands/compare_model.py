@@ -1,5 +1,5 @@
-"""One decode step of a whole model by our chain of kernels and by PyTorch, beside the floor: `make peers`, where PyTorch
-is installed; ours where that Python has CuPy too.
+"""One decode step of a whole model by our chain of kernels and by PyTorch, beside the floor: `make peers`, where that
+Python has PyTorch; ours where it has CuPy too.
 
 Llama-3-8B with random weights. A layer is compiled before and after its attention, so that PyTorch's backends of that
 can be compared; the token is appended to the cache; all layers and the head are one CUDA graph. Its parts are compared
