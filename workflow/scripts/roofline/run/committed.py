@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from statistics import mean, stdev
 
 from roofline.analysis import attention_peers as attention
 from roofline.analysis.distribution import known
@@ -100,6 +101,23 @@ def peers() -> str:
     """How attention compared with PyTorch on an H200, over all cells. Raises OSError."""
     rows = json.loads((FOLDER / "attention_pytorch.json").read_text(encoding="utf-8"))["rows"]
     return table(attention.COLUMNS, attention.table_rows(attention.summary(rows)))
+
+
+def sustained_repeats() -> str:
+    """Sustained loads of one card again and again: their mean and standard deviation, by chunks queued ahead."""
+    text = (FOLDER.parent / "experiments" / "sustained" / "loads.json").read_text(encoding="utf-8")
+    cards = json.loads(text)["cards"]
+    columns = ["dtype"] + [f"{one['queued_chunks']} chunks ahead: {part}" for one in cards for part in ("mean", "sd")]
+    rows = []
+    for dtype in cards[0]["tflops"]:
+        told = []
+        for one in cards:
+            rates = one["tflops"].get(dtype)
+            told += (
+                [f"{number(mean(rates))} ({len(rates)})", percent(stdev(rates) / mean(rates))] if rates else ["-"] * 2
+            )
+        rows.append([dtype, *told])
+    return table(columns, rows)
 
 
 def _others(name: str, others: Distribution) -> list[str]:

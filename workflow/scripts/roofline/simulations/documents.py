@@ -34,7 +34,7 @@ TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "fleet shares": fleet.shares_table,
     },
     "docs/placing.md": {"counted": counted.counted_table},
-    "docs/ceilings.md": {"loads": loads.error_table},
+    "docs/ceilings.md": {"loads": loads.error_table, "repeats": committed.sustained_repeats},
 }
 
 
