@@ -10,9 +10,12 @@ from edited_records import write_edited
 from factories import device_record as opened_record
 from hypothesis import given
 from hypothesis import strategies as st
-from records_factory import CONSTANTS, SEALED, cell, hashes_of, operator_record, operator_seal, results
+from records_factory import CONSTANTS, SEALED, beside, cell, hashes_of, operator_record, operator_seal, results
 
 from roofline import devices
+from roofline.analysis.checks.conditions import QUIET
+from roofline.analysis.collect import Asked
+from roofline.analysis.load import load
 from roofline.analysis.results import read_any
 from roofline.analysis.seals import violations
 from roofline.core import host_costs
@@ -112,6 +115,18 @@ def test_a_seal_that_has_what_was_measured_holds():
 )
 def test_a_seal_that_is_not_of_its_calibration_is_found(run, why):
     assert [why in line for line in told(run)] == [True], told(run)
+
+
+def test_a_calibration_that_stayed_disturbed_is_told_and_measured_again():
+    def checked(contention):
+        run = run_with(calibration(array_operation_s=2e-6).model_copy(update={"contention": contention}))
+        (quiet,) = [one for one in load(run, Asked(), hashes_of(run)).checks if one.check == QUIET]
+        return quiet
+
+    assert (checked(beside()).result, checked(beside()).records) == ("pass", [])
+    found = checked(beside(other_cores=4))
+    assert (found.result, found.records) == ("fail", ["cpu/calibration.json"])
+    assert "1 of 1 timed block disturbed (calibration: other processes used 4 of 8 cores)" in found.reason
 
 
 def test_records_carry_the_calibration_that_their_operators_seal_follows(tmp_path):

@@ -75,12 +75,13 @@ class Card(FakeDevice):
     """Products by size, whose steps take what their rate says, or that on operands of a seed.
 
     `load` is what is left of the best product's rate under sustained load, `variants` how many times as long the
-    variants take; products of the sizes `refused` do not run, and operands of the seed `wrong` give a wrong result.
+    variants take; products of the sizes `refused` do not run, and operands of the seed `wrong` give a wrong result. In
+    the chunks `late` of load the device waited for its host as long as it worked.
     """
 
-    def __init__(self, kind="gpu", load=0.8, rates=None, wrong=None, variants=(3, 2), refused=(), **options):
+    def __init__(self, kind="gpu", load=0.8, rates=None, wrong=None, variants=(3, 2), refused=(), late=(), **options):
         super().__init__(kind, **options)
-        self.load, self.wrong, self.refused, self.slower = load, wrong, refused, variants
+        self.load, self.wrong, self.refused, self.slower, self.late = load, wrong, refused, variants, late
         self.rates = {REFERENCE: 100.0, BEST: 150.0, LARGE: 120.0} | (rates or {})
         self.sizes = [size for size in self.rates if isinstance(size, int)]
         self.checked, self.most_flops, self.rested, self.check_s = [], None, False, 0.0
@@ -132,7 +133,8 @@ class Card(FakeDevice):
 
     def load_times(self, step, count, seconds, singly):
         for chunk in range(60):
-            each_s = [step(0) / self.load] * (count if chunk < singly else 1)
+            late = 2 if chunk in self.late else 1
+            each_s = [late * step(0) / self.load] * (count if chunk < singly else 1)
             yield (chunk + 1) * seconds / 60, each_s, 1400.0
 
     def state(self):
@@ -297,6 +299,13 @@ def test_a_wrong_result_fails_the_job(seed):
     """Of the reference product, of the best one, of its variants, and of the next one remeasured."""
     with pytest.raises(ArithmeticError, match="differs from float64"):
         measured(Card(wrong=seed, rates={LARGE: 148.0, (BEST, 5): 120.0}))
+
+
+def test_a_host_that_left_the_device_without_work_is_told_and_costs_nothing():
+    kept, late = peak_of(Card()), peak_of(Card(late=(30, 31, 50)))
+    assert late.sustained_tflops == pytest.approx(kept.sustained_tflops, rel=1e-6)
+    told = "the host left the device without work in 3 of 60 moments of sustained load, which do not count"
+    assert (kept.doubts, late.doubts) == ([], [told])
 
 
 # ---------------------------------------------------------------------------------------------- what limited it

@@ -149,6 +149,19 @@ def test_products_of_another_library_version_are_not_compared():
     assert [one.name for one in found.graded] == ["hbm_read"]
 
 
+def test_a_figure_of_fewer_others_says_how_few_it_stands_beside():
+    others = [run(f"GPU-{place}", bf16=800, **({"int8": 1448} if place == 0 else {})) for place in range(9)]
+
+    def told(bf16, int8):
+        figures = [quantity("bf16", bf16), quantity("int8", int8, kind="sustained")]
+        return sentence(H200, standing(made(*others), card(), figures, "default"))
+
+    few = "below the one other with this figure: int8 by 3.2 % (note)"
+    assert told(800, 1401) == f"This H200 is {few}"
+    assert told(780, 1401) == f"This H200 is below 9 others: bf16 by 2.5 % (ask for another card); {few}"
+    assert told(800, 1448) == "This H200 is within 1 % of 9 others; 1 figure beside fewer of them"
+
+
 def test_what_the_host_has_a_part_in_is_not_graded():
     for kind in ("pageable", "caller_time"):
         found = stand(fleet(800), 10, kind=kind)

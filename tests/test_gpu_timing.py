@@ -115,12 +115,12 @@ def test_load_is_queued_ahead_chunk_by_chunk(monkeypatch, device):
     for chunk in device.load_times(step, 4, 0.095, singly=2):
         chunks.append(chunk)
         ahead.append(queued_until[0] - now[0])
-    assert [at_s for at_s, *_ in chunks] == pytest.approx([0.01 * place for place in range(1, 12)])
-    assert [len(each_s) for _, each_s, _ in chunks] == [4, 4] + [1] * 9, "singly at the beginning"
+    assert [at_s for at_s, *_ in chunks] == pytest.approx([0.01 * place for place in range(1, 14)])
+    assert [len(each_s) for _, each_s, _ in chunks] == [4, 4] + [1] * 11, "singly at the beginning"
     assert all(each_s == pytest.approx([2.5e-3] * len(each_s)) for _, each_s, _ in chunks)
-    assert [clock for *_, clock in chunks] == pytest.approx([1980] * 11)
-    assert ahead[:-2] == pytest.approx([0.01] * 9), "the next chunk waits, so that the device does not"
-    assert done == [0, 1, 2, 3] * 11
+    assert [clock for *_, clock in chunks] == pytest.approx([1980] * 13)
+    assert ahead[:-4] == pytest.approx([0.03] * 9), "the next chunks wait, so that the device does not"
+    assert done == [0, 1, 2, 3] * 13
     assert list(device.load_times(step, 1, 0)) == []
 
 

@@ -3,12 +3,17 @@
 from types import SimpleNamespace
 
 import pytest
+from commands import load as command
 from factories import HEAT, POWER_CAP, product
 from hypothesis import given
 from hypothesis import strategies as st
+from records_factory import peak_record
 
+from roofline.analysis.consistency import _of_load
 from roofline.measure.sustained import summarise, sustain
-from roofline.records.compute import LoadPoint
+from roofline.records.compute import LoadPoint, Sustained
+
+sustained_by_audit = command("audit").sustained
 
 BRAKE = ["hw_power_brake_slowdown"]
 CHUNK_S = 0.05
@@ -124,6 +129,48 @@ def test_a_load_throttled_throughout_leaves_a_figure_that_says_so():
     found = summary(curve([450.0] * 40, [1100] * 40, [500] * 40, [HEAT] * 40))
     assert (found.tflops, found.throttled_points, found.all_throttled) == (pytest.approx(450), 20, True)
     assert found.limited_by == HEAT
+
+
+# ---------------------------------------------------------------------------------------------- a late host
+
+
+CLOCKS = {670.0: 1350.0, 580.0: 1170.0, 770.0: 1550.0}  # of dipping(): the rate follows the clock
+
+
+def late(places, share=0.8, phase=17):
+    """Load whose clock dips, and at some places a queue that ran dry: the device waits, and its clock rises."""
+    rates = dipping(3, phase=phase)
+    clocks = [1400.0 if place in places else CLOCKS[rate] for place, rate in enumerate(rates)]
+    return curve([share * rate if place in places else rate for place, rate in enumerate(rates)], clocks)
+
+
+@pytest.mark.parametrize("phase", range(18))
+def test_dips_of_the_clock_are_no_starvation(phase):
+    assert summary(late([], phase=phase)).starved_points == 0
+
+
+@pytest.mark.parametrize("places", [[24], [24, 25, 26, 27], range(30, 48), [28, 33, 34, 45, 57]])
+def test_moments_in_which_the_queue_ran_dry_are_left_out_and_counted(places):
+    found, without = summary(late(places)), summary(late([]))
+    assert found.starved_points == len(places) and len(found.curve) == 60
+    assert found.tflops == pytest.approx(without.tflops, rel=0.01)
+    assert summarise(late(places), product(), 3, with_starved=True).tflops < found.tflops
+
+
+def test_where_no_clock_is_known_all_count():
+    assert summary(curve([600.0] * 59 + [60.0])).starved_points == 0
+
+
+def test_of_records_made_before_it_was_looked_at_every_moment_counts():
+    old = summarise(late([24]), product(), 3, with_starved=True)
+    assert old.starved_points is None and Sustained.model_validate(old.model_dump(exclude={"starved_points"})) == old
+    for load in (old, summary(late([24]))):
+        assert sustained_by_audit(load.model_dump()) == pytest.approx(load.tflops)
+        record = peak_record("gpu0", "fp16", 800)
+        record.peak.sustained = load
+        assert _of_load(record) == []
+        record.peak.sustained = load.model_copy(update={"starved_points": None if load.starved_points else 1})
+        assert len(_of_load(record)) == 1
 
 
 # ---------------------------------------------------------------------------------------------- on a device

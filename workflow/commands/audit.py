@@ -232,6 +232,10 @@ def sustained(load: dict) -> float:
     late = [one for one in points if one["at_s"] > begun] if begun is not None else points[-(len(points) // 3) :]
     hot = {"sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "hw_slowdown"}
     free = [one for one in late if not hot.intersection(one["throttle_reasons"] or [])] or late
+    clocked = [one["tflops"] / one["sm_clock_mhz"] for one in free if one["sm_clock_mhz"]]
+    if clocked and load.get("starved_points") is not None:  # the host was late: left out, in earlier records counted
+        least = 0.97 * np.median(clocked)
+        free = [one for one in free if not one["sm_clock_mhz"] or one["tflops"] / one["sm_clock_mhz"] >= least]
     tflops = np.array([one["tflops"] for one in free])
     return float(np.median(tflops) if load.get("rule", "median") == "median" else len(tflops) / np.sum(1 / tflops))
 

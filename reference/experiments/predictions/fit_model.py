@@ -24,8 +24,8 @@ from roofline.devices import datasheets
 from roofline.models import config_file
 from roofline.models.published import of_datasheet
 from roofline.operators.base import Case
-from roofline.operators.constants import H200_HOSTS
 from roofline.operators.model_decode import ModelDecode
+from roofline.operators.model_decode.costs import FITTED as BY_FIT
 from roofline.operators.model_decode.costs import GPU, chain_costs
 from roofline.operators.model_decode.dense import dense
 from roofline.operators.model_decode.plan import rows_of
@@ -45,7 +45,7 @@ def cell(step: dict, sheet: dict) -> dict:
         "fitted": fitted_name(operator.name, step["dtype"], shape, found["name"]),
         "flops": operator.flops(case),
         "bytes": operator.bytes(case),
-        "costs": chain_costs(model, rows_of(step["batch"]), sheet["multiprocessors"]).model_dump(),
+        "costs": chain_costs(model, rows_of(step["batch"])).model_dump(),
         "promised_tflops": promised.tflops[step["dtype"]],
         "promised_gb_per_s": promised.read_gb_per_s,
         "device_latency_s": step["seconds"],
@@ -57,7 +57,7 @@ def main() -> None:
     sheet = next(one for one in cards if CARD in one["device_names"])
     cells = [cell(step, sheet) for step in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))]
     declared = {name: one.value for name, one in GPU.items()}
-    free = [name for name, one in GPU.items() if one.source != H200_HOSTS]
+    free = [name for name, one in GPU.items() if one.source == BY_FIT]
     fitted_on = [one for one in cells if one["model"] == FITTED_ON]
     found = fitted(fitted_on, declared, free)
     known = {*json.loads(FITTED.read_text(encoding="utf-8")), *(one["fitted"] for one in fitted_on)}

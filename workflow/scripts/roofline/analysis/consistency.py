@@ -94,7 +94,7 @@ def _of_load(record: JobRecord) -> list[str]:
     load = record.peak.sustained if isinstance(record, PeakFlopsRecord) and record.peak else None
     if not load or load.rule != "mean":  # earlier records had another rule
         return []
-    again = summarise(load.curve, load.product, load.seconds)
+    again = summarise(load.curve, load.product, load.seconds, with_starved=load.starved_points is None)
     try:
         require_same("sustained tflops", load.tflops, again.tflops)
         require_same_interval("sustained ci95", load.ci95, again.ci95)

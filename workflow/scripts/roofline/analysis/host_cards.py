@@ -50,7 +50,7 @@ def _sentences(group: Mapping[str, Standing]) -> list[str]:
     if low or not judged:
         return [f"{words}." for words in low]
     every = [figure for one in judged.values() for figure in one.graded]
-    return [f"{near(f'{listed(judged)} are', 'one another', Standing(len(judged), every))}."]
+    return [f"{near(f'{listed(judged)} are', 'one another', Standing(len(judged) - 1, every))}."]
 
 
 def _others(name: str, group: Mapping[str, Standing]) -> str:

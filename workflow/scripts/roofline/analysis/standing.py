@@ -1,5 +1,6 @@
 """Where one card stands among others of its model: which of its figures are low, and by how much."""
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -40,6 +41,7 @@ class Graded(NamedTuple):
     note: float  # what it is a note from
     fail: float | None  # None where it fails by no value
     of_host: bool  # whether the host has the other half of it, as of a link
+    cards: int  # other cards whose figures it stands beside
 
     @property
     def result(self) -> str:
@@ -112,7 +114,12 @@ def grade(one: Quantity, groups: Sequence[Sequence[float]], known: Sequence[Sequ
     note = NOTE if len(known) >= FEWEST else NOTE_BESIDE_FEW
     fails = len(known) >= FEWEST and len(groups) >= FEWEST
     return Graded(
-        one.name, 1 - ratio, _bound(note, deviation), _bound(FAIL, deviation) if fails else None, one.kind == "link"
+        name=one.name,
+        short=1 - ratio,
+        note=_bound(note, deviation),
+        fail=_bound(FAIL, deviation) if fails else None,
+        of_host=one.kind == "link",
+        cards=len(groups),
     )
 
 
@@ -133,21 +140,32 @@ def sentence(card: str, found: Standing) -> str:
 
 
 def below(name: str, others: str, found: Standing) -> str:
-    """What is low of a card, the furthest first; empty where nothing is."""
-    low = sorted((one for one in found.graded if one.result != "pass"), key=lambda one: -one.short)
-    figures = [f"{one.name} by {percent(one.short)} ({one.words})" for one in low]
-    return f"{name} is below {others}: {', '.join(figures)}" if low else ""
+    """What is low of a card, the furthest first, by how many others have the figure; empty where nothing is."""
+    low = sorted((one for one in found.graded if one.result != "pass"), key=lambda one: (-one.cards, -one.short))
+    parts = []
+    for cards, group in itertools.groupby(low, key=lambda one: one.cards):
+        figures = list(group)
+        told = ", ".join(f"{one.name} by {percent(one.short)} ({one.words})" for one in figures)
+        parts.append(f"below {others if cards == found.cards else _some(cards, len(figures))}: {told}")
+    return f"{name} is {'; '.join(parts)}" if parts else ""
+
+
+def _some(cards: int, figures: int) -> str:
+    """The others that have what the rest lacks, which has it by another rule, with another library or not at all."""
+    whose = "this figure" if figures == 1 else "these figures"
+    return f"the one other with {whose}" if cards == 1 else f"the {cards} others with {whose}"
 
 
 def near(cards: str, others: str, found: Standing) -> str:
-    """How near figures are of which none is low, and which of them say little."""
+    """How near figures are of which none is low, which of them say little, and how many not all others have."""
     steady = [abs(one.short) for one in found.graded if not one.wide]
     varying = list(dict.fromkeys(one.name for one in found.graded if one.wide))
     share = max(1, math.ceil(round(100 * max(steady), 6))) if steady else 0
     told = f"{cards} within {share} % of {others}" if steady else f"{cards} like {others}"
-    if not varying:
-        return told
-    of = f" in {len(steady)} of {counted(len(found.graded), 'figure')}" if steady else ""
-    more = [f"{len(varying) - NAMED} more"] if len(varying) > NAMED else []
-    verb = "varies" if len(varying) == 1 else "vary"
-    return f"{told}{of}; {listed([*varying[:NAMED], *more])} {verb} by more from card to card"
+    if varying:
+        of = f" in {len(steady)} of {counted(len(found.graded), 'figure')}" if steady else ""
+        more = [f"{len(varying) - NAMED} more"] if len(varying) > NAMED else []
+        verb = "varies" if len(varying) == 1 else "vary"
+        told += f"{of}; {listed([*varying[:NAMED], *more])} {verb} by more from card to card"
+    fewer = sum(one.cards < found.cards for one in found.graded)
+    return told + (f"; {counted(fewer, 'figure')} beside fewer of them" if fewer else "")

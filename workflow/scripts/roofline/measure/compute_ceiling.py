@@ -107,6 +107,9 @@ def measure(
         doubts += selfchecks.require_possible(f"a variant of {ceiling}", block.tflops, peak, record, block.sm_clock_mhz)
     if ceiling == "tf32":
         doubts += selfchecks.require_above_fp32(device, best, burst.tflops, record)
+    if load and load.starved_points:
+        moments = f"{load.starved_points} of {len(load.curve)} moments of sustained load"
+        doubts.append(f"the host left the device without work in {moments}, which do not count")
     kernel = Kernel(**device.kernel_of(workload.step))  # after all timing: a profiler may stay in the process
     investigation = None
     if first and peak and tflops < THRESHOLD * peak.tflops:

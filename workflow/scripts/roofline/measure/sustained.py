@@ -17,6 +17,7 @@ SETTLING_S = 1.0  # the opening burst, and the first dip by which power control 
 SHORTEST_S = 0.3  # of a cycle: an H200's dips come every 0.9 s
 FLAT, ALIKE = 0.002, 0.3  # of the mean: what swings less has no cycles; autocorrelation of what has
 FEWEST_POINTS, PARTS = 8, 4
+STARVED = 0.03  # less work a cycle than the usual; of an H200 that is kept busy, dips or none, it is 0.7 % at most
 TAIL = 0.025
 
 
@@ -24,7 +25,8 @@ def sustain(device: Device, workload, seconds: float, step_s: float) -> Sustaine
     """Run a workload without a pause for so many seconds; the mean rate over whole cycles of its power control.
 
     `step_s` is what one step takes, about. Moments of thermal or power-brake throttling are set apart; where there is
-    nothing else, they count and the record says so. None where the device ran no chunk.
+    nothing else, they count and the record says so. So are those in which the host left the device without work. None
+    where the device ran no chunk.
     """
     found, contention = undisturbed(
         device, lambda: _sustain(device, workload, seconds, step_s), lambda load: -load.tflops, "device", others=False
@@ -52,13 +54,23 @@ def _sustain(device: Device, workload, seconds: float, step_s: float) -> Sustain
     return found.model_copy(update={"power_reading": log.states[-1].power_reading})
 
 
-def summarise(curve: list[LoadPoint], product, seconds: float, first_products_s: Sequence[float] = ()) -> Sustained:
-    """The figures of a curve. Throttle reasons count from LAG_S on: what NVML tells before is of before the load."""
+def summarise(
+    curve: list[LoadPoint],
+    product,
+    seconds: float,
+    first_products_s: Sequence[float] = (),
+    with_starved: bool = False,
+) -> Sustained:
+    """The figures of a curve. Throttle reasons count from LAG_S on: what NVML tells before is of before the load.
+
+    Points `with_starved` count even where the device waited for its host, as in records of before that was looked at.
+    """
     cycle = cycle_points(curve)
     first = counted_from(curve, cycle)
     settled = curve[first:]
     free = [point for point in settled if not is_throttled(point.throttle_reasons)]
-    counted = free or settled
+    held = free or settled
+    counted = held if with_starved else fed(held)
     tflops, parts = mean_rate(counted), _parts(counted, cycle)
     return Sustained(
         product=product,
@@ -74,10 +86,18 @@ def summarise(curve: list[LoadPoint], product, seconds: float, first_products_s:
         temperature_c=max((point.temperature_c for point in counted if point.temperature_c is not None), default=None),
         limited_by=limiting_reasons(point.throttle_reasons for point in settled if point.at_s >= LAG_S),
         throttled_points=len(settled) - len(free),
+        starved_points=None if with_starved else len(held) - len(counted),
         all_throttled=not free,
         first_products_s=list(first_products_s),
         curve=curve,
     )
+
+
+def fed(points: Sequence[LoadPoint]) -> list[LoadPoint]:
+    """Those in which the device always had work; all where no clock is known. Where its queue ran dry it did clearly
+    less of it a cycle than in most: under a lower clock it does as much."""
+    usual = _median_of(point.tflops / point.sm_clock_mhz for point in points if point.sm_clock_mhz)
+    return [one for one in points if not usual or one.tflops >= (1 - STARVED) * usual * (one.sm_clock_mhz or 0)]
 
 
 def mean_rate(points: Sequence[LoadPoint]) -> float:

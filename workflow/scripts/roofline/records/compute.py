@@ -117,6 +117,11 @@ class Sustained(Record):
     power_reading: Literal["instant", "average"] | None = None
     limited_by: list[str] = Field(description="throttle reasons that NVML reported under this load")
     throttled_points: int = Field(description="moments of thermal or power-brake throttling, left out")
+    starved_points: int | None = Field(
+        default=None,
+        description="moments in which the host left the device without work, left out; null where they count, as in "
+        "earlier records",
+    )
     all_throttled: bool
     first_products_s: list[Positive] = Field(default=[], description="of the first 0.1 s, each product's time")
     curve: Annotated[list[LoadPoint], Field(min_length=1)]

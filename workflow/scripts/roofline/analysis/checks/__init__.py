@@ -25,8 +25,10 @@ def of_run(table: Roofline, found: Results, standings: Mapping[str, Standing]) -
             table=table,
             standing=standings.get(name),
             siblings=host_cards.among(name, groups),
+            calibration=found.calibration(name),
             profiled=bool(found.profilers),
         )
         mine = {path: one for path, one in found.measured if one.device == name}
+        mine |= {path: one for path, one in found.seals.items() if one is known.calibration}
         checks += registry.with_records(judge(known), record, mine)
     return [*checks, results.questions(table)]

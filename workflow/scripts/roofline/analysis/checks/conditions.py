@@ -196,6 +196,8 @@ def _temperatures(records: Sequence[JobRecord]) -> Iterable[float]:
 
 def _blocks(known: Evidence) -> Iterator[Block]:
     sensitive = KINDS[known.record.device_kind].sensitive
+    if known.calibration:
+        yield Block("calibration", sensitive, known.calibration.contention)
     for record in known.records:
         if isinstance(record, PeakFlopsRecord) and record.peak:
             burst = record.peak.burst

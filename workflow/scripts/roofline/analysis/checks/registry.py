@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 from roofline.analysis.standing import Standing
 from roofline.analysis.table import Roofline
 from roofline.core.device_kinds import KINDS
+from roofline.records.calibration import CalibrationRecord
 from roofline.records.check import CheckResult, Result
 from roofline.records.device import DeviceRecord
 from roofline.records.health import RepeatabilityRecord, Unused, Xid
@@ -23,6 +24,7 @@ class Evidence:
     table: Roofline | None = None  # of the whole run
     standing: Standing | None = None  # among other cards of its model
     siblings: tuple[str, Standing] | None = None  # who the host's other cards are, and where it stands among them
+    calibration: CalibrationRecord | None = None
     profiled: bool = False  # whether counters were asked for
     health: "HealthEvidence | None" = None
 
@@ -100,16 +102,18 @@ def judge(known: Evidence, wanted: Callable[[Registered], bool] = lambda one: Tr
     return [_row(one, known, outcome) for one in asked for outcome in _outcomes(one.judge(known))]
 
 
-def failed(record: DeviceRecord, records: Sequence[JobRecord]) -> list[CheckResult]:
+def failed(record: DeviceRecord, records: Sequence[JobRecord | CalibrationRecord]) -> list[CheckResult]:
     """What failed of these records alone; of the device itself where there are none."""
     looks_at = "measurements" if records else "device"
-    known = Evidence(record.device, record, records)
+    jobs = [one for one in records if isinstance(one, JobRecord)]
+    calibration = next((one for one in records if isinstance(one, CalibrationRecord)), None)
+    known = Evidence(record.device, record, jobs, calibration=calibration)
     found = judge(known, lambda one: one.doubts_figures and one.looks_at == looks_at)
     return [one for one in found if one.result == "fail"]
 
 
 def with_records(
-    found: Iterable[CheckResult], record: DeviceRecord, records: Mapping[str, JobRecord]
+    found: Iterable[CheckResult], record: DeviceRecord, records: Mapping[str, JobRecord | CalibrationRecord]
 ) -> list[CheckResult]:
     """The same checks; those that failed by what may be over by now name the records in which it was so."""
     names = {path: {one.check for one in failed(record, [measured])} for path, measured in records.items()}

@@ -11,7 +11,8 @@ STEPS_BEHIND_BLOCK = 32  # while more than eight are left, the card fetches comm
 BLOCK_TIMEOUT_NS = 500_000_000
 
 LOOK_SHARE = 3  # quarters of a block
-MARKS = 4  # of the clocks that are kept: load is queued two chunks ahead
+CHUNKS_AHEAD = 4  # of load: a host that is late by less leaves no gap
+MARKS = CHUNKS_AHEAD + 1  # of the clocks that are kept: of the chunks ahead, and the end of the last one
 SHORTEST_NS = 200_000  # between two marks: long against the tick of the device's timer, a microsecond on some cards
 
 
@@ -100,13 +101,13 @@ class Timer:
         """Load without a pause for about so many seconds, in chunks of `count` steps.
 
         Yields (seconds since the start, seconds per step, MHz) of each chunk: of the first `singly` chunks the seconds
-        of each step, of the others their mean alone. Two chunks are queued before one is waited for.
+        of each step, of the others their mean alone. CHUNKS_AHEAD are queued before one is waited for.
         """
         queued: deque[list] = deque()
         self.synchronize()
         start, number, last = time.monotonic(), 0, self._marked(0)
         while queued or time.monotonic() - start < seconds:
-            while len(queued) < 2 and time.monotonic() - start < seconds:
+            while len(queued) < CHUNKS_AHEAD and time.monotonic() - start < seconds:
                 events = [last]
                 for index in range(count):
                     step(index)

@@ -6,6 +6,7 @@ The stream of a sequence is kept twice: as it is, to be added to, and scaled by 
 multiplied. Blocks that write it leave the sums of its squares, by which the next product scales its results.
 """
 
+import math
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -14,8 +15,10 @@ from roofline.devices.gpu.kernel_compiler import HOPPER, HOPPER_OPTIONS, with_he
 from roofline.operators.base import Implementation
 from roofline.operators.decode_attention import fused as attention
 from roofline.operators.decode_attention.counts import Shape
+from roofline.operators.model_decode.costs import chain_costs
 from roofline.operators.model_decode.dense import Dense, turns
 from roofline.operators.model_decode.plan import DEPTH, MOST_ROWS, OUTPUTS, THREADS, plan, rows_of
+from roofline.records.prediction import CostTerms
 
 KERNELS = Path(__file__).parent / "kernels"
 EMBED = KERNELS / "embed.cu"
@@ -64,9 +67,9 @@ class Chain(Implementation):
         self.query, self.attended = numbers(model.heads * model.head_size), numbers(model.heads * model.head_size)
         self.gated, self.logits = numbers(model.inner), numbers(model.vocabulary)
         self.squares = xp.empty((model.hidden // 8, self.rows), xp.float32)  # as many parts as a product may leave
-        blocks = self.device.multiprocessors
-        self.workspace = xp.empty((blocks, OUTPUTS * self.rows), xp.float32)
-        self.arrived = xp.zeros(blocks, xp.uint32)
+        self.workspace = xp.empty((self.device.multiprocessors, 2, OUTPUTS * self.rows), xp.float32)
+        most_outputs = max(model.vocabulary, 2 * model.inner, model.qkv)
+        self.arrived = xp.zeros((math.ceil(most_outputs / OUTPUTS), 2), xp.uint32)
         self.turns = xp.asarray(turns(model, self.context - 1), xp.float32)
 
     # -- launches
@@ -160,6 +163,9 @@ class Chain(Implementation):
         kernel.max_dynamic_shared_size_bytes = division.shared_bytes
         launch = device.launcher(kernel, (division.blocks,), (THREADS,), division.shared_bytes, overlap=True)
         return lambda: launch(arguments), division.parts
+
+    def costs(self, scope: str | None) -> CostTerms:
+        return chain_costs(self.model, self.rows)
 
     # -- the step
 
