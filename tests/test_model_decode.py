@@ -219,13 +219,12 @@ def test_counts_are_those_of_the_floor(name, batch, context):
     assert OPERATOR.flops(case) == sum(one.times * one.flops for one in operations)
 
 
-def test_costs_count_every_kernel_and_x_once_for_each_tile():
+def test_costs_count_every_kernel_and_the_rows_that_blocks_share():
     model = dense(config_file.find("llama-3-8b"))
-    terms = chain_costs(model, 8, 132)
-    assert terms.start == {"kernel_start_s": 5 * 32 + 2}
-    weights = model.layers * (4096 * 6144 + 4096 * 4096 + 3 * 4096 * 14336) + 128256 * 4096
-    assert terms.extra["x_s_per_byte"] == pytest.approx(2 * weights / 128 * 8 / 132)
-    assert {*terms.calls, *terms.start, *terms.extra, terms.share} == set(GPU)
+    few, many = chain_costs(model, 8), chain_costs(model, 64)
+    assert few.start == many.start == {"kernel_start_s": 5 * 32 + 2}
+    assert (few.extra, many.extra) == ({}, {"shared_row_s": (4 * 32 + 1) * 64})
+    assert {*many.calls, *many.start, *many.extra, many.share} == set(GPU)
 
 
 # ---------------------------------------------------------------- jobs, and what is left out
