@@ -1,6 +1,7 @@
 """A model's decode step by PyTorch, as far as it needs no PyTorch: sizes, bytes and words."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from commands import load
@@ -48,3 +49,29 @@ def test_the_fastest_turn_counts(command, monkeypatch):
     times = iter([3e-3, 5e-3, 2e-3, 6e-3, 4e-3, 7e-3])
     monkeypatch.setattr(command, "seconds", lambda torch, way, stream: next(times))
     assert command.turns(None, {"first": None, "second": None}, None) == {"first": 2e-3, "second": 5e-3}
+
+
+def test_the_chain_stands_beside_pytorch_where_it_was_timed(command):
+    ceilings, times = command.Ceilings(4000.0, {"bf16": 800.0}), {"CUDNN_ATTENTION": 5e-3, "FLASH_ATTENTION": 6e-3}
+    rows = [
+        command.row(1, 1024, 16e9, 4e-3, times, {}, ceilings) | command.beside(4.5e-3, None, times, 16e9, ceilings),
+        command.row(1, 8192, 16e9, 4e-3, times, {}, ceilings)
+        | command.beside(None, "it does not fit", times, 1, ceilings),
+    ]
+    head, rule, first, second = command.table(rows).splitlines()
+    assert head.endswith("| chain | of hbm_read | times as fast |") and head.count("|") == rule.count("|")
+    assert first.endswith("| 4.5 ms | 89 % | 1.11 |") and second.endswith("| it does not fit | - | - |")
+    assert "1.11 times as fast as PyTorch (1.11 to 1.11)" in command.in_words(rows, ceilings)
+    assert command.in_words(rows[1:], ceilings).endswith("The chain of kernels is not beside it: it does not fit.")
+
+
+def test_a_python_without_what_our_kernels_need_times_pytorch_alone(command, monkeypatch):
+    monkeypatch.setattr(command, "find_spec", lambda module: None if module == "cupy" else module)
+    assert command.our_device(None) == (None, "this Python lacks cupy-cuda12x")
+
+
+def test_the_chain_is_left_out_with_its_reason(command):
+    identity = SimpleNamespace(memory_free_bytes=1 << 30)
+    device = SimpleNamespace(capability=(9, 0), identity=identity)
+    way, why = command.our_step(device, config_file.find(command.MODEL), 1, 1024)
+    assert way is None and why.startswith("it does not fit: 15.3 GiB needed")

@@ -1,4 +1,5 @@
-"""One decode step of a whole model by PyTorch, beside the floor: `make peers`, where PyTorch is installed.
+"""One decode step of a whole model by PyTorch, beside the floor: `make peers`, where PyTorch is installed; and where
+its Python has CuPy, beside our chain of kernels, which takes turns with it on weights of its own.
 
 Llama-3-8B with random weights. A layer is compiled before and after its attention, so that PyTorch's backends of that
 can be compared; the token is appended to the cache; all layers and the head are one CUDA graph. Its parts are compared
@@ -10,6 +11,7 @@ import json
 import math
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 import peers
 
 from roofline.core import statistics
-from roofline.core.formatting import duration, number, percent
+from roofline.core.formatting import duration, listed, number, percent
 from roofline.measure import lock
 from roofline.models import decoding
 from roofline.models.floor import Ceilings, NoCeiling, floor
@@ -30,6 +32,7 @@ CELLS = ((1, 1024), (8, 1024), (32, 1024), (128, 1024), (1, 8192))  # batch, con
 BACKENDS = ("CUDNN_ATTENTION", "FLASH_ATTENTION")
 EPS, THETA = 1e-5, 500000.0
 TURNS, REPLAYS = 3, 30
+CHAIN, SEED = "chain", 11
 TOLERANCE = 0.02  # norm of the difference over the norm, of logits after one layer; bf16 rounds each result by 0.2 %
 RESULT = Path("results/model_pytorch.json")
 
@@ -272,21 +275,67 @@ def turns(torch, ways: dict[str, Way], stream) -> dict[str, float]:
     return times
 
 
-def compare(torch, model, sizes: Sizes, ceilings: Ceilings, cache) -> list[dict]:
-    weights = weights_of(torch, sizes, getattr(torch, DTYPE), "cuda")
-    stream, rows = torch.cuda.Stream(), []
+def our_device(torch):
+    """(the device, None), or (None, why our kernels cannot run in this Python)."""
+    missing = [package for module, package in peers.OURS.items() if find_spec(module) is None]
+    if missing:
+        return None, f"this Python lacks {listed(missing)}"
+    torch.zeros(1, device="cuda")  # PyTorch's context first: the device opened then is the only one left visible
+    from roofline import devices
+
+    try:
+        return devices.open_device("gpu0"), None
+    except (LookupError, RuntimeError) as error:
+        return None, peers.first_line(error)
+
+
+def our_step(device, found: dict, batch: int, context: int) -> tuple[Way | None, str | None]:
+    """The chain's step, compared with float64, or why there is none. Raises ArithmeticError for a wrong result."""
+    from roofline.measure.operator_job import unsupported
+    from roofline.operators.base import Case
+    from roofline.operators.model_decode import ModelDecode
+    from roofline.operators.model_decode.chain import Chain
+    from roofline.operators.model_decode.dense import dense
+
+    params = {"model": dense(found).as_dict(), "config": found}
+    case, operator = Case({"batch": batch, "context": context}, "bf16", found["name"], params), ModelDecode()
+    if why := unsupported(operator, Chain, device, case):
+        return None, why
+    try:
+        chain = Chain(operator, device, case, {}, [operator.inputs(device, case, SEED)])
+        operator.check(chain, None)
+    except device.xp.cuda.memory.OutOfMemoryError as error:
+        return None, peers.first_line(error)
+    return Way(chain.step(None), 1), None
+
+
+def compare(torch, found: dict, sizes: Sizes, ceilings: Ceilings, cache, device, why: str | None) -> list[dict]:
+    """Rows of all cells; without a `device` of ours PyTorch alone, and `why`."""
+    from roofline.models import config_file
+
+    model, weights = config_file.read(found), weights_of(torch, sizes, getattr(torch, DTYPE), "cuda")
+    stream = torch.cuda.ExternalStream(device.stream.ptr) if device else torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
+    rows: list[dict] = []
     for batch, context in CELLS:
         operations = decoding.step(model, batch, context, cache)
         try:
             ways, why_not = pytorch_steps(torch, sizes, weights, batch, context, stream)
         except RuntimeError as error:  # out of memory
             ways, why_not = {}, {"all": peers.first_line(error)}
-        times = turns(torch, ways, stream)
+        ours, not_ours = our_step(device, found, batch, context) if device else (None, why)
+        times = turns(torch, {**({CHAIN: ours} if ours else {}), **ways}, stream)
+        chain_s = times.pop(CHAIN, None)
         read = sum(one.times * one.bytes for one in operations)
-        rows.append(row(batch, context, read, floor(operations, ceilings).seconds, times, why_not, ceilings))
-        del ways
+        floor_s = floor(operations, ceilings).seconds
+        rows.append(
+            row(batch, context, read, floor_s, times, why_not, ceilings)
+            | beside(chain_s, not_ours, times, read, ceilings)
+        )
+        del ways, ours
         torch.cuda.empty_cache()
+        if device:
+            device.xp.get_default_memory_pool().free_all_blocks()
     return rows
 
 
@@ -304,9 +353,32 @@ def row(batch, context, read: float, floor_s: float, times: dict, why_not: dict,
     }
 
 
+def beside(chain_s: float | None, why_not: str | None, times: dict, read: float, ceilings: Ceilings) -> dict:
+    """The chain's part of a row."""
+    best = min(times.values(), default=None)
+    return {
+        "chain_s": chain_s,
+        "chain_why_not": why_not,
+        "chain_share_of_read": read / chain_s / 1e9 / ceilings.read_gb_per_s if chain_s else None,
+        "times_as_fast": best / chain_s if best and chain_s else None,
+    }
+
+
 def table(rows: list[dict]) -> str:
-    lines = ["| batch | context | GB | floor | PyTorch | attention by | GB/s | of hbm_read | floor over PyTorch |"]
-    lines.append("|---|---|---|---|---|---|---|---|---|")
+    columns = [
+        "batch",
+        "context",
+        "GB",
+        "floor",
+        "PyTorch",
+        "attention by",
+        "GB/s",
+        "of hbm_read",
+        "floor over PyTorch",
+    ]
+    chained = any(one.get("chain_s") for one in rows)
+    columns += ["chain", "of hbm_read", "times as fast"] if chained else []
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for one in rows:
         times = one["pytorch_s"]
         told = [str(one["batch"]), str(one["context"]), number(one["bytes"] / 1e9), duration(one["floor_s"])]
@@ -317,8 +389,16 @@ def table(rows: list[dict]) -> str:
             told.append(percent(one["share_of_floor"]))
         else:
             told += ["-"] * 4 + ["; ".join(dict.fromkeys(one["why_not"].values()))]
+        told += of_chain(one) if chained else []
         lines.append(f"| {' | '.join(told)} |")
     return "\n".join(lines)
+
+
+def of_chain(row: dict) -> list[str]:
+    if not row["chain_s"]:
+        return [row["chain_why_not"], "-", "-"]
+    times = f"{row['times_as_fast']:.2f}" if row["times_as_fast"] else "-"
+    return [duration(row["chain_s"]), percent(row["chain_share_of_read"]), times]
 
 
 def in_words(rows: list[dict], ceilings: Ceilings) -> str:
@@ -330,6 +410,11 @@ def in_words(rows: list[dict], ceilings: Ceilings) -> str:
         mean = math.exp(sum(map(math.log, shares)) / len(shares))
         spread = f"{percent(min(shares))} to {percent(max(shares))}"
         words += f" The floor over PyTorch's time, geometric mean of {len(shares)} cells: {percent(mean)} ({spread})."
+    if times := [one["times_as_fast"] for one in rows if one.get("times_as_fast")]:
+        mean = math.exp(sum(map(math.log, times)) / len(times))
+        words += f" The chain of kernels is {mean:.2f} times as fast as PyTorch ({min(times):.2f} to {max(times):.2f})."
+    elif why := [one["chain_why_not"] for one in rows if one.get("chain_why_not")]:
+        words += f" The chain of kernels is not beside it: {why[0]}."
     return words
 
 
@@ -350,10 +435,11 @@ def measured(torch) -> str | None:
     except StopIteration:
         return "results/roofline.json has no hbm_read of gpu0"
     found = config_file.find(MODEL)
-    model, sizes = config_file.read(found), sizes_of(found["config"])
+    device, why = our_device(torch)
     with lock.measuring([lock.HOST]):
         try:
-            rows = compare(torch, model, sizes, ceilings, number_formats.PLAIN["bf16"])
+            sizes, cache = sizes_of(found["config"]), number_formats.PLAIN["bf16"]
+            rows = compare(torch, found, sizes, ceilings, cache, device, why)
         except (torch.cuda.OutOfMemoryError, NoCeiling) as error:
             return f"{MODEL} cannot be compared: {peers.first_line(error)}"
     by_peer = peers.counted(
