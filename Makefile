@@ -3,8 +3,14 @@
 # Not even a file of the checkout's own root, numpy.py say, comes before the installed packages.
 python = .venv/bin/python -P
 
-# A, ARCHIVE, B, BATCH, CACHE, CARD, CELL, CONTEXT, CUDA, FLEET, FORMAT, HEAT, MODEL, PYTHON, PYTORCH, REPORT, RUN and RUNS
-# reach the recipes through the environment. These would lead Python elsewhere.
+# These reach the recipes, most of them through the environment. Another name may be meant for CUDA, or be mistyped.
+variables = A ARCHIVE ARCHIVES ARGS B BATCH CACHE CARD CELL CONTEXT CUDA DEVICES FLEET FORCE FORMAT HEAT MODEL PYTHON \
+	PYTORCH REPORT RUN RUNS python
+given = $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
+unknown := $(filter-out $(variables),$(given))
+$(if $(unknown),$(warning no variable of this Makefile: $(unknown); known: $(variables)))
+
+# These would lead Python elsewhere.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 # Snakemake, CuPy and Matplotlib cache below the home; where that cannot be written, here.

@@ -105,6 +105,17 @@ def test_one_run_a_side_of_unknown_spread_is_unclear_and_says_how_many_would_dec
     assert said.runs_to_decide == 2 and "2 runs a side would decide" in said.reason
 
 
+def test_a_page_explains_the_columns_that_it_has(run):
+    unknown, known = (compare([run], [another(run)], known=one) for one in (lambda card: {}, knowing()))
+    for page in (comparison_page.markdown, comparison_page.screen):
+        assert not {"95 % interval", "would find", "Would find:", "The interval is"} & words_in(page(unknown))
+        assert {"95 % interval", "would find", "Would find:", "The interval is"} == words_in(page(known))
+
+
+def words_in(page):
+    return {one for one in ("95 % interval", "would find", "Would find:", "The interval is") if one in page}
+
+
 def test_of_a_cpu_no_spread_is_taken_for_usual():
     """What is stored is of GPUs."""
     first, second, *_ = [read_run(path) for path in sorted((REFERENCE.parent / "runs").glob("intel*"))]

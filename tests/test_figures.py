@@ -12,6 +12,7 @@ import reference_runs
 import samples
 from pictures import dots_of, labels_of, overlapping_texts, texts_of, texts_outside, texts_over_dots, words_of
 from PIL import Image
+from records_factory import bandwidth_record, collected, peak_record
 
 from roofline.analysis.results import read_table
 from roofline.analysis.table import Roofline
@@ -77,6 +78,14 @@ def test_the_labs_dots_are_labelled_with_their_shares(drawn):
             assert any(text.endswith(f"S {cell.shape['seq_len']}: {percent(cell.fraction_of_roof)}") for text in told)
     assert sum(text.startswith("batch 256, S 128–1024: ") for text in told) == 2
     assert not set(texts_over_dots(figure)) & set(told)
+
+
+@pytest.mark.parametrize(("block", "labelled"), [(1.5, ["gemm"]), (1.2, [])])
+def test_a_product_that_nothing_is_divided_by_has_no_share_at_its_dot(block, labelled):
+    """Its blocks differ by more than a tenth: the page gives no ratio of it either."""
+    table = collected(peak_record("cpu", "fp32", 1.5, chosen_at=block), bandwidth_record("cpu", dram_read=100)).roofline
+    (panel,) = roofline_content.panels(table)
+    assert [cell.operator for cell in panel.labelled] == labelled and panel.cells
 
 
 # ------------------------------------------------------------------------------------------------ what it says

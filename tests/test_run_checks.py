@@ -14,6 +14,7 @@ from records_factory import (
     operator_record,
     peak_record,
     results,
+    timing,
     verified,
 )
 
@@ -148,6 +149,15 @@ def test_operators_above_their_roof_fail_the_device_that_they_are_on():
     assert result == "fail" and reason.startswith("scan plain fp32 N 1: 10 TB at") and reason.endswith("; and 1 more")
     assert found["cpu", BELOW][0] == "pass"
     assert judge(bandwidth_record("gpu0", hbm_read=1))["gpu0", BELOW][0] == "not_applicable"
+
+
+def test_a_cell_above_its_roof_whose_interval_reaches_below_it_is_named_and_fails_nothing():
+    unsure = swept("cpu", 1, 2, 3, 4)
+    one = unsure.measurements[0]
+    one.latency = timing(0.9 * one.bytes / 100e9, interval=0.2)
+    result, reason = judge(*GPU, *CPU[:2], unsure)["cpu", BELOW]
+    told = "above by the median, but not beyond what its samples leave open: scan numpy fp32 N 1 111.1 %"
+    assert result == "pass" and reason.endswith(told)
 
 
 # ---------------------------------------------------------------- ceilings

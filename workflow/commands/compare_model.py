@@ -1,10 +1,10 @@
-"""One decode step of a whole model by PyTorch, beside the floor: `make peers`, where PyTorch is installed; and where
-its Python has CuPy, beside our chain of kernels, which takes turns with it on weights of its own.
+"""One decode step of a whole model by our chain of kernels and by PyTorch, beside the floor: `make peers`, where that
+Python has PyTorch; ours where it has CuPy too.
 
 Llama-3-8B with random weights. A layer is compiled before and after its attention, so that PyTorch's backends of that
 can be compared; the token is appended to the cache; all layers and the head are one CUDA graph. Its parts are compared
 with float32 arithmetic on one layer before it is timed. A time is the median over replays, of the fastest of three
-turns that the backends take one after another. A step reads more than any L2 keeps, so it is cold.
+turns that all take one after another. A step reads more than any L2 keeps, so it is cold.
 """
 
 import json
@@ -26,15 +26,16 @@ from roofline.core.formatting import duration, listed, number, percent
 from roofline.measure import lock
 from roofline.models import decoding
 from roofline.models.floor import Ceilings, NoCeiling, floor
+from roofline.models.number_formats import NAMES
 
 MODEL, DTYPE = "llama-3-8b", "bfloat16"
 CELLS = ((1, 1024), (8, 1024), (32, 1024), (128, 1024), (1, 8192))  # batch, context with the new token
 BACKENDS = ("CUDNN_ATTENTION", "FLASH_ATTENTION")
 EPS, THETA = 1e-5, 500000.0
 TURNS, REPLAYS = 3, 30
-CHAIN, SEED = "chain", 11
 TOLERANCE = 0.02  # norm of the difference over the norm, of logits after one layer; bf16 rounds each result by 0.2 %
 RESULT = Path("results/model_pytorch.json")
+OURS = "ours"
 
 
 class Way(NamedTuple):
@@ -276,11 +277,11 @@ def turns(torch, ways: dict[str, Way], stream) -> dict[str, float]:
 
 
 def our_device(torch):
-    """(the device, None), or (None, why our kernels cannot run in this Python)."""
+    """The first GPU, opened for our kernels; None, with the reason, where this Python or this card cannot run them."""
     missing = [package for module, package in peers.OURS.items() if find_spec(module) is None]
     if missing:
         return None, f"this Python lacks {listed(missing)}"
-    torch.zeros(1, device="cuda")  # PyTorch's context first: the device opened then is the only one left visible
+    torch.zeros(1, device="cuda")  # PyTorch's context first: the device that is opened is the only one left visible
     from roofline import devices
 
     try:
@@ -289,50 +290,47 @@ def our_device(torch):
         return None, peers.first_line(error)
 
 
-def our_step(device, found: dict, batch: int, context: int) -> tuple[Way | None, str | None]:
-    """The chain's step, compared with float64, or why there is none. Raises ArithmeticError for a wrong result."""
+def our_step(device, found: dict, batch: int, context: int) -> Way:
+    """The chain's graph on the device's stream, its result checked. Raises RuntimeError where it cannot run."""
     from roofline.measure.operator_job import unsupported
     from roofline.operators.base import Case
     from roofline.operators.model_decode import ModelDecode
     from roofline.operators.model_decode.chain import Chain
     from roofline.operators.model_decode.dense import dense
 
+    operator = ModelDecode()
     params = {"model": dense(found).as_dict(), "config": found}
-    case, operator = Case({"batch": batch, "context": context}, "bf16", found["name"], params), ModelDecode()
+    case = Case({"batch": batch, "context": context}, NAMES[DTYPE], found["name"], params)
     if why := unsupported(operator, Chain, device, case):
-        return None, why
-    try:
-        chain = Chain(operator, device, case, {}, [operator.inputs(device, case, SEED)])
-        operator.check(chain, None)
-    except device.xp.cuda.memory.OutOfMemoryError as error:
-        return None, peers.first_line(error)
-    return Way(chain.step(None), 1), None
+        raise RuntimeError(why)
+    chain = Chain(operator, device, case, {}, operator.rotated_inputs(device, case, 1, 1))
+    operator.check(chain, None)
+    return Way(chain.step(None), 1)
 
 
-def compare(torch, found: dict, sizes: Sizes, ceilings: Ceilings, cache, device, why: str | None) -> list[dict]:
-    """Rows of all cells; without a `device` of ours PyTorch alone, and `why`."""
-    from roofline.models import config_file
-
-    model, weights = config_file.read(found), weights_of(torch, sizes, getattr(torch, DTYPE), "cuda")
+def compare(torch, found: dict, model, sizes: Sizes, ceilings: Ceilings, cache) -> list[dict]:
+    weights = weights_of(torch, sizes, getattr(torch, DTYPE), "cuda")
+    device, why_not_ours = our_device(torch)
     stream = torch.cuda.ExternalStream(device.stream.ptr) if device else torch.cuda.Stream()
+    rows = []
     stream.wait_stream(torch.cuda.current_stream())
-    rows: list[dict] = []
     for batch, context in CELLS:
         operations = decoding.step(model, batch, context, cache)
         try:
             ways, why_not = pytorch_steps(torch, sizes, weights, batch, context, stream)
         except RuntimeError as error:  # out of memory
             ways, why_not = {}, {"all": peers.first_line(error)}
-        ours, not_ours = our_step(device, found, batch, context) if device else (None, why)
-        times = turns(torch, {**({CHAIN: ours} if ours else {}), **ways}, stream)
-        chain_s = times.pop(CHAIN, None)
+        try:
+            if device:
+                ways[OURS] = our_step(device, found, batch, context)
+            else:
+                why_not[OURS] = why_not_ours
+        except (ArithmeticError, MemoryError, RuntimeError) as error:
+            why_not[OURS] = peers.first_line(error)
+        times = turns(torch, ways, stream)
         read = sum(one.times * one.bytes for one in operations)
-        floor_s = floor(operations, ceilings).seconds
-        rows.append(
-            row(batch, context, read, floor_s, times, why_not, ceilings)
-            | beside(chain_s, not_ours, times, read, ceilings)
-        )
-        del ways, ours
+        rows.append(row(batch, context, read, floor(operations, ceilings).seconds, times, why_not, ceilings))
+        del ways
         torch.cuda.empty_cache()
         if device:
             device.xp.get_default_memory_pool().free_all_blocks()
@@ -340,82 +338,55 @@ def compare(torch, found: dict, sizes: Sizes, ceilings: Ceilings, cache, device,
 
 
 def row(batch, context, read: float, floor_s: float, times: dict, why_not: dict, ceilings: Ceilings) -> dict:
-    best = min(times.values(), default=None)
+    ours = times.get(OURS)
+    theirs = {name: seconds for name, seconds in times.items() if name != OURS}
+    best = min(theirs.values(), default=None)
+
+    def share(seconds: float | None) -> float | None:
+        return read / seconds / 1e9 / ceilings.read_gb_per_s if seconds else None
+
     return {
         "batch": batch,
         "context": context,
         "bytes": read,
         "floor_s": floor_s,
-        "pytorch_s": times,
+        "ours_s": ours,
+        "pytorch_s": theirs,
         "why_not": why_not,
-        "share_of_read": read / best / 1e9 / ceilings.read_gb_per_s if best else None,
-        "share_of_floor": floor_s / best if best else None,
-    }
-
-
-def beside(chain_s: float | None, why_not: str | None, times: dict, read: float, ceilings: Ceilings) -> dict:
-    """The chain's part of a row."""
-    best = min(times.values(), default=None)
-    return {
-        "chain_s": chain_s,
-        "chain_why_not": why_not,
-        "chain_share_of_read": read / chain_s / 1e9 / ceilings.read_gb_per_s if chain_s else None,
-        "times_as_fast": best / chain_s if best and chain_s else None,
+        "our_share_of_read": share(ours),
+        "share_of_read": share(best),
+        "times_as_fast": best / ours if best and ours else None,
     }
 
 
 def table(rows: list[dict]) -> str:
-    columns = [
-        "batch",
-        "context",
-        "GB",
-        "floor",
-        "PyTorch",
-        "attention by",
-        "GB/s",
-        "of hbm_read",
-        "floor over PyTorch",
+    lines = [
+        "| batch | context | GB | floor | ours | of hbm_read | PyTorch | attention by | of hbm_read | times as fast |"
     ]
-    chained = any(one.get("chain_s") for one in rows)
-    columns += ["chain", "of hbm_read", "times as fast"] if chained else []
-    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    lines.append("|---|---|---|---|---|---|---|---|---|---|")
     for one in rows:
-        times = one["pytorch_s"]
+        times, ratio = one["pytorch_s"], one["times_as_fast"]
         told = [str(one["batch"]), str(one["context"]), number(one["bytes"] / 1e9), duration(one["floor_s"])]
+        told += [duration(one["ours_s"]), percent(one["our_share_of_read"])] if one["ours_s"] else ["-", "-"]
         if times:
             best = min(times, key=times.get)
-            told += [duration(times[best]), best.lower().removesuffix("_attention")]
-            told += [number(one["bytes"] / times[best] / 1e9), percent(one["share_of_read"])]
-            told.append(percent(one["share_of_floor"]))
+            told += [duration(times[best]), best.lower().removesuffix("_attention"), percent(one["share_of_read"])]
         else:
-            told += ["-"] * 4 + ["; ".join(dict.fromkeys(one["why_not"].values()))]
-        told += of_chain(one) if chained else []
-        lines.append(f"| {' | '.join(told)} |")
+            told += ["-"] * 3
+        lines.append(f"| {' | '.join([*told, f'{ratio:.2f}' if ratio else '-'])} |")
     return "\n".join(lines)
-
-
-def of_chain(row: dict) -> list[str]:
-    if not row["chain_s"]:
-        return [row["chain_why_not"], "-", "-"]
-    times = f"{row['times_as_fast']:.2f}" if row["times_as_fast"] else "-"
-    return [duration(row["chain_s"]), percent(row["chain_share_of_read"]), times]
 
 
 def in_words(rows: list[dict], ceilings: Ceilings) -> str:
     """Over all cells that ran."""
-    shares = [one["share_of_floor"] for one in rows if one["share_of_floor"]]
     words = f"{MODEL}, {DTYPE}; bytes are weights without the embedding table, and K/V. hbm_read of the run: "
     words += f"{number(ceilings.read_gb_per_s)} GB/s."
-    if shares:
-        mean = math.exp(sum(map(math.log, shares)) / len(shares))
-        spread = f"{percent(min(shares))} to {percent(max(shares))}"
-        words += f" The floor over PyTorch's time, geometric mean of {len(shares)} cells: {percent(mean)} ({spread})."
-    if times := [one["times_as_fast"] for one in rows if one.get("times_as_fast")]:
-        mean = math.exp(sum(map(math.log, times)) / len(times))
-        words += f" The chain of kernels is {mean:.2f} times as fast as PyTorch ({min(times):.2f} to {max(times):.2f})."
-    elif why := [one["chain_why_not"] for one in rows if one.get("chain_why_not")]:
-        words += f" The chain of kernels is not beside it: {why[0]}."
-    return words
+    if ratios := [one["times_as_fast"] for one in rows if one["times_as_fast"]]:
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        words += f" Ours is {mean:.2f} times as fast, geometric mean of {len(ratios)} cells"
+        words += f" ({min(ratios):.2f} to {max(ratios):.2f})."
+    reasons = dict.fromkeys(f"{name}: {why}" for one in rows for name, why in one["why_not"].items())
+    return f"{words} Left out: {'; '.join(reasons)}." if reasons else words
 
 
 def ceilings_of(roofline: dict) -> Ceilings:
@@ -435,11 +406,10 @@ def measured(torch) -> str | None:
     except StopIteration:
         return "results/roofline.json has no hbm_read of gpu0"
     found = config_file.find(MODEL)
-    device, why = our_device(torch)
+    model, sizes = config_file.read(found), sizes_of(found["config"])
     with lock.measuring([lock.HOST]):
         try:
-            sizes, cache = sizes_of(found["config"]), number_formats.PLAIN["bf16"]
-            rows = compare(torch, found, sizes, ceilings, cache, device, why)
+            rows = compare(torch, found, model, sizes, ceilings, number_formats.PLAIN["bf16"])
         except (torch.cuda.OutOfMemoryError, NoCeiling) as error:
             return f"{MODEL} cannot be compared: {peers.first_line(error)}"
     by_peer = peers.counted(

@@ -20,13 +20,13 @@ GROUPS = {
     "GPU times": ("device_time",),
     "callers' times": ("caller_time",),
 }
-RULE = (
-    "B/A is of the figure itself: of a time, more than 1 is slower. The interval is by the"
-    " spread between runs."
-    " SAME: it lies within the margin. SLOWER, FASTER: beyond chance, corrected for all figures, beyond the margin and"
-    " five times the spread between runs."
-    " Would find: the smallest slowing that nine of ten such comparisons call SLOWER. docs/comparing.md has the rule."
+RATIO = "B/A is of the figure itself: of a time, more than 1 is slower."
+INTERVAL = (
+    "The interval is by the spread between runs. SAME: it lies within the margin. SLOWER, FASTER: beyond chance,"
+    " corrected for all figures, beyond the margin and five times the spread between runs."
 )
+SMALLEST = "Would find: the smallest slowing that nine of ten such comparisons call SLOWER."
+RULE = "docs/comparing.md has the rule."
 
 
 def summary(comparison: Comparison) -> str:
@@ -65,8 +65,16 @@ def screen(comparison: Comparison) -> str:
 
 
 def _rule(comparison: Comparison) -> str:
-    several = any(len(side) > 1 for one in comparison.quantities for side in (one.a, one.b))
-    return f"(3): the mean of 3 runs. {RULE}" if several else RULE
+    """Of what the tables show."""
+    figures = comparison.quantities
+    said = {
+        "(3): the mean of 3 runs.": any(len(side) > 1 for one in figures for side in (one.a, one.b)),
+        RATIO: True,
+        INTERVAL: any(one.ci95 for one in figures),
+        SMALLEST: any(one.smallest_change is not None for one in figures),
+        RULE: True,
+    }
+    return " ".join(words for words, shown in said.items() if shown)
 
 
 def _sides(comparison: Comparison) -> str:
@@ -117,7 +125,8 @@ def _blocks(quantities: Sequence[ComparedQuantity]) -> list[str]:
 
 
 def _table(quantities: Sequence[ComparedQuantity]) -> str:
-    """With a number where a reason is given, and the reasons below: most rows share a few."""
+    """Without columns that are empty, as the interval where no spread is known. With a number where a reason is given,
+    and the reasons below: most rows share a few."""
     notes = {text: i for i, text in enumerate(dict.fromkeys(note for one in quantities for note in _notes(one)), 1)}
     rows = [_row(one, " ".join(f"[{notes[note]}]" for note in _notes(one))) for one in quantities]
     columns = COLUMNS
@@ -125,6 +134,8 @@ def _table(quantities: Sequence[ComparedQuantity]) -> str:
         columns = [*COLUMNS[:-1], FOR_MODEL, COLUMNS[-1]]
         verdicts = [one.of_model.verdict if one.of_model else "-" for one in quantities]
         rows = [[*row[:-1], verdict, row[-1]] for row, verdict in zip(rows, verdicts, strict=True)]
+    told = [place for place, cells in enumerate(zip(*rows, strict=True)) if {*cells} - {"-", ""}]
+    columns, rows = [columns[place] for place in told], [[row[place] for place in told] for row in rows]
     below = "\n".join(f"- [{i}] {text}" for text, i in notes.items())
     return "\n\n".join(filter(None, [table(columns, rows, left=2), below]))
 

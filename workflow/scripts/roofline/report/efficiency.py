@@ -93,6 +93,11 @@ def _is_disturbed(cell: Operator, roofline: Roofline) -> bool:
     return not roofline.disturbed.isdisjoint({cell.record, roof})
 
 
+def no_ratio_of(cell: Operator, roofline: Roofline) -> str | None:
+    """Why the time of a product, or a time under its ceiling, is no figure to compare."""
+    return without_ratio(roof_of(cell, roofline)) if cell.fraction_of_roof else None
+
+
 def roof_of(cell: Operator, roofline: Roofline) -> ComputeCeiling | MemoryCeiling:
     """The lower of its ceilings."""
     name = cell.memory_ceiling if lower_ceiling(cell) == "memory" else cell.compute_ceiling

@@ -9,7 +9,7 @@ from roofline.core.statistics import few
 from roofline.operators.about import About
 from roofline.records.device import DeviceRecord
 from roofline.report.answers import NOTHING_CONCLUDED, Answer, answer
-from roofline.report.efficiency import cells_of, lower_ceiling, roof_of, without_ratio
+from roofline.report.efficiency import cells_of, lower_ceiling, no_ratio_of, roof_of
 from roofline.report.markdown import Table, filled
 from roofline.report.tables import span
 
@@ -45,8 +45,8 @@ def _compared(info: About, gpu: str, roofline: Roofline) -> dict | None:
     pairs = sorted(((on_gpu[key], on_cpu[key]) for key in on_gpu if key in on_cpu), key=lambda pair: pair[0].bytes)
     if not pairs:
         return None
-    why = {reason: None for pair in pairs for cell in pair if (reason := _no_ratio(cell, roofline))}
-    sure = [pair for pair in pairs if not any(_no_ratio(cell, roofline) for cell in pair)]
+    why = {reason: None for pair in pairs for cell in pair if (reason := no_ratio_of(cell, roofline))}
+    sure = [pair for pair in pairs if not any(no_ratio_of(cell, roofline) for cell in pair)]
     judged = [pair for pair in sure if not any(few(c.samples) or c.record in roofline.disturbed for c in pair)]
     ratios = [(_times(*pair), higher) for pair in judged if (higher := _roofs(*pair, roofline))]
     of_roofs = span(sorted(times / higher for times, higher in ratios)) if ratios else ""
@@ -60,11 +60,6 @@ def _compared(info: About, gpu: str, roofline: Roofline) -> dict | None:
         "pairs": pairs,
         "no_ratio": listed(why) if why else "",
     }
-
-
-def _no_ratio(cell: Operator, roofline: Roofline) -> str | None:
-    """Why the time of a product, or a time under its ceiling, is no figure to compare."""
-    return without_ratio(roof_of(cell, roofline)) if cell.fraction_of_roof else None
 
 
 def _times(fast: Operator, slow: Operator) -> float:
@@ -112,7 +107,9 @@ def _pairs(compared: list[dict], link: MemoryCeiling | None, roofline: Roofline)
             percent(launches) if (launches := _launches(fast)) > 1 - NEARLY_ALL else "-",
             _timed(slow),
             _share_of_roof(slow, roofline),
-            "-" if any(few(c.samples) or _no_ratio(c, roofline) for c in (fast, slow)) else number(_times(fast, slow)),
+            "-"
+            if any(few(c.samples) or no_ratio_of(c, roofline) for c in (fast, slow))
+            else number(_times(fast, slow)),
             duration(fast.bytes / (link.gb_per_s * 1e9)) if link and fast.bytes else "-",
         ]
         for one in compared
@@ -127,7 +124,7 @@ def _launches(cell: Operator) -> float:
 
 
 def _share_of_roof(cell: Operator, roofline: Roofline) -> str:
-    return percent(cell.fraction_of_roof) if cell.fraction_of_roof and not _no_ratio(cell, roofline) else "-"
+    return percent(cell.fraction_of_roof) if cell.fraction_of_roof and not no_ratio_of(cell, roofline) else "-"
 
 
 def _timed(cell: Operator) -> str:

@@ -9,6 +9,7 @@ from roofline.analysis.table import Operator, Roofline, Skipped
 from roofline.core.device_kinds import in_order
 from roofline.report import roofline_ceilings as ceilings_shown
 from roofline.report.cells import USERS, Infos, by_operator, chosen, has_place, title
+from roofline.report.efficiency import no_ratio_of
 from roofline.report.figure_style import SMALL_SIZE, markers_of, shortened
 from roofline.report.roofline_ceilings import Level
 
@@ -55,6 +56,7 @@ def _panel(roofline: Roofline, device: str, dots: list[Operator], markers: Mappi
         [item for item in items if item.device == device]
         for items in (roofline.operators, roofline.ceilings, roofline.skipped, roofline.levels)
     )
+    rated = [cell for cell in dots if cell.fraction_of_roof and not no_ratio_of(cell, roofline)]
     drawn, with_label = ceilings_shown.drawn(ceilings, operators), list(infos)[:LABELLED_OPERATORS]
     notes = chain(
         [] if ceilings or operators else ["Nothing was measured on this device."],
@@ -70,7 +72,7 @@ def _panel(roofline: Roofline, device: str, dots: list[Operator], markers: Mappi
         compute=sorted(ceilings_shown.compute_levels(drawn, operators), key=lambda level: -level.value),
         memory=sorted(ceilings_shown.memory_levels(drawn, operators, levels), key=lambda level: -level.value),
         cells=dots,
-        labelled=[c for c in dots if c.operator in with_label and c.dtype in LABELLED_DTYPES and c.fraction_of_roof],
+        labelled=[c for c in rated if c.operator in with_label and c.dtype in LABELLED_DTYPES],
         markers=markers,
         kinds={words: markers[key] for key, words in _kinds(dots, infos)},
         notes=list(notes),

@@ -60,10 +60,13 @@ def below_roofs(known: Evidence) -> Outcome | None:
     if above:
         reason = _first([f"{entry.operator}: {entry.evidence}" for entry in above])
         return Outcome("fail", reason, max(entry.fraction_of_roof for entry in above), 1)
-    shares = [o.fraction_of_roof for o in known.table.operators if o.device == known.device]
-    shares = [share for share in shares if share is not None]
+    cells = [o for o in known.table.operators if o.device == known.device and o.fraction_of_roof is not None]
+    shares = [o.fraction_of_roof for o in cells]
     reason = f"{len(shares)} cells checked against their roofs; "
     reason += f"tolerance {percent(above_roof.WITHOUT_INTERVAL - 1)} where there is no interval"
+    over = [o for o in cells if o.fraction_of_roof > 1 + above_roof.ROUNDING]
+    unsure = [f"{o.full_name} {100 * o.fraction_of_roof:.1f} %" for o in over]
+    reason += f"; above by the median, but not beyond what its samples leave open: {_first(unsure)}" if unsure else ""
     return Outcome("pass" if shares else "not_applicable", reason, max(shares, default=None), 1)
 
 
