@@ -1,6 +1,7 @@
 """A model's decode step by PyTorch, as far as it needs no PyTorch: sizes, bytes and words."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from commands import load
@@ -50,3 +51,14 @@ def test_the_fastest_turn_counts(command, monkeypatch):
     times = iter([3e-3, 5e-3, 2e-3, 6e-3, 4e-3, 7e-3])
     monkeypatch.setattr(command, "seconds", lambda torch, way, stream: next(times))
     assert command.turns(None, {"first": None, "second": None}, None) == {"first": 2e-3, "second": 5e-3}
+
+
+def test_a_python_without_what_our_kernels_need_times_pytorch_alone(command, monkeypatch):
+    monkeypatch.setattr(command, "find_spec", lambda module: None if module == "cupy" else module)
+    assert command.our_device(None) == (None, "this Python lacks cupy-cuda12x")
+
+
+def test_a_step_that_does_not_fit_is_left_out_with_its_reason(command):
+    device = SimpleNamespace(capability=(9, 0), identity=SimpleNamespace(memory_free_bytes=1 << 30))
+    with pytest.raises(RuntimeError, match="it does not fit: 15.3 GiB needed"):
+        command.our_step(device, config_file.find(command.MODEL), 1, 1024)

@@ -6,15 +6,17 @@ import pytest
 from commands import load
 from hypothesis import given
 from hypothesis import strategies as st
-from test_gpu_workflow import GpuRun, whole_run
+from test_gpu_workflow import GpuRun, copy_of, whole_run
 from workflow_run import CHECKOUT
 
+from roofline.analysis import decoding
 from roofline.analysis.results import read_table
 from roofline.devices import datasheets
 from roofline.models import config_file, published
 from roofline.models.decoding import step
 from roofline.models.floor import Ceilings, NoCeiling, compute_bound_from, floor, largest_batch
 from roofline.models.number_formats import PLAIN
+from roofline.report import decoding as words
 
 NAMES = list(config_file.shipped())
 MODELS = {name: config_file.read(config_file.find(name)) for name in NAMES}
@@ -198,3 +200,70 @@ def test_a_run_shows_its_models_under_its_own_ceilings(finished):
     page = (finished.results / "report.html").read_text()
     assert 'id="decoding"' in page and (finished.results / "models.png").stat().st_size
     assert "llama-3-8b on" in (finished.results / "ROOFLINE.md").read_text()
+
+
+def test_what_was_not_timed_of_a_model_is_told_with_the_reason(finished):
+    llama, experts = read_table(finished.results / "roofline.json").models
+    assert llama.not_measured.startswith("it does not fit: 15.3 GiB needed at batch 1, context 1024, and 1.96 GiB free")
+    assert experts.not_measured == "it has experts"
+    for page in ("report.html", "ROOFLINE.md"):
+        text = (finished.results / page).read_text()
+        assert "Not measured: it has experts." in text and "layers would" in text
+
+
+def test_the_command_times_steps_where_the_card_is_here(finished, tmp_path):
+    """On a stand-in, which has too little memory for this model."""
+    run = copy_of(finished, tmp_path)
+    done = run.command("model", "llama-3-8b")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = " ".join(done.stdout.split())
+    assert told.startswith("measuring 2 steps of llama-3-8b in cell/") and "Not measured: it does not fit" in told
+    assert run.read("../cell/results/gpu0/model_decode/llama-3-8b_bf16.json")["measurements"] == []
+    told = " ".join(run.command("model", "mixtral-8x7b").stdout.split())
+    assert "Not measured: it has experts." in told and "measuring" not in told
+
+
+# ---------------------------------------------------------------- beside steps that were timed
+
+
+ON = decoding.Card("gpu0", 80 << 30, "hbm_read", CARD, None)
+
+
+def timed_at(batch: int, context: int, seconds: float, **changes):
+    """A cell of the reference as if it were a step of Llama-3-8B."""
+    cells = read_table(REFERENCE / "roofline.json").operators
+    cell = next(one for one in cells if one.predicted.sealed and one.device_latency_s)
+    sealed = cell.predicted.sealed.model_copy(update={"device_latency_s": 1.25 * seconds})
+    read = sum(one.times * one.bytes for one in step(MODELS["llama-3-8b"], batch, context, BF16))
+    shape = {"batch": batch, "context": context}
+    cell = cell.model_copy(
+        update={"operator": decoding.OPERATOR, "preset": "llama-3-8b", "shape": shape, "bytes": read}
+    )
+    predicted = cell.predicted.model_copy(update={"sealed": sealed})
+    return cell.model_copy(update={"device_latency_s": seconds, "predicted": predicted, **changes})
+
+
+def test_a_timed_step_stands_beside_its_floor_and_its_prediction():
+    timed = [
+        timed_at(1, 1024, 4e-3),
+        timed_at(3, 512, 5e-3),
+        timed_at(8, 1024, 9e-3, bytes=1),
+        timed_at(8, 64, 1, bytes=1),
+    ]
+    asked = (MODELS["llama-3-8b"], ON, [1, 8], [1024], "bf16", timed)
+    row, further = decoding.decode(*asked), decoding.decode(*asked, further=True)
+    assert [(one.batch, one.context, one.predicted_s, one.measured_s) for one in further.steps] == [
+        (1, 1024, 5e-3, 4e-3),
+        (8, 1024, None, None),  # of another model of this name: it reads other bytes
+        (3, 512, 6.25e-3, 5e-3),
+    ]
+    assert row.steps == further.steps[:2] and [one.context for one in further.contexts] == [1024, 512]
+    assert row.steps[0].floor_s == at("llama-3-8b", 1, 1024).seconds
+    table = str(words.steps(row)).splitlines()
+    assert "predicted" in table[0] and "measured" in table[0] and "5 ms" in table[2] and "4 ms" in table[2]
+    told = words.measured(row)
+    assert told.startswith(
+        "A step by a chain of kernels took 4 ms at batch 1 and a context of 1024 (predicted: 5 ms), 9"
+    )
+    assert "measured" not in str(words.steps(decoding.decode(*asked[:-1])))
+    assert "(measured: 250)" in str(words.side_by_side([row, row], ["one", "other"]))

@@ -292,6 +292,7 @@ def our_device(torch):
 
 def our_step(device, found: dict, batch: int, context: int) -> Way:
     """The chain's graph on the device's stream, its result checked. Raises RuntimeError where it cannot run."""
+    from roofline.measure.operator_job import unsupported
     from roofline.operators.base import Case
     from roofline.operators.model_decode import ModelDecode
     from roofline.operators.model_decode.chain import Chain
@@ -300,7 +301,7 @@ def our_step(device, found: dict, batch: int, context: int) -> Way:
     operator = ModelDecode()
     params = {"model": dense(found).as_dict(), "config": found}
     case = Case({"batch": batch, "context": context}, NAMES[DTYPE], found["name"], params)
-    if why := Chain.unsupported(device, case):
+    if why := unsupported(operator, Chain, device, case):
         raise RuntimeError(why)
     chain = Chain(operator, device, case, {}, operator.rotated_inputs(device, case, 1, 1))
     operator.check(chain, None)

@@ -1,31 +1,44 @@
-"""make model: what decoding a model costs at least, under ceilings that were measured; nothing is measured for it.
+"""make model: what decoding a model costs at least, under ceilings that were measured, beside steps that were timed.
 
     python workflow/commands/model.py MODEL [--card CARD...] [--batch 1,8] [--context 1024] [--cache bf16]
 
 MODEL is the path of a Hugging Face config.json, or a name of docs/decoding.md. CARD is a run (a results folder, or a
 folder or an archive with one), or a card of config/datasheets.yaml, whose ceilings are the vendor's promises; several
-are shown side by side. Without it, this folder's results.
+are shown side by side. Without it, this folder's results; and where a chain of kernels can run the model on the card
+that they are of, which must be in this machine, steps of it are measured in cell/ first.
 """
 
 import argparse
 import shutil
 import sys
 import textwrap
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
+import cell
+
+from roofline import devices
 from roofline.analysis import decoding
 from roofline.analysis.decoding import Card
-from roofline.analysis.table import DecodedModel
+from roofline.analysis.load import load
+from roofline.analysis.table import DecodedModel, Operator
 from roofline.core.device_kinds import in_order
 from roofline.devices import datasheets
+from roofline.devices.gpu.kernel_compiler import HOPPER
 from roofline.models import config_file
 from roofline.models.architecture import Model
 from roofline.models.config_file import BadModel
 from roofline.models.number_formats import CACHES
 from roofline.models.published import of_datasheet
+from roofline.operators.model_decode import ModelDecode
+from roofline.operators.registry import builtin
+from roofline.records.base import CorruptRecord
+from roofline.records.operator import OperatorRecord
 from roofline.report import decoding as words
+from roofline.run import folder, settings
 from roofline.run.archive import Refused
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.paths import RESULTS
@@ -33,7 +46,19 @@ from roofline.run.runs import read_run
 
 DATASHEETS = Path(__file__).absolute().parents[2] / "config" / "datasheets.yaml"
 BATCHES, CONTEXTS = [1, 8, 32, 128, 512], [1024, 8192]
+TIMED = [1, 32], [1024]  # batches and contexts that are measured where none are named
 MOST = 1 << 30
+
+
+@dataclass(frozen=True)
+class Found:
+    """A card, what to call it, what was timed on it, and why other steps of the model were not."""
+
+    name: str
+    card: Card
+    model: str  # of card
+    timed: tuple[Operator, ...] = ()
+    not_measured: str | None = None
 
 
 def main(arguments: list[str]) -> int:
@@ -43,12 +68,15 @@ def main(arguments: list[str]) -> int:
         contexts = given.context or [one for one in CONTEXTS if one <= model.longest_context] or [model.longest_context]
         config_file.require_contexts(model, contexts)
         cards = [found(name) for name in given.card or [str(RESULTS)]]
-        rows = [row_of(model, card, given.batch, contexts, given.cache) for _, card in cards]
-    except (BadModel, Refused, OSError) as error:
+        if not given.card:
+            cards = [timed_here(cards[0], given, contexts)]
+        rows = [row_of(model, one, given.batch or BATCHES, contexts, given.cache) for one in cards]
+    except (BadModel, Refused, settings.Faults, folder.Failed, CorruptRecord, OSError) as error:
         print(error)
         return 1
-    names = [name for name, _ in cards]
+    names = [one.name for one in cards]
     told = [wrapped(words.verdict(row, name)) for row, name in zip(rows, names, strict=True)]
+    told += [wrapped(measured) for row in rows if (measured := words.measured(row))]
     table = words.steps(rows[0]) if len(rows) == 1 else words.side_by_side(rows, names)
     print("\n\n".join([*told, *dict.fromkeys(wrapped(words.remarks(row)) for row in rows), str(table)]))
     return 0
@@ -58,7 +86,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make model", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("model", metavar="MODEL", help="a config.json, or a name of docs/decoding.md")
     parser.add_argument("--card", action="extend", type=lambda text: text.split(","), default=[], metavar="CARD")
-    parser.add_argument("--batch", type=wholes, default=BATCHES, help="sequences decoded at once: 1,8,32")
+    parser.add_argument("--batch", type=wholes, default=None, help="sequences decoded at once: 1,8,32")
     parser.add_argument("--context", type=wholes, default=None, help="tokens of each sequence: 1024,8192")
     parser.add_argument("--cache", choices=CACHES, default=CACHES[0], help="the dtype of keys and values")
     return parser.parse_args(arguments)
@@ -74,7 +102,39 @@ def wholes(text: str) -> list[int]:
     return list(dict.fromkeys(numbers))
 
 
-def found(name: str) -> tuple[str, Card]:
+def timed_here(on: Found, given: argparse.Namespace, contexts: list[int]) -> Found:
+    """With steps of the model that a chain of kernels takes now, where this machine has such a card. Raises Faults of
+    settings, folder.Failed and CorruptRecord."""
+    identity = devices.discover().get(on.card.name)
+    if identity is None or identity.name != on.model or identity.kind != "gpu":
+        return on
+    batches, timed_contexts = given.batch or TIMED[0], given.context or [min(*contexts, *TIMED[1])]
+    others = [one for one in builtin() if not (one.measured_with_ceilings or isinstance(one, ModelDecode))]
+    config = {
+        **{one.rule: {"enabled": False} for one in others},
+        "devices": [on.card.name],
+        "counters": "off",
+        "models": [given.model],
+        "decoding": {"contexts": timed_contexts},
+        ModelDecode.rule: {"batch_sizes": batches, "contexts": timed_contexts},
+    }
+    operator, checked = ModelDecode(), settings.complete(config)
+    if why := "; ".join(operator.left_out(checked.config).values()):
+        return replace(on, not_measured=why)
+    if identity.compute_capability != ".".join(map(str, HOPPER)):
+        return replace(on, not_measured=f"compute capability {identity.compute_capability}; its kernels are for 9.0")
+    (job,) = operator.jobs(checked.config)
+    record = f"{on.card.name}/{operator.rule}/{job.path}"
+    print(f"measuring {len(job.cases)} steps of {given.model} in {cell.FOLDER}/", flush=True)
+    folder.require_no_living_run(cell.FOLDER)
+    folder.prepare(cell.FOLDER, config)
+    folder.run_logged(cell.FOLDER, ["--forcerun", cell.path_of(record), "--", cell.path_of(record)])
+    records = cell.records_of([record])
+    why = [reason for _, one in records.of_kind(OperatorRecord) for reason in decoding.skipped(one)]
+    return replace(on, timed=tuple(load(records).operators), not_measured="; ".join(why) or None)
+
+
+def found(name: str) -> Found:
     """A card and what to call it: of a run the first device that has the ceilings, GPUs first, or of the datasheets.
 
     Raises Refused.
@@ -88,11 +148,12 @@ def found(name: str) -> tuple[str, Card]:
         record = run.devices[device]
         card = decoding.card(device, record.memory_total_bytes, record.device_kind, run.roofline.ceilings)
         if card:
-            return f"{record.name} (measured, {name})", card
+            timed = tuple(decoding.timed_steps(run.roofline.operators, device))
+            return Found(f"{record.name} (measured, {name})", card, record.name, timed)
     raise Refused(f"{name}: it has no device with the ceilings of memory and of products")
 
 
-def promised(name: str) -> tuple[str, Card]:
+def promised(name: str) -> Found:
     """Raises Refused for a name that is neither a run's nor a card's."""
     cards = {one: card for card in datasheets.load(DATASHEETS)["cards"].values() for one in card["device_names"]}
     near = [one for one in cards if name.lower() in one.lower()]
@@ -101,16 +162,15 @@ def promised(name: str) -> tuple[str, Card]:
         raise Refused(f"{name}: no run, and no card of config/datasheets.yaml; {known}allowed: a path or such a name")
     name = name if name in cards else near[0]
     memory_bytes = int(cards[name]["memory_gb"] * 1e9)
-    return f"{name} (by its datasheet, not measured)", Card(
-        name, memory_bytes, "the datasheet's bandwidth", of_datasheet(cards[name]), sustained=None
-    )
+    card = Card(name, memory_bytes, "the datasheet's bandwidth", of_datasheet(cards[name]), sustained=None)
+    return Found(f"{name} (by its datasheet, not measured)", card, name)
 
 
-def row_of(model: Model, card: Card, batches: list[int], contexts: list[int], cache: str) -> DecodedModel:
-    row = decoding.decode(model, card, batches, contexts, cache)
+def row_of(model: Model, on: Found, batches: list[int], contexts: list[int], cache: str) -> DecodedModel:
+    row = decoding.decode(model, on.card, batches, contexts, cache, on.timed)
     if row is None:
-        raise Refused(f"{card.name}: it has no ceiling of the products of {model.name}")
-    return row
+        raise Refused(f"{on.card.name}: it has no ceiling of the products of {model.name}")
+    return row.model_copy(update={"not_measured": on.not_measured})
 
 
 def wrapped(text: str) -> str:

@@ -2,9 +2,9 @@
 
     PYTHON workflow/commands/peers.py
 
-PYTHON is the user's, with PyTorch. Products and copies need nothing else: ours were timed by the run; nor does the step
-of a whole model. Attention and norms take turns with our kernels in one process, for which that Python needs what these
-are made with. At the end results/peers.md tells every peer and every comparison on one page.
+PYTHON is the user's, with PyTorch. Products and copies need nothing else: ours were timed by the run. Attention and
+norms take turns with our kernels in one process, for which that Python needs what these are made with; a model's step
+does so where it has that. At the end results/peers.md tells every peer and every comparison on one page.
 """
 
 import json

@@ -43,7 +43,6 @@ from roofline.records.prediction import CellPrediction, PredictionRecord
 
 NO_ROOF = "warm, and what the caches of this device give is not measured"
 LEVEL = MAIN_MEMORY
-SKIPPED = " skipped: "  # in a record's note, between an implementation and the reason
 
 
 @dataclass(frozen=True)
@@ -142,8 +141,8 @@ def _not_measured(found: Results, skipped: list[Skipped], device: str, model: st
         if (one.device, one.name) == (device, decoding.OPERATOR) and one.preset in (None, model)
     ]
     job = f"{device}/{decoding.OPERATOR}/{config_file.file_name(model)}_"
-    notes = [note for path, one in found.of_kind(OperatorRecord) if path.startswith(job) for note in one.notes]
-    reasons += [note.partition(SKIPPED)[2] for note in notes if SKIPPED in note]
+    for path, record in found.of_kind(OperatorRecord):
+        reasons += decoding.skipped(record) if path.startswith(job) else []
     return "; ".join(dict.fromkeys(reasons)) or None
 
 

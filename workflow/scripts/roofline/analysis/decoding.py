@@ -11,8 +11,10 @@ from roofline.models import decoding, floor
 from roofline.models.architecture import Model
 from roofline.models.floor import Ceilings, NoCeiling
 from roofline.models.number_formats import PLAIN, NumberFormat
+from roofline.records.operator import OperatorRecord
 
 OPERATOR = "model_decode"  # whose cells are whole steps
+SKIPPED = " skipped: "  # in a record's note, between an implementation and the reason
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,11 @@ def card(
 def timed_steps(operators: Iterable[Operator], device: str) -> list[Operator]:
     """The steps of models that were timed on a device."""
     return [one for one in operators if (one.device, one.operator) == (device, OPERATOR)]
+
+
+def skipped(record: OperatorRecord) -> list[str]:
+    """Why steps of a job were left out."""
+    return [note.partition(SKIPPED)[2] for note in record.notes if SKIPPED in note]
 
 
 def decode(

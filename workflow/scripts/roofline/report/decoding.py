@@ -118,9 +118,15 @@ def side_by_side(rows: Sequence[DecodedModel], names: Sequence[str]) -> Table:
     """One model on several cards: tokens a second at most, and whether it fits."""
     found = []
     for steps_of_all in zip(*(row.steps for row in rows), strict=True):
-        cells = [f"{tokens(one)}{' (does not fit)' if one.fits is False else ''}" for one in steps_of_all]
+        cells = [f"{tokens(one)}{_beside(one)}" for one in steps_of_all]
         found.append([str(steps_of_all[0].batch), str(steps_of_all[0].context), *cells])
     return Table(["batch", "context", *(f"tokens/s at most, {name}" for name in names)], found, 0)
+
+
+def _beside(step: DecodeStep) -> str:
+    told = [f"measured: {number(step.batch / step.measured_s)}"] if step.measured_s else []
+    told += ["does not fit"] if step.fits is False else []
+    return f" ({', '.join(told)})" if told else ""
 
 
 def tokens(step: DecodeStep) -> str:

@@ -59,6 +59,8 @@ def prepare(folder: Path, config: dict, checkout: Path = Path()) -> None:
     here = {key: value for key, value in config.items() if key != "profiles"}
     if paths := here.get("operators"):
         here["operators"] = [str((checkout / path).absolute()) for path in paths]
+    if models := here.get("models"):
+        here["models"] = [str(path.absolute()) if (path := checkout / one).exists() else one for one in models]
     if checkpoint := (here.get("model") or {}).get("checkpoint"):
         here["model"] = {**here["model"], "checkpoint": str((checkout / checkpoint).absolute())}
     path = folder / CONFIG_FILE

@@ -12,16 +12,9 @@ INCLUDED = re.compile(r'^#include "([\w./]+)"$', re.MULTILINE)
 
 
 def kernel_source(path: Path) -> str:
-    """A source with its own headers put in, each once: CuPy's cache of compiled kernels would not see them change."""
-    seen: set[str] = set()
-
-    def put_in(path: Path) -> str:
-        if (name := os.path.normpath(path)) in seen:
-            return ""
-        seen.add(name)
-        return INCLUDED.sub(lambda header: put_in(path.parent / header[1]), path.read_text(encoding="utf-8"))
-
-    return put_in(path)
+    """A source with its own headers put in: CuPy's cache of compiled kernels would not see them change."""
+    text = path.read_text(encoding="utf-8")
+    return INCLUDED.sub(lambda header: kernel_source(path.parent / header[1]), text)
 
 
 def with_headers(path: Path) -> set[Path]:

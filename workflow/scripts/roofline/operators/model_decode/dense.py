@@ -10,6 +10,7 @@ from roofline.models.architecture import Model
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 ACTIVATIONS = ("silu", "swish", None)
+SCALINGS = ("llama3", "linear")
 THETA, EPS = 1e4, 1e-6  # where a config names none, as Hugging Face's classes have them
 PLAIN = ("bf16", "fp16")  # of weights; the chain runs a model's weights in either
 
@@ -48,7 +49,9 @@ class Dense:
 def dense(found: Mapping[str, Any]) -> Dense:
     """Of what `config_file.find` gave. Raises NotDense, and BadModel for a bad config."""
     model, config = config_file.read(found), found["config"]
-    _require_dense(model, config)
+    config = {**config, **(config.get("text_config") or {})}  # of a model that sees or hears as well
+    rotary = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
+    _require_dense(model, config, rotary)
     first = model.layers[0]
     sizes = {one.name.rpartition(".")[2]: one for one in first.linears}
     size = first.attention.head_size
@@ -64,12 +67,16 @@ def dense(found: Mapping[str, Any]) -> Dense:
         bias=sizes["q_proj"].bias is not None,
         norms=any("q_norm" in one.name for one in first.vectors),
         eps=float(config.get("rms_norm_eps", EPS)),
-        theta=float(config.get("rope_theta", THETA)),
-        scaling=dict(config["rope_scaling"]) if config.get("rope_scaling") else None,
+        theta=float(config.get("rope_theta") or rotary.get("rope_theta", THETA)),
+        scaling=rotary if _kind(rotary) in SCALINGS else None,
     )
 
 
-def _require_dense(model: Model, config: Mapping[str, Any]) -> None:
+def _kind(rotary: Mapping[str, Any]) -> str | None:
+    return rotary.get("rope_type", rotary.get("type"))
+
+
+def _require_dense(model: Model, config: Mapping[str, Any], rotary: Mapping[str, Any]) -> None:
     linears = [one for layer in model.layers for one in layer.linears]
     if any(one.copies > 1 for one in linears):
         raise NotDense("it has experts")
@@ -83,6 +90,8 @@ def _require_dense(model: Model, config: Mapping[str, Any]) -> None:
         raise NotDense("its weights are quantised, or not of 16 bits")
     if any(one.bias for one in linears if one.name.rpartition(".")[2] not in ("q_proj", "k_proj", "v_proj")):
         raise NotDense("it has biases beside those of queries, keys and values")
+    if _kind(rotary) not in (*SCALINGS, "default", None):
+        raise NotDense(f"rope_scaling of type {_kind(rotary)}; the chain has {' and '.join(SCALINGS)}")
     if len(set(map(repr, model.layers))) > 1:
         raise NotDense("its layers differ")
 
@@ -90,8 +99,7 @@ def _require_dense(model: Model, config: Mapping[str, Any]) -> None:
 def turns(model: Dense, place: int) -> list[tuple[float, float]]:
     """Cosine and sine by which each pair of a query and a key at `place` is turned, in float64.
 
-    Su et al. 2021, 2104.09864; Llama 3's scaling as transformers 5.23, modeling_rope_utils.py, has it. Raises NotDense
-    for a scaling that is not known.
+    Su et al. 2021, 2104.09864; Llama 3's scaling as transformers 5.23, modeling_rope_utils.py, has it.
     """
     half = model.head_size // 2
     speeds = [_scaled(model, model.theta ** (-pair / half)) for pair in range(half)]
@@ -102,11 +110,8 @@ def _scaled(model: Dense, speed: float) -> float:
     scaling = model.scaling
     if scaling is None:
         return speed
-    kind = scaling.get("rope_type", scaling.get("type"))
-    if kind == "linear":
+    if _kind(scaling) == "linear":
         return speed / scaling["factor"]
-    if kind != "llama3":
-        raise NotDense(f"rope_scaling of type {kind}; the chain has llama3 and linear")
     low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
     turned = scaling["original_max_position_embeddings"] * speed / (2 * math.pi)
     smooth = min(1.0, max(0.0, (turned - low) / (high - low)))

@@ -102,8 +102,9 @@ class ModelDecode(Operator):
         matrices = sum(one.bytes for layer in model.layers for one in (*layer.linears, *layer.vectors))
         left, count = free - (needed - matrices - cache), len(model.layers)
         fit = max(0, int(left * count // (matrices + cache)))
-        sizes = f"{capacity(needed)} needed at {case}, {capacity(free)} free"
-        return f"it does not fit: {sizes}, which {fit} of its {count} layers would"
+        at = ", ".join(f"{name} {size}" for name, size in case.shape.items())
+        needs = f"{capacity(needed)} needed at {at}, and {capacity(free)} free"
+        return f"it does not fit: {needs}; {fit} of its {count} layers would"
 
     def profiled(self, config) -> list[Job]:
         """None: the profiler does not count graphs."""

@@ -2,6 +2,9 @@
 
 #pragma once
 
+#ifndef HALVES  // where two headers include it, either may be left out by the architecture
+#define HALVES
+
 #include "../../../devices/gpu/kernels/overlap.cuh"
 
 #if BF16
@@ -94,3 +97,5 @@ __device__ __forceinline__ uint4 load_global(const void* at) {
                  : "memory");
     return v;
 }
+
+#endif

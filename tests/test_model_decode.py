@@ -1,0 +1,322 @@
+"""A model's decode step: its sizes, its arithmetic, its counts, its jobs, and why steps are left out."""
+
+import json
+import math
+from types import SimpleNamespace
+
+import numpy
+import pytest
+from fake_gpu import real_gpu
+
+from roofline.models import config_file, decoding
+from roofline.models.number_formats import PLAIN
+from roofline.operators.base import Case
+from roofline.operators.model_decode import ModelDecode, reference
+from roofline.operators.model_decode.chain import Chain
+from roofline.operators.model_decode.costs import GPU, chain_costs
+from roofline.operators.model_decode.dense import Dense, NotDense, dense, turns
+from roofline.operators.model_decode.weights import shapes
+from roofline.run import settings
+
+OPERATOR = ModelDecode()
+SIZES = ("layers", "hidden", "heads", "kv_heads", "head_size", "inner", "vocabulary", "tied", "bias", "norms", "theta")
+SHIPPED = {
+    "llama-3.2-1b": (16, 2048, 32, 8, 64, 8192, 128256, True, False, False, 5e5),
+    "llama-3-8b": (32, 4096, 32, 8, 128, 14336, 128256, False, False, False, 5e5),
+    "qwen2.5-7b": (28, 3584, 28, 4, 128, 18944, 152064, False, True, False, 1e6),
+    "qwen3-8b": (36, 4096, 32, 8, 128, 12288, 151936, False, False, True, 1e6),
+    "mistral-nemo-12b": (40, 5120, 32, 8, 128, 14336, 131072, False, False, False, 1e6),
+}
+TINY = {
+    "torch_dtype": "bfloat16",
+    "vocab_size": 48,
+    "hidden_size": 32,
+    "intermediate_size": 40,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "tie_word_embeddings": False,
+    "max_position_embeddings": 64,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 1e4,
+}
+WINDOWS = {"use_sliding_window": False, "sliding_window": None, "max_window_layers": 2}
+KINDS = {"llama": {}, "qwen2": WINDOWS, "qwen3": {**WINDOWS, "attention_bias": False}}
+
+
+def found_of(kind: str, **changes) -> dict:
+    return {"name": "tiny", "source": "made up", "config": {**TINY, "model_type": kind, **KINDS[kind], **changes}}
+
+
+def case_of(found: dict, batch: int, context: int, dtype: str = "bf16") -> Case:
+    params = {"model": dense(found).as_dict(), "config": found}
+    return Case({"batch": batch, "context": context}, dtype, found["name"], params)
+
+
+def shipped(name: str, batch: int, context: int) -> Case:
+    return case_of(config_file.find(name), batch, context)
+
+
+# ---------------------------------------------------------------- sizes
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_sizes_are_those_of_the_config(name):
+    model = dense(config_file.find(name))
+    assert tuple(getattr(model, size) for size in SIZES) == SHIPPED[name]
+    assert Dense(**json.loads(json.dumps(model.as_dict()))) == model
+
+
+def test_every_weight_of_the_model_has_an_array():
+    for name in SHIPPED:
+        model = dense(config_file.find(name))
+        layer = sum(math.prod(shape) for shape in shapes(model).values())
+        around = model.vocabulary * model.hidden * (1 if model.tied else 2) + model.hidden
+        assert model.layers * layer + around == config_file.read(config_file.find(name)).parameters
+
+
+REFUSED = {
+    "it has experts": config_file.find("gpt-oss-20b"),
+    "model_type gpt2; the chain runs llama, mistral, qwen2, qwen3": config_file.find("gpt-2"),
+    "hidden_act gelu; the chain has silu": found_of("llama", hidden_act="gelu"),
+    "its attention has a window": found_of("qwen2", use_sliding_window=True, sliding_window=16, max_window_layers=0),
+    "its weights are quantised, or not of 16 bits": found_of("llama", torch_dtype="float32"),
+    "it has biases beside those of queries, keys and values": found_of("llama", attention_bias=True),
+    "rope_scaling of type yarn; the chain has llama3 and linear": found_of(
+        "llama", rope_scaling={"rope_type": "yarn", "factor": 4.0}
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_what_is_not_dense_is_refused_with_the_reason(reason):
+    with pytest.raises(NotDense) as refused:
+        dense(REFUSED[reason])
+    assert str(refused.value) == reason
+
+
+# ---------------------------------------------------------------- arithmetic
+
+
+def wavelengths(model: Dense) -> list[float]:
+    """Tokens that a turn takes, by Llama 3.1's rule as Meta's code tells it: short ones stay, long ones are stretched,
+    and between them both are mixed."""
+    scaling, found = model.scaling, []
+    low, high = (
+        scaling["original_max_position_embeddings"] / scaling[f"{name}_freq_factor"] for name in ("low", "high")
+    )
+    for pair in range(model.head_size // 2):
+        length = 2 * math.pi * model.theta ** (2 * pair / model.head_size)
+        if length < high:
+            found.append(length)
+        elif length > low:
+            found.append(length * scaling["factor"])
+        else:
+            mixed = (1 / length - 1 / low) / (1 / high - 1 / low)
+            found.append(1 / ((1 - mixed) / (scaling["factor"] * length) + mixed / length))
+    return found
+
+
+def test_llama_3_2_turns_its_heads_as_its_makers_tell():
+    model = dense(config_file.find("llama-3.2-1b"))
+    expected = [(math.cos(2 * math.pi * 5000 / one), math.sin(2 * math.pi * 5000 / one)) for one in wavelengths(model)]
+    assert numpy.allclose(turns(model, 5000), expected, rtol=0, atol=1e-9)
+    assert len({length for length in wavelengths(model)}) == 32
+
+
+def test_a_scaling_stands_under_either_name_and_a_linear_one_slows_every_turn():
+    plain, named, slow = (
+        dense(found_of("llama", **changes))
+        for changes in (
+            {"rope_theta": 500.0},
+            {"rope_theta": None, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}},
+            {"rope_theta": 500.0, "rope_scaling": {"type": "linear", "factor": 4.0}},
+        )
+    )
+    assert named == plain and turns(slow, 12) == turns(plain, 3)
+
+
+def drawn(model: Dense, batch: int, tokens: int) -> tuple[dict, numpy.ndarray]:
+    random = numpy.random.default_rng(3)
+    of_layer = shapes(model)
+    wanted = {f"{layer}.{name}": shape for layer in range(model.layers) for name, shape in of_layer.items()}
+    wanted |= {"embedding": (model.vocabulary, model.hidden), "head": (model.vocabulary, model.hidden)}
+    wanted["last_norm"] = (model.hidden,)
+    weights = {name: random.standard_normal(shape) * 0.2 for name, shape in wanted.items()}
+    return weights, random.integers(0, model.vocabulary, (batch, tokens))
+
+
+def whole_sequence(model: Dense, weights: dict, tokens) -> numpy.ndarray:
+    """Logits after the last of one sequence's tokens: number by number, without a cache."""
+
+    def norm(x, g):
+        return [
+            value / math.sqrt(sum(v * v for v in x) / len(x) + model.eps) * of for value, of in zip(x, g, strict=True)
+        ]
+
+    def rotated(x, place):
+        half = model.head_size // 2
+        speeds = [model.theta ** (-2 * pair / model.head_size) for pair in range(half)]
+        pairs = [
+            complex(x[i], x[i + half]) * complex(math.cos(place * s), math.sin(place * s)) for i, s in enumerate(speeds)
+        ]
+        return numpy.array([one.real for one in pairs] + [one.imag for one in pairs])
+
+    stream = [list(weights["embedding"][token]) for token in tokens]
+    size, share = model.head_size, model.heads // model.kv_heads
+    for layer in range(model.layers):
+        of = {name.partition(".")[2]: array for name, array in weights.items() if name.startswith(f"{layer}.")}
+        made = []
+        for place, x in enumerate(stream):
+            all_heads = (of["qkv"] @ norm(x, of["input_norm"]) + of.get("bias", 0)).reshape(-1, size)
+            heads = []
+            for head, y in enumerate(all_heads):
+                is_value, is_key = head >= model.heads + model.kv_heads, head >= model.heads
+                if model.norms and not is_value:
+                    y = norm(y, of["key_norm" if is_key else "query_norm"])
+                heads.append(y if is_value else rotated(y, place))
+            made.append(heads)
+        for place in range(len(tokens)):
+            attended = []
+            for head in range(model.heads):
+                key, value = model.heads + head // share, model.heads + model.kv_heads + head // share
+                seen = range(place + 1)
+                scores = [math.exp(made[place][head] @ made[one][key] / math.sqrt(size)) for one in seen]
+                attended += list(
+                    sum(score * made[one][value] for score, one in zip(scores, seen, strict=True)) / sum(scores)
+                )
+            x = stream[place] + of["o"] @ attended
+            gate, up = numpy.split(of["gate_up"] @ norm(x, of["middle_norm"]), 2)
+            stream[place] = x + of["down"] @ [u * g / (1 + math.exp(-g)) for g, u in zip(gate, up, strict=True)]
+    return weights["head"] @ norm(stream[-1], weights["last_norm"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_steps_one_after_another_are_the_whole_sequence(kind):
+    """The cache of each step is the one before it, with a place for the new token."""
+    model, batch, tokens = dense(found_of(kind)), 2, 4
+    weights, given = drawn(model, batch, tokens)
+    names = [f"{layer}.{name}" for layer in range(model.layers) for name in ("keys", "values")]
+    cache = {name: numpy.empty((batch, model.kv_heads, 0, model.head_size)) for name in names}
+    for place in range(tokens):
+        new = numpy.full((batch, model.kv_heads, 1, model.head_size), numpy.nan)
+        cache = {name: numpy.concatenate([cache[name], new], axis=2) for name in names}
+        logits = reference.step(model, weights, {**cache, "tokens": given[:, place]})
+        for sequence in range(batch):
+            expected = whole_sequence(model, weights, given[sequence, : place + 1])
+            assert numpy.allclose(logits[sequence], expected, rtol=1e-9, atol=1e-9)
+
+
+# ---------------------------------------------------------------- counts and costs
+
+
+@pytest.mark.parametrize(("name", "batch", "context"), [("llama-3-8b", 1, 1024), ("llama-3.2-1b", 32, 100)])
+def test_counts_are_those_of_the_floor(name, batch, context):
+    case = shipped(name, batch, context)
+    operations = decoding.step(config_file.read(config_file.find(name)), batch, context, PLAIN["bf16"])
+    assert OPERATOR.bytes(case) == sum(one.times * one.bytes for one in operations)
+    assert OPERATOR.flops(case) == sum(one.times * one.flops for one in operations)
+
+
+def test_costs_count_every_kernel_and_the_rows_that_blocks_share():
+    model = dense(config_file.find("llama-3-8b"))
+    few, many = chain_costs(model, 8), chain_costs(model, 64)
+    assert few.start == many.start == {"kernel_start_s": 5 * 32 + 2}
+    assert (few.extra, many.extra) == ({}, {"shared_row_s": (4 * 32 + 1) * 64})
+    assert {*many.calls, *many.start, *many.extra, many.share} == set(GPU)
+
+
+# ---------------------------------------------------------------- jobs, and what is left out
+
+
+def complete(**changes):
+    return settings.complete({"devices": ["gpu0"], **changes})
+
+
+def test_every_dense_model_has_a_job_and_the_others_a_reason(tmp_path):
+    path = tmp_path / "my model.json"
+    path.write_text(json.dumps(found_of("qwen3")["config"]))
+    config = complete(models=["llama-3-8b", "mixtral-8x7b", str(path)], decoding={"contexts": [64]}).config
+    jobs = OPERATOR.jobs(config)
+    assert [job.path for job in jobs] == ["llama-3-8b_bf16", "my_model_bf16"]
+    assert [case.shape for case in jobs[0].cases] == [{"batch": batch, "context": 1024} for batch in (1, 32)]
+    assert OPERATOR.left_out(config) == {"mixtral-8x7b": "it has experts"}
+    assert OPERATOR.jobs(complete(models=[]).config) == []
+    assert [len(job.cases) for job in OPERATOR.jobs(complete(effort="quick").config)] == [1]
+    (fault,) = OPERATOR.faults(config, [])
+    assert fault.startswith("model_decode.contexts") and fault.endswith(
+        "a context of 1024 tokens; allowed: 64 or fewer"
+    )
+
+
+def test_what_the_model_is_is_part_of_the_job(tmp_path):
+    """So that a config.json that changes makes its record stale."""
+    path, told = tmp_path / "config.json", []
+    for layers in (2, 3):
+        path.write_text(json.dumps(found_of("llama", num_hidden_layers=layers, max_position_embeddings=1024)["config"]))
+        (job,) = OPERATOR.jobs(complete(models=[str(path)], decoding={"contexts": [64]}).config)
+        told.append(job.to_json())
+    assert told[0] != told[1]
+
+
+def test_a_model_that_does_not_fit_is_left_out_with_the_layers_that_would():
+    case = shipped("llama-3-8b", 1, 1024)
+    card = SimpleNamespace(identity=SimpleNamespace(memory_free_bytes=10 << 30))
+    reason = OPERATOR.unsupported(card, case)
+    needed, around = 8030261248 * 2 + (1 << 27) + (1 << 28), 2 * 2 * 128256 * 4096 + 2 * 4096 + (1 << 28)
+    fit = math.floor(((10 << 30) - around) / ((needed - around) / 32))
+    assert reason.startswith("it does not fit: 15.3 GiB needed at batch 1, context 1024, and 10 GiB free")
+    assert reason.endswith(f"; {fit} of its 32 layers would")
+    card.identity.memory_free_bytes = needed
+    assert OPERATOR.unsupported(card, case) is None
+    card.identity.memory_free_bytes = 1 << 30
+    assert "; 0 of its 32 layers would" in OPERATOR.unsupported(card, case)
+
+
+def test_the_chain_names_what_it_cannot_run():
+    hopper, other = (SimpleNamespace(capability=one) for one in ((9, 0), (10, 0)))
+    case = shipped("llama-3-8b", 1, 1024)
+    assert Chain.unsupported(hopper, case) is None
+    assert Chain.unsupported(other, case) == "it is written for compute capability 9.0"
+    assert "257" in Chain.unsupported(hopper, case.resized(batch=257))
+    assert "heads of 8" in Chain.unsupported(hopper, case_of(found_of("llama"), 1, 10))
+
+
+# ---------------------------------------------------------------- on a GPU
+
+
+SMALL = {"vocab_size": 1024, "hidden_size": 256, "intermediate_size": 512, "max_position_embeddings": 4096}
+FIRST, TOKENS = 33, 8
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("batch", [1, 5, 20, 100, 200])
+@pytest.mark.parametrize("kind", KINDS)
+def test_steps_one_after_another_agree_with_float64(kind, batch, dtype):
+    """Over tokens whose keys and values each step leaves in the cache of the next one."""
+    device, known = real_gpu(), {}
+    found = found_of(kind, **SMALL, head_dim=128 if kind == "qwen3" else 64)
+    if reason := Chain.unsupported(device, case_of(found, batch, FIRST)):
+        pytest.skip(reason)
+    for context in range(FIRST, FIRST + TOKENS):
+        case = case_of(found, batch, context, dtype)
+        inputs = OPERATOR.inputs(device, case, 5)
+        exact = _on_host(device, inputs)
+        for name, (array, expected) in known.items():
+            before = (slice(None), slice(None), slice(-1)) if name.endswith((".keys", ".values")) else ...
+            inputs[name][before], exact[name][before] = array, expected
+        chain = Chain(OPERATOR, device, case, {}, [inputs])
+        chain.step(None)(0)
+        device.synchronize()
+        expected = OPERATOR.reference(case, exact)
+        known = {name: (inputs[name], exact[name]) for name in inputs if name != "tokens"}
+        got = device.to_host(chain.logits).astype("float64")
+        error = numpy.linalg.norm(got - expected) / numpy.linalg.norm(expected)
+        assert error <= OPERATOR.tolerance[dtype], context
+
+
+def _on_host(device, inputs: dict) -> dict:
+    on_host = {name: device.to_host(array) for name, array in inputs.items()}
+    return {name: array if name == "tokens" else array.astype("float64") for name, array in on_host.items()}
