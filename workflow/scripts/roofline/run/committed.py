@@ -103,6 +103,25 @@ def peers() -> str:
     return table(attention.COLUMNS, attention.table_rows(attention.summary(rows)))
 
 
+def model_steps() -> str:
+    """A model's decode step by our chain and by PyTorch, in turns; and ours on another card, with the final code."""
+    found = json.loads((FOLDER / "model_pytorch.json").read_text(encoding="utf-8"))
+    steps = json.loads((FOLDER.parent / "experiments" / "predictions" / "steps.json").read_text(encoding="utf-8"))
+    again = {(one["batch"], one["context"]): one["seconds"] for one in steps if one["model"] == found["model"]}
+
+    def told(seconds: float, moved: float) -> str:
+        return f"{seconds * 1e3:.2f} ms, {percent(moved / seconds / 1e9 / found['read_gb_per_s'])}"
+
+    columns = ["batch x context", "ours", f"PyTorch {found['pytorch'].partition('+')[0]}", "times as fast"]
+    rows = []
+    for one in found["rows"]:
+        place, moved = (one["batch"], one["context"]), one["bytes"]
+        best = min(one["pytorch_s"].values())
+        both = [told(one["ours_s"], moved), told(best, moved), f"{one['times_as_fast']:.2f}"]
+        rows.append([f"{place[0]} x {place[1]}", *both, told(again[place], moved)])
+    return table([*columns, "ours, another card"], rows)
+
+
 def sustained_repeats() -> str:
     """Sustained loads of one card again and again: their mean and standard deviation, by chunks queued ahead."""
     text = (FOLDER.parent / "experiments" / "sustained" / "loads.json").read_text(encoding="utf-8")
