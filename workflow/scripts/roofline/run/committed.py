@@ -9,7 +9,7 @@ from roofline.analysis.distribution import known
 from roofline.analysis.results import read_table
 from roofline.analysis.score import ROOF, ROOF_AND_START, score
 from roofline.analysis.trial import Trial
-from roofline.core.formatting import flops_unit, number, percent
+from roofline.core.formatting import duration, flops_unit, number, percent
 from roofline.records.base import read
 from roofline.records.distribution import Distribution
 from roofline.records.manifest import Manifest
@@ -95,6 +95,26 @@ def predictions() -> str:
     columns = ["cells", "median error", "within 1.25 x", "right: regime, and time within 2 x"]
     columns += ["the roof alone: times, regimes", "with a start-up time", "the textbook: regimes"]
     return table(columns, rows)
+
+
+def steps() -> str:
+    """The steps of models that this run measured, beside floor and prediction. Raises CorruptRecord and OSError."""
+    rows = [
+        [
+            model.model,
+            str(step.batch),
+            str(step.context),
+            duration(step.floor_s),
+            duration(step.predicted_s) if step.predicted_s else "-",
+            duration(step.measured_s),
+            percent(step.floor_s / step.measured_s),
+        ]
+        for model in read_table(FOLDER / "roofline.json").models
+        for step in model.steps
+        if step.measured_s
+    ]
+    columns = ["model", "batch", "context", "floor", "predicted", "measured", "floor / measured"]
+    return table(columns, rows) if rows else "The committed run of an H200 measured no step."
 
 
 def peers() -> str:
