@@ -33,7 +33,7 @@ TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "fleet power": fleet.deviations_table,
         "fleet shares": fleet.shares_table,
     },
-    "docs/model_decode.md": {"steps": committed.steps},
+    "docs/model_decode.md": {"steps": committed.steps, "turns": committed.model_steps},
     "docs/placing.md": {"counted": counted.counted_table},
     "docs/ceilings.md": {"loads": loads.error_table, "repeats": committed.sustained_repeats},
 }
