@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from statistics import mean, stdev
 
 from roofline.analysis import attention_peers as attention
 from roofline.analysis.distribution import known
@@ -120,6 +121,42 @@ def peers() -> str:
     """How attention compared with PyTorch on an H200, over all cells. Raises OSError."""
     rows = json.loads((FOLDER / "attention_pytorch.json").read_text(encoding="utf-8"))["rows"]
     return table(attention.COLUMNS, attention.table_rows(attention.summary(rows)))
+
+
+def model_steps() -> str:
+    """A model's decode step by our chain and by PyTorch, in turns; and ours on another card, with the final code."""
+    found = json.loads((FOLDER / "model_pytorch.json").read_text(encoding="utf-8"))
+    steps = json.loads((FOLDER.parent / "experiments" / "predictions" / "steps.json").read_text(encoding="utf-8"))
+    again = {(one["batch"], one["context"]): one["seconds"] for one in steps if one["model"] == found["model"]}
+
+    def told(seconds: float, moved: float) -> str:
+        return f"{seconds * 1e3:.2f} ms, {percent(moved / seconds / 1e9 / found['read_gb_per_s'])}"
+
+    columns = ["batch x context", "ours", f"PyTorch {found['pytorch'].partition('+')[0]}", "times as fast"]
+    rows = []
+    for one in found["rows"]:
+        place, moved = (one["batch"], one["context"]), one["bytes"]
+        best = min(one["pytorch_s"].values())
+        both = [told(one["ours_s"], moved), told(best, moved), f"{one['times_as_fast']:.2f}"]
+        rows.append([f"{place[0]} x {place[1]}", *both, told(again[place], moved)])
+    return table([*columns, "ours, another card"], rows)
+
+
+def sustained_repeats() -> str:
+    """Sustained loads of one card again and again: their mean and standard deviation, by chunks queued ahead."""
+    text = (FOLDER.parent / "experiments" / "sustained" / "loads.json").read_text(encoding="utf-8")
+    cards = json.loads(text)["cards"]
+    columns = ["dtype"] + [f"{one['queued_chunks']} chunks ahead: {part}" for one in cards for part in ("mean", "sd")]
+    rows = []
+    for dtype in cards[0]["tflops"]:
+        told = []
+        for one in cards:
+            rates = one["tflops"].get(dtype)
+            told += (
+                [f"{number(mean(rates))} ({len(rates)})", percent(stdev(rates) / mean(rates))] if rates else ["-"] * 2
+            )
+        rows.append([dtype, *told])
+    return table(columns, rows)
 
 
 def _others(name: str, others: Distribution) -> list[str]:

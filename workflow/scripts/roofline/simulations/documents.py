@@ -35,7 +35,7 @@ TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     },
     "docs/model_decode.md": {"steps": committed.steps},
     "docs/placing.md": {"counted": counted.counted_table},
-    "docs/ceilings.md": {"loads": loads.error_table},
+    "docs/ceilings.md": {"loads": loads.error_table, "repeats": committed.sustained_repeats},
 }
 
 

@@ -6,7 +6,6 @@ The stream of a sequence is kept twice: as it is, to be added to, and scaled by 
 multiplied. Blocks that write it leave the sums of its squares, by which the next product scales its results.
 """
 
-import math
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -67,9 +66,9 @@ class Chain(Implementation):
         self.query, self.attended = numbers(model.heads * model.head_size), numbers(model.heads * model.head_size)
         self.gated, self.logits = numbers(model.inner), numbers(model.vocabulary)
         self.squares = xp.empty((model.hidden // 8, self.rows), xp.float32)  # as many parts as a product may leave
-        self.workspace = xp.empty((self.device.multiprocessors, 2, OUTPUTS * self.rows), xp.float32)
-        most_outputs = max(model.vocabulary, 2 * model.inner, model.qkv)
-        self.arrived = xp.zeros((math.ceil(most_outputs / OUTPUTS), 2), xp.uint32)
+        blocks = self.device.multiprocessors
+        self.workspace = xp.empty((blocks, OUTPUTS * self.rows), xp.float32)
+        self.arrived = xp.zeros(blocks, xp.uint32)
         self.turns = xp.asarray(turns(model, self.context - 1), xp.float32)
 
     # -- launches

@@ -12,8 +12,8 @@ KERNELS_A_LAYER, OTHER_KERNELS = PRODUCTS_A_LAYER + 1, 2  # products and attenti
 # One start for products and attention: every layer has as many of both, so no number of layers tells them apart.
 GPU: Constants = {
     **of_gpu_host("graph_launch_s"),
-    "kernel_start_s": Constant(2.5e-6, FITTED, "a kernel's start beside the end of the one before it"),
-    "shared_row_s": Constant(8e-8, FITTED, "each row of x of a product whose tiles blocks share: their sums"),
+    "kernel_start_s": Constant(2.8e-6, FITTED, "a kernel's start beside the end of the one before it"),
+    "shared_row_s": Constant(8.93e-8, FITTED, "each row of x of a product whose tiles blocks share: their sums"),
     "stream_share": Constant(0.94, HEAD, "of the memory ceiling at which weights, keys and values are read"),
 }
 CONSTANTS = {"gpu": GPU}

@@ -2,7 +2,7 @@
 //
 // W streams through the tensor cores as their large operand, 128 of its rows at a time, and x is the small one. As many
 // blocks as the card holds share W evenly: each takes a run of slices of k, which may end in the middle of a tile of
-// outputs. Blocks that share a tile leave their sums to one another: each adds up some of the rows, in a fixed order.
+// outputs. The block with a tile's first slice adds up what the others leave of it, in their order, and writes.
 //
 // A launch may begin while the kernel before it ends: it fetches its first slices of W, and x when that one is done.
 //
@@ -30,7 +30,7 @@ const int W_BYTES = OUTPUTS * DEPTH * 2, X_BYTES = ROWS * DEPTH * 2, STAGE_BYTES
 const int MULTIPLYING = 256, THREADS = MULTIPLYING + 64;  // two warps feed, of W and of x
 const int ITEMS = (CHUNK * 16 + MULTIPLYING - 1) / MULTIPLYING;  // of eight outputs of a row, that a thread writes
 const int PITCH = OUTPUTS + 4;            // floats: lanes that write at a time meet in no bank
-const int EIGHTS = ROWS / 8, SUMS = ROWS / 2;  // of rows; a thread's, of a tile
+const int SUMS = ROWS / 2;                // a thread's, of a tile
 
 // Slices of W, tile by tile, that a block takes.
 struct Share {
@@ -50,6 +50,9 @@ __device__ __forceinline__ u32 load_acquired(const u32* from) {
     u32 value;
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
     return value;
+}
+__device__ __forceinline__ void store_released(u32* to, u32 value) {
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
 }
 
 // Among so many lanes beside one another.
@@ -197,36 +200,6 @@ __device__ __forceinline__ void write(const float* sums, int t, float factor, in
 #endif
 }
 
-// ---------------------------------------------------------------- a tile's results, by way of shared memory
-
-__device__ __forceinline__ void hold_all(Held (&held)[ITEMS], int first, int rows, int tile, Shape shape, Tensors to) {
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i)
-        if (row_of(threadIdx.x, i) < rows) held[i] = hold(threadIdx.x, first + row_of(threadIdx.x, i), tile, shape, to);
-}
-
-// A thread's sums of eight rows of x, the i-th eight of a chunk.
-__device__ __forceinline__ void place_eight(float* results, int i, float4 sums) {
-    const int lane = threadIdx.x % 32, row = 8 * i + 2 * (lane % 4), output = threadIdx.x / 32 * 16 + lane / 4;
-    results[row * PITCH + output] = sums.x, results[(row + 1) * PITCH + output] = sums.y;
-    results[row * PITCH + output + 8] = sums.z, results[(row + 1) * PITCH + output + 8] = sums.w;
-}
-
-__device__ __forceinline__ void write_all(const Held (&held)[ITEMS], const float* results, const float* factors, int first,
-                                          int rows, int tile, Shape shape, Tensors to) {
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
-        const int row = row_of(threadIdx.x, i);
-        if (row < rows)
-            write(results + row * PITCH, threadIdx.x, factors[first + row], first + row, tile, shape, to, held[i]);
-    }
-}
-
-// Where a block leaves its sums of a tile that it ends, or of one that it begins: of each eight rows 16 bytes a thread.
-__device__ __forceinline__ float4* left_by(Tensors to, int block, bool begun) {
-    return (float4*)to.workspace + (2ll * block + begun) * EIGHTS * MULTIPLYING + threadIdx.x;
-}
-
 // ---------------------------------------------------------------- the kernel
 
 // x [rows, inputs] and w [outputs, inputs] as tensor maps, boxes of ROWS x 64 and 64 x 64; inputs a multiple of 64,
@@ -279,23 +252,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
         return;
     }
-    const int t = threadIdx.x, lane = t % 32, half = t / 128;
+    const int t = threadIdx.x, lane = t % 32, warp = t / 32, half = t / 128;
     wait_for_kernel_before();
     // Of x the norm's factors, which only results need.
     float squares = 0;
     for (int part = t / ROWS; part < shape.parts; part += MULTIPLYING / ROWS)
         squares += __ldcg(to.squares + part * ROWS + t % ROWS);
-    bool settled = false;
-    const auto settle = [&] {
-        if (settled) return;
-        settled = true;
-        results[t] = squares;
-        sync_among(MULTIPLYING, 1);
-        if (t < ROWS) {
-            for (int other = t + ROWS; other < MULTIPLYING; other += ROWS) squares += results[other];
-            factors[t] = shape.parts ? rsqrtf(squares / shape.inputs + shape.eps) : 1.0f;
-        }
-    };
+    bool scaled = false;
 
     int stage = 0, round = 0, from = (int)(mine.first % slices), tile = (int)(mine.first / slices);
     float sums[SUMS];
@@ -319,74 +282,71 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         products_wait<0>();
         if (lane == 0) arrive(empty + 8 * before);
         done += steps;
-        if (steps < slices) {  // other blocks have the rest of this tile
-            float4* const place = left_by(to, blockIdx.x, from == 0);
+
+        if (from > 0) {  // another block has the tile's first slice
+            float* const place = to.workspace + (long long)blockIdx.x * (SUMS * MULTIPLYING);
 #pragma unroll
-            for (int i = 0; i < EIGHTS; ++i)
-                __stcg(place + i * MULTIPLYING, make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]));
+            for (int i = 0; i < SUMS; i += 4)
+                __stcg((float4*)(place + i * MULTIPLYING) + t, make_float4(sums[i], sums[i + 1], sums[i + 2], sums[i + 3]));
+            __threadfence();
             sync_among(MULTIPLYING, 1);
-            if (t == 0) {
-                __threadfence();
-                atomicAdd(to.arrived + 2 * tile, 1);
-            }
+            if (t == 0) store_released(to.arrived + blockIdx.x, 1);
             continue;
         }
-        settle();
+        if (!scaled) {
+            results[t] = squares;
+            sync_among(MULTIPLYING, 1);
+            if (t < ROWS) {
+                for (int other = t + ROWS; other < MULTIPLYING; other += ROWS) squares += results[other];
+                factors[t] = shape.parts ? rsqrtf(squares / shape.inputs + shape.eps) : 1.0f;
+            }
+            scaled = true;
+        }
+        Held held[ITEMS];
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) held[i] = hold(t, row_of(t, i), tile, shape, to);
+        // Blocks that have the rest of this tile: all of them are awaited at once, then their sums asked for at once.
+        const long long end = (long long)(tile + 1) * slices;
+        int last = blockIdx.x;
+        while (last + 1 < gridDim.x && Share(last + 1, tiles, slices).first < end) ++last;
+        const int others = last - blockIdx.x;
+        for (int other = t; other < others; other += MULTIPLYING) {
+            u32* const arrived = to.arrived + blockIdx.x + 1 + other;
+            while (!load_acquired(arrived)) {
+            }
+            *arrived = 0;
+        }
+        sync_among(MULTIPLYING, 1);
+        const float* place = to.workspace + (long long)(blockIdx.x + 1) * (SUMS * MULTIPLYING);
+#pragma unroll(SUMS <= 16 ? 4 : 1)
+        for (int other = 0; other < others; ++other, place += SUMS * MULTIPLYING) {
+#pragma unroll
+            for (int i = 0; i < SUMS; i += 4) {
+                const float4 more = __ldcg((const float4*)(place + i * MULTIPLYING) + t);
+                sums[i] += more.x, sums[i + 1] += more.y, sums[i + 2] += more.z, sums[i + 3] += more.w;
+            }
+        }
 #pragma unroll
         for (int chunk = 0; chunk < ROWS; chunk += CHUNK) {
-            Held held[ITEMS];
-            hold_all(held, chunk, CHUNK, tile, shape, to);
             sync_among(MULTIPLYING, 1);
 #pragma unroll
             for (int i = 0; i < CHUNK / 8; ++i) {
-                const int at = chunk / 2 + 4 * i;
-                place_eight(results, i, make_float4(sums[at], sums[at + 1], sums[at + 2], sums[at + 3]));
-            }
-            sync_among(MULTIPLYING, 1);
-            write_all(held, results, factors, chunk, CHUNK, tile, shape, to);
-        }
-    }
-
-    // Of each tile that blocks share, a block finishes its share of the rows.
-    settle();
-    for (int which = 0; which < 2; ++which) {
-        const int tile = (int)((which ? mine.end - 1 : mine.first) / slices);
-        const long long first = (long long)tile * slices, end = first + slices;
-        const bool whole = mine.first <= first && mine.end >= end, twice = which && mine.first / slices == tile;
-        if (whole || twice) continue;
-        int low = blockIdx.x, high = blockIdx.x;
-        while (Share(low, tiles, slices).first > first) --low;
-        while (high + 1 < gridDim.x && Share(high + 1, tiles, slices).first < end) ++high;
-        const int sharing = high - low + 1, place = blockIdx.x - low;
-        const int from = EIGHTS * place / sharing, until = EIGHTS * (place + 1) / sharing;
-        if (from < until) {
-            if (t == 0)
-                while (load_acquired(to.arrived + 2 * tile) < sharing) {
-                }
-            sync_among(MULTIPLYING, 1);
-        }
-        for (int eight = from; eight < until; eight += CHUNK / 8) {
-            const int count = min(CHUNK / 8, until - eight);
-            Held held[ITEMS];
-            hold_all(held, eight * 8, count * 8, tile, shape, to);
-            float4 totals[CHUNK / 8] = {};
-            for (int block = low; block <= high; ++block) {
-                const float4* const left = left_by(to, block, block == low) + eight * MULTIPLYING;
 #pragma unroll
-                for (int i = 0; i < CHUNK / 8; ++i) {
-                    if (i >= count) break;
-                    const float4 more = __ldcg(left + i * MULTIPLYING);
-                    totals[i].x += more.x, totals[i].y += more.y, totals[i].z += more.z, totals[i].w += more.w;
+                for (int j = 0; j < 4; ++j) {
+                    const int row = 8 * i + 2 * (lane % 4) + j % 2, output = 64 * half + 16 * (warp % 4) + 8 * (j / 2) + lane / 4;
+                    results[row * PITCH + output] = sums[chunk / 2 + 4 * i + j];
                 }
             }
             sync_among(MULTIPLYING, 1);
 #pragma unroll
-            for (int i = 0; i < CHUNK / 8; ++i)
-                if (i < count) place_eight(results, i, totals[i]);
-            sync_among(MULTIPLYING, 1);
-            write_all(held, results, factors, eight * 8, count * 8, tile, shape, to);
+            for (int i = 0; i < ITEMS; ++i) {
+                const int row = row_of(t, i);
+                if (row < CHUNK) write(results + row * PITCH, t, factors[chunk + row], chunk + row, tile, shape, to, held[i]);
+            }
+            if (chunk + CHUNK < ROWS) {
+#pragma unroll
+                for (int i = 0; i < ITEMS; ++i) held[i] = hold(t, chunk + CHUNK + row_of(t, i), tile, shape, to);
+            }
         }
-        sync_among(MULTIPLYING, 1);
-        if (t == 0 && atomicAdd(to.arrived + 2 * tile + 1, 1) == sharing - 1) to.arrived[2 * tile] = 0, to.arrived[2 * tile + 1] = 0;
     }
 }

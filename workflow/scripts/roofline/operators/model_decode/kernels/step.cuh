@@ -20,6 +20,6 @@ struct Tensors {
     half_bits *keys, *values;  // [rows, kv_heads, seq_len, HEAD_SIZE]; the last token is written
     const float2* turns;     // [HEAD_SIZE / 2] cosine and sine of the last token's place
     const half_bits *bias, *query_norm, *key_norm;  // [outputs], [HEAD_SIZE] twice
-    float* workspace;        // linear.cu: [blocks, 2, ROWS x 128]
-    u32* arrived;            // the same: [tiles, 2], 0 before and after
+    float* workspace;        // [blocks, MULTIPLYING x SUMS]
+    u32* arrived;            // [blocks], 0 before and after
 };
