@@ -16,6 +16,7 @@ from roofline.models import config_file, published
 from roofline.models.decoding import step
 from roofline.models.floor import Ceilings, NoCeiling, compute_bound_from, floor, largest_batch
 from roofline.models.number_formats import PLAIN
+from roofline.report import charts, decoding_figure
 from roofline.report import decoding as words
 
 NAMES = list(config_file.shipped())
@@ -266,4 +267,10 @@ def test_a_timed_step_stands_beside_its_floor_and_its_prediction():
         "A step by a chain of kernels took 4 ms at batch 1 and a context of 1024 (predicted: 5 ms), 9"
     )
     assert "measured" not in str(words.steps(decoding.decode(*asked[:-1])))
+    chart = charts.decoding_chart(further)
+    measured = [trace for trace in chart["data"] if trace["name"].startswith("measured")]
+    assert [(trace["x"], trace["y"]) for trace in measured] == [([1], [250]), ([3], [600])]
+    table = read_table(REFERENCE / "roofline.json").model_copy(update={"models": [further]})
+    (axes,) = decoding_figure.draw(table).axes
+    assert sum(line.get_marker() == "x" and len(line.get_xdata()) for line in axes.lines) == 2
     assert "(measured: 250)" in str(words.side_by_side([row, row], ["one", "other"]))

@@ -113,6 +113,16 @@ def test_auto_plans_the_first_gpu_and_the_cpu(tmp_path):
     }
 
 
+def test_another_model_is_measured_without_measuring_anything_else(finished, tmp_path):
+    run = copy_of(finished, tmp_path)
+    run.edit_config(models=["llama-3.2-1b", "mixtral-8x7b"])
+    plan = run.planned()
+    assert "gpu0/model_decode/llama-3.2-1b_bf16.json" in plan and "roofline.json" in plan
+    assert not [path for path in plan if path.count("/") > 1 and "model_decode" not in path]
+    run.edit_config(models=["mixtral-8x7b"])
+    assert not [path for path in run.planned() if path.count("/") > 1]
+
+
 def test_all_plans_every_card(tmp_path):
     plan = new_run(tmp_path / "run", f"devices: all\n{CONFIG}").planned(env={"FAKE_GPUS": TWO_CARDS})
     assert {f"{device}/peak_flops/fp32.json" for device in ("gpu0", "gpu1", "cpu")} <= set(plan)

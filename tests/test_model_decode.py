@@ -244,7 +244,7 @@ def test_every_dense_model_has_a_job_and_the_others_a_reason(tmp_path):
     assert OPERATOR.left_out(config) == {"mixtral-8x7b": "it has experts"}
     assert OPERATOR.jobs(complete(models=[]).config) == []
     assert [len(job.cases) for job in OPERATOR.jobs(complete(effort="quick").config)] == [1]
-    (fault,) = OPERATOR.faults(config, [])
+    (fault,) = OPERATOR.faults(config, [SimpleNamespace(kind="cpu"), SimpleNamespace(kind="gpu")])
     assert fault.startswith("model_decode.contexts") and fault.endswith(
         "a context of 1024 tokens; allowed: 64 or fewer"
     )

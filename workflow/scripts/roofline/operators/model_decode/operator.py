@@ -177,7 +177,9 @@ class ModelDecode(Operator):
         return error
 
     def faults(self, config, devices: Iterable[Identity]) -> list[str]:
-        """Contexts that are longer than a model's."""
+        """Contexts that are longer than a model's, where a device would run it."""
+        if not any(self.implementations_on(one.kind) for one in devices):
+            return []
         found = []
         for model in (config_file.read(case.params["config"]) for job in self.jobs(config) for case in job.cases[:1]):
             try:
