@@ -57,11 +57,11 @@ make model MODEL=mixtral-8x7b CARD="reference/nvidia-h200,NVIDIA A100-SXM4-80GB"
 ```
 
 `CARD` is a run (a results folder, or a folder or an archive with one) or a card of
-[config/datasheets.yaml](../config/datasheets.yaml): then no GPU is needed, and nothing is measured. Without it, it is this
-folder's results; and where their card is in this machine and [a chain of kernels](model_decode.md) can run the model, steps
-of it are measured first, by default at batches 1 and 32 and a context of 1024. A default run shows the same for the
-`models` of its [config](settings.md): floor, prediction and measurement side by side, or why a step was not measured. This
-page is generated from the code (`make documents`).
+[config/datasheets.yaml](../config/datasheets.yaml): then no GPU is needed, and nothing is measured. Without it, it is
+this folder's results; and where their card is in this machine and [a chain of kernels](model_decode.md) can run the
+model, steps of it are measured first, by default at batches 1 and 32 and a context of 1024. A default run shows the same
+for the `models` of its [config](settings.md): floor, prediction and measurement side by side, or why a step was not
+measured. This page is generated from the code (`make documents`).
 
 ## The floor
 
@@ -99,8 +99,8 @@ whose cost is not known, or an unknown model_type, is an error. Known: {families
 
 `make peers` times one decode step of Llama-3-8B in bf16 by PyTorch on the card of the run, beside this floor: layers by
 `torch.compile` with coordinate descent tuning, grouped queries by `scaled_dot_product_attention`, the append to the
-cache, all layers and the head in one CUDA graph. Where that Python has CuPy, [our chain of kernels](model_decode.md) takes
-turns with it, on weights and a cache of its own. `results/model_pytorch.md` has it for batch 1 to 128.
+cache, all layers and the head in one CUDA graph. Where that Python has CuPy, [our chain of kernels](model_decode.md)
+takes turns with it, on weights and a cache of its own. `results/model_pytorch.md` has it for batch 1 to 128.
 
 ## Against what others measured
 

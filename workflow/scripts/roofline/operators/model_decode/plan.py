@@ -63,7 +63,8 @@ def _many(rows: int, outputs: int, inputs: int, multiprocessors: int, room: int)
     stages = min(MOST_STAGES, (room - own) // stage)
     tiles = math.ceil(outputs / OUTPUTS)
     blocks = min(multiprocessors, tiles * (inputs // DEPTH))
-    return Plan("linear", rows, (("CHUNK", chunk), ("STAGES", stages)), blocks, DEPTH, tiles, stages * stage + ALIGNMENT)
+    macros = (("CHUNK", chunk), ("STAGES", stages))
+    return Plan("linear", rows, macros, blocks, DEPTH, tiles, stages * stage + ALIGNMENT)
 
 
 def _few(rows: int, outputs: int, multiprocessors: int, room: int, box: int | None) -> Plan:
