@@ -58,10 +58,10 @@ make model MODEL=mixtral-8x7b CARD="reference/nvidia-h200,NVIDIA A100-SXM4-80GB"
 
 `CARD` is a run (a results folder, or a folder or an archive with one) or a card of
 [config/datasheets.yaml](../config/datasheets.yaml): then no GPU is needed, and nothing is measured. Without it, it is
-this folder's results; and where their card is in this machine and [a chain of kernels](model_decode.md) can run
-the model, steps of it are measured first, by default at batches 1 and 32 and a context of 1024. A default run shows the same
-for the `models` of its [config](settings.md): floor, prediction and measurement side by side, or why a step was not
-measured. This page is generated from the code (`make documents`).
+this folder's results; and where their card is in this machine and [a chain of kernels](model_decode.md) can run the
+model, steps of it are measured first, by default at batches 1 and 32 and a context of 1024. A default run shows the
+same for the `models` of its [config](settings.md): floor, prediction and measurement side by side, or why a step was
+not measured. This page is generated from the code (`make documents`).
 
 ## The floor
 
