@@ -16,7 +16,7 @@ from roofline.operators.model_decode.chain import Chain
 from roofline.operators.model_decode.costs import GPU, chain_costs
 from roofline.operators.model_decode.dense import Dense, NotDense, dense, turns
 from roofline.operators.model_decode.weights import shapes
-from roofline.run import settings
+from roofline.run import declared, settings
 
 OPERATOR = ModelDecode()
 SIZES = ("layers", "hidden", "heads", "kv_heads", "head_size", "inner", "vocabulary", "tied", "bias", "norms", "theta")
@@ -281,6 +281,28 @@ def test_the_chain_names_what_it_cannot_run():
     assert Chain.unsupported(other, case) == "it is written for compute capability 9.0"
     assert "257" in Chain.unsupported(hopper, case.resized(batch=257))
     assert "heads of 8" in Chain.unsupported(hopper, case_of(found_of("llama"), 1, 10))
+
+
+def test_a_record_is_held_to_the_counts_of_the_settings_model():
+    config = {"models": ["llama-3-8b"]}
+    case = OPERATOR.jobs(settings.complete(config).config)[0].cases[0]
+    counts = {"flops": OPERATOR.flops(case), "bytes": OPERATOR.bytes(case)}
+    one = SimpleNamespace(
+        operator=OPERATOR.name,
+        implementation=Chain.name,
+        scope=None,
+        dtype=case.dtype,
+        preset=case.preset,
+        shape=case.shape,
+        check=SimpleNamespace(tolerance=OPERATOR.tolerance[case.dtype]),
+        **counts,
+    )
+    record = SimpleNamespace(device="gpu0", measurements=[one])
+    measured = [("gpu0/model_decode/llama-3-8b_bf16.json", record)]
+    found = SimpleNamespace(measured=measured, counters=[], devices=["gpu0"], kind_of=lambda device: "gpu")
+    assert declared.contradictions(found, config) == []
+    one.bytes += 2
+    assert "bytes, and its shape gives" in "".join(declared.contradictions(found, config))
 
 
 # ---------------------------------------------------------------- on a GPU

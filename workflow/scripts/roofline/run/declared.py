@@ -1,6 +1,6 @@
 """Whether the records of a run hold the cells that their jobs declare, each with its counts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel
 
@@ -28,6 +28,12 @@ def contradictions(found: Results, config: dict) -> list[str]:
         checked = settings.complete(config | {"operators": [], "profiles": []})
     except settings.Faults:  # of an earlier version
         return []
+    cases = {
+        (operator.name, *_key(case)): case
+        for operator in checked.operators.values()
+        for job in operator.jobs(checked.config)
+        for case in job.cases
+    }
     for path, record in [*found.measured, *found.counters]:
         kind = found.kind_of(record.device) if record.device in found.devices else ""
         counted = isinstance(record, CountersRecord)
@@ -38,7 +44,9 @@ def contradictions(found: Results, config: dict) -> list[str]:
                 told.append(f"{path}: {one.operator} is another operator than {own}")
             elif kind and _builtin(one.operator):
                 wrong = _unknown(one, kind)
-                told += [f"{path}: {line}" for line in ([wrong] if wrong else () if counted else _counts(one, kind))]
+                told += [
+                    f"{path}: {line}" for line in ([wrong] if wrong else () if counted else _counts(one, kind, cases))
+                ]
         if isinstance(record, OperatorRecord) and rule in checked.operators:
             told += [f"{path}: {line}" for line in _cells(record, checked.operators[rule], checked.config)]
     return told
@@ -63,14 +71,15 @@ def _builtin(name: str) -> Operator | None:
     return next((operator for operator in registry.builtin() if operator.name == name), None)
 
 
-def _counts(one: Measurement, kind: str) -> Iterator[str]:
-    """Counts and tolerance that are not those of the operator, implementation and shape."""
+def _counts(one: Measurement, kind: str, cases: Mapping[tuple, Case]) -> Iterator[str]:
+    """Counts and tolerance that are not those of the operator, implementation and shape; a case of the settings may
+    say more than its shape does: which model it is of."""
     operator = _builtin(one.operator)
     ways = [way for way in operator.implementations_on(kind) if way.name == one.implementation]
     allowed = [of.tolerance.get(one.dtype) for of in (operator, *ways) if getattr(of, "tolerance", None)]
     if one.check.tolerance not in allowed:
         yield f"{one.implementation}: tolerance is {one.check.tolerance:g}; allowed: {', '.join(map(str, allowed))}"
-    case = Case(one.shape, one.dtype, one.preset)
+    case = cases.get((one.operator, *_key(one)), Case(one.shape, one.dtype, one.preset))
     try:
         flops, moved = operator.flops(case, one.scope), {operator.bytes(case, one.scope)}
         if operator.name == "gemm":
