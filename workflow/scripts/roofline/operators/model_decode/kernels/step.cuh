@@ -2,7 +2,7 @@
 
 #pragma once
 
-const int QKV = 0, ADDED = 1, GATED = 2, ALONE = 3;  // what follows a product: WAY
+enum { QKV, ADDED, GATED, ALONE };  // what follows a product: WAY
 
 struct Shape {
     int rows, outputs, inputs;  // of x, of W, and of both
