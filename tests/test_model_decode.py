@@ -87,6 +87,11 @@ REFUSED = {
     "rope_scaling of type yarn; the chain has llama3 and linear": found_of(
         "llama", rope_scaling={"rope_type": "yarn", "factor": 4.0}
     ),
+    "rope_scaling 'yarn'; allowed: a mapping, or null": found_of("llama", rope_scaling="yarn"),
+    "low_freq_factor None; allowed: a number above 0": found_of(
+        "llama", rope_scaling={"rope_type": "llama3", "factor": 8.0}
+    ),
+    "rope_theta '1e6'; allowed: a number above 0": found_of("llama", rope_theta="1e6"),
 }
 
 
@@ -136,6 +141,7 @@ def test_a_scaling_stands_under_either_name_and_a_linear_one_slows_every_turn():
         )
     )
     assert named == plain and turns(slow, 12) == turns(plain, 3)
+    assert dense(found_of("llama", rms_norm_eps=None)).eps == 1e-6
 
 
 def drawn(model: Dense, batch: int, tokens: int) -> tuple[dict, numpy.ndarray]:
