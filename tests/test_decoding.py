@@ -222,6 +222,8 @@ def test_the_command_times_steps_where_the_card_is_here(finished, tmp_path):
     assert run.read("../cell/results/gpu0/model_decode/llama-3-8b_bf16.json")["measurements"] == []
     told = " ".join(run.command("model", "mixtral-8x7b").stdout.split())
     assert "Not measured: it has experts." in told and "measuring" not in told
+    told = " ".join(run.command("model", "llama-3-8b", "--cache", "fp8").stdout.split())
+    assert "Not measured: keys and values in fp8" in told and "measuring" not in told
 
 
 # ---------------------------------------------------------------- beside steps that were timed

@@ -2,6 +2,7 @@
 
 import json
 import math
+import weakref
 from types import SimpleNamespace
 
 import numpy
@@ -86,6 +87,11 @@ REFUSED = {
     "rope_scaling of type yarn; the chain has llama3 and linear": found_of(
         "llama", rope_scaling={"rope_type": "yarn", "factor": 4.0}
     ),
+    "rope_scaling 'yarn'; allowed: a mapping, or null": found_of("llama", rope_scaling="yarn"),
+    "low_freq_factor None; allowed: a number above 0": found_of(
+        "llama", rope_scaling={"rope_type": "llama3", "factor": 8.0}
+    ),
+    "rope_theta '1e6'; allowed: a number above 0": found_of("llama", rope_theta="1e6"),
 }
 
 
@@ -135,6 +141,7 @@ def test_a_scaling_stands_under_either_name_and_a_linear_one_slows_every_turn():
         )
     )
     assert named == plain and turns(slow, 12) == turns(plain, 3)
+    assert dense(found_of("llama", rms_norm_eps=None)).eps == 1e-6
 
 
 def drawn(model: Dense, batch: int, tokens: int) -> tuple[dict, numpy.ndarray]:
@@ -281,11 +288,34 @@ def test_the_chain_names_what_it_cannot_run():
     assert Chain.unsupported(other, case) == "it is written for compute capability 9.0"
     assert "257" in Chain.unsupported(hopper, case.resized(batch=257))
     assert "heads of 8" in Chain.unsupported(hopper, case_of(found_of("llama"), 1, 10))
+    odd = found_of("llama", head_dim=64, hidden_size=192, intermediate_size=512, vocab_size=1001)
+    uneven = "hidden 192 is no multiple of 128, vocabulary 1001 is no multiple of 8"
+    assert Chain.unsupported(hopper, case_of(odd, 1, 10)) == uneven
+
+
+def test_what_attention_is_handed_stays_in_memory_as_long_as_the_chain():
+    """A graph that was captured of launches does not keep their arrays."""
+    handed = []
+    device = SimpleNamespace(
+        xp=numpy,
+        empty=lambda shape, dtype: numpy.empty(shape, "float16"),
+        capability=(9, 0),
+        multiprocessors=132,
+        properties={"sharedMemPerMultiprocessor": 228 << 10, "sharedMemPerBlockOptin": 227 << 10},
+        kernel=lambda *given: SimpleNamespace(),
+        launcher=lambda *given, **options: handed.extend,
+    )
+    chain = Chain(OPERATOR, device, shipped("llama-3-8b", 1, 1024), {}, [{}])
+    chain._attention()(None, None)()
+    arrays = [weakref.ref(one) for one in handed if isinstance(one, numpy.ndarray)]
+    assert len(arrays) == 4 and chain.division.splits > 1
+    handed.clear()
+    assert all(one() is not None for one in arrays)
 
 
 def test_a_record_is_held_to_the_counts_of_the_settings_model():
-    config = {"models": ["llama-3-8b"]}
-    case = OPERATOR.jobs(settings.complete(config).config)[0].cases[0]
+    config, models = {"models": ["gone/config.json"]}, [config_file.find("llama-3-8b")]
+    case = OPERATOR.jobs(settings.complete({"models": ["llama-3-8b"]}).config)[0].cases[0]
     counts = {"flops": OPERATOR.flops(case), "bytes": OPERATOR.bytes(case)}
     one = SimpleNamespace(
         operator=OPERATOR.name,
@@ -300,9 +330,11 @@ def test_a_record_is_held_to_the_counts_of_the_settings_model():
     record = SimpleNamespace(device="gpu0", measurements=[one])
     measured = [("gpu0/model_decode/llama-3-8b_bf16.json", record)]
     found = SimpleNamespace(measured=measured, counters=[], devices=["gpu0"], kind_of=lambda device: "gpu")
-    assert declared.contradictions(found, config) == []
+    assert declared.contradictions(found, config, models) == []
     one.bytes += 2
-    assert "bytes, and its shape gives" in "".join(declared.contradictions(found, config))
+    assert "bytes, and its shape gives" in "".join(declared.contradictions(found, config, models))
+    assert "is of no shape" in "".join(declared.contradictions(found, config, []))
+    assert "are none" in "".join(declared.contradictions(found, config, [{"name": "llama-3-8b"}]))
 
 
 # ---------------------------------------------------------------- on a GPU

@@ -76,7 +76,8 @@ def main(arguments: list[str]) -> int:
         return 1
     names = [one.name for one in cards]
     told = [wrapped(words.verdict(row, name)) for row, name in zip(rows, names, strict=True)]
-    told += [wrapped(measured) for row in rows if (measured := words.measured(row))]
+    measured = {name: text for row, name in zip(rows, names, strict=True) if (text := words.measured(row))}
+    told += [wrapped(f"{name}: {text}" if len(rows) > 1 else text) for name, text in measured.items()]
     table = words.steps(rows[0]) if len(rows) == 1 else words.side_by_side(rows, names)
     print("\n\n".join([*told, *dict.fromkeys(wrapped(words.remarks(row)) for row in rows), str(table)]))
     return 0
@@ -123,6 +124,8 @@ def timed_here(on: Found, given: argparse.Namespace, contexts: list[int]) -> Fou
         return replace(on, not_measured=why)
     if identity.compute_capability != ".".join(map(str, HOPPER)):
         return replace(on, not_measured=f"compute capability {identity.compute_capability}; its kernels are for 9.0")
+    if given.cache not in operator.tolerance:
+        return replace(on, not_measured=f"keys and values in {given.cache}; its kernels keep them in the model's dtype")
     (job,) = operator.jobs(checked.config)
     record = f"{on.card.name}/{operator.rule}/{job.path}"
     print(f"measuring {len(job.cases)} steps of {given.model} in {cell.FOLDER}/", flush=True)

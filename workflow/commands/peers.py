@@ -29,6 +29,7 @@ from roofline.measure import lock
 
 # Modules that our kernels need, with the packages that bring them; nothing above may import one.
 OURS = {
+    "cuda": "cuda-bindings",
     "cupy": "cupy-cuda12x",
     "ml_dtypes": "ml_dtypes",
     "numpy": "numpy",

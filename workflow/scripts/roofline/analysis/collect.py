@@ -140,9 +140,9 @@ def _not_measured(found: Results, skipped: list[Skipped], device: str, model: st
         for one in skipped
         if (one.device, one.name) == (device, decoding.OPERATOR) and one.preset in (None, model)
     ]
-    job = f"{device}/{decoding.OPERATOR}/{config_file.file_name(model)}_"
     for path, record in found.of_kind(OperatorRecord):
-        reasons += decoding.skipped(record) if path.startswith(job) else []
+        if path.rpartition("_")[0] == f"{device}/{decoding.OPERATOR}/{config_file.file_name(model)}":
+            reasons += decoding.skipped(record)
     return "; ".join(dict.fromkeys(reasons)) or None
 
 

@@ -1,13 +1,12 @@
 """Whether the records of a run hold the cells that their jobs declare, each with its counts."""
 
-from collections.abc import Iterator, Mapping
-
-from pydantic import BaseModel
+from collections.abc import Iterator, Mapping, Sequence
 
 from roofline.analysis.results import Results
 from roofline.core.dtypes import ITEM_BYTES
+from roofline.models.config_file import BadModel
 from roofline.operators import registry
-from roofline.operators.base import Case, Operator
+from roofline.operators.base import Case, Job, Operator
 from roofline.operators.gemm import products
 from roofline.records.counters import CountersRecord
 from roofline.records.operator import Cell, Measurement, OperatorRecord
@@ -17,21 +16,27 @@ PRODUCTS = {"cupy.matmul", "numpy.matmul", "cuBLASLt", "nvmath", "tensor_matmul"
 OUTPUTS = (None, "fp64", "fp32", "fp16", "bf16", "int32")
 
 
-def contradictions(found: Results, config: dict) -> list[str]:
+def contradictions(found: Results, config: dict, models: Sequence[Mapping]) -> list[str]:
     """A line for each record of the library's operators that lacks a cell of its job, or counts another way.
 
-    `config` is the run's. Operators of the user's own are left out: an archive is checked without running their code;
-    and so are reports of their programs, which lie elsewhere.
+    `config` is the run's, and `models` are as it found them: their files may lie elsewhere, or be others by now.
+    Operators of the user's own are left out: an archive is checked without running their code; and so are reports of
+    their programs.
     """
     told = []
     try:
-        checked = settings.complete(config | {"operators": [], "profiles": []})
+        checked = settings.complete(config | {"operators": [], "profiles": [], "models": []})
     except settings.Faults:  # of an earlier version
         return []
+    asked = checked.config.model_copy(update={"models": models})
+    try:
+        jobs = {operator.rule: operator.jobs(asked) for operator in checked.operators.values()}
+    except (BadModel, LookupError, TypeError) as error:
+        return [f"the models of the settings are none: {error}"]
     cases = {
-        (operator.name, *_key(case)): case
-        for operator in checked.operators.values()
-        for job in operator.jobs(checked.config)
+        (checked.operators[rule].name, *_key(case)): case
+        for rule, of_rule in jobs.items()
+        for job in of_rule
         for case in job.cases
     }
     for path, record in [*found.measured, *found.counters]:
@@ -48,7 +53,7 @@ def contradictions(found: Results, config: dict) -> list[str]:
                     f"{path}: {line}" for line in ([wrong] if wrong else () if counted else _counts(one, kind, cases))
                 ]
         if isinstance(record, OperatorRecord) and rule in checked.operators:
-            told += [f"{path}: {line}" for line in _cells(record, checked.operators[rule], checked.config)]
+            told += [f"{path}: {line}" for line in _cells(record, jobs[rule])]
     return told
 
 
@@ -94,9 +99,9 @@ def _counts(one: Measurement, kind: str, cases: Mapping[tuple, Case]) -> Iterato
         yield f"{one.implementation} counts {one.bytes} bytes, and its shape gives {', '.join(map(str, sorted(moved)))}"
 
 
-def _cells(record: OperatorRecord, operator: Operator, config: BaseModel) -> Iterator[str]:
+def _cells(record: OperatorRecord, jobs: Sequence[Job]) -> Iterator[str]:
     """Cases of the job that were not measured, where no note says why, and others that were."""
-    job = next((job for job in operator.jobs(config) if job.path == record.case), None)
+    job = next((job for job in jobs if job.path == record.case), None)
     if job is None:
         yield f"the settings have no job {record.case}"
         return

@@ -55,7 +55,7 @@ def make_manifest(
     kept = [one.path for one in [*data, *found.reports()] if is_result(one.path) and (root / one.path).is_file()]
     listed = [describe_output(root, path, jobs.get(path, {}), run_started_at) for path in dict.fromkeys(outputs + kept)]
     sha256 = hashes(listed)
-    faults = broken(found, sha256, seal_sources) + _against_jobs(found, settings)
+    faults = broken(found, sha256, seal_sources) + _against_jobs(found, settings, asked)
     faults += [
         f"{one.path} is not what its job left"
         for one in listed
@@ -127,9 +127,9 @@ def broken(found: Results, sha256: Mapping[str, str], seal_sources: Mapping[str,
     )
 
 
-def _against_jobs(found: Results, config: dict) -> list[str]:
+def _against_jobs(found: Results, config: dict, asked: Mapping) -> list[str]:
     """Imported by name: no operator's code makes a manifest stale."""
-    return import_module("roofline.run.declared").contradictions(found, config)
+    return import_module("roofline.run.declared").contradictions(found, config, asked.get("models", []))
 
 
 def describe_seals(found: Results, device: str) -> SealedDevice:
@@ -249,7 +249,7 @@ def against_records(found: Results, manifest: Manifest, sha256: Mapping[str, str
     """What records say against one another, their jobs and the manifest; `sha256` is of their files."""
     told = broken(found, sha256, manifest.seal_sources)
     told += [f"the manifest's {name} are not those of the records" for name in _false_fields(manifest, found)]
-    told += _against_jobs(found, manifest.config)
+    told += _against_jobs(found, manifest.config, manifest.asked)
     return told + [line for one in manifest.outputs for line in _untimely(one, found)]
 
 

@@ -24,6 +24,7 @@ EMBED = KERNELS / "embed.cu"
 PRODUCTS = {name: KERNELS / f"{name}.cu" for name in ("few_rows", "linear")}
 QKV, ADDED, GATED, ALONE = range(4)  # what follows a product: WAY
 EMBED_THREADS = 512
+STORED = 8  # numbers that a thread stores at once
 SHAPE = [("rows", "i4"), ("outputs", "i4"), ("inputs", "i4"), ("heads", "i4"), ("kv_heads", "i4"), ("seq_len", "i4")]
 SHAPE += [("parts", "i4"), ("eps", "f4")]
 TENSORS = ("y", "stream", "g", "squares", "next_squares", "keys", "values", "turns", "bias", "query_norm", "key_norm")
@@ -44,9 +45,10 @@ class Chain(Implementation):
         model = Dense(**case.params["model"])
         if model.head_size not in attention.HEAD_SIZES:
             return f"heads of {model.head_size}; its attention takes {', '.join(map(str, attention.HEAD_SIZES))}"
-        if model.hidden % OUTPUTS or model.inner % DEPTH or model.qkv % 8 or model.vocabulary % 8:
-            return f"hidden {model.hidden}, inner {model.inner}: its tiles are of {OUTPUTS} and {DEPTH}"
-        return None
+        multiples = {"hidden": OUTPUTS, "inner": DEPTH, "vocabulary": STORED}
+        sizes = ((name, getattr(model, name), of) for name, of in multiples.items())
+        uneven = [f"{name} {size} is no multiple of {of}" for name, size, of in sizes if size % of]
+        return ", ".join(uneven) or None
 
     def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
         super().__init__(operator, device, case, shared, copies)
@@ -70,6 +72,18 @@ class Chain(Implementation):
         self.workspace = xp.empty((blocks, OUTPUTS * self.rows), xp.float32)
         self.arrived = xp.zeros(blocks, xp.uint32)
         self.turns = xp.asarray(turns(model, self.context - 1), xp.float32)
+        self._divide_attention(xp)
+
+    def _divide_attention(self, xp) -> None:
+        """Its plan, and what its blocks leave for one another: held here, since a graph does not hold its buffers."""
+        model, device = self.model, self.device
+        shape = Shape(self.batch, model.heads, model.kv_heads, model.head_size, self.context)
+        shared = device.properties["sharedMemPerMultiprocessor"]
+        division = attention.plan(shape, self.case.dtype, device.capability, device.multiprocessors, shared)
+        queries = self.batch * model.heads if division.splits > 1 else 0
+        self.splits = xp.empty((queries, division.splits, model.head_size + attention.PADDING), xp.float32)
+        self.splits_arrived = xp.zeros(self.batch * model.kv_heads * division.tiles, xp.uint32)
+        self.division = division
 
     # -- launches
 
@@ -104,18 +118,12 @@ class Chain(Implementation):
     def _attention(self) -> Callable:
         import numpy
 
-        model, device, dtype = self.model, self.device, self.case.dtype
-        shape = Shape(self.batch, model.heads, model.kv_heads, model.head_size, self.context)
-        shared = device.properties["sharedMemPerMultiprocessor"]
-        division = attention.plan(shape, dtype, device.capability, device.multiprocessors, shared)
-        defines = (*division.variant.defines(dtype, model.head_size), "-DAPPENDED=1")
+        model, device, division = self.model, self.device, self.division
+        defines = (*division.variant.defines(self.case.dtype, model.head_size), "-DAPPENDED=1")
         kernel = device.kernel(attention.KERNEL, "decode_attention", defines)
         kernel.max_dynamic_shared_size_bytes = device.properties["sharedMemPerBlockOptin"]
-        queries = self.batch * model.heads if division.splits > 1 else 0
-        workspace = device.xp.empty((queries, division.splits, model.head_size + attention.PADDING), "float32")
-        arrived = device.xp.zeros(self.batch * model.kv_heads * division.tiles, "uint32")
-        numbers = map(numpy.int32, (self.context, shape.group, division.splits))
-        rest = (self.attended, workspace, arrived, *numbers)
+        numbers = map(numpy.int32, (self.context, model.heads // model.kv_heads, division.splits))
+        rest = (self.attended, self.splits, self.splits_arrived, *numbers)
         threads = (division.variant.warps * attention.WARP,)
         launch = device.launcher(kernel, (division.blocks,), threads, division.shared_bytes, overlap=True)
 

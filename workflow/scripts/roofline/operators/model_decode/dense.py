@@ -10,7 +10,10 @@ from roofline.models.architecture import Model
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 ACTIVATIONS = ("silu", "swish", None)
-SCALINGS = ("llama3", "linear")
+SCALINGS = {  # with the numbers that each needs
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+    "linear": ("factor",),
+}
 THETA, EPS = 1e4, 1e-6  # where a config names none, as Hugging Face's classes have them
 PLAIN = ("bf16", "fp16")  # of weights; the chain runs a model's weights in either
 
@@ -50,7 +53,7 @@ def dense(found: Mapping[str, Any]) -> Dense:
     """Of what `config_file.find` gave. Raises NotDense, and BadModel for a bad config."""
     model, config = config_file.read(found), found["config"]
     config = {**config, **(config.get("text_config") or {})}  # of a model that sees or hears as well
-    rotary = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
+    rotary = config.get("rope_parameters") or config.get("rope_scaling") or {}
     _require_dense(model, config, rotary)
     first = model.layers[0]
     sizes = {one.name.rpartition(".")[2]: one for one in first.linears}
@@ -66,10 +69,18 @@ def dense(found: Mapping[str, Any]) -> Dense:
         tied=model.tied,
         bias=sizes["q_proj"].bias is not None,
         norms=any("q_norm" in one.name for one in first.vectors),
-        eps=float(config.get("rms_norm_eps", EPS)),
-        theta=float(config.get("rope_theta") or rotary.get("rope_theta", THETA)),
-        scaling=rotary if _kind(rotary) in SCALINGS else None,
+        eps=_number(config, "rms_norm_eps", EPS),
+        theta=_number(config if config.get("rope_theta") else rotary, "rope_theta", THETA),
+        scaling=dict(rotary) if _kind(rotary) in SCALINGS else None,
     )
+
+
+def _number(of: Mapping[str, Any], name: str, default: float | None = None) -> float:
+    """Raises NotDense."""
+    value = default if of.get(name) is None else of[name]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise NotDense(f"{name} {value!r}; allowed: a number above 0")
+    return float(value)
 
 
 def _kind(rotary: Mapping[str, Any]) -> str | None:
@@ -90,10 +101,14 @@ def _require_dense(model: Model, config: Mapping[str, Any], rotary: Mapping[str,
         raise NotDense("its weights are quantised, or not of 16 bits")
     if any(one.bias for one in linears if one.name.rpartition(".")[2] not in ("q_proj", "k_proj", "v_proj")):
         raise NotDense("it has biases beside those of queries, keys and values")
+    if not isinstance(rotary, Mapping):
+        raise NotDense(f"rope_scaling {rotary!r}; allowed: a mapping, or null")
     if _kind(rotary) not in (*SCALINGS, "default", None):
         raise NotDense(f"rope_scaling of type {_kind(rotary)}; the chain has {' and '.join(SCALINGS)}")
     if len(set(map(repr, model.layers))) > 1:
         raise NotDense("its layers differ")
+    for name in SCALINGS.get(_kind(rotary), ()):
+        _number(rotary, name)
 
 
 def turns(model: Dense, place: int) -> list[tuple[float, float]]:

@@ -36,10 +36,6 @@ class Plan:
         macros |= {"HEAD_SIZE": head_size, "NORMS": int(norms), "BIAS": int(bias)}
         return tuple(f"-D{name}={value}" for name, value in macros.items())
 
-    def __str__(self) -> str:
-        how = {"few_rows": "whole outputs a block", "linear": "k shared among blocks"}[self.kernel]
-        return f"{self.blocks} blocks, {how}, {dict(self.macros)['STAGES']} stages ahead"
-
 
 def rows_of(batch: int) -> int:
     return max(FEWEST_ROWS, 1 << (batch - 1).bit_length())

@@ -3,7 +3,6 @@
 from roofline.operators.model_decode.dense import Dense
 
 SPREAD_OF_NORMS = 0.1  # of a norm's weights, about 1
-MATRICES = ("qkv", "o", "gate_up", "down")
 
 
 def shapes(model: Dense) -> dict[str, tuple[int, ...]]:
