@@ -4,6 +4,9 @@ import pytest
 from commands import load
 from workflow_run import CHECKOUT
 
+from roofline.records.base import read
+from roofline.records.compute import PeakFlopsRecord
+
 RECORDS = CHECKOUT / "reference" / "nvidia-h200" / "gpu0" / "peak_flops"
 
 
@@ -15,7 +18,9 @@ def command():
 def test_it_is_given_every_shape_and_layout_of_the_ceilings_search_once_the_fastest_first(command):
     shapes = command.searched(RECORDS / "fp16.json")
     assert len(shapes) == len(set(shapes)) == 33
-    assert shapes[0] == (2048, 2048, 16384, "NT") and str(shapes[0]) == "2048 x 2048 x 16384 NT"
+    best = read(PeakFlopsRecord, RECORDS / "fp16.json").peak.candidates[0].product
+    assert shapes[0] == (*(best.shape[side] for side in "mnk"), best.layout)
+    assert str(command.Shape(2048, 2048, 16384, "NT")) == "2048 x 2048 x 16384 NT"
     assert {shape.layout for shape in command.searched(RECORDS / "int8.json")} == {"TN"}
 
 

@@ -15,6 +15,7 @@ from roofline.records.base import read, write
 from roofline.records.fleet import Fleet, FleetNode, FleetNodes, Load
 from roofline.report import fleet_page
 from roofline.run import fleet_report
+from roofline.run.settings import complete
 from roofline.run.archive import Refused
 from roofline.run.runs import read_run
 
@@ -235,8 +236,17 @@ def test_an_odd_archive_fails_its_node_and_the_others_are_reported(tmp_path, mon
     assert not any("\n" in reason for reason in reasons.values())
 
 
-def test_an_archive_of_other_settings_fails_its_node(tmp_path):
+def test_an_archive_of_other_settings_fails_its_node(tmp_path, monkeypatch):
     settings = read_run(REFERENCE).manifest.config | {"plot": {"dpi": 80}}
+
+    @contextlib.contextmanager
+    def as_of_this_version(path, opened=fleet_report.opened):
+        with opened(path) as (results, run):
+            if path.name == "n1":  # which was measured before some settings were there
+                run.manifest.config.update(complete(dict(run.manifest.config)).as_dict)
+            yield results, run
+
+    monkeypatch.setattr(fleet_report, "opened", as_of_this_version)
     found, reasons = fleet_of(tmp_path, {"n1": REFERENCE, "n2": PAIR, "n3": PAIR_AGAIN}, settings)
     assert set(reasons) == {"n2", "n3"} and found.passing == ["n1"], "most are no measure of what was asked for"
     assert "n2: measured with other settings: cpu is not set, and auto in the fleet's settings" in reasons["n2"]
