@@ -15,9 +15,9 @@ from roofline.records.base import read, write
 from roofline.records.fleet import Fleet, FleetNode, FleetNodes, Load
 from roofline.report import fleet_page
 from roofline.run import fleet_report
-from roofline.run.settings import complete
 from roofline.run.archive import Refused
 from roofline.run.runs import read_run
+from roofline.run.settings import complete
 
 RUNS = REFERENCE.parent / "runs"
 H200S = sorted(RUNS.glob("nvidia-h200-*.tar.gz"))

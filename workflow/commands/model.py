@@ -131,7 +131,10 @@ def timed_here(on: Found, given: argparse.Namespace, contexts: list[int]) -> Fou
     print(f"measuring {len(job.cases)} steps of {given.model} in {cell.FOLDER}/", flush=True)
     folder.require_no_living_run(cell.FOLDER)
     folder.prepare(cell.FOLDER, config)
-    folder.run_logged(cell.FOLDER, ["--forcerun", cell.path_of(record), "--", cell.path_of(record)])
+    try:
+        folder.run_logged(cell.FOLDER, ["--forcerun", cell.path_of(record), "--", cell.path_of(record)])
+    except folder.Failed as error:  # the floor needs no step
+        return replace(on, not_measured=str(error))
     records = cell.records_of([record])
     why = [reason for _, one in records.of_kind(OperatorRecord) for reason in decoding.skipped(one)]
     return replace(on, timed=tuple(load(records).operators), not_measured="; ".join(why) or None)

@@ -228,7 +228,7 @@ for OPERATOR in TIMED:
         log:
             f"logs/{{device}}/{OPERATOR}/{{case}}.log",
         wildcard_constraints:
-            case="|".join(map(re.escape, JOBS[OPERATOR])),
+            case="|".join(map(re.escape, JOBS[OPERATOR])) or "none",
         priority: 1
         conda:
             "../../envs/cuda12.yaml"

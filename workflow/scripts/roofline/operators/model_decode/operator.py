@@ -19,6 +19,7 @@ from roofline.operators.model_decode.weights import draw, draw_cache
 from roofline.operators.settings import Budget, ByEffort, EachOnce, OperatorSettings, Whole
 from roofline.records.timing import Check
 
+MOST_CACHED = 1 << 15  # tokens of all sequences that a check attends to: of more, every n-th sequence is compared
 MOST_COMPARED = 1 << 25  # weights of the head that a check multiplies in float64: of more, every n-th row
 
 
@@ -130,7 +131,8 @@ class ModelDecode(Operator):
         return step(Dense(**case.params["model"]), inputs, inputs)
 
     def check(self, implementation: Implementation, scope: str | None) -> tuple[Check, float]:
-        """The first layer whole, then the step, and its head on the stream that the layers left."""
+        """The first layer, of as many sequences as the host has room for; then the step, and its head on what the
+        layers left."""
         layer_error = self._layer_error(implementation)
         step = implementation.step(scope)
         seconds = implementation.device.step_times(step, 1)[0]
@@ -144,10 +146,12 @@ class ModelDecode(Operator):
         model, device = chain.model, chain.device
         for launch in chain.launches()[: 1 + chain.kernels_a_layer]:
             launch()
-        got = _float64(device, chain.stream)
+        few = slice(None, None, -(-chain.batch * chain.context // MOST_CACHED))
+        got = _float64(device, chain.stream[few])
         of = {name.partition(".")[2]: array for name, array in chain.weights.items() if name.startswith("0.")}
+        of |= {name: of[name][few] for name in ("keys", "values")}
         of = {name: _float64(device, array) for name, array in of.items()}
-        x = _float64(device, chain.weights["embedding"][chain.weights["tokens"]])
+        x = _float64(device, chain.weights["embedding"][chain.weights["tokens"][few]])
         expected = layer(model, of, x, of["keys"], of["values"])
         return self._close(chain, "the first layer", got, expected)
 

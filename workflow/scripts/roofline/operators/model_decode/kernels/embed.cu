@@ -12,6 +12,7 @@
 extern "C" __global__ void __launch_bounds__(512)
     embed(const int* tokens, const uint4* table, const uint4* g, uint4* stream, uint4* y, float* squares, int hidden) {
     const int vectors = hidden / 8, row = blockIdx.x;
+    const unsigned int sixteen = 0xffffu << (threadIdx.x & 16);  // lanes of one sum: a row may end with half a warp
     let_next_begin();
     wait_for_kernel_before();
     for (int at = threadIdx.x; at < vectors; at += blockDim.x) {
@@ -24,7 +25,7 @@ extern "C" __global__ void __launch_bounds__(512)
             packed(lower(x.w) * lower(of_g.w), upper(x.w) * upper(of_g.w)));
         float sum = square(x);
 #pragma unroll
-        for (int apart = 8; apart; apart /= 2) sum += __shfl_xor_sync(0xffffffff, sum, apart);
+        for (int apart = 8; apart; apart /= 2) sum += __shfl_xor_sync(sixteen, sum, apart);
         if (at % 16 == 0) squares[at / 16 * ROWS + row] = sum;
     }
 }

@@ -128,7 +128,7 @@ __device__ __forceinline__ float2 write(Item item, float (&low)[2], float (&high
 }
 
 // x [rows, inputs] and w [outputs, inputs] as tensor maps, boxes of ROWS x 64 and BOX x 64; inputs a multiple of 64,
-// outputs of 16.
+// outputs of 8.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     few_rows(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap w, const __grid_constant__ Shape shape,
              const __grid_constant__ Tensors to) {

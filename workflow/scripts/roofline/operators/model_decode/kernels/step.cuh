@@ -16,7 +16,7 @@ struct Tensors {
     half_bits* stream;       // [rows, outputs], added to
     const half_bits* g;      // [outputs] of the next norm
     const float* squares;    // [parts, ROWS] of x
-    float* next_squares;     // [outputs / 128, ROWS] of what is added
+    float* next_squares;     // [tiles, ROWS] of what is added
     half_bits *keys, *values;  // [rows, kv_heads, seq_len, HEAD_SIZE]; the last token is written
     const float2* turns;     // [HEAD_SIZE / 2] cosine and sine of the last token's place
     const half_bits *bias, *query_norm, *key_norm;  // [outputs], [HEAD_SIZE] twice
