@@ -88,10 +88,20 @@ REFUSED = {
         "llama", rope_scaling={"rope_type": "yarn", "factor": 4.0}
     ),
     "rope_scaling 'yarn'; allowed: a mapping, or null": found_of("llama", rope_scaling="yarn"),
-    "low_freq_factor None; allowed: a number above 0": found_of(
+    "low_freq_factor None; allowed: a number above 0, up to 1e+12": found_of(
         "llama", rope_scaling={"rope_type": "llama3", "factor": 8.0}
     ),
-    "rope_theta '1e6'; allowed: a number above 0": found_of("llama", rope_theta="1e6"),
+    "rope_theta '1e6'; allowed: a number above 0, up to 1e+12": found_of("llama", rope_theta="1e6"),
+    "rope_scaling: low_freq_factor is not below high_freq_factor": found_of(
+        "llama",
+        rope_scaling={
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 4.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192,
+        },
+    ),
 }
 
 

@@ -74,8 +74,10 @@ def read(path: Path) -> Run:
     """Raises Unreadable."""
     try:
         if path.is_dir():
-            (manifest, *_) = [*path.glob("manifest.json"), *path.glob("results/manifest.json")]
-            root = manifest.parent
+            manifests = [*path.glob("manifest.json"), *path.glob("results/manifest.json")]
+            if not manifests:
+                raise ValueError("it has no manifest.json")
+            root = manifests[0].parent
             files = {one.relative_to(root).as_posix(): one.read_bytes() for one in root.rglob("*") if one.is_file()}
         else:
             with tarfile.open(path) as archive:
@@ -88,7 +90,8 @@ def read(path: Path) -> Run:
             }
         return Run(files)
     except (OSError, tarfile.TarError, ValueError, KeyError, StopIteration) as error:
-        raise Unreadable(f"{path}: no run with its manifest ({error or type(error).__name__})") from None
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise Unreadable(f"{path}: no run with its manifest ({why})") from None
 
 
 # ---------------------------------------------------------------- what is recomputed

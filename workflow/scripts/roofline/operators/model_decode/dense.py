@@ -14,6 +14,7 @@ SCALINGS = {  # with the numbers that each needs
     "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
     "linear": ("factor",),
 }
+LARGEST = 1e12  # of a rotary number
 THETA, EPS = 1e4, 1e-6  # where a config names none, as Hugging Face's classes have them
 PLAIN = ("bf16", "fp16")  # of weights; the chain runs a model's weights in either
 
@@ -78,8 +79,8 @@ def dense(found: Mapping[str, Any]) -> Dense:
 def _number(of: Mapping[str, Any], name: str, default: float | None = None) -> float:
     """Raises NotDense."""
     value = default if of.get(name) is None else of[name]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise NotDense(f"{name} {value!r}; allowed: a number above 0")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LARGEST:
+        raise NotDense(f"{name} {value!r:.40}; allowed: a number above 0, up to {LARGEST:g}")
     return float(value)
 
 
@@ -107,8 +108,9 @@ def _require_dense(model: Model, config: Mapping[str, Any], rotary: Mapping[str,
         raise NotDense(f"rope_scaling of type {_kind(rotary)}; the chain has {' and '.join(SCALINGS)}")
     if len(set(map(repr, model.layers))) > 1:
         raise NotDense("its layers differ")
-    for name in SCALINGS.get(_kind(rotary), ()):
-        _number(rotary, name)
+    given = {name: _number(rotary, name) for name in SCALINGS.get(_kind(rotary), ())}
+    if given.get("low_freq_factor", 0.0) >= given.get("high_freq_factor", math.inf):
+        raise NotDense("rope_scaling: low_freq_factor is not below high_freq_factor")
 
 
 def turns(model: Dense, place: int) -> list[tuple[float, float]]:
