@@ -281,11 +281,8 @@ def our_device(torch):
     missing = [package for module, package in peers.OURS.items() if find_spec(module) is None]
     if missing:
         return None, f"this Python lacks {listed(missing)}"
-    torch.zeros(1, device="cuda")  # PyTorch's context first: the device that is opened is the only one left visible
-    from roofline import devices
-
     try:
-        return devices.open_device("gpu0"), None
+        return peers.our_device(torch), None
     except (LookupError, RuntimeError) as error:
         return None, peers.first_line(error)
 

@@ -228,12 +228,8 @@ def with_our_kernels(compare: Callable, result: Path) -> str | None:
     """Write and print what `compare(torch, device)` returns: figures, and their table in Markdown."""
 
     def on_device(torch) -> str | None:
-        # PyTorch's context first: the device that is opened then is the only one left visible.
-        torch.zeros(1, device="cuda")
-        from roofline import devices  # needs what PyTorch's Python may lack
-
         try:
-            device = devices.open_device("gpu0")
+            device = our_device(torch)
         except (LookupError, RuntimeError) as error:
             return f"our kernels cannot run in this Python: {error}"
         with lock.measuring([lock.HOST]):
@@ -242,6 +238,14 @@ def with_our_kernels(compare: Callable, result: Path) -> str | None:
         return None
 
     return with_pytorch(on_device)
+
+
+def our_device(torch):
+    """The first GPU, opened for our kernels. Raises LookupError and RuntimeError where it cannot be."""
+    torch.zeros(1, device="cuda")  # PyTorch's context first: the device that is opened is the only one left visible
+    from roofline import devices  # needs what PyTorch's Python may lack
+
+    return devices.open_device("gpu0")
 
 
 def tell(result: Path, found: dict, text: str) -> None:

@@ -1,6 +1,7 @@
 """Weights and K/V caches of a model, drawn at random: normal, of variance 1 / hidden, each matrix its own."""
 
 from roofline.operators.model_decode.dense import Dense
+from roofline.operators.rmsnorm_matmul.operator import number_on
 
 SPREAD_OF_NORMS = 0.1  # of a norm's weights, about 1
 
@@ -43,20 +44,11 @@ def draw_cache(device, model: Dense, dtype: str, batch: int, context: int, seed:
 
 def _scaled(device, shape, dtype: str, seed: int, spread: float):
     array = device.normal(shape, dtype, seed)
-    array *= _number(device, spread, dtype)
+    array *= number_on(device, spread, dtype)
     return array
 
 
 def _norm(device, shape, dtype: str, seed: int):
     array = _scaled(device, shape, dtype, seed, SPREAD_OF_NORMS)
-    array += _number(device, 1, dtype)
+    array += number_on(device, 1, dtype)
     return array
-
-
-def _number(device, value: float, dtype: str):
-    """On the device: a number of the host's would have CuPy import its sparse matrices, 0.1 s and more of each job."""
-    import numpy
-
-    from roofline.core.dtypes import array_dtype
-
-    return device.array(numpy.float32(value)).astype(array_dtype(dtype))

@@ -95,7 +95,7 @@ class RmsNormMatmul(Operator):
         """x of variance 1, W of variance 1 / hidden."""
         batch, hidden = case.shape["batch"], case.shape["hidden"]
         w = device.normal((hidden, hidden), case.dtype, seed)
-        w *= _number(device, hidden**-0.5, case.dtype)  # once: NumPy takes seconds for as many copies in 16 bits
+        w *= number_on(device, hidden**-0.5, case.dtype)  # once: NumPy takes seconds for as many copies in 16 bits
         all_w = [w, *(device.rolled(w, count - 1) if count > 1 else [])]
         x = device.normal((count, batch, hidden), case.dtype, seed + count)
         y = device.empty((count, batch, hidden), case.dtype)
@@ -103,8 +103,8 @@ class RmsNormMatmul(Operator):
 
     def shared_inputs(self, device, case: Case, seed: int) -> dict:
         g = device.normal((case.shape["hidden"],), case.dtype, seed)
-        g *= _number(device, SPREAD_OF_G, case.dtype)
-        g += _number(device, 1, case.dtype)
+        g *= number_on(device, SPREAD_OF_G, case.dtype)
+        g += number_on(device, 1, case.dtype)
         return {"g": g}
 
     def reference(self, case: Case, inputs: dict):
@@ -136,7 +136,7 @@ class RmsNormMatmul(Operator):
         ]
 
 
-def _number(device, value: float, dtype: str):
+def number_on(device, value: float, dtype: str):
     """On the device: a number of the host's would have CuPy import its sparse matrices, 0.1 s and more of each job."""
     import numpy
 
