@@ -236,11 +236,11 @@ def test_counts_are_those_of_the_floor(name, batch, context):
     assert OPERATOR.flops(case) == sum(one.times * one.flops for one in operations)
 
 
-def test_costs_count_every_kernel_and_the_rows_that_blocks_share():
+def test_costs_count_every_kernel_and_many_rows():
     model = dense(config_file.find("llama-3-8b"))
     few, many = chain_costs(model, 8), chain_costs(model, 64)
     assert few.start == many.start == {"kernel_start_s": 5 * 32 + 2}
-    assert (few.extra, many.extra) == ({}, {"shared_row_s": (4 * 32 + 1) * 64})
+    assert (few.extra, many.extra) == ({}, {"row_s": (4 * 32 + 1) * 64})
     assert {*many.calls, *many.start, *many.extra, many.share} == set(GPU)
 
 

@@ -10,7 +10,7 @@ from factories import device_record, seals_for
 from fake_gpu import open_gpu, real_gpu
 from hypothesis import given
 from hypothesis import strategies as st
-from test_kernels import compiled
+from test_kernels import compiled, shared_bytes
 
 from roofline.core.accuracy import relative_error
 from roofline.core.dtypes import array_dtype
@@ -19,12 +19,12 @@ from roofline.devices import open_device
 from roofline.devices.gpu.kernel_compiler import kernel_source
 from roofline.measure.operator_job import Options, measure, skipped
 from roofline.operators.base import Case, Job, rotation_copies
-from roofline.operators.rmsnorm_matmul import RmsNormMatmul
+from roofline.operators.rmsnorm_matmul import RmsNormMatmul, hopper
 from roofline.operators.rmsnorm_matmul.costs import CONSTANTS
 from roofline.operators.rmsnorm_matmul.counts import MOST_WEIGHTS, compared_outputs, flops, reference, traffic_bytes
 from roofline.operators.rmsnorm_matmul.fused import KERNEL, Fused, FusedGraph
 from roofline.operators.rmsnorm_matmul.numpy_implementation import OnCpu
-from roofline.operators.rmsnorm_matmul.plan import DEPTH, MOST_ROWS, plan
+from roofline.operators.rmsnorm_matmul.plan import DEPTH, plan
 from roofline.operators.rmsnorm_matmul.unfused import Unfused, UnfusedGraph
 from roofline.run import settings
 
@@ -47,10 +47,10 @@ CARDS = {  # shared memory in KiB of a block and of a multiprocessor
     (7, 5): (64, 64),
     (8, 0): (163, 164),
     (8, 6): (99, 100),
-    (9, 0): (227, 228),
     (10, 0): (227, 228),
     (12, 0): (99, 100),
 }
+H200 = (132, 227 << 10)  # multiprocessors, and shared memory of a block
 
 
 @given(
@@ -62,37 +62,58 @@ CARDS = {  # shared memory in KiB of a block and of a multiprocessor
 )
 def test_a_plan_covers_all_of_the_result_and_fits_the_card(batch, slices, outputs, capability, multiprocessors):
     hidden, (block, whole) = 64 * slices, (kib << 10 for kib in CARDS[capability])
-    found = plan(batch, hidden, outputs, capability, multiprocessors, block, whole)
+    found = plan(batch, hidden, outputs, multiprocessors, block, whole)
     across, down = found.grid
     assert found.rows in (8, 16, 32, 64, 128) and (down - 1) * found.rows < batch <= down * found.rows
-    assert down == 1 or found.rows in (64, 128)
-    if found.shared:  # blocks wait for one another
-        assert found.blocks <= multiprocessors and found.splits <= 2, "clusters of two fit every multiprocessor"
-        assert across // found.splits * 8 >= found.rows, "each row's squares are summed by some block"
     assert across % found.splits == 0
     assert (across // found.splits - 1) * found.columns < outputs <= across // found.splits * found.columns
     assert found.splits <= slices, "no block without a part of k"
-    assert found.columns // 16 >= found.splits, "each of a cluster adds up 16 outputs or more"
     assert found.stages >= 2 and found.threads % 128 == 0
     assert found.shared_bytes + 2048 <= block and found.resident * (found.shared_bytes + 3072) <= whole
 
 
-@pytest.mark.parametrize(
-    ("hidden", "batch", "rows", "columns", "splits", "resident"),
-    [(8192, 1, 8, 128, 2, 1), (4096, 32, 32, 64, 2, 1), (2048, 32, 32, 128, 8, 2), (2048, 128, 64, 64, 2, 1)],
+@given(
+    batch=st.integers(1, 1000),
+    slices=st.integers(1, hopper.MOST_NORMED // 64),
+    outputs=st.integers(1, 40000),
+    multiprocessors=st.integers(1, 200),
+    norm=st.booleans(),
+    added=st.booleans(),
 )
-def test_the_plan_of_an_h200(hidden, batch, rows, columns, splits, resident):
-    found = plan(batch, hidden, hidden, (9, 0), 132, 227 << 10, 228 << 10)
-    assert (found.rows, found.columns, found.splits, found.resident) == (rows, columns, splits, resident)
-    assert found.shared == (batch > 32)
-    assert found.blocks <= 132 and found.defines("bf16")[0] == "-DBF16=1"
+def test_a_plan_on_hopper_covers_all_of_the_result_and_fits_the_card(
+    batch, slices, outputs, multiprocessors, norm, added
+):
+    batch = batch if norm else min(batch, hopper.MOST_ROWS)
+    found = hopper.plan(hopper.Work(batch, outputs, 64 * slices, norm, added), multiprocessors, 227 << 10)
+    assert (found.tiles - 1) * found.columns < outputs <= found.tiles * found.columns
+    across, down = found.grid
+    assert (down - 1) * found.rows < batch <= down * found.rows
+    assert across == found.tiles * found.splits if found.splits > 1 else across <= min(found.tiles, multiprocessors)
+    assert found.splits <= slices and found.columns % 16 == 0 and 0 < found.box <= 256
+    assert found.stages >= 2 and found.shared_bytes <= 227 << 10
+
+
+@pytest.mark.parametrize(
+    ("hidden", "batch", "kernel", "columns", "splits"),
+    [
+        (2048, 1, "few_rows", 32, 1),
+        (4096, 32, "few_rows", 32, 1),
+        (8192, 1, "few_rows", 64, 1),
+        (2048, 128, "many_rows", 80, 4),
+        (4096, 128, "many_rows", 144, 4),
+        (8192, 128, "many_rows", 128, 2),
+    ],
+)
+def test_the_plan_of_an_h200_is_the_one_that_was_fastest_there(hidden, batch, kernel, columns, splits):
+    found = hopper.plan(hopper.Work(batch, hidden, hidden, norm=True), *H200)
+    assert (found.kernel, found.columns, found.splits) == (kernel, columns, splits)
 
 
 @given(
     batch=st.integers(1, 4096),
     slices=st.integers(1, 512),
     dtype=st.sampled_from(DTYPES),
-    capability=st.sampled_from(sorted(set(CARDS) - {(9, 0)})),
+    capability=st.sampled_from(sorted(CARDS)),
     multiprocessors=st.integers(1, 200),
 )
 def test_what_blocks_leave_for_one_another_is_within_the_memory_that_a_case_is_said_to_need(
@@ -100,37 +121,40 @@ def test_what_blocks_leave_for_one_another_is_within_the_memory_that_a_case_is_s
 ):
     """On cards without clusters, beside the inputs and what a library takes."""
     hidden = 64 * slices
-    found = plan(batch, hidden, hidden, capability, multiprocessors, *(kib << 10 for kib in CARDS[capability]))
+    found = plan(batch, hidden, hidden, multiprocessors, *(kib << 10 for kib in CARDS[capability]))
     case = Case({"batch": batch, "hidden": hidden}, dtype)
     inputs = OPERATOR.bytes(case) * rotation_copies(OPERATOR.bytes(case), 50 << 20)
     assert 4 * found.workspace_floats <= OPERATOR.memory_needed(case, 50 << 20) - inputs
 
 
-# The kernel's own numbers beside those that Python launches it with: Python may take a little more than is needed.
+# The kernels' own numbers beside those that Python launches them with: Python may take a little more than is needed.
+OF_FEW = "STAGES * STAGE_BYTES + 2 * INPUTS_OF_PYTHON"
+OF_MANY = "(SPLITS > 1 && sizeof(Inbox) > STAGES * STAGE_BYTES ? sizeof(Inbox) : STAGES * STAGE_BYTES)"
 AGREED = {
-    True: """const int STAGED = STAGES * (W_BYTES + X_BYTES), SENT = sizeof(Inbox);
-const int BOTH = IN_STAGES ? (STAGED > SENT ? STAGED : SENT) : STAGED + SENT;
-static_assert(BOTH + SLICES_OF_PYTHON * 128 + 1024 <= SHARED_OF_PYTHON, "room");
-static_assert(SPLITS * (COLUMNS / SPLITS) == COLUMNS && UNITS > 0, "outputs");
-""",
-    False: """static_assert(STAGES * STAGE_BYTES <= SHARED_OF_PYTHON, "room");
-static_assert(PART == COLUMNS * BATCH + BATCH, "workspace");
-""",
+    "few_rows": f"{OF_FEW} + 1024",
+    "many_rows": f"{OF_MANY} + 2 * (INPUTS_OF_PYTHON / SPLITS) + 1024",
+    "rmsnorm_matmul": "STAGES * STAGE_BYTES",
 }
+BLOCK_BYTES = 227 << 10  # of Hopper's shared memory, with what the kernels declare themselves
 
 
 @pytest.mark.parametrize("hidden", [2048, 4096, 8192])
-@pytest.mark.parametrize(
-    ("architecture", "capability", "batch"), [("90a", (9, 0), 1), ("90a", (9, 0), 128), (86, (8, 6), 8)]
-)
-def test_the_kernel_agrees_with_the_plan(architecture, capability, batch, hidden):
-    found = plan(batch, hidden, hidden, capability, 132, *(kib << 10 for kib in CARDS[capability]))
-    agreed = AGREED[capability == (9, 0)] + 'static_assert(THREADS == THREADS_OF_PYTHON, "threads");'
-    slices = -(-(hidden // 64) // found.splits)
-    told = {"SHARED": found.shared_bytes, "THREADS": found.threads, "SLICES": slices}
-    defines = (*found.defines("bf16"), *(f"-D{name}_OF_PYTHON={value}" for name, value in told.items()))
-    _, remarks = compiled(f"{kernel_source(KERNEL)}\n{agreed}", KERNEL.name, architecture, defines)
+@pytest.mark.parametrize(("architecture", "batch"), [("90a", 1), ("90a", 32), ("90a", 64), ("90a", 128), (86, 8)])
+def test_the_kernel_agrees_with_the_plan(architecture, batch, hidden):
+    if architecture == 86:
+        found, source = plan(batch, hidden, hidden, 132, *(kib << 10 for kib in CARDS[8, 6])), KERNEL
+        defines = found.defines("bf16")
+    else:
+        found = hopper.plan(hopper.Work(batch, hidden, hidden, norm=True), *H200)
+        source, defines = hopper.KERNELS[found.kernel], found.defines("bf16", hopper.ALONE)
+    agreed = f'static_assert({AGREED[source.stem]} <= SHARED_OF_PYTHON, "room");'
+    agreed += 'static_assert(THREADS == THREADS_OF_PYTHON, "threads");'
+    told = {"SHARED": found.shared_bytes, "THREADS": found.threads, "INPUTS": hidden}
+    defines = (*defines, *(f"-D{name}_OF_PYTHON={value}" for name, value in told.items()))
+    code, remarks = compiled(f"{kernel_source(source)}\n{agreed}", source.name, architecture, defines)
     assert remarks == ""
+    if architecture != 86:
+        assert found.shared_bytes + shared_bytes(code) <= BLOCK_BYTES
 
 
 # ---------------------------------------------------------------------------------------------- every implementation
@@ -154,7 +178,7 @@ def test_every_implementation_passes_its_check(gpu, kind, batch, hidden, dtype):
     ("batch", "hidden"), [(1, 8192), (16, 4096), (33, 4096), (128, 4096), (32, 8192), (128, 8192), (200, 2048)]
 )
 def test_the_divisions_of_large_cases_are_right_and_give_the_same_bits_again(monkeypatch, batch, hidden):
-    """Stages that are filled again, clusters of two, odd numbers of stages, 16 to 128 rows: small shapes have none."""
+    """Stages that are filled again, clusters of two and four, odd numbers of stages, 8 to 128 rows."""
     monkeypatch.setattr("roofline.operators.rmsnorm_matmul.counts.MOST_WEIGHTS", 1 << 26)
     gpu = real_gpu()
     cell = cell_of(gpu, FusedGraph, batch, hidden, "fp16", copies=2)
@@ -255,7 +279,7 @@ def predicted(kind, scope, batch, hidden, dtype="fp16"):
     one = object.__new__(kind)
     one.case, one.copies = Case({"batch": batch, "hidden": hidden}, dtype), [{}]
     one.device = SimpleNamespace(multiprocessors=132)
-    one.division = plan(batch, hidden, hidden, (9, 0), 132, *(kib << 10 for kib in CARDS[9, 0]))
+    one.division = hopper.plan(hopper.Work(batch, hidden, hidden, norm=True), *H200)
     return predict_cell(
         flops=flops(batch, hidden),
         traffic_bytes=traffic_bytes(batch, hidden, dtype),
@@ -265,9 +289,9 @@ def predicted(kind, scope, batch, hidden, dtype="fp16"):
     )
 
 
-@given(st.sampled_from(ON_GPU), st.integers(1, MOST_ROWS // 2), st.integers(1, 256).map(lambda slices: slices * DEPTH))
+@given(st.sampled_from(ON_GPU), st.integers(1, hopper.FEW_ROWS // 2), st.integers(1, 256).map(lambda one: one * DEPTH))
 def test_more_work_never_takes_less_time(kind, batch, hidden):
-    """Of the rows of one block: more are divided by a rule that may leave multiprocessors without one."""
+    """Of few rows: many are divided by a rule that may leave multiprocessors without a block."""
     for scope in kind.scopes:
         least = predicted(kind, scope, batch, hidden).latency_s
         assert predicted(kind, scope, 2 * batch, hidden).latency_s >= least

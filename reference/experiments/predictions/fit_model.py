@@ -28,7 +28,7 @@ from roofline.operators.model_decode import ModelDecode
 from roofline.operators.model_decode.costs import FITTED as BY_FIT
 from roofline.operators.model_decode.costs import GPU, chain_costs
 from roofline.operators.model_decode.dense import dense
-from roofline.operators.model_decode.plan import rows_of
+from roofline.operators.rmsnorm_matmul.hopper import rows_of
 
 FITTED_ON = "llama-3.2-1b"
 CARD = "NVIDIA H200"

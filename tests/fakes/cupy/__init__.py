@@ -105,6 +105,8 @@ TYPES = {  # of arrays only the size of the items is compared
     "u64": "uint64",
     "uint4": "float16",
     "TensorMap": "V128",
+    "Shape": "V32",
+    "Tensors": "V96",
 }
 BOUNDS = r"(?:__(?:launch_bounds|cluster_dims)__\([^)]*\)\s+)*"
 SIGNATURE = re.compile(rf'extern "C" __global__ void\s+{BOUNDS}(\w+?)(?:##DEPTH)?\(([^)]*)\)')
@@ -167,7 +169,7 @@ BY_HANDLE = weakref.WeakValueDictionary()  # kernels, as CUDA's driver knows the
 
 class _Kernel:
     max_threads_per_block = 1024
-    max_dynamic_shared_size_bytes = 48 << 10
+    max_dynamic_shared_size_bytes, shared_size_bytes = 48 << 10, 0
 
     def __init__(self, name, signature, defines):
         self.name, self.signature, self._defines = name, signature, defines
@@ -420,15 +422,35 @@ def _rmsnorm_matmul(given):
 
     defines = {name: int(value) for name, value in given.defines.items()}
     rows, columns, splits = defines["BATCH"], defines["COLUMNS"], defines["SPLITS"]
-    x, w = _mapped((given.x, given.w), (rows, columns))
     batch, outputs, hidden = (int(side) for side in (given.batch, given.outputs, given.hidden))
-    assert (x.shape, w.shape, given.y.shape) == ((batch, hidden), (outputs, hidden), (batch, outputs))
+    assert (given.x.shape, given.w.shape, given.y.shape) == ((batch, hidden), (outputs, hidden), (batch, outputs))
     column_blocks, chunks = -(-outputs // columns), -(-batch // rows)
     assert given.grid == (column_blocks * splits, chunks) and splits <= -(-hidden // 64)
-    if hasattr(given, "workspace"):
-        assert given.workspace.size == chunks * column_blocks * splits * rows * (columns + 1)
-        assert given.arrived.size == chunks * column_blocks and not given.arrived.any()
-    given.y[:] = reference(x, w, given.g, float(given.eps)).astype(given.y.dtype)
+    assert given.workspace.size == chunks * column_blocks * splits * rows * (columns + 1)
+    assert given.arrived.size == chunks * column_blocks and not given.arrived.any()
+    given.y[:] = reference(given.x, given.w, given.g, float(given.eps)).astype(given.y.dtype)
+
+
+def _product_on_hopper(given):
+    """Of x whose norm the kernel takes, and nothing that follows it."""
+    from roofline.operators.rmsnorm_matmul import hopper
+    from roofline.operators.rmsnorm_matmul.counts import reference
+
+    defines = {name: int(value) for name, value in given.defines.items()}
+    assert defines["NORM"] and defines["WAY"] == hopper.ALONE
+    few = "GROUPS" in defines
+    columns, splits = (16 * defines["GROUPS"], 1) if few else (defines["OUTPUTS"], defines["SPLITS"])
+    across = 2 if defines["ROWS"] == 64 else 1
+    x, w = _mapped((given.x, given.w), (defines["ROWS"], columns // across // 2))
+    sizes = numpy.frombuffer(given.shape.tobytes() if few else given.all.tobytes(), hopper.SHAPE)[0]
+    told = (given.to if few else given.tensors).tobytes()
+    y, norm = (AT_ADDRESS[numpy.frombuffer(told, "u8")[hopper.TENSORS.index(name)]] for name in ("y", "norm"))
+    assert (x.shape, w.shape) == ((sizes["rows"], sizes["inputs"]), (sizes["outputs"], sizes["inputs"]))
+    assert y.shape == (sizes["rows"], sizes["outputs"]) and norm.shape == (sizes["inputs"],)
+    tiles = -(-int(sizes["outputs"]) // columns)
+    assert given.grid[0] == tiles * splits if splits > 1 else given.grid[0] <= tiles
+    assert given.grid[1] == -(-int(sizes["rows"]) // defines["ROWS"]) and splits <= sizes["inputs"] // 64
+    y[:] = reference(x, w, norm, float(sizes["eps"])).astype(y.dtype)
 
 
 def _chase(given):
@@ -443,6 +465,8 @@ KERNELS = {
     "tensor_matmul": _tensor_matmul,
     "rms_norm": _rms_norm,
     "rmsnorm_matmul": _rmsnorm_matmul,
+    "few_rows": _product_on_hopper,
+    "many_rows": _product_on_hopper,
     "decode_attention": _decode_attention,
     "row_norm": _row_norm,
     "row_norm_naive": _row_norm,

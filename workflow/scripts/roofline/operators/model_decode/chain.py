@@ -10,31 +10,36 @@ from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
-from roofline.devices.gpu.kernel_compiler import HOPPER, HOPPER_OPTIONS, with_headers
+from roofline.devices.gpu.kernel_compiler import HOPPER, with_headers
 from roofline.operators.base import Implementation
 from roofline.operators.decode_attention import fused as attention
 from roofline.operators.decode_attention.counts import Shape
 from roofline.operators.model_decode.costs import chain_costs
 from roofline.operators.model_decode.dense import Dense, turns
-from roofline.operators.model_decode.plan import DEPTH, MOST_ROWS, OUTPUTS, THREADS, plan, rows_of
+from roofline.operators.rmsnorm_matmul.hopper import (
+    ADDED,
+    ALONE,
+    DEPTH,
+    GATED,
+    MOST_ROWS,
+    QKV,
+    SOURCES,
+    Product,
+    Work,
+    plan,
+    rows_of,
+)
 from roofline.records.prediction import CostTerms
 
-KERNELS = Path(__file__).parent / "kernels"
-EMBED = KERNELS / "embed.cu"
-PRODUCTS = {name: KERNELS / f"{name}.cu" for name in ("few_rows", "linear")}
-QKV, ADDED, GATED, ALONE = range(4)  # what follows a product: WAY
-EMBED_THREADS = 512
-STORED = 8  # numbers that a thread stores at once
-SHAPE = [("rows", "i4"), ("outputs", "i4"), ("inputs", "i4"), ("heads", "i4"), ("kv_heads", "i4"), ("seq_len", "i4")]
-SHAPE += [("parts", "i4"), ("eps", "f4")]
-TENSORS = ("y", "stream", "g", "squares", "next_squares", "keys", "values", "turns", "bias", "query_norm", "key_norm")
-TENSORS += ("workspace", "arrived")
+EMBED = Path(__file__).parent / "kernels" / "embed.cu"
+EMBED_THREADS, EMBEDDED = 512, 128  # of a row, and its numbers that leave one sum of squares
+STORED = 8  # rows of W that belong together, at least
 
 
 class Chain(Implementation):
     name, kind, fused, graph = "chain", "gpu", True, True
     kernels_a_layer = 5
-    sources = tuple(sorted(set().union(*map(with_headers, (*PRODUCTS.values(), EMBED, attention.KERNEL)))))
+    sources = tuple(sorted(set(SOURCES).union(*map(with_headers, (EMBED, attention.KERNEL)))))
 
     @classmethod
     def unsupported(cls, device, case) -> str | None:
@@ -45,7 +50,7 @@ class Chain(Implementation):
         model = Dense(**case.params["model"])
         if model.head_size not in attention.HEAD_SIZES:
             return f"heads of {model.head_size}; its attention takes {', '.join(map(str, attention.HEAD_SIZES))}"
-        multiples = {"hidden": OUTPUTS, "inner": DEPTH, "vocabulary": STORED}
+        multiples = {"hidden": EMBEDDED, "inner": DEPTH, "vocabulary": STORED}
         sizes = ((name, getattr(model, name), of) for name, of in multiples.items())
         uneven = [f"{name} {size} is no multiple of {of}" for name, size, of in sizes if size % of]
         return ", ".join(uneven) or None
@@ -68,9 +73,6 @@ class Chain(Implementation):
         self.query, self.attended = numbers(model.heads * model.head_size), numbers(model.heads * model.head_size)
         self.gated, self.logits = numbers(model.inner), numbers(model.vocabulary)
         self.squares = xp.empty((model.hidden // 8, self.rows), xp.float32)  # as many parts as a product may leave
-        blocks = self.device.multiprocessors
-        self.workspace = xp.empty((blocks, OUTPUTS * self.rows), xp.float32)
-        self.arrived = xp.zeros(blocks, xp.uint32)
         self.turns = xp.asarray(turns(model, self.context - 1), xp.float32)
         self._divide_attention(xp)
 
@@ -90,7 +92,7 @@ class Chain(Implementation):
     def launches(self) -> list[Callable[[], None]]:
         """Of one step, in their order."""
         model, weights = self.model, self.weights
-        found, parts = [self._embed()], model.hidden // OUTPUTS
+        found, parts = [self._embed()], model.hidden // EMBEDDED
         attend = self._attention()
         for layer in range(model.layers):
             of = {name.partition(".")[2]: array for name, array in weights.items() if name.startswith(f"{layer}.")}
@@ -142,33 +144,13 @@ class Chain(Implementation):
 
     def _product(self, way: int, x, w, parts: int, **tensors) -> tuple[Callable[[], None], int]:
         """Of x [batch, inputs] with w [outputs, inputs], and what follows it."""
-        import numpy
-
-        from roofline.devices.gpu.tensor_map import tensor_map
-
-        model, device, (outputs, inputs) = self.model, self.device, w.shape
-        division = plan(
-            self.batch,
-            outputs,
-            inputs,
-            device.multiprocessors,
-            device.properties["sharedMemPerBlockOptin"],
-            whole_heads=way == QKV and model.norms,
-            pairs=way == QKV,
-        )
-        sizes = (self.batch, outputs, inputs, model.heads, model.kv_heads, self.context, parts, model.eps)
-        held = tensors | {"workspace": self.workspace, "arrived": self.arrived}
-        pointers = tuple(held[name].data.ptr if name in held else 0 for name in TENSORS)
-        arguments = (
-            tensor_map(x, self.rows),
-            tensor_map(w, division.box),
-            numpy.array(sizes, SHAPE)[()],
-            numpy.array(pointers, [(name, "u8") for name in TENSORS])[()],
-        )
-        defines = division.defines(self.case.dtype, way, model.head_size, model.norms, model.bias)
-        kernel = device.kernel(PRODUCTS[division.kernel], division.kernel, (*HOPPER_OPTIONS, *defines))
-        kernel.max_dynamic_shared_size_bytes = division.shared_bytes
-        launch = device.launcher(kernel, (division.blocks,), (THREADS,), division.shared_bytes, overlap=True)
+        model, device = self.model, self.device
+        heads = {"head": model.head_size, "whole_heads": model.norms} if way == QKV else {}
+        work = Work(self.batch, *w.shape, added=way == ADDED, **heads)
+        division = plan(work, device.multiprocessors, device.properties["sharedMemPerBlockOptin"])
+        product = Product(device, self.case.dtype, division, way, model.head_size, model.norms, model.bias)
+        arguments = product.arguments(x, w, (model.heads, model.kv_heads, self.context, parts, model.eps), tensors)
+        launch = product.launcher(device, overlap=True)
         return lambda: launch(arguments), division.parts
 
     def costs(self, scope: str | None) -> CostTerms:

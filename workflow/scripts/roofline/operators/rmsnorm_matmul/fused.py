@@ -1,12 +1,12 @@
-"""RMSNorm + matmul by one kernel of ours (kernels/rmsnorm_matmul.cu): a launch each, or many in a CUDA graph."""
+"""RMSNorm + matmul by one kernel of ours: a launch each, or many in a CUDA graph."""
 
 import math
-from functools import cached_property
 
 from roofline.core.dtypes import ITEM_BYTES
-from roofline.devices.gpu.kernel_compiler import HOPPER_OPTIONS, with_headers
+from roofline.devices.gpu.kernel_compiler import with_headers
 from roofline.operators.base import ExecutedFlops, KeptReads
 from roofline.operators.constants import launch
+from roofline.operators.rmsnorm_matmul import hopper
 from roofline.operators.rmsnorm_matmul.counts import EPS
 from roofline.operators.rmsnorm_matmul.plan import STATIC_BYTES, plan
 from roofline.operators.rmsnorm_matmul.unfused import KERNELS, OVERLAPPED, WAITING, InGraph, OnTensorCores
@@ -14,55 +14,53 @@ from roofline.records.prediction import CostTerms
 
 KERNEL = KERNELS / "rmsnorm_matmul.cu"
 
-ARGUMENTS = 10  # of the kernel
-
 
 class Fused(OnTensorCores):
-    """One launch each. W is multiplied by g as it comes, and the sums by the norm's factor last."""
+    """One launch each. x is multiplied by g on its way, or W by it, and the sums by the norm's factor last."""
 
     name, fused = "fused", True
-    sources = tuple(sorted(with_headers(KERNEL)))
+    sources = tuple(sorted(with_headers(KERNEL).union(hopper.SOURCES)))
+
+    @classmethod
+    def unsupported(cls, device, case) -> str | None:
+        hidden = case.shape["hidden"]
+        if device.is_hopper and hidden > hopper.MOST_NORMED:
+            return f"hidden {hidden}; on Hopper it takes {hopper.MOST_NORMED} at most"
+        return super().unsupported(device, case)
 
     def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
         super().__init__(operator, device, case, shared, copies)
-        batch, hidden = case.shape["batch"], case.shape["hidden"]
-        properties = device.properties
-        self.division = plan(
-            batch,
-            hidden,
-            hidden,
-            device.capability,
-            device.multiprocessors,
-            properties["sharedMemPerBlockOptin"],
-            properties["sharedMemPerMultiprocessor"],
-        )
-        self.arguments = self._arguments(device, batch, hidden)
+        prepare = self._prepare_hopper if device.is_hopper else self._prepare
+        prepare(device, case.shape["batch"], case.shape["hidden"])
 
-    def _arguments(self, device, batch: int, hidden: int) -> list[tuple]:
-        """Of a launch for each copy."""
+    def _prepare_hopper(self, device, batch: int, hidden: int) -> None:
+        """The kernel, and its arguments for each copy."""
+        room = device.properties["sharedMemPerBlockOptin"]
+        work = hopper.Work(batch, hidden, hidden, norm=True)
+        self.division = hopper.plan(work, device.multiprocessors, room)
+        product = hopper.Product(device, self.case.dtype, self.division, hopper.ALONE)
+        self.kernel, sizes = product.kernel, (1, 1, 1, 0, EPS)  # neither heads nor sums of squares
+        self.arguments = [
+            product.arguments(copy["x"], copy["w"], sizes, {"y": copy["y"], "norm": self.shared["g"]})
+            for copy in self.copies
+        ]
+
+    def _prepare(self, device, batch: int, hidden: int) -> None:
         import numpy
 
-        from roofline.devices.gpu.tensor_map import tensor_map
-
-        g, sizes = self.shared["g"], (*map(numpy.int32, (batch, hidden, hidden)), numpy.float32(EPS))
-        if device.is_hopper:
-            rows = {"x": self.division.rows, "w": self.division.columns}
-            maps = [[tensor_map(copy[name], rows[name]) for name in rows] for copy in self.copies]
-            arrived = device.xp.zeros(self.division.chunks, device.xp.uint64)
-            squares = device.xp.empty(self.division.squares, device.xp.float32)
-            shared = (arrived, squares, *sizes)
-            return [(*of_copy, g, copy["y"], *shared) for of_copy, copy in zip(maps, self.copies, strict=True)]
+        room = device.properties["sharedMemPerBlockOptin"]
+        self.division = plan(
+            batch, hidden, hidden, device.multiprocessors, room, device.properties["sharedMemPerMultiprocessor"]
+        )
+        self.kernel = device.kernel(KERNEL, "rmsnorm_matmul", self.division.defines(self.case.dtype))
+        # All that the card has: the limit is the kernel's, which other cases launch with more or less.
+        self.kernel.max_dynamic_shared_size_bytes = room - STATIC_BYTES
         workspace = device.xp.empty(self.division.workspace_floats, device.xp.float32)
         arrived = device.xp.zeros(self.division.sets, device.xp.uint32)
-        return [(copy["x"], copy["w"], g, copy["y"], workspace, arrived, *sizes) for copy in self.copies]
-
-    @cached_property
-    def kernel(self):
-        options = HOPPER_OPTIONS if self.device.is_hopper else ()
-        kernel = self.device.kernel(KERNEL, "rmsnorm_matmul", (*options, *self.division.defines(self.case.dtype)))
-        # All that the card has: the limit is the kernel's, which other cases launch with more or less.
-        kernel.max_dynamic_shared_size_bytes = self.device.properties["sharedMemPerBlockOptin"] - STATIC_BYTES
-        return kernel
+        sizes = (*map(numpy.int32, (batch, hidden, hidden)), numpy.float32(EPS))
+        self.arguments = [
+            (copy["x"], copy["w"], self.shared["g"], copy["y"], workspace, arrived, *sizes) for copy in self.copies
+        ]
 
     @property
     def launch(self) -> tuple:
@@ -80,12 +78,8 @@ class Fused(OnTensorCores):
         return step
 
     def executed_flops(self, scope: str | None) -> ExecutedFlops:
-        """On tensor cores, of whole tiles; the norm runs on other pipes."""
-        division, hidden = self.division, self.case.shape["hidden"]
-        chunks, outputs = division.grid[1], division.columns * (division.grid[0] // division.splits)
-        return ExecutedFlops(
-            {"tensor": 2.0 * chunks * division.rows * outputs * hidden}, f"x padded to {division.rows} rows"
-        )
+        flops = self.division.tensor_flops(self.case.shape["hidden"])
+        return ExecutedFlops({"tensor": flops}, f"x padded to {self.division.rows} rows, and on Hopper its squares")
 
     def kept_reads(self, scope: str | None) -> KeptReads | None:
         """Of x, on Hopper (see load_tile_once)."""
@@ -96,11 +90,11 @@ class Fused(OnTensorCores):
 
     def plan(self) -> dict:
         division = self.division
-        names = ("rows", "columns", "splits", "stages", "blocks", "shared_bytes")
+        names = ("kernel", "rows", "columns", "splits", "stages", "blocks", "shared_bytes")
         return {name: getattr(division, name) for name in names}
 
     def costs(self, scope: str | None) -> CostTerms:
-        return self._costs(launch(ARGUMENTS), {"fused_start_s": 1.0, "event_s": 1.0})
+        return self._costs(launch(self.division.arguments), {"fused_start_s": 1.0, "event_s": 1.0})
 
     def _costs(self, calls: dict[str, float], start: dict[str, float]) -> CostTerms:
         """A multiprocessor's shared memory sets the time of many rows. Sums go from block to block."""

@@ -19,8 +19,9 @@ NAIVE_THREADS = 256  # as the source has it
 QUOTIENT, ROOT, ROOT_AND_SCALE = 10, 6, 4  # FLOPs of the instructions that they compile to, beside special functions
 
 WARP = 32
-HELD = 8  # numbers of a row per thread, up to a warp per row; from there on MOST_HELD
+HELD = 8  # numbers of a row per thread, of short rows up to a warp's and of LONG ones up to MOST_OF_LONG threads'
 MOST_HELD, MOST_THREADS = 32, 1024
+LONG, MOST_OF_LONG = 1024, 512
 # Threads of a block, at least, which several rows share that need fewer; more where each holds at most HELD numbers.
 BLOCK, BLOCK_OF_LITTLE = 64, 128
 FULL = 256  # threads per multiprocessor, below which rows are given more of them
@@ -56,12 +57,13 @@ class Division:
 def divide(rows: int, columns: int, multiprocessors: int) -> Division:
     """The division for a matrix: as many threads per row as hold it, more where rows are too few to fill the card.
 
-    A warp exchanges its sums by shuffles, more of them through shared memory: a row gets longer lanes before it gets a
-    second warp. A row that is too long for the registers of a block is read once more to write it.
+    A warp exchanges its sums by shuffles, more of them through shared memory: a row below LONG gets longer lanes before
+    it gets a second warp. A row that is too long for the registers of a block is read once more to write it.
     """
     width = next(width for width in (4, 2, 1) if columns % width == 0)
     vectors = columns // width
-    threads = max(min(_power(-(-columns // HELD)), WARP), min(_power(-(-columns // MOST_HELD)), MOST_THREADS))
+    few = min(_power(-(-columns // HELD)), MOST_OF_LONG if columns >= LONG else WARP)
+    threads = max(few, min(_power(-(-columns // MOST_HELD)), MOST_THREADS))
     while rows * threads < FULL * multiprocessors and threads < min(MOST_THREADS, _power(vectors)):
         threads *= 2
     each = min(-(-vectors // threads), MOST_HELD // width)

@@ -1,0 +1,235 @@
+"""Products on Hopper: how the work is divided among blocks, by rows of x and outputs, and what a launch is told. The
+rules were found on an H200."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from roofline.devices.gpu.kernel_compiler import HOPPER_OPTIONS, with_headers
+
+KERNELS = {name: Path(__file__).parent / "kernels" / f"{name}.cu" for name in ("few_rows", "many_rows")}
+SOURCES = tuple(sorted(set().union(*map(with_headers, KERNELS.values()))))
+QKV, ADDED, GATED, ALONE = range(4)  # what follows a product: WAY
+SHAPE = [("rows", "i4"), ("outputs", "i4"), ("inputs", "i4"), ("heads", "i4"), ("key_heads", "i4"), ("context", "i4")]
+SHAPE += [("parts", "i4"), ("eps", "f4")]
+TENSORS = ("y", "stream", "g", "squares", "next_squares", "keys", "values", "turns", "bias", "query_norm", "key_norm")
+TENSORS += ("norm",)
+
+THREADS = 320
+FEWEST_ROWS, FEW_ROWS, MOST_ROWS = 8, 32, 256  # of x, a block
+FEWEST_OF_MANY = 64
+MOST_NORMED = 32768  # inputs whose norm's weights leave room for two stages
+DEPTH, SLICE_BYTES = 64, 128  # of k, and of a row: a slice
+ALIGNMENT = 1 << 10  # of the first stage. A block takes all of a multiprocessor's shared memory: two were slower
+# Of few rows.
+GROUP = 16  # outputs that belong together
+MOST_GROUPS, MOST_SUMS = 8, 20  # of a tile; groups times eights of rows
+LONG = 4096  # inputs from which a block has enough to do with one group
+EVEN = 1.04  # of the least work of the busiest block: within it larger tiles are better
+STAGE_BYTES, MOST_STAGES = 16 << 10, 16  # of W, about
+# Of many rows: what a division costs, in bytes and clocks of an H200.
+MOST_OUTPUTS = 256
+IN_CLUSTERS = {1: 1.0, 2: 1.0, 4: 0.9}  # of the multiprocessors, that clusters of so many blocks reach
+IN_CHAINS = (1, 2)  # blocks of a cluster: those of four come late among unlike kernels
+SHARED_RATE, NORMING_RATE = 115, 75  # bytes a clock through a block's shared memory, where x's norm is taken less
+MEMORY_RATE, EXCHANGE_RATE = 2600, 18  # bytes a clock, of all blocks; of a block's sums
+EXCHANGE_CLOCKS = 1000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A kernel's macros beside those of what follows it, and its launch. `box` rows of W come at once."""
+
+    kernel: str
+    rows: int
+    columns: int  # outputs of a tile
+    tiles: int
+    splits: int  # of k
+    stages: int
+    macros: tuple[tuple[str, int], ...]
+    grid: tuple[int, int]
+    box: int
+    shared_bytes: int
+    threads, arguments = THREADS, 4  # of a block, of a launch
+
+    def defines(self, dtype: str, way: int, head_size: int = 128, norms: bool = False, bias: bool = False) -> tuple:
+        macros = {"BF16": int(dtype == "bf16"), "ROWS": self.rows, **dict(self.macros), "BOX": self.box, "WAY": way}
+        macros |= {"HEAD_SIZE": head_size, "HEAD_NORMS": int(norms and way == QKV), "BIAS": int(bias)}
+        return tuple(f"-D{name}={value}" for name, value in macros.items())
+
+    @property
+    def blocks(self) -> int:
+        return math.prod(self.grid)
+
+    @property
+    def parts(self) -> int:
+        """Sums of squares that are left of each row of what is added."""
+        return self.tiles * across(self.rows)
+
+    @property
+    def sums_bytes(self) -> int:
+        """Of a block that shares k with others, to which it hands most of them on."""
+        return 4 * self.rows * self.columns if self.splits > 1 else 0
+
+    def staged_bytes(self, inputs: int) -> int:
+        """Through shared memory, by a block: W and x come; each 64 rows read W once, each part of the outputs x."""
+        slices = math.ceil(inputs // DEPTH / self.splits) * math.ceil(self.tiles * self.splits / self.grid[0])
+        of_w, of_x = math.ceil(self.rows / 64), across(self.rows)
+        return slices * SLICE_BYTES * (self.columns * (1 + of_w) + self.rows * (1 + of_x))
+
+    def tensor_flops(self, inputs: int) -> float:
+        """Of whole tiles; of few rows with the squares, which are tensor products too."""
+        macros = dict(self.macros)
+        if self.kernel == "many_rows":
+            return 2.0 * self.grid[1] * self.rows * self.tiles * self.columns * inputs
+        slices = math.ceil(inputs // DEPTH / macros["SLICES"]) * macros["SLICES"]
+        eights, groups = self.rows // 8, self.columns // GROUP
+        of_warp = math.ceil(groups / 2) * eights + macros["NORM"] * math.ceil(eights / 2)
+        return 4096.0 * self.tiles * slices * 8 * of_warp
+
+
+def across(rows: int) -> int:
+    """Parts of a tile's outputs: each warpgroup's own, where rows are too few for both."""
+    return 2 if rows == FEWEST_OF_MANY else 1
+
+
+def rows_of(batch: int) -> int:
+    """As kernels have them: a power of two."""
+    return min(max(FEWEST_ROWS, 1 << (batch - 1).bit_length()), MOST_ROWS)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A product [batch, inputs] by [outputs, inputs]. `norm`: the kernel takes x's norm itself; `added`: it leaves sums
+    of squares; `head`: the size of heads, whose halves' rows of W lie apart; `whole_heads`: a block has whole ones."""
+
+    batch: int
+    outputs: int
+    inputs: int
+    norm: bool = False
+    added: bool = False
+    head: int = 0
+    whole_heads: bool = False
+
+    @property
+    def slices(self) -> int:
+        return self.inputs // DEPTH
+
+
+def plan(work: Work, multiprocessors: int, shared_bytes: int) -> Plan:
+    """`shared_bytes`: what a multiprocessor's one block has at most."""
+    many = work.batch > FEW_ROWS or work.whole_heads
+    return (_many if many else _few)(work, multiprocessors, shared_bytes - ALIGNMENT)
+
+
+def _few(work: Work, multiprocessors: int, room: int) -> Plan:
+    rows = rows_of(work.batch)
+    groups = groups_of(work, multiprocessors)
+    slices = 1 << max(0, int(math.log2(STAGE_BYTES / (groups * GROUP * SLICE_BYTES))))
+    stage = slices * (groups * GROUP + rows) * SLICE_BYTES
+    weights = math.ceil(work.slices / slices) * slices * SLICE_BYTES if work.norm else 0
+    own = 4 * groups * (rows // 8) * 512 + 4 * groups * rows + 4 * rows + (1 << 10) + 16 * MOST_STAGES + 8
+    stages = min(MOST_STAGES, (room - own - weights) // stage)
+    tiles = math.ceil(work.outputs / (groups * GROUP))
+    return Plan(
+        kernel="few_rows",
+        rows=rows,
+        columns=groups * GROUP,
+        tiles=tiles,
+        splits=1,
+        stages=stages,
+        macros=(("GROUPS", groups), ("SLICES", slices), ("STAGES", stages), ("NORM", int(work.norm))),
+        grid=(min(multiprocessors, tiles), 1),
+        box=8 * math.gcd(groups, work.head // GROUP),
+        shared_bytes=stages * stage + weights + ALIGNMENT,
+    )
+
+
+def groups_of(work: Work, multiprocessors: int) -> int:
+    """The largest tile of those with which the busiest block has about the least to do."""
+
+    def busiest(groups: int) -> int:
+        return groups * math.ceil(math.ceil(work.outputs / (groups * GROUP)) / multiprocessors)
+
+    ways = range(1 if work.inputs >= LONG else 2, min(MOST_GROUPS, MOST_SUMS * 8 // rows_of(work.batch)) + 1)
+    least = min(map(busiest, ways))
+    return max(groups for groups in ways if busiest(groups) <= EVEN * least)
+
+
+def _many(work: Work, multiprocessors: int, room: int) -> Plan:
+    """The division that costs least."""
+    padded = rows_of(work.batch)
+    rows = min(max(FEWEST_OF_MANY, padded), MOST_ROWS // 2 if work.norm else MOST_ROWS)
+    ways = divisions(work, rows, multiprocessors)
+    columns, splits = min(ways, key=ways.get)
+    part = columns // across(rows)
+    stage = (columns + rows) * SLICE_BYTES
+    finished = rows * across(rows) // splits  # rows of parts, by a block
+    own = 4 * finished * (part // GROUP if work.added else 1) + 16 * MOST_STAGES + 16 + 4 * rows + (4 << 10)
+    weights = math.ceil(work.slices / splits) * SLICE_BYTES if work.norm else 0
+    stages = min(MOST_STAGES, (room - own - weights) // stage)
+    inbox = 4 * rows * (columns + across(rows)) if splits > 1 else 0
+    tiles = math.ceil(work.outputs / columns)
+    macros = {"PADDED": padded, "OUTPUTS": columns, "SPLITS": splits, "STAGES": stages, "NORM": int(work.norm)}
+    return Plan(
+        kernel="many_rows",
+        rows=rows,
+        columns=columns,
+        tiles=tiles,
+        splits=splits,
+        stages=stages,
+        macros=tuple(macros.items()),
+        grid=(tiles * splits if splits > 1 else min(multiprocessors, tiles), math.ceil(work.batch / rows)),
+        box=8 * math.gcd(part // GROUP, work.head // GROUP),
+        shared_bytes=max(stages * stage, inbox) + weights + ALIGNMENT,
+    )
+
+
+def divisions(work: Work, rows: int, multiprocessors: int) -> dict[tuple[int, int], float]:
+    """What each division (outputs of a tile, parts of k) costs, in clocks."""
+    step = (work.head if work.whole_heads else GROUP) * across(rows)
+    most = MOST_OUTPUTS // (2 if rows == MOST_ROWS else 1)
+    of_w, of_x = rows // 64, across(rows)  # how often each is read from shared memory
+    reach = multiprocessors // math.ceil(work.batch / rows)
+    found = {}
+    for splits in IN_CLUSTERS if work.norm else IN_CHAINS:
+        at_once = max(1, int(reach * IN_CLUSTERS[splits]) // splits) * splits
+        for columns in range(step, most + 1, step):
+            blocks = math.ceil(work.outputs / columns) * splits
+            through_shared = SLICE_BYTES * (columns * (1 + of_w) + rows * (1 + of_x))
+            from_memory = SLICE_BYTES * columns * min(blocks, at_once)
+            shared_rate = NORMING_RATE if work.norm else SHARED_RATE
+            of_slice = max(through_shared / shared_rate, from_memory / MEMORY_RATE)
+            exchange = EXCHANGE_CLOCKS + 4 * rows * columns / EXCHANGE_RATE if splits > 1 else 0
+            waves = math.ceil(blocks / at_once)
+            found[columns, splits] = waves * (math.ceil(work.slices / splits) * of_slice + exchange)
+    return {way: cost for way, cost in found.items() if way[1] <= work.slices}
+
+
+class Product:
+    """Products of one kernel on a device: x [batch, inputs] with w [outputs, inputs], and what follows."""
+
+    def __init__(self, device, dtype: str, division: Plan, way: int, head_size: int = 128, norms=False, bias=False):
+        defines = division.defines(dtype, way, head_size, norms, bias)
+        self.division = division
+        self.kernel = device.kernel(KERNELS[division.kernel], division.kernel, (*HOPPER_OPTIONS, *defines))
+        # All that there is: the limit is the kernel's, which other sizes launch with more or less.
+        room = device.properties["sharedMemPerBlockOptin"] - self.kernel.shared_size_bytes
+        self.kernel.max_dynamic_shared_size_bytes = room
+
+    def arguments(self, x, w, sizes: tuple, tensors: dict) -> tuple:
+        """Of a launch. `sizes`: of SHAPE, after rows, outputs and inputs; tensors by their names in TENSORS."""
+        import numpy
+
+        from roofline.devices.gpu.tensor_map import tensor_map
+
+        pointers = tuple(tensors[name].data.ptr if name in tensors else 0 for name in TENSORS)
+        return (
+            tensor_map(x, self.division.rows),
+            tensor_map(w, self.division.box),
+            numpy.array((len(x), *w.shape, *sizes), SHAPE)[()],
+            numpy.array(pointers, [(name, "u8") for name in TENSORS])[()],
+        )
+
+    def launcher(self, device, overlap: bool):
+        return device.launcher(self.kernel, self.division.grid, (THREADS,), self.division.shared_bytes, overlap)
