@@ -14,8 +14,10 @@ from roofline.records.base import read
 from roofline.records.distribution import Distribution
 from roofline.records.manifest import Manifest
 from roofline.report.markdown import table
+from roofline.run.archive import opened
 
 FOLDER = Path(__file__).parents[4] / "reference" / "nvidia-h200"
+STEPS = FOLDER.parent / "experiments" / "model_decode"
 CARD, OTHERS = "NVIDIA H200", ("all runs of such cards", "between runs of one card")
 PRODUCTS, REGISTERS, MEMORY = ("fp16", "fp8_e4m3"), "fp32_fma", ("hbm_read", "l2")
 
@@ -98,7 +100,9 @@ def predictions() -> str:
 
 
 def steps() -> str:
-    """The steps of models that this run measured, beside floor and prediction. Raises CorruptRecord and OSError."""
+    """The steps of models that a run of an H200 measured, beside floor and prediction. Raises CorruptRecord, Refused."""
+    with opened(next(STEPS.glob("*-records.tar.gz"))) as (root, *_):
+        models = read_table(root / "results" / "roofline.json").models
     rows = [
         [
             model.model,
@@ -109,12 +113,11 @@ def steps() -> str:
             duration(step.measured_s),
             percent(step.floor_s / step.measured_s),
         ]
-        for model in read_table(FOLDER / "roofline.json").models
+        for model in models
         for step in model.steps
         if step.measured_s
     ]
-    columns = ["model", "batch", "context", "floor", "predicted", "measured", "floor / measured"]
-    return table(columns, rows) if rows else "The committed run of an H200 measured no step."
+    return table(["model", "batch", "context", "floor", "predicted", "measured", "floor / measured"], rows)
 
 
 def peers() -> str:
@@ -124,22 +127,19 @@ def peers() -> str:
 
 
 def model_steps() -> str:
-    """A model's decode step by our chain and by PyTorch, in turns; and ours on another card, with the final code."""
-    found = json.loads((FOLDER / "model_pytorch.json").read_text(encoding="utf-8"))
-    steps = json.loads((FOLDER.parent / "experiments" / "predictions" / "steps.json").read_text(encoding="utf-8"))
-    again = {(one["batch"], one["context"]): one["seconds"] for one in steps if one["model"] == found["model"]}
-
-    def told(seconds: float, moved: float) -> str:
-        return f"{seconds * 1e3:.2f} ms, {percent(moved / seconds / 1e9 / found['read_gb_per_s'])}"
-
-    columns = ["batch x context", "ours", f"PyTorch {found['pytorch'].partition('+')[0]}", "times as fast"]
+    """A model's decode step by our chain and by PyTorch, in turns, the newest of each; and ours on another card."""
+    files = [json.loads((one / "model_pytorch.json").read_text(encoding="utf-8")) for one in (FOLDER, STEPS)]
+    newest = {(one["batch"], one["context"]): (found, one) for found in files for one in found["rows"]}
+    steps = json.loads((STEPS.parent / "predictions" / "steps.json").read_text(encoding="utf-8"))
+    model, pytorch = files[0]["model"], files[0]["pytorch"].partition("+")[0]
+    again = {(one["batch"], one["context"]): one["seconds"] for one in steps if one["model"] == model}
     rows = []
-    for one in found["rows"]:
-        place, moved = (one["batch"], one["context"]), one["bytes"]
-        best = min(one["pytorch_s"].values())
-        both = [told(one["ours_s"], moved), told(best, moved), f"{one['times_as_fast']:.2f}"]
-        rows.append([f"{place[0]} x {place[1]}", *both, told(again[place], moved)])
-    return table([*columns, "ours, another card"], rows)
+    for (batch, context), (found, one) in newest.items():
+        times = one["ours_s"], min(one["pytorch_s"].values()), again[batch, context]
+        shares = [percent(one["bytes"] / seconds / 1e9 / found["read_gb_per_s"]) for seconds in times]
+        ours, theirs, later = (f"{seconds * 1e3:.2f} ms, {share}" for seconds, share in zip(times, shares, strict=True))
+        rows.append([f"{batch} x {context}", ours, theirs, f"{one['times_as_fast']:.2f}", later])
+    return table(["batch x context", "ours", f"PyTorch {pytorch}", "times as fast", "ours, another card"], rows)
 
 
 def sustained_repeats() -> str:
