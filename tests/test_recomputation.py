@@ -56,6 +56,11 @@ def test_an_archive_is_read_as_it_is(run, tmp_path):
     assert run(tmp_path / "run.tar.gz")[0] == 0
 
 
+def test_records_alone_are_refused_in_a_line(run):
+    (records,) = (CHECKOUT / "reference/experiments/model_decode").glob("*-records.tar.gz")
+    assert run(records) == (2, "it holds no samples; an audit needs the whole archive\n")
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [

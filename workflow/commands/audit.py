@@ -39,8 +39,11 @@ class Run:
         content = {name: json.loads(text) for name, text in files.items() if name.endswith(".json")}
         self.manifest, self.table = content["manifest.json"], content["roofline.json"]
         self.records = {name: one for name, one in content.items() if "seals" in one and "elapsed_s" in one}
+        if not self.records:
+            raise Unreadable("it holds no samples; an audit needs the whole archive")
         if versions := {one["schema_version"] for one in self.records.values()} - {RECORDS}:
-            raise Unreadable(f"its records are of schema version {versions}; this audit reads {RECORDS}")
+            told = ", ".join(map(str, sorted(versions)))
+            raise Unreadable(f"its records are of schema version {told}; this audit reads {RECORDS}")
         self.ceilings = {}  # by device and name: the rate by its samples, and the record's or block's own
         for record in self.records.values():
             for one in record.get("bandwidths", []):

@@ -100,7 +100,7 @@ def predictions() -> str:
 
 
 def steps() -> str:
-    """The steps of models that a run of an H200 measured, beside floor and prediction. Raises CorruptRecord, Refused."""
+    """The steps of models that a run measured, beside floor and prediction. Raises CorruptRecord and Refused."""
     with opened(next(STEPS.glob("*-records.tar.gz"))) as (root, *_):
         models = read_table(root / "results" / "roofline.json").models
     rows = [
@@ -135,11 +135,13 @@ def model_steps() -> str:
     again = {(one["batch"], one["context"]): one["seconds"] for one in steps if one["model"] == model}
     rows = []
     for (batch, context), (found, one) in newest.items():
-        times = one["ours_s"], min(one["pytorch_s"].values()), again[batch, context]
-        shares = [percent(one["bytes"] / seconds / 1e9 / found["read_gb_per_s"]) for seconds in times]
-        ours, theirs, later = (f"{seconds * 1e3:.2f} ms, {share}" for seconds, share in zip(times, shares, strict=True))
-        rows.append([f"{batch} x {context}", ours, theirs, f"{one['times_as_fast']:.2f}", later])
-    return table(["batch x context", "ours", f"PyTorch {pytorch}", "times as fast", "ours, another card"], rows)
+        times = one["ours_s"], min(one["pytorch_s"].values())
+        shares = (percent(one["bytes"] / seconds / 1e9 / found["read_gb_per_s"]) for seconds in times)
+        beside = [f"{seconds * 1e3:.2f} ms, {share}" for seconds, share in zip(times, shares, strict=True)]
+        later = f"{again[batch, context] * 1e3:.2f} ms"
+        rows.append([f"{batch} x {context}", *beside, f"{one['times_as_fast']:.2f}", found["commit"][:7], later])
+    columns = ["batch x context", "ours", f"PyTorch {pytorch}", "times as fast", "code", "ours, a third card"]
+    return table(columns, rows)
 
 
 def sustained_repeats() -> str:
