@@ -109,6 +109,22 @@ def test_the_plan_of_an_h200_is_the_one_that_was_fastest_there(hidden, batch, ke
     assert (found.kernel, found.columns, found.splits) == (kernel, columns, splits)
 
 
+@pytest.mark.parametrize(
+    ("capability", "hidden", "taken"), [("9.0", 32768, True), ("9.0", 32832, False), ("8.0", 32832, True)]
+)
+def test_hopper_skips_hidden_sizes_whose_norm_leaves_no_room_for_w(monkeypatch, capability, hidden, taken):
+    device, case = open_gpu(monkeypatch, capability), Case({"batch": 1, "hidden": hidden}, "bf16")
+    why = None if taken else "hidden 32832; on Hopper it takes 32768 at most"
+    assert Fused.unsupported(device, case) == FusedGraph.unsupported(device, case) == why
+
+
+def test_the_reason_for_more_flops_names_squares_only_where_tensor_cores_sum_them():
+    few, many = (hopper.plan(hopper.Work(batch, 4096, 4096, norm=True), *H200) for batch in (32, 128))
+    assert (few.squares_on_tensor_cores, many.squares_on_tensor_cores) == (True, False)
+    assert few.tensor_flops(4096) > 2 * 32 * 4096**2
+    assert many.tensor_flops(4096) == 2 * 128 * 4176 * 4096, "tiles of 144 outputs: 29 of them"
+
+
 @given(
     batch=st.integers(1, 4096),
     slices=st.integers(1, 512),

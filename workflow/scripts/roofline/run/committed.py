@@ -127,7 +127,7 @@ def peers() -> str:
 
 
 def model_steps() -> str:
-    """A model's decode step by our chain and by PyTorch, in turns, the newest of each; and ours on another card."""
+    """A model's decode step by our chain and by PyTorch, in turns, the newest of each; and ours of another run."""
     files = [json.loads((one / "model_pytorch.json").read_text(encoding="utf-8")) for one in (FOLDER, STEPS)]
     newest = {(one["batch"], one["context"]): (found, one) for found in files for one in found["rows"]}
     steps = json.loads((STEPS.parent / "predictions" / "steps.json").read_text(encoding="utf-8"))
@@ -140,7 +140,7 @@ def model_steps() -> str:
         beside = [f"{seconds * 1e3:.2f} ms, {share}" for seconds, share in zip(times, shares, strict=True)]
         later = f"{again[batch, context] * 1e3:.2f} ms"
         rows.append([f"{batch} x {context}", *beside, f"{one['times_as_fast']:.2f}", found["commit"][:7], later])
-    columns = ["batch x context", "ours", f"PyTorch {pytorch}", "times as fast", "code", "ours, a third card"]
+    columns = ["batch x context", "ours", f"PyTorch {pytorch}", "times as fast", "code", "ours, another run"]
     return table(columns, rows)
 
 

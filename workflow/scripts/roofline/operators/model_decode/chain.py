@@ -33,7 +33,7 @@ from roofline.records.prediction import CostTerms
 
 EMBED = Path(__file__).parent / "kernels" / "embed.cu"
 EMBED_THREADS, EMBEDDED = 512, 128  # of a row, and its numbers that leave one sum of squares
-STORED = 8  # rows of W that belong together, at least
+STORED = 8  # outputs that a kernel stores together
 
 
 class Chain(Implementation):

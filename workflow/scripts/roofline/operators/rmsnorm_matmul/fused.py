@@ -78,8 +78,9 @@ class Fused(OnTensorCores):
         return step
 
     def executed_flops(self, scope: str | None) -> ExecutedFlops:
-        flops = self.division.tensor_flops(self.case.shape["hidden"])
-        return ExecutedFlops({"tensor": flops}, f"x padded to {self.division.rows} rows, and on Hopper its squares")
+        division = self.division
+        why = f"x padded to {division.rows} rows" + (", and its squares" if division.squares_on_tensor_cores else "")
+        return ExecutedFlops({"tensor": division.tensor_flops(self.case.shape["hidden"])}, why)
 
     def kept_reads(self, scope: str | None) -> KeptReads | None:
         """Of x, on Hopper (see load_tile_once)."""

@@ -20,7 +20,7 @@ FEWEST_ROWS, FEW_ROWS, MOST_ROWS = 8, 32, 256  # of x, a block
 FEWEST_OF_MANY = 64
 MOST_NORMED = 32768  # inputs whose norm's weights leave room for two stages
 DEPTH, SLICE_BYTES = 64, 128  # of k, and of a row: a slice
-ALIGNMENT = 1 << 10  # of the first stage. A block takes all of a multiprocessor's shared memory: two were slower
+ALIGNMENT = 1 << 10  # of the first stage. A multiprocessor has one block: two with half the stages each were slower
 # Of few rows.
 GROUP = 16  # outputs that belong together
 MOST_GROUPS, MOST_SUMS = 8, 20  # of a tile; groups times eights of rows
@@ -31,7 +31,7 @@ STAGE_BYTES, MOST_STAGES = 16 << 10, 16  # of W, about
 MOST_OUTPUTS = 256
 IN_CLUSTERS = {1: 1.0, 2: 1.0, 4: 0.9}  # of the multiprocessors, that clusters of so many blocks reach
 IN_CHAINS = (1, 2)  # blocks of a cluster: those of four come late among unlike kernels
-SHARED_RATE, NORMING_RATE = 115, 75  # bytes a clock through a block's shared memory, where x's norm is taken less
+SHARED_RATE, NORMING_RATE = 115, 75  # bytes a clock through a block's shared memory; the second where it takes x's norm
 MEMORY_RATE, EXCHANGE_RATE = 2600, 18  # bytes a clock, of all blocks; of a block's sums
 EXCHANGE_CLOCKS = 1000
 
@@ -67,15 +67,19 @@ class Plan:
         return self.tiles * across(self.rows)
 
     @property
+    def squares_on_tensor_cores(self) -> bool:
+        """Whether those of x's norm are: of many rows other pipes sum them."""
+        return self.kernel == "few_rows" and bool(dict(self.macros)["NORM"])
+
+    @property
     def sums_bytes(self) -> int:
-        """Of a block that shares k with others, to which it hands most of them on."""
+        """Of a block, where blocks share k and hand sums on."""
         return 4 * self.rows * self.columns if self.splits > 1 else 0
 
     def staged_bytes(self, inputs: int) -> int:
-        """Through shared memory, by a block: W and x come; each 64 rows read W once, each part of the outputs x."""
+        """Through shared memory, by a block."""
         slices = math.ceil(inputs // DEPTH / self.splits) * math.ceil(self.tiles * self.splits / self.grid[0])
-        of_w, of_x = math.ceil(self.rows / 64), across(self.rows)
-        return slices * SLICE_BYTES * (self.columns * (1 + of_w) + self.rows * (1 + of_x))
+        return slices * staged_slice_bytes(self.columns, self.rows)
 
     def tensor_flops(self, inputs: int) -> float:
         """Of whole tiles; of few rows with the squares, which are tensor products too."""
@@ -84,13 +88,18 @@ class Plan:
             return 2.0 * self.grid[1] * self.rows * self.tiles * self.columns * inputs
         slices = math.ceil(inputs // DEPTH / macros["SLICES"]) * macros["SLICES"]
         eights, groups = self.rows // 8, self.columns // GROUP
-        of_warp = math.ceil(groups / 2) * eights + macros["NORM"] * math.ceil(eights / 2)
+        of_warp = math.ceil(groups / 2) * eights + self.squares_on_tensor_cores * math.ceil(eights / 2)
         return 4096.0 * self.tiles * slices * 8 * of_warp
 
 
 def across(rows: int) -> int:
-    """Parts of a tile's outputs: each warpgroup's own, where rows are too few for both."""
+    """Parts that a tile's outputs are divided into: one for each warpgroup, where rows are too few for both."""
     return 2 if rows == FEWEST_OF_MANY else 1
+
+
+def staged_slice_bytes(columns: int, rows: int) -> int:
+    """Through shared memory, of a slice: W and x come, each 64 rows read W, and each part of the outputs reads x."""
+    return SLICE_BYTES * (columns * (1 + math.ceil(rows / 64)) + rows * (1 + across(rows)))
 
 
 def rows_of(batch: int) -> int:
@@ -189,17 +198,15 @@ def divisions(work: Work, rows: int, multiprocessors: int) -> dict[tuple[int, in
     """What each division (outputs of a tile, parts of k) costs, in clocks."""
     step = (work.head if work.whole_heads else GROUP) * across(rows)
     most = MOST_OUTPUTS // (2 if rows == MOST_ROWS else 1)
-    of_w, of_x = rows // 64, across(rows)  # how often each is read from shared memory
     reach = multiprocessors // math.ceil(work.batch / rows)
     found = {}
     for splits in IN_CLUSTERS if work.norm else IN_CHAINS:
         at_once = max(1, int(reach * IN_CLUSTERS[splits]) // splits) * splits
         for columns in range(step, most + 1, step):
             blocks = math.ceil(work.outputs / columns) * splits
-            through_shared = SLICE_BYTES * (columns * (1 + of_w) + rows * (1 + of_x))
-            from_memory = SLICE_BYTES * columns * min(blocks, at_once)
-            shared_rate = NORMING_RATE if work.norm else SHARED_RATE
-            of_slice = max(through_shared / shared_rate, from_memory / MEMORY_RATE)
+            through_shared = staged_slice_bytes(columns, rows) / (NORMING_RATE if work.norm else SHARED_RATE)
+            from_memory = SLICE_BYTES * columns * min(blocks, at_once) / MEMORY_RATE
+            of_slice = max(through_shared, from_memory)
             exchange = EXCHANGE_CLOCKS + 4 * rows * columns / EXCHANGE_RATE if splits > 1 else 0
             waves = math.ceil(blocks / at_once)
             found[columns, splits] = waves * (math.ceil(work.slices / splits) * of_slice + exchange)

@@ -27,7 +27,7 @@ class Plan:
     grid: tuple[int, int]
     threads: int
     shared_bytes: int
-    kernel, arguments = "rmsnorm_matmul", 10
+    kernel, arguments, squares_on_tensor_cores = "rmsnorm_matmul", 10, False
 
     def defines(self, dtype: str) -> tuple[str, ...]:
         macros = {
