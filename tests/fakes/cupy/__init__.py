@@ -432,13 +432,14 @@ def _rmsnorm_matmul(given):
 
 
 def _product_on_hopper(given):
-    """Of x whose norm the kernel takes, and nothing that follows it."""
+    """Of few rows x's norm is taken too; nothing follows the product."""
     from roofline.operators.rmsnorm_matmul import hopper
     from roofline.operators.rmsnorm_matmul.counts import reference
 
     defines = {name: int(value) for name, value in given.defines.items()}
-    assert defines["NORM"] and defines["WAY"] == hopper.ALONE
+    assert defines["WAY"] == hopper.ALONE
     few = "GROUPS" in defines
+    assert not few or defines["NORM"]
     columns, splits = (16 * defines["GROUPS"], 1) if few else (defines["OUTPUTS"], defines["SPLITS"])
     across = 2 if defines["ROWS"] == 64 else 1
     x, w = _mapped((given.x, given.w), (defines["ROWS"], columns // across // 2))
@@ -450,7 +451,10 @@ def _product_on_hopper(given):
     tiles = -(-int(sizes["outputs"]) // columns)
     assert given.grid[0] == tiles * splits if splits > 1 else given.grid[0] <= tiles
     assert given.grid[1] == -(-int(sizes["rows"]) // defines["ROWS"]) and splits <= sizes["inputs"] // 64
-    y[:] = reference(x, w, norm, float(sizes["eps"])).astype(y.dtype)
+    if few:
+        y[:] = reference(x, w, norm, float(sizes["eps"])).astype(y.dtype)
+    else:
+        y[:] = (x.astype(numpy.float32) @ w.astype(numpy.float32).T).astype(y.dtype)
 
 
 def _chase(given):

@@ -20,6 +20,7 @@ GPU: Constants = {
         FITTED,
         "the same where each begins while the one before it ends",
     ),
+    "norm_before_s": Constant(5e-07, FITTED, "the norm's kernel before the product's, which fetches W meanwhile"),
     "stream_share": Constant(
         0.902,
         FITTED,

@@ -1,6 +1,7 @@
-"""RMSNorm + matmul by one kernel of ours: a launch each, or many in a CUDA graph."""
+"""RMSNorm + matmul by kernels of ours: an application each, or many in a CUDA graph."""
 
 import math
+from collections.abc import Callable
 
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.devices.gpu.kernel_compiler import with_headers
@@ -9,23 +10,34 @@ from roofline.operators.constants import launch
 from roofline.operators.rmsnorm_matmul import hopper
 from roofline.operators.rmsnorm_matmul.counts import EPS
 from roofline.operators.rmsnorm_matmul.plan import STATIC_BYTES, plan
-from roofline.operators.rmsnorm_matmul.unfused import KERNELS, OVERLAPPED, WAITING, InGraph, OnTensorCores
+from roofline.operators.rmsnorm_matmul.unfused import (
+    KERNELS,
+    NORM_ARGUMENTS,
+    OVERLAPPED,
+    RMS_NORM,
+    WAITING,
+    InGraph,
+    Norm,
+    OnTensorCores,
+)
 from roofline.records.prediction import CostTerms
 
 KERNEL = KERNELS / "rmsnorm_matmul.cu"
 
 
 class Fused(OnTensorCores):
-    """One launch each. x is multiplied by g on its way, or W by it, and the sums by the norm's factor last."""
+    """One kernel: x is multiplied by g on its way, or W by it, and the sums by the norm's factor last. For many rows on
+    Hopper two: the norm's writes normalised x while the product's fetches W."""
 
     name, fused = "fused", True
-    sources = tuple(sorted(with_headers(KERNEL).union(hopper.SOURCES)))
+    norm: Norm | None = None  # by a kernel before the product's
+    sources = tuple(sorted(with_headers(KERNEL).union(with_headers(RMS_NORM), hopper.SOURCES)))
 
     @classmethod
     def unsupported(cls, device, case) -> str | None:
-        hidden = case.shape["hidden"]
-        if device.is_hopper and hidden > hopper.MOST_NORMED:
-            return f"hidden {hidden}; on Hopper it takes {hopper.MOST_NORMED} at most"
+        batch, hidden = case.shape["batch"], case.shape["hidden"]
+        if device.is_hopper and hopper.takes_norm(batch) and hidden > hopper.MOST_NORMED:
+            return f"hidden {hidden}; on Hopper it takes {hopper.MOST_NORMED} at most of up to {hopper.FEW_ROWS} rows"
         return super().unsupported(device, case)
 
     def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
@@ -34,14 +46,18 @@ class Fused(OnTensorCores):
         prepare(device, case.shape["batch"], case.shape["hidden"])
 
     def _prepare_hopper(self, device, batch: int, hidden: int) -> None:
-        """The kernel, and its arguments for each copy."""
-        room = device.properties["sharedMemPerBlockOptin"]
-        work = hopper.Work(batch, hidden, hidden, norm=True)
+        """The kernels, and the product's arguments for each copy."""
+        room, g = device.properties["sharedMemPerBlockOptin"], self.shared["g"]
+        work = hopper.Work(batch, hidden, hidden, norm=hopper.takes_norm(batch))
         self.division = hopper.plan(work, device.multiprocessors, room)
         product = hopper.Product(device, self.case.dtype, self.division, hopper.ALONE)
         self.kernel, sizes = product.kernel, (1, 1, 1, 0, EPS)  # neither heads nor sums of squares
+        if not work.norm:
+            self.norm = Norm(device, self.case.dtype, self.copies[0]["x"], g)
         self.arguments = [
-            product.arguments(copy["x"], copy["w"], sizes, {"y": copy["y"], "norm": self.shared["g"]})
+            product.arguments(
+                self.norm.result if self.norm else copy["x"], copy["w"], sizes, {"y": copy["y"], "norm": g}
+            )
             for copy in self.copies
         ]
 
@@ -62,18 +78,30 @@ class Fused(OnTensorCores):
             (copy["x"], copy["w"], self.shared["g"], copy["y"], workspace, arrived, *sizes) for copy in self.copies
         ]
 
-    @property
-    def launch(self) -> tuple:
-        return self.division.grid, (self.division.threads,)
+    def launcher(self, overlap: bool) -> Callable[[int], None]:
+        """A function that applies the operator to the copy of a number, over the end of what is before or not."""
+        division = self.division
+        overlaps = overlap or self.norm is not None
+        multiply = self.device.launcher(
+            self.kernel, division.grid, (division.threads,), division.shared_bytes, overlaps
+        )
+        if self.norm is None:
+            return lambda place: multiply(self.arguments[place])
+        normalise = self.norm.launcher(overlap)
+
+        def both(place: int) -> None:
+            normalise(self.copies[place]["x"])
+            multiply(self.arguments[place])
+
+        return both
 
     def step(self, scope: str | None):
-        launch = self.device.launcher(self.kernel, *self.launch, self.division.shared_bytes, overlap=False)
-        calls = [(arguments, copy["y"]) for arguments, copy in zip(self.arguments, self.copies, strict=True)]
+        apply, copies = self.launcher(overlap=False), self.copies
 
         def step(index: int):
-            arguments, result = calls[index % len(calls)]
-            launch(arguments)
-            return result
+            place = index % len(copies)
+            apply(place)
+            return copies[place]["y"]
 
         return step
 
@@ -92,10 +120,12 @@ class Fused(OnTensorCores):
     def plan(self) -> dict:
         division = self.division
         names = ("kernel", "rows", "columns", "splits", "stages", "blocks", "shared_bytes")
-        return {name: getattr(division, name) for name in names}
+        return {name: getattr(division, name) for name in names} | {"norm_before": self.norm is not None}
 
     def costs(self, scope: str | None) -> CostTerms:
-        return self._costs(launch(self.division.arguments), {"fused_start_s": 1.0, "event_s": 1.0})
+        calls = launch(self.division.arguments + (NORM_ARGUMENTS if self.norm else 0))
+        calls["kernel_launch_s"] += self.norm is not None
+        return self._costs(calls, {"fused_start_s": 1.0, "event_s": 1.0})
 
     def _costs(self, calls: dict[str, float], start: dict[str, float]) -> CostTerms:
         """A multiprocessor's shared memory sets the time of many rows. Sums go from block to block."""
@@ -104,7 +134,7 @@ class Fused(OnTensorCores):
         through_shared = blocks * division.staged_bytes(self.case.shape["hidden"])
         return CostTerms(
             calls=calls,
-            start=start,
+            start=start | ({"norm_before_s": 1.0} if self.norm else {}),
             extra={"exchange_s_per_byte": float(division.sums_bytes)},
             floor={"shared_memory_s_per_byte": float(through_shared)},
             share="stream_share",
@@ -112,8 +142,8 @@ class Fused(OnTensorCores):
 
 
 class FusedGraph(InGraph, Fused):
-    """Where the card can, a kernel also begins while the one before it ends: it fetches W at once, and x when that one
-    is done."""
+    """Where the card can, an application also begins while the one before it ends: it fetches W at once, and x when
+    that one is done."""
 
     name = "fused_graph"
     scopes = (WAITING, OVERLAPPED)
@@ -124,8 +154,8 @@ class FusedGraph(InGraph, Fused):
             self.scopes = (WAITING,)
 
     def captured(self, scope: str | None):
-        calls = self.arguments * (self.per_call // len(self.copies))
-        return self.device.graph(self.kernel, *self.launch, calls, self.division.shared_bytes, scope == OVERLAPPED)
+        apply = self.launcher(overlap=scope == OVERLAPPED)
+        return self.device.captured(lambda: [apply(place) for place in self.turns])
 
     def costs(self, scope: str | None) -> CostTerms:
         start = "overlapped_start_s" if scope == OVERLAPPED else "fused_start_s"

@@ -18,7 +18,7 @@ TENSORS += ("norm",)
 THREADS = 320
 FEWEST_ROWS, FEW_ROWS, MOST_ROWS = 8, 32, 256  # of x, a block
 FEWEST_OF_MANY = 64
-MOST_NORMED = 32768  # inputs whose norm's weights leave room for two stages
+MOST_NORMED = 32768  # inputs of few rows whose norm's weights leave room for two stages
 DEPTH, SLICE_BYTES = 64, 128  # of k, and of a row: a slice
 ALIGNMENT = 1 << 10  # of the first stage. A multiprocessor has one block: two with half the stages each were slower
 # Of few rows.
@@ -29,9 +29,8 @@ EVEN = 1.04  # of the least work of the busiest block: within it larger tiles ar
 STAGE_BYTES, MOST_STAGES = 16 << 10, 16  # of W, about
 # Of many rows: what a division costs, in bytes and clocks of an H200.
 MOST_OUTPUTS = 256
-IN_CLUSTERS = {1: 1.0, 2: 1.0, 4: 0.9}  # of the multiprocessors, that clusters of so many blocks reach
-IN_CHAINS = (1, 2)  # blocks of a cluster: those of four come late among unlike kernels
-SHARED_RATE, NORMING_RATE = 115, 75  # bytes a clock through a block's shared memory; the second where it takes x's norm
+SPLITS = (1, 2)  # parts of k: clusters of four blocks do not reach all multiprocessors, and come late
+SHARED_RATE = 115  # bytes a clock through a block's shared memory
 MEMORY_RATE, EXCHANGE_RATE = 2600, 18  # bytes a clock, of all blocks; of a block's sums
 EXCHANGE_CLOCKS = 1000
 
@@ -68,8 +67,8 @@ class Plan:
 
     @property
     def squares_on_tensor_cores(self) -> bool:
-        """Whether those of x's norm are: of many rows other pipes sum them."""
-        return self.kernel == "few_rows" and bool(dict(self.macros)["NORM"])
+        """Whether those of x's norm are, which the kernel takes itself."""
+        return bool(dict(self.macros).get("NORM"))
 
     @property
     def sums_bytes(self) -> int:
@@ -102,6 +101,12 @@ def staged_slice_bytes(columns: int, rows: int) -> int:
     return SLICE_BYTES * (columns * (1 + math.ceil(rows / 64)) + rows * (1 + across(rows)))
 
 
+def takes_norm(batch: int) -> bool:
+    """Whether the product's kernel can take x's norm too. In registers, as blocks of many rows would have to, it made a
+    card at its power limit slower: each block of outputs takes all of it again."""
+    return batch <= FEW_ROWS
+
+
 def rows_of(batch: int) -> int:
     """As kernels have them: a power of two."""
     return min(max(FEWEST_ROWS, 1 << (batch - 1).bit_length()), MOST_ROWS)
@@ -109,8 +114,9 @@ def rows_of(batch: int) -> int:
 
 @dataclass(frozen=True)
 class Work:
-    """A product [batch, inputs] by [outputs, inputs]. `norm`: the kernel takes x's norm itself; `added`: it leaves sums
-    of squares; `head`: the size of heads, whose halves' rows of W lie apart; `whole_heads`: a block has whole ones."""
+    """A product [batch, inputs] by [outputs, inputs]. `norm`: of few rows the kernel takes x's norm itself; `added`: it
+    leaves sums of squares; `head`: the size of heads, whose halves' rows of W lie apart; `whole_heads`: a block has
+    whole ones."""
 
     batch: int
     outputs: int
@@ -168,18 +174,16 @@ def groups_of(work: Work, multiprocessors: int) -> int:
 def _many(work: Work, multiprocessors: int, room: int) -> Plan:
     """The division that costs least."""
     padded = rows_of(work.batch)
-    rows = min(max(FEWEST_OF_MANY, padded), MOST_ROWS // 2 if work.norm else MOST_ROWS)
+    rows = max(FEWEST_OF_MANY, padded)
     ways = divisions(work, rows, multiprocessors)
     columns, splits = min(ways, key=ways.get)
     part = columns // across(rows)
     stage = (columns + rows) * SLICE_BYTES
     finished = rows * across(rows) // splits  # rows of parts, by a block
     own = 4 * finished * (part // GROUP if work.added else 1) + 16 * MOST_STAGES + 16 + 4 * rows + (4 << 10)
-    weights = math.ceil(work.slices / splits) * SLICE_BYTES if work.norm else 0
-    stages = min(MOST_STAGES, (room - own - weights) // stage)
-    inbox = 4 * rows * (columns + across(rows)) if splits > 1 else 0
+    stages = min(MOST_STAGES, (room - own) // stage)
+    inbox = 4 * rows * columns if splits > 1 else 0
     tiles = math.ceil(work.outputs / columns)
-    macros = {"PADDED": padded, "OUTPUTS": columns, "SPLITS": splits, "STAGES": stages, "NORM": int(work.norm)}
     return Plan(
         kernel="many_rows",
         rows=rows,
@@ -187,10 +191,10 @@ def _many(work: Work, multiprocessors: int, room: int) -> Plan:
         tiles=tiles,
         splits=splits,
         stages=stages,
-        macros=tuple(macros.items()),
+        macros=(("PADDED", padded), ("OUTPUTS", columns), ("SPLITS", splits), ("STAGES", stages)),
         grid=(tiles * splits if splits > 1 else min(multiprocessors, tiles), math.ceil(work.batch / rows)),
         box=8 * math.gcd(part // GROUP, work.head // GROUP),
-        shared_bytes=max(stages * stage, inbox) + weights + ALIGNMENT,
+        shared_bytes=max(stages * stage, inbox) + ALIGNMENT,
     )
 
 
@@ -198,13 +202,13 @@ def divisions(work: Work, rows: int, multiprocessors: int) -> dict[tuple[int, in
     """What each division (outputs of a tile, parts of k) costs, in clocks."""
     step = (work.head if work.whole_heads else GROUP) * across(rows)
     most = MOST_OUTPUTS // (2 if rows == MOST_ROWS else 1)
-    reach = multiprocessors // math.ceil(work.batch / rows)
+    reach = max(1, multiprocessors // math.ceil(work.batch / rows))
     found = {}
-    for splits in IN_CLUSTERS if work.norm else IN_CHAINS:
-        at_once = max(1, int(reach * IN_CLUSTERS[splits]) // splits) * splits
+    for splits in SPLITS:
+        at_once = max(1, reach // splits) * splits
         for columns in range(step, most + 1, step):
             blocks = math.ceil(work.outputs / columns) * splits
-            through_shared = staged_slice_bytes(columns, rows) / (NORMING_RATE if work.norm else SHARED_RATE)
+            through_shared = staged_slice_bytes(columns, rows) / SHARED_RATE
             from_memory = SLICE_BYTES * columns * min(blocks, at_once) / MEMORY_RATE
             of_slice = max(through_shared, from_memory)
             exchange = EXCHANGE_CLOCKS + 4 * rows * columns / EXCHANGE_RATE if splits > 1 else 0

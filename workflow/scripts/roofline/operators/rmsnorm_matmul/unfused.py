@@ -1,6 +1,7 @@
 """RMSNorm by a kernel of ours, then a library's product: two launches, or many pairs in a CUDA graph."""
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
@@ -14,10 +15,11 @@ from roofline.records.prediction import CostTerms
 
 KERNELS = Path(__file__).parent / "kernels"
 RMS_NORM = KERNELS / "rms_norm.cu"
-VECTOR, WARP, MOST_THREADS = 8, 32, 1024  # numbers of 16 bytes; threads
+VECTOR, WARP = 8, 32  # numbers of 16 bytes; threads
+MOST_THREADS = 512  # more leave no room beside a block of the product that comes next
 FEWEST_IN_GRAPH = 24  # applications: the graph's own launch is shared among so many
 WAITING, OVERLAPPED = "waiting", "overlapped"
-ARGUMENTS = 5  # of the kernel
+NORM_ARGUMENTS = 5
 
 
 class OnTensorCores(Implementation):
@@ -31,32 +33,44 @@ class OnTensorCores(Implementation):
         return lacking(case.dtype, device.capability)
 
 
+class Norm:
+    """RMSNorm by a kernel of ours: of x [batch, hidden] to `result`."""
+
+    def __init__(self, device, dtype: str, x, g):
+        import numpy
+
+        batch, hidden = x.shape
+        self.device, self.result = device, device.xp.empty_like(x)
+        self.kernel = device.kernel(RMS_NORM, "rms_norm", (f"-DBF16={int(dtype == 'bf16')}",))
+        self.grid, self.block = (batch,), (min(MOST_THREADS, math.ceil(hidden / VECTOR / WARP) * WARP),)
+        self.rest = (g, self.result, numpy.int32(hidden), numpy.float32(EPS))
+
+    def launcher(self, overlap: bool) -> Callable:
+        """A function of x, over the end of the kernel before or not."""
+        launch = self.device.launcher(self.kernel, self.grid, self.block, 0, overlap)
+        return lambda x: launch((x, *self.rest))
+
+
 class Unfused(OnTensorCores):
     name, launches = "unfused", 2
     sources = tuple(sorted(with_headers(RMS_NORM)))
 
     def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
-        import numpy
-
         super().__init__(operator, device, case, shared, copies)
-        batch, hidden = case.shape["batch"], case.shape["hidden"]
-        self.normalised = device.xp.empty_like(copies[0]["x"])
-        kernel = device.kernel(RMS_NORM, "rms_norm", (f"-DBF16={int(case.dtype == 'bf16')}",))
-        threads = min(MOST_THREADS, math.ceil(hidden / VECTOR / WARP) * WARP)
-        self.normalise = device.launcher(kernel, (batch,), (threads,), 0, overlap=False)
-        self.rest = (shared["g"], self.normalised, numpy.int32(hidden), numpy.float32(EPS))
+        self.norm = Norm(device, case.dtype, copies[0]["x"], shared["g"])
+        self.normalise = self.norm.launcher(overlap=False)
 
     def compute(self, inputs: dict):
-        self.normalise((inputs["x"], *self.rest))
+        self.normalise(inputs["x"])
         self.multiply(inputs["w"], inputs["y"])
         return inputs["y"]
 
     def multiply(self, w, y) -> None:
-        self.device.xp.matmul(self.normalised, w.T, out=y)
+        self.device.xp.matmul(self.norm.result, w.T, out=y)
 
     def costs(self, scope: str | None) -> CostTerms:
         return CostTerms(
-            calls={**launch(ARGUMENTS), "product_call_s": 1.0},
+            calls={**launch(NORM_ARGUMENTS), "product_call_s": 1.0},
             start={"event_s": 1.0, "norm_kernel_s": 1.0, "product_start_s": 1.0},
             extra={"product_s_per_column": float(self.case.shape["hidden"])},
             share="product_stream_share",
@@ -73,8 +87,9 @@ class InGraph(OnTensorCores):
         return math.ceil(FEWEST_IN_GRAPH / len(self.copies)) * len(self.copies)
 
     @property
-    def turns(self) -> list[dict]:
-        return self.copies * (self.per_call // len(self.copies))
+    def turns(self) -> list[int]:
+        """Numbers of the copies, in the order in which a graph goes through them."""
+        return [*range(len(self.copies))] * (self.per_call // len(self.copies))
 
     def captured(self, scope: str | None):
         raise NotImplementedError
@@ -108,11 +123,11 @@ class UnfusedGraph(InGraph, Unfused):
         return found[0]
 
     def multiply(self, w, y) -> None:
-        self.product.run(w.data.ptr, self.normalised.data.ptr, y.data.ptr, self.device.stream.ptr)
+        self.product.run(w.data.ptr, self.norm.result.data.ptr, y.data.ptr, self.device.stream.ptr)
 
     def captured(self, scope: str | None):
         self.compute(self.copies[0])  # what is loaded at a first launch would not be captured
-        return self.device.captured(lambda: [self.compute(copy) for copy in self.turns])
+        return self.device.captured(lambda: [self.compute(self.copies[place]) for place in self.turns])
 
     def costs(self, scope: str | None) -> CostTerms:
         return CostTerms(

@@ -85,11 +85,6 @@ __device__ __forceinline__ void send(u32 to, u32 barrier, float a, float b, floa
                  "r"(barrier), "f"(a), "f"(b), "f"(c), "f"(d)
                  : "memory");
 }
-__device__ __forceinline__ void send(u32 to, u32 barrier, float a, float b) {
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%2, %3}, [%1];" ::"r"(to),
-                 "r"(barrier), "f"(a), "f"(b)
-                 : "memory");
-}
 
 // Among so many threads of a block; barrier 0 is __syncthreads'.
 __device__ __forceinline__ void sync_among(int threads, int which) {
@@ -176,8 +171,8 @@ __device__ __forceinline__ void products_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }
 
-// d += A B^T of A [64, 16] in shared memory or in registers and B [N, 16] in shared memory, d in fp32: of lane l in warp w,
-// d[4 i + 2 h + j] is in row 16 w + 8 h + l / 4 and column 8 i + 2 (l % 4) + j. Not `add`: d = A B^T.
+// d += A B^T of A [64, 16] and B [N, 16] in shared memory, d in fp32: of lane l in warp w, d[4 i + 2 h + j] is in row
+// 16 w + 8 h + l / 4 and column 8 i + 2 (l % 4) + j. Not `add`: d = A B^T.
 template <int N>
 struct Product;
 
@@ -204,7 +199,7 @@ struct Product;
 #define L120 L112 ", %112, %113, %114, %115, %116, %117, %118, %119"
 #define L128 L120 ", %120, %121, %122, %123, %124, %125, %126, %127"
 
-#define PRODUCT(N, LIST, A, B, C, D, E, F, ...)                                                                      \
+#define PRODUCT(N, LIST, A, B, C, ...)                                                                               \
     template <>                                                                                                      \
     struct Product<N> {                                                                                              \
         static __device__ __forceinline__ void add(float (&d)[N / 2], u64 a, u64 b, int add) {                       \
@@ -214,27 +209,20 @@ struct Product;
                          : __VA_ARGS__                                                                               \
                          : "l"(a), "l"(b), "r"(add));                                                                \
         }                                                                                                            \
-        static __device__ __forceinline__ void add(float (&d)[N / 2], const u32 (&a)[4], u64 b, int add) {           \
-            asm volatile("{.reg .pred add;\nsetp.ne.b32 add, " F ", 0;\n"                                            \
-                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" LIST "}, {" A ", " B     \
-                         ", " C ", " D "}, " E ", add, 1, 1, 0;}"                                                    \
-                         : __VA_ARGS__                                                                               \
-                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                            \
-        }                                                                                                            \
     };
-PRODUCT(16, L8, "%8", "%9", "%10", "%11", "%12", "%13", F8(d, 0))
-PRODUCT(32, L16, "%16", "%17", "%18", "%19", "%20", "%21", F16(d, 0))
-PRODUCT(48, L24, "%24", "%25", "%26", "%27", "%28", "%29", F16(d, 0), F8(d, 16))
-PRODUCT(64, L32, "%32", "%33", "%34", "%35", "%36", "%37", F32(d, 0))
-PRODUCT(80, L40, "%40", "%41", "%42", "%43", "%44", "%45", F32(d, 0), F8(d, 32))
-PRODUCT(96, L48, "%48", "%49", "%50", "%51", "%52", "%53", F32(d, 0), F16(d, 32))
-PRODUCT(112, L56, "%56", "%57", "%58", "%59", "%60", "%61", F32(d, 0), F16(d, 32), F8(d, 48))
-PRODUCT(128, L64, "%64", "%65", "%66", "%67", "%68", "%69", F64(d, 0))
-PRODUCT(144, L72, "%72", "%73", "%74", "%75", "%76", "%77", F64(d, 0), F8(d, 64))
-PRODUCT(160, L80, "%80", "%81", "%82", "%83", "%84", "%85", F64(d, 0), F16(d, 64))
-PRODUCT(176, L88, "%88", "%89", "%90", "%91", "%92", "%93", F64(d, 0), F16(d, 64), F8(d, 80))
-PRODUCT(192, L96, "%96", "%97", "%98", "%99", "%100", "%101", F64(d, 0), F32(d, 64))
-PRODUCT(208, L104, "%104", "%105", "%106", "%107", "%108", "%109", F64(d, 0), F32(d, 64), F8(d, 96))
-PRODUCT(224, L112, "%112", "%113", "%114", "%115", "%116", "%117", F64(d, 0), F32(d, 64), F16(d, 96))
-PRODUCT(240, L120, "%120", "%121", "%122", "%123", "%124", "%125", F64(d, 0), F32(d, 64), F16(d, 96), F8(d, 112))
-PRODUCT(256, L128, "%128", "%129", "%130", "%131", "%132", "%133", F64(d, 0), F64(d, 64))
+PRODUCT(16, L8, "%8", "%9", "%10", F8(d, 0))
+PRODUCT(32, L16, "%16", "%17", "%18", F16(d, 0))
+PRODUCT(48, L24, "%24", "%25", "%26", F16(d, 0), F8(d, 16))
+PRODUCT(64, L32, "%32", "%33", "%34", F32(d, 0))
+PRODUCT(80, L40, "%40", "%41", "%42", F32(d, 0), F8(d, 32))
+PRODUCT(96, L48, "%48", "%49", "%50", F32(d, 0), F16(d, 32))
+PRODUCT(112, L56, "%56", "%57", "%58", F32(d, 0), F16(d, 32), F8(d, 48))
+PRODUCT(128, L64, "%64", "%65", "%66", F64(d, 0))
+PRODUCT(144, L72, "%72", "%73", "%74", F64(d, 0), F8(d, 64))
+PRODUCT(160, L80, "%80", "%81", "%82", F64(d, 0), F16(d, 64))
+PRODUCT(176, L88, "%88", "%89", "%90", F64(d, 0), F16(d, 64), F8(d, 80))
+PRODUCT(192, L96, "%96", "%97", "%98", F64(d, 0), F32(d, 64))
+PRODUCT(208, L104, "%104", "%105", "%106", F64(d, 0), F32(d, 64), F8(d, 96))
+PRODUCT(224, L112, "%112", "%113", "%114", F64(d, 0), F32(d, 64), F16(d, 96))
+PRODUCT(240, L120, "%120", "%121", "%122", F64(d, 0), F32(d, 64), F16(d, 96), F8(d, 112))
+PRODUCT(256, L128, "%128", "%129", "%130", F64(d, 0), F64(d, 64))

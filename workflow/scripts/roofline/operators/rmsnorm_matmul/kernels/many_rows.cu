@@ -2,14 +2,14 @@
 //
 // x is the tensor cores' large operand, 64 of its rows at a time, and W the other: a tile has any multiple of 16 outputs,
 // so that nearly every multiprocessor gets an equal part of W. The blocks of a cluster share k and send one another their
-// sums; each of them finishes some of the rows. 1 / sqrt(mean(x^2) + eps) comes last, on the
-// sums.
+// sums; each of them finishes some of the rows. Where x is to be normalised by the squares that the kernel before left,
+// their factor comes last, on the sums.
 //
 // A launch may begin while the kernel before it ends: it fetches its first stages of W, and x when that one is done.
 //
 // Compiled for one dtype, division of the work and what follows: BF16 or fp16, ROWS of x, OUTPUTS of a tile, SPLITS of k,
-// STAGES under way, BOX rows of W that come at once, WAY. NORM: x's norm is taken here: x is multiplied by its weights in
-// registers, and its squares are summed; else the kernel before may have left their sums, of PADDED rows. For queries, keys and values HEAD_SIZE, HEAD_NORMS, BIAS.
+// STAGES under way, BOX rows of W that come at once, WAY. The kernel before may have left sums of squares of PADDED rows.
+// For queries, keys and values HEAD_SIZE, HEAD_NORMS, BIAS.
 
 #ifndef BF16
 #define BF16 0
@@ -20,7 +20,6 @@
 #define STAGES 5
 #define BOX 16
 #define WAY 0
-#define NORM 0
 #define HEAD_SIZE 128
 #define HEAD_NORMS 0
 #define BIAS 1
@@ -41,14 +40,12 @@ const int ITEMS = OWN * (UNITS / TOGETHER), EACH = (ITEMS + 7) / 8;  // that a b
 const int QUADS = PADDED / 4;                             // of rows, whose sums of squares are read at once
 
 static_assert(UNITS % (BOX / 8) == 0 && UNITS % TOGETHER == 0 && STRIPS % SPLITS == 0 && STAGES > 1, "division");
-static_assert(!NORM || (TALL == 1 && WAY == ALONE), "a norm's rows lie in registers, and chunks of them move y alone");
 
 // What the blocks of a cluster send one another, in the place of the stages when these are done with.
 struct Inbox {
     float4 sums[SPLITS][OWN][PART / 8][32];
-    float2 squares[SPLITS][OWN][8];  // of rows r and r + 8
 };
-const int INBOX_BYTES = (SPLITS - 1) * OWN * (PART / 8 * 512 + (NORM ? 64 : 0));  // from others
+const int INBOX_BYTES = (SPLITS - 1) * OWN * PART / 8 * 512;  // from others
 
 // Of four lanes beside one another, which have a row's numbers.
 __device__ __forceinline__ float sum_of_four(float value) {
@@ -142,17 +139,15 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(THRE
     extern __shared__ char room[];
     Shape shape = all;
     Tensors to = tensors;
-    __shared__ alignas(8) u64 barriers[2 * STAGES + 2];
-    __shared__ float factors[NORM ? 1 : ROWS];
-    __shared__ float4 scratch[NORM ? 1 : MULTIPLYING];
+    __shared__ alignas(8) u64 barriers[2 * STAGES + 1];
+    __shared__ float factors[ROWS];
+    __shared__ float4 scratch[MULTIPLYING];
     __shared__ float squares_of[WAY == ADDED ? UNITS : 1][OWN * 16];
     const u32 stages = (shared_address(room) + 1023) / 1024 * 1024;
     Inbox& inbox = *(Inbox*)(room + (stages - shared_address(room)));
     const u32 full = shared_address(barriers), empty = full + 8 * STAGES, inbox_full = empty + 8 * STAGES;
-    const u32 norm_full = inbox_full + 8;
     const int tiles = (shape.outputs + OUTPUTS - 1) / OUTPUTS, slices = shape.inputs / DEPTH, split = blockIdx.x % SPLITS;
     const int start = slices * split / SPLITS, steps = slices * (split + 1) / SPLITS - start;
-    const u32 norms = stages + max(STAGES * STAGE_BYTES, SPLITS > 1 ? (int)sizeof(Inbox) : 0);  // of this part of k
     const int first_tile = blockIdx.x / SPLITS, stride = gridDim.x / SPLITS, chunk = blockIdx.y * ROWS;
     shape.rows -= chunk, to.y += (long long)chunk * shape.outputs;
     if (threadIdx.x == 0) {
@@ -161,7 +156,6 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(THRE
             barrier_init(empty + 8 * i, MULTIPLYING / 32);
         }
         barrier_init(inbox_full, 1);
-        barrier_init(norm_full, 1);
         barriers_visible();
         if (SPLITS > 1) expect_bytes(inbox_full, INBOX_BYTES);
     }
@@ -186,10 +180,6 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(THRE
                 }
             }
         } else if (threadIdx.x == MULTIPLYING + 32) {
-            if (NORM) {
-                expect_bytes(norm_full, steps * DEPTH * 2);
-                load_bytes(norms, to.norm + start * DEPTH, steps * DEPTH * 2, norm_full);
-            }
             wait_for_kernel_before();  // it may have written x; weights are parameters
             for (int tile = first_tile; tile < tiles; tile += stride) {
                 for (int step = 0; step < steps; ++step) {
@@ -206,10 +196,8 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(THRE
     const Strip mine(warp * TALL);
     const u32 of_w = mine.part * UNITS * 2048, of_x = W_BYTES + mine.row / 64 * 8192;  // in a stage
     wait_for_kernel_before();
-    float4 before = {};
-    if (!NORM) before = squares_before(shape, to);
-    bool factors_known = NORM;
-    if (NORM) wait(norm_full, 0);
+    const float4 before = squares_before(shape, to);
+    bool factors_known = false;
     for (int tile = first_tile; tile < tiles; tile += stride) {
         Held<2> held[EACH][2];
         if (SPLITS > 1) {
@@ -221,7 +209,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(THRE
                 for (int h = 0; h < 2; ++h) held[i][h] = hold<2>(at.row + 8 * h + lane / 4, outputs, shape, to);
             }
         }
-        float sums[TALL][PART / 2], squares[2] = {};
+        float sums[TALL][PART / 2];
         int used = 0;
         const auto advance = [&](int step) {  // the products of the step before are done with their stage
             products_queued();
@@ -230,36 +218,6 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(THRE
             used = stage;
             if (++stage == STAGES) stage = 0, round ^= 1;
         };
-#if NORM
-        const auto load = [&](u32(&rows)[4][4], int step) {
-            wait(full + 8 * stage, round);
-            const int r = mine.row % 64 + lane % 16;
-            const u32 from = stages + stage * STAGE_BYTES + of_x + r * 128;
-            const u32 norm = norms + step * DEPTH * 2 + lane % 4 * 4;
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                load_matrices(rows[i], from + (((2 * i + lane / 16) ^ (r & 7)) << 4));
-                squares[0] += square(rows[i][0]) + square(rows[i][2]), squares[1] += square(rows[i][1]) + square(rows[i][3]);
-                const u32 low = load_word(norm + 32 * i), high = load_word(norm + 32 * i + 16);
-                rows[i][0] = times(rows[i][0], low), rows[i][1] = times(rows[i][1], low);
-                rows[i][2] = times(rows[i][2], high), rows[i][3] = times(rows[i][3], high);
-            }
-        };
-        const auto turn = [&](const u32(&rows)[4][4], u32(&next)[4][4], int step) {
-            const u64 right = described(stages + stage * STAGE_BYTES + of_w);
-            products_begin();
-#pragma unroll
-            for (int i = 0; i < 4; ++i) Product<PART>::add(sums[0], rows[i], right + 2 * i, step + i);
-            advance(step);
-            if (step + 1 < steps) load(next, step + 1);
-        };
-        u32 rows[2][4][4];
-        load(rows[0], 0);
-        for (int step = 0; step < steps; step += 2) {
-            turn(rows[0], rows[1], step);
-            if (step + 1 < steps) turn(rows[1], rows[0], step + 1);
-        }
-#else
         for (int step = 0; step < steps; ++step) {
             wait(full + 8 * stage, round);
             const u32 at = stages + stage * STAGE_BYTES;
@@ -272,11 +230,8 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(THRE
                     Product<PART>::add(sums[tall], left + tall * 512 + 2 * i, right + 2 * i, step + i);
             advance(step);
         }
-#endif
         products_wait<0>();
         if (lane == 0) arrive(empty + 8 * used);
-#pragma unroll
-        for (int h = 0; NORM && h < 2; ++h) squares[h] = sum_of_four(squares[h]);
         if (!factors_known) {
             scratch[t] = before;
             sync_among(MULTIPLYING, 1);
@@ -295,7 +250,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(THRE
                 Scales scales;
 #pragma unroll
                 for (int h = 0; h < 2; ++h)
-                    scales.of[h] = NORM ? rsqrtf(squares[h] / shape.inputs + shape.eps) : factors[at.row + 8 * h + lane / 4];
+                    scales.of[h] = factors[at.row + 8 * h + lane / 4];
 #pragma unroll
                 for (int unit = 0; unit < UNITS; unit += TOGETHER) {
                     const auto sums_of = [&](int u, int half) {
@@ -319,19 +274,16 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(THRE
             for (int tall = 0; tall < TALL; ++tall) {
                 const int strip = warp * TALL + tall, owner = strip / OWN;
                 float4* const place = &inbox.sums[split][strip % OWN][0][lane];
-                float2* const of_rows = &inbox.squares[split][strip % OWN][lane / 4];
                 const float* const from = sums[tall];
                 if (owner == split) {
 #pragma unroll
                     for (int i = 0; i < PART / 8; ++i)
                         place[i * 32] = make_float4(from[4 * i], from[4 * i + 1], from[4 * i + 2], from[4 * i + 3]);
-                    if (NORM && lane % 4 == 0) *of_rows = make_float2(squares[0], squares[1]);
                 } else {
                     const u32 there = in_block(shared_address(place), owner), barrier = in_block(inbox_full, owner);
 #pragma unroll
                     for (int i = 0; i < PART / 8; ++i)
                         send(there + i * 512, barrier, from[4 * i], from[4 * i + 1], from[4 * i + 2], from[4 * i + 3]);
-                    if (NORM && lane % 4 == 0) send(in_block(shared_address(of_rows), owner), barrier, squares[0], squares[1]);
                 }
             }
             sync_among(MULTIPLYING, 1);  // this block's own, and the factors
@@ -344,14 +296,7 @@ extern "C" __global__ void __cluster_dims__(SPLITS, 1, 1) __launch_bounds__(THRE
                 const int own = item.strip - split * OWN;
                 Scales scales = {};
 #pragma unroll
-                for (int from = 0; NORM && from < SPLITS; ++from) {
-                    const float2 more = inbox.squares[from][own][lane / 4];
-                    scales.of[0] += more.x, scales.of[1] += more.y;
-                }
-#pragma unroll
-                for (int h = 0; h < 2; ++h)
-                    scales.of[h] =
-                        NORM ? rsqrtf(scales.of[h] / shape.inputs + shape.eps) : factors[at.row + 8 * h + lane / 4];
+                for (int h = 0; h < 2; ++h) scales.of[h] = factors[at.row + 8 * h + lane / 4];
                 const auto sums_of = [&](int u, int half) {
                     float4 sum = {};
 #pragma unroll

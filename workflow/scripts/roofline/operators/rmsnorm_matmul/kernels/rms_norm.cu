@@ -27,6 +27,7 @@ __device__ __forceinline__ uint4 scaled(uint4 v, uint4 g, float factor) {
 extern "C" __global__ void __launch_bounds__(1024)
     rms_norm(const uint4* x, const uint4* __restrict__ g, uint4* out, int hidden, float eps) {
     __shared__ float parts[32];
+    let_next_begin();
     const int vectors = hidden / 8, threads = blockDim.x, lane = threadIdx.x % 32;
     x += (long long)blockIdx.x * vectors;
     out += (long long)blockIdx.x * vectors;
@@ -36,7 +37,6 @@ extern "C" __global__ void __launch_bounds__(1024)
         const int at = threadIdx.x + i * threads;
         of_g[i] = at < vectors ? g[at] : make_uint4(0, 0, 0, 0);
     }
-    let_next_begin();
     wait_for_kernel_before();  // it may have written x; g is a parameter
 #pragma unroll
     for (int i = 0; i < KEPT; ++i) {
