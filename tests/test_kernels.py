@@ -207,7 +207,7 @@ BATCHES, LARGE_BATCHES = (8, 16, 32, 64, 128), (32, 128)
 @pytest.mark.parametrize("hidden", [2048, 8192])
 @pytest.mark.parametrize("batch", BATCHES)
 def test_the_fused_product_keeps_its_sums_in_registers_on_hopper(batch, hidden, bf16):
-    one = hopper.plan(hopper.Work(batch, hidden, hidden, norm=True), 132, 227 << 10)
+    one = hopper.plan(hopper.Work(batch, hidden, hidden, hopper.takes_norm(batch), alone=True), 132, 227 << 10)
     fits(hopper.KERNELS[one.kernel], HOPPER, one.defines(("fp16", "bf16")[bf16], hopper.ALONE), hopper.THREADS)
 
 

@@ -79,11 +79,12 @@ def test_a_plan_covers_all_of_the_result_and_fits_the_card(batch, slices, output
     multiprocessors=st.integers(1, 200),
     norm=st.booleans(),
     added=st.booleans(),
+    alone=st.booleans(),
 )
 def test_a_plan_on_hopper_covers_all_of_the_result_and_fits_the_card(
-    batch, slices, outputs, multiprocessors, norm, added
+    batch, slices, outputs, multiprocessors, norm, added, alone
 ):
-    found = hopper.plan(hopper.Work(batch, outputs, 64 * slices, norm, added), multiprocessors, 227 << 10)
+    found = hopper.plan(hopper.Work(batch, outputs, 64 * slices, norm, added, alone=alone), multiprocessors, 227 << 10)
     assert (found.tiles - 1) * found.columns < outputs <= found.tiles * found.columns
     across, down = found.grid
     assert (down - 1) * found.rows < batch <= down * found.rows
@@ -101,10 +102,11 @@ def test_a_plan_on_hopper_covers_all_of_the_result_and_fits_the_card(
         (2048, 128, "many_rows", 32, 2),
         (4096, 128, "many_rows", 64, 2),
         (8192, 128, "many_rows", 128, 2),
+        (4096, 256, "many_rows", 128, 2),
     ],
 )
 def test_the_plan_of_an_h200_is_the_one_that_was_fastest_there(hidden, batch, kernel, columns, splits):
-    found = hopper.plan(hopper.Work(batch, hidden, hidden, hopper.takes_norm(batch)), *H200)
+    found = hopper.plan(hopper.Work(batch, hidden, hidden, hopper.takes_norm(batch), alone=True), *H200)
     assert (found.kernel, found.columns, found.splits) == (kernel, columns, splits)
 
 
@@ -119,7 +121,9 @@ def test_hopper_skips_hidden_sizes_whose_norm_leaves_no_room_for_w(monkeypatch, 
 
 
 def test_the_reason_for_more_flops_names_squares_only_where_tensor_cores_sum_them():
-    few, many = (hopper.plan(hopper.Work(batch, 4096, 4096, hopper.takes_norm(batch)), *H200) for batch in (32, 128))
+    few, many = (
+        hopper.plan(hopper.Work(batch, 4096, 4096, hopper.takes_norm(batch), alone=True), *H200) for batch in (32, 128)
+    )
     assert (few.squares_on_tensor_cores, many.squares_on_tensor_cores) == (True, False)
     assert few.tensor_flops(4096) > 2 * 32 * 4096**2
     assert many.tensor_flops(4096) == 2 * 128 * 4096 * 4096
@@ -161,7 +165,7 @@ def test_the_kernel_agrees_with_the_plan(architecture, batch, hidden):
         found, source = plan(batch, hidden, hidden, 132, *(kib << 10 for kib in CARDS[8, 6])), KERNEL
         defines = found.defines("bf16")
     else:
-        found = hopper.plan(hopper.Work(batch, hidden, hidden, hopper.takes_norm(batch)), *H200)
+        found = hopper.plan(hopper.Work(batch, hidden, hidden, hopper.takes_norm(batch), alone=True), *H200)
         source, defines = hopper.KERNELS[found.kernel], found.defines("bf16", hopper.ALONE)
     agreed = f'static_assert({AGREED[source.stem]} <= SHARED_OF_PYTHON, "room");'
     agreed += 'static_assert(THREADS == THREADS_OF_PYTHON, "threads");'
@@ -296,7 +300,7 @@ def predicted(kind, scope, batch, hidden, dtype="fp16"):
     one = object.__new__(kind)
     one.case, one.copies = Case({"batch": batch, "hidden": hidden}, dtype), [{}]
     one.device = SimpleNamespace(multiprocessors=132)
-    one.division = hopper.plan(hopper.Work(batch, hidden, hidden, hopper.takes_norm(batch)), *H200)
+    one.division = hopper.plan(hopper.Work(batch, hidden, hidden, hopper.takes_norm(batch), alone=True), *H200)
     return predict_cell(
         flops=flops(batch, hidden),
         traffic_bytes=traffic_bytes(batch, hidden, dtype),

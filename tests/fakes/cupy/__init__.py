@@ -412,9 +412,10 @@ def _is_bf16(array):
 def _rms_norm(given):
     from roofline.operators.rmsnorm_matmul.counts import normalised
 
-    assert given.x.shape == given.out.shape == (given.blocks, given.hidden) and given.threads % 32 == 0
+    out = given.out[: given.blocks]
+    assert given.x.shape == out.shape == (given.blocks, given.hidden) and given.threads % 32 == 0
     x, g = (array.astype(numpy.float32) for array in (given.x, given.g))
-    given.out[:] = normalised(x, g, float(given.eps)).astype(given.out.dtype)
+    out[:] = normalised(x, g, float(given.eps)).astype(out.dtype)
 
 
 def _rmsnorm_matmul(given):
@@ -446,6 +447,7 @@ def _product_on_hopper(given):
     sizes = numpy.frombuffer(given.shape.tobytes() if few else given.all.tobytes(), hopper.SHAPE)[0]
     told = (given.to if few else given.tensors).tobytes()
     y, norm = (AT_ADDRESS[numpy.frombuffer(told, "u8")[hopper.TENSORS.index(name)]] for name in ("y", "norm"))
+    x = x[: sizes["rows"]]
     assert (x.shape, w.shape) == ((sizes["rows"], sizes["inputs"]), (sizes["outputs"], sizes["inputs"]))
     assert y.shape == (sizes["rows"], sizes["outputs"]) and norm.shape == (sizes["inputs"],)
     tiles = -(-int(sizes["outputs"]) // columns)

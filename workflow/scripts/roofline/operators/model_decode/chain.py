@@ -64,14 +64,16 @@ class Chain(Implementation):
         self._make_buffers(device.xp)
 
     def _make_buffers(self, xp) -> None:
+        """Those that products multiply have the rows of a block."""
         model, batch = self.model, self.batch
+        of_heads = model.heads * model.head_size
 
-        def numbers(columns: int):
-            return self.device.empty((batch, columns), self.case.dtype)
+        def numbers(rows: int, columns: int):
+            return self.device.empty((rows, columns), self.case.dtype)
 
-        self.stream, self.scaled = numbers(model.hidden), numbers(model.hidden)
-        self.query, self.attended = numbers(model.heads * model.head_size), numbers(model.heads * model.head_size)
-        self.gated, self.logits = numbers(model.inner), numbers(model.vocabulary)
+        self.stream, self.query = numbers(batch, model.hidden), numbers(batch, of_heads)
+        self.scaled, self.attended = numbers(self.rows, model.hidden), numbers(self.rows, of_heads)
+        self.gated, self.logits = numbers(self.rows, model.inner), numbers(batch, model.vocabulary)
         self.squares = xp.empty((model.hidden // 8, self.rows), xp.float32)  # as many parts as a product may leave
         self.turns = xp.asarray(turns(model, self.context - 1), xp.float32)
         self._divide_attention(xp)
@@ -149,7 +151,9 @@ class Chain(Implementation):
         work = Work(self.batch, *w.shape, added=way == ADDED, **heads)
         division = plan(work, device.multiprocessors, device.properties["sharedMemPerBlockOptin"])
         product = Product(device, self.case.dtype, division, way, model.head_size, model.norms, model.bias)
-        arguments = product.arguments(x, w, (model.heads, model.kv_heads, self.context, parts, model.eps), tensors)
+        arguments = product.arguments(
+            self.batch, x, w, (model.heads, model.kv_heads, self.context, parts, model.eps), tensors
+        )
         launch = product.launcher(device, overlap=True)
         return lambda: launch(arguments), division.parts
 

@@ -48,18 +48,16 @@ class Fused(OnTensorCores):
     def _prepare_hopper(self, device, batch: int, hidden: int) -> None:
         """The kernels, and the product's arguments for each copy."""
         room, g = device.properties["sharedMemPerBlockOptin"], self.shared["g"]
-        work = hopper.Work(batch, hidden, hidden, norm=hopper.takes_norm(batch))
+        work = hopper.Work(batch, hidden, hidden, norm=hopper.takes_norm(batch), alone=True)
         self.division = hopper.plan(work, device.multiprocessors, room)
         product = hopper.Product(device, self.case.dtype, self.division, hopper.ALONE)
         self.kernel, sizes = product.kernel, (1, 1, 1, 0, EPS)  # neither heads nor sums of squares
         if not work.norm:
-            self.norm = Norm(device, self.case.dtype, self.copies[0]["x"], g)
-        self.arguments = [
-            product.arguments(
-                self.norm.result if self.norm else copy["x"], copy["w"], sizes, {"y": copy["y"], "norm": g}
-            )
-            for copy in self.copies
-        ]
+            self.norm = Norm(device, self.case.dtype, self.copies[0]["x"], g, self.division.padded_batch)
+        self.arguments = []
+        for copy in self.copies:
+            x, tensors = self.norm.result if self.norm else copy["x"], {"y": copy["y"], "norm": g}
+            self.arguments.append(product.arguments(batch, x, copy["w"], sizes, tensors))
 
     def _prepare(self, device, batch: int, hidden: int) -> None:
         import numpy

@@ -3,6 +3,7 @@ rules were found on an H200."""
 
 import math
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from roofline.devices.gpu.kernel_compiler import HOPPER_OPTIONS, with_headers
@@ -61,6 +62,10 @@ class Plan:
         return math.prod(self.grid)
 
     @property
+    def padded_batch(self) -> int:
+        return self.grid[1] * self.rows
+
+    @property
     def parts(self) -> int:
         """Sums of squares that are left of each row of what is added."""
         return self.tiles * across(self.rows)
@@ -116,7 +121,7 @@ def rows_of(batch: int) -> int:
 class Work:
     """A product [batch, inputs] by [outputs, inputs]. `norm`: of few rows the kernel takes x's norm itself; `added`: it
     leaves sums of squares; `head`: the size of heads, whose halves' rows of W lie apart; `whole_heads`: a block has
-    whole ones."""
+    whole ones; `alone`: nothing of other kernels goes with x's rows, which blocks may then share."""
 
     batch: int
     outputs: int
@@ -125,6 +130,7 @@ class Work:
     added: bool = False
     head: int = 0
     whole_heads: bool = False
+    alone: bool = False
 
     @property
     def slices(self) -> int:
@@ -174,9 +180,9 @@ def groups_of(work: Work, multiprocessors: int) -> int:
 def _many(work: Work, multiprocessors: int, room: int) -> Plan:
     """The division that costs least."""
     padded = rows_of(work.batch)
-    rows = max(FEWEST_OF_MANY, padded)
-    ways = divisions(work, rows, multiprocessors)
-    columns, splits = min(ways, key=ways.get)
+    most = max(FEWEST_OF_MANY, padded)
+    ways = divisions(work, [most // 2, most] if work.alone and most == MOST_ROWS else [most], multiprocessors)
+    rows, columns, splits = min(ways, key=ways.get)
     part = columns // across(rows)
     stage = (columns + rows) * SLICE_BYTES
     finished = rows * across(rows) // splits  # rows of parts, by a block
@@ -191,20 +197,20 @@ def _many(work: Work, multiprocessors: int, room: int) -> Plan:
         tiles=tiles,
         splits=splits,
         stages=stages,
-        macros=(("PADDED", padded), ("OUTPUTS", columns), ("SPLITS", splits), ("STAGES", stages)),
+        macros=(("PADDED", min(padded, rows)), ("OUTPUTS", columns), ("SPLITS", splits), ("STAGES", stages)),
         grid=(tiles * splits if splits > 1 else min(multiprocessors, tiles), math.ceil(work.batch / rows)),
         box=8 * math.gcd(part // GROUP, work.head // GROUP),
         shared_bytes=max(stages * stage, inbox) + ALIGNMENT,
     )
 
 
-def divisions(work: Work, rows: int, multiprocessors: int) -> dict[tuple[int, int], float]:
-    """What each division (outputs of a tile, parts of k) costs, in clocks."""
-    step = (work.head if work.whole_heads else GROUP) * across(rows)
-    most = MOST_OUTPUTS // (2 if rows == MOST_ROWS else 1)
-    reach = max(1, multiprocessors // math.ceil(work.batch / rows))
+def divisions(work: Work, some_rows: list[int], multiprocessors: int) -> dict[tuple[int, int, int], float]:
+    """What each division (rows of a block, outputs of a tile, parts of k) costs, in clocks."""
     found = {}
-    for splits in SPLITS:
+    for rows, splits in product(some_rows, SPLITS):
+        step = (work.head if work.whole_heads else GROUP) * across(rows)
+        most = MOST_OUTPUTS // (2 if rows == MOST_ROWS else 1)
+        reach = max(1, multiprocessors // math.ceil(work.batch / rows))
         at_once = max(1, reach // splits) * splits
         for columns in range(step, most + 1, step):
             blocks = math.ceil(work.outputs / columns) * splits
@@ -213,12 +219,13 @@ def divisions(work: Work, rows: int, multiprocessors: int) -> dict[tuple[int, in
             of_slice = max(through_shared, from_memory)
             exchange = EXCHANGE_CLOCKS + 4 * rows * columns / EXCHANGE_RATE if splits > 1 else 0
             waves = math.ceil(blocks / at_once)
-            found[columns, splits] = waves * (math.ceil(work.slices / splits) * of_slice + exchange)
-    return {way: cost for way, cost in found.items() if way[1] <= work.slices}
+            found[rows, columns, splits] = waves * (math.ceil(work.slices / splits) * of_slice + exchange)
+    return {way: cost for way, cost in found.items() if way[2] <= work.slices}
 
 
 class Product:
-    """Products of one kernel on a device: x [batch, inputs] with w [outputs, inputs], and what follows."""
+    """Products of one kernel on a device: x [batch, inputs] with w [outputs, inputs], and what follows. x may have
+    padding: a tensor map's box is fetched slowly where it reaches beyond the last of many rows."""
 
     def __init__(self, device, dtype: str, division: Plan, way: int, head_size: int = 128, norms=False, bias=False):
         defines = division.defines(dtype, way, head_size, norms, bias)
@@ -228,7 +235,7 @@ class Product:
         room = device.properties["sharedMemPerBlockOptin"] - self.kernel.shared_size_bytes
         self.kernel.max_dynamic_shared_size_bytes = room
 
-    def arguments(self, x, w, sizes: tuple, tensors: dict) -> tuple:
+    def arguments(self, batch: int, x, w, sizes: tuple, tensors: dict) -> tuple:
         """Of a launch. `sizes`: of SHAPE, after rows, outputs and inputs; tensors by their names in TENSORS."""
         import numpy
 
@@ -238,7 +245,7 @@ class Product:
         return (
             tensor_map(x, self.division.rows),
             tensor_map(w, self.division.box),
-            numpy.array((len(x), *w.shape, *sizes), SHAPE)[()],
+            numpy.array((batch, *w.shape, *sizes), SHAPE)[()],
             numpy.array(pointers, [(name, "u8") for name in TENSORS])[()],
         )
 

@@ -34,13 +34,13 @@ class OnTensorCores(Implementation):
 
 
 class Norm:
-    """RMSNorm by a kernel of ours: of x [batch, hidden] to `result`."""
+    """RMSNorm by a kernel of ours: of x [batch, hidden] to `result`, which may have more rows."""
 
-    def __init__(self, device, dtype: str, x, g):
+    def __init__(self, device, dtype: str, x, g, rows: int | None = None):
         import numpy
 
         batch, hidden = x.shape
-        self.device, self.result = device, device.xp.empty_like(x)
+        self.device, self.result = device, device.empty((rows or batch, hidden), dtype)
         self.kernel = device.kernel(RMS_NORM, "rms_norm", (f"-DBF16={int(dtype == 'bf16')}",))
         self.grid, self.block = (batch,), (min(MOST_THREADS, math.ceil(hidden / VECTOR / WARP) * WARP),)
         self.rest = (g, self.result, numpy.int32(hidden), numpy.float32(EPS))

@@ -7,8 +7,9 @@
 // A launch may begin while the kernel before it ends: it fetches its first stages of W, and x when that one is done.
 //
 // Compiled for one dtype, division of the work and what follows: BF16 or fp16, ROWS of x, GROUPS of a tile, SLICES of 64
-// of k to a stage, STAGES under way, BOX rows of W that come at once, WAY (finish.cuh). NORM: x's norm is taken here: W is multiplied
-// by its weights in registers, and x's squares are summed; else the kernel before may have left their sums. For queries, keys and values HEAD_SIZE and BIAS.
+// of k to a stage, STAGES under way, BOX rows of W that come at once, WAY (finish.cuh). NORM: x's norm is taken here: W is
+// multiplied by its weights in registers, and x's squares are summed; else the kernel before may have left their sums.
+// For queries, keys and values HEAD_SIZE and BIAS.
 
 #ifndef BF16
 #define BF16 0
