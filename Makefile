@@ -10,7 +10,7 @@ given = $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(
 unknown := $(filter-out $(variables),$(given))
 $(if $(unknown),$(warning no variable of this Makefile: $(unknown); known: $(variables)))
 
-# These would lead Python elsewhere.
+# These would lead Python elsewhere, but for one that the user names.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 # Snakemake, CuPy and Matplotlib cache below the home; where that cannot be written, here.
@@ -92,7 +92,7 @@ distribution: setup-any ## add runs to what is known of their cards' models (ARC
 	@$(python) workflow/commands/distribution.py $(ARCHIVES)
 
 peers: setup-any ## time PyTorch beside this run's ceilings and operators (PYTORCH=a Python with it; for operators also with CuPy)
-	@$(if $(PYTORCH),"$$PYTORCH",python3) workflow/commands/peers.py
+	@PYTHONPATH='$(PYTHONPATH)' $(if $(PYTORCH),"$$PYTORCH",python3) workflow/commands/peers.py
 
 setup: ## install only (CUDA=12, 13 or none chooses the packages, PYTHON=python3.13 the Python)
 	@envs/install.sh

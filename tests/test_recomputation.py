@@ -57,7 +57,7 @@ def test_an_archive_is_read_as_it_is(run, tmp_path):
 
 
 def test_records_alone_are_refused_in_a_line(run):
-    (records,) = (CHECKOUT / "reference/experiments/model_decode").glob("*-records.tar.gz")
+    records = CHECKOUT / "reference/runs/nvidia-h200-20261124T210857Z-records.tar.gz"
     assert run(records) == (2, "it holds no samples; an audit needs the whole archive\n")
 
 

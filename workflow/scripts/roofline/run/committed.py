@@ -14,10 +14,8 @@ from roofline.records.base import read
 from roofline.records.distribution import Distribution
 from roofline.records.manifest import Manifest
 from roofline.report.markdown import table
-from roofline.run.archive import opened
 
 FOLDER = Path(__file__).parents[4] / "reference" / "nvidia-h200"
-STEPS = FOLDER.parent / "experiments" / "model_decode"
 CARD, OTHERS = "NVIDIA H200", ("all runs of such cards", "between runs of one card")
 PRODUCTS, REGISTERS, MEMORY = ("fp16", "fp8_e4m3"), "fp32_fma", ("hbm_read", "l2")
 
@@ -100,9 +98,7 @@ def predictions() -> str:
 
 
 def steps() -> str:
-    """The steps of models that a run measured, beside floor and prediction. Raises CorruptRecord and Refused."""
-    with opened(next(STEPS.glob("*-records.tar.gz"))) as (root, *_):
-        models = read_table(root / "results" / "roofline.json").models
+    """The steps of models that this run measured, beside floor and prediction. Raises CorruptRecord and OSError."""
     rows = [
         [
             model.model,
@@ -113,7 +109,7 @@ def steps() -> str:
             duration(step.measured_s),
             percent(step.floor_s / step.measured_s),
         ]
-        for model in models
+        for model in read_table(FOLDER / "roofline.json").models
         for step in model.steps
         if step.measured_s
     ]
@@ -127,21 +123,15 @@ def peers() -> str:
 
 
 def model_steps() -> str:
-    """A model's decode step by our chain and by PyTorch, in turns, the newest of each; and ours of another run."""
-    files = [json.loads((one / "model_pytorch.json").read_text(encoding="utf-8")) for one in (FOLDER, STEPS)]
-    newest = {(one["batch"], one["context"]): (found, one) for found in files for one in found["rows"]}
-    steps = json.loads((STEPS.parent / "predictions" / "steps.json").read_text(encoding="utf-8"))
-    model, pytorch = files[0]["model"], files[0]["pytorch"].partition("+")[0]
-    again = {(one["batch"], one["context"]): one["seconds"] for one in steps if one["model"] == model}
+    """A model's decode step by our chain and by PyTorch, in turns. Raises OSError."""
+    found = json.loads((FOLDER / "model_pytorch.json").read_text(encoding="utf-8"))
     rows = []
-    for (batch, context), (found, one) in newest.items():
+    for one in found["rows"]:
         times = one["ours_s"], min(one["pytorch_s"].values())
         shares = (percent(one["bytes"] / seconds / 1e9 / found["read_gb_per_s"]) for seconds in times)
         beside = [f"{seconds * 1e3:.2f} ms, {share}" for seconds, share in zip(times, shares, strict=True)]
-        later = f"{again[batch, context] * 1e3:.2f} ms"
-        rows.append([f"{batch} x {context}", *beside, f"{one['times_as_fast']:.2f}", found["commit"][:7], later])
-    columns = ["batch x context", "ours", f"PyTorch {pytorch}", "times as fast", "code", "ours, another run"]
-    return table(columns, rows)
+        rows.append([f"{one['batch']} x {one['context']}", *beside, f"{one['times_as_fast']:.2f}"])
+    return table(["batch x context", "ours", f"PyTorch {found['pytorch'].partition('+')[0]}", "times as fast"], rows)
 
 
 def sustained_repeats() -> str:
