@@ -52,7 +52,7 @@ class Block:
 
 @style.styled()
 def draw(roofline: Roofline, name: str) -> Figure:
-    """A grid per device, GPUs first, and per preset where there are several; without any, paper that says so."""
+    """A grid per device, GPUs first, and per preset; without any, paper that says so."""
     roofline, name = style.drawable(roofline), style.drawable(name)
     info = roofline.operator_info.get(name)
     heading = title(name, roofline.operator_info)
@@ -82,9 +82,8 @@ def _blocks(roofline: Roofline, name: str, info: About | None) -> Iterable[Block
     for device, entry in in_order(roofline.devices.items(), lambda item: item[1].kind):
         cells = [o for o in roofline.operators if (o.device, o.operator) == (device, name)]
         cells = [cell for cell in cells if cell.bytes and cell.fraction_of_roof]
-        presets = dict.fromkeys(cell.preset for cell in cells)
-        for preset in presets:
-            words = f"{device}: {entry.name}" + (f", {preset}" if len(presets) > 1 else "")
+        for preset in dict.fromkeys(cell.preset for cell in cells):
+            words = f"{device}: {entry.name}" + (f", {preset}" if preset else "")
             yield Block(words, _panels([cell for cell in cells if cell.preset == preset], info))
 
 
