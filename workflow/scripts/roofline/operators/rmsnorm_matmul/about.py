@@ -19,7 +19,7 @@ class AboutRmsNormMatmul(About):
     unit = "tensor_core"
     axis = Axis(key="hidden", symbol="hidden")
     scopes: ClassVar = {
-        "waiting": "each kernel waits for the one before it",
+        "waiting": "each application waits for the one before it",
         "overlapped": "each begins while the one before it ends",
     }
     baselines = ("unfused", "unfused_graph")

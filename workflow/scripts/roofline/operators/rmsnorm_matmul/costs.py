@@ -12,7 +12,7 @@ GPU: Constants = {
     "fused_start_s": Constant(
         2.55e-06,
         FITTED,
-        "fused, in a graph where each kernel waits: its start, the first of W, and the last",
+        "fused, in a graph where each application waits: its start, the first of W, and the last",
         "an empty kernel there: 0.7 us",
     ),
     "overlapped_start_s": Constant(
