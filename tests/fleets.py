@@ -10,6 +10,7 @@ from pathlib import Path
 from roofline.analysis.distribution import OF_CARD
 from roofline.analysis.fleet import Measured
 from roofline.analysis.quantities import Run
+from roofline.core.statistics import FEWEST_SAMPLES
 from roofline.records.fleet import FleetNode, Load
 from roofline.run.runs import read_run
 
@@ -50,7 +51,8 @@ def measured(
             factor = slow.get(one.key, slow.get(one.kind, 1.0)) if first else 1.0
             value = one.value * factor * math.exp(SPREAD * chance.gauss(0, 1))
             mhz = one.clock_mhz and one.clock_mhz * (clock if first and factor != 1 else 1.0)
-            figures.append(one._replace(device=device, value=value, clock_mhz=mhz))
+            samples = one.samples and max(one.samples, FEWEST_SAMPLES)
+            figures.append(one._replace(device=device, value=value, clock_mhz=mhz, samples=samples))
     print_of = f"{name} {number}"
     manifest = run.manifest.model_copy(update={"config": run.manifest.config | {"devices": asked}})
     run = dataclasses.replace(run, devices=devices, quantities=figures, manifest=manifest, fingerprint=print_of)

@@ -103,7 +103,8 @@ def start_munge(folder: Path, environment: dict[str, str]) -> None:
 
 def wait_until_idle(environment: dict[str, str]) -> None:
     end = time.monotonic() + START_S
-    while call(environment, "sinfo", "--noheader", "--states=idle", "--format=%D", check=False).strip() != "3":
+    idle = ("sinfo", "--noheader", "--responding", "--states=idle", "--format=%D")
+    while call(environment, *idle, check=False).strip() != "3":
         assert time.monotonic() < end, "Slurm did not start"
         time.sleep(0.2)
 

@@ -138,7 +138,7 @@ def busy_host(card: Card) -> None:
 @pytest.mark.parametrize(
     ("harm", "device", "criterion", "cause"),
     [
-        (slow_memory, "gpu0", READS, "hbm_read reaches 38 % of the vendor's 4800 GB/s"),
+        (slow_memory, "gpu0", READS, "hbm_read reaches 39 % of the vendor's 4800 GB/s"),
         (slow_registers, "gpu0", REGISTERS, "fp32_fma reaches 49 % of what 19"),
         (locked_clock, "gpu0", NEAR_MAXIMUM, "990 of 1980 MHz: no reason is reported; it may be locked"),
         (other_process, "gpu0", ALONE, "1 other process used the GPU during"),

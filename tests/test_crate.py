@@ -184,7 +184,7 @@ def test_an_h200(remarks, tmp_path):
     assert found["#device/gpu0"]["name"] == "NVIDIA H200"
     assert found["#environment/cupy-cuda12x"]["value"] == "14.2.0"
     assert found["Snakefile"]["buildInstructions"] == {"@id": "envs/cuda12.txt"}
-    assert found["#job/gpu0/counters"]["startTime"] == "2026-11-24T21:08:27.335+00:00"
+    assert found["#job/gpu0/counters"]["startTime"] == "2026-11-25T04:16:22.587+00:00"
 
 
 # ---------------------------------------------------------------- true
