@@ -16,6 +16,7 @@ from roofline.core.accuracy import relative_error
 from roofline.core.dtypes import array_dtype
 from roofline.core.prediction import predict_cell
 from roofline.devices import open_device
+from roofline.devices.gpu import cuda_launch
 from roofline.devices.gpu.kernel_compiler import kernel_source
 from roofline.measure.operator_job import Options, measure, skipped
 from roofline.operators.base import Case, Job, rotation_copies
@@ -84,6 +85,8 @@ def test_a_plan_covers_all_of_the_result_and_fits_the_card(batch, slices, output
 def test_a_plan_on_hopper_covers_all_of_the_result_and_fits_the_card(
     batch, slices, outputs, multiprocessors, norm, added, alone
 ):
+    batch = batch if alone else min(batch, hopper.MOST_ROWS)
+    norm = norm and hopper.takes_norm(batch)
     found = hopper.plan(hopper.Work(batch, outputs, 64 * slices, norm, added, alone=alone), multiprocessors, 227 << 10)
     assert (found.tiles - 1) * found.columns < outputs <= found.tiles * found.columns
     across, down = found.grid
@@ -91,6 +94,12 @@ def test_a_plan_on_hopper_covers_all_of_the_result_and_fits_the_card(
     assert across == found.tiles * found.splits if found.splits > 1 else across <= min(found.tiles, multiprocessors)
     assert found.splits <= slices and found.columns % 16 == 0 and 0 < found.box <= 256
     assert found.stages >= 2 and found.shared_bytes <= 227 << 10
+
+
+@pytest.mark.parametrize("work", [{"batch": 33, "norm": True}, {"batch": 257, "added": True}])
+def test_more_rows_than_a_kernel_takes_are_refused(work):
+    with pytest.raises(ValueError, match=f"{work['batch']} rows; with a norm a product takes 32 at most"):
+        hopper.plan(hopper.Work(outputs=4096, inputs=4096, **work), *H200)
 
 
 @pytest.mark.parametrize(
@@ -212,6 +221,28 @@ def test_the_divisions_of_large_cases_are_right_and_give_the_same_bits_again(mon
         assert (gpu.to_host(step(21)) == first).all()
 
 
+@pytest.mark.parametrize(("batch", "rows"), [(33, 64), (100, 128), (300, 384)])
+def test_boxes_of_x_never_reach_beyond_it(monkeypatch, batch, rows):
+    """They are slow where they do."""
+    cell = cell_of(open_gpu(monkeypatch, "9.0"), Fused, batch, 256, "bf16")
+    assert cell.norm.result.shape == (rows, 256) and rows % cell.division.rows == 0
+
+
+@pytest.mark.parametrize(("batch", "of_each"), [(8, (0, 1)), (128, (1, 2))])
+def test_many_rows_overlap_norm_and_product_in_a_graph_alone(monkeypatch, batch, of_each):
+    """`of_each` application so many launches overlap what is before: waiting, and overlapped."""
+    launched = []
+    monkeypatch.setattr(cuda_launch, "overlapping", lambda *arguments: launched.append(arguments))
+    device = open_gpu(monkeypatch, "9.0")
+    cell_of(device, Fused, batch, 256, "bf16").step("waiting")(0)
+    assert not launched
+    for scope, launches in zip(FusedGraph.scopes, of_each, strict=True):
+        cell = cell_of(device, FusedGraph, batch, 256, "bf16")
+        cell.captured(scope)
+        assert len(launched) == launches * cell.per_call
+        launched.clear()
+
+
 @pytest.mark.parametrize("kind", [UnfusedGraph, FusedGraph])
 @pytest.mark.parametrize("copies", [1, 3, 23])
 def test_a_graph_goes_through_all_copies(gpu, kind, copies):
@@ -301,6 +332,7 @@ def predicted(kind, scope, batch, hidden, dtype="fp16"):
     one.case, one.copies = Case({"batch": batch, "hidden": hidden}, dtype), [{}]
     one.device = SimpleNamespace(multiprocessors=132)
     one.division = hopper.plan(hopper.Work(batch, hidden, hidden, hopper.takes_norm(batch), alone=True), *H200)
+    one.norm = None if hopper.takes_norm(batch) else "a kernel"
     return predict_cell(
         flops=flops(batch, hidden),
         traffic_bytes=traffic_bytes(batch, hidden, dtype),
@@ -324,6 +356,12 @@ def test_the_pair_is_predicted_as_it_was_seen(hidden, pair_us):
     """unfused_graph at batch 1 on an H200: shapes that its constants were not fitted on."""
     found = predicted(UnfusedGraph, "waiting", 1, hidden)
     assert found.device_latency_s * 1e6 == pytest.approx(pair_us, rel=0.2)
+
+
+@pytest.mark.parametrize(("kind", "scope", "us"), [(FusedGraph, "waiting", 13.8), (FusedGraph, "overlapped", 12.8)])
+def test_a_norm_and_a_product_of_many_rows_are_predicted_as_they_were_seen(kind, scope, us):
+    """128 rows of 4096 on H200s: not among the cells that the constants were fitted on."""
+    assert predicted(kind, scope, 128, 4096).device_latency_s * 1e6 == pytest.approx(us, rel=0.2)
 
 
 def test_fused_is_predicted_faster_than_unfused_and_overlapped_faster_yet():

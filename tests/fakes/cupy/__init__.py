@@ -446,14 +446,17 @@ def _product_on_hopper(given):
     x, w = _mapped((given.x, given.w), (defines["ROWS"], columns // across // 2))
     sizes = numpy.frombuffer(given.shape.tobytes() if few else given.all.tobytes(), hopper.SHAPE)[0]
     told = (given.to if few else given.tensors).tobytes()
-    y, norm = (AT_ADDRESS[numpy.frombuffer(told, "u8")[hopper.TENSORS.index(name)]] for name in ("y", "norm"))
+    addresses = dict(zip(hopper.TENSORS, map(int, numpy.frombuffer(told, "u8")), strict=True))
+    y = AT_ADDRESS[addresses["y"]]
     x = x[: sizes["rows"]]
     assert (x.shape, w.shape) == ((sizes["rows"], sizes["inputs"]), (sizes["outputs"], sizes["inputs"]))
-    assert y.shape == (sizes["rows"], sizes["outputs"]) and norm.shape == (sizes["inputs"],)
+    assert y.shape == (sizes["rows"], sizes["outputs"])
     tiles = -(-int(sizes["outputs"]) // columns)
     assert given.grid[0] == tiles * splits if splits > 1 else given.grid[0] <= tiles
     assert given.grid[1] == -(-int(sizes["rows"]) // defines["ROWS"]) and splits <= sizes["inputs"] // 64
     if few:
+        norm = AT_ADDRESS[addresses["norm"]]
+        assert norm.shape == (sizes["inputs"],)
         y[:] = reference(x, w, norm, float(sizes["eps"])).astype(y.dtype)
     else:
         y[:] = (x.astype(numpy.float32) @ w.astype(numpy.float32).T).astype(y.dtype)

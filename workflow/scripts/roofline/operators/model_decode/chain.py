@@ -20,6 +20,7 @@ from roofline.operators.rmsnorm_matmul.hopper import (
     ADDED,
     ALONE,
     DEPTH,
+    FEWEST_OF_MANY,
     GATED,
     MOST_ROWS,
     QKV,
@@ -64,16 +65,16 @@ class Chain(Implementation):
         self._make_buffers(device.xp)
 
     def _make_buffers(self, xp) -> None:
-        """Those that products multiply have the rows of a block."""
-        model, batch = self.model, self.batch
+        """Those that products multiply have all rows of a block: boxes that reach beyond a matrix are slow."""
+        model, batch, rows = self.model, self.batch, max(FEWEST_OF_MANY, self.rows)
         of_heads = model.heads * model.head_size
 
         def numbers(rows: int, columns: int):
             return self.device.empty((rows, columns), self.case.dtype)
 
         self.stream, self.query = numbers(batch, model.hidden), numbers(batch, of_heads)
-        self.scaled, self.attended = numbers(self.rows, model.hidden), numbers(self.rows, of_heads)
-        self.gated, self.logits = numbers(self.rows, model.inner), numbers(batch, model.vocabulary)
+        self.scaled, self.attended = numbers(rows, model.hidden), numbers(rows, of_heads)
+        self.gated, self.logits = numbers(rows, model.inner), numbers(batch, model.vocabulary)
         self.squares = xp.empty((model.hidden // 8, self.rows), xp.float32)  # as many parts as a product may leave
         self.turns = xp.asarray(turns(model, self.context - 1), xp.float32)
         self._divide_attention(xp)

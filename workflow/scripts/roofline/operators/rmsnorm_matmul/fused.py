@@ -26,8 +26,8 @@ KERNEL = KERNELS / "rmsnorm_matmul.cu"
 
 
 class Fused(OnTensorCores):
-    """One kernel: x is multiplied by g on its way, or W by it, and the sums by the norm's factor last. For many rows on
-    Hopper two: the norm's writes normalised x while the product's fetches W."""
+    """One kernel: x is multiplied by g on its way, or W by it, and the sums by the norm's factor last. Many rows on
+    Hopper take two: the norm's, which writes normalised x, and the product's."""
 
     name, fused = "fused", True
     norm: Norm | None = None  # by a kernel before the product's
@@ -56,8 +56,8 @@ class Fused(OnTensorCores):
             self.norm = Norm(device, self.case.dtype, self.copies[0]["x"], g, self.division.padded_batch)
         self.arguments = []
         for copy in self.copies:
-            x, tensors = self.norm.result if self.norm else copy["x"], {"y": copy["y"], "norm": g}
-            self.arguments.append(product.arguments(batch, x, copy["w"], sizes, tensors))
+            x, norm = (self.norm.result, {}) if self.norm else (copy["x"], {"norm": g})
+            self.arguments.append(product.arguments(batch, x, copy["w"], sizes, {"y": copy["y"], **norm}))
 
     def _prepare(self, device, batch: int, hidden: int) -> None:
         import numpy
@@ -77,8 +77,8 @@ class Fused(OnTensorCores):
         ]
 
     def launcher(self, overlap: bool, fetch_early: bool) -> Callable[[int], None]:
-        """A function that applies the operator to the copy of a number, over the end of what is before or not. Where
-        the norm has a kernel of its own, the product's may fetch W meanwhile."""
+        """A function that launches the operator on the copy of a number. With `overlap` it may begin before the kernel
+        in front of it ends; with `fetch_early` a product's kernel may before its norm's does, and fetch W."""
         division = self.division
         over = fetch_early if self.norm else overlap
         multiply = self.device.launcher(

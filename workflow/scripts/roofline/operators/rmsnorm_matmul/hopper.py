@@ -3,7 +3,6 @@ rules were found on an H200."""
 
 import math
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 
 from roofline.devices.gpu.kernel_compiler import HOPPER_OPTIONS, with_headers
@@ -119,9 +118,9 @@ def rows_of(batch: int) -> int:
 
 @dataclass(frozen=True)
 class Work:
-    """A product [batch, inputs] by [outputs, inputs]. `norm`: of few rows the kernel takes x's norm itself; `added`: it
-    leaves sums of squares; `head`: the size of heads, whose halves' rows of W lie apart; `whole_heads`: a block has
-    whole ones; `alone`: nothing of other kernels goes with x's rows, which blocks may then share."""
+    """A product [batch, inputs] by [outputs, inputs]. `norm`: the kernel takes x's norm itself (of few rows); `added`:
+    it leaves sums of squares; `head`: the size of heads, whose halves' rows of W lie apart; `whole_heads`: a block has
+    whole ones; `alone`: no data of other kernels belong to x's rows, so that these may be divided among blocks."""
 
     batch: int
     outputs: int
@@ -138,8 +137,10 @@ class Work:
 
 
 def plan(work: Work, multiprocessors: int, shared_bytes: int) -> Plan:
-    """`shared_bytes`: what a multiprocessor's one block has at most."""
+    """`shared_bytes`: what a multiprocessor's one block has at most. Raises ValueError for too many rows."""
     many = work.batch > FEW_ROWS or work.whole_heads
+    if many and (work.norm or (work.batch > MOST_ROWS and not work.alone)):
+        raise ValueError(f"{work.batch} rows; with a norm a product takes {FEW_ROWS} at most, in a chain {MOST_ROWS}")
     return (_many if many else _few)(work, multiprocessors, shared_bytes - ALIGNMENT)
 
 
@@ -180,9 +181,9 @@ def groups_of(work: Work, multiprocessors: int) -> int:
 def _many(work: Work, multiprocessors: int, room: int) -> Plan:
     """The division that costs least."""
     padded = rows_of(work.batch)
-    most = max(FEWEST_OF_MANY, padded)
-    ways = divisions(work, [most // 2, most] if work.alone and most == MOST_ROWS else [most], multiprocessors)
-    rows, columns, splits = min(ways, key=ways.get)
+    rows = min(max(FEWEST_OF_MANY, padded), MOST_ROWS // 2 if work.alone else MOST_ROWS)  # fewer were faster
+    ways = divisions(work, rows, multiprocessors)
+    columns, splits = min(ways, key=ways.get)
     part = columns // across(rows)
     stage = (columns + rows) * SLICE_BYTES
     finished = rows * across(rows) // splits  # rows of parts, by a block
@@ -204,13 +205,13 @@ def _many(work: Work, multiprocessors: int, room: int) -> Plan:
     )
 
 
-def divisions(work: Work, some_rows: list[int], multiprocessors: int) -> dict[tuple[int, int, int], float]:
-    """What each division (rows of a block, outputs of a tile, parts of k) costs, in clocks."""
+def divisions(work: Work, rows: int, multiprocessors: int) -> dict[tuple[int, int], float]:
+    """What each division (outputs of a tile, parts of k) costs, in clocks."""
+    step = (work.head if work.whole_heads else GROUP) * across(rows)
+    most = MOST_OUTPUTS // (2 if rows == MOST_ROWS else 1)
+    reach = max(1, multiprocessors // math.ceil(work.batch / rows))
     found = {}
-    for rows, splits in product(some_rows, SPLITS):
-        step = (work.head if work.whole_heads else GROUP) * across(rows)
-        most = MOST_OUTPUTS // (2 if rows == MOST_ROWS else 1)
-        reach = max(1, multiprocessors // math.ceil(work.batch / rows))
+    for splits in SPLITS:
         at_once = max(1, reach // splits) * splits
         for columns in range(step, most + 1, step):
             blocks = math.ceil(work.outputs / columns) * splits
@@ -219,8 +220,8 @@ def divisions(work: Work, some_rows: list[int], multiprocessors: int) -> dict[tu
             of_slice = max(through_shared, from_memory)
             exchange = EXCHANGE_CLOCKS + 4 * rows * columns / EXCHANGE_RATE if splits > 1 else 0
             waves = math.ceil(blocks / at_once)
-            found[rows, columns, splits] = waves * (math.ceil(work.slices / splits) * of_slice + exchange)
-    return {way: cost for way, cost in found.items() if way[2] <= work.slices}
+            found[columns, splits] = waves * (math.ceil(work.slices / splits) * of_slice + exchange)
+    return {way: cost for way, cost in found.items() if way[1] <= work.slices}
 
 
 class Product:

@@ -46,8 +46,8 @@ class RmsNormMatmulSettings(OperatorSettings):
         | None
     ) = Field(
         default=None,
-        description="on a GPU unfused (a kernel for the norm, then a library's product), fused (one kernel), and "
-        "either many times in a CUDA graph; on the CPU numpy; null: all that a device has",
+        description="on a GPU unfused (a kernel for the norm, then a library's product), fused (one kernel; on Hopper "
+        "two from 33 rows on), and either many times in a CUDA graph; on the CPU numpy; null: all that a device has",
     )
     time_budget_s: Annotated[Budget, ByEffort(0.03, 0.06, 2)] = Field(
         default=None, description="seconds for each batch size, implementation and scope; null: by effort"

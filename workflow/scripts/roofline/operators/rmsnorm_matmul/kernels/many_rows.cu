@@ -16,7 +16,7 @@
 #define ROWS 128
 #define PADDED 128
 #define OUTPUTS 208
-#define SPLITS 4
+#define SPLITS 2
 #define STAGES 5
 #define BOX 16
 #define WAY 0
