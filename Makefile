@@ -10,7 +10,7 @@ given = $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(
 unknown := $(filter-out $(variables),$(given))
 $(if $(unknown),$(warning no variable of this Makefile: $(unknown); known: $(variables)))
 
-# These would lead Python elsewhere, but for one that the user names.
+# These would lead Python elsewhere. Only `peers`, which runs the user's Python, passes PYTHONPATH on.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 # Snakemake, CuPy and Matplotlib cache below the home; where that cannot be written, here.
