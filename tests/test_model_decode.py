@@ -384,3 +384,17 @@ def test_steps_one_after_another_agree_with_float64(kind, batch, dtype):
 def _on_host(device, inputs: dict) -> dict:
     on_host = {name: device.to_host(array) for name, array in inputs.items()}
     return {name: array if name == "tokens" else array.astype("float64") for name, array in on_host.items()}
+
+
+@pytest.mark.parametrize(
+    ("section", "fault"),
+    [
+        ({"implementations": ["nope"]}, "implementations[0]: 'nope' is unknown; allowed: chain"),
+        ({"batch_sizes": [257]}, "batch_sizes[0]: 257; allowed: a whole number from 1 to 256"),
+        ({"contexts": [10**11]}, "contexts[0]: 100000000000; allowed: a whole number from 1 to 1e+07"),
+    ],
+)
+def test_settings_that_no_device_takes_are_named_without_one(section, fault):
+    with pytest.raises(settings.Faults) as found:
+        settings.complete({"model_decode": section})
+    assert found.value.lines == [f"model_decode.{fault}"]

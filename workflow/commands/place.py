@@ -41,8 +41,8 @@ def main(arguments: list[str]) -> int:
         if not given.report:
             print(how_to(given.card))
             return 0
-        run = read_card(given.card)
         record = read_profile(Path(given.report), Path(given.report).stem)
+        run = read_card(given.card)
         device = require_card(record, {name: run.devices[name].name for name in gpus(run)})
     except (BadReport, Refused) as error:
         print(error)
@@ -81,8 +81,13 @@ def gpus(run: Run) -> list[str]:
 
 def how_to(card: str) -> str:
     """The two commands, for the card that is named, or this folder's; without either for the reference's."""
-    card = str(REFERENCE) if card == str(RESULTS) and not RESULTS.exists() else card
-    run = read_card(card)
+    try:
+        run = read_card(card)
+    except Refused:
+        if card != str(RESULTS):
+            raise
+        card = str(REFERENCE)
+        run = read_card(card)
     device = run.devices[gpus(run)[0]]
     capability = device.hardware["compute_capability"]
     with_card = "" if card == str(RESULTS) else f" CARD={card}"

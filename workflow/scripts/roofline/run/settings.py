@@ -225,8 +225,8 @@ def _line(place: tuple, faults: list[dict], schema: Mapping) -> str:
         )
     if "too_short" in kinds or "string_too_short" in kinds:
         return f"{key}: {shown} is empty; allowed: {'text' if shown == repr('') else 'one entry or more'}"
-    if "enum" in allowed:
-        return f"{key}: {shown} is unknown; allowed: {', '.join(map(str, allowed['enum']))}"
+    if names := allowed.get("enum") or ([allowed["const"]] if "const" in allowed else []):
+        return f"{key}: {shown} is unknown; allowed: {', '.join(map(str, names))}"
     if "finite_number" in kinds:
         return f"{key}: {shown}; allowed: a finite number"
     # On Snakemake's command line numbers within a mapping or a list arrive as text.

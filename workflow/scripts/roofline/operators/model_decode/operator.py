@@ -1,7 +1,7 @@
 """One decode step of a dense model behind the operator interface: settings, cases, inputs and check."""
 
 from collections.abc import Iterable
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -16,9 +16,11 @@ from roofline.operators.model_decode.chain import Chain
 from roofline.operators.model_decode.costs import CONSTANTS
 from roofline.operators.model_decode.dense import Dense, NotDense, dense
 from roofline.operators.model_decode.weights import draw, draw_cache
+from roofline.operators.rmsnorm_matmul.hopper import MOST_ROWS
 from roofline.operators.settings import Budget, ByEffort, EachOnce, OperatorSettings, Whole
 from roofline.records.timing import Check
 
+MOST_CONTEXT = 10**7  # tokens: no model has more
 MOST_CACHED = 1 << 15  # tokens of all sequences that a check attends to: of more, every n-th sequence is compared
 MOST_COMPARED = 1 << 25  # weights of the head that a check multiplies in float64: of more, every n-th row
 
@@ -27,10 +29,14 @@ class ModelDecodeSettings(OperatorSettings):
     """One decode step of each model of `models:` that is dense, at every batch size and context."""
 
     batch_sizes: Annotated[
-        Annotated[list[Whole], Field(min_length=1), EachOnce] | None, ByEffort([1], [1, 32], [1, 8, 32, 128])
+        Annotated[list[Annotated[Whole, Field(le=MOST_ROWS)]], Field(min_length=1), EachOnce] | None,
+        ByEffort([1], [1, 32], [1, 8, 32, 128]),
     ] = Field(default=None, description="sequences decoded at once; null: by effort")
-    contexts: Annotated[list[Whole], Field(min_length=1), EachOnce] = Field(
+    contexts: Annotated[list[Annotated[Whole, Field(le=MOST_CONTEXT)]], Field(min_length=1), EachOnce] = Field(
         default=[1024], description="tokens of each sequence, the new one among them"
+    )
+    implementations: Annotated[list[Literal["chain"]], Field(min_length=1), EachOnce] | None = Field(
+        default=None, description="chain, on GPUs of compute capability 9.0; null: all that a device has"
     )
     time_budget_s: Annotated[Budget, ByEffort(0.1, 0.3, 2)] = Field(
         default=None, description="seconds for each batch size and context; null: by effort"

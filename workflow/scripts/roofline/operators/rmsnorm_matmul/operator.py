@@ -18,6 +18,7 @@ from roofline.operators.rmsnorm_matmul.unfused import Unfused, UnfusedGraph
 from roofline.operators.settings import Budget, ByEffort, EachOnce, OperatorSettings, Whole
 from roofline.records.timing import Check
 
+MOST_HIDDEN = 10**8  # W would take 20 PB
 SMALLEST_HIDDEN = 256  # a slice for each of four parts of k, so that the smallest case is divided as others are
 SPREAD_OF_G = 0.1  # about 1
 MOST_ROWS_OF_X = 4096  # a product of more is not of few rows: gemm
@@ -30,7 +31,8 @@ class RmsNormMatmulSettings(OperatorSettings):
         default=[1, 32, 128], description="rows of x: tokens that share the weights"
     )
     hidden_sizes: Annotated[
-        Annotated[list[Whole], Field(min_length=1), EachOnce] | None, ByEffort([4096], [2048, 4096], [2048, 4096])
+        Annotated[list[Annotated[Whole, Field(le=MOST_HIDDEN)]], Field(min_length=1), EachOnce] | None,
+        ByEffort([4096], [2048, 4096], [2048, 4096]),
     ] = Field(default=None, description=f"inputs and outputs of the product, multiples of {DEPTH}; null: by effort")
     dtypes: Annotated[
         Annotated[list[Literal["fp16", "bf16"]], Field(min_length=1), EachOnce] | None,
