@@ -91,8 +91,9 @@ spread: setup ## measure the ceilings in RUNS=3 more runs, and report how far th
 distribution: setup-any ## add runs to what is known of their cards' models (ARCHIVES="one.tar.gz other.tar.gz")
 	@$(python) workflow/commands/distribution.py $(ARCHIVES)
 
+peers: private export PYTHONPATH := $(PYTHONPATH)
 peers: setup-any ## time PyTorch beside this run's ceilings and operators (PYTORCH=a Python with it; for operators also with CuPy)
-	@PYTHONPATH='$(PYTHONPATH)' $(if $(PYTORCH),"$$PYTORCH",python3) workflow/commands/peers.py
+	@$(if $(PYTORCH),"$$PYTORCH",python3) workflow/commands/peers.py
 
 setup: ## install only (CUDA=12, 13 or none chooses the packages, PYTHON=python3.13 the Python)
 	@envs/install.sh

@@ -132,9 +132,13 @@ def test_what_was_skipped_is_one_note_with_each_reason_once():
     content["skipped"] = [
         *({"device": "cpu", "what": "peak_flops", "dtype": d, "reason": reason.format(d)} for d in ("tf32", "int8")),
         {"device": "cpu", "what": "operation", "name": "sums", "dtype": "fp64", "reason": "no ceiling of fp64"},
+        {"device": "cpu", "what": "operator", "name": "a", "preset": "b", "dtype": "", "reason": "it has experts"},
     ]
     _, cpu = roofline_content.panels(roofline_of(content))
-    assert "Skipped: tf32, int8 (NumPy has no such arithmetic of its own); sums (no ceiling of fp64)." in cpu.notes
+    assert (
+        "Skipped: tf32, int8 (NumPy has no such arithmetic of its own); sums (no ceiling of fp64); a b (it has experts)."
+        in cpu.notes
+    )
 
 
 def test_predictions_are_smaller_and_hollow(drawn):
