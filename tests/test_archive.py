@@ -232,6 +232,11 @@ def test_members_that_are_no_plain_files_inside_are_refused_before_anything_is_w
     assert [path for path in (tmp_path / "in").rglob("*") if path != folder] == []
 
 
+def test_a_folder_is_no_archive(tmp_path):
+    with pytest.raises(Refused, match="a folder; an archive is needed"):
+        unpack(tmp_path, tmp_path / "elsewhere")
+
+
 def test_more_than_the_largest_is_not_unpacked(tmp_path, monkeypatch):
     sparse = member("run/x")
     sparse.pax_headers = {"GNU.sparse.size": str(1 << 40), "GNU.sparse.numblocks": "0", "GNU.sparse.map": "0,0"}

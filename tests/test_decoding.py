@@ -172,19 +172,16 @@ def test_several_cards_stand_side_by_side_and_a_datasheet_is_called_one(capsys):
         (["no-such-model", "--card", str(REFERENCE)], ["no-such-model", "llama-3-8b"]),
         (["llama-3-8b", "--card", "no-such-card"], ["no-such-card"]),
         (["llama-3-8b", "--card", "NVIDIA A100"], ["did you mean", "A100-SXM4-80GB"]),
+        (["llama-3-8b", "--card", "a,"], ["a: no run"]),
         (["gpt-2", "--card", str(REFERENCE), "--context", "4096"], ["gpt-2", "4096", "1024"]),
+        (["gpt-2", "--context=1,"], ["CONTEXT: '1,'", "allowed: whole numbers"]),
+        (["gpt-2", "--cache=int4"], ["CACHE: 'int4'", "allowed: bf16, fp16, fp8"]),
+        *((["gpt-2", f"--batch={given}"], [f"BATCH: '{given}'"]) for given in ("0", "-1", "x", "99999999999")),
     ],
 )
 def test_the_command_tells_what_is_wrong_in_a_line(capsys, arguments, told):
     status, said = made(capsys, *arguments)
     assert status == 1 and len(said.splitlines()) == 1 and all(part in said for part in told)
-
-
-@pytest.mark.parametrize("given", ["0", "-1", "x", "1,", "99999999999"])
-def test_a_batch_that_is_none_is_refused(capsys, given):
-    with pytest.raises(SystemExit):
-        load("model").main(["gpt-2", f"--batch={given}"])
-    assert "allowed: whole numbers" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

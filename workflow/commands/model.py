@@ -13,6 +13,7 @@ import shutil
 import sys
 import textwrap
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -48,6 +49,7 @@ DATASHEETS = Path(__file__).absolute().parents[2] / "config" / "datasheets.yaml"
 BATCHES, CONTEXTS = [1, 8, 32, 128, 512], [1024, 8192]
 TIMED = [1, 32], [1024]  # batches and contexts that are measured where none are named
 MOST = 1 << 30
+MOST_NEAR = 5  # names that an unknown one is answered with
 
 
 @dataclass(frozen=True)
@@ -62,12 +64,12 @@ class Found:
 
 
 def main(arguments: list[str]) -> int:
-    given = parsed(arguments)
     try:
+        given = parsed(arguments)
         model = config_file.read(config_file.find(given.model))
         contexts = given.context or [one for one in CONTEXTS if one <= model.longest_context] or [model.longest_context]
         config_file.require_contexts(model, contexts)
-        cards = [found(name) for name in given.card or [str(RESULTS)]]
+        cards = [found(name) for name in filter(None, given.card)] or [found(str(RESULTS))]
         if not given.card:
             cards = [timed_here(cards[0], given, contexts)]
         rows = [row_of(model, one, given.batch or BATCHES, contexts, given.cache) for one in cards]
@@ -84,22 +86,30 @@ def main(arguments: list[str]) -> int:
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
+    """Raises Refused for a value that is none."""
     parser = argparse.ArgumentParser(prog="make model", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("model", metavar="MODEL", help="a config.json, or a name of docs/decoding.md")
-    parser.add_argument("--card", action="extend", type=lambda text: text.split(","), default=[], metavar="CARD")
-    parser.add_argument("--batch", type=wholes, default=None, help="sequences decoded at once: 1,8,32")
-    parser.add_argument("--context", type=wholes, default=None, help="tokens of each sequence: 1024,8192")
-    parser.add_argument("--cache", choices=CACHES, default=CACHES[0], help="the dtype of keys and values")
+    cards, batches, contexts = partial(str.split, sep=","), partial(wholes, "BATCH"), partial(wholes, "CONTEXT")
+    parser.add_argument("--card", action="extend", type=cards, default=[], metavar="CARD")
+    parser.add_argument("--batch", type=batches, default=None, help="sequences decoded at once: 1,8,32")
+    parser.add_argument("--context", type=contexts, default=None, help="tokens of each sequence: 1024,8192")
+    parser.add_argument("--cache", type=cache_dtype, default=CACHES[0], help=", ".join(CACHES))
     return parser.parse_args(arguments)
 
 
-def wholes(text: str) -> list[int]:
+def cache_dtype(text: str) -> str:
+    if text not in CACHES:
+        raise Refused(f"CACHE: {text!r} is unknown; allowed: {', '.join(CACHES)}")
+    return text
+
+
+def wholes(variable: str, text: str) -> list[int]:
     try:
         numbers = [int(one) for one in text.split(",")]
     except ValueError:
         numbers = []
     if not numbers or not all(1 <= one <= MOST for one in numbers):
-        raise argparse.ArgumentTypeError(f"{text!r}; allowed: whole numbers of 1 or more, such as 1,8,32")
+        raise Refused(f"{variable}: {text!r}; allowed: whole numbers of 1 or more, such as 1,8,32")
     return list(dict.fromkeys(numbers))
 
 
@@ -164,7 +174,7 @@ def promised(name: str) -> Found:
     cards = {one: card for card in datasheets.load(DATASHEETS)["cards"].values() for one in card["device_names"]}
     near = [one for one in cards if name.lower() in one.lower()]
     if name not in cards and len(near) != 1:
-        known = f"did you mean {' or '.join(near)}? " if near else ""
+        known = f"did you mean {' or '.join(near)}? " if 0 < len(near) <= MOST_NEAR else ""
         raise Refused(f"{name}: no run, and no card of config/datasheets.yaml; {known}allowed: a path or such a name")
     name = name if name in cards else near[0]
     memory_bytes = int(cards[name]["memory_gb"] * 1e9)

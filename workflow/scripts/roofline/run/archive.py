@@ -148,6 +148,8 @@ def unpack(archive: Path, folder: Path) -> Path:
     Raises Refused, before anything is written, for a file that is truncated, damaged or no archive, and for
     members that lead outside, are links or devices, or are there twice, and for more than LARGEST bytes of files.
     """
+    if archive.is_dir():
+        raise Refused(f"{archive}: a folder; an archive is needed (make archive packs one)")
     try:
         _read_through(archive)
         with tarfile.open(archive, "r:gz") as tar:
