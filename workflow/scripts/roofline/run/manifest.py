@@ -5,6 +5,7 @@ import json
 import platform
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import cache
 from importlib import import_module, metadata
 from pathlib import Path, PurePosixPath
 
@@ -193,8 +194,14 @@ def _seconds(start: datetime, end: datetime) -> float:
     return max(0.0, round((end - start).total_seconds(), 3))
 
 
+@cache
+def installed_packages() -> dict[str, str]:
+    """Versions by name."""
+    return {dist.name: dist.version for dist in metadata.distributions() if dist.name}
+
+
 def describe_environment(devices: list[DeviceRecord]) -> Environment:
-    packages = {dist.name: dist.version for dist in metadata.distributions() if dist.name}
+    packages = installed_packages()
     gpu = next((one.software for one in accelerators(devices, lambda one: one.device_kind)), {})
     host = next((record.host for record in devices), {})
     return Environment(
