@@ -143,11 +143,11 @@ def alarms() -> str:
     ]
     rows = []
     for count, words, runs, df, common in ways:
-        shares = [Simulation(7, tails).false_alarms(PAIRS, runs, df, common) for tails in (None, TAILS)]
-        rows.append([count, words, *map(percent, shares)])
-    columns = ["runs a side", "error from", "normal errors", f"heavy tails (t, {TAILS} degrees of freedom)"]
+        rows.append([count, words, percent(Simulation(7, TAILS).false_alarms(PAIRS, runs, df, common))])
     return (
-        f"{table(columns, rows, left=2)}\n\nOf {PAIRS} pairs each: 0 % of so many means at most {percent(3 / PAIRS)}."
+        f"{table(['runs a side', 'error from', 'pairs that show a change'], rows, left=2)}\n\n"
+        f"Of {PAIRS} pairs each, with heavy tails (Student's t of {TAILS} degrees of freedom): 0 % of so many means at "
+        f"most {percent(3 / PAIRS)}."
     )
 
 
