@@ -183,7 +183,7 @@ VALUES = {
     ),
     "a key of an operation unknown": (
         {"operations": [operation(bytes=1)]},
-        ["operations[0].bytes: unknown key; …allowed: name, flops, memory_bytes, dtype, measured_s"],
+        ["operations[0].bytes: unknown key; …allowed: name, flops, memory_bytes, dtype, measured_s, device"],
     ),
     "keys that are no text": (
         {3: 4, "model": {"presets": {1: {"layers": 1, "heads": 1, "head_size": 1}}}, "two\nlines": 1},

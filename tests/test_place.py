@@ -394,7 +394,7 @@ def test_a_report_of_another_card_is_refused_in_a_line(place_in, monkeypatch):
     assert module.main([str(REPORT), "--card", str(REFERENCE)]) == 1
     status, said = place_in(RANGES, "--card", REFERENCE)
     assert (status, len(said.splitlines())) == (1, 2)  # of both
-    assert "profiled on NVIDIA A100-SXM4-80GB; allowed: on the card of the ceilings, NVIDIA H200" in said
+    assert "profiled on NVIDIA A100-SXM4-80GB, but the ceilings are of NVIDIA H200" in said
 
 
 @pytest.mark.parametrize(

@@ -265,9 +265,10 @@ def test_operations_of_the_users_own_are_on_both_pages_and_what_they_lack_is_nam
         {"name": name, "flops": 2e9, "memory_bytes": 4e8, "dtype": dtype}
         for name, dtype in (("my_kernel", "fp32"), ("my_half", "fp16"))
     ]
+    mine.append(mine[0] | {"name": "of_another_device", "device": "cpu"})
     run = told(*OF_ONE_SIZE, asked=Asked(operations=mine))
     for text in (Shown(html_page(run)).words, roofline_page(run)):
-        assert "my_kernel" in text.partition("perations of your own")[2]
+        assert "my_kernel" in text.partition("perations of your own")[2] and "of_another_device" not in text
     assert run.main.skipped == ["my_half: no fp16 ceiling was measured on gpu0"]
     found = results(*OF_ONE_SIZE)
     lines = summary(collect(found, Asked(operations=mine)).roofline).splitlines()

@@ -335,6 +335,13 @@ def test_which_devices_are_measured():
     assert impossible({"devices": ["gpu7"]}) == ["devices: gpu7 is not on this machine; here: gpu0, gpu1, cpu"]
 
 
+def test_an_operation_is_of_a_device_that_is_measured():
+    mine = {"name": "mine", "flops": 1.0, "memory_bytes": 1.0, "dtype": "fp32"}
+    assert chosen({"operations": [mine | {"device": "gpu0"}]}) == ["gpu0", "cpu"]
+    told = ["operations: mine: gpu1 is not measured; allowed: gpu0, cpu"]
+    assert impossible({"operations": [mine | {"device": "gpu1"}]}) == told
+
+
 def test_a_device_that_does_not_work_is_a_fault_of_those_that_are_chosen():
     broken = {"gpu0": replace(GPU, fault="gpu0: CuPy is not installed"), "cpu": CPU}
     assert impossible(present=broken) == ["devices: gpu0: CuPy is not installed"]

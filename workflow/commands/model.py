@@ -177,8 +177,8 @@ def promised(name: str) -> Found:
         known = f"did you mean {' or '.join(near)}? " if 0 < len(near) <= MOST_NEAR else ""
         raise Refused(f"{name}: no run, and no card of config/datasheets.yaml; {known}allowed: a path or such a name")
     name = name if name in cards else near[0]
-    memory_bytes = int(cards[name]["memory_gb"] * 1e9)
-    card = Card(name, memory_bytes, "the datasheet's bandwidth", of_datasheet(cards[name]), sustained=None)
+    memory_bytes, ceilings = datasheets.nominal_bytes(cards[name]), of_datasheet(cards[name])
+    card = Card(name, memory_bytes, "the datasheet's bandwidth", ceilings, sustained=None)
     return Found(f"{name} (by its datasheet, not measured)", card, name)
 
 

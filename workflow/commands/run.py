@@ -26,7 +26,7 @@ signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))  # imports take a
 from roofline import devices
 from roofline.core.device_kinds import accelerators
 from roofline.core.formatting import listed
-from roofline.run import again, console, folder, plan, run_lock, settings
+from roofline.run import again, cells, console, folder, plan, run_lock, settings
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.paths import RESULTS
 
@@ -37,13 +37,13 @@ LARGEST_FILE = 64 << 20  # bytes; reports of the profiler are the largest
 
 def main(arguments: list[str]) -> int:
     try:
-        folder.called_with(arguments)
+        measured_again = again.options(RESULTS, arguments, asked(folder.called_with(arguments)[0]))
     except settings.Faults as faults:
         print("\n".join(faults.lines))
         return 1
     if plan.DRY.intersection(arguments):
         try:
-            jobs, notes = plan.plan([*arguments, *again.options(RESULTS, arguments)])
+            jobs, notes = plan.plan([*arguments, *measured_again])
             print("\n".join([*notes, *plan.lines(jobs)]))
             return 0
         except plan.Failed as failed:
@@ -59,9 +59,8 @@ def main(arguments: list[str]) -> int:
     before = made_at()
     os.environ[console.ARGUMENTS] = shlex.join(arguments)
     cores = str(gpus_wanted(arguments))
-    measured_again = again.options(RESULTS, arguments)
     if measured_again:
-        print(f"measured again, for what disturbed them: {listed(measured_again[1:])}")
+        print(f"measuring again, for what disturbed them: {listed(measured_again[1:])}")
     command = [sys.executable, "-P", "-m", "snakemake", "--cores", cores, *arguments, *measured_again]
     workflow = subprocess.Popen(command, process_group=0)  # so that Ctrl-C reaches it once, however often it is pressed
     on_end(signal.default_int_handler)
@@ -77,6 +76,11 @@ def main(arguments: list[str]) -> int:
         print(plan.NOTHING)
         console.summarise(RESULTS)
     return status
+
+
+def asked(config: dict) -> list[str]:
+    """What this run's settings have measured, as cells. Raises Faults."""
+    return cells.every(settings.complete(config), devices.discover())
 
 
 def interrupt(workflow: subprocess.Popen) -> None:

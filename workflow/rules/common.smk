@@ -273,9 +273,7 @@ def bandwidth_records():
 
 
 def instruction_records():
-    """Of the instruction roofline, which is a GPU's."""
-    gpus = [device for device in DEVICES if devices.kind_of(device) == "gpu" and CONFIG.effort != "quick"]
-    return expand("results/{device}/instructions/rates.json", device=gpus)
+    return files_of_cells(cells.instructions(CHECKED, DEVICES))
 
 
 def instruction_pictures():

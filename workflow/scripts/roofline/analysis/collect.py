@@ -87,6 +87,8 @@ def collect(found: Results, asked: Asked) -> Collected:
     compare_with_baselines(operators, found.abouts)
     for name, record in found.device_records().items():
         for operation in asked.operations:
+            if operation.get("device") not in (None, name):
+                continue
             placed = _operation(name, record.device_kind, operation, _of(ceilings, name))
             (skipped if isinstance(placed, Skipped) else operators).append(placed)
     levels = [

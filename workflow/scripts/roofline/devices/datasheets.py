@@ -154,6 +154,11 @@ def memory_agrees(memory_bytes: int, nominal_gb: float) -> bool:
     return any(abs(memory_bytes / (nominal_gb * unit) - 1) <= MEMORY_TOLERANCE for unit in (1e9, 2**30))
 
 
+def nominal_bytes(card: dict) -> int:
+    """What a card of the datasheets reports, about. Of HBM vendors mean GiB; ECC leaves of a GiB of GDDR about a GB."""
+    return int(card["memory_gb"] * (2**30 if card["memory_type"].startswith("HBM") else 1e9))
+
+
 # ---------------------------------------------------------------- looking up
 
 

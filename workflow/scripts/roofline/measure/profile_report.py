@@ -89,7 +89,8 @@ def require_card(record: ProfileRecord, names: Mapping[str, str]) -> str:
     if found is None:
         known = listed(dict.fromkeys(names.values())) if names else "no GPU"
         raise BadReport(
-            f"{record.report}: profiled on {record.device_name}; allowed: on the card of the ceilings, {known}"
+            f"{record.report}: profiled on {record.device_name}, but the ceilings are of {known}; "
+            "a report is placed under those of the same model of card"
         )
     return found
 

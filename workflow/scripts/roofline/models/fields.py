@@ -19,7 +19,8 @@ _FREE = """
     rope_interleave rope_parameters rope_scaling rope_theta routed_scaling_factor router_aux_loss_coef
     model_type router_jitter_noise scale_attn_by_inverse_layer_idx scale_attn_weights scoring_func seq_aux
     summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj swiglu_alpha
-    swiglu_limit task_specific_params topk_group topk_method transformers_version unk_token_id use_cache use_mrope n_ctx
+    swiglu_limit task_specific_params topk_group topk_method transformers_version unk_token_id unsloth_fixed
+    unsloth_version use_cache use_mrope n_ctx
 """
 FREE = frozenset(_FREE.split())
 
@@ -90,7 +91,10 @@ class Fields:
         """Raises BadModel for fields that were not read and are not known to be free."""
         left = [_printable(self._name(name)) for name in self._given if name not in self._read | FREE]
         if left:
-            raise BadModel(f"{listed(left)}: what this costs is not known, so the floor would be wrong")
+            raise BadModel(
+                f"{listed(left)}: what this costs is not known, so the floor would be wrong; "
+                "remove it if it costs nothing"
+            )
 
     def _value(self, name: str) -> Any:
         self._read.add(name)

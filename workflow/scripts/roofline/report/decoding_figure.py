@@ -15,8 +15,8 @@ TITLE = "What decoding costs at least"
 MARKS = (
     "Tokens a second of all sequences, at most: the longer of reading weights, keys and values, and of computing, each "
     "at its measured ceiling. Filled: it fits the card's memory. Hollow: it does not. Dashed: with the experts that "
-    "uniform routing uses. Cross: a chain of kernels that was timed. No engine is above a line; how far below depends "
-    "on the engine."
+    "uniform routing uses. Cross: a chain of kernels that was timed. A line is the most that the ceilings allow; "
+    "how far below it an engine stays depends on the engine."
 )
 HEAD, HIGH, AXIS, COLUMNS = 78.0, 190.0, 52.0, 2
 

@@ -61,6 +61,7 @@ def efficiency(device: str, roofline: Roofline, records: list[JobRecord]) -> Ans
         "without_ceiling": sum(not (cell.compute_ceiling and cell.memory_ceiling) for cell in all_cells),
         "without_roof": without_roof(roofline, device),
         "count": len(all_cells),
+        "judged": len(every),
         "disturbed": disturbed,
         "without_ratio": no_ratio,
         "few": len(all_cells) - len(every) - disturbed - no_ratio,

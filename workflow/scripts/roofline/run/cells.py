@@ -8,7 +8,7 @@ from roofline.core.device_kinds import accelerators
 from roofline.devices import datasheets
 from roofline.devices.base import Identity
 from roofline.operators.base import Operator
-from roofline.run.settings import Checked, devices_with
+from roofline.run.settings import Checked, choose_devices, devices_with
 
 NEAREST = 3
 EXAMPLES = 4  # that a message names
@@ -75,6 +75,19 @@ def operators(checked: Checked, chosen: Sequence[str]) -> list[str]:
         for device in devices_with(operator, checked.config, chosen)
         for case in jobs(checked, operator, device, chosen)
     ]
+
+
+def instructions(checked: Checked, chosen: Iterable[str]) -> list[str]:
+    """Of the instruction roofline, which is a GPU's."""
+    gpus = [device for device in chosen if devices.kind_of(device) == "gpu" and checked.config.effort != "quick"]
+    return [f"{device}/instructions/rates" for device in gpus]
+
+
+def every(checked: Checked, present: Mapping[str, Identity]) -> list[str]:
+    """All that is measured, calibrations included. Raises Faults, as choosing devices does."""
+    chosen = choose_devices(checked, present)
+    ceilings = peaks(checked, present, chosen) + bandwidths(checked, chosen) + instructions(checked, chosen)
+    return [f"{device}/calibration" for device in chosen] + ceilings + operators(checked, chosen)
 
 
 def find(text: str, known: Sequence[str], missing: Callable[[str], str | None]) -> tuple[str, str | None]:

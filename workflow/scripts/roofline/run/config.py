@@ -114,7 +114,8 @@ class BandwidthSettings(Settings):
 
 
 class Operation(Settings):
-    """An operation of the user's own, placed on every device's roofline. Counts are plain numbers (1.0e+9, not 1e9)."""
+    """An operation of the user's own, placed on a device's roofline, or on all. Counts are plain numbers: 1.0e+9, not
+    1e9."""
 
     name: Annotated[str, Field(min_length=1)] = Field(description="how the plot and the tables call it")
     flops: Annotated[float, Field(ge=0), _zero_or(*COUNTS)] = Field(
@@ -124,6 +125,9 @@ class Operation(Settings):
     dtype: Literal[CEILINGS] = Field(description="the compute ceiling that it stands under")
     measured_s: Annotated[float, Field(ge=SECONDS[0], le=SECONDS[1])] | None = Field(
         default=None, description="seconds, where you have measured it; without, a hollow marker at what is attainable"
+    )
+    device: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="the one that it belongs to, such as gpu0; without, every device"
     )
 
 

@@ -72,8 +72,10 @@ the longer of
 - all bytes that it reads, by the measured read of the memory, and
 - all FLOPs, each by the measured ceiling of the dtype that it is multiplied in (burst; `sustained` by the other).
 
-No engine can be faster. `one by one` is the sum of each operation's own limit: what engines whose kernels do not
-overlap cannot beat. How far an engine stays behind is its own; see the last table.
+No engine whose kernels keep to those ceilings can be faster. A product's ceiling is what the library reached
+([limits](limits.md)): a better kernel would lower the floor of steps that computing sets. `one by one` is the sum of
+each operation's own limit: what engines whose kernels do not overlap cannot beat. How far an engine stays behind is its
+own; see the last table.
 
 **Counted.** Projections, attention, MLP, routed and shared experts, router, norms' weights, biases, sinks, a row of
 the embedding, the head. Bytes are those *read*, not those resident: of experts the fewest that a batch can use (its

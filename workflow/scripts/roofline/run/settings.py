@@ -337,6 +337,11 @@ def choose_devices(checked: Checked, present: Mapping) -> list[str]:
         f"devices: {name} is not on this machine; here: {', '.join(present)}" for name in chosen if name not in present
     ]
     here = [present[name] for name in chosen if name in present]
+    faults += [
+        f"operations: {one.name}: {one.device} is not measured; allowed: {', '.join(chosen)}"
+        for one in config.operations
+        if one.device and one.device not in chosen
+    ]
     faults += [f"devices: {fault}" for fault in sorted({identity.fault for identity in here if identity.fault})]
     for operator in checked.operators.values():
         faults += operator_faults(operator, config, here)
