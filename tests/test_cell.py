@@ -17,6 +17,7 @@ from roofline.analysis.results import read_table
 from roofline.core.formatting import duration
 from roofline.devices import Identity
 from roofline.records.base import read, write
+from roofline.records.calibration import CalibrationRecord
 from roofline.records.memory import BandwidthRecord
 from roofline.report.cell_page import figures, page
 from roofline.run import cells, settings
@@ -190,6 +191,10 @@ def test_one_cell_on_the_cpu(checkout):
     assert done.returncode == 0, done.stdout + done.stderr
     after = [started(checkout, name) for name in ("cpu/peak_flops/fp32", "cpu/bandwidth/dram")]
     assert after[0] == shown[1][1] and after[1] > shown[1][2]
+
+    path = checkout.root / "cell/results/cpu/calibration.json"
+    write(read(CalibrationRecord, path).model_copy(update={"contention": beside(other_cores=4)}), path)
+    assert "cpu/calibration.json: forced" in checkout.command("cell", OPERATOR, "--dry-run").stdout
 
 
 def test_an_operator_of_ones_own_and_a_single_ceiling(checkout, tmp_path):

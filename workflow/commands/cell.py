@@ -21,7 +21,7 @@ from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import flops_unit, number
 from roofline.devices.base import Identity
 from roofline.records.base import CorruptRecord, read
-from roofline.records.operator import OperatorRecord
+from roofline.records.operator import JobRecord, OperatorRecord
 from roofline.report.cell_page import Figure, figures, page
 from roofline.report.tables import fail_lines
 from roofline.run import cells, folder, plan, previous_results, settings
@@ -53,7 +53,8 @@ def main(arguments: list[str]) -> int:
         previous_results.require_writable([str(FOLDER / folder.CONFIG_FILE)])
         folder.require_no_living_run(FOLDER)
         folder.prepare(FOLDER, config)
-        forced = [*options, "--forcerun", path_of(cell)]
+        calibration = f"{device_of(cell)}/calibration"
+        forced = [*options, "--forcerun", *map(path_of, [cell, *disturbed_of([calibration])])]
         if plan.DRY.intersection(options):
             jobs, notes = plan.plan(folder.options(FOLDER, [*forced, "--", path_of(cell)]))
             print("\n".join([*notes, *plan.lines(jobs)]))
@@ -105,9 +106,9 @@ def roof_of(cell: str, measurable: list[str]) -> list[str]:
     return [one for one in found if one in measurable]
 
 
-def disturbed_of(roof: list[str]) -> list[str]:
+def disturbed_of(records: list[str]) -> list[str]:
     """Those that an earlier call left and that something disturbed. Raises CorruptRecord and OSError."""
-    there = [one for one in roof if (FOLDER / path_of(one)).exists()]
+    there = [one for one in records if (FOLDER / path_of(one)).exists()]
     found = load(records_of(there)) if there else None
     failed = {record for fault in found.faults for record in fault.records} if found else set()
     return [one for one in there if f"{one}.json" in failed]
@@ -117,7 +118,7 @@ def records_of(measured: list[str]) -> Results:
     """With their device and the seals that they carry. Raises CorruptRecord and OSError."""
     results = FOLDER / RESULTS
     paths = [FOLDER / path_of(one) for one in measured]
-    seals = {results / seal for path in paths for seal in read_any(path).seals}
+    seals = {results / seal for path in paths if isinstance(one := read_any(path), JobRecord) for seal in one.seals}
     return read_results(results, [results / device_of(measured[0]) / "device_query.json", *seals, *paths])
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from roofline.analysis.steadiness import uneven
 from roofline.analysis.table import ComputeCeiling, MemoryCeiling, Operator, Roofline
 from roofline.core.formatting import flops_unit
 from roofline.core.terms import QuantityKind
@@ -99,7 +100,9 @@ def sustained_key(ceiling: str, rule: str | None = "mean") -> str:
 def _compute(ceiling: ComputeCeiling) -> list[Quantity]:
     """Burst and sustained are two figures: the one shows the product, the other the power limit and the cooling."""
     unit, inputs = flops_unit(ceiling.name), ceiling.inputs
-    burst, clock = ceiling.burst_tflops or ceiling.tflops, ceiling.clock_mhz
+    burst = ceiling.burst_tflops or ceiling.tflops
+    # Of a block at two clocks the counted one is a mean, and the median of its samples is of either.
+    clock = None if uneven(ceiling.burst_quarters_tflops) else ceiling.clock_mhz
     words = (ceiling.device, ceiling.name, ceiling.name, "burst", burst, unit, True)
     found = [Quantity(*words, ceiling.samples, clock, inputs, ceiling.record)]
     if ceiling.sustained_tflops:
