@@ -171,10 +171,10 @@ def test_what_limits_is_told_apart_where_the_record_does():
 
 
 def test_a_known_spread_between_runs_stands_beside_the_interval(roofline):
-    """Of the known runs and of this one: a figure that lies outside of theirs shows that."""
-    known = {("gpu0", "fp16", "burst"): [779, 780], ("gpu0", "hbm_read", "ceiling"): [4740, 4740]}
+    """Of the known runs alone, which are of one card; this run may be of another."""
+    known = {("gpu0", "fp16", "burst"): [779, 780], ("gpu0", "hbm_read", "ceiling"): [4640, 4740]}
     said = screen.summary(roofline, known)
-    assert re.search(r"^  fp16 +778 +9 +± 1.0 % +0.26 % ", said, re.MULTILINE)
+    assert re.search(r"^  fp16 +778 +9 +± 1.0 % +0.13 % ", said, re.MULTILINE)
     assert re.search(r"^  hbm_read +4641 +9 +± 1.0 % +2.1 % ", said, re.MULTILINE)
 
 

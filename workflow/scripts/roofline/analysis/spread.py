@@ -131,9 +131,9 @@ def _runs_of_one_card(found: Distribution) -> dict[tuple[str, str], list[float]]
     return {of: values for of, values in runs.items() if len(values) > 1}
 
 
-def with_known_runs(known: Spreads, device: str, name: str, figure: str, value: float) -> float | None:
-    """The spread of a figure and of the known runs; None where none is known."""
-    return relative_spread([value, *known.get((device, name, figure), [])])
+def known_spread(known: Spreads, device: str, name: str, figure: str) -> float | None:
+    """Of one card's runs. This run is not among them: it may be of another card. None where none is known."""
+    return relative_spread(known.get((device, name, figure), []))
 
 
 def _spread_record(path: Path | None) -> SpreadRecord | None:

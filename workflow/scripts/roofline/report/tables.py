@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from roofline.analysis.spread import Spreads, with_known_runs
+from roofline.analysis.spread import Spreads, known_spread
 from roofline.analysis.steadiness import uneven
 from roofline.analysis.table import AboveRoof, ComputeCeiling, FoundCache, MemoryCeiling, Operator, Roofline
 from roofline.core.device_kinds import KINDS
@@ -263,7 +263,7 @@ def _compute_row(c: ComputeCeiling, spreads: Spreads) -> Row:
         of_clock=percent(c.fraction_of_clock) if c.fraction_of_clock else "",
         reference=number(c.reference_tflops) if c.reference_tflops else "",
         limited_by=told_apart(c.burst_limited_by, c.sustained_limited_by, c.limited_by, c.throttled),
-        **_common(c, c.tflops, with_known_runs(spreads, c.device, c.name, "burst", c.burst_tflops or c.tflops)),
+        **_common(c, c.tflops, known_spread(spreads, c.device, c.name, "burst")),
     )
 
 
@@ -300,7 +300,7 @@ def _memory_row(c: MemoryCeiling, spreads: Spreads) -> Row:
         of_vendor=percent(c.fraction_of_vendor) if c.fraction_of_vendor else "",
         of_clock="",
         limited_by=limited_by(c.limited_by, c.throttled),
-        **_common(c, c.gb_per_s, with_known_runs(spreads, c.device, c.name, "ceiling", c.gb_per_s)),
+        **_common(c, c.gb_per_s, known_spread(spreads, c.device, c.name, "ceiling")),
     )
 
 

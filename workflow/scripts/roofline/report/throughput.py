@@ -1,6 +1,6 @@
 """Sustained throughput: what a device's ceilings are, what to plan with, and how far runs differ."""
 
-from roofline.analysis.spread import Spreads, with_known_runs
+from roofline.analysis.spread import Spreads, known_spread
 from roofline.analysis.table import Roofline
 from roofline.core.device_kinds import KINDS
 from roofline.core.dtypes import REGISTER_ONLY
@@ -140,7 +140,7 @@ def _memory(device: str, roofline: Roofline, spreads: Spreads) -> dict | None:
         "disturbed": ceiling.record in roofline.disturbed,
         "half": half,
         "wide": bool(half and half > WIDE),
-        "spread": with_known_runs(spreads, device, ceiling.name, "ceiling", ceiling.gb_per_s),
+        "spread": known_spread(spreads, device, ceiling.name, "ceiling"),
     }
 
 
@@ -177,17 +177,17 @@ def ceiling_tables(roofline: Roofline, record: DeviceRecord, spreads: Spreads) -
 
 
 def spread_table(roofline: Roofline, spreads: Spreads) -> Table:
-    """Each ceiling of this run beside the known runs of such a card, the widest spread first."""
+    """Each ceiling of this run beside the known runs of one such card, the widest spread first."""
     rows = []
     for c in roofline.ceilings:
         value, figure = (c.burst_tflops or c.tflops, "burst") if c.kind == "compute" else (c.gb_per_s, "ceiling")
         known = spreads.get((c.device, c.name, figure), [])
-        spread = with_known_runs(spreads, c.device, c.name, figure, value)
+        spread = known_spread(spreads, c.device, c.name, figure)
         if spread is not None and known:
             unit = flops_unit(c.name) if c.kind == "compute" else "GB/s"
             rows.append((spread, [f"{c.device} {c.name}", unit, number(value), ", ".join(map(number, known))]))
     rows.sort(key=lambda row: -row[0])
-    columns = ["ceiling", "unit", "this run", "earlier runs", "spread"]
+    columns = ["ceiling", "unit", "this run", "runs of one such card", "spread"]
     return Table(columns, [[*words, percent(spread)] for spread, words in rows], 2)
 
 
@@ -196,6 +196,6 @@ def spread_words(spread: Table) -> str:
         return "How far other runs of such a card lie is not known: `make spread` measures it."
     first, middle = spread.rows[0], spread.rows[len(spread.rows) // 2]
     return (
-        f"Half of the ceilings differ by {middle[-1]} or less between this and earlier runs of such a card; "
+        f"Half of the ceilings differ by {middle[-1]} or less between runs of one such card; "
         f"{first[0]} differs most, by {first[-1]}."
     )
