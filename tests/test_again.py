@@ -29,9 +29,9 @@ def test_records_of_failed_checks_are_forced(tmp_path, checks, arguments, forced
     for name in ("a", "b", "not_asked"):
         (tmp_path / f"cpu/{name}.json").touch()
     write(Acceptance(checks=checks), tmp_path / "acceptance.json")
-    options = again.options(tmp_path, arguments, ASKED)
+    options = again.options(tmp_path, arguments, lambda: ASKED)
     assert options == (["--forcerun", *(str(tmp_path / path) for path in forced)] if forced else [])
 
 
 def test_without_a_run_nothing_is_forced(tmp_path):
-    assert again.options(tmp_path, [], ASKED) == []
+    assert again.options(tmp_path, [], lambda: ASKED) == []

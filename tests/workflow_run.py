@@ -178,7 +178,7 @@ def measured(told: str) -> list[str]:
 
 def surroundings() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ROOFLINE_", "SNAKEMAKE_"))}
-    # Without the second every job would compile the library again; the others are those of `make test ARGS=...`.
+    # With the second every job would compile the library again; from ARGS on they are those of `make test ARGS=...`.
     for name in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "ARGS", "MAKEFLAGS", "MFLAGS"):
         kept.pop(name, None)
     return kept | {"CUDA_VISIBLE_DEVICES": "", host.ROOT: os.environ[host.ROOT]}

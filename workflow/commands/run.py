@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -37,7 +38,8 @@ LARGEST_FILE = 64 << 20  # bytes; reports of the profiler are the largest
 
 def main(arguments: list[str]) -> int:
     try:
-        measured_again = again.options(RESULTS, arguments, asked(folder.called_with(arguments)[0]))
+        config = folder.called_with(arguments)[0]
+        measured_again = again.options(RESULTS, arguments, partial(asked, config))
     except settings.Faults as faults:
         print("\n".join(faults.lines))
         return 1
@@ -79,7 +81,7 @@ def main(arguments: list[str]) -> int:
 
 
 def asked(config: dict) -> list[str]:
-    """What this run's settings have measured, as cells. Raises Faults."""
+    """The cells that a run with these settings measures. Raises Faults."""
     return cells.every(settings.complete(config), devices.discover())
 
 

@@ -155,7 +155,7 @@ def memory_agrees(memory_bytes: int, nominal_gb: float) -> bool:
 
 
 def nominal_bytes(card: dict) -> int:
-    """What a card of the datasheets reports, about. Of HBM vendors mean GiB; ECC leaves of a GiB of GDDR about a GB."""
+    """About what a card of the datasheets reports: vendors give HBM in GiB, and ECC takes some 6 % of GDDR."""
     return int(card["memory_gb"] * (2**30 if card["memory_type"].startswith("HBM") else 1e9))
 
 

@@ -127,7 +127,7 @@ class Operation(Settings):
         default=None, description="seconds, where you have measured it; without, a hollow marker at what is attainable"
     )
     device: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None, description="the one that it belongs to, such as gpu0; without, every device"
+        default=None, description="the device that it was timed on, such as gpu0; without, it is placed on every device"
     )
 
 
