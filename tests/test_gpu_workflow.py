@@ -32,7 +32,7 @@ bandwidth:
   iterations: 4
   time_budget_s: 0.01
 decode_attn: {seq_lens: [16], dtypes: [fp32], batch_sizes: [1], iterations: 10, time_budget_s: 0.1}
-row_norm: {shapes: [64x128, 5x33], iterations: 10, time_budget_s: 0.1}
+row_norm: {shapes: [1024x128, 5x33], iterations: 10, time_budget_s: 0.1}
 rmsnorm_matmul: {hidden_sizes: [64], dtypes: [fp16], batch_sizes: [3], iterations: 10, time_budget_s: 0.1}
 plot: {dpi: 50}
 """

@@ -139,7 +139,8 @@ class RawModule:
     def __init__(self, code, options=()):
         text = code.replace("\\\n", "\n")
         self.signatures: dict[str, list] = {}  # of each kernel those of all its architectures
-        self._defines = dict(option[2:].split("=") for option in options if option.startswith("-D"))
+        macros, _, _ = text.partition("#line 1\n")
+        self._defines = dict(line.split()[1:] for line in macros.splitlines())
         for name, parameters in SIGNATURE.findall(text):
             parameters = re.sub(r"\bDTYPE\b", self._defines.get("DTYPE", "Fp16"), parameters)
             depths = DEPTHS.findall(text) if name.endswith("_") else [""]

@@ -114,7 +114,7 @@ def usage(others: bool = True) -> Usage:
     """Now. Without `others` those are not looked for one by one, which takes milliseconds."""
     root = _root()
     cpus = _cpu_seconds(root / "proc" / "stat")
-    waits = [_waited(path) for path in (root / "proc" / "self" / "task").glob("*/schedstat")]
+    waits = [_waited(numbers) for numbers in _of_threads(f"{root}/proc/self", "schedstat")]
     statistics = _named_numbers(root / "sys" / "fs" / "cgroup" / "cpu.stat")
     return Usage(
         at=time.monotonic(),
@@ -131,7 +131,7 @@ def _others(proc: Path) -> Others | None:
     """By schedstat, which counts nanoseconds. /proc/stat samples all CPUs at the same ticks: loops on all cores in step
     with them seem to be others' load, or hide it. Hundreds of files at every reading, so read without any comfort."""
     own = {str(os.getpid()), *_run_processes(proc)}
-    if not any((proc / "self" / "task").glob("*/schedstat")):
+    if not any(_of_threads(f"{proc}/self", "schedstat")):
         return None
     tasks, ended, root = {}, 0, str(proc)
     gone = contextlib.suppress(OSError, ValueError, IndexError)  # what has ended meanwhile
@@ -156,15 +156,23 @@ def _bytes(path: str) -> bytes:
         os.close(file)
 
 
+def _of_threads(process: str, name: str) -> Iterator[bytes]:
+    """A file of each thread of a process; without those that have ended meanwhile. A job reads them hundreds of times,
+    so without any comfort too."""
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"{process}/task"):
+            with contextlib.suppress(OSError):
+                yield _bytes(f"{process}/task/{thread}/{name}")
+
+
 def _run_processes(proc: Path) -> Iterator[str]:
     """The processes of this run, the first one included, by their numbers."""
     left = [first] if (first := os.environ.get(RUN_PROCESS)) else []
     while left:
         number = left.pop()
         yield number
-        for children in (proc / number / "task").glob("*/children"):
-            with contextlib.suppress(OSError):
-                left += children.read_text().split()
+        for children in _of_threads(f"{proc}/{number}", "children"):
+            left += children.decode().split()
 
 
 def _root() -> Path:
@@ -194,20 +202,20 @@ def _run_seconds(proc: Path) -> float | None:
         while left:
             number = left.pop()
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended, and its parent counts it
-                fields = (proc / number / "stat").read_text().rpartition(") ")[2].split()
+                fields = _bytes(f"{proc}/{number}/stat").rpartition(b") ")[2].split()
                 ticks += sum(map(int, fields[13:15] if number == own else fields[11:15]))
-                for children in (proc / number / "task").glob("*/children"):
-                    left += children.read_text().split()
+                for children in _of_threads(f"{proc}/{number}", "children"):
+                    left += children.decode().split()
     except (OSError, ValueError):
         return None
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _waited(schedstat: Path) -> float:
-    """Of a thread: the second of its numbers, in nanoseconds. A thread that has ended meanwhile waits no more."""
+def _waited(schedstat: bytes) -> float:
+    """Of a thread: the second of its numbers, in nanoseconds."""
     try:
-        return int(schedstat.read_text().split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):
+        return int(schedstat.split()[1]) / 1e9
+    except (ValueError, IndexError):
         return 0.0
 
 

@@ -1,15 +1,15 @@
 """The steps whose counters are read: each cell set up as it is timed, then launched while the profiler looks on."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from roofline.devices.base import Device
 from roofline.measure.operator_job import SHARED_SEED, is_cold, named, rotated_copies
 from roofline.operators.base import Implementation, Job, Operator
 
 # A range reads and writes several times the last-level cache: beside that, what is left in it at either end is little.
-RANGE_CACHES, MOST_STEPS = 8, 30  # ncu takes 50 ms for each launch of a range
+# A cell that would take more steps has none, since ncu takes 50 ms for each launch of a range.
+RANGE_CACHES, MOST_STEPS = 8, 16
 WARMUP_CACHES = 3
-KERNEL_STEPS = 2  # where each kernel is counted by itself, and replayed for every pass
 MARKER = "mark_clocks"  # a kernel that stands between two cells there
 
 
@@ -36,22 +36,18 @@ def cells(operator: Operator, device: Device, job: Job, cold: bool) -> Iterator[
 
 
 def launch(operator: Operator, device: Device, job: Job, cold: bool, replay: str) -> list[dict]:
-    """Launch all cells under the profiler, each in a range of its own; or all kernels in one, a marker before each
-    cell's. Returns what was declared of each, in the same order."""
+    """Launch all cells under the profiler, each in a range of its own, where it has one; or all kernels in one, a
+    marker before each cell's. Returns what was declared of each, in the same order, and in how many steps it was
+    counted."""
     told = []
     for cell, scope in cells(operator, device, job, cold):
         moved, cache_bytes = operator.bytes(cell.case, scope), device.last_level_cache_bytes
-        steps = KERNEL_STEPS if replay == "kernel" else _reaching(RANGE_CACHES * cache_bytes, moved)
-        step = cell.step(scope)
-        warmup = _reaching(WARMUP_CACHES * cache_bytes, moved)
-        for index in range(warmup):
-            step(index)
-
-        def queue(step=step, warmup=warmup, steps=steps):
-            for index in range(warmup, warmup + steps):
-                step(index)
-
-        device.profile(queue, marked=replay == "kernel")
+        steps = 1 if replay == "kernel" else _reaching(RANGE_CACHES * cache_bytes, moved)
+        if steps > MOST_STEPS:
+            steps = 0
+        else:
+            warmup = min(MOST_STEPS, _reaching(WARMUP_CACHES * cache_bytes, moved))
+            _profile(device, cell.step(scope), warmup, steps, replay)
         told.append(
             declared(operator, cell, scope, bool(cell.copies) and is_cold(cell, scope))
             | {
@@ -63,7 +59,19 @@ def launch(operator: Operator, device: Device, job: Job, cold: bool, replay: str
 
 
 def _reaching(wanted_bytes: int, moved: int) -> int:
-    return max(1, min(MOST_STEPS, -(-wanted_bytes // max(1, moved))))
+    """Steps."""
+    return max(1, -(-wanted_bytes // max(1, moved)))
+
+
+def _profile(device: Device, step: Callable[[int], object], warmup: int, steps: int, replay: str) -> None:
+    for index in range(warmup):
+        step(index)
+
+    def queue():
+        for index in range(warmup, warmup + steps):
+            step(index)
+
+    device.profile(queue, marked=replay == "kernel")
 
 
 def declared(operator: Operator, cell: Implementation, scope: str | None, cold: bool) -> dict:

@@ -7,6 +7,7 @@ from roofline.measure.state import StateLog
 from roofline.measure.timing import time_until_precise
 from roofline.records.instructions import IssueRate, Wall
 
+WALL_BUDGET = 0.5  # of the time budget: of 18 walls half the samples gave 17 medians within 0.02 %, one 0.4 %
 COUNTED = (
     "a multiply-add and a funnel shift in turn, by every warp that the multiprocessors hold; the three or four "
     "instructions of the loop itself are not counted"
@@ -42,7 +43,8 @@ def issue_rate(device: Device, warmup: int, iterations: int, time_budget_s: floa
 
 
 def walls(device: Device, warmup: int, iterations: int, time_budget_s: float) -> list[Wall]:
-    return [_wall(device, kernel, warmup, iterations, time_budget_s) for kernel in device.wall_kernels()]
+    budget_s = WALL_BUDGET * time_budget_s
+    return [_wall(device, kernel, warmup, iterations, budget_s) for kernel in device.wall_kernels()]
 
 
 def _wall(device: Device, kernel, warmup: int, iterations: int, time_budget_s: float) -> Wall:

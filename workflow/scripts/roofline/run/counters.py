@@ -83,7 +83,7 @@ def _count(
         if nsight_compute.PERMISSION.search(str(error)):
             raise
         in_ranges, refused = None, error
-    missing = _missing(in_ranges, metrics) if in_ranges else metrics
+    missing = [name for name in metrics if not in_ranges or in_ranges.lacks(name)]
     by_kernel = None
     if missing:
         try:
@@ -91,8 +91,8 @@ def _count(
             asked = list(dict.fromkeys([*missing, counter_names.DURATION, *wall_counts.METRICS]))
             by_kernel = _profiled(program, task, asked, of_kernels, "kernel")
         except (Refused, BadReport) as error:
-            if in_ranges is None:
-                raise Refused(f"{refused}; kernel by kernel: {error}") from None
+            if in_ranges is None or not all(in_ranges.counted):
+                raise Refused(f"{refused or 'no range is long enough'}; kernel by kernel: {error}") from None
     reports = [one.report for one in (in_ranges, by_kernel) if one]
     cells = [_cell(place, in_ranges, by_kernel, capability) for place in range(len((in_ranges or by_kernel).cells))]
     places = iter(cells)
@@ -104,12 +104,15 @@ def _count(
 
 
 class Profiled:
-    """What was declared of each cell, how many there are of each task, what was counted, by kernel or at once, and the
-    kernels before the first cell."""
+    """What was declared of each cell, how many there are of each task, what was counted, by kernel or at once (nothing
+    of a cell without a range), and the kernels before the first cell."""
 
     def __init__(self, report: Path, told: list[list[dict]], counted: list[list[Counted]], before: list[Counted]):
         self.report, self.counted, self.before = report, counted, before
         self.cells, self.of_tasks = [cell for cells in told for cell in cells], [len(cells) for cells in told]
+
+    def lacks(self, metric: str) -> bool:
+        return any(not ones or any(metric not in one.values for one in ones) for ones in self.counted)
 
 
 def _profiled(program: Path, task: Mapping, metrics: Sequence[str], report: Path, replay: str) -> Profiled:
@@ -126,11 +129,11 @@ def _profiled(program: Path, task: Mapping, metrics: Sequence[str], report: Path
     finally:
         told.unlink(missing_ok=True)
     before, by_cell = ([], [[one] for one in found]) if replay == "range" else split(found)
-    if len(by_cell) != sum(map(len, declared)):
-        raise BadReport(
-            f"{report}: it holds {len(by_cell)} profiled cells, and {sum(map(len, declared))} were launched"
-        )
-    return Profiled(report, declared, by_cell, before)
+    launched = [cell["steps"] > 0 for cells in declared for cell in cells]
+    if len(by_cell) != sum(launched):
+        raise BadReport(f"{report}: it holds {len(by_cell)} profiled cells, and {sum(launched)} were launched")
+    left = iter(by_cell)
+    return Profiled(report, declared, [next(left) if one else [] for one in launched], before)
 
 
 def split(kernels: Sequence[Counted]) -> tuple[list[Counted], list[list[Counted]]]:
@@ -142,10 +145,6 @@ def split(kernels: Sequence[Counted]) -> tuple[list[Counted], list[list[Counted]
         else:
             found[-1].append(one)
     return found[0], found[1:]
-
-
-def _missing(found: Profiled, metrics: Sequence[str]) -> list[str]:
-    return [name for name in metrics if any(name not in one.values for ones in found.counted for one in ones)]
 
 
 def summed(kernels: Sequence[Counted]) -> dict[str, float]:
@@ -167,6 +166,8 @@ def summed(kernels: Sequence[Counted]) -> dict[str, float]:
 def _cell(place: int, in_ranges: Profiled | None, by_kernel: Profiled | None, capability) -> CountedCell:
     """Counted in a range; what is not counted there is taken from single kernels, but for memory traffic, which is
     another behind emptied caches."""
+    if in_ranges and not in_ranges.counted[place]:
+        in_ranges = None
     declared = (in_ranges or by_kernel).cells[place]
     fields, unknown = {"flops": {}}, {}
     if by_kernel:

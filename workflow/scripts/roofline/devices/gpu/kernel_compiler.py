@@ -2,6 +2,7 @@
 
 import os
 import re
+from functools import cache
 from pathlib import Path
 
 CEILING_KERNELS = Path(__file__).parent / "kernels"
@@ -11,6 +12,7 @@ HOPPER, HOPPER_OPTIONS = (9, 0), ("-arch=sm_90a",)
 INCLUDED = re.compile(r'^#include "([\w./]+)"$', re.MULTILINE)
 
 
+@cache
 def kernel_source(path: Path) -> str:
     """A source with its own headers put in: CuPy's cache of compiled kernels would not see them change."""
     text = path.read_text(encoding="utf-8")
@@ -21,6 +23,14 @@ def with_headers(path: Path) -> set[Path]:
     """A source and every header of ours that it includes, directly or through others."""
     headers = INCLUDED.findall(path.read_text(encoding="utf-8"))
     return {path}.union(*(with_headers(Path(os.path.normpath(path.parent / name))) for name in headers))
+
+
+def in_source(code: str, defines: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """The code with its macros, and the options that are none. For options that it has not met in a process CuPy
+    compiles an empty source first, even where the kernel is in its cache."""
+    macros = [option.removeprefix("-D").replace("=", " ", 1) for option in defines if option.startswith("-D")]
+    lines = [*(f"#define {macro}" for macro in macros), "#line 1", code]
+    return "\n".join(lines), tuple(option for option in defines if not option.startswith("-D"))
 
 
 class KernelCompiler:
@@ -39,5 +49,6 @@ class KernelCompiler:
     def compiled(self, code: str, name: str, defines: tuple[str, ...] = ()):
         """A kernel of CUDA C++ code, compiled for this card."""
         if (code, defines) not in self._modules:
-            self._modules[code, defines] = self.xp.RawModule(code=code, options=COMPILE_OPTIONS + defines)
+            source, options = in_source(code, defines)
+            self._modules[code, defines] = self.xp.RawModule(code=source, options=COMPILE_OPTIONS + options)
         return self._modules[code, defines].get_function(name)
