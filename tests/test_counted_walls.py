@@ -5,7 +5,6 @@ import pytest
 from roofline.devices.gpu import wall_counts
 from roofline.devices.gpu.wall_counts import (
     BY_CONSTRUCTION,
-    KERNELS,
     REQUESTS,
     THREADS_ON,
     TRANSACTIONS,
@@ -20,7 +19,7 @@ def values(pattern: str, of: int, off: float = 1.0) -> dict[str, float]:
 
 
 def every_wall(off: float = 1.0) -> list:
-    return [(KERNELS[pattern], values(pattern, of, off)) for pattern, of in wall_counts.walls()]
+    return [values(pattern, of, off) for pattern, of in wall_counts.walls()]
 
 
 def test_counts_are_held_against_the_construction():
@@ -31,11 +30,10 @@ def test_counts_are_held_against_the_construction():
 
 def test_what_was_not_counted_is_null():
     found = every_wall()
-    found[1] = (found[1][0], {})
+    found[1] = {}
     assert wall_counts.counted(found)[1].counted is None
 
 
-@pytest.mark.parametrize("wrong", [lambda all: all[1:], lambda all: all[::-1], lambda all: []])
-def test_other_launches_than_the_walls_are_no_walls(wrong):
-    with pytest.raises(ValueError, match="profiled"):
-        wall_counts.counted(wrong(every_wall()))
+def test_other_numbers_of_launches_than_the_walls_are_no_walls():
+    with pytest.raises(ValueError):
+        wall_counts.counted(every_wall()[1:])

@@ -7,6 +7,7 @@ import pytest
 
 from roofline.analysis.counted import AGREE, entry
 from roofline.devices.gpu import counter_names
+from roofline.devices.gpu.wall_counts import NUMBER
 from roofline.measure import counted_steps
 from roofline.measure.nsight_compute import Counted, Refused
 from roofline.operators import registry
@@ -62,7 +63,7 @@ def profiled_as(monkeypatch, *, lacking=()) -> None:
         *asked, replay = json.loads(report.read_text())
         values = {name: 10.0 for name in asked if replay == "kernel" or name not in lacking}
         if replay == "range":
-            return [[Counted("range", values)]]
+            return [[Counted("range", values) for _ in range(NUMBER + 1)]]
         kernels = [Counted("first", values | {OCCUPANCY: 20.0}), Counted("second", values | {OCCUPANCY: 40.0})]
         for kernel, seconds in zip(kernels, (1.0, 3.0), strict=True):
             if counter_names.DURATION in asked:

@@ -33,8 +33,8 @@ def probe(program: Path, device: str, folder: Path) -> list[CountedWall]:
         raise Refused(f"ncu counted nothing: {str(error).replace(f'{folder}/', '')}") from None
 
 
-def _walls(kernels: Iterable[Counted]) -> list[CountedWall]:
-    return wall_counts.counted([(one.name, one.values) for one in kernels])
+def _walls(found: Iterable[Counted]) -> list[CountedWall]:
+    return wall_counts.counted([one.values for one in found])
 
 
 class Found(NamedTuple):
@@ -49,8 +49,7 @@ def count(
     program: Path, device: str, tasks: Sequence[Mapping], capability: tuple[int, int], folder: Path
 ) -> tuple[list[Found], list[CountedWall]]:
     """The cells of each task (see run/profiled.py), from one process for all and two reports: `folder`/ranges.ncu-rep
-    and, for what a range leaves uncounted, `folder`/kernels.ncu-rep; and the walls of the instruction roofline, where
-    there is the second.
+    and, for what a range leaves uncounted, `folder`/kernels.ncu-rep; and the walls of the instruction roofline.
 
     Where that gives nothing, each task is counted by itself, so that one which fails leaves the others.
     """
@@ -77,7 +76,7 @@ def _count(
     metrics, of_range = counter_names.metrics(capability), counter_names.metrics(capability, of_range=True)
     task = {"device": device, "tasks": list(tasks)}
     try:
-        in_ranges = _profiled(program, task, of_range, of_ranges, "range")
+        in_ranges = _profiled(program, {**task, "walls": True}, of_range, of_ranges, "range")
         refused = None
     except (Refused, BadReport) as error:
         if nsight_compute.PERMISSION.search(str(error)):
@@ -88,8 +87,8 @@ def _count(
     if missing:
         try:
             # The duration weighs what is a share of the time.
-            asked = list(dict.fromkeys([*missing, counter_names.DURATION, *wall_counts.METRICS]))
-            by_kernel = _profiled(program, task, asked, of_kernels, "kernel")
+            asked = list(dict.fromkeys([*missing, counter_names.DURATION]))
+            by_kernel = _profiled(program, {**task, "walls": in_ranges is None}, asked, of_kernels, "kernel")
         except (Refused, BadReport) as error:
             if in_ranges is None or not all(in_ranges.counted):
                 raise Refused(f"{refused or 'no range is long enough'}; kernel by kernel: {error}") from None
@@ -97,18 +96,15 @@ def _count(
     cells = [_cell(place, in_ranges, by_kernel, capability) for place in range(len((in_ranges or by_kernel).cells))]
     places = iter(cells)
     found = [Found([next(places) for _ in range(number)], reports) for number in (in_ranges or by_kernel).of_tasks]
-    try:
-        return found, _walls(by_kernel.before) if by_kernel else []
-    except ValueError:  # they are counted by themselves then
-        return found, []
+    return found, _walls((in_ranges or by_kernel).walls)
 
 
 class Profiled:
     """What was declared of each cell, how many there are of each task, what was counted, by kernel or at once (nothing
-    of a cell without a range), and the kernels before the first cell."""
+    of a cell without a range), and the walls before the first cell."""
 
-    def __init__(self, report: Path, told: list[list[dict]], counted: list[list[Counted]], before: list[Counted]):
-        self.report, self.counted, self.before = report, counted, before
+    def __init__(self, report: Path, told: list[list[dict]], counted: list[list[Counted]], walls: list[Counted]):
+        self.report, self.counted, self.walls = report, counted, walls
         self.cells, self.of_tasks = [cell for cells in told for cell in cells], [len(cells) for cells in told]
 
     def lacks(self, metric: str) -> bool:
@@ -128,23 +124,25 @@ def _profiled(program: Path, task: Mapping, metrics: Sequence[str], report: Path
         raise BadReport(f"{report}: the program under the profiler failed: {last}") from None
     finally:
         told.unlink(missing_ok=True)
-    before, by_cell = ([], [[one] for one in found]) if replay == "range" else split(found)
+    of_walls = wall_counts.NUMBER if task["walls"] else 0
+    walls, rest = found[:of_walls], found[of_walls:]
+    by_cell = [[one] for one in rest] if replay == "range" else split(rest)
     launched = [cell["steps"] > 0 for cells in declared for cell in cells]
     if len(by_cell) != sum(launched):
         raise BadReport(f"{report}: it holds {len(by_cell)} profiled cells, and {sum(launched)} were launched")
     left = iter(by_cell)
-    return Profiled(report, declared, [next(left) if one else [] for one in launched], before)
+    return Profiled(report, declared, [next(left) if one else [] for one in launched], walls)
 
 
-def split(kernels: Sequence[Counted]) -> tuple[list[Counted], list[list[Counted]]]:
-    """Kernels before the first cell's, and by cell: a marker stands before each cell's."""
+def split(kernels: Sequence[Counted]) -> list[list[Counted]]:
+    """By cell: a marker stands before each cell's."""
     found: list[list[Counted]] = [[]]
     for one in kernels:
         if counted_steps.MARKER in one.name:
             found.append([])
         else:
             found[-1].append(one)
-    return found[0], found[1:]
+    return found[1:]
 
 
 def summed(kernels: Sequence[Counted]) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """The program under the profiler: `python -m roofline.run.profiled TASK`, with the task as JSON.
 
-`device` alone launches the walls of the instruction roofline. For counters there are `tasks` too, each with `operator`,
-`operators` (the user's files), `job` and `cold`; `replay`, range or kernel, which launches the walls first; and `told`,
+It launches the walls of the instruction roofline first, each by itself, unless `walls` is false. For counters there are
+`tasks` too, each with `operator`, `operators` (the user's files), `job` and `cold`; `replay`, range or kernel; and `told`,
 the file for what was declared of the cells of each task.
 """
 
@@ -20,9 +20,9 @@ from roofline.run.run_lock import end_with_run
 def main(task: dict) -> None:
     end_with_run()
     device = devices.open_device(task["device"])
-    if task.get("replay") != "range":
-        kernels = device.wall_kernels()
-        device.profile(lambda: [kernel.launch() for kernel in kernels], marked=False)
+    if task.get("walls", True):
+        for kernel in device.wall_kernels():
+            device.profile(kernel.launch, marked=False)
     told = []
     for one in task.get("tasks", ()):
         operator = registry.registered(one["operators"])[one["operator"]]
