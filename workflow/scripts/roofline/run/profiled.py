@@ -1,8 +1,8 @@
 """The program under the profiler: `python -m roofline.run.profiled TASK`, with the task as JSON.
 
-It launches the walls of the instruction roofline first, each by itself, unless `walls` is false. For counters there are
-`tasks` too, each with `operator`, `operators` (the user's files), `job` and `cold`; `replay`, range or kernel; and `told`,
-the file for what was declared of the cells of each task.
+It launches the walls of the instruction roofline first, each by itself, unless `walls` is false. Counters have `tasks`
+too, each with `operator`, `operators` (the user's files), `job` and `cold`; `replay`, range or kernel; and `told`, the
+file for what was declared of the cells of each task.
 """
 
 import json
