@@ -7,7 +7,7 @@ import pytest
 
 from roofline.analysis.counted import AGREE, entry
 from roofline.devices.gpu import counter_names
-from roofline.devices.gpu.wall_counts import NUMBER
+from roofline.devices.gpu.wall_counts import METRICS, NUMBER
 from roofline.measure import counted_steps
 from roofline.measure.nsight_compute import Counted, Refused
 from roofline.operators import registry
@@ -49,26 +49,30 @@ CELL = {
 OCCUPANCY = counter_names.SHARES["achieved_occupancy_fraction"]
 
 
-def profiled_as(monkeypatch, *, lacking=()) -> None:
-    """Two kernels of a step, of 1 s and 3 s, with 20 % and 40 % of the warps; ranges lack these metrics."""
+def profiled_as(monkeypatch, *, lacking=(), with_range=True, kernels=2, refused=None) -> None:
+    """Kernels of a step, of 1 s and 3 s, with 20 % and 40 % of the warps; ranges lack these metrics. `refused`: how the
+    profiler replays nothing."""
 
     def profile(program, module, arguments, metrics, report, replay):
-        Path(json.loads(arguments[0])["told"]).write_text(
-            json.dumps([[CELL] for _ in json.loads(arguments[0])["tasks"]])
-        )
-        report.write_text(json.dumps([*metrics, replay]))
+        if replay == refused:
+            raise Refused("ncu did not end within 60 s")
+        task = json.loads(arguments[0])
+        cell = CELL | {"steps": int(with_range or replay == "kernel")}
+        Path(task["told"]).write_text(json.dumps([[cell] for _ in task["tasks"]]))
+        report.write_text(json.dumps([*metrics, task["walls"], replay]))
         return ""
 
     def read_report(report, metrics):
-        *asked, replay = json.loads(report.read_text())
+        *asked, walls, replay = json.loads(report.read_text())
         values = {name: 10.0 for name in asked if replay == "kernel" or name not in lacking}
+        before = [Counted("a_wall", values) for _ in range(NUMBER if walls else 0)]
         if replay == "range":
-            return [[Counted("range", values) for _ in range(NUMBER + 1)]]
-        kernels = [Counted("first", values | {OCCUPANCY: 20.0}), Counted("second", values | {OCCUPANCY: 40.0})]
-        for kernel, seconds in zip(kernels, (1.0, 3.0), strict=True):
+            return [before, [Counted("range", values)] if with_range else []]
+        found = [Counted("first", values | {OCCUPANCY: 20.0}), Counted("second", values | {OCCUPANCY: 40.0})]
+        for kernel, seconds in zip(found, (1.0, 3.0), strict=True):
             if counter_names.DURATION in asked:
                 kernel.values[counter_names.DURATION] = seconds
-        return [[Counted(counted_steps.MARKER, values), *kernels]]
+        return [[*before, Counted(counted_steps.MARKER, values), *found[:kernels]]]
 
     monkeypatch.setattr(counters.nsight_compute, "profile", profile)
     monkeypatch.setattr(counters.nsight_compute, "read_report", read_report)
@@ -80,9 +84,31 @@ def test_a_share_of_several_kernels_is_weighed_by_their_times(monkeypatch, tmp_p
     assert cell.achieved_occupancy_fraction == pytest.approx(0.35) and len(reports) == 2
 
 
+@pytest.mark.parametrize(("kernels", "read"), [(1, 10.0), (2, None)])
+def test_reads_of_a_step_without_a_range_are_known_of_one_kernel_alone(monkeypatch, tmp_path, kernels, read):
+    """What the first leaves in the cache, the second would read from memory behind emptied caches."""
+    profiled_as(monkeypatch, with_range=False, kernels=kernels)
+    (((cell,), _, _),), walls = counters.count(tmp_path / "ncu", "gpu0", [TASK], (9, 0), tmp_path)
+    assert (cell.replay, cell.dram_read_bytes, cell.dram_write_bytes) == ("kernel", read, None)
+    assert "dram_write_bytes" in cell.not_counted and len(walls) == NUMBER
+
+
+def test_what_ranges_counted_stays_where_single_kernels_are_refused(monkeypatch, tmp_path):
+    profiled_as(monkeypatch, refused="kernel")
+    (((cell,), reports, _),), walls = counters.count(tmp_path / "ncu", "gpu0", [TASK], (9, 0), tmp_path)
+    assert cell.dram_read_bytes == 10.0 and cell.flops.fp32 is None and len(reports) == 1
+    assert all(one.counted for one in walls)
+
+
+def test_walls_are_counted_as_kernels_where_a_range_lacks_what_they_are_held_against(monkeypatch, tmp_path):
+    profiled_as(monkeypatch, lacking=METRICS[:1])
+    _, walls = counters.count(tmp_path / "ncu", "gpu0", [TASK], (9, 0), tmp_path)
+    assert len(walls) == NUMBER and all(one.counted for one in walls)
+
+
 def test_a_report_that_a_later_count_does_not_need_does_not_stay(monkeypatch, tmp_path):
     profiled_as(monkeypatch)
-    monkeypatch.setattr(counter_names, "metrics", lambda capability, of_range=False: [OCCUPANCY])
+    monkeypatch.setattr(counter_names, "metrics", lambda capability, of_range=False: [OCCUPANCY, *METRICS])
     (tmp_path / "kernels.ncu-rep").touch()
     ((_, reports, _),), _ = counters.count(tmp_path / "ncu", "gpu0", [TASK], (9, 0), tmp_path)
     assert list(tmp_path.glob("*.ncu-rep")) == reports == [tmp_path / "ranges.ncu-rep"]

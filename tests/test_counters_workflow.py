@@ -48,10 +48,15 @@ def test_each_operators_cells_have_a_record_beside_their_report(finished):
         assert all((finished.root / one["path"]).is_file() for one in record["reports"])
         for cell in record["cells"]:
             assert cell["l2_read_sectors"] > 0 and cell["flops"]["tensor"] > 0 and cell["steps"] > 0
-            in_range = cell["shape"].get("rows") == 1024  # of the others 16 steps do not move 8 times the L2
+            moved = cell["declared_read_bytes"] + cell["declared_write_bytes"]
+            in_range = cell["cache"] == "warm" or 16 * moved >= 4 << 20  # 4 times the L2, in 16 steps
             assert cell["replay"] == ("range" if in_range else "kernel")
             assert bool(cell["dram_write_bytes"]) == in_range == (not cell["not_counted"])
     found = {name: [one["implementation"] for one in record["cells"]] for name, record in counters_of(finished).items()}
+    assert {cell["replay"] for record in counters_of(finished).values() for cell in record["cells"]} == {
+        "range",
+        "kernel",
+    }
     assert found == {
         "peak_flops/fp16": ["cupy.matmul", "tensor_matmul"],
         "decode_attn/minigpt/S16_fp32": ["fused"],
@@ -123,6 +128,7 @@ def test_what_a_range_lacks_is_counted_kernel_by_kernel(again):
     for cell in record["cells"]:
         assert cell["flops"]["fp32"] > 0 and cell["kernels"] == ["a_kernel"] and cell["l1_load_sectors"] > 0
     assert {cell["replay"] for cell in record["cells"] if not cell["not_counted"]} == {"range"}
+    assert all(one["counted"] for one in again.read("gpu0/profiler.json")["walls"])
 
 
 def test_without_ranges_traffic_is_left_out_that_single_kernels_cannot_show(again):

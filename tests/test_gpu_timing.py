@@ -158,7 +158,8 @@ def test_a_source_is_compiled_once_for_each_set_of_macros(monkeypatch, device):
         for numbers in (8, 16):
             device.kernel("fma.cu", "turn_fp32", ("-arch=sm_90a", f"-DNUMBERS={numbers}"))
             device.kernel("fma.cu", "fold_fp32", ("-arch=sm_90a", f"-DNUMBERS={numbers}"))
-    assert compiled == ["#define NUMBERS 8", "#define NUMBERS 16"]
+    device.kernel("fma.cu", "turn_fp32", ("-arch=sm_90a", "-DBARE"))
+    assert compiled == ["#define NUMBERS 8", "#define NUMBERS 16", "#define BARE 1"]
 
 
 @pytest.mark.parametrize(

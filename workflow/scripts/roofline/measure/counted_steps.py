@@ -7,8 +7,8 @@ from roofline.measure.operator_job import SHARED_SEED, is_cold, named, rotated_c
 from roofline.operators.base import Implementation, Job, Operator
 
 # A range reads and writes several times the last-level cache: beside that, what is left in it at either end is little.
-# A cell that would take more steps has none, since ncu takes 50 ms for each launch of a range.
-RANGE_CACHES, MOST_STEPS = 8, 16
+# A cold cell that does not in so many steps has no range. ncu takes 50 ms for each launch of one.
+RANGE_CACHES, FEWEST_CACHES, MOST_STEPS = 8, 4, 16
 WARMUP_CACHES = 3
 MARKER = "mark_clocks"  # a kernel that stands between two cells there
 
@@ -42,14 +42,15 @@ def launch(operator: Operator, device: Device, job: Job, cold: bool, replay: str
     told = []
     for cell, scope in cells(operator, device, job, cold):
         moved, cache_bytes = operator.bytes(cell.case, scope), device.last_level_cache_bytes
-        steps = 1 if replay == "kernel" else _reaching(RANGE_CACHES * cache_bytes, moved)
-        if steps > MOST_STEPS:
-            steps = 0
-        else:
-            warmup = min(MOST_STEPS, _reaching(WARMUP_CACHES * cache_bytes, moved))
-            _profile(device, cell.step(scope), warmup, steps, replay)
+        reads_memory = bool(cell.copies) and is_cold(cell, scope)
+        step, steps = cell.step(scope), 1
+        if replay == "range":
+            steps = _reaching(RANGE_CACHES * cache_bytes, moved)
+            steps = 0 if reads_memory and steps * moved < FEWEST_CACHES * cache_bytes else steps
+        if steps:
+            _profile(device, step, _reaching(WARMUP_CACHES * cache_bytes, moved), steps, replay)
         told.append(
-            declared(operator, cell, scope, bool(cell.copies) and is_cold(cell, scope))
+            declared(operator, cell, scope, reads_memory)
             | {
                 "steps": steps,
                 "written_caches": steps * operator.written_bytes(cell.case, scope) / cache_bytes,
@@ -59,8 +60,7 @@ def launch(operator: Operator, device: Device, job: Job, cold: bool, replay: str
 
 
 def _reaching(wanted_bytes: int, moved: int) -> int:
-    """Steps."""
-    return max(1, -(-wanted_bytes // max(1, moved)))
+    return max(1, min(MOST_STEPS, -(-wanted_bytes // max(1, moved))))
 
 
 def _profile(device: Device, step: Callable[[int], object], warmup: int, steps: int, replay: str) -> None:

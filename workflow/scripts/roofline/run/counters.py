@@ -14,11 +14,11 @@ from roofline.records.counters import CountedCell
 from roofline.records.instructions import CountedWall
 from roofline.run import profiled
 
-DRAM = ("dram_read_bytes", "dram_write_bytes")
 NOT_OF_KERNELS = {
     "dram_read_bytes": "kernels were counted one by one, behind emptied caches, and the cell is warm",
     "dram_write_bytes": "kernels were counted one by one: what each wrote was still in the L2 when it ended",
 }
+OF_SEVERAL = "kernels were counted one by one, and caches emptied between those of a step"
 
 
 def probe(program: Path, device: str, folder: Path) -> list[CountedWall]:
@@ -83,20 +83,23 @@ def _count(
             raise
         in_ranges, refused = None, error
     missing = [name for name in metrics if not in_ranges or in_ranges.lacks(name)]
+    walls = not in_ranges or any(name not in one.values for one in in_ranges.walls for name in wall_counts.METRICS)
     by_kernel = None
-    if missing:
+    if missing or walls:
         try:
             # The duration weighs what is a share of the time.
-            asked = list(dict.fromkeys([*missing, counter_names.DURATION]))
-            by_kernel = _profiled(program, {**task, "walls": in_ranges is None}, asked, of_kernels, "kernel")
+            asked = dict.fromkeys([*missing, counter_names.DURATION, *(wall_counts.METRICS if walls else [])])
+            by_kernel = _profiled(program, {**task, "walls": walls}, list(asked), of_kernels, "kernel")
         except (Refused, BadReport) as error:
-            if in_ranges is None or not all(in_ranges.counted):
-                raise Refused(f"{refused or 'no range is long enough'}; kernel by kernel: {error}") from None
+            if in_ranges is None:
+                raise Refused(f"{refused}; kernel by kernel: {error}") from None
+            if not any(in_ranges.counted):
+                raise Refused(str(error)) from None
     reports = [one.report for one in (in_ranges, by_kernel) if one]
     cells = [_cell(place, in_ranges, by_kernel, capability) for place in range(len((in_ranges or by_kernel).cells))]
     places = iter(cells)
     found = [Found([next(places) for _ in range(number)], reports) for number in (in_ranges or by_kernel).of_tasks]
-    return found, _walls((in_ranges or by_kernel).walls)
+    return found, _walls((by_kernel if by_kernel and walls else in_ranges).walls)
 
 
 class Profiled:
@@ -125,24 +128,24 @@ def _profiled(program: Path, task: Mapping, metrics: Sequence[str], report: Path
     finally:
         told.unlink(missing_ok=True)
     of_walls = wall_counts.NUMBER if task["walls"] else 0
-    walls, rest = found[:of_walls], found[of_walls:]
-    by_cell = [[one] for one in rest] if replay == "range" else split(rest)
+    walls, by_cell = (found[:of_walls], [[one] for one in found[of_walls:]]) if replay == "range" else split(found)
     launched = [cell["steps"] > 0 for cells in declared for cell in cells]
-    if len(by_cell) != sum(launched):
-        raise BadReport(f"{report}: it holds {len(by_cell)} profiled cells, and {sum(launched)} were launched")
+    if (len(walls), len(by_cell)) != (of_walls, sum(launched)):
+        held = f"{len(walls)} walls and {len(by_cell)} profiled cells"
+        raise BadReport(f"{report}: it holds {held}, and {of_walls} and {sum(launched)} were launched")
     left = iter(by_cell)
     return Profiled(report, declared, [next(left) if one else [] for one in launched], walls)
 
 
-def split(kernels: Sequence[Counted]) -> list[list[Counted]]:
-    """By cell: a marker stands before each cell's."""
+def split(kernels: Sequence[Counted]) -> tuple[list[Counted], list[list[Counted]]]:
+    """The walls, and the kernels by cell: a marker stands before each cell's."""
     found: list[list[Counted]] = [[]]
     for one in kernels:
         if counted_steps.MARKER in one.name:
             found.append([])
         else:
             found[-1].append(one)
-    return found[1:]
+    return found[0], found[1:]
 
 
 def summed(kernels: Sequence[Counted]) -> dict[str, float]:
@@ -164,26 +167,30 @@ def summed(kernels: Sequence[Counted]) -> dict[str, float]:
 def _cell(place: int, in_ranges: Profiled | None, by_kernel: Profiled | None, capability) -> CountedCell:
     """Counted in a range; what is not counted there is taken from single kernels, but for memory traffic, which is
     another behind emptied caches."""
-    if in_ranges and not in_ranges.counted[place]:
-        in_ranges = None
-    declared = (in_ranges or by_kernel).cells[place]
-    fields, unknown = {"flops": {}}, {}
+    whole = in_ranges.counted[place] if in_ranges else []
+    declared = (in_ranges if whole or not by_kernel else by_kernel).cells[place]
+    fields, unknown = counter_names.fields({}, capability, 1)
     if by_kernel:
-        kernels, steps = by_kernel.counted[place], by_kernel.cells[place]["steps"]
-        fields, unknown = counter_names.fields(summed(kernels), capability, steps)
-        withheld = DRAM if declared["cache"] == "warm" else DRAM[1:]
-        for name in withheld:
+        kernels = by_kernel.counted[place]
+        fields, unknown = counter_names.fields(summed(kernels), capability, by_kernel.cells[place]["steps"])
+        for name, why in _not_of_kernels(declared["cache"], len(kernels)).items():
             fields.pop(name, None)
-            unknown[name] = NOT_OF_KERNELS[name]
-        fields |= {"launches": len(kernels), "kernels": list(dict.fromkeys(one.name for one in kernels))}
-        if in_ranges:
-            fields.pop("launches")
-    if in_ranges:
-        (whole,) = in_ranges.counted[place]
-        of_range, lacking = counter_names.fields(whole.values, capability, declared["steps"])
+            unknown[name] = why
+        fields |= {"kernels": list(dict.fromkeys(one.name for one in kernels))}
+        if not whole:
+            fields |= {"launches": len(kernels)}
+    if whole:
+        of_range, lacking = counter_names.fields(whole[0].values, capability, declared["steps"])
         flops = {**fields["flops"], **of_range["flops"]}
         unknown = {name: why for name, why in lacking.items() if name not in fields and name[6:] not in flops}
         fields = {**fields, **of_range, "flops": flops}
-    return CountedCell(
-        **declared, **fields, replay="range" if in_ranges else "kernel", not_counted=dict(sorted(unknown.items()))
-    )
+    replay = "range" if whole else "kernel"
+    return CountedCell(**declared, **fields, replay=replay, not_counted=dict(sorted(unknown.items())))
+
+
+def _not_of_kernels(cache: str, kernels: int) -> dict[str, str]:
+    """Traffic that kernels of a step do not show one by one, with the reason."""
+    if cache == "warm":
+        return NOT_OF_KERNELS
+    reads, writes = NOT_OF_KERNELS
+    return {writes: NOT_OF_KERNELS[writes]} | ({reads: OF_SEVERAL} if kernels > 1 else {})

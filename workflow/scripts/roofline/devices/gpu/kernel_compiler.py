@@ -28,8 +28,8 @@ def with_headers(path: Path) -> set[Path]:
 def in_source(code: str, defines: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """The code with its macros, and the options that are none. For options that it has not met in a process CuPy
     compiles an empty source first, even where the kernel is in its cache."""
-    macros = [option.removeprefix("-D").replace("=", " ", 1) for option in defines if option.startswith("-D")]
-    lines = [*(f"#define {macro}" for macro in macros), "#line 1", code]
+    macros = [option.removeprefix("-D").partition("=") for option in defines if option.startswith("-D")]
+    lines = [*(f"#define {name} {value if given else 1}" for name, given, value in macros), "#line 1", code]
     return "\n".join(lines), tuple(option for option in defines if not option.startswith("-D"))
 
 
