@@ -128,6 +128,7 @@ def damaged(run, tmp_path, what: str) -> Path:
         with_members(path, {"run/readme.txt": b"hello"})
     elif what == "a folder of something else":
         (tmp_path / what).mkdir()
+        (tmp_path / what / "run.tar.gz").touch()
         return tmp_path / what
     elif what != "missing":
         folder = shutil.copytree(run.root / "results", tmp_path / what)
@@ -163,7 +164,7 @@ NO_RUNS = {
     "missing": "no such file",
     "traversal": "leads outside",
     "another archive": "no archive of this workflow",
-    "a folder of something else": "no run, roofline.json is not in it",
+    "a folder of something else": "no run, roofline.json is not in it; packed in it: run.tar.gz",
     "another schema version": "schema_version 1; allowed: 2",
     "edited": "roofline.json is not the file that its manifest lists",
     "not JSON": "roofline.json: ",

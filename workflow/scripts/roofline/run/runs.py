@@ -113,7 +113,9 @@ def _read(results: Path, source: str) -> Run:
     except FileNotFoundError as error:
         missing = Path(error.filename)
         name = missing.relative_to(results) if missing.is_relative_to(results) else missing
-        raise Refused(f"{source}: no run, {name} is not in it") from None
+        packed = sorted(one.name for one in results.glob("*.tar.gz"))
+        beside = f"; packed in it: {listed(packed)}" if packed else ""
+        raise Refused(f"{source}: no run, {name} is not in it{beside}") from None
     except (CorruptRecord, OSError) as error:
         raise Refused(f"{source}: {str(error).replace(f'{results}/', '')}") from None
     _require_as_listed(results, paths, manifest, source)
