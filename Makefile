@@ -67,7 +67,7 @@ render: setup-any ## redraw and redescribe an archive's results, without measuri
 	@$(python) workflow/commands/render.py $(if $(ARCHIVE),"$$ARCHIVE")
 
 compare: $(if $(RUN),setup,setup-any) ## compare A=one.tar.gz B=other.tar.gz (lists too; FORCE=1: other models of card), or measure RUN=other-checkout beside this one
-	@$(python) workflow/commands/compare.py $(if $(RUN),--run "$$RUN" $(ARGS),"$$A" "$$B" $(if $(filter-out 0 no,$(FORCE)),--force))
+	@$(python) workflow/commands/compare.py $(if $(RUN),--run "$$RUN" $(ARGS),"$$A" "$$B" $(if $(filter-out 0 no off false,$(FORCE)),--force))
 
 model: setup-any ## what decoding a model costs at least: MODEL=llama-3-70b CARD=reference/nvidia-h200 (BATCH=1,8 CONTEXT=1024 CACHE=fp8)
 	@$(python) workflow/commands/model.py "$$MODEL" $(if $(CARD),--card "$$CARD") $(if $(BATCH),--batch "$$BATCH") \

@@ -31,6 +31,8 @@ def test_records_of_failed_checks_are_forced(tmp_path, checks, arguments, forced
     write(Acceptance(checks=checks), tmp_path / "acceptance.json")
     options = again.options(tmp_path, arguments, lambda: ASKED)
     assert options == (["--forcerun", *(str(tmp_path / path) for path in forced)] if forced else [])
+    told = "".join(again.told(options))
+    assert bool(told) == bool(forced) and all(path in told for path in forced)
 
 
 def test_without_a_run_nothing_is_forced(tmp_path):

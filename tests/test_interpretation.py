@@ -91,7 +91,8 @@ def test_a_cpus_products_are_held_against_its_own_multiply_adds():
     slow = trust(products, peak_record("cpu", "fp32_fma", 0.5, vendor=0.33))
     assert "46 % of what register-only FMA reaches: a faster kernel may exist" in slow
     above = trust(products, peak_record("cpu", "fp32_fma", 0.15, vendor=0.33))
-    assert "fp32 lies more than 10 % above what register-only FMA reaches: that limit is too low" in above
+    assert "fp32 lies more than 10 % above what register-only FMA reaches, which is too low" in above
+    assert "fp32_fma lies more than 10 % above the formula, which is too low" in slow
     assert "70 % of the limit" in trust(products)
 
 

@@ -662,6 +662,7 @@ def test_an_interrupted_run_keeps_what_it_finished(living):
     assert living.maker.wait(PATIENCE_S) != 0
     told = living.said.read_text()
     assert "stopped: what was finished is kept" in told and "Traceback" not in told
+    assert "Error" not in told and "failed" not in told, "no job has failed"
     assert run.planned() == jobs(*(set(ATTENTION) - {done}), *FOLLOWS)
 
 

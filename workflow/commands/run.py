@@ -26,7 +26,6 @@ signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))  # imports take a
 
 from roofline import devices
 from roofline.core.device_kinds import accelerators
-from roofline.core.formatting import listed
 from roofline.run import again, cells, console, folder, plan, run_lock, settings
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.paths import RESULTS
@@ -46,7 +45,7 @@ def main(arguments: list[str]) -> int:
     if plan.DRY.intersection(arguments):
         try:
             jobs, notes = plan.plan([*arguments, *measured_again])
-            print("\n".join([*notes, *plan.lines(jobs)]))
+            print("\n".join([*again.told(measured_again), *notes, *plan.lines(jobs)]))
             return 0
         except plan.Failed as failed:
             print(failed)
@@ -61,8 +60,7 @@ def main(arguments: list[str]) -> int:
     before = made_at()
     os.environ[console.ARGUMENTS] = shlex.join(arguments)
     cores = str(gpus_wanted(arguments))
-    if measured_again:
-        print(f"measuring again, for what disturbed them: {listed(measured_again[1:])}")
+    print("".join(f"{line}\n" for line in again.told(measured_again)), end="")
     command = [sys.executable, "-P", "-m", "snakemake", "--cores", cores, *arguments, *measured_again]
     workflow = subprocess.Popen(command, process_group=0)  # so that Ctrl-C reaches it once, however often it is pressed
     on_end(signal.default_int_handler)

@@ -44,7 +44,7 @@ CHATTER = (
     "Elapsed time",
 )
 print_what_can_be_printed()
-logger.addFilter(lambda said: not str(said.msg).startswith(CHATTER))
+logger.addFilter(lambda said: not str(said.msg).startswith(CHATTER) and console.is_passed_on(str(said.msg)))
 
 
 def faults_end_the_run(check, *arguments):

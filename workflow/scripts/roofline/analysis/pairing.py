@@ -56,7 +56,7 @@ def paired(a: Sequence[Run], b: Sequence[Run], force: bool) -> tuple[list[Pair],
     others = [(one, other) for one in rest[0] for other in rest[1] if _kind(sides[0][one]) == _kind(sides[1][other])]
     matches += others if force else []
     pairs, left_out, told = [], [], []
-    forcible = bool(others)
+    forcible: set[str] = set()
     for one, other in matches:
         cards = _by_card(Pair(one if one == other else f"{one} and {other}", sides[0][one], sides[1][other]))
         left_out += [f"{m.device.device}, {m.card}: only in A" for pair in cards if not pair.b for m in pair.a]
@@ -66,17 +66,19 @@ def paired(a: Sequence[Run], b: Sequence[Run], force: bool) -> tuple[list[Pair],
             reasons = [f"{pair.name}: {c.what} {c.a} in A, {c.b} in B" for c in conditions.blocking(differing)]
             if reasons and not force:
                 left_out += reasons
-                forcible = True
+                forcible |= set(reasons)
             else:
                 pairs.append(pair)
                 told += differing
     if not force:
-        left_out += [f"{one} in A, {other} in B: another model" for one, other in others]
+        of_others = [f"{one} in A, {other} in B: another model" for one, other in others]
+        left_out += of_others
+        forcible |= set(of_others)
     alone = [set(rest[side]) - {names[side] for names in others} for side in (0, 1)]
     left_out += [f"{name}: only in {'AB'[side]}" for side in (0, 1) for name in rest[side] if name in alone[side]]
     if not pairs:
-        hint = "; FORCE=1 compares them all the same" if forcible and not force else ""
-        raise Incomparable("\n".join(f"not compared: {line}{hint}" for line in left_out))
+        hints = dict.fromkeys(forcible, "; FORCE=1 compares them all the same")
+        raise Incomparable("\n".join(f"not compared: {line}{hints.get(line, '')}" for line in left_out))
     return pairs, left_out, told
 
 

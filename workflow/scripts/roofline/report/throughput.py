@@ -50,6 +50,11 @@ def throughput(device: DeviceRecord, roofline: Roofline, records: list[JobRecord
         else {}
     )
     shares = {dtype: share for dtype, p in sure.items() if (share := _share(p, registers.get(dtype)))}
+    by_registers, by_limit = "what register-only FMA reaches", "the formula" if registers else "the limit"
+    beyond = {by_registers: [], by_limit: []}
+    for dtype, share in shares.items():
+        if share > 1 + NEAR:
+            beyond[by_registers if dtype in registers else by_limit].append(dtype)
     # Of our own kernels, what is below the limit is the device's: they do nothing but multiply and add.
     short = {dtype: share for dtype, share in shares.items() if share < 1 - FAR and sure[dtype].method == "gemm"}
     left = {dtype: p.sustained_tflops / p.burst_tflops for dtype, p in sure.items() if p.sustained_tflops}
@@ -72,11 +77,11 @@ def throughput(device: DeviceRecord, roofline: Roofline, records: list[JobRecord
         "disturbed": disturbed,
         "doubtful": [c.record for c in roofline.ceilings if c.device == name and c.name in doubted],
         "reasons": reasons,
-        "limit": "what register-only FMA reaches" if any(registers.values()) else "the limit",
+        "limit": by_registers if registers else by_limit,
         "short": list(short),
         "short_shares": list(short.values()),
         "libraries": sorted({sure[dtype].burst.product.library for dtype in short}),
-        "beyond": [dtype for dtype, share in shares.items() if share > 1 + NEAR],
+        "beyond": {limit: above for limit, above in beyond.items() if above},
         "agree": [apart[dtype] for dtype in sure if apart[dtype] is not None],
         "uneven": uneven_bursts(compute),
         "alone": [dtype for dtype in sure if apart[dtype] is None],

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from roofline.analysis.table import Acceptance
+from roofline.core.formatting import listed
 from roofline.records.base import CorruptRecord, read
 
 FORCED = {"--forcerun", "-R"}
@@ -23,3 +24,8 @@ def options(results: Path, arguments: list[str], asked: Callable[[], Collection[
     wanted = asked() if there else ()
     again = [str(results / path) for path in there if path.removesuffix(".json") in wanted]
     return ["--forcerun", *again] if again else []
+
+
+def told(again: list[str]) -> list[str]:
+    """Of these options, in a line; nothing where there are none."""
+    return [f"measured again, since a check of it failed: {listed(again[1:])}, and what follows"] if again else []

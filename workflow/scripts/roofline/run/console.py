@@ -25,6 +25,9 @@ LEFT_OUT = (
     "all but what comparing it with a GPU needs"
 )
 COUNTER_FILE = Path("logs/.jobs-ended")
+# Of Snakemake's errors: those that say no more than `explain`, and of a job that Ctrl-C ended.
+RUN_FAILED, INTERRUPTED = "WorkflowError:\nAt least one job did not complete", "returned non-zero exit status 130"
+_interrupted = False
 
 # Seconds of a job that no earlier run has timed: to start, and how many of its section's time budgets it spends.
 START_UP_S = 2.0
@@ -127,8 +130,17 @@ def summarise(results: Path) -> None:
     _say(f"On a rented machine: {archive}, fetch the file from results/archive/, then terminate the machine.")
 
 
+def is_passed_on(said: str) -> bool:
+    """Whether the terminal shows what Snakemake says; remembers Ctrl-C."""
+    global _interrupted
+    _interrupted |= INTERRUPTED in said
+    return not (said.startswith(RUN_FAILED) or INTERRUPTED in said)
+
+
 def explain() -> None:
-    """After a failure or Ctrl-C: what is kept and what to do."""
+    """After a failure: what is kept and what to do."""
+    if _interrupted:
+        return
     _say(
         "\nThe run did not finish. A job that failed is named above with its fault and its log. "
         "Every finished result is kept: run again, and only what is missing is measured."

@@ -113,8 +113,8 @@ def _read(results: Path, source: str) -> Run:
     except FileNotFoundError as error:
         missing = Path(error.filename)
         name = missing.relative_to(results) if missing.is_relative_to(results) else missing
-        packed = sorted(one.name for one in results.glob("*.tar.gz"))
-        beside = f"; packed in it: {listed(packed)}" if packed else ""
+        packed = sorted(f"{source}/{one.name}" for one in results.glob("*.tar.gz"))
+        beside = f"; a packed run: {packed[0]}" if packed else ""
         raise Refused(f"{source}: no run, {name} is not in it{beside}") from None
     except (CorruptRecord, OSError) as error:
         raise Refused(f"{source}: {str(error).replace(f'{results}/', '')}") from None
