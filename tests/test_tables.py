@@ -60,9 +60,21 @@ def roofline():
 # ---------------------------------------------------------------- rows
 
 
-@pytest.mark.parametrize(("copy", "said"), [(47, ["dram_copy moves 1.57 times what dram_read does"]), (31, [])])
-def test_a_copy_that_moves_more_than_reads_is_told(copy, said):
-    ceilings = collected(device_record("cpu"), bandwidth_record("cpu", dram_read=30, dram_copy=copy)).roofline.ceilings
+def alone(gb_per_s: float):
+    return stream("dram_read_one_core", gb_per_s, cores=1)
+
+
+@pytest.mark.parametrize(
+    ("streams", "said"),
+    [
+        ({"dram_copy": 47}, ["dram_copy moves 1.57 times what dram_read does"]),
+        ({"dram_copy": 31}, []),
+        ({"dram_read_one_core": alone(28)}, ["all cores read 1.07 times what one does"]),
+        ({"dram_read_one_core": alone(15)}, []),
+    ],
+)
+def test_reads_that_copies_or_one_core_put_in_doubt_are_told(streams, said):
+    ceilings = collected(device_record("cpu"), bandwidth_record("cpu", dram_read=30, **streams)).roofline.ceilings
     assert [words.partition(":")[0] for words in remarks(ceilings)] == said
 
 

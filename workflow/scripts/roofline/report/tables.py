@@ -38,6 +38,7 @@ FEW_SAMPLES = f"* fewer than {FEWEST_SAMPLES} samples: nothing is concluded from
 UNKNOWN = "unknown"
 WIDE = 0.05  # half the width of an interval that asks for caution
 COPIES_MORE = 1.05  # times what reads move: from there on it is said
+ALONE = 1.15  # times what one core reads: below it it is said
 
 
 @dataclass(frozen=True)
@@ -208,7 +209,7 @@ def measure_again(records: Iterable[str]) -> str:
 
 def remarks(ceilings: Sequence[ComputeCeiling | MemoryCeiling]) -> list[str]:
     """Where the reference GEMM and its ceiling are of unlike operands, where a product makes no ratio, and where copies
-    move more than reads."""
+    move more than reads, or all cores hardly more than one."""
     rates = {c.name: c.gb_per_s for c in ceilings if c.kind == "memory"}
     read, copy = (rates.get(f"dram_{mix}") for mix in ("read", "copy"))
     said = [
@@ -222,8 +223,14 @@ def remarks(ceilings: Sequence[ComputeCeiling | MemoryCeiling]) -> list[str]:
     ]
     if read and copy and copy > COPIES_MORE * read:
         said.append(
-            f"dram_copy moves {number(copy / read)} times what dram_read does: no read-only loop tried gets more out "
-            "of this memory, and operators that only read stand under dram_read"
+            f"dram_copy moves {number(copy / read)} times what dram_read does: no read-only loop of this run got more "
+            "out of this memory, and operators that only read stand under dram_read"
+        )
+    one_core = rates.get("dram_read_one_core")
+    if read and one_core and read < ALONE * one_core:
+        said.append(
+            f"all cores read {number(read / one_core)} times what one does: one takes about all that this memory "
+            "gives, or the host ran them on one core then, and another run may read more"
         )
     return said
 
