@@ -69,7 +69,7 @@ def alone(gb_per_s: float):
     [
         ({"dram_copy": 47}, ["dram_copy moves 1.57 times what dram_read does"]),
         ({"dram_copy": 31}, []),
-        ({"dram_read_one_core": alone(28)}, ["all cores read 1.07 times what one does"]),
+        ({"dram_read_one_core": alone(28)}, ["All cores read 1.07 times what one does"]),
         ({"dram_read_one_core": alone(15)}, []),
     ],
 )

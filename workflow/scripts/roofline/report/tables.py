@@ -229,7 +229,7 @@ def remarks(ceilings: Sequence[ComputeCeiling | MemoryCeiling]) -> list[str]:
     one_core = rates.get("dram_read_one_core")
     if read and one_core and read < ALONE * one_core:
         said.append(
-            f"all cores read {number(read / one_core)} times what one does: one takes about all that this memory "
+            f"All cores read {number(read / one_core)} times what one does: one takes about all that this memory "
             "gives, or the host ran them on one core then, and another run may read more"
         )
     return said
