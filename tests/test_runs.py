@@ -164,7 +164,7 @@ NO_RUNS = {
     "missing": "no such file",
     "traversal": "leads outside",
     "another archive": "no archive of this workflow",
-    "a folder of something else": "no run, roofline.json is not in it; a packed run: ",
+    "a folder of something else": "no run, roofline.json is not in it; did you mean ",
     "another schema version": "schema_version 1; allowed: 2",
     "edited": "roofline.json is not the file that its manifest lists",
     "not JSON": "roofline.json: ",

@@ -28,4 +28,4 @@ def options(results: Path, arguments: list[str], asked: Callable[[], Collection[
 
 def told(again: list[str]) -> list[str]:
     """Of these options, in a line; nothing where there are none."""
-    return [f"measured again, since a check of it failed: {listed(again[1:])}, and what follows"] if again else []
+    return [f"Measuring again, because a check failed: {listed(again[1:])}, and what depends on it"] if again else []

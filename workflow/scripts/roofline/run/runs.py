@@ -113,9 +113,9 @@ def _read(results: Path, source: str) -> Run:
     except FileNotFoundError as error:
         missing = Path(error.filename)
         name = missing.relative_to(results) if missing.is_relative_to(results) else missing
-        packed = sorted(f"{source}/{one.name}" for one in results.glob("*.tar.gz"))
-        beside = f"; a packed run: {packed[0]}" if packed else ""
-        raise Refused(f"{source}: no run, {name} is not in it{beside}") from None
+        packed = min((one.name for one in results.glob("*.tar.gz")), default=None)
+        meant = f"; did you mean {source}/{packed}?" if packed else ""
+        raise Refused(f"{source}: no run, {name} is not in it{meant}") from None
     except (CorruptRecord, OSError) as error:
         raise Refused(f"{source}: {str(error).replace(f'{results}/', '')}") from None
     _require_as_listed(results, paths, manifest, source)
