@@ -61,6 +61,11 @@ def wall_kernels(device) -> list[WallKernel]:
     return [*strided, *conflicting, *(_predicated(device, lanes) for lanes in LANES_ON)]
 
 
+def _macros(pairs: int) -> tuple[str, ...]:
+    """The same for kernels that issue and that load: their source is compiled once for each number of pairs."""
+    return (f"-DPAIRS={pairs}",)
+
+
 # ---------------------------------------------------------------- issue
 
 
@@ -73,7 +78,7 @@ class _Chains:
         self.warps = self.blocks * threads // LANES
         each = self.warps // device.multiprocessors
         self.rounds = max(COMPARED_ROUNDS, STEP_CYCLES * SCHEDULERS // (2 * pairs * each))
-        self.kernel = device.kernel(SOURCE, name, (f"-DPAIRS={pairs}",))
+        self.kernel = device.kernel(SOURCE, name, _macros(pairs))
         words = self.blocks * threads * NUMBERS
         self.floats, self.words = device.xp.empty(words, "float32"), device.xp.empty(words, "uint32")
 
@@ -209,7 +214,7 @@ def _loading(
     each = device.max_threads // threads
     blocks, warps = each * device.multiprocessors, each * threads // LANES
     rounds = max(1, STEP_CYCLES // (LOADS * warps * max(1, cycles)))
-    words, kernel = device.cache_words(4 * size).view("uint32"), device.kernel(SOURCE, name)
+    words, kernel = device.cache_words(4 * size).view("uint32"), device.kernel(SOURCE, name, _macros(PAIRS[0]))
 
     def run(count: int) -> None:
         arguments = (words, *numbers, numpy.uint32(count), device.total, device.kernel_clock)
