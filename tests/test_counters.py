@@ -141,7 +141,7 @@ def counted_cell(**fields) -> CountedCell:
         ({"dram_read_bytes": 1.5e9}, "500 MB more was read from memory than declared (the cause was not counted)"),
         (
             {"dram_read_bytes": 2e9, "l2_read_hit_sectors": 3.75e8, "l2_read_miss_sectors": 1.25e8},
-            "than declared (the L2 was asked for 16 GB, 16 times the declared, and had 75 % of it",
+            "than declared (the L2 was asked for 16 GB, 16 times the declared, and counted 75 % of that",
         ),
         ({"dram_read_bytes": 5e8, "cache": "warm"}, "500 MB less was read from memory than declared (the cause was"),
         ({"dram_read_bytes": 9e8, "kept_read_bytes": 1e8, "kept_read_why": "x stays"}, "than declared (x stays)"),

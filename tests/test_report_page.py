@@ -377,7 +377,7 @@ def test_the_issue_rate_the_walls_and_the_kernels_that_were_counted_are_told_and
     paragraph, walls = one.words
     assert paragraph.startswith("gpu0 issues 390 G warp instructions/s, 98 % of one per scheduler and cycle.")
     assert "8 of 32 lanes are active" in paragraph
-    assert "by stride, takes 32 sectors in 10 cycles" in walls and "ncu counts within 1.6 % (stride)" in walls
+    assert "words apart takes 10 for 32 sectors" in walls and "ncu counts within 1.6 % (stride)" in walls
     dots = [text for trace in one.chart["data"] for text in trace.get("text", []) if "counted by ncu" in text]
     assert len(dots) == 2 and all("over HBM" in dot for dot in dots)
     assert 'id="instructions-gpu0"' in html_page(run)

@@ -137,10 +137,13 @@ def test_the_sentence_names_the_measured_cause(one, cause, words):
     assert entry.explanation.startswith(words), entry.explanation
 
 
-def with_gemm(latency_us, ceiling, clock=None, **fields):
-    """The reference product under its ceiling; `fields` are the product's."""
+POWER = ["sw_power_cap"]
+
+
+def with_gemm(latency_us, ceiling, clock=None, burst_limited_by=None, **fields):
+    """The reference product under its ceiling, whose sustained load the power cap limits; `fields` are the product's."""
     one = reference_gemm("gpu0", "fp16", 2 * 4096**3 / (latency_us * US) / 1e12, costs={}, **fields)
-    peak = peak_record("gpu0", "fp16", ceiling, reference=one, clock=clock, limited_by=["sw_power_cap"])
+    peak = peak_record("gpu0", "fp16", ceiling, reference=one, clock=clock, limited_by=POWER, burst_limited_by=burst_limited_by)
     (entry,) = verified(peak, HBM).entries
     return entry.cause, entry.explanation
 
@@ -152,9 +155,10 @@ def test_a_ceiling_below_the_promise_is_the_cause_of_a_slower_product():
 
 
 def test_the_clock_is_the_cause_where_it_accounts_for_the_lower_ceiling():
-    cause, words = with_gemm(176, 800.0, clock=(1500.0, 850.0))
-    assert cause == "clock"
-    assert words == "the ceiling's clock was 1500 MHz (power cap); the datasheet's 990 TFLOPS require 1747 MHz"
+    for burst_limited_by, why in ((None, ""), (POWER, " (power cap)")):  # the load's reason is none of the burst's
+        cause, words = with_gemm(176, 800.0, clock=(1500.0, 850.0), burst_limited_by=burst_limited_by)
+        assert cause == "clock"
+        assert words == f"the ceiling's clock was 1500 MHz{why}; the datasheet's 990 TFLOPS require 1747 MHz"
 
 
 def test_a_products_own_clock_is_told_where_its_ceiling_ran_faster():

@@ -242,9 +242,8 @@ def _start(evidence: Evidence) -> str:
 def _clock(evidence: Evidence) -> str:
     ceiling, promised, clock_mhz = evidence.compute, evidence.promised_peak, evidence.peak.clock_mhz
     required_mhz = clock_mhz * promised.tflops / ceiling.clock_tflops
-    reasons = ceiling.limited_by if ceiling.burst_limited_by is None else ceiling.burst_limited_by
     return (
-        f"the ceiling's clock was {clock_mhz:.0f} MHz{_under(reasons)}; "
+        f"the ceiling's clock was {clock_mhz:.0f} MHz{_under(ceiling.burst_limited_by or [])}; "
         f"the {_promised_by(promised)}'s {number(promised.tflops)} TFLOPS require {required_mhz:.0f} MHz"
     )
 

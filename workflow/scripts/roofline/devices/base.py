@@ -79,7 +79,8 @@ class SweepSeries:
     """Reads of one kind over sizes of the working set.
 
     `step(size_bytes)` is a step that reads it again and again, with the bytes that it reads for a reader in all;
-    `levels` names what the device reports: {name: capacity in bytes of a reader}. `cached_bytes` is what all last-level
+    `levels` names what the device reports: {name: capacity in bytes of a reader}; of those in `assumed` it reports
+    something near alone, which names a level and is not told as its capacity. `cached_bytes` is what all last-level
     caches together may hold of a reader's set: beyond it lies memory. None where the last level of `levels` tells.
     """
 
@@ -90,6 +91,7 @@ class SweepSeries:
     step: Callable[[int], tuple[Callable[[int], object], int]]
     levels: dict[str, int]
     cached_bytes: int | None = None
+    assumed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

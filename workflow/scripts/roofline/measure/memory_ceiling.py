@@ -1,5 +1,7 @@
 """The memory ceilings of one level, or the sweep that finds the levels by itself."""
 
+from collections.abc import Sequence
+
 from roofline.core.terms import MIXES
 from roofline.devices.base import Device
 from roofline.devices.levels import CACHE_OR_MEMORY, MEMORY
@@ -159,7 +161,7 @@ def sweep(device: Device, series) -> Sweep:
         reader=series.reader,
         counted=series.counted,
         points=points,
-        levels=named(found, series.levels, series.cached_bytes),
+        levels=named(found, series.levels, series.cached_bytes, series.assumed),
         states=log.states,
         contention=contention,
     )
@@ -178,7 +180,9 @@ def _rate(point: SweepPoint) -> float:
     return point.gb_per_s
 
 
-def named(found: list, capacities: dict[str, int], cached_bytes: int | None = None) -> list[FoundLevel]:
+def named(
+    found: list, capacities: dict[str, int], cached_bytes: int | None = None, assumed: Sequence[str] = ()
+) -> list[FoundLevel]:
     """Levels by the capacities that the device reports: a knee belongs to the nearest, within a factor of MATCHES.
 
     The last plateau, which has no knee, belongs to the first capacity that holds all of it, or to the memory: where it
@@ -192,7 +196,7 @@ def named(found: list, capacities: dict[str, int], cached_bytes: int | None = No
             name = None
         if name is None and not level.knee_bytes and cached_bytes is not None:
             name = MEMORY if level.first_bytes > cached_bytes else CACHE_OR_MEMORY
-        reported = left.pop(name, None) if name else None
+        capacity = left.pop(name, None) if name else None
         named_levels.append(
             FoundLevel(
                 name=name,
@@ -200,7 +204,7 @@ def named(found: list, capacities: dict[str, int], cached_bytes: int | None = No
                 first_bytes=level.first_bytes,
                 last_bytes=level.last_bytes,
                 knee_bytes=round(level.knee_bytes) if level.knee_bytes else None,
-                reported_bytes=reported,
+                reported_bytes=None if name in assumed else capacity,
             )
         )
     return named_levels

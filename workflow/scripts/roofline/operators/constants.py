@@ -87,9 +87,9 @@ def of_host(*names: str) -> dict[str, Constant]:
     return found
 
 
-def meaning(name: str) -> str:
-    """What a cost of a host is; empty for one of another version."""
-    known = {**_GPU_HOST, **_HOST}
+def meaning(name: str, kind: str) -> str:
+    """What a cost of a host is, for a kind of device; empty for one of another version."""
+    known = _GPU_HOST if kind == "gpu" else _HOST
     return known[name][1] if name in known else ""
 
 

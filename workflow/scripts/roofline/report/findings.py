@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from roofline.analysis.quantities import WIDE
 from roofline.analysis.table import Operator, Roofline
 from roofline.core.formatting import (
     capacity,
@@ -120,7 +121,8 @@ def _waiting(roofline: Roofline) -> Finding | None:
     waiting = [c for c in known if c.device_latency_s < c.latency_s / 2]
     if not waiting:
         return None
-    c = max(waiting, key=lambda c: c.latency_s / c.device_latency_s)
+    steady = [c for c in waiting if (c.latency_deciles or 1) <= WIDE]  # of the others the host's pace changed meanwhile
+    c = max(steady or waiting, key=lambda c: c.latency_s / c.device_latency_s)
     words = (
         f"In {len(waiting)} of {counted(len(known), 'cell')} on GPUs the device works for less than half of the time "
         f"that its caller waits. {c.full_name} on {c.device} takes its caller "

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from roofline.analysis.table import HostCostEntry
 from roofline.core.formatting import duration, number
+from roofline.devices import kind_of
 from roofline.operators.constants import meaning
 from roofline.report.markdown import Table, filled
 
@@ -15,7 +16,7 @@ def table(entries: Iterable[HostCostEntry]) -> Table:
         [
             one.device,
             one.name,
-            meaning(one.name),
+            meaning(one.name, kind_of(one.device)),
             str(one.count),
             str(one.samples),
             number(one.slowest_over_fastest),

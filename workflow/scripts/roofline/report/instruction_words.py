@@ -1,6 +1,6 @@
 """What the instruction roofline says of a GPU's kernels that bytes and FLOPs do not, in a paragraph."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from roofline.analysis.table import InstructionRoofline, InstructionWall, PlacedKernel
 from roofline.core.formatting import counted, listed, number, percent
@@ -11,8 +11,8 @@ from roofline.devices.levels import TITLES
 EXPLAINED = 0.6  # of a kernel's own roof: from there on bytes and FLOPs say what limits it
 FULL = 0.95  # of the lanes, or of the sectors of a request at unit stride: what is less is told
 LOADS = {
-    "stride": ("a global load, by stride,", "sectors"),
-    "conflict": ("a shared load, by bank conflict,", "wavefronts"),
+    "stride": ("a global load of lanes {} words apart", "sectors"),
+    "conflict": ("a shared load of {} lanes on a bank", "wavefronts"),
 }
 LEVELS = {"issue": "instruction issue", **TITLES, "hbm": "memory"}
 
@@ -47,22 +47,21 @@ def walls(one: InstructionRoofline) -> str:
     for pattern, (what, transaction) in LOADS.items():
         mine = [wall for wall in one.walls if wall.pattern == pattern and wall.cycles_per_request]
         if mine:
-            moved = _span(wall.transactions_per_request for wall in mine)
-            cycles = _span(wall.cycles_per_request for wall in mine)
-            said.append(f"{what} takes {moved} {transaction} in {cycles} cycles")
+            cycles, moved = (
+                listed([number(getattr(wall, name)) for wall in mine])
+                for name in ("cycles_per_request", "transactions_per_request")
+            )
+            patterns = listed([str(wall.of) for wall in mine])
+            said.append(f"{what.format(patterns)} takes {cycles} for {moved} {transaction}")
     if not said:
         return ""
+    told = f"Walls, in cycles of a multiprocessor: {'; '.join(said)}"
     known = {p: max(apart) for p in LOADS if (apart := [_apart(w) for w in one.walls if w.pattern == p and w.counted])}
     if known:
         within = listed(f"{percent(apart)} ({pattern})" for pattern, apart in known.items())
-        return f"Walls: {listed(said)} of a multiprocessor. ncu counts within {within} of what each gives."
+        return f"{told}. ncu counts within {within} of what each gives."
     why = f": {one.not_counted.rstrip('.')}" if one.not_counted else ""
-    return f"Walls: {listed(said)} of a multiprocessor. ncu counted none of them{why}."
-
-
-def _span(values: Iterable[float]) -> str:
-    values = list(values)
-    return " to ".join(dict.fromkeys(number(end) for end in (min(values), max(values))))
+    return f"{told}. ncu counted none of them{why}."
 
 
 def _apart(wall: InstructionWall) -> float:

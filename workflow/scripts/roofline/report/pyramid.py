@@ -51,7 +51,7 @@ def _levels_of_gpu(device: DeviceRecord, ceilings: Ceilings) -> list[tuple]:
             f"≥ {_rate(1e3 * fma.tflops / PER_MULTIPLY_ADD)} from fp32_fma" if fma else "",
             registers,
         ),
-        ("L1 and shared memory", _held(count * (shared or 0)), *_measured(ceilings, "l1", "shared")),
+        ("L1 and shared memory", f"≥ {_held(count * shared)}" if shared else "", *_measured(ceilings, "l1", "shared")),
         ("L2", _held(hardware.get("l2_bytes")), *_measured(ceilings, "l2")),
         ("device memory", _held(device.memory_total_bytes), *_measured(ceilings, *(c.name for c in memory[:1]))),
         ("other GPUs", "", *_peers(ceilings)),

@@ -439,6 +439,7 @@ def sweeps(device, points_per_octave: int) -> list[SweepSeries]:
             sizes=_sizes(ROUND_OF_SWEEP, min(LARGEST_OF_L1, l2 // readers // 2), 2 * points_per_octave, ROUND_OF_SWEEP),
             step=lambda size: _own_sets(device, size, readers),
             levels={"l1": device.l1_bytes, "l2": l2 // readers},
+            assumed=("l1",),  # CUDA tells what of an L1 may be shared memory
         ),
         SweepSeries(
             series="past L1",
