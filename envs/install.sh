@@ -245,6 +245,8 @@ if installed "$lock" && { [ -z "$more" ] || installed "$more"; }; then
     exit
 fi
 
+[ -w .venv ] || { [ ! -e .venv ] && [ -w . ]; } ||
+    stop "The packages belong in $PWD/.venv, which you may not write: clone the project where you may."
 [ -z "$bundle" ] || check_bundle
 log=$(mktemp)
 trap 'rm -rf "$log" .venv/tmp' EXIT

@@ -43,7 +43,10 @@ class Run:
             raise Unreadable("it holds no samples; an audit needs the whole archive")
         if versions := {one["schema_version"] for one in self.records.values()} - {RECORDS}:
             told = ", ".join(map(str, sorted(versions)))
-            raise Unreadable(f"its records are of schema version {told}; this audit reads {RECORDS}")
+            raise Unreadable(
+                f"its records are of schema version {told}; this audit reads {RECORDS}, and that of the commit which its "
+                "manifest.json names reads them"
+            )
         self.ceilings = {}  # by device and name: the rate by its samples, and the record's or block's own
         for record in self.records.values():
             for one in record.get("bandwidths", []):
@@ -56,13 +59,15 @@ class Run:
                 self.ceilings[record["device"], record["dtype"]] = (max(rate, load), peak["tflops"])
 
     def cells(self) -> Iterator[tuple[dict, dict]]:
-        """Each cell of the table with the measurement that it was made from."""
+        """Each cell of the table with the measurement that it was made from; the user's own operations have none."""
         known = {
             (path, *(json.dumps(one[key], sort_keys=True) for key in CELL)): one
             for path, record in self.records.items()
             for one in record["measurements"]
         }
         for cell in self.table["operators"]:
+            if cell["record"] is None:
+                continue
             yield cell, known[cell["record"], *(json.dumps(cell[key], sort_keys=True) for key in CELL)]
 
     def roof_s(self, cell: dict, name: str, amount: float) -> float | None:
@@ -92,6 +97,8 @@ def read(path: Path) -> Run:
                 if PurePosixPath(name).is_relative_to(root)
             }
         return Run(files)
+    except Unreadable as error:
+        raise Unreadable(f"{path}: {error}") from None
     except (OSError, tarfile.TarError, ValueError, KeyError, StopIteration) as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise Unreadable(f"{path}: no run with its manifest ({why})") from None

@@ -48,4 +48,6 @@ def add(card: str, measured: list) -> None:
 
 if __name__ == "__main__":
     print_what_can_be_printed()
-    sys.exit(main(sys.argv[1:]) if sys.argv[1:] else __doc__)
+    if not sys.argv[1:]:
+        sys.exit('ARCHIVES: name archives or results folders, as in ARCHIVES="one.tar.gz other.tar.gz"')
+    sys.exit(main(sys.argv[1:]))

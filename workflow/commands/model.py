@@ -109,7 +109,7 @@ def wholes(variable: str, text: str) -> list[int]:
     except ValueError:
         numbers = []
     if not numbers or not all(1 <= one <= MOST for one in numbers):
-        raise Refused(f"{variable}: {text!r}; allowed: whole numbers of 1 or more, such as 1,8,32")
+        raise Refused(f"{variable}: {text!r}; allowed: whole numbers from 1 to {MOST}, such as 1,8,32")
     return list(dict.fromkeys(numbers))
 
 

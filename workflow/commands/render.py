@@ -23,6 +23,7 @@ from roofline.run.derived import derive, same, same_figures
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.manifest import hashes
 from roofline.run.paths import RESULTS
+from roofline.run.runs import PACK
 
 
 def render(archive: Path, folder: Path) -> list[str]:
@@ -31,6 +32,8 @@ def render(archive: Path, folder: Path) -> list[str]:
     Raises Refused for an archive that does not agree with its manifest.
     """
     with opened(archive) as (root, manifest, problems):
+        if root.name.endswith(PACK):
+            raise Refused(f"{archive}: nothing to render, it holds records alone; name the archive that they are from")
         if problems:
             raise Refused(f"{archive}: refused, {problems[0]} (`make verify` lists all)")
         found = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])

@@ -15,7 +15,6 @@ from types import SimpleNamespace
 HERE = Path(os.path.relpath(str(workflow.current_basedir))).parents[1]
 SCRIPTS = HERE / "workflow" / "scripts"
 sys.path.insert(0, str(SCRIPTS.resolve()))
-sys.executable = shlex.quote(sys.executable)  # Snakemake's jobs take it for a word of the shell, spaces and all
 
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look for some at the start of every job
 
@@ -70,7 +69,8 @@ if workflow.modifier.is_main_snakefile():
     configfile: CONFIG_FILE
 
 
-CHECKED = faults_end_the_run(settings.complete, config)
+CHECKED = faults_end_the_run(settings.complete, config)  # imports the user's files in processes of their own
+sys.executable = shlex.quote(sys.executable)  # Snakemake's jobs take it for a word of the shell, spaces and all
 CONFIG, OPERATORS = CHECKED.config, CHECKED.operators
 PRESENT = devices.discover()
 DEVICES = faults_end_the_run(settings.choose_devices, CHECKED, PRESENT)

@@ -34,13 +34,16 @@ def find(named: str | Mapping[str, Any]) -> dict[str, Any]:
     if not named or not named.isprintable():
         raise BadModel(f"{named!r} is no model; allowed: the path of a config.json, or {known}")
     path = Path(named)
-    path = path / CONFIG if path.is_dir() else path
+    if path.is_dir():
+        path, missing = path / CONFIG, f"a folder without {CONFIG}"
+    else:
+        missing = "no such file"
     if named.lower() in shipped() and not path.exists():
         return {"name": named.lower(), **shipped()[named.lower()]}
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise BadModel(f"{named}: no such file, and no model of the list; allowed: a config.json or {known}") from None
+        raise BadModel(f"{named}: {missing}, and no model of the list; allowed: a {CONFIG} or {known}") from None
     except (OSError, ValueError, RecursionError) as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise BadModel(f"{named}: cannot be read as JSON ({why})") from None

@@ -339,6 +339,7 @@ def build(name: str, source: str, given: Mapping[str, Any]) -> Model:
     inner = given.get("text_config")
     if isinstance(inner, Mapping) and given.get("model_type") not in known():  # of a model that sees or hears as well
         outer = {key: given[key] for key in ("torch_dtype", "dtype", "quantization_config") if key in given}
+        source = f"{source}, of which text_config alone is counted"
         given = {**outer, **inner}
     kind = given.get("model_type")
     if kind == "gpt2":
