@@ -58,7 +58,7 @@ def test_an_archive_is_read_as_it_is(run, tmp_path):
 
 def test_records_alone_are_refused_in_a_line(run):
     records = CHECKOUT / "reference/runs/nvidia-h200-20261124T210857Z-records.tar.gz"
-    assert run(records) == (2, "it holds no samples; an audit needs the whole archive\n")
+    assert run(records) == (2, f"{records}: it holds no samples; an audit needs the whole archive\n")
 
 
 @pytest.mark.parametrize(
@@ -85,6 +85,13 @@ def test_a_table_that_was_edited_is_named(run, copied):
     told = run(copied)[1]
     for what in ("shares of the roof", "regimes", "predictions and their score: score: times_right", "verdicts: gpu0"):
         assert f"- {what}" in told
+
+
+def test_the_users_own_operations_were_measured_elsewhere(run, copied):
+    edit(copied / "roofline.json", lambda table: table["operators"].append(table["operators"][0] | {"record": None}))
+    assert [line for line in run(copied)[1].splitlines() if line.startswith("- ")] == [
+        "- hashes of files and seals: roofline.json"
+    ]
 
 
 @pytest.mark.parametrize("path", ["nothing", REFERENCE.parent / "runs", REFERENCE / "thorough-records.tar.gz"])
