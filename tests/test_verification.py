@@ -140,10 +140,11 @@ def test_the_sentence_names_the_measured_cause(one, cause, words):
 POWER = ["sw_power_cap"]
 
 
-def with_gemm(latency_us, ceiling, clock=None, burst_limited_by=None, **fields):
-    """The reference product under its ceiling, whose sustained load the power cap limits; `fields` are the product's."""
+def with_gemm(latency_us, ceiling, clock=None, burst=None, **fields):
+    """The reference product under its ceiling, limited by power, the burst by `burst`; `fields` are the product's."""
     one = reference_gemm("gpu0", "fp16", 2 * 4096**3 / (latency_us * US) / 1e12, costs={}, **fields)
-    peak = peak_record("gpu0", "fp16", ceiling, reference=one, clock=clock, limited_by=POWER, burst_limited_by=burst_limited_by)
+    limits = {"limited_by": POWER, "burst_limited_by": burst}
+    peak = peak_record("gpu0", "fp16", ceiling, reference=one, clock=clock, **limits)
     (entry,) = verified(peak, HBM).entries
     return entry.cause, entry.explanation
 
@@ -155,8 +156,8 @@ def test_a_ceiling_below_the_promise_is_the_cause_of_a_slower_product():
 
 
 def test_the_clock_is_the_cause_where_it_accounts_for_the_lower_ceiling():
-    for burst_limited_by, why in ((None, ""), (POWER, " (power cap)")):  # the load's reason is none of the burst's
-        cause, words = with_gemm(176, 800.0, clock=(1500.0, 850.0), burst_limited_by=burst_limited_by)
+    for burst, why in ((None, ""), (POWER, " (power cap)")):  # the load's reason is none of the burst's
+        cause, words = with_gemm(176, 800.0, clock=(1500.0, 850.0), burst=burst)
         assert cause == "clock"
         assert words == f"the ceiling's clock was 1500 MHz{why}; the datasheet's 990 TFLOPS require 1747 MHz"
 

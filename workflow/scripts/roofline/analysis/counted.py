@@ -135,8 +135,8 @@ def _why_again(cell: CountedCell) -> str | None:
     if asked < ASKED_AGAIN * cell.declared_read_bytes:
         return None
     return (
-        f"the L2 was asked for {traffic(asked)}, {asked / cell.declared_read_bytes:.3g} times the declared, and counted "
-        f"{percent(hits / (hits + misses))} of that as hits: it does not hold all until it is wanted again"
+        f"the L2 was asked for {traffic(asked)}, {asked / cell.declared_read_bytes:.3g} times the declared, and "
+        f"counted {percent(hits / (hits + misses))} of that as hits: it does not hold all until it is wanted again"
     )
 
 

@@ -30,8 +30,8 @@ def axes(known: Evidence) -> Iterable[Outcome]:
             places = ", ".join(place_words(info.axis, place) for place in found)
             reason = f"{info.axis.symbol} = {places}" if found else f"not measured on {known.device}"
             result = "pass" if len(found) >= wanted else "fail" if mine else "not_applicable"
-            name = f"{info.title} measured" + (f" at {wanted} or more values of {info.axis.symbol}" if wanted > 1 else "")
-            yield Outcome(result, reason, len(found), wanted, name=name)
+            values = f" at {wanted} or more values of {info.axis.symbol}" if wanted > 1 else ""
+            yield Outcome(result, reason, len(found), wanted, name=f"{info.title} measured{values}")
 
 
 @check(PLACED, looks_at="table", of_cpus=True)
