@@ -98,7 +98,8 @@ def test_a_cpus_products_are_held_against_its_own_multiply_adds():
 
 def test_the_verdict_is_what_to_plan_with():
     words = trust(at(0.87, sustained=0.74 * 900), at(0.95, "fp32_fma"))
-    assert verdicts(words) == ["gpu0: plan long-running work with these sustained rates (TFLOPS): fp16 666."]
+    rates = "these sustained rates (TFLOPS; 2 s of load): fp16 666."
+    assert verdicts(words) == [f"gpu0: plan long-running work with {rates}"]
     assert "The roofs are the bursts: fp16 783, fp32_fma 855" in words
     assert verdicts(trust(at(0.9))) == ["gpu0: the roofs are the bursts (TFLOPS): fp16 810."]
 

@@ -6,7 +6,7 @@ from roofline.core.device_kinds import KINDS
 from roofline.core.dtypes import REGISTER_ONLY
 from roofline.core.formatting import counted, flops_unit, listed, number, percent
 from roofline.core.statistics import few, half_width
-from roofline.records.compute import PeakFlops, PeakFlopsRecord
+from roofline.records.compute import PeakFlops, PeakFlopsRecord, Sustained
 from roofline.records.device import DeviceRecord
 from roofline.records.operator import JobRecord
 from roofline.report.answers import Answer, answer
@@ -71,6 +71,7 @@ def throughput(device: DeviceRecord, roofline: Roofline, records: list[JobRecord
         "peaks": peaks,
         "unit": "TFLOPS" + (", int8: TOPS" if any(flops_unit(dtype) == "TOPS" for dtype in sure) else ""),
         "plan": [f"{dtype} {number(p.sustained_tflops)}" for dtype, p in sure.items() if p.sustained_tflops],
+        "load": _load([p.sustained for p in sure.values() if p.sustained]),
         "bursts": [f"{dtype} {number(p.burst_tflops)}" for dtype, p in sure.items()],
         "few": of_few,
         "doubted": doubted,
@@ -96,6 +97,13 @@ def throughput(device: DeviceRecord, roofline: Roofline, records: list[JobRecord
         "promise": promised(device),
     }
     return answer("throughput", facts, ceiling_tables(roofline, device, spreads)[:2])
+
+
+def _load(loads: list[Sustained]) -> str:
+    """For how long, and how hot: a card that is hotter holds less."""
+    heat = max((load.temperature_c for load in loads if load.temperature_c is not None), default=None)
+    told = [f"{max(load.seconds for load in loads):.0f} s of load"] if loads else []
+    return ", ".join(told + ([f"up to {heat:.0f} °C"] if heat is not None else []))
 
 
 def _samples(peak: PeakFlops) -> int:
