@@ -1,6 +1,5 @@
 """Cells of operators, as every picture and page sorts and chooses them."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from statistics import median
@@ -24,10 +23,6 @@ def predicted(cell: Operator) -> float | None:
     return cell.flops / sealed.latency_s / 1e12 if known else None
 
 
-def share(cell: Operator) -> float:
-    return cell.fraction_of_roof or 0.0
-
-
 def has_place(cell: Operator) -> bool:
     """Zero has no place on a logarithmic axis."""
     return bool(height_of(cell) and (cell.intensity_flops_per_byte or cell.no_traffic))
@@ -45,15 +40,6 @@ def chosen(cells: Sequence[Operator], infos: Infos) -> list[Operator]:
             best = min(ways, key=partial(_merit, of_dtype), default=None)
             found += [cell for cell in of_dtype if name == USERS or cell.implementation == best]
     return found
-
-
-def ranges(cells: Iterable[Operator]) -> list[tuple[Operator, Operator]]:
-    """The worst and the best cell of each operator and dtype, about each intensity: within a factor of four."""
-    found: dict[tuple, list[Operator]] = {}
-    for cell in cells:
-        about = round(math.log(cell.intensity_flops_per_byte, 4))
-        found.setdefault((cell.operator, cell.dtype, about), []).append(cell)
-    return [(min(mine, key=share), max(mine, key=share)) for mine in found.values()]
 
 
 def by_operator(cells: Iterable[Operator]) -> dict[str, list[Operator]]:
@@ -85,4 +71,4 @@ def title(name: str, infos: Infos) -> str:
 def _merit(cells: Sequence[Operator], implementation: str | None) -> tuple[float, float]:
     """The lower the better: by the share of the roof, then by the time."""
     mine = [cell for cell in cells if cell.implementation == implementation]
-    return -median(map(share, mine)), median(cell.latency_s or 0.0 for cell in mine)
+    return -median(cell.fraction_of_roof or 0.0 for cell in mine), median(cell.latency_s or 0.0 for cell in mine)
