@@ -18,7 +18,7 @@ from roofline.analysis.results import read_table
 from roofline.analysis.table import Roofline
 from roofline.core.formatting import level_words, number, percent
 from roofline.operators.about import OwnOperator, Stored
-from roofline.report import roofline_content, roofline_figure
+from roofline.report import roofline_content, roofline_figure, screen
 from roofline.report.figure_style import PAPER, save
 
 REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
@@ -83,8 +83,11 @@ def test_the_labs_dots_are_labelled_with_their_shares(drawn):
 @pytest.mark.parametrize(("block", "labelled"), [(1.5, ["gemm"]), (1.2, [])])
 def test_a_product_that_nothing_is_divided_by_has_no_share_at_its_dot(block, labelled):
     """Its blocks differ by more than a tenth: the page gives no ratio of it either."""
-    table = collected(peak_record("cpu", "fp32", 1.5, chosen_at=block), bandwidth_record("cpu", dram_read=100)).roofline
+    records = peak_record("cpu", "fp32", 1.5, chosen_at=block), bandwidth_record("cpu", dram_read=100)
+    table = collected(*records).roofline.shown()
     (panel,) = roofline_content.panels(table)
+    (line,) = (line for line in screen.summary(table).splitlines() if "numpy.matmul" in line)
+    assert ("98 %" in line) is bool(labelled)
     assert [cell.operator for cell in panel.labelled] == labelled and panel.cells
 
 

@@ -269,6 +269,17 @@ class Operator(OfCell):
     def from_ceilings(self) -> CellPrediction | None:
         return self.predicted.from_ceilings
 
+    @property
+    def lower_ceiling(self) -> Literal["memory", "compute"]:
+        """A share of the compute ceiling below that of the roof says that the memory ceiling is the lower; a roof by
+        which nothing is divided is the compute ceiling."""
+        if not self.compute_ceiling or not self.roof_tflops:
+            return "memory"
+        if not self.fraction_of_roof:
+            return "compute"
+        below = self.fraction_of_compute_peak < 0.9999 * self.fraction_of_roof  # equal but for rounding
+        return "memory" if self.memory_ceiling and below else "compute"
+
     def along(self, axis: Axis) -> int | float | None:
         """Its place on the operator's axis; None where it has none."""
         return self.bytes if axis.key == BYTES else self.shape.get(axis.key)
@@ -664,6 +675,21 @@ class Roofline(Record):
     @property
     def titles(self) -> dict[str, str]:
         return {name: about.title for name, about in self._abouts.items()}
+
+    def shown(self) -> "Roofline":
+        """As views show it: no share of a roof that is a ceiling by which nothing is divided."""
+        unsettled = {(c.device, c.name) for c in self.ceilings if c.kind == "compute" and c.no_ratio}
+        none = {"fraction_of_roof": None, "device_fraction_of_roof": None}
+        return self.model_copy(
+            update={
+                "operators": [
+                    one.model_copy(update=none)
+                    if (one.device, one.compute_ceiling) in unsettled and one.lower_ceiling == "compute"
+                    else one
+                    for one in self.operators
+                ]
+            }
+        )
 
     @property
     def entries(self) -> list[Operator]:

@@ -27,7 +27,7 @@ def cells_of(roofline: Roofline, device: str, operator: str) -> list[Operator]:
 def _placed(device: str, roofline: Roofline) -> list[tuple[About, list[Operator]]]:
     """Each operator that has a roof on a device, with its cells under it."""
     mine = [(info, cells_of(roofline, device, info.name)) for info in roofline.operator_info.values()]
-    mine = [(info, [cell for cell in cells if cell.fraction_of_roof]) for info, cells in mine]
+    mine = [(info, [c for c in cells if c.fraction_of_roof or no_ratio_of(c, roofline)]) for info, cells in mine]
     return [(info, cells) for info, cells in mine if cells]
 
 
@@ -41,8 +41,7 @@ def efficiency(device: str, roofline: Roofline, records: list[JobRecord]) -> Ans
     every = [cell for _, cells in judged for cell in cells]
     disturbed = sum(_is_disturbed(cell, roofline) for cell in all_cells)
     no_ratio = sum(
-        not few(cell.samples) and not _is_disturbed(cell, roofline) and bool(without_ratio(roof_of(cell, roofline)))
-        for cell in all_cells
+        not few(cell.samples) and not _is_disturbed(cell, roofline) and not cell.fraction_of_roof for cell in all_cells
     )
     best = sorted(((max(map(_fraction, cells)), info.title) for info, cells in judged), reverse=True)
     regimes = dict.fromkeys(cell.regime for cell in every)
@@ -79,29 +78,23 @@ def efficiency(device: str, roofline: Roofline, records: list[JobRecord]) -> Ans
 
 def _judged(cells: list[Operator], roofline: Roofline) -> list[Operator]:
     """Those whose times and roofs rest on enough samples, and were not disturbed; of roofs that may be divided by."""
-    roofs = [(cell, roof_of(cell, roofline)) for cell in cells]
-    sure = [cell for cell, roof in roofs if not few(cell.samples) and not few(roof.samples) and not without_ratio(roof)]
+    divided = [cell for cell in cells if cell.fraction_of_roof]
+    sure = [cell for cell in divided if not few(cell.samples) and not few(roof_of(cell, roofline).samples)]
     return [cell for cell in sure if not _is_disturbed(cell, roofline)]
 
 
-def without_ratio(roof: ComputeCeiling | MemoryCeiling) -> str | None:
-    """Why nothing is divided by it."""
-    return roof.no_ratio if roof.kind == "compute" else None
-
-
 def _is_disturbed(cell: Operator, roofline: Roofline) -> bool:
-    roof = roof_of(cell, roofline).record if cell.fraction_of_roof else None
-    return not roofline.disturbed.isdisjoint({cell.record, roof})
+    return not roofline.disturbed.isdisjoint({cell.record, roof_of(cell, roofline).record})
 
 
 def no_ratio_of(cell: Operator, roofline: Roofline) -> str | None:
     """Why the time of a product, or a time under its ceiling, is no figure to compare."""
-    return without_ratio(roof_of(cell, roofline)) if cell.fraction_of_roof else None
+    return roof_of(cell, roofline).no_ratio if cell.roof_tflops and not cell.fraction_of_roof else None
 
 
 def roof_of(cell: Operator, roofline: Roofline) -> ComputeCeiling | MemoryCeiling:
     """The lower of its ceilings."""
-    name = cell.memory_ceiling if lower_ceiling(cell) == "memory" else cell.compute_ceiling
+    name = cell.memory_ceiling if cell.lower_ceiling == "memory" else cell.compute_ceiling
     return next(c for c in roofline.ceilings if (c.device, c.name) == (cell.device, name))
 
 
@@ -122,14 +115,6 @@ def _name(cell: Operator, *more: str | None) -> str:
 def _preset(cell: Operator, cells: list[Operator]) -> str | None:
     """Where there are several."""
     return cell.preset if len({one.preset for one in cells}) > 1 else None
-
-
-def lower_ceiling(cell: Operator) -> str:
-    """A share of the compute ceiling below that of the roof says that the memory ceiling is the lower."""
-    if not cell.compute_ceiling or not cell.fraction_of_roof:
-        return "memory"
-    below = cell.fraction_of_compute_peak < 0.9999 * cell.fraction_of_roof  # equal but for rounding
-    return "memory" if cell.memory_ceiling and below else "compute"
 
 
 def _lag(cell: Operator) -> float:
@@ -181,9 +166,9 @@ def _overview(found: list[tuple[About, list[Operator]]], roofline: Roofline) -> 
     rows = []
     for info, dtype, mine in ((i, d, [c for c in cells if c.dtype == d]) for i, cells in found for d in _dtypes(cells)):
         sure = _judged(mine, roofline)
-        divided = [cell for cell in mine if not without_ratio(roof_of(cell, roofline))]
+        divided = [cell for cell in mine if cell.fraction_of_roof]
         right = score(sure)
-        roofs = dict.fromkeys(c.memory_ceiling if lower_ceiling(c) == "memory" else c.compute_ceiling for c in mine)
+        roofs = dict.fromkeys(c.memory_ceiling if c.lower_ceiling == "memory" else c.compute_ceiling for c in mine)
         ridges = {ridge for c in mine if (ridge := _ridge_point(c, roofline))}
         rows.append(
             [

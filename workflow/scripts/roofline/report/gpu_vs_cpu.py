@@ -9,7 +9,7 @@ from roofline.core.statistics import few
 from roofline.operators.about import About
 from roofline.records.device import DeviceRecord
 from roofline.report.answers import NOTHING_CONCLUDED, Answer, answer
-from roofline.report.efficiency import cells_of, lower_ceiling, no_ratio_of, roof_of
+from roofline.report.efficiency import cells_of, no_ratio_of, roof_of
 from roofline.report.markdown import Table, filled
 from roofline.report.tables import span
 
@@ -50,7 +50,7 @@ def _compared(info: About, gpu: str, roofline: Roofline) -> dict | None:
     judged = [pair for pair in sure if not any(few(c.samples) or c.record in roofline.disturbed for c in pair)]
     ratios = [(_times(*pair), higher) for pair in judged if (higher := _roofs(*pair, roofline))]
     of_roofs = span(sorted(times / higher for times, higher in ratios)) if ratios else ""
-    kinds = {lower_ceiling(cell) for pair in judged for cell in pair}
+    kinds = {cell.lower_ceiling for pair in judged for cell in pair}
     what = f"{kinds.pop()} ceilings" if len(kinds) == 1 else "roofs"
     return {
         "title": info.title,
@@ -103,10 +103,10 @@ def _pairs(compared: list[dict], link: MemoryCeiling | None, roofline: Roofline)
             fast.label or "",
             traffic(fast.bytes),
             _timed(fast),
-            _share_of_roof(fast, roofline),
+            _share_of_roof(fast),
             percent(launches) if (launches := _launches(fast)) > 1 - NEARLY_ALL else "-",
             _timed(slow),
-            _share_of_roof(slow, roofline),
+            _share_of_roof(slow),
             "-"
             if any(few(c.samples) or no_ratio_of(c, roofline) for c in (fast, slow))
             else number(_times(fast, slow)),
@@ -123,8 +123,8 @@ def _launches(cell: Operator) -> float:
     return 1 - cell.device_latency_s / cell.latency_s if cell.device_latency_s else 0.0
 
 
-def _share_of_roof(cell: Operator, roofline: Roofline) -> str:
-    return percent(cell.fraction_of_roof) if cell.fraction_of_roof and not no_ratio_of(cell, roofline) else "-"
+def _share_of_roof(cell: Operator) -> str:
+    return percent(cell.fraction_of_roof) if cell.fraction_of_roof else "-"
 
 
 def _timed(cell: Operator) -> str:

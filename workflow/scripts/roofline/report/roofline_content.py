@@ -9,7 +9,6 @@ from roofline.analysis.table import Operator, Roofline, Skipped
 from roofline.core.device_kinds import in_order
 from roofline.report import roofline_ceilings as ceilings_shown
 from roofline.report.cells import USERS, Infos, by_operator, chosen, has_place, title
-from roofline.report.efficiency import no_ratio_of
 from roofline.report.figure_style import SMALL_SIZE, markers_of, shortened
 from roofline.report.roofline_ceilings import Level
 
@@ -56,7 +55,7 @@ def _panel(roofline: Roofline, device: str, dots: list[Operator], markers: Mappi
         [item for item in items if item.device == device]
         for items in (roofline.operators, roofline.ceilings, roofline.skipped, roofline.levels)
     )
-    rated = [cell for cell in dots if cell.fraction_of_roof and not no_ratio_of(cell, roofline)]
+    rated = [cell for cell in dots if cell.fraction_of_roof]
     drawn, with_label = ceilings_shown.drawn(ceilings, operators), list(infos)[:LABELLED_OPERATORS]
     notes = chain(
         [] if ceilings or operators else ["Nothing was measured on this device."],

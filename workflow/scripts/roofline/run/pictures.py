@@ -39,6 +39,7 @@ def draw(
 
     `instructions` and `models` say whether there is one of the instruction roofline, and of decoding.
     """
+    roofline = roofline.shown()
     failed, loaded = fail_lines(roofline.faults), {one.device for one in peaks if one.peak and one.peak.sustained}
     counted = {one.device for one in roofline.instructions}
     pictures = [
