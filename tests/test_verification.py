@@ -122,6 +122,11 @@ CAUSES = {
         "share_of_roof",
         "after launch: 54 % of hbm_read (model: 95 %)",
     ),
+    "a start beside the work": (
+        big(214, 213.5),
+        "share_of_roof",
+        "the device takes 214 us: starting the same code takes 3.5 us, some of it beside the work, since the other",
+    ),
     "what starting leaves": (
         on_gpu(8.9, 8.8, start_us=4.5, calls_us=8),
         "share_of_roof",
