@@ -128,6 +128,8 @@ def test_the_reference_is_of_the_card_of_that_name():
         [],
         "reference/nvidia-h200 has no such record",
     )
+    packed, told = command.reference("gpu0/bandwidth/hbm", "NVIDIA H100 80GB HBM3")
+    assert told.startswith("reference: reference/nvidia-h100-80gb-hbm3") and len(packed) == len(found)
     assert command.reference("gpu0/bandwidth/hbm", "A GPU of no run") == ([], "reference/ has no run on this device")
 
 

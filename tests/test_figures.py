@@ -12,7 +12,7 @@ import reference_runs
 import samples
 from pictures import dots_of, labels_of, overlapping_texts, texts_of, texts_outside, texts_over_dots, words_of
 from PIL import Image
-from records_factory import bandwidth_record, collected, peak_record
+from records_factory import bandwidth_record, collected, page, peak_record
 
 from roofline.analysis.results import read_table
 from roofline.analysis.table import Roofline
@@ -84,10 +84,12 @@ def test_the_labs_dots_are_labelled_with_their_shares(drawn):
 def test_a_product_that_nothing_is_divided_by_has_no_share_at_its_dot(block, labelled):
     """Its blocks differ by more than a tenth: the page gives no ratio of it either."""
     records = peak_record("cpu", "fp32", 1.5, chosen_at=block), bandwidth_record("cpu", dram_read=100)
-    table = collected(*records).roofline.shown()
-    (panel,) = roofline_content.panels(table)
+    table = collected(*records).roofline
+    (panel,) = roofline_content.panels(table.shown())
     (line,) = (line for line in screen.summary(table).splitlines() if "numpy.matmul" in line)
-    assert ("98 %" in line) is bool(labelled)
+    pages = line, page("ROOFLINE", *records), page("interpretation", *records), page("verification", *records)
+    assert ["98 %" in text for text in pages] == [bool(labelled), bool(labelled), bool(labelled), False]
+    assert ("1 of 1 cells, whose ceiling did not settle" in pages[2]) is not bool(labelled)
     assert [cell.operator for cell in panel.labelled] == labelled and panel.cells
 
 

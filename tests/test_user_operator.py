@@ -3,8 +3,11 @@
 import filecmp
 import re
 import shutil
+import subprocess
 import sys
+import sysconfig
 import tarfile
+import venv
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -12,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 from test_kernels import ARCHITECTURES, compiled
-from workflow_run import CHECKOUT, TINY, Run, changed, made_once, measured, sha256
+from workflow_run import CHECKOUT, TINY, Run, changed, made_once, measured, sha256, surroundings
 
 from roofline.analysis.collect import Asked, collect
 from roofline.analysis.results import Results
@@ -92,6 +95,16 @@ def extended(extended_run, tmp_path) -> Run:
 def test_it_adds_its_own_jobs_and_nothing_else_is_measured(run, tmp_path):
     run.edit_config(operators=[written(tmp_path)], saxpy=SECTIONS["saxpy"])
     assert run.planned() == Counter(["cpu/saxpy/prediction.json", "operators/saxpy.json", *SAXPY_RECORDS, *FOLLOWS])
+
+
+def test_it_is_planned_by_a_python_whose_path_has_a_space(run, tmp_path):
+    run.edit_config(operators=[written(tmp_path)], saxpy=SECTIONS["saxpy"])
+    venv.create(tmp_path / "an environment", symlinks=True)
+    (packages,) = (tmp_path / "an environment").glob("lib/python*/site-packages")
+    (packages / "these.pth").write_text(sysconfig.get_path("purelib"))
+    command = [tmp_path / "an environment/bin/python", "-m", "snakemake", "--cores", "1", "--dry-run"]
+    done = subprocess.run(command, cwd=run.root, env=surroundings(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "saxpy" in done.stdout, done.stderr
 
 
 def test_every_other_measurement_is_kept(extended_run, finished_run):

@@ -127,6 +127,11 @@ CAUSES = {
         "share_of_roof",
         "the device takes 214 us: starting the same code takes 3.5 us, some of it beside the work, since the other",
     ),
+    "a cell above its roof": (
+        big(150, 149.5),
+        "share_of_roof",
+        "after launch: 146 % of hbm_read (model: 95 %)",
+    ),
     "what starting leaves": (
         on_gpu(8.9, 8.8, start_us=4.5, calls_us=8),
         "share_of_roof",

@@ -43,10 +43,7 @@ class Run:
             raise Unreadable("it holds no samples; an audit needs the whole archive")
         if versions := {one["schema_version"] for one in self.records.values()} - {RECORDS}:
             told = ", ".join(map(str, sorted(versions)))
-            raise Unreadable(
-                f"its records are of schema version {told}; this audit reads {RECORDS}, and that of "
-                "the commit which its manifest.json names reads them"
-            )
+            raise Unreadable(f"its records are of schema version {told}; this audit reads {RECORDS}")
         self.ceilings = {}  # by device and name: the rate by its samples, and the record's or block's own
         for record in self.records.values():
             for one in record.get("bandwidths", []):

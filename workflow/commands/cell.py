@@ -27,9 +27,11 @@ from roofline.report.tables import fail_lines
 from roofline.run import cells, folder, plan, previous_results, settings
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.paths import RESULTS
+from roofline.run.runs import read_run
 
 FOLDER = Path("cell")
 INTERRUPTED = 130
+PACKED = "run-records.tar.gz"  # of a reference whose pages were left out
 
 
 class Failed(Exception):
@@ -125,7 +127,7 @@ def records_of(measured: list[str]) -> Results:
 def shown(cell: str, part: str | None, roof: list[str], identity: Identity) -> str:
     """Raises Unknown where a level has no such ceiling; CorruptRecord and OSError."""
     records = records_of([cell, *roof])
-    found = load(records)
+    found = load(records).shown()
     mine = figures(found, f"{cell}.json")
     if part and part not in (names := [one.name for one in mine]):
         raise cells.Unknown(f"CELL: {part!r} is unknown; allowed: {', '.join(names)}")
@@ -145,13 +147,16 @@ def reference(cell: str, card: str) -> tuple[list[Figure], str]:
 
     Raises CorruptRecord and OSError.
     """
-    path = reference_of(card) / "roofline.json"
-    if not path.exists():
+    folder = reference_of(card)
+    if (folder / "roofline.json").exists():
+        roofline = read_table(folder / "roofline.json").shown()
+    elif (folder / PACKED).exists():
+        roofline = read_run(folder / PACKED).roofline.shown()
+    else:
         return [], "reference/ has no run on this device"
-    roofline = read_table(path)
     named = [key for key, one in roofline.devices.items() if one.name == card]
     found = [figure for key in named for figure in figures(roofline, f"{key}/{cell.partition('/')[2]}.json")]
-    where = f"reference/{path.parent.name}"
+    where = f"reference/{folder.name}"
     return found, f"reference: {where}, ratio: measured to that" if found else f"{where} has no such record"
 
 

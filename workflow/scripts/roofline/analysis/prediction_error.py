@@ -287,15 +287,18 @@ def _share_of_roof(evidence: Evidence) -> str:
     who = "it" if evidence.synchronous else "the device"
     if left <= 0:
         return f"{who} takes {duration(whole)}, no longer than the same code takes to start ({duration(started)})"
-    if left < roof_s:
+    if evidence.by_compute and evidence.compute.no_ratio:
+        return f"no share of {evidence.roof}: {evidence.compute.no_ratio}"
+    if left < roof_s <= whole and not evidence.synchronous:
         return (
             f"{who} takes {duration(whole)}: starting the same code takes {duration(started)}, some of it beside the "
             f"work, since the other {duration(left)} are less than {evidence.roof} allows"
         )
     if started >= whole / 2:
+        than = f"{number(left / roof_s)} times what" if left > roof_s else "less than"
         return (
             f"{who} takes {duration(whole)}: starting the same code takes {duration(started)} of it, and the other "
-            f"{duration(left)} are {number(left / roof_s)} times what {evidence.roof} allows"
+            f"{duration(left)} are {than} {evidence.roof} allows"
         )
     expected = roof_s / evidence.expected_s
     taken = "all of it" if expected > ALL else percent(expected)

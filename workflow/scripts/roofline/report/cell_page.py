@@ -32,7 +32,7 @@ def figures(roofline: Roofline, record: str) -> list[Figure]:
     """What a record gave: of an operator its cells, of a ceiling its rates, of a sweep its levels."""
     ceilings = [one for one in roofline.ceilings if one.record == record]
     found = [figure for one in ceilings for figure in _of_ceiling(one)]
-    vendor = {one.name: one.vendor_tflops for one in ceilings if one.kind == "compute"}
+    vendor = {one.name: _divisor(one) for one in ceilings if one.kind == "compute"}
     cells = [one for one in roofline.operators if one.record == record and one.latency_s]
     found += [_rate(_of_cell(one), one, vendor[one.dtype]) if one.dtype in vendor else _of_cell(one) for one in cells]
     for one in roofline.levels:
@@ -52,9 +52,16 @@ def _of_ceiling(ceiling: ComputeCeiling | MemoryCeiling) -> Iterator[Figure]:
     for kind, rate in rates.items():
         if rate:
             own = {"ci95": ceiling.ci95, "samples": ceiling.samples} if rate == highest else {}  # of that rate alone
-            share = vendor and rate / vendor
+            share = rate / divisor if (divisor := _divisor(ceiling)) else None
             name = f"{level_words(ceiling.name)}{kind}"
             yield Figure(("ceiling", name), name, unit, rate, predicted=vendor, share=share, **own)
+
+
+def _divisor(ceiling: ComputeCeiling | MemoryCeiling) -> float | None:
+    """The vendor's figure, where a share of it may be told."""
+    if ceiling.kind == "memory":
+        return ceiling.vendor_gb_per_s
+    return None if ceiling.no_ratio else ceiling.vendor_tflops
 
 
 def _of_cell(cell: Operator) -> Figure:

@@ -153,7 +153,7 @@ def report(
 ) -> Report:
     """`spreads` are those between runs that are known, `sha256` is of the records' files, by their paths; `standings`
     are the devices' among others of their models."""
-    records = [record for _, record in found.measured]
+    table, records = table.shown(), [record for _, record in found.measured]
     devices = dict(in_order(found.device_records().items(), lambda item: item[1].device_kind))
     models = [device.name for device in devices.values()]
     duplicates = [name for place, name in enumerate(devices) if models[place] in models[:place]]

@@ -36,7 +36,7 @@ LIMITS = ", ".join(f"{regime} ({letter})" for regime, letter in BOUND_BY.items()
 
 def summary(roofline: Roofline, spreads: Spreads | None = None, arguments: str = "") -> str:
     """`spreads` are those between runs that are known; `arguments`, the run's ARGS, are for the next one too."""
-    lines = [""]
+    roofline, lines = roofline.shown(), [""]
     for name, device in roofline.devices.items():
         told = [*_ceilings(name, roofline, spreads or {}), *_operators(name, roofline)]
         told += [part for line in without_roof(roofline, name) for part in _wrapped(f"  {line}", 4)]

@@ -120,7 +120,7 @@ def summarise(results: Path) -> None:
     paths = {name: results / name / "distribution.json" for name in names}
     known = {name: read(Distribution, path) for name, path in paths.items() if path.is_file()}
     arguments = os.environ.get(ARGUMENTS, "")
-    _say(screen.summary(roofline.shown(), between_runs(names, known, results / "spread.json"), arguments))
+    _say(screen.summary(roofline, between_runs(names, known, results / "spread.json"), arguments))
     for one in roofline.checks:
         if one.result != "not_applicable" and one.check in (OTHERS, ALIKE):
             _say(f"{one.reason}." if one.check == ALIKE else f"{one.device}: {one.reason}.")

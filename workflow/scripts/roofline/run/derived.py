@@ -24,7 +24,7 @@ def derive(found: Results, asked: Mapping, sha256: Mapping[str, str]) -> dict[st
     roofline = load(found, wanted, sha256)
     names = {name: device.name for name, device in found.device_records().items()}
     spreads = between_runs(names, found.distributions)
-    made = report(found, roofline.shown(), spreads, sha256, standings(found, roofline, wanted.effort))
+    made = report(found, roofline, spreads, sha256, standings(found, roofline, wanted.effort))
     return {
         TABLE: roofline,
         "acceptance.json": Acceptance(checks=roofline.checks),

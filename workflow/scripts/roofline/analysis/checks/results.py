@@ -60,7 +60,8 @@ def below_roofs(known: Evidence) -> Outcome | None:
     if above:
         reason = _first([f"{entry.operator}: {entry.evidence}" for entry in above])
         return Outcome("fail", reason, max(entry.fraction_of_roof for entry in above), 1)
-    cells = [o for o in known.table.operators if o.device == known.device and o.fraction_of_roof is not None]
+    shown = known.table.shown().operators
+    cells = [o for o in shown if o.device == known.device and o.fraction_of_roof is not None]
     shares = [o.fraction_of_roof for o in cells]
     reason = f"{len(shares)} cells checked against their roofs; "
     reason += f"tolerance {percent(above_roof.WITHOUT_INTERVAL - 1)} where there is no interval"
