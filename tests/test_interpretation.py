@@ -126,7 +126,7 @@ def test_a_reference_product_is_held_against_the_best_one_on_the_same_operands()
     other = best.peak.burst.model_copy(update={"inputs": "all bits random", "tflops": 0.75 * 900})
     best.peak.variants = [other]
     assert re.search(r"\| fp16, also *\| all bits random .* 675 \| *83 % \|", answer(1, best, only_words=False))
-    assert "whose product gives on those 675 TFLOPS, of which it attains 93 %" in answer(2, best, HBM)
+    assert "on its operands, the ceiling's product gives 675 TFLOPS, of which it attains 93 %" in answer(2, best, HBM)
     roofline = collected(best, HBM).roofline
     told = "other operands than its ceiling, whose product gives 675 TFLOPS on those"
     assert told in " ".join(screen.summary(roofline).split())

@@ -271,8 +271,8 @@ class Operator(OfCell):
 
     @property
     def lower_ceiling(self) -> Literal["memory", "compute"]:
-        """A share of the compute ceiling below that of the roof says that the memory ceiling is the lower; a roof by
-        which nothing is divided is the compute ceiling."""
+        """The lower one at this cell's intensity: memory where its share of the compute ceiling is below its share of
+        the roof. `shown` takes shares of compute ceilings alone away: a cell with a roof and no share is under one."""
         if not self.compute_ceiling or not self.roof_tflops:
             return "memory"
         if not self.fraction_of_roof:
@@ -677,7 +677,7 @@ class Roofline(Record):
         return {name: about.title for name, about in self._abouts.items()}
 
     def shown(self) -> "Roofline":
-        """As views show it: no share of a roof that is a ceiling by which nothing is divided."""
+        """For pages and pictures: without shares of compute ceilings that did not settle (`no_ratio`)."""
         unsettled = {(c.device, c.name) for c in self.ceilings if c.kind == "compute" and c.no_ratio}
         none = {"fraction_of_roof": None, "device_fraction_of_roof": None}
         return self.model_copy(

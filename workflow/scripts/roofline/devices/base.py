@@ -79,8 +79,8 @@ class SweepSeries:
     """Reads of one kind over sizes of the working set.
 
     `step(size_bytes)` is a step that reads it again and again, with the bytes that it reads for a reader in all;
-    `levels` names what the device reports: {name: capacity in bytes of a reader}; of those in `assumed` it reports
-    something near alone, which names a level and is not told as its capacity. `cached_bytes` is what all last-level
+    `levels` names what the device reports: {name: capacity in bytes of a reader}. A capacity in `assumed` is not
+    reported: it serves to name the level, and no page shows it. `cached_bytes` is what all last-level
     caches together may hold of a reader's set: beyond it lies memory. None where the last level of `levels` tells.
     """
 

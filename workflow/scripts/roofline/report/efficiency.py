@@ -149,7 +149,7 @@ def _notes(info: About, device: str, records: list[JobRecord]) -> list[str]:
     notes = dict.fromkeys(note for record in mine for note in record.notes)
     generated = any(file.generated for record in mine for file in record.data)
     other = [
-        f"{r.dtype} {info.title} has other operands than its ceiling, whose product gives on those "
+        f"{r.dtype} {info.title} has other operands than its ceiling: on its operands, the ceiling's product gives "
         f"{number(r.peak.on_reference_inputs.tflops)} {flops_unit(r.dtype)}, of which it attains "
         f"{percent(r.peak.reference_tflops / r.peak.on_reference_inputs.tflops)}"
         for r in records

@@ -121,7 +121,7 @@ def _waiting(roofline: Roofline) -> Finding | None:
     waiting = [c for c in known if c.device_latency_s < c.latency_s / 2]
     if not waiting:
         return None
-    steady = [c for c in waiting if (c.latency_deciles or 1) <= WIDE]  # of the others the host's pace changed meanwhile
+    steady = [c for c in waiting if (c.latency_deciles or 1) <= WIDE]  # in the others the host slowed down meanwhile
     c = max(steady or waiting, key=lambda c: c.latency_s / c.device_latency_s)
     words = (
         f"In {len(waiting)} of {counted(len(known), 'cell')} on GPUs the device works for less than half of the time "

@@ -62,7 +62,7 @@ def wall_kernels(device) -> list[WallKernel]:
 
 
 def _macros(pairs: int) -> tuple[str, ...]:
-    """The same for kernels that issue and that load: their source is compiled once for each number of pairs."""
+    """Given to every kernel of the source, so that it is compiled once for each number of pairs."""
     return (f"-DPAIRS={pairs}",)
 
 
