@@ -147,8 +147,6 @@ def seals_for(device: DeviceRecord, operator) -> Seals:
         device=device.device,
         device_kind=device.device_kind,
         sealed_at=AT,
-        device_record_sha256="0" * 64,
-        source_sha256="0" * 64,
         ceilings=promised_ceilings(device),
     )
     return Seals(sealed, {name: value for name, (value, *_) in constants.items()})
@@ -160,8 +158,8 @@ def write_seals(device: DeviceRecord, operator) -> tuple[str, dict[str, str]]:
     path = f"{folder}/device_query.json"
     write(device, path)
     seals = {"device": f"{folder}/prediction.json", "operator": f"{folder}/{operator.rule}/prediction.json"}
-    write(seal_device(device, path, [], AT), seals["device"])
-    write(seal_operator(operator, device, path, [], AT), seals["operator"])
+    write(seal_device(device, AT), seals["device"])
+    write(seal_operator(operator, device, AT), seals["operator"])
     return path, seals
 
 

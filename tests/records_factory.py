@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 
-from pydantic import PrivateAttr, ValidationError
+from pydantic import PrivateAttr
 
 from roofline.analysis import checks
 from roofline.analysis.collect import Asked, Collected, collect
-from roofline.analysis.consistency import contradictions
 from roofline.analysis.load import load
 from roofline.analysis.results import Results
 from roofline.analysis.table import Roofline
@@ -92,17 +91,6 @@ VENDOR = VendorFigures(
 
 def kind_of(device: str) -> str:
     return device.rstrip("0123456789")
-
-
-def faults_of(record: Record) -> list[str]:
-    """What does not fit within a record, as its reader finds it."""
-    try:
-        type(record).model_validate(record.model_dump())
-    except ValidationError as error:
-        return [fault["msg"] for fault in error.errors()]
-    names = {"peak_flops": "dtype", "bandwidth": "level", "operator": "case"}
-    name = getattr(record, names.get(getattr(record, "kind", ""), ""), "rates")
-    return contradictions(f"{record.device}/{record.kind}/{name}.json", record) if isinstance(record, JobRecord) else []
 
 
 # ---------------------------------------------------------------- parts of records
@@ -254,7 +242,7 @@ def promised_seal(device: str, promised: dict[str, float] | None = None, **field
         figure = {"kind": "memory", "gb_per_s": value} if memory else {"kind": "compute", "tflops": value}
         source = {"source": "made up", "verified": True, "derived": device == "cpu"}
         ceilings.append({"name": name, **source, **figure})
-    known = {"sealed_at": SEALED, "device_record_sha256": "", "source_sha256": "0" * 64}
+    known = {"sealed_at": SEALED}
     return PredictionRecord(device=device, device_kind=kind_of(device), **known | {"ceilings": ceilings} | fields)
 
 
@@ -262,8 +250,6 @@ def operator_seal(device: str, operator: str, constants: dict | None = None, **f
     constants = CONSTANTS[kind_of(device)] if constants is None else constants
     known = {
         "sealed_at": SEALED,
-        "device_record_sha256": "",
-        "source_sha256": "0" * 64,
         "constants": constants,
         "constant_sources": dict.fromkeys(constants, "made up"),
     }
@@ -479,7 +465,7 @@ def assemble(*records: Record, keep: Callable[[str, Record], str] = pretended) -
     for device in dict.fromkeys(record.device for record in records):
         path = f"{device}/device_query.json"
         found[path] = given.get(path) or device_record(device)
-        of_device = keep(path, found[path])
+        keep(path, found[path])
         mine = [job for job in jobs if job.device == device]
         operators = dict.fromkeys(one.operator for job in mine for one in job.measurements)
         seals = [promised_seal(device), *(operator_seal(device, operator) for operator in operators)]
@@ -488,8 +474,6 @@ def assemble(*records: Record, keep: Callable[[str, Record], str] = pretended) -
         for seal in [*seals, *measured]:
             path = path_of(seal)
             found[path] = given.get(path) or seal
-            if not found[path].device_record_sha256:
-                found[path] = found[path].model_copy(update={"device_record_sha256": of_device})
             hashes[path] = keep(path, found[path])
         of_all = path_of(seals[0])
         for job in mine:

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import os
 import subprocess
 import sys
@@ -11,13 +12,11 @@ from pathlib import Path
 
 import pytest
 from commands import COMMANDS, load
-from edited_records import write_edited
-from records_factory import DAY, beside
+from records_factory import beside
 from small_run import DATA, SmallRun
 
-from roofline.records.base import read, write
+from roofline.records.base import read
 from roofline.records.manifest import Manifest
-from roofline.run import archive
 from roofline.run.archive import CHECKSUMS, Refused, contents, located, name_of, newest, opened, pack, unpack
 
 NAME = "a-cpu-20261105T120200Z"
@@ -177,23 +176,6 @@ def test_a_change_to_an_archive_is_found_and_named(run, change, line):
     assert any(told.startswith(line) for told in problems(repacked(packed(run), change)))
 
 
-def test_a_record_that_was_changed_with_its_checksum_is_not_packed(run):
-    run.edit(FP32, lambda record: record.update(started_at=f"{DAY}11:00:00+00:00"))
-    manifest = read(Manifest, run.root / "results/manifest.json")
-    write(run.list_again(manifest), run.root / "results/manifest.json")
-    with pytest.raises(Refused, match=rf"cpu/peak_flops/fp32.json started at {DAY}11:00"):
-        packed(run)
-
-
-def test_a_manifest_that_lists_files_outside_is_refused(run):
-    def change(found):
-        name = f"{NAME}/results/manifest.json"
-        found[name] = found[name].replace(b'"results/roofline.json"', b'"../../etc/passwd"')
-
-    with pytest.raises(Refused, match="cannot be read"):
-        problems(repacked(packed(run), change))
-
-
 # ---------------------------------------------------------------- opening safely
 
 
@@ -235,17 +217,6 @@ def test_members_that_are_no_plain_files_inside_are_refused_before_anything_is_w
 def test_a_folder_is_no_archive(tmp_path):
     with pytest.raises(Refused, match="a folder; an archive is needed"):
         unpack(tmp_path, tmp_path / "elsewhere")
-
-
-def test_more_than_the_largest_is_not_unpacked(tmp_path, monkeypatch):
-    sparse = member("run/x")
-    sparse.pax_headers = {"GNU.sparse.size": str(1 << 40), "GNU.sparse.numblocks": "0", "GNU.sparse.map": "0,0"}
-    (tmp_path / "folder").mkdir()
-    for limit, one in ((archive.LARGEST, sparse), (1 << 12, member("run/x"))):
-        monkeypatch.setattr(archive, "LARGEST", limit)
-        with pytest.raises(Refused, match="refused, it unpacks to more than"):
-            unpack(crafted(tmp_path / "x.tar.gz", one), tmp_path / "folder")
-    assert list((tmp_path / "folder").iterdir()) == []
 
 
 def test_a_manifest_that_does_not_fit_is_to_be_made_again(run, monkeypatch):
@@ -294,8 +265,7 @@ def test_commands_tell_what_failed_of_a_run_that_agrees_with_its_manifest(tmp_pa
     run = SmallRun(tmp_path / "run")
     record = run.read(FP32)
     record["peak"]["burst"]["latency"]["contention"] = beside(wall_s=1000, other_cores=2).model_dump()
-    write_edited(run.root / FP32, record)
-    run.jobs[FP32]["sha256"] = run.sha256(FP32)
+    (run.root / FP32).write_text(json.dumps(record))
     run.derive()
     run.write_manifest()
     path = packed(run)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from edited_records import write_edited
 from records_factory import beside
 
 from roofline.analysis.checks.card import LINK, MEMORY
@@ -46,7 +45,7 @@ class Card:
         for path in self.root.glob(pattern):
             content = json.loads(path.read_text())
             change(content)
-            write_edited(path, content)
+            path.write_text(json.dumps(content))
 
     def read(self):
         """The checklist, interpretation, screen and picture that follow from the records."""

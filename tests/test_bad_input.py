@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pickle
 import re
@@ -15,7 +16,6 @@ from pathlib import Path
 import numpy
 import pytest
 import yaml
-from edited_records import write_edited
 from safetensors.numpy import save_file
 from workflow_run import TINY, Run, changed, tensors
 
@@ -932,7 +932,7 @@ def test_a_dry_run_is_a_line_for_each_job_and_changes_nothing(run):
 def test_corrupt_records_are_named_set_aside_and_measured_again_and_the_rest_kept(run):
     truncated, foreign = "cpu/peak_flops/fp32.json", RECORD
     (run.results / truncated).write_bytes((run.results / truncated).read_bytes()[:100])
-    write_edited(run.results / foreign, run.read(foreign) | {"schema_version": 1})
+    (run.results / foreign).write_text(json.dumps(run.read(foreign) | {"unheard_of": 1}))
     before = run.files()
     told = run.finish()
     (aside,) = (run.results / "previous").iterdir()
@@ -940,13 +940,22 @@ def test_corrupt_records_are_named_set_aside_and_measured_again_and_the_rest_kep
     for path in (truncated, foreign):
         assert f"results/{path} was corrupt and is set aside as {aside.relative_to(run.root)}/{path}" in told
         assert after[f"previous/{aside.name}/{path}"] == before[path]
-        assert run.read(path)["schema_version"] == 5
     measured = {
         path for path in before if path.count("/") > 1 or path.endswith(("device_query.json", "prediction.json"))
     }
     rest = measured - {truncated, foreign} | {WEIGHTS}
     assert {path: after[path] for path in rest} == {path: before[path] for path in rest}
     assert not run.planned()
+
+
+def test_results_of_another_version_are_refused_in_one_line(tmp_path):
+    path = tmp_path / "results/cpu/device_query.json"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"kind": "device_query", "schema_version": 5}')
+    with pytest.raises(settings.Faults) as refused:
+        previous_results.require_this_version([str(path)], tmp_path / "results")
+    (line,) = refused.value.lines
+    assert re.search(r"version 5\b.*version 6\b.*: mv .*results .*results-version-5$", line)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "no JSON", "\udcff"])

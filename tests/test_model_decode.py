@@ -17,7 +17,7 @@ from roofline.operators.model_decode.chain import Chain
 from roofline.operators.model_decode.costs import GPU, chain_costs
 from roofline.operators.model_decode.dense import Dense, NotDense, dense, turns
 from roofline.operators.model_decode.weights import shapes
-from roofline.run import declared, settings
+from roofline.run import settings
 
 OPERATOR = ModelDecode()
 SIZES = ("layers", "hidden", "heads", "kv_heads", "head_size", "inner", "vocabulary", "tied", "bias", "norms", "theta")
@@ -321,30 +321,6 @@ def test_what_attention_is_handed_stays_in_memory_as_long_as_the_chain():
     assert len(arrays) == 4 and chain.division.splits > 1
     handed.clear()
     assert all(one() is not None for one in arrays)
-
-
-def test_a_record_is_held_to_the_counts_of_the_settings_model():
-    config, models = {"models": ["gone/config.json"]}, [config_file.find("llama-3-8b")]
-    case = OPERATOR.jobs(settings.complete({"models": ["llama-3-8b"]}).config)[0].cases[0]
-    counts = {"flops": OPERATOR.flops(case), "bytes": OPERATOR.bytes(case)}
-    one = SimpleNamespace(
-        operator=OPERATOR.name,
-        implementation=Chain.name,
-        scope=None,
-        dtype=case.dtype,
-        preset=case.preset,
-        shape=case.shape,
-        check=SimpleNamespace(tolerance=OPERATOR.tolerance[case.dtype]),
-        **counts,
-    )
-    record = SimpleNamespace(device="gpu0", measurements=[one])
-    measured = [("gpu0/model_decode/llama-3-8b_bf16.json", record)]
-    found = SimpleNamespace(measured=measured, counters=[], devices=["gpu0"], kind_of=lambda device: "gpu")
-    assert declared.contradictions(found, config, models) == []
-    one.bytes += 2
-    assert "bytes, and its shape gives" in "".join(declared.contradictions(found, config, models))
-    assert "is of no shape" in "".join(declared.contradictions(found, config, []))
-    assert "are none" in "".join(declared.contradictions(found, config, [{"name": "llama-3-8b"}]))
 
 
 # ---------------------------------------------------------------- on a GPU

@@ -166,7 +166,6 @@ def test_a_cpu_has_no_device_time():
 
 @given(st.lists(st.floats(1e-7, 10), min_size=1), st.integers(2, 128))
 def test_times_per_application_follow_from_their_own_samples(samples, per_call):
-    """A record whose figures do not follow from its samples is refused (analysis/consistency.py)."""
     whole = caller(statistics.median(samples)).model_copy(update={"samples_s": samples})
     one = per_application(whole, per_call)
     assert one.samples_s == pytest.approx([sample / per_call for sample in samples], abs=1e-11)

@@ -248,18 +248,6 @@ def seals():
     return found + [f"results/{device}/{rule}/prediction.json" for rule in TIMED for device in ON[rule]]
 
 
-def seal_sources(wildcards):
-    """The files that each seal follows from, as its rule has them; the manifest holds the seal's hash of them to it."""
-    found = {}
-    for path in seals():
-        device, *operator = Path(path).parent.relative_to(RESULTS).parts
-        sealed = SimpleNamespace(device=device, **({"operator": operator[0]} if operator else {}))
-        rule_of = "operator_prediction" if operator else Path(path).stem
-        files = library(rule_of, measures=rule_of != "prediction")
-        found[path] = files(sealed)
-    return json.dumps(found)
-
-
 def files_of_cells(found):
     return [f"results/{cell}.json" for cell in found]
 
@@ -352,6 +340,7 @@ def deliverables():
 
 OUTPUTS = [*deliverables(), "results/manifest.json"]
 faults_end_the_run(previous_results.require_writable, [*OUTPUTS, "results/previous/of-another-card"])
+faults_end_the_run(previous_results.require_this_version, OUTPUTS, RESULTS)
 previous_results.set_aside_corrupt(
     OUTPUTS, RESULTS, dry=workflow.output_settings.dryrun, counters=CONFIG.counters == "required"
 )

@@ -110,7 +110,6 @@ rule manifest:
     params:
         settings=complete_settings,
         asked=asked,
-        seal_sources=seal_sources,
         usd_per_hour=CONFIG.cost.usd_per_hour,
     script:
         "../scripts/manifest.py"

@@ -15,8 +15,7 @@ from roofline.run.jobs import job, now, say
 if __name__ == "__main__":
     name = snakemake.wildcards.device
     with job(f"calibration {name}", snakemake):
-        path, sources = snakemake.input.device, snakemake.input.library
-        record = calibrate(devices.open_device(name), read(DeviceRecord, path), path, sources, now)
+        record = calibrate(devices.open_device(name), read(DeviceRecord, snakemake.input.device), now)
         write(record, snakemake.output[0])
         digits = file_sha256(snakemake.output[0])[:12]
         say(f"calibration {name}: {len(record.constants)} costs in {record.elapsed_s:.1f} s, sealed as {digits}")

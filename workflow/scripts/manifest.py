@@ -5,12 +5,10 @@ import os
 from pathlib import Path
 
 from roofline.records.base import write
-from roofline.records.files import files_sha256
 from roofline.records.manifest import Manifest
-from roofline.run import checkout, sources
+from roofline.run import checkout
 from roofline.run.jobs import RUN_STARTED, job, job_times, now, say
 from roofline.run.manifest import make_manifest
-from roofline.run.paths import below_results
 
 
 def line(manifest: Manifest) -> str:
@@ -32,11 +30,6 @@ if __name__ == "__main__":
             usd_per_hour=snakemake.params.usd_per_hour,
             run_started_at=os.environ.get(RUN_STARTED),
             created_at=now(),
-            seal_sources={
-                below_results(path): files_sha256(files)
-                for path, files in json.loads(snakemake.params.seal_sources).items()
-            },
-            derived_by_sha256=sources.derived_by_sha256(),
             sources=checkout.describe(Path(snakemake.scriptdir).resolve().parents[1]),
         )
         write(manifest, snakemake.output[0])

@@ -12,9 +12,9 @@ if __name__ == "__main__":
     name, rule = snakemake.wildcards.device, snakemake.wildcards.operator
     with job(f"operator_prediction {name} {rule}", snakemake):
         operator = registry.registered(snakemake.params.operators)[rule]
-        device, sources = snakemake.input.device, snakemake.input.library
+        device = read(DeviceRecord, snakemake.input.device)
         calibration = read(CalibrationRecord, snakemake.input.calibration)
-        sealed = seal_operator(operator, read(DeviceRecord, device), device, sources, now(), calibration)
+        sealed = seal_operator(operator, device, now(), calibration)
         write(sealed, snakemake.output[0])
         digits = file_sha256(snakemake.output[0])[:12]
         say(f"operator_prediction {name} {operator.name}: {len(sealed.constants)} constants, sealed as {digits}")

@@ -9,8 +9,7 @@ from roofline.run.jobs import job, now, say
 if __name__ == "__main__":
     name = snakemake.wildcards.device
     with job(f"prediction {name}", snakemake):
-        device, sources = snakemake.input.device, snakemake.input.library
-        sealed = seal_device(read(DeviceRecord, device), device, sources, now())
+        sealed = seal_device(read(DeviceRecord, snakemake.input.device), now())
         write(sealed, snakemake.output[0])
         digits = file_sha256(snakemake.output[0])[:12]
         say(f"prediction {name}: {len(sealed.ceilings)} promised ceilings, sealed as {digits}")

@@ -6,11 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
-from roofline.analysis.consistency import is_at_home
 from roofline.analysis.table import Roofline
 from roofline.core.terms import DeviceKind
 from roofline.operators.about import About, OwnOperator, Stored, Unknown, builtin
-from roofline.records import convert
 from roofline.records.base import CorruptRecord, Record, read
 from roofline.records.calibration import CalibrationRecord
 from roofline.records.compute import PeakFlopsRecord
@@ -108,19 +106,12 @@ def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
 
     Raises CorruptRecord for a record of an unknown kind or one that cannot be read, OSError for a missing file.
     """
-    found, old = Results(), {}
+    found = Results()
     for path in map(Path, paths):
         name = path.relative_to(results).as_posix() if path.is_relative_to(results) else ""
         if path.suffix != ".json" or len(PurePosixPath(name).parts) < 2:
             continue
-        if PurePosixPath(name).name in convert.COLLECTIONS:  # they repeat the records, as earlier versions wrote them
-            continue
-        record, content = _read(path)
-        if not is_at_home(name, record):
-            raise CorruptRecord(f"{path}: it is a record of another place")
-        if isinstance(record, JobRecord) and convert.is_old(content):
-            for name_of_operator in {cell.operator for cell in record.measurements} - builtin().keys():
-                old.setdefault(name_of_operator, []).append(content)
+        record = read_any(path)
         if isinstance(record, DeviceRecord):
             found.devices[record.device] = (name, record)
         elif isinstance(record, Seal):
@@ -137,10 +128,6 @@ def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
             found.counters.append((name, record))
         else:
             found.measured.append((name, record))
-    kinds = {device: record.device_kind for device, record in found.device_records().items()}
-    for operator, contents in old.items():
-        if text := convert.own_operator(contents, kinds):
-            found.own_operators.setdefault(operator, OwnOperator.model_validate(text))
     return found
 
 
@@ -156,11 +143,6 @@ def read_table(path: Path) -> Roofline:
 
 def read_any(path: Path) -> Record:
     """A record of whatever kind it says. Raises CorruptRecord where it says none that is known."""
-    return _read(path)[0]
-
-
-def _read(path: Path) -> tuple[Record, dict]:
-    """The record, and what its file holds."""
     try:
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
@@ -168,4 +150,4 @@ def _read(path: Path) -> tuple[Record, dict]:
     kind = content.get("kind") if isinstance(content, dict) else None
     if not isinstance(kind, str) or kind not in KINDS:
         raise CorruptRecord(f"{path}: {kind!r} is no kind of record; allowed: {', '.join(KINDS)}")
-    return read(KINDS[kind], path), content
+    return read(KINDS[kind], path)

@@ -15,7 +15,7 @@ from roofline.records.check import CheckResult
 from roofline.records.prediction import CellPrediction
 from roofline.records.profile import Dimensions
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 USERS = "operation"  # the operator of the config's `operations`, which have counts and no code
 OF_VERSION = "of a version"  # marks fields that another version of this code may word or judge in another way
 Words = Annotated[str, OF_VERSION]
@@ -620,7 +620,7 @@ class NotCounted(Record):
 class Roofline(Record):
     """results/roofline.json: ceilings and the operators under them. Paths are relative to results/."""
 
-    schema_version: Literal[3] = SCHEMA_VERSION
+    schema_version: Literal[4] = SCHEMA_VERSION
     devices: dict[str, DeviceEntry]
     ceilings: list[Annotated[ComputeCeiling | MemoryCeiling, Field(discriminator="kind")]]
     operators: list[Operator]
@@ -700,5 +700,5 @@ class Roofline(Record):
 class Acceptance(Record):
     """acceptance.json: the checks of the table alone."""
 
-    schema_version: Literal[3] = SCHEMA_VERSION
+    schema_version: Literal[4] = SCHEMA_VERSION
     checks: list[CheckResult]

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 from roofline.core import host_costs, statistics
 from roofline.core.device_kinds import KINDS
@@ -11,7 +10,6 @@ from roofline.measure import lock
 from roofline.measure.contention import undisturbed
 from roofline.records.calibration import CalibrationRecord, HostCost
 from roofline.records.device import DeviceRecord
-from roofline.records.files import file_sha256, files_sha256
 
 BLOCK_S, FEWEST, MOST = 0.015, 4, 60  # of a block's samples
 # Over all blocks: what disturbs a host only adds. It comes and goes within a second or so, and rounds on an accelerator
@@ -19,9 +17,7 @@ BLOCK_S, FEWEST, MOST = 0.015, 4, 60  # of a block's samples
 ROUNDS, ROUNDS_OF_CALLS, PAUSE_S = 2, 6, 0.4
 
 
-def calibrate(
-    device: Device, record: DeviceRecord, record_path: Path | str, sources: Iterable[Path | str], now: Callable[[], str]
-) -> CalibrationRecord:
+def calibrate(device: Device, record: DeviceRecord, now: Callable[[], str]) -> CalibrationRecord:
     """Every cost of the host, sealed at the moment when the last was timed."""
     start = time.monotonic()
     with lock.measuring([lock.HOST_PATH] if KINDS[device.kind].accelerator else []):
@@ -30,8 +26,6 @@ def calibrate(
         device=record.device,
         device_kind=record.device_kind,
         sealed_at=now(),
-        device_record_sha256=file_sha256(record_path),
-        source_sha256=files_sha256(sources),
         elapsed_s=round(time.monotonic() - start, 3),
         contention=beside,
         blocks=blocks,

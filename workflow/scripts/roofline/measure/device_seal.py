@@ -1,13 +1,9 @@
 """The seal of a device: the ceilings that its datasheet promises."""
 
-from collections.abc import Iterable
-from pathlib import Path
-
 from roofline.core.terms import MIXES
 from roofline.devices import PEER, memory_ceilings
 from roofline.devices.cpu.topology import core_counts, on_cores
 from roofline.records.device import DeviceRecord
-from roofline.records.files import file_sha256, files_sha256
 from roofline.records.prediction import PredictionRecord, PromisedCeiling
 
 CPU_GB_PER_S_PER_CORE, AMD_GB_PER_S_PER_CORE = 10.0, 25.0
@@ -19,16 +15,12 @@ CPU_SOURCE = (
 )
 
 
-def seal_device(
-    device: DeviceRecord, device_record: Path | str, sources: Iterable[Path | str], sealed_at: str
-) -> PredictionRecord:
-    """The promised ceilings of a device, with hashes of the record and the sources that they follow from."""
+def seal_device(device: DeviceRecord, sealed_at: str) -> PredictionRecord:
+    """The ceilings that the datasheet of a device promises."""
     return PredictionRecord(
         device=device.device,
         device_kind=device.device_kind,
         sealed_at=sealed_at,
-        device_record_sha256=file_sha256(device_record),
-        source_sha256=files_sha256(sources),
         ceilings=promised_ceilings(device),
     )
 

@@ -1,23 +1,14 @@
 """The seal of an operator: the constants of its costs."""
 
-from collections.abc import Iterable
-from pathlib import Path
-
 from roofline.operators.base import Operator
 from roofline.operators.constants import sealed
 from roofline.records.calibration import CalibrationRecord
 from roofline.records.device import DeviceRecord
-from roofline.records.files import file_sha256, files_sha256
 from roofline.records.prediction import OperatorPredictionRecord
 
 
 def seal_operator(
-    operator: Operator,
-    device: DeviceRecord,
-    device_record: Path | str,
-    sources: Iterable[Path | str],
-    sealed_at: str,
-    calibration: CalibrationRecord | None = None,
+    operator: Operator, device: DeviceRecord, sealed_at: str, calibration: CalibrationRecord | None = None
 ) -> OperatorPredictionRecord:
     """The constants of an operator's costs on this kind of device, of a host as far as they were measured there."""
     measured = calibration.constants if calibration else {}
@@ -26,8 +17,6 @@ def seal_operator(
         device=device.device,
         device_kind=device.device_kind,
         sealed_at=sealed_at,
-        device_record_sha256=file_sha256(device_record),
-        source_sha256=files_sha256(sources),
         operator=operator.name,
         constants={name: value for name, (value, _) in assumed.items()},
         constant_sources={name: source for name, (_, source) in assumed.items()},

@@ -59,18 +59,14 @@ def summarise(
     product,
     seconds: float,
     first_products_s: Sequence[float] = (),
-    with_starved: bool = False,
 ) -> Sustained:
-    """The figures of a curve. Throttle reasons count from LAG_S on: what NVML tells before is of before the load.
-
-    Points `with_starved` count even where the device waited for its host, as in records of before that was looked at.
-    """
+    """The figures of a curve. Throttle reasons count from LAG_S on: what NVML tells before is of before the load."""
     cycle = cycle_points(curve)
     first = counted_from(curve, cycle)
     settled = curve[first:]
     free = [point for point in settled if not is_throttled(point.throttle_reasons)]
     held = free or settled
-    counted = held if with_starved else fed(held)
+    counted = fed(held)
     tflops, parts = mean_rate(counted), _parts(counted, cycle)
     return Sustained(
         product=product,
@@ -86,7 +82,7 @@ def summarise(
         temperature_c=max((point.temperature_c for point in counted if point.temperature_c is not None), default=None),
         limited_by=limiting_reasons(point.throttle_reasons for point in settled if point.at_s >= LAG_S),
         throttled_points=len(settled) - len(free),
-        starved_points=None if with_starved else len(held) - len(counted),
+        starved_points=len(held) - len(counted),
         all_throttled=not free,
         first_products_s=list(first_products_s),
         curve=curve,

@@ -1,11 +1,11 @@
 """What work costs this host, per call, byte or number: measured before any operator, and carried by its seals."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from roofline.core import host_costs, statistics
-from roofline.records.base import AtLeastOne, NotNegative, Positive, Record, Seconds, Whole, require_same
+from roofline.core import host_costs
+from roofline.records.base import AtLeastOne, NotNegative, Positive, Record, Seconds, Whole
 from roofline.records.prediction import Multiple, Seal
 from roofline.records.timing import Contention
 
@@ -21,11 +21,6 @@ class HostCost(Record):
     samples_s: Annotated[list[Positive], Field(min_length=1)]
     median_s: Positive
 
-    @model_validator(mode="after")
-    def _of_its_samples(self) -> Self:
-        require_same("median_s", self.median_s, statistics.median(self.samples_s))
-        return self
-
     @property
     def block(self) -> host_costs.Block:
         return host_costs.Block(self.name, self.count, self.amount, self.median_s, self.calls, self.threads)
@@ -39,12 +34,3 @@ class CalibrationRecord(Seal):
     contention: Contention | None = None
     blocks: Annotated[list[HostCost], Field(min_length=1)]
     constants: dict[str, Multiple] = Field(description="what follows from the blocks (core/host_costs.py)")
-
-    @model_validator(mode="after")
-    def _of_its_blocks(self) -> Self:
-        found = host_costs.constants(one.block for one in self.blocks)
-        if found.keys() != self.constants.keys():
-            raise ValueError("constants are not those of its blocks")
-        for name, value in found.items():
-            require_same(name, self.constants[name], value)
-        return self

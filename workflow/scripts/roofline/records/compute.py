@@ -1,31 +1,15 @@
 """Compute ceilings: what was tried, the burst, sustained load, and the investigation of a low peak."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from roofline.core.terms import ComputeUnit
-from roofline.records.base import (
-    AtLeastOne,
-    Interval,
-    NotNegative,
-    Positive,
-    Rate,
-    Record,
-    require_same,
-    require_same_interval,
-    share,
-)
+from roofline.records.base import AtLeastOne, Interval, NotNegative, Positive, Rate, Record
 from roofline.records.device import CoreCount
 from roofline.records.operator import JobRecord
 from roofline.records.product import Product
 from roofline.records.timing import Check, Contention, DeviceState, Search, Timing
-
-
-def require_flops(product: Product, flops: int) -> None:
-    """Raises ValueError where FLOPs are not those of a matrix product."""
-    if {"m", "n", "k"} <= product.shape.keys():
-        require_same("flops", flops, 2 * product.shape["m"] * product.shape["n"] * product.shape["k"])
 
 
 class Trial(Record):
@@ -61,11 +45,6 @@ class Candidate(Record):
     trial_tflops: Rate
     block_tflops: Rate | None = None
 
-    @model_validator(mode="after")
-    def _of_its_product(self) -> Self:
-        require_flops(self.product, self.flops)
-        return self
-
 
 class Block(Record):
     """One timed block of a product, on operands of its own, after a rest."""
@@ -79,12 +58,6 @@ class Block(Record):
     ci95: Interval | None
     states: list[DeviceState]
     sm_clock_mhz: Positive | None = Field(description="counted on the multiprocessors over this very block")
-
-    @model_validator(mode="after")
-    def _of_its_samples(self) -> Self:
-        self.latency.require_rate(self.flops / 1e12, "tflops", self.tflops, self.ci95)
-        require_flops(self.product, self.flops)
-        return self
 
 
 class LoadPoint(Record):
@@ -103,9 +76,7 @@ class Sustained(Record):
 
     product: Product
     seconds: Positive
-    rule: Literal["median", "mean"] = Field(
-        default="median", description="of the figure: work over time; the median of the moments in earlier records"
-    )
+    rule: Literal["median", "mean"] = Field(description="of the figure: mean is work over time, median of the moments")
     settled_after_s: NotNegative | None = Field(description="what counts begins here; null: the last third counted")
     cycle_s: Positive | None = Field(default=None, description="from dip to dip of the clock; null where it has none")
     tflops: Rate
@@ -117,11 +88,7 @@ class Sustained(Record):
     power_reading: Literal["instant", "average"] | None = None
     limited_by: list[str] = Field(description="throttle reasons that NVML reported under this load")
     throttled_points: int = Field(description="moments of thermal or power-brake throttling, left out")
-    starved_points: int | None = Field(
-        default=None,
-        description="moments in which the host left the device without work, left out; null where they count, as in "
-        "earlier records",
-    )
+    starved_points: int | None = Field(description="moments left out because the device had no work; null: not known")
     all_throttled: bool
     first_products_s: list[Positive] = Field(default=[], description="of the first 0.1 s, each product's time")
     curve: Annotated[list[LoadPoint], Field(min_length=1)]
@@ -167,19 +134,6 @@ class PeakFlops(Record):
     kernel: Kernel
     investigation: Investigation | None
 
-    @model_validator(mode="after")
-    def _of_its_blocks(self) -> Self:
-        blocks, load = (self.burst, *self.slower_remeasurements), self.sustained
-        highest = load if load and load.tflops > self.burst_tflops else self.burst
-        require_same("burst_tflops", self.burst_tflops, max(block.tflops for block in blocks))
-        require_same("sustained_tflops", self.sustained_tflops, load and load.tflops)
-        require_same("tflops", self.tflops, max(self.burst_tflops, self.sustained_tflops or 0))
-        require_same_interval("ci95", self.ci95, highest.ci95)
-        require_same("clock_mhz", self.clock_mhz, self.burst.sm_clock_mhz)
-        require_same("fraction_of_vendor", self.fraction_of_vendor, share(self.tflops, self.vendor_tflops))
-        require_same("fraction_of_clock", self.fraction_of_clock, share(self.burst_tflops, self.clock_tflops))
-        return self
-
     @property
     def on_reference_inputs(self) -> Block:
         """The best block on operands like the reference GEMM's: random bits draw power, of which fp64 has most."""
@@ -194,16 +148,3 @@ class PeakFlopsRecord(JobRecord):
         description="why this device turned out to have no such peak; null when it was measured"
     )
     peak: PeakFlops | None
-
-    @model_validator(mode="after")
-    def _measured_or_skipped(self) -> Self:
-        if (self.peak is None) is not bool(self.skipped):
-            raise ValueError("peak: it is either measured or skipped, with the reason")
-        return self
-
-    @model_validator(mode="after")
-    def _of_the_reference(self) -> Self:
-        for reference in self.measurements[:1] if self.peak else ():
-            tflops = reference.flops / reference.latency.median_s / 1e12
-            require_same("reference_tflops", self.peak.reference_tflops, tflops)
-        return self

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -21,11 +20,3 @@ def write_text(text: str, path: Path | str) -> None:
 def file_sha256(path: Path | str) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def files_sha256(paths: Iterable[Path | str]) -> str:
-    """The hash of several files' bytes, in the order of their names."""
-    digest = hashlib.sha256()
-    for path in sorted(map(str, paths)):
-        digest.update(Path(path).read_bytes())
-    return digest.hexdigest()

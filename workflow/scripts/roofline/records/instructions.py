@@ -1,11 +1,10 @@
 """The ceilings and walls of the instruction roofline, as measured."""
 
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from roofline.core.instructions import issue_peak
-from roofline.records.base import Interval, Positive, Record, require_same, share
+from roofline.records.base import Interval, Positive, Record
 from roofline.records.operator import JobRecord
 from roofline.records.timing import Check, DeviceState, Search, Timing
 
@@ -29,14 +28,6 @@ class IssueRate(Record):
     latency: Timing
     states: list[DeviceState]
 
-    @model_validator(mode="after")
-    def _of_its_samples(self) -> Self:
-        rate, clock = self.warp_instructions_per_s, self.sm_clock_mhz
-        self.latency.require_rate(self.warp_instructions, "warp_instructions_per_s", rate, self.ci95)
-        require_same("peak_per_s", self.peak_per_s, clock and issue_peak(self.multiprocessors, clock))
-        require_same("fraction_of_peak", self.fraction_of_peak, share(rate, self.peak_per_s))
-        return self
-
 
 class Wall(Record):
     """One access pattern, or share of lanes, and what it makes of a warp's instructions.
@@ -55,11 +46,6 @@ class Wall(Record):
     cycles_per_request: Positive | None = Field(description="of a multiprocessor, at that clock")
     latency: Timing
     verified: str
-
-    @model_validator(mode="after")
-    def _of_its_samples(self) -> Self:
-        self.latency.require_rate(self.requests, "requests_per_s", self.requests_per_s, self.ci95)
-        return self
 
 
 class InstructionsRecord(JobRecord):

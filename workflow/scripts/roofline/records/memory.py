@@ -1,16 +1,13 @@
 """Memory ceilings, and sweeps over the size of the working set."""
 
-import re
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from roofline.core.terms import HostMemory, Mix
-from roofline.records.base import AtLeastOne, Interval, Mhz, Positive, Rate, Record, require_same, share
+from roofline.records.base import AtLeastOne, Interval, Mhz, Positive, Rate, Record
 from roofline.records.operator import JobRecord
 from roofline.records.timing import Contention, DeviceState, Search, Timing
-
-OTHER_MIXES = {"read", "write", "triad"}
 
 
 class GridTrial(Record):
@@ -54,22 +51,6 @@ class Bandwidth(Record):
     def of_whole_device(self) -> bool:
         return self.cores is None
 
-    @model_validator(mode="after")
-    def _of_its_samples(self) -> Self:
-        self.latency.require_rate(self.bytes / 1e9, "gb_per_s", self.gb_per_s, self.ci95)
-        require_same("fraction_of_vendor", self.fraction_of_vendor, share(self.gb_per_s, self.vendor_gb_per_s))
-        require_same("the fastest block", max(self.blocks_gb_per_s, default=self.gb_per_s), self.gb_per_s)
-        if self.trials and self.grid != max(self.trials, key=lambda trial: trial.gb_per_s).grid:
-            raise ValueError(f"grid is {self.grid!r}, and another trial was the fastest")
-        if self.mix in ("read", "write", "triad") and any(other in self.name for other in OTHER_MIXES - {self.mix}):
-            raise ValueError(f"{self.name} is named after another access pattern than {self.mix}")
-        if self.both_ways is not self.name.endswith("_both"):
-            raise ValueError(f"{self.name} is not named after both_ways {self.both_ways}")
-        fewer = re.search(r"_(one|\d+)_cores?$", self.name)
-        if self.cores != (fewer and int(fewer[1].replace("one", "1"))):
-            raise ValueError(f"{self.name} is named after other cores than {self.cores}")
-        return self
-
 
 class Envelope(Record):
     """The highest of a level's mixes, once every mix is there."""
@@ -108,17 +89,6 @@ class Sweep(Record):
     states: list[DeviceState]
     contention: Contention | None = None
 
-    @model_validator(mode="after")
-    def _levels_of_its_points(self) -> Self:
-        for level in self.levels:
-            if not level.first_bytes <= level.last_bytes or (level.knee_bytes or level.first_bytes) < level.first_bytes:
-                raise ValueError(f"the level of {level.gb_per_s:g} GB/s ends before it begins")
-            rates = [one.gb_per_s for one in self.points if level.first_bytes <= one.size_bytes <= level.last_bytes]
-            if not rates or not min(rates) <= level.gb_per_s <= max(rates):
-                where = f"{level.first_bytes} to {level.last_bytes} bytes"
-                raise ValueError(f"the level of {level.gb_per_s:g} GB/s is not what its points give from {where}")
-        return self
-
 
 class Peer(Record):
     """The other GPU of a level between two, and how it is reached, as NVML tells."""
@@ -151,12 +121,3 @@ class BandwidthRecord(JobRecord):
     bandwidths: list[Bandwidth]
     envelope: Envelope | None = None
     sweeps: list[Sweep] = Field(default=[])
-
-    @model_validator(mode="after")
-    def _envelope_of_its_streams(self) -> Self:
-        if self.skipped and (self.bandwidths or self.sweeps):
-            raise ValueError("it is skipped, and holds what was measured")
-        whole = [one.gb_per_s for one in self.bandwidths if one.of_whole_device]
-        if self.envelope:
-            require_same("envelope", self.envelope.gb_per_s, max(whole, default=None))
-        return self

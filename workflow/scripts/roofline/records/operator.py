@@ -1,12 +1,11 @@
 """Operators as they were measured: one record per job, one measurement per implementation, case and scope."""
 
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from roofline.core.terms import Cache, RegimeLevel
 from roofline.records.base import (
-    TOLERANCE,
     AtLeastOne,
     Mhz,
     NotNegative,
@@ -68,17 +67,6 @@ class Measurement(Cell):
     doubts: list[str] = Field(default=[], description="what does not fit, and is no error")
     states: list[DeviceState]
     sm_clock_mhz: Mhz | None = Field(default=None, description="counted over the caller's block")
-
-    @model_validator(mode="after")
-    def _overheads_within_times(self) -> Self:
-        whole = self.device_latency or self.latency
-        for name, overhead_s, timing in (
-            ("overhead_s", self.overhead_s, self.latency),
-            ("device_overhead_s", self.device_overhead_s, whole),
-        ):
-            if (overhead_s or 0) > (1 + TOLERANCE) * timing.median_s:
-                raise ValueError(f"{name} is {overhead_s:g}, more than the {timing.median_s:g} s that it is part of")
-        return self
 
 
 class JobRecord(RunRecord):

@@ -28,8 +28,6 @@ class Seal(RunRecord):
     device: str
     device_kind: DeviceKind
     sealed_at: str
-    device_record_sha256: str
-    source_sha256: str = Field(description="of the code that the prediction follows from")
 
 
 class PredictionRecord(Seal):

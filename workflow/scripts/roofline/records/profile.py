@@ -1,8 +1,8 @@
 """A user's own program as Nsight Compute profiled it: its kernels, with what was counted of each launch."""
 
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from roofline.core.terms import ComputeUnit
 from roofline.records.base import AtLeastOne, Mhz, NotNegative, Positive, Record, RunRecord, Seconds, Whole
@@ -36,15 +36,6 @@ class KernelLaunches(Record):
     @property
     def flops(self) -> dict[ComputeUnit, dict[str, Counts]]:
         return {"cuda_core": self.cuda_core_flops, "tensor_core": self.tensor_core_flops}
-
-    @model_validator(mode="after")
-    def _of_every_launch(self) -> Self:
-        bytes_of = (self.memory_read_bytes, self.memory_write_bytes, self.memory_bytes, self.l2_bytes, self.l1_bytes)
-        flops = [counts for by_dtype in self.flops.values() for counts in by_dtype.values()]
-        for counts in (self.duration_s, self.sm_clock_mhz, self.warp_instructions, *bytes_of, *flops):
-            if counts and len(counts) != len(self.launches):
-                raise ValueError(f"{self.name}: {len(counts)} counts of {len(self.launches)} launches")
-        return self
 
 
 class ProfileRecord(RunRecord):

@@ -1,10 +1,9 @@
 """Samples, readings of the device around them, and the check of a result."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from roofline.core import statistics
 from roofline.records.base import (
     AtLeastOne,
     Cores,
@@ -17,11 +16,7 @@ from roofline.records.base import (
     Share,
     UpToOne,
     Whole,
-    require_same,
-    require_same_interval,
 )
-
-CLOCKS_APART, TICK_S = 1.05, 0.02  # by which readings of unlike clocks may contradict one another; a tick per core
 
 
 class Contention(Record):
@@ -45,13 +40,6 @@ class Contention(Record):
         default=1, description="blocks timed: the first undisturbed one is kept, else the fastest"
     )
 
-    @model_validator(mode="after")
-    def _within_the_cores(self) -> Self:
-        used_s = self.own_cores * self.wall_s
-        if used_s > self.cores * (CLOCKS_APART * self.wall_s + TICK_S):
-            raise ValueError(f"own_cores is {self.own_cores:g} of {self.cores} cores")
-        return self
-
 
 class Timing(Record):
     """Every sample of one timed block, in seconds, and its median.
@@ -71,22 +59,6 @@ class Timing(Record):
     all_throttled: bool = False
     sm_clock_mhz: Mhz | None = Field(default=None, description="counted over these steps, or most of them")
     contention: Contention | None = None
-
-    @model_validator(mode="after")
-    def _of_its_samples(self) -> Self:
-        require_same("median_s", self.median_s, statistics.median(self.samples_s))
-        require_same_interval("ci95_s", self.ci95_s, statistics.median_interval(self.samples_s))
-        taken = len(self.samples_s) + len(self.throttled_samples_s)
-        if self.stopped_by != "precision" and (self.stopped_by == "iterations") is not (taken >= self.requested):
-            raise ValueError(f"stopped_by is {self.stopped_by} after {taken} of {self.requested} samples")
-        if self.contention and sum(self.samples_s) > CLOCKS_APART * self.contention.wall_s + TICK_S:
-            raise ValueError(f"contention.wall_s is {self.contention.wall_s:g}, and its samples add up to more")
-        return self
-
-    def require_rate(self, work: float, name: str, rate: float, ci95: Interval | None) -> None:
-        """Raises ValueError where a rate and its interval are not so much work over these times."""
-        require_same(name, rate, work / self.median_s)
-        require_same_interval("ci95", ci95, self.ci95_s and (work / self.ci95_s[1], work / self.ci95_s[0]))
 
 
 class DeviceState(Record):
@@ -118,14 +90,6 @@ class Check(Record):
     error: NotNegative = Field(description="norm of the difference over the norm of the reference")
     error_after: NotNegative | None = Field(default=None, description="of what the timed steps left")
     tolerance: Share
-
-    @model_validator(mode="after")
-    def _within_tolerance(self) -> Self:
-        if self.error > self.tolerance:
-            raise ValueError(f"error is {self.error:g}, above the tolerance {self.tolerance:g}")
-        if (self.error_after or 0) > self.tolerance:
-            raise ValueError(f"error_after is {self.error_after:g}, above the tolerance {self.tolerance:g}")
-        return self
 
 
 class Search(Record):

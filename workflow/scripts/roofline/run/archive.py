@@ -17,15 +17,14 @@ from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 
-from roofline.analysis.results import read_table
+from roofline.analysis.results import read_results, read_table
 from roofline.core.device_kinds import in_order
 from roofline.records.base import CorruptRecord, read
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Device, Manifest
 from roofline.report.tables import fail_lines
-from roofline.run.manifest import contradictions, differing_files, is_result, unlisted_files
+from roofline.run.manifest import broken_seals, differing_files, hashes, is_result, unlisted_files
 from roofline.run.paths import RESULTS
-from roofline.run.sources import derived_by_sha256
 
 MANIFEST = f"{RESULTS}/manifest.json"
 ARCHIVES = Path(RESULTS, "archive")
@@ -216,12 +215,13 @@ def problems(root: Path, manifest: Manifest) -> list[str]:
     told = differing_files(root, manifest)
     told += [f"{path}: not listed in the manifest" for path in unlisted_files(root, manifest)]
     told += differing_sources(root)
+    if told:
+        return told
     try:
-        told += contradictions(root, manifest, derived_by_sha256())
-    except (CorruptRecord, OSError) as error:
-        if not told:
-            told.append(str(error).replace(f"{root}/", ""))
-    return told
+        found = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
+    except CorruptRecord as error:
+        return [str(error).replace(f"{root}/", "")]
+    return broken_seals(found, hashes(manifest.outputs))
 
 
 def is_listed(path: str) -> bool:

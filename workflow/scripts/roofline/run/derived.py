@@ -1,7 +1,6 @@
 """Files that follow from the records alone, and whether those on disk do: one mechanism for all of them."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from roofline.analysis.collect import Asked
@@ -10,7 +9,7 @@ from roofline.analysis.results import Results
 from roofline.analysis.spread import between_runs
 from roofline.analysis.standing import standings
 from roofline.analysis.table import OF_VERSION, Acceptance
-from roofline.records.base import Record, read
+from roofline.records.base import Record
 from roofline.report.model import report
 from roofline.report.rendering import html_page, text_page
 
@@ -31,22 +30,6 @@ def derive(found: Results, asked: Mapping, sha256: Mapping[str, str]) -> dict[st
         "report.html": html_page(made),
         **{page: text_page(f"{page}.j2", made) for page in PAGES},
     }
-
-
-def differing(results: Path, files: Mapping[str, Record | str], same_code: bool) -> list[str]:
-    """Derived files that hold something else than follows from the records. Raises CorruptRecord or OSError.
-
-    Where they were made by another version of this code, words may differ, and only the figures are compared.
-    """
-    names = list(files) if same_code else [TABLE]
-    return [f"{results.name}/{name}" for name in names if not _agrees(results / name, files[name], same_code)]
-
-
-def _agrees(path: Path, expected: Record | str, same_code: bool) -> bool:
-    if isinstance(expected, str):
-        return path.read_text(encoding="utf-8") == expected
-    there = read(type(expected), path)
-    return same(there, expected) if same_code else same_figures(expected, there)
 
 
 def same(one: Record, other: Record) -> bool:

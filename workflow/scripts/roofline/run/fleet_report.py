@@ -11,7 +11,6 @@ from roofline.analysis.fleet import Measured, card_id, fleet
 from roofline.analysis.quantities import Run
 from roofline.core.device_kinds import KINDS, accelerators, in_order
 from roofline.records.base import write
-from roofline.records.convert import COLLECTIONS
 from roofline.records.files import write_text
 from roofline.records.fleet import Fleet, FleetNode, FleetNodes, Load
 from roofline.report import fleet_page
@@ -137,9 +136,7 @@ def _loads(results: Path, run: Run) -> dict[str, dict[str, Load]]:
 
 
 def _sustained(device: Path) -> Iterator[tuple[str, Load]]:
-    collection = device / COLLECTIONS[0]  # of earlier versions
-    records = json.loads(collection.read_bytes())["records"] if collection.is_file() else []
-    records += [json.loads(path.read_bytes()) for path in sorted(device.glob("peak_flops/*.json"))]
+    records = [json.loads(path.read_bytes()) for path in sorted(device.glob("peak_flops/*.json"))]
     for record in records:
         if load := (record.get("peak") or {}).get("sustained"):
             heat = [point["temperature_c"] for point in load["curve"] if point.get("temperature_c") is not None]

@@ -6,20 +6,16 @@ import platform
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import cache
-from importlib import import_module, metadata
+from importlib import metadata
 from pathlib import Path, PurePosixPath
-
-from pydantic import ValidationError
 
 from roofline.analysis.results import Results, read_results
 from roofline.analysis.seals import moment, violations
 from roofline.core.device_kinds import accelerators
-from roofline.records.base import CorruptRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Device, Environment, Manifest, Output, SealedDevice, Sources, Times
 from roofline.records.operator import OperatorRecord
-from roofline.run.derived import derive, differing
 from roofline.run.paths import RESULTS
 
 
@@ -41,28 +37,18 @@ def make_manifest(
     run_started_at: str | None,
     created_at: str,
     sources: Sources,
-    seal_sources: Mapping[str, str] | None = None,
-    derived_by_sha256: str | None = None,
 ) -> Manifest:
     """The manifest of outputs, given relative to root.
 
-    `jobs` has the job that made an output: rule, started_at, ended_at, log, and the output's sha256; `seal_sources` the
-    hash of the code that each seal follows from. Raises BrokenProvenance where a measurement does not follow from its
-    seals, or an output is not what its job left.
+    `jobs` has the job that made an output: rule, started_at, ended_at, log. Raises BrokenProvenance if a measurement
+    does not follow from its seals.
     """
     outputs = list(dict.fromkeys(outputs))
     found = read_results(root / RESULTS, [root / path for path in outputs])
     data = found.data_files()
     kept = [one.path for one in [*data, *found.reports()] if is_result(one.path) and (root / one.path).is_file()]
     listed = [describe_output(root, path, jobs.get(path, {}), run_started_at) for path in dict.fromkeys(outputs + kept)]
-    sha256 = hashes(listed)
-    faults = broken(found, sha256, seal_sources) + _against_jobs(found, settings, asked)
-    faults += [
-        f"{one.path} is not what its job left"
-        for one in listed
-        if (jobs.get(one.path, {}).get("sha256") or one.sha256) != one.sha256
-    ]
-    if faults:
+    if faults := broken_seals(found, hashes(listed)):
         raise BrokenProvenance("; ".join(faults) + " (remove the file that is named first, and run again)")
     devices = list(found.device_records().values())
     return Manifest(
@@ -72,18 +58,7 @@ def make_manifest(
         asked=asked,
         sources=sources,
         environment=describe_environment(devices),
-        seal_sources=dict(seal_sources or {}),
-        derived_by_sha256=derived_by_sha256,
-        **of_records(found),
-        times=add_up(listed, run_started_at, created_at, usd_per_hour),
-        outputs=listed,
-    )
-
-
-def of_records(found: Results) -> dict:
-    """What a manifest repeats of the records."""
-    return {
-        "devices": [
+        devices=[
             Device(
                 device=record.device,
                 kind=record.device_kind,
@@ -92,12 +67,14 @@ def of_records(found: Results) -> dict:
                 memory_total_bytes=record.memory_total_bytes,
                 software=record.software,
             )
-            for record in found.device_records().values()
+            for record in devices
         ],
-        "seals": [describe_seals(found, device) for device in found.devices],
-        "data": found.data_files(),
-        "operators": {path: sha for _, one in found.of_kind(OperatorRecord) for path, sha in one.sources.items()},
-    }
+        seals=[describe_seals(found, device) for device in found.devices],
+        data=data,
+        operators={path: sha for _, one in found.of_kind(OperatorRecord) for path, sha in one.sources.items()},
+        times=add_up(listed, run_started_at, created_at, usd_per_hour),
+        outputs=listed,
+    )
 
 
 def hashes(outputs: Iterable[Output]) -> dict[str, str]:
@@ -105,32 +82,9 @@ def hashes(outputs: Iterable[Output]) -> dict[str, str]:
     return {output.path.removeprefix(f"{RESULTS}/"): output.sha256 for output in outputs}
 
 
-def broken(found: Results, sha256: Mapping[str, str], seal_sources: Mapping[str, str] | None = None) -> list[str]:
-    """Measurements that do not follow from their seals, and files that are not what was measured with."""
-    told = [line for device in found.devices for line in violations(found, device, sha256, seal_sources)]
-    told += [
-        f"{path} is of {record.device}, which has no device record"
-        for path, record in found.measured
-        if record.device not in found.devices
-    ]
-    return (
-        told
-        + [
-            f"{one.path} is not the file that was measured with"
-            for one in found.data_files()
-            if sha256.get(one.path.removeprefix(f"{RESULTS}/"), one.sha256) != one.sha256
-        ]
-        + [
-            f"{one.path} is not the report that the counters were read from"
-            for one in found.reports()
-            if sha256.get(one.path.removeprefix(f"{RESULTS}/")) != one.sha256
-        ]
-    )
-
-
-def _against_jobs(found: Results, config: dict, asked: Mapping) -> list[str]:
-    """Imported by name: no operator's code makes a manifest stale."""
-    return import_module("roofline.run.declared").contradictions(found, config, asked.get("models", []))
+def broken_seals(found: Results, sha256: Mapping[str, str]) -> list[str]:
+    """A line for each measurement that does not follow from the seals of its device."""
+    return [line for device in found.devices for line in violations(found, device, sha256)]
 
 
 def describe_seals(found: Results, device: str) -> SealedDevice:
@@ -220,12 +174,6 @@ def config_sha256(settings: dict) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def made_by_rules(manifest: Manifest, found: Results) -> list[str]:
-    """The listed outputs without the files that records bring with them."""
-    brought = {one.path for one in [*manifest.data, *found.reports()]}
-    return [output.path for output in manifest.outputs if output.path not in brought]
-
-
 def is_result(path: str) -> bool:
     return PurePosixPath(path).parts[:1] == (RESULTS.name,)
 
@@ -250,72 +198,3 @@ def unlisted_files(root: Path, manifest: Manifest) -> list[str]:
     listed = {output.path for output in manifest.outputs} | {f"{RESULTS}/manifest.json"}
     there = (path.relative_to(root).as_posix() for path in (root / RESULTS).rglob("*") if path.is_file())
     return sorted(path for path in there if path not in listed)
-
-
-def against_records(found: Results, manifest: Manifest, sha256: Mapping[str, str]) -> list[str]:
-    """What records say against one another, their jobs and the manifest; `sha256` is of their files."""
-    told = broken(found, sha256, manifest.seal_sources)
-    told += [f"the manifest's {name} are not those of the records" for name in _false_fields(manifest, found)]
-    told += _against_jobs(found, manifest.config, manifest.asked)
-    return told + [line for one in manifest.outputs for line in _untimely(one, found)]
-
-
-def contradictions(root: Path, manifest: Manifest, derived_by_sha256: str | None = None) -> list[str]:
-    """What the records under root say against the manifest, and derived files against the records.
-
-    `derived_by_sha256` is of the code that derives them today: where another made them, figures are compared alone.
-    """
-    found = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
-    sha256 = hashes(manifest.outputs)
-    told = against_records(found, manifest, sha256)
-    if config_sha256(manifest.config) != manifest.config_sha256:
-        told.append("the manifest's settings do not have the hash that it gives")
-    if told:
-        return told
-    outputs = made_by_rules(manifest, found)
-    try:
-        derived = derive(found, manifest.asked, sha256)
-        there = {name: content for name, content in derived.items() if (root / RESULTS / name).is_file()}
-        same_code = derived_by_sha256 is not None and derived_by_sha256 == manifest.derived_by_sha256
-        wrong = differing(root / RESULTS, there, same_code)
-    except CorruptRecord as error:
-        return [str(error).replace(f"{root}/", "")]
-    except (LookupError, TypeError) as error:
-        return [f"nothing follows from what the manifest says was asked: {error}"]
-    told = [f"{RESULTS}/{name}: not listed in the manifest" for name in derived if f"{RESULTS}/{name}" not in outputs]
-    times = manifest.times
-    again = add_up(manifest.outputs, times.run_started_at, manifest.created_at, times.usd_per_hour)
-    if any(getattr(times, name) != getattr(again, name) for name in ("first_start_at", "span_s", "cost_usd")):
-        told.append("the manifest's times are not those of its outputs' jobs")
-    return told + [f"{path} is not what follows from its records" for path in wrong]
-
-
-def _false_fields(manifest: Manifest, found: Results) -> list[str]:
-    """Fields that are not what the records say, each by its name."""
-    expected = of_records(found)
-    try:
-        environment = describe_environment(list(found.device_records().values()))
-    except ValidationError:
-        return ["environment"]
-    wrong = [name for name, value in expected.items() if getattr(manifest, name) != value]
-    wrong += [
-        f"environment.{name}"
-        for name in ("driver", "cuda_runtime", "os", "host_cpu")
-        if getattr(manifest.environment, name) != getattr(environment, name)
-    ]
-    if manifest.times.usd_per_hour != manifest.config.get("cost", manifest.times.model_dump())["usd_per_hour"]:
-        wrong.append("times.usd_per_hour")
-    return wrong
-
-
-def _untimely(output: Output, found: Results) -> list[str]:
-    """A record that says it was begun before or after its job ran."""
-    records = {path: record.started_at for path, record in [*found.measured, *found.counters]}
-    told = records.get(output.path.removeprefix(f"{RESULTS}/"))
-    started = moment(told)
-    if told and not started:
-        return [f"{output.path} was begun at {told!r}, which is no moment"]
-    first, last = moment(output.started_at), moment(output.ended_at)
-    if started and first and last and not first <= started <= last:
-        return [f"{output.path} was begun at {started.isoformat()}, and its job ran from {first} to {last}"]
-    return []

@@ -1,6 +1,6 @@
 """What becomes of results that are there already: kept, set aside, never overwritten with another card's."""
 
-import atexit
+import json
 import os
 import re
 import shutil
@@ -9,15 +9,12 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from roofline.analysis.consistency import contradictions
 from roofline.analysis.results import read_any
 from roofline.analysis.table import Acceptance, Roofline
-from roofline.records.base import CorruptRecord, Record, read
+from roofline.records.base import CorruptRecord, Record, RunRecord, read
 from roofline.records.counters import CountersRecord, ProfilerRecord
 from roofline.records.device import DeviceRecord
-from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest
-from roofline.records.operator import DataFile
 from roofline.run.settings import Faults
 
 PREVIOUS = "previous"
@@ -53,55 +50,46 @@ def _nearest_there(path: Path) -> Path:
     return next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
 
 
-def set_aside_corrupt(paths: Iterable[str], results: Path, dry: bool = False, counters: bool = False) -> None:
-    """Move what cannot be read back out of the way, naming each file: the run makes it again. Where counters are
-    required, so is what says that they were refused.
+def require_this_version(paths: Iterable[str], results: Path) -> None:
+    """Raises Faults, in one line, if results were written by another version of this code."""
+    for path in (Path(path) for path in paths if path.endswith(".json")):
+        kind = OF_ALL_DEVICES.get(path.relative_to(results).as_posix(), RunRecord)
+        expected = kind.model_fields["schema_version"].default
+        try:
+            found = json.loads(path.read_bytes())["schema_version"]
+        except (OSError, ValueError, LookupError, TypeError):
+            continue  # missing, or corrupt
+        if found != expected:
+            aside = _free_name(results.with_name(f"{results.name}-version-{found}"))
+            raise Faults(
+                [f"{path} is of version {found}, and this code writes version {expected}: mv {results} {aside}"]
+            )
 
-    A dry run, which is to plan just that, puts all of it back when it ends.
-    """
+
+def set_aside_corrupt(paths: Iterable[str], results: Path, dry: bool = False, counters: bool = False) -> None:
+    """Move what cannot be read back out of the way, naming each file: the run makes it again. If counters are
+    required, so is what says that they were refused. A dry run only names the files."""
     folder = results / PREVIOUS / f"corrupt-{_stamp()}"
     for path in (Path(path) for path in paths if path.endswith(".json") and os.path.exists(path)):
         try:
             _require_sound(path, results, counters)
         except (CorruptRecord, OSError) as error:
+            _say(f"{error}")
+            if dry:
+                _say(f"{path} is corrupt: a run sets it aside and makes it again")
+                continue
             aside = _free_name(folder / path.relative_to(results))
             aside.parent.mkdir(parents=True, exist_ok=True)
             path.rename(aside)
-            _say(f"{error}")
-            if dry:
-                atexit.register(_put_back, aside, path)
-                _say(f"{path} is corrupt: a run sets it aside and makes it again")
-            else:
-                _say(f"{path} was corrupt and is set aside as {aside}; it is made again")
-
-
-def _put_back(aside: Path, path: Path) -> None:
-    aside.rename(path)
-    for folder in aside.parents:
-        try:
-            folder.rmdir()
-        except OSError:  # others are in it
-            return
+            _say(f"{path} was corrupt and is set aside as {aside}; it is made again")
 
 
 def _require_sound(path: Path, results: Path, counters: bool) -> None:
-    """Raises CorruptRecord for what cannot be read, for figures that do not follow from their own samples, and for
-    refused counters where they are required."""
+    """Raises CorruptRecord for what cannot be read, and for refused counters if they are required."""
     kind = OF_ALL_DEVICES.get(path.relative_to(results).as_posix())
     record = read(kind, path) if kind else read_any(path)
-    if kind is None and (false := contradictions(path.relative_to(results).as_posix(), record)):
-        raise CorruptRecord(f"{path}: {'; '.join(false)}")
-    if isinstance(record, CountersRecord) and (bad := [one.path for one in record.reports if not _is_whole(one)]):
-        raise CorruptRecord(f"{path}: {bad[0]} is not the whole report that it was read from")
     if counters and isinstance(record, ProfilerRecord | CountersRecord) and record.refused:
         raise CorruptRecord(f"{path}: counters are required, and were refused: {record.refused}")
-
-
-def _is_whole(report: DataFile) -> bool:
-    try:
-        return file_sha256(report.path) == report.sha256
-    except OSError:
-        return False
 
 
 def set_aside_other_cards(present: Mapping, results: Path) -> None:

@@ -7,15 +7,13 @@ import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from roofline.analysis.load import load
 from roofline.analysis.quantities import Run, fingerprint, quantities
 from roofline.analysis.results import read_results, read_table
 from roofline.analysis.table import SCHEMA_VERSION, Roofline
-from roofline.core.formatting import listed
-from roofline.records import convert
 from roofline.records.base import CorruptRecord, read
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
@@ -53,7 +51,7 @@ def pack_records(path: Path, folder: Path) -> Path:
         beside = target.with_name(f".{name}.{os.getpid()}{ENDING}")
         try:
             with tarfile.open(beside, "w:gz", format=tarfile.PAX_FORMAT) as tar:
-                for one in records(results, run.roofline):
+                for one in records(run.roofline):
                     add_file(tar, results / one, f"{name}/{RESULTS}/{one}")
             os.replace(beside, target)
         finally:
@@ -86,13 +84,9 @@ def _results(path: Path) -> Iterator[Path]:
         yield unpack(path, Path(folder)) / RESULTS
 
 
-def records(results: Path, roofline: Roofline) -> list[str]:
-    """The files below a results folder from which a run is read, in order; earlier versions wrote collections."""
-    found = ["manifest.json", "roofline.json"]
-    for entry in roofline.devices.values():
-        beside = [str(PurePosixPath(entry.record).with_name(name)) for name in convert.COLLECTIONS]
-        found += [entry.record, *(path for path in beside if (results / path).is_file())]
-    return found
+def records(roofline: Roofline) -> list[str]:
+    """The files below a results folder from which a run is read, in order."""
+    return ["manifest.json", "roofline.json", *(entry.record for entry in roofline.devices.values())]
 
 
 def _read(results: Path, source: str) -> Run:
@@ -103,13 +97,7 @@ def _read(results: Path, source: str) -> Run:
         if outside:
             raise Refused(f"{source}: refused, its roofline.json names {outside[0]!r}, which leads outside")
         devices = {name: read(DeviceRecord, results / one.record) for name, one in roofline.devices.items()}
-        paths = records(results, roofline)
-        of_collections = convert.clocks(
-            _json(results / path) for path in paths if Path(path).name in convert.COLLECTIONS
-        )
-        roofline.ceilings = [
-            one.model_copy(update=of_collections.get((one.device, one.name), {})) for one in roofline.ceilings
-        ]
+        paths = records(roofline)
     except FileNotFoundError as error:
         missing = Path(error.filename)
         name = missing.relative_to(results) if missing.is_relative_to(results) else missing
@@ -143,9 +131,8 @@ def _roofline(results: Path, source: str) -> Roofline:
     path = results / "roofline.json"
     content = _json(path)
     version = content.get("schema_version") if isinstance(content, dict) else None
-    readable = (convert.OLD_TABLE, SCHEMA_VERSION)
-    if version not in readable:
-        raise Refused(f"{source}: roofline.json is of schema_version {version}; allowed: {listed(readable)}")
+    if version != SCHEMA_VERSION:
+        raise Refused(f"{source}: roofline.json is of version {version}, and this code reads version {SCHEMA_VERSION}")
     return read_table(path)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from roofline.devices.gpu.kernel_compiler import CEILING_KERNELS, with_headers
 from roofline.operators.base import Operator
-from roofline.records.files import files_sha256
 
 PACKAGE = "roofline"
 # A parser would take ten times as long, at every start of Snakemake.
@@ -18,11 +17,6 @@ FILE_NAME = re.compile(r"""["']([\w.]+\.(?:cu|j2|json))["']""")
 def derivation_files(scripts: Path) -> list[str]:
     """What tables and pages follow from: also the text of every operator, which is imported by name."""
     return library_files(scripts / "derive.py", more=(scripts / PACKAGE / "operators").glob("*/about.py"))
-
-
-def derived_by_sha256() -> str:
-    scripts = Path(__file__).parents[2]
-    return files_sha256([scripts / "derive.py", *derivation_files(scripts)])
 
 
 def library_files(
