@@ -23,9 +23,8 @@ from roofline.models import config_file
 from roofline.operators import registry
 from roofline.operators.base import Operator
 from roofline.records.base import read
-from roofline.records.files import file_sha256
+from roofline.records.files import YamlFaults, file_sha256, read_yaml
 from roofline.records.profile import ProfileRecord
-from roofline.records.strict_yaml import YamlFaults, read_yaml
 from roofline.run import counters
 from roofline.run.config import by_effort, config_model
 from roofline.run.operator_faults import operator_faults
