@@ -283,7 +283,6 @@ def test_a_checkpoint_of_the_users_own_is_named_by_its_hash(tmp_path):
 # ---------------------------------------------------------------- refused
 
 FAULTS = {
-    "orcid": ({"name": "A", "orcid": "0000-0002-1825-0098"}, "author.orcid: '0000-0002-1825-0098' is no ORCID iD"),
     "nobody": ({"orcid": ADA["orcid"]}, "orcid is given without name; allowed: both, or orcid: null"),
     "url": (
         {**ADA, "affiliation_url": "ror"},

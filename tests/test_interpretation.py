@@ -211,7 +211,7 @@ def test_the_memory_ceiling_is_the_one_that_operators_stand_under():
 
 
 def trial(what, finding, explains):
-    return Trial(what=what, size=None, tflops=None, clocks_mhz=[], finding=finding, explains=explains)
+    return Trial(what=what, finding=finding, explains=explains)
 
 
 @pytest.mark.parametrize(("verdict", "said"), [("sustained", "load gives more"), ("none", "no cause was found")])
@@ -221,7 +221,6 @@ def test_an_investigation_is_told_with_what_it_found(verdict, said):
         trials=[trial("size", "8192 gives no more", False), trial("sustained", "load gives more", True)],
         verdict=verdict,
         ruled_out=[],
-        not_ruled_out=[],
     )
     words = trust(at(0.4, investigation=found.model_dump()))
     assert f"fp16 was investigated, since 4 TFLOPS is below 50 % of the vendor's 10: {said}." in words

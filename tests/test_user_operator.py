@@ -227,9 +227,6 @@ class Another(Saxpy):
     name = "another"
 """
 FILES = {
-    "not importable": ("import nothing_of_that_name", "not importable (ModuleNotFoundError: No module named '…')"),
-    "no Python": ("def", "not importable (SyntaxError: …)"),
-    "an exit": ("raise SystemExit(3)", "not importable (SystemExit: 3)"),
     "no operator": ("x = 1", "one subclass of Operator is needed, and there are: none"),
     "two operators": (SAXPY + ANOTHER, "one subclass of Operator is needed, and there are: another, saxpy"),
     "parts that are missing": (
@@ -273,7 +270,6 @@ def test_a_missing_file_is_told_in_a_line():
 
 
 DECLARED = {  # what stands in the file, what takes its place, the fault
-    "an exception in its code": ("config.saxpy.sizes", "config.saxpy.sises", "AttributeError: …"),
     "two jobs of one path": ('f"n{size}"', '"all"', "jobs: 'all' is the path of two"),
     "a job in the place of the seal": ('f"n{size}"', '"prediction"', "jobs: 'prediction' is no path; …"),
     "a job in another folder": ('f"n{size}"', 'f"../n{size}"', "jobs: '../n1000' is no path; …"),
@@ -294,6 +290,14 @@ def test_a_declaration_that_cannot_be_measured_is_a_fault_before_anything_is(tmp
     found = lines_of(path)
     pattern = ".*".join(map(re.escape, f"operators: {path}: {expected}".split("…")))
     assert any(re.match(pattern, line) for line in found), found
+
+
+def test_an_exception_in_its_declarations_is_shown_as_python_shows_it(tmp_path):
+    path = written(tmp_path, SAXPY.replace("config.saxpy.sizes", "config.saxpy.sises"))
+    (fault,) = lines_of(path)
+    message, *shown = fault.splitlines()
+    assert message == f"operators: {path}: its declarations failed"
+    assert shown[1].startswith(f'  File "{path}", line ') and shown[-1].startswith("AttributeError: ")
 
 
 def test_it_ends_snakemake_before_anything_is_planned(run, tmp_path):

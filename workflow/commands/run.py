@@ -9,7 +9,6 @@ A run that was killed is gone on with: its lock dies with it, and so do its jobs
 import argparse
 import contextlib
 import os
-import resource
 import shlex
 import signal
 import subprocess
@@ -32,7 +31,6 @@ from roofline.run.paths import RESULTS
 
 DEFAULT = Path("config/config.yaml")
 MANIFEST = RESULTS / "manifest.json"
-LARGEST_FILE = 64 << 20  # bytes; reports of the profiler are the largest
 
 
 def main(arguments: list[str]) -> int:
@@ -52,10 +50,6 @@ def main(arguments: list[str]) -> int:
             return 1
     if run_lock.is_held():
         print(run_lock.refusal())
-        return 1
-    largest = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-    if largest != resource.RLIM_INFINITY and largest < LARGEST_FILE:
-        print(f"files may have {largest} bytes here (ulimit -f); a run writes some of {LARGEST_FILE}")
         return 1
     before = made_at()
     os.environ[console.ARGUMENTS] = shlex.join(arguments)

@@ -69,7 +69,7 @@ if workflow.modifier.is_main_snakefile():
     configfile: CONFIG_FILE
 
 
-CHECKED = faults_end_the_run(settings.complete, config)  # imports the user's files in processes of their own
+CHECKED = faults_end_the_run(settings.complete, config)  # imports the user's files
 sys.executable = shlex.quote(sys.executable)  # Snakemake's jobs take it for a word of the shell, spaces and all
 CONFIG, OPERATORS = CHECKED.config, CHECKED.operators
 PRESENT = devices.discover()

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from roofline.core.dtypes import FIRST_CAPABILITY
-from roofline.records.strict_yaml import YamlFaults, read_yaml
+from roofline.records.files import YamlFaults, read_yaml
 
 TENSOR_DTYPES = ("fp64", *FIRST_CAPABILITY)
 CUDA_CORE_RATES = ("fp64_fma", "fp32", "fp16_fma")

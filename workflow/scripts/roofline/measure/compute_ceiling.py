@@ -113,8 +113,7 @@ def measure(
     kernel = Kernel(**device.kernel_of(workload.step))  # after all timing: a profiler may stay in the process
     investigation = None
     if first and peak and tflops < THRESHOLD * peak.tflops:
-        beside = burst.latency.contention
-        investigation = investigate(device, ceiling, first, tflops, record.vendor, kernel, time_budget_s, beside)
+        investigation = investigate(device, ceiling, first, tflops, record.vendor, kernel, time_budget_s)
     cores = workload.cores()
     clock_tflops = _clock_tflops(peak, record, burst.sm_clock_mhz)
     if cores and cores.flops_per_clock:

@@ -3,14 +3,11 @@
 import time
 
 from roofline.core import statistics
-from roofline.core.contention import disturbances
-from roofline.core.device_kinds import KINDS
 from roofline.devices.base import Device
 from roofline.measure.timing import time_caller
 from roofline.operators.gemm import products_on
 from roofline.operators.gemm.products import flops, workspace_bytes
 from roofline.records.compute import Investigation, Kernel, Trial
-from roofline.records.timing import Contention
 
 THRESHOLD = 0.5
 LARGER_SIZE = 8192
@@ -22,68 +19,40 @@ STEADY = 1.01
 
 
 def investigate(
-    device,
-    dtype: str,
-    small,
-    measured_tflops: float,
-    vendor,
-    kernel: Kernel,
-    time_budget_s: float,
-    contention: Contention | None = None,
+    device: Device, dtype: str, small, measured_tflops: float, vendor, kernel: Kernel, time_budget_s: float
 ) -> Investigation:
-    """Try what else ran, the product's size, a clock still rising, no tensor cores. Which it was, or what is ruled out.
+    """Try the product's size, a clock still rising, no tensor cores. Which of them it was, or what is ruled out.
 
-    `small` is the Workload that stayed below half of the dtype's peak among the device's vendor figures, `contention`
-    what ran beside its block. Where several causes hold, contention goes first, since it may be behind all the others,
-    then the unit, since neither size nor clock makes up for it, and then what gave most.
+    `small` is the Workload that stayed below half of the dtype's peak among the device's vendor figures. Where several
+    causes hold, the unit goes first, since neither size nor clock makes up for it, and then what gave most.
     """
     peak = vendor.peaks[dtype]
     larger = _larger_size(device, dtype, measured_tflops, peak, time_budget_s)
     sustained, states = _sustained(device, small, measured_tflops, peak)
-    trials = [larger, sustained, _tensor_cores(peak, kernel), _contention(device, contention)]
-    others = (
-        [_power_limit(states), _rate_class(vendor, peak)] if KINDS[device.kind].reports_power else [_library(device)]
-    )
-    findings = [(trial.finding, trial.explains) for trial in trials] + others
+    trials = [larger, sustained, _tensor_cores(peak, kernel)]
     causes = [trial for trial in trials if trial.explains]
-    causes.sort(key=lambda trial: (trial.what == "contention", trial.what == "tensor_cores", trial.tflops or 0))
+    causes.sort(key=lambda trial: (trial.what == "tensor_cores", trial.tflops or 0))
     whose = "formula's" if peak.derived else "vendor's"
     return Investigation(
         reason=f"{measured_tflops:.3g} TFLOPS is below {100 * THRESHOLD:.3g} % of the {whose} {peak.tflops:.4g}",
         trials=trials,
         verdict=causes[-1].what if causes else "none",
-        ruled_out=[finding for finding, explains in findings if explains is False],
-        not_ruled_out=[finding for finding, explains in findings if explains is None],
+        ruled_out=_ruled_out(states, vendor, peak),
     )
 
 
-def _contention(device: Device, contention: Contention | None) -> Trial:
-    found = disturbances(contention, KINDS[device.kind].sensitive) if contention else []
-    told = contention and (contention.other_cores, contention.other_processes) != (None, None)
-    finding = f"the block was disturbed: {', '.join(found)}" if found else "contention: nothing ran beside the block"
-    if not told and not found:
-        finding = "contention: what else ran is not known"
-    explains = bool(found) if told or found else None
-    return Trial(what="contention", size=None, tflops=None, clocks_mhz=[], finding=finding, explains=explains)
-
-
 def _larger_size(device: Device, dtype: str, measured_tflops: float, peak, time_budget_s: float) -> Trial:
-    size, needed = LARGER_SIZE, workspace_bytes(LARGER_SIZE, dtype)
-    expected_s = flops(size, size, size) / measured_tflops / 1e12
-    why_not = None
-    if needed > device.identity.memory_free_bytes // 2:
-        why_not = f"{size} x {size} was not tried: it needs {needed:,} bytes, more than half of what is free"
-    elif 3 * expected_s > max(time_budget_s, 2):
-        why_not = f"{size} x {size} was not tried: it would take {3 * expected_s:.0f} s, over the time budget"
-    if why_not:
-        return Trial(what="size", size=size, tflops=None, clocks_mhz=[], finding=why_not, explains=None)
-    larger = products_on(device).reference_product(device, dtype, size, seed=7)
+    size, product = f"{LARGER_SIZE} x {LARGER_SIZE}", flops(LARGER_SIZE, LARGER_SIZE, LARGER_SIZE)
+    too_large = workspace_bytes(LARGER_SIZE, dtype) > device.identity.memory_free_bytes // 2
+    if too_large or 3 * product / measured_tflops / 1e12 > max(time_budget_s, 2):
+        why = "it needs more than half of the free memory" if too_large else "it takes longer than the time budget"
+        return Trial(what="size", finding=f"{size} was not tried: {why}", explains=None)
+    larger = products_on(device).reference_product(device, dtype, LARGER_SIZE, seed=7)
     larger.check()
     timing = time_caller(device, larger.step, warmup=1, iterations=20, time_budget_s=time_budget_s)
-    tflops = flops(size, size, size) / timing.median_s / 1e12
-    explains = tflops >= BETTER * measured_tflops
-    finding = f"{size} x {size} {_gives(explains, tflops, measured_tflops, peak)}"
-    return Trial(what="size", size=size, tflops=tflops, clocks_mhz=[], finding=finding, explains=explains)
+    tflops = product / timing.median_s / 1e12
+    finding, explains = f"{size} gives {_rate(tflops, peak)}", tflops >= BETTER * measured_tflops
+    return Trial(what="size", tflops=tflops, finding=finding, explains=explains)
 
 
 def _sustained(device: Device, small, measured_tflops: float, peak) -> tuple[Trial, list[dict]]:
@@ -101,23 +70,13 @@ def _sustained(device: Device, small, measured_tflops: float, peak) -> tuple[Tri
     clocks = _clocks(states)
     explains = max(rates) >= BETTER * measured_tflops
     clock = f"the clock from {clocks[0]:.0f} to {clocks[-1]:.0f} MHz" if clocks else "the clock is not known"
-    finding = f"sustained load {_gives(explains, max(rates), measured_tflops, peak)} ({clock})"
-    trial = Trial(
-        what="sustained",
-        size=small.product.shape["m"],
-        tflops=max(rates),
-        clocks_mhz=clocks,
-        finding=finding,
-        explains=explains,
-    )
+    finding = f"sustained load gives {_rate(max(rates), peak)} ({clock})"
+    trial = Trial(what="sustained", tflops=max(rates), clocks_mhz=clocks, finding=finding, explains=explains)
     return trial, states
 
 
-def _gives(explains: bool, tflops: float, measured_tflops: float, peak) -> str:
-    much = f"{tflops:.3g} TFLOPS, {100 * tflops / peak.tflops:.3g} % of the peak"
-    if explains:
-        return f"gives more, {much}"
-    return f"gives {'no' if tflops <= STEADY * measured_tflops else 'hardly'} more, {much}"
+def _rate(tflops: float, peak) -> str:
+    return f"{tflops:.3g} TFLOPS, {100 * tflops / peak.tflops:.3g} % of the peak"
 
 
 def _clocks(states: list[dict]) -> list[float]:
@@ -137,32 +96,13 @@ def _tensor_cores(peak, kernel: Kernel) -> Trial:
     else:
         used = "used" if kernel.tensor_cores else "did not use"
         finding, explains = f"the kernel {kernel.name} {used} tensor cores", not kernel.tensor_cores
-    return Trial(what="tensor_cores", size=None, tflops=None, clocks_mhz=[], finding=finding, explains=explains)
+    return Trial(what="tensor_cores", finding=finding, explains=explains)
 
 
-# ---------------------------------------------------------------- other causes: what is said, and False if ruled out
-
-
-def _power_limit(states: list[dict]) -> tuple[str, bool | None]:
+def _ruled_out(states: list[dict], vendor, peak) -> list[str]:
+    """The power limit, where nothing limits the clock under load, and the rate class, where the peak is sure."""
     told = [state["throttle_reasons"] for state in states if state.get("throttle_reasons") is not None]
-    if not told:
-        return "power limit: NVML does not report throttle reasons here", None
-    held = sorted({reason for reasons in told for reason in reasons} - {"gpu_idle"})
-    if held:
-        return f"under load the clock is limited by {', '.join(held)}", None
-    return "power limit: under load no throttle reason is set", False
-
-
-def _rate_class(vendor, peak) -> tuple[str, bool | None]:
-    if peak.unit != "tensor_core":
-        return "rate class of the card: it concerns tensor cores alone", False
-    if vendor.match == "exact":
-        return "rate class of the card: the peak is the vendor's for this very card", False
-    assumed = f"'{vendor.rate_class}' is assumed from its name"
-    return f"rate class of the card: {assumed}, and at half the rate half of the peak would be all", None
-
-
-def _library(device) -> tuple[str, None]:
-    blas = device.software()
-    built = f"{blas['blas']} {blas['blas_version']} with kernels for {blas['blas_architecture']}"
-    return f"the BLAS is {built} on {blas['blas_threads']} threads", None
+    limits = {reason for reasons in told for reason in reasons} - {"gpu_idle"}
+    found = ["power limit"] if told and not limits else []
+    sure = vendor.match == "exact" or peak.unit == "cuda_core"  # the class concerns tensor cores alone
+    return [*found, "rate class of the card"] if sure else found

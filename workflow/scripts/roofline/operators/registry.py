@@ -5,10 +5,9 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
-import os
 import pkgutil
-import subprocess
 import sys
+import traceback
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -18,8 +17,6 @@ from roofline.core.device_kinds import KINDS
 from roofline.operators.base import Implementation, Operator
 from roofline.operators.settings import OperatorSettings
 
-IMPORT_S = 60  # that importing a user's file may take
-LOADED = "the operator was loaded"
 NOT_OPERATORS = {"about", "base", "registry", "settings"}
 # Rules of the workflow, keys of the config and pictures that are no operator's.
 RULES = "all ceilings device_query prediction operator_prediction bandwidth instructions counters repeatability"
@@ -34,7 +31,7 @@ CUPY_NAMES = {"cupy", "cp", "xp", "cupyx"}
 
 
 class BadOperator(Exception):
-    """Why a file is no operator. The message is one line that names the file."""
+    """Why a file is no operator. The message names the file; what the file raised follows on further lines."""
 
 
 @cache
@@ -68,31 +65,6 @@ def _names(operator: Operator) -> dict[str, object]:
     return dict(operator.sections) | made | own
 
 
-def require_importable(paths: Iterable[str]) -> None:
-    """Import each file in a process of its own first: one may end Python, or never return. Raises BadOperator."""
-    for path in paths:
-        if (file := Path(path)).is_file():
-            _require_importable(path, file.stat().st_mtime_ns)
-
-
-@cache
-def _require_importable(path: str, _written_ns: int) -> None:
-    code = f"import sys; from {__name__} import load; load(sys.argv[1]); print({LOADED!r})"
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    command = [sys.executable, "-P", "-c", code, path]
-    try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=IMPORT_S, stdin=subprocess.DEVNULL
-        )
-    except subprocess.TimeoutExpired:
-        raise BadOperator(f"operators: {path}: its import did not end within {IMPORT_S} s") from None
-    if done.returncode == 0 and done.stdout.rstrip().endswith(LOADED):
-        return
-    last = (done.stderr.strip().splitlines() or [f"it ended Python with status {done.returncode}"])[-1]
-    message = last.partition("BadOperator: ")[2]
-    raise BadOperator(message or f"operators: {path}: not importable ({last})")
-
-
 def load(path: str) -> Operator:
     """The operator of a user's file. Raises BadOperator for what is missing, not importable or incomplete."""
     file = Path(path)
@@ -108,17 +80,22 @@ def load(path: str) -> Operator:
     sys.modules[module_name] = module  # so that pickling by name, and inspect, find it
     try:
         spec.loader.exec_module(module)
-        found = _defined_in(module)
-    except BadOperator:
-        raise
-    except (Exception, SystemExit) as error:  # a module may raise anything
-        last = (str(error).splitlines() or [""])[-1]
-        raise BadOperator(f"operators: {path}: not importable ({type(error).__name__}: {last})") from None
+    except (Exception, SystemExit) as error:
+        raise BadOperator(f"operators: {path}: not importable\n{traceback_of(error, spec.origin)}") from None
+    found = _defined_in(module)
     if len(found) != 1:
         names = ", ".join(operator.name for operator in found) or "none"
         raise BadOperator(f"operators: {path}: one subclass of Operator is needed, and there are: {names}")
     found[0].path = path
     return found[0]
+
+
+def traceback_of(error: BaseException, path: str) -> str:
+    """As Python shows it, from the first frame within a file."""
+    frames = error.__traceback__
+    while frames and frames.tb_frame.f_code.co_filename != path:
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames)).rstrip()
 
 
 def _defined_in(module) -> list[Operator]:

@@ -15,10 +15,9 @@ from roofline.records.timing import Check, Contention, DeviceState, Search, Timi
 class Trial(Record):
     """One thing that the investigation of a low peak tried."""
 
-    what: Literal["contention", "size", "sustained", "tensor_cores"]
-    size: int | None
-    tflops: Rate | None
-    clocks_mhz: list[float]
+    what: Literal["size", "sustained", "tensor_cores"]
+    tflops: Rate | None = None
+    clocks_mhz: list[float] = Field(default=[])
     finding: str
     explains: bool | None = Field(description="null where it was not tried, or is not known")
 
@@ -26,9 +25,8 @@ class Trial(Record):
 class Investigation(Record):
     reason: str
     trials: list[Trial]
-    verdict: Literal["contention", "size", "sustained", "tensor_cores", "none"]
-    ruled_out: list[str]
-    not_ruled_out: list[str] = Field(description="what was not tried, is not known, or holds beside the verdict")
+    verdict: Literal["size", "sustained", "tensor_cores", "none"]
+    ruled_out: list[str] = Field(description="of other causes: the power limit and the rate class of the card")
 
 
 class Kernel(Record):

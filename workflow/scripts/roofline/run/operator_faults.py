@@ -1,5 +1,6 @@
 """What is wrong with an operator's settings and declarations, found before anything is measured."""
 
+import inspect
 import re
 from collections.abc import Iterator
 from typing import get_args
@@ -29,27 +30,28 @@ def operator_faults(operator: Operator, config: BaseModel, here: list[Identity])
             "the library beside CuPy"
             for library in registry.missing_cuda_libraries(operator)
         ]
-    faults = faults or _job_faults(operator, config)
+    try:
+        faults = faults or _job_faults(operator, config)
+    except Exception as error:
+        shown = registry.traceback_of(error, inspect.getfile(type(operator)))
+        faults = [f"operators: {operator.path or operator.name}: its declarations failed\n{shown}"]
     return faults or [line for identity in here for line in _memory_faults(operator, config, identity)]
 
 
 def _job_faults(operator: Operator, config: BaseModel) -> list[str]:
-    """What an operator declares that no job could be measured by. An exception of the user's code is one of them."""
+    """What an operator declares that no job could be measured by."""
     where = f"operators: {operator.path or operator.name}"
-    try:
-        jobs = list(operator.jobs(config))
-        paths = [job.path for job in jobs]
-        faults = [f"jobs: {path!r} is the path of two" for path in dict.fromkeys(paths) if paths.count(path) > 1]
-        faults += [
-            f"jobs: {path!r} is no path; allowed: a relative one within the operator's folder, and not 'prediction'"
-            for path in paths
-            if not JOB_PATH.fullmatch(path) or ".." in path.split("/") or path == SEAL
-        ]
-        faults += [f"jobs: {job.path!r} has no cases" for job in jobs if not job.cases]
-        for case in (case for job in jobs for case in job.cases):
-            faults += _case_faults(operator, case)
-    except Exception as error:  # the user's code may raise anything
-        faults = [f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"]
+    jobs = list(operator.jobs(config))
+    paths = [job.path for job in jobs]
+    faults = [f"jobs: {path!r} is the path of two" for path in dict.fromkeys(paths) if paths.count(path) > 1]
+    faults += [
+        f"jobs: {path!r} is no path; allowed: a relative one within the operator's folder, and not 'prediction'"
+        for path in paths
+        if not JOB_PATH.fullmatch(path) or ".." in path.split("/") or path == SEAL
+    ]
+    faults += [f"jobs: {job.path!r} has no cases" for job in jobs if not job.cases]
+    for case in (case for job in jobs for case in job.cases):
+        faults += _case_faults(operator, case)
     return [f"{where}: {fault}" for fault in dict.fromkeys(faults)]
 
 

@@ -9,7 +9,7 @@ import math
 import re
 import shlex
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,9 +23,8 @@ from roofline.models import config_file
 from roofline.operators import registry
 from roofline.operators.base import Operator
 from roofline.records.base import read
-from roofline.records.files import file_sha256
+from roofline.records.files import YamlFaults, file_sha256, read_yaml
 from roofline.records.profile import ProfileRecord
-from roofline.records.strict_yaml import YamlFaults, read_yaml
 from roofline.run import counters
 from roofline.run.config import by_effort, config_model
 from roofline.run.operator_faults import operator_faults
@@ -108,19 +107,15 @@ def complete(config: Mapping) -> Checked:
     paths = config.get("operators", [])
     named = isinstance(paths, list) and all(isinstance(path, str) for path in paths)
     try:
-        registry.require_importable(dict.fromkeys(paths) if named else [])
         operators = registry.registered(dict.fromkeys(paths) if named else [])
     except registry.BadOperator as error:
         raise Faults([str(error)]) from None
-    unprintable = dict(_unprintable(config))
     model = config_model(operators)
     try:
         checked = model.model_validate(config)
-        found = []
+        faults = _model_faults(checked)
     except ValidationError as error:
-        found = _lines(error, config, model)
-    faults = [line for path, line in found if path not in unprintable] + list(unprintable.values())
-    faults += [] if found else _model_faults(checked)
+        faults = lines_of(error, config, model)
     if faults:
         raise Faults(list(dict.fromkeys(faults)))
     kept = {
@@ -179,17 +174,12 @@ def profile_name(path: str) -> str:
 
 
 def lines_of(error: ValidationError, config: Mapping, model: type[BaseModel]) -> list[str]:
-    """What is wrong with a configuration, a line each."""
-    return [line for _, line in _lines(error, config, model)]
-
-
-def _lines(error: ValidationError, config: Mapping, model: type[BaseModel]) -> list[tuple[tuple, str]]:
-    """(place, line) of every fault, each place once."""
+    """What is wrong with a configuration, a line for each place."""
     schema = model.model_json_schema()
     faults: dict[tuple, list[dict]] = {}
     for fault in error.errors():
         faults.setdefault(_place(fault, config), []).append(fault)
-    return [(place, _line(place, of_place, schema)) for place, of_place in faults.items()]
+    return [_line(place, of_place, schema) for place, of_place in faults.items()]
 
 
 def _place(fault: Mapping, config: Mapping) -> tuple:
@@ -211,7 +201,7 @@ def _line(place: tuple, faults: list[dict], schema: Mapping) -> str:
     shown = _shown(fault["input"])
     kinds = {each["type"] for each in faults}
     allowed = _schema_at(place, schema)
-    if "extra_forbidden" in kinds:
+    if kinds & {"extra_forbidden", "invalid_key"}:
         known = list(_schema_at(place[:-1], schema).get("properties", {}))
         return _unknown_key(_key(place[:-1]) if place[:-1] else "", place[-1], known, fault["input"])
     if "missing" in kinds:
@@ -286,18 +276,6 @@ def _allowed(schema: Mapping) -> str:
     return f"{value}, or null" if "null" in _types(schema) else value
 
 
-def _unprintable(value, path=()) -> Iterator[tuple[tuple, str]]:
-    """Places and lines of text that is not printable, which YAML can say."""
-    if isinstance(value, str) and not value.isprintable():
-        yield path, f"{_key(path)}: {_shown(value)}; allowed: printable text on one line"
-    for key in value if isinstance(value, dict) else ():
-        if not (isinstance(key, str) and key.isprintable()):
-            yield (*path, key), f"{_key(path)}: the key {_shown(key)}; allowed: printable text on one line"
-    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, child in children:
-        yield from _unprintable(child, (*path, key))
-
-
 def _shown(value) -> str:
     """A value as the file has it, on one line and not endless."""
     if value is None or isinstance(value, bool):
@@ -305,10 +283,6 @@ def _shown(value) -> str:
     else:
         text = str(value) if isinstance(value, datetime.date) else repr(value)
     return text if len(text) <= 100 else f"{text[:97]}..."
-
-
-def _printable(key) -> str:
-    return key if isinstance(key, str) and key.isprintable() else _shown(key)
 
 
 def _unknown_key(parent: str, name: str, known: list[str], value) -> str:
@@ -321,7 +295,7 @@ def _unknown_key(parent: str, name: str, known: list[str], value) -> str:
 
 
 def _key(path) -> str:
-    parts = [f"[{part}]" if isinstance(part, int) else f".{_printable(part)}" for part in path]
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in path]
     return "".join(parts).lstrip(".") or "the configuration"
 
 
