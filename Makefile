@@ -100,7 +100,7 @@ test: setup-development setup-fleet ## run the tests (ARGS="-m gpu": those that 
 lint: setup-development ## check style and mistakes, Snakefile included
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
-	@.venv/bin/snakefmt --check Snakefile workflow/Snakefile workflow/rules/*.smk workflow/fleet/Snakefile
+	@.venv/bin/snakefmt --check Snakefile workflow/rules/*.smk workflow/fleet/Snakefile
 	@$(python) -m snakemake --lint
 
 documents: setup-any ## write the documents that follow from the code: schemas, tables of settings
