@@ -4,7 +4,7 @@
 python = .venv/bin/python -P
 
 # These reach the recipes, most of them through the environment. Another name may be meant for CUDA, or be mistyped.
-variables = A ARCHIVE ARCHIVES ARGS B BATCH CACHE CARD CELL CONTEXT CUDA DEVICES FLEET FORCE FORMAT HEAT MODEL PYTHON \
+variables = A ARCHIVE ARCHIVES ARGS B BATCH CACHE CARD CELL CONTEXT CUDA DEVICES FLEET FORCE HEAT MODEL PYTHON \
 	PYTORCH REPORT RUN RUNS python
 given = $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
 unknown := $(filter-out $(variables),$(given))
@@ -24,14 +24,14 @@ endif
 # A measurement needs the machine for itself.
 .NOTPARALLEL:
 
-.PHONY: run dry-run cell health report archive crate records bundle verify audit render compare place export model spread \
+.PHONY: run plan cell health archive crate verify audit compare place model spread \
 	distribution fleet fleet-report peers setup setup-any setup-fleet setup-reports setup-development test lint documents \
-	screenshot counts lock clean-env help
+	screenshot counts lock help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
 	@$(python) workflow/commands/run.py $(ARGS)
 
-dry-run: setup ## say what `make` would measure, and why
+plan: setup ## say what `make` would measure, and why
 	@$(python) workflow/commands/run.py --dry-run $(ARGS)
 
 cell: setup ## measure one record in cell/, beside its prediction and the card's reference (CELL=cpu/peak_flops/fp32)
@@ -40,31 +40,17 @@ cell: setup ## measure one record in cell/, beside its prediction and the card's
 health: setup ## say in a minute whether each GPU is what was rented (DEVICES="gpu0 gpu3": these alone; HEAT=60: seconds of load)
 	@$(python) workflow/commands/health.py $(if $(DEVICES),--devices $(DEVICES)) $(if $(HEAT),--heat "$$HEAT") $(ARGS)
 
-report: setup-any ## write results/snakemake_report.html, Snakemake's own report, which embeds report.html
-	@$(python) -m snakemake --cores 1 --report results/snakemake_report.html $(ARGS)
-
 archive: setup-any ## pack the results into results/archive/ (ARGS as the run had them)
 	@$(python) workflow/commands/archive.py $(ARGS)
 
 crate: setup-any ## make a run crate of an archive, a zip for WorkflowHub and Zenodo (the newest, or ARCHIVE=FILE)
 	@$(python) workflow/commands/crate.py $(if $(ARCHIVE),"$$ARCHIVE")
 
-records: setup-any ## pack the records that comparisons read into results/records/, 1 MB at most (of the results, or ARCHIVE=FILE)
-	@$(python) workflow/commands/records.py $(if $(ARCHIVE),"$$ARCHIVE",results)
-
-# It needs no CUDA packages installed.
-bundle: ## pack packages and checkout into bundle/, one file for machines without a network (CUDA=12, 13 or none)
-	@CUDA= envs/install.sh any
-	@$(python) workflow/commands/bundle.py "$${CUDA:-12}"
-
-verify: setup-any ## check an archive against its manifest (the newest, or ARCHIVE=FILE)
+verify: setup-any ## check an archive against its manifest, and redraw it into results/rendered/ (the newest, or ARCHIVE=FILE)
 	@$(python) workflow/commands/verify.py $(if $(ARCHIVE),"$$ARCHIVE")
 
 audit: setup-any ## recompute a run from its raw samples by code of its own (the results, or RUN=FOLDER or FILE)
 	@$(python) workflow/commands/audit.py $(if $(RUN),"$$RUN")
-
-render: setup-any ## redraw and redescribe an archive's results, without measuring (the newest, or ARCHIVE=FILE)
-	@$(python) workflow/commands/render.py $(if $(ARCHIVE),"$$ARCHIVE")
 
 compare: $(if $(RUN),setup,setup-any) ## compare A=one.tar.gz B=other.tar.gz (lists too; FORCE=1: other models of card), or measure RUN=other-checkout beside this one
 	@$(python) workflow/commands/compare.py $(if $(RUN),--run "$$RUN" $(ARGS),"$$A" "$$B" $(if $(filter-out 0 no off false,$(FORCE)),--force))
@@ -81,9 +67,6 @@ fleet-report: setup-any ## which cards of a fleet are slow (ARCHIVES="n1.tar.gz 
 
 place: setup-reports ## a program's kernels under measured ceilings: REPORT=my.ncu-rep (CARD=reference/nvidia-h200); without it, how to collect it
 	@$(python) workflow/commands/place.py $(if $(REPORT),"$$REPORT") $(if $(CARD),--card "$$CARD")
-
-export: setup-any ## write the measured ceilings for another tool: FORMAT=tracelens (CARD=reference/nvidia-h200)
-	@$(python) workflow/commands/export.py "$$FORMAT" $(if $(CARD),--card "$$CARD")
 
 spread: setup ## measure the ceilings in RUNS=3 more runs, and report how far they lie apart (ARGS as the run had them)
 	@$(python) workflow/commands/spread.py $(if $(RUNS),"$$RUNS",3) $(ARGS)
@@ -117,7 +100,7 @@ test: setup-development setup-fleet ## run the tests (ARGS="-m gpu": those that 
 lint: setup-development ## check style and mistakes, Snakefile included
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
-	@.venv/bin/snakefmt --check Snakefile workflow/Snakefile workflow/rules/*.smk workflow/fleet/Snakefile
+	@.venv/bin/snakefmt --check Snakefile workflow/rules/*.smk workflow/fleet/Snakefile
 	@$(python) -m snakemake --lint
 
 documents: setup-any ## write the documents that follow from the code: schemas, tables of settings
@@ -131,9 +114,6 @@ counts: setup-development ## count the warp instructions of our kernels in their
 
 lock: ## lock newer versions of the packages (ARGS=--upgrade; needs uv)
 	@envs/update $(ARGS)
-
-clean-env: ## remove what was installed
-	@rm -rf .venv .uv
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12

@@ -15,9 +15,6 @@ min_version("9.27")
 include: "workflow/rules/common.smk"
 
 
-report: "workflow/report/workflow.rst"
-
-
 wildcard_constraints:
     device="|".join(PRESENT),
     operator="|".join(OPERATORS),

@@ -8,7 +8,6 @@
 #   envs/install.sh fleet          what it measures with, and what submits jobs to Slurm
 #
 # CUDA=12, CUDA=13 or CUDA=none chooses the lock, PYTHON the interpreter. Where no Python fits, uv brings one.
-# An unpacked bundle (`make bundle`) has the packages in wheels/: then no index is asked, and no network is needed.
 set -eu
 unset PYTHONPATH PYTHONHOME VIRTUAL_ENV PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_CONSTRAINT
 purpose=${1:-measure}
@@ -19,12 +18,6 @@ stop() {
     say "$@"
     exit 1
 }
-
-bundle= # the lock of the one that this is
-if [ -e wheels/bundle ]; then
-    read -r bundle bundle_machine bundle_glibc <wheels/bundle
-    export PIP_CONFIG_FILE=/dev/null PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels
-fi
 
 # A stamp is named for its lock's content and written once that lock is installed whole. It holds Python's version and
 # the folder, so that a .venv that was moved, or whose Python was upgraded, does not pass for a good one.
@@ -78,7 +71,7 @@ choose_lock() {
             if [ -e "$chosen" ]; then
                 lock=$(basename "${chosen%-*}")
             elif [ "$purpose" != any ] && [ "$purpose" != reports ] && [ -n "$(driver_cuda)" ]; then
-                lock=${bundle:-cuda12}
+                lock=cuda12
             fi
         done
         ;;
@@ -93,22 +86,6 @@ check_driver() {
     *) [ "$newest" -ge "${lock#cuda}" ] || stop "The NVIDIA driver serves CUDA $newest, not CUDA ${lock#cuda}:" \
         "update it (CUDA 12 needs 525 or newer, CUDA 13 needs 580), or choose CUDA=12 or CUDA=none." ;;
     esac
-}
-
-# What a bundle cannot serve, before anything is installed.
-check_bundle() {
-    machine=$(uname -m) libc=$(getconf GNU_LIBC_VERSION 2>/dev/null) || libc=none
-    [ "$machine" = "$bundle_machine" ] ||
-        stop "This bundle is for $bundle_machine, and this machine is $machine: make one on such a machine."
-    [ "${libc#glibc 2.}" -ge "${bundle_glibc#2.}" ] 2>/dev/null ||
-        stop "This bundle needs glibc $bundle_glibc or newer, and there is $libc."
-    case $lock in
-    cpu | "$bundle") ;;
-    *) stop "This bundle has the packages for $bundle, not for $lock: make one by make bundle CUDA=${lock#cuda}." ;;
-    esac
-    [ "$purpose" != development ] || stop "A bundle lacks the tools of make test and make lint."
-    damaged=$(cd wheels && sha256sum -c SHA256SUMS 2>/dev/null | sed '/: OK$/d; s/: .*//; q')
-    [ -z "$damaged" ] || stop "The bundle is damaged: wheels/$damaged is not what was packed. Copy and unpack it again."
 }
 
 disk_is_full() { grep -q -i -E 'no space left|quota exceeded' "$log"; }
@@ -132,12 +109,8 @@ try() { "$@" >"$log" 2>&1 || explain; }
 find_python() {
     interpreters=$(interpreters)
     found=$(first ready) without_venv=$(first without-venv) unfit=$(first unfit)
-    [ -z "$bundle" ] || found=${found:-$without_venv} # it brings pip itself
     if [ -n "$found" ]; then
         return
-    elif [ -n "$bundle" ]; then
-        stop "Python 3.11 to 3.14 is needed, and there is ${unfit:-none}${PYTHON:+ (PYTHON=$PYTHON)}:" \
-            "a bundle brings none. Install one, or name it: make PYTHON=/path/to/python3.12"
     elif command -v uv >/dev/null || fetch_uv; then
         found=${without_venv:-any 3.12}
     elif disk_is_full; then
@@ -170,12 +143,7 @@ seed() {
 }
 make_environment() {
     [ ! -L .venv ] || stop ".venv is a link, and what it leads to would be emptied: remove the link, then make again."
-    if [ -n "$bundle" ]; then
-        # Debian's Python may lack ensurepip. A wheel of pip can install itself.
-        try "${found#* }" -m venv --clear --without-pip .venv
-        try .venv/bin/python "$(echo wheels/pip-*.whl)/pip" install --quiet --no-deps --require-hashes \
-            --requirement envs/build.txt
-    elif [ -n "$(first ready)" ]; then
+    if [ -n "$(first ready)" ]; then
         try "${found#* }" -m venv --clear .venv
     elif [ -z "$pip_of" ]; then
         try uv venv --clear --no-project --python "${found#* }" .venv
@@ -185,7 +153,7 @@ make_environment() {
     fi
 }
 
-# uv is faster, but does not know the index, proxy, certificates or bundle that pip is set up with.
+# uv is faster, but does not know the index, proxy, certificates or wheels that pip is set up with.
 install() {
     if command -v uv >/dev/null && ! pip config list 2>/dev/null | grep -q -E 'index|find-links|proxy|cert'; then
         try uv pip install --python .venv/bin/python --no-deps --require-hashes "$@"
@@ -247,7 +215,6 @@ fi
 
 [ -w .venv ] || { [ ! -e .venv ] && [ -w . ]; } ||
     stop "The packages belong in $PWD/.venv, which you may not write: clone the project where you may."
-[ -z "$bundle" ] || check_bundle
 log=$(mktemp)
 trap 'rm -rf "$log" .venv/tmp' EXIT
 trap 'exit 130' INT TERM
@@ -260,7 +227,7 @@ if ! installed "$lock"; then
     esac
     [ "$lock" = cpu ] || check_driver
     installed cpu || find_python
-    say "Installing the locked packages for $name${bundle:+ from wheels/} into .venv (about $size, $time)..."
+    say "Installing the locked packages for $name into .venv (about $size, $time)..."
     if installed cpu; then
         rm -r .venv/installed # a CUDA lock is the CPU's and more: what is there stays
     else

@@ -74,9 +74,8 @@ def test_another_working_directory_holds_the_results_and_its_own_config(run, tmp
     assert run.files() == before
 
 
-@pytest.mark.parametrize("snakefile", ["Snakefile", "workflow/Snakefile"])
-def test_without_a_config_there_the_workflows_own_is_read(run, tmp_path, snakefile):
+def test_without_a_config_there_the_workflows_own_is_read(run, tmp_path):
     folder = tmp_path / "empty"
     folder.mkdir()
-    plan = Run(folder).planned("--snakefile", str(run.root / snakefile))
+    plan = Run(folder).planned("--snakefile", str(run.root / "Snakefile"))
     assert plan == run.planned("--forceall")

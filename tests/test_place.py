@@ -1,6 +1,5 @@
 """Kernels of a user's own program under measured ceilings: reports of Nsight Compute, their counts, pages, commands."""
 
-import json
 import shutil
 from math import fsum
 
@@ -404,19 +403,6 @@ def test_what_is_wrong_is_told_in_a_line(place_in, given):
     card = [] if "--card" in given or given == [str(REPORT)] else ["--card", REFERENCE]
     status, said = place_in(*given, *card)
     assert status == 1 and len(said.splitlines()) == 1
-
-
-def test_the_export_holds_what_was_measured_and_nothing_else(capsys):
-    assert load("export").main(["tracelens", "--card", str(REFERENCE)]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["name"] == H200 and found["mem_bw_gbps"] == pytest.approx(ceilings["hbm_read"].gb_per_s, abs=0.1)
-    assert found["memory_gb"] == pytest.approx(150.8, abs=0.1)
-    tflops = found["max_achievable_tflops"]
-    assert tflops["matrix_bf16"] == pytest.approx(ceilings["bf16"].tflops, abs=0.1)
-    assert tflops["vector_fp64"] == pytest.approx(ceilings["fp64_fma"].tflops, abs=0.1)
-    assert len(tflops) == sum(one.kind == "compute" for one in ceilings.values())
-    assert load("export").main(["csv", "--card", str(REFERENCE)]) == 1
-    assert capsys.readouterr().err == "FORMAT: 'csv' is unknown; allowed: tracelens\n"
 
 
 # ---------------------------------------------------------------- in a run

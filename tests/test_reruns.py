@@ -490,7 +490,7 @@ def test_make_says_that_there_is_nothing_to_do_and_shows_the_summary(run):
     assert done.stdout.startswith("nothing to be done") and "\nChecks\n" in done.stdout
 
 
-@pytest.mark.parametrize("target", ["run", "dry-run"])
+@pytest.mark.parametrize("target", ["run", "plan"])
 def test_make_goes_on_where_the_home_is_not_to_be_written(run, target):
     shutil.rmtree(run.root / ".snakemake/caches", ignore_errors=True)
     installed = ["--old-file", "setup", f"python={sys.executable}"]

@@ -34,7 +34,6 @@ NEVER_LISTED = (
     "results/comparison/",
     "results/health",
     "results/previous/",
-    "results/records/",
     "results/rendered/",
     "results/spread/",
 )

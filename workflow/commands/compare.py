@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
     try:
         if arguments[:1] == ["--run"]:
             if plan.DRY.intersection(arguments):
-                raise Refused("a comparison of checkouts has no dry run: make dry-run in either says what it measures")
+                raise Refused("a comparison of checkouts has no dry run: make plan in either says what it measures")
             if not arguments[1:]:
                 raise Refused("--run: no checkout is named")
             comparison = compare(*alternate(Path(arguments[1]), arguments[2:]))

@@ -1,6 +1,7 @@
-"""Hold an archive against its own manifest, on any machine: checksums, seals, nothing missing, nothing added.
+"""Hold a run against its own manifest, on any machine: checksums, seals, nothing missing; then draw it again from its
+records, into results/rendered/. Nothing is measured, and no code of the archive is run.
 
-python workflow/commands/verify.py [ARCHIVE]      (without one, the newest in results/archive/)
+python workflow/commands/verify.py [ARCHIVE]      (a folder too; without one, the newest in results/archive/)
 """
 
 import sys
@@ -8,28 +9,53 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from roofline.run.archive import Refused, failed, newest, opened
+from roofline.analysis.results import Results, read_results
+from roofline.records.base import CorruptRecord, write
+from roofline.records.compute import PeakFlopsRecord
+from roofline.records.files import write_text
+from roofline.records.manifest import Manifest
+from roofline.records.memory import BandwidthRecord
+from roofline.run import pictures
+from roofline.run.archive import ENDING, RENDERED, Refused, failed, linked, newest, opened
+from roofline.run.derived import derive
 from roofline.run.jobs import print_what_can_be_printed
-from roofline.run.runs import PACK, read_run
+from roofline.run.manifest import hashes
+from roofline.run.paths import RESULTS
 
 
 def verify(archive: Path) -> int:
-    """Print a line a problem, or that there is none; returns the exit status. Raises Refused."""
-    with opened(archive) as (root, manifest, problems):
-        if root.name.endswith(PACK):
-            problems = [problem for problem in problems if ": missing" not in problem]
-            if not problems:
-                read_run(archive)  # nothing that comparisons need is missing
-                there = sum(path.is_file() for path in root.rglob("*"))
-                print(f"ok: {there} files agree with the manifest; records alone, for make compare")
-                return 0
-        for problem in problems:
-            print(problem)
+    """Print a line a problem, or where the run is drawn; returns the exit status. Raises Refused, CorruptRecord and
+    OSError."""
+    with (linked if archive.is_dir() else opened)(archive) as (root, manifest, problems):
         if problems:
-            print(f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in {archive}")
+            print("\n".join([*problems, f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in {archive}"]))
             return 1
-        print("\n".join([f"ok: {len(manifest.outputs)} files agree with the manifest", *failed(root)]))
-        return 0
+        found, fails = read_results(root / RESULTS, [root / one.path for one in manifest.outputs]), failed(root)
+    print(f"ok: {len(manifest.outputs)} files agree with the manifest")
+    folder = RENDERED / archive.absolute().name.removesuffix(ENDING)
+    write_derived(found, manifest, folder)
+    names = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))
+    print("\n".join([f"drawn again from the records: {folder}/ ({names})", *fails]))
+    return 0
+
+
+def write_derived(found: Results, manifest: Manifest, folder: Path) -> None:
+    """Words, numbers and pictures that follow from records."""
+    files = derive(found, manifest.asked, hashes(manifest.outputs))
+    for name, content in files.items():
+        (write_text if isinstance(content, str) else write)(content, folder / name)
+    roofline, names = files["roofline.json"], {Path(output.path).name for output in manifest.outputs}
+    bandwidths, peaks = ([record for _, record in found.of_kind(kind)] for kind in (BandwidthRecord, PeakFlopsRecord))
+    pictures.draw(
+        folder,
+        roofline,
+        peaks,
+        bandwidths,
+        operators={info.picture: info.name for info in roofline.operator_info.values()},
+        dpi=manifest.config["plot"]["dpi"],
+        instructions="instruction_roofline.png" in names,
+        models="models.png" in names,
+    )
 
 
 if __name__ == "__main__":
@@ -38,5 +64,5 @@ if __name__ == "__main__":
         sys.exit(__doc__)
     try:
         sys.exit(verify(Path(sys.argv[1]) if sys.argv[1:] else newest(Path())))
-    except Refused as error:
+    except (Refused, CorruptRecord, OSError) as error:
         sys.exit(str(error))

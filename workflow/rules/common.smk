@@ -30,6 +30,7 @@ from roofline.run.paths import RESULTS
 
 DATASHEETS = HERE / "config" / "datasheets.yaml"
 CEILINGS = "|".join(datasheets.CEILINGS)
+ENVIRONMENT = "../../envs/environment.yaml"  # of every rule
 
 # What `quiet` leaves of Snakemake's talk between the jobs' own lines; warnings and errors are never among it.
 CHATTER = (

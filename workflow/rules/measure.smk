@@ -10,7 +10,7 @@ rule device_query:
         "logs/{device}/device_query.log",
     priority: 4  # as of all seals
     conda:
-        "../../envs/cuda12.yaml"
+        ENVIRONMENT
     threads: cores_of
     resources:
         **RESOURCES,
@@ -34,7 +34,7 @@ rule prediction:
         "logs/{device}/prediction.log",
     priority: 4
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     script:
         "../scripts/prediction.py"
 
@@ -50,7 +50,7 @@ rule calibration:
         "logs/{device}/calibration.log",
     priority: 4
     conda:
-        "../../envs/cuda12.yaml"
+        ENVIRONMENT
     threads: cores_of
     resources:
         **RESOURCES,
@@ -73,7 +73,7 @@ rule operator_prediction:
         "logs/{device}/{operator}/prediction.log",
     priority: 4
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     params:
         operators=lambda wildcards: own_file(wildcards.operator),
     script:
@@ -93,7 +93,7 @@ rule peak_flops:
         "logs/{device}/peak_flops/{dtype}.log",
     priority: 3
     conda:
-        "../../envs/cuda12.yaml"
+        ENVIRONMENT
     threads: cores_of
     resources:
         **RESOURCES,
@@ -121,7 +121,7 @@ rule bandwidth:
         "logs/{device}/bandwidth/{level}.log",
     priority: 2
     conda:
-        "../../envs/cuda12.yaml"
+        ENVIRONMENT
     threads: cores_of
     resources:
         **RESOURCES,
@@ -150,7 +150,7 @@ rule instructions:
         "logs/{device}/instructions/rates.log",
     priority: 2
     conda:
-        "../../envs/cuda12.yaml"
+        ENVIRONMENT
     threads: cores_of
     resources:
         **RESOURCES,
@@ -175,7 +175,7 @@ rule repeatability:
     log:
         "logs/{device}/repeatability/{dtype}.log",
     conda:
-        "../../envs/cuda12.yaml"
+        ENVIRONMENT
     threads: cores_of
     resources:
         **RESOURCES,
@@ -202,7 +202,7 @@ for OPERATOR in WITH_PREREQUISITE:
             f"logs/{TIMED[OPERATOR].prerequisite.rule}/{{name}}.log",
         priority: 4  # what is timed waits for it, and what is profiled comes after that
         conda:
-            "../../envs/cpu.yaml"
+            ENVIRONMENT
         params:
             operator=OPERATOR,
             operators=own_file(OPERATOR),
@@ -231,7 +231,7 @@ for OPERATOR in TIMED:
             case="|".join(map(re.escape, JOBS[OPERATOR])) or "none",
         priority: 1
         conda:
-            "../../envs/cuda12.yaml"
+            ENVIRONMENT
         threads: cores_of
         resources:
             **RESOURCES,
@@ -260,7 +260,7 @@ rule own_operator:
     log:
         "logs/operators/{operator}.log",
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     params:
         operators=lambda wildcards: own_file(wildcards.operator),
         jobs=jobs_of,
@@ -280,7 +280,7 @@ rule read_profile:
         name="|".join(map(re.escape, PROFILES)) or "none",
     priority: 5  # it is quick, and may be refused
     conda:
-        "../../envs/cuda12.yaml"
+        ENVIRONMENT
     params:
         cards=CARDS,
         report=lambda wildcards: PROFILES[wildcards.name],
@@ -302,7 +302,7 @@ rule counters:
     log:
         "logs/{device}/counters.log",
     conda:
-        "../../envs/cuda12.yaml"
+        ENVIRONMENT
     threads: cores_of
     resources:
         **RESOURCES,

@@ -10,7 +10,7 @@ rule distribution:
     log:
         "logs/{device}/distribution.log",
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     script:
         "../scripts/distribution.py"
 
@@ -25,16 +25,11 @@ rule derive:
         "results/interpretation.md",
         "results/acceptance.json",
         words="results/ROOFLINE.md",
-        page=report(
-            "results/report.html",
-            caption="../report/page.rst",
-            category="Roofline",
-            labels={"what": "the whole run on one page"},
-        ),
+        page="results/report.html",
     log:
         "logs/derive.log",
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     params:
         asked=asked,
     script:
@@ -48,48 +43,17 @@ rule plot:
         bandwidths=bandwidth_records(),
         library=library("plot"),
     output:
-        roofline=report(
-            expand("results/roofline.{format}", format=["png", "svg"]),
-            caption="../report/roofline.rst",
-            category="Roofline",
-        ),
-        operators=report(
-            expand("results/{picture}.png", picture=PICTURES),
-            caption="../report/operator.rst",
-            category="Operators",
-        ),
-        sweep=report(
-            "results/sweep.png",
-            caption="../report/sweep.rst",
-            category="Roofline",
-            labels={"what": "memory levels found"},
-        ),
-        instructions=report(
-            instruction_pictures(),
-            caption="../report/instruction_roofline.rst",
-            category="Roofline",
-            labels={"what": "instruction roofline"},
-        ),
-        models=report(
-            model_pictures(),
-            caption="../report/models.rst",
-            category="Models",
-        ),
-        kernels=report(
-            profile_pictures(),
-            caption="../report/kernels.rst",
-            category="Your programs",
-        ),
-        load=report(
-            "results/load.png",
-            caption="../report/load.rst",
-            category="Roofline",
-            labels={"what": "sustained load"},
-        ),
+        roofline=expand("results/roofline.{format}", format=["png", "svg"]),
+        operators=expand("results/{picture}.png", picture=PICTURES),
+        sweep="results/sweep.png",
+        instructions=instruction_pictures(),
+        models=model_pictures(),
+        kernels=profile_pictures(),
+        load="results/load.png",
     log:
         "logs/plot.log",
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     params:
         operators=list(PICTURES.values()),
         dpi=CONFIG.plot.dpi,
@@ -106,7 +70,7 @@ rule manifest:
     log:
         "logs/manifest.log",
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     params:
         settings=complete_settings,
         asked=asked,

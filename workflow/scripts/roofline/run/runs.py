@@ -2,11 +2,8 @@
 
 import contextlib
 import json
-import os
-import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +15,7 @@ from roofline.records.base import CorruptRecord, read
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest, Sources
-from roofline.run.archive import ENDING, Refused, add_file, name_of, unpack
+from roofline.run.archive import Refused, unpack
 from roofline.run.paths import RESULTS
 
 PACK = "-records"  # ends the name of an archive of records alone
@@ -39,24 +36,6 @@ def opened(path: Path | str) -> Iterator[tuple[Path, Run]]:
     """The same with the results folder that it was read from, for as long as the context lasts."""
     with _results(Path(path)) as results:
         yield results, _read(results, str(path))
-
-
-def pack_records(path: Path, folder: Path) -> Path:
-    """An archive of the records alone from which `read_run` reads a run, in a folder. Raises Refused as that does."""
-    with _results(path) as results:
-        run = _read(results, str(path))
-        name = name_of(run.manifest.devices, datetime.fromisoformat(run.manifest.created_at)) + PACK
-        target = folder / f"{name}{ENDING}"
-        folder.mkdir(parents=True, exist_ok=True)
-        beside = target.with_name(f".{name}.{os.getpid()}{ENDING}")
-        try:
-            with tarfile.open(beside, "w:gz", format=tarfile.PAX_FORMAT) as tar:
-                for one in records(run.roofline):
-                    add_file(tar, results / one, f"{name}/{RESULTS}/{one}")
-            os.replace(beside, target)
-        finally:
-            beside.unlink(missing_ok=True)
-    return target
 
 
 def read_runs(paths: Iterable[Path | str]) -> list[Run]:
