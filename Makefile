@@ -5,7 +5,7 @@ python = .venv/bin/python -P
 
 # These reach the recipes, most of them through the environment. Another name may be meant for CUDA, or be mistyped.
 variables = A ARCHIVE ARCHIVES ARGS B BATCH CACHE CARD CELL CONTEXT CUDA DEVICES FLEET FORCE FORMAT HEAT MODEL PYTHON \
-	PYTORCH REPORT RUN RUNS python
+	PYTORCH REPORT python
 given = $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
 unknown := $(filter-out $(variables),$(given))
 $(if $(unknown),$(warning no variable of this Makefile: $(unknown); known: $(variables)))
@@ -24,7 +24,7 @@ endif
 # A measurement needs the machine for itself.
 .NOTPARALLEL:
 
-.PHONY: run dry-run cell health report archive crate records bundle verify audit render compare place export model spread \
+.PHONY: run dry-run cell health report archive crate records bundle verify audit render compare place export model \
 	distribution fleet fleet-report peers setup setup-any setup-fleet setup-reports setup-development test lint documents \
 	screenshot counts lock clean-env help
 
@@ -66,8 +66,8 @@ audit: setup-any ## recompute a run from its raw samples by code of its own (the
 render: setup-any ## redraw and redescribe an archive's results, without measuring (the newest, or ARCHIVE=FILE)
 	@$(python) workflow/commands/render.py $(if $(ARCHIVE),"$$ARCHIVE")
 
-compare: $(if $(RUN),setup,setup-any) ## compare A=one.tar.gz B=other.tar.gz (lists too; FORCE=1: other models of card), or measure RUN=other-checkout beside this one
-	@$(python) workflow/commands/compare.py $(if $(RUN),--run "$$RUN" $(ARGS),"$$A" "$$B" $(if $(filter-out 0 no off false,$(FORCE)),--force))
+compare: setup-any ## compare A=one.tar.gz B=other.tar.gz (lists too; FORCE=1: other models of card)
+	@$(python) workflow/commands/compare.py "$$A" "$$B" $(if $(filter-out 0 no off false,$(FORCE)),--force)
 
 model: setup-any ## what decoding a model costs at least: MODEL=llama-3-70b CARD=reference/nvidia-h200 (BATCH=1,8 CONTEXT=1024 CACHE=fp8)
 	@$(python) workflow/commands/model.py "$$MODEL" $(if $(CARD),--card "$$CARD") $(if $(BATCH),--batch "$$BATCH") \
@@ -84,9 +84,6 @@ place: setup-reports ## a program's kernels under measured ceilings: REPORT=my.n
 
 export: setup-any ## write the measured ceilings for another tool: FORMAT=tracelens (CARD=reference/nvidia-h200)
 	@$(python) workflow/commands/export.py "$$FORMAT" $(if $(CARD),--card "$$CARD")
-
-spread: setup ## measure the ceilings in RUNS=3 more runs, and report how far they lie apart (ARGS as the run had them)
-	@$(python) workflow/commands/spread.py $(if $(RUNS),"$$RUNS",3) $(ARGS)
 
 distribution: setup-any ## add runs to what is known of their cards' models (ARCHIVES="one.tar.gz other.tar.gz")
 	@$(python) workflow/commands/distribution.py $(ARCHIVES)
