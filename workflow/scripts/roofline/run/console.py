@@ -116,11 +116,10 @@ def summarise(results: Path) -> None:
         roofline = read_table(results / "roofline.json")
     except (OSError, CorruptRecord):
         return
-    names = {name: device.name for name, device in roofline.devices.items()}
-    paths = {name: results / name / "distribution.json" for name in names}
+    paths = {name: results / name / "distribution.json" for name in roofline.devices}
     known = {name: read(Distribution, path) for name, path in paths.items() if path.is_file()}
     arguments = os.environ.get(ARGUMENTS, "")
-    _say(screen.summary(roofline, between_runs(names, known, results / "spread.json"), arguments))
+    _say(screen.summary(roofline, between_runs(known), arguments))
     for one in roofline.checks:
         if one.result != "not_applicable" and one.check in (OTHERS, ALIKE):
             _say(f"{one.reason}." if one.check == ALIKE else f"{one.device}: {one.reason}.")
