@@ -25,7 +25,7 @@ endif
 .NOTPARALLEL:
 
 .PHONY: run dry-run cell health report archive crate records bundle verify audit render compare place export model \
-	distribution fleet fleet-report peers setup setup-any setup-fleet setup-reports setup-development test lint documents \
+	fleet fleet-report peers setup setup-any setup-fleet setup-reports setup-development test lint documents \
 	screenshot counts lock clean-env help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
@@ -84,9 +84,6 @@ place: setup-reports ## a program's kernels under measured ceilings: REPORT=my.n
 
 export: setup-any ## write the measured ceilings for another tool: FORMAT=tracelens (CARD=reference/nvidia-h200)
 	@$(python) workflow/commands/export.py "$$FORMAT" $(if $(CARD),--card "$$CARD")
-
-distribution: setup-any ## add runs to what is known of their cards' models (ARCHIVES="one.tar.gz other.tar.gz")
-	@$(python) workflow/commands/distribution.py $(ARCHIVES)
 
 peers: private export PYTHONPATH := $(PYTHONPATH)
 peers: setup-any ## time PyTorch beside this run's ceilings and operators (PYTORCH=a Python with it; for operators also with CuPy)
