@@ -5,7 +5,7 @@ python = .venv/bin/python -P
 
 # These reach the recipes, most of them through the environment. Another name may be meant for CUDA, or be mistyped.
 variables = A ARCHIVE ARCHIVES ARGS B BATCH CACHE CARD CELL CONTEXT CUDA DEVICES FLEET FORCE HEAT MODEL PYTHON \
-	PYTORCH REPORT RUN RUNS python
+	PYTORCH REPORT RUN python
 given = $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
 unknown := $(filter-out $(variables),$(given))
 $(if $(unknown),$(warning no variable of this Makefile: $(unknown); known: $(variables)))
@@ -24,9 +24,8 @@ endif
 # A measurement needs the machine for itself.
 .NOTPARALLEL:
 
-.PHONY: run plan cell health archive crate verify audit compare place model spread \
-	distribution fleet fleet-report peers setup setup-any setup-fleet setup-reports setup-development test lint documents \
-	screenshot counts lock help
+.PHONY: run plan cell health archive crate verify audit compare place model fleet fleet-report peers setup setup-any \
+	setup-fleet setup-reports setup-development test lint documents screenshot counts lock help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
 	@$(python) workflow/commands/run.py $(ARGS)
@@ -52,8 +51,8 @@ verify: setup-any ## check an archive against its manifest, and redraw it into r
 audit: setup-any ## recompute a run from its raw samples by code of its own (the results, or RUN=FOLDER or FILE)
 	@$(python) workflow/commands/audit.py $(if $(RUN),"$$RUN")
 
-compare: $(if $(RUN),setup,setup-any) ## compare A=one.tar.gz B=other.tar.gz (lists too; FORCE=1: other models of card), or measure RUN=other-checkout beside this one
-	@$(python) workflow/commands/compare.py $(if $(RUN),--run "$$RUN" $(ARGS),"$$A" "$$B" $(if $(filter-out 0 no off false,$(FORCE)),--force))
+compare: setup-any ## compare A=one.tar.gz B=other.tar.gz (lists too; FORCE=1: other models of card)
+	@$(python) workflow/commands/compare.py "$$A" "$$B" $(if $(filter-out 0 no off false,$(FORCE)),--force)
 
 model: setup-any ## what decoding a model costs at least: MODEL=llama-3-70b CARD=reference/nvidia-h200 (BATCH=1,8 CONTEXT=1024 CACHE=fp8)
 	@$(python) workflow/commands/model.py "$$MODEL" $(if $(CARD),--card "$$CARD") $(if $(BATCH),--batch "$$BATCH") \
@@ -68,11 +67,6 @@ fleet-report: setup-any ## which cards of a fleet are slow (ARCHIVES="n1.tar.gz 
 place: setup-reports ## a program's kernels under measured ceilings: REPORT=my.ncu-rep (CARD=reference/nvidia-h200); without it, how to collect it
 	@$(python) workflow/commands/place.py $(if $(REPORT),"$$REPORT") $(if $(CARD),--card "$$CARD")
 
-spread: setup ## measure the ceilings in RUNS=3 more runs, and report how far they lie apart (ARGS as the run had them)
-	@$(python) workflow/commands/spread.py $(if $(RUNS),"$$RUNS",3) $(ARGS)
-
-distribution: setup-any ## add runs to what is known of their cards' models (ARCHIVES="one.tar.gz other.tar.gz")
-	@$(python) workflow/commands/distribution.py $(ARCHIVES)
 
 peers: private export PYTHONPATH := $(PYTHONPATH)
 peers: setup-any ## time PyTorch beside this run's ceilings and operators (PYTORCH=a Python with it; for operators also with CuPy)

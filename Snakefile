@@ -28,13 +28,6 @@ rule all:
         "results/manifest.json",
 
 
-# What `make spread` measures.
-rule ceilings:
-    input:
-        peak_records(),
-        bandwidth_records(),
-
-
 include: "workflow/rules/measure.smk"
 include: "workflow/rules/report.smk"
 

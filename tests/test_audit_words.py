@@ -24,9 +24,9 @@ from records_factory import (
 
 from roofline.analysis import distribution
 from roofline.analysis.checks.ceilings import DTYPES_MEASURED
-from roofline.analysis.spread import CeilingSpread, SpreadRecord, between_runs
+from roofline.analysis.spread import between_runs
 from roofline.core.statistics import FEWEST_SAMPLES
-from roofline.records.base import Record, write
+from roofline.records.base import Record
 from roofline.records.compute import PeakFlopsRecord
 from roofline.report import load_figure, operator_figure, roofline_figure, screen
 from roofline.report.figure_style import FEW
@@ -160,27 +160,9 @@ def test_no_check_passes_on_single_samples():
 # ---------------------------------------------------------------- the spread between runs
 
 
-def test_the_spread_of_this_devices_own_runs_comes_first(tmp_path):
-    ceiling = {
-        "device": "gpu0",
-        "figure": "burst",
-        "unit": "TFLOPS",
-        "runs": [1.0, 1.1],
-        "median": 1.05,
-        "ci95_relative": None,
-    }
-    ceilings = [CeilingSpread(name="fp16", spread=0.1, **ceiling)]
-    record = SpreadRecord(started_at="", ended_at="", devices={"gpu0": "NVIDIA H200"}, ceilings=ceilings)
-    write(record, tmp_path / "spread.json")
-    assert between_runs({"gpu0": "NVIDIA H200"}, {}, tmp_path / "spread.json") == {
-        ("gpu0", "fp16", "burst"): [1.0, 1.1]
-    }
-    assert between_runs({"gpu0": "Another card"}, {}, tmp_path / "spread.json") == {}
-
-
-def test_else_it_is_by_the_runs_of_one_card_in_the_distribution_of_its_model():
+def test_it_is_by_the_runs_of_one_card_in_the_distribution_of_its_model():
     of_model = distribution.known("NVIDIA H200")
-    known = between_runs({"gpu3": "NVIDIA H200", "cpu": "NVIDIA H200's host"}, {"gpu3": of_model})
+    known = between_runs({"gpu3": of_model})
     assert ("gpu3", "fp16", "burst") in known and {device for device, *_ in known} == {"gpu3"}
 
 

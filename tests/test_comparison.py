@@ -12,7 +12,7 @@ from commands import load
 from pictures import overlapping_texts, texts_outside
 
 from roofline.analysis.comparison import BETWEEN_CARDS, Incomparable, compare
-from roofline.analysis.known_variation import Stored, stored, typical
+from roofline.analysis.known_variation import Stored, stored
 from roofline.core.run_spread import Spread
 from roofline.records.base import read
 from roofline.records.check import CheckResult
@@ -42,18 +42,12 @@ def run():
     return dataclasses.replace(whole, devices=mine, roofline=roofline, quantities=figures)
 
 
-def another(run, source="another", factor=1.0, clock=1.0, only=None, card=None, faults=(), **device):
+def another(run, source="another", factor=1.0, only=None, card=None, faults=(), **device):
     """A run like this one, its figures times a factor; its card's record with other fields."""
     record = run.devices["gpu0"]
     hardware = record.hardware | {key: device.pop(key) for key in list(device) if key in record.hardware}
     record = record.model_copy(update={"hardware": hardware, **({"uuid": card} if card else {}), **device})
-    figures = [
-        one._replace(
-            value=one.value * (factor if only in (None, one.key) else 1.0),
-            clock_mhz=one.clock_mhz and one.clock_mhz * clock,
-        )
-        for one in run.quantities
-    ]
+    figures = [one._replace(value=one.value * (factor if only in (None, one.key) else 1.0)) for one in run.quantities]
     roofline = run.roofline.model_copy(update={"checks": list(faults)})
     whole = {"devices": {"gpu0": record}, "quantities": figures, "roofline": roofline}
     return dataclasses.replace(run, source=source, fingerprint=source, **whole)
@@ -97,13 +91,10 @@ def test_the_same_run_twice_is_the_same_throughout(run):
     assert "the same run" in comparison_page.summary(found)
 
 
-def test_one_run_a_side_of_unknown_spread_is_unclear_and_says_how_many_would_decide(run):
+def test_one_run_a_side_of_unknown_spread_is_unclear(run):
     unknown = compare([run], [another(run, factor=0.999)], known=lambda card: {})
     assert set(verdicts(unknown).values()) == {"UNCLEAR"} and unknown.tests == 0
-    usual = typical(run.quantities)["burst"]
-    assert 1e-4 < usual < 0.01
-    said = of(unknown, "fp16")
-    assert said.runs_to_decide == 2 and "2 runs a side would decide" in said.reason
+    assert "two or more runs a side would tell it" in of(unknown, "fp16").reason
 
 
 def test_a_page_explains_the_columns_that_it_has(run):
@@ -115,14 +106,6 @@ def test_a_page_explains_the_columns_that_it_has(run):
 
 def words_in(page):
     return {one for one in ("95 % interval", "would find", "Would find:", "The interval is") if one in page}
-
-
-def test_of_a_cpu_no_spread_is_taken_for_usual():
-    """What is stored is of GPUs."""
-    first, second, *_ = [read_run(path) for path in sorted((REFERENCE.parent / "runs").glob("intel*"))]
-    found = compare([first], [second])
-    assert {one.runs_to_decide for one in found.quantities} == {None}
-    assert "two or more runs a side would tell it" in of(found, "fp64").reason
 
 
 def test_slower_faster_and_the_same_with_a_stored_spread(run):
@@ -168,15 +151,6 @@ def test_few_samples_and_a_disturbed_record_conclude_nothing(run):
     assert helped.verdict == "SAME" and len(helped.b) == 1
 
 
-def test_a_lower_clock_explains(run):
-    said = of(compare([run], [another(run, factor=0.9, clock=0.9)], known=knowing()), "fp16")
-    assert said.verdict == "SLOWER" and said.per_clock.verdict == "SAME"
-    assert said.by_clock.startswith("explained by a lower clock")
-    said = of(compare([run], [another(run, factor=0.9)], known=knowing()), "fp16")
-    assert said.per_clock.verdict == "SLOWER" and said.by_clock.startswith("not explained by the clock")
-    assert of(compare([run], [another(run, factor=0.9)], known=knowing()), "hbm_read").per_clock is None
-
-
 def test_other_operands_are_no_like_pair(run):
     figures = [one._replace(inputs="zeros") if one.key == "fp16" else one for one in run.quantities]
     other = dataclasses.replace(another(run, factor=1.1), quantities=figures)
@@ -186,21 +160,19 @@ def test_other_operands_are_no_like_pair(run):
 # ---------------------------------------------------------------- cards
 
 
-def test_of_two_cards_it_is_asked_whether_they_differ_and_whether_cards_of_their_model_do(run):
+def test_of_two_cards_the_spread_between_cards_of_their_model_is_part_of_the_error(run):
     other = another(run, factor=0.95, card=OTHER_CARD)
     unknown = compare([run], [other], known=knowing())
-    assert of(unknown, "fp16").verdict == "SLOWER" and of(unknown, "fp16").of_model.verdict == "UNCLEAR"
-    (row,) = [line for line in comparison_page.markdown(unknown).splitlines() if line.startswith("| fp16 ")]
-    assert "SLOWER" in row and "UNCLEAR" in row
+    assert of(unknown, "fp16").verdict == "UNCLEAR" and "more than 22 %" in of(unknown, "fp16").reason
     assert not unknown.subjects[0].same_cards
     assert {one.what for one in unknown.conditions} == {"card"}
     half = compare([run], [another(run, factor=1 - BETWEEN_CARDS - 0.1, card=OTHER_CARD)], known=knowing())
-    assert of(half, "fp16").of_model.verdict == "SLOWER"
+    assert of(half, "fp16").verdict == "SLOWER"
     wide = of(compare([run], [other], known=knowing(cards=0.02)), "fp16")
-    assert wide.of_model.verdict == "UNCLEAR" and wide.card_spread == pytest.approx(0.02)
-    assert of(compare([run], [other], known=knowing(cards=0.0005)), "fp16").of_model.verdict == "SLOWER"
+    assert wide.verdict == "UNCLEAR" and wide.card_spread == pytest.approx(0.02)
+    assert of(compare([run], [other], known=knowing(cards=0.0005)), "fp16").verdict == "SLOWER"
     of_two = of(compare([run], [other], known=knowing(cards=0.0005, cards_df=1)), "fp16")
-    assert of_two.of_model.verdict == "UNCLEAR" and of_two.card_spread is None  # two that agree by chance tell nothing
+    assert of_two.verdict == "UNCLEAR" and of_two.card_spread is None  # two that agree by chance tell nothing
 
 
 def test_cards_that_agree_in_one_figure_by_chance_differ_by_as_much_as_in_others_of_its_kind(run):
@@ -209,7 +181,7 @@ def test_cards_that_agree_in_one_figure_by_chance_differ_by_as_much_as_in_others
         return {key: Stored(Spread(0.001, 20), Spread(sd, 2), "distribution.json") for key, sd in of_cards.items()}
 
     found = of(compare([run], [another(run, factor=0.95, card=OTHER_CARD)], known=known), "fp16")
-    assert found.of_model.verdict == "UNCLEAR" and found.card_spread > 0.02
+    assert found.verdict == "UNCLEAR" and found.card_spread > 0.02
 
 
 def test_of_several_cards_a_side_each_is_one_observation(run):
@@ -361,7 +333,7 @@ def run_command(arguments, capsys):
 def test_the_command_writes_page_numbers_and_picture(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     status, told = run_command([REFERENCE, reference_runs.THOROUGH], capsys)
-    assert status in (0, 1) and "whether these two differ" in told.out
+    assert status in (0, 1) and "two different devices" in told.out
     where = tmp_path / "results/comparison"
     found = read(Comparison, where / "comparison.json")
     assert {path.name for path in where.iterdir()} == {"comparison.json", "comparison.md", "comparison.png"}

@@ -12,7 +12,6 @@ from roofline.core import student_t
 from roofline.core.equivalence import (
     Difference,
     holm,
-    runs_to_decide,
     smallest_change,
     standard_error,
     verdict,
@@ -128,9 +127,3 @@ def test_the_smallest_change_grows_with_the_error_and_the_number_of_tests(se, te
     found = smallest_change(se, 4, tests, 0.02)
     assert 0.02 * 0.98 < found < smallest_change(2 * se, 4, tests, 0.02)
     assert found <= smallest_change(se, 4, 2 * tests, 0.02)
-
-
-def test_runs_to_decide():
-    assert runs_to_decide(0.0, 0.002, 100, 0.02, 0.02) == 2
-    assert runs_to_decide(-0.03, 0.002, 100, 0.02, 0.02) == 3
-    assert runs_to_decide(-0.0201, 0.2, 100, 0.02, 0.02) is None

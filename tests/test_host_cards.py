@@ -1,4 +1,4 @@
-"""The cards of a host beside one another, and what was measured between them, as users are told."""
+"""What was measured between the cards of a host, as users are told."""
 
 import pytest
 from records_factory import (
@@ -7,77 +7,27 @@ from records_factory import (
     device_record,
     page,
     peak_record,
-    results,
     stream,
     timing,
     told,
 )
 
-from roofline.analysis import host_cards
 from roofline.analysis.checks.card import PEER_COPIES
-from roofline.analysis.checks.other_cards import ALIKE
 from roofline.records.memory import Latency, Peer
 from roofline.report import peer_paths, roofline_ceilings, screen
 from roofline.report.rendering import html_page
 
 
-def card(name: str, burst: float, read: float = 4000, model: str = "NVIDIA H200"):
+def card(name: str, burst: float):
     return [
-        device_record(name, name=model, hardware={"power_limit_w": 700.0}),
+        device_record(name, name="NVIDIA H200", hardware={"power_limit_w": 700.0}),
         peak_record(name, "bf16", burst),
-        bandwidth_record(name, hbm_read=read),
+        bandwidth_record(name, hbm_read=4000),
     ]
 
 
-def cards(*bursts: float, **fields):
-    return [one for place, burst in enumerate(bursts) for one in card(f"gpu{place}", burst, **fields)]
-
-
-def grouped(records) -> host_cards.Groups:
-    found = results(*records)
-    return host_cards.groups(found, collected(*records).roofline)
-
-
-@pytest.mark.parametrize(
-    ("bursts", "said", "verdicts"),
-    [
-        ((800, 806), ["gpu0 and gpu1 are within 1 % of one another."], ["pass", "pass"]),
-        (
-            (800, 760),
-            [
-                "gpu1 is below gpu0: bf16 by 5.0 % (note); of two cards, only other cards of the model tell "
-                "which is the unusual one."
-            ],
-            ["pass", "note"],
-        ),
-        (
-            (800, 700, 804, 802),
-            ["gpu1 is below this host's 3 others: bf16 by 13 % (ask for another card)."],
-            ["pass", "fail", "pass", "pass"],
-        ),
-    ],
-)
-def test_the_cards_of_a_host_are_alike_or_the_slow_one_is_named(bursts, said, verdicts):
-    records = cards(*bursts)
-    assert host_cards.sentences(grouped(records)) == said
-    assert [one.result for one in collected(*records).roofline.checks if one.check == ALIKE] == verdicts
-
-
-def test_cards_of_unlike_models_and_one_alone_are_compared_with_none():
-    assert grouped(cards(800)) == []
-    assert grouped([*card("gpu0", 800), *card("gpu1", 300, model="NVIDIA A100")]) == []
-
-
-def test_the_comparison_stands_in_the_checks_and_on_the_page():
-    records = cards(800, 560)
-    checks = collected(*records).roofline.checks
-    (low,) = [one for one in checks if one.check == ALIKE and one.result == "note"]
-    assert (low.device, low.reason) == ("gpu1", "gpu1 is below gpu0: bf16 by 30 % (note)")
-    said = "gpu1 is below gpu0: bf16 by 30"
-    assert said in page("ROOFLINE", *records) and said in html_page(told(*records))
-
-
-# ---------------------------------------------------------------- between them
+def cards(*bursts: float):
+    return [one for place, burst in enumerate(bursts) for one in card(f"gpu{place}", burst)]
 
 
 def link(device: str, peer: str, copies: float, path="nvlink", down=(), vendor=450.0):

@@ -51,8 +51,7 @@ def of_reference(more=lambda found: None):
     found = read_results(REFERENCE, paths)
     more(found)
     sha256 = hashes(manifest.outputs)
-    names = {name: record.name for name, record in found.device_records().items()}
-    spreads = between_runs(names, found.distributions)
+    spreads = between_runs(found.distributions)
     return report(found, load(found, Asked(**manifest.asked), sha256), spreads, sha256)
 
 

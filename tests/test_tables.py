@@ -127,9 +127,7 @@ def test_the_tables_fit_the_screen(shown):
 
 def test_what_limits_the_load_of_a_real_card_fits_its_line():
     roofline = read_table(REFERENCE / "roofline.json")
-    lines = screen.summary(
-        roofline, between_runs({"gpu0": "NVIDIA H200"}, {"gpu0": distribution.known("NVIDIA H200")})
-    ).splitlines()
+    lines = screen.summary(roofline, between_runs({"gpu0": distribution.known("NVIDIA H200")})).splitlines()
     assert [line for line in lines if line.startswith("  fp8_e4m3") and line.endswith("  load: power cap")]
     assert max(len(line) for line in lines if not line.startswith("  rm ")) <= screen.WIDTH  # that one is to be copied
 

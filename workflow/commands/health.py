@@ -22,11 +22,11 @@ from snakemake.utils import update_config
 from roofline import devices
 from roofline.analysis import health
 from roofline.analysis.checks.registry import Evidence, HealthEvidence
-from roofline.analysis.distribution import OF_CARD, known, sound
+from roofline.analysis.distribution import OF_CARD, known
 from roofline.analysis.load import load
 from roofline.analysis.quantities import Quantity, quantities
 from roofline.analysis.results import Results, read_results
-from roofline.analysis.standing import Standing, standing
+from roofline.analysis.standing import standings
 from roofline.analysis.table import Roofline
 from roofline.core.device_kinds import accelerators
 from roofline.devices.base import Identity
@@ -144,7 +144,7 @@ def examine(cards: Mapping[str, Identity], given: dict, options: Sequence[str], 
             device,
             records.device_records().get(device),
             records.measured_on(device),
-            standing=standing_of(device, records, roofline),
+            standing=standings(records, roofline, EFFORT).get(device),
             health=HealthEvidence(
                 repeated=repeated,
                 failures=failed,
@@ -223,20 +223,15 @@ def measured_on(device: str) -> tuple[Results, RepeatabilityRecord | None]:
     results = FOLDER / RESULTS
     repeated = [read(RepeatabilityRecord, path) for path in (results / device / REPEATED).glob("*.json")]
     paths = [path for path in sorted((results / device).rglob("*.json")) if path.parent.name != REPEATED]
-    return read_results(results, paths), next(iter(repeated), None)
+    found = read_results(results, paths)
+    distributions = {name: known(record.name) for name, record in found.device_records().items()}
+    found.distributions = {name: others for name, others in distributions.items() if others}
+    return found, next(iter(repeated), None)
 
 
 def ceilings_of(roofline: Roofline) -> list[Quantity]:
     """What the card itself gives: neither the host's copies of pageable memory nor operators."""
     return [one for one in quantities(roofline) if one.kind in OF_CARD]
-
-
-def standing_of(device: str, found: Results, roofline: Roofline) -> Standing | None:
-    """Raises CorruptRecord."""
-    record = found.device_records().get(device)
-    others = known(record.name) if record else None
-    figures = sound(quantities(roofline), roofline, device)
-    return standing(others, record, figures, EFFORT) if others else None
 
 
 if __name__ == "__main__":

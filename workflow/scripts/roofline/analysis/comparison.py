@@ -8,24 +8,15 @@ from typing import NamedTuple
 from roofline.analysis import comparison_error, conditions
 from roofline.analysis.checks.conditions import ALONE, QUIET
 from roofline.analysis.comparison_error import Cards, Error, cards_of
-from roofline.analysis.known_variation import Stored, by_family, shrunk, stored, typical, wider
+from roofline.analysis.known_variation import Stored, by_family, shrunk, stored, wider
 from roofline.analysis.pairing import Incomparable, Measured, Pair, paired
 from roofline.analysis.quantities import TIMES, Quantity, Run
-from roofline.core.device_kinds import KINDS
-from roofline.core.equivalence import (
-    ERROR,
-    MOST_RUNS,
-    Difference,
-    holm,
-    runs_to_decide,
-    smallest_change,
-    verdict,
-)
-from roofline.core.formatting import counted, listed, percent
+from roofline.core.equivalence import ERROR, Difference, holm, smallest_change, verdict
+from roofline.core.formatting import listed, percent
 from roofline.core.run_spread import Spread
 from roofline.core.statistics import FEWEST_SAMPLES, few
 from roofline.core.terms import QuantityKind
-from roofline.records.comparison import Change, ComparedQuantity, ComparedRun, Comparison, PerClock, Subject
+from roofline.records.comparison import ComparedQuantity, ComparedRun, Comparison, Subject
 
 # A change within the margin is none that matters. What each rests on stands in docs/comparing.md.
 MARGINS: dict[QuantityKind, float] = {
@@ -40,7 +31,6 @@ MARGINS: dict[QuantityKind, float] = {
     "caller_time": 0.05,
     "operator_time": 0.01,
 }
-PER_CLOCK = {"burst", "sustained", "issue", "cache"}  # kinds whose pace the multiprocessors' clock sets
 # The largest variation among the GPUs of five clusters (Sinha et al., SC22, arXiv 2208.11035): where the spread between
 # cards of this model is not known, less than that says nothing of anything but the card.
 BETWEEN_CARDS = 0.22
@@ -51,14 +41,6 @@ UNAFFECTED = {"device_time", "sustained"}  # kinds that a busy host does not dis
 MODAL = "launch-bound: host overhead settles at a different level in each process, so no verdict is given"
 
 
-class Tested(NamedTuple):
-    """One question of a quantity, before correction for the number of quantities."""
-
-    error: Error
-    difference: Difference
-    least: float  # the smallest change that is called one
-
-
 class Judged(NamedTuple):
     """A quantity of a pair, before correction for their number."""
 
@@ -67,20 +49,9 @@ class Judged(NamedTuple):
     a: Cards
     b: Cards
     reason: str | None  # why nothing is concluded, whatever the figures
-    error: Error | None  # of `tested`, or what it would be
-    tested: Tested | None  # the pair's own cards; of several a side, cards of a model
-    model: Tested | None  # of one card and another also: cards of a model
-    per_clock: Difference | None
-    clocks_mhz: tuple[float, float] | None
-
-    @property
-    def of_cards(self) -> bool:
-        """Whether its verdict is of a model's cards."""
-        return not self.pair.same_cards and not self.pair.one_each
-
-    @property
-    def least(self) -> float:
-        return self.tested.least if self.tested else MARGINS[self.figure.kind]
+    error: Error | None
+    difference: Difference | None  # None where nothing is tested
+    least: float  # the smallest change that is called one
 
 
 def compare(
@@ -103,10 +74,8 @@ def compare(
         subjects=[_subject(pair) for pair in pairs],
         conditions=[] if identical else told + conditions.of_runs(a, b),
         left_out=left_out,
-        tests=sum(one.tested is not None for one in judged),
-        quantities=[_same(one) for one in judged]
-        if identical
-        else conclude(judged, typical(one.figure for one in judged)),
+        tests=sum(one.difference is not None for one in judged),
+        quantities=[_same(one) for one in judged] if identical else conclude(judged),
     )
 
 
@@ -206,30 +175,17 @@ def _used(pair: Pair, key: str) -> Used:
 def _judge(pair: Pair, used: Used, known: Stored | None, family: Spread | None) -> Judged:
     figure, a, b = used.figure, used.a, used.b
     spread, source = comparison_error.between_runs(a, b, known, family) or (None, "these runs")
-    runs = spread and comparison_error.of_runs(a, b, spread, source)
-    model = None if pair.same_cards else comparison_error.of_model(a, b, spread, source, known)
-    asked = runs if pair.same_cards or pair.one_each else model
-    estimate, margin = comparison_error.change(a, b, figure.higher_is_better), MARGINS[figure.kind]
-
-    def tested(error: Error | None) -> Tested | None:
-        if error is None or used.reason:
-            return None
-        apart = not pair.same_cards and error is model and not error.cards
-        least = BETWEEN_CARDS if apart else max(margin, APART * (error.runs.sd if error.runs else 0.0))
-        return Tested(error, Difference(estimate, error.se, error.df), least)
-
-    first = tested(asked)
-    return Judged(
-        pair,
-        figure,
-        a,
-        b,
-        used.reason,
-        asked,
-        first,
-        tested(model) if model is not asked else None,
-        *(_per_clock(used, first.error) if first else (None, None)),
-    )
+    if pair.same_cards:
+        error = spread and comparison_error.of_runs(a, b, spread, source)
+    else:
+        error = comparison_error.of_cards(a, b, spread, source, known)
+    if error and not pair.same_cards and not error.cards:
+        least = BETWEEN_CARDS
+    else:
+        least = max(MARGINS[figure.kind], APART * (error.runs.sd if error and error.runs else 0.0))
+    estimate = comparison_error.change(a, b, figure.higher_is_better)
+    difference = Difference(estimate, error.se, error.df) if error and not used.reason else None
+    return Judged(pair, figure, a, b, used.reason, error, difference, least)
 
 
 def doubt(measured: Measured, figure: Quantity) -> str | None:
@@ -243,33 +199,13 @@ def doubt(measured: Measured, figure: Quantity) -> str | None:
     return None
 
 
-def _per_clock(used: Used, error: Error) -> tuple[Difference | None, tuple[float, float] | None]:
-    """The same per clock, and the sides' clocks."""
-    figures = [figure for side in used.sides for _, figure in side]
-    if figures[0].kind not in PER_CLOCK or not all(figure.clock_mhz for figure in figures):
-        return None, None
-    a, b = (cards_of((one.card, figure.value / figure.clock_mhz) for one, figure in side) for side in used.sides)
-    clocks = [comparison_error.mean([figure.clock_mhz for _, figure in side]) for side in used.sides]
-    estimate = comparison_error.change(a, b, figures[0].higher_is_better)
-    return Difference(estimate, error.se, error.df), (clocks[0], clocks[1])
-
-
 # ---------------------------------------------------------------- conclusions
 
 
-def conclude(judged: Sequence[Judged], usual: Mapping[str, float]) -> list[ComparedQuantity]:
-    """Verdicts, corrected for the number of quantities; per clock and of a model's cards each by its own correction."""
-    kinds = [one.figure.kind for one in judged]
-    adjusted, tests = corrected(kinds, [one.tested and one.tested.difference for one in judged])
-    of_model, _ = corrected(kinds, [one.model and one.model.difference for one in judged])
-    per_clock, _ = corrected(kinds, [one.per_clock for one in judged])
-    parts = zip(judged, adjusted, of_model, per_clock, tests, strict=True)
-    return [_concluded(one, *p_values, count, _usual(one, usual)) for one, *p_values, count in parts]
-
-
-def _usual(one: Judged, usual: Mapping[str, float]) -> float | None:
-    """What is known of such quantities is of GPUs."""
-    return usual.get(one.figure.family) if KINDS[one.pair.kind].accelerator else None
+def conclude(judged: Sequence[Judged]) -> list[ComparedQuantity]:
+    """Verdicts, corrected for the number of quantities."""
+    adjusted, tests = corrected([one.figure.kind for one in judged], [one.difference for one in judged])
+    return [_concluded(*each) for each in zip(judged, adjusted, tests, strict=True)]
 
 
 def corrected(kinds: Sequence[str], of: Sequence[Difference | None]) -> tuple[list[float | None], list[int]]:
@@ -295,42 +231,19 @@ def family_of(kind: str) -> int:
     return 2 if kind == "operator_time" else int(kind in TIMES)
 
 
-def _concluded(
-    one: Judged,
-    p_value: float | None,
-    model_p_value: float | None,
-    clock_p_value: float | None,
-    tests: int,
-    usual: float | None,
-) -> ComparedQuantity:
-    margin, error, least = MARGINS[one.figure.kind], one.error, one.least
-    change = _as_change(one, one.tested and one.tested.difference, p_value, least)
-    clock = None
-    if one.per_clock:
-        a_mhz, b_mhz = one.clocks_mhz
-        per = _as_change(one, one.per_clock, clock_p_value, least)
-        clock = PerClock(**per.model_dump(), a_clock_mhz=a_mhz, b_clock_mhz=b_mhz)
-    decide = None
-    if change.verdict == "UNCLEAR" and not one.reason:
-        estimate = comparison_error.change(one.a, one.b, one.figure.higher_is_better)
-        sd = error.sd if error else usual
-        floor = least if error else max(margin, APART * (sd or 0))
-        decide = None if sd is None else runs_to_decide(estimate, sd, tests, margin, floor)
-    model = one.model or (one.tested if one.of_cards else None)
+def _concluded(one: Judged, p_value: float | None, tests: int) -> ComparedQuantity:
+    error = one.error
+    change = _change(one, p_value)
     return ComparedQuantity(
-        **change.model_dump(),
+        **change,
         **_facts(one),
         modal=one.figure.modal,
         spread=error and error.runs and error.runs.sd,
         spread_df=error and error.runs and error.runs.df,
         spread_from=error and error.source,
-        of_model=one.model and _as_change(one, one.model.difference, model_p_value, one.model.least),
-        card_spread=model.error.cards.sd if model and model.error.cards else None,
-        smallest_change=one.tested and smallest_change(error.se, error.df, tests, least),
-        runs_to_decide=decide,
-        reason=_reason(one, change, usual, decide),
-        per_clock=clock,
-        by_clock=clock and _by_clock(change, clock, margin),
+        card_spread=error and error.cards and error.cards.sd,
+        smallest_change=one.difference and smallest_change(error.se, error.df, tests, one.least),
+        reason=_reason(one, change),
     )
 
 
@@ -350,59 +263,36 @@ def _facts(one: Judged) -> dict:
     }
 
 
-def _as_change(one: Judged, difference: Difference | None, p_value: float | None, least: float) -> Change:
-    """A performance's ln(B / A) as the ratio of the figure itself."""
-    sign = 1 if one.figure.higher_is_better else -1
+def _change(one: Judged, p_value: float | None) -> dict:
+    """A performance's ln(B / A) as the ratio of the figure itself, and what that says."""
+    sign, difference = 1 if one.figure.higher_is_better else -1, one.difference
     if difference is None:
         ratio = comparison_error.middle(one.b) / comparison_error.middle(one.a)
-        return Change(ratio=ratio, ci95=None, p_value=None, verdict="UNCLEAR")
+        return {"ratio": ratio, "ci95": None, "p_value": None, "verdict": "UNCLEAR"}
     low, high = sorted(math.exp(min(sign * end, LARGEST)) for end in difference.interval)
-    return Change(
-        ratio=math.exp(sign * difference.estimate),
-        ci95=(low, high),
-        p_value=p_value,
-        verdict=verdict(difference, p_value, MARGINS[one.figure.kind], least),
-    )
+    return {
+        "ratio": math.exp(sign * difference.estimate),
+        "ci95": (low, high),
+        "p_value": p_value,
+        "verdict": verdict(difference, p_value, MARGINS[one.figure.kind], one.least),
+    }
 
 
-def _reason(one: Judged, change: Change, usual: float | None, decide: int | None) -> str | None:
-    """Why it is UNCLEAR."""
-    if one.reason or change.verdict != "UNCLEAR":
+def _reason(one: Judged, change: dict) -> str | None:
+    """Why it is UNCLEAR, where that is more than an interval beyond the margin."""
+    if one.reason or change["verdict"] != "UNCLEAR":
         return one.reason
-    what = "card" if one.of_cards else "run"
-    enough = (
-        f"{counted(decide, what)} a side would decide"
-        if decide
-        else f"{counted(MOST_RUNS, what)} a side would not decide"
-    )
     if one.error is None:
-        if usual is None:
-            return "the spread between runs is not known; two or more runs a side would tell it"
-        return f"the spread between runs is not known; {enough}, if it is the {percent(usual)} of such quantities"
-    if change.p_value is not None and change.p_value <= ERROR and abs(math.log(change.ratio)) <= one.least:
+        return "the spread between runs is not known; two or more runs a side would tell it"
+    if change["p_value"] <= ERROR and abs(math.log(change["ratio"])) <= one.least:
         return f"beyond chance, but only a change of more than {percent(one.least)} gets a verdict"
-    if one.of_cards and not one.error.cards:
+    if not one.pair.same_cards and not one.error.cards:
         return f"other cards, whose spread is not known: only a change of more than {percent(one.least)} is called one"
-    return enough
-
-
-def _by_clock(change: Change, clock: PerClock, margin: float) -> str | None:
-    """Whether the clock accounts for a change of more than the margin; None where there is none."""
-    if abs(math.log(change.ratio)) <= margin:
-        return None
-    slower, lower = change.ratio < 1, clock.b_clock_mhz < clock.a_clock_mhz
-    clocks = f"{clock.b_clock_mhz:.0f} MHz against {clock.a_clock_mhz:.0f}"
-    explained = slower == lower and abs(math.log(clock.ratio)) <= margin
-    if change.verdict == "UNCLEAR":  # there may be nothing to explain
-        return f"a {'lower' if lower else 'higher'} clock would explain it: {clocks}" if explained else None
-    if explained:
-        return f"explained by a {'lower' if lower else 'higher'} clock: {clocks}"
-    return f"not explained by the clock: {clocks}"
+    return None
 
 
 def _same(one: Judged) -> ComparedQuantity:
-    unknown = ("spread", "spread_df", "spread_from", "of_model", "card_spread", "smallest_change", "runs_to_decide")
-    unknown += ("per_clock", "by_clock")
+    unknown = ("spread", "spread_df", "spread_from", "card_spread", "smallest_change")
     change = {"ratio": 1.0, "ci95": None, "p_value": None, "verdict": "SAME", "reason": "the same run"}
     return ComparedQuantity(**_facts(one), **change, modal=one.figure.modal, **dict.fromkeys(unknown))
 

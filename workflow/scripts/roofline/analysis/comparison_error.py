@@ -23,13 +23,6 @@ class Error(NamedTuple):
     cards: Spread | None
     source: str
 
-    @property
-    def sd(self) -> float:
-        """Of one observation: of a card, where cards are compared, whose spread has that of its runs in it."""
-        if self.source == THESE_CARDS:
-            return self.cards.sd
-        return math.hypot(self.runs.sd, self.cards.sd if self.cards else 0.0)
-
 
 def cards_of(values: Iterable[tuple[str, float]]) -> Cards:
     """Values by their cards."""
@@ -65,7 +58,7 @@ def of_runs(a: Cards, b: Cards, runs: Spread, source: str) -> Error:
     return Error(*standard_error((runs, sum(_factors(a, b)))), runs, None, source)
 
 
-def of_model(a: Cards, b: Cards, runs: Spread | None, source: str, known: Stored | None) -> Error | None:
+def of_cards(a: Cards, b: Cards, runs: Spread | None, source: str, known: Stored | None) -> Error | None:
     """Whether A's cards and B's differ by more than cards of one model do. None where no spread is known.
 
     With several cards a side each card is one observation; a stored spread between two cards alone tells nothing.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from roofline.analysis.comparison import MARGINS, PER_CLOCK
+from roofline.analysis.comparison import MARGINS
 from roofline.analysis.distribution import BETWEEN_CARDS, OF_CARD, known, sound
 from roofline.analysis.known_variation import Stored, shrunk, stored
 from roofline.analysis.quantities import Quantity, Run
@@ -41,6 +41,7 @@ READINGS = {
     "clock_mhz",
     "clock_source",
 }
+PER_CLOCK = {"burst", "sustained", "issue", "cache"}  # kinds whose pace the multiprocessors' clock sets
 
 
 class Measured(NamedTuple):

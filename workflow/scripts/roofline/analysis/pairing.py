@@ -35,11 +35,6 @@ class Pair(NamedTuple):
         return {one.card for one in self.a} == {one.card for one in self.b}
 
     @property
-    def one_each(self) -> bool:
-        """Whether one card is compared with one, the same or another."""
-        return all(len({one.card for one in side}) == 1 for side in (self.a, self.b))
-
-    @property
     def kind(self) -> str:
         return self.a[0].device.device_kind
 

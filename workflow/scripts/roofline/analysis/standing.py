@@ -13,7 +13,7 @@ from roofline.core.formatting import counted, listed, percent
 from roofline.core.run_spread import between, within
 from roofline.core.statistics import median
 from roofline.records.device import DeviceRecord
-from roofline.records.distribution import Distribution, MeasuredRun
+from roofline.records.distribution import Distribution
 
 
 class Bound(NamedTuple):
@@ -82,10 +82,9 @@ def standing(
     device: DeviceRecord,
     figures: Iterable[Quantity],
     effort: str | None = None,
-    known: Distribution | None = None,
 ) -> Standing:
     """A card among the others of the same effort: never beside earlier runs of itself. Matrix products are compared
-    where the library has the same version. Spreads are of `known`, else of the others."""
+    where the library has the same version."""
     if device.hardware.get("mig_slice"):
         return Standing(0, [], "a MIG slice is compared with no whole card")
     limit, mine = device.hardware.get("power_limit_w"), card_id(device.uuid)
@@ -99,25 +98,24 @@ def standing(
     for one in figures:
         beside = alike if one.kind in BY_LIBRARY else others
         if one.kind in OF_CARD and (groups := by_card(beside, one.key)):
-            spread_of: Sequence[MeasuredRun] = known.runs if known else beside
-            graded.append(grade(one, groups, by_card(spread_of, one.key)))
+            graded.append(grade(one, groups))
     cards = len({run.card_id for run in others})
     why = "" if graded else f"none of this run's figures is sound and known of the {counted(cards, 'other')}"
     return Standing(cards, graded, why)
 
 
-def grade(one: Quantity, groups: Sequence[Sequence[float]], known: Sequence[Sequence[float]]) -> Graded:
-    """A figure beside those of other cards, each with its runs; spreads by `known`, which has the same form."""
+def grade(one: Quantity, groups: Sequence[Sequence[float]]) -> Graded:
+    """A figure beside those of other cards, each with its runs."""
     middle = median([median(group) for group in groups])
     ratio = one.value / middle if one.higher_is_better else middle / one.value
-    deviation = math.hypot(*(found.sd for found in (within(known), between(known)) if found))
-    note = NOTE if len(known) >= FEWEST else NOTE_BESIDE_FEW
-    fails = len(known) >= FEWEST and len(groups) >= FEWEST
+    deviation = math.hypot(*(found.sd for found in (within(groups), between(groups)) if found))
+    enough = len(groups) >= FEWEST
+    note = NOTE if enough else NOTE_BESIDE_FEW
     return Graded(
         name=one.name,
         short=1 - ratio,
         note=_bound(note, deviation),
-        fail=_bound(FAIL, deviation) if fails else None,
+        fail=_bound(FAIL, deviation) if enough else None,
         of_host=one.kind == "link",
         cards=len(groups),
     )

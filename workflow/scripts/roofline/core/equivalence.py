@@ -9,7 +9,6 @@ from roofline.core.run_spread import Spread
 
 ERROR = 0.05  # of one comparison: of calling anything faster or slower where nothing changed; of an interval
 POWER = 0.90  # with which the smallest change is found
-MOST_RUNS = 20  # a side that are worth proposing
 
 Verdict = Literal["SAME", "FASTER", "SLOWER", "UNCLEAR"]
 
@@ -75,17 +74,3 @@ def smallest_change(se: float, df: float, tests: int, least: float) -> float:
     """
     threshold = max(least, student_t.quantile(ERROR / 2 / max(1, tests), df) * se)
     return -math.expm1(-(threshold + student_t.quantile(1 - POWER, df) * se))
-
-
-def runs_to_decide(estimate: float, sd: float, tests: int, margin: float, least: float) -> int | None:
-    """So many runs a side, whose own spread is the error, give SAME, FASTER or SLOWER if estimate and spread stay.
-
-    None where more than MOST_RUNS would be needed.
-    """
-    for runs in range(2, MOST_RUNS + 1):
-        se, df, size = sd * math.sqrt(2 / runs), 2 * runs - 2, abs(estimate)
-        same = size + student_t.quantile(ERROR / 2, df) * se <= margin
-        changed = size > least and size >= student_t.quantile(ERROR / 2 / tests, df) * se
-        if same or changed:
-            return runs
-    return None

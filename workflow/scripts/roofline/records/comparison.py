@@ -29,23 +29,7 @@ class Condition(Record):
     b: str
 
 
-class Change(Record):
-    """B over A of a figure as it stands, so that a time over 1 is slower; its interval; what that says."""
-
-    ratio: Positive
-    ci95: tuple[NotNegative, float] | None = Field(description="by the spread between runs; null where that is unknown")
-    p_value: NotNegative | None = Field(description="of no change, adjusted for all quantities compared (Holm)")
-    verdict: Verdict
-
-
-class PerClock(Change):
-    """The same of the figure over its clock."""
-
-    a_clock_mhz: Positive
-    b_clock_mhz: Positive
-
-
-class ComparedQuantity(Change):
+class ComparedQuantity(Record):
     subject: str
     key: str
     name: str
@@ -55,22 +39,19 @@ class ComparedQuantity(Change):
     a: list[Positive] = Field(description="of each run of side A that found it")
     b: list[Positive]
     modal: bool = Field(default=False, description="set by the host's pace, so with modes: nothing is concluded")
+    ratio: Positive
+    ci95: tuple[NotNegative, float] | None = Field(description="by the spread between runs; null where that is unknown")
+    p_value: NotNegative | None = Field(description="of no change, adjusted for all quantities compared (Holm)")
+    verdict: Verdict
     margin: Positive = Field(description="within which a change is none that matters, as a share")
     spread: NotNegative | None = Field(description="between runs: the standard deviation of ln(value)")
     spread_df: NotNegative | None = Field(description="its degrees of freedom")
     spread_from: str | None
-    of_model: Change | None = Field(
-        default=None,
-        description="of one card and another also: whether they differ by more than cards of one model do",
-    )
     card_spread: NotNegative | None = Field(description="that between cards, where the sides are of different ones")
     smallest_change: NotNegative | None = Field(
         description="the smallest slowing, as a share, that would have been found in nine of ten such comparisons"
     )
-    runs_to_decide: int | None = Field(description="so many runs a side (of different cards: cards) would decide")
     reason: str | None = Field(description="why it is UNCLEAR, or the same by identity")
-    per_clock: PerClock | None = Field(description="null where no clock was counted, or it does not set the pace")
-    by_clock: str | None = Field(description="whether the clock accounts for a change; null where there is none")
 
 
 class Subject(Record):

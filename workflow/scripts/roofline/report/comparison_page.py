@@ -11,8 +11,7 @@ from roofline.report.markdown import table
 
 VERDICTS: tuple[Verdict, ...] = ("SLOWER", "FASTER", "UNCLEAR", "SAME")
 CELLS = ("operator_time", "device_time", "caller_time")
-COLUMNS = ["quantity", "unit", "A", "B", "B/A", "95 % interval", "verdict", "per clock", "would find", "why"]
-FOR_MODEL = "for the model"
+COLUMNS = ["quantity", "unit", "A", "B", "B/A", "95 % interval", "verdict", "would find", "why"]
 LOOKED_FOR = 0.03
 GROUPS = {
     "ceilings": None,  # all that are of no operator
@@ -106,10 +105,7 @@ def _cards(subject) -> str:
         return "the same device on both sides."
     a, b = len(subject.a_cards), len(subject.b_cards)
     if a == b == 1:
-        return (
-            "two different devices. The verdict says whether these two differ, judged by run-to-run spread; the column "
-            f"'{FOR_MODEL}', whether they differ by more than cards of one model do."
-        )
+        return "two different devices, so that the spread between cards of their model is part of the error."
     return f"other devices ({a} in A, {b} in B), so that their spread is part of the error."
 
 
@@ -127,29 +123,19 @@ def _blocks(quantities: Sequence[ComparedQuantity]) -> list[str]:
 def _table(quantities: Sequence[ComparedQuantity]) -> str:
     """Without columns that are empty, as the interval where no spread is known. With a number where a reason is given,
     and the reasons below: most rows share a few."""
-    notes = {text: i for i, text in enumerate(dict.fromkeys(note for one in quantities for note in _notes(one)), 1)}
-    rows = [_row(one, " ".join(f"[{notes[note]}]" for note in _notes(one))) for one in quantities]
-    columns = COLUMNS
-    if any(one.of_model for one in quantities):
-        columns = [*COLUMNS[:-1], FOR_MODEL, COLUMNS[-1]]
-        verdicts = [one.of_model.verdict if one.of_model else "-" for one in quantities]
-        rows = [[*row[:-1], verdict, row[-1]] for row, verdict in zip(rows, verdicts, strict=True)]
+    notes = {text: i for i, text in enumerate(dict.fromkeys(one.reason for one in quantities if one.reason), 1)}
+    rows = [_row(one, f"[{notes[one.reason]}]" if one.reason else "") for one in quantities]
     told = [place for place, cells in enumerate(zip(*rows, strict=True)) if {*cells} - {"-", ""}]
-    columns, rows = [columns[place] for place in told], [[row[place] for place in told] for row in rows]
+    columns, rows = [COLUMNS[place] for place in told], [[row[place] for place in told] for row in rows]
     below = "\n".join(f"- [{i}] {text}" for text, i in notes.items())
     return "\n\n".join(filter(None, [table(columns, rows, left=2), below]))
 
 
-def _notes(one: ComparedQuantity) -> list[str]:
-    return list(filter(None, (one.reason, one.by_clock)))
-
-
-def _row(one: ComparedQuantity, notes: str) -> list[str]:
+def _row(one: ComparedQuantity, note: str) -> list[str]:
     interval = f"{one.ci95[0]:.3f} to {one.ci95[1]:.3f}" if one.ci95 and one.ci95[1] < 100 else "-"
-    clock = f"{one.per_clock.ratio:.3f} {one.per_clock.verdict}" if one.per_clock else "-"
     smallest = percent(one.smallest_change) if one.smallest_change is not None else "-"
     values = [_value(side) for side in (one.a, one.b)]
-    return [one.name, one.unit, *values, f"{one.ratio:.3f}", interval, one.verdict, clock, smallest, notes]
+    return [one.name, one.unit, *values, f"{one.ratio:.3f}", interval, one.verdict, smallest, note]
 
 
 def _value(runs: Sequence[float]) -> str:

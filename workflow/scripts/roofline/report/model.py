@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from roofline.analysis import host_cards
 from roofline.analysis.results import Results
 from roofline.analysis.score import score
 from roofline.analysis.spread import Spreads
@@ -198,7 +197,7 @@ def report(
         duplicates=duplicates,
         checks=table.checks,
         fails=fail_lines(table.faults),
-        others=_others(devices, standings or {}) + host_cards.sentences(host_cards.groups(found, table)),
+        others=_others(devices, standings or {}),
         between=[words for name in devices for words in peer_paths.sentences(table, name)],
         gpu_vs_cpu=gpu_vs_cpu(table, devices),
         operations=operations(table),

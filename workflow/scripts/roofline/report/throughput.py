@@ -206,7 +206,7 @@ def spread_table(roofline: Roofline, spreads: Spreads) -> Table:
 
 def spread_words(spread: Table) -> str:
     if not spread.rows:
-        return "How far other runs of such a card lie is not known: `make spread` measures it."
+        return "How far other runs of such a card lie is not known."
     first, middle = spread.rows[0], spread.rows[len(spread.rows) // 2]
     return (
         f"Half of the ceilings differ by {middle[-1]} or less between runs of one such card; "

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
-from roofline.analysis.checks.other_cards import ALIKE, OTHERS
+from roofline.analysis.checks.other_cards import OTHERS
 from roofline.analysis.results import read_table
 from roofline.analysis.seals import moment
 from roofline.analysis.spread import between_runs
@@ -116,14 +116,13 @@ def summarise(results: Path) -> None:
         roofline = read_table(results / "roofline.json")
     except (OSError, CorruptRecord):
         return
-    names = {name: device.name for name, device in roofline.devices.items()}
-    paths = {name: results / name / "distribution.json" for name in names}
+    paths = {name: results / name / "distribution.json" for name in roofline.devices}
     known = {name: read(Distribution, path) for name, path in paths.items() if path.is_file()}
     arguments = os.environ.get(ARGUMENTS, "")
-    _say(screen.summary(roofline, between_runs(names, known, results / "spread.json"), arguments))
+    _say(screen.summary(roofline, between_runs(known), arguments))
     for one in roofline.checks:
-        if one.result != "not_applicable" and one.check in (OTHERS, ALIKE):
-            _say(f"{one.reason}." if one.check == ALIKE else f"{one.device}: {one.reason}.")
+        if one.result != "not_applicable" and one.check == OTHERS:
+            _say(f"{one.device}: {one.reason}.")
     _say(f"Report {results}/report.html, to be opened in a browser")
     _say(f"Picture {results}/roofline.png · in words {results}/interpretation.md · numbers {results}/roofline.json")
     archive = shlex.join(["make", "archive", *([f"ARGS={arguments}"] if arguments else [])])

@@ -21,8 +21,7 @@ def derive(found: Results, asked: Mapping, sha256: Mapping[str, str]) -> dict[st
     """What each derived file of results/ holds; `sha256` has the hash of every record."""
     wanted = Asked(**asked)
     roofline = load(found, wanted, sha256)
-    names = {name: device.name for name, device in found.device_records().items()}
-    spreads = between_runs(names, found.distributions)
+    spreads = between_runs(found.distributions)
     made = report(found, roofline, spreads, sha256, standings(found, roofline, wanted.effort))
     return {
         TABLE: roofline,

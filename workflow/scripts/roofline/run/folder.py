@@ -1,4 +1,4 @@
-"""The workflow, of this checkout or another, in a folder of its own, with the settings that a run here would have."""
+"""The workflow in a folder of its own, with the settings that a run here would have."""
 
 import argparse
 import contextlib
@@ -20,10 +20,6 @@ CONFIG_FILE = Path("config/config.yaml")
 
 class Failed(Exception):
     """A run's, in a line."""
-
-    def __init__(self, line: str, log: Path):
-        super().__init__(line)
-        self.log = log
 
 
 def called_with(arguments: Sequence[str], files: Sequence[Path] | None = None) -> tuple[dict, list[str]]:
@@ -68,9 +64,9 @@ def prepare(folder: Path, config: dict, checkout: Path = Path()) -> None:
     write_text(yaml.safe_dump(here, sort_keys=False), path)
 
 
-def options(folder: Path, arguments: Sequence[str], checkout: Path = settings.CHECKOUT) -> list[str]:
+def options(folder: Path, arguments: Sequence[str]) -> list[str]:
     """Snakemake's for a folder that was prepared, and these."""
-    return ["--snakefile", str(checkout / "Snakefile"), "--directory", str(folder), *arguments]
+    return ["--snakefile", str(settings.CHECKOUT / "Snakefile"), "--directory", str(folder), *arguments]
 
 
 def require_no_living_run(folder: Path) -> None:
@@ -80,29 +76,21 @@ def require_no_living_run(folder: Path) -> None:
             raise OSError(run_lock.refusal())
 
 
-def run_logged(folder: Path, arguments: Sequence[str], checkout: Path = settings.CHECKOUT) -> None:
+def run_logged(folder: Path, arguments: Sequence[str]) -> None:
     """The workflow in a folder that was prepared; what it says goes to a log beside the folder. Raises Failed."""
     log = folder.with_suffix(".log")
     with open(log, "wb") as output:
-        status = run(folder, arguments, output, checkout=checkout)
+        status = run(folder, arguments, output)
     if status:
-        raise Failed(f"{folder} failed with status {status} (log: {log})", log)
+        raise Failed(f"{folder} failed with status {status} (log: {log})")
 
 
-def run(
-    folder: Path,
-    arguments: Sequence[str],
-    output: IO | None = None,
-    limit_s: float | None = None,
-    checkout: Path = settings.CHECKOUT,
-) -> int:
+def run(folder: Path, arguments: Sequence[str], output: IO | None = None, limit_s: float | None = None) -> int:
     """The workflow in a folder that was prepared: its status. What it says goes to the file, or else to the screen.
 
     Raises subprocess.TimeoutExpired after so many seconds; it is stopped then, and its jobs end with it.
     """
-    own = checkout / ".venv" / "bin" / "python"  # its packages may be others
-    python = own if checkout != settings.CHECKOUT and own.exists() else sys.executable
-    command = [python, "-P", "-m", "snakemake", "--cores", "1", *options(folder, arguments, checkout)]
+    command = [sys.executable, "-P", "-m", "snakemake", "--cores", "1", *options(folder, arguments)]
     workflow = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT if output else None)
     try:
         return workflow.wait(limit_s)

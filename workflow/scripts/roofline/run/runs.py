@@ -7,14 +7,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from roofline.analysis.load import load
 from roofline.analysis.quantities import Run, fingerprint, quantities
-from roofline.analysis.results import read_results, read_table
+from roofline.analysis.results import read_table
 from roofline.analysis.table import SCHEMA_VERSION, Roofline
 from roofline.records.base import CorruptRecord, read
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
-from roofline.records.manifest import Manifest, Sources
+from roofline.records.manifest import Manifest
 from roofline.run.archive import Refused, unpack
 from roofline.run.paths import RESULTS
 
@@ -88,17 +87,6 @@ def _read(results: Path, source: str) -> Run:
     _require_as_listed(results, paths, manifest, source)
     found = quantities(roofline)
     return Run(source, devices, roofline, manifest, found, fingerprint(found, devices))
-
-
-def of_records(folder: Path, settings: dict, sources: Sources) -> Run:
-    """A run from whatever records lie in the folder that it was made in: targets may have narrowed it, so that it has
-    neither table nor manifest. Raises CorruptRecord and OSError."""
-    results = folder / RESULTS
-    found = read_results(results, sorted(results.rglob("*.json")))
-    roofline, devices = load(found), found.device_records()
-    figures = quantities(roofline)
-    manifest = Manifest.model_construct(config=settings, sources=sources)
-    return Run(str(folder), devices, roofline, manifest, figures, fingerprint(figures, devices))
 
 
 def _below(results: Path, path: str) -> bool:

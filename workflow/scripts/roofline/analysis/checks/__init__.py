@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from roofline.analysis import host_cards
 from roofline.analysis.checks import agreement, card, ceilings, conditions, heat, other_cards, registry, results  # noqa: F401
 from roofline.analysis.checks.registry import Evidence, failed, judge
 from roofline.analysis.results import Results
@@ -15,7 +14,6 @@ __all__ = ["Evidence", "failed", "judge", "of_run"]
 
 def of_run(table: Roofline, found: Results, standings: Mapping[str, Standing]) -> list[CheckResult]:
     """All checks of a run, device by device; `standings` are those among other cards of the model, where known."""
-    groups = host_cards.groups(found, table)
     checks = []
     for name, record in found.device_records().items():
         known = Evidence(
@@ -24,7 +22,6 @@ def of_run(table: Roofline, found: Results, standings: Mapping[str, Standing]) -
             found.measured_on(name),
             table=table,
             standing=standings.get(name),
-            siblings=host_cards.among(name, groups),
             calibration=found.calibration(name),
             profiled=bool(found.profilers),
         )

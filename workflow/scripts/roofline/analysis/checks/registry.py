@@ -23,7 +23,6 @@ class Evidence:
     records: Sequence[JobRecord] = ()
     table: Roofline | None = None  # of the whole run
     standing: Standing | None = None  # among other cards of its model
-    siblings: tuple[str, Standing] | None = None  # who the host's other cards are, and where it stands among them
     calibration: CalibrationRecord | None = None
     profiled: bool = False  # whether counters were asked for
     health: "HealthEvidence | None" = None
