@@ -17,8 +17,6 @@ from roofline.records.profile import Dimensions
 
 SCHEMA_VERSION = 4
 USERS = "operation"  # the operator of the config's `operations`, which have counts and no code
-OF_VERSION = "of a version"  # marks fields that another version of this code may word or judge in another way
-Words = Annotated[str, OF_VERSION]
 PlacedLevel = Literal["compute", "l1", "l2", "memory"]
 PlacedQuantity = Literal["time", "clock", "flops", "memory", "l2", "l1", "instructions"]
 
@@ -69,7 +67,7 @@ class ComputeCeiling(Record):
     vendor_tflops: Positive | None
     fraction_of_vendor: Positive | None
     vendor_at_least: bool = Field(default=False, description="of a formula whose clock was that of an idle moment")
-    no_ratio: Words | None = Field(default=None, description="why it is divided by nothing; null where it may be")
+    no_ratio: str | None = Field(default=None, description="why it is divided by nothing; null where it may be")
     clock_mhz: Positive | None = Field(default=None, description="of the burst")
     sustained_clock_mhz: Positive | None = None
     inputs: str | None = Field(default=None, description="operands")
@@ -120,19 +118,19 @@ class AboveRoof(Record):
     """An operator above the roof that was declared for it: which roof is wrong, or which cache held the data."""
 
     device: str
-    operator: Words = Field(description="in one line: which, how, dtype and shape")
+    operator: str = Field(description="in one line: which, how, dtype and shape")
     record: str | None
     fraction_of_roof: NotNegative
     wrong_roof: str | None = Field(description="the ceiling that is too low; null where a cache held the data")
     cache: str | None
-    evidence: Words
+    evidence: str
     users_own: bool = Field(default=False, description="counts and time are of the user's `operations`")
 
 
 class Predicted(Record):
     sealed: CellPrediction | None
-    roof: Annotated[CellPrediction | None, OF_VERSION] = Field(default=None, description="the promised roof alone")
-    roof_and_start: Annotated[CellPrediction | None, OF_VERSION] = Field(
+    roof: CellPrediction | None = Field(default=None, description="the promised roof alone")
+    roof_and_start: CellPrediction | None = Field(
         default=None, description="that roof and one start-up time for each kind of implementation"
     )
     from_ceilings: CellPrediction | None
@@ -237,9 +235,7 @@ class Operator(OfCell):
     roofline_time_s: NotNegative | None = None
     efficiency_percent: NotNegative | None = None
     overhead_s: NotNegative | None = Field(default=None, description="what a call costs on the smallest case")
-    textbook_regime: Annotated[Regime | None, OF_VERSION] = Field(
-        default=None, description="what a rule of thumb names without a model"
-    )
+    textbook_regime: Regime | None = Field(default=None, description="what a rule of thumb names without a model")
     predicted: Predicted
     sealed_error: float | None = Field(default=None, description="(predicted - measured) / measured, of the latency")
     from_ceilings_error: float | None = None
@@ -249,13 +245,11 @@ class Operator(OfCell):
     from_ceilings_regime_correct: bool | None = None
     sealed_time_right: bool | None = Field(default=None, description="within a factor of two")
     from_ceilings_time_right: bool | None = None
-    fitted: Annotated[bool, OF_VERSION] = Field(
-        default=False, description="whether a constant was fitted on this shape"
-    )
+    fitted: bool = Field(default=False, description="whether a constant was fitted on this shape")
     cause: GapCause = Field(default="unexplained", description="of the sealed latency's error")
     parts: list[GapPart] = Field(default=[], description="of that error, by cause")
-    explanation: Words = Field(default="", description="the error in one sentence, from what was measured")
-    speed_up: Annotated[dict[str, SpeedUp], OF_VERSION] = Field(
+    explanation: str = Field(default="", description="the error in one sentence, from what was measured")
+    speed_up: dict[str, SpeedUp] = Field(
         default={}, description="times as fast as the operator's baselines on the same device and case, by their names"
     )
     record: str | None
@@ -308,7 +302,7 @@ class Skipped(Record):
     dtype: str
     name: str | None = Field(default=None, description="of a memory level, an operation, or an operator")
     preset: str | None = Field(default=None, description="of an operator; null: all of it")
-    reason: Words
+    reason: str
 
 
 class TransactionRoof(Record):
@@ -422,7 +416,7 @@ class DecodedModel(Record):
     assumed: dict[str, str] = Field(description="fields that its config lacks, with the default that was taken")
     contexts: list[DecodeContext]
     steps: list[DecodeStep]
-    not_measured: Words | None = Field(default=None, description="why steps of it were not")
+    not_measured: str | None = Field(default=None, description="why steps of it were not")
 
 
 NOT_ARITHMETIC = ("cuda_core", "fp16")
@@ -521,8 +515,8 @@ class Tally(Record):
     cells: int = 0
     regimes_right: int = 0
     times_right: int = Field(default=0, description="within a factor of two")
-    times_close: Annotated[int, OF_VERSION] = Field(default=0, description="within a factor of 1.25")
-    median_error: Annotated[NotNegative | None, OF_VERSION] = Field(
+    times_close: int = Field(default=0, description="within a factor of 1.25")
+    median_error: NotNegative | None = Field(
         default=None, description="of the times: |predicted - measured| / measured"
     )
 
@@ -532,10 +526,8 @@ class Score(Tally):
     right where its regime is and its time within a factor of two; the textbook's rule of thumb names a regime alone."""
 
     both_right: int = 0
-    fitted: Annotated[Tally | None, OF_VERSION] = Field(
-        default=None, description="the cells that constants were fitted on"
-    )
-    baselines: Annotated[dict[str, Tally], OF_VERSION] = Field(default={}, description="predictors without a model")
+    fitted: Tally | None = Field(default=None, description="the cells that constants were fitted on")
+    baselines: dict[str, Tally] = Field(default={}, description="predictors without a model")
     textbook_cells: int = Field(default=0, description="of which the operator says what the rule of thumb names")
     textbook_regimes_right: int = 0
 
@@ -605,7 +597,7 @@ class CountedEntry(OfCell):
     reads_agree: bool | None = Field(description="within 2 % or 1 MB, whichever is more")
     writes_agree: bool | None
     flops_agree: bool | None = Field(description="with the kernel's FLOP formula, or else the declared, within 2 %")
-    explanation: Words
+    explanation: str
     record: str
 
 
@@ -614,7 +606,7 @@ class NotCounted(Record):
 
     device: str
     record: str | None
-    reason: Words
+    reason: str
 
 
 class Roofline(Record):
@@ -627,7 +619,7 @@ class Roofline(Record):
     levels: list[FoundCache] = Field(default=[])
     above_roof: list[AboveRoof] = Field(default=[])
     skipped: list[Skipped]
-    checks: Annotated[list[CheckResult], OF_VERSION] = Field(default=[])
+    checks: list[CheckResult] = Field(default=[])
     instructions: list[InstructionRoofline] = Field(default=[], description="of each GPU that was measured")
     peers: list[PeerPath] = Field(default=[], description="between GPUs of the host, where several were measured")
     seals: list[SealCheck] = Field(default=[])
