@@ -24,7 +24,7 @@ endif
 # A measurement needs the machine for itself.
 .NOTPARALLEL:
 
-.PHONY: run dry-run cell health report archive crate records bundle verify audit render compare place export model spread \
+.PHONY: run dry-run cell health report archive crate records bundle verify render compare place export model spread \
 	distribution fleet fleet-report peers setup setup-any setup-fleet setup-reports setup-development test lint documents \
 	screenshot counts lock clean-env help
 
@@ -59,9 +59,6 @@ bundle: ## pack packages and checkout into bundle/, one file for machines withou
 
 verify: setup-any ## check an archive against its manifest (the newest, or ARCHIVE=FILE)
 	@$(python) workflow/commands/verify.py $(if $(ARCHIVE),"$$ARCHIVE")
-
-audit: setup-any ## recompute a run from its raw samples by code of its own (the results, or RUN=FOLDER or FILE)
-	@$(python) workflow/commands/audit.py $(if $(RUN),"$$RUN")
 
 render: setup-any ## redraw and redescribe an archive's results, without measuring (the newest, or ARCHIVE=FILE)
 	@$(python) workflow/commands/render.py $(if $(ARCHIVE),"$$ARCHIVE")

@@ -3,17 +3,12 @@
 from types import SimpleNamespace
 
 import pytest
-from commands import load as command
 from factories import HEAT, POWER_CAP, product
 from hypothesis import given
 from hypothesis import strategies as st
-from records_factory import peak_record
 
-from roofline.analysis.consistency import _of_load
 from roofline.measure.sustained import summarise, sustain
-from roofline.records.compute import LoadPoint, Sustained
-
-sustained_by_audit = command("audit").sustained
+from roofline.records.compute import LoadPoint
 
 BRAKE = ["hw_power_brake_slowdown"]
 CHUNK_S = 0.05
@@ -159,18 +154,6 @@ def test_moments_in_which_the_queue_ran_dry_are_left_out_and_counted(places):
 
 def test_where_no_clock_is_known_all_count():
     assert summary(curve([600.0] * 59 + [60.0])).starved_points == 0
-
-
-def test_of_records_made_before_it_was_looked_at_every_moment_counts():
-    old = summarise(late([24]), product(), 3, with_starved=True)
-    assert old.starved_points is None and Sustained.model_validate(old.model_dump(exclude={"starved_points"})) == old
-    for load in (old, summary(late([24]))):
-        assert sustained_by_audit(load.model_dump()) == pytest.approx(load.tflops)
-        record = peak_record("gpu0", "fp16", 800)
-        record.peak.sustained = load
-        assert _of_load(record) == []
-        record.peak.sustained = load.model_copy(update={"starved_points": None if load.starved_points else 1})
-        assert len(_of_load(record)) == 1
 
 
 # ---------------------------------------------------------------------------------------------- on a device
