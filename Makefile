@@ -5,7 +5,7 @@ python = .venv/bin/python -P
 
 # These reach the recipes, most of them through the environment. Another name may be meant for CUDA, or be mistyped.
 variables = A ARCHIVE ARCHIVES ARGS B BATCH CACHE CARD CELL CONTEXT CUDA DEVICES FLEET FORCE HEAT MODEL PYTHON \
-	PYTORCH REPORT RUN python
+	PYTORCH REPORT python
 given = $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
 unknown := $(filter-out $(variables),$(given))
 $(if $(unknown),$(warning no variable of this Makefile: $(unknown); known: $(variables)))
@@ -24,7 +24,7 @@ endif
 # A measurement needs the machine for itself.
 .NOTPARALLEL:
 
-.PHONY: run plan cell health archive crate verify audit compare place model fleet fleet-report peers setup setup-any \
+.PHONY: run plan cell health archive crate verify compare place model fleet fleet-report peers setup setup-any \
 	setup-fleet setup-reports setup-development test lint documents screenshot counts lock help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
@@ -47,9 +47,6 @@ crate: setup-any ## make a run crate of an archive, a zip for WorkflowHub and Ze
 
 verify: setup-any ## check an archive against its manifest, and redraw it into results/rendered/ (the newest, or ARCHIVE=FILE)
 	@$(python) workflow/commands/verify.py $(if $(ARCHIVE),"$$ARCHIVE")
-
-audit: setup-any ## recompute a run from its raw samples by code of its own (the results, or RUN=FOLDER or FILE)
-	@$(python) workflow/commands/audit.py $(if $(RUN),"$$RUN")
 
 compare: setup-any ## compare A=one.tar.gz B=other.tar.gz (lists too; FORCE=1: other models of card)
 	@$(python) workflow/commands/compare.py "$$A" "$$B" $(if $(filter-out 0 no off false,$(FORCE)),--force)

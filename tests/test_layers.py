@@ -12,7 +12,7 @@ MODULES = {path.relative_to(LIBRARY).as_posix(): path for path in sorted(LIBRARY
 # What belongs to one operator stands with it alone.
 OWN_WORDS = {"operators/decode_attention": ("decode_attention", "decode_attn", "seq_len")}
 MADE_OF_OTHERS = "operators/model_decode"
-TEXT = (".py", ".cu", ".cuh", ".j2", ".md", ".html", ".yaml", ".json")
+TEXT = (".py", ".cu", ".cuh", ".j2", ".js", ".md", ".html", ".yaml", ".json")
 
 
 def imported(path: Path) -> Iterator[str]:

@@ -3,15 +3,12 @@
 from types import SimpleNamespace
 
 import pytest
-from commands import load as command
 from factories import HEAT, POWER_CAP, product
 from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.measure.sustained import summarise, sustain
 from roofline.records.compute import LoadPoint
-
-sustained_by_audit = command("audit").sustained
 
 BRAKE = ["hw_power_brake_slowdown"]
 CHUNK_S = 0.05

@@ -1,6 +1,5 @@
 """Templates of the report: sentences, pages as Markdown, and the page as HTML."""
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import jinja2
@@ -14,6 +13,7 @@ from roofline.report.tables import measure_again, spans_percent
 
 TEMPLATES = Path(__file__).parent / "templates"
 STYLE, SCRIPT = "report.css.j2", "report.js.j2"  # parts of report.html.j2
+PLOTLY = "plotly-cartesian.min.js"  # plotly.js 4.1.1 under MIT, of npm's plotly.js-cartesian-dist-min
 SIGNS = dict(zip(SYMBOLS, "●◆■▲▼★✚✖⬟⬢", strict=True))  # as text
 
 
@@ -50,14 +50,8 @@ def text_page(template: str, report) -> str:
 
 
 def html_page(report) -> str:
-    parts = {"style": part(STYLE), "script": part(SCRIPT), "plotly": Markup(plotly())}
+    parts = {"style": part(STYLE), "script": part(SCRIPT), "plotly": part(PLOTLY)}
     return HTML.get_template("report.html.j2").render(report=report, **parts)
-
-
-def plotly() -> str:
-    """plotly.js whole, from the Python package: 4.8 MB. The package carries no smaller bundle."""
-    package = Path(find_spec("plotly").origin).parent  # importing it would take half a second
-    return (package / "package_data" / "plotly.min.js").read_text(encoding="utf-8").replace("</script", "<\\/script")
 
 
 def part(name: str) -> Markup:

@@ -11,7 +11,7 @@ from roofline.operators.base import Operator
 PACKAGE = "roofline"
 # A parser would take ten times as long, at every start of Snakemake.
 IMPORT = re.compile(r"^ *(?:from ((?:roofline|\.)[\w.]*) import (\([^)]*\)|.+)|import (roofline[\w.]*))", re.MULTILINE)
-FILE_NAME = re.compile(r"""["']([\w.]+\.(?:cu|j2|json))["']""")
+FILE_NAME = re.compile(r"""["']([\w.-]+\.(?:cu|j2|json|js))["']""")
 
 
 def derivation_files(scripts: Path) -> list[str]:
