@@ -25,7 +25,7 @@ endif
 .NOTPARALLEL:
 
 .PHONY: run dry-run cell health report archive crate records bundle verify audit render compare place export model spread \
-	distribution fleet fleet-report peers setup setup-any setup-fleet setup-reports setup-development test lint documents \
+	distribution fleet fleet-report peers setup setup-any setup-fleet setup-reports setup-development test lint \
 	screenshot counts lock clean-env help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
@@ -119,9 +119,6 @@ lint: setup-development ## check style and mistakes, Snakefile included
 	@.venv/bin/ruff format --check
 	@.venv/bin/snakefmt --check Snakefile workflow/Snakefile workflow/rules/*.smk workflow/fleet/Snakefile
 	@$(python) -m snakemake --lint
-
-documents: setup-any ## write the documents that follow from the code: schemas, tables of settings
-	@$(python) workflow/commands/write_documents.py
 
 screenshot: setup-development ## draw docs/report.png from the reference's report (needs Chromium)
 	@$(python) workflow/commands/screenshot.py

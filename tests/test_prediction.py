@@ -1,9 +1,7 @@
 """The model that predicts a cell, and what is sealed of it."""
 
 import math
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -263,13 +261,6 @@ def test_the_hash_of_the_source_changes_with_each_of_its_files(tmp_path):
     assert len(set(hashes)) == 3 and files_sha256([other, one]) == hashes[-1]
     one.write_text("3")
     assert files_sha256([one]) != hashes[1]
-
-
-def test_the_page_names_the_thresholds_of_the_regimes():
-    page = (Path(__file__).parents[1] / "docs" / "prediction.md").read_text(encoding="utf-8")
-    told = dict(re.findall(r"^\| `([A-Z_]+)` \| ([\d.]+) \|", page, re.MULTILINE))
-    thresholds = {name: value for name, value in vars(regimes).items() if name.isupper()}
-    assert {name: float(value) for name, value in told.items()} == thresholds
 
 
 def test_a_prediction_is_the_same_in_every_version_of_python():
