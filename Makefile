@@ -25,7 +25,7 @@ endif
 .NOTPARALLEL:
 
 .PHONY: run plan cell health archive crate verify compare place model fleet fleet-report peers setup setup-any \
-	setup-fleet setup-reports setup-development test lint documents screenshot counts lock help
+	setup-fleet setup-reports setup-development test lint counts lock help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
 	@$(python) workflow/commands/run.py $(ARGS)
@@ -93,12 +93,6 @@ lint: setup-development ## check style and mistakes, Snakefile included
 	@.venv/bin/ruff format --check
 	@.venv/bin/snakefmt --check Snakefile workflow/rules/*.smk workflow/fleet/Snakefile
 	@$(python) -m snakemake --lint
-
-documents: setup-any ## write the documents that follow from the code: schemas, tables of settings
-	@$(python) workflow/commands/write_documents.py
-
-screenshot: setup-development ## draw docs/report.png from the reference's report (needs Chromium)
-	@$(python) workflow/commands/screenshot.py
 
 counts: setup-development ## count the warp instructions of our kernels in their disassembly
 	@$(python) workflow/commands/count_instructions.py

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable
-from pathlib import Path
 
-import pytest
 from pictures import words_of
 from records_factory import (
     bandwidth_record,
@@ -32,7 +29,6 @@ from roofline.report import load_figure, operator_figure, roofline_figure, scree
 from roofline.report.figure_style import FEW
 from roofline.report.rendering import html_page
 
-PAGE = Path(__file__).parents[1] / "docs" / "what-is-claimed.md"
 MARK = f"fewer than {FEWEST_SAMPLES} samples"
 
 
@@ -167,20 +163,6 @@ def test_it_is_by_the_runs_of_one_card_in_the_distribution_of_its_model():
 
 
 # ---------------------------------------------------------------- the page
-
-
-def thresholds() -> list[tuple[str, str, str]]:
-    """Module, name and value of each row of the page's table."""
-    return re.findall(r"^\| `([\w.]+)` +\| `(\w+)` +\| ([\d.]+) +\|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-
-
-@pytest.mark.parametrize(("module", "name", "value"), thresholds(), ids=lambda text: text)
-def test_the_pages_thresholds_are_those_of_the_code(module, name, value):
-    assert float(value) == getattr(importlib.import_module(f"roofline.{module}"), name)
-
-
-def test_the_page_names_the_fewest_samples():
-    assert ("core.statistics", "FEWEST_SAMPLES", str(FEWEST_SAMPLES)) in thresholds()
 
 
 def test_an_operator_has_one_name_everywhere():

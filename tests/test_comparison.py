@@ -1,8 +1,6 @@
 """Two sides of runs compared: what with what, verdicts, false alarms and what is found; the command."""
 
 import dataclasses
-import math
-import re
 from itertools import combinations
 from pathlib import Path
 
@@ -21,15 +19,10 @@ from roofline.report import comparison_figure, comparison_page
 from roofline.run.archive import Refused
 from roofline.run.jobs import exit_with
 from roofline.run.runs import read_run
-from roofline.simulations.comparison import CHANGED, PAIRS, REFERENCE, ROOT, Simulation
 
+REFERENCE, CHANGED = reference_runs.H200, ("SLOWER", "FASTER")
 OTHER_CARD = "GPU-86f4223b-7c36-2ccf-30fc-9f5c1c8946fd"
 SMALL = {"fp32", "fp16", "fp16/sustained", "hbm_read", "l2", "h2d_pageable"}
-
-
-@pytest.fixture(scope="module")
-def simulation():
-    return Simulation(3)
 
 
 @pytest.fixture(scope="module")
@@ -259,38 +252,16 @@ def test_a_run_on_both_sides_is_refused(run):
 # ---------------------------------------------------------------- errors
 
 
-def test_simulated_pairs_give_few_false_alarms():
-    """In the page's table, which test_documents holds to what is simulated."""
-    found = re.search(
-        "<!-- begin alarms -->(.*)<!-- end alarms -->", (ROOT / "docs/comparing.md").read_text(), re.DOTALL
-    )
-    shares = [float(share) / 100 for share in re.findall(r"([\d.]+) % \|$", found[1], re.MULTILINE)]
-    assert len(shares) == 3 and max(shares) <= 0.05 + 1.645 * math.sqrt(0.05 * 0.95 / PAIRS)
-
-
-def test_a_drop_of_3_percent_is_found_by_three_runs_a_side(simulation):
-    assert simulation.found(100, "hbm_read", drop=0.03, spread=0.002, runs=3) >= 0.9
-    verdict = of(compare(simulation.side(3), simulation.side(3)), "hbm_read")
-    assert verdict.smallest_change < 0.03
-
-
-def test_a_slowing_of_all_cells_of_an_operator_is_found_by_their_mean(simulation):
-    slower = {one.key: 1.02 for one in simulation.run.quantities if one.kind == "device_time" and "row_norm" in one.key}
-    found = compare(simulation.side(3), simulation.side(3, factors=slower), known=lambda card: {})
-    assert of(found, "row_norm/operator_time").verdict == "SLOWER"
-    assert of(found, "rmsnorm_matmul/operator_time").verdict != "SLOWER"
-    assert "geometric mean of 16 cells" in comparison_page.screen(found)
-
-
-def test_times_that_the_host_sets_get_no_verdict(simulation):
-    modal = next(one for one in simulation.run.quantities if one.modal)
-    found = of(compare(simulation.side(3), simulation.side(3, factors={modal.key: 2.0})), modal.key)
+def test_times_that_the_host_sets_get_no_verdict():
+    whole = read_run(REFERENCE)
+    modal = next(one for one in whole.quantities if one.modal and one.device == "gpu0")
+    found = of(compare([whole], [another(whole, factor=2.0, only=modal.key)], known=knowing()), modal.key)
     assert found.verdict == "UNCLEAR" and "launch-bound" in found.reason
 
 
 def real_runs():
     """Every run at hand, each once: archives of records, and the reference's."""
-    archives = sorted((ROOT / "reference" / "runs").glob("*.tar.gz"))
+    archives = sorted((reference_runs.REFERENCE / "runs").glob("*.tar.gz"))
     runs = [read_run(path) for path in [*archives, REFERENCE, reference_runs.EXAMPLES]]
     return list({run.fingerprint: run for run in runs}.values())
 
@@ -318,8 +289,9 @@ def test_the_committed_spread_is_found_by_quantity():
     assert stored("no such card") == {}
 
 
-def test_picture_of_changes(simulation):
-    found = compare(simulation.side(3), simulation.side(3, factors={"fp16": 0.8, "l2": 1.5}), known=lambda card: {})
+def test_picture_of_changes(run):
+    changed = another(another(run, factor=0.8, only="fp16"), factor=1.5, only="l2")
+    found = compare([run], [changed], known=knowing())
     figure = comparison_figure.draw(found)
     assert not overlapping_texts(figure) and not texts_outside(figure)
     assert {"-20", "50"} <= {text.get_text() for text in figure.axes[0].get_xticklabels()}

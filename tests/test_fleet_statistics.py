@@ -1,4 +1,4 @@
-"""Which of many like cards are low: robust spreads, false discoveries, repeats, and what simulated fleets show."""
+"""Which of many like cards are low: robust spreads, false discoveries, repeats."""
 
 import math
 
@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from roofline.core import outliers
 from roofline.core.run_spread import Spread
 from roofline.core.student_t import upper_tail
-from roofline.simulations import fleet
 
 STORED = Spread(0.01, 8)
 
@@ -117,16 +116,3 @@ def test_tails_are_what_the_faster_cards_show():
 def test_interpolated_tails_are_those_of_students_t(z, df):
     found = outliers._upper_tails(np.array([[z]]), np.array([df]))[0, 0]
     assert found == pytest.approx(max(upper_tail(z, df), 1e-300), rel=5e-3)
-
-
-# ---------------------------------------------------------------- simulated fleets
-
-
-def test_faults_of_six_deviations_and_more_are_named_in_fleets_of_64():
-    found = fleet.faults(64)
-    assert all(share >= 0.95 for way in (0, 1) for share in [found.whole[way], *(one[way] for one in found.by_fault)])
-    assert found.others[1] < 0.5, "sound cards named beside six slow ones"
-
-
-def test_of_200_clean_fleets_of_64_at_most_14_name_anybody():
-    assert fleet.FLEETS[64] == 200 and max(fleet.clean(64, fleet.NORMAL)) <= 14

@@ -17,6 +17,7 @@ from roofline.measure import compute_ceiling, search
 from roofline.operators.gemm import Gemm, cuda_products, products, tensor_matmul
 from roofline.operators.gemm.cublaslt import ARITHMETIC
 from roofline.operators.gemm.cuda_products import ALIGNED, BY_CUPY, FAST, FULL, OUTPUTS, SHORT, LtProducts, Shape
+from roofline.operators.gemm.operator import filled
 
 DTYPES = tuple(OUTPUTS)
 LT_ALONE = [dtype for dtype in DTYPES if dtype not in BY_CUPY]
@@ -330,3 +331,27 @@ def test_every_block_of_ours_has_a_tile_and_clusters_have_as_many_as_others(m, n
     assert not rest and 1 <= clusters <= min(tiles, max(1, multiprocessors // 2))
     assert -(-tiles // clusters) == -(-tiles // max(1, multiprocessors // 2)), "no more turns than with all of them"
     assert tensor_matmul.blocks(m, n, False, multiprocessors) == -(-m // 128) * -(-n // 128)
+
+
+# ---------------------------------------------------------------- what the model makes of a GEMM's shape
+
+SIDES = st.integers(1, 1 << 14)
+
+
+@given(SIDES, SIDES, SIDES, st.integers(1, 200))
+def test_a_shape_never_needs_more_than_all_multiplyadds(m, n, k, multiprocessors):
+    assert 0 < filled(m, n, k, multiprocessors) <= 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "share"),
+    [
+        ((128 * 11, 128 * 12, 128), 1.0),  # 132 tiles on 132 multiprocessors
+        ((128 * 7, 128 * 19, 128), 133 / 264),  # one tile in a wave of its own
+        ((128, 128, 128), 1 / 132),
+        ((128, 128, 8192), 16 / 132),  # shared by as many as have 512 of k each
+        ((8, 128 * 132, 128), 0.5),  # of the narrowest tile
+    ],
+)
+def test_tiles_come_in_waves_and_few_share_their_depth(shape, share):
+    assert filled(*shape, multiprocessors=132) == pytest.approx(share)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 LIBRARY = Path(__file__).parents[1] / "workflow" / "scripts" / "roofline"
-ORDER = ("core", "records", "devices", "models", "operators", "measure", "analysis", "report", "run", "simulations")
+ORDER = ("core", "records", "devices", "models", "operators", "measure", "analysis", "report", "run")
 MODULES = {path.relative_to(LIBRARY).as_posix(): path for path in sorted(LIBRARY.rglob("*.py"))}
 # What belongs to one operator stands with it alone.
 OWN_WORDS = {"operators/decode_attention": ("decode_attention", "decode_attn", "seq_len")}

@@ -1,9 +1,7 @@
 """The model that predicts a cell, and what is sealed of it."""
 
 import math
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -245,13 +243,6 @@ def test_an_operators_seal_holds_every_constant_with_its_source(operator, device
     assert set(made.constants) == set(made.constant_sources) and all(made.constant_sources.values())
     assert all(value > 0 or name == CALL for name, value in made.constants.items())  # which may be all shared
     assert all(value <= 1 for name, value in made.constants.items() if name.endswith("_share"))
-
-
-def test_the_page_names_the_thresholds_of_the_regimes():
-    page = (Path(__file__).parents[1] / "docs" / "prediction.md").read_text(encoding="utf-8")
-    told = dict(re.findall(r"^\| `([A-Z_]+)` \| ([\d.]+) \|", page, re.MULTILINE))
-    thresholds = {name: value for name, value in vars(regimes).items() if name.isupper()}
-    assert {name: float(value) for name, value in told.items()} == thresholds
 
 
 def test_a_prediction_is_the_same_in_every_version_of_python():

@@ -147,19 +147,19 @@ def _value(runs: Sequence[float]) -> str:
 
 def _smallest(quantities: Sequence[ComparedQuantity]) -> str:
     """What the comparison could have found at all, by groups of figures."""
-    words = [f"{name} {share}" for name, share in found_shares(quantities).items()]
+    words = [f"{name} {share}" for name, share in _found_shares(quantities).items()]
     if not any(one.smallest_change is not None for one in quantities):
         return ""
     slowing = f"A slowing of {percent(LOOKED_FOR)} would have been found, in nine of ten such comparisons, in"
     return f"{slowing}: {', '.join(words)}."
 
 
-def found_shares(quantities: Sequence[ComparedQuantity], slowing: float = LOOKED_FOR) -> dict[str, str]:
-    """Of how many ceilings, GPU times and callers' times a slowing would have been found."""
+def _found_shares(quantities: Sequence[ComparedQuantity]) -> dict[str, str]:
+    """Of how many ceilings, GPU times and callers' times a slowing of LOOKED_FOR would have been found."""
     found = {}
     for name, kinds in GROUPS.items():
         mine = [one for one in quantities if (one.kind in kinds if kinds else one.kind not in CELLS)]
-        some = sum(one.smallest_change is not None and one.smallest_change <= slowing for one in mine)
+        some = sum(one.smallest_change is not None and one.smallest_change <= LOOKED_FOR for one in mine)
         if mine:
             found[name] = f"{some} of {len(mine)}" if some else "none"
     return found
