@@ -48,7 +48,8 @@ onstart:
 
 
 onsuccess:
-    console.summarise(RESULTS)
+    if any(job.rule.name == "derive" for job in workflow.dag.jobs):
+        console.summarise(RESULTS)
 
 
 onerror:
