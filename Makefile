@@ -33,8 +33,8 @@ run: setup ## measure what is missing or stale, and print the summary (ARGS="...
 plan: setup ## say what `make` would measure, and why
 	@$(python) workflow/commands/run.py --dry-run $(ARGS)
 
-cell: setup ## measure one record in cell/, beside its prediction and the card's reference (CELL=cpu/peak_flops/fp32)
-	@$(python) workflow/commands/cell.py "$$CELL" $(ARGS)
+cell: setup ## measure one record with what it needs and is missing, and print its line (CELL=cpu/peak_flops/fp32)
+	@$(python) workflow/commands/run.py --cell "$$CELL" $(ARGS)
 
 health: setup ## say in a minute whether each GPU is what was rented (DEVICES="gpu0 gpu3": these alone; HEAT=60: seconds of load)
 	@$(python) workflow/commands/health.py $(if $(DEVICES),--devices $(DEVICES)) $(if $(HEAT),--heat "$$HEAT") $(ARGS)

@@ -41,7 +41,8 @@ onstart:
 
 
 onsuccess:
-    console.summarise(RESULTS)
+    if any(job.rule.name == "derive" for job in workflow.dag.jobs):
+        console.summarise(RESULTS)
 
 
 onerror:

@@ -388,5 +388,5 @@ def test_the_line_of_a_job_names_the_fastest_implementation_of_every_case():
     fields = {"device": "gpu0", "seals": {}, "started_at": "", "elapsed_s": 1.25, "case": "a/job"}
     record = OperatorRecord.model_construct(**fields, measurements=found)
     assert job_lines.line(record, "doubling gpu0 a/job") == (
-        "doubling gpu0 a/job: n 4 2 us (thrice), n 8 7 us (once), 1.2 s"
+        "doubling gpu0 a/job: n 4 2 us (thrice, predicted 20 us), n 8 7 us (once, predicted 20 us), 1.2 s"
     )

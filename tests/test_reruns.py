@@ -501,6 +501,29 @@ def test_make_goes_on_where_the_home_is_not_to_be_written(run, target):
     assert any((run.root / ".snakemake/caches").iterdir())
 
 
+def test_a_cell_is_measured_with_what_it_needs_and_its_line_is_printed(run):
+    shutil.rmtree(run.results)
+    needed = (QUERY, SEAL, CALIBRATION, ATTENTION_SEAL, WEIGHTS)
+    name = ATTENTION[0].removesuffix(".json")
+    told = run.command("run", "--cell", name, "--dry-run").stdout.splitlines()[:-1]
+    assert Counter(line.partition(":")[0] for line in told) == jobs(*needed, ATTENTION[0])
+    done = run.command("run", "--cell", f"results/{ATTENTION[0]}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert set(run.files()) == {*needed, ATTENTION[0]}
+    (line,) = (line for line in done.stdout.splitlines() if "decode_attn cpu" in line)
+    assert ", predicted " in line and "Report " not in done.stdout
+    again = run.command("run", "--cell", name)
+    assert (again.returncode, again.stdout) == (0, f"{line.partition('] ')[2]}\n")
+
+
+@pytest.mark.parametrize("name", ["", "cpu/calibration", "cpu/decode_attn/minigpt/S61_fp32"])
+def test_a_cell_that_is_none_is_a_line(run, name):
+    done = run.command("run", "--cell", name)
+    assert (done.returncode, done.stdout.count("\n"), done.stderr) == (1, 1, "")
+    assert done.stdout.startswith(f"CELL: {name!r} is unknown") and "make plan ARGS=--forceall" in done.stdout
+    assert not name.endswith("S61_fp32") or "did you mean cpu/decode_attn/minigpt/S16_fp32" in done.stdout
+
+
 @pytest.mark.parametrize("lines", [0, 2])
 def test_a_run_whose_reader_is_gone_ends(run, lines):
     """As of `make | head -2`: Snakemake itself would wait for ever."""

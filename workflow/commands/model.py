@@ -16,15 +16,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-
-import cell
 
 from roofline import devices
 from roofline.analysis import decoding
 from roofline.analysis.decoding import Card
 from roofline.analysis.load import load
+from roofline.analysis.results import Results, read_results
 from roofline.analysis.table import DecodedModel, Operator
 from roofline.core.device_kinds import in_order
 from roofline.devices import datasheets
@@ -36,7 +34,7 @@ from roofline.models.number_formats import CACHES
 from roofline.models.published import of_datasheet
 from roofline.operators.model_decode import ModelDecode
 from roofline.operators.registry import builtin
-from roofline.records.base import CorruptRecord
+from roofline.records.base import CorruptRecord, read
 from roofline.records.operator import OperatorRecord
 from roofline.report import decoding as words
 from roofline.run import folder, settings
@@ -47,6 +45,7 @@ from roofline.run.runs import read_run
 
 DATASHEETS = Path(__file__).absolute().parents[2] / "config" / "datasheets.yaml"
 BATCHES, CONTEXTS = [1, 8, 32, 128, 512], [1024, 8192]
+FOLDER = Path("cell")  # where steps are measured
 TIMED = [1, 32], [1024]  # batches and contexts that are measured where none are named
 MOST = 1 << 30
 MOST_NEAR = 5  # names that an unknown one is answered with
@@ -138,16 +137,24 @@ def timed_here(on: Found, given: argparse.Namespace, contexts: list[int]) -> Fou
         return replace(on, not_measured=f"keys and values in {given.cache}; its kernels keep them in the model's dtype")
     (job,) = operator.jobs(checked.config)
     record = f"{on.card.name}/{operator.rule}/{job.path}"
-    print(f"measuring {len(job.cases)} steps of {given.model} in {cell.FOLDER}/", flush=True)
-    folder.require_no_living_run(cell.FOLDER)
-    folder.prepare(cell.FOLDER, config)
+    print(f"measuring {len(job.cases)} steps of {given.model} in {FOLDER}/", flush=True)
+    path = f"{RESULTS}/{record}.json"
+    folder.require_no_living_run(FOLDER)
+    folder.prepare(FOLDER, config)
     try:
-        folder.run_logged(cell.FOLDER, ["--forcerun", cell.path_of(record), "--", cell.path_of(record)])
+        folder.run_logged(FOLDER, ["--forcerun", path, "--", path])
     except folder.Failed as error:  # the floor needs no step
         return replace(on, not_measured=str(error))
-    records = cell.records_of([record])
+    records = with_seals(on.card.name, FOLDER / path)
     why = [reason for _, one in records.of_kind(OperatorRecord) for reason in decoding.skipped(one)]
     return replace(on, timed=tuple(load(records).operators), not_measured="; ".join(why) or None)
+
+
+def with_seals(device: str, path: Path) -> Results:
+    """A record with its device and the seals that it carries. Raises CorruptRecord and OSError."""
+    results = FOLDER / RESULTS
+    seals = [results / seal for seal in read(OperatorRecord, path).seals]
+    return read_results(results, [results / device / "device_query.json", *seals, path])
 
 
 def found(name: str) -> Found:

@@ -2,7 +2,8 @@
 
     python workflow/commands/run.py [options of snakemake]
 
-With --dry-run it says what would be done, and why, in a line for each job.
+With --dry-run it says what would be done, and why, in a line for each job. With --cell gpu0/row_norm/fp32 it measures
+that record with what it needs and is missing, and prints its line.
 A run that was killed is gone on with: its lock dies with it, and so do its jobs (roofline/run/run_lock.py).
 """
 
@@ -24,7 +25,11 @@ INTERRUPTED = 130
 signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))  # imports take a second
 
 from roofline import devices
+from roofline.analysis.results import read_any
 from roofline.core.device_kinds import accelerators
+from roofline.records.base import read
+from roofline.records.device import DeviceRecord
+from roofline.report import job_lines
 from roofline.run import again, cells, console, folder, plan, run_lock, settings
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.paths import RESULTS
@@ -34,9 +39,16 @@ MANIFEST = RESULTS / "manifest.json"
 
 
 def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--cell")
+    given, arguments = parser.parse_known_args(arguments)
     try:
         config = folder.called_with(arguments)[0]
-        measured_again = again.options(RESULTS, arguments, partial(asked, config))
+        if given.cell is None:
+            cell, measured_again = None, again.options(RESULTS, arguments, partial(asked, config))
+        else:
+            cell, measured_again = cells.find(given.cell, asked(config)), []
+            arguments += ["--", path_of(cell)]
     except settings.Faults as faults:
         print("\n".join(faults.lines))
         return 1
@@ -51,7 +63,8 @@ def main(arguments: list[str]) -> int:
     if run_lock.is_held():
         print(run_lock.refusal())
         return 1
-    before = made_at()
+    last = Path(path_of(cell)) if cell else MANIFEST
+    before = made_at(last)
     os.environ[console.ARGUMENTS] = shlex.join(arguments)
     cores = str(gpus_wanted(arguments))
     print("".join(f"{line}\n" for line in again.told(measured_again)), end="")
@@ -66,9 +79,10 @@ def main(arguments: list[str]) -> int:
         workflow.wait()
         print("stopped: what was finished is kept, and the next make goes on from there")
         return INTERRUPTED
-    if status == 0 and before and made_at() == before:
-        print(plan.NOTHING)
-        console.summarise(RESULTS)
+    if status == 0 and before and made_at(last) == before:
+        print(line_of(cell) if cell else plan.NOTHING)
+        if not cell:
+            console.summarise(RESULTS)
     return status
 
 
@@ -112,8 +126,19 @@ def gpus_wanted(arguments: list[str]) -> int:
     return max(1, len(devices.discover()) - 1) if wanted == "all" else 1
 
 
-def made_at() -> int | None:
-    return MANIFEST.stat().st_mtime_ns if MANIFEST.exists() else None
+def path_of(cell: str) -> str:
+    return f"{RESULTS}/{cell}.json"
+
+
+def line_of(cell: str) -> str:
+    """The line that the job which measured it left. Raises CorruptRecord and OSError."""
+    device, rule, case = cell.split("/", 2)
+    query = read(DeviceRecord, path_of(f"{device}/device_query"))
+    return job_lines.line(read_any(Path(path_of(cell))), f"{rule} {device} {case}", query)
+
+
+def made_at(path: Path) -> int | None:
+    return path.stat().st_mtime_ns if path.exists() else None
 
 
 if __name__ == "__main__":
