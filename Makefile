@@ -5,12 +5,12 @@ python = .venv/bin/python -P
 
 # These reach the recipes, most of them through the environment. Another name may be meant for CUDA, or be mistyped.
 variables = A ARCHIVE ARCHIVES ARGS B BATCH CACHE CARD CELL CONTEXT CUDA DEVICES FLEET FORCE FORMAT HEAT MODEL PYTHON \
-	PYTORCH REPORT RUN RUNS python
+	REPORT RUN RUNS python
 given = $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
 unknown := $(filter-out $(variables),$(given))
 $(if $(unknown),$(warning no variable of this Makefile: $(unknown); known: $(variables)))
 
-# These would lead Python elsewhere. Only `peers`, which runs the user's Python, passes PYTHONPATH on.
+# These would lead Python elsewhere.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 # Snakemake, CuPy and Matplotlib cache below the home; where that cannot be written, here.
@@ -25,7 +25,7 @@ endif
 .NOTPARALLEL:
 
 .PHONY: run dry-run cell health report archive crate records bundle verify audit render compare place export model spread \
-	distribution fleet fleet-report peers setup setup-any setup-fleet setup-reports setup-development test lint documents \
+	distribution fleet fleet-report setup setup-any setup-fleet setup-reports setup-development test lint documents \
 	screenshot counts lock clean-env help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
@@ -90,10 +90,6 @@ spread: setup ## measure the ceilings in RUNS=3 more runs, and report how far th
 
 distribution: setup-any ## add runs to what is known of their cards' models (ARCHIVES="one.tar.gz other.tar.gz")
 	@$(python) workflow/commands/distribution.py $(ARCHIVES)
-
-peers: private export PYTHONPATH := $(PYTHONPATH)
-peers: setup-any ## time PyTorch beside this run's ceilings and operators (PYTORCH=a Python with it; for operators also with CuPy)
-	@$(if $(PYTORCH),"$$PYTORCH",python3) workflow/commands/peers.py
 
 setup: ## install only (CUDA=12, 13 or none chooses the packages, PYTHON=python3.13 the Python)
 	@envs/install.sh

@@ -194,6 +194,6 @@ def test_runs_are_added_each_once_and_the_committed_one_is_what_they_give(monkey
 
 
 def test_what_is_no_run_is_told_in_a_line(tmp_path, capsys):
-    shutil.copy(REFERENCE / "pytorch.json", tmp_path / "not-an-archive.tar.gz")
+    shutil.copy(REFERENCE / "acceptance.json", tmp_path / "not-an-archive.tar.gz")
     assert load("distribution").main([str(tmp_path / "not-an-archive.tar.gz")]) == 1
     assert len(capsys.readouterr().out.splitlines()) == 1

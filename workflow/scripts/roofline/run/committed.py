@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from statistics import mean, stdev
 
-from roofline.analysis import attention_peers as attention
 from roofline.analysis.distribution import known
 from roofline.analysis.results import read_table
 from roofline.analysis.score import ROOF, ROOF_AND_START, score
@@ -114,24 +113,6 @@ def steps() -> str:
         if step.measured_s
     ]
     return table(["model", "batch", "context", "floor", "predicted", "measured", "floor / measured"], rows)
-
-
-def peers() -> str:
-    """How attention compared with PyTorch on an H200, over all cells. Raises OSError."""
-    rows = json.loads((FOLDER / "attention_pytorch.json").read_text(encoding="utf-8"))["rows"]
-    return table(attention.COLUMNS, attention.table_rows(attention.summary(rows)))
-
-
-def model_steps() -> str:
-    """A model's decode step by our chain and by PyTorch, in turns. Raises OSError."""
-    found = json.loads((FOLDER / "model_pytorch.json").read_text(encoding="utf-8"))
-    rows = []
-    for one in found["rows"]:
-        times = one["ours_s"], min(one["pytorch_s"].values())
-        shares = (percent(one["bytes"] / seconds / 1e9 / found["read_gb_per_s"]) for seconds in times)
-        beside = [f"{seconds * 1e3:.2f} ms, {share}" for seconds, share in zip(times, shares, strict=True)]
-        rows.append([f"{one['batch']} x {one['context']}", *beside, f"{one['times_as_fast']:.2f}"])
-    return table(["batch x context", "ours", f"PyTorch {found['pytorch'].partition('+')[0]}", "times as fast"], rows)
 
 
 def sustained_repeats() -> str:

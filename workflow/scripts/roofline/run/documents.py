@@ -97,13 +97,6 @@ whose cost is not known, or an unknown model_type, is an error. Known: {families
 
 {models}
 
-## Beside PyTorch
-
-`make peers` times one decode step of Llama-3-8B in bf16 by PyTorch on the card of the run, beside this floor: layers by
-`torch.compile` with coordinate descent tuning, grouped queries by `scaled_dot_product_attention`, the append to the
-cache, all layers and the head in one CUDA graph. Where that Python has CuPy, [our chain of kernels](model_decode.md)
-takes turns with it, on weights and a cache of its own. `results/model_pytorch.md` has it for batch 1 to 128.
-
 ## Against what others measured
 
 By the datasheet of each card, since these cards were not measured here. All floors lie below. Left out, since they

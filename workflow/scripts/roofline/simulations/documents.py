@@ -17,7 +17,6 @@ TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "compute ceilings": committed.compute_ceilings,
         "memory ceilings": committed.memory_ceilings,
         "predictions": committed.predictions,
-        "peers": committed.peers,
     },
     "docs/health.md": {"faults": faults.found_table, "false alarms": faults.alarms},
     "docs/comparing.md": {
@@ -33,7 +32,7 @@ TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "fleet power": fleet.deviations_table,
         "fleet shares": fleet.shares_table,
     },
-    "docs/model_decode.md": {"steps": committed.steps, "turns": committed.model_steps},
+    "docs/model_decode.md": {"steps": committed.steps},
     "docs/placing.md": {"counted": counted.counted_table},
     "docs/ceilings.md": {"loads": loads.error_table, "repeats": committed.sustained_repeats},
 }
