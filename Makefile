@@ -5,12 +5,12 @@ python = .venv/bin/python -P
 
 # These reach the recipes, most of them through the environment. Another name may be meant for CUDA, or be mistyped.
 variables = A ARCHIVE ARCHIVES ARGS B BATCH CACHE CARD CELL CONTEXT CUDA DEVICES FLEET FORCE HEAT MODEL PYTHON \
-	PYTORCH REPORT python
+	REPORT python
 given = $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
 unknown := $(filter-out $(variables),$(given))
 $(if $(unknown),$(warning no variable of this Makefile: $(unknown); known: $(variables)))
 
-# These would lead Python elsewhere. Only `peers`, which runs the user's Python, passes PYTHONPATH on.
+# These would lead Python elsewhere.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 # Snakemake, CuPy and Matplotlib cache below the home; where that cannot be written, here.
@@ -24,8 +24,8 @@ endif
 # A measurement needs the machine for itself.
 .NOTPARALLEL:
 
-.PHONY: run plan cell health archive crate verify compare place model fleet fleet-report peers setup setup-any \
-	setup-fleet setup-reports setup-development test lint counts lock help
+.PHONY: run plan cell health archive crate verify compare place model fleet fleet-report setup setup-any setup-fleet \
+	setup-reports setup-development test lint counts lock help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
 	@$(python) workflow/commands/run.py $(ARGS)
@@ -64,10 +64,6 @@ fleet-report: setup-any ## which cards of a fleet are slow (ARCHIVES="n1.tar.gz 
 place: setup-reports ## a program's kernels under measured ceilings: REPORT=my.ncu-rep (CARD=reference/nvidia-h200); without it, how to collect it
 	@$(python) workflow/commands/place.py $(if $(REPORT),"$$REPORT") $(if $(CARD),--card "$$CARD")
 
-
-peers: private export PYTHONPATH := $(PYTHONPATH)
-peers: setup-any ## time PyTorch beside this run's ceilings and operators (PYTORCH=a Python with it; for operators also with CuPy)
-	@$(if $(PYTORCH),"$$PYTORCH",python3) workflow/commands/peers.py
 
 setup: ## install only (CUDA=12, 13 or none chooses the packages, PYTHON=python3.13 the Python)
 	@envs/install.sh
