@@ -26,7 +26,7 @@ endif
 
 .PHONY: run dry-run cell health report archive crate records bundle verify audit render compare place export model spread \
 	distribution fleet fleet-report peers setup setup-any setup-fleet setup-reports setup-development test lint \
-	counts lock clean-env help
+	lock clean-env help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
 	@$(python) workflow/commands/run.py $(ARGS)
@@ -119,9 +119,6 @@ lint: setup-development ## check style and mistakes, Snakefile included
 	@.venv/bin/ruff format --check
 	@.venv/bin/snakefmt --check Snakefile workflow/Snakefile workflow/rules/*.smk workflow/fleet/Snakefile
 	@$(python) -m snakemake --lint
-
-counts: setup-development ## count the warp instructions of our kernels in their disassembly
-	@$(python) workflow/commands/count_instructions.py
 
 lock: ## lock newer versions of the packages (ARGS=--upgrade; needs uv)
 	@envs/update $(ARGS)
