@@ -25,7 +25,7 @@ endif
 .NOTPARALLEL:
 
 .PHONY: run plan cell health archive crate verify compare place model fleet fleet-report setup setup-any setup-fleet \
-	setup-reports setup-development test lint counts lock help
+	setup-reports setup-development test lint lock help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
 	@$(python) workflow/commands/run.py $(ARGS)
@@ -89,9 +89,6 @@ lint: setup-development ## check style and mistakes, Snakefile included
 	@.venv/bin/ruff format --check
 	@.venv/bin/snakefmt --check Snakefile workflow/rules/*.smk workflow/fleet/Snakefile
 	@$(python) -m snakemake --lint
-
-counts: setup-development ## count the warp instructions of our kernels in their disassembly
-	@$(python) workflow/commands/count_instructions.py
 
 lock: ## lock newer versions of the packages (ARGS=--upgrade; needs uv)
 	@envs/update $(ARGS)

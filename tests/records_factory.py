@@ -367,7 +367,7 @@ def own_operators(records: Iterable[Record]) -> dict[str, OwnOperator]:
 
 def counted_cell(one: Measurement, **fields) -> CountedCell:
     """What a profiler counted of a cell: the declared bytes, all of them read, and the declared FLOPs."""
-    shared = set(CountedCell.model_fields) & set(Measurement.model_fields) - {"flops", "warp_instructions"}
+    shared = set(CountedCell.model_fields) & set(Measurement.model_fields) - {"flops"}
     known = {
         "declared_read_bytes": one.bytes,
         "declared_write_bytes": 0,

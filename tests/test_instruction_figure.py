@@ -51,7 +51,7 @@ def counts(cell, instructions_per_byte: float, lanes: float | None = 31.0) -> di
     }
 
 
-def instruction_roofline(kernels: int = 40, counted: bool = True) -> Roofline:
+def instruction_roofline(kernels: int = 40) -> Roofline:
     roofline = read_table(CHECKOUT / "reference/nvidia-h200/roofline.json")
     levels = transaction_roofs([one for one in roofline.ceilings if one.device == "gpu0" and one.kind == "memory"])
     rates = {level.level: level.transactions_per_s for level in levels}
@@ -59,10 +59,7 @@ def instruction_roofline(kernels: int = 40, counted: bool = True) -> Roofline:
     placed = []
     for place, cell in enumerate(cells[:: max(1, len(cells) // kernels)]):
         found = counts(cell, 0.01 * (1 + place % 7), lanes=None if place % 2 else 20.0)
-        if not counted:
-            found = {**found, "transactions": {"l2": cell.bytes / 32, "hbm": cell.bytes / 32}, "lanes_on": None}
-        known_from = "counters" if counted else "disassembly"
-        placed.append(placed_kernel(cell, found, ISSUE, rates, known_from))
+        placed.append(placed_kernel(cell, found, ISSUE, rates))
     one = InstructionRoofline(
         device="gpu0",
         warp_instructions_per_s=ISSUE,
@@ -78,7 +75,6 @@ def instruction_roofline(kernels: int = 40, counted: bool = True) -> Roofline:
 
 CASES = {
     "counted": lambda: instruction_roofline(),
-    "from disassembly": lambda: instruction_roofline(8, counted=False),
     "very many": lambda: instruction_roofline(500),
     "no kernels": lambda: without_kernels(),
 }
@@ -136,7 +132,7 @@ RATES = {"hbm": 1e11, "l2": 4e11}
 def test_what_limits_a_kernel_is_what_it_uses_most_of(instructions, transactions, limit):
     """In a microsecond; a level that was not measured says nothing."""
     counted = {"warp_instructions": instructions, "transactions": transactions | {"l1": 1e12}}
-    placed = placed_kernel(cell(), counted, 1e12, RATES, "counters")
+    placed = placed_kernel(cell(), counted, 1e12, RATES)
     assert placed.limited_by == limit
     assert placed.fraction_of_issue == pytest.approx(instructions / 1e6)
 
@@ -150,25 +146,22 @@ def profiled(operator, **fields):
     return SimpleNamespace(**known | {"l1_load_requests": 80} | fields)
 
 
-def placed_by(operator, declared: int | None, *counted):
-    measured = SimpleNamespace(warp_instructions=declared, bytes=3200, memory_level="hbm")
-    return _kernels([SimpleNamespace(operator=operator, measured=measured)], counted, 1e12, RATES)
+def placed_by(operator, *counted):
+    return _kernels([operator], counted, 1e12, RATES)
 
 
-def test_what_was_counted_goes_before_what_was_disassembled():
+def test_cells_stand_where_they_were_counted_and_others_are_left_out():
     operator = cell()
-    (one,) = placed_by(operator, 7, profiled(operator))
-    assert (one.known_from, one.warp_instructions, one.lanes_on, one.sectors_per_request) == ("counters", 100, 16, 4)
+    (one,) = placed_by(operator, profiled(operator))
+    assert (one.warp_instructions, one.lanes_on, one.sectors_per_request) == (100, 16, 4)
     assert one.transactions == {"l1": 640, "shared": 640, "l2": 640, "hbm": 20}
-    (one,) = placed_by(operator, 7, profiled(operator, shape={"n": 2}))
-    assert (one.known_from, one.warp_instructions) == ("disassembly", 7)
-    assert one.transactions == {"l2": 100, "hbm": 100}
-    assert placed_by(operator, None) == []
+    assert placed_by(operator, profiled(operator, shape={"n": 2})) == placed_by(operator) == []
+    assert placed_by(operator, profiled(operator, warp_instructions=None)) == []
 
 
 def test_a_level_that_was_not_counted_is_left_out():
     operator = cell()
-    (one,) = placed_by(operator, None, profiled(operator, l2_write_sectors=None, l1_load_requests=None))
+    (one,) = placed_by(operator, profiled(operator, l2_write_sectors=None, l1_load_requests=None))
     assert "l2" not in one.transactions and one.sectors_per_request is None
 
 
@@ -181,7 +174,7 @@ def words(kernels, **fields) -> str:
 
 
 def kernel(**fields):
-    made = placed_kernel(cell(), {"warp_instructions": 1e4, "transactions": {"hbm": 1e4}}, 1e12, RATES, "counters")
+    made = placed_kernel(cell(), {"warp_instructions": 1e4, "transactions": {"hbm": 1e4}}, 1e12, RATES)
     return made.model_copy(update=fields)
 
 
@@ -199,13 +192,9 @@ def test_what_limits_a_kernel_is_told_with_its_share():
 
 
 def test_waiting_lost_lanes_and_scattered_loads_are_told():
-    said = words([kernel(fraction_of_roof=0.2, lanes_on=9.0, sectors_per_request=16.0, known_from="counters")])
+    said = words([kernel(fraction_of_roof=0.2, lanes_on=9.0, sectors_per_request=16.0)])
     for part in ("1 cell limited by latency (nothing above 10 %", "9 of 32 lanes are active", "takes 16.0 sectors"):
         assert part in said, said
-
-
-def test_where_it_is_from_the_disassembly_it_says_so():
-    assert "(instructions from the disassembly)" in words([kernel(fraction_of_roof=0.2, known_from="disassembly")])
 
 
 # ---------------------------------------------------------------------------------------------- acceptance

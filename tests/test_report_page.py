@@ -377,7 +377,7 @@ def test_the_issue_rate_the_walls_and_the_kernels_that_were_counted_are_told_and
     assert paragraph.startswith("gpu0 issues 390 G warp instructions/s, 98 % of one per scheduler and cycle.")
     assert "8 of 32 lanes are active" in paragraph
     assert "words apart takes 10 for 32 sectors" in walls and "ncu counts within 1.6 % (stride)" in walls
-    dots = [text for trace in one.chart["data"] for text in trace.get("text", []) if "counted by ncu" in text]
+    dots = [text for trace in one.chart["data"] for text in trace.get("text", []) if "of 32 lanes on" in text]
     assert len(dots) == 2 and all("over HBM" in dot for dot in dots)
     assert 'id="instructions-gpu0"' in html_page(run)
     assert "![The instruction roofline](instruction_roofline.png)" in roofline_page(run)

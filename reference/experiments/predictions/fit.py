@@ -1,15 +1,10 @@
-"""Fit the constants of a GPU's predictions on cells drawn at random; for once in a while, and needs SciPy.
+"""Fit the constants of a GPU's predictions on cells drawn at random.
 
-    python reference/experiments/predictions/fit.py            # from cells.json: the constants and how they score
-    python reference/experiments/predictions/fit.py DRAWN...   # make cells.json from these drawn.json first
+    .venv/bin/python reference/experiments/predictions/fit.py    # from cells.json: the constants and how they score
 
 Least squares of ln(predicted / measured) of the device's time, with outliers beyond 10 % damped, of each operator by
 itself. The host's costs are not fitted: every run measures them. Scored on each draw with the constants of the others.
 """
-
-# /// script
-# dependencies = ["scipy==1.16.3", "pydantic==2.13.4"]
-# ///
 
 import json
 import math
@@ -21,29 +16,19 @@ SCRIPTS = HERE.parents[2] / "workflow/scripts"
 sys.path.insert(0, str(SCRIPTS))
 
 import numpy
-from scipy.optimize import least_squares
 
-from roofline.analysis.baselines import FITTED, fitted_name
 from roofline.core.prediction import CLOSE_TIMES, predict_cell, within
 from roofline.operators.constants import H200_HOSTS
 from roofline.operators.registry import builtin
 from roofline.records.prediction import CostTerms
 
 CELLS = HERE / "cells.json"
-KEPT = ("operator", "implementation", "scope", "preset", "dtype", "shape", "flops", "bytes", "costs")
-KEPT += ("promised_tflops", "promised_gb_per_s", "latency_s", "device_latency_s")
 DAMPED = 0.1  # beyond which an error counts less than by its square
 HELD = 0.03  # weight of each constant's own logarithm: what no cell tells stays as it was
 # Shares of a ceiling are held to what large cells show: of memory by long streams, of tensor cores at 4096 and 8192.
 SHARES = {"stream_share": (0.7, 0.96), "product_stream_share": (0.7, 0.96), "tensor_pipe_share": (0.7, 0.86)}
 LIBRARY_CALL = "library_call_s"  # of the host, and not measured by runs
-
-
-def kept(paths: list[str]) -> list[dict]:
-    draws = {Path(path).parent.name: json.loads(Path(path).read_text()) for path in paths}
-    if len(draws) < len(paths):
-        raise SystemExit("two draws lie in folders of one name, and each is known by its folder's name")
-    return [{"draw": name, **{key: cell[key] for key in KEPT}} for name, one in draws.items() for cell in one["cells"]]
+TURNS, NUDGE = 30, 1e-4  # of the fit; of a logarithm, for its slope
 
 
 def device_s(cell: dict, constants: dict[str, float]) -> float:
@@ -58,6 +43,7 @@ def device_s(cell: dict, constants: dict[str, float]) -> float:
 
 
 def fitted(cells: list[dict], constants: dict[str, float], free: list[str]) -> dict[str, float]:
+    """By Gauss and Newton's steps, each error weighted by how far it is; a share at its limit stays there."""
     start = numpy.log([constants[name] for name in free])
     limits = [SHARES.get(name, (1e-15, 10)) for name in free]
     lower, upper = (numpy.log([one[place] for one in limits]) for place in (0, 1))
@@ -67,9 +53,17 @@ def fitted(cells: list[dict], constants: dict[str, float], free: list[str]) -> d
         of_cells = [math.log(device_s(cell, tried) / cell["device_latency_s"]) for cell in cells]
         return numpy.array([*of_cells, *(HELD * (logarithms - start))])
 
-    inside = numpy.clip(start, lower + 1e-3, upper - 1e-3)
-    found = least_squares(errors, inside, loss="soft_l1", f_scale=DAMPED, bounds=(lower, upper))
-    return constants | dict(zip(free, map(float, numpy.exp(found.x)), strict=True))
+    at = numpy.clip(start, lower, upper)
+    for _ in range(TURNS):
+        found = errors(at)
+        slopes = numpy.stack([(errors(at + NUDGE * one) - found) / NUDGE for one in numpy.eye(len(free))], axis=1)
+        weights = (1 + (found / DAMPED) ** 2) ** -0.25
+        downhill = -slopes.T @ (weights**2 * found)
+        moving = ~((at <= lower) & (downhill < 0) | (at >= upper) & (downhill > 0))
+        weighted = weights[:, None] * slopes[:, moving]
+        at[moving] += numpy.linalg.lstsq(weighted, -weights * found, rcond=None)[0]
+        at = numpy.clip(at, lower, upper)
+    return constants | dict(zip(free, map(float, numpy.exp(at)), strict=True))
 
 
 def scored(cells: list[dict], constants: dict[str, float]) -> list[tuple[float, bool]]:
@@ -82,20 +76,21 @@ def words(scores: list[tuple[float, bool]]) -> str:
     return f"median error {100 * numpy.median(errors):.1f} %, {100 * numpy.mean(close):.0f} % within {CLOSE_TIMES} x"
 
 
+def cells_of(operator) -> list[dict]:
+    cells = json.loads(CELLS.read_text(encoding="utf-8"))
+    return [cell for cell in cells if cell["operator"] == operator.name and cell["device_latency_s"]]
+
+
+def free_constants(operator) -> list[str]:
+    return [n for n, one in operator.constants["gpu"].items() if one.source != H200_HOSTS and n != LIBRARY_CALL]
+
+
 def main() -> None:
-    if sys.argv[1:]:
-        lines = ",\n".join(json.dumps(cell) for cell in kept(sys.argv[1:]))
-        CELLS.write_text(f"[\n{lines}\n]\n")
-        names = {fitted_name(c["operator"], c["dtype"], c["shape"]) for c in json.loads(CELLS.read_text())}
-        FITTED.write_text(json.dumps(sorted(names)) + "\n")
-    cells = [cell for cell in json.loads(CELLS.read_text()) if cell["device_latency_s"]]
     for operator in builtin():
-        mine = [cell for cell in cells if cell["operator"] == operator.name]
+        mine = cells_of(operator)
         if not mine:  # a model's decode step: fit_model.py
             continue
-        declared = operator.constants["gpu"]
-        constants = {name: one.value for name, one in declared.items()}
-        free = [name for name, one in declared.items() if one.source != H200_HOSTS and name != LIBRARY_CALL]
+        constants, free = {name: one.value for name, one in operator.constants["gpu"].items()}, free_constants(operator)
         found = fitted(mine, constants, free)
         apart = [
             one

@@ -1,15 +1,10 @@
-"""Fit the constants of a model's decode step on steps of Llama-3.2-1B alone, and score them on the others; needs SciPy.
+"""Fit the constants of a model's decode step on steps of Llama-3.2-1B alone, and score them on the others.
 
-    python reference/experiments/predictions/fit_model.py STEPS.json
+    .venv/bin/python reference/experiments/predictions/fit_model.py
 
-STEPS.json is a list of {model, dtype, batch, context, seconds}: a model's name in docs/decoding.md, and the GPU's time
-of one step on an H200. Prints the fitted constants beside those of the code, and the errors by model; and notes the
-steps that were fitted on, whose score says nothing, as fit.py does (after it: it writes that list anew).
+steps.json is a list of {model, dtype, batch, context, seconds}: a model's name in docs/decoding.md, and the GPU's time
+of one step on an H200. Prints the fitted constants beside those of the code, and the errors by model.
 """
-
-# /// script
-# dependencies = ["scipy==1.16.3", "pydantic==2.13.4", "pyyaml==6.0.3"]
-# ///
 
 import json
 import sys
@@ -19,14 +14,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from fit import HERE, fitted, scored, words
 
-from roofline.analysis.baselines import FITTED, fitted_name
 from roofline.devices import datasheets
 from roofline.models import config_file
 from roofline.models.published import of_datasheet
 from roofline.operators.base import Case
 from roofline.operators.model_decode import ModelDecode
-from roofline.operators.model_decode.costs import FITTED as BY_FIT
-from roofline.operators.model_decode.costs import GPU, chain_costs
+from roofline.operators.model_decode.costs import FITTED, GPU, chain_costs
 from roofline.operators.model_decode.dense import dense
 from roofline.operators.rmsnorm_matmul.hopper import rows_of
 
@@ -42,7 +35,6 @@ def cell(step: dict, sheet: dict) -> dict:
     operator, promised = ModelDecode(), of_datasheet(sheet)
     return {
         "model": found["name"],
-        "fitted": fitted_name(operator.name, step["dtype"], shape, found["name"]),
         "flops": operator.flops(case),
         "bytes": operator.bytes(case),
         "costs": chain_costs(model, rows_of(step["batch"])).model_dump(),
@@ -52,20 +44,25 @@ def cell(step: dict, sheet: dict) -> dict:
     }
 
 
-def main() -> None:
+def cells() -> list[dict]:
     cards = datasheets.load(HERE.parents[2] / "config/datasheets.yaml")["cards"].values()
     sheet = next(one for one in cards if CARD in one["device_names"])
-    cells = [cell(step, sheet) for step in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))]
+    return [cell(step, sheet) for step in json.loads((HERE / "steps.json").read_text(encoding="utf-8"))]
+
+
+def free_constants() -> list[str]:
+    return [name for name, one in GPU.items() if one.source == FITTED]
+
+
+def main() -> None:
+    steps = cells()
     declared = {name: one.value for name, one in GPU.items()}
-    free = [name for name, one in GPU.items() if one.source == BY_FIT]
-    fitted_on = [one for one in cells if one["model"] == FITTED_ON]
-    found = fitted(fitted_on, declared, free)
-    known = {*json.loads(FITTED.read_text(encoding="utf-8")), *(one["fitted"] for one in fitted_on)}
-    FITTED.write_text(json.dumps(sorted(known)) + "\n", encoding="utf-8")
+    free = free_constants()
+    found = fitted([one for one in steps if one["model"] == FITTED_ON], declared, free)
     for name in free:
         print(f"{name:<20} {declared[name]:.3g} -> {found[name]:.3g}")
-    for model in dict.fromkeys(one["model"] for one in cells):
-        mine = [one for one in cells if one["model"] == model]
+    for model in dict.fromkeys(one["model"] for one in steps):
+        mine = [one for one in steps if one["model"] == model]
         print(f"{model}: {len(mine)} steps")
         print(f"    as declared    {words(scored(mine, declared))}")
         print(f"    fitted         {words(scored(mine, found))}")

@@ -108,7 +108,7 @@ def collect(found: Results, asked: Asked) -> Collected:
         levels=levels,
         above_roof=above_roofs(operators, ceilings, levels, last_level_bytes),
         skipped=skipped,
-        instructions=instruction_rooflines(found, ceilings, cells),
+        instructions=instruction_rooflines(found, ceilings, (cell.operator for cell in cells)),
         peers=[_peer_path(path, record) for path, record in bandwidths if record.peer and not record.skipped],
         models=_decoded(found, asked, ceilings, operators, skipped),
     )

@@ -15,17 +15,18 @@ from roofline.core.instructions import transaction_bytes, transactions
 from roofline.devices.levels import TRANSACTION_ROOFS
 from roofline.records.counters import CountedCell
 from roofline.records.instructions import InstructionsRecord
-from roofline.records.operator import Measurement
 
 MOST = 0.6  # of a measured rate: what is nearer to it than this is limited by it
 LATENCY = "latency"
 CELL = ("operator", "implementation", "preset", "scope", "dtype", "cache", "shape")
 
 
-def instruction_rooflines(found: Results, ceilings: Iterable, cells: Iterable) -> list[InstructionRoofline]:
-    ceilings, cells = list(ceilings), list(cells)
+def instruction_rooflines(found: Results, ceilings: Iterable, operators: Iterable) -> list[InstructionRoofline]:
+    ceilings, operators = list(ceilings), list(operators)
     return [
-        _of_device(path, record, found.profilers.get(record.device), ceilings, cells, counts_of(found, record.device))
+        _of_device(
+            path, record, found.profilers.get(record.device), ceilings, operators, counts_of(found, record.device)
+        )
         for path, record in found.of_kind(InstructionsRecord)
     ]
 
@@ -35,10 +36,10 @@ def counts_of(found: Results, device: str) -> list[CountedCell]:
     return [cell for _, record in found.counters if record.device == device for cell in record.cells]
 
 
-def _of_device(path: str, record: InstructionsRecord, counted, ceilings, cells, counts) -> InstructionRoofline:
+def _of_device(path: str, record: InstructionsRecord, counted, ceilings, operators, counts) -> InstructionRoofline:
     issue, device = record.issue, record.device
     levels = transaction_roofs([c for c in ceilings if c.device == device and c.kind == "memory"])
-    mine = [cell for cell in cells if cell.operator.device == device]
+    mine = [operator for operator in operators if operator.device == device]
     rates = {level.level: level.transactions_per_s for level in levels}
     known = {(wall.pattern, wall.of): wall.counted for wall in counted.walls} if counted else {}
     return InstructionRoofline(
@@ -79,21 +80,11 @@ def transaction_roofs(ceilings: Iterable[MemoryCeiling]) -> list[TransactionRoof
     ]
 
 
-def _kernels(cells, counts, issue_per_s: float, rates: Mapping[str, float]) -> list[PlacedKernel]:
-    """By counters where a cell was profiled, else by its kernel's disassembly; others are left out."""
-    by_cell = {_key(one): one for one in counts}
-    placed = []
-    for cell in cells:
-        operator, measured = cell.operator, cell.measured
-        counted = by_cell.get(_key(operator))
-        if counted is not None and counted.warp_instructions:
-            one = placed_kernel(operator, _counted(counted), issue_per_s, rates, "counters")
-        elif measured.warp_instructions:
-            one = placed_kernel(operator, _declared(measured), issue_per_s, rates, "disassembly")
-        else:
-            continue
-        placed.append(one)
-    return placed
+def _kernels(operators, counts, issue_per_s: float, rates: Mapping[str, float]) -> list[PlacedKernel]:
+    """Of the cells that were profiled; others are left out."""
+    by_cell = {_key(one): one for one in counts if one.warp_instructions}
+    both = ((operator, by_cell.get(_key(operator))) for operator in operators)
+    return [placed_kernel(operator, _counted(one), issue_per_s, rates) for operator, one in both if one]
 
 
 def _key(cell) -> tuple:
@@ -122,16 +113,7 @@ def _counted(cell) -> dict:
     }
 
 
-def _declared(measured: Measurement) -> dict:
-    """Every byte declared comes through L2, and of cold inputs from the memory, once; what L1 does is not known."""
-    sectors = transactions(measured.bytes, "l2")
-    levels = ("l2", "hbm") if measured.memory_level == "hbm" else ("l2",)
-    return {"warp_instructions": measured.warp_instructions, "transactions": dict.fromkeys(levels, sectors)}
-
-
-def placed_kernel(
-    operator: Operator, counts: dict, issue_per_s: float, rates: Mapping[str, float], known_from: str
-) -> PlacedKernel:
+def placed_kernel(operator: Operator, counts: dict, issue_per_s: float, rates: Mapping[str, float]) -> PlacedKernel:
     seconds = operator.device_latency_s or operator.latency_s
     per_s = counts["warp_instructions"] / seconds
     shares = {
@@ -139,7 +121,6 @@ def placed_kernel(
     }
     return PlacedKernel(
         **{name: getattr(operator, name) for name in CELL},
-        known_from=known_from,
         warp_instructions_per_s=per_s,
         fraction_of_issue=per_s / issue_per_s,
         fraction_of_level=shares,

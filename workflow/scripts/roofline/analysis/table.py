@@ -328,7 +328,6 @@ class InstructionWall(Record):
 class PlacedKernel(OfCell):
     """An operator's kernels on the instruction roofline, over the time that the device took without a profiler."""
 
-    known_from: Literal["counters", "disassembly"]
     warp_instructions: Positive = Field(description="of one application of the operator")
     warp_instructions_per_s: Positive
     lanes_on: NotNegative | None = Field(default=None, description="of 32, per warp instruction; null if not counted")

@@ -247,7 +247,6 @@ def declare(
         "predicted": predicted,
         "per_call": cell.per_call,
         "plan": cell.plan(),
-        "warp_instructions": cell.warp_instructions(),
     }
 
 

@@ -163,10 +163,6 @@ class Implementation(ABC):
         """How the work is divided, for the record."""
         return {}
 
-    def warp_instructions(self) -> int | None:
-        """Of one application, from the disassembly of its kernels, where they are ours and were counted."""
-        return None
-
     def cores(self, scope: str | None) -> int | None:
         """How many cores of a CPU compute a step, where not all do: it stands under the roof of so many."""
         return None

@@ -9,7 +9,6 @@ from roofline.records.base import (
     AtLeastOne,
     Mhz,
     NotNegative,
-    Positive,
     Record,
     RunRecord,
     Seconds,
@@ -59,9 +58,6 @@ class Measurement(Cell):
     device_overhead_s: NotNegative | None = Field(default=None, description="the device's part of that")
     empty_kernel_s: Seconds | None = Field(default=None, description="the caller's time of a kernel that does nothing")
     empty_kernel_device_s: Seconds | None = Field(default=None, description="the device's part of that")
-    warp_instructions: Positive | None = Field(
-        default=None, description="of one application, from the kernel's disassembly; null where that is not known"
-    )
     per_call: AtLeastOne = Field(default=1, description="times that one call applies the operator; times are of one")
     plan: dict[str, Any] = Field(default={}, description="how the implementation divides the work")
     doubts: list[str] = Field(default=[], description="what does not fit, and is no error")

@@ -379,7 +379,7 @@ def instruction_chart(one: InstructionRoofline) -> dict | None:
                 "legendgroup": escape(way),
                 "showlegend": False,
                 "marker": {
-                    "symbol": [f"{symbol}{'' if k.known_from == 'counters' else '-open'}" for k, _ in mine],
+                    "symbol": symbol,
                     "color": [LEVEL_COLOURS[level] for _, level in mine],
                     "size": 8,
                 },
@@ -415,7 +415,6 @@ def _hover_placed(kernel: PlacedKernel, level: str) -> str:
     ]
     lines += [f"issue: {percent(kernel.fraction_of_issue)}"]
     lines += [f"{kernel.lanes_on:.0f} of 32 lanes on"] if kernel.lanes_on is not None else []
-    lines += ["counted by ncu" if kernel.known_from == "counters" else "from the disassembly"]
     return "<br>".join(lines)
 
 

@@ -26,9 +26,8 @@ PATTERNS = {
     "predication": ("active lanes of 32", "G lane instr./s ÷ 32"),
 }
 MARKS = (
-    "A transaction is a sector of 32 bytes, of shared memory a wavefront. Filled: counted by ncu. Hollow: instructions "
-    "from the disassembly, transactions from the declared bytes. A kernel has a dot per level, in its colour; a bar "
-    "down from it is lanes that were off."
+    "A transaction is a sector of 32 bytes, of shared memory a wavefront. A kernel, as ncu counted it, has a dot per "
+    "level, in its colour; a bar down from it is lanes that were off."
 )
 
 
@@ -84,8 +83,7 @@ def _paint(axes: Axes, one: InstructionRoofline) -> None:
     _paint_loads(axes, one)
     markers = _markers_of(one)
     for kernel, level, x, y in dots:
-        hollow = kernel.known_from != "counters"
-        look = style.dot_look(LEVEL_COLOURS[level], markers[_what(kernel)], hollow) | {"mew": 0.8}
+        look = style.dot_look(LEVEL_COLOURS[level], markers[_what(kernel)]) | {"mew": 0.8}
         axes.plot(x, y, **look, zorder=4)
         if kernel.lanes_on is not None and kernel.lanes_on < 0.95 * LANES:
             axes.plot([x, x], [y * kernel.lanes_on / LANES, y], color=LEVEL_COLOURS[level], lw=1.0, zorder=3.9)

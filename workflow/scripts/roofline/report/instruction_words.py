@@ -24,7 +24,7 @@ def paragraph(one: InstructionRoofline) -> str:
         rate += f", {percent(one.fraction_of_peak)} of one per scheduler and cycle"
     open_cells = [kernel for kernel in one.kernels if (kernel.fraction_of_roof or 0) < EXPLAINED]
     if not one.kernels:
-        return f"{rate}. No kernel is plotted: nothing was counted, and none was disassembled for this architecture."
+        return f"{rate}. No kernel is plotted: nothing was counted."
     if not open_cells:
         return f"{rate}. Bytes and FLOPs explain all of {counted(len(one.kernels), 'plotted cell')}."
     said = [
@@ -80,8 +80,7 @@ def _group(operator: str, implementation: str | None, kernels: Sequence[PlacedKe
     sectors = [kernel.sectors_per_request for kernel in kernels if kernel.sectors_per_request]
     if sectors:
         parts.append(f"a global load takes {median(sectors):.1f} sectors")
-    how = " (instructions from the disassembly)" if all(k.known_from == "disassembly" for k in kernels) else ""
-    return f"{name[0].upper()}{name[1:]}: {listed(parts)}{how}"
+    return f"{name[0].upper()}{name[1:]}: {listed(parts)}"
 
 
 def _limited(limit: str, kernels: Sequence[PlacedKernel]) -> str:

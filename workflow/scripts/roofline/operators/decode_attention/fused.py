@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 
 from roofline.core.dtypes import ITEM_BYTES
-from roofline.devices.gpu.instruction_counts import counts
 from roofline.devices.gpu.kernel_compiler import with_headers
 from roofline.operators.base import ExecutedFlops
 from roofline.operators.constants import launch
@@ -16,7 +15,6 @@ from roofline.operators.decode_attention.implementation import DecodeImplementat
 from roofline.records.prediction import CostTerms
 
 KERNEL = Path(__file__).parent / "kernels" / "decode_attention.cu"
-COUNTS = Path(__file__).parent / "kernels" / "decode_attention.counts.json"
 HEAD_SIZES = (64, 128)  # that it is compiled for
 NUMBERS = {"fp32": "Fp32", "fp16": "Fp16", "bf16": "Bf16"}
 
@@ -255,13 +253,6 @@ class Fused(DecodeImplementation):
             "tiles_per_block": math.ceil(math.ceil(self.shape.seq_len / division.splits) / keys_per_turn),
             "waves": max(1.0, division.blocks / slots),
         }
-
-    def warp_instructions(self) -> int | None:
-        """The loop over tiles by its turns; all else, the joining of splits among it, as if done once per warp."""
-        variant = self.division.variant
-        found = counts(COUNTS, self.device.capability, variant.defines(self.dtype, self.shape.head_size))
-        turns = self.plan()["tiles_per_block"]
-        return found and found.of_a_warp(turns) * self.division.blocks * variant.warps
 
     def costs(self, scope: str | None) -> CostTerms:
         plan = self.plan()

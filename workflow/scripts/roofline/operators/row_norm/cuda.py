@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from roofline.devices.gpu.instruction_counts import counts
 from roofline.devices.gpu.kernel_compiler import with_headers
 from roofline.operators.base import ExecutedFlops, Implementation
 from roofline.operators.constants import launch
@@ -13,7 +12,6 @@ from roofline.records.prediction import CostTerms
 
 KERNEL = Path(__file__).parent / "kernels" / "row_norm.cu"
 NAIVE = Path(__file__).parent / "kernels" / "row_norm_naive.cu"
-COUNTS = Path(__file__).parent / "kernels" / "row_norm.counts.json"
 ARGUMENTS = 4  # of either kernel
 NAIVE_THREADS = 256  # as the source has it
 QUOTIENT, ROOT, ROOT_AND_SCALE = 10, 6, 4  # FLOPs of the instructions that they compile to, beside special functions
@@ -163,12 +161,6 @@ class Welford(Naive):
     def plan(self) -> dict:
         division = self.division
         return {"threads_per_row": division.threads, "rows_per_block": division.rows, "blocks": division.blocks}
-
-    def warp_instructions(self) -> int | None:
-        """Rows that registers hold are gone through once, without a loop."""
-        division = self.division
-        found = counts(COUNTS, self.device.capability, division.defines()) if division.even else None
-        return found and found.of_a_warp(1) * division.blocks * -(-self.threads // WARP)
 
     def costs(self, scope: str | None) -> CostTerms:
         return CostTerms(
