@@ -52,4 +52,4 @@ def _result(figure: QuantityDistribution, fault: float, chance: random.Random) -
     others = [card(3), *(card(1) for _ in range(OTHERS - 1))]
     value = card(1, fault)[0]
     mine = Quantity("", figure.key, figure.name, figure.kind, value, figure.unit, True, None, None, None, None)
-    return grade(mine, others).result
+    return grade(mine, others, others).result
