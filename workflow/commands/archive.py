@@ -36,7 +36,6 @@ NEVER_LISTED = (
     "results/previous/",
     "results/records/",
     "results/rendered/",
-    "results/spread/",
 )
 
 
