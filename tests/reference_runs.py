@@ -11,10 +11,9 @@ from roofline.run.paths import RESULTS
 
 REFERENCE = Path(__file__).parents[1] / "reference"
 H200 = REFERENCE / "nvidia-h200"
-EXAMPLES = H200 / "examples-records.tar.gz"
 THOROUGH = H200 / "thorough-records.tar.gz"
 TWO_H200S = REFERENCE / "nvidia-h200-x2/run-records.tar.gz"
-PACKED = {"two H200s": TWO_H200S, "examples": EXAMPLES, "thorough": THOROUGH}
+PACKED = {"two H200s": TWO_H200S, "thorough": THOROUGH}
 
 
 @cache

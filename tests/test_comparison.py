@@ -262,7 +262,7 @@ def test_times_that_the_host_sets_get_no_verdict():
 def real_runs():
     """Every run at hand, each once: archives of records, and the reference's."""
     archives = sorted((reference_runs.REFERENCE / "runs").glob("*.tar.gz"))
-    runs = [read_run(path) for path in [*archives, REFERENCE, reference_runs.EXAMPLES]]
+    runs = [read_run(path) for path in [*archives, REFERENCE]]
     return list({run.fingerprint: run for run in runs}.values())
 
 

@@ -165,7 +165,7 @@ def h200(root: Path) -> Manifest:
         if not path.startswith("reference/"):
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(CHECKOUT / path, root / path)
-    shutil.copytree(H200, root / "results", ignore=shutil.ignore_patterns("*.tar.gz", "drawn", "other_hardware"))
+    shutil.copytree(H200, root / "results", ignore=shutil.ignore_patterns("*.tar.gz"))
     return read(Manifest, H200 / "manifest.json")
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-import reference_runs
 import samples
 from pictures import dots_of, labels_of, overlapping_texts, texts_of, texts_outside, texts_over_dots, words_of
 from PIL import Image
@@ -24,7 +23,6 @@ from roofline.report.figure_style import PAPER, save
 REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
 RUNS = {
     "reference": lambda: read_table(REFERENCE / "roofline.json"),
-    "examples": lambda: read_table(reference_runs.results_of(reference_runs.EXAMPLES) / "roofline.json"),
     **{name: lambda make=make: samples.table(make()) for name, make in samples.SAMPLES.items()},
 }
 

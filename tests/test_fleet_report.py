@@ -25,7 +25,6 @@ SINGLE, PAIR, PAIR_AGAIN = (
     RUNS / f"nvidia-h200-20261122T{at}Z-records.tar.gz" for at in ("195013", "213844", "214324")
 )  # two cards, of which one was measured again
 CPUS = sorted(RUNS.glob("intel-*.tar.gz"))
-COMMITTED = REFERENCE.parent / "fleet"
 BYTES, SECONDS = 8_000_000, 20
 
 
@@ -290,11 +289,6 @@ def test_other_models_and_efforts_are_named_all_at_once():
     assert len(lines) == 2
     assert lines[0] == "n011.tar.gz: refused, its card is NVIDIA A100; allowed: NVIDIA H200, as the rest of this fleet"
     assert lines[1] == "n012.tar.gz: refused, its effort is quick; allowed: default, as the rest of this fleet"
-
-
-def test_the_committed_report_is_what_the_committed_runs_give():
-    made = fleet_report.fleet_of_archives([*H200S, REFERENCE], COMMITTED)
-    assert made == read(Fleet, COMMITTED / "fleet.json")
 
 
 # ---------------------------------------------------------------- a large fleet

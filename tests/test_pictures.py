@@ -21,20 +21,27 @@ from roofline.report import (
 from roofline.report.figure_style import headline, save
 from roofline.run import pictures
 
-EXAMPLES = reference_runs.results_of(reference_runs.EXAMPLES)
+RUN = reference_runs.H200
 
 
 def test_drawn_side_by_side_they_are_the_same(tmp_path):
-    roofline = read_table(EXAMPLES / "roofline.json")
-    peaks = [read(PeakFlopsRecord, EXAMPLES / "gpu0/peak_flops/fp16.json")]
-    bandwidths = [read(BandwidthRecord, EXAMPLES / "gpu0/bandwidth/hbm.json")]
+    roofline = read_table(RUN / "roofline.json")
+    peaks = [read(PeakFlopsRecord, RUN / "gpu0/peak_flops/fp16.json")]
+    bandwidths = [read(BandwidthRecord, RUN / "gpu0/bandwidth/hbm.json")]
     together, alone = tmp_path / "together", tmp_path / "alone"
     together.mkdir(), alone.mkdir()
     pictures.draw(
-        together, roofline, peaks, bandwidths, {"own": "gelu", "gemm": "gemm"}, 72, instructions=True, models=True
+        together,
+        roofline,
+        peaks,
+        bandwidths,
+        {"attention": "decode_attention", "gemm": "gemm"},
+        72,
+        instructions=True,
+        models=True,
     )
     save(roofline_figure.draw(roofline), [alone / "roofline.png", alone / "roofline.svg"])
-    for picture, name in (("own", "gelu"), ("gemm", "gemm")):
+    for picture, name in (("attention", "decode_attention"), ("gemm", "gemm")):
         save(operator_figure.draw(roofline, name), [alone / f"{picture}.png"])
     save(sweep_figure.draw(bandwidths), [alone / "sweep.png"])
     save(load_figure.draw(peaks), [alone / "load.png"])
@@ -46,7 +53,7 @@ def test_drawn_side_by_side_they_are_the_same(tmp_path):
 
 def test_what_failed_stands_above_a_picture_which_stays_as_it_is():
     """A long reason wraps; every text keeps its distance from the bottom, which the new lines do not touch."""
-    roofline = read_table(EXAMPLES / "roofline.json")
+    roofline = read_table(RUN / "roofline.json")
     lines = ["FAIL, cpu: a busy host: " + "one of 49 blocks disturbed " * 9, "FAIL, gpu0: another"]
     places = {text.get_text(): box for text, *box in texts_of(operator_figure.draw(roofline, "gemm"))}
     figure = headline(operator_figure.draw(roofline, "gemm"), lines)
@@ -58,7 +65,7 @@ def test_what_failed_stands_above_a_picture_which_stays_as_it_is():
 
 def test_every_picture_of_a_device_tells_what_failed_on_it(tmp_path):
     """The others have nothing of that device."""
-    roofline = read_table(EXAMPLES / "roofline.json")
+    roofline = read_table(RUN / "roofline.json")
     fault = CheckResult(
         device="gpu0", check="made up", result="fail", doubts_figures=True, reason="the host link runs at x8 of x16"
     )
@@ -76,5 +83,5 @@ def test_every_picture_of_a_device_tells_what_failed_on_it(tmp_path):
         )
         sizes.append({path.name: Image.open(path).height for path in tmp_path.glob("*.png")})
     quiet, failed = sizes
-    without = {"load.png", "instruction_roofline.png", "models.png"}
+    without = {"load.png", "models.png"}
     assert {name for name in quiet if failed[name] > quiet[name]} == set(quiet) - without and len(quiet) == 6

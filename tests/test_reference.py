@@ -1,6 +1,5 @@
 """The committed results of real cards: whole, sealed, and all that is derived follows from the records exactly."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from roofline.analysis.results import Results, read_results
 from roofline.analysis.seals import violations
 from roofline.analysis.table import Roofline
 from roofline.core import model
-from roofline.core.formatting import number
 from roofline.records.base import read
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest
@@ -117,15 +115,3 @@ def test_rendering_twice_gives_the_same_bytes(in_order, manifest, tmp_path):
         {p.name: p.read_bytes() for p in (tmp_path / name).iterdir() if p.is_file()} for name in ("one", "other")
     )
     assert one == other and {"roofline.png", "roofline.svg", "interpretation.md"} <= set(one)
-
-
-# ---------------------------------------------------------------- what is told of them
-
-
-def test_the_readme_has_the_compute_ceilings_of_the_records():
-    card = REFERENCE / "nvidia-h200"
-    rows = (card / "README.md").read_text(encoding="utf-8").splitlines()
-    for ceiling in read(Roofline, card / "roofline.json").ceilings:
-        if (ceiling.device, ceiling.kind) == ("gpu0", "compute"):
-            row = next(row for row in rows if re.match(rf"\| `?{ceiling.name}`? ", row))
-            assert re.search(rf"\b{re.escape(number(ceiling.tflops))}\b", row), row

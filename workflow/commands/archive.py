@@ -35,7 +35,6 @@ NEVER_LISTED = (
     "results/health",
     "results/previous/",
     "results/rendered/",
-    "results/spread/",
 )
 
 

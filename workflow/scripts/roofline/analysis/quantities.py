@@ -92,7 +92,7 @@ def fingerprint(figures: Iterable[Quantity], devices: Mapping[str, DeviceRecord]
     return hashlib.sha256(json.dumps([asked, values]).encode()).hexdigest()
 
 
-def sustained_key(ceiling: str, rule: str | None = "mean") -> str:
+def sustained_key(ceiling: str, rule: str | None) -> str:
     """By rule, since the median of earlier versions reads up to 3 % above the mean over whole cycles."""
     return f"{ceiling}/sustained_mean" if rule == "mean" else f"{ceiling}/sustained"
 
