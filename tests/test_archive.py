@@ -228,14 +228,10 @@ OK = "ok: 14 files agree with the manifest\n"
 DRAWN = f"drawn again from the records: results/rendered/{NAME}/"
 
 
-def test_a_folder_may_hold_more_and_lack_what_is_no_record(run, tmp_path):
+def test_a_folder_may_hold_more_files_than_its_manifest_lists(run, tmp_path):
     (run.root / "results/notes.txt").write_text("mine")
-    (run.root / DATA).unlink()
     done = command("verify", run.root / "results", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(
-        f"ok: 13 files agree with the manifest\nleft out: {DATA}\ndrawn again from the records"
-    )
     (run.root / FP32).unlink()
     done = command("verify", run.root, cwd=tmp_path)
     assert done.returncode == 1 and FP32 in done.stdout
