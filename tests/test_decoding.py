@@ -11,8 +11,7 @@ from workflow_run import CHECKOUT
 
 from roofline.analysis import decoding
 from roofline.analysis.results import read_table
-from roofline.devices import datasheets
-from roofline.models import config_file, published
+from roofline.models import config_file
 from roofline.models.decoding import step
 from roofline.models.floor import Ceilings, NoCeiling, compute_bound_from, floor, largest_batch
 from roofline.models.number_formats import PLAIN
@@ -121,17 +120,6 @@ def test_a_card_without_a_dtype_multiplies_in_the_next_and_one_without_any_is_to
     assert Ceilings(1.0, {"fp16": 2.0}).dtype("bf16") == "fp16"
     with pytest.raises(NoCeiling, match="bf16"):
         Ceilings(1.0, {"fp64": 2.0}).dtype("bf16")
-
-
-# ---------------------------------------------------------------- against what was published
-
-
-PUBLISHED = published.compared(datasheets.load(CHECKOUT / "config" / "datasheets.yaml"))
-
-
-@pytest.mark.parametrize("one", PUBLISHED, ids=lambda one: f"{one.model}-{one.what}-{one.card}")
-def test_no_published_speed_is_above_the_floor(one):
-    assert 0.3 < one.ratio < 1
 
 
 def test_two_known_wrong_formulas_would_not_pass():

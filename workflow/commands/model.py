@@ -30,8 +30,8 @@ from roofline.devices.gpu.kernel_compiler import HOPPER
 from roofline.models import config_file
 from roofline.models.architecture import Model
 from roofline.models.config_file import BadModel
+from roofline.models.floor import of_datasheet
 from roofline.models.number_formats import CACHES
-from roofline.models.published import of_datasheet
 from roofline.operators.model_decode import ModelDecode
 from roofline.operators.registry import builtin
 from roofline.records.base import CorruptRecord, read

@@ -16,7 +16,7 @@ from fit import HERE, fitted, scored, words
 
 from roofline.devices import datasheets
 from roofline.models import config_file
-from roofline.models.published import of_datasheet
+from roofline.models.floor import of_datasheet
 from roofline.operators.base import Case
 from roofline.operators.model_decode import ModelDecode
 from roofline.operators.model_decode.costs import FITTED, GPU, chain_costs

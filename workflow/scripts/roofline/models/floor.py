@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum  # the same in every version of Python
 
+from roofline.devices.datasheets import DTYPES
 from roofline.models.architecture import Model, Part
 from roofline.models.decoding import Operation, step
 from roofline.models.number_formats import OTHERWISE, NumberFormat
@@ -35,6 +36,12 @@ class Ceilings:
 
     def compute_s(self, one: Operation) -> float:
         return one.times * one.flops / (self.tflops[self.dtype(one.arithmetic)] * 1e12) if one.flops else 0.0
+
+
+def of_datasheet(card: Mapping) -> Ceilings:
+    """What its vendor promises."""
+    tflops = {dtype: value for dtype in DTYPES if (value := card["peaks_tflops"].get(dtype))}
+    return Ceilings(card["bandwidth_gb_per_s"], tflops)
 
 
 @dataclass(frozen=True)
