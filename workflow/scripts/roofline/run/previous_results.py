@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from roofline.analysis.results import read_any
+from roofline.analysis.results import KINDS, read_any
 from roofline.analysis.table import Acceptance, Roofline
 from roofline.records.base import CorruptRecord, Record, RunRecord, read
 from roofline.records.counters import CountersRecord, ProfilerRecord
@@ -53,12 +53,13 @@ def _nearest_there(path: Path) -> Path:
 def require_this_version(paths: Iterable[str], results: Path) -> None:
     """Raises Faults, in one line, if results were written by another version of this code."""
     for path in (Path(path) for path in paths if path.endswith(".json")):
-        kind = OF_ALL_DEVICES.get(path.relative_to(results).as_posix(), RunRecord)
-        expected = kind.model_fields["schema_version"].default
         try:
-            found = json.loads(path.read_bytes())["schema_version"]
+            content = json.loads(path.read_bytes())
+            found, own = content["schema_version"], content.get("kind")
         except (OSError, ValueError, LookupError, TypeError):
             continue  # missing, or corrupt
+        kind = OF_ALL_DEVICES.get(path.relative_to(results).as_posix()) or KINDS.get(own, RunRecord)
+        expected = kind.model_fields["schema_version"].default
         if found != expected:
             aside = _free_name(results.with_name(f"{results.name}-version-{found}"))
             raise Faults(
