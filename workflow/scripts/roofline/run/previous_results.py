@@ -1,5 +1,6 @@
 """What becomes of results that are there already: kept, set aside, never overwritten with another card's."""
 
+import atexit
 import json
 import os
 import re
@@ -69,20 +70,30 @@ def require_this_version(paths: Iterable[str], results: Path) -> None:
 
 def set_aside_corrupt(paths: Iterable[str], results: Path, dry: bool = False, counters: bool = False) -> None:
     """Move what cannot be read back out of the way, naming each file: the run makes it again. If counters are
-    required, so is what says that they were refused. A dry run only names the files."""
+    required, so is what says that they were refused. A dry run, which plans just that, puts the files back."""
     folder = results / PREVIOUS / f"corrupt-{_stamp()}"
     for path in (Path(path) for path in paths if path.endswith(".json") and os.path.exists(path)):
         try:
             _require_sound(path, results, counters)
         except (CorruptRecord, OSError) as error:
-            _say(f"{error}")
-            if dry:
-                _say(f"{path} is corrupt: a run sets it aside and makes it again")
-                continue
             aside = _free_name(folder / path.relative_to(results))
             aside.parent.mkdir(parents=True, exist_ok=True)
             path.rename(aside)
-            _say(f"{path} was corrupt and is set aside as {aside}; it is made again")
+            _say(f"{error}")
+            if dry:
+                atexit.register(_put_back, aside, path)
+                _say(f"{path} is corrupt: a run sets it aside and makes it again")
+            else:
+                _say(f"{path} was corrupt and is set aside as {aside}; it is made again")
+
+
+def _put_back(aside: Path, path: Path) -> None:
+    aside.rename(path)
+    for folder in aside.parents:
+        try:
+            folder.rmdir()
+        except OSError:  # others are in it
+            return
 
 
 def _require_sound(path: Path, results: Path, counters: bool) -> None:
