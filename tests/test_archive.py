@@ -209,14 +209,14 @@ def test_a_manifest_that_does_not_fit_is_to_be_made_again(run, monkeypatch):
 
 def test_what_is_damaged_or_no_archive_is_refused_in_one_line(run, tmp_path):
     whole, path = packed(run).read_bytes(), tmp_path / "x.tar.gz"
-    cut = [whole[:length] for length in (0, 1, 10, len(whole) // 2)]
+    cut = [whole[:length] for length in (0, 1, 10, len(whole) // 2, len(whole) - 6)]
     other = crafted(tmp_path / "other.tar.gz", member("project/readme")).read_bytes()
     for content in (*cut, b"not an archive", b"PK\x03\x04zip", other):
         path.write_bytes(content)
         with pytest.raises(Refused, match="no archive") as error, opened(path):
             pass
         assert str(path) in str(error.value) and "\n" not in str(error.value)
-    for place in (0, len(whole) // 3):
+    for place in (0, len(whole) // 3, len(whole) - 6):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
         with contextlib.suppress(Refused):
             assert problems(path) != []

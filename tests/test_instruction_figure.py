@@ -18,7 +18,6 @@ from roofline.core.instructions import sectors_per_request
 from roofline.core.statistics import FEWEST_SAMPLES
 from roofline.devices.gpu.instructions import LANES_ON, STRIDES, WAYS
 from roofline.report import instruction_figure
-from roofline.report.instruction_words import paragraph
 
 CHECKOUT = Path(__file__).parents[1]
 ISSUE, CLOCK = 1.04e12, 1980.0
@@ -163,38 +162,6 @@ def test_a_level_that_was_not_counted_is_left_out():
     operator = cell()
     (one,) = placed_by(operator, profiled(operator, l2_write_sectors=None, l1_load_requests=None))
     assert "l2" not in one.transactions and one.sectors_per_request is None
-
-
-# ---------------------------------------------------------------------------------------------- in words
-
-
-def words(kernels, **fields) -> str:
-    one = instruction_roofline(4).instructions[0]
-    return paragraph(one.model_copy(update={"kernels": kernels, **fields}))
-
-
-def kernel(**fields):
-    made = placed_kernel(cell(), {"warp_instructions": 1e4, "transactions": {"hbm": 1e4}}, 1e12, RATES)
-    return made.model_copy(update=fields)
-
-
-def test_kernels_that_bytes_explain_are_only_counted():
-    assert words([kernel(fraction_of_roof=0.9)] * 3).endswith("explain all of 3 plotted cells.")
-
-
-def test_nothing_placed_is_said():
-    assert "No kernel is plotted" in words([])
-
-
-def test_what_limits_a_kernel_is_told_with_its_share():
-    said = words([kernel(fraction_of_roof=0.2, limited_by="l2", fraction_of_level={"l2": 0.83})])
-    assert "Scan: 1 cell limited by L2, at 83 % of its rate." in said
-
-
-def test_waiting_lost_lanes_and_scattered_loads_are_told():
-    said = words([kernel(fraction_of_roof=0.2, lanes_on=9.0, sectors_per_request=16.0)])
-    for part in ("1 cell limited by latency (nothing above 10 %", "9 of 32 lanes are active", "takes 16.0 sectors"):
-        assert part in said, said
 
 
 # ---------------------------------------------------------------------------------------------- acceptance

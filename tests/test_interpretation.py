@@ -144,18 +144,6 @@ def test_a_burst_whose_last_quarter_is_slower_by_more_than_a_percent_is_told(las
     assert ("differ by more than 1 % in fp16 (810, 810, 810 and 801 TFLOPS)" in trust(one)) is told
 
 
-def test_each_ceiling_has_its_own_verdict():
-    words = trust(at(0.95), at(0.9, "fp32", chosen_at=1.2 * 900), at(0.5, "bf16"))
-    assert verdicts(words) == ["gpu0: the roofs are the bursts (TFLOPS): fp16 855, bf16 450."]
-    assert "Do not rely on fp32, since two blocks of the best kernel of fp32 differ by more than 10 %" in words
-    assert "bf16 is only what cuBLASLt reaches, 50 % of the limit" in words
-    assert "two timed blocks of each other ceiling's kernel agree within 0 %" in words
-
-
-def test_a_limit_that_is_too_low_is_told():
-    assert "fp16 lies more than 10 % above the limit" in trust(at(1.11))
-
-
 def test_nothing_measured_is_nothing_to_plan_with():
     assert trust(skipped_peak("gpu0", "bf16", "it needs 8.0")) == "**gpu0: no compute ceiling was measured.**"
 

@@ -12,7 +12,6 @@ from roofline.records.compute import LoadPoint
 
 BRAKE = ["hw_power_brake_slowdown"]
 CHUNK_S = 0.05
-FELL_S = 20 * CHUNK_S
 
 
 def curve(rates, clocks=None, watts=None, reasons=None):

@@ -27,7 +27,7 @@ signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))  # imports take a
 from roofline import devices
 from roofline.analysis.results import read_any
 from roofline.core.device_kinds import accelerators
-from roofline.records.base import read
+from roofline.records.base import CorruptRecord, read
 from roofline.records.device import DeviceRecord
 from roofline.report import job_lines
 from roofline.run import again, cells, console, folder, plan, run_lock, settings
@@ -145,5 +145,5 @@ if __name__ == "__main__":
     print_what_can_be_printed()
     try:
         sys.exit(main(sys.argv[1:]))
-    except OSError as error:
+    except (CorruptRecord, OSError) as error:
         sys.exit(str(error))

@@ -4,6 +4,7 @@ records, into results/rendered/. Nothing is measured, and no code of the archive
 python workflow/commands/verify.py [ARCHIVE]      (a folder too; without one, the newest in results/archive/)
 """
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -21,18 +22,22 @@ from roofline.run.derived import derive
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.manifest import hashes
 from roofline.run.paths import RESULTS
+from roofline.run.runs import PACK
 
 
 def verify(archive: Path) -> int:
     """Print a line a problem, or where the run is drawn; returns the exit status. Raises Refused, CorruptRecord and
     OSError."""
     with (linked if archive.is_dir() else opened)(archive) as (root, manifest, problems):
+        if root.name.endswith(PACK):
+            raise Refused(f"{archive}: it holds records alone, for make compare; name the archive that they are from")
         if problems:
             print("\n".join([*problems, f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in {archive}"]))
             return 1
         found, fails = read_results(root / RESULTS, [root / one.path for one in manifest.outputs]), failed(root)
     print(f"ok: {len(manifest.outputs)} files agree with the manifest")
-    folder = RENDERED / archive.absolute().name.removesuffix(ENDING)
+    folder = RENDERED / archive.resolve().name.removesuffix(ENDING)
+    shutil.rmtree(folder, ignore_errors=True)
     write_derived(found, manifest, folder)
     names = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))
     print("\n".join([f"drawn again from the records: {folder}/ ({names})", *fails]))

@@ -5,6 +5,7 @@ from there. The pax format keeps modification times below the second; with whole
 """
 
 import contextlib
+import gzip
 import os
 import re
 import tarfile
@@ -141,6 +142,9 @@ def unpack(archive: Path, folder: Path) -> Path:
     if archive.is_dir():
         raise Refused(f"{archive}: a folder; an archive is needed (make archive packs one)")
     try:
+        with gzip.open(archive) as stream:  # tarfile stops before the checksum at the end
+            while stream.read(1 << 20):
+                pass
         with tarfile.open(archive, "r:gz") as tar:
             if not hasattr(tarfile, "data_filter"):
                 raise Refused(f"{archive}: not unpacked; Python 3.11.4 or later is needed")
@@ -162,7 +166,7 @@ def manifest_of(root: Path) -> Manifest:
     except FileNotFoundError:
         raise Refused(f"{MANIFEST} is missing: run the workflow first (make run, or snakemake --cores 1)") from None
     except (CorruptRecord, OSError) as error:
-        raise Refused(f"{MANIFEST} cannot be read: {error}") from None
+        raise Refused(f"{MANIFEST} cannot be read: {str(error).replace(f'{root}/', '')}") from None
 
 
 def failed(root: Path) -> list[str]:

@@ -15,7 +15,6 @@ from typing import NamedTuple, NoReturn
 
 from roofline.devices import host
 from roofline.measure.contention import between
-from roofline.records.files import file_sha256
 from roofline.run import run_lock
 
 JOBS, JOB_KEYS = Path("logs/jobs.jsonl"), ("rule", "log", "started_at", "ended_at")
@@ -55,20 +54,14 @@ def job(name: str, snakemake) -> Iterator[None]:
 
 def _note(snakemake, started_at: str, **more: str) -> None:
     entry = {"rule": snakemake.rule, "log": str(snakemake.log[0]), "started_at": started_at, "ended_at": now()}
-    outputs = list(snakemake.output)
-    sha256 = {} if more else {path: file_sha256(path) for path in outputs}
     with open(JOBS, "a", encoding="utf-8") as jobs:  # short enough to be atomic
-        jobs.write(json.dumps(entry | {"outputs": outputs, "sha256": sha256} | more) + "\n")
+        jobs.write(json.dumps(entry | {"outputs": list(snakemake.output)} | more) + "\n")
 
 
 def job_times(path: Path = JOBS) -> dict[str, dict]:
-    """The last job that made each output: rule, log, started_at, ended_at, and the output's sha256 as it left it."""
+    """The last job that made each output: rule, log, started_at, ended_at."""
     made = (entry for entry in _entries(path) if "failed" not in entry)
-    return {
-        output: {key: entry[key] for key in JOB_KEYS} | {"sha256": entry.get("sha256", {}).get(output)}
-        for entry in made
-        for output in entry["outputs"]
-    }
+    return {output: {key: entry[key] for key in JOB_KEYS} for entry in made for output in entry["outputs"]}
 
 
 class Failure(NamedTuple):

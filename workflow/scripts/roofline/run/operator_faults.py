@@ -20,6 +20,14 @@ SEAL = "prediction"  # {device}/{rule}/prediction.json
 def operator_faults(operator: Operator, config: BaseModel, here: list[Identity]) -> list[str]:
     """Its own, implementations that no device has, libraries that are missing, jobs that cannot be, cases that do not
     fit; one line each. The later ones are looked for where the earlier are right."""
+    try:
+        return _declared_faults(operator, config, here)
+    except Exception as error:
+        shown = registry.traceback_of(error, inspect.getfile(type(operator)))
+        return [f"operators: {operator.path or operator.name}: its declarations failed\n{shown}"]
+
+
+def _declared_faults(operator: Operator, config: BaseModel, here: list[Identity]) -> list[str]:
     faults = operator.faults(config, here)
     if operator.measured_with_ceilings or faults:
         return faults
@@ -30,11 +38,7 @@ def operator_faults(operator: Operator, config: BaseModel, here: list[Identity])
             "the library beside CuPy"
             for library in registry.missing_cuda_libraries(operator)
         ]
-    try:
-        faults = faults or _job_faults(operator, config)
-    except Exception as error:
-        shown = registry.traceback_of(error, inspect.getfile(type(operator)))
-        faults = [f"operators: {operator.path or operator.name}: its declarations failed\n{shown}"]
+    faults = faults or _job_faults(operator, config)
     return faults or [line for identity in here for line in _memory_faults(operator, config, identity)]
 
 

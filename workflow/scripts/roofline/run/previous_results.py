@@ -56,10 +56,10 @@ def require_this_version(paths: Iterable[str], results: Path) -> None:
     for path in (Path(path) for path in paths if path.endswith(".json")):
         try:
             content = json.loads(path.read_bytes())
-            found, own = content["schema_version"], content.get("kind")
+            found, kind = content["schema_version"], KINDS.get(content.get("kind"), RunRecord)
         except (OSError, ValueError, LookupError, TypeError):
             continue  # missing, or corrupt
-        kind = OF_ALL_DEVICES.get(path.relative_to(results).as_posix()) or KINDS.get(own, RunRecord)
+        kind = OF_ALL_DEVICES.get(path.relative_to(results).as_posix(), kind)
         expected = kind.model_fields["schema_version"].default
         if found != expected:
             aside = _free_name(results.with_name(f"{results.name}-version-{found}"))
