@@ -202,13 +202,13 @@ def trial(what, finding, explains):
     return Trial(what=what, finding=finding, explains=explains)
 
 
-@pytest.mark.parametrize(("verdict", "said"), [("sustained", "load gives more"), ("none", "no cause was found")])
+@pytest.mark.parametrize(("verdict", "said"), [("sustained", "load gives more"), ("none", "no cause was found; ruled out: power limit")])
 def test_an_investigation_is_told_with_what_it_found(verdict, said):
     found = Investigation(
         reason="4 TFLOPS is below 50 % of the vendor's 10",
         trials=[trial("size", "8192 gives no more", False), trial("sustained", "load gives more", True)],
         verdict=verdict,
-        ruled_out=[],
+        ruled_out=["power limit"],
     )
     words = trust(at(0.4, investigation=found.model_dump()))
     assert f"fp16 was investigated, since 4 TFLOPS is below 50 % of the vendor's 10: {said}." in words
