@@ -202,7 +202,9 @@ def trial(what, finding, explains):
     return Trial(what=what, finding=finding, explains=explains)
 
 
-@pytest.mark.parametrize(("verdict", "said"), [("sustained", "load gives more"), ("none", "no cause was found; ruled out: power limit")])
+@pytest.mark.parametrize(
+    ("verdict", "said"), [("sustained", "load gives more"), ("none", "no cause was found; ruled out: power limit")]
+)
 def test_an_investigation_is_told_with_what_it_found(verdict, said):
     found = Investigation(
         reason="4 TFLOPS is below 50 % of the vendor's 10",

@@ -121,6 +121,8 @@ def linked(run: Path) -> Iterator[tuple[Path, Manifest, list[str]]]:
     """The same of a run's folder or its results folder, which may hold other files too. Raises Refused."""
     with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
         results = run / RESULTS if (run / RESULTS).is_dir() else run
+        if not (results / "manifest.json").is_file():
+            raise Refused(f"{run}: no finished run, manifest.json is not in it")
         (Path(folder) / RESULTS).symlink_to(results.absolute())
         manifest = manifest_of(Path(folder))
         yield Path(folder), manifest, problems(Path(folder), manifest, whole=False)
