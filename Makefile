@@ -3,9 +3,13 @@
 # Not even a file of the checkout's own root, numpy.py say, comes before the installed packages.
 python = .venv/bin/python -P
 
-# These reach the recipes, most of them through the environment. Another name may be meant for CUDA, or be mistyped.
+# These reach the recipes, most of them through the environment. A tool adds its own.
 variables = A ARCHIVE ARCHIVES ARGS B BATCH CACHE CARD CELL CONTEXT CUDA DEVICES FLEET FORCE HEAT MODEL PYTHON \
 	REPORT python
+.DEFAULT_GOAL := run
+include $(wildcard tools/*/tool.mk)
+
+# Another name may be meant for CUDA, or be mistyped.
 given = $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
 unknown := $(filter-out $(variables),$(given))
 $(if $(unknown),$(warning no variable of this Makefile: $(unknown); known: $(variables)))
@@ -94,4 +98,4 @@ lock: ## lock newer versions of the packages (ARGS=--upgrade; needs uv)
 	@envs/update $(ARGS)
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
+	@sed -ns 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12

@@ -12,7 +12,7 @@ MADE_BY_RUNS = ("results", "logs", ".snakemake", ".venv")
 # What there is to the workflow where no git tells: these, of the top folder.
 OWN = ("Snakefile", "Makefile", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff")
 OWN += ("pyproject.toml", ".gitignore", "config", "docs", "envs", "examples", "profiles", "reference", "tests")
-OWN += ("workflow",)
+OWN += ("workflow", "tools", "benchmarks")
 
 
 class NoGit(Exception):
