@@ -274,7 +274,7 @@ def test_commands_tell_in_one_line_what_is_wrong_with_the_file(tmp_path):
         done = command(name, path, cwd=tmp_path)
         assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
         assert done.stderr.startswith(f"{path}: ")
-    assert "results/manifest.json is missing" in command("verify", ".", cwd=tmp_path).stderr
+    assert "manifest.json is not in it" in command("verify", ".", cwd=tmp_path).stderr
     assert "no archive is in results/archive/" in command("verify", cwd=tmp_path).stderr
     assert "results/manifest.json is missing" in command("archive", cwd=tmp_path).stderr
 
