@@ -28,7 +28,7 @@ endif
 # A measurement needs the machine for itself.
 .NOTPARALLEL:
 
-.PHONY: run plan cell health archive crate verify compare place model fleet fleet-report setup setup-any setup-fleet \
+.PHONY: run plan cell health archive verify compare place model fleet fleet-report setup setup-any setup-fleet \
 	setup-reports setup-development test lint lock help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
@@ -45,9 +45,6 @@ health: setup ## say in a minute whether each GPU is what was rented (DEVICES="g
 
 archive: setup-any ## pack the results into results/archive/ (ARGS as the run had them)
 	@$(python) workflow/commands/archive.py $(ARGS)
-
-crate: setup-any ## make a run crate of an archive, a zip for WorkflowHub and Zenodo (the newest, or ARCHIVE=FILE)
-	@$(python) workflow/commands/crate.py $(if $(ARCHIVE),"$$ARCHIVE")
 
 verify: setup-any ## check an archive against its manifest, and redraw it into results/rendered/ (the newest, or ARCHIVE=FILE)
 	@$(python) workflow/commands/verify.py $(if $(ARCHIVE),"$$ARCHIVE")

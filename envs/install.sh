@@ -6,6 +6,7 @@
 #   envs/install.sh reports        the same, and what reads Nsight Compute's reports
 #   envs/install.sh development    what it measures with, and the tools of `make test` and `make lint`
 #   envs/install.sh fleet          what it measures with, and what submits jobs to Slurm
+#   envs/install.sh tool NAME      as any, and tools/NAME/requirements.txt into .venv/tools/NAME
 #
 # CUDA=12, CUDA=13 or CUDA=none chooses the lock, PYTHON the interpreter. Where no Python fits, uv brings one.
 set -eu
@@ -21,7 +22,8 @@ stop() {
 
 # A stamp is named for its lock's content and written once that lock is installed whole. It holds Python's version and
 # the folder, so that a .venv that was moved, or whose Python was upgraded, does not pass for a good one.
-stamp() { echo ".venv/installed/$1-$(cat envs/build.txt "envs/$1.txt" | sha256sum | cut -c 1-12)"; }
+stamp() { echo ".venv/installed/$1-$(cat envs/build.txt "$(lock_file "$1")" | sha256sum | cut -c 1-12)"; }
+lock_file() { case $1 in tool-*) echo "tools/${1#tool-}/requirements.txt" ;; *) echo "envs/$1.txt" ;; esac }
 installed() { [ -n "$environment" ] && [ "$(cat "$(stamp "$1")" 2>/dev/null)" = "$environment" ]; }
 inspect() { .venv/bin/python -I -c 'import sys; print(*sys.version_info[:2], sys.prefix)' 2>/dev/null || :; }
 
@@ -70,7 +72,7 @@ choose_lock() {
         for chosen in .venv/installed/cuda1?-*; do
             if [ -e "$chosen" ]; then
                 lock=$(basename "${chosen%-*}")
-            elif [ "$purpose" != any ] && [ "$purpose" != reports ] && [ -n "$(driver_cuda)" ]; then
+            elif [ "$purpose" != any ] && [ "$purpose" != reports ] && [ "$purpose" != tool ] && [ -n "$(driver_cuda)" ]; then
                 lock=cuda12
             fi
         done
@@ -166,17 +168,18 @@ pip() { .venv/bin/python -m pip "$@"; }
 
 install_lock() {
     # The Slurm executor apart: Snakemake would import it, and pandas with it, at the start of every job.
-    target=
-    if [ "$1" = fleet ]; then
-        target='--target .venv/fleet'
-        rm -rf .venv/fleet # pip keeps what is there
-    fi
+    case $1 in
+    fleet) target=.venv/fleet ;;
+    tool-*) target=.venv/tools/${1#tool-} ;;
+    *) target= ;;
+    esac
+    [ -z "$target" ] || rm -rf "$target" # pip keeps what is there
     # Every package but two comes as a wheel.
     # shellcheck disable=SC2046,SC2086
-    install --no-build-isolation --requirement "envs/$1.txt" $target \
-        $(sed -n '/^connection-pool=/d; /^immutables=/d; s/^\([a-z0-9-]*\)==.*/--only-binary=\1/p' "envs/$1.txt")
+    install --no-build-isolation --requirement "$(lock_file "$1")" ${target:+--target $target} \
+        $(sed -n '/^connection-pool=/d; /^immutables=/d; s/^\([a-z0-9-]*\)==.*/--only-binary=\1/p' "$(lock_file "$1")")
     # On all cores, and whatever PYTHONDONTWRITEBYTECODE says: every job would compile its imports again.
-    .venv/bin/python -m compileall -q -j 0 .venv/lib .venv/fleet >/dev/null 2>&1 || :
+    .venv/bin/python -m compileall -q -j 0 .venv/lib ${target:-} >/dev/null 2>&1 || :
     environment=$(inspect)
     mkdir -p .venv/installed
     echo "$environment" >"$(stamp "$1")"
@@ -207,6 +210,7 @@ development-cuda13) more=development-cuda13 ;;
 development-*) more=development ;;
 fleet-*) more=fleet ;;
 reports-cpu) more=reports ;;
+tool-*) more=tool-$2 ;;
 *) more= ;;
 esac
 if installed "$lock" && { [ -z "$more" ] || installed "$more"; }; then
@@ -240,6 +244,7 @@ fi
 case $more in
 '') exit ;;
 fleet) what='what submits jobs to Slurm' size='0.1 GB' ;;
+tool-*) what="what \`make ${more#tool-}\` needs" size='10 MB' ;;
 reports) what="the reader of Nsight Compute's reports" size='52 MB' ;;
 *) what='the tools of tests and style' size='0.3 GB' ;;
 esac

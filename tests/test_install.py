@@ -163,6 +163,13 @@ def test_what_reads_reports_is_installed_over_the_cpu_lock_and_is_part_of_the_ot
     assert machine.install("reports") == (0, [], [])
 
 
+def test_the_packages_of_a_tool_are_installed_over_the_cpu_lock(machine):
+    (machine.clone / "tools/any").mkdir(parents=True)
+    (machine.clone / "tools/any/requirements.txt").write_text("of-a-tool==1\n")
+    assert machine.install("tool", "any", DRIVER="12")[2] == ["venv 3.12", "pip build", "pip cpu", "pip requirements"]
+    assert machine.install("tool", "any") == machine.install("any") == (0, [], [])
+
+
 def test_the_interpreter_is_one_that_runs_and_fits(machine):
     machine.command("python3.12", "echo 'pyenv: python3.12: command not found' >&2; exit 127")
     machine.python("python3", "3.10")

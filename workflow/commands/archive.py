@@ -1,7 +1,5 @@
 """Pack this run into results/archive/: results, logs, settings, sources and what Snakemake remembers of them.
 
-With ro-crate-metadata.json beside it the archive is a run crate (docs/archives.md).
-
     python workflow/commands/archive.py [options of snakemake that the run was given, such as --configfile]
 
 Refuses while anything is stale or differs from the manifest.
@@ -18,9 +16,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 from roofline.core.formatting import counted
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest
-from roofline.run import checkout, crate, crate_facts, folder, plan, run_lock
+from roofline.run import checkout, plan, run_lock
 from roofline.run.archive import MADE_AGAIN, Refused, contents, failed, located, manifest_of, name_of, pack
-from roofline.run.config import AuthorSettings
 from roofline.run.jobs import JOBS, print_what_can_be_printed
 from roofline.run.manifest import differing_files, is_result, unlisted_files
 from roofline.run.settings import CHECKOUT, Faults
@@ -69,30 +66,7 @@ def archive(root: Path, options: list[str], sources_at: Path | None = None) -> P
     sources = [path for path in checkout.files(sources_at) if not OF_OTHER_RUNS.match(path)]
     paths = contents(manifest, sources, [*kept, "logs/manifest.log", str(JOBS)])
     files = located(paths, root, sources_at)
-    noted = notes(root, manifest, sources_at)
-    noted |= crate_of(manifest, files, noted, author(options))
-    return pack(root, name_of(manifest.devices, datetime.now(UTC)), files, noted)
-
-
-def author(options: list[str]) -> AuthorSettings:
-    """Who runs this, by the configuration of a run with these options."""
-    here = folder.CONFIG_FILE.exists()
-    config, _ = folder.called_with(options, None if here else [CHECKOUT / folder.CONFIG_FILE])
-    return AuthorSettings.model_validate(config.get("author") or {})
-
-
-def crate_of(
-    manifest: Manifest, files: dict[str, Path], noted: dict[str, bytes], by: AuthorSettings
-) -> dict[str, bytes]:
-    """The metadata of the run crate; nothing, with the reason on the screen, where this is none."""
-    try:
-        facts = crate_facts.gather(files, manifest, noted, by)
-    except crate_facts.NoCrate as reason:
-        print(f"the archive is no run crate: {reason}")
-        return {}
-    for line in crate.remarks(facts):
-        print(line)
-    return {crate_facts.METADATA: crate.metadata(facts)}
+    return pack(root, name_of(manifest.devices, datetime.now(UTC)), files, notes(root, manifest, sources_at))
 
 
 def notes(root: Path, manifest: Manifest, sources_at: Path) -> dict[str, bytes]:

@@ -234,8 +234,8 @@ def asked(wildcards):
 
 
 def complete_settings(wildcards):
-    """Everything that a result follows from; the author, whom only the archive names, can change later."""
-    return json.dumps(CHECKED.config.model_dump(exclude={"author"}), sort_keys=True)
+    """Everything that a result follows from."""
+    return json.dumps(CHECKED.config.model_dump(), sort_keys=True)
 
 
 def device_records():

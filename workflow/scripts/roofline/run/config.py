@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, create_model, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, create_model
 
 from roofline.devices.datasheets import CEILINGS
 from roofline.devices.levels import NAMES as LEVELS
@@ -165,44 +165,6 @@ class CostSettings(Settings):
     )
 
 
-def _orcid(value: str | None) -> str | None:
-    if value is not None and not re.fullmatch(r"(\d{4}-){3}\d{3}[\dX]", value):
-        raise ValueError("is no ORCID iD; allowed: one such as 0000-0002-1825-0097, or null")
-    return value
-
-
-def _url(value: str | None) -> str | None:
-    if value is not None and not re.fullmatch(r"https?://[^\s<>\"{}|\\^`]+", value):
-        raise ValueError("is no web address; allowed: one such as https://ror.org/03yrm5c26, or null")
-    return value
-
-
-class AuthorSettings(Settings):
-    """Who runs this, for the run crate of an archive. No result follows from it."""
-
-    name: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None,
-        description="who runs this: agent and author in the run crate that `make archive` writes; null: no agent, and "
-        "as authors those in CITATION.cff, where there is one",
-    )
-    orcid: Annotated[str | None, AfterValidator(_orcid)] = Field(
-        default=None, description="the author's ORCID iD, such as 0000-0002-1825-0097"
-    )
-    affiliation: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None, description="the author's organization, which the crate also names as its publisher"
-    )
-    affiliation_url: Annotated[str | None, AfterValidator(_url)] = Field(
-        default=None, description="its web page, or its ROR ID such as https://ror.org/03yrm5c26"
-    )
-
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
-        for key, needed in (("orcid", "name"), ("affiliation", "name"), ("affiliation_url", "affiliation")):
-            if getattr(self, key) is not None and getattr(self, needed) is None:
-                raise ValueError(f"{key} is given without {needed}; allowed: both, or {key}: null")
-        return self
-
-
 def _named_once(operations: list[Operation]) -> list[Operation]:
     names = [operation.name for operation in operations]
     for name in names:
@@ -283,7 +245,6 @@ def config_model(operators: Mapping[str, Operator]) -> type[BaseModel]:
         decoding=(DecodingSettings, Field(default_factory=DecodingSettings)),
         plot=(PlotSettings, Field(default_factory=PlotSettings)),
         cost=(CostSettings, Field(default_factory=CostSettings)),
-        author=(AuthorSettings, Field(default_factory=AuthorSettings)),
         health=(HealthSettings, Field(default_factory=HealthSettings)),
     )
 

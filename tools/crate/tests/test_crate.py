@@ -1,0 +1,163 @@
+"""Crates of archives: valid by the validator of the profile, true to the run, silent about what is not known."""
+
+import base64
+import gzip
+import json
+import shutil
+import tarfile
+import zipfile
+from pathlib import Path
+
+import crate
+import pytest
+from requests_cache import CachedRequest, CachedResponse, CachedSession
+from rocrate_validator.models import Severity, ValidationSettings
+from rocrate_validator.services import validate
+from small_run import SOURCES, SmallRun
+from workflow_run import CHECKOUT, sha256
+
+from roofline.api import Refused
+from roofline.run.archive import contents, located, pack
+
+# Of a library that the validator uses.
+pytestmark = pytest.mark.filterwarnings("ignore:ConjunctiveGraph is deprecated")
+CONTEXT = gzip.decompress((Path(__file__).parent / "contexts/ro-crate-1.1.jsonld.gz").read_bytes())
+TERMS = """ParameterConnection ContainerImage DockerImage SIFImage connection sourceParameter targetParameter
+    md5 sha1 sha256 sha512 environment registry tag containerImage resourceUsage"""
+TERM = "https://w3id.org/ro/terms/workflow-run#"
+WFRUN = json.dumps({"@context": {term: TERM + term for term in TERMS.split()}}).encode()
+# Of the Snakefile, by its two types: its @id is a path, as it must be.
+FALSE_REMARKS = ["The SoftwareApplication id SHOULD be an absolute URI"] * 2
+ADA = ["--author=Ada Lovelace", "--orcid=0000-0002-1825-0097", "--affiliation=A University"]
+ADA += ["--affiliation-url=https://ror.org/03yrm5c26"]
+
+
+@pytest.fixture(scope="session")
+def contexts(tmp_path_factory) -> Path:
+    """The validator's cache, with the two contexts that it would fetch."""
+    path = tmp_path_factory.mktemp("contexts") / "cache"
+    with CachedSession(str(path)) as session:
+        for url, content in {"https://w3id.org/ro/crate/1.1/context": CONTEXT, crate.TERMS: WFRUN}.items():
+            request = CachedRequest(method="GET", url=url)
+            headers = {"Content-Type": "application/ld+json"}
+            response = CachedResponse(status_code=200, url=url, content=content, headers=headers, request=request)
+            session.cache.save_response(response, session.cache.create_key(request))
+    return path
+
+
+@pytest.fixture
+def remarks(contexts):
+    """What the validator says of a crate, at the levels REQUIRED and RECOMMENDED."""
+
+    def told(path: str) -> list[str]:
+        settings = ValidationSettings(
+            rocrate_uri=path,
+            profile_identifier="provenance-run-crate-0.5",
+            requirement_severity=Severity.RECOMMENDED,
+            offline=True,
+            cache_path=contexts,
+        )
+        return sorted(issue.message for issue in validate(settings).get_issues())
+
+    return told
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory) -> SmallRun:
+    run = SmallRun(tmp_path_factory.mktemp("made"))
+    (run.root / "Snakefile").write_text("rule all:\n")
+    (run.root / "README.md").write_text("# A workflow\n")
+    shutil.copy(CHECKOUT / "LICENSE", run.root)
+    return run
+
+
+@pytest.fixture
+def small(made_once, tmp_path) -> SmallRun:
+    return made_once.copied_to(tmp_path / "small")
+
+
+def packed(run: SmallRun, notes: dict[str, bytes] | None = None, **fields) -> str:
+    """The archive of a run whose manifest has these fields."""
+    manifest = run.write_manifest(**fields)
+    there = [path.relative_to(run.root) for path in [*run.root.iterdir(), *run.root.glob(".snakemake/*/*")]]
+    files = located(contents(manifest, map(str, there), []), run.root)
+    return str(run.root / pack(run.root, "a-cpu", files, notes or {}))
+
+
+def entities(path: str) -> dict[str, dict]:
+    with zipfile.ZipFile(path) as opened:
+        return {one["@id"]: one for one in json.loads(opened.read(crate.METADATA))["@graph"]}
+
+
+def ids(value: dict | list[dict]) -> set[str]:
+    return {one["@id"] for one in (value if isinstance(value, list) else [value])}
+
+
+def test_a_run(small, remarks):
+    """Valid, also if the archive is older and holds metadata. What earlier jobs made is given to those of this run."""
+    output = "results/cpu/peak_flops/fp32.json"
+    memory = small.root / ".snakemake/metadata" / base64.urlsafe_b64encode(output.encode()).decode()
+    memory.parent.mkdir(parents=True)
+    memory.write_text(json.dumps({"input": ["results/cpu/prediction.json", "workflow/scripts/peak_flops.py"]}))
+    started_at = small.jobs["results/roofline.json"]["started_at"]
+    *told, path = crate.main([packed(small, {crate.METADATA: b"{}"}, run_started_at=started_at), *ADA])
+    assert told == [] and remarks(path) == FALSE_REMARKS
+    found = entities(path)
+    jobs = [one for id_, one in found.items() if id_.startswith("#job/")]
+    assert set().union(*(ids(job["result"]) for job in jobs)) >= set(small.paths)
+    job, run = found["#job/cpu/peak_flops/fp32"], found["#run"]
+    assert ids(job["object"]) == {"results/cpu/prediction.json"}
+    assert job["startTime"] == small.jobs[output]["started_at"].replace("+", ".000+")
+    assert job["agent"] == found["./"]["author"] == {"@id": "https://orcid.org/0000-0002-1825-0097"}
+    assert "results/cpu/prediction.json" in ids(run["object"]) - ids(run["result"])
+    assert "results/roofline.json" in ids(run["result"]) - ids(run["object"])
+
+
+def test_all_files_are_in_it_once_and_results_have_size_and_hash(small):
+    archive = packed(small)
+    path = crate.main([archive])[-1]
+    with tarfile.open(archive) as tar, zipfile.ZipFile(path) as opened:
+        there = [name.partition("/")[2] for name in tar.getnames()]
+        assert sorted(opened.namelist()) == sorted([*there, crate.METADATA])
+    found = entities(path)
+    for name in [*small.paths, "Snakefile", "results/manifest.json"]:
+        file = small.root / name
+        assert (found[name]["sha256"], found[name]["contentSize"]) == (sha256(file), str(file.stat().st_size))
+
+
+def test_what_is_not_known_is_left_out(small):
+    nothing = SOURCES.model_copy(update={"commit": None, "dirty": None, "changed_files": None})
+    for job in small.jobs.values():
+        job |= {"started_at": None, "ended_at": None}
+    *told, path = crate.main([packed(small, sources=nothing, run_started_at=None)])
+    assert told == ['no author is named: AUTHOR="Your Name"']
+    keys = {key for one in entities(path).values() for key in one}
+    assert keys.isdisjoint({"agent", "author", "publisher", "startTime", "softwareVersion"})
+    assert "version" not in entities(path)["Snakefile"]
+
+
+@pytest.mark.parametrize("dirty", [True, False, None])
+@pytest.mark.parametrize("line", ["", "commit when the manifest was made: c0ffee\n"])
+def test_a_commit_with_changes_never_passes_for_the_commit(small, dirty, line):
+    notes = {crate.COMMIT: f"commit of these sources: another\n{line}".encode()}
+    *told, path = crate.main([packed(small, notes, sources=SOURCES.model_copy(update={"dirty": dirty})), *ADA])
+    assert entities(path)["Snakefile"]["version"] == ("c0ffee-dirty" if dirty or line else "c0ffee")
+    assert told == (["the sources differ from commit c0ffee: provenance/uncommitted.diff"] if dirty or line else [])
+
+
+def test_what_cannot_be_a_crate_is_refused_in_one_line(small, tmp_path):
+    archive = packed(small)
+    (small.root / "LICENSE").unlink()
+    unlicensed = packed(small)
+    records = next((CHECKOUT / "reference/runs").glob("nvidia*.tar.gz"))
+    refused = {
+        f"{unlicensed}: no crate, LICENSE is not in it": [unlicensed],
+        f"{records}: no crate, ": [str(records)],
+        f"{tmp_path / 'none'}: no such file": [str(tmp_path / "none")],
+        "ORCID=Ada; allowed: one such as ": [archive, "--orcid=Ada"],
+    }
+    for line, arguments in refused.items():
+        with pytest.raises(Refused) as error:
+            crate.main(arguments)
+        assert str(error.value).startswith(line) and "\n" not in str(error.value)
+    assert not list(tmp_path.rglob("*.zip*"))
