@@ -3,14 +3,14 @@
 #
 #   envs/install.sh                what this machine measures with: CUDA 12 where an NVIDIA driver answers, else the CPU
 #   envs/install.sh any            the lock that is installed, whichever it is; the CPU's if none is
-#   envs/install.sh reports        the same, and what reads Nsight Compute's reports
+#   envs/install.sh tool NAME      the same, and what tools/NAME needs
 #   envs/install.sh development    what it measures with, and the tools of `make test` and `make lint`
 #   envs/install.sh fleet          what it measures with, and what submits jobs to Slurm
 #
 # CUDA=12, CUDA=13 or CUDA=none chooses the lock, PYTHON the interpreter. Where no Python fits, uv brings one.
 set -eu
 unset PYTHONPATH PYTHONHOME VIRTUAL_ENV PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_CONSTRAINT
-purpose=${1:-measure}
+purpose=${1:-measure} tool=${2:-}
 cd "$(dirname "$0")/.."
 
 say() { printf '%s\n' "$*" >&2; }
@@ -21,7 +21,8 @@ stop() {
 
 # A stamp is named for its lock's content and written once that lock is installed whole. It holds Python's version and
 # the folder, so that a .venv that was moved, or whose Python was upgraded, does not pass for a good one.
-stamp() { echo ".venv/installed/$1-$(cat envs/build.txt "envs/$1.txt" | sha256sum | cut -c 1-12)"; }
+lock_of() { [ -e "envs/$1.txt" ] && echo "envs/$1.txt" || echo "tools/$1/requirements.txt"; }
+stamp() { echo ".venv/installed/$1-$(cat envs/build.txt "$(lock_of "$1")" | sha256sum | cut -c 1-12)"; }
 installed() { [ -n "$environment" ] && [ "$(cat "$(stamp "$1")" 2>/dev/null)" = "$environment" ]; }
 inspect() { .venv/bin/python -I -c 'import sys; print(*sys.version_info[:2], sys.prefix)' 2>/dev/null || :; }
 
@@ -70,7 +71,7 @@ choose_lock() {
         for chosen in .venv/installed/cuda1?-*; do
             if [ -e "$chosen" ]; then
                 lock=$(basename "${chosen%-*}")
-            elif [ "$purpose" != any ] && [ "$purpose" != reports ] && [ -n "$(driver_cuda)" ]; then
+            elif [ "$purpose" != any ] && [ "$purpose" != tool ] && [ -n "$(driver_cuda)" ]; then
                 lock=cuda12
             fi
         done
@@ -173,8 +174,8 @@ install_lock() {
     fi
     # Every package but two comes as a wheel.
     # shellcheck disable=SC2046,SC2086
-    install --no-build-isolation --requirement "envs/$1.txt" $target \
-        $(sed -n '/^connection-pool=/d; /^immutables=/d; s/^\([a-z0-9-]*\)==.*/--only-binary=\1/p' "envs/$1.txt")
+    install --no-build-isolation --requirement "$(lock_of "$1")" $target \
+        $(sed -n '/^connection-pool=/d; /^immutables=/d; s/^\([a-z0-9-]*\)==.*/--only-binary=\1/p' "$(lock_of "$1")")
     # On all cores, and whatever PYTHONDONTWRITEBYTECODE says: every job would compile its imports again.
     .venv/bin/python -m compileall -q -j 0 .venv/lib .venv/fleet >/dev/null 2>&1 || :
     environment=$(inspect)
@@ -206,7 +207,7 @@ case $purpose-$lock in
 development-cuda13) more=development-cuda13 ;;
 development-*) more=development ;;
 fleet-*) more=fleet ;;
-reports-cpu) more=reports ;;
+tool-*) more=$tool ;;
 *) more= ;;
 esac
 if installed "$lock" && { [ -z "$more" ] || installed "$more"; }; then
@@ -240,7 +241,7 @@ fi
 case $more in
 '') exit ;;
 fleet) what='what submits jobs to Slurm' size='0.1 GB' ;;
-reports) what="the reader of Nsight Compute's reports" size='52 MB' ;;
+"$tool") what="what tools/$tool needs" size='0.1 GB' ;;
 *) what='the tools of tests and style' size='0.3 GB' ;;
 esac
 say "Installing $what into .venv..."
