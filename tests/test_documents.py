@@ -8,7 +8,7 @@ from workflow_run import CHECKOUT
 
 from roofline.run import settings
 
-PAGES = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md")])
+PAGES = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md"), *CHECKOUT.glob("tools/*/README.md")])
 FENCED = re.compile(r"```.*?```", re.DOTALL)
 
 

@@ -303,14 +303,7 @@ def distributions():
 def records():
     """Everything that what follows is made from."""
     measured = peak_records() + bandwidth_records() + instruction_records() + operator_records()
-    return (
-        device_records()
-        + seals()
-        + measured
-        + counter_records()
-        + distributions()
-        + own_operator_records()
-    )
+    return device_records() + seals() + measured + counter_records() + distributions() + own_operator_records()
 
 
 def deliverables():

@@ -131,7 +131,7 @@ def _scale(unit: str) -> float:
 
 
 def require_whole(path: Path) -> None:
-    """Raises BadReport for what is not a report, and for a report that was cut off: the reader gives what is left of it.
+    """Raises BadReport for what is not a report, and for a report that was cut off, of which the reader gives the rest.
 
     A report is a header, then blocks: a size, the block's own header of that size, and a payload whose size is in it.
     """

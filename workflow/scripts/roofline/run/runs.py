@@ -21,7 +21,7 @@ PACK = "-records"  # ends the name of an archive of records alone
 
 
 def read_run(path: Path | str) -> Run:
-    """A run from its archive, its results folder, the folder that this lies in, or a folder of reference/, packed or not.
+    """A run from its archive, its results folder, or a folder that holds one of them.
 
     roofline.json, manifest.json and each device's device_query.json must be there. Raises Refused, in one line, for
     what is no run, is of another schema version, or is not what its manifest lists.
