@@ -5,7 +5,7 @@ python = .venv/bin/python -P
 
 # These reach the recipes, most of them through the environment. A tool adds its own.
 variables = A ARCHIVE ARCHIVES ARGS B BATCH CACHE CARD CELL CONTEXT CUDA DEVICES FLEET FORCE HEAT MODEL PYTHON \
-	REPORT python
+	python
 .DEFAULT_GOAL := run
 include $(wildcard tools/*/tool.mk)
 
@@ -28,8 +28,8 @@ endif
 # A measurement needs the machine for itself.
 .NOTPARALLEL:
 
-.PHONY: run plan cell health archive verify compare place model fleet fleet-report setup setup-any setup-fleet \
-	setup-reports setup-development test lint lock help
+.PHONY: run plan cell health archive verify compare model fleet fleet-report setup setup-any setup-fleet \
+	setup-development test lint lock help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
 	@$(python) workflow/commands/run.py $(ARGS)
@@ -62,10 +62,6 @@ fleet: setup-fleet ## measure every node of a Slurm cluster by a job of its own,
 fleet-report: setup-any ## which cards of a fleet are slow (ARCHIVES="n1.tar.gz n2.tar.gz", or FLEET=folder with nodes.json)
 	@$(python) workflow/commands/fleet_report.py $(if $(ARCHIVES),$(ARCHIVES) $(if $(FLEET),--into "$$FLEET"),$(if $(FLEET),--nodes "$$FLEET/nodes.json"))
 
-place: setup-reports ## a program's kernels under measured ceilings: REPORT=my.ncu-rep (CARD=reference/nvidia-h200); without it, how to collect it
-	@$(python) workflow/commands/place.py $(if $(REPORT),"$$REPORT") $(if $(CARD),--card "$$CARD")
-
-
 setup: ## install only (CUDA=12, 13 or none chooses the packages, PYTHON=python3.13 the Python)
 	@envs/install.sh
 
@@ -74,9 +70,6 @@ setup-any:
 
 setup-fleet:
 	@envs/install.sh fleet
-
-setup-reports:
-	@envs/install.sh reports
 
 setup-development:
 	@envs/install.sh development

@@ -36,7 +36,6 @@ onstart:
     run_lock.hold()
     run_lock.end_when_unread()
     faults_end_the_run(require_counters)
-    faults_end_the_run(settings.require_profiles, PROFILES, CARDS)
     console.announce(workflow.dag.needrun_jobs(), CHECKED, workflow.cores)
 
 

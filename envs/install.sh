@@ -3,7 +3,6 @@
 #
 #   envs/install.sh                what this machine measures with: CUDA 12 where an NVIDIA driver answers, else the CPU
 #   envs/install.sh any            the lock that is installed, whichever it is; the CPU's if none is
-#   envs/install.sh reports        the same, and what reads Nsight Compute's reports
 #   envs/install.sh development    what it measures with, and the tools of `make test` and `make lint`
 #   envs/install.sh fleet          what it measures with, and what submits jobs to Slurm
 #   envs/install.sh tool NAME      as any, and tools/NAME/requirements.txt into .venv/tools/NAME
@@ -11,7 +10,7 @@
 # CUDA=12, CUDA=13 or CUDA=none chooses the lock, PYTHON the interpreter. Where no Python fits, uv brings one.
 set -eu
 unset PYTHONPATH PYTHONHOME VIRTUAL_ENV PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_CONSTRAINT
-purpose=${1:-measure}
+purpose=${1:-measure} tool=${2:-}
 cd "$(dirname "$0")/.."
 
 say() { printf '%s\n' "$*" >&2; }
@@ -24,6 +23,7 @@ stop() {
 # the folder, so that a .venv that was moved, or whose Python was upgraded, does not pass for a good one.
 stamp() { echo ".venv/installed/$1-$(cat envs/build.txt "$(lock_file "$1")" | sha256sum | cut -c 1-12)"; }
 lock_file() { case $1 in tool-*) echo "tools/${1#tool-}/requirements.txt" ;; *) echo "envs/$1.txt" ;; esac }
+pinned() { sed -n 's/^\([A-Za-z0-9._-]*==[^ ;\\]*\).*/\1/p' "$1"; }
 installed() { [ -n "$environment" ] && [ "$(cat "$(stamp "$1")" 2>/dev/null)" = "$environment" ]; }
 inspect() { .venv/bin/python -I -c 'import sys; print(*sys.version_info[:2], sys.prefix)' 2>/dev/null || :; }
 
@@ -72,7 +72,7 @@ choose_lock() {
         for chosen in .venv/installed/cuda1?-*; do
             if [ -e "$chosen" ]; then
                 lock=$(basename "${chosen%-*}")
-            elif [ "$purpose" != any ] && [ "$purpose" != reports ] && [ "$purpose" != tool ] && [ -n "$(driver_cuda)" ]; then
+            elif [ "$purpose" != any ] && [ "$purpose" != tool ] && [ -n "$(driver_cuda)" ]; then
                 lock=cuda12
             fi
         done
@@ -209,8 +209,11 @@ case $purpose-$lock in
 development-cuda13) more=development-cuda13 ;;
 development-*) more=development ;;
 fleet-*) more=fleet ;;
-reports-cpu) more=reports ;;
-tool-*) more=tool-$2 ;;
+tool-*)
+    # What the lock has already is not installed again.
+    missing=$(pinned "tools/$2/requirements.txt" | while read -r one; do grep -q "^$one " "envs/$lock.txt" || echo "$one"; done)
+    more=${missing:+tool-$2}
+    ;;
 *) more= ;;
 esac
 if installed "$lock" && { [ -z "$more" ] || installed "$more"; }; then
@@ -244,8 +247,7 @@ fi
 case $more in
 '') exit ;;
 fleet) what='what submits jobs to Slurm' size='0.1 GB' ;;
-tool-*) what="what \`make ${more#tool-}\` needs" size='10 MB' ;;
-reports) what="the reader of Nsight Compute's reports" size='52 MB' ;;
+tool-*) what="what \`make ${more#tool-}\` needs" size='0.1 GB' ;;
 *) what='the tools of tests and style' size='0.3 GB' ;;
 esac
 say "Installing $what into .venv..."

@@ -64,6 +64,8 @@ class Machine:
         self.clone = folder / "a clone"
         self.clone.mkdir()
         shutil.copytree(ENVS, self.clone / "envs")
+        (self.clone / "tools/pretty").mkdir(parents=True)
+        (self.clone / "tools/pretty/requirements.txt").write_text("rich==14.0 --hash=sha256:0\n")
         self.environment = {"CALLS": str(self.calls), "HOME": str(folder), "PATH": str(self.commands)}
 
     def command(self, name: str, text: str) -> None:
@@ -155,19 +157,12 @@ def test_the_tools_are_installed_over_what_measures(machine):
     assert machine.install("development") == machine.install() == (0, [], [])
 
 
-def test_what_reads_reports_is_installed_over_the_cpu_lock_and_is_part_of_the_others(machine):
-    assert machine.install("reports", DRIVER="12")[2] == ["venv 3.12", "pip build", "pip cpu", "pip reports"]
-    assert machine.install("reports") == machine.install("any") == (0, [], [])
-    assert packages("reports").items() <= packages("cuda12").items() & packages("cuda13").items()
+def test_what_a_tool_needs_is_installed_over_the_lock_that_is_there(machine):
+    pretty = ["pip requirements"]
+    assert machine.install("tool", "pretty", DRIVER="12")[2] == ["venv 3.12", "pip build", "pip cpu", *pretty]
+    assert machine.install("tool", "pretty") == machine.install("any") == (0, [], [])
     assert machine.install(DRIVER="12")[2] == ["pip build", "pip cuda12"]
-    assert machine.install("reports") == (0, [], [])
-
-
-def test_the_packages_of_a_tool_are_installed_over_the_cpu_lock(machine):
-    (machine.clone / "tools/any").mkdir(parents=True)
-    (machine.clone / "tools/any/requirements.txt").write_text("of-a-tool==1\n")
-    assert machine.install("tool", "any", DRIVER="12")[2] == ["venv 3.12", "pip build", "pip cpu", "pip requirements"]
-    assert machine.install("tool", "any") == machine.install("any") == (0, [], [])
+    assert machine.install("tool", "pretty")[2] == pretty
 
 
 def test_the_interpreter_is_one_that_runs_and_fits(machine):

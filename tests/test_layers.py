@@ -1,4 +1,4 @@
-"""The library's packages stand in an order, and each knows only those above it."""
+"""The library's packages stand in an order, and each knows only those above it; tools know the API alone."""
 
 import ast
 from collections.abc import Iterator
@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-LIBRARY = Path(__file__).parents[1] / "workflow" / "scripts" / "roofline"
+CHECKOUT = Path(__file__).parents[1]
+LIBRARY = CHECKOUT / "workflow" / "scripts" / "roofline"
+TOOLS = sorted(path for path in CHECKOUT.glob("tools/*") if path.is_dir())
 ORDER = ("core", "records", "devices", "models", "operators", "measure", "analysis", "report", "run")
 MODULES = {path.relative_to(LIBRARY).as_posix(): path for path in sorted(LIBRARY.rglob("*.py"))}
 # What belongs to one operator stands with it alone.
@@ -46,6 +48,27 @@ def test_every_package_has_its_place():
 def test_a_package_imports_only_those_above_it(module):
     package = module.split("/")[0]
     assert packages(MODULES[module]) <= set(ORDER[: ORDER.index(package) + 1])
+
+
+def test_the_api_is_for_others():
+    assert [name for name, path in MODULES.items() if "roofline.api" in imported(path)] == []
+
+
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+def test_a_tool_imports_the_api_libraries_and_itself(tool):
+    of_others = {path.stem for other in TOOLS if other != tool for path in other.rglob("*.py")} - {"conftest"}
+    for path in tool.rglob("*.py"):
+        if "tests" not in path.relative_to(tool).parts:
+            names = set(imported(path))
+            assert "roofline" not in names and not packages(path), f"{path}: of the library a tool imports roofline.api"
+            assert not of_others & {name.split(".")[0] for name in names}, f"{path}: another tool is imported"
+
+
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+def test_neither_workflow_nor_config_names_a_tool(tool):
+    files = [CHECKOUT / "Snakefile", *CHECKOUT.glob("workflow/**/*"), *CHECKOUT.glob("config/**/*")]
+    texts = {path: path.read_text("utf-8", "ignore") for path in files if path.is_file() and path.suffix != ".pyc"}
+    assert [path for path, text in texts.items() if f"tools/{tool.name}" in text] == []
 
 
 def test_only_the_last_package_may_know_the_workflow_engine():

@@ -101,7 +101,7 @@ def damaged(run, tmp_path, what: str) -> Path:
         with_members(path, {"run/readme.txt": b"hello"})
     elif what == "a folder of something else":
         (tmp_path / what).mkdir()
-        (tmp_path / what / "run.tar.gz").touch()
+        (tmp_path / what / "a.tar.gz").touch()
         return tmp_path / what
     elif what != "missing":
         folder = shutil.copytree(run.root / "results", tmp_path / what)
@@ -137,7 +137,7 @@ NO_RUNS = {
     "missing": "no such file",
     "traversal": "truncated, damaged or no archive",
     "another archive": "no archive of this workflow",
-    "a folder of something else": "no run, roofline.json is not in it; did you mean ",
+    "a folder of something else": "a.tar.gz: truncated, damaged or no archive",
     "another schema version": "is of version 1, and this code reads version 4",
     "edited": "roofline.json is not the file that its manifest lists",
     "not JSON": "roofline.json: ",

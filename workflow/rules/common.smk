@@ -90,9 +90,6 @@ COUNTED = [
     if NCU and (rule not in ON or not set(COUNTED_ON).isdisjoint(ON[rule]))
     for job in {job.path: job for job in operator.profiled(CONFIG)}.values()
 ]
-# Reports of the user's own programs, by the names of their records.
-PROFILES = {settings.profile_name(path): path for path in CONFIG.profiles}
-CARDS = {name: PRESENT[name].name for name in DEVICES if PRESENT[name].kind == "gpu"}
 PICTURES = {one.picture: one.name for rule, one in OPERATORS.items() if rule not in ON or ON[rule]}
 CARD_OF = {name: lock.of_gpu(one.uuid) for name, one in PRESENT.items() if name != "cpu"}
 # What the repository knows of what other cards like these reached, and how far their runs lie apart, by device.
@@ -293,14 +290,6 @@ def counter_records():
     ]
 
 
-def profile_records():
-    return [f"results/profiles/{name}.json" for name in PROFILES]
-
-
-def profile_pictures():
-    return ["results/kernels.png"] if PROFILES else []
-
-
 def own_operator_records():
     """What readers see of each operator of the user's own."""
     return [f"results/operators/{rule}.json" for rule in TIMED if OPERATORS[rule].path and ON[rule]]
@@ -314,15 +303,7 @@ def distributions():
 def records():
     """Everything that what follows is made from."""
     measured = peak_records() + bandwidth_records() + instruction_records() + operator_records()
-    return (
-        device_records()
-        + seals()
-        + measured
-        + counter_records()
-        + distributions()
-        + own_operator_records()
-        + profile_records()
-    )
+    return device_records() + seals() + measured + counter_records() + distributions() + own_operator_records()
 
 
 def deliverables():
@@ -333,7 +314,6 @@ def deliverables():
         + ["results/verification.md", "results/sweep.png", "results/load.png"]
         + instruction_pictures()
         + model_pictures()
-        + profile_pictures()
         + expand("results/{picture}.png", picture=PICTURES)
         + ["results/acceptance.json", "results/report.html", "results/ROOFLINE.md"]
     )

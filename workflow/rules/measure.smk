@@ -268,28 +268,6 @@ rule own_operator:
         "../scripts/own_operator.py"
 
 
-# Reads a report of the user's own program; measures nothing.
-rule read_profile:
-    input:
-        library=library("read_profile"),
-    output:
-        "results/profiles/{name}.json",
-    log:
-        "logs/profiles/{name}.log",
-    wildcard_constraints:
-        name="|".join(map(re.escape, PROFILES)) or "none",
-    priority: 5  # it is quick, and may be refused
-    conda:
-        ENVIRONMENT
-    params:
-        cards=CARDS,
-        report=lambda wildcards: PROFILES[wildcards.name],
-        # Its content in place of an input, since an archive has the record without the report.
-        report_sha256=lambda wildcards: settings.report_sha256(wildcards.name, PROFILES[wildcards.name]),
-    script:
-        "../scripts/read_profile.py"
-
-
 # After all that is timed, by priority: a profiled process is timed by nobody. One process for all operators: it takes
 # longer to start under the profiler than to count.
 rule counters:

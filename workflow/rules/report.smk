@@ -48,7 +48,6 @@ rule plot:
         sweep="results/sweep.png",
         instructions=instruction_pictures(),
         models=model_pictures(),
-        kernels=profile_pictures(),
         load="results/load.png",
     log:
         "logs/plot.log",

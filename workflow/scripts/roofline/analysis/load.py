@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from roofline.analysis import checks, placing
+from roofline.analysis import checks
 from roofline.analysis.collect import Asked, collect
 from roofline.analysis.results import Results
 from roofline.analysis.standing import standings
@@ -15,6 +15,5 @@ def load(found: Results, asked: Asked | None = None, sha256: Mapping[str, str] |
     asked = asked or Asked()
     collected = collect(found, asked)
     table = collected.roofline if sha256 is None else verify(collected, found, sha256)
-    table.profiles = placing.placed(found, table)
     table.checks = checks.of_run(table, found, standings(found, table, asked.effort))
     return table

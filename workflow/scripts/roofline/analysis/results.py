@@ -19,7 +19,6 @@ from roofline.records.instructions import InstructionsRecord
 from roofline.records.memory import BandwidthRecord
 from roofline.records.operator import DataFile, JobRecord, OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, Seal
-from roofline.records.profile import ProfileRecord
 
 KINDS: dict[str, type[Record]] = {
     kind.model_fields["kind"].default: kind
@@ -36,7 +35,6 @@ KINDS: dict[str, type[Record]] = {
         CountersRecord,
         Distribution,
         OwnOperator,
-        ProfileRecord,
     )
 }
 J = TypeVar("J", bound=JobRecord)
@@ -53,7 +51,6 @@ class Results:
     distributions: dict[str, Distribution] = field(default_factory=dict)  # of other cards of its model, by device
     counters: list[tuple[str, CountersRecord]] = field(default_factory=list)
     own_operators: dict[str, OwnOperator] = field(default_factory=dict)  # the user's, by name
-    profiles: dict[str, ProfileRecord] = field(default_factory=dict)  # of the user's programs, by path
 
     @property
     def abouts(self) -> dict[str, About]:
@@ -120,8 +117,6 @@ def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
             found.distributions[PurePosixPath(name).parts[0]] = record
         elif isinstance(record, OwnOperator):
             found.own_operators[record.name] = record
-        elif isinstance(record, ProfileRecord):
-            found.profiles[name] = record
         elif isinstance(record, ProfilerRecord):
             found.profilers[record.device] = record
         elif isinstance(record, CountersRecord):

@@ -4,21 +4,18 @@ results/."""
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, PrivateAttr
+from pydantic import ConfigDict, Field, PrivateAttr
 
 from roofline.core.axis import BYTES, Axis
 from roofline.core.formatting import listed
 from roofline.core.terms import Cache, ComputeUnit, DeviceKind, HostMemory, Mix, Regime, RegimeLevel
 from roofline.operators.about import About, Unknown
-from roofline.records.base import AtLeastOne, Interval, NotNegative, Positive, Record, Share
+from roofline.records.base import Interval, NotNegative, Positive, Record
 from roofline.records.check import CheckResult
 from roofline.records.prediction import CellPrediction
-from roofline.records.profile import Dimensions
 
 SCHEMA_VERSION = 4
 USERS = "operation"  # the operator of the config's `operations`, which have counts and no code
-PlacedLevel = Literal["compute", "l1", "l2", "memory"]
-PlacedQuantity = Literal["time", "clock", "flops", "memory", "l2", "l1", "instructions"]
 
 
 class DeviceEntry(Record):
@@ -418,76 +415,6 @@ class DecodedModel(Record):
     not_measured: str | None = Field(default=None, description="why steps of it were not")
 
 
-NOT_ARITHMETIC = ("cuda_core", "fp16")
-
-
-class KernelRoof(Record):
-    """What one ceiling allows a kernel's launch, beside the time that it took."""
-
-    level: PlacedLevel
-    ceiling: str | None = Field(description="null where none was measured")
-    unit: ComputeUnit | None = Field(default=None, description="of a compute ceiling")
-    dtype: str | None = Field(default=None, description="of a compute ceiling")
-    amount: NotNegative = Field(description="FLOPs or bytes of a launch, on average")
-    clock_scale: Share | None = Field(
-        default=None, description="by which the ceiling was multiplied, of a launch at a lower clock; null: unchanged"
-    )
-    least_s: NotNegative | None = Field(description="amount over the ceiling; null where there is none")
-    share: NotNegative | None = Field(description="of the time that a launch took")
-
-    @property
-    def not_arithmetic(self) -> bool:
-        """Whether it may be conversions and constants, which compilers have the fp16 pipe do beside arithmetic."""
-        return (self.unit, self.dtype) == NOT_ARITHMETIC
-
-
-class PlacedKernelGroup(Record):
-    """The launches of one kernel of a user's own program, with one grid and block, under the measured ceilings."""
-
-    name: str
-    signature: str
-    grid: Dimensions
-    block: Dimensions
-    launches: AtLeastOne
-    total_s: NotNegative | None = Field(description="of all launches; null where the report has no time")
-    share_of_time: NotNegative | None = Field(description="of the report's kernels")
-    mean_s: NotNegative | None
-    sm_clock_mhz: NotNegative | None = Field(description="over the time of all launches")
-    flops: NotNegative | None = Field(
-        description="of a launch: tensor cores, fp64 and fp32; fp16 on CUDA cores holds conversions and is left out"
-    )
-    attained_tflops: NotNegative | None
-    intensities: dict[PlacedLevel, NotNegative] = Field(description="FLOPs per byte of each level")
-    roofs: list[KernelRoof]
-    issued_share: NotNegative | None = Field(
-        description="warp instructions over multiprocessors x 4 schedulers x cycles; null where not counted"
-    )
-    regime: Regime | None
-    limited_by: str | None = Field(description="the ceiling that takes most of the time, in these two regimes")
-    limited_at: PlacedLevel | None = Field(description="the level of that ceiling")
-    missing: list[PlacedQuantity] = Field(description="what the report lacks of it")
-    missing_flops: dict[ComputeUnit, list[str]] = Field(default={}, description="dtypes")
-
-    def roof_at(self, level: str) -> KernelRoof | None:
-        """The one of a level that takes most of the time."""
-        mine = [one for one in self.roofs if one.level == level]
-        return max(mine, key=lambda one: one.share or 0.0, default=None)
-
-
-class PlacedProfile(Record):
-    """A report of Nsight Compute: its kernels by total time, under the ceilings of the device that they ran on."""
-
-    name: str
-    report: str
-    device: str
-    compute_capability: str
-    launches: AtLeastOne
-    total_s: NotNegative = Field(description="of all kernels")
-    start_s: NotNegative | None = Field(description="what a kernel that does nothing takes; null where not measured")
-    left_out: dict[str, int] = Field(description="what else the report holds: ranges and graphs as a whole")
-    kernels: list[PlacedKernelGroup]
-
-
 class ErrorStatistics(Record):
     """Of absolute errors, as shares of what was measured."""
 
@@ -611,6 +538,7 @@ class NotCounted(Record):
 class Roofline(Record):
     """results/roofline.json: ceilings and the operators under them. Paths are relative to results/."""
 
+
     schema_version: Literal[4] = SCHEMA_VERSION
     devices: dict[str, DeviceEntry]
     ceilings: list[Annotated[ComputeCeiling | MemoryCeiling, Field(discriminator="kind")]]
@@ -629,7 +557,6 @@ class Roofline(Record):
     counted: list[CountedEntry] = Field(default=[], description="what the hardware counted of a few cells")
     not_counted: list[NotCounted] = Field(default=[])
     models: list[DecodedModel] = Field(default=[], description="what decoding costs at least")
-    profiles: list[PlacedProfile] = Field(default=[], description="kernels of the user's own programs")
     _abouts: dict[str, About] = PrivateAttr(default_factory=dict)
 
     def described(self, abouts: Mapping[str, About]) -> Self:

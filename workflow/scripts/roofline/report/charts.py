@@ -10,21 +10,16 @@ from html import escape
 from itertools import cycle
 
 from roofline.analysis.table import (
-    ComputeCeiling,
     DecodedModel,
     InstructionRoofline,
-    MemoryCeiling,
     Operator,
     PlacedKernel,
-    PlacedKernelGroup,
-    PlacedProfile,
     Roofline,
 )
 from roofline.core.formatting import duration, flops_rate, flops_unit, number, percent, regime_words
 from roofline.devices.levels import SWEPT_CACHES
 from roofline.operators.about import About
 from roofline.records.compute import PeakFlopsRecord
-from roofline.report import placing
 from roofline.report.cells import USERS, chosen, has_place, height_of, predicted, series_of
 from roofline.report.palette import LEVEL_COLOURS, LEVEL_NAMES, dtype_colour
 from roofline.report.roofline_ceilings import compute_levels, drawn, memory_levels
@@ -518,52 +513,3 @@ def decoding_chart(row: DecodedModel) -> dict:
         "showlegend": True,
     }
     return {"data": traces, "layout": layout}
-
-
-# ---------------------------------------------------------------- kernels of the user's own programs
-
-
-def placing_chart(profile: PlacedProfile, ceilings: Iterable[ComputeCeiling | MemoryCeiling]) -> dict | None:
-    """Each kernel at its L1, L2 and memory intensity, under the ceilings that these kernels need."""
-    kernels = placing.drawn(profile)
-    if not kernels:
-        return None
-    flat, slopes = placing.ceilings_of(kernels, [one for one in ceilings if one.device == profile.device])
-    first, last, low, high = placing.limits(kernels, flat, slopes)
-    fastest = max((one.gb_per_s for _, one in slopes), default=None)
-    top = max((one.tflops for one in flat), default=high)
-    traces = []
-    for level, one in slopes:
-        rate = one.gb_per_s / 1e3
-        ends = [max(first, low / rate), top / rate]
-        traces.append(_roof(ends, [end * rate for end in ends], placing.COLOURS[level], placing.ceiling_words(one)))
-    for one in flat:
-        start = one.tflops * 1e3 / fastest if fastest else first
-        traces.append(_roof([start, last], [one.tflops] * 2, "@ink", placing.ceiling_words(one)))
-    for level, shade in placing.COLOURS.items():
-        mine = [one for one in kernels if level in one.intensities]
-        traces.append(
-            {
-                "x": [_rounded(one.intensities[level]) for one in mine],
-                "y": [_rounded(one.attained_tflops) for one in mine],
-                "text": [_hover_kernel(one, level) for one in mine],
-                "hovertemplate": "%{text}<extra></extra>",
-                "mode": "markers",
-                "name": f"kernels at their {placing.LEVELS[level]} intensity",
-                "marker": {"color": shade, "size": [_rounded(placing.dot_size(one) + 2) for one in mine]},
-            }
-        )
-    layout = {
-        "xaxis": {"title": {"text": "FLOPs per byte of the level"}, "type": "log"},
-        "yaxis": {"title": {"text": "attained, TFLOPS"}, "type": "log"},
-        "showlegend": True,
-    }
-    return {"data": traces, "layout": layout}
-
-
-def _hover_kernel(kernel: PlacedKernelGroup, level: str) -> str:
-    roof = kernel.roof_at(level)
-    of_roof = f"<br>{percent(roof.share)} of {roof.ceiling}" if roof.share is not None else ""
-    lines = [f"<b>{escape(placing.title_of(kernel))}</b>", placing.shape_of(kernel)]
-    lines += [f"{percent(kernel.share_of_time)} of the time, limited by {placing.limit_of(kernel)}"]
-    return "<br>".join(lines) + of_roof

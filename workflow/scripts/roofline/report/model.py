@@ -7,20 +7,19 @@ from roofline.analysis.results import Results
 from roofline.analysis.score import score
 from roofline.analysis.spread import Spreads
 from roofline.analysis.standing import Standing, sentence
-from roofline.analysis.table import NotCounted, PlacedProfile, Roofline, SealCheck
+from roofline.analysis.table import NotCounted, Roofline, SealCheck
 from roofline.core.device_kinds import KINDS, in_order
 from roofline.core.formatting import capacity, flops_unit, number, percent, starred
 from roofline.core.statistics import few
 from roofline.records.check import CheckResult
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord
-from roofline.report import counters, decoding, host_costs, peer_paths, placing, predictions
+from roofline.report import counters, decoding, host_costs, peer_paths, predictions
 from roofline.report.answers import Answer
 from roofline.report.charts import (
     decoding_chart,
     instruction_chart,
     load_chart,
-    placing_chart,
     prediction_chart,
     roofline_chart,
     symbols_of,
@@ -32,7 +31,6 @@ from roofline.report.gpu_vs_cpu import gpu_vs_cpu
 from roofline.report.instruction_words import paragraph, walls
 from roofline.report.markdown import Table
 from roofline.report.operator_parts import OperatorPart, operator_part
-from roofline.report.placing import PlacingPart
 from roofline.report.predictions import Miss, Section, miss, score_words, worst
 from roofline.report.pyramid import Layer, pyramid
 from roofline.report.tables import fail_lines, main_memory_ceiling, memory_doubt, promised
@@ -121,7 +119,6 @@ class Report:
     not_counted: list[NotCounted]
     instructions: list[Instructions]
     decoding: list[DecodingPart]  # the floor of each model on each device
-    placed: list[PlacingPart]  # kernels of the user's own programs
     charts: dict[str, dict]  # by the id of the element that each is drawn in
     filters: dict[str, list[str]]
     colours: list[str]  # dtypes
@@ -184,13 +181,12 @@ def report(
         )
         for place, row in enumerate(table.models)
     ]
-    placed = [_placed(one, table, found.device_records()[one.device]) for one in table.profiles]
     charts = {
         "roofline": chart,
         "predictions": prediction_chart(table.entries, missed, symbols),
         "load": load_chart(peaks),
         **{f"{part.anchor}-chart": part.chart for part in operators},
-        **{one.anchor: one.chart for one in [*instructions, *decoded, *placed]},
+        **{one.anchor: one.chart for one in [*instructions, *decoded]},
     }
     return Report(
         devices=[_device(device, table, records, spreads) for device in devices.values()],
@@ -222,25 +218,11 @@ def report(
         not_counted=table.not_counted,
         instructions=instructions,
         decoding=decoded,
-        placed=placed,
         charts={name: one for name, one in charts.items() if one},
         filters=_filters(list(devices), cells, table, chart),
         colours=list(dict.fromkeys(cell.dtype for cell in cells)),
         symbols=symbols,
         starred=any(few(one.samples) for one in [*table.ceilings, *cells]),
-    )
-
-
-def _placed(profile: PlacedProfile, table: Roofline, device: DeviceRecord) -> PlacingPart:
-    multiprocessors = device.hardware.get("multiprocessors")
-    return PlacingPart(
-        title=f"Report {profile.report}",
-        anchor=f"placed-{profile.name}",
-        words=placing.words(profile, device.name),
-        command=placing.wanted(profile),
-        told=[placing.sentence(one, multiprocessors) for one in profile.kernels[: placing.TOLD]],
-        kernels=placing.table(profile.kernels),
-        chart=placing_chart(profile, table.ceilings),
     )
 
 
@@ -332,7 +314,7 @@ def _paths(found: Results) -> list[str]:
     """Of every record."""
     of_counters = [f"{device}/profiler.json" for device in found.profilers] + [path for path, _ in found.counters]
     measured = [path for path, _ in [*found.devices.values(), *found.measured]]
-    return sorted({*measured, *found.seals, *of_counters, *found.profiles})
+    return sorted({*measured, *found.seals, *of_counters})
 
 
 def _one_cell(found: Results, device: str) -> str:

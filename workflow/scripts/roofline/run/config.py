@@ -234,14 +234,6 @@ def config_model(operators: Mapping[str, Operator]) -> type[BaseModel]:
                 "config.json, or a name of docs/decoding.md",
             ),
         ),
-        profiles=(
-            Annotated[list[str], EachOnce],
-            Field(
-                default=[],
-                description="Nsight Compute's reports of programs of your own, whose kernels are placed under the "
-                "ceilings; docs/placing.md",
-            ),
-        ),
         decoding=(DecodingSettings, Field(default_factory=DecodingSettings)),
         plot=(PlotSettings, Field(default_factory=PlotSettings)),
         cost=(CostSettings, Field(default_factory=CostSettings)),

@@ -48,11 +48,8 @@ def called_with(arguments: Sequence[str], files: Sequence[Path] | None = None) -
 
 
 def prepare(folder: Path, config: dict, checkout: Path = Path()) -> None:
-    """Write the folder's configuration. A relative path in it would be another file there: it is the checkout's.
-
-    Reports of the user's programs are left out: what is run there measures, and places nothing.
-    """
-    here = {key: value for key, value in config.items() if key != "profiles"}
+    """Write the folder's configuration. A relative path in it would be another file there: it is the checkout's."""
+    here = dict(config)
     if paths := here.get("operators"):
         here["operators"] = [str((checkout / path).absolute()) for path in paths]
     if models := here.get("models"):

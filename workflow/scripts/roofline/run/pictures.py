@@ -16,7 +16,6 @@ from roofline.report import (
     instruction_figure,
     load_figure,
     operator_figure,
-    placing_figure,
     roofline_figure,
     sweep_figure,
 )
@@ -53,8 +52,6 @@ def draw(
         pictures.append((instruction_figure.draw, (roofline,), ["instruction_roofline.png"], failed_there))
     if models:
         pictures.append((decoding_figure.draw, (roofline,), ["models.png"], []))
-    if roofline.profiles:
-        pictures.append((placing_figure.draw_run, (roofline,), ["kernels.png"], []))
     workers = min(len(pictures), len(os.sched_getaffinity(0)))
     fork = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(workers, mp_context=fork, initializer=_end_with_the_job) as pool:

@@ -14,14 +14,14 @@ from roofline.records.base import CorruptRecord, read
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest
-from roofline.run.archive import Refused, unpack
+from roofline.run.archive import ENDING, Refused, unpack
 from roofline.run.paths import RESULTS
 
 PACK = "-records"  # ends the name of an archive of records alone
 
 
 def read_run(path: Path | str) -> Run:
-    """A run from its archive, its results folder or the folder that this lies in.
+    """A run from its archive, its results folder, or a folder that holds one of them.
 
     roofline.json, manifest.json and each device's device_query.json must be there. Raises Refused, in one line, for
     what is no run, is of another schema version, or is not what its manifest lists.
@@ -56,8 +56,14 @@ def read_runs(paths: Iterable[Path | str]) -> list[Run]:
 def _results(path: Path) -> Iterator[Path]:
     """The results folder that a path is, holds or has packed. Raises Refused."""
     if path.is_dir():
-        yield path / RESULTS if (path / RESULTS).is_dir() else path
-        return
+        results = path / RESULTS if (path / RESULTS).is_dir() else path
+        packed = sorted(results.glob(f"*{ENDING}"))
+        if (results / "roofline.json").exists() or not packed:
+            yield results
+            return
+        if len(packed) > 1:
+            raise Refused(f"{path}: {len(packed)} archives of runs; name one, such as {packed[0]}")
+        path = packed[0]
     with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
         yield unpack(path, Path(folder)) / RESULTS
 
@@ -79,9 +85,7 @@ def _read(results: Path, source: str) -> Run:
     except FileNotFoundError as error:
         missing = Path(error.filename)
         name = missing.relative_to(results) if missing.is_relative_to(results) else missing
-        packed = min((one.name for one in results.glob("*.tar.gz")), default=None)
-        meant = f"; did you mean {source}/{packed}?" if packed else ""
-        raise Refused(f"{source}: no run, {name} is not in it{meant}") from None
+        raise Refused(f"{source}: no run, {name} is not in it") from None
     except (CorruptRecord, OSError) as error:
         raise Refused(f"{source}: {str(error).replace(f'{results}/', '')}") from None
     _require_as_listed(results, paths, manifest, source)

@@ -18,17 +18,14 @@ from pydantic import BaseModel, ValidationError
 from roofline.core.device_kinds import accelerators
 from roofline.devices import kind_of, level_of, memory_levels
 from roofline.devices.levels import ARRAYS, TRANSFERS
-from roofline.measure import nsight_compute, profile_report
+from roofline.measure import nsight_compute
 from roofline.models import config_file
 from roofline.operators import registry
 from roofline.operators.base import Operator
-from roofline.records.base import read
-from roofline.records.files import YamlFaults, file_sha256, read_yaml
-from roofline.records.profile import ProfileRecord
+from roofline.records.files import YamlFaults, read_yaml
 from roofline.run import counters
 from roofline.run.config import by_effort, config_model
 from roofline.run.operator_faults import operator_faults
-from roofline.run.paths import RESULTS
 
 MIB = 1 << 20
 CHECKOUT = Path(__file__).resolve().parents[4]
@@ -135,42 +132,7 @@ def _model_faults(config: BaseModel) -> list[str]:
             config_file.require_contexts(model, config.decoding.contexts)
         except config_file.BadModel as error:
             faults.append(f"models[{place}]: {error}")
-    return faults + _profile_faults(config.profiles)
-
-
-def _profile_faults(paths: list[str]) -> list[str]:
-    """Of reports that are none, whole; what they hold, their job says."""
-    faults, names = [], [profile_name(path) for path in paths]
-    for place, path in enumerate(paths):
-        try:
-            if not was_read(names[place], path):
-                profile_report.require_whole(Path(path))
-        except nsight_compute.BadReport as error:
-            faults.append(f"profiles[{place}]: {error}")
-        if names[place] in names[:place]:
-            faults.append(f"profiles[{place}]: {path}: another report is called {names[place]} too; allowed: each once")
-    return faults + ([f"profiles: {profile_report.NO_READER}"] if paths and not profile_report.installed() else [])
-
-
-def was_read(name: str, path: str) -> bool:
-    """Whether a report is not here and its record is, as in an archive that was unpacked."""
-    return not Path(path).exists() and profile_record(name).exists()
-
-
-def profile_record(name: str) -> Path:
-    return RESULTS / "profiles" / f"{name}.json"
-
-
-def report_sha256(name: str, path: str) -> str:
-    """What the record of a report follows from. Raises CorruptRecord or OSError."""
-    if was_read(name, path):
-        return read(ProfileRecord, profile_record(name)).report_sha256
-    return file_sha256(Path(path))
-
-
-def profile_name(path: str) -> str:
-    """What the record of a report is called."""
-    return re.sub(r"[^\w.-]", "_", Path(path).stem)
+    return faults
 
 
 def lines_of(error: ValidationError, config: Mapping, model: type[BaseModel]) -> list[str]:
@@ -349,20 +311,6 @@ def require_counters(program: Path, chosen: Iterable[str]) -> None:
                 counters.probe(program, device, Path(folder))
             except nsight_compute.Refused as error:
                 faults.append(f"counters: required, and refused on {device}: {error}")
-    if faults:
-        raise Faults(faults)
-
-
-def require_profiles(profiles: Mapping[str, str], cards: Mapping[str, str]) -> None:
-    """Raises Faults with the reports, by the names of their records, that hold no kernel of these cards, by device."""
-    faults = []
-    for name, path in profiles.items():
-        if was_read(name, path):
-            continue
-        try:
-            profile_report.require_card(profile_report.read_profile(Path(path), name), cards)
-        except nsight_compute.BadReport as error:
-            faults.append(f"profiles: {error}")
     if faults:
         raise Faults(faults)
 

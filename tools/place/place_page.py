@@ -1,21 +1,15 @@
-"""Kernels of a user's own program under the measured ceilings, in words and tables."""
+"""Placed kernels in words and tables."""
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
-from roofline.analysis.table import ComputeCeiling, KernelRoof, MemoryCeiling, PlacedKernelGroup, PlacedProfile
-from roofline.core.formatting import counted, duration, flops_unit, level_words, listed, number, percent, regime_words
-from roofline.devices.levels import TITLES
-from roofline.measure import profile_report
-from roofline.report.markdown import Table, filled
-from roofline.report.palette import LEVEL_COLOURS
+import ncu_counts
+from placing import Placed, Profile, Roof
 
-Ceiling = ComputeCeiling | MemoryCeiling
-COLOURS = {"l1": LEVEL_COLOURS["l1"], "l2": LEVEL_COLOURS["l2"], "memory": LEVEL_COLOURS["hbm"]}
-LEVELS = {"compute": "compute", "l1": TITLES["l1"], "l2": TITLES["l2"], "memory": "memory"}
+from roofline.api import LEVEL_TITLES, Table, counted, duration, filled, listed, number, percent, regime_words
+
+LEVELS = {"compute": "compute", "l1": LEVEL_TITLES["l1"], "l2": LEVEL_TITLES["l2"], "memory": "memory"}
 UNITS = {"cuda_core": "CUDA cores", "tensor_core": "tensor cores"}
 QUANTITIES = {
     "time": "time",
@@ -27,7 +21,7 @@ QUANTITIES = {
     "instructions": "instructions",
 }
 LONGEST = 96  # characters of a kernel's name, with the functor of PyTorch's elementwise kernels
-ROWS, DRAWN, TOLD = 200, 60, 8  # kernels in the table, in the picture, and with a sentence
+ROWS, TOLD = 200, 8  # kernels in the table, and with a sentence
 IDLE = 0.5  # of the multiprocessors: fewer blocks leave most of them idle
 NEXT = 0.05  # of a launch's time: a further ceiling below it is not worth naming
 ADVICE = {
@@ -35,11 +29,11 @@ ADVICE = {
     "l2": "ask the L2 for less: larger tiles, reuse in registers and shared memory",
     "l1": "fewer and wider loads: coalesced accesses of 16 bytes, reuse in registers",
     "tensor_core": "fewer FLOPs, or cheaper ones: less padding, a dtype of fewer bits",
-    "cuda_core": "fewer FLOPs, or tensor cores where it is a product",
+    "cuda_core": "fewer FLOPs, or tensor cores if it is a product",
     "overhead": "it is about as short as a launch: fuse kernels, or give each more work",
-    "implementation": "where it waits, more loads in flight, more warps per multiprocessor, fewer dependent steps; "
-    "where its instructions are integers and conversions, fewer of them",
-    "issued": "fewer instructions that are no FLOPs: wider loads, less index arithmetic, fewer conversions",
+    "implementation": "if it waits, more loads in flight, more warps per multiprocessor, fewer dependent steps; "
+    "if it issues integers and conversions, fewer of them",
+    "issued": "fewer instructions other than FLOPs: wider loads, less index arithmetic, fewer conversions",
     "latency": "latency-bound, as it seldom issues: more loads in flight, more warps per multiprocessor, fewer "
     "dependent steps",
 }
@@ -47,67 +41,17 @@ ISSUED = 0.5  # of the instructions that schedulers can issue: from this on they
 PARAMETERS = re.compile(r"\([^()]*(?:\([^()]*\)[^()]*)*\)(?: const)?$")
 CASTS = re.compile(r"\((?:bool|char|int|short|unsigned|long| )+\)(?=-?\d)")  # of template arguments: (int)8
 NAMESPACES = re.compile(r"(?:<unnamed>|\b[A-Za-z_]\w*)::(?=[A-Za-z_~<\[])")
-SMALLEST = 1e-3  # share that a table still tells
+SMALLEST = 1e-3  # share that a table still shows
 
 
-@dataclass(frozen=True)
-class PlacingPart:
-    """One report on one device."""
-
-    title: str
-    anchor: str
-    words: list[str]
-    command: str  # that collects what the report lacks; empty where it lacks nothing
-    told: list[str]  # the kernels that take most time, a sentence each
-    kernels: Table
-    chart: dict | None
-
-
-def drawn(profile: PlacedProfile) -> list[PlacedKernelGroup]:
-    """Those that have a place in a picture, with FLOPs, time, and bytes of a level; the ones with most time. Where one
-    as short as a launch stands says nothing."""
-    fit = (one for one in profile.kernels if one.attained_tflops and one.intensities and one.regime != "overhead")
-    return list(islice(fit, DRAWN))
-
-
-def ceilings_of(
-    kernels: Iterable[PlacedKernelGroup], ceilings: Sequence[Ceiling]
-) -> tuple[list[ComputeCeiling], list[tuple[str, MemoryCeiling]]]:
-    """The compute ceilings that kernels stand under, and of each level the memory ceilings, of one device's."""
-    by_name = {one.name: one for one in ceilings}
-    roofs = [one for kernel in kernels for one in kernel.roofs if one.ceiling in by_name]
-    flat = dict.fromkeys(one.ceiling for one in roofs if one.level == "compute" and not one.not_arithmetic)
-    slopes = dict.fromkeys((one.level, one.ceiling) for level in COLOURS for one in roofs if one.level == level)
-    return [by_name[name] for name in flat], [(level, by_name[name]) for level, name in slopes]
-
-
-def limits(kernels: Sequence[PlacedKernelGroup], flat, slopes) -> tuple[float, float, float, float]:
-    """Of the axes: intensities and TFLOPS, with room on all sides."""
-    ridges = [peak.tflops * 1e3 / slope.gb_per_s for peak in flat for _, slope in slopes]
-    xs = [x for one in kernels for x in one.intensities.values()] + ridges
-    ys = [one.attained_tflops for one in kernels]
-    return min(xs) / 3, max(xs) * 3, min(ys) / 3, 2 * max([*ys, *(one.tflops for one in flat)])
-
-
-def ceiling_words(ceiling: Ceiling) -> str:
-    if ceiling.kind == "compute":
-        return f"{ceiling.name} {number(ceiling.tflops)} {flops_unit(ceiling.name)}"
-    return f"{level_words(ceiling.name)} {number(ceiling.gb_per_s)} GB/s"
-
-
-def dot_size(kernel: PlacedKernelGroup) -> float:
-    """Points; its area grows with its share of the time."""
-    return 4.0 + 6.0 * (kernel.share_of_time or 0.0) ** 0.5
-
-
-def title_of(kernel: PlacedKernelGroup) -> str:
+def title_of(kernel: Placed) -> str:
     """The function with its template arguments, without its parameters, namespaces, and casts of numbers."""
     text = PARAMETERS.sub("", kernel.signature).replace("void ", "")
     text = NAMESPACES.sub("", CASTS.sub("", text))
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-def shape_of(kernel: PlacedKernelGroup) -> str:
+def shape_of(kernel: Placed) -> str:
     return f"{_dimensions(kernel.grid)} blocks of {_dimensions(kernel.block)}"
 
 
@@ -119,31 +63,32 @@ def _dimensions(sizes: Sequence[int]) -> str:
     return "x".join(map(str, sizes))
 
 
-def words_of(kernel: PlacedKernelGroup) -> str:
+def words_of(kernel: Placed) -> str:
     share = "no time" if kernel.share_of_time is None else f"{percent(kernel.share_of_time)} of the time"
     return f"{title_of(kernel)}, {shape_of(kernel)}, {share}"
 
 
-def limit_of(kernel: PlacedKernelGroup) -> str:
+def limit_of(kernel: Placed) -> str:
     if kernel.limited_by:
         return f"{LEVELS[kernel.limited_at]}: {kernel.limited_by}"
     return kernel.regime or "not known"
 
 
-def words(profile: PlacedProfile, card: str) -> list[str]:
-    """What the report holds, where its time goes, and what is to be known of clocks and of what it lacks."""
+def words(profile: Profile, source: str) -> list[str]:
+    """What the report holds and lacks, where its time goes, and at which clocks it ran. `source` has the ceilings."""
     kernels = profile.kernels
     told = [
         f"{Path(profile.report).name}: {profile.launches} launch{'es' * (profile.launches > 1)} of "
-        f"{counted(len(kernels), 'kernel')} by name, grid and block, {duration(profile.total_s)} in all, on {card}. "
-        f"{_by_regime(kernels)}"
+        f"{counted(len(kernels), 'kernel')} by name, grid and block, {duration(profile.total_s)} in all, on "
+        f"{profile.card} (ceilings: {source}). {_by_regime(kernels)}"
     ]
-    more = (_clocks(kernels), _past_l1(kernels), _no_ceiling(kernels), _missing(profile), _left_out(profile))
-    more += (_not_drawn(kernels),)
-    return [*told, *filter(None, more)]
+    more = (_clocks, _past_l1, _no_ceiling, _missing, _not_drawn)
+    left_out = listed(counted(count, kind) for kind, count in profile.left_out.items()) if profile.left_out else ""
+    told += [f"Left out: {left_out}, which were profiled as a whole."] if left_out else []
+    return told + [text for part in more if (text := part(kernels))]
 
 
-def _by_regime(kernels: Iterable[PlacedKernelGroup]) -> str:
+def _by_regime(kernels: Iterable[Placed]) -> str:
     shares: dict[str, float] = {}
     for one in kernels:
         if one.share_of_time:
@@ -153,7 +98,7 @@ def _by_regime(kernels: Iterable[PlacedKernelGroup]) -> str:
     return f"Of the time, {listed(f'{percent(share)} is {what}' for what, share in ordered)}." if ordered else ""
 
 
-def _clocks(kernels: Iterable[PlacedKernelGroup]) -> str:
+def _clocks(kernels: Iterable[Placed]) -> str:
     """Of kernels that ran well below the clock of a ceiling."""
     scaled = [(one, roof.clock_scale) for one in kernels for roof in one.roofs if roof.clock_scale]
     if not scaled:
@@ -162,9 +107,8 @@ def _clocks(kernels: Iterable[PlacedKernelGroup]) -> str:
     measured = _span(one.sm_clock_mhz / scale for one, scale in scaled)
     return (
         f"{counted(len({id(one) for one, _ in scaled}), 'kernel')} ran at {ran} MHz, and ceilings were measured at "
-        f"{measured} MHz: where a kernel's clock is well below a ceiling's (under load, or "
-        f"locked, as ncu does without `--clock-control none`), ceilings of compute, L1 and L2 are scaled to it. "
-        f"That of memory never is."
+        f"{measured} MHz: if the clock of a kernel is well below that of a ceiling (under load, or locked, as ncu does "
+        f"without `--clock-control none`), ceilings of compute, L1 and L2 are scaled to it. That of memory never is."
     )
 
 
@@ -173,40 +117,32 @@ def _span(values: Iterable[float]) -> str:
     return str(min(values)) if min(values) == max(values) else f"{min(values)} to {max(values)}"
 
 
-def _missing(profile: PlacedProfile) -> str:
+def _missing(kernels: Sequence[Placed]) -> str:
     lacking: dict[str, int] = {}
-    for one in profile.kernels:
+    for one in kernels:
+        flops = [f"FLOPs of {listed(dtypes)} on {UNITS[unit]}" for unit, dtypes in one.missing_flops.items()]
         for quantity in one.missing:
-            for what in _missing_flops(one) if quantity == "flops" else [QUANTITIES[quantity]]:
+            for what in flops if quantity == "flops" else [QUANTITIES[quantity]]:
                 lacking[what] = lacking.get(what, 0) + 1
     if not lacking:
         return ""
-    whole = len(profile.kernels)
+    whole = len(kernels)
     told = listed(what if count == whole else f"{what} (of {count} of {whole})" for what, count in lacking.items())
     return f"Not in this report: {told}. The command that collects all of it is given below."
 
 
-def _missing_flops(kernel: PlacedKernelGroup) -> list[str]:
-    return [f"FLOPs of {listed(dtypes)} on {UNITS[unit]}" for unit, dtypes in kernel.missing_flops.items()]
-
-
-def _no_ceiling(kernels: Iterable[PlacedKernelGroup]) -> str:
+def _no_ceiling(kernels: Iterable[Placed]) -> str:
     names = dict.fromkeys(_name(roof) for one in kernels for roof in one.roofs if roof.ceiling is None)
     return f"The card has no measured ceiling of {listed(names)}, which these kernels use." if names else ""
 
 
-def _past_l1(kernels: Iterable[PlacedKernelGroup]) -> str:
+def _past_l1(kernels: Iterable[Placed]) -> str:
     past = [one for one in kernels if one.roof_at("l2") and not one.roof_at("l1") and "l1" not in one.missing]
-    told = f"{counted(len(past), 'kernel')} loaded by TMA, which the L1's counter leaves out: no share of L1 is told."
+    told = f"{counted(len(past), 'kernel')} loaded by TMA, which the counter of L1 leaves out: no share of L1 is shown."
     return told if past else ""
 
 
-def _left_out(profile: PlacedProfile) -> str:
-    there = listed(counted(count, kind) for kind, count in profile.left_out.items()) if profile.left_out else ""
-    return f"Left out: {there}, which were profiled as a whole." if there else ""
-
-
-def _not_drawn(kernels: Sequence[PlacedKernelGroup]) -> str:
+def _not_drawn(kernels: Sequence[Placed]) -> str:
     """Those without FLOPs have no place on logarithmic axes."""
     none = [one for one in kernels if one.flops == 0]
     short = [one for one in kernels if one.flops and one.regime == "overhead"]
@@ -218,27 +154,23 @@ def _not_drawn(kernels: Sequence[PlacedKernelGroup]) -> str:
     return f"In the table, not in the picture: {listed(told)}." if told else ""
 
 
-def command(capability: str) -> str:
-    """The one that collects everything on cards of a compute capability, such as 9.0."""
-    return profile_report.command(tuple(map(int, capability.split("."))))
+def wanted(profile: Profile) -> str:
+    """The command that would have collected what a report lacks; empty if it lacks nothing."""
+    lacking = any(one.missing for one in profile.kernels)
+    return ncu_counts.command(profile.compute_capability) if lacking else ""
 
 
-def wanted(profile: PlacedProfile) -> str:
-    """The command that would have collected what a report lacks; empty where it lacks nothing."""
-    return command(profile.compute_capability) if any(one.missing for one in profile.kernels) else ""
-
-
-def sentence(kernel: PlacedKernelGroup, multiprocessors: int | None = None) -> str:
+def sentence(kernel: Placed, multiprocessors: int) -> str:
     """What limits a kernel, the evidence, and what would help."""
     head = words_of(kernel)
     evidence = _evidence(kernel)
     if kernel.regime is None:
-        known = f"the largest share that was counted is {evidence}" if evidence else "nothing of it has a ceiling"
+        known = f"the largest share that was counted is {evidence}" if evidence else "nothing counted has a ceiling"
         return f"{head}: what limits it is not known; {known}."
     evidence = ", ".join(filter(None, [evidence, _issued(kernel)]))
     advice = ADVICE[_advice_of(kernel)]
     grid = kernel.grid[0] * kernel.grid[1] * kernel.grid[2]
-    if kernel.regime == "implementation" and multiprocessors and grid < IDLE * multiprocessors:
+    if kernel.regime == "implementation" and grid < IDLE * multiprocessors:
         blocks = f"{grid} block{'s leave' if grid > 1 else ' leaves'}"
         advice = f"{blocks} most of {multiprocessors} multiprocessors idle: split the work further"
     why = "as no ceiling accounts for half of its time, " if kernel.regime == "implementation" else ""
@@ -246,29 +178,29 @@ def sentence(kernel: PlacedKernelGroup, multiprocessors: int | None = None) -> s
     return f"{head}: {regime_words(kernel.regime)} ({told}). What helps: {advice}."
 
 
-def _evidence(kernel: PlacedKernelGroup) -> str:
+def _evidence(kernel: Placed) -> str:
     """Ceilings by what they explain of the time, the first in any case."""
     known = sorted((one for one in kernel.roofs if one.share is not None), key=lambda one: -one.share)
     shown = [one for place, one in enumerate(known) if place == 0 or one.share >= NEXT]
     return ", ".join(f"{percent(one.share)} of {one.ceiling}{_scaled(one)}" for one in shown)
 
 
-def _issued(kernel: PlacedKernelGroup) -> str:
+def _issued(kernel: Placed) -> str:
     """Evidence where no ceiling accounts for the time."""
     if kernel.regime != "implementation" or kernel.issued_share is None:
         return ""
     return f"{percent(kernel.issued_share)} of the instructions that can be issued"
 
 
-def _scaled(roof: KernelRoof) -> str:
+def _scaled(roof: Roof) -> str:
     return f" at {percent(roof.clock_scale)} of its clock" if roof.clock_scale else ""
 
 
-def _name(roof: KernelRoof) -> str:
+def _name(roof: Roof) -> str:
     return f"{roof.dtype} on {UNITS[roof.unit]}" if roof.unit else LEVELS[roof.level]
 
 
-def _advice_of(kernel: PlacedKernelGroup) -> str:
+def _advice_of(kernel: Placed) -> str:
     """The key of ADVICE."""
     if kernel.limited_at == "compute":
         return kernel.roof_at("compute").unit
@@ -277,18 +209,11 @@ def _advice_of(kernel: PlacedKernelGroup) -> str:
     return kernel.limited_at or kernel.regime
 
 
-def table(kernels: Sequence[PlacedKernelGroup]) -> Table:
+def table(kernels: Sequence[Placed]) -> Table:
     """The kernels that take most time; the rest in one row."""
-    columns = (
-        "kernel",
-        "limited by",
-        "launches",
-        "total",
-        "of all",
-        "each",
-        *(f"of {name}" for name in LEVELS.values()),
-    )
-    columns += ("issued", "TFLOPS", "FLOP/byte", "MHz", "grid x block")
+    columns = ["kernel", "limited by", "launches", "total", "of all", "each"]
+    columns += [f"of {name}" for name in LEVELS.values()]
+    columns += ["issued", "TFLOPS", "FLOP/byte", "MHz", "grid x block"]
     rows = [_row(one) for one in kernels[:ROWS]]
     rest = kernels[ROWS:]
     if rest:
@@ -299,9 +224,8 @@ def table(kernels: Sequence[PlacedKernelGroup]) -> Table:
     return filled(columns, rows, 2)
 
 
-def _row(kernel: PlacedKernelGroup) -> list[str]:
+def _row(kernel: Placed) -> list[str]:
     roofs = [kernel.roof_at(level) for level in LEVELS]
-    intensity = kernel.intensities.get("memory")
     return [
         title_of(kernel),
         limit_of(kernel),
@@ -312,7 +236,7 @@ def _row(kernel: PlacedKernelGroup) -> list[str]:
         *(_or_dash(_share, one.share if one else None) for one in roofs),
         _or_dash(_share, kernel.issued_share),
         _or_dash(number, kernel.attained_tflops),
-        _or_dash(number, intensity),
+        _or_dash(number, kernel.intensities.get("memory")),
         _or_dash(lambda mhz: f"{mhz:.0f}", kernel.sm_clock_mhz),
         f"{_dimensions(kernel.grid)} x {_dimensions(kernel.block)}",
     ]
@@ -326,10 +250,11 @@ def _or_dash(form, value: float | None) -> str:
     return "-" if value is None else form(value)
 
 
-def page(profile: PlacedProfile, card: str, multiprocessors: int | None, picture: str) -> str:
-    """All of it as Markdown, with the name of the picture beside it."""
-    told = [f"{place}. {sentence(one, multiprocessors)}" for place, one in enumerate(profile.kernels[:TOLD], 1)]
-    parts = [f"# {Path(profile.report).name} under measured ceilings", *words(profile, card), "\n".join(told)]
-    parts += [str(table(profile.kernels)), f"![Kernels under their ceilings]({picture})"]
+def page(profile: Profile, source: str, picture: str) -> str:
+    """All of it as Markdown, with the name of the picture next to it."""
+    sentences = [sentence(one, profile.multiprocessors) for one in profile.kernels[:TOLD]]
+    parts = [f"# {Path(profile.report).name} under measured ceilings", *words(profile, source)]
+    parts += ["\n".join(f"{place}. {text}" for place, text in enumerate(sentences, 1)), str(table(profile.kernels))]
+    parts += [f"![Kernels under their ceilings]({picture})"]
     parts += [f"```sh\n{lacking}\n```"] if (lacking := wanted(profile)) else []
     return "\n\n".join(parts) + "\n"

@@ -1,6 +1,6 @@
 """A decode step through one layer of Llama-3-8B by PyTorch in bf16, for Nsight Compute: batch 8, context 1024.
 
-    ncu --profile-from-start off ... python tests/reports/collect_pytorch_layer.py
+    ncu --profile-from-start off ... python tools/place/tests/reports/collect_pytorch_layer.py
 
 It needs PyTorch 2.5 or newer and a GPU; README.md has the whole command. The layer runs once before the profiler looks.
 """

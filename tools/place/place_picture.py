@@ -1,25 +1,19 @@
-"""Kernels of a user's own program on the hierarchical roofline: each at its L1, L2 and memory intensity."""
+"""Placed kernels on the hierarchical roofline: each at its L1, L2 and memory intensity."""
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from place_page import LEVELS, words_of
+from placing import FP16_PIPE, Ceiling, Placed, Profile
 
-from roofline.analysis.table import PlacedKernelGroup, PlacedProfile, Roofline
-from roofline.report import figure_style as style
-from roofline.report.placing import (
-    COLOURS,
-    LEVELS,
-    Ceiling,
-    ceiling_words,
-    ceilings_of,
-    dot_size,
-    drawn,
-    limits,
-    words_of,
-)
+from roofline.api import LEVEL_COLOURS, flops_unit, level_words, number
+from roofline.api import figure_style as style
 
+COLOURS = {"l1": LEVEL_COLOURS["l1"], "l2": LEVEL_COLOURS["l2"], "memory": LEVEL_COLOURS["hbm"]}
+DRAWN = 60  # kernels
 TITLE = "Kernels under measured ceilings"
 NOTHING = "No kernel of the report has FLOPs, time and traffic together."
 MARKS = (
@@ -33,16 +27,9 @@ SCALED = (0, (3, 2))
 
 
 @style.styled()
-def draw_run(roofline: Roofline) -> Figure:
-    """Of the first report of a run."""
-    profile = roofline.profiles[0]
-    return draw(profile, roofline.ceilings, roofline.devices[profile.device].name)
-
-
-@style.styled()
-def draw(profile: PlacedProfile, ceilings: Sequence[Ceiling], card: str) -> Figure:
-    profile = style.drawable(profile)
-    kernels, title = drawn(profile), f"{TITLE}: {Path(profile.report).name} on {card}"
+def draw(profile: Profile, ceilings: Sequence[Ceiling]) -> Figure:
+    kernels = drawn(profile)
+    title = style.drawable(f"{TITLE}: {Path(profile.report).name} on {profile.card}")
     if not kernels:
         return style.nothing(title, NOTHING)
     scales = {roof.ceiling: roof.clock_scale for roof in kernels[0].roofs if roof.clock_scale}
@@ -53,7 +40,7 @@ def draw(profile: PlacedProfile, ceilings: Sequence[Ceiling], card: str) -> Figu
     axes = figure.add_subplot(figure.add_gridspec(1, 1, **place)[0])
     _paint(axes, kernels, [one for one in ceilings if one.device == profile.device], scales)
     lines = [
-        style.shortened(f"{place}  {words_of(one)}", style.WIDTH - 2 * style.MARGIN, style.SMALL_SIZE)
+        style.shortened(style.drawable(f"{place}  {words_of(one)}"), style.WIDTH - 2 * style.MARGIN, style.SMALL_SIZE)
         for place, one in enumerate(numbered, 1)
     ]
     below = top - HIGH - AXIS
@@ -62,7 +49,7 @@ def draw(profile: PlacedProfile, ceilings: Sequence[Ceiling], card: str) -> Figu
     return figure
 
 
-def _paint(axes: Axes, kernels: Sequence[PlacedKernelGroup], ceilings: Sequence[Ceiling], scales: dict) -> None:
+def _paint(axes: Axes, kernels: Sequence[Placed], ceilings: Sequence[Ceiling], scales: dict) -> None:
     flat, slopes = ceilings_of(kernels, ceilings)
     x0, x1, y0, y1 = limits(kernels, flat, slopes)
     axes.set(xlim=(x0, x1), ylim=(y0, y1), xlabel="FLOPs per byte of the level", ylabel="attained, TFLOPS")
@@ -93,7 +80,7 @@ def _rates(rate: float, scale: float | None) -> list[tuple]:
     return [(rate, "-"), *([(scale * rate, SCALED)] if scale else [])]
 
 
-def _paint_kernels(axes: Axes, kernels: Sequence[PlacedKernelGroup]) -> None:
+def _paint_kernels(axes: Axes, kernels: Sequence[Placed]) -> None:
     """The first above the others, as most of the time is its."""
     numbers: dict[tuple[float, float], list[int]] = {}  # by the place of their label
     for place, one in reversed(list(enumerate(kernels, 1))):
@@ -116,3 +103,37 @@ def _paint_kernels(axes: Axes, kernels: Sequence[PlacedKernelGroup]) -> None:
 def _in_points(axes: Axes, x: float, y: float) -> tuple[float, float]:
     """The place of a point on the paper, once the limits of the axes are set."""
     return tuple(axes.transData.transform((x, y)) * 72 / axes.figure.dpi)
+
+
+def drawn(profile: Profile) -> list[Placed]:
+    """The kernels with most time that have FLOPs, time, and bytes of a level, and are longer than a launch."""
+    fit = (one for one in profile.kernels if one.attained_tflops and one.intensities and one.regime != "overhead")
+    return list(islice(fit, DRAWN))
+
+
+def ceilings_of(kernels: Sequence[Placed], ceilings: Sequence[Ceiling]) -> tuple[list, list[tuple[str, Ceiling]]]:
+    """The compute ceilings that kernels stand under, and the memory ceilings with their levels."""
+    by_name = {one.name: one for one in ceilings}
+    roofs = [one for kernel in kernels for one in kernel.roofs if one.ceiling in by_name]
+    flat = dict.fromkeys(one.ceiling for one in roofs if one.unit and (one.unit, one.dtype) != FP16_PIPE)
+    slopes = dict.fromkeys((one.level, one.ceiling) for level in COLOURS for one in roofs if one.level == level)
+    return [by_name[name] for name in flat], [(level, by_name[name]) for level, name in slopes]
+
+
+def limits(kernels: Sequence[Placed], flat, slopes) -> tuple[float, float, float, float]:
+    """Of the axes: intensities and TFLOPS, with a margin on all sides."""
+    ridges = [peak.tflops * 1e3 / slope.gb_per_s for peak in flat for _, slope in slopes]
+    xs = [x for one in kernels for x in one.intensities.values()] + ridges
+    ys = [one.attained_tflops for one in kernels]
+    return min(xs) / 3, max(xs) * 3, min(ys) / 3, 2 * max([*ys, *(one.tflops for one in flat)])
+
+
+def ceiling_words(ceiling: Ceiling) -> str:
+    if ceiling.kind == "compute":
+        return f"{ceiling.name} {number(ceiling.tflops)} {flops_unit(ceiling.name)}"
+    return f"{level_words(ceiling.name)} {number(ceiling.gb_per_s)} GB/s"
+
+
+def dot_size(kernel: Placed) -> float:
+    """Points; its area grows with its share of the time."""
+    return 4.0 + 6.0 * (kernel.share_of_time or 0.0) ** 0.5

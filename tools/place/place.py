@@ -1,0 +1,107 @@
+"""make place: the kernels of a program that Nsight Compute profiled, under ceilings that were measured of the card.
+
+    python tools/place/place.py [REPORT] [--card CARD]
+
+REPORT is a .ncu-rep file; without it, the ncu command that collects a report is printed. CARD is a run on the same
+model of card (a results folder, an archive, a folder of reference/), by default results/. No GPU is needed.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+import textwrap
+from dataclasses import asdict
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scripts"))
+sys.path.append(str(Path(sys.prefix, "tools", "place")))  # where envs/install.sh puts ncu-report
+
+import ncu_counts
+import place_page
+import place_picture
+import placing
+
+from roofline.api import RESULTS, Refused, Run, figure_style, ncu, open_run, print_what_can_be_printed, write_text
+
+PLACED, NAME = RESULTS / "placed", "placement"
+REFERENCE = Path("reference/nvidia-h200")
+SHOWN, TOLD = 20, 3  # rows and sentences on the screen
+DPI = 160
+
+
+def main(arguments: list[str]) -> int:
+    given = parsed(arguments)
+    try:
+        if not given.report:
+            print(how_to(given.card))
+            return 0
+        report = ncu.read(Path(given.report), ncu_counts.counts)
+        run = read_card(given.card)
+        profile = placing.place(report, run)
+    except (ncu.BadReport, Refused) as error:
+        print(error)
+        return 1
+    ceilings = [one for one in run.roofline.ceilings if one.device == profile.device]
+    write_text(json.dumps(asdict(profile), indent=1) + "\n", PLACED / f"{NAME}.json")
+    write_text(place_page.page(profile, given.card, f"{NAME}.png"), PLACED / f"{NAME}.md")
+    figure_style.save(place_picture.draw(profile, ceilings), [PLACED / f"{NAME}.png"], DPI)
+    print(shown(profile, given.card))
+    return 0
+
+
+def parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make place", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("report", nargs="?", metavar="REPORT", help="a .ncu-rep file")
+    parser.add_argument("--card", default=str(RESULTS), metavar="CARD", help="a run on the same model of card")
+    return parser.parse_args(arguments)
+
+
+def read_card(name: str) -> Run:
+    """A run with the ceilings of a GPU. Raises Refused."""
+    if name == str(RESULTS) and not RESULTS.exists():
+        raise Refused("no results here yet: run make first, or name a card, such as CARD=reference/nvidia-h200")
+    run = open_run(name)
+    if not placing.gpus(run):
+        raise Refused(f"{name}: no GPU was measured there; name a run with one, such as CARD=reference/nvidia-h200")
+    return run
+
+
+def how_to(card: str) -> str:
+    """The two commands, for the card that is named, or that of this folder; without either for the reference's."""
+    try:
+        run = read_card(card)
+    except Refused:
+        if card != str(RESULTS):
+            raise
+        card = str(REFERENCE)
+        run = read_card(card)
+    device = run.devices[placing.gpus(run)[0]]
+    capability = device.hardware["compute_capability"]
+    with_card = "" if card == str(RESULTS) else f" CARD={card}"
+    return (
+        f"Collect a report, with your program in place of `python my.py` (metrics are named for compute capability "
+        f"{capability}, that of {device.name}; CARD=a run names another card):\n\n"
+        f"{ncu_counts.command(tuple(map(int, capability.split('.'))))}\n\n"
+        f"Then place it, on any machine:\n\nmake place REPORT=my.ncu-rep{with_card}"
+    )
+
+
+def shown(profile: placing.Profile, source: str) -> str:
+    """On the screen: the start of everything."""
+    told = place_page.words(profile, source)
+    told += [place_page.sentence(one, profile.multiprocessors) for one in profile.kernels[:TOLD]]
+    parts = [*map(wrapped, told), str(place_page.table(profile.kernels[:SHOWN]))]
+    parts += [command] if (command := place_page.wanted(profile)) else []
+    return "\n\n".join([*parts, f"Written: {PLACED}/{NAME}.md, {NAME}.png, {NAME}.json"])
+
+
+def wrapped(text: str) -> str:
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+
+
+if __name__ == "__main__":
+    print_what_can_be_printed()
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,300 @@
+"""Kernels of a user's program under measured ceilings: real reports, counts, shares, words, the command."""
+
+import json
+from math import fsum
+from pathlib import Path
+
+import ncu_counts
+import place
+import place_page as words
+import placing
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_counter_names import CHIPS, known
+
+from roofline.api import ncu, open_run
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+REPORTS = Path(__file__).parent / "reports"
+REPORT = REPORTS / "decode_attention.ncu-rep"  # of an H200: times of kernels, and their FLOPs on CUDA cores
+REFERENCE, H100 = CHECKOUT / "reference" / "nvidia-h200", CHECKOUT / "reference" / "nvidia-h100-80gb-hbm3"
+RANGES = REFERENCE / "gpu0" / "counters" / "ranges.ncu-rep"
+RUN = open_run(REFERENCE)
+HOPPER = (9, 0)
+H200 = ncu.Card("NVIDIA H200", HOPPER, 132, 150_000_000_000)
+CEILINGS = {one.name: one for one in RUN.roofline.ceilings if one.device == "gpu0"}
+clocks, amounts = st.floats(500, 2000), st.floats(1e3, 1e12)
+
+
+def launch(name="kernel", seconds=1e-3, mhz=1980.0, grid=(1024, 1, 1), code=0, flops=(), **others) -> ncu.Kernel:
+    """A launch with every count; `others` has bytes and warp instructions."""
+    counts = dict.fromkeys(ncu_counts.counts(lambda name: None, HOPPER), 0.0)
+    counts |= {"duration_s": seconds, "sm_clock_mhz": mhz} | dict(flops) | others
+    return ncu.Kernel(name, f"void {name}(float*)", code, grid, (128, 1, 1), counts)
+
+
+def placed(*launches: ncu.Kernel) -> placing.Profile:
+    return placing.place(ncu.Report("my.ncu-rep", H200, {}, list(launches)), RUN)
+
+
+def read(path: Path) -> ncu.Report:
+    return ncu.read(path, ncu_counts.counts)
+
+
+# ---------------------------------------------------------------- reports
+
+
+def test_a_real_report_is_read_without_a_gpu():
+    found = read(REPORT)
+    assert (found.card.name, found.card.capability, found.card.multiprocessors) == (H200.name, HOPPER, 132)
+    groups = {(one.name, one.grid[0]): one for one in ncu_counts.grouped(found.kernels)}
+    large = groups["decode_attention", 2048]
+    assert large.block == (128, 1, 1) and large.launches == 2 and len(groups) == 3
+    assert large.columns["duration_s"] == pytest.approx([123.264e-6, 122.848e-6])
+    declared = 4 * 256 * 8 * 1024 * 64  # of its batch; softmax and quotients come on top
+    assert all(declared < flops < 1.15 * declared for flops in large.columns["cuda_core", "fp32"])
+    assert ("tensor_core", "bf16") in large.lacking_flops and "l2_bytes" not in large.columns
+
+
+@pytest.mark.parametrize("kept", [0, 3, 20, 1000, 60_000, -1])
+def test_a_report_that_was_cut_off_is_refused_whole(tmp_path, kept):
+    """NVIDIA's reader gives the kernels before the cut, as if there were no others."""
+    cut = tmp_path / "cut.ncu-rep"
+    cut.write_bytes(REPORT.read_bytes()[:kept])
+    with pytest.raises(ncu.BadReport, match=r"cut off|not a report") as said:
+        read(cut)
+    assert str(cut) in str(said.value) and "\n" not in str(said.value)
+
+
+def test_a_damaged_report_never_ends_in_a_traceback(tmp_path):
+    content = REPORT.read_bytes()
+    for start in range(200, len(content), 9001):
+        path = tmp_path / "x.ncu-rep"
+        path.write_bytes(content[:start] + bytes(64) + content[start + 64 :])
+        try:
+            read(path)
+        except ncu.BadReport as error:
+            assert "\n" not in str(error)
+
+
+def test_a_report_of_ranges_and_a_missing_reader_are_refused(monkeypatch):
+    with pytest.raises(ncu.BadReport, match="10 ranges and no kernel"):
+        read(RANGES)
+    monkeypatch.setattr(ncu, "find_spec", lambda name: None)
+    with pytest.raises(ncu.BadReport, match="not installed"):
+        read(REPORT)
+
+
+def test_a_real_decode_layer_of_pytorch_is_placed_whole():
+    profile = placing.place(read(REPORTS / "pytorch_layer.ncu-rep"), RUN)
+    products = [one for one in profile.kernels if one.name.startswith("nvjet_")]
+    assert len(products) == 4 and not any(one.missing for one in profile.kernels)
+    weights = 2 * 4096 * (6144 + 4096 + 3 * 14336)  # bytes, of the layer's four
+    assert weights < fsum(one.roof_at("memory").amount for one in products) < 1.06 * weights
+    for one in products:  # by TMA
+        assert one.regime == "memory" and one.roof_at("l2").amount > 0.95 * one.roof_at("memory").amount
+        assert one.roof_at("l1") is None and one.flops == one.roof_at("compute").amount
+    assert all(one.share <= 1.05 for kernel in profile.kernels for one in kernel.roofs)
+    assert "silu_kernel" in words.page(profile, "here", "x.png")
+
+
+def test_without_some_counts_it_is_placed_as_far_as_they_go():
+    """The real report has times and the FLOPs of CUDA cores."""
+    profile = placing.place(read(REPORT), RUN)
+    first = profile.kernels[0]
+    assert (first.name, first.regime) == ("decode_attention", None)
+    assert set(first.missing) == {"clock", "flops", "memory", "l2", "l1", "instructions"}
+    assert "cuda_core" not in first.missing_flops and 0 < first.roof_at("compute").share < 0.5
+    page = words.page(profile, "here", "x.png")
+    assert "not known" in page and "ncu --clock-control none --cache-control none" in page
+    assert "ncu --" not in words.page(placed(launch()), "here", "x.png")
+
+
+# ---------------------------------------------------------------- counts
+
+
+@pytest.mark.parametrize("capability", CHIPS, ids="{0[0]}.{0[1]}".format)
+def test_what_the_command_asks_for_exists_and_leaves_nothing_missing(capability):
+    asked = ncu_counts.asked(capability)
+    assert {name.split(".")[0] for name in asked} <= known(CHIPS[capability])
+    found = ncu_counts.counts(lambda name: 1.0 if name in asked else None, capability)
+    assert [key for key, count in found.items() if count is None] == ["memory_bytes"]  # which is asked for in parts
+    assert set(asked) <= set(ncu_counts.command(capability).split("--metrics ")[1].split()[0].split(","))
+
+
+@given(
+    st.floats(1e-6, 1), st.floats(5e8, 2e9), st.floats(0, 1e12), st.sampled_from(["per_second", "per_cycle_elapsed"])
+)
+def test_a_rate_of_a_section_is_as_good_as_a_sum(seconds, hz, count, form):
+    """Nsight Compute's roofline sections have rates alone."""
+    base = {"gpu__time_duration.sum": seconds, "sm__cycles_elapsed.avg.per_second": hz}
+    rate = count / seconds / (hz if form == "per_cycle_elapsed" else 1)
+    counters = [f"smsp__sass_thread_inst_executed_op_f{what}_pred_on" for what in ("add", "mul", "fma")]
+    counters += ["sm__ops_path_tensor_src_bf16_dst_fp32", "dram__bytes"]
+    sums = ncu_counts.counts((base | {f"{one}.sum": count for one in counters}).get, HOPPER)
+    rates = ncu_counts.counts((base | {f"{one}.sum.{form}": rate for one in counters}).get, HOPPER)
+    for one in (sums, rates):
+        found = [one["cuda_core", "fp32"], one["tensor_core", "bf16"], one["memory_bytes"]]
+        assert found == pytest.approx([4 * count, count, count])
+        assert one["cuda_core", "fp64"] is None and one["l2_bytes"] is None
+
+
+@pytest.mark.parametrize(
+    ("unit", "times"),
+    [
+        *(("byte", 1), ("Kbyte", 1e3), ("byte/second", 1), ("Gbyte/s", 1e9), ("ns", 1e-9), ("usecond", 1e-6)),
+        *(("cycle/nsecond", 1e9), ("hz", 1), ("GHz", 1e9), ("inst", 1), ("sector", 1), ("", 1), ("%", 0.01)),
+    ],
+)
+def test_units_are_those_that_reports_have(unit, times):
+    assert ncu.scale(unit) == pytest.approx(times)
+
+
+# ---------------------------------------------------------------- under the ceilings
+
+
+def test_a_read_at_the_ceiling_of_memory_is_at_its_roof():
+    moved = 1e-3 * CEILINGS["hbm_read"].gb_per_s * 1e9
+    (kernel,) = placed(launch(memory_read_bytes=moved, l2_bytes=moved, l1_bytes=moved)).kernels
+    assert (kernel.regime, kernel.limited_by, kernel.limited_at) == ("memory", "hbm_read", "memory")
+    assert kernel.roof_at("memory").share == pytest.approx(1)
+    assert kernel.roof_at("l2").share == pytest.approx(CEILINGS["hbm_read"].gb_per_s / CEILINGS["l2"].gb_per_s)
+
+
+def test_each_pipe_has_its_own_ceiling_and_fp16_on_cuda_cores_is_not_counted():
+    half = 0.5e-3 * CEILINGS["bf16"].tflops * 1e12
+    third = 0.3e-3 * CEILINGS["fp32_fma"].tflops * 1e12
+    flops = {("tensor_core", "bf16"): half, ("cuda_core", "fp32"): third, ("cuda_core", "fp16"): 1.0}
+    (kernel,) = placed(launch(flops=flops)).kernels
+    shares = {one.ceiling: one.share for one in kernel.roofs if one.level == "compute"}
+    assert shares["bf16"] == pytest.approx(0.5) and shares["fp32_fma"] == pytest.approx(0.3)
+    assert (kernel.regime, kernel.limited_by) == ("compute", "bf16") and "fp16_fma" in shares
+    assert kernel.flops == pytest.approx(half + third)
+
+
+def test_a_kernel_as_short_as_an_empty_one_is_bound_by_overhead():
+    (kernel,) = placed(launch(seconds=2.5e-6, memory_read_bytes=1e3)).kernels
+    assert (kernel.regime, kernel.limited_by) == ("overhead", None)
+
+
+@given(clocks, amounts, amounts)
+def test_a_lower_clock_lowers_compute_l1_and_l2_and_never_the_memory(mhz, flops, moved):
+    same = {"memory_read_bytes": moved, "l2_bytes": moved, "l1_bytes": moved, "flops": {("cuda_core", "fp32"): flops}}
+    (kernel,), (full,) = (placed(launch(mhz=clock, **same)).kernels for clock in (mhz, 1980.0))
+    for level, name in (("compute", "fp32_fma"), ("l1", "l1"), ("l2", "l2")):
+        ceiling = CEILINGS[name]
+        own = ceiling.clock_mhz if level == "compute" else ceiling.sm_clock_mhz
+        scale = mhz / own if mhz < placing.LOCKED * own else 1.0
+        assert kernel.roof_at(level).share == pytest.approx(full.roof_at(level).share / scale)
+        assert (kernel.roof_at(level).clock_scale is None) == (scale == 1.0)
+    assert kernel.roof_at("memory").share == full.roof_at("memory").share
+
+
+@given(st.floats(0, 1e12), st.floats(0, 1e12))
+def test_traffic_that_is_mostly_of_one_kind_has_the_ceiling_of_that_kind(read_bytes, write_bytes):
+    mix = placing.mix_of(read_bytes, write_bytes)
+    share = read_bytes / (read_bytes + write_bytes) if read_bytes + write_bytes else 1.0
+    assert (mix == "read") == (share >= placing.MOSTLY) or share == pytest.approx(placing.MOSTLY)
+    assert placing.mix_of(write_bytes, read_bytes) == {"read": "write", "write": "read"}.get(mix, mix) or not share % 1
+
+
+@given(amounts, amounts)
+def test_a_kernel_that_loads_past_the_l1_has_no_share_of_it(l1_bytes, l2_bytes):
+    profile = placed(launch(l1_bytes=l1_bytes, l2_bytes=l2_bytes, flops={("cuda_core", "fp32"): 1e9}))
+    (kernel,) = profile.kernels
+    is_counted = l1_bytes >= placing.PASSED_BY * l2_bytes
+    assert (kernel.roof_at("l1") is not None) == ("l1" in kernel.intensities) == is_counted
+    assert kernel.missing == [] and ("TMA" in " ".join(words.words(profile, "here"))) == (not is_counted)
+
+
+@pytest.mark.parametrize(
+    ("share", "says"), [(0.7, "fewer instructions"), (0.1, "latency-bound"), (None, "if it waits")]
+)
+def test_what_no_ceiling_explains_is_told_apart_by_the_instructions_issued(share, says):
+    (kernel,) = placed(launch(warp_instructions=share and share * 1e-3 * 132 * 4 * 1980e6)).kernels
+    assert kernel.regime == "implementation" and says in words.sentence(kernel, 132)
+    assert kernel.issued_share == (share and pytest.approx(share))
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3), st.floats(1e-6, 1)), min_size=1, max_size=30))
+def test_launches_are_grouped_by_kernel_and_shape_and_sorted_by_their_time(launches):
+    profile = placed(*(launch(name, seconds, grid=(blocks, 1, 1)) for name, blocks, seconds in launches))
+    times = [one.total_s for one in profile.kernels]
+    assert times == sorted(times, reverse=True) and fsum(times) == pytest.approx(profile.total_s)
+    assert fsum(one.share_of_time for one in profile.kernels) == pytest.approx(1)
+    assert sum(one.launches for one in profile.kernels) == profile.launches == len(launches)
+    assert len({(one.name, one.grid) for one in profile.kernels}) == len(profile.kernels)
+
+
+def test_kernels_of_one_name_that_were_compiled_apart_have_rows_apart():
+    profile = placed(launch(code=1), launch(code=2), launch(code=1))
+    assert sorted(one.launches for one in profile.kernels) == [1, 2]
+
+
+# ---------------------------------------------------------------- words
+
+
+def test_the_table_of_thousands_of_shapes_is_short_and_adds_up():
+    rows = words.table(placed(*(launch(f"kernel_{number}") for number in range(1000))).kernels).rows
+    assert len(rows) == words.ROWS + 1 and f"{1000 - words.ROWS} others" in rows[-1][0]
+    assert sum(int(row[2]) for row in rows) == 1000
+
+
+@pytest.mark.parametrize(
+    ("signature", "title"),
+    [
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor<float>, std::array<char*, 3>>"
+            "(int, float (*)(int))",
+            "vectorized_elementwise_kernel<4, MulFunctor<float>, array<char*, 3>>",
+        ),
+        ("void at::native::<unnamed>::norm<c10::BFloat16, (int)-8, (unsigned long)2>(T1 *)", "norm<BFloat16, -8, 2>"),
+    ],
+)
+def test_a_title_keeps_the_function_and_its_template_arguments(signature, title):
+    kernel = ncu.Kernel("any", signature, 0, (1, 1, 1), (1, 1, 1), launch().counts)
+    assert words.title_of(placed(kernel).kernels[0]) == title
+
+
+# ---------------------------------------------------------------- the command
+
+
+@pytest.fixture
+def place_in(tmp_path, monkeypatch, capsys):
+    def run(*arguments) -> tuple[int, str]:
+        monkeypatch.chdir(tmp_path)
+        return place.main([str(one) for one in arguments]), capsys.readouterr().out
+
+    return run
+
+
+def test_a_report_and_a_card_make_a_table_and_a_picture(place_in, tmp_path):
+    status, said = place_in(REPORTS / "pytorch_layer.ncu-rep", "--card", REFERENCE)
+    made = tmp_path / "results" / "placed"
+    assert status == 0 and "nvjet" in said and "76 % is memory-bound" in said
+    assert (made / "placement.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((made / "placement.json").read_text())["launches"] == 16
+    assert "placement.png" in (made / "placement.md").read_text()
+
+
+def test_without_a_report_it_prints_the_command_that_collects_one(place_in):
+    status, said = place_in("--card", H100)  # which is packed
+    assert status == 0 and ncu_counts.command(HOPPER) in said.splitlines()
+    assert f"make place REPORT=my.ncu-rep CARD={H100}" in said
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["nothing.ncu-rep", "--card", REFERENCE], "no such file"),
+        ([__file__, "--card", REFERENCE], "not a report"),
+        ([RANGES, "--card", REFERENCE], "no kernel"),
+        ([REPORT, "--card", "no-such-run"], "no such file"),
+        ([REPORT], "no results here yet"),
+        ([REPORT, "--card", H100], "profiled on NVIDIA H200, but the ceilings are of NVIDIA H100 80GB HBM3"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(place_in, given, says):
+    status, said = place_in(*given)
+    assert status == 1 and len(said.splitlines()) == 1 and says in said
