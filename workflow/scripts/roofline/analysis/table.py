@@ -4,7 +4,7 @@ results/."""
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from roofline.core.axis import BYTES, Axis
 from roofline.core.formatting import listed
@@ -537,7 +537,6 @@ class NotCounted(Record):
 
 class Roofline(Record):
     """results/roofline.json: ceilings and the operators under them. Paths are relative to results/."""
-
 
     schema_version: Literal[4] = SCHEMA_VERSION
     devices: dict[str, DeviceEntry]
