@@ -210,9 +210,10 @@ development-cuda13) more=development-cuda13 ;;
 development-*) more=development ;;
 fleet-*) more=fleet ;;
 tool-*)
+    [ -r "tools/$tool/requirements.txt" ] || stop "tools/$tool/requirements.txt: no such file"
     # What the lock has already is not installed again.
-    missing=$(pinned "tools/$2/requirements.txt" | while read -r one; do grep -q "^$one " "envs/$lock.txt" || echo "$one"; done)
-    more=${missing:+tool-$2}
+    missing=$(pinned "tools/$tool/requirements.txt" | while read -r one; do grep -q "^$one " "envs/$lock.txt" || echo "$one"; done)
+    more=${missing:+tool-$tool}
     ;;
 *) more= ;;
 esac

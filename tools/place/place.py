@@ -40,13 +40,13 @@ def main(arguments: list[str]) -> int:
         report = ncu.read(Path(given.report), ncu_counts.counts)
         run = read_card(given.card)
         profile = placing.place(report, run)
-    except (ncu.BadReport, Refused) as error:
+        ceilings = [one for one in run.roofline.ceilings if one.device == profile.device]
+        write_text(json.dumps(asdict(profile), indent=1) + "\n", PLACED / f"{NAME}.json")
+        write_text(place_page.page(profile, given.card, f"{NAME}.png"), PLACED / f"{NAME}.md")
+        figure_style.save(place_picture.draw(profile, ceilings), [PLACED / f"{NAME}.png"], DPI)
+    except (ncu.BadReport, Refused, OSError) as error:
         print(error)
         return 1
-    ceilings = [one for one in run.roofline.ceilings if one.device == profile.device]
-    write_text(json.dumps(asdict(profile), indent=1) + "\n", PLACED / f"{NAME}.json")
-    write_text(place_page.page(profile, given.card, f"{NAME}.png"), PLACED / f"{NAME}.md")
-    figure_style.save(place_picture.draw(profile, ceilings), [PLACED / f"{NAME}.png"], DPI)
     print(shown(profile, given.card))
     return 0
 
@@ -60,7 +60,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
 
 def read_card(name: str) -> Run:
     """A run with the ceilings of a GPU. Raises Refused."""
-    if name == str(RESULTS) and not RESULTS.exists():
+    if name == str(RESULTS) and not (RESULTS / "roofline.json").exists():
         raise Refused("no results here yet: run make first, or name a card, such as CARD=reference/nvidia-h200")
     run = open_run(name)
     if not placing.gpus(run):
