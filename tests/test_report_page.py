@@ -27,7 +27,6 @@ from reference_runs import TWO_H200S, results_of
 from roofline.analysis.collect import Asked, collect
 from roofline.analysis.load import load
 from roofline.analysis.results import read_results, read_table
-from roofline.analysis.spread import between_runs
 from roofline.core.formatting import duration, number
 from roofline.records.base import read
 from roofline.records.check import CheckResult
@@ -51,8 +50,7 @@ def of_reference(more=lambda found: None):
     found = read_results(REFERENCE, paths)
     more(found)
     sha256 = hashes(manifest.outputs)
-    spreads = between_runs(found.distributions)
-    return report(found, load(found, Asked(**manifest.asked), sha256), spreads, sha256)
+    return report(found, load(found, Asked(**manifest.asked), sha256), sha256)
 
 
 @pytest.fixture(scope="module")

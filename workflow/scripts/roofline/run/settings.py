@@ -321,10 +321,8 @@ def devices_with(operator: Operator, config: BaseModel, chosen: Iterable[str]) -
     return [device for device in chosen if operator.implementations_on(kind_of(device), wanted)]
 
 
-def asked(checked: Checked, chosen: Iterable[str], *, compared: bool = False) -> dict:
-    """What roofline.json follows from beside the records: dtypes, operations, and what devices have no code for; the
-    effort only where a device is compared with others of its model, measured with the same.
-    """
+def asked(checked: Checked, chosen: Iterable[str]) -> dict:
+    """What roofline.json depends on apart from the records."""
     config, chosen = checked.config, list(chosen)
     without = [
         {"device": device, "operator": operator.name, "reason": f"no implementation for {kind_of(device)}"}
@@ -343,8 +341,8 @@ def asked(checked: Checked, chosen: Iterable[str], *, compared: bool = False) ->
     operations = [operation.model_dump() for operation in config.operations]
     models = [config_file.find(name) for name in config.models]
     decoding = {"models": models, "decoding": config.decoding.model_dump()} if models else {}
-    effort = {"effort": config.effort} if compared else {}
-    return {**effort, "dtypes": config.peak_flops.dtypes, "operations": operations, "without": without, **decoding}
+    more = {"operations": operations, "without": without, **decoding}
+    return {"effort": config.effort, "dtypes": config.peak_flops.dtypes, **more}
 
 
 def _level_faults(config: BaseModel, identity, chosen) -> list[str]:
