@@ -57,10 +57,6 @@ class ComputeCeiling(Record):
     )
     variants: list[Variant] = Field(default=[], description="the burst's product by other arithmetic, or operands")
     sustained_tflops: Positive | None
-    sustained_rule: Literal["median", "mean"] | None = Field(
-        default=None,
-        description="mean: work over time of whole cycles; median: of moments, as in earlier versions",
-    )
     vendor_tflops: Positive | None
     fraction_of_vendor: Positive | None
     vendor_at_least: bool = Field(default=False, description="of a formula whose clock was that of an idle moment")
