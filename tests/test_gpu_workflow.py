@@ -10,6 +10,7 @@ import pytest
 from workflow_run import CHECKOUT, Run, made_once, new_checkout
 
 FAKES = CHECKOUT / "tests" / "fakes"
+pytestmark = pytest.mark.workflow
 KNOWN = "reference/cards/nvidia-h200.json"
 ONE_CARD = "GPU-1111=NVIDIA H200"
 TWO_CARDS = f"{ONE_CARD},GPU-2222=NVIDIA H200"

@@ -80,7 +80,9 @@ def test_a_run_at_another_time_is_another_run(run, tmp_path):
 
 def test_of_committed_runs_an_archive_has_what_pages_are_made_with():
     others = load("archive").OF_OTHER_RUNS
-    assert others.match("reference/nvidia-h200/report.html") and others.match("reference/nvidia-h100/run-records.tar.gz")
+    assert others.match("reference/nvidia-h200/report.html") and others.match(
+        "reference/nvidia-h100/run-records.tar.gz"
+    )
     assert not others.match("reference/cards/nvidia-h200.json") and not others.match("docs/limits.md")
 
 
