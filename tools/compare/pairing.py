@@ -1,0 +1,139 @@
+"""Which devices of two lists of runs belong together, and what else differs between the lists."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from roofline.api import Refused, Run
+
+HARDWARE = (  # of a device record
+    "multiprocessors",
+    "mig_slice",
+    "power_limit_w",
+    "sm_clock_max_mhz",
+    "memory_clock_max_mhz",
+    "ecc_enabled",
+    "pcie_generation_max",
+    "pcie_width_max",
+)
+BLOCKING = ("multiprocessors", "mig_slice")  # devices that differ in one of them are as good as other models
+NO_MATTER = {
+    "cost",
+    "devices",
+    "plot",
+    "effort",
+}  # sections of the config that change no figure, and effort, which is shown
+
+
+class Device(NamedTuple):
+    """A device in one run."""
+
+    run: Run
+    key: str  # such as gpu0
+    card: str  # the same for one card in several runs
+    figures: dict  # Quantities by their keys
+
+    @property
+    def record(self):
+        return self.run.devices[self.key]
+
+
+class Pair(NamedTuple):
+    """One card on both sides, or cards of A and other cards of B."""
+
+    name: str
+    a: list[Device]
+    b: list[Device]
+
+    @property
+    def same_card(self) -> bool:
+        return self.a[0].card == self.b[0].card
+
+
+def paired(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tuple[list[Pair], list[str]]:
+    """The pairs, and a line per device that is left out.
+
+    A card is compared with itself if both lists have it, else with cards of its model. `force` compares other models of
+    one kind too. Raises Refused without a pair.
+    """
+    sides = [
+        [Device(run, key, _card(run, key), run.of_device(key)) for run in side for key in run.devices]
+        for side in (a, b)
+    ]
+    common = [card for card in dict.fromkeys(one.card for one in sides[0]) if card in {one.card for one in sides[1]}]
+    groups = [[[one for one in side if one.card == card] for side in sides] for card in common]
+    rest = [[one for one in side if one.card not in common] for side in sides]
+    for trait in ("name", "device_kind") if force else ("name",):
+        for value in dict.fromkeys(getattr(one.record, trait) for one in rest[0]):
+            group = [[one for one in side if getattr(one.record, trait) == value] for side in rest]
+            if all(group):
+                groups.append(group)
+                rest = [[one for one in side if one not in mine] for side, mine in zip(rest, group, strict=True)]
+    left_out = [
+        f"{one.record.name} ({one.key}): only in {side}" for side, own in zip("AB", rest, strict=True) for one in own
+    ]
+    kinds = set.intersection(*({one.record.device_kind for one in own} for own in rest))
+    pairs = []
+    for mine, other in sorted(groups, key=lambda group: sides[0].index(group[0][0])):
+        pair = Pair(_listed([one.record.name for one in (*mine, *other)], " and "), mine, other)
+        blocking = [line for line in differences(*pair[1:]) if line.startswith(BLOCKING)]
+        if blocking and not force:
+            left_out.append(f"{pair.name}: {blocking[0]}")
+            kinds.add("blocked")
+        else:
+            pairs.append(pair)
+    if kinds and not force:
+        left_out.append("FORCE=1 compares other models of card")
+    if not pairs:
+        raise Refused(f"cannot be compared: {'; '.join(left_out)}")
+    names = [one.name for one in pairs]
+    pairs = [one._replace(name=f"{one.name}, {one.a[0].card}") if names.count(one.name) > 1 else one for one in pairs]
+    return pairs, list(dict.fromkeys(left_out))
+
+
+def _card(run: Run, key: str) -> str:
+    """The UUID. A CPU has none, so the GPUs next to it tell one host from another."""
+    record = run.devices[key]
+    others = sorted(one.uuid for one in run.devices.values() if one.device_kind != record.device_kind)
+    uuid = record.uuid if record.uuid != "unknown" else f"unknown, of {run.source}"
+    return uuid if record.device_kind == "gpu" else " beside ".join([uuid, *others])
+
+
+# ---------------------------------------------------------------- what else differs
+
+
+def differences(a: Iterable[Device], b: Iterable[Device]) -> list[str]:
+    """A line for each fact of hardware and software that differs."""
+    return _lines(*([_facts(one) for one in side] for side in (a, b)))
+
+
+def differences_of_runs(a: Iterable[Run], b: Iterable[Run]) -> list[str]:
+    """The same for effort, commit and failed checks; of settings only the names of the sections that differ."""
+    sides = [
+        [{"effort": one.effort, "commit": (one.commit or "unknown")[:8], "failed checks": _faults(one)} for one in side]
+        for side in (a, b)
+    ]
+    configs = [[one.manifest.config for one in side] for side in (a, b)]
+    keys = dict.fromkeys(key for side in configs for config in side for key in config if key not in NO_MATTER)
+    differing = [key for key in keys if len({str(config.get(key)) for side in configs for config in side}) > 1]
+    return _lines(*sides) + ([f"settings: {', '.join(differing)}"] if differing else [])
+
+
+def _faults(run: Run) -> str:
+    return _listed(f"{one.device} {one.check}" for one in run.roofline.faults) or "none"
+
+
+def _facts(device: Device) -> dict[str, Any]:
+    record = device.record
+    hardware = {key: record.hardware[key] for key in HARDWARE if key in record.hardware}
+    return {**hardware, "host CPU": record.host.get("cpu"), **record.software}
+
+
+def _lines(a: Sequence[dict], b: Sequence[dict]) -> list[str]:
+    names = dict.fromkeys(name for facts in (*a, *b) for name in facts)
+    both = {name: [_listed(facts.get(name) for facts in side) for side in (a, b)] for name in names}
+    return [f"{name}: {one} in A, {other} in B" for name, (one, other) in both.items() if one != other]
+
+
+def _listed(values: Iterable[Any], separator: str = ", ") -> str:
+    """Each value once, in order."""
+    return separator.join(dict.fromkeys("not reported" if value is None else str(value) for value in values))
