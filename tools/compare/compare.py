@@ -30,7 +30,7 @@ from t_test import compare as compared
 from roofline.api import RESULTS, Refused, Run, exit_with, figure_style, open_run, print_what_can_be_printed, write_text
 
 WHERE = RESULTS / "comparison"
-SLOWER, REFUSED, INTERRUPTED = 1, 2, 130
+SLOWER, REFUSED = 1, 2
 DPI = 144
 
 
@@ -63,9 +63,6 @@ def main(arguments: list[str]) -> int:
     except (Refused, OSError) as error:
         print(error, file=sys.stderr)
         return REFUSED
-    except KeyboardInterrupt:
-        print("stopped: nothing was compared")
-        return INTERRUPTED
     print(compare_page.screen(comparison))
     print(f"{WHERE}/: comparison.md, comparison.json, comparison.png")
     return SLOWER if any(one.verdict == "SLOWER" for one in comparison.figures) else 0

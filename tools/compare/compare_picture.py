@@ -35,7 +35,8 @@ def draw(comparison):
     for name, rows in panels:
         high, wide = ROW * len(rows), style.WIDTH - NAMES - RIGHT
         top -= TITLED + high
-        _paint(figure.add_axes((NAMES / style.WIDTH, top / height, wide / style.WIDTH, high / height)), name, rows)
+        place = (NAMES / style.WIDTH, top / height, wide / style.WIDTH, high / height)
+        _paint(figure.add_axes(place), name, rows)
         top -= FOOT
     return figure
 
@@ -77,20 +78,13 @@ def _paint(axes, name: str, rows: dict[str, list[Compared]]) -> None:
                 axes.plot(ends, [place] * 2, color=colour, lw=1.0, zorder=2, solid_capstyle="butt")
             face = colour if filled else style.PAPER
             axes.plot(_faster(one.ratio, one), place, marker, color=colour, mfc=face, ms=4.5, mew=0.9, zorder=3)
-        _label(axes, place, some)
-
-
-def _label(axes, place: int, some: Sequence[Compared]) -> None:
-    """To the right: the change of a ceiling and its verdict, or how many cells of an implementation changed."""
-    verdicts = [one.verdict for one in some]
-    if len(some) == 1:
-        words = f"{round(_faster(some[0].ratio, some[0]), 1) + 0.0:+.1f} % {verdicts[0]}"
-    else:
-        words = ", ".join(f"{verdicts.count(one)} {one}" for one in ("FASTER", "SLOWER") if one in verdicts)
-        words = words or f"{verdicts.count('SAME')} of {len(some)} SAME"
-    worst = next((one for one in ("SLOWER", "FASTER") if one in verdicts), "SAME")
-    at = {"xycoords": axes.get_yaxis_transform(), "va": "center", "size": style.SMALL_SIZE}
-    axes.annotate(words, (1.02, place), color=LOOK[worst][1], annotation_clip=False, **at)
+        verdicts = [one.verdict for one in some]
+        worst = next((one for one in ("SLOWER", "FASTER") if one in verdicts), "SAME")
+        told = f"{verdicts.count(worst)} of {len(some)} {worst}"
+        if len(some) == 1:
+            told = f"{round(_faster(some[0].ratio, some[0]), 1) + 0.0:+.1f} % {verdicts[0]}"
+        at = {"xycoords": axes.get_yaxis_transform(), "va": "center", "size": style.SMALL_SIZE}
+        axes.annotate(told, (1.02, place), color=LOOK[worst][1], annotation_clip=False, **at)
 
 
 def _faster(ratio: float, one: Compared) -> float:

@@ -26,10 +26,8 @@ class Variation(NamedTuple):
 def variations(models: Iterable[str], figures: Sequence) -> dict[str, Variation]:
     """Of each figure (a Quantity), by its key; of several models the wider one."""
     found = [_of_model(model, figures) for model in models]
-    return {
-        one.key: Variation(*(_wider(variation[one.key][part] for variation in found) for part in range(2)))
-        for one in figures
-    }
+    parts = {one.key: zip(*(variation[one.key] for variation in found), strict=True) for one in figures}
+    return {key: Variation(*(max(filter(None, some), default=None) for some in both)) for key, both in parts.items()}
 
 
 def _of_model(model: str, figures: Sequence) -> dict[str, Variation]:
@@ -38,33 +36,20 @@ def _of_model(model: str, figures: Sequence) -> dict[str, Variation]:
     for run in known.runs if known else []:
         for key, value in run.values.items() if run.method == METHOD else ():
             groups.setdefault(key, {}).setdefault(run.card_id, []).append(value)
-    own = {one.key: _variation(list(groups.get(one.key, {}).values())) for one in figures}
-    kinds = {
-        kind: Variation(*(_of_kind([one for one in figures if one.kind == kind], own, part) for part in range(2)))
-        for kind in {one.kind for one in figures}
-    }
-    return {
-        one.key: Variation(*(_own_or(*both) for both in zip(own[one.key], kinds[one.kind], strict=True)))
-        for one in figures
-    }
+    values = {one.key: list(groups.get(one.key, {}).values()) for one in figures}
+    own = {key: Variation(within(some), between(some)) for key, some in values.items()}
+    kinds: dict[str, list[Variation]] = {one.kind: [Variation(None, None)] for one in figures}
+    for one in figures:
+        kinds[one.kind] += (
+            [] if one.modal else [own[one.key]]
+        )  # each process of a launch-bound figure has its own level
+    parts = {one.key: zip(own[one.key], zip(*kinds[one.kind], strict=True), strict=True) for one in figures}
+    return {key: Variation(*(_own_or_of_kind(*part) for part in both)) for key, both in parts.items()}
 
 
-def _variation(groups: Sequence[Sequence[float]]) -> Variation:
-    return Variation(within(groups), between(groups))
-
-
-def _of_kind(figures: Iterable, own: dict[str, Variation], part: int) -> Spread | None:
-    """Without figures that the host paces, since each process settles at another level."""
-    spread = pooled(own[one.key][part] for one in figures if not one.modal)
-    return spread and spread._replace(df=min(spread.df, KIND_DF))
-
-
-def _own_or(own: Spread | None, kind: Spread | None) -> Spread | None:
-    return own if own and own.df >= FEWEST_DF else kind
-
-
-def _wider(spreads: Iterable[Spread | None]) -> Spread | None:
-    return max(filter(None, spreads), key=lambda one: one.sd, default=None)
+def _own_or_of_kind(own: Spread | None, kind: Iterable[Spread | None]) -> Spread | None:
+    spread = own if own and own.df >= FEWEST_DF else pooled(kind)
+    return spread if spread is own else spread and Spread(spread.sd, min(spread.df, KIND_DF))
 
 
 # ---------------------------------------------------------------- spreads of groups of positive values

@@ -5,16 +5,7 @@ from typing import Any, NamedTuple
 
 from roofline.api import Refused, Run
 
-HARDWARE = (  # of a device record
-    "multiprocessors",
-    "mig_slice",
-    "power_limit_w",
-    "sm_clock_max_mhz",
-    "memory_clock_max_mhz",
-    "ecc_enabled",
-    "pcie_generation_max",
-    "pcie_width_max",
-)
+HARDWARE = ["multiprocessors", "mig_slice", "power_limit_w", "sm_clock_max_mhz", "memory_clock_max_mhz", "ecc_enabled"]
 BLOCKING = ("multiprocessors", "mig_slice")  # devices that differ in one of them are as good as other models
 NO_MATTER = {
     "cost",
@@ -103,29 +94,25 @@ def _card(run: Run, key: str) -> str:
 
 def differences(a: Iterable[Device], b: Iterable[Device]) -> list[str]:
     """A line for each fact of hardware and software that differs."""
-    return _lines(*([_facts(one) for one in side] for side in (a, b)))
+    records = [[one.record for one in side] for side in (a, b)]
+    return _lines(
+        *([{key: one.hardware.get(key) for key in HARDWARE} | one.software for one in side] for side in records)
+    )
 
 
 def differences_of_runs(a: Iterable[Run], b: Iterable[Run]) -> list[str]:
     """The same for effort, commit and failed checks; of settings only the names of the sections that differ."""
-    sides = [
-        [{"effort": one.effort, "commit": (one.commit or "unknown")[:8], "failed checks": _faults(one)} for one in side]
-        for side in (a, b)
+    facts = [
+        [{"effort": one.effort, "commit": one.commit, "failed checks": _faults(one)} for one in side] for side in (a, b)
     ]
-    configs = [[one.manifest.config for one in side] for side in (a, b)]
-    keys = dict.fromkeys(key for side in configs for config in side for key in config if key not in NO_MATTER)
-    differing = [key for key in keys if len({str(config.get(key)) for side in configs for config in side}) > 1]
-    return _lines(*sides) + ([f"settings: {', '.join(differing)}"] if differing else [])
+    configs = [one.manifest.config for side in (a, b) for one in side]
+    keys = dict.fromkeys(key for config in configs for key in config if key not in NO_MATTER)
+    differing = [key for key in keys if any(config.get(key) != configs[0].get(key) for config in configs)]
+    return _lines(*facts) + ([f"settings: {', '.join(differing)}"] if differing else [])
 
 
 def _faults(run: Run) -> str:
     return _listed(f"{one.device} {one.check}" for one in run.roofline.faults) or "none"
-
-
-def _facts(device: Device) -> dict[str, Any]:
-    record = device.record
-    hardware = {key: record.hardware[key] for key in HARDWARE if key in record.hardware}
-    return {**hardware, "host CPU": record.host.get("cpu"), **record.software}
 
 
 def _lines(a: Sequence[dict], b: Sequence[dict]) -> list[str]:

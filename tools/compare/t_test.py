@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from known_variation import Spread, Variation, pooled, variations, within
@@ -68,71 +68,64 @@ class Compared:
     card_variation: float | None  # between cards; null for one card on both sides
     margin: float
     ratio: float  # B / A of the figure itself
-    ci95: tuple[float, float] | None
-    p_value: float | None  # adjusted
-    verdict: Verdict
-    smallest_change: float | None  # the slowing that nine of ten such comparisons call SLOWER
-    reason: str | None  # why it is UNCLEAR, apart from its interval
+    reason: str | None  # why it is not judged
+    ci95: tuple[float, float] | None = None
+    p_value: float | None = None  # adjusted
+    verdict: Verdict = "UNCLEAR"
+    smallest_change: float | None = None  # the slowing that nine of ten such comparisons call SLOWER
 
 
 def compare(pairs: Iterable[Pair], identical: bool = False) -> list[Compared]:
     """Every figure that both sides of a pair have; `identical` lists are SAME without a test."""
     found = [one for pair in pairs for one in _figures(pair)]
+    if identical:
+        return [replace(one, verdict="SAME", reason=None) for one, _ in found]
     tested = [difference for _, difference in found if difference]
     adjusted = iter(holm([one.p_value for one in tested]))
-    compared = []
-    for facts, one in found:
-        if identical:
-            facts |= {"verdict": "SAME", "reason": None}
-        elif one:
-            facts |= _concluded(one, next(adjusted), len(tested), facts["margin"], facts["higher_is_better"])
-        compared.append(Compared(**facts))
-    return compared
+    return [_concluded(*both, next(adjusted), len(tested)) if both[1] else both[0] for both in found]
 
 
-def _figures(pair: Pair) -> list[tuple[dict, Difference | None]]:
-    keys = dict.fromkeys(key for one in pair.a for key in one.figures)
+def _figures(pair: Pair) -> list[tuple[Compared, Difference | None]]:
+    first = {key: figure for one in reversed(pair.a) for key, figure in one.figures.items()}
     theirs = {key for one in pair.b for key in one.figures}
-    first = [next(one.figures[key] for one in pair.a if key in one.figures) for key in keys if key in theirs]
-    known = variations(dict.fromkeys(one.record.name for one in (*pair.a, *pair.b)), first)
-    return [_figure(pair, one, known[one.key]) for one in first]
+    common = [figure for key, figure in first.items() if key in theirs]
+    known = variations(dict.fromkeys(one.record.name for one in (*pair.a, *pair.b)), common)
+    return [_figure(pair, one, known[one.key]) for one in common]
 
 
-def _figure(pair: Pair, figure, known: Variation) -> tuple[dict, Difference | None]:
-    """What is known of a figure before the correction, and its difference if it is tested."""
-    sides = [[one for one in side if figure.key in one.figures] for side in (pair.a, pair.b)]
-    sound = [[one for one in side if not doubt(one, one.figures[figure.key])] for side in sides]
-    reasons = [doubt(side[0], side[0].figures[figure.key]) for side, kept in zip(sides, sound, strict=True) if not kept]
+def _figure(pair: Pair, first, known: Variation) -> tuple[Compared, Difference | None]:
+    """A figure before the correction, UNCLEAR as yet, and its difference if it is tested."""
+    sides = [[(one, one.figures[first.key]) for one in side if first.key in one.figures] for side in pair[1:]]
+    sound = [[both for both in side if not doubt(*both)] for side in sides]
+    reasons = [doubt(*side[0]) for side, kept in zip(sides, sound, strict=True) if not kept]
     sides = [kept or side for kept, side in zip(sound, sides, strict=True)]
-    inputs = [{one.figures[figure.key].inputs for one in side} for side in sides]
-    if inputs[0] != inputs[1] and not any(None in one for one in inputs):
+    inputs = [{figure.inputs for _, figure in side} for side in sides]
+    if inputs[0] != inputs[1] and None not in inputs[0] | inputs[1]:
         reasons.append("other operands")
-    if any(one.figures[figure.key].modal for side in sides for one in side):
+    if any(figure.modal for side in sides for _, figure in side):
         reasons.append("launch-bound: the host sets the pace, and each process settles at another level")
-    a, b = ({card: _values(side, card, figure.key) for card in {one.card: 0 for one in side}} for side in sides)
-    runs = pooled([known.runs, within([*a.values(), *b.values()])])
+    a, b = ({one.card: [f.value for other, f in side if other.card == one.card] for one, _ in side} for side in sides)
+    spreads = [within(side.values()) for side in (a, b)]
+    runs = pooled([known.runs, *spreads])
     cards = None if pair.same_card else known.cards
     error = _error(a, b, runs, cards, pair.same_card)
     if not error:
-        what = "cards of this model" if not pair.same_card else "runs"
+        what = "runs" if pair.same_card else "cards of this model"
         reasons.append(f"the variation between {what} is unknown; lists of two or more per side would show it")
     ratio = _mean(b) / _mean(a)
-    estimate = math.log(ratio) * (1 if figure.higher_is_better else -1)
-    spreads = [within(side.values()) for side in (a, b)]
-    facts = {
-        "device": pair.name,
-        **{name: getattr(figure, name) for name in ("key", "name", "kind", "unit", "higher_is_better")},
+    figure = Compared(
+        device=pair.name,
+        **{name: getattr(first, name) for name in ("key", "name", "kind", "unit", "higher_is_better")},
         **{name: [value for values in side.values() for value in values] for name, side in (("a", a), ("b", b))},
-        **{name: spread and spread.sd for name, spread in zip(("spread_a", "spread_b"), spreads, strict=True)},
-        "run_variation": runs and runs.sd,
-        "card_variation": cards and cards.sd,
-        "margin": MARGINS[figure.kind],
-        "ratio": ratio,
-        **dict.fromkeys(("ci95", "p_value", "smallest_change")),
-        "verdict": "UNCLEAR",
-        "reason": next(iter(reasons), None),
-    }
-    return facts, None if reasons else Difference(estimate, *error)
+        spread_a=spreads[0] and spreads[0].sd,
+        spread_b=spreads[1] and spreads[1].sd,
+        run_variation=runs and runs.sd,
+        card_variation=cards and cards.sd,
+        margin=MARGINS[first.kind],
+        ratio=ratio,
+        reason=next(iter(reasons), None),
+    )
+    return figure, None if reasons else Difference(math.log(ratio) * (1 if first.higher_is_better else -1), *error)
 
 
 def doubt(device: Device, figure) -> str | None:
@@ -144,10 +137,6 @@ def doubt(device: Device, figure) -> str | None:
         if disturbs and figure.record in fault.records:
             return f"disturbed: not passed is {fault.check!r}"
     return None
-
-
-def _values(side: Sequence[Device], card: str, key: str) -> list[float]:
-    return [one.figures[key].value for one in side if one.card == card]
 
 
 def _mean(side: ByCard) -> float:
@@ -167,9 +156,7 @@ def _error(
     """
     of_runs = sum(sum(1 / len(values) for values in side.values()) / len(side) ** 2 for side in (a, b))
     of_cards = 1 / len(a) + 1 / len(b)
-    if same_card:
-        parts = [(runs, of_runs)]
-    elif cards:
+    if same_card or cards:
         parts = [(runs, of_runs), (cards, of_cards)]  # without runs, that between cards holds both
     else:
         parts = [(within([[_mean({"": values}) for values in side.values()] for side in (a, b)]), of_cards)]
@@ -213,11 +200,12 @@ def smallest_change(se: float, df: float, tests: int, margin: float) -> float:
     return -math.expm1(-(threshold + student_t.quantile(1 - POWER, df) * se))
 
 
-def _concluded(one: Difference, p_value: float, tests: int, margin: float, higher_is_better: bool) -> dict:
-    sign = 1 if higher_is_better else -1
-    return {
-        "ci95": tuple(sorted(math.exp(max(-LARGEST, min(sign * end, LARGEST))) for end in one.interval)),
-        "p_value": p_value,
-        "verdict": verdict(one, p_value, margin),
-        "smallest_change": smallest_change(one.se, one.df, tests, margin),
-    }
+def _concluded(figure: Compared, one: Difference, p_value: float, tests: int) -> Compared:
+    ends = [end if figure.higher_is_better else -end for end in one.interval]
+    return replace(
+        figure,
+        ci95=tuple(sorted(math.exp(max(-LARGEST, min(end, LARGEST))) for end in ends)),
+        p_value=p_value,
+        verdict=verdict(one, p_value, figure.margin),
+        smallest_change=smallest_change(one.se, one.df, tests, figure.margin),
+    )
