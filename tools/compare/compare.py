@@ -3,10 +3,8 @@
     python tools/compare/compare.py A B [--force]
 
 A and B are archives, results folders or folders of reference/; several in one argument are separated by blanks.
---force also compares other models of card. Nothing is measured, and no GPU is needed.
-
-Writes results/comparison/: comparison.md, comparison.json and comparison.png. The exit status is 1 if a figure is
-SLOWER, and 2 if the lists cannot be read or compared.
+--force also compares other models of card. Nothing is measured, and no GPU is needed. The exit status is 1 if a figure
+is SLOWER, and 2 if the lists cannot be read or compared.
 """
 
 import argparse
@@ -23,9 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scrip
 
 import compare_page
 import compare_picture
+import t_test
 from pairing import Pair, differences, differences_of_runs, paired
-from t_test import Compared
-from t_test import compare as compared
 
 from roofline.api import RESULTS, Refused, Run, exit_with, figure_style, open_run, print_what_can_be_printed, write_text
 
@@ -44,13 +41,11 @@ class Comparison:
     pairs: dict[str, str]  # whether one card is on both sides, in words, by the names of the pairs
     differences: list[str]  # apart from the figures
     left_out: list[str]  # devices, with the reason
-    figures: list[Compared]
+    figures: list[t_test.Compared]
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="make compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(prog="make compare", description=(__doc__ or "").split("\n\n")[-1])
     parser.add_argument("a", metavar="A")
     parser.add_argument("b", metavar="B")
     parser.add_argument("--force", action="store_true")
@@ -85,23 +80,17 @@ def paths(text: str, side: str) -> list[Path]:
 
 
 def compare(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> Comparison:
-    """Raises Refused if no device of A is like one of B, or a run is on both sides."""
+    """Raises Refused if no device of A is like one of B, or a run is in both lists."""
     prints = [{run.fingerprint for run in side} for side in (a, b)]
-    if (identical := prints[0] == prints[1]) is False and (both := prints[0] & prints[1]):
-        twice = next(run.source for run in b if run.fingerprint in both)
-        raise Refused(f"{twice}: in both lists; leave it out of one")
+    identical, both = prints[0] == prints[1], prints[0] & prints[1]
+    if both and not identical:
+        raise Refused(f"{next(run.source for run in b if run.fingerprint in both)}: in both lists; leave it out of one")
     pairs, left_out = paired(a, b, force)
-    several = len(pairs) > 1
-    lines = {f"{one.name}, {line}" if several else line: 0 for one in pairs for line in differences(one.a, one.b)}
-    return Comparison(
-        identical=identical,
-        a=[_line(run) for run in a],
-        b=[_line(run) for run in b],
-        pairs={one.name: _cards(one) for one in pairs},
-        differences=[] if identical else [*lines, *differences_of_runs(a, b)],
-        left_out=left_out,
-        figures=compared(pairs, identical),
-    )
+    lines = [f"{one.name}, {line}" if pairs[1:] else line for one in pairs for line in differences(one.a, one.b)]
+    described = [[_line(run) for run in side] for side in (a, b)]
+    differing = [] if identical else [*lines, *differences_of_runs(a, b)]
+    figures = t_test.compare(pairs, identical)
+    return Comparison(identical, *described, {one.name: _cards(one) for one in pairs}, differing, left_out, figures)
 
 
 def _line(run: Run) -> str:
@@ -110,10 +99,9 @@ def _line(run: Run) -> str:
 
 
 def _cards(pair: Pair) -> str:
-    if pair.same_card:
-        return "the same device on both sides"
     a, b = (len({one.card for one in side}) for side in (pair.a, pair.b))
-    return f"different devices ({a} in A, {b} in B), so the variation between cards is part of the error"
+    other = f"different devices ({a} in A, {b} in B), so the variation between cards is part of the error"
+    return "the same device on both sides" if pair.same_card else other
 
 
 if __name__ == "__main__":

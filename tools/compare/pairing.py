@@ -103,7 +103,8 @@ def differences(a: Iterable[Device], b: Iterable[Device]) -> list[str]:
 def differences_of_runs(a: Iterable[Run], b: Iterable[Run]) -> list[str]:
     """The same for effort, commit and failed checks; of settings only the names of the sections that differ."""
     facts = [
-        [{"effort": one.effort, "commit": one.commit, "failed checks": _faults(one)} for one in side] for side in (a, b)
+        [{"effort": one.effort, "commit": one.commit and one.commit[:8], "failed checks": _faults(one)} for one in side]
+        for side in (a, b)
     ]
     configs = [one.manifest.config for side in (a, b) for one in side]
     keys = dict.fromkeys(key for config in configs for key in config if key not in NO_MATTER)
