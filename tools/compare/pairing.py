@@ -7,12 +7,7 @@ from roofline.api import Refused, Run
 
 HARDWARE = ["multiprocessors", "mig_slice", "power_limit_w", "sm_clock_max_mhz", "memory_clock_max_mhz", "ecc_enabled"]
 BLOCKING = ("multiprocessors", "mig_slice")  # devices that differ in one of them are as good as other models
-NO_MATTER = {
-    "cost",
-    "devices",
-    "plot",
-    "effort",
-}  # sections of the config that change no figure, and effort, which is shown
+SHOWN_ELSEWHERE = ("cost", "devices", "plot", "effort")  # keys of the config that change no figure, or have a line
 
 
 class Device(NamedTuple):
@@ -20,12 +15,9 @@ class Device(NamedTuple):
 
     run: Run
     key: str  # such as gpu0
+    record: Any
     card: str  # the same for one card in several runs
     figures: dict  # Quantities by their keys
-
-    @property
-    def record(self):
-        return self.run.devices[self.key]
 
 
 class Pair(NamedTuple):
@@ -46,11 +38,9 @@ def paired(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tuple[lis
     A card is compared with itself if both lists have it, else with cards of its model. `force` compares other models of
     one kind too. Raises Refused without a pair.
     """
-    sides = [
-        [Device(run, key, _card(run, key), run.of_device(key)) for run in side for key in run.devices]
-        for side in (a, b)
-    ]
-    common = [card for card in dict.fromkeys(one.card for one in sides[0]) if card in {one.card for one in sides[1]}]
+    sides = [[_device(run, key) for run in side for key in run.devices] for side in (a, b)]
+    cards = [dict.fromkeys(one.card for one in side) for side in sides]
+    common = [card for card in cards[0] if card in cards[1]]
     groups = [[[one for one in side if one.card == card] for side in sides] for card in common]
     rest = [[one for one in side if one.card not in common] for side in sides]
     for trait in ("name", "device_kind") if force else ("name",):
@@ -59,20 +49,17 @@ def paired(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tuple[lis
             if all(group):
                 groups.append(group)
                 rest = [[one for one in side if one not in mine] for side, mine in zip(rest, group, strict=True)]
-    left_out = [
-        f"{one.record.name} ({one.key}): only in {side}" for side, own in zip("AB", rest, strict=True) for one in own
-    ]
-    kinds = set.intersection(*({one.record.device_kind for one in own} for own in rest))
-    pairs = []
+    left_out = [f"{one.record.name} ({one.key}): only in {'AB'[side]}" for side in (0, 1) for one in rest[side]]
+    pairs, forcible = [], all(rest)
     for mine, other in sorted(groups, key=lambda group: sides[0].index(group[0][0])):
         pair = Pair(_listed([one.record.name for one in (*mine, *other)], " and "), mine, other)
         blocking = [line for line in differences(*pair[1:]) if line.startswith(BLOCKING)]
         if blocking and not force:
             left_out.append(f"{pair.name}: {blocking[0]}")
-            kinds.add("blocked")
+            forcible = True
         else:
             pairs.append(pair)
-    if kinds and not force:
+    if forcible and not force:
         left_out.append("FORCE=1 compares other models of card")
     if not pairs:
         raise Refused(f"cannot be compared: {'; '.join(left_out)}")
@@ -81,12 +68,13 @@ def paired(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tuple[lis
     return pairs, list(dict.fromkeys(left_out))
 
 
-def _card(run: Run, key: str) -> str:
-    """The UUID. A CPU has none, so the GPUs next to it tell one host from another."""
+def _device(run: Run, key: str) -> Device:
+    """A CPU has no UUID of its own, so the GPUs next to it tell one host from another."""
     record = run.devices[key]
-    others = sorted(one.uuid for one in run.devices.values() if one.device_kind != record.device_kind)
+    gpus = sorted(one.uuid for one in run.devices.values() if one.device_kind == "gpu")
     uuid = record.uuid if record.uuid != "unknown" else f"unknown, of {run.source}"
-    return uuid if record.device_kind == "gpu" else " beside ".join([uuid, *others])
+    card = uuid if record.device_kind == "gpu" else " beside ".join([uuid, *gpus])
+    return Device(run, key, record, card, run.of_device(key))
 
 
 # ---------------------------------------------------------------- what else differs
@@ -94,26 +82,27 @@ def _card(run: Run, key: str) -> str:
 
 def differences(a: Iterable[Device], b: Iterable[Device]) -> list[str]:
     """A line for each fact of hardware and software that differs."""
-    records = [[one.record for one in side] for side in (a, b)]
     return _lines(
-        *([{key: one.hardware.get(key) for key in HARDWARE} | one.software for one in side] for side in records)
+        *(
+            [{key: one.record.hardware.get(key) for key in HARDWARE} | one.record.software for one in side]
+            for side in (a, b)
+        )
     )
 
 
 def differences_of_runs(a: Iterable[Run], b: Iterable[Run]) -> list[str]:
     """The same for effort, commit and failed checks; of settings only the names of the sections that differ."""
-    facts = [
-        [{"effort": one.effort, "commit": one.commit and one.commit[:8], "failed checks": _faults(one)} for one in side]
-        for side in (a, b)
-    ]
     configs = [one.manifest.config for side in (a, b) for one in side]
-    keys = dict.fromkeys(key for config in configs for key in config if key not in NO_MATTER)
+    keys = dict.fromkeys(key for config in configs for key in config if key not in SHOWN_ELSEWHERE)
     differing = [key for key in keys if any(config.get(key) != configs[0].get(key) for config in configs)]
-    return _lines(*facts) + ([f"settings: {', '.join(differing)}"] if differing else [])
+    return _lines(*([_facts(one) for one in side] for side in (a, b))) + (
+        [f"settings: {', '.join(differing)}"] if differing else []
+    )
 
 
-def _faults(run: Run) -> str:
-    return _listed(f"{one.device} {one.check}" for one in run.roofline.faults) or "none"
+def _facts(run: Run) -> dict:
+    faults = _listed(f"{one.device} {one.check}" for one in run.roofline.faults) or "none"
+    return {"effort": run.effort, "commit": run.commit and run.commit[:8], "failed checks": faults}
 
 
 def _lines(a: Sequence[dict], b: Sequence[dict]) -> list[str]:

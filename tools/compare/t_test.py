@@ -13,7 +13,6 @@ from roofline.api import ALONE, FEWEST_SAMPLES, QUIET, student_t
 ERROR = 0.05  # of a comparison: of calling any figure SLOWER or FASTER though nothing changed; of an interval
 POWER = 0.90  # with which the smallest change is found
 FEWEST_DF = 2  # of a variation: with less, nothing is tested
-LARGEST = 50.0  # of ln(B / A): an interval that wide says nothing, and must stay a number
 MARGINS = {  # relative changes that do not matter, by the kind of figure
     "burst": 0.02,
     "sustained": 0.03,
@@ -204,7 +203,7 @@ def _concluded(figure: Compared, one: Difference, p_value: float, tests: int) ->
     ends = [end if figure.higher_is_better else -end for end in one.interval]
     return replace(
         figure,
-        ci95=tuple(sorted(math.exp(max(-LARGEST, min(end, LARGEST))) for end in ends)),
+        ci95=tuple(sorted(map(math.exp, ends))),
         p_value=p_value,
         verdict=verdict(one, p_value, figure.margin),
         smallest_change=smallest_change(one.se, one.df, tests, figure.margin),
