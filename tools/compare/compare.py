@@ -2,9 +2,8 @@
 
     python tools/compare/compare.py A B [--force]
 
-A and B are archives, results folders or folders of reference/; several in one argument are separated by blanks.
---force also compares other models of card. Nothing is measured, and no GPU is needed. The exit status is 1 if a figure
-is SLOWER, and 2 if the lists cannot be read or compared.
+A and B are lists of archives, results folders or folders of reference/. --force also compares other models of card. The
+exit status is 1 if a figure is SLOWER, and 2 if the lists cannot be read or compared.
 """
 
 import argparse

@@ -10,12 +10,7 @@ from roofline.api import figure_style as style
 TITLE = "B compared with A"
 HEAD, FOOT, ROW, TITLED, RIGHT, NAMES = 38.0, 40.0, 12.0, 26.0, 96.0, 214.0  # points
 LINEAR, REACH = 2.0, 20.0  # per cent: as far as the axis is linear, and shown at least
-LOOK = {
-    "SAME": ("o", style.MUTED),
-    "FASTER": (">", "#0072B2"),
-    "SLOWER": ("<", style.FAULT),
-    "UNCLEAR": ("o", style.MUTED),
-}
+LOOK, DOT = {"FASTER": (">", "#0072B2"), "SLOWER": ("<", style.FAULT)}, ("o", style.MUTED)
 MARKS = (
     "How much faster B is (times are inverted), with the 95 % interval. Shaded: changes that do not matter."
     " Arrows: SLOWER and FASTER. Full dots: SAME. Open dots: UNCLEAR."
@@ -26,8 +21,6 @@ MARKS = (
 def draw(comparison):
     """A panel per pair of devices."""
     panels = [(name, rows) for name in comparison.pairs if (rows := compare_page.shown(comparison.figures, name))]
-    if not panels:
-        return style.nothing(TITLE, "The two lists have no figure in common.")
     lines = [*style.wrapped(compare_page.summary(comparison)), *style.wrapped(MARKS)]
     top = height = HEAD + style.LINE * len(lines) + sum(TITLED + ROW * len(rows) + FOOT for _, rows in panels)
     figure = style.headed(height, TITLE, lines)
@@ -56,9 +49,9 @@ def _paint(axes, name: str, rows: Sequence[Compared]) -> None:
     axes.axvline(0, color=style.SPINES, lw=0.8, zorder=1)
     at = {"xycoords": axes.get_yaxis_transform(), "va": "center", "size": style.SMALL_SIZE, "annotation_clip": False}
     for place, one in enumerate(rows):
-        (marker, colour), change = LOOK[one.verdict], _faster(one.ratio, one)
-        margin = 100 * one.margin
-        axes.fill_betweenx([place - 0.4, place + 0.4], -margin, margin, color=style.SHADE, lw=0, zorder=0.5)
+        (marker, colour), change = LOOK.get(one.verdict, DOT), _faster(one.ratio, one)
+        band = (-100 * one.margin, 100 * one.margin)
+        axes.fill_betweenx([place - 0.4, place + 0.4], *band, color=style.SHADE, lw=0, zorder=0.5)
         if one.ci95:
             ends = [_faster(end, one) for end in one.ci95]
             axes.plot(ends, [place] * 2, color=colour, lw=1.0, zorder=2, solid_capstyle="butt")

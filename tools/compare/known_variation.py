@@ -1,7 +1,4 @@
-"""How much figures vary between runs of one card and between cards of one model, from reference/cards/.
-
-A spread is a standard deviation of ln(value), so a relative one.
-"""
+"""How much figures vary between runs of one card and between cards of one model, from reference/cards/."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -14,7 +11,7 @@ KIND_DF = 8  # that of a kind counts for at most: figures of one kind do not var
 
 
 class Spread(NamedTuple):
-    sd: float
+    sd: float  # the standard deviation of ln(value)
     df: float
 
 
@@ -62,11 +59,8 @@ def within(groups: Iterable[Sequence[float]]) -> Spread | None:
 
 
 def between(groups: Sequence[Sequence[float]]) -> Spread | None:
-    """Of the means of groups, beyond what the spread within them explains; None for fewer than two groups.
-
-    By the method of moments (Searle, Casella and McCulloch, Variance Components, section 3.6). If no group has two
-    values, all counts as between.
-    """
+    """Of the means of groups beyond what the spread within them explains, by the method of moments (Searle, Casella and
+    McCulloch, Variance Components, section 3.6). If no group has two values, all counts as between."""
     if len(groups) < 2:
         return None
     means = [math.fsum(map(math.log, group)) / len(group) for group in groups]

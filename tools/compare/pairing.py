@@ -1,6 +1,6 @@
 """Which devices of two lists of runs belong together, and what else differs between the lists."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from roofline.api import Refused, Run
@@ -33,11 +33,8 @@ class Pair(NamedTuple):
 
 
 def paired(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tuple[list[Pair], list[str]]:
-    """The pairs, and a line per device that is left out.
-
-    A card is compared with itself if both lists have it, else with cards of its model. `force` compares other models of
-    one kind too. Raises Refused without a pair.
-    """
+    """The pairs, and a line per device that is left out. A card is compared with itself if both lists have it, else
+    with others of its model. `force` compares other models of one kind too. Raises Refused."""
     sides = [[_device(run, key) for run in side for key in run.devices] for side in (a, b)]
     cards = [dict.fromkeys(one.card for one in side) for side in sides]
     common = [card for card in cards[0] if card in cards[1]]
@@ -82,12 +79,7 @@ def _device(run: Run, key: str) -> Device:
 
 def differences(a: Iterable[Device], b: Iterable[Device]) -> list[str]:
     """A line for each fact of hardware and software that differs."""
-    return _lines(
-        *(
-            [{key: one.record.hardware.get(key) for key in HARDWARE} | one.record.software for one in side]
-            for side in (a, b)
-        )
-    )
+    return _lines(lambda one: {key: one.record.hardware.get(key) for key in HARDWARE} | one.record.software, a, b)
 
 
 def differences_of_runs(a: Iterable[Run], b: Iterable[Run]) -> list[str]:
@@ -95,9 +87,8 @@ def differences_of_runs(a: Iterable[Run], b: Iterable[Run]) -> list[str]:
     configs = [one.manifest.config for side in (a, b) for one in side]
     keys = dict.fromkeys(key for config in configs for key in config if key not in SHOWN_ELSEWHERE)
     differing = [key for key in keys if any(config.get(key) != configs[0].get(key) for config in configs)]
-    return _lines(*([_facts(one) for one in side] for side in (a, b))) + (
-        [f"settings: {', '.join(differing)}"] if differing else []
-    )
+    settings = [f"settings: {', '.join(differing)}"] if differing else []
+    return [*_lines(_facts, a, b), *settings]
 
 
 def _facts(run: Run) -> dict:
@@ -105,9 +96,10 @@ def _facts(run: Run) -> dict:
     return {"effort": run.effort, "commit": run.commit and run.commit[:8], "failed checks": faults}
 
 
-def _lines(a: Sequence[dict], b: Sequence[dict]) -> list[str]:
-    names = dict.fromkeys(name for facts in (*a, *b) for name in facts)
-    both = {name: [_listed(facts.get(name) for facts in side) for side in (a, b)] for name in names}
+def _lines(facts: Callable[[Any], dict], *sides: Iterable) -> list[str]:
+    found = [[facts(one) for one in side] for side in sides]
+    names = dict.fromkeys(name for side in found for one in side for name in one)
+    both = {name: [_listed(one.get(name) for one in side) for side in found] for name in names}
     return [f"{name}: {one} in A, {other} in B" for name, (one, other) in both.items() if one != other]
 
 

@@ -13,20 +13,13 @@ from roofline.api import ALONE, FEWEST_SAMPLES, QUIET, student_t
 ERROR = 0.05  # of a comparison: of calling any figure SLOWER or FASTER though nothing changed; of an interval
 POWER = 0.90  # with which the smallest change is found
 FEWEST_DF = 2  # of a variation: with less, nothing is tested
-MARGINS = {  # relative changes that do not matter, by the kind of figure
-    "burst": 0.02,
-    "sustained": 0.03,
-    "issue": 0.02,
-    "memory": 0.01,
-    "cache": 0.02,
-    "link": 0.02,
-    "pageable": 0.10,
-    "device_time": 0.03,
-    "caller_time": 0.05,
-}
+MARGIN = 0.02  # a relative change that does not matter
+MARGINS = {"memory": 0.01, "sustained": 0.03, "device_time": 0.03, "caller_time": 0.05, "pageable": 0.10}  # by kind
 UNAFFECTED = ("device_time", "sustained")  # kinds that a busy host does not disturb
 Verdict = Literal["SAME", "FASTER", "SLOWER", "UNCLEAR"]
 ByCard = dict[str, list[float]]
+SPREADS = ("spread_a", "spread_b", "run_variation", "card_variation")
+OF_FIGURE = ("key", "name", "kind", "unit", "higher_is_better")
 
 
 class Difference(NamedTuple):
@@ -114,13 +107,10 @@ def _figure(pair: Pair, first, known: Variation) -> tuple[Compared, Difference |
     ratio = _mean(b) / _mean(a)
     figure = Compared(
         device=pair.name,
-        **{name: getattr(first, name) for name in ("key", "name", "kind", "unit", "higher_is_better")},
+        **{name: getattr(first, name) for name in OF_FIGURE},
         **{name: [value for values in side.values() for value in values] for name, side in (("a", a), ("b", b))},
-        spread_a=spreads[0] and spreads[0].sd,
-        spread_b=spreads[1] and spreads[1].sd,
-        run_variation=runs and runs.sd,
-        card_variation=cards and cards.sd,
-        margin=MARGINS[first.kind],
+        **{name: one and one.sd for name, one in zip(SPREADS, (*spreads, runs, cards), strict=True)},
+        margin=MARGINS.get(first.kind, MARGIN),
         ratio=ratio,
         reason=next(iter(reasons), None),
     )
@@ -146,9 +136,7 @@ def _mean(side: ByCard) -> float:
 # ---------------------------------------------------------------- statistics
 
 
-def _error(
-    a: ByCard, b: ByCard, runs: Spread | None, cards: Spread | None, same_card: bool
-) -> tuple[float, float] | None:
+def _error(a: ByCard, b: ByCard, runs, cards, same_card: bool) -> tuple[float, float] | None:
     """The standard error of ln(B / A) and its degrees of freedom; None if too little is known.
 
     Of other cards, without a stored variation, from the means of the cards inside the lists.
@@ -183,8 +171,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def verdict(difference: Difference, adjusted: float, margin: float) -> Verdict:
-    """SAME if the 95 % interval lies within the margin; FASTER or SLOWER if the adjusted p value is at most 5 % and the
-    change exceeds the margin; else UNCLEAR."""
     low, high = difference.interval
     if -margin <= low and high <= margin:
         return "SAME"
@@ -200,11 +186,7 @@ def smallest_change(se: float, df: float, tests: int, margin: float) -> float:
 
 
 def _concluded(figure: Compared, one: Difference, p_value: float, tests: int) -> Compared:
-    ends = [end if figure.higher_is_better else -end for end in one.interval]
-    return replace(
-        figure,
-        ci95=tuple(sorted(map(math.exp, ends))),
-        p_value=p_value,
-        verdict=verdict(one, p_value, figure.margin),
-        smallest_change=smallest_change(one.se, one.df, tests, figure.margin),
-    )
+    ci95 = tuple(sorted(math.exp(end if figure.higher_is_better else -end) for end in one.interval))
+    least = smallest_change(one.se, one.df, tests, figure.margin)
+    found = verdict(one, p_value, figure.margin)
+    return replace(figure, ci95=ci95, p_value=p_value, verdict=found, smallest_change=least)
