@@ -12,7 +12,7 @@ VERDICTS = ("SLOWER", "FASTER", "UNCLEAR", "SAME")
 TIMES = ("device_time", "caller_time")
 COLUMNS = ["figure", "unit", "A", "B", "B/A", "95 % interval", "verdict", "would find", "spread A", "spread B", "why"]
 SCREEN = ["figure", "A", "B", "B/A", "verdict", "would find"]
-SHOWN, NAME = 20, 58  # on the terminal: times that changed, and characters of a name
+SHOWN, NAME = 20, 72  # on the terminal: times that changed, and characters of a name
 LEGEND = (
     "B/A: for a time, above 1 is slower. SAME: the 95 % interval lies within the margin. SLOWER, FASTER: beyond chance"
     " after Holm's correction, and beyond the margin. Would find: the slowing that nine of ten such comparisons call"

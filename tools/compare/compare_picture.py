@@ -8,7 +8,7 @@ from t_test import Compared
 from roofline.api import figure_style as style
 
 TITLE = "B compared with A"
-HEAD, FOOT, ROW, TITLED, RIGHT, NAMES = 38.0, 40.0, 12.0, 26.0, 96.0, 214.0  # points
+HEAD, FOOT, ROW, TITLED, RIGHT, NAMES = 38.0, 40.0, 12.0, 26.0, 96.0, 310.0  # points
 LINEAR, REACH = 2.0, 20.0  # per cent: as far as the axis is linear, and shown at least
 LOOK, DOT = {"FASTER": (">", "#0072B2"), "SLOWER": ("<", style.FAULT)}, ("o", style.MUTED)
 MARKS = (
@@ -22,9 +22,8 @@ def draw(comparison):
     """A panel per pair of devices."""
     panels = [(name, rows) for name in comparison.pairs if (rows := compare_page.shown(comparison.figures, name))]
     lines = [*style.wrapped(compare_page.summary(comparison)), *style.wrapped(MARKS)]
-    top = height = HEAD + style.LINE * len(lines) + sum(TITLED + ROW * len(rows) + FOOT for _, rows in panels)
-    figure = style.headed(height, TITLE, lines)
-    top -= HEAD + style.LINE * len(lines)
+    top = sum(TITLED + ROW * len(rows) + FOOT for _, rows in panels)
+    figure = style.headed(height := HEAD + style.LINE * len(lines) + top, TITLE, lines)
     for name, rows in panels:
         high, wide = ROW * len(rows), style.WIDTH - NAMES - RIGHT
         top -= TITLED + high

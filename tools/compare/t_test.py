@@ -79,8 +79,7 @@ def compare(pairs: Iterable[Pair], identical: bool = False) -> list[Compared]:
 
 def _figures(pair: Pair) -> list[tuple[Compared, Difference | None]]:
     first = {key: figure for one in reversed(pair.a) for key, figure in one.figures.items()}
-    theirs = {key for one in pair.b for key in one.figures}
-    common = [figure for key, figure in first.items() if key in theirs]
+    common = [figure for key, figure in first.items() if any(key in one.figures for one in pair.b)]
     known = variations(dict.fromkeys(one.record.name for one in (*pair.a, *pair.b)), common)
     return [_figure(pair, one, known[one.key]) for one in common]
 

@@ -30,7 +30,7 @@ def verify(archive: Path) -> int:
     OSError."""
     with (linked if archive.is_dir() else opened)(archive) as (root, manifest, problems):
         if root.name.endswith(PACK):
-            raise Refused(f"{archive}: it holds records alone, for make compare; name the archive that they are from")
+            raise Refused(f"{archive}: it holds records alone; name the archive that they are from")
         if problems:
             print("\n".join([*problems, f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in {archive}"]))
             return 1
