@@ -55,8 +55,10 @@ def test_make_says_so_where_it_has_no_variable_of_a_name_and_knows_those_of_the_
         command = ["make", "-n", "help", *variables]
         return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stderr
 
-    pages = " ".join(page.read_text(encoding="utf-8") for page in [*PAGES, CHECKOUT / "Makefile"])
+    pages = " ".join(
+        page.read_text(encoding="utf-8") for page in [*PAGES, CHECKOUT / "Makefile", *CHECKOUT.glob("tools/*/tool.mk")]
+    )
     named = set(re.findall(r"\b(?:make [a-z-]* ?|\()([A-Z]+)=", pages)) | set(re.findall(r"\$\$([A-Z]+)\b", pages))
     assert {"CARD", "ARCHIVE", "ARGS", "CELL", "A", "B"} <= named
     assert told(*(f"{name}=1" for name in named - {"HOME"})) == ""
-    assert "no variable of this Makefile: CARDS; known: A " in told("CARDS=1")
+    assert "no variable of this Makefile: CARDS; known: A" in told("CARDS=1")

@@ -1,7 +1,9 @@
 """All that tools may import: runs, Nsight Compute's reports, number formats, tables and pictures."""
 
+from roofline.analysis.checks.conditions import ALONE, QUIET
 from roofline.analysis.quantities import Run
 from roofline.analysis.table import ComputeCeiling, MemoryCeiling
+from roofline.core import student_t
 from roofline.core.formatting import (
     counted,
     duration,
@@ -14,6 +16,7 @@ from roofline.core.formatting import (
 )
 from roofline.core.instructions import issue_peak
 from roofline.core.regimes import regime
+from roofline.core.statistics import FEWEST_SAMPLES
 from roofline.devices import memory_ceilings
 from roofline.devices.gpu import counter_names
 from roofline.devices.levels import TITLES as LEVEL_TITLES
@@ -28,14 +31,17 @@ from roofline.run.archive import Refused
 from roofline.run.archive import newest as newest_archive
 from roofline.run.archive import opened as open_archive
 from roofline.run.folder import measure
-from roofline.run.jobs import print_what_can_be_printed
+from roofline.run.jobs import exit_with, print_what_can_be_printed
 from roofline.run.paths import RESULTS
 from roofline.run.runs import read_run as open_run
 
 __all__ = [
+    "ALONE",
+    "FEWEST_SAMPLES",
     "LEVEL_COLOURS",
     "LEVEL_TITLES",
     "METHOD",
+    "QUIET",
     "RESULTS",
     "CardRun",
     "Cards",
@@ -50,6 +56,7 @@ __all__ = [
     "counted",
     "counter_names",
     "duration",
+    "exit_with",
     "figure_style",
     "filled",
     "flops_unit",
@@ -67,6 +74,7 @@ __all__ = [
     "print_what_can_be_printed",
     "regime",
     "regime_words",
+    "student_t",
     "write_cards",
     "write_text",
 ]

@@ -10,7 +10,7 @@ Cache = Literal["cold", "warm"]
 HostMemory = Literal["pinned", "pageable"]
 ComputeUnit = Literal["tensor_core", "cuda_core", "cpu"]
 QuantityKind = Literal[
-    "burst", "sustained", "issue", "memory", "cache", "link", "pageable", "device_time", "caller_time", "operator_time"
+    "burst", "sustained", "issue", "memory", "cache", "link", "pageable", "device_time", "caller_time"
 ]  # what runs are compared by
 
 KNEE = 0.9  # of a level's bandwidth: where it has fallen to this, the level's capacity is used up

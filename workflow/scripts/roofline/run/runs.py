@@ -35,21 +35,6 @@ def opened(path: Path | str) -> Iterator[tuple[Path, Run]]:
         yield results, _read(results, str(path))
 
 
-def read_runs(paths: Iterable[Path | str]) -> list[Run]:
-    """Each run once, in order. Raises Refused with a line for every one that cannot be read."""
-    found: dict[str, Run] = {}
-    refused = []
-    for path in paths:
-        try:
-            run = read_run(path)
-            found.setdefault(run.fingerprint, run)
-        except Refused as error:
-            refused.append(str(error))
-    if refused:
-        raise Refused("\n".join(refused))
-    return list(found.values())
-
-
 @contextlib.contextmanager
 def _results(path: Path) -> Iterator[Path]:
     """The results folder that a path is, holds or has packed. Raises Refused."""

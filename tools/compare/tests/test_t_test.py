@@ -1,53 +1,23 @@
-"""The arithmetic of comparing runs: Student's t, spreads, intervals, corrections and verdicts."""
+"""The arithmetic of comparing runs: variations, standard errors, corrections and verdicts."""
 
 import math
 import random
-from statistics import NormalDist, stdev
+from statistics import stdev
 
+import known_variation
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from known_variation import KIND_DF, Spread, between, variations, within
+from t_test import Difference, holm, smallest_change, standard_error, verdict
 
-from roofline.core import student_t
-from roofline.core.equivalence import (
-    Difference,
-    holm,
-    smallest_change,
-    standard_error,
-    verdict,
-)
-from roofline.core.run_spread import Spread, between, within
+from roofline.api import METHOD, CardRun, Cards, open_run
 
 positive = st.floats(1e-3, 1e6)
 values = st.lists(positive, min_size=2, max_size=6)
 
 
-# ---------------------------------------------------------------- Student's t
-
-
-@pytest.mark.parametrize(
-    "df, tail, t",  # NIST/SEMATECH e-Handbook of Statistical Methods, section 1.3.6.7.2
-    [(1, 0.025, 12.706), (2, 0.001, 22.327), (4, 0.025, 2.776), (4, 0.001, 7.173), (10, 0.05, 1.812), (100, 0.1, 1.29)],
-)
-def test_quantiles_of_t_are_the_tables(df, tail, t):
-    assert student_t.quantile(tail, df) == pytest.approx(t, abs=6e-4)
-
-
-@given(st.floats(1e-6, 0.499), st.floats(0.5, 500))
-def test_quantile_and_tail_are_inverse(tail, df):
-    t = student_t.quantile(tail, df)
-    assert student_t.upper_tail(t, df) == pytest.approx(tail, rel=1e-6)
-    assert student_t.upper_tail(-t, df) == pytest.approx(1 - tail, rel=1e-6)
-
-
-@given(st.floats(-5, 5))
-def test_t_of_two_known_shapes(t):
-    """Of one degree of freedom it is Cauchy's distribution, of many the normal one."""
-    assert student_t.upper_tail(t, 1) == pytest.approx(0.5 - math.atan(t) / math.pi, abs=1e-12)
-    assert student_t.upper_tail(t, 1e6) == pytest.approx(1 - NormalDist().cdf(t), abs=1e-5)
-
-
-# ---------------------------------------------------------------- spreads
+# ---------------------------------------------------------------- variations
 
 
 @given(st.lists(values, min_size=1, max_size=4), st.lists(positive, min_size=4, max_size=4))
@@ -60,24 +30,40 @@ def test_spread_within_groups_is_that_of_logarithms_and_knows_no_unit(groups, fa
     assert within(scaled).sd == pytest.approx(spread.sd, abs=1e-9)
 
 
-def test_one_value_per_group_has_no_spread_within_and_one_group_none_between():
-    assert within([[3.0], [4.0], []]) is None
-    assert between([[3.0, 4.0], []]) is None
+def test_single_values_have_no_spread_within_and_a_single_group_has_none_between():
+    assert within([[3.0], [4.0]]) is None and between([[3.0, 4.0]]) is None
     assert between([[100.0], [102.0]]) == pytest.approx((math.log(1.02) / math.sqrt(2), 1))
 
 
-def test_what_runs_explain_is_not_counted_between_cards():
+def test_what_runs_explain_does_not_count_between_cards():
     """Ten thousand cards of three runs each, 2 % apart, with runs 1 % apart."""
     chance = random.Random(1)
-    cards = [[math.exp(mean + chance.gauss(0, 0.01)) for _ in range(3)] for mean in gauss(chance, 0.02, 10_000)]
+    means = [chance.gauss(0, 0.02) for _ in range(10_000)]
+    cards = [[math.exp(mean + chance.gauss(0, 0.01)) for _ in range(3)] for mean in means]
     assert within(cards).sd == pytest.approx(0.01, rel=0.03)
     assert between(cards).sd == pytest.approx(0.02, rel=0.03)
-    alike = [[1.00, 1.02], [1.01, 1.01]]
-    assert between(alike).sd == 0
+    assert between([[1.00, 1.02], [1.01, 1.01]]).sd == 0
 
 
-def gauss(chance, sd, count):
-    return (chance.gauss(0, sd) for _ in range(count))
+def known_run(card, method=METHOD, **figures):
+    fields = dict.fromkeys(("commit", "effort", "driver", "cublas", "power_limit_w"))
+    return CardRun(date="2026-11-24", method=method, card_id=card, values=figures, **fields)
+
+
+def test_a_figure_of_few_runs_takes_the_variation_of_its_kind(reference, monkeypatch):
+    figures = [open_run(reference).of_device("gpu0")[key] for key in ("fp32", "fp16", "hbm_read")]
+    runs = [known_run(card, fp32=1 + 0.01 * place) for card in "ab" for place in range(3)]
+    runs += [known_run("a", method=METHOD - 1, fp32=7.0)]
+    monkeypatch.setattr(known_variation, "cards", lambda model: Cards(card=model, runs=runs) if model == "M" else None)
+    found = variations(["M", "unknown"], figures)
+    assert found["fp32"].runs == pytest.approx((0.00995, 4), abs=1e-4)
+    assert found["fp16"].runs == found["fp32"].runs and found["fp16"].cards.sd == 0
+    assert found["hbm_read"] == (None, None)
+    runs += [known_run("c", fp32=1 + 0.001 * place) for place in range(40)]
+    assert variations(["M"], figures)["fp16"].runs.df == KIND_DF < variations(["M"], figures)["fp32"].runs.df
+
+
+# ---------------------------------------------------------------- verdicts
 
 
 @given(positive, positive, st.floats(1, 50), st.floats(1, 50))
@@ -88,13 +74,10 @@ def test_standard_error_of_two_parts(one, other, df, other_df):
     assert standard_error((Spread(one, df), 1.0)) == pytest.approx((one, df))
 
 
-# ---------------------------------------------------------------- verdicts
-
-
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
 def test_holm_keeps_the_order_and_never_lowers(p_values):
     adjusted = holm(p_values)
-    assert all(p <= q <= min(1, len(p_values) * p) + 1e-12 or q >= p for p, q in zip(p_values, adjusted, strict=True))
+    assert all(p <= q for p, q in zip(p_values, adjusted, strict=True))
     ranked = sorted(zip(p_values, adjusted, strict=True))
     assert [q for _, q in ranked] == sorted(q for _, q in ranked)
     assert min(adjusted) == pytest.approx(min(1, len(p_values) * min(p_values)))
@@ -108,18 +91,18 @@ def test_holm_of_a_textbook_case():
 def test_verdicts_mirror_and_follow_the_interval(estimate, se, df, margin):
     one, other = Difference(estimate, se, df), Difference(-estimate, se, df)
     mirrored = {"FASTER": "SLOWER", "SLOWER": "FASTER"}
-    found = verdict(one, one.p_value, margin, margin)
-    assert verdict(other, other.p_value, margin, margin) == mirrored.get(found, found)
+    found = verdict(one, one.p_value, margin)
+    assert verdict(other, other.p_value, margin) == mirrored.get(found, found)
     low, high = one.interval
     assert (found == "SAME") == (-margin <= low and high <= margin)
     if found in mirrored:
         assert abs(estimate) > margin and not low <= 0 <= high
-    assert verdict(one, 1.0, margin, margin) in ("SAME", "UNCLEAR")
+    assert verdict(one, 1.0, margin) in ("SAME", "UNCLEAR")
 
 
-def test_no_error_at_all():
+def test_without_any_error():
     assert Difference(0.0, 0.0, 2).p_value == 1 and Difference(-0.1, 0.0, 2).p_value == 0
-    assert verdict(Difference(-0.1, 0.0, 2), 0.0, 0.02, 0.02) == "SLOWER"
+    assert verdict(Difference(-0.1, 0.0, 2), 0.0, 0.02) == "SLOWER"
 
 
 @given(st.floats(1e-4, 0.01), st.integers(1, 300))

@@ -1,0 +1,81 @@
+"""How much figures vary between runs of one card and between cards of one model, from reference/cards/."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from roofline.api import METHOD, cards
+
+FEWEST_DF = 3  # a figure with fewer degrees of freedom takes the variation of its kind
+KIND_DF = 8  # that of a kind counts for at most: figures of one kind do not vary alike
+
+
+class Spread(NamedTuple):
+    sd: float  # the standard deviation of ln(value)
+    df: float
+
+
+class Variation(NamedTuple):
+    runs: Spread | None  # between runs of one card
+    cards: Spread | None  # between cards, beyond that
+
+
+def variations(models: Iterable[str], figures: Sequence) -> dict[str, Variation]:
+    """Of each figure (a Quantity), by its key; of several models the wider one."""
+    found = [_of_model(model, figures) for model in models]
+    parts = {one.key: zip(*(variation[one.key] for variation in found), strict=True) for one in figures}
+    return {key: Variation(*(max(filter(None, some), default=None) for some in both)) for key, both in parts.items()}
+
+
+def _of_model(model: str, figures: Sequence) -> dict[str, Variation]:
+    known = cards(model)
+    groups: dict[str, dict[str, list[float]]] = {}
+    for run in known.runs if known else []:
+        for key, value in run.values.items() if run.method == METHOD else ():
+            groups.setdefault(key, {}).setdefault(run.card_id, []).append(value)
+    values = {one.key: list(groups.get(one.key, {}).values()) for one in figures}
+    own = {key: Variation(within(some), between(some)) for key, some in values.items()}
+    kinds: dict[str, list[Variation]] = {one.kind: [Variation(None, None)] for one in figures}
+    for one in figures:
+        kinds[one.kind] += (
+            [] if one.modal else [own[one.key]]
+        )  # each process of a launch-bound figure has its own level
+    parts = {one.key: zip(own[one.key], zip(*kinds[one.kind], strict=True), strict=True) for one in figures}
+    return {key: Variation(*(_own_or_of_kind(*part) for part in both)) for key, both in parts.items()}
+
+
+def _own_or_of_kind(own: Spread | None, kind: Iterable[Spread | None]) -> Spread | None:
+    spread = own if own and own.df >= FEWEST_DF else pooled(kind)
+    return spread if spread is own else spread and Spread(spread.sd, min(spread.df, KIND_DF))
+
+
+# ---------------------------------------------------------------- spreads of groups of positive values
+
+
+def within(groups: Iterable[Sequence[float]]) -> Spread | None:
+    """Pooled over groups, as runs of one card; None if no group has two values."""
+    logs = [[math.log(value) for value in group] for group in groups if len(group) > 1]
+    return pooled(Spread(math.sqrt(_squares(group) / (len(group) - 1)), len(group) - 1) for group in logs)
+
+
+def between(groups: Sequence[Sequence[float]]) -> Spread | None:
+    """Of the means of groups beyond what the spread within them explains, by the method of moments (Searle, Casella and
+    McCulloch, Variance Components, section 3.6). If no group has two values, all counts as between."""
+    if len(groups) < 2:
+        return None
+    means = [math.fsum(map(math.log, group)) / len(group) for group in groups]
+    inside, df = within(groups), len(groups) - 1
+    explained = inside.sd**2 * math.fsum(1 / len(group) for group in groups) / len(groups) if inside else 0.0
+    return Spread(math.sqrt(max(0.0, _squares(means) / df - explained)), df)
+
+
+def pooled(spreads: Iterable[Spread | None]) -> Spread | None:
+    """One spread of several, each by its degrees of freedom; None of none."""
+    spreads = [one for one in spreads if one]
+    df = sum(one.df for one in spreads)
+    return Spread(math.sqrt(math.fsum(one.df * one.sd**2 for one in spreads) / df), df) if df else None
+
+
+def _squares(values: Sequence[float]) -> float:
+    mean = math.fsum(values) / len(values)
+    return math.fsum((value - mean) ** 2 for value in values)

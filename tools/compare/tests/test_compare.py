@@ -1,0 +1,261 @@
+"""Two lists of runs compared: what with what, verdicts, the page, the picture and the exit status."""
+
+import dataclasses
+import json
+from itertools import combinations
+from pathlib import Path
+
+import compare as command
+import compare_page
+import compare_picture
+import pytest
+import t_test
+from compare import compare
+from known_variation import Spread, Variation
+from pictures import overlapping_texts, texts_outside
+
+from roofline.api import ALONE, Refused, exit_with, open_run
+from roofline.records.check import CheckResult
+
+OTHER_CARD = "GPU-86f4223b-7c36-2ccf-30fc-9f5c1c8946fd"
+SMALL = {"fp32", "fp16", "fp16/sustained", "hbm_read", "l2", "h2d_pageable"}
+
+
+@pytest.fixture(scope="module")
+def run(reference):
+    """The GPU of the reference run and a few of its figures."""
+    whole = open_run(reference)
+    figures = [one for one in whole.quantities if one.device == "gpu0" and (one.key in SMALL or "gemm" in one.key)]
+    roofline = whole.roofline.model_copy(update={"checks": []})
+    return dataclasses.replace(whole, devices={"gpu0": whole.devices["gpu0"]}, roofline=roofline, quantities=figures)
+
+
+def another(run, source="another", factor=1.0, only=None, card=None, faults=(), **device):
+    """A run like this one, its figures times a factor; the record of its card with other fields."""
+    record = run.devices["gpu0"]
+    hardware = record.hardware | {key: device.pop(key) for key in list(device) if key in record.hardware}
+    record = record.model_copy(update={"hardware": hardware, **({"uuid": card} if card else {}), **device})
+    figures = [one._replace(value=one.value * (factor if only in (None, one.key) else 1.0)) for one in run.quantities]
+    roofline = run.roofline.model_copy(update={"checks": list(faults)})
+    whole = {"devices": {"gpu0": record}, "quantities": figures, "roofline": roofline}
+    return dataclasses.replace(run, source=source, fingerprint=source, **whole)
+
+
+@pytest.fixture
+def known(monkeypatch):
+    """Stores one variation for every figure; without a call, none is known."""
+
+    def store(runs=None, cards=None, df=20):
+        stored = Variation(runs and Spread(runs, df), cards and Spread(cards, 5))
+        monkeypatch.setattr(t_test, "variations", lambda models, figures: {one.key: stored for one in figures})
+
+    store()
+    return store
+
+
+def verdicts(comparison):
+    return {one.key: one.verdict for one in comparison.figures}
+
+
+def of(comparison, key):
+    return next(one for one in comparison.figures if one.key == key)
+
+
+# ---------------------------------------------------------------- verdicts
+
+
+def test_one_run_twice_is_the_same_throughout(run, known):
+    found = compare([run], [dataclasses.replace(run, source="a copy")])
+    assert found.identical and set(verdicts(found).values()) == {"SAME"}
+    assert "the same runs" in compare_page.summary(found)
+
+
+def test_single_runs_without_a_stored_variation_are_unclear_and_lists_are_judged(run, known):
+    single = compare([run], [another(run, factor=0.5)])
+    assert set(verdicts(single).values()) == {"UNCLEAR"} and "two or more per side" in of(single, "fp16").reason
+    sides = [
+        [another(run, f"{factor}{place}", factor=factor * (1 + 1e-5 * place)) for place in range(2)]
+        for factor in (1.0, 0.5)
+    ]
+    lists = compare(*sides)
+    assert of(lists, "fp16").verdict == "SLOWER" and of(lists, "fp16").spread_a == pytest.approx(7e-6, rel=0.05)
+
+
+def test_slower_faster_and_the_same_with_a_stored_variation(run, known):
+    known(runs=0.001)
+    assert set(verdicts(compare([run], [another(run)])).values()) <= {"SAME", "UNCLEAR"}
+    slower = compare([run], [another(run, factor=0.95, only="fp16")])
+    assert verdicts(slower)["fp16"] == "SLOWER" and verdicts(slower)["hbm_read"] == "SAME"
+    low, high = of(slower, "fp16").ci95
+    assert low < 0.95 < high < 1 and of(slower, "fp16").run_variation == pytest.approx(0.001)
+    time = next(one.key for one in run.quantities if one.kind == "device_time")
+    longer = of(compare([run], [another(run, factor=1.1, only=time)]), time)
+    assert longer.verdict == "SLOWER" and longer.ratio == pytest.approx(1.1)
+    assert of(compare([run], [another(run, factor=0.9, only=time)]), time).verdict == "FASTER"
+
+
+def test_the_spread_inside_the_lists_counts_with_the_stored_variation(run, known):
+    known(runs=1e-5, df=4)
+    sides = [[another(run, f"{side}{i}", factor=1 + 0.03 * i) for i in range(3)] for side in "ab"]
+    found = of(compare(*sides), "fp16")
+    assert found.spread_a == pytest.approx(0.0296, abs=1e-3) and 1e-5 < found.run_variation < found.spread_a
+    assert found.verdict == "UNCLEAR" and len(found.a) == len(found.b) == 3
+
+
+def test_few_samples_other_operands_and_disturbed_records_are_not_judged(run, known):
+    known(runs=0.001)
+    fault = CheckResult(
+        device="gpu0",
+        check=ALONE,
+        result="fail",
+        doubts_figures=True,
+        reason="1 other process",
+        records=["gpu0/peak_flops/fp16.json"],
+    )
+    disturbed = compare([run], [another(run, factor=0.5, faults=[fault])])
+    assert of(disturbed, "fp16").verdict == "UNCLEAR" and "disturbed" in of(disturbed, "fp16").reason
+    assert of(disturbed, "fp32").verdict == "SLOWER" and "7 samples" in of(disturbed, "h2d_pageable").reason
+    helped = compare([run], [another(run, "sound"), another(run, factor=0.5, faults=[fault])])
+    assert of(helped, "fp16").verdict == "SAME" and len(of(helped, "fp16").b) == 1
+    figures = [one._replace(inputs="zeros") if one.key == "fp16" else one for one in run.quantities]
+    zeros = dataclasses.replace(another(run, factor=1.1), quantities=figures)
+    assert of(compare([run], [zeros]), "fp16").reason == "other operands"
+
+
+def test_times_that_the_host_sets_get_no_verdict(reference, known):
+    known(runs=0.001)
+    whole = open_run(reference)
+    modal = next(one for one in whole.quantities if one.modal and one.device == "gpu0")
+    found = of(compare([whole], [another(whole, factor=2.0, only=modal.key)]), modal.key)
+    assert found.verdict == "UNCLEAR" and "launch-bound" in found.reason
+
+
+def test_real_runs_of_one_card_show_no_change(reference):
+    """With the stored variation."""
+    names = ("195013Z", "195249Z", "195421Z")
+    runs = [open_run(reference.parent / f"runs/nvidia-h200-20261122T{name}-records.tar.gz") for name in names]
+    for one, other in combinations(runs, 2):
+        assert set(verdicts(compare([one], [other])).values()) == {"SAME", "UNCLEAR"}
+
+
+# ---------------------------------------------------------------- pairs
+
+
+def test_the_variation_between_cards_counts_if_the_cards_differ(run, known):
+    other = another(run, factor=0.95, card=OTHER_CARD)
+    known(runs=0.001)
+    assert "cards of this model is unknown" in of(compare([run], [other]), "fp16").reason
+    known(runs=0.001, cards=0.02)
+    wide = of(compare([run], [other]), "fp16")
+    assert wide.verdict == "UNCLEAR" and wide.card_variation == pytest.approx(0.02)
+    same = of(compare([run], [another(run, factor=0.95)]), "fp16")
+    assert same.verdict == "SLOWER" and same.card_variation is None
+    known(runs=0.001, cards=0.0005)
+    assert of(compare([run], [other]), "fp16").verdict == "SLOWER"
+
+
+def test_lists_of_several_cards_show_the_variation_between_cards(run, known):
+    sides = [
+        [another(run, f"{card}", factor=mean, card=f"GPU-{card}") for card, mean in side]
+        for side in ([(1, 1.0), (2, 1.0001)], [(3, 0.5), (4, 0.50005)])
+    ]
+    assert of(compare(*sides), "fp16").verdict == "SLOWER"
+
+
+def test_a_card_in_both_lists_is_compared_with_itself_and_others_with_others(run, known):
+    def cards(side, *names):
+        return [another(run, f"{side} {name}", card=f"GPU-{name}") for name in names]
+
+    found = compare(cards("a", 1, 2), cards("b", 1, 2))
+    assert list(found.pairs) == ["NVIDIA H200, GPU-1", "NVIDIA H200, GPU-2"]
+    assert set(found.pairs.values()) == {"the same device on both sides"}
+    found = compare(cards("a", 1, 2), cards("b", 2))
+    assert list(found.pairs) == ["NVIDIA H200"] and found.left_out == ["NVIDIA H200 (gpu0): only in A"]
+    found = compare(cards("a", 1, 2), cards("b", 2, 3))
+    assert [words[:4] for words in found.pairs.values()] == ["diff", "the "]
+
+
+def test_other_models_and_slices_only_by_force(run, known):
+    known(runs=0.001, cards=0.001)
+    a100 = another(run, factor=0.4, card=OTHER_CARD, name="NVIDIA A100")
+    with pytest.raises(Refused, match=r"^cannot be compared: NVIDIA H200 .*: only in A; NVIDIA A100 .*; FORCE=1"):
+        compare([run], [a100])
+    forced = compare([run], [a100], force=True)
+    assert of(forced, "fp16").ratio == pytest.approx(0.4) and of(forced, "fp16").verdict == "SLOWER"
+    assert list(forced.pairs) == ["NVIDIA H200 and NVIDIA A100"]
+    for fields in ({"multiprocessors": 60}, {"mig_slice": True}):
+        with pytest.raises(Refused):
+            compare([run], [another(run, **fields)])
+
+
+def test_what_else_differs_comes_first(run, known):
+    other = another(run, power_limit_w=600.0, software=run.devices["gpu0"].software | {"driver": "570.1"})
+    config = other.manifest.config | {"effort": "quick", "row_norm": {"warmup": 3}}
+    other = dataclasses.replace(other, manifest=other.manifest.model_copy(update={"config": config}))
+    found = compare([run], [other])
+    assert found.differences == [
+        "power_limit_w: 700.0 in A, 600.0 in B",
+        "driver: 580.159.04 in A, 570.1 in B",
+        "effort: default in A, quick in B",
+        "settings: row_norm",
+    ]
+    page = compare_page.page(found)
+    assert page.index("power_limit_w") < page.index("| fp16 ")
+
+
+def test_a_run_in_both_lists_is_refused(run, known):
+    with pytest.raises(Refused, match="in both lists"):
+        compare([run], [run, another(run)])
+
+
+# ---------------------------------------------------------------- picture and command
+
+
+def test_picture_of_changes(run, known):
+    known(runs=0.001)
+    figure = compare_picture.draw(
+        compare([run], [another(another(run, factor=0.8, only="fp16"), factor=1.5, only="l2")])
+    )
+    assert not overlapping_texts(figure) and not texts_outside(figure)
+    assert {"-20", "50"} <= {text.get_text() for text in figure.axes[0].get_xticklabels()}
+
+
+def test_the_command_writes_page_numbers_and_picture(reference, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    other = reference.parent / "runs/nvidia-h200-20261124T210857Z-records.tar.gz"
+    assert command.main([str(reference), str(other)]) in (0, 1)
+    screen = capsys.readouterr().out
+    assert "different devices" in screen and max(map(len, screen.splitlines())) < 200
+    where = tmp_path / "results/comparison"
+    assert {path.name for path in where.iterdir()} == {"comparison.json", "comparison.md", "comparison.png"}
+    figures = {one["key"]: one for one in json.loads((where / "comparison.json").read_text())["figures"]}
+    assert figures["fp16"]["verdict"] and "| fp16 " in (where / "comparison.md").read_text()
+
+
+def test_the_exit_status_tells_slower(run, known, tmp_path, monkeypatch, capsys):
+    known(runs=0.001)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command, "open_run", {Path("a"): run, Path("b"): another(run, factor=0.5, only="fp16")}.get)
+    assert (command.main(["a", "b"]), command.main(["b", "a"]), command.main(["a", "a"])) == (1, 0, 0)
+    assert "SLOWER" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        exit_with(lambda arguments: 1 // 0, command.REFUSED)
+    assert ended.value.code == 2
+
+
+@pytest.mark.parametrize("a, b", [("", "x"), ("nowhere.tar.gz", "y.tar.gz"), ("'", "x")])
+def test_what_cannot_be_read_is_status_2_and_a_line(tmp_path, monkeypatch, capsys, a, b):
+    monkeypatch.chdir(tmp_path)
+    assert command.main([a, b]) == 2
+    told = capsys.readouterr()
+    assert not told.out and len(told.err.splitlines()) == 1
+
+
+def test_lists_of_paths_and_patterns(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("two words").mkdir()
+    for name in ("b.tar.gz", "a.tar.gz"):
+        Path(name).touch()
+    assert command.paths("two words", "A") == [Path("two words")]
+    assert command.paths("'two words' none", "A") == [Path("two words"), Path("none")]
+    assert command.paths("*.tar.gz", "A") == [Path("a.tar.gz"), Path("b.tar.gz")]
