@@ -1,4 +1,4 @@
-"""What NVML reports: which cards CUDA_VISIBLE_DEVICES leaves, their state and facts, and what it refuses."""
+"""NVML: the cards that CUDA_VISIBLE_DEVICES selects, their state and facts, and refused readings."""
 
 import os
 import sys
@@ -15,52 +15,37 @@ A, B, C = card("GPU-aaaa-1", "0000:17:00.0"), card("GPU-bbbb-1", "0000:65:00.0")
 MIG_1, MIG_2 = card("MIG-1111", None), card("MIG-2222", None)
 SLICED = card("GPU-dddd-1", "0000:01:00.0", MIG_1, MIG_2)
 
-# ---------------------------------------------------------------------------------------------- which are visible
+VISIBLE = {
+    None: [A, B, C],
+    "1": [B],
+    "1,0": [A, B],
+    " 0 , 2 ": [A, C],
+    **{one: [] for one in ("", "-1", "3", "none", "GPU-aaaa-1-and-more", "aaaa")},
+    "0,9,1": [A],  # an entry that names nothing ends the list, as in CUDA
+    "1,-1,0": [B],
+    "GPU-bbcc": [C],
+    "GPU-bbbb-1,GPU-aaaa-1": [A, B],
+}
+SLICES = {
+    None: [MIG_1, MIG_2, A],
+    "0": [MIG_1, MIG_2],
+    "1": [A],
+    "MIG-2222": [MIG_2],
+    "MIG-2222,GPU-aaaa": [MIG_2, A],
+    "GPU-dddd": [MIG_1, MIG_2],
+}
 
 
 @pytest.mark.parametrize(
-    ("visible", "expected"),
-    [
-        (None, [A, B, C]),
-        ("1", [B]),
-        ("1,0", [A, B]),
-        (" 0 , 2 ", [A, C]),
-        ("", []),
-        ("-1", []),
-        ("3", []),
-        ("none", []),
-        ("0,9,1", [A]),  # an entry that names nothing ends the list, as in CUDA
-        ("1,-1,0", [B]),
-        ("GPU-bbcc", [C]),
-        ("GPU-bbbb-1,GPU-aaaa-1", [A, B]),
-        ("GPU-aaaa-1-and-more", []),
-        ("aaaa", []),
-    ],
+    ("visible", "cards", "expected"),
+    [*((one, (C, A, B), VISIBLE[one]) for one in VISIBLE), *((one, (A, SLICED), SLICES[one]) for one in SLICES)],
 )
-def test_visible_gpus_in_pci_order(monkeypatch, visible, expected):
-    """Numbers count in PCI order, whatever the order in which the driver lists the cards."""
-    use_nvml(monkeypatch, C, A, B, visible=visible)
-    assert nvml.visible_gpus() == expected
-
-
-@pytest.mark.parametrize(
-    ("visible", "expected"),
-    [
-        (None, [MIG_1, MIG_2, A]),
-        ("0", [MIG_1, MIG_2]),
-        ("1", [A]),
-        ("MIG-2222", [MIG_2]),
-        ("MIG-2222,GPU-aaaa", [MIG_2, A]),
-        ("GPU-dddd", [MIG_1, MIG_2]),
-    ],
-)
-def test_a_card_in_mig_mode_is_its_slices(monkeypatch, visible, expected):
-    use_nvml(monkeypatch, A, SLICED, visible=visible)
+def test_visible_gpus_in_pci_order(monkeypatch, visible, cards, expected):
+    """Whatever the order in which the driver lists them. A card in MIG mode is its slices."""
+    use_nvml(monkeypatch, *cards, visible=visible)
     assert nvml.visible_gpus() == expected
     assert [nvml.facts(one)["mig_slice"] for one in expected] == [one in (MIG_1, MIG_2) for one in expected]
 
-
-# ---------------------------------------------------------------------------------------------- readings
 
 STATE = {
     "sm_clock_mhz": 1979,
@@ -108,32 +93,34 @@ def test_readings_in_their_units(monkeypatch):
     assert nvml.link(A) == LINK
 
 
-@pytest.mark.parametrize(
-    ("refused", "unknown"),
-    [
-        ("DeviceGetClockInfo", {"sm_clock_mhz", "memory_clock_mhz", "sm_clock_now_mhz", "memory_clock_now_mhz"}),
-        ("DeviceGetTemperature", {"temperature_c"}),
-        ("DeviceGetComputeRunningProcesses", {"other_processes"}),
-        ("DeviceGetEccMode", {"ecc_enabled"}),
-        ("DeviceGetMigMode", {"mig_enabled"}),
-        ("DeviceGetPersistenceMode", {"persistence_mode"}),
-        ("DeviceGetVbiosVersion", {"vbios"}),
-        ("DeviceGetMaxPcieLinkWidth", {"pcie_width_max"}),
-        ("DeviceGetEnforcedPowerLimit", {"power_limit_w"}),
-        ("DeviceGetTotalEccErrors", {"ecc_uncorrected_errors", "ecc_uncorrected_errors_ever", "ecc_corrected_errors"}),
-        ("DeviceGetRemappedRows", {"row_remap_pending", "row_remap_failed", "remapped_rows"}),
-        ("DeviceGetRetiredPagesPendingStatus", {"page_retirement_pending"}),
-        ("DeviceGetRetiredPages", {"retired_pages"}),
-    ],
-)
-def test_a_refused_reading_is_null_and_the_others_stay(monkeypatch, refused, unknown):
-    use_nvml(monkeypatch, A, refused=[refused])
-    assert nvml.state(A) | nvml.facts(A) == STATE | FACTS | dict.fromkeys(unknown)
+UNKNOWN = {
+    "ClockInfo": {"sm_clock_mhz", "memory_clock_mhz", "sm_clock_now_mhz", "memory_clock_now_mhz"},
+    "Temperature": {"temperature_c"},
+    "ComputeRunningProcesses": {"other_processes"},
+    "EccMode": {"ecc_enabled"},
+    "MigMode": {"mig_enabled"},
+    "PersistenceMode": {"persistence_mode"},
+    "VbiosVersion": {"vbios"},
+    "MaxPcieLinkWidth": {"pcie_width_max"},
+    "EnforcedPowerLimit": {"power_limit_w"},
+    "TotalEccErrors": {"ecc_uncorrected_errors", "ecc_uncorrected_errors_ever", "ecc_corrected_errors"},
+    "RemappedRows": {"row_remap_pending", "row_remap_failed", "remapped_rows"},
+    "RetiredPagesPendingStatus": {"page_retirement_pending"},
+    "RetiredPages": {"retired_pages"},
+}
 
 
-def test_an_older_driver_tells_its_average_power_and_a_refusal_is_null(monkeypatch):
-    use_nvml(monkeypatch, A, refused=["DeviceGetFieldValues"])
+def test_a_refused_reading_is_null_and_the_others_stay(monkeypatch):
+    for refused, unknown in UNKNOWN.items():
+        use_nvml(monkeypatch, A, refused=[f"DeviceGet{refused}"])
+        assert nvml.state(A) | nvml.facts(A) == STATE | FACTS | dict.fromkeys(unknown), refused
+
+
+def test_power_is_instantaneous_or_an_average_or_null(monkeypatch):
+    module = use_nvml(monkeypatch, A, refused=["DeviceGetFieldValues"])  # as an older driver
     assert nvml.state(A) == STATE | {"power_w": 290.0, "power_reading": "average"}
+    monkeypatch.setattr(module, "nvmlDeviceGetPowerUsage", lambda one: 0)
+    assert nvml.state(A) == STATE | {"power_w": None, "power_reading": None}
     use_nvml(monkeypatch, A, refused=["DeviceGetFieldValues", "DeviceGetPowerUsage"])
     assert nvml.state(A) == STATE | {"power_w": None, "power_reading": None}
 
@@ -162,8 +149,6 @@ def test_other_processes_are_counted_unless_they_are_of_another_namespace(monkey
     pids.clear()
     assert nvml.state(A)["other_processes"] == 0
 
-
-# ---------------------------------------------------------------------------------------------- throttle reasons
 
 OLD_NAME, NEW_NAME = "DeviceGetCurrentClocksThrottleReasons", "DeviceGetCurrentClocksEventReasons"
 
@@ -194,7 +179,6 @@ def test_throttle_reasons_by_the_name_that_bindings_and_driver_know(monkeypatch,
         (None, None, None),
         (0, [], False),
         (0x1, ["gpu_idle"], False),
-        (0x4, ["sw_power_cap"], False),
         (0x4 | 0x20 | 0x80, ["sw_power_cap", "sw_thermal_slowdown", "hw_power_brake_slowdown"], True),
         (0x8, ["hw_slowdown"], True),
         (0x40, ["hw_thermal_slowdown"], True),
@@ -202,21 +186,7 @@ def test_throttle_reasons_by_the_name_that_bindings_and_driver_know(monkeypatch,
         (0x4 | 0x8000, ["sw_power_cap", "unnamed_0x8000"], False),
     ],
 )
-def test_throttle_reasons_by_name_and_which_of_them_are_thermal(bits, names, throttled):
-    assert nvml.throttle_reasons(bits) == names
-    assert is_throttled(names) is throttled
-
-
-def test_limiting_reasons_are_those_of_all_readings_but_idleness():
-    assert limiting_reasons([["gpu_idle"], None, ["sw_power_cap", "hw_slowdown"], ["sw_power_cap"]]) == [
-        "hw_slowdown",
-        "sw_power_cap",
-    ]
-    assert limiting_reasons([["gpu_idle"], None]) == limiting_reasons([]) == []
+def test_names_of_throttle_reasons_and_which_are_thermal(bits, names, throttled):
+    assert nvml.throttle_reasons(bits) == names and is_throttled(names) is throttled
+    assert limiting_reasons([["gpu_idle"], None, names, names]) == sorted(set(names or ()) - {"gpu_idle"})
     assert set(nvml.THROTTLE_REASONS.values()) >= THERMAL_REASONS
-
-
-def test_a_driver_that_reports_no_watts_leaves_power_null(monkeypatch):
-    module = use_nvml(monkeypatch, A, refused=["DeviceGetFieldValues"])
-    monkeypatch.setattr(module, "nvmlDeviceGetPowerUsage", lambda one: 0)
-    assert nvml.state(A) == STATE | {"power_w": None, "power_reading": None}
