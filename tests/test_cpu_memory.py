@@ -210,29 +210,20 @@ def test_reads_have_a_ceiling_for_all_cores_and_for_fewer(device, monkeypatch):
         assert device.memory_ceilings(mix, working) == lower + all_cores
 
 
-@pytest.mark.parametrize(
-    ("readers", "cache_mib", "free_mib", "mib"),
-    [
-        (1, 32, 1 << 20, 256),
-        (16, 32, 1 << 20, 256),
-        (64, 32, 1 << 20, 1024),  # 16 MiB per core
-        (16, 300, 1 << 20, 1200),  # four times the caches
+def test_arrays_are_larger_than_the_caches():
+    plenty = 1 << 20
+    for readers, cache_mib, free_mib, mib in (
+        (1, 32, plenty, 256),
+        (16, 32, plenty, 256),
+        (64, 32, plenty, 1024),  # 16 MiB per core
+        (16, 300, plenty, 1200),  # four times the caches
         (16, 300, 8000, 1000),  # an eighth of the memory
         (16, 300, 2048, 600),  # never less than twice the caches
-        (2, 480, 1 << 20, 960),  # two cores would take long to touch more
+        (2, 480, plenty, 960),  # two cores would take long to touch more
         (2, 32, 1024, 128),
         (2, 32, 100, 64),
-    ],
-)
-def test_arrays_are_larger_than_the_caches(readers, cache_mib, free_mib, mib):
-    assert memory.automatic_bytes(readers, cache_mib * MIB, free_mib * MIB) == mib * MIB
-
-
-@given(st.integers(0, 40_000), st.integers(0, 40_000))
-def test_sums_of_words_are_those_of_the_numbers(first, words):
-    expected = memory.numbers(2 * first, 2 * words).view(numpy.uint64).sum(dtype=numpy.uint64)
-    found = memory.sum_of_words(8 * (first + words)) - memory.sum_of_words(8 * first)
-    assert found % 2**64 == int(expected)
+    ):
+        assert memory.automatic_bytes(readers, cache_mib * MIB, free_mib * MIB) == mib * MIB
 
 
 def caches_of(readers, near_bytes, largest_bytes):

@@ -46,9 +46,6 @@ def unknown_card(**changes) -> dict:
     return figures("h200-sxm", **{"name": "NVIDIA Unheard-of", **changes})
 
 
-# ---------------------------------------------------------------- printed figures and the formula
-
-
 @pytest.mark.parametrize("entry_id", CARDS)
 def test_formula_reproduces_every_printed_figure(entry_id):
     """No evidence where the figure came from the formula, or the clock from the figure: see the header of the file."""
@@ -115,8 +112,6 @@ def test_other_cards():
         assert figures(entry_id)["absent"].keys() == absent
 
 
-# ---------------------------------------------------------------- units
-
 CEILINGS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8", "fp64_fma", "fp32_fma", "fp16_fma")
 # T: tensor cores, C: CUDA cores, -: none. The columns are CEILINGS.
 UNITS = {
@@ -144,9 +139,6 @@ def test_unit_of_every_ceiling_in_code_and_datasheets(capability, units):
         tensor_core = SHEETS["architectures"][capability]["tensor_core"]
         for dtype in FIRST_CAPABILITY:
             assert (dtype in tensor_core) == (datasheets.lacks(dtype, capability) is None)
-
-
-# ---------------------------------------------------------------- which card it is
 
 
 @given(st.sampled_from(NAMES), st.text(max_size=5), st.integers(0, 5))
@@ -217,9 +209,6 @@ def test_memory_sizes_of_one_family_stay_apart():
                 assert not datasheets.memory_agrees(size * factor * 1e9, wrong)
 
 
-# ---------------------------------------------------------------- fingerprints
-
-
 def fingerprint(sheets: dict, entry_id: str) -> str:
     card = CARDS[entry_id]
     return datasheets.entry_fingerprint(sheets, card["device_names"][0], card["compute_capability"])
@@ -254,9 +243,6 @@ def test_a_new_card_leaves_fingerprints_unchanged():
     assert all(fingerprint(more, entry_id) == fingerprint(SHEETS, entry_id) for entry_id in CARDS)
     unknown = ("NVIDIA Unheard-of", "9.0")
     assert datasheets.entry_fingerprint(more, *unknown) == datasheets.entry_fingerprint(SHEETS, *unknown)
-
-
-# ---------------------------------------------------------------- errors of the file
 
 
 @pytest.mark.parametrize(

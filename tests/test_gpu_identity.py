@@ -19,17 +19,10 @@ SLICED = card("GPU-dddd-1", "0000:01:00.0", card("MIG-1111", None), card("MIG-22
 
 
 def by_cuda(uuid, **facts):
-    """A card as CUDA's driver tells of it."""
-    known = {
-        "name": "NVIDIA H200",
-        "uuid": uuid,
-        "memory_total_bytes": 150_100_000_000,
-        "compute_capability": "9.0",
-        "multiprocessors": 132,
-        "l2_bytes": 60 << 20,
-        "pci_bus_id": "0000:17:00.0",
-    }
-    return cuda_driver.Card(**known | facts)
+    """A card as the CUDA driver reports it."""
+    known = {"name": "NVIDIA H200", "memory_total_bytes": 150_100_000_000, "compute_capability": "9.0"}
+    known |= {"multiprocessors": 132, "l2_bytes": 60 << 20, "pci_bus_id": "0000:17:00.0"}
+    return cuda_driver.Card(**known | {"uuid": uuid} | facts)
 
 
 @pytest.fixture

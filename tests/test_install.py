@@ -141,9 +141,7 @@ def test_what_is_installed_and_only_once(machine, purpose, environment, smi, exp
         ({}, None, "nothing", "apt install python3.11"),
     ],
 )
-def test_a_machine_that_does_not_fit_or_a_wrong_choice_is_refused_in_one_line(
-    machine, environment, python, lacks, word
-):
+def test_a_wrong_machine_or_choice_is_refused_in_one_line(machine, environment, python, lacks, word):
     (machine.commands / "python3.12").unlink()
     if python:
         machine.python("python3", python, lacks)
@@ -162,14 +160,10 @@ def test_the_chosen_cuda_stays_until_another_choice(machine):
 
 
 def test_packages_of_a_tool_are_installed_over_any_lock(machine):
-    pretty = ["pip requirements"]
-    assert machine.install("tool", "pretty", DRIVER="12")[2] == [*CPU, *pretty]
+    assert machine.install("tool", "pretty", DRIVER="12")[2] == [*CPU, "pip requirements"]
     assert machine.install("tool", "pretty") == machine.install("any") == NOTHING
     assert machine.install(DRIVER="12")[2] == ["pip build", "pip cuda12"]
-    assert machine.install("tool", "pretty")[2] == pretty
-
-
-# ---------------------------------------------------------------- the interpreter
+    assert machine.install("tool", "pretty")[2] == ["pip requirements"]
 
 
 def test_the_interpreter_is_one_that_runs_and_fits(machine, tmp_path):
@@ -217,8 +211,6 @@ def test_a_changed_lock_or_a_moved_or_broken_environment_is_installed_again(mach
     machine.python("python3.12", "3.11")
     assert machine.install(PATH=f"{python.parent}:{machine.commands}")[2][0] == "venv 3.11"
 
-
-# ---------------------------------------------------------------- uv
 
 # A uv that makes environments of the stub UV_PYTHON.
 UV = """#!/bin/sh

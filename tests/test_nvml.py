@@ -1,5 +1,6 @@
 """NVML: the cards that CUDA_VISIBLE_DEVICES selects, their state and facts, and refused readings."""
 
+import itertools
 import os
 import sys
 from types import SimpleNamespace
@@ -47,42 +48,15 @@ def test_visible_gpus_in_pci_order(monkeypatch, visible, cards, expected):
     assert [nvml.facts(one)["mig_slice"] for one in expected] == [one in (MIG_1, MIG_2) for one in expected]
 
 
-STATE = {
-    "sm_clock_mhz": 1979,
-    "memory_clock_mhz": 3200,
-    "power_w": 300.5,
-    "power_reading": "instant",
-    "temperature_c": 40,
-    "throttle_reasons": [],
-    "other_processes": 0,
-}
-FACTS = {
-    "sm_clock_max_mhz": 1980,
-    "sm_clock_now_mhz": 1979,
-    "memory_clock_max_mhz": 3201,
-    "memory_clock_now_mhz": 3200,
-    "memory_bus_width_bits": 6144,
-    "ecc_enabled": True,
-    "mig_enabled": False,
-    "mig_slice": False,
-    "persistence_mode": True,
-    "vbios": "96.00.A5.00.01",
-    "pcie_generation_now": 4,
-    "pcie_generation_max": 5,
-    "pcie_width_now": 8,
-    "pcie_width_max": 16,
-    "power_limit_w": 700,
-    "slowdown_temperature_c": 89,
-    "ecc_uncorrected_errors": 0,
-    "ecc_uncorrected_errors_ever": 2,
-    "ecc_corrected_errors": 0,
-    "row_remap_pending": False,
-    "row_remap_failed": False,
-    "page_retirement_pending": False,
-    "nvlinks_active": 0,
-    "remapped_rows": 3,
-    "retired_pages": 0,
-}
+STATE = {"sm_clock_mhz": 1979, "memory_clock_mhz": 3200, "temperature_c": 40, "throttle_reasons": []}
+STATE |= {"power_w": 300.5, "power_reading": "instant", "other_processes": 0}
+FACTS = {"sm_clock_max_mhz": 1980, "sm_clock_now_mhz": 1979, "memory_clock_max_mhz": 3201, "memory_clock_now_mhz": 3200}
+FACTS |= {"memory_bus_width_bits": 6144, "vbios": "96.00.A5.00.01", "power_limit_w": 700, "slowdown_temperature_c": 89}
+FACTS |= {"ecc_enabled": True, "mig_enabled": False, "mig_slice": False, "persistence_mode": True, "nvlinks_active": 0}
+FACTS |= {"pcie_generation_now": 4, "pcie_generation_max": 5, "pcie_width_now": 8, "pcie_width_max": 16}
+FACTS |= {"ecc_uncorrected_errors": 0, "ecc_uncorrected_errors_ever": 2, "ecc_corrected_errors": 0}
+FACTS |= {"row_remap_pending": False, "row_remap_failed": False, "remapped_rows": 3}
+FACTS |= {"page_retirement_pending": False, "retired_pages": 0}
 LINK = {"pcie_generation": 4, "pcie_width": 8}
 
 
@@ -153,24 +127,17 @@ def test_other_processes_are_counted_unless_they_are_of_another_namespace(monkey
 OLD_NAME, NEW_NAME = "DeviceGetCurrentClocksThrottleReasons", "DeviceGetCurrentClocksEventReasons"
 
 
-@pytest.mark.parametrize(
-    ("refused", "missing", "reasons"),
-    [
-        ([], [OLD_NAME], ["gpu_idle"]),
-        ([], [NEW_NAME], ["gpu_idle"]),
-        ([OLD_NAME], [], ["gpu_idle"]),
-        ([NEW_NAME], [], ["gpu_idle"]),  # newer bindings over an older driver
-        ([NEW_NAME], [OLD_NAME], None),
-        ([OLD_NAME, NEW_NAME], [], None),
-        ([], [OLD_NAME, NEW_NAME], None),
-    ],
-)
-def test_throttle_reasons_by_the_name_that_bindings_and_driver_know(monkeypatch, refused, missing, reasons):
+def test_throttle_reasons_by_the_name_that_bindings_and_driver_know(monkeypatch):
+    """Newer bindings over an older driver refuse the new name."""
     monkeypatch.setenv("FAKE_REASONS", "0x1")
-    module = use_nvml(monkeypatch, A, refused=refused)
-    for name in missing:
-        delattr(module, f"nvml{name}")
-    assert nvml.state(A)["throttle_reasons"] == reasons
+    states = ("known", "refused", "missing")
+    for old, new in itertools.product(states, states):
+        names = {OLD_NAME: old, NEW_NAME: new}
+        module = use_nvml(monkeypatch, A, refused=[name for name in names if names[name] == "refused"])
+        for name in names:
+            if names[name] == "missing":
+                delattr(module, f"nvml{name}")
+        assert nvml.state(A)["throttle_reasons"] == (["gpu_idle"] if "known" in (old, new) else None)
 
 
 @pytest.mark.parametrize(
