@@ -1,4 +1,4 @@
-"""Which GPUs there are and whether they can be used, by NVML and CUDA's driver, before anything is opened."""
+"""Which GPUs are present and usable, by NVML and the CUDA driver, before any is opened."""
 
 import sys
 

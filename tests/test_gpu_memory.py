@@ -40,9 +40,9 @@ def of_level(device, level, size_bytes=RAGGED) -> dict:
     return {stream.name: stream for stream in device.streams(level, size_bytes)}
 
 
-@pytest.mark.parametrize(
-    ("l2", "asked", "free", "expected"),
-    [
+def test_an_array_is_as_requested_or_many_times_the_l2_if_memory_allows(monkeypatch):
+    """What the L2 holds of the previous pass would count as memory traffic."""
+    for l2, requested, free, expected in (
         (MIB, None, 1 << 40, 4 << 30),
         (MIB, None, (8 << 30) + 8 * 33, (1 << 30) + 32),  # an eighth of what is free, in whole vectors
         (MIB, 64 * MIB + 31, 1 << 40, 64 * MIB),
@@ -50,12 +50,9 @@ def of_level(device, level, size_bytes=RAGGED) -> dict:
         (126 * MIB, None, 180 << 30, 64 * 126 * MIB),
         (126 * MIB, None, 32 << 30, 4 << 30),
         (126 * MIB, 64 * MIB, 180 << 30, 64 * MIB),
-    ],
-)
-def test_an_array_is_as_requested_or_many_times_the_l2_if_memory_allows(monkeypatch, l2, asked, free, expected):
-    """What the L2 holds of the previous pass would count as memory traffic."""
-    device = open_gpu(monkeypatch, free_bytes=free, l2CacheSize=l2)
-    assert memory.array_bytes(device, asked) == expected
+    ):
+        device = open_gpu(monkeypatch, free_bytes=free, l2CacheSize=l2)
+        assert memory.array_bytes(device, requested) == expected
 
 
 def test_the_streams_of_device_memory_and_the_bytes_they_count(device):
@@ -89,7 +86,7 @@ def test_the_grids_go_from_one_block_per_tile_to_a_few_persistent_blocks(monkeyp
             assert (threads, depth) == ((256, 1024)[place // 4], memory.DEPTHS[place % 4])
 
 
-def test_no_grid_has_more_threads_than_the_kernels_registers_allow(monkeypatch, device):
+def test_no_grid_has_more_threads_than_the_registers_allow(monkeypatch, device):
     kernel = device.kernel
 
     def hungry(source, name):
@@ -107,7 +104,7 @@ def test_no_grid_has_more_threads_than_the_kernels_registers_allow(monkeypatch, 
 
 
 def ragged(gpu) -> int:
-    """Bytes that are no whole number of any grid's tiles; a real card goes through them in several rounds."""
+    """Bytes that are not a multiple of the tiles of any grid; a real card needs several rounds for them."""
     return RAGGED if hasattr(gpu, "cublaslt") else 64 * MIB + 32 * 7
 
 
@@ -143,7 +140,7 @@ def test_every_grid_of_a_cache_reads_every_byte(monkeypatch, gpu, level):
 
 @pytest.mark.parametrize("level", ["hbm", "d2d", "h2d", "d2h", *CACHES])
 def test_a_step_that_does_nothing_is_found(monkeypatch, device, level):
-    """Also where a step before has left the right result."""
+    """Even if an earlier step has left the right result."""
     if level in ("hbm", *CACHES):
         idle = {f"{mix}_8" for mix in MIXES} | {f"read_{cache}" for cache in CACHES} | {"read_l2_broadcast"}
         replace_kernels(monkeypatch, device, idle, Idle)
@@ -212,7 +209,7 @@ def test_the_l2_roof_is_the_fastest_way_to_read_each_line_once(device):
     assert all(name.startswith("1 block per multiprocessor") for name in broadcast.grids)
 
 
-def test_the_sweeps_cover_the_caches_they_look_for(any_card):
+def test_the_sweeps_cover_the_caches(any_card):
     through, past = any_card.sweeps(3)
     assert (through.series, past.series) == ("through L1", "past L1")
     l2, readers = any_card.last_level_cache_bytes, max(1, any_card.multiprocessors // 8)
@@ -225,7 +222,7 @@ def test_the_sweeps_cover_the_caches_they_look_for(any_card):
         assert series.sizes == sorted(set(series.sizes)) and all(size % unit == 0 for size in series.sizes)
 
 
-def test_a_step_of_a_sweep_reads_what_it_says(gpu):
+def test_a_step_of_a_sweep_reads_what_it_counts(gpu):
     """Words 0, 1, 2, ... are written, and their wrapping sum read."""
     readers = max(1, gpu.multiprocessors // 8)
     for series, sets in zip(gpu.sweeps(1), (readers, 1), strict=True):
@@ -241,7 +238,7 @@ def test_a_step_of_a_sweep_reads_what_it_says(gpu):
 
 
 @pytest.mark.parametrize("capability", ["7.5", "9.0", "10.0", "12.0"])
-def test_vectors_are_as_wide_as_the_kernels_have_them(monkeypatch, capability):
+def test_vectors_are_as_wide_as_in_the_kernels(monkeypatch, capability):
     source = (CEILING_KERNELS / "memory.cu").read_text(encoding="utf-8")
     assert "#if __CUDA_ARCH__ >= 1000\n#define WORDS 8\n#else\n#define WORDS 4\n" in source
     device = open_gpu(monkeypatch, capability=capability)

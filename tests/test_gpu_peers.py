@@ -127,7 +127,7 @@ def test_the_datasheet_figure_counts_the_links_that_lead_to_the_peer(monkeypatch
 
 
 @pytest.mark.parametrize(("path", "held"), [("nvlink", []), ("pcie", [lock.HOST_PATH]), (None, [lock.HOST_PATH])])
-def test_over_pcie_the_lock_of_the_host_path_is_held(monkeypatch, device, path, held):
+def test_transfers_over_pcie_hold_the_lock_of_the_host_path(monkeypatch, device, path, held):
     taken = []
     monkeypatch.setattr(lock, "measuring", lambda uses: taken.append(list(uses)) or contextlib.nullcontext())
     monkeypatch.setattr(device, "path_to_peer", lambda: dict.fromkeys(UNTOLD) | {"path": path})
