@@ -56,14 +56,6 @@ def test_more_cores_take_no_longer_than_to_hand_them_work_and_a_lock(shape, dtyp
     assert times[1] <= times[0] + handed + chunks * CHUNK_CALLS * (cost[CALL] + cost[SHARED + CALL])
 
 
-def test_widening_limits_fp16_and_bf16_on_a_cpu():
-    shape = Shape(256, 8, 8, 64, 1024)
-    for dtype in ("fp16", "bf16"):
-        found = predicted(NumpyOnAllCores, shape, dtype)
-        assert found.regime == "implementation"
-        assert found.latency_s > 0.5 * predicted(NumpyOnAllCores, shape, "fp32").latency_s
-
-
 # Medians in us of runs on H200s (of the fastest host if its calls set the time) and on two cores of an AMD EPYC, whose
 # costs are the constants of the code; and the regime.
 SEEN = [
@@ -87,4 +79,6 @@ def test_measured_times_are_within_a_factor_of_two_and_in_their_regime(
 ):
     found = predicted(kind, Shape(batch, 8, 8, 64, seq_len), dtype, scope, cores=2)
     assert found.regime == regime
+    if (kind, dtype) == (NumpyOnAllCores, "fp16"):  # which is widened, as bf16 is
+        assert predicted(kind, Shape(batch, 8, 8, 64, seq_len), "bf16", scope, cores=2).regime == regime
     assert seen_us[1] / 2 <= found.latency_s * 1e6 <= 2 * seen_us[0]

@@ -172,7 +172,7 @@ def test_otherwise_the_formula_gives_the_figures(entry_id, changes, fp16_tflops,
     assert found["entry"] == (entry_id if entry else None)
     assert all(peak["derived"] and not peak["verified"] for peak in found["peaks"].values())
     if fp16_tflops:
-        assert found["peaks"]["fp16"]["tflops"] == pytest.approx(fp16_tflops, rel=0.01)
+        assert found["peaks"]["fp16"]["tflops"] == pytest.approx(fp16_tflops, rel=1e-3)
 
 
 def test_figures_of_a_slice_and_of_unknown_cards():
