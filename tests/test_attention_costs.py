@@ -1,4 +1,4 @@
-"""What the model assumes of decode attention's implementations: launches, passes, and the cores that work."""
+"""The cost model of the implementations of decode attention: launches, passes and working cores."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -41,7 +41,7 @@ def predicted(kind, shape, dtype, scope="core", cores=16):
 
 
 @given(SHAPES, st.sampled_from(DTYPES), st.sampled_from([Eager, NumpyOnAllCores]))
-def test_a_block_takes_longer_than_its_core_and_a_longer_cache_longer_than_a_short_one(shape, dtype, kind):
+def test_a_block_takes_longer_than_its_core_and_a_longer_cache_no_less(shape, dtype, kind):
     core = predicted(kind, shape, dtype).latency_s
     assert predicted(kind, shape, dtype, "block").latency_s > core
     assert predicted(kind, replace(shape, seq_len=2 * shape.seq_len), dtype).latency_s >= core
@@ -56,17 +56,8 @@ def test_more_cores_take_no_longer_than_to_hand_them_work_and_a_lock(shape, dtyp
     assert times[1] <= times[0] + handed + chunks * CHUNK_CALLS * (cost[CALL] + cost[SHARED + CALL])
 
 
-@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
-def test_numbers_that_are_widened_are_limited_by_that(dtype):
-    shape = Shape(256, 8, 8, 64, 1024)
-    assert (
-        predicted(NumpyOnAllCores, shape, dtype).latency_s > 0.5 * predicted(NumpyOnAllCores, shape, "fp32").latency_s
-    )
-    assert predicted(NumpyOnAllCores, shape, dtype).regime == "implementation"
-
-
-# Medians of runs on H200s, of the fastest host where its calls set the time, and on two cores of an AMD EPYC, whose
-# costs are those that the code has: microseconds, and what set the time.
+# Medians in us of runs on H200s (of the fastest host if its calls set the time) and on two cores of an AMD EPYC, whose
+# costs are the constants of the code; and the regime.
 SEEN = [
     (Eager, "core", "fp32", 1, 128, (139, 139), "overhead"),
     (Eager, "core", "fp16", 1, 1024, (240, 240), "overhead"),
@@ -83,7 +74,11 @@ SEEN = [
 
 
 @pytest.mark.parametrize(("kind", "scope", "dtype", "batch", "seq_len", "seen_us", "regime"), SEEN)
-def test_what_was_seen_is_within_a_factor_of_two_and_of_its_regime(kind, scope, dtype, batch, seq_len, seen_us, regime):
+def test_measured_times_are_within_a_factor_of_two_and_in_their_regime(
+    kind, scope, dtype, batch, seq_len, seen_us, regime
+):
     found = predicted(kind, Shape(batch, 8, 8, 64, seq_len), dtype, scope, cores=2)
     assert found.regime == regime
+    if (kind, dtype) == (NumpyOnAllCores, "fp16"):  # which is widened, as bf16 is
+        assert predicted(kind, Shape(batch, 8, 8, 64, seq_len), "bf16", scope, cores=2).regime == regime
     assert seen_us[1] / 2 <= found.latency_s * 1e6 <= 2 * seen_us[0]

@@ -1,4 +1,4 @@
-"""The CPU's memory: streams, sweeps, and the threads and compiled loops that run them."""
+"""CPU memory: streams, sweeps, and the threads and compiled loops that run them."""
 
 import itertools
 import os
@@ -30,36 +30,23 @@ def device():
     return devices.open_device("cpu")
 
 
-# ---------------------------------------------------------------------------------------------- threads
-
-
-def test_an_error_in_a_worker_is_raised_and_the_next_work_is_done_as_ever():
-    workers = Workers(2)
+def test_workers_raise_errors_and_stay_on_their_cores():
+    workers = Workers(3)
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             workers.run(2, lambda number: 1 // (1 - number))
         assert workers.run(2, lambda number: 10 * number) == [0, 10]
-
-
-def test_work_for_some_of_the_workers_is_done_by_those():
-    assert Workers(3).run_on([0, 2], lambda number: 10 * number) == [0, 20]
-
-
-def test_a_worker_stays_on_its_core():
+    assert workers.run_on([0, 2], lambda number: 10 * number) == [0, 20]
     cpus = sorted(os.sched_getaffinity(0))
     workers = Workers(len(cpus), cpus)
     assert workers.pinned
     assert workers.run(len(cpus), lambda number: os.sched_getaffinity(0)) == [{number} for number in cpus]
-    for elsewhere in ((), [1 << 20]):  # of no such core: it goes wherever it may
+    for elsewhere in ((), [1 << 20]):  # there is no such core: it goes wherever it may
         assert Workers(1, elsewhere).run(1, lambda number: os.sched_getaffinity(0)) == [set(cpus)]
 
 
-# ---------------------------------------------------------------------------------------------- loops
-
-
-@pytest.mark.parametrize(
-    ("features", "machine", "found"),
-    [
+def test_vectors_are_the_widest_of_the_host():
+    for features, machine, found in (
         ({"avx512f": True, "avx512vl": True, "avx": True}, "x86_64", (64, 32)),
         ({"avx512f": True, "avx512vl": False, "avx": True}, "x86_64", (32, 16)),  # Knights Landing
         ({"avx512f": False, "avx2": True, "avx": True}, "x86_64", (32, 16)),
@@ -67,10 +54,8 @@ def test_a_worker_stays_on_its_core():
         ({}, "x86_64", (16, 16)),
         ({"neon": True, "sve": True}, "aarch64", (16, 32)),
         ({}, "arm64", (16, 32)),
-    ],
-)
-def test_vectors_are_the_widest_that_the_host_has(features, machine, found):
-    assert loops.vectors(features, machine) == found
+    ):
+        assert loops.vectors(features, machine) == found
 
 
 TARGETS = [
@@ -104,32 +89,28 @@ def test_loops_compile_for_every_kind_of_host(triple, cpu, width, multiply_add, 
 
 
 def array_of(values):
-    """Float32 in memory that vectors may lie in, and a guard behind it."""
+    """Float32 in memory aligned for vectors, with a guard at the end."""
     room = loops.aligned(4 * len(values) + 64, 64).view(numpy.float32)
     room[: len(values)], room[len(values) :] = values, 77
     return room
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("streaming", [True, False])
 @pytest.mark.parametrize("mix", MIXES)
-@pytest.mark.parametrize("blocks", [0, 1, 3, 37])
-def test_a_loop_does_what_numpy_does_and_no_more(mix, streaming, width, blocks):
-    items = blocks * loops.BLOCK_BYTES // 4
-    rng = numpy.random.default_rng(blocks)
-    before = [array_of(rng.integers(1, 1000, items)) for _ in range(3)]
-    a, b, c = before
-    kept = [array.copy() for array in (a, b, c)]
-    arguments = [*(array.ctypes.data for array in (a, b, c)), 4 * items, 3]
-    run = loops.together(Workers(1), loops.stream(mix, streaming, width), [arguments])
-    expected = {"read": kept[2], "write": loops.SCALE, "copy": kept[0], "triad": kept[0] + loops.SCALE * kept[1]}[mix]
-    expected = numpy.broadcast_to(expected, c.shape)[:items]
-    assert numpy.array_equal(c[:items], expected) and (c[items:] == 77).all()
-    assert numpy.array_equal(a, kept[0]) and numpy.array_equal(b, kept[1])
-    if mix == "read":
-        words = int(kept[0][:items].view(numpy.uint64).sum(dtype=numpy.uint64))
-        assert (run.results[0] - 3 * words) % 2**64 == 0
-    assert run.seconds > 0 and run.clocks_mhz == []
+def test_a_loop_does_what_numpy_does_and_no_more(mix):
+    for width, streaming, blocks in itertools.product(WIDTHS, (True, False), (0, 1, 3, 37)):
+        items = blocks * loops.BLOCK_BYTES // 4
+        rng = numpy.random.default_rng(blocks)
+        a, b, c = (array_of(rng.integers(1, 1000, items)) for _ in range(3))
+        kept = [array.copy() for array in (a, b, c)]
+        arguments = [*(array.ctypes.data for array in (a, b, c)), 4 * items, 3]
+        run = loops.together(Workers(1), loops.stream(mix, streaming, width), [arguments])
+        expected = {"read": kept[2], "write": loops.SCALE, "copy": kept[0], "triad": kept[0] + loops.SCALE * kept[1]}
+        assert numpy.array_equal(c[:items], numpy.broadcast_to(expected[mix], c.shape)[:items])
+        assert (c[items:] == 77).all() and numpy.array_equal(a, kept[0]) and numpy.array_equal(b, kept[1])
+        if mix == "read":
+            words = int(kept[0][:items].view(numpy.uint64).sum(dtype=numpy.uint64))
+            assert (run.results[0] - 3 * words) % 2**64 == 0
+        assert run.seconds > 0 and run.clocks_mhz == []
 
 
 @pytest.mark.parametrize("threads", [[0], [2], [0, 2], [0, 1, 2]])
@@ -143,47 +124,35 @@ def test_threads_run_each_its_own_piece_and_count_their_clocks(threads):
     assert run.seconds >= max(run.thread_seconds) > 0 and min(run.clocks_mhz) > 0
 
 
-# ---------------------------------------------------------------------------------------------- streams
-
-
 def streams_of(device, size_bytes=SIZE):
     return {stream.name: stream for stream in device.streams("dram", size_bytes)}
 
 
-def made_up(cores):
-    return SimpleNamespace(count=cores, run=lambda count, work: [work(number) for number in range(count)])
-
-
-def test_the_mixes_and_their_bytes(device):
+def test_the_mixes_and_the_bytes_they_count(device):
     streams = streams_of(device, SIZE + 100)  # whole blocks of it in each part
     assert [*streams][:4] == [f"dram_{mix}" for mix in MIXES] and names_of("cpu") == ["dram", "sweep"]
     for name, stream in streams.items():
         assert stream.level == "dram" and name.startswith(f"dram_{stream.mix}")
         assert stream.counted_bytes == MIXES[stream.mix] * SIZE // memory.PARTS
-        assert ("write-allocate" in stream.counted) == (stream.mix != "read")
         assert not stream.on_chip and stream.clock_mhz() is None
+    for mix in ("write", "copy", "triad"):  # stores past the caches and ordinary stores
+        grids = [*streams[f"dram_{mix}"].grids]
+        assert grids[0].endswith(", non-temporal stores") and grids[1] == grids[0].split(",")[0]
 
 
 @pytest.mark.parametrize("size_bytes", [64, PART, 3 * PART, SIZE + PART])
 def test_every_way_to_run_a_stream_is_right(device, size_bytes):
-    """Also of fewer blocks than cores, and of more chunks than one."""
+    """With fewer blocks than cores, and with more chunks than one."""
     for stream in streams_of(device, size_bytes).values():
         for grid, step in stream.grids.items():
-            assert step(0) > 0
+            assert step(0) > 0 and stream.verify(grid)
             assert stream.threads(grid) == int(grid.split()[0])
-            assert stream.verify(grid).startswith(("the sum of every 8-byte word", "every number"))
-
-
-@pytest.mark.parametrize("mix", ["write", "copy", "triad"])
-def test_stores_past_the_caches_and_ordinary_ones_are_both_tried(device, mix):
-    grids = [*streams_of(device)[f"dram_{mix}"].grids]
-    assert grids[0].endswith(", non-temporal stores") and grids[1] == grids[0].split(",")[0]
 
 
 @pytest.mark.parametrize("fault", ["nothing is done", "a piece is left out"])
 @pytest.mark.parametrize("mix", MIXES)
 def test_a_stream_that_leaves_bytes_out_is_found(device, monkeypatch, mix, fault):
-    """Also where it went right before, and has left the right bytes behind."""
+    """Even if an earlier step was right and has left the right bytes behind."""
     stream = streams_of(device)[f"dram_{mix}"]
     for grid in stream.grids:
         stream.verify(grid)
@@ -218,60 +187,43 @@ def test_steps_go_round_all_of_the_arrays(device, monkeypatch):
         assert {count for *_, count in touched} == {SIZE // memory.PARTS}
 
 
-@pytest.mark.parametrize(("cores", "counts"), [(1, [1]), (2, [2, 1]), (6, [6, 3, 1]), (16, [16, 8, 4, 2, 1])])
-def test_reads_have_a_ceiling_for_all_cores_and_for_fewer(cores, counts):
-    assert core_counts(cores) == counts
-    streams = memory.streams(made_up(cores), "dram", SIZE)
-    reads = {stream.name: [stream.threads(grid) for grid in stream.grids] for stream in streams if stream.mix == "read"}
-    words = {1: "one_core"}
-    fewer = {f"dram_read_{words.get(count, f'{count}_cores')}": [count] for count in counts[1:]}
-    assert reads == {"dram_read": counts[:2], **fewer}
-    assert ("dram_copy_one_core" in [stream.name for stream in streams]) == (cores > 1)
+def test_reads_have_a_ceiling_for_all_cores_and_for_fewer(device, monkeypatch):
+    for cores, counts in ((1, [1]), (2, [2, 1]), (6, [6, 3, 1]), (16, [16, 8, 4, 2, 1])):
+        assert core_counts(cores) == counts
+        workers = SimpleNamespace(count=cores, run=lambda count, work: [work(number) for number in range(count)])
+        streams = memory.streams(workers, "dram", SIZE)
+        reads = {one.name: [one.threads(grid) for grid in one.grids] for one in streams if one.mix == "read"}
+        fewer = {f"dram_read_{f'{count}_cores' if count > 1 else 'one_core'}": [count] for count in counts[1:]}
+        assert reads == {"dram_read": counts[:2], **fewer}
+        assert ("dram_copy_one_core" in [stream.name for stream in streams]) == (cores > 1)
+    for cores, working, mix, lower in (
+        (16, 1, "read", ["dram_read_one_core"]),
+        (16, 3, "read", ["dram_read_4_cores"]),
+        (16, 8, "read", ["dram_read_8_cores"]),
+        (16, 9, "read", []),
+        (16, None, "read", []),
+        (16, 1, "copy", []),
+        (1, 1, "read", []),
+    ):
+        monkeypatch.setattr(device, "cores", cores)
+        all_cores = ["dram_read", "dram_copy"] if mix == "read" else ["dram_copy"]
+        assert device.memory_ceilings(mix, working) == lower + all_cores
 
 
-@pytest.mark.parametrize(
-    ("cores", "of", "mix", "names"),
-    [
-        (16, 1, "read", ["dram_read_one_core", "dram_read", "dram_copy"]),
-        (16, 3, "read", ["dram_read_4_cores", "dram_read", "dram_copy"]),
-        (16, 8, "read", ["dram_read_8_cores", "dram_read", "dram_copy"]),
-        (16, 9, "read", ["dram_read", "dram_copy"]),
-        (16, None, "read", ["dram_read", "dram_copy"]),
-        (16, 1, "copy", ["dram_copy"]),
-        (1, 1, "read", ["dram_read", "dram_copy"]),
-    ],
-)
-def test_what_fewer_cores_process_stands_under_the_roof_of_so_many(device, monkeypatch, cores, of, mix, names):
-    monkeypatch.setattr(device, "cores", cores)
-    assert device.memory_ceilings(mix, of) == names
-
-
-@pytest.mark.parametrize(
-    ("readers", "cache_mib", "free_mib", "mib"),
-    [
-        (1, 32, 1 << 20, 256),
-        (16, 32, 1 << 20, 256),
-        (64, 32, 1 << 20, 1024),  # 16 MiB per core
-        (16, 300, 1 << 20, 1200),  # four times the caches
+def test_arrays_are_larger_than_the_caches():
+    plenty = 1 << 20
+    for readers, cache_mib, free_mib, mib in (
+        (1, 32, plenty, 256),
+        (16, 32, plenty, 256),
+        (64, 32, plenty, 1024),  # 16 MiB per core
+        (16, 300, plenty, 1200),  # four times the caches
         (16, 300, 8000, 1000),  # an eighth of the memory
         (16, 300, 2048, 600),  # never less than twice the caches
-        (2, 480, 1 << 20, 960),  # two cores would take long to touch more
+        (2, 480, plenty, 960),  # two cores would take long to touch more
         (2, 32, 1024, 128),
         (2, 32, 100, 64),
-    ],
-)
-def test_arrays_are_larger_than_the_caches(readers, cache_mib, free_mib, mib):
-    assert memory.automatic_bytes(readers, cache_mib * MIB, free_mib * MIB) == mib * MIB
-
-
-@given(st.integers(0, 40_000), st.integers(0, 40_000))
-def test_sums_of_words_are_those_of_the_numbers(first, words):
-    expected = memory.numbers(2 * first, 2 * words).view(numpy.uint64).sum(dtype=numpy.uint64)
-    found = memory.sum_of_words(8 * (first + words)) - memory.sum_of_words(8 * first)
-    assert found % 2**64 == int(expected)
-
-
-# ---------------------------------------------------------------------------------------------- sweeps
+    ):
+        assert memory.automatic_bytes(readers, cache_mib * MIB, free_mib * MIB) == mib * MIB
 
 
 def caches_of(readers, near_bytes, largest_bytes):
@@ -307,17 +259,19 @@ def small_sweep(monkeypatch):
 
 
 @pytest.mark.parametrize("readers", [1, 2, 9])
-def test_a_step_reads_what_it_says_and_before_the_first_all_of_the_set_is_read_once(small_sweep, monkeypatch, readers):
-    reads = []
+def test_a_step_of_a_sweep_reads_what_it_counts_and_less_is_found(small_sweep, monkeypatch, readers):
+    """Before the first step all of the set is read once. Bytes left out are found even if earlier steps read all: the
+    fastest counts."""
+    reads, missing = [], 0
 
     def noted(workers, loop, arguments, run=loops.together):
         reads.append([(own[0], own[3] * own[4]) for own in arguments])
-        return run(workers, loop, arguments)
+        *others, last = arguments
+        return run(workers, loop, [*others, (*last[:4], last[4] - missing)])
 
     monkeypatch.setattr(memory, "together", noted)
     series = small_sweep(readers)
-    assert series.reader == ("one core" if readers == 1 else "each core")
-    assert series.sizes[-1] == 256 << 10
+    assert series.reader == ("one core" if readers == 1 else "each core") and series.sizes[-1] == 256 << 10
     for size in series.sizes:
         reads.clear()
         step, step_bytes = series.step(size)
@@ -327,20 +281,10 @@ def test_a_step_reads_what_it_says_and_before_the_first_all_of_the_set_is_read_o
         reads.clear()
         step(0)
         assert sum(count for _, count in reads[0]) == step_bytes
-
-
-@pytest.mark.parametrize("readers", [1, 2])
-def test_a_step_that_leaves_bytes_out_is_found(small_sweep, monkeypatch, readers):
-    """Also where those before read all: the fastest counts, and nothing is as fast as not reading."""
-    step, _ = small_sweep(readers).step(16384)
+    step, _ = series.step(16384)
     step(0)
-
-    def lazy(workers, loop, arguments, run=loops.together):
-        *others, last = arguments
-        return run(workers, loop, [*others, (*last[:4], last[4] - 1)])
-
-    monkeypatch.setattr(memory, "together", lazy)
-    with pytest.raises(ArithmeticError, match="a sweep's reads of 16384 bytes"):
+    missing = 1
+    with pytest.raises(ArithmeticError):
         step(1)
 
 

@@ -1,4 +1,4 @@
-"""What CUDA's driver reports of the cards, by a library of Python functions in the place of libcuda.so.1."""
+"""What the CUDA driver reports of the cards, by Python functions in place of libcuda.so.1."""
 
 import ctypes
 import json
@@ -13,7 +13,7 @@ from roofline.devices.gpu import cuda_driver
 
 REFUSED = 801
 # Attributes by their numbers: multiprocessors, L2, PCI domain, bus and device, compute capability.
-H200 = {"name": b"NVIDIA H200", "uuid": bytes(range(16)), "memory": 150_754_820_096}
+H200 = {"name": b"NVIDIA H200\0", "uuid": bytes(range(16)), "memory": 150_754_820_096}
 H200 |= {16: 132, 38: 62_914_560, 50: 0, 33: 0x17, 34: 0, 75: 9, 76: 0}
 CARD = cuda_driver.Card(
     name="NVIDIA H200",
@@ -27,7 +27,7 @@ CARD = cuda_driver.Card(
 
 
 def fake_cuda(*cards, missing=(), init=0, version=13000, first_handle=0):
-    """The driver's functions for such cards; what a card lacks is refused, and functions in `missing` are not there."""
+    """The functions of the driver for these cards; what a card lacks is refused, and `missing` functions are absent."""
 
     def write(pointer, value):
         if value is None:
@@ -42,15 +42,12 @@ def fake_cuda(*cards, missing=(), init=0, version=13000, first_handle=0):
         found = (cards[device - first_handle].get(fact) for fact in facts)
         return next((value for value in found if value is not None), None)
 
-    def name(pointer, size, device):
-        return write(pointer, of(device, "name") and of(device, "name")[: size - 1] + b"\0")
-
     functions = {
         "cuInit": lambda flags: init,
         "cuDriverGetVersion": lambda pointer: write(pointer, version),
         "cuDeviceGetCount": lambda pointer: write(pointer, len(cards)),
         "cuDeviceGet": lambda pointer, ordinal: write(pointer, first_handle + ordinal),
-        "cuDeviceGetName": name,
+        "cuDeviceGetName": lambda pointer, size, device: write(pointer, of(device, "name")),
         "cuDeviceGetUuid_v2": lambda pointer, device: write(pointer, of(device, "uuid")),
         "cuDeviceGetUuid": lambda pointer, device: write(pointer, of(device, "cards_uuid", "uuid")),
         "cuDeviceTotalMem_v2": lambda pointer, device: write(pointer, of(device, "memory")),
@@ -59,69 +56,47 @@ def fake_cuda(*cards, missing=(), init=0, version=13000, first_handle=0):
     return SimpleNamespace(**{name: function for name, function in functions.items() if name not in missing})
 
 
-@pytest.mark.parametrize("first_handle", [0, 40])
-@pytest.mark.parametrize(
-    ("refused", "unknown"),
-    [
-        ([], []),
-        (["name"], ["name"]),
-        (["uuid"], ["uuid"]),
-        (["memory"], ["memory_total_bytes"]),
-        ([76], ["compute_capability"]),
-        ([16, 38], ["multiprocessors", "l2_bytes"]),
-        ([33], ["pci_bus_id"]),
-        (list(H200), CARD._fields),
-    ],
-)
-def test_what_the_driver_reports_of_a_card_and_none_for_what_it_refuses(first_handle, refused, unknown):
-    """A card is asked for by its handle, which need not be its number."""
-    found = cuda_driver.cards_of(fake_cuda(H200 | dict.fromkeys(refused), first_handle=first_handle))
-    assert found == [CARD._replace(**dict.fromkeys(unknown))]
+SLICE = H200 | {"name": b"NVIDIA H200 MIG 1g.18gb\0", "uuid": bytes(16), "cards_uuid": bytes(range(16))}
+V2, V1 = "cuDeviceGetUuid_v2", "cuDeviceGetUuid"
 
 
-def test_cards_in_pci_order_and_those_without_an_address_last():
+def test_refused_readings_of_a_card_are_none():
+    fields = {"name": ["name"], "uuid": ["uuid"], "memory": ["memory_total_bytes"], 76: ["compute_capability"]}
+    fields |= {16: ["multiprocessors"], 38: ["l2_bytes"], 33: ["pci_bus_id"]}
+    for first_handle in (0, 40):  # a card is queried by its handle, which need not be its number
+        for refused in ([], *([one] for one in fields), list(H200)):
+            unknown = CARD._fields if len(refused) > 1 else fields[refused[0]] if refused else []
+            library = fake_cuda(H200 | dict.fromkeys(refused), first_handle=first_handle)
+            assert cuda_driver.cards_of(library) == [CARD._replace(**dict.fromkeys(unknown))]
+
+
+def test_cards_are_in_pci_order_and_those_without_an_address_last():
     addresses = [(1, 0x01, 0), (0, 0xCA, 0), (None, 0x02, 0), (0, 0x17, 1), (0, 0x17, 0)]
-    cards = [H200 | {50: domain, 33: bus, 34: slot} for domain, bus, slot in addresses]
-    found = cuda_driver.cards_of(fake_cuda(*cards))
+    found = cuda_driver.cards_of(fake_cuda(*(H200 | {50: one, 33: bus, 34: slot} for one, bus, slot in addresses)))
     assert [one.pci_bus_id for one in found] == ["0000:17:00.0", "0000:17:01.0", "0000:ca:00.0", "0001:01:00.0", None]
 
 
-SLICE = H200 | {"name": b"NVIDIA H200 MIG 1g.18gb", "uuid": bytes(16), "cards_uuid": bytes(range(16))}
-
-
 @pytest.mark.parametrize(
-    ("card", "missing", "uuid"),
+    ("library", "uuids"),
     [
-        (H200, ["cuDeviceGetUuid_v2"], CARD.uuid),
-        (H200, ["cuDeviceGetUuid_v2", "cuDeviceGetUuid"], None),
-        (SLICE, [], "MIG-00000000-0000-0000-0000-000000000000"),
-        (SLICE, ["cuDeviceGetUuid_v2"], CARD.uuid),
+        (fake_cuda(H200, missing=[V2]), [CARD.uuid]),
+        (fake_cuda(H200, missing=[V2, V1]), [None]),
+        (fake_cuda(SLICE), ["MIG-00000000-0000-0000-0000-000000000000"]),
+        (fake_cuda(SLICE, missing=[V2]), [CARD.uuid]),  # only the second version reports that of a slice
+        (fake_cuda(), []),
+        (fake_cuda(H200, init=100), []),  # CUDA_VISIBLE_DEVICES is empty
+        (fake_cuda(H200, missing=["cuDeviceGetCount"]), []),
+        (SimpleNamespace(), []),
     ],
 )
-def test_the_uuid_by_either_version_and_a_slices_own_by_the_second(card, missing, uuid):
-    assert [one.uuid for one in cuda_driver.cards_of(fake_cuda(card, missing=missing))] == [uuid]
+def test_uuids_of_the_cards_of_a_driver(library, uuids):
+    assert [one.uuid for one in cuda_driver.cards_of(library)] == uuids
 
 
-@pytest.mark.parametrize(
-    "library",
-    [
-        fake_cuda(),
-        fake_cuda(H200, init=100),  # CUDA_VISIBLE_DEVICES is empty
-        fake_cuda(H200, missing=["cuDeviceGetCount"]),
-        SimpleNamespace(),
-    ],
-)
-def test_a_driver_that_shows_no_card(library):
-    assert cuda_driver.cards_of(library) == []
-
-
-@pytest.mark.parametrize(("version", "newest"), [(13000, 13000), (0, None), (None, None)])
-def test_the_newest_cuda_of_the_driver(monkeypatch, version, newest):
-    monkeypatch.setattr(cuda_driver, "_library", lambda: fake_cuda(version=version))
-    assert cuda_driver.driver_cuda_version() == newest
-
-
-# ---------------------------------------------------------------------------------------------- in a process of its own
+def test_the_newest_cuda_of_the_driver(monkeypatch):
+    for version, newest in ((13000, 13000), (0, None), (None, None)):
+        monkeypatch.setattr(cuda_driver, "_library", lambda version=version: fake_cuda(version=version))
+        assert cuda_driver.driver_cuda_version() == newest
 
 
 @pytest.mark.parametrize(
@@ -136,7 +111,7 @@ def test_the_newest_cuda_of_the_driver(monkeypatch, version, newest):
         (subprocess.CalledProcessError(-11, "python"), []),
     ],
 )
-def test_cards_are_asked_for_in_another_process_and_where_it_fails_there_are_none(monkeypatch, answer, cards):
+def test_another_process_asks_the_driver_and_its_failure_means_no_cards(monkeypatch, answer, cards):
     def run(command, **options):
         assert options["env"]["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID" and options["timeout"] > 0
         assert Path(command[0]).is_file() and command[-1] == cuda_driver.__file__
@@ -156,7 +131,7 @@ def test_without_a_driver_there_is_neither_a_card_nor_another_process(monkeypatc
 
 
 def test_the_other_process_needs_no_package_of_ours(monkeypatch, tmp_path):
-    """It runs the file alone, whatever the folder and Python's own variables say, and sees no card that is hidden."""
+    """It runs the file alone, whatever the folder and the variables of Python, and sees no hidden card."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "json.py").write_text("raise ImportError")

@@ -1,4 +1,4 @@
-"""The name of the kernel that ran, by CUPTI's activity records, and what it says of the unit."""
+"""The name of the kernel that ran, by the activity records of CUPTI, and the unit that it names."""
 
 import sys
 from types import SimpleNamespace
@@ -7,27 +7,25 @@ import pytest
 
 from roofline.devices.gpu import cupti
 
+UNITS = {
+    "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NNN": True,
+    "sm90_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x64_warpgroupsize2x1x1_execute_kernel__5x_cublas": True,
+    "ampere_fp16_s16816gemm_fp16_256x128_ldg8_f2f_stages_64x3_nn": True,
+    "volta_h884gemm_256x128_ldg8_nn": True,
+    "turing_h1688gemm_128x128_nn": True,
+    "cutlass_80_tensorop_d884gemm_128x64_16x3_nn_align1": True,
+    "sm80_xmma_gemm_f64f64_f64f64_f64_nn_n_tilesize64x64x16_stage4_warpsize2x2x1_tensor8x8x4_dmma": True,
+    "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x64x8_stage3_warpsize2x2x1_ffma_aligna4": False,
+    "cutlass_80_simt_sgemm_256x128_8x4_nn_align1": False,
+    "ampere_sgemm_128x64_nn": False,
+    "volta_dgemm_128x64_nn": False,
+    "void gemv2T_kernel_val<int, int, __half, __half, __half, float, 128, 16, 4, 4, false>": False,
+    "cupy_copy__float32_float16": None,
+}
 
-@pytest.mark.parametrize(
-    ("name", "tensor_cores"),
-    [
-        ("nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NNN", True),
-        ("sm90_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x64_warpgroupsize2x1x1_execute_kernel__5x_cublas", True),
-        ("ampere_fp16_s16816gemm_fp16_256x128_ldg8_f2f_stages_64x3_nn", True),
-        ("volta_h884gemm_256x128_ldg8_nn", True),
-        ("turing_h1688gemm_128x128_nn", True),
-        ("cutlass_80_tensorop_d884gemm_128x64_16x3_nn_align1", True),
-        ("sm80_xmma_gemm_f64f64_f64f64_f64_nn_n_tilesize64x64x16_stage4_warpsize2x2x1_tensor8x8x4_dmma", True),
-        ("sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x64x8_stage3_warpsize2x2x1_ffma_aligna4", False),
-        ("cutlass_80_simt_sgemm_256x128_8x4_nn_align1", False),
-        ("ampere_sgemm_128x64_nn", False),
-        ("volta_dgemm_128x64_nn", False),
-        ("void gemv2T_kernel_val<int, int, __half, __half, __half, float, 128, 16, 4, 4, false>", False),
-        ("cupy_copy__float32_float16", None),
-    ],
-)
-def test_the_unit_by_the_name_of_cublas_kernels(name, tensor_cores):
-    assert cupti.uses_tensor_cores(name) is tensor_cores
+
+def test_the_unit_by_the_names_of_cublas_kernels():
+    assert {name: cupti.uses_tensor_cores(name) for name in UNITS} == UNITS
 
 
 @pytest.fixture
@@ -51,25 +49,17 @@ def recording(monkeypatch):
     return enabled
 
 
-def test_the_longest_kernel_is_named(recording):
+def test_the_longest_kernel_is_named_and_recording_ends_even_if_the_step_fails(recording, monkeypatch):
+    """Left on, it would slow the launches that are timed later."""
     ran = []
     found = cupti.kernel_of(lambda: ran.append(list(recording)))
     assert found == {"name": "nvjet", "tensor_cores": True, "how_known": "CUPTI activity record"}
     assert ran == [["kernel"]] and recording == []
 
-
-def test_recording_ends_also_where_the_step_fails(recording):
-    """Left on, it would slow the launches that are timed later."""
-
     def fail():
         raise MemoryError
 
-    assert cupti.kernel_of(fail)["name"] is None
-    assert recording == []
-
-
-def test_without_cupti_the_kernel_is_unknown_and_the_reason_is_given(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cupti", None)
+    assert cupti.kernel_of(fail)["name"] is None and recording == []
+    monkeypatch.setitem(sys.modules, "cupti", None)  # not installed
     found = cupti.kernel_of(lambda: None)
-    assert (found["name"], found["tensor_cores"]) == (None, None)
-    assert found["how_known"].startswith("CUPTI does not load here")
+    assert (found["name"], found["tensor_cores"]) == (None, None) and found["how_known"]

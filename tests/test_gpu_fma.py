@@ -21,71 +21,46 @@ def device(monkeypatch):
     return open_gpu(monkeypatch, multiProcessorCount=2)
 
 
-@pytest.mark.parametrize(("ceiling", "lanes"), [("fp64_fma", 1), ("fp32_fma", 1), ("fp16_fma", 2)])
-def test_flops_by_hand(ceiling, lanes):
-    """3 rounds of 32 steps over 16 numbers in each of 5 x 64 threads, two FLOPs each."""
-    form = Form("turn", 16, 32)
-    assert fma.flops(ceiling, form, blocks=5, threads=64, rounds=3) == 2 * lanes * 32 * 16 * 3 * 5 * 64
-
-
-# ---------------------------------------------------------------------------------------------- the references
-
 NUMBERS = st.integers(1, 8).flatmap(lambda n: st.lists(st.floats(-4, 4), min_size=2 * n, max_size=2 * n))
 
 
-@given(numbers=NUMBERS, steps=st.integers(0, 32), k=st.floats(-0.5, 0.5))
-def test_turns_against_scalar_arithmetic(numbers, steps, k):
-    expected, half = list(numbers), len(numbers) // 2
+@given(NUMBERS, st.integers(0, 32), st.floats(-0.5, 0.5), st.floats(-1, 1))
+def test_references_against_scalar_arithmetic(numbers, steps, k, offset):
+    turned, folded, half = list(numbers), list(numbers), len(numbers) // 2
     for _ in range(steps):
         for i in range(half):
-            expected[i] -= k * expected[half + i]
+            turned[i] -= k * turned[half + i]
         for i in range(half):
-            expected[half + i] += k * expected[i]
+            turned[half + i] += k * turned[i]
+        folded = [k * number + offset for number in folded]
     start = numpy.array(numbers).reshape(-1, 1)
-    found = REFERENCES["turn"](start, steps, k, 0.0)
-    assert found.ravel() == pytest.approx(expected, rel=1e-12, abs=1e-12)
-    assert start.ravel().tolist() == numbers, "the start is left as it is"
-
-
-@given(numbers=NUMBERS, steps=st.integers(0, 32), k=st.floats(-1, 0.5), offset=st.floats(-1, 1))
-def test_folds_against_scalar_arithmetic(numbers, steps, k, offset):
-    expected = list(numbers)
-    for _ in range(steps):
-        expected = [k * number + offset for number in expected]
-    found = REFERENCES["fold"](numpy.array(numbers).reshape(-1, 1), steps, k, offset)
-    assert found.ravel() == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    for way, factors, expected in (("turn", (k, 0.0), turned), ("fold", (k, offset), folded)):
+        assert REFERENCES[way](start, steps, *factors).ravel() == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    assert start.ravel().tolist() == numbers
 
 
 @pytest.mark.parametrize("dtype", KINDS)
 @pytest.mark.parametrize("way", FACTORS)
-def test_over_many_steps_numbers_neither_vanish_nor_overflow(way, dtype):
-    """A fold draws together around its fixed point, slowly; a turn goes on for ever. A fold's factors must be numbers
-    of the dtype: rounded to -1 it would stand still."""
-    numbers = numpy.random.default_rng(0).standard_normal((16, 100))
-    after = REFERENCES[way](numbers, 10_000, *FACTORS[way][dtype])
+def test_a_kernel_that_does_nothing_or_twice_as_much_is_beyond_the_tolerance(way, dtype):
+    """A fold done twice differs little: over too few steps it would pass. Nor may numbers vanish or overflow over many,
+    and factors must be numbers of the dtype: a fold whose factor is rounded to -1 would stand still."""
+    factors, random = FACTORS[way][dtype], numpy.random.default_rng(0)
+    after = REFERENCES[way](random.standard_normal((16, 100)), 10_000, *factors)
     assert 0.1 < numpy.abs(after).mean() < 10 and numpy.abs(after).max() < 100
     assert [float(KINDS[dtype](factor)) for factor in FACTORS["fold"][dtype]] == list(FACTORS["fold"][dtype])
-
-
-@pytest.mark.parametrize("dtype", KINDS)
-@pytest.mark.parametrize("variant", fma.VARIANTS, ids=str)
-@pytest.mark.parametrize("way", FACTORS)
-def test_no_step_and_twice_the_steps_are_beyond_the_tolerance(way, variant, dtype):
-    """A fold twice is nearly none: over too few steps a kernel that did nothing would pass."""
-    assert fma.COMPARED_STEPS % variant[1] == 0
-    start = numpy.random.default_rng(0).standard_normal((variant[0], 1000))
-    none, right, twice = (
-        REFERENCES[way](start, times * fma.COMPARED_STEPS, *FACTORS[way][dtype]) for times in (0, 1, 2)
-    )
-    for wrong in (none, twice):
-        assert numpy.linalg.norm(wrong - right) / numpy.linalg.norm(right) > 2 * fma.TOLERANCE[dtype]
-
-
-# ---------------------------------------------------------------------------------------------- on a fake GPU
+    for numbers, steps in fma.VARIANTS:
+        assert fma.COMPARED_STEPS % steps == 0
+        start = random.standard_normal((numbers, 1000))
+        none, right, twice = (REFERENCES[way](start, times * fma.COMPARED_STEPS, *factors) for times in (0, 1, 2))
+        for wrong in (none, twice):
+            assert numpy.linalg.norm(wrong - right) / numpy.linalg.norm(right) > 2 * fma.TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize("ceiling", FMA)
-def test_both_ways_on_every_grid_are_right_and_found_again(monkeypatch, device, ceiling):
+def test_every_kernel_on_every_grid_is_right_and_repeatable(monkeypatch, device, ceiling):
+    # 3 rounds of 32 steps over 16 numbers in each of 5 x 64 threads, two FLOPs each.
+    by_hand = 2 * (2 if ceiling == "fp16_fma" else 1) * 32 * 16 * 3 * 5 * 64
+    assert fma.flops(ceiling, Form("turn", 16, 32), blocks=5, threads=64, rounds=3) == by_hand
     launches, dtype = record_launches(monkeypatch, device), fma.dtype_of(ceiling)
     found = list(device.fma_candidates(ceiling, seed=1))
     forms = {(way, *variant) for way in FACTORS for variant in fma.VARIANTS}
@@ -93,23 +68,23 @@ def test_both_ways_on_every_grid_are_right_and_found_again(monkeypatch, device, 
     assert len(found) == len(forms) * len(fma.GRIDS)
     assert set(tried) == set(tried[: len(forms)]) == forms, "every kernel once before another grid"
     assert found[0].product.shape["rounds"] == 64
-    assert {workload.flops for workload in found} == {found[0].flops}, "as much work each"
+    assert {workload.flops for workload in found} == {found[0].flops}
     for workload in found:
         check, shape = workload.check(), workload.product.shape
         assert check.error <= check.tolerance == fma.TOLERANCE_OF_ALL[dtype]
-        grid = {key: shape[key] for key in ("blocks", "threads", "rounds")}
+        blocks, threads, rounds = shape["blocks"], shape["threads"], shape["rounds"]
         form = Form(workload.product.algorithm, shape["numbers"], shape["steps"])
-        assert workload.flops == fma.flops(ceiling, form, **grid)
+        assert workload.flops == fma.flops(ceiling, form, blocks=blocks, threads=threads, rounds=rounds)
         workload.step(0)
-        name, blocks, threads, arguments = launches[-1]
-        assert name == f"{workload.product.algorithm}_{dtype}"
-        assert (blocks, threads, int(arguments[3])) == (shape["blocks"], shape["threads"], shape["rounds"])
+        *launch, arguments = launches[-1]
+        assert launch == [f"{workload.product.algorithm}_{dtype}", blocks, threads]
+        assert int(arguments[3]) == rounds
         assert arguments[0].size == shape["numbers"] * blocks * threads * fma.LANES[dtype]
         assert workload.clock_mhz() == pytest.approx(1980)
         again = device.fma_workload(ceiling, workload.product, seed=2)
         again.step(0)
-        assert (again.product, again.flops, launches[-1][:3]) == (workload.product, workload.flops, launches[-1][:3])
-        assert not numpy.array_equal(arguments[0], launches[-1][3][0]), "on numbers of its own"
+        assert (again.product, again.flops, [*launches[-1][:3]]) == (workload.product, workload.flops, launch)
+        assert not numpy.array_equal(arguments[0], launches[-1][3][0]), "other numbers"
 
 
 @pytest.mark.parametrize("ceiling", FMA)

@@ -1,4 +1,4 @@
-"""How a GPU is timed and loaded, without one: what is queued, when it is looked at, what is compiled."""
+"""How a GPU is timed and loaded, on stand-ins: what is queued, when readings are taken, what is compiled."""
 
 import os
 from types import SimpleNamespace
@@ -12,9 +12,6 @@ from roofline.devices.gpu import timing
 @pytest.fixture
 def device(monkeypatch):
     return open_gpu(monkeypatch)
-
-
-# ---------------------------------------------------------------------------------------------- behind the block
 
 
 def time_out(monkeypatch, device, above):
@@ -32,13 +29,14 @@ def time_out(monkeypatch, device, above):
     return timed
 
 
-@pytest.mark.parametrize("above", [100, 31, 8, 2])
-def test_fewer_steps_wait_behind_a_block_that_timed_out(monkeypatch, device, above):
-    timed = time_out(monkeypatch, device, above)
-    assert len(device.device_times(lambda index: None, 70)) == 70
-    # Numbers run on past a batch that timed out: what it rotated through is in the cache.
-    assert len(timed) == 70 and timed == sorted(set(timed))
-    assert (timed[0] == 0) == (above >= 32)
+def test_fewer_steps_wait_behind_a_block_that_timed_out(monkeypatch, device):
+    for above in (100, 31, 8, 2):
+        with monkeypatch.context() as patch:
+            timed = time_out(patch, device, above)
+            assert len(device.device_times(lambda index: None, 70)) == 70
+        # Numbers run on past a batch that timed out: what it rotated through is in the cache.
+        assert len(timed) == 70 and timed == sorted(set(timed))
+        assert (timed[0] == 0) == (above >= 32)
 
 
 @pytest.mark.parametrize("above", [1, 0])
@@ -48,11 +46,10 @@ def test_where_not_even_two_steps_can_be_queued_there_is_no_device_time(monkeypa
     assert device.device_times(lambda index: None, 70) is None
 
 
-# ---------------------------------------------------------------------------------------------- load and looks
-
-
-def note_waiting(monkeypatch, device, done):
-    """Waiting for an event appends how many steps had been queued when it was recorded, to a list of what was done."""
+@pytest.mark.parametrize(("count", "behind"), [(8, 6), (3, 2), (1, 0), (100, 75)])
+def test_readings_are_taken_once_three_quarters_of_the_queued_steps_are_over(monkeypatch, device, count, behind):
+    """NVML's readings are tens of milliseconds old: at the start of a batch they would be of before."""
+    done = []
 
     class Event(device.xp.cuda.Event):
         def record(self, stream=None):
@@ -63,34 +60,28 @@ def note_waiting(monkeypatch, device, done):
             done.append(f"waited for {self.after}")
 
     monkeypatch.setattr(device.xp.cuda, "Event", Event)
-
-
-@pytest.mark.parametrize(("count", "behind"), [(8, 6), (3, 2), (1, 0), (100, 75)])
-def test_a_look_is_taken_once_all_steps_are_queued_and_three_quarters_are_over(monkeypatch, device, count, behind):
-    """NVML's readings are tens of milliseconds old: at the beginning of a batch they would be of before."""
-    done = []
-    note_waiting(monkeypatch, device, done)
     times = device.watched_times(done.append, count, 7, lambda: done.append("look"))
     assert done == [*range(7, 7 + count), f"waited for {behind}", "look"]
     assert len(times) == count and min(times) > 0
 
 
-def test_the_clock_of_a_block_is_counted_by_the_multiprocessors_around_it(monkeypatch, device):
-    """Marked before its first step and after its last, on every multiprocessor, with no thread beside the steps."""
+def test_the_clock_of_a_block_is_counted_by_all_multiprocessors(monkeypatch, device):
+    """Marked before the first step and after the last; no other threads run next to the steps."""
     launches, done = record_launches(monkeypatch, device), []
     device.step_times(lambda index: done.append(len(launches)), 3)
     assert [name for name, *_ in launches] == ["mark_clocks", "mark_clocks"] and done == [1, 1, 1]
     assert {blocks for _, blocks, *_ in launches} == {device.multiprocessors}
     assert device.clock_of_block() == pytest.approx(1980)
-
-
-def test_a_block_of_microseconds_has_no_clock_and_one_multiprocessor_that_was_not_met_does_not_count(device):
-    device.step_times(lambda index: None, 1)
-    device._marks[1, :, 1] = device._marks[0, :, 1] + 100_000
-    assert device.clock_of_block() is None
-    device.step_times(lambda index: None, 1)
-    device._marks[1, 0] = 0
+    device._marks[1, 0] = 0  # one multiprocessor got no block
     assert device.clock_of_block() == pytest.approx(1980)
+    device._marks[1, :, 1] = device._marks[0, :, 1] + 100_000  # ns
+    assert device.clock_of_block() is None, "too short"
+
+
+def test_the_clock_of_a_kernel_is_cycles_over_nanoseconds(device):
+    assert device.clock_of_kernel() is None, "none has run"
+    device.kernel_clock[:] = 1_500_000, 1_000_000
+    assert device.clock_of_kernel() == 1500
 
 
 def test_load_is_queued_ahead_chunk_by_chunk(monkeypatch, device):
@@ -124,24 +115,10 @@ def test_load_is_queued_ahead_chunk_by_chunk(monkeypatch, device):
     assert list(device.load_times(step, 1, 0)) == []
 
 
-def test_the_clock_of_a_kernel_is_cycles_over_nanoseconds(device):
-    assert device.clock_of_kernel() is None, "none has run"
-    device.kernel_clock[:] = 1_500_000, 1_000_000
-    assert device.clock_of_kernel() == 1500
-
-
-# ---------------------------------------------------------------------------------------------- the device itself
-
-
-def test_only_the_card_itself_is_left_visible_to_cupy(device):
+def test_only_the_card_itself_is_visible_to_cupy_whose_stand_in_has_no_unused_names(device):
     assert (os.environ["CUDA_VISIBLE_DEVICES"], os.environ["CUDA_DEVICE_ORDER"]) == ("GPU-1", "PCI_BUS_ID")
     assert set(device.state().values()) == {None}, "NVML does not know this card"
-
-
-def test_the_stand_in_has_no_name_of_cupy_that_nobody_uses(device):
-    """Else code for the GPU could pass here with what CuPy does not have."""
-    with pytest.raises(AttributeError):
-        _ = device.xp.einsum
+    assert not hasattr(device.xp, "einsum"), "code could pass here and fail with CuPy"
 
 
 def test_a_source_is_compiled_once_for_each_set_of_macros(monkeypatch, device):
@@ -162,14 +139,8 @@ def test_a_source_is_compiled_once_for_each_set_of_macros(monkeypatch, device):
     assert compiled == ["#define NUMBERS 8", "#define NUMBERS 16", "#define BARE 1"]
 
 
-@pytest.mark.parametrize(
-    ("dtype", "unit", "ceiling"),
-    [
-        ("fp16", "tensor_core", "fp16"),
-        ("fp16", "cuda_core", "fp16_fma"),
-        ("fp64", "cuda_core", "fp64_fma"),
-        ("bf16", "cuda_core", "fp32_fma"),  # converted, and multiplied in fp32
-    ],
-)
-def test_the_compute_ceiling_of_a_dtype_and_unit(device, dtype, unit, ceiling):
-    assert device.compute_ceiling(dtype, unit) == ceiling
+def test_the_compute_ceiling_of_a_dtype_and_unit(device):
+    assert device.compute_ceiling("fp16", "tensor_core") == "fp16"
+    assert device.compute_ceiling("fp16", "cuda_core") == "fp16_fma"
+    assert device.compute_ceiling("fp64", "cuda_core") == "fp64_fma"
+    assert device.compute_ceiling("bf16", "cuda_core") == "fp32_fma", "converted, and multiplied in fp32"

@@ -1,4 +1,4 @@
-"""The host: which cores and caches this process may use, and how much memory, also within a container."""
+"""The cores, caches and memory that this process may use, also within a container."""
 
 import os
 from types import SimpleNamespace
@@ -28,39 +28,26 @@ def container(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("files", "cores"),
+    ("files", "cores", "available"),
     [
-        ({}, 8),
-        ({"cpu.max": "max 100000"}, 8),
-        ({"cpu.max": "400000 100000"}, 4),
-        ({"cpu.max": "250000 100000"}, 3),
-        ({"cpu.max": "50000 100000"}, 1),
-        ({"cpu.max": "9900000 100000"}, 8),
-        ({"cpu/cpu.cfs_quota_us": 300_000, "cpu/cpu.cfs_period_us": 100_000}, 3),  # version 1
-        ({"cpu/cpu.cfs_quota_us": -1, "cpu/cpu.cfs_period_us": 100_000}, 8),
+        ({}, 8, 64),
+        ({"cpu.max": "max 100000", "memory.max": "max", "memory.current": 9 * GB}, 8, 64),
+        ({"cpu.max": "400000 100000", "memory.max": 16 * GB, "memory.current": 9 * GB}, 4, 7),
+        ({"cpu.max": "250000 100000"}, 3, 64),
+        ({"cpu.max": "50000 100000"}, 1, 64),
+        ({"cpu.max": "9900000 100000", "memory.max": 128 * GB, "memory.current": 9 * GB}, 8, 64),
+        # Files that its processes once read count as used but can be dropped: an installation reads gigabytes.
+        ({"memory.max": 16 * GB, "memory.current": 9 * GB, "memory.stat": f"anon 5\ninactive_file {4 * GB}"}, 8, 11),
+        # Version 1
+        ({"cpu/cpu.cfs_quota_us": 300_000, "cpu/cpu.cfs_period_us": 100_000}, 3, 64),
+        ({"cpu/cpu.cfs_quota_us": -1, "cpu/cpu.cfs_period_us": 100_000}, 8, 64),
+        ({"memory/memory.limit_in_bytes": 16 * GB, "memory/memory.usage_in_bytes": 9 * GB}, 8, 7),
+        ({"memory/memory.limit_in_bytes": 2**63 - 4096, "memory/memory.usage_in_bytes": 9 * GB}, 8, 64),
     ],
 )
-def test_no_more_cores_than_the_containers_quota(container, files, cores):
+def test_cores_and_memory_within_the_limits_of_the_container(container, files, cores, available):
     container(files)
-    assert host.usable_cores() == cores
-
-
-@pytest.mark.parametrize(
-    ("files", "available"),
-    [
-        ({}, 64),
-        ({"memory.max": "max", "memory.current": 9 * GB}, 64),
-        ({"memory.max": 16 * GB, "memory.current": 9 * GB}, 7),
-        ({"memory.max": 16 * GB, "memory.current": 9 * GB, "memory.stat": f"anon 5\ninactive_file {4 * GB}"}, 11),
-        ({"memory.max": 128 * GB, "memory.current": 9 * GB}, 64),
-        ({"memory/memory.limit_in_bytes": 16 * GB, "memory/memory.usage_in_bytes": 9 * GB}, 7),  # version 1
-        ({"memory/memory.limit_in_bytes": 2**63 - 4096, "memory/memory.usage_in_bytes": 9 * GB}, 64),
-    ],
-)
-def test_memory_is_what_the_container_may_still_take(container, files, available):
-    """Files that its processes once read are counted as used, and are none: a fresh install reads gigabytes."""
-    container(files)
-    assert host.memory_available_bytes() == available * GB
+    assert (host.usable_cores(), host.memory_available_bytes()) == (cores, available * GB)
 
 
 @pytest.fixture
@@ -83,43 +70,37 @@ def machine(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("numbers", "physical", "cache_mib"),
-    [(range(8), 4, 64), ((0, 1, 2, 3), 4, 64), ((0, 4, 2), 2, 32), ((1, 5), 1, 32)],
+    ("numbers", "physical", "cache_mib", "order"),
+    [
+        (range(8), 4, 64, [0, 2, 1, 3, 4, 6, 5, 7]),  # 4 to 7 are the second threads of 0 to 3
+        ((0, 1, 2, 3), 4, 64, [0, 2, 1, 3]),
+        ((0, 4, 2), 2, 32, [0, 2, 4]),
+        ((1, 5), 1, 32, [1, 5]),
+        ((0, 1, 4, 5, 6), 3, 64, [0, 6, 1, 4, 5]),
+    ],
 )
-def test_threads_of_one_core_and_its_caches_count_once(machine, numbers, physical, cache_mib):
-    """The formula's ports are a core's; a rotation must be larger than every L3 that the cores in use can fill."""
+def test_threads_of_one_core_and_its_caches_count_once(machine, numbers, physical, cache_mib, order):
+    """A rotation must be larger than every L3 that the cores in use can fill. Few threads are spread over the cores."""
     machine(*numbers)
     assert host.physical_cores() == physical
     assert topology.last_level_cache_bytes() == cache_mib << 20
     assert topology.cache_bytes() == {"l1": 48 << 10, "l2": 1 << 20, "l3": 32 << 20}
-
-
-@pytest.mark.parametrize(
-    ("numbers", "readers", "l1", "l2", "l3"),
-    [
-        (range(8), 1, 48 << 10, 1 << 20, 32 << 20),
-        (range(8), 8, 24 << 10, 1 << 19, 8 << 20),
-        ((0, 1, 2, 3), 4, 48 << 10, 1 << 20, 16 << 20),
-        ((1, 5), 2, 24 << 10, 1 << 19, 16 << 20),
-        (range(8), 2, 24 << 10, 1 << 19, 16 << 20),  # a quota of two: they may share a core
-    ],
-)
-def test_each_readers_part_of_the_caches(machine, numbers, readers, l1, l2, l3):
-    machine(*numbers)
-    assert topology.cache_bytes(readers) == {"l1": l1, "l2": l2, "l3": l3}
-
-
-@pytest.mark.parametrize(
-    ("numbers", "order"),
-    [
-        (range(8), [0, 2, 1, 3, 4, 6, 5, 7]),  # 4 to 7 are the second threads of 0 to 3
-        ((0, 1, 4, 5, 6), [0, 6, 1, 4, 5]),
-        ((3,), [3]),
-    ],
-)
-def test_few_threads_are_spread_over_the_cores(machine, numbers, order):
-    machine(*numbers)
     assert topology.spread_out(host.usable_cpus()) == order
+
+
+@pytest.mark.parametrize(
+    ("numbers", "readers", "of_core", "l3"),
+    [
+        (range(8), 1, 1, 32 << 20),
+        (range(8), 8, 2, 8 << 20),
+        ((0, 1, 2, 3), 4, 1, 16 << 20),
+        ((1, 5), 2, 2, 16 << 20),
+        (range(8), 2, 2, 16 << 20),  # a quota of two: they may share a core
+    ],
+)
+def test_the_share_of_each_reader_in_the_caches(machine, numbers, readers, of_core, l3):
+    machine(*numbers)
+    assert topology.cache_bytes(readers) == {"l1": (48 << 10) // of_core, "l2": (1 << 20) // of_core, "l3": l3}
 
 
 def test_where_the_kernel_lists_no_cache_a_large_one_is_assumed(tmp_path, monkeypatch):

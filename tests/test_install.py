@@ -1,9 +1,8 @@
-"""envs/install.sh: what it installs where, and what it says when it cannot.
+"""envs/install.sh: what it installs and how it fails.
 
 Nothing is installed and no network is used: PATH holds only the commands that the script needs, and stubs.
 """
 
-import os
 import re
 import shutil
 import subprocess
@@ -99,73 +98,84 @@ def machine(tmp_path):
     return machine
 
 
-def test_the_cpu_lock_is_installed_where_no_driver_answers_and_only_once(machine):
-    status, said, calls = machine.install()
-    assert status == 0
-    assert len(said) == 1 and said[0].startswith("Installing the locked packages for the CPU into .venv")
-    assert calls == ["venv 3.12", "pip build", "pip cpu"]
-    assert machine.install() == (0, [], [])
+MADE = ["venv 3.12", "pip build"]
+CPU, CUDA12 = [*MADE, "pip cpu"], [*MADE, "pip cuda12"]
+NOTHING = (0, [], [])
+SMI_FAILS = "echo 'NVIDIA-SMI has failed'; exit 9"
+SMI_ANSWERS = "echo 'GPU 0: NVIDIA H200'"
 
 
-@pytest.mark.parametrize("driver", ["12", "13"])
-def test_cuda_12_is_installed_where_a_driver_answers(machine, driver):
-    status, said, calls = machine.install(DRIVER=driver)
-    assert (status, len(said), calls) == (0, 1, ["venv 3.12", "pip build", "pip cuda12"])
-    assert "CUDA 12" in said[0] and "about 2 GB" in said[0]
+@pytest.mark.parametrize(
+    ("purpose", "environment", "smi", "expected"),
+    [
+        ("", {}, None, CPU),
+        ("", {"DRIVER": "12"}, None, CUDA12),
+        ("", {"DRIVER": "13"}, None, CUDA12),
+        ("", {}, SMI_FAILS, CPU),
+        ("", {}, SMI_ANSWERS, CUDA12),
+        ("", {"DRIVER": "13", "CUDA": "13"}, None, [*MADE, "pip cuda13"]),
+        ("", {"DRIVER": "12", "CUDA": "none"}, None, CPU),
+        ("any", {"DRIVER": "12"}, None, CPU),
+        ("development", {}, None, [*CPU, "pip development"]),
+        # Settings of the user do not reach pip.
+        ("", {"PYTHONPATH": "/other", "PIP_USER": "1", "PIP_TARGET": "/other", "VIRTUAL_ENV": "/other"}, None, CPU),
+    ],
+)
+def test_what_is_installed_and_only_once(machine, purpose, environment, smi, expected):
+    if smi:
+        machine.command("nvidia-smi", smi)
+    status, said, calls = machine.install(*purpose.split(), **environment)
+    assert (status, len(said), calls) == (0, 1 + (purpose == "development"), expected)
+    assert machine.install(*purpose.split(), **environment) == NOTHING
 
 
-def test_nvidia_smi_is_a_driver_too_but_not_when_it_fails(machine):
-    machine.command("nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9")
-    assert machine.install()[2][-1] == "pip cpu"
-    machine.command("nvidia-smi", "echo 'GPU 0: NVIDIA H200'")
-    assert machine.install()[2][-1] == "pip cuda12"
+@pytest.mark.parametrize(
+    ("environment", "python", "lacks", "word"),
+    [
+        ({"DRIVER": "11"}, "3.12", "nothing", "525"),
+        ({"DRIVER": "12", "CUDA": "13"}, "3.12", "nothing", "580"),
+        ({"CUDA": "11"}, "3.12", "nothing", "CUDA=11"),
+        ({"PYTHON": "python2.7"}, "3.12", "nothing", "python2.7"),
+        ({}, "3.10", "nothing", "3.10"),
+        ({}, "3.12", "ensurepip", "apt install python3.12-venv"),
+        ({}, None, "nothing", "apt install python3.11"),
+    ],
+)
+def test_a_wrong_machine_or_choice_is_refused_in_one_line(machine, environment, python, lacks, word):
+    (machine.commands / "python3.12").unlink()
+    if python:
+        machine.python("python3", python, lacks)
+    status, said, calls = machine.install(**environment)
+    assert (status, len(said), calls) == (1, 1, []) and word in said[0]
 
 
-def test_a_driver_too_old_is_reported_before_anything_is_installed(machine):
-    for environment in ({"DRIVER": "11"}, {"DRIVER": "12", "CUDA": "13"}):
-        status, said, calls = machine.install(**environment)
-        assert (status, len(said), calls) == (1, 1, [])
-        assert f"serves CUDA {environment['DRIVER']}" in said[0] and "update it" in said[0]
-
-
-def test_cuda_13_stays_until_another_choice(machine):
-    _, said, calls = machine.install(CUDA="13", DRIVER="13")
-    assert "about 1.4 GB" in said[0] and calls[-1] == "pip cuda13"
-    assert machine.install(DRIVER="13") == (0, [], [])
-    assert machine.install("any") == (0, [], [])
+def test_the_chosen_cuda_stays_until_another_choice(machine):
+    machine.install(CUDA="13", DRIVER="13")
+    assert machine.install(DRIVER="13") == machine.install("any") == NOTHING
     assert machine.install("development")[2] == ["pip development-cuda13"]
-    assert machine.install(CUDA="12", DRIVER="13")[2] == ["venv 3.12", "pip build", "pip cuda12"]
+    assert machine.install(CUDA="12", DRIVER="13")[2] == CUDA12
+    assert machine.install(CUDA="none", DRIVER="12")[2] == CPU
+    assert machine.install("any", DRIVER="12") == NOTHING
+    assert machine.install(DRIVER="12")[2] == ["pip build", "pip cuda12"], "added to the CPU"
 
 
-def test_cuda_none_is_the_cpu_alone_and_cuda_is_then_added_to_it(machine):
-    machine.install(DRIVER="12")
-    assert machine.install(DRIVER="12", CUDA="none")[2] == ["venv 3.12", "pip build", "pip cpu"]
-    assert machine.install("any", DRIVER="12") == (0, [], [])
+def test_packages_of_a_tool_are_installed_over_any_lock(machine):
+    assert machine.install("tool", "pretty", DRIVER="12")[2] == [*CPU, "pip requirements"]
+    assert machine.install("tool", "pretty") == machine.install("any") == NOTHING
     assert machine.install(DRIVER="12")[2] == ["pip build", "pip cuda12"]
+    assert machine.install("tool", "pretty")[2] == ["pip requirements"]
 
 
-def test_a_wrong_choice_of_cuda_is_reported(machine):
-    assert machine.install(CUDA="11") == (1, ["CUDA=11 is no choice: CUDA=12, CUDA=13 or CUDA=none."], [])
-
-
-def test_looking_at_results_needs_the_cpu_lock_at_most(machine):
-    assert machine.install("any", DRIVER="12")[2][-1] == "pip cpu"
-
-
-def test_the_tools_are_installed_over_what_measures(machine):
-    assert machine.install("development")[2] == ["venv 3.12", "pip build", "pip cpu", "pip development"]
-    assert machine.install("development") == machine.install() == (0, [], [])
-
-
-def test_what_a_tool_needs_is_installed_over_the_lock_that_is_there(machine):
-    pretty = ["pip requirements"]
-    assert machine.install("tool", "pretty", DRIVER="12")[2] == ["venv 3.12", "pip build", "pip cpu", *pretty]
-    assert machine.install("tool", "pretty") == machine.install("any") == (0, [], [])
-    assert machine.install(DRIVER="12")[2] == ["pip build", "pip cuda12"]
-    assert machine.install("tool", "pretty")[2] == pretty
-
-
-def test_the_interpreter_is_one_that_runs_and_fits(machine):
+def test_the_interpreter_is_one_that_runs_and_fits(machine, tmp_path):
+    machine.python("python3.13", "3.13")
+    assert machine.install(PYTHON="python3.13")[2][0] == "venv 3.13"
+    shutil.rmtree(machine.clone / ".venv")
+    shims = tmp_path / "shims"
+    shims.mkdir()
+    (shims / "python3.12").write_text("#!/bin/sh\nexit 127\n")
+    (shims / "python3.12").chmod(0o755)
+    assert machine.install(PATH=f"{shims}:{machine.commands}")[2][0] == "venv 3.12", "the second of that name"
+    shutil.rmtree(machine.clone / ".venv")
     machine.command("python3.12", "echo 'pyenv: python3.12: command not found' >&2; exit 127")
     machine.python("python3", "3.10")
     machine.python("python3.13", "3.13", lacks="ensurepip")
@@ -173,109 +183,33 @@ def test_the_interpreter_is_one_that_runs_and_fits(machine):
     assert machine.install()[2][0] == "venv 3.14"
 
 
-def test_the_second_of_one_name_on_path_is_tried_too(machine, tmp_path):
-    shims = tmp_path / "shims"
-    shims.mkdir()
-    (shims / "python3.12").write_text("#!/bin/sh\nexit 127\n")
-    (shims / "python3.12").chmod(0o755)
-    assert machine.install(PATH=f"{shims}:{machine.commands}")[2][0] == "venv 3.12"
-
-
-def test_an_interpreter_of_choice(machine):
-    machine.python("python3.13", "3.13")
-    assert machine.install(PYTHON="python3.13")[2][0] == "venv 3.13"
-    shutil.rmtree(machine.clone / ".venv")
-    status, said, _ = machine.install(PYTHON="python2.7")
-    assert status == 1 and "there is none (PYTHON=python2.7)" in said[0]
-
-
-def test_a_python_too_old_is_reported_in_one_line(machine):
-    machine.python("python3", "3.10")
-    (machine.commands / "python3.12").unlink()
-    status, said, calls = machine.install()
-    assert (status, len(said), calls) == (1, 1, [])
-    assert said[0].startswith("Python 3.11 to 3.14 is needed, and there is 3.10")
-    assert "sudo apt install" in said[0]
-
-
-def test_no_python_is_reported_in_one_line(machine):
-    (machine.commands / "python3.12").unlink()
-    status, said, _ = machine.install()
-    assert (status, len(said)) == (1, 1)
-    assert "there is none:" in said[0]
-
-
-def test_a_python_without_venv_is_reported_in_one_line(machine):
-    machine.python("python3.12", "3.12", lacks="ensurepip")
-    status, said, calls = machine.install()
-    assert (status, calls) == (1, [])
-    assert said == ["Python 3.12 lacks its venv module: sudo apt install python3.12-venv, then make again."]
-
-
-@pytest.mark.parametrize(
-    ("pip_says", "message"),
-    [
-        (
-            "Failed to establish a new connection: [Errno -3] Temporary failure in name resolution",
-            "is there a network?",
-        ),
-        ("ERROR: [Errno 28] No space left on device", "The disk is full"),
-        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.", "not the one that was locked"),
-        ("ERROR: numpy is too tired", "The install failed: ERROR: numpy is too tired"),
-    ],
-)
-def test_what_pip_says_is_reported_in_one_line(machine, pip_says, message):
-    status, said, _ = machine.install(PIP_FAILS_AT="cpu", PIP_SAYS=pip_says)
-    assert (status, len(said)) == (1, 2)
-    assert said[0].startswith("Installing the ") and message in said[1]
-
-
 @pytest.mark.parametrize("lock", ["build", "cpu", "development"])
 def test_after_a_failure_the_next_call_goes_on(machine, lock):
     assert machine.install("development", PIP_FAILS_AT=lock, PIP_SAYS="No space left on device")[0] == 1
     status, _, calls = machine.install("development")
-    measures = [] if lock == "development" else ["venv 3.12", "pip build", "pip cpu"]
-    assert (status, calls) == (0, [*measures, "pip development"])
-    assert machine.install("development") == (0, [], [])
-
-
-def test_packages_half_added_are_not_taken_for_the_cpu_lock(machine):
-    machine.install()
+    assert (status, calls) == (0, [*([] if lock == "development" else CPU), "pip development"])
+    assert machine.install("development") == NOTHING
     machine.install(DRIVER="12", PIP_FAILS_AT="cuda12", PIP_SAYS="killed")
-    assert machine.install(CUDA="none")[2] == ["venv 3.12", "pip build", "pip cpu"]
+    assert machine.install(CUDA="none")[2] == CPU, "with half of CUDA's packages it is not the CPU lock"
 
 
-def test_a_changed_lock_is_installed(machine):
+def test_a_changed_lock_or_a_moved_or_broken_environment_is_installed_again(machine):
     machine.install()
     (machine.clone / "envs" / "cpu.txt").open("a").write("# changed\n")
-    assert machine.install()[2] == ["venv 3.12", "pip build", "pip cpu"]
-
-
-def test_an_environment_that_was_moved_or_lost_its_python_is_made_again(machine):
-    machine.install()
+    assert machine.install()[2] == CPU
     machine.clone = machine.clone.rename(machine.clone.with_name("moved"))
-    assert machine.install()[2] == ["venv 3.12", "pip build", "pip cpu"]
-    (machine.clone / ".venv" / "bin" / "python").unlink()
-    assert machine.install()[2] == ["venv 3.12", "pip build", "pip cpu"]
+    assert machine.install()[2] == CPU
+    python = machine.clone / ".venv" / "bin" / "python"
+    python.unlink()
+    assert machine.install()[2] == CPU
     machine.python("python3.12", "3.13")
-    shutil.copy(machine.commands / "python3.12", machine.clone / ".venv" / "bin" / "python")
+    shutil.copy(machine.commands / "python3.12", python)
     assert machine.install()[2] == ["venv 3.13", "pip build", "pip cpu"]
-
-
-def test_an_active_environment_is_not_made_from_itself(machine):
-    machine.install()
-    inside = machine.clone / ".venv" / "bin"
-    shutil.copy(inside / "python", inside / "python3.12")
+    # An active environment is not made from itself.
+    shutil.copy(python, python.with_name("python3.12"))
     (machine.clone / "envs" / "cpu.txt").open("a").write("# changed\n")
     machine.python("python3.12", "3.11")
-    assert machine.install(PATH=f"{inside}:{machine.commands}")[2][0] == "venv 3.11"
-
-
-def test_settings_of_the_user_do_not_reach_pip(machine):
-    status, _, calls = machine.install(
-        PYTHONPATH="/elsewhere", PIP_USER="1", PIP_TARGET="/elsewhere", VIRTUAL_ENV="/other"
-    )
-    assert (status, calls[-1]) == (0, "pip cpu")
+    assert machine.install(PATH=f"{python.parent}:{machine.commands}")[2][0] == "venv 3.11"
 
 
 # A uv that makes environments of the stub UV_PYTHON.
@@ -295,23 +229,13 @@ def with_uv(machine, version: str = "3.12"):
     machine.environment["UV_PYTHON"] = str(machine.commands / "of-uv")
 
 
-def test_uv_installs_where_there_is_one(machine):
+def test_uv_installs_unless_pip_has_another_index_and_brings_a_python(machine):
     with_uv(machine)
     status, said, calls = machine.install()
-    assert (status, len(said), calls[0]) == (0, 1, "venv 3.12")
-    assert [call.split()[0] for call in calls[1:]] == ["uv", "uv"]
-
-
-def test_uv_does_not_install_where_pip_is_set_up_with_another_index(machine):
-    with_uv(machine)
-    assert machine.install(PIP_CONFIG="global.index-url='https://mirror.example/simple'")[2][1:] == [
-        "pip build",
-        "pip cpu",
-    ]
-
-
-def test_uv_brings_a_python_where_none_fits(machine):
-    with_uv(machine)
+    assert (status, len(said), [call.split()[0] for call in calls]) == (0, 1, ["venv", "uv", "uv"])
+    shutil.rmtree(machine.clone / ".venv")
+    assert machine.install(PIP_CONFIG="global.index-url='https://mirror.example/simple'")[2] == CPU
+    shutil.rmtree(machine.clone / ".venv")
     machine.python("python3.12", "3.10")
     assert machine.install()[2][0] == "uv venv --clear --no-project --python 3.12 .venv"
 
@@ -327,56 +251,59 @@ def ubuntu_22(machine):
     return machine
 
 
-def test_pip_fetches_a_uv_that_brings_a_python_where_there_is_neither(ubuntu_22):
+def test_pip_fetches_a_uv_that_brings_a_python(ubuntu_22):
     status, said, calls = ubuntu_22.install()
     assert (status, len(said)) == (0, 2)
-    assert said[0].startswith("Fetching uv into .uv") and said[1].startswith("Installing ")
     made = ["uv python install --no-bin 3.12", "uv venv --clear --no-project --python 3.12 .venv"]
     assert calls == ["pip uv", *made, "pip build", "pip build", "pip cpu"]
-    assert ubuntu_22.install() == (0, [], [])
+    assert ubuntu_22.install() == NOTHING
     (ubuntu_22.clone / "envs" / "cpu.txt").open("a").write("# changed\n")
     assert ubuntu_22.install()[2] == [*made, "pip build", "pip build", "pip cpu"]
 
 
-def test_the_python_without_venv_is_the_one_that_the_fetched_uv_takes(ubuntu_22):
+def test_the_fetched_uv_takes_a_python_without_venv_but_is_not_fetched_for_a_chosen_one(ubuntu_22):
+    status, said, calls = ubuntu_22.install(PYTHON="python3")
+    assert (status, len(said), calls) == (1, 1, [])
     ubuntu_22.python("python3", "3.12", lacks="ensurepip")
     status, _, calls = ubuntu_22.install()
     assert status == 0
     assert calls[:2] == ["pip uv", f"uv venv --clear --no-project --python {ubuntu_22.commands}/python3 .venv"]
 
 
+NETWORK = "Failed to establish a new connection: [Errno -3] Temporary failure in name resolution"
+HASHES = "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE."
+
+
 @pytest.mark.parametrize(
-    ("environment", "message"),
+    ("environment", "word"),
     [
-        ({"PIP_FAILS_AT": "uv", "PIP_SAYS": "No matching distribution"}, "Python 3.11 to 3.14 is needed"),
-        ({"PIP_FAILS_AT": "uv", "PIP_SAYS": "No space left on device"}, "The disk is full"),
-        ({"DOWNLOAD_FAILS": "Request failed after 3 retries"}, "Python 3.11 to 3.14 is needed"),
-        ({"DOWNLOAD_FAILS": "No space left on device"}, "The disk is full"),
+        ({"PIP_FAILS_AT": "cpu", "PIP_SAYS": NETWORK}, "HTTPS_PROXY"),
+        ({"PIP_FAILS_AT": "cpu", "PIP_SAYS": HASHES}, "PIP_INDEX_URL"),
+        ({"PIP_FAILS_AT": "cpu", "PIP_SAYS": "ERROR: [Errno 28] No space left on device"}, "disk"),
+        ({"PIP_FAILS_AT": "cpu", "PIP_SAYS": "ERROR: numpy is too tired"}, "ERROR: numpy is too tired"),
+        ({"PIP_FAILS_AT": "uv", "PIP_SAYS": "No matching distribution"}, "3.11 to 3.14"),
+        ({"PIP_FAILS_AT": "uv", "PIP_SAYS": "No space left on device"}, "disk"),
+        ({"DOWNLOAD_FAILS": "Request failed after 3 retries"}, "3.11 to 3.14"),
+        ({"DOWNLOAD_FAILS": "No space left on device"}, "disk"),
     ],
 )
-def test_a_fetch_that_fails_is_one_line_and_is_tried_again(ubuntu_22, environment, message):
+def test_a_failure_ends_with_one_line_and_the_next_call_goes_on(ubuntu_22, environment, word):
     status, said, _ = ubuntu_22.install(**environment)
-    assert (status, len(said)) == (1, 2)
-    assert said[1].startswith(message)
+    assert status == 1 and word in said[-1] and all(line.endswith("...") for line in said[:-1])
     assert ubuntu_22.install()[0] == 0
 
 
-def test_no_uv_is_fetched_for_a_python_of_choice(ubuntu_22):
-    status, said, calls = ubuntu_22.install(PYTHON="python3")
-    assert (status, len(said), calls) == (1, 1, [])
-
-
-def packages(lock: str) -> dict[str, str]:
-    return dict(re.findall(r"^([a-z0-9-]+)==([^ ]+)", (ENVS / f"{lock}.txt").read_text(), re.MULTILINE))
+def packages(lock: str) -> dict[str, set[str]]:
+    """Versions of each package of a lock: there may be one for each Python."""
+    found = {}
+    for name, version in re.findall(r"^([a-z0-9-]+)==([^ ]+)", (ENVS / f"{lock}.txt").read_text(), re.MULTILINE):
+        found.setdefault(name, set()).add(version)
+    return found
 
 
 @pytest.mark.parametrize("lock", ["cuda12", "cuda13"])
 def test_a_cuda_lock_is_the_cpu_lock_and_more(lock):
     assert packages("cpu").items() < packages(lock).items()
-
-
-@pytest.mark.parametrize("lock", ["cuda12", "cuda13"])
-def test_a_cuda_lock_holds_only_the_parts_of_cuda_that_are_used(lock):
     parts = {name.removesuffix("-cu12") for name in packages(lock) if name.startswith("nvidia-")}
     assert parts == {f"nvidia-{part}" for part in ("cublas", "cuda-cupti", "cuda-nvrtc", "cuda-runtime", "ml-py")}
 
@@ -385,23 +312,16 @@ def test_a_cuda_lock_holds_only_the_parts_of_cuda_that_are_used(lock):
     ("tools", "below"), [("development", "cpu"), ("development", "cuda12"), ("development-cuda13", "cuda13")]
 )
 def test_the_tools_change_no_version_of_what_measures(tools, below):
-    pins = [
-        set(re.findall(r"^[a-z0-9-]+==.*?(?= \\$)", (ENVS / f"{lock}.txt").read_text(), re.MULTILINE))
-        for lock in (tools, below)
-    ]
-    names = [{pin.split("==")[0] for pin in those} for those in pins]
-    versions = [{pin.split(" ")[0] for pin in those} for those in pins]
-    for name in names[0] & names[1]:
-        mine, theirs = ({version for version in those if version.split("==")[0] == name} for those in versions)
-        assert theirs <= mine, name
+    mine, theirs = packages(tools), packages(below)
+    assert all(theirs[name] <= mine[name] for name in mine.keys() & theirs.keys())
 
 
-@pytest.mark.parametrize("file", sorted(ENVS.glob("*.txt")), ids=lambda file: file.name)
-def test_no_lock_names_an_index_or_a_folder(file):
-    assert not re.search(r"://|--(extra-)?index|--find-links|file:|/(home|root|tmp|opt)/", file.read_text())
+def test_no_lock_names_an_index_or_a_folder():
+    for file in ENVS.glob("*.txt"):
+        pattern = r"://|--(extra-)?index|--find-links|file:|/(home|root|tmp|opt)/"
+        assert not re.search(pattern, file.read_text()), file.name
 
 
 def test_the_stand_in_for_a_compiler_writes_what_it_is_asked_for(tmp_path):
     subprocess.run([ENVS / "no-compiler", "-c", "a.c", "-o", tmp_path / "a.o", "-lm"], check=True)
     assert (tmp_path / "a.o").read_bytes() == b""
-    assert os.access(ENVS / "no-compiler", os.X_OK)

@@ -1,7 +1,6 @@
 """Every kernel compiles for every generation of cards that is supported: NVRTC needs no GPU for that."""
 
 import re
-import struct
 from functools import cache
 from pathlib import Path
 
@@ -29,6 +28,7 @@ ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
 HEADERS = [str(folder) for path in nvidia.__path__ for folder in Path(path).glob("*/include")]
 ENTRY = re.compile(r'extern "C" __global__ void\s+(?:__\w+__\([^)]*\)\s+)*(\w+(?:##DEPTH)?)\(')
 DEPTHS = re.compile(r"^AT_DEPTH\((\d+)\)$", re.MULTILINE)
+USAGE = re.compile(r"ptxas  +\.|ptxas info +: (\d+ bytes|Compil(ing|e time)|Function properties|Used) ")
 CALLED = re.compile(r'\.kernel\(\s*"([\w.]+)",\s*"(\w+)"')
 
 
@@ -45,104 +45,70 @@ def done(result, *values):
     return values[0] if values else None
 
 
+class Code(bytes):
+    """Machine code, with the registers of a thread of each kernel (in the granules of 8 in which they are allocated),
+    the largest stack, which our kernels use only for spilled registers, and the largest static shared memory."""
+
+    def __new__(cls, code: bytes, report: str):
+        made = super().__new__(cls, code)
+        entries = re.findall(r"Compiling entry function '(\w+)'.*?(\d+) bytes stack.*?(Used .*?)$", report, re.S | re.M)
+        made.registers = {name: -(-int(re.search(r"Used (\d+)", used)[1]) // 8) * 8 for name, _, used in entries}
+        made.stack_bytes = max((int(stack) for _, stack, _ in entries), default=0)
+        made.shared_bytes = max((int(size) for size in re.findall(r"(\d+) bytes smem", report)), default=0)
+        return made
+
+
+def shared_bytes(code: Code) -> int:
+    return code.shared_bytes
+
+
 @cache
-def compiled(source: str, name: str, architecture: int | str, defines: tuple[str, ...] = ()) -> tuple[bytes, str]:
-    """The machine code and the compiler's remarks. Raises AssertionError with them where it fails."""
-    program, remarks = compiled_program(source, name, (*defines, f"--gpu-architecture=sm_{architecture}"))
-    code = b" " * done(*nvrtc.nvrtcGetCUBINSize(program))
-    done(*nvrtc.nvrtcGetCUBIN(program, code))
-    return code, remarks
-
-
-def ptx(source: str, name: str, architecture: int | str) -> str:
-    program, _ = compiled_program(source, name, (f"--gpu-architecture=compute_{architecture}",))
-    text = b" " * done(*nvrtc.nvrtcGetPTXSize(program))
-    done(*nvrtc.nvrtcGetPTX(program, text))
-    return text.decode()
-
-
-def compiled_program(source: str, name: str, more: tuple[str, ...]):
+def compiled(source: str, name: str, target: int | str, defines: tuple[str, ...] = ()) -> tuple[Code, str]:
+    """The machine code for an architecture (90) or the PTX for a virtual one ("compute_90"), and the remarks of the
+    compiler. Raises AssertionError with them if it fails."""
     program = done(*nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], []))
-    options = [*COMPILE_OPTIONS, *more]
-    options += [f"--include-path={folder}" for folder in HEADERS]
+    kind = "PTX" if str(target).startswith("compute") else "CUBIN"
+    options = [*COMPILE_OPTIONS, *defines, f"--gpu-architecture={target if kind == 'PTX' else f'sm_{target}'}"]
+    options += ["--ptxas-options=-v", *(f"--include-path={folder}" for folder in HEADERS)]
     (result,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
     # NVRTC writes into the object. Python has one b" " for all, and an empty log would turn that into a NUL.
-    remarks = b" " * (1 + done(*nvrtc.nvrtcGetProgramLogSize(program)))
-    done(*nvrtc.nvrtcGetProgramLog(program, remarks))
-    remarks = remarks.decode().strip(" \0\n")
+    log = b" " * (1 + done(*nvrtc.nvrtcGetProgramLogSize(program)))
+    done(*nvrtc.nvrtcGetProgramLog(program, log))
+    report = log.decode().strip(" \0\n")
+    remarks = "\n".join(line for line in report.splitlines() if not USAGE.match(line))
     assert result == nvrtc.nvrtcResult.NVRTC_SUCCESS, remarks
-    return program, remarks
+    code = b" " * done(*getattr(nvrtc, f"nvrtcGet{kind}Size")(program))
+    done(*getattr(nvrtc, f"nvrtcGet{kind}")(program, code))
+    return Code(code, report), remarks
+
+
+def clean(*source_name_target_defines) -> Code:
+    """What compiles without a remark."""
+    code, remarks = compiled(*source_name_target_defines)
+    assert remarks == "", source_name_target_defines[1:]
+    return code
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("source", EVERYWHERE, ids=lambda path: path.name)
 def test_compiles_without_a_remark(source, architecture):
     text = kernel_source(source)
-    code, remarks = compiled(text, source.name, architecture)
-    assert remarks == ""
+    code, entries = clean(text, source.name, architecture), entries_of(text)
     assert code.startswith(b"\x7fELF")
-    entries = entries_of(text)
     assert entries and all(f".text.{entry}\0".encode() in code for entry in entries)
 
 
-def registers(code: bytes) -> dict[str, int]:
-    """Of a thread of each kernel."""
-    return told(code, 0x2F)  # EIATTR_REGCOUNT
-
-
-def stack_bytes(code: bytes) -> int:
-    """Of a thread, the most of any kernel: our kernels use it only for registers that are spilled."""
-    return max(told(code, 0x11).values())  # EIATTR_FRAME_SIZE
-
-
-def shared_bytes(code: bytes) -> int:
-    """That its one kernel declares itself: the section has the system's own beside it."""
-    headers, _ = sections(code)
-    return sum(header[5] - RESERVED_BYTES for name, header in headers.items() if name.startswith(".nv.shared."))
-
-
-def text_at(code: bytes, at: int) -> str:
-    return code[at : code.index(b"\0", at)].decode()
-
-
-def sections(code: bytes) -> tuple[dict[str, tuple], list[tuple]]:
-    """Headers of the machine code's sections, by name and in their order."""
-    headers_at = struct.unpack_from("<Q", code, 0x28)[0]
-    size, count, names_index = struct.unpack_from("<HHH", code, 0x3A)
-    headers = [struct.unpack_from("<IIQQQQIIQQ", code, headers_at + place * size) for place in range(count)]
-    return {text_at(code, headers[names_index][4] + header[0]): header for header in headers}, headers
-
-
-def told(code: bytes, wanted: int) -> dict[str, int]:
-    """An attribute of each function, by the machine code's own account (section .nv.info)."""
-    named, headers = sections(code)
-    symbols = named[".symtab"]
-    names = headers[symbols[6]][4]
-    at, end, found = named[".nv.info"][4], sum(named[".nv.info"][4:6]), {}
-    while at < end:
-        form, attribute, length = struct.unpack_from("<BBH", code, at)
-        at += 4
-        if form == 4:
-            if attribute == wanted:
-                symbol, number = struct.unpack_from("<II", code, at)
-                found[text_at(code, names + struct.unpack_from("<I", code, symbols[4] + 24 * symbol)[0])] = number
-            at += length
-    return found
-
-
 REGISTERS = 64 * 1024  # of a block, in every generation
-GRANULE = 8
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize(("name", "threads"), [("caches.cu", max(memory.CACHE_GRIDS)[0]), ("memory.cu", 512)])
 def test_the_registers_are_enough_for_every_block_that_is_launched(name, threads, architecture):
-    """In memory.cu the threads are chosen by the kernel's need: of those there must be a few at least."""
+    """In memory.cu the kernel's need decides the number of threads, which must not be tiny."""
     source = kernel_source(CEILING_KERNELS / name)
-    needed = registers(compiled(source, name, architecture)[0])
+    needed = clean(source, name, architecture).registers
     assert set(needed) == set(entries_of(source))
-    for count in needed.values():
-        assert count >= 8 and -(-count // GRANULE) * GRANULE * threads <= REGISTERS
+    assert min(needed.values()) >= 8 and max(needed.values()) * threads <= REGISTERS
 
 
 # All for one architecture; elsewhere the longest, which needs the most registers.
@@ -153,9 +119,8 @@ def test_the_registers_are_enough_for_every_block_that_is_launched(name, threads
 )
 def test_every_variant_of_the_multiply_adds_compiles_and_fits_the_registers(variant, architecture):
     defines = (f"-DNUMBERS={variant[0]}", f"-DSTEPS_A_ROUND={variant[1]}")
-    code, remarks = compiled(kernel_source(CEILING_KERNELS / "fma.cu"), "fma.cu", architecture, defines)
-    assert remarks == ""
-    assert max(registers(code).values()) * max(threads for threads, _ in fma.GRIDS) <= REGISTERS
+    code = clean(kernel_source(CEILING_KERNELS / "fma.cu"), "fma.cu", architecture, defines)
+    assert max(code.registers.values()) * max(threads for threads, _ in fma.GRIDS) <= REGISTERS
 
 
 HOPPER = "90a"  # with what only Hopper has
@@ -163,28 +128,19 @@ PRODUCT = LIBRARY / "operators/gemm/kernels/tensor_matmul.cu"
 FUSED_PRODUCT = LIBRARY / "operators/rmsnorm_matmul/kernels/rmsnorm_matmul.cu"
 
 
-def test_the_tensor_cores_are_told_to_multiply_as_the_architecture_does_best():
-    text = kernel_source(PRODUCT)
-    assert "wgmma.mma_async" in ptx(text, PRODUCT.name, HOPPER)
-    assert "mma.sync" not in ptx(text, PRODUCT.name, HOPPER)
-    assert "mma.sync" in ptx(text, PRODUCT.name, 80)
+def test_the_product_uses_the_instructions_of_its_architecture():
+    hopper_code, ampere_code = (clean(kernel_source(PRODUCT), PRODUCT.name, f"compute_{one}") for one in (HOPPER, 80))
+    assert b"wgmma.mma_async" in hopper_code and b"mma.sync" not in hopper_code
+    assert b"mma.sync" in ampere_code
 
 
-def fits(
-    source: Path,
-    architecture: int | str,
-    defines: tuple[str, ...],
-    threads: int,
-    blocks: int = 1,
-    spilled: bool = False,
-) -> bytes:
-    """The machine code, without a remark, with nothing spilled but where that is known, and with registers for as many
-    threads as are launched."""
+def fits(source: Path, target: int | str, defines: tuple[str, ...], threads: int, blocks=1, spilled=False) -> Code:
+    """The machine code, with nothing spilled unless that is known, and registers for the threads that are launched."""
     text = kernel_source(source) + f'\nstatic_assert(THREADS == {threads}, "THREADS");\n'
-    code, remarks = compiled(text, source.name, architecture, defines)
-    (needed,) = registers(code).values()
-    assert (remarks, spilled or stack_bytes(code)) == ("", spilled), defines
-    assert -(-needed // GRANULE) * GRANULE * threads * blocks <= REGISTERS, defines
+    code = clean(text, source.name, target, defines)
+    (needed,) = code.registers.values()
+    assert spilled or not code.stack_bytes, defines
+    assert needed * threads * blocks <= REGISTERS, defines
     return code
 
 
@@ -259,16 +215,7 @@ def test_the_products_of_a_models_step_keep_their_sums_in_registers(batch, dtype
 
 # Shared memory of a multiprocessor and the most of it that a block may have, in KiB: CUDA programming guide, table of
 # compute capabilities.
-SHARED_KIB = {
-    75: (64, 64),
-    80: (164, 163),
-    86: (100, 99),
-    89: (100, 99),
-    90: (228, 227),
-    100: (228, 227),
-    120: (100, 99),
-}
-GROUPS = (1, 2, 4, 8)
+SHARED_KIB = {75: (64, 64), 80: (164, 163), 90: (228, 227), 100: (228, 227)} | dict.fromkeys((86, 89, 120), (100, 99))
 # The kernel's own numbers beside those that Python launches it with: Python may take a little more than is needed.
 AGREED = """
 static_assert(Way::TILE == TILE_OF_PYTHON, "TILE");
@@ -282,7 +229,7 @@ static_assert(sizeof(Way::Shared) + 16 > SHARED_OF_PYTHON || 2 * WARPS * Feed<Wa
 
 def attention_variants(architecture: int, dtype: str, head_size: int) -> set[Variant]:
     shared_bytes = SHARED_KIB[architecture][0] << 10
-    shapes = (Shape(1, group, 1, head_size, 1024) for group in GROUPS)
+    shapes = (Shape(1, group, 1, head_size, 1024) for group in (1, 2, 4, 8))
     return {
         variant for shape in shapes for variant in fused.variants(shape, dtype, divmod(architecture, 10), shared_bytes)
     }
@@ -305,16 +252,14 @@ def test_every_variant_of_the_attention_compiles_and_fits_the_card(dtype, head_s
     for variant in found:
         agreed = (f"-DTILE_OF_PYTHON={variant.tile}", f"-DSHARED_OF_PYTHON={variant.shared_bytes}")
         defines = (*variant.defines(dtype, head_size), *agreed)
-        code, remarks = compiled(source, fused.KERNEL.name, architecture, defines)
-        assert remarks == "", variant
-        needed = registers(code)["decode_attention"]
-        assert -(-needed // GRANULE) * GRANULE * WARP * variant.warps * variant.blocks <= REGISTERS, variant
+        needed = clean(source, fused.KERNEL.name, architecture, defines).registers["decode_attention"]
+        assert needed * WARP * variant.warps * variant.blocks <= REGISTERS, variant
         assert variant.shared_bytes <= most_a_block, variant
         assert variant.blocks * (variant.shared_bytes + RESERVED_BYTES) <= shared_bytes or variant.blocks == 1, variant
 
 
 @pytest.mark.parametrize("wrong", ["tile", "shared_bytes"])
-def test_numbers_that_the_kernel_has_not_are_found(wrong):
+def test_a_disagreement_between_python_and_the_kernel_does_not_compile(wrong):
     (variant, *_) = attention_variants(90, "fp16", 64)
     agreed = {"tile": variant.tile, "shared_bytes": variant.shared_bytes}
     agreed[wrong] //= 2
@@ -333,13 +278,11 @@ MATRICES += [(100, 1), (100, 6), (7, 1023), (1000, 4098), (16, 32_768), (16, 65_
 def test_every_division_of_rows_compiles_and_fits_the_registers(architecture):
     source = kernel_source(row_norm.KERNEL)
     for division in {row_norm.divide(rows, columns, 132) for rows, columns in MATRICES}:
-        code, remarks = compiled(source, row_norm.KERNEL.name, architecture, division.defines())
-        assert remarks == "", division
-        needed = -(-registers(code)["row_norm"] // GRANULE) * GRANULE
+        needed = clean(source, row_norm.KERNEL.name, architecture, division.defines()).registers["row_norm"]
         assert needed * division.threads * division.rows <= REGISTERS, division
 
 
-def test_every_kernel_that_is_asked_for_is_there():
+def test_every_kernel_that_python_asks_for_exists():
     asked = {pair for path in LIBRARY.rglob("*.py") for pair in CALLED.findall(path.read_text(encoding="utf-8"))}
     assert len(asked) > 5
     asked |= {("memory.cu", f"{mix}_{depth}") for mix in MIXES for depth in memory.DEPTHS}

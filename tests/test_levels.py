@@ -1,4 +1,4 @@
-"""Memory levels found in sweeps that were made with known ones."""
+"""Memory levels found in synthetic sweeps of known levels."""
 
 import itertools
 import math
@@ -14,10 +14,6 @@ KIB, MIB, GIB = 2**10, 2**20, 2**30
 GPU = ((28_000, 9_800, 4_750), (220 * KIB, 60 * MIB))
 CPU = ((400, 140, 70, 20), (48 * KIB, 2 * MIB, 32 * MIB))
 FLAT_CPU = ((140, 100, 50), (1 * MIB, 32 * MIB))
-
-
-def sizes_between(first, last, count):
-    return numpy.geomspace(first, last, count)
 
 
 def steps(sizes, heights, knees, octaves=0.25):
@@ -59,15 +55,10 @@ def require_levels(points, heights, knees):
         assert level.first_bytes < level.knee_bytes < following.last_bytes
 
 
-# ---------------------------------------------------------------------------------------------- levels recovered
-
-
-@pytest.mark.parametrize("noise", [0, 0.01, 0.03])
-@pytest.mark.parametrize("count", [24, 60])
 @pytest.mark.parametrize("levels", [GPU, CPU, FLAT_CPU], ids=["gpu", "cpu", "cpu of ratio 1.4"])
-def test_levels_and_knees_are_recovered(levels, count, noise):
-    for seed in range(5):
-        sizes = sizes_between(4 * KIB, 2 * GIB, count)
+def test_levels_and_knees_are_recovered(levels):
+    for count, noise, seed in itertools.product((24, 60), (0, 0.01, 0.03), range(5)):
+        sizes = numpy.geomspace(4 * KIB, 2 * GIB, count)
         require_levels(sweep(sizes, steps(sizes, *levels), noise, seed), levels[0], falls(*levels))
 
 
@@ -84,88 +75,63 @@ def random_levels(draw):
 @settings(max_examples=30, deadline=None)
 @given(random_levels(), st.integers(40, 60), st.sampled_from([0, 0.01, 0.02]), st.integers(0, 1000))
 def test_random_levels_are_recovered(levels, count, noise, seed):
-    sizes = sizes_between(4 * KIB, 2**3.2 * (levels[1][-1] if levels[1] else GIB), count)
+    sizes = numpy.geomspace(4 * KIB, 2**3.2 * (levels[1][-1] if levels[1] else GIB), count)
     points = sweep(sizes, steps(sizes, *levels, octaves=0.15), noise, seed)
     require_levels(points, levels[0], falls(*levels, octaves=0.15))
 
 
-@pytest.mark.parametrize("noise", [0, 0.01, 0.02])
-@pytest.mark.parametrize("first", [1 * MIB, 8 * MIB], ids=["whole sweep", "fine sweep"])
-@pytest.mark.parametrize("count", [20, 40])
-def test_a_soft_transition_is_no_level(first, count, noise):
+def test_a_soft_transition_is_not_a_level():
     """40 to 100 MB belong to neither plateau; a tenth below the first is reached at 46 MB."""
-    for seed in range(5):
-        sizes = sizes_between(first, 256 * MIB, count)
+    for first, count, noise, seed in itertools.product((1 * MIB, 8 * MIB), (20, 40), (0, 0.01, 0.02), range(5)):
+        sizes = numpy.geomspace(first, 256 * MIB, count)
         require_levels(sweep(sizes, soft_l2(sizes), noise, seed), (9_800, 4_750), (46e6,))
 
 
-@pytest.mark.parametrize("place", range(0, 40, 6))
-@pytest.mark.parametrize("factor", [0.9, 0.93])
-def test_a_single_low_point_changes_nothing(place, factor):
-    sizes = sizes_between(16 * KIB, 4 * GIB, 40)
-    bandwidths = steps(sizes, *GPU)
-    bandwidths[place] *= factor
-    require_levels(sweep(sizes, bandwidths, 0.01), GPU[0], falls(*GPU))
-
-
-# ---------------------------------------------------------------------------------------------- none invented
+def test_a_single_low_point_changes_nothing():
+    sizes = numpy.geomspace(16 * KIB, 4 * GIB, 40)
+    for place, factor in itertools.product(range(0, 40, 6), (0.9, 0.93)):
+        bandwidths = steps(sizes, *GPU)
+        bandwidths[place] *= factor
+        require_levels(sweep(sizes, bandwidths, 0.01), GPU[0], falls(*GPU))
 
 
 @pytest.mark.parametrize("fall", [1, 0.9, 0.75], ids=["flat", "falling by 10 %", "falling by 25 %"])
-@pytest.mark.parametrize("count", [12, 30, 60])
-def test_no_level_is_invented_in_noise(count, fall):
-    for seed in range(120 // count):
-        sizes = sizes_between(64 * KIB, 4 * GIB, count)
-        found = find_levels(sweep(sizes, 3_000 * numpy.geomspace(1, fall, count), 0.03, seed))
-        assert [level.knee_bytes for level in found] == [None]
-        assert found[0].gb_per_s == pytest.approx(3_000 * math.sqrt(fall), rel=0.05)
+def test_noise_is_not_a_level(fall):
+    for count in (12, 30, 60):
+        for seed in range(120 // count):
+            sizes = numpy.geomspace(64 * KIB, 4 * GIB, count)
+            (found,) = find_levels(sweep(sizes, 3_000 * numpy.geomspace(1, fall, count), 0.03, seed))
+            assert found.knee_bytes is None
+            assert found.gb_per_s == pytest.approx(3_000 * math.sqrt(fall), rel=0.05)
 
 
-def test_where_nothing_is_flat_there_is_no_level():
-    sizes = sizes_between(1 * KIB, 1 * MIB, 20)
-    assert find_levels(sweep(sizes, sizes)) == []
-    assert find_levels(sweep(sizes, 1 / sizes)) == []
+def test_a_curve_that_is_never_flat_has_no_level():
+    """As on an H200 beyond its L2, where some reads still hit it: 5.07 TB/s at 128 MB, 4.62 at 330."""
+    assert find_levels([(131072, 5071), (165140, 4859), (208064, 4746), (262144, 4675), (330281, 4619)]) == []
+    sizes = numpy.geomspace(1 * KIB, 1 * MIB, 20)
+    assert find_levels(sweep(sizes, sizes)) == find_levels(sweep(sizes, 1 / sizes)) == []
     assert find_levels([(1024, 100.0)]) == []
 
 
-# ---------------------------------------------------------------------------------------------- the knee alone
-
-
-def test_the_knee_is_interpolated_in_logarithms():
+def test_the_knee_is_interpolated_in_logarithms_and_not_a_single_low_point():
     points = [(1e6, 100.0), (4e6, 100.0), (16e6, 25.0), (64e6, 25.0)]
     assert knee_after(points, 100) == pytest.approx(4e6 * 4 ** (math.log(0.9) / math.log(0.25)))
     assert knee_after([(1, 100.0), (2, 90.0), (3, 25.0)], 100) == pytest.approx(2)
-
-
-def test_a_single_low_point_is_no_knee():
     assert knee_after([(1, 100.0), (2, 80.0), (4, 100.0), (8, 100.0), (16, 80.0), (32, 60.0)], 100) > 8
     assert knee_after([(1, 100.0), (2, 95.0), (4, 91.0)], 100) is None
 
 
-def test_a_curve_that_still_falls_is_no_level():
-    """An H200's beyond its L2, where some reads still hit it: 5.07 TB/s at 128 MB, 4.62 at 330."""
-    falling = [(131072, 5071), (165140, 4859), (208064, 4746), (262144, 4675), (330281, 4619)]
-    assert find_levels(falling) == []
-
-
-# ---------------------------------------------------------------------------------------------- bad input
-
-
 @pytest.mark.parametrize(
-    ("points", "complaint"),
+    "points",
     [
-        ([], "without points"),
-        ([(2, 10.0), (1, 10.0)], "must grow: 1 bytes come after 2"),
-        ([(1, 10.0), (1, 10.0)], "must grow"),
-        ([(0, 10.0)], "must be positive"),
-        ([(1, -10.0)], "must be positive"),
-        ([(1, 0.0)], "must be positive"),
-        ([(1, math.nan)], "must be positive"),
-        ([(1, math.inf)], "must be positive"),
+        [],
+        [(2, 10.0), (1, 10.0)],
+        [(1, 10.0), (1, 10.0)],
+        [(0, 10.0)],
+        *([(1, bad)] for bad in (-1, 0, math.nan, math.inf)),
     ],
 )
-def test_a_bad_sweep_is_refused_in_one_line(points, complaint):
+def test_a_bad_sweep_is_refused(points):
     for refused in (find_levels, lambda sweep: knee_after(sweep, 2)):
-        with pytest.raises(ValueError, match=complaint) as error:
+        with pytest.raises(ValueError):
             refused(points)
-        assert "\n" not in str(error.value)

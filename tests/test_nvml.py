@@ -1,5 +1,6 @@
-"""What NVML reports: which cards CUDA_VISIBLE_DEVICES leaves, their state and facts, and what it refuses."""
+"""NVML: the cards that CUDA_VISIBLE_DEVICES selects, their state and facts, and refused readings."""
 
+import itertools
 import os
 import sys
 from types import SimpleNamespace
@@ -15,89 +16,47 @@ A, B, C = card("GPU-aaaa-1", "0000:17:00.0"), card("GPU-bbbb-1", "0000:65:00.0")
 MIG_1, MIG_2 = card("MIG-1111", None), card("MIG-2222", None)
 SLICED = card("GPU-dddd-1", "0000:01:00.0", MIG_1, MIG_2)
 
-# ---------------------------------------------------------------------------------------------- which are visible
+VISIBLE = {
+    None: [A, B, C],
+    "1": [B],
+    "1,0": [A, B],
+    " 0 , 2 ": [A, C],
+    **{one: [] for one in ("", "-1", "3", "none", "GPU-aaaa-1-and-more", "aaaa")},
+    "0,9,1": [A],  # an entry that names nothing ends the list, as in CUDA
+    "1,-1,0": [B],
+    "GPU-bbcc": [C],
+    "GPU-bbbb-1,GPU-aaaa-1": [A, B],
+}
+SLICES = {
+    None: [MIG_1, MIG_2, A],
+    "0": [MIG_1, MIG_2],
+    "1": [A],
+    "MIG-2222": [MIG_2],
+    "MIG-2222,GPU-aaaa": [MIG_2, A],
+    "GPU-dddd": [MIG_1, MIG_2],
+}
 
 
 @pytest.mark.parametrize(
-    ("visible", "expected"),
-    [
-        (None, [A, B, C]),
-        ("1", [B]),
-        ("1,0", [A, B]),
-        (" 0 , 2 ", [A, C]),
-        ("", []),
-        ("-1", []),
-        ("3", []),
-        ("none", []),
-        ("0,9,1", [A]),  # an entry that names nothing ends the list, as in CUDA
-        ("1,-1,0", [B]),
-        ("GPU-bbcc", [C]),
-        ("GPU-bbbb-1,GPU-aaaa-1", [A, B]),
-        ("GPU-aaaa-1-and-more", []),
-        ("aaaa", []),
-    ],
+    ("visible", "cards", "expected"),
+    [*((one, (C, A, B), VISIBLE[one]) for one in VISIBLE), *((one, (A, SLICED), SLICES[one]) for one in SLICES)],
 )
-def test_visible_gpus_in_pci_order(monkeypatch, visible, expected):
-    """Numbers count in PCI order, whatever the order in which the driver lists the cards."""
-    use_nvml(monkeypatch, C, A, B, visible=visible)
-    assert nvml.visible_gpus() == expected
-
-
-@pytest.mark.parametrize(
-    ("visible", "expected"),
-    [
-        (None, [MIG_1, MIG_2, A]),
-        ("0", [MIG_1, MIG_2]),
-        ("1", [A]),
-        ("MIG-2222", [MIG_2]),
-        ("MIG-2222,GPU-aaaa", [MIG_2, A]),
-        ("GPU-dddd", [MIG_1, MIG_2]),
-    ],
-)
-def test_a_card_in_mig_mode_is_its_slices(monkeypatch, visible, expected):
-    use_nvml(monkeypatch, A, SLICED, visible=visible)
+def test_visible_gpus_in_pci_order(monkeypatch, visible, cards, expected):
+    """Whatever the order in which the driver lists them. A card in MIG mode is its slices."""
+    use_nvml(monkeypatch, *cards, visible=visible)
     assert nvml.visible_gpus() == expected
     assert [nvml.facts(one)["mig_slice"] for one in expected] == [one in (MIG_1, MIG_2) for one in expected]
 
 
-# ---------------------------------------------------------------------------------------------- readings
-
-STATE = {
-    "sm_clock_mhz": 1979,
-    "memory_clock_mhz": 3200,
-    "power_w": 300.5,
-    "power_reading": "instant",
-    "temperature_c": 40,
-    "throttle_reasons": [],
-    "other_processes": 0,
-}
-FACTS = {
-    "sm_clock_max_mhz": 1980,
-    "sm_clock_now_mhz": 1979,
-    "memory_clock_max_mhz": 3201,
-    "memory_clock_now_mhz": 3200,
-    "memory_bus_width_bits": 6144,
-    "ecc_enabled": True,
-    "mig_enabled": False,
-    "mig_slice": False,
-    "persistence_mode": True,
-    "vbios": "96.00.A5.00.01",
-    "pcie_generation_now": 4,
-    "pcie_generation_max": 5,
-    "pcie_width_now": 8,
-    "pcie_width_max": 16,
-    "power_limit_w": 700,
-    "slowdown_temperature_c": 89,
-    "ecc_uncorrected_errors": 0,
-    "ecc_uncorrected_errors_ever": 2,
-    "ecc_corrected_errors": 0,
-    "row_remap_pending": False,
-    "row_remap_failed": False,
-    "page_retirement_pending": False,
-    "nvlinks_active": 0,
-    "remapped_rows": 3,
-    "retired_pages": 0,
-}
+STATE = {"sm_clock_mhz": 1979, "memory_clock_mhz": 3200, "temperature_c": 40, "throttle_reasons": []}
+STATE |= {"power_w": 300.5, "power_reading": "instant", "other_processes": 0}
+FACTS = {"sm_clock_max_mhz": 1980, "sm_clock_now_mhz": 1979, "memory_clock_max_mhz": 3201, "memory_clock_now_mhz": 3200}
+FACTS |= {"memory_bus_width_bits": 6144, "vbios": "96.00.A5.00.01", "power_limit_w": 700, "slowdown_temperature_c": 89}
+FACTS |= {"ecc_enabled": True, "mig_enabled": False, "mig_slice": False, "persistence_mode": True, "nvlinks_active": 0}
+FACTS |= {"pcie_generation_now": 4, "pcie_generation_max": 5, "pcie_width_now": 8, "pcie_width_max": 16}
+FACTS |= {"ecc_uncorrected_errors": 0, "ecc_uncorrected_errors_ever": 2, "ecc_corrected_errors": 0}
+FACTS |= {"row_remap_pending": False, "row_remap_failed": False, "remapped_rows": 3}
+FACTS |= {"page_retirement_pending": False, "retired_pages": 0}
 LINK = {"pcie_generation": 4, "pcie_width": 8}
 
 
@@ -108,32 +67,34 @@ def test_readings_in_their_units(monkeypatch):
     assert nvml.link(A) == LINK
 
 
-@pytest.mark.parametrize(
-    ("refused", "unknown"),
-    [
-        ("DeviceGetClockInfo", {"sm_clock_mhz", "memory_clock_mhz", "sm_clock_now_mhz", "memory_clock_now_mhz"}),
-        ("DeviceGetTemperature", {"temperature_c"}),
-        ("DeviceGetComputeRunningProcesses", {"other_processes"}),
-        ("DeviceGetEccMode", {"ecc_enabled"}),
-        ("DeviceGetMigMode", {"mig_enabled"}),
-        ("DeviceGetPersistenceMode", {"persistence_mode"}),
-        ("DeviceGetVbiosVersion", {"vbios"}),
-        ("DeviceGetMaxPcieLinkWidth", {"pcie_width_max"}),
-        ("DeviceGetEnforcedPowerLimit", {"power_limit_w"}),
-        ("DeviceGetTotalEccErrors", {"ecc_uncorrected_errors", "ecc_uncorrected_errors_ever", "ecc_corrected_errors"}),
-        ("DeviceGetRemappedRows", {"row_remap_pending", "row_remap_failed", "remapped_rows"}),
-        ("DeviceGetRetiredPagesPendingStatus", {"page_retirement_pending"}),
-        ("DeviceGetRetiredPages", {"retired_pages"}),
-    ],
-)
-def test_a_refused_reading_is_null_and_the_others_stay(monkeypatch, refused, unknown):
-    use_nvml(monkeypatch, A, refused=[refused])
-    assert nvml.state(A) | nvml.facts(A) == STATE | FACTS | dict.fromkeys(unknown)
+UNKNOWN = {
+    "ClockInfo": {"sm_clock_mhz", "memory_clock_mhz", "sm_clock_now_mhz", "memory_clock_now_mhz"},
+    "Temperature": {"temperature_c"},
+    "ComputeRunningProcesses": {"other_processes"},
+    "EccMode": {"ecc_enabled"},
+    "MigMode": {"mig_enabled"},
+    "PersistenceMode": {"persistence_mode"},
+    "VbiosVersion": {"vbios"},
+    "MaxPcieLinkWidth": {"pcie_width_max"},
+    "EnforcedPowerLimit": {"power_limit_w"},
+    "TotalEccErrors": {"ecc_uncorrected_errors", "ecc_uncorrected_errors_ever", "ecc_corrected_errors"},
+    "RemappedRows": {"row_remap_pending", "row_remap_failed", "remapped_rows"},
+    "RetiredPagesPendingStatus": {"page_retirement_pending"},
+    "RetiredPages": {"retired_pages"},
+}
 
 
-def test_an_older_driver_tells_its_average_power_and_a_refusal_is_null(monkeypatch):
-    use_nvml(monkeypatch, A, refused=["DeviceGetFieldValues"])
+def test_a_refused_reading_is_null_and_the_others_stay(monkeypatch):
+    for refused, unknown in UNKNOWN.items():
+        use_nvml(monkeypatch, A, refused=[f"DeviceGet{refused}"])
+        assert nvml.state(A) | nvml.facts(A) == STATE | FACTS | dict.fromkeys(unknown), refused
+
+
+def test_power_is_instantaneous_or_an_average_or_null(monkeypatch):
+    module = use_nvml(monkeypatch, A, refused=["DeviceGetFieldValues"])  # as an older driver
     assert nvml.state(A) == STATE | {"power_w": 290.0, "power_reading": "average"}
+    monkeypatch.setattr(module, "nvmlDeviceGetPowerUsage", lambda one: 0)
+    assert nvml.state(A) == STATE | {"power_w": None, "power_reading": None}
     use_nvml(monkeypatch, A, refused=["DeviceGetFieldValues", "DeviceGetPowerUsage"])
     assert nvml.state(A) == STATE | {"power_w": None, "power_reading": None}
 
@@ -163,29 +124,20 @@ def test_other_processes_are_counted_unless_they_are_of_another_namespace(monkey
     assert nvml.state(A)["other_processes"] == 0
 
 
-# ---------------------------------------------------------------------------------------------- throttle reasons
-
 OLD_NAME, NEW_NAME = "DeviceGetCurrentClocksThrottleReasons", "DeviceGetCurrentClocksEventReasons"
 
 
-@pytest.mark.parametrize(
-    ("refused", "missing", "reasons"),
-    [
-        ([], [OLD_NAME], ["gpu_idle"]),
-        ([], [NEW_NAME], ["gpu_idle"]),
-        ([OLD_NAME], [], ["gpu_idle"]),
-        ([NEW_NAME], [], ["gpu_idle"]),  # newer bindings over an older driver
-        ([NEW_NAME], [OLD_NAME], None),
-        ([OLD_NAME, NEW_NAME], [], None),
-        ([], [OLD_NAME, NEW_NAME], None),
-    ],
-)
-def test_throttle_reasons_by_the_name_that_bindings_and_driver_know(monkeypatch, refused, missing, reasons):
+def test_throttle_reasons_by_the_name_that_bindings_and_driver_know(monkeypatch):
+    """Newer bindings over an older driver refuse the new name."""
     monkeypatch.setenv("FAKE_REASONS", "0x1")
-    module = use_nvml(monkeypatch, A, refused=refused)
-    for name in missing:
-        delattr(module, f"nvml{name}")
-    assert nvml.state(A)["throttle_reasons"] == reasons
+    states = ("known", "refused", "missing")
+    for old, new in itertools.product(states, states):
+        names = {OLD_NAME: old, NEW_NAME: new}
+        module = use_nvml(monkeypatch, A, refused=[name for name in names if names[name] == "refused"])
+        for name in names:
+            if names[name] == "missing":
+                delattr(module, f"nvml{name}")
+        assert nvml.state(A)["throttle_reasons"] == (["gpu_idle"] if "known" in (old, new) else None)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +146,6 @@ def test_throttle_reasons_by_the_name_that_bindings_and_driver_know(monkeypatch,
         (None, None, None),
         (0, [], False),
         (0x1, ["gpu_idle"], False),
-        (0x4, ["sw_power_cap"], False),
         (0x4 | 0x20 | 0x80, ["sw_power_cap", "sw_thermal_slowdown", "hw_power_brake_slowdown"], True),
         (0x8, ["hw_slowdown"], True),
         (0x40, ["hw_thermal_slowdown"], True),
@@ -202,21 +153,7 @@ def test_throttle_reasons_by_the_name_that_bindings_and_driver_know(monkeypatch,
         (0x4 | 0x8000, ["sw_power_cap", "unnamed_0x8000"], False),
     ],
 )
-def test_throttle_reasons_by_name_and_which_of_them_are_thermal(bits, names, throttled):
-    assert nvml.throttle_reasons(bits) == names
-    assert is_throttled(names) is throttled
-
-
-def test_limiting_reasons_are_those_of_all_readings_but_idleness():
-    assert limiting_reasons([["gpu_idle"], None, ["sw_power_cap", "hw_slowdown"], ["sw_power_cap"]]) == [
-        "hw_slowdown",
-        "sw_power_cap",
-    ]
-    assert limiting_reasons([["gpu_idle"], None]) == limiting_reasons([]) == []
+def test_names_of_throttle_reasons_and_which_are_thermal(bits, names, throttled):
+    assert nvml.throttle_reasons(bits) == names and is_throttled(names) is throttled
+    assert limiting_reasons([["gpu_idle"], None, names, names]) == sorted(set(names or ()) - {"gpu_idle"})
     assert set(nvml.THROTTLE_REASONS.values()) >= THERMAL_REASONS
-
-
-def test_a_driver_that_reports_no_watts_leaves_power_null(monkeypatch):
-    module = use_nvml(monkeypatch, A, refused=["DeviceGetFieldValues"])
-    monkeypatch.setattr(module, "nvmlDeviceGetPowerUsage", lambda one: 0)
-    assert nvml.state(A) == STATE | {"power_w": None, "power_reading": None}

@@ -1,4 +1,4 @@
-"""Random numbers of the GPU: those of kernels/random.cu in NumPy, which a real card is compared with in test_gpu.py."""
+"""Random numbers of the GPU: kernels/random.cu in NumPy, which test_gpu.py compares with a real card."""
 
 import math
 
@@ -17,20 +17,14 @@ def numbers(monkeypatch):
     return random_numbers(monkeypatch)
 
 
-@pytest.mark.parametrize(
-    ("counter", "key", "words"),
-    [
-        ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
-        ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
-        (
-            (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
-            (0xA4093822, 0x299F31D0),
-            (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
-        ),
-    ],
-)
-def test_philox_gives_the_known_answers_of_random123(numbers, counter, key, words):
-    assert [int(word) for word in numbers.philox(counter, key)] == list(words)
+def test_philox_gives_the_known_answers_of_random123(numbers):
+    pi = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0)
+    for (counter, key), words in (
+        (((0, 0, 0, 0), (0, 0)), [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]),
+        (((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2), [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]),
+        (pi, [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1]),
+    ):
+        assert [int(word) for word in numbers.philox(counter, key)] == words
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -43,26 +37,21 @@ def test_numbers_are_normal(numbers, dtype):
     assert (found**4).mean() == pytest.approx(3, abs=5 * math.sqrt(96) * error + 6 * rounding**2)
     assert abs(numpy.corrcoef(found[:-1], found[1:])[0, 1]) < 5 * error
     assert numpy.abs(found).max() < 7
-
-
-def test_int8_numbers_are_as_spread_as_their_range_allows(numbers):
-    found = numbers.normal(1 << 20, 1, "int8")
-    assert found.dtype == numpy.int8 and (found.min(), found.max()) == (-127, 127)
+    if dtype == "int8":
+        assert (found.min(), found.max()) == (-127 / 32, 127 / 32)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_device_draws_the_same_numbers_for_a_seed_and_others_for_another(monkeypatch, numbers, dtype):
+def test_a_device_draws_the_numbers_of_a_seed_of_64_bits(monkeypatch, numbers, dtype):
     device = open_gpu(monkeypatch)
     drawn = [device.to_host(device.normal((3, 5, 7), dtype, seed)) for seed in (1, 1, 2, 1 << 40)]
     assert drawn[0].shape == (3, 5, 7)
     assert drawn[0].reshape(-1).view(array_dtype(dtype)).tolist() == numbers.normal(105, 1, dtype).tolist()
-    assert (drawn[0] == drawn[1]).all()
-    assert not (drawn[0] == drawn[2]).all() and not (drawn[0] == drawn[3]).all(), "seeds have 64 bits"
+    assert [(drawn[0] == other).all() for other in drawn[1:]] == [True, False, False]
 
 
 def test_copies_of_large_inputs_differ(monkeypatch):
-    """The stand-in repeats its numbers, in a period that no copy's size is a multiple of."""
-    device = open_gpu(monkeypatch)
-    copies = device.normal((3, 1 << 19), "fp16", seed=1)
+    """The stand-in repeats its numbers, with a period that is not a divisor of the size of a copy."""
+    copies = open_gpu(monkeypatch).normal((3, 1 << 19), "fp16", seed=1)
     for one, other in ((0, 1), (0, 2), (1, 2)):
         assert (copies[one] == copies[other]).mean() < 0.01
