@@ -193,17 +193,14 @@ def test_drawn_twice_the_same_bytes_whatever_the_resolution_of_the_other(tmp_pat
 
 def without(kind=None):
     content = samples.default_run()
-    content["operators"] = []
-    content["ceilings"] = [c for c in content["ceilings"] if kind and c["kind"] != kind]
-    return content
+    kept = [c for c in content["ceilings"] if kind and c["kind"] != kind]
+    return content | {"operators": [], "ceilings": kept}
 
 
 def with_long_names():
     content, name = samples.many_operations(), "an extraordinarily long name " * 8
     content["devices"]["gpu0"]["name"] = name
-    for operator in content["operators"]:
-        operator["name"] = name
-    return content
+    return content | {"operators": [operator | {"name": name} for operator in content["operators"]]}
 
 
 @pytest.mark.parametrize("make", [without, lambda: without("compute"), lambda: without("memory"), with_long_names])

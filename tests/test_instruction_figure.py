@@ -122,10 +122,6 @@ def test_cells_stand_where_they_were_counted_and_others_are_left_out():
     assert one.transactions == {"l1": 640, "shared": 640, "l2": 640, "hbm": 20}
     assert placed_by(operator, profiled(operator, shape={"n": 2})) == placed_by(operator) == []
     assert placed_by(operator, profiled(operator, warp_instructions=None)) == []
-
-
-def test_a_level_that_was_not_counted_is_left_out():
-    operator = cell()
     (one,) = placed_by(operator, profiled(operator, l2_write_sectors=None, l1_load_requests=None))
     assert "l2" not in one.transactions and one.sectors_per_request is None
 

@@ -68,11 +68,8 @@ def words(reference):
 def hostile():
     """A run whose user names things in HTML."""
     info = GEMM.model_copy(update={"name": "own", "title": SCRIPT, "picture": "own"})
-    cells = [
-        cell("gpu0", 1e-3 * n, 0.9e-3 * n, n=n, operator="own", implementation=SCRIPT, label=f"{SCRIPT} {n}")
-        for n in (1, 2)
-    ]
-    failed = CheckResult(device="gpu0", check=SCRIPT, result="fail", reason=SCRIPT)
+    named = {"operator": "own", "implementation": SCRIPT}
+    cells = [cell("gpu0", 1e-3 * n, 0.9e-3 * n, n=n, label=f"{SCRIPT} {n}", **named) for n in (1, 2)]
     counted = counted_cell(cells[0], warp_instructions=1e6, not_counted={"dram_write_bytes": SCRIPT})
     return told(
         device("gpu0", name=SCRIPT),
@@ -82,7 +79,7 @@ def hostile():
         instructions_record("gpu0", 390e9),
         profiler_record("gpu0"),
         counters_record("gpu0", counted),
-        made_up=[failed],
+        made_up=[CheckResult(device="gpu0", check=SCRIPT, result="fail", reason=SCRIPT)],
     )
 
 
@@ -196,26 +193,19 @@ def test_slopes_begin_left_of_the_ridge_though_every_cell_is_compute_bound():
         assert rates == pytest.approx([trace["meta"]["gb_per_s"] / 1e3] * len(rates), rel=1e-3)
 
 
-def test_figures_of_a_formula_are_not_called_the_vendors():
-    record = peak_record("cpu", "fp32", 1.5, vendor=2)
-    run = told(device("cpu"), record, bandwidth_record("cpu", dram_read=80))
-    assert "vendor" not in Shown(html_page(run)).words + roofline_page(run)
-    other = device("gpu0")
-    other.vendor.match = "formula"  # a card of no datasheet
-    run = told(other, peak_record("gpu0", "fp32", 50, sustained=45, vendor=60), bandwidth_record("gpu0", hbm_read=4000))
+@pytest.mark.parametrize("name", ["cpu", "gpu0"])
+def test_figures_of_a_formula_are_not_called_the_vendors(name):
+    one = device(name)
+    one.vendor.match = "formula"  # a card of no datasheet
+    level = {"cpu": "dram_read", "gpu0": "hbm_read"}[name]
+    run = told(one, peak_record(name, "fp32", 1.5, sustained=1, vendor=2), bandwidth_record(name, **{level: 80}))
     assert "vendor" not in roofline_page(run)
 
 
 def test_operations_of_the_users_own_are_on_both_pages_and_what_they_lack_is_named():
-    mine = [
-        {"name": name, "flops": 2e9, "memory_bytes": 4e8, "dtype": dtype} | more
-        for name, dtype, more in (
-            ("my_kernel", "fp32", {}),
-            ("my_half", "fp16", {}),
-            ("of_another_device", "fp32", {"device": "cpu"}),
-        )
-    ]
-    run = told(*OF_ONE_SIZE, asked=Asked(operations=mine))
+    mine = {"name": "my_kernel", "flops": 2e9, "memory_bytes": 4e8, "dtype": "fp32"}
+    others = mine | {"name": "my_half", "dtype": "fp16"}, mine | {"name": "of_another_device", "device": "cpu"}
+    run = told(*OF_ONE_SIZE, asked=Asked(operations=[mine, *others]))
     for text in (Shown(html_page(run)).words, roofline_page(run)):
         assert "my_kernel" in text and "of_another_device" not in text
     assert [one.partition(":")[0] for one in run.main.skipped] == ["my_half"]
@@ -225,14 +215,12 @@ def with_a_shared_l3(found) -> None:
     """Adds a CPU's sweep, and gives what all cores read last the name and the share of each core of 300 MiB."""
     record = read(BandwidthRecord, REFERENCE / "gpu0/bandwidth/sweep.json")
     sizes = {"l2": 2 * 2**20, "l3": 300 * 2**20 // 16}
-    one, every = (
-        sweep.model_copy(update={"series": series}) for sweep, series in zip(record.sweeps, CPU_SERIES, strict=True)
-    )
+    series = zip(record.sweeps, CPU_SERIES, strict=True)
+    one, every = (sweep.model_copy(update={"series": name}) for sweep, name in series)
     levels = zip(every.levels, sizes.items(), strict=True)
     every.levels = [level.model_copy(update={"name": name, "reported_bytes": size}) for level, (name, size) in levels]
-    found.measured.append(
-        ("cpu/bandwidth/sweep.json", record.model_copy(update={"device": "cpu", "sweeps": [one, every]}))
-    )
+    of_cpu = record.model_copy(update={"device": "cpu", "sweeps": [one, every]})
+    found.measured.append(("cpu/bandwidth/sweep.json", of_cpu))
 
 
 def test_a_shared_cache_is_shown_whole():

@@ -78,20 +78,13 @@ def attention_of(*cells: str) -> list[str]:
 MINIGPT = {"layers": 6, "heads": 8, "head_size": 64}
 MINE = {"name": "mine", "flops": 1, "memory_bytes": 1, "dtype": "fp32"}
 SETTINGS = {
-    "an S added": ({"decode_attn": {"seq_lens": [16, 32, 48]}}, [*attention_of("S48_fp32"), *FOLLOWS]),
-    "an S removed": ({"decode_attn": {"seq_lens": [16]}}, FOLLOWS),
     "an S and a dtype added": (
         {"decode_attn": {"seq_lens": [16, 32, 48], "dtypes": ["fp32", "fp16"]}},
         [*attention_of("S16_fp16", "S32_fp16", "S48_fp32", "S48_fp16"), *FOLLOWS],
     ),
     "a preset added": (
         {"decode_attn": {"presets": ["minigpt", "gpt2"]}},
-        [
-            "checkpoints/gpt2.safetensors",
-            "cpu/decode_attn/gpt2/S16_fp32.json",
-            "cpu/decode_attn/gpt2/S32_fp32.json",
-            *FOLLOWS,
-        ],
+        ["checkpoints/gpt2.safetensors", *(path.replace("minigpt", "gpt2") for path in ATTENTION), *FOLLOWS],
     ),
     "a batch size added": ({"decode_attn": {"batch_sizes": [1, 2]}}, [*ATTENTION, *FOLLOWS]),
     "iterations of attention": ({"decode_attn": {"iterations": 11}}, [*ATTENTION, *FOLLOWS]),
@@ -101,16 +94,12 @@ SETTINGS = {
         [WEIGHTS, *ATTENTION, *FOLLOWS],
     ),
     "a shape added": ({"row_norm": {"shapes": ["64x128", "5x33", "7x9"]}}, [ROWS, *FOLLOWS]),
-    "an operator left out": ({"row_norm": {"enabled": False}}, FOLLOWS),
     "all operators left out": (
         {rule: {"enabled": False} for rule in ("decode_attn", "row_norm", "rmsnorm_matmul")},
         FOLLOWS,
     ),
     "the seed": ({"model": {"seed": 1}}, [WEIGHTS, *ATTENTION, *FOLLOWS]),
-    "a dtype of peaks added": (
-        {"peak_flops": {"dtypes": ["fp32", "fp64"]}},
-        ["cpu/peak_flops/fp64.json", *FOLLOWS],
-    ),
+    "a dtype of peaks added": ({"peak_flops": {"dtypes": ["fp32", "fp64"]}}, ["cpu/peak_flops/fp64.json", *FOLLOWS]),
     "a dtype added that a CPU has no peak of": ({"peak_flops": {"dtypes": ["fp32", "fp16"]}}, FOLLOWS),
     "iterations of peaks": ({"peak_flops": {"iterations": 11}}, [PEAK, *FOLLOWS]),
     "seconds of load, which a CPU is not put under": ({"peak_flops": {"sustained_s": 2}}, ["manifest.json"]),
@@ -303,10 +292,8 @@ DELETED = {
     SEAL: [SEAL, PEAK, MEMORY, *ATTENTION, ROWS, NORM, *FOLLOWS],
     ATTENTION_SEAL: [*OF_ATTENTION_SEAL, *FOLLOWS],
     PEAK: [PEAK, *FOLLOWS],
-    ATTENTION[0]: [ATTENTION[0], *FOLLOWS],
     "roofline.json": FOLLOWS,
     "gemm.png": [PICTURES, "manifest.json"],
-    "interpretation.md": FOLLOWS,
     "verification.md": FOLLOWS,
     "acceptance.json": FOLLOWS,
     "manifest.json": ["manifest.json"],
