@@ -9,6 +9,7 @@ from records_factory import (
     US,
     bandwidth_record,
     cell,
+    device_record,
     facts,
     operator_record,
     page,
@@ -179,3 +180,22 @@ def test_whatever_the_times_the_words_can_be_read(gpu_s, cpu_s, flops, traffic):
     cells.append(operator_record("cpu", cell("cpu", cpu_s, overhead_s=cpu_s / 3, **fields)))
     text = page("interpretation", GPU_PEAK, CPU_PEAK, HBM, DRAM, *cells)
     assert not re.search(r"\b(None|nan|inf)\b|[{}]", text)
+
+
+BARE = operator_record("gpu0", cell("gpu0", 1e-3, 0.5e-3))
+LESS = {
+    "nothing but a device": [device_record("cpu")],
+    "no operators": [GPU_PEAK, HBM],
+    "no ceilings": [BARE],
+    "no memory ceiling": [GPU_PEAK, BARE],
+    "no compute ceiling": [HBM, BARE],
+    "a CPU alone": [CPU_PEAK, DRAM, operator_record("cpu", cell("cpu", 1e-1))],
+    "too few samples": [peak_record("gpu0", "fp32", 55, interval=False), HBM],
+    "a card that lacks what was asked for": [skipped_peak("gpu0", "bf16", "it needs 8.0"), HBM],
+}
+
+
+@pytest.mark.parametrize("records", LESS.values(), ids=LESS)
+def test_a_run_of_anything_less_has_three_answers_too(records):
+    text = page("interpretation", *records)
+    assert text.count("\n## ") == 3 and not re.search(r"\b(None|nan|inf)\b|[{}]", text)
