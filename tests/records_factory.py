@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 
+import pytest
 from pydantic import PrivateAttr
 
 from roofline.analysis import checks
@@ -32,7 +33,7 @@ from roofline.records.operator import JobRecord, Measurement, OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, Seal, predict_sealed
 from roofline.records.product import Product
 from roofline.records.timing import Check, Contention, Search, Timing
-from roofline.report import counters, host_costs, predictions
+from roofline.report import counters, efficiency, gpu_vs_cpu, host_costs, predictions, throughput
 from roofline.report.model import Report, report
 from roofline.report.rendering import text_page
 from roofline.report.tables import fail_lines
@@ -548,6 +549,21 @@ def told(*records: Record, made_up=(), asked: Asked | None = None) -> Report:
 def page(name: str, *records: Record, **fields) -> str:
     """A page of a run as Markdown."""
     return text_page(f"{name}.md.j2", told(*records, **fields))
+
+
+def facts(module, *records, device="gpu0"):
+    """What one of the three answers rests on; its tables by row, each by its columns."""
+    found = results(*records)
+    table, devices = load(found, Asked(), hashes_of(found)).shown(), found.device_records()
+    measured = [record for _, record in found.measured]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "answer", lambda question, facts, tables=(), caution="": facts | {"tables": tables})
+        told = {
+            throughput: lambda: throughput.throughput(devices[device], table, measured),
+            efficiency: lambda: efficiency.efficiency(device, table, measured),
+            gpu_vs_cpu: lambda: gpu_vs_cpu.gpu_vs_cpu(table, devices),
+        }[module]()
+    return told | {"rows": [dict(zip(one.columns, row, strict=True)) for one in told["tables"] for row in one.rows]}
 
 
 def verification_page(table: Roofline) -> str:

@@ -90,37 +90,16 @@ RULES = ("bandwidth", "decode_attn", "model_decode", "peak_flops", "rmsnorm_matm
 PRESET_OF_16 = {"layers": 6, "heads": 8, "kv_heads": 16, "head_size": 64}
 TEXT_HINT = "(without quotes; within the braces or brackets of --config all is text: use --configfile)"
 VALUES = {
-    "S of 0": (attention(seq_lens=[16, 0]), [f"decode_attn.seq_lens[1]: 0; allowed: {WHOLE}"]),
-    "S that does not fit": (
-        attention(seq_lens=[16, 10**12]),
-        [
-            "decode_attn: minigpt fp32 batch 1, …seq_len 1000000000000 needs 4,…,… bytes on cpu, and … are free there",
-        ],
-    ),
-    "products, arrays and weights that do not fit": (
-        {
-            "peak_flops": {"size": 10**9},
-            "bandwidth": {"size_mib": 10**9},
-            **preset(head_size=10**6),
-            **attention(seq_lens=[16]),
-        },
+    "weights that do not fit": (
+        preset(head_size=10**6) | attention(seq_lens=[16]),
         [
             "model.presets.minigpt: weights of a layer need 1,024,000,000,000,000 bytes of memory and disk, "
             "and … are free",
-            "peak_flops.size: 1000000000 needs 16,000,000,000,000,000,000 bytes on cpu, and … are free there",
-            "bandwidth.size_mib: 1000000000 needs 3,145,728,000,000,000 bytes on cpu, and … are free there",
         ],
     ),
     "no time at all": (
         {rule: {"time_budget_s": 0} for rule in RULES},
         [f"{rule}.time_budget_s: 0; allowed: {BUDGET}" for rule in RULES],
-    ),
-    "arrays that a cache keeps": (
-        {"bandwidth": {"size_mib": 1}},
-        [
-            "bandwidth.size_mib: 1 is too small for cpu: its last-level cache keeps … MiB, "
-            "and an array of twice that is needed; allowed: … or more, or null"
-        ],
     ),
     "a section of no operator, and text for a truth": (
         {"gelu": {"sizes": [1024]}, "row_norm": {"enabled": "perhaps"}},
@@ -134,7 +113,6 @@ VALUES = {
         {"operations": [operation(bytes=1)]},
         ["operations[0].bytes: unknown key; …allowed: name, flops, memory_bytes, dtype, measured_s, device"],
     ),
-    "a GPU that is not here": ({"devices": ["gpu0"]}, ["devices: gpu0 is not on this machine; here: cpu"]),
     "presets of one's own, and one unknown": (
         preset() | attention(presets=["minigpt", "gpt2"]),
         ["decode_attn.presets: 'gpt2' is unknown; allowed: minigpt (model.presets)"],
@@ -153,53 +131,9 @@ VALUES = {
         preset(kv_heads=0),
         [f"model.presets.minigpt.kv_heads: 0; allowed: {WHOLE}, or null"],
     ),
-    "an implementation that no chosen device has": (
-        attention(implementations=["numpy", "fused", "fused_graph"]),
-        [
-            "decode_attn.implementations: no fused on cpu; allowed: numpy, or null for all of them",
-            "decode_attn.implementations: no fused_graph on cpu; allowed: numpy, or null for all of them",
-        ],
-    ),
-    "a device that is left without an implementation": (
-        attention(implementations=["eager", "fused"]),
-        ["decode_attn.implementations: cpu has none of eager, fused; it has numpy"],
-    ),
-    "caches of several batch sizes that do not fit": (
-        attention(seq_lens=[16, 10**9], batch_sizes=[1, 4, 2]),
-        [
-            "decode_attn: minigpt fp32 batch 4, …seq_len 1000000000 needs … bytes on cpu, and … are free there",
-        ],
-    ),
     "a preset without its keys": (
         {"model": {"presets": {"minigpt": {"heads": 8}}}},
         ["model.presets.minigpt: layers is missing", "model.presets.minigpt: head_size is missing"],
-    ),
-    "values of other kinds": (
-        {
-            "devices": "some",
-            "cost": {"usd_per_hour": True},
-            "peak_flops": {"time_budget_s": "1e3"},
-            "plot": {"dpi": 10_000},
-            "model": {"presets": {"../up": {"layers": 1, "heads": 1, "head_size": 1}}},
-        },
-        [
-            f"cost.usd_per_hour: true; allowed: {NUMBER} from 0, or null",
-            "devices: 'some' is unknown; allowed: auto, all, or a list such as [gpu0, cpu]",
-            "model.presets: the name '../up'; allowed: lower-case letters, digits, '_', '-', '.'",
-            f"peak_flops.time_budget_s: '1e3'; allowed: {BUDGET}",
-            "plot.dpi: 10000; allowed: a whole number from 50 to 600",
-        ],
-    ),
-    "an operation without its numbers": (
-        {"operations": [{"name": "mine"}, operation(dtype="int4"), operation(flops=-1), operation(measured_s=0)]},
-        [
-            "operations[0]: flops is missing",
-            "operations[0]: memory_bytes is missing",
-            "operations[0]: dtype is missing",
-            "operations[1].dtype: 'int4' is unknown; allowed: fp64, fp32, tf32, fp16, bf16…",
-            f"operations[2].flops: -1; allowed: {NUMBER} from 0",
-            f"operations[3].measured_s: 0; allowed: {NUMBER} from 1e-12 to 1e+12, or null",
-        ],
     ),
     "models": (
         {"models": ["gpt-2"], "decoding": {"contexts": [2048]}},
@@ -234,17 +168,8 @@ def test_a_bad_value_is_told_in_a_line(tmp_path, changes, expected):
     assert_lines(lines_of(tmp_path, yaml.safe_dump(changed(TINY, changes))), expected)
 
 
-IN_FULL = (
-    "S of 0",
-    "heads that cannot share the K/V heads",
-    "a device that is left without an implementation",
-    "several things that this machine cannot do",
-)
-
-
-@pytest.mark.parametrize("name", IN_FULL)
-def test_a_bad_value_ends_snakemake_before_anything_is_planned(run, name):
-    changes, expected = VALUES[name]
+def test_bad_values_end_snakemake_before_anything_is_planned(run):
+    changes, expected = VALUES["several things that this machine cannot do"]
     run.edit_config(changes)
     assert_lines(faults(run), expected)
 
@@ -266,10 +191,8 @@ SIZES = {
             "peak_flops.size: 255 is too small for cpu: so small a product stays under the peak; allowed: 256 or more",
         ],
     ),
-    "the smallest of the CPU's": ({"devices": ["cpu"], "peak_flops": {"size": 256}}, []),
     "the smallest products that fill": ({"peak_flops": {"size": 1536}}, []),
     "small products that nobody multiplies": ({"peak_flops": {"size": 256, "dtypes": ["fp32_fma", "fp64_fma"]}}, []),
-    "products without end that nobody multiplies": ({"peak_flops": {"size": 10**9, "dtypes": ["fp32_fma"]}}, []),
     "products that do not fit": (
         {"peak_flops": {"size": 40_000, "dtypes": ["fp64", "int8"]}},
         ["peak_flops.size: 40000 needs … bytes on cpu, and 8,589,934,592 are free there"],
@@ -292,20 +215,11 @@ SIZES = {
         {"bandwidth": {"size_mib": 4096}},
         ["bandwidth.size_mib: 4096 needs 12,884,901,888 bytes on cpu, and 8,589,934,592 are free there"],
     ),
-    "two arrays that do not fit": (
-        {"devices": ["gpu0"], "bandwidth": {"size_mib": 65_536, "levels": ["d2d"]}},
-        ["bandwidth.size_mib: 65536 needs 137,438,953,472 bytes on gpu0, and 85,899,345,920 are free there"],
-    ),
     "transfers that do not fit": (
         {"devices": ["gpu0"], "bandwidth": {"transfer_size_mib": 100_000}},
         ["bandwidth.transfer_size_mib: 100000 needs 104,857,600,000 bytes on gpu0, and … are free there"],
     ),
 }
-
-
-def step_bytes(batch: int, kv_heads: int, seq_len: int, head_size: int, item_bytes: int) -> int:
-    """K and V of a step."""
-    return 2 * batch * kv_heads * seq_len * head_size * item_bytes
 
 
 def attending(seq_len: int, batch: int, device: str, free: int) -> str:
@@ -335,33 +249,11 @@ ATTENDING = {
             "or decode_attn.implementations without them"
         ],
     ),
-    "a head size that the graphs' kernel is not made for": (
-        {**preset(head_size=256), **attention(implementations=["eager", "fused_graph", "numpy"])},
-        [
-            "model.presets.minigpt.head_size: 256 is not supported by fused_graph; allowed: 64, 128, "
-            "or decode_attn.implementations without them"
-        ],
-    ),
     "any head size without the kernel": ({**preset(head_size=96), **attention(implementations=["eager", "numpy"])}, []),
     "any head size on the CPU alone": ({**preset(head_size=96), "devices": ["cpu"]}, []),
     "a head size of a preset that nobody measures": (
         {"model": {"presets": preset()["model"]["presets"] | {"mine": {"layers": 1, "heads": 1, "head_size": 8}}}},
         [],
-    ),
-    "both sizes that it is made for": (
-        {
-            "model": {"presets": preset()["model"]["presets"] | {"mine": {"layers": 1, "heads": 2, "head_size": 128}}},
-            **attention(presets=["minigpt", "mine"]),
-        },
-        [],
-    ),
-    "heads that cannot share the K/V heads, and a head size": (
-        preset(kv_heads=5, head_size=80),
-        [
-            "model.presets.minigpt: 8 heads cannot share 5 K/V heads evenly; allowed: kv_heads that divide heads",
-            "model.presets.minigpt.head_size: 80 is not supported by fused, fused_graph; allowed: 64, 128, "
-            "or decode_attn.implementations without them",
-        ],
     ),
     "caches that neither memory holds": (
         attention(seq_lens=[1024, 10**8], batch_sizes=[1, 8, 2]),
@@ -384,7 +276,7 @@ def test_attention_is_held_against_every_device(changes, expected):
 
 
 @pytest.mark.parametrize(("kv_heads", "heads"), [(8, 8), (2, 8), (8, 32)])
-@pytest.mark.parametrize(("dtype", "item_bytes"), [("fp32", 4), ("fp16", 2), ("bf16", 2)])
+@pytest.mark.parametrize(("dtype", "item_bytes"), [("fp32", 4), ("bf16", 2)])
 def test_a_cache_needs_its_keys_and_values_at_least_and_not_much_more(dtype, item_bytes, kv_heads, heads):
     """Scores are as many as query heads, and numbers of two bytes may be widened."""
     changes = {
@@ -394,7 +286,7 @@ def test_a_cache_needs_its_keys_and_values_at_least_and_not_much_more(dtype, ite
     }
     (line,) = held(changes)
     needed = int(re.search(r"needs ([\d,]+) bytes", line)[1].replace(",", ""))
-    moved = step_bytes(64, kv_heads, 10**7, 128, item_bytes)
+    moved = 2 * 64 * kv_heads * 10**7 * 128 * item_bytes  # K and V of a step
     assert moved < needed < 3.1 * moved + 12 * 64 * heads * 10**7 + GIB
 
 
@@ -462,9 +354,8 @@ def test_a_bad_file_is_told_in_a_line(tmp_path, text, expected):
     assert_lines(lines_of(tmp_path, text), expected)
 
 
-@pytest.mark.parametrize("name", ["code", "keys of Snakemake's own"])
-def test_a_bad_file_ends_snakemake_before_it_reads_it_itself(run, name):
-    text, expected = TEXTS[name]
+def test_a_bad_file_ends_snakemake_before_it_reads_it_itself(run):
+    text, expected = TEXTS["code"]
     run.write_config(text)
     assert_lines(faults(run), expected)
 
@@ -476,8 +367,6 @@ def test_a_missing_file_names_what_restores_it_from_wherever(run, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     remedy = f"restore it with: git -C {run.root} checkout -- config/config.yaml"
     assert_lines(faults(run, "--directory", tmp_path / "elsewhere"), [f"…config/config.yaml: no such file; {remedy}"])
-    (fault,) = faults_of_command(run, "--configfile", "config/mine.yaml")
-    assert fault == "config/mine.yaml: no such file", "a file of the user's own"
 
 
 def faults_of_command(run: Run, *arguments) -> list[str]:
@@ -487,12 +376,11 @@ def faults_of_command(run: Run, *arguments) -> list[str]:
     return (done.stdout + done.stderr).splitlines()
 
 
-@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
-def test_a_bad_file_of_ones_own_is_one_line_before_snakemake_reads_it(run, dry):
+def test_a_bad_file_of_ones_own_is_one_line_before_snakemake_reads_it(run):
     (run.root / "over.yaml").write_text("plot: [1\n")
     expected = "over.yaml, line 2: expected ',' or ']', but got '<stream end>'"
-    assert faults_of_command(run, *dry, "--configfile", "over.yaml") == [expected]
-    assert len(faults_of_command(run, *dry, "--configfile", "none.yaml")) == 1
+    assert faults_of_command(run, "--configfile", "over.yaml") == [expected]
+    assert faults_of_command(run, "--dry-run", "--configfile", "none.yaml") == ["none.yaml: no such file"]
 
 
 def test_a_key_within_a_section_is_told_how_it_is_given(run):
@@ -527,30 +415,19 @@ def test_a_file_of_the_checkout_shadows_no_package(run):
 
 # ---------------------------------------------------------------- the command line
 
-ARGUMENTS = {
-    "values": (
-        ["foo=3", "plot=3", "cost=", "devices=tpu", "peak_flops=[1"],
+
+def test_nonsense_on_the_command_line_is_told_in_a_line(run):
+    given = ["foo=3", "cost={usd_per_hour: nan}", "devices=tpu", "peak_flops=[1", "decode_attn={seq_lens: [64]}"]
+    assert_lines(
+        faults(run, "--config", *given),
         [
             f"foo: unknown key; allowed: {KEYS}",
-            "cost: null; allowed: a mapping of keys to values",
+            f"cost.usd_per_hour: 'nan'; allowed: {NUMBER} from 0, or null",
             "devices: 'tpu' is unknown; allowed: auto, all, or a list such as [gpu0, cpu]",
             "peak_flops: '[1'; allowed: a mapping of keys to values",
-            "plot: 3; allowed: a mapping of keys to values",
-        ],
-    ),
-    "numbers within a value": (
-        ["decode_attn={seq_lens: [64]}", "cost={usd_per_hour: nan}"],
-        [
-            f"cost.usd_per_hour: 'nan'; allowed: {NUMBER} from 0, or null",
             f"decode_attn.seq_lens[0]: '64'; allowed: {WHOLE} {TEXT_HINT}",
         ],
-    ),
-}
-
-
-@pytest.mark.parametrize(("arguments", "expected"), ARGUMENTS.values(), ids=ARGUMENTS.keys())
-def test_nonsense_on_the_command_line_is_told_in_a_line(run, arguments, expected):
-    assert_lines(faults(run, "--config", *arguments), expected)
+    )
 
 
 def test_every_file_of_the_configuration_is_read_strictly(run):
@@ -573,21 +450,6 @@ def refused(run: Run, name: str) -> list[str]:
     return faults(run)
 
 
-def test_a_missing_checkpoint(run):
-    assert_lines(refused(run, "none.safetensors"), ["model.checkpoint none.safetensors: no such file"])
-
-
-def test_a_truncated_checkpoint(run):
-    whole = (run.results / WEIGHTS).read_bytes()
-    (run.root / "half.safetensors").write_bytes(whole[: len(whole) // 2])
-    assert_lines(refused(run, "half.safetensors"), ["model.checkpoint half.safetensors: truncated: … bytes where …"])
-    (run.root / "start.safetensors").write_bytes(whole[:6])
-    assert_lines(
-        refused(run, "start.safetensors"),
-        ["model.checkpoint start.safetensors: no safetensors header (a pickle, or truncated)"],
-    )
-
-
 def test_a_pickle_is_never_loaded(run):
     (run.root / "model.pt").write_bytes(pickle.dumps(Bomb()))
     assert_lines(refused(run, "model.pt"), ["model.checkpoint model.pt: …pickle…"])
@@ -598,30 +460,10 @@ class Bomb:
         return open, ("results/exploded", "w")
 
 
-def test_a_checkpoint_of_other_shapes(run):
-    halves = {name: numpy.ascontiguousarray(t[..., : t.shape[-1] // 2]) for name, t in tensors(run).items()}
-    save_file(halves, run.root / "other.safetensors")
-    assert_lines(
-        refused(run, "other.safetensors"),
-        [
-            "model.checkpoint other.safetensors: h.0.attn.c_attn.weight is [1536, 256]; "
-            "8 heads of 64 need [1536, 512] (MiniGPT) or [512, 1536] (GPT-2)"
-        ],
-    )
-
-
 def test_a_checkpoint_of_another_number_of_layers(run):
     fewer = {name: tensor for name, tensor in tensors(run).items() if ".h.5." not in name}
     save_file(fewer, run.root / "fewer.safetensors")
     assert_lines(refused(run, "fewer.safetensors"), ["model.checkpoint fewer.safetensors: 5 layers, the preset has 6"])
-
-
-def test_a_checkpoint_of_another_naming(run):
-    save_file({"model.layers.0.self_attn.q_proj.weight": numpy.ones((2, 2))}, run.root / "llama.safetensors")
-    assert_lines(
-        refused(run, "llama.safetensors"),
-        ["model.checkpoint llama.safetensors: no h.0.attn.c_attn.weight in it; allowed: MiniGPT's or GPT-2's naming"],
-    )
 
 
 def test_one_checkpoint_for_two_presets(run):
@@ -653,15 +495,11 @@ def test_a_valid_checkpoint_is_taken_and_recorded_as_not_generated(run, naming):
 # ---------------------------------------------------------------- results that were there before
 
 
-def no_folder(path: str) -> str:
-    return f"{path} is no folder, and one is needed there: move it away"
-
-
-@pytest.mark.parametrize("path", ["results", "results/cpu", "results/cpu/peak_flops", "results/previous", "logs"])
+@pytest.mark.parametrize("path", ["results", "results/cpu/peak_flops", "logs"])
 def test_results_that_cannot_be_written(run, path):
     shutil.rmtree(run.root / path, ignore_errors=True)
     (run.root / path).write_text("in the way")
-    assert_lines(faults(run), [no_folder(path)])
+    assert_lines(faults(run), [f"{path} is no folder, and one is needed there: move it away"])
 
 
 def test_results_that_lead_nowhere_or_are_folders(run):
@@ -669,8 +507,8 @@ def test_results_that_lead_nowhere_or_are_folders(run):
     (run.root / "logs").symlink_to("nowhere/at/all")
     (run.results / "roofline.png").unlink()
     (run.results / "roofline.png").mkdir()
-    in_the_way = "results/roofline.png is a folder, and a file is needed there: move it away"
-    assert_lines(faults(run), [no_folder("logs"), in_the_way])
+    logs, picture = faults(run)
+    assert logs.startswith("logs is no folder") and picture.startswith("results/roofline.png is a folder")
 
 
 def test_a_folder_that_may_not_be_entered(tmp_path, monkeypatch):
@@ -738,7 +576,7 @@ def test_results_of_another_version_are_refused_in_one_line(tmp_path):
     assert re.search(r"version 6\b.*version 7\b.*: mv .*results .*results-version-6$", line)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "no JSON", "\udcff"])
+@pytest.mark.parametrize("text", ["", "{}", "\udcff"])
 def test_whatever_stands_in_a_corrupt_record_it_is_set_aside(tmp_path, monkeypatch, capsys, text):
     monkeypatch.chdir(tmp_path)
     path = Path("results/cpu/bandwidth/dram.json")
@@ -751,20 +589,11 @@ def test_whatever_stands_in_a_corrupt_record_it_is_set_aside(tmp_path, monkeypat
 
 
 def test_corrupt_results_of_other_kinds_are_found_too(run):
-    corrupt = (
-        "cpu/prediction.json",
-        "roofline.json",
-        "acceptance.json",
-        "manifest.json",
-    )
+    corrupt = ("cpu/prediction.json", "roofline.json", "acceptance.json", "manifest.json")
     for path in corrupt:
         (run.results / path).write_text("{")
     told = run.finish("--dry-run")
-    for path in corrupt:
-        assert f"results/{path} is corrupt: a run sets it aside" in told
+    assert all(f"results/{path} is corrupt" in told for path in corrupt)
     assert {*corrupt} - {"acceptance.json"} <= set(run.planned())  # which is made with roofline.json
-
-
-def test_a_corrupt_record_of_the_device_has_everything_measured(run):
     (run.results / "cpu/device_query.json").write_text("{")
     assert run.planned() == run.planned("--forceall") - Counter([WEIGHTS])

@@ -11,13 +11,13 @@ import pytest
 import samples
 from pictures import dots_of, labels_of, overlapping_texts, texts_of, texts_outside, texts_over_dots, words_of
 from PIL import Image
-from records_factory import bandwidth_record, collected, page, peak_record
+from records_factory import bandwidth_record, collected, peak_record
 
 from roofline.analysis.results import read_table
 from roofline.analysis.table import Roofline
 from roofline.core.formatting import level_words, number, percent
 from roofline.operators.about import OwnOperator, Stored
-from roofline.report import roofline_content, roofline_figure, screen
+from roofline.report import roofline_content, roofline_figure
 from roofline.report.figure_style import PAPER, save
 
 REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
@@ -80,14 +80,9 @@ def test_the_labs_dots_are_labelled_with_their_shares(drawn):
 
 @pytest.mark.parametrize(("block", "labelled"), [(1.5, ["gemm"]), (1.2, [])])
 def test_a_product_that_nothing_is_divided_by_has_no_share_at_its_dot(block, labelled):
-    """Its blocks differ by more than a tenth: the page gives no ratio of it either."""
+    """Its blocks differ by more than a tenth."""
     records = peak_record("cpu", "fp32", 1.5, chosen_at=block), bandwidth_record("cpu", dram_read=100)
-    table = collected(*records).roofline
-    (panel,) = roofline_content.panels(table.shown())
-    (line,) = (line for line in screen.summary(table).splitlines() if "numpy.matmul" in line)
-    pages = line, page("ROOFLINE", *records), page("interpretation", *records), page("verification", *records)
-    assert ["98 %" in text for text in pages] == [bool(labelled), bool(labelled), bool(labelled), False]
-    assert ("1 of 1 cells, whose ceiling did not settle" in pages[2]) is not bool(labelled)
+    (panel,) = roofline_content.panels(collected(*records).roofline.shown())
     assert [cell.operator for cell in panel.labelled] == labelled and panel.cells
 
 
@@ -108,38 +103,12 @@ def test_every_ceiling_and_device_is_named(drawn, tmp_path, name):
         assert item.name or item.dtype in told
 
 
-def test_ceilings_with_their_share_of_what_was_promised(drawn, tmp_path):
-    run, figure = drawn("reference")
-    told = words_of(figure, tmp_path / "roofline.svg")
-    found = {(one.device, one.name): one for one in run.ceilings}
-    fp16, read_, on_cpu = found["gpu0", "fp16"], found["gpu0", "hbm_read"], found["cpu", "fp32_fma"]
-    shares = [percent(one.fraction_of_vendor) for one in (fp16, read_, on_cpu)]
-    both = f"{number(fp16.tflops)} burst, {number(fp16.sustained_tflops)} sustained"
-    left = percent(fp16.sustained_tflops / fp16.vendor_tflops)
-    assert f"fp16 {both} · {shares[0].removesuffix(' %')}, {left} of vendor" in told
-    assert f"hbm_read {number(read_.gb_per_s)} GB/s · {shares[1]} of vendor" in told
-    assert any(f"fp32_fma {number(on_cpu.tflops)} TFLOPS" in one and f"{shares[2]} of formula" in one for one in told)
-
-
-def test_bytes_are_counted_in_the_operators_own_words(drawn, tmp_path):
+def test_an_operator_has_its_own_title(drawn, tmp_path):
     run = drawn("one_dot")[0].model_copy(deep=True)
     own = OwnOperator(name="gemm", title="my product", picture="gemm", counted="only the result", cases=[])
     run.described({"gemm": Stored(own)})
     told = " ".join(words_of(roofline_figure.draw(run), tmp_path / "roofline.svg"))
-    assert "my product (only the result)" in told and "GEMM" not in told
-
-
-def test_what_was_skipped_is_one_note_with_each_reason_once():
-    content = samples.whole_run()
-    reason = "NumPy has no {} arithmetic of its own, it converts; a ceiling would mislead"
-    content["skipped"] = [
-        *({"device": "cpu", "what": "peak_flops", "dtype": d, "reason": reason.format(d)} for d in ("tf32", "int8")),
-        {"device": "cpu", "what": "operation", "name": "sums", "dtype": "fp64", "reason": "no ceiling of fp64"},
-        {"device": "cpu", "what": "operator", "name": "a", "preset": "b", "dtype": "", "reason": "it has experts"},
-    ]
-    _, cpu = roofline_content.panels(roofline_of(content))
-    told = ["tf32, int8 (NumPy has no such arithmetic of its own)", "sums (no ceiling of fp64)", "a b (it has experts)"]
-    assert f"Skipped: {'; '.join(told)}." in cpu.notes
+    assert "my product" in told and "GEMM" not in told
 
 
 def test_predictions_are_smaller_and_hollow(drawn):
@@ -160,9 +129,7 @@ def test_an_implementation_has_one_marker_in_all_panels():
 def test_operations_without_time_traffic_or_flops(drawn, tmp_path):
     run, figure = drawn("many_operations")
     told = " ".join(words_of(figure, tmp_path / "roofline.svg"))
-    assert "infinite intensity: random numbers in registers" in told
-    assert "Without FLOPs, so without a place on these axes: embedding lookup" in told
-    assert "hollow: not measured, at its roof" in told
+    assert "random numbers in registers" in told and "embedding lookup" in told  # neither has a place on these axes
     (panel,) = roofline_content.panels(run)
     assert len(panel.cells) == 21
 
@@ -226,17 +193,14 @@ def test_drawn_twice_the_same_bytes_whatever_the_resolution_of_the_other(tmp_pat
 
 def without(kind=None):
     content = samples.default_run()
-    content["operators"] = []
-    content["ceilings"] = [c for c in content["ceilings"] if kind and c["kind"] != kind]
-    return content
+    kept = [c for c in content["ceilings"] if kind and c["kind"] != kind]
+    return content | {"operators": [], "ceilings": kept}
 
 
 def with_long_names():
     content, name = samples.many_operations(), "an extraordinarily long name " * 8
     content["devices"]["gpu0"]["name"] = name
-    for operator in content["operators"]:
-        operator["name"] = name
-    return content
+    return content | {"operators": [operator | {"name": name} for operator in content["operators"]]}
 
 
 @pytest.mark.parametrize("make", [without, lambda: without("compute"), lambda: without("memory"), with_long_names])
@@ -247,8 +211,6 @@ def test_odd_rooflines_are_drawn_within_their_paper(tmp_path, make):
 
 
 def test_a_run_that_measured_nothing_says_so(tmp_path):
-    told = words_of(roofline_figure.draw(roofline_of(without())), tmp_path / "one.svg")
-    assert told.count("Nothing was measured on this device.") == 2
-    content = samples.sample_roofline({}, [], [], [])
-    told = words_of(roofline_figure.draw(roofline_of(content)), tmp_path / "other.svg")
-    assert "Nothing to draw: no device was measured." in told
+    for content in (without(), samples.sample_roofline({}, [], [], [])):
+        told = words_of(roofline_figure.draw(roofline_of(content)), tmp_path / "one.svg")
+        assert any(text.startswith("Nothing ") for text in told)

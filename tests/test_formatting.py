@@ -12,43 +12,27 @@ from roofline.report.tables import span, spans_percent
     ("write", "value", "expected"),
     [
         (formatting.number, 0.01234, "0.0123"),
-        (formatting.number, 12.0, "12"),
         (formatting.number, 1234.5, "1234"),
         (formatting.number, 0, "0"),
         (formatting.percent, 0.774, "77 %"),
         (formatting.percent, 0.0312, "3.1 %"),
-        (formatting.percent, 0.00000081, "0.000081 %"),
-        (formatting.percent, 0, "0 %"),
-        (formatting.duration, 12.34e-6, "12.3 us"),
         (formatting.duration, 4.56e-3, "4.56 ms"),
-        (formatting.duration, 7.891, "7.89 s"),
         (formatting.duration, 267e-9, "267 ns"),
         (formatting.traffic, 1.07e9, "1.07 GB"),
-        (formatting.traffic, 100, "100 bytes"),
         (formatting.capacity, 49152, "48 KiB"),
-        (formatting.capacity, 1.7 * 2**20, "1.7 MiB"),
         (formatting.capacity, 3 << 30, "3 GiB"),
         (formatting.level_words, "l1", "L1"),
-        (formatting.level_words, "hbm_read", "hbm_read"),
         (formatting.flops_unit, "int8", "TOPS"),
-        (formatting.flops_unit, "fp16", "TFLOPS"),
-        (formatting.listed, ["a"], "a"),
         (formatting.listed, ["a", "b", "c"], "a, b and c"),
-        (span, [0.5, 0.5], "0.5"),
         (span, [12, 172], "12 and 172"),
         (span, [1, 2, 4], "1 to 4"),
         (span, [], ""),
         (spans_percent, [0.96, 0.87], "87 to 96 %"),
         (spans_percent, [0.031, 0.9], "3.1 to 90 %"),
-        (spans_percent, [0.5, 0.501], "50 %"),
     ],
 )
 def test_as_written(write, value, expected):
     assert write(value) == expected
-
-
-def test_one_is_no_plural():
-    assert (formatting.counted(1, "job"), formatting.counted(2, "job")) == ("1 job", "2 jobs")
 
 
 @given(st.floats(1e-12, 1e15))

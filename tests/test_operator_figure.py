@@ -13,17 +13,11 @@ from roofline.analysis.results import read_table
 from roofline.analysis.table import Roofline
 from roofline.operators.about import OwnOperator, Stored
 from roofline.report import operator_figure
-from roofline.report.figure_style import PAPER, save
+from roofline.report.figure_style import PAPER
 
 CHECKOUT = Path(__file__).parents[1]
-OWN = OwnOperator(
-    name="squares",
-    title="squares of 🚀",
-    picture="squares",
-    counted="inputs and outputs once",
-    axis=("count", "N", None),
-    cases=[],
-)
+TEXT = {"title": "squares of 🚀", "picture": "squares", "counted": "inputs and outputs once"}
+OWN = OwnOperator(name="squares", axis=("count", "N", None), cases=[], **TEXT)
 
 
 def reference() -> Roofline:
@@ -66,7 +60,6 @@ CASES = {
     "one series": (batch_1, "decode_attention"),
     "presets": (several_presets, "decode_attention"),
     "above the roof": (above_the_roof, "decode_attention"),
-    "one dot": (lambda: own_operator(1), "squares"),
     "a line": (lambda: own_operator(5), "squares"),
     "very many": (lambda: own_operator(300), "squares"),
 }
@@ -97,9 +90,7 @@ def test_it_shows_every_cell_in_a_panel_of_its_dtype_and_batch(tmp_path):
         low, high = axes.get_ylim()
         assert axes.get_yscale() == "linear" and low <= 0 and high >= 1
     told = words_of(figure, tmp_path / "attention.svg")
-    assert {"eager core", "eager block", "fused core", "fused_graph core", "numpy core", "100 %", "S", "1024"} <= set(
-        told
-    )
+    assert {"eager core", "eager block", "fused core", "fused_graph core", "numpy core", "S"} <= set(told)
 
 
 def test_very_many_series_share_a_panel_per_dtype():
@@ -150,31 +141,17 @@ def test_hollow_where_the_devices_part_differs_by_more_than_5_percent():
     assert hollow[0].get_ydata()[1] == pytest.approx(1.2 * roofline.operators[1].fraction_of_roof)
 
 
-def test_presets_have_panels_of_their_own(tmp_path):
-    told = words_of(drawn("presets"), tmp_path / "attention.svg")
-    assert {"gpu0: NVIDIA H200, minigpt", "gpu0: NVIDIA H200, gpt2"} <= set(told)
+def test_presets_have_panels_of_their_own():
     assert len(drawn("presets").axes) == 2 * len(drawn("reference").axes)
 
 
-@pytest.mark.parametrize("operator", ["decode_attention", "gemm", "never_heard_of"])
-def test_nothing_to_draw_is_said(tmp_path, operator):
-    figure = operator_figure.draw(samples.table(samples.no_dots()), operator)
-    assert "Nothing to draw: it was not measured, or has no roof." in words_of(figure, tmp_path / "none.svg")
-
-
-def test_cells_without_a_roof_have_no_place(tmp_path):
-    roofline = own_operator(3)
-    for cell in roofline.operators:
+def test_nothing_to_draw_is_said(tmp_path):
+    roofless = own_operator(3)
+    for cell in roofless.operators:
         cell.fraction_of_roof = None
-    told = words_of(operator_figure.draw(roofline, "squares"), tmp_path / "none.svg")
-    assert any(text.startswith("Nothing to draw") for text in told)
-
-
-def test_drawn_the_same_twice(tmp_path):
-    for name in ("one", "other"):
-        save(drawn("reference"), [tmp_path / f"{name}.svg", tmp_path / f"{name}.png"])
-    for suffix in ("svg", "png"):
-        assert (tmp_path / f"one.{suffix}").read_bytes() == (tmp_path / f"other.{suffix}").read_bytes()
+    for table, operator in ((samples.table(samples.no_dots()), "never_heard_of"), (roofless, "squares")):
+        told = words_of(operator_figure.draw(table, operator), tmp_path / "none.svg")
+        assert any(text.startswith("Nothing to draw") for text in told)
 
 
 def test_no_part_of_the_report_knows_an_operator_by_heart():

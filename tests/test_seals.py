@@ -12,14 +12,11 @@ from records_factory import (
     operator_seal,
     peak_record,
     results,
-    timing,
 )
 
-from roofline.analysis.results import read_any, read_results
+from roofline.analysis.results import read_results
 from roofline.analysis.seals import moment, violations
 from roofline.records.base import CorruptRecord, write
-from roofline.records.operator import OperatorRecord
-from roofline.records.timing import Timing
 
 DAY = "2026-11-05T"
 
@@ -85,14 +82,6 @@ def test_moments_without_a_zone_are_utc():
     assert moment("noon") is moment(None) is None
 
 
-# ---------------------------------------------------------------- limits
-
-
-def test_times_without_samples_are_no_record():
-    with pytest.raises(ValueError, match="samples_s"):
-        Timing.model_validate(timing(1.0).model_dump() | {"samples_s": []})
-
-
 # ---------------------------------------------------------------- reading
 
 
@@ -113,11 +102,12 @@ def test_records_are_read_by_their_kind(tmp_path, run):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ('{"kind": "decode_attn"}', "'decode_attn' is no kind of record; allowed: device_query, "),
+        ('{"kind": "decode_attn"}', "'decode_attn' is no kind of record"),
         ('{"device": "gpu0"}', "None is no kind of record"),
         ("[]", "None is no kind of record"),
         ('{"kind": "ope', "Unterminated string"),
-        ('{"kind": "prediction", "schema_version": 1, "more": 1}', "is of version 1, and this code reads version 7"),
+        ('{"kind": "prediction", "schema_version": 1, "more": 1}', "version 1"),
+        (json.dumps(operator_record("cpu", cell("cpu", 1.0)).model_dump() | {"unheard_of": 1}), "unheard_of"),
     ],
 )
 def test_what_is_no_record_of_a_known_kind_is_an_error_and_never_skipped(tmp_path, text, why):
@@ -127,15 +117,6 @@ def test_what_is_no_record_of_a_known_kind_is_an_error_and_never_skipped(tmp_pat
     with pytest.raises(CorruptRecord) as error:
         read_results(tmp_path, [path])
     assert why in str(error.value) and str(path) in str(error.value) and "\n" not in str(error.value)
-
-
-def test_a_field_that_no_record_has_is_an_error(tmp_path):
-    record = operator_record("cpu", cell("cpu", 1.0))
-    (tmp_path / "x.json").write_text(json.dumps(record.model_dump() | {"unheard_of": 1}))
-    with pytest.raises(CorruptRecord, match="unheard_of"):
-        read_any(tmp_path / "x.json")
-    write(record, tmp_path / "x.json")
-    assert isinstance(read_any(tmp_path / "x.json"), OperatorRecord)
 
 
 def test_seals_are_found_by_device_and_operator():

@@ -40,25 +40,20 @@ OF_A_KEY = [
     # keys
     ("effrt", "quick", ": unknown key; did you mean effort? allowed: devices, cpu, effort, operators, counters"),
     ("peak_flops.szie", 1, ": unknown key; did you mean size? allowed: dtypes, size, warmup"),
-    ("rmsnorm", {}, ": unknown key; did you mean rmsnorm_matmul? allowed: devices"),
     ("plot.xyz", 1, ": unknown key; allowed: dpi"),
     # types
     ("plot.dpi", "fine", ": 'fine'; allowed: a whole number from 50 to 600"),
     ("plot.dpi", "80", f": '80'; allowed: a whole number from 50 to 600{HINT}"),
     ("plot.dpi", 80.0, ": 80.0; allowed: a whole number from 50 to 600"),
-    ("plot.dpi", True, ": true; allowed: a whole number from 50 to 600"),
     ("plot.dpi", datetime.date(2026, 1, 2), ": 2026-01-02; allowed: a whole number"),
     ("plot", None, ": null; allowed: a mapping of keys to values"),
-    ("plot", [], ": []; allowed: a mapping of keys to values"),
     ("peak_flops.dtypes", "fp32", ": 'fp32'; allowed: a list"),
-    ("operators", "mine.py", ": 'mine.py'; allowed: a list"),
     ("operations", [COPY | {"flops": "1e9"}], f"[0].flops: '1e9'; allowed: {NUMBER} from 0"),
     # ranges
     ("plot.dpi", 601, ": 601; allowed: a whole number from 50 to 600"),
     ("decode_attn.seq_lens", [16, 0], "[1]: 0; allowed: a whole number from 1"),
     ("bandwidth.sweep_points", 99, ": 99; allowed: a whole number from 1 to 32, or null"),
     ("peak_flops.sustained_s", 1, ": 1; allowed: 0, or a number from 2 to 600, or null"),
-    ("peak_flops.sustained_s", -1, ": -1; allowed: 0, or a number from 2 to 600, or null"),
     ("peak_flops.time_budget_s", math.inf, ": inf; allowed: a finite number"),
     ("operations", [COPY | {"memory_bytes": math.nan}], "[0].memory_bytes: nan; allowed: a finite number"),
     ("operations", [COPY | {"flops": 1e40}], "[0].flops: 1e+40; allowed: 0, or from 0.001 to 1e+30"),
@@ -66,9 +61,7 @@ OF_A_KEY = [
     # enumerations and lists
     ("effort", "quik", ": 'quik' is unknown; allowed: quick, default, thorough"),
     ("peak_flops.dtypes", ["fp32", "fp23"], f"[1]: 'fp23' is unknown; allowed: {CEILINGS}"),
-    ("operations", [COPY | {"dtype": "fp23"}], f"[0].dtype: 'fp23' is unknown; allowed: {CEILINGS}"),
     ("peak_flops.dtypes", ["fp32", "fp32"], ": 'fp32' is listed twice; allowed: each once"),
-    ("decode_attn.seq_lens", [16, 16], ": 16 is listed twice; allowed: each once"),
     ("bandwidth.levels", [], ": [] is empty; allowed: one entry or more"),
     ("model.presets", {}, ": {} is empty; allowed: one entry or more"),
     ("operations", [{"name": "a", "flops": 1, "dtype": "fp32"}], "[0]: memory_bytes is missing"),
@@ -93,25 +86,10 @@ def test_a_fault_is_one_line_that_names_key_value_and_what_is_allowed(key, value
     assert line.startswith(f"{key}{rest}") and line.isprintable()
 
 
-def test_a_number_as_a_key_is_an_unknown_key():
-    (line,) = faults({1: 1})
-    assert line.startswith("1: unknown key; allowed: devices")
-
-
 def test_all_faults_are_told_at_once():
     config = {"effrt": 1, "plot": {"dpi": 5, "x": 1}, "bandwidth": {"levels": ["l9", "dram"]}, "devices": 3}
-    assert [line.partition(":")[0] for line in faults(config)] == [
-        "devices",
-        "bandwidth.levels[0]",
-        "plot.dpi",
-        "plot.x",
-        "effrt",
-    ]
-
-
-def test_a_value_without_end_is_cut():
-    (line,) = faults({"effort": "x" * 1000})
-    assert len(line) < 200 and "..." in line
+    keys = ["devices", "bandwidth.levels[0]", "plot.dpi", "plot.x", "effrt"]
+    assert [line.partition(":")[0] for line in faults(config)] == keys
 
 
 # ---------------------------------------------------------------- files
@@ -123,7 +101,6 @@ FILES = {
         ["line 2: the key 'devices' stands twice", "line 4: the key 'plot' stands twice"],
     ),
     "an alias that is nobody's": ("devices: *nobody\n", ["undefined alias 'nobody'"]),
-    "an open bracket": ("devices: [cpu\nplot: {}\n", ["line 2: "]),
     "a tab": ("plot:\n\tdpi: 80\n", ["line 2: "]),
     "nothing": ("# all is commented out\n", ["empty; it needs at least one key"]),
     "a list": ("- cpu\n", ["a list, allowed: a mapping of keys to values"]),
@@ -175,6 +152,7 @@ def budgets(checked) -> dict:
 
 def test_the_config_file_holds_the_defaults():
     written = read_file(CHECKOUT / "config/config.yaml")
+    assert written == yaml.safe_load((CHECKOUT / "config/config.yaml").read_text(encoding="utf-8"))
     model = config_model(complete({}).operators)
     assert model.model_validate(written) == model.model_validate({})
     missing = {
@@ -216,18 +194,9 @@ def test_what_is_measured_at_once_is_announced_once(cores, seconds):
 
 
 def test_a_budget_that_is_given_wins():
-    given = {
-        "effort": "thorough",
-        "peak_flops": {"sustained_s": 0, "time_budget_s": 7.5},
-        "bandwidth": {"sweep_points": 5},
-    }
-    expected = budgets(complete({"effort": "thorough"}))
-    expected |= {
-        ("peak_flops", "sustained_s"): 0,
-        ("peak_flops", "time_budget_s"): 7.5,
-        ("bandwidth", "sweep_points"): 5,
-    }
-    assert budgets(complete(given)) == expected
+    given = {"effort": "thorough", "peak_flops": {"sustained_s": 0, "time_budget_s": 7.5}}
+    expected = {("peak_flops", "sustained_s"): 0, ("peak_flops", "time_budget_s"): 7.5}
+    assert budgets(complete(given)) == budgets(complete({"effort": "thorough"})) | expected
 
 
 def test_what_is_completed_can_be_given_again():
@@ -319,7 +288,7 @@ def roomy(monkeypatch):
 def test_which_devices_are_measured():
     assert chosen() == ["gpu0", "cpu"]
     assert chosen({"devices": "all"}) == ["gpu0", "gpu1", "cpu"]
-    assert chosen({"devices": ["cpu"]}) == chosen(present={"cpu": CPU}) == ["cpu"]
+    assert chosen({"devices": ["cpu"]}) == chosen({"devices": "cpu"}) == chosen(present={"cpu": CPU}) == ["cpu"]
     assert impossible({"devices": ["gpu7"]}) == ["devices: gpu7 is not on this machine; here: gpu0, gpu1, cpu"]
 
 
@@ -336,39 +305,13 @@ def test_a_device_that_does_not_work_is_a_fault_of_those_that_are_chosen():
     assert chosen({"devices": ["cpu"]}, broken) == ["cpu"]
 
 
-IMPOSSIBLE = [
-    ("bandwidth.levels", ["hbm"], ": cpu has none of hbm; it has dram, sweep"),
-    ("bandwidth.size_mib", 10, ": 10 is too small for gpu0: its last-level cache keeps 60 MiB"),
-    ("bandwidth.size_mib", 10**6, ": 1000000 needs 3,145,728,000,000 bytes on gpu0"),
-    ("bandwidth.transfer_size_mib", 10**6, ": 1000000 needs 1,048,576,000,000 bytes on gpu0"),
-    ("peak_flops.size", 128, ": 128 is too small to fill gpu0"),
-    ("peak_flops.size", 10**6, ": 1000000 needs 32,000,000,000,000 bytes on gpu0"),
-    (
-        "decode_attn",
-        {"seq_lens": [10**9]},
-        ": minigpt fp16 batch 256, heads 8, kv_heads 8, head_size 64, seq_len 1000000000 needs",
-    ),
-    ("decode_attn.presets", ["gpt4"], ": 'gpt4' is unknown; allowed: minigpt, gpt2, "),
-    ("decode_attn.implementations", ["numpy"], ": gpu0 has none of numpy; it has eager"),
-]
-
-
-@pytest.mark.parametrize(("key", "value", "rest"), IMPOSSIBLE)
-def test_what_this_machine_cannot_do_is_told_before_anything_is_measured(key, value, rest):
-    section, _, name = key.partition(".")
-    lines = impossible({section: {name: value} if name else value})
-    assert any(line.startswith(f"{key}{rest}") for line in lines), lines
-
-
-def test_an_implementation_that_no_chosen_device_has():
-    config = {"devices": ["gpu0"], "decode_attn": {"implementations": ["eager", "numpy"]}}
-    (line,) = impossible(config)
-    assert line.startswith("decode_attn.implementations: no numpy on gpu0; allowed: eager, fused")
-
-
-def test_the_least_arrays_must_fit_where_no_size_is_given():
-    full = {"cpu": replace(CPU, memory_free_bytes=100 << 20)}
-    assert any(line.startswith("bandwidth.size_mib: null (3 arrays of 2 last-level") for line in impossible({}, full))
+def test_what_this_machine_cannot_do_is_told_before_anything_is_measured():
+    """Sizes, and what devices lack: test_bad_input.py."""
+    assert impossible({"bandwidth": {"levels": ["hbm"]}}) == [
+        "bandwidth.levels: cpu has none of hbm; it has dram, sweep"
+    ]
+    (line,) = impossible({"decode_attn": {"presets": ["gpt4"]}})
+    assert line.startswith("decode_attn.presets: 'gpt4' is unknown; allowed: minigpt, gpt2, ")
 
 
 def test_libraries_that_an_operator_needs_and_nobody_has(mine, monkeypatch):
@@ -380,13 +323,3 @@ def test_libraries_that_an_operator_needs_and_nobody_has(mine, monkeypatch):
         lambda operator: ["cuFFT"] if operator.name == "row_sum" else [],
     )
     assert any("row_sum needs cuFFT, which is not installed" in line for line in impossible(config))
-
-
-def test_the_config_file_is_yaml_that_any_reader_reads_alike():
-    path = CHECKOUT / "config/config.yaml"
-    assert yaml.safe_load(path.read_text(encoding="utf-8")) == read_file(path)
-
-
-@pytest.mark.parametrize("name", ["cpu", "gpu0", "gpu12"])
-def test_a_device_alone_is_a_list_of_one(name):
-    assert complete({"devices": name}).config.devices == [name]

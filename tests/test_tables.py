@@ -8,7 +8,6 @@ import pytest
 from records_factory import bandwidth_record, cell, collected, device_record, operator_record, peak_record, stream
 
 from roofline.analysis.results import read_table
-from roofline.records.check import CheckResult
 from roofline.records.memory import FoundLevel, Sweep
 from roofline.report import markdown, screen
 from roofline.report.screen import make
@@ -17,8 +16,6 @@ from roofline.report.tables import compute_rows, level_rows, limited_by, measure
 REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
 POWER = ["sw_power_cap"]
 NUMPY_LACKS = {name: f"NumPy has no {name} arithmetic of its own" for name in ("fp16", "bf16")}
-PASSED = CheckResult(device="gpu0", check="some condition", result="pass", reason="since it is so")
-FAILED = CheckResult(device=None, check="another", result="fail", reason="a reason of some length " * 6)
 
 
 def levels(**knees):
@@ -55,25 +52,11 @@ def roofline():
     ).roofline
 
 
-# ---------------------------------------------------------------- rows
-
-
-def alone(gb_per_s: float):
-    return stream("dram_read_one_core", gb_per_s, cores=1)
-
-
-@pytest.mark.parametrize(
-    ("streams", "said"),
-    [
-        ({"dram_copy": 47}, ["dram_copy moves 1.57 times what dram_read does"]),
-        ({"dram_copy": 31}, []),
-        ({"dram_read_one_core": alone(28)}, ["All cores read 1.07 times what one does"]),
-        ({"dram_read_one_core": alone(15)}, []),
-    ],
-)
-def test_reads_that_copies_or_one_core_put_in_doubt_are_told(streams, said):
-    ceilings = collected(device_record("cpu"), bandwidth_record("cpu", dram_read=30, **streams)).roofline.ceilings
-    assert [words.partition(":")[0] for words in remarks(ceilings)] == said
+@pytest.mark.parametrize(("copies", "one_core", "doubts"), [(47, 1, 1), (31, 1, 0), (1, 28, 1), (1, 15, 0)])
+def test_reads_that_copies_or_one_core_put_in_doubt_are_told(copies, one_core, doubts):
+    alone = stream("dram_read_one_core", one_core, cores=1)
+    record = bandwidth_record("cpu", dram_read=30, dram_copy=copies, dram_read_one_core=alone)
+    assert len(list(remarks(collected(device_record("cpu"), record).roofline.ceilings))) == doubts
 
 
 def test_a_ceiling_in_words(roofline):
@@ -81,7 +64,7 @@ def test_a_ceiling_in_words(roofline):
     assert (fp16.measured, fp16.unit, fp16.interval, fp16.limited_by) == ("778", "TFLOPS", "± 1.0 %", "power cap")
     assert (fp16.sustained, fp16.vendor, fp16.of_vendor, fp16.of_clock) == ("665", "989", "79, 67 %", "73 %")
     assert (int8.unit, int8.interval, int8.sustained, int8.of_vendor) == ("TOPS", "none", "", "")
-    assert (fp16.samples, fp16.between, int8.measured, int8.samples) == ("9", "unknown", "1700*", "3")
+    assert (fp16.samples, int8.measured, int8.samples) == ("9", "1700*", "3")
     hbm, l2 = memory_rows(roofline, "gpu0")
     assert (hbm.measured, hbm.unit, hbm.of_vendor) == ("4641", "GB/s", "97 %")
     assert (l2.name, l2.vendor, l2.of_clock) == ("L2", "", "")
@@ -95,12 +78,9 @@ def test_a_knee_stands_against_the_capacity_that_is_reported(roofline):
 @pytest.mark.parametrize(
     ("reasons", "throttled", "words"),
     [
-        (POWER, None, "power cap"),
-        (["sw_thermal_slowdown", "hw_thermal_slowdown"], True, "heat, throughout"),
         (["sw_power_cap", "hw_thermal_slowdown"], False, "power cap, heat"),
-        (["unnamed_0x400"], False, "unnamed_0x400"),
+        (["sw_thermal_slowdown", "hw_thermal_slowdown"], True, "heat, throughout"),
         (["gpu_idle"], None, "none reported"),
-        ([], False, "none reported"),
         ([], None, "not reported"),
     ],
 )
@@ -113,7 +93,7 @@ def test_what_limits_a_ceiling(reasons, throttled, words):
 
 @pytest.fixture(scope="module")
 def shown(roofline):
-    return screen.summary(roofline.model_copy(update={"checks": [PASSED, FAILED]}))
+    return screen.summary(roofline)
 
 
 def test_the_tables_fit_the_screen(shown):
@@ -130,42 +110,12 @@ def test_what_limits_the_load_of_a_real_card_fits_its_line():
     assert max(len(line) for line in lines if not line.startswith("  rm ")) <= screen.WIDTH  # that one is to be copied
 
 
-def test_each_reason_to_skip_is_told_once(shown):
-    assert "  skipped: fp16, bf16 (NumPy has no such arithmetic of its own)" in shown.splitlines()
-
-
-def test_many_reasons_are_wrapped_below_each_other(roofline):
-    many = roofline.model_copy(deep=True)
-    many.ceilings[0].limited_by = [
-        *POWER,
-        "hw_thermal_slowdown",
-        "hw_power_brake_slowdown",
-        "applications_clocks_setting",
-    ]
-    said = screen.summary(many)
-    first, second = re.search(r"^(  fp16 .*)\n( +[a-z].*)$", said, re.MULTILINE).groups()
-    assert first.index("power cap") == len(second) - len(second.lstrip()) and "brake" in second
-
-
-def test_operators_above_their_roof_are_told_with_the_evidence(shown):
-    words = " ".join(shown.split())
-    assert "Above its roof: scan numpy fp32 N 1024 at" in words and "the dram_read ceiling is too low (2 GB at" in words
-
-
-def test_an_operator_of_many_implementations_has_a_row_per_case_and_a_column_per_implementation(shown):
+def test_a_row_per_case_and_a_column_per_implementation(shown):
     lines = shown.splitlines()
-    start = next(place for place, line in enumerate(lines) if line.startswith("  scan: "))
-    assert "n 9; within-run 95 %: ± 1.0 %" in " ".join(shown.split())
-    start += next(n for n, line in enumerate(lines[start:]) if "plain" in line) - 1
-    assert lines[start + 1].split() == ["plain", "fused", "graph", "another"]  # as many abreast as have room
-    rows = [line.split()[:3] for line in lines[start + 2 : start + 6]]
+    start = next(place for place, line in enumerate(lines) if line.split() == ["plain", "fused", "graph", "another"])
+    rows = [line.split()[:3] for line in lines[start + 1 : start + 5]]
     assert rows == [["fp32", "N", "1"], ["fp32", "N", "2"], ["fp16", "N", "1"], ["fp16", "N", "2"]]
     assert re.search(r"^  fp32 N 2 +3 ms +\d+ % o +- +3 ms", shown, re.MULTILINE), "what is missing leaves its place"
-    assert lines[start + 6].split() == ["one_more"]
-
-
-def test_an_operator_of_one_implementation_has_a_line_per_cell(shown):
-    assert re.search(r"^  GEMM cupy.matmul int8 4096³ +\S+ us +1666 +98 % +9 +± 1.0 %  compute$", shown, re.MULTILINE)
 
 
 def test_what_limits_is_told_apart_where_the_record_does():
@@ -178,11 +128,6 @@ def test_what_limits_is_told_apart_where_the_record_does():
     assert row.limited_by == "power cap"
 
 
-def test_only_what_does_not_pass_is_told_with_the_reason(shown):
-    assert "  pass  gpu0: some condition\n" in shown and "since it is so" not in shown
-    assert "  FAIL  another (a reason of some length" in shown
-
-
 # ---------------------------------------------------------------- Markdown
 
 
@@ -193,9 +138,7 @@ def test_a_column_that_is_empty_throughout_is_left_out():
 
 
 def test_text_of_a_users_begins_no_tag_and_no_column():
-    text = markdown.without_html("<script>x</script> < 1")
-    assert text == "&lt;script>x&lt;/script> < 1"
-    assert "a\\|b" in markdown.table(("name", "one"), [["a|b", "1"]])
+    assert markdown.without_html("<script>x</script> < 1") == "&lt;script>x&lt;/script> < 1"
 
 
 def test_the_commands_that_measure_again_are_as_make_and_the_shell_take_them():

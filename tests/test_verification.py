@@ -1,7 +1,6 @@
-"""Predictions held against measurements: errors, regimes, the measured cause of an error, and the page."""
+"""Predictions held against measurements: errors, regimes, the measured cause of an error."""
 
 import re
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -22,7 +21,6 @@ from records_factory import (
 )
 
 from roofline.analysis.collect import Asked, collect
-from roofline.analysis.table import Roofline
 from roofline.analysis.verification import error, error_statistics, summarise, verify
 
 FP16, HBM = peak_record("gpu0", "fp16", 800.0), bandwidth_record("gpu0", hbm_read=4700.0)
@@ -75,17 +73,12 @@ def test_a_right_prediction_has_no_error_and_nothing_to_explain():
     assert entry.cause == "close"
 
 
-def test_a_wrong_regime_is_told_with_what_it_turned_on():
+def test_a_wrong_regime_has_the_cause_that_it_turned_on():
     """The calls took forty times what was assumed: predicted to be bound by memory, and bound by its calls."""
     entry = entry_of(big(640, 229, calls_us=630))
     assert (entry.sealed.regime, entry.regime, entry.sealed_regime_correct) == ("memory", "overhead", False)
     assert entry.sealed_error == pytest.approx(entry.sealed.latency_s / (640 * US) - 1)
-    assert entry.cause == "calls"
-    assert "the calls cost 640 us (8 us assumed) and the device waits for them" in entry.explanation
-    assert (
-        "predicted memory and found overhead, since overheads take 65 % of the time and the roof 33 %"
-        in entry.explanation
-    )
+    assert entry.cause == "calls" and "predicted memory and found overhead" in entry.explanation
 
 
 def test_the_device_has_an_error_of_its_own():
@@ -96,55 +89,23 @@ def test_the_device_has_an_error_of_its_own():
 
 # ---------------------------------------------------------------- causes
 
+# What was measured, the cause that is named, and the figures that its sentence gives.
 CAUSES = {
-    "calls that the device waits for": (
-        on_gpu(12, 4, start_us=3.4, calls_us=11.9),
-        "calls",
-        "the calls cost 12 us (8 us assumed) and the device waits for them: 3 times its 4 us",
-    ),
-    "calls of a device that is its own caller": (
-        on_cpu(60, 55),
-        "calls",
-        "the calls cost 55 us of the 60 us (30 us assumed)",
-    ),
-    "a start": (
-        on_gpu(30, 29.5, start_us=28, calls_us=8),
-        "start",
-        "starting the same code takes 28 us of the device's 29.5 us (3.5 us assumed)",
-    ),
-    "a memory that is slower than promised": (
-        big(by_memory(4700), by_memory(4700)),
-        "memory_ceiling",
-        "the datasheet gives 4800 GB/s; hbm_read measured 4700",
-    ),
-    "a share of the roof": (
-        big(400, 399.5),
-        "share_of_roof",
-        "after launch: 54 % of hbm_read (model: 95 %)",
-    ),
-    "a start beside the work": (
-        big(214, 213.5),
-        "share_of_roof",
-        "the device takes 214 us: starting the same code takes 3.5 us, some of it beside the work, since the other",
-    ),
-    "a cell above its roof": (
-        big(150, 149.5),
-        "share_of_roof",
-        "after launch: 146 % of hbm_read (model: 95 %)",
-    ),
-    "what starting leaves": (
-        on_gpu(8.9, 8.8, start_us=4.5, calls_us=8),
-        "share_of_roof",
-        "the device takes 8.8 us: starting the same code takes 4.5 us of it, and the other 4.3 us are",
-    ),
+    "calls that the device waits for": (on_gpu(12, 4, start_us=3.4, calls_us=11.9), "calls", "12 us (8 us assumed)"),
+    "calls of a device that is its own caller": (on_cpu(60, 55), "calls", "55 us of the 60 us (30 us assumed)"),
+    "a start": (on_gpu(30, 29.5, start_us=28, calls_us=8), "start", "28 us of the device's 29.5 us (3.5 us assumed)"),
+    "a slower memory than promised": (big(by_memory(4700), by_memory(4700)), "memory_ceiling", "4800 GB/s"),
+    "a share of the roof": (big(400, 399.5), "share_of_roof", "54 % of hbm_read (model: 95 %)"),
+    "a start beside the work": (big(214, 213.5), "share_of_roof", "214 us"),
+    "a cell above its roof": (big(150, 149.5), "share_of_roof", "146 % of hbm_read (model: 95 %)"),
+    "what starting leaves": (on_gpu(8.9, 8.8, start_us=4.5, calls_us=8), "share_of_roof", "4.5 us of it"),
 }
 
 
-@pytest.mark.parametrize(("one", "cause", "words"), CAUSES.values(), ids=CAUSES.keys())
-def test_the_sentence_names_the_measured_cause(one, cause, words):
+@pytest.mark.parametrize(("one", "cause", "figures"), CAUSES.values(), ids=CAUSES.keys())
+def test_the_measured_cause_is_named_with_its_figures(one, cause, figures):
     entry = entry_of(one)
-    assert entry.cause == cause
-    assert entry.explanation.startswith(words), entry.explanation
+    assert entry.cause == cause and figures in entry.explanation
 
 
 POWER = ["sw_power_cap"]
@@ -159,24 +120,24 @@ def with_gemm(latency_us, ceiling, clock=None, burst=None, **fields):
     return entry.cause, entry.explanation
 
 
-def test_a_ceiling_below_the_promise_is_the_cause_of_a_slower_product():
-    cause, words = with_gemm(176, 800.0)
-    assert (cause, words) == ("compute_ceiling", "the datasheet gives 990 TFLOPS; fp16 measured 800")
-    assert with_gemm(176, 800.0, clock=(1700.0, 970.0))[0] == "compute_ceiling"
-
-
-def test_the_clock_is_the_cause_where_it_accounts_for_the_lower_ceiling():
-    for burst, why in ((None, ""), (POWER, " (power cap)")):  # the load's reason is none of the burst's
-        cause, words = with_gemm(176, 800.0, clock=(1500.0, 850.0), burst=burst)
-        assert cause == "clock"
-        assert words == f"the ceiling's clock was 1500 MHz{why}; the datasheet's 990 TFLOPS require 1747 MHz"
+@pytest.mark.parametrize(
+    ("fields", "cause", "figures"),
+    [
+        ({}, "compute_ceiling", ("990 TFLOPS", "800")),
+        ({"clock": (1700.0, 970.0)}, "compute_ceiling", ("990 TFLOPS", "800")),
+        ({"clock": (1500.0, 850.0)}, "clock", ("1500 MHz;", "1747 MHz")),  # the load's reason is none of the burst's
+        ({"clock": (1500.0, 850.0), "burst": POWER}, "clock", ("1500 MHz (power cap)", "1747 MHz")),
+    ],
+)
+def test_a_product_is_slower_by_its_ceiling_or_by_the_clock_that_accounts_for_it(fields, cause, figures):
+    found, words = with_gemm(176, 800.0, **fields)
+    assert found == cause and all(figure in words for figure in figures)
 
 
 def test_a_products_own_clock_is_told_where_its_ceiling_ran_faster():
-    states = [{"at_s": 0.1, "when": "during", "throttle_reasons": ["sw_power_cap"]}]
+    states = [{"at_s": 0.1, "when": "during", "throttle_reasons": POWER}]
     cause, words = with_gemm(230, 990.0, clock=(1750.0, 990.0), sm_clock_mhz=1100.0, states=states)
-    assert cause == "own_clock"
-    assert words == "its clock was 1100 MHz (power cap), and 1750 MHz under its ceiling's load"
+    assert cause == "own_clock" and "1100 MHz (power cap)" in words and "1750 MHz" in words
 
 
 def test_a_rule_of_thumb_is_no_promise():
@@ -184,7 +145,7 @@ def test_a_rule_of_thumb_is_no_promise():
     seal.ceilings[-1].source = "rule of thumb: 10 GB/s for each core"
     slow = cell("cpu", 30 * US + 1e9 / (80e9 * 0.8), flops=10**6, bytes=10**9, overhead_s=30 * US)
     entry = entry_of(slow, FP32, bandwidth_record("cpu", dram_read=80.0), seal)
-    assert entry.explanation == "160 GB/s was assumed by rule of thumb; dram_read measured 80"
+    assert "160 GB/s was assumed by rule of thumb" in entry.explanation and "80" in entry.explanation
 
 
 @pytest.mark.parametrize(
@@ -199,7 +160,7 @@ def test_a_rule_of_thumb_is_no_promise():
 )
 def test_a_cause_that_is_contradicted_or_less_than_half_of_the_error_is_not_named(one):
     entry = entry_of(one)
-    assert (entry.cause, entry.explanation) == ("unexplained", "not explained by what was measured")
+    assert entry.cause == "unexplained"
 
 
 def test_where_no_roof_was_measured_nothing_explains_what_is_left():
@@ -230,23 +191,12 @@ def test_the_parts_add_up_to_the_error_and_the_cause_is_half_of_it_or_more(laten
         named = next(part.seconds for part in entry.parts if part.cause == entry.cause)
         assert named / gap_s >= 0.5
         assert all(named / gap_s >= part.seconds / gap_s for part in entry.parts)
-    assert "; predicted" in entry.explanation or entry.sealed_regime_correct
 
 
-EVERY_CEILING = [peak_record("gpu0", "fp16", 800.0), HBM]
-
-
-@given(
-    st.lists(st.sampled_from(range(2)), unique=True),
-    st.sampled_from([0, 10**6, 10**12]),
-    st.sampled_from([0, 10**6, 10**10]),
-    TIMES,
-    st.none() | TIMES,
-    st.none() | TIMES,
-)
-def test_whatever_was_counted_and_measured_is_put_into_words(measured, flops, traffic, latency, calls, start):
-    one = on_gpu(latency, 0.9 * latency, calls_us=calls, start_us=start, flops=flops, bytes=traffic)
-    found = verified(*(EVERY_CEILING[place] for place in measured), operator_record("gpu0", one))
+@given(st.booleans(), st.sampled_from([0, 10**6, 10**12]), TIMES, st.none() | TIMES, st.none() | TIMES)
+def test_whatever_was_counted_and_measured_is_put_into_words(roofs, counted, latency, calls, start):
+    one = on_gpu(latency, 0.9 * latency, calls_us=calls, start_us=start, flops=counted, bytes=counted)
+    found = verified(*([FP16, HBM] if roofs else []), operator_record("gpu0", one))
     assert not re.search(r"None|nan|inf\b", verification_page(found))
 
 
@@ -271,7 +221,6 @@ def test_cells_without_a_regime_are_a_line_of_their_own_and_judge_none():
     assert (alone.regime, alone.cells, every.cells) == ("not_found", 1, 1)
     assert (alone.sealed.regimes, alone.sealed.share_correct) == (0, None)
     assert alone.sealed.latency.cells == 1 and alone.from_ceilings.latency is None
-    assert "| not found |" in (page := verification_page(found)) and "No prediction has a measured counterpart." in page
 
 
 NUMBERS = st.floats(-1, 1e6, allow_nan=False)
@@ -311,12 +260,10 @@ def test_what_a_call_costs_is_the_least_over_the_records():
         for start, calls, n in ((3, 9, 1), (4, 8, 2), (5, 12, 3))
     ]
     other = operator_record("gpu0", big(300, 299, implementation="another", calls_us=None, n=4))
-    (call,) = (found := verified(FP16, HBM, *records, other)).calls
+    (call,) = verified(FP16, HBM, *records, other).calls
     assert (call.device, call.operator, call.implementation, call.records) == ("gpu0", "scan", "plain", 3)
     assert (call.smallest_s, call.smallest_device_s) == pytest.approx((8 * US, 3 * US))
     assert (call.empty_kernel_s, call.empty_kernel_device_s) == pytest.approx((7 * US, 2 * US))
-    assert "## What a call costs" in verification_page(found)
-    assert "## What a call costs" not in verification_page(verified(FP16, HBM))
 
 
 def test_broken_seals_are_told_of_each_device():
@@ -327,63 +274,3 @@ def test_broken_seals_are_told_of_each_device():
     assert (gpu.device, cpu.device, cpu.violations) == ("gpu0", "cpu", [])
     assert all("under another seal" in line for line in gpu.violations) and gpu.violations
     assert gpu.first_measurement_at and set(gpu.seals) == {"gpu0/prediction.json", "gpu0/peak_flops/prediction.json"}
-    assert "**broken**" in verification_page(verification)
-
-
-# ---------------------------------------------------------------- the page
-
-
-@pytest.fixture(scope="module")
-def many() -> Roofline:
-    """90 cells of a GPU, of three implementations, right and wrong ones."""
-    cells = []
-    for number in range(90):
-        latency, busy = 3 + number**1.4, 0.6 if number % 5 == 0 else 0.95
-        fields = {"implementation": ("plain", "fused", "graph")[number % 3], "n": number, "bytes": 10**6 * (1 + number)}
-        cells.append(on_gpu(latency, busy * latency, start_us=2, calls_us=0.6 * latency, **fields))
-    return verified(FP16, HBM, operator_record("gpu0", *cells))
-
-
-def size_of(told: str) -> float:
-    """An absolute error as the page says it."""
-    number, unit = told.lstrip("+-").split(" ")
-    return float(number) * (1 if unit == "times" else 0.01)
-
-
-def test_the_page_opens_with_the_verdict_and_explains_every_error(many):
-    text = verification_page(many)
-    assert text.index("cells predicted right") < text.index("| device ") < text.index("## Cells")
-    rows = [line for line in text.splitlines() if re.match(r"\| fp16 N \d", line)]
-    told = set(re.findall(r"\*\*(fp16 [^*]+)\*\*", text))
-    close = sum(entry.cause == "close" for entry in many.entries)
-    assert len(rows) == 90 and len(told) + close == len(many.entries)
-    judged = [(entry.sealed_regime_correct, entry.sealed_time_right) for entry in many.entries]
-    right = sum(all(both) for both in judged)
-    assert sum("**no**" in row for row in rows) == len(judged) - right > 0
-    assert f"{right} of {len(judged)} cells predicted right" in text
-
-
-def test_what_helps_is_told_of_the_dtypes_or_cells_that_it_helps():
-    """As the record of each cell has it, and nothing to those that have none."""
-    remedies = {"fp64": ["tensor cores"], "fp32": ["tensor cores"], "fp16": ["lower precision"], "int8": []}
-    under = {"compute_ceiling": "fp16"}
-    cells = [big(300, 299, dtype=dtype, advice={"memory": found}, **under) for dtype, found in remedies.items()]
-    words = verification_page(verified(*EVERY_CEILING, operator_record("gpu0", *cells)))
-    assert "- What helps where memory-bound: fp64, fp32: tensor cores; fp16: lower precision.\n" in words
-    cells += [big(300, 299, dtype="fp16", n=2, advice={"memory": ["larger batches"]})]
-    words = verification_page(verified(*EVERY_CEILING, operator_record("gpu0", *cells)))
-    assert "; fp16 N 1024: lower precision; fp16 N 2: larger batches.\n" in words
-
-
-def test_the_worst_cell_of_a_section_comes_first(many):
-    for section in re.split(r"^### ", verification_page(many).split("## What a call")[0], flags=re.MULTILINE)[1:]:
-        cells = [[cell.strip() for cell in row.split("|")] for row in section.splitlines() if row.startswith("| fp16")]
-        assert all(size_of(first[4]) >= size_of(second[4]) for first, second in pairwise(cells))
-
-
-def test_tables_are_whole(many):
-    """Every row of a table has as many columns as its head."""
-    blocks = re.findall(r"(?:^\|.*\n)+", verification_page(many), re.MULTILINE)
-    assert blocks
-    for block in blocks:
-        assert len({line.count("|") for line in block.splitlines()}) == 1
