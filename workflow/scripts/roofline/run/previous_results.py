@@ -13,6 +13,7 @@ from pathlib import Path
 from roofline.analysis.results import KINDS, read_any
 from roofline.analysis.table import Acceptance, Roofline
 from roofline.records.base import CorruptRecord, Record, RunRecord, read
+from roofline.records.cards import KnownCards
 from roofline.records.counters import CountersRecord, ProfilerRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.manifest import Manifest
@@ -23,6 +24,7 @@ ENGINE = ".snakemake"
 OF_ALL_DEVICES: dict[str, type[Record]] = {
     "roofline.json": Roofline,
     "acceptance.json": Acceptance,
+    "known_cards.json": KnownCards,
     "manifest.json": Manifest,
 }
 
