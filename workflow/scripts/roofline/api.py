@@ -14,6 +14,7 @@ from roofline.core.formatting import (
 )
 from roofline.core.instructions import issue_peak
 from roofline.core.regimes import regime
+from roofline.core.statistics import few
 from roofline.devices import memory_ceilings
 from roofline.devices.gpu import counter_names
 from roofline.devices.levels import TITLES as LEVEL_TITLES
@@ -50,6 +51,7 @@ __all__ = [
     "counted",
     "counter_names",
     "duration",
+    "few",
     "figure_style",
     "filled",
     "flops_unit",
