@@ -34,6 +34,7 @@ def results(
     manifest["outputs"] = []
     manifest["config"]["effort"] = changes.pop("effort", manifest["config"]["effort"])
     table["checks"] = changes.pop("checks", [])
+    table["operators"] = []  # of which a card is not judged
     own, table["devices"] = table["devices"], {"cpu": table["devices"]["cpu"]}
     for kind in ("ceilings", "instructions"):
         rows = [one for one in table[kind] if one["device"] == "gpu0"]
