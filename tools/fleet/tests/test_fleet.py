@@ -52,7 +52,7 @@ def make(checkout: Path, environment: dict[str, str], *options: str) -> subproce
     command = [sys.executable, "-P", "-m", "snakemake", "--snakefile", "tools/fleet/Snakefile"]
     command += ["--workflow-profile", "tools/fleet/profile", "--directory", "fleet", *QUICK, *options]
     return subprocess.run(
-        command, cwd=checkout, env=environment, capture_output=True, text=True, check=False, timeout=300
+        command, cwd=checkout, env=environment, capture_output=True, text=True, check=False, timeout=600
     )
 
 
