@@ -4,8 +4,7 @@
 python = .venv/bin/python -P
 
 # These reach the recipes, most of them through the environment. A tool adds its own.
-variables = ARCHIVE ARCHIVES ARGS BATCH CACHE CARD CELL CONTEXT CUDA DEVICES FLEET HEAT MODEL PYTHON \
-	python
+variables = ARCHIVE ARGS BATCH CACHE CARD CELL CONTEXT CUDA DEVICES HEAT MODEL PYTHON python
 .DEFAULT_GOAL := run
 include $(wildcard tools/*/tool.mk)
 
@@ -28,8 +27,7 @@ endif
 # A measurement needs the machine for itself.
 .NOTPARALLEL:
 
-.PHONY: run plan cell health archive verify model fleet fleet-report setup setup-any setup-fleet \
-	setup-development test lint lock help
+.PHONY: run plan cell health archive verify model setup setup-any setup-development test lint lock help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
 	@$(python) workflow/commands/run.py $(ARGS)
@@ -53,32 +51,23 @@ model: setup-any ## what decoding a model costs at least: MODEL=llama-3-70b CARD
 	@$(python) workflow/commands/model.py "$$MODEL" $(if $(CARD),--card "$$CARD") $(if $(BATCH),--batch "$$BATCH") \
 		$(if $(CONTEXT),--context "$$CONTEXT") $(if $(CACHE),--cache "$$CACHE")
 
-fleet: setup-fleet ## measure every node of a Slurm cluster by a job of its own, and compare the cards (config/fleet.yaml; FLEET=fleet: the folder)
-	@$(python) workflow/commands/fleet.py $(if $(FLEET),--folder "$$FLEET") $(ARGS)
-
-fleet-report: setup-any ## which cards of a fleet are slow (ARCHIVES="n1.tar.gz n2.tar.gz", or FLEET=folder with nodes.json)
-	@$(python) workflow/commands/fleet_report.py $(if $(ARCHIVES),$(ARCHIVES) $(if $(FLEET),--into "$$FLEET"),$(if $(FLEET),--nodes "$$FLEET/nodes.json"))
-
 setup: ## install only (CUDA=12, 13 or none chooses the packages, PYTHON=python3.13 the Python)
 	@envs/install.sh
 
 setup-any:
 	@envs/install.sh any
 
-setup-fleet:
-	@envs/install.sh fleet
-
 setup-development:
 	@envs/install.sh development
 
 # On all cores; measurements within the tests take turns. GPU tests run one by one, because they share the card.
-test: setup-development setup-fleet ## run the tests (ARGS="-m gpu": those that need a GPU)
+test: setup-development ## run the tests (ARGS="-m gpu": those that need a GPU)
 	@$(python) -m pytest $(if $(findstring -m gpu,$(ARGS)),,--numprocesses=auto --maxprocesses=8 --dist=worksteal) $(ARGS)
 
 lint: setup-development ## check style and mistakes, Snakefile included
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
-	@.venv/bin/snakefmt --check Snakefile workflow/rules/*.smk workflow/fleet/Snakefile
+	@.venv/bin/snakefmt --check Snakefile workflow/rules/*.smk $(wildcard tools/*/Snakefile)
 	@$(python) -m snakemake --lint
 
 lock: ## lock newer versions of the packages (ARGS=--upgrade; needs uv)

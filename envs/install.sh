@@ -4,7 +4,6 @@
 #   envs/install.sh                what this machine measures with: CUDA 12 where an NVIDIA driver answers, else the CPU
 #   envs/install.sh any            the lock that is installed, whichever it is; the CPU's if none is
 #   envs/install.sh development    what it measures with, and the tools of `make test` and `make lint`
-#   envs/install.sh fleet          what it measures with, and what submits jobs to Slurm
 #   envs/install.sh tool NAME      as any, and tools/NAME/requirements.txt into .venv/tools/NAME
 #
 # CUDA=12, CUDA=13 or CUDA=none chooses the lock, PYTHON the interpreter. Where no Python fits, uv brings one.
@@ -167,9 +166,8 @@ install() {
 pip() { .venv/bin/python -m pip "$@"; }
 
 install_lock() {
-    # The Slurm executor apart: Snakemake would import it, and pandas with it, at the start of every job.
+    # A tool's apart: Snakemake would import a plugin, the Slurm executor with pandas say, at the start of every job.
     case $1 in
-    fleet) target=.venv/fleet ;;
     tool-*) target=.venv/tools/${1#tool-} ;;
     *) target= ;;
     esac
@@ -208,7 +206,6 @@ choose_lock
 case $purpose-$lock in
 development-cuda13) more=development-cuda13 ;;
 development-*) more=development ;;
-fleet-*) more=fleet ;;
 tool-*)
     [ -r "tools/$tool/requirements.txt" ] || stop "tools/$tool/requirements.txt: no such file"
     # What the lock has already is not installed again.
@@ -247,7 +244,6 @@ if ! installed "$lock"; then
 fi
 case $more in
 '') exit ;;
-fleet) what='what submits jobs to Slurm' size='0.1 GB' ;;
 tool-*) what="what \`make ${more#tool-}\` needs" size='0.1 GB' ;;
 *) what='the tools of tests and style' size='0.3 GB' ;;
 esac

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from known_variation import Spread, Variation, pooled, variations, within
 from pairing import Device, Pair
 
-from roofline.api import ALONE, FEWEST_SAMPLES, QUIET, student_t
+from roofline.api import ALONE, QUIET, few, student_t
 
 ERROR = 0.05  # of a comparison: of calling any figure SLOWER or FASTER though nothing changed; of an interval
 POWER = 0.90  # with which the smallest change is found
@@ -118,8 +118,8 @@ def _figure(pair: Pair, first, known: Variation) -> tuple[Compared, Difference |
 
 def doubt(device: Device, figure) -> str | None:
     """Why nothing follows from a figure; None if it is sound."""
-    if figure.samples is not None and figure.samples < FEWEST_SAMPLES:
-        return f"fewer than {FEWEST_SAMPLES} samples"
+    if few(figure.samples):
+        return "too few samples"
     for fault in device.run.roofline.faults:
         disturbs = fault.check == ALONE or (fault.check == QUIET and figure.kind not in UNAFFECTED)
         if disturbs and figure.record in fault.records:

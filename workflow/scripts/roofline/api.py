@@ -16,7 +16,7 @@ from roofline.core.formatting import (
 )
 from roofline.core.instructions import issue_peak
 from roofline.core.regimes import regime
-from roofline.core.statistics import FEWEST_SAMPLES
+from roofline.core.statistics import FEWEST_SAMPLES, few
 from roofline.devices import memory_ceilings
 from roofline.devices.gpu import counter_names
 from roofline.devices.levels import TITLES as LEVEL_TITLES
@@ -57,6 +57,7 @@ __all__ = [
     "counter_names",
     "duration",
     "exit_with",
+    "few",
     "figure_style",
     "filled",
     "flops_unit",

@@ -24,15 +24,8 @@ def read_run(path: Path | str) -> Run:
     roofline.json, manifest.json and each device's device_query.json must be there. Raises Refused, in one line, for
     what is no run, is of another schema version, or is not what its manifest lists.
     """
-    with opened(path) as (_, run):
-        return run
-
-
-@contextlib.contextmanager
-def opened(path: Path | str) -> Iterator[tuple[Path, Run]]:
-    """The same with the results folder that it was read from, for as long as the context lasts."""
     with _results(Path(path)) as results:
-        yield results, _read(results, str(path))
+        return _read(results, str(path))
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun")
 NODES = ("node1", "node2", "node3")
 CPUS, MEMORY_MB = 2, 2000  # of each node
 START_S = 20
+EXECUTOR = Path(sys.prefix, "tools", "fleet")  # where envs/install.sh puts it
 CONFIGURATION = """
 ClusterName=test
 SlurmctldHost={host}
@@ -51,7 +52,7 @@ def missing() -> str | None:
     absent = [name for name in PROGRAMS if not shutil.which(name, path=search)]
     if absent:
         return f"no {absent[0]}: apt-get install slurm-wlm munge"
-    if not (Path(sys.prefix) / "fleet").is_dir():
+    if not EXECUTOR.is_dir():
         return "what submits jobs is not installed: make setup-fleet"
     return None if os.getuid() == 0 else "only root starts Slurm's daemons"
 
@@ -69,10 +70,11 @@ def cluster(folder: Path) -> Iterator[dict[str, str]]:
             host=host, folder=folder, port=port, first=port + 1, last=port + len(NODES), cpus=CPUS, memory=MEMORY_MB
         )
     )
-    # The executor takes SLURM_CONF from the srun that it calls within a job.
-    srun = folder / "bin" / "srun"
-    srun.write_text(f'#!/bin/sh\nSLURM_CONF={configuration} exec {shutil.which("srun")} "$@"\n')
-    srun.chmod(0o755)
+    # The executor drops SLURM_CONF from the environment of a job.
+    for name in ("srun", "sinfo"):
+        wrapper = folder / "bin" / name
+        wrapper.write_text(f'#!/bin/sh\nSLURM_CONF={configuration} exec {shutil.which(name)} "$@"\n')
+        wrapper.chmod(0o755)
     environment = {
         **os.environ,
         "SLURM_CONF": str(configuration),

@@ -1,0 +1,155 @@
+"""Which cards are slow, which nodes pass, and what cannot be in one report."""
+
+import json
+from pathlib import Path
+
+import fleet as command
+import matplotlib.image
+import pytest
+from made_up import PACK, results
+
+FILES = {"fleet.png", "fleet.json", "passing_nodes.txt", "failing_nodes.txt"}
+CPUS = sorted(PACK.parent.glob("intel-*.tar.gz"))
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    (tmp_path / "nodes").mkdir()
+    return tmp_path / "nodes"
+
+
+def sound(folder: Path, count: int = 5, **facts) -> list[Path]:
+    return [results(folder, f"n{number}", **facts) for number in range(1, count + 1)]
+
+
+def report(folder: Path, paths, *options: str) -> tuple[int, dict]:
+    made = folder.parent / "made"
+    status = command.main([*map(str, paths), "--into", str(made), *options])
+    path = made / "fleet.json"
+    return status, json.loads(path.read_text()) if path.exists() else {}
+
+
+def nodes(folder: Path, name: str) -> str:
+    return (folder.parent / "made" / f"{name}_nodes.txt").read_text()
+
+
+def test_a_sound_fleet_passes(folder, capsys):
+    status, found = report(folder, sound(folder))
+    assert (status, found["outliers"], found["failing"]) == (0, [], {})
+    assert nodes(folder, "passing") == "n1,n2,n3,n4,n5\n" and nodes(folder, "failing") == ""
+    assert {path.name for path in (folder.parent / "made").iterdir()} == FILES
+    assert "5 × NVIDIA H200, 5 nodes, 30 figures\nNo slow card." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("factor", "slow"), [(0.96, True), (0.98, False), (1.1, False)])
+def test_a_card_is_slow_from_three_per_cent_below_the_median(folder, capsys, factor, slow):
+    status, found = report(folder, [*sound(folder), results(folder, "n6", gpus=2, slow={"hbm": factor})])
+    assert status == slow and nodes(folder, "failing") == ("n6\n" if slow else "")
+    assert {one["figure"] for one in found["outliers"]} == (
+        {"hbm_read", "hbm_write", "hbm_copy", "hbm_triad", "d2d"} if slow else set()
+    )
+    assert all(one["rows"] == ["n6 gpu0"] for one in found["outliers"])
+    assert ("n6 gpu0: " in capsys.readouterr().out) is slow
+    assert ("d2d" in found["failing"].get("n6", "")) is slow
+
+
+def test_where_cards_scatter_the_limit_is_three_scaled_deviations(folder):
+    factors = (0.9, 0.95, 1.0, 1.0, 1.05, 1.1, 0.8)
+    paths = [results(folder, f"n{i}", slow={"l1": factor}) for i, factor in enumerate(factors)]
+    status, found = report(folder, paths)
+    (limit,) = [one["limit"] for one in found["figures"] if one["key"] == "l1"]
+    assert status == 0 and limit == pytest.approx(3 * 1.4826 * 0.05, rel=0.1), "0.8 is within it"
+    assert {one["limit"] for one in found["figures"] if one["key"] != "l1"} == {0.03}
+
+
+def test_four_cards_are_not_judged(folder, capsys):
+    status, found = report(folder, [*sound(folder, 3), results(folder, "n4", slow={"hbm": 0.5})])
+    assert (status, found["outliers"]) == (0, []) and {one["limit"] for one in found["figures"]} == {None}
+    assert "Not judged: 4 cards, and 5 or more are needed." in capsys.readouterr().out
+
+
+def test_a_card_measured_twice_is_shown_twice_and_counts_once(folder, capsys):
+    again = [results(folder, f"again{i}", uuid="n1", slow={"hbm": 0.9}) for i in range(2)]
+    status, found = report(folder, [*sound(folder, 4), *again])
+    assert status == 0 and {one["cards"] for one in found["figures"]} == {4}, "n1, again0 and again1 are one card"
+    assert sorted(row["run"] for row in found["rows"]) == [1, 1, 1, 1, 2, 3] and len(found["rows"]) == 6
+    assert "One card, which counts once: " in capsys.readouterr().out
+    _, found = report(folder, [*sound(folder, 5), *again])
+    assert {name for one in found["outliers"] for name in one["rows"]} == {
+        "again0 gpu0 run 2",
+        "again1 gpu0 run 3",
+        "n1 gpu0",
+    }
+    assert nodes(folder, "failing") == "again0,again1,n1\n", "by the median of its runs"
+
+
+def test_a_disturbed_record_is_shown_and_not_judged(folder, capsys):
+    whole = json.loads((results(folder, "n9") / "roofline.json").read_text())
+    (record,) = {one["record"] for one in whole["ceilings"] if one["name"] == "hbm_read"}
+    fault = {"device": "gpu0", "check": "c", "result": "fail", "reason": "r", "action": None, "value": 1.0}
+    fault |= {"limit": 0.0, "doubts_figures": True, "records": [record]}
+    lame = results(folder, "n6", slow={"hbm_read": 0.5}, checks=[fault])
+    status, found = report(folder, [*sound(folder), lame])
+    (row,) = [row for row in found["rows"] if row["node"] == "n6"]
+    assert (
+        status == 0 and "hbm_read" in row["not_judged"] and row["of_median"]["hbm_read"] == pytest.approx(0.5, rel=0.01)
+    )
+    assert "disturbed" in capsys.readouterr().out
+
+
+def test_a_node_that_lost_a_gpu_fails(folder):
+    status, found = report(folder, [*sound(folder, 3, gpus=4), results(folder, "n4", gpus=3)])
+    assert status == 1 and found["failing"] == {"n4": "3 cards, and most nodes have 4"}
+
+
+def test_cpus_are_the_cards_where_no_archive_has_a_gpu(folder):
+    status, found = report(folder, CPUS)
+    assert status == 0 and len({row["card"] for row in found["rows"]}) == 3
+
+
+@pytest.mark.parametrize(
+    ("odd", "why"),
+    [
+        ({"name": "NVIDIA A100"}, "odd: its card is NVIDIA A100, and most are NVIDIA H200"),
+        ({"effort": "quick"}, "odd: its effort is quick, and that of most is default"),
+    ],
+)
+def test_another_model_or_effort_is_one_line(folder, capsys, odd, why):
+    paths = [*sound(folder), results(folder.parent, "odd", **odd)]
+    assert report(folder, paths) == (2, {})
+    assert capsys.readouterr().err == f"{why}\n"
+    status, found = report(folder, paths, "--wanted")
+    assert status == 1 and found["failing"] == {"odd": why} and len(found["rows"]) == 5
+
+
+def test_what_cannot_be_read_is_refused_or_of_a_cluster_fails_its_node(folder, capsys):
+    (folder / "broken.tar.gz").write_bytes(b"no archive")
+    odd = [folder / "broken.tar.gz", folder / "missing.tar.gz"]
+    assert report(folder, [*odd, *sound(folder)])[0] == 2
+    assert len(capsys.readouterr().err.splitlines()) == 2
+    status, found = report(folder, [*odd, *sound(folder)], "--wanted")
+    assert (
+        status == 1
+        and set(found["failing"]) == {"broken", "missing"}
+        and nodes(folder, "failing") == "broken,missing\n"
+    )
+    assert report(folder, odd, "--wanted")[0] == 2, "nothing to report"
+
+
+def test_one_run_or_one_name_twice_is_refused(folder, capsys):
+    (first, *_) = sound(folder)
+    copy = folder.parent / "copy"
+    copy.symlink_to(first)
+    assert report(folder, [first, copy])[0] == 2 and capsys.readouterr().err == "copy: it is the same run as n1\n"
+    assert report(folder, [first, first])[0] == 2 and "several archives have this name" in capsys.readouterr().err
+
+
+def test_a_large_fleet_is_a_short_summary_and_a_picture_of_one_page(folder, capsys):
+    slow = [results(folder, f"s{i:02}", gpus=8, slow={"hbm": 0.9 - i / 100}) for i in range(20)]
+    paths = [*slow, *(results(folder, f"n{i}", gpus=8) for i in range(5))]
+    missing = [folder / f"m{i}.tar.gz" for i in range(8)]
+    assert report(folder, [*paths, *missing], "--wanted")[0] == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 25 and "20 slow cards:" in lines and "and 12 more: fleet.json" in lines
+    high, wide, _ = matplotlib.image.imread(folder.parent / "made/fleet.png").shape
+    assert high < 2 * wide

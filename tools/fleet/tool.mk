@@ -1,0 +1,17 @@
+variables += ARCHIVES FLEET
+.PHONY: fleet setup-fleet
+
+fleet: $(if $(ARCHIVES),setup-any,setup-fleet) ## which cards are slow: ARCHIVES="n1.tar.gz n2.tar.gz", or every node of a Slurm cluster (tools/fleet/config.yaml; FLEET=folder)
+ifneq ($(ARCHIVES),)
+	@$(python) tools/fleet/fleet.py $(ARCHIVES) --into "$${FLEET:-fleet}"
+else
+	@mkdir -p "$${FLEET:-fleet}" && echo '*' > "$${FLEET:-fleet}/.gitignore"
+	@PYTHONPATH="$(CURDIR)/.venv/tools/fleet" $(python) -m snakemake --snakefile tools/fleet/Snakefile \
+		--workflow-profile tools/fleet/profile --directory "$${FLEET:-fleet}" $(ARGS)
+	@test ! -s "$${FLEET:-fleet}/failing_nodes.txt"
+endif
+
+test: setup-fleet
+
+setup-fleet:
+	@envs/install.sh tool fleet
