@@ -16,7 +16,7 @@ from roofline.core.formatting import (
 )
 from roofline.core.instructions import issue_peak
 from roofline.core.regimes import regime
-from roofline.core.statistics import FEWEST_SAMPLES, few
+from roofline.core.statistics import few
 from roofline.devices import memory_ceilings
 from roofline.devices.gpu import counter_names
 from roofline.devices.levels import TITLES as LEVEL_TITLES
@@ -37,7 +37,6 @@ from roofline.run.runs import read_run as open_run
 
 __all__ = [
     "ALONE",
-    "FEWEST_SAMPLES",
     "LEVEL_COLOURS",
     "LEVEL_TITLES",
     "METHOD",
