@@ -23,7 +23,6 @@ class Bound(NamedTuple):
     deviations: float
 
 
-# docs/health.md has what they find, of faults of 1 to 10 %.
 NOTE, FAIL = Bound(0.005, 4), Bound(0.02, 8)
 NOTE_BESIDE_FEW = Bound(0.03, 4)
 FEWEST = 3  # other cards: with fewer, neither is the spread known nor does a figure fail

@@ -1,4 +1,4 @@
-"""Every check of a run and of a card's health. A new one is a function with `@check` in one of these modules."""
+"""Every check of a run. A new one is a function with `@check` in one of these modules."""
 
 from collections.abc import Mapping
 

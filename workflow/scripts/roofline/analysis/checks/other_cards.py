@@ -9,7 +9,7 @@ OTHERS = f"no figure below other cards of its model by more than {SHARE}"
 NOTHING = "nothing, unless another run shows the same and it matters to you"
 
 
-@check(OTHERS, looks_at="device", health=True)
+@check(OTHERS, looks_at="device")
 def others(known: Evidence) -> Outcome | None:
     found = known.standing
     if found is None:
