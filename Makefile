@@ -4,7 +4,7 @@
 python = .venv/bin/python -P
 
 # These reach the recipes, most of them through the environment. A tool adds its own.
-variables = ARCHIVE ARGS BATCH CACHE CARD CELL CONTEXT CUDA DEVICES HEAT MODEL PYTHON python
+variables = ARCHIVE ARGS BATCH CACHE CARD CELL CONTEXT CUDA MODEL PYTHON python
 .DEFAULT_GOAL := run
 include $(wildcard tools/*/tool.mk)
 
@@ -27,7 +27,7 @@ endif
 # A measurement needs the machine for itself.
 .NOTPARALLEL:
 
-.PHONY: run plan cell health archive verify model setup setup-any setup-development test lint lock help
+.PHONY: run plan cell archive verify model setup setup-any setup-development test lint lock help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
 	@$(python) workflow/commands/run.py $(ARGS)
@@ -37,9 +37,6 @@ plan: setup ## say what `make` would measure, and why
 
 cell: setup ## measure one record with what it needs and is missing, and print its line (CELL=cpu/peak_flops/fp32)
 	@$(python) workflow/commands/run.py --cell "$$CELL" $(ARGS)
-
-health: setup ## say in a minute whether each GPU is what was rented (DEVICES="gpu0 gpu3": these alone; HEAT=60: seconds of load)
-	@$(python) workflow/commands/health.py $(if $(DEVICES),--devices $(DEVICES)) $(if $(HEAT),--heat "$$HEAT") $(ARGS)
 
 archive: setup-any ## pack the results into results/archive/ (ARGS as the run had them)
 	@$(python) workflow/commands/archive.py $(ARGS)

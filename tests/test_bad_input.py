@@ -30,7 +30,7 @@ PEAKS = "fp64, fp32, tf32, fp16, bf16, fp8_e4m3, int8, fp64_fma, fp32_fma, fp16_
 IMPLEMENTATIONS = "eager, fused, fused_graph, numpy"
 PRESETS = "minigpt, gpt2, llama-3-8b"
 KEYS = "devices, cpu, effort, operators, counters, peak_flops, bandwidth, decode_attn, model, model_decode, "
-KEYS += "rmsnorm_matmul, row_norm, operations, models, decoding, plot, cost, health"
+KEYS += "rmsnorm_matmul, row_norm, operations, models, decoding, plot, cost"
 # What Snakemake itself says of where the configuration came from.
 SNAKEMAKES_OWN = re.compile(r"Using workflow specific profile .*|Config file .* is extended by .*|")
 

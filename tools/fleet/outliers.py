@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median, median_low
 
-from roofline.api import Run, card_id, few
+from roofline.api import Run, card_id, sound
 
 FEWEST_CARDS = 5  # of which a figure is judged
 MADS, LEAST = 3 * 1.4826, 0.03  # below the median by more than the larger of both is slow
@@ -109,9 +109,8 @@ def rows_of(runs: Mapping[str, Run]) -> list[Row]:
         count[card] = count.get(card, 0) + 1
         run = runs[node]
         mine = [one for key, one in run.of_device(record.device).items() if of_card(one.kind, key)]
-        faults = (fault for fault in run.roofline.faults if fault.device == record.device)
-        disturbed = {path for fault in faults for path in fault.records}
-        doubtful = [one.key for one in mine if one.record in disturbed or few(one.samples)]
+        kept = {one.key for one in sound(mine, run.roofline, record.device)}
+        doubtful = [one.key for one in mine if one.key not in kept]
         values = {one.key: one.value for one in mine}
         found.append(Row(node, record.device, card, count[card], values, doubtful))
     return sorted(found, key=lambda row: (row.node, row.device))

@@ -29,7 +29,6 @@ OF_OTHER_RUNS = re.compile(r"reference/(?!cards/|[^/]+/roofline\.json$)")
 NEVER_LISTED = (
     "results/archive/",
     "results/comparison/",
-    "results/health",
     "results/previous/",
     "results/rendered/",
 )

@@ -165,30 +165,6 @@ rule instructions:
         "../scripts/instructions.py"
 
 
-# Asked for by `make health` alone.
-rule repeatability:
-    input:
-        device="results/{device}/device_query.json",
-        library=library("repeatability", measures=True, operators=["peak_flops"]),
-    output:
-        "results/{device}/repeatability/{dtype}.json",
-    log:
-        "logs/{device}/repeatability/{dtype}.log",
-    conda:
-        ENVIRONMENT
-    threads: cores_of
-    resources:
-        **RESOURCES,
-        uses=uses,
-    params:
-        identity=identity,
-        software=software,
-        size=CONFIG.peak_flops.size,
-        seconds=CONFIG.health.repeat_s,
-    script:
-        "../scripts/repeatability.py"
-
-
 for OPERATOR in WITH_PREREQUISITE:
 
     rule:

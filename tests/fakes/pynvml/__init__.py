@@ -104,6 +104,7 @@ ANSWERS = {
     "Init": _init,
     "DeviceGetCount": lambda: len(_cards()),
     "DeviceGetHandleByIndex": lambda index: _cards()[index],
+    "DeviceGetHandleByUUID": lambda uuid: {one.uuid: one for one in _cards()}[uuid],
     "DeviceGetPciInfo": lambda one: SimpleNamespace(busId=one.bus),
     "DeviceGetUUID": lambda one: one.uuid,
     "DeviceGetName": lambda one: one.name.encode(),  # as older bindings answer

@@ -1,13 +1,18 @@
 """The one table of a run, from its records: ceilings, cells, predictions beside measurements, checks."""
 
 from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
 
 from roofline.analysis import checks
 from roofline.analysis.collect import Asked, collect
+from roofline.analysis.quantities import Quantity, quantities, sound
 from roofline.analysis.ranks import ranked
-from roofline.analysis.results import Results
+from roofline.analysis.results import Results, read_results
 from roofline.analysis.table import Roofline
 from roofline.analysis.verification import verify
+from roofline.records.check import CheckResult
+from roofline.records.device import DeviceRecord
 
 
 def load(found: Results, asked: Asked | None = None, sha256: Mapping[str, str] | None = None) -> Roofline:
@@ -18,3 +23,26 @@ def load(found: Results, asked: Asked | None = None, sha256: Mapping[str, str] |
     table.ceilings = ranked(table.ceilings, found.device_records(), found.known_cards, asked.effort)
     table.checks = checks.of_run(table, found)
     return table
+
+
+class CardFacts(NamedTuple):
+    """What records say of one device, without a whole run."""
+
+    record: DeviceRecord
+    figures: list[Quantity]  # that are sound
+    checks: list[CheckResult]
+
+
+def card_facts(results: Path, later: Mapping[str, Mapping]) -> dict[str, CardFacts]:
+    """Of each device with records below a results folder; `later` has hardware facts that were read after them.
+
+    Raises CorruptRecord and OSError.
+    """
+    found = read_results(results, sorted(results.rglob("*.json")))
+    table, facts = load(found), {}
+    for name, record in found.device_records().items():
+        record = record.model_copy(update={"hardware": record.hardware | later.get(name, {})})
+        known = checks.Evidence(name, record, found.measured_on(name))
+        judged = checks.judge(known, lambda one: one.looks_at != "table")
+        facts[name] = CardFacts(record, sound(quantities(table), table, name), judged)
+    return facts

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from roofline.analysis.steadiness import uneven
 from roofline.analysis.table import ComputeCeiling, MemoryCeiling, Operator, Roofline
 from roofline.core.formatting import flops_unit
+from roofline.core.statistics import few
 from roofline.core.terms import QuantityKind
 from roofline.devices import levels
 from roofline.records.device import DeviceRecord
@@ -83,6 +84,13 @@ def quantities(roofline: Roofline) -> list[Quantity]:
         words = ("issue", "instruction issue", "issue", rate, "G warp instructions/s", True)
         found.append(Quantity(one.device, *words, one.samples, clock, None, one.record))
     return found + [figure for operator in roofline.operators for figure in _operator(operator)]
+
+
+def sound(figures: Iterable[Quantity], roofline: Roofline, device: str) -> list[Quantity]:
+    """Figures of one device that have enough samples and whose records nothing disturbed."""
+    disturbed = {record for fault in roofline.faults if fault.device == device for record in fault.records}
+    mine = [one for one in figures if one.device == device and one.record not in disturbed]
+    return [one for one in mine if not few(one.samples)]
 
 
 def fingerprint(figures: Iterable[Quantity], devices: Mapping[str, DeviceRecord]) -> str:

@@ -17,7 +17,6 @@ from roofline.operators.about import About, builtin
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.counters import CountedCell, CountersRecord, ProfilerRecord
 from roofline.records.device import DeviceRecord
-from roofline.records.health import RepeatabilityRecord
 from roofline.records.instructions import InstructionsRecord
 from roofline.records.memory import Bandwidth, BandwidthRecord, Sweep
 from roofline.records.operator import JobRecord, Measurement, OperatorRecord
@@ -124,16 +123,10 @@ def _read(cell: CountedCell) -> str:
     return f"{what} read {traffic(cell.dram_read_bytes)} of {traffic(cell.declared_read_bytes)}"
 
 
-def _repeatability(record: RepeatabilityRecord) -> str:
-    found = f"{record.wrong_words:,} words differ from the first" if record.wrong_words else "no bit differs"
-    return f"{record.products:,} products, {found}"
-
-
 LINES: dict[type, Callable[..., str]] = {
     DeviceRecord: _device,
     PeakFlopsRecord: _peak,
     BandwidthRecord: _bandwidths,
     InstructionsRecord: _instructions,
     OperatorRecord: _operator,
-    RepeatabilityRecord: _repeatability,
 }

@@ -149,14 +149,6 @@ class PlotSettings(Settings):
     dpi: Annotated[int, Field(ge=50, le=600)] = Field(default=160, description="dots per inch of the pictures")
 
 
-class HealthSettings(Settings):
-    """`make health`, which measures nothing of a run."""
-
-    repeat_s: Annotated[float, Field(gt=0, le=86400)] = Field(
-        default=5, description="seconds of one product computed again and again, each result compared with the first"
-    )
-
-
 class CostSettings(Settings):
     """What the machine costs."""
 
@@ -237,7 +229,6 @@ def config_model(operators: Mapping[str, Operator]) -> type[BaseModel]:
         decoding=(DecodingSettings, Field(default_factory=DecodingSettings)),
         plot=(PlotSettings, Field(default_factory=PlotSettings)),
         cost=(CostSettings, Field(default_factory=CostSettings)),
-        health=(HealthSettings, Field(default_factory=HealthSettings)),
     )
 
 

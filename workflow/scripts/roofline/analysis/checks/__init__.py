@@ -1,4 +1,4 @@
-"""Every check of a run and of a card's health. A new one is a function with `@check` in one of these modules."""
+"""Every check of a run. A new one is a function with `@check` in one of these modules."""
 
 from roofline.analysis.checks import agreement, card, ceilings, conditions, heat, registry, results  # noqa: F401
 from roofline.analysis.checks.registry import Evidence, failed, judge

@@ -1,32 +1,22 @@
-"""Checks of the card itself: its memory, errors, link and power limit, and whether it computes the same every time."""
+"""Checks of the card itself: its memory, link and power limit."""
 
 from roofline.analysis.checks.conditions import bandwidths
 from roofline.analysis.checks.registry import Evidence, Outcome, check
 from roofline.core.formatting import counted, number, percent
-from roofline.records.health import Xid
 
-# Of what the host link's lanes carry, that copies from and to pinned memory reach at least: azurehpc-health-checks asks
-# for 21 GB/s of 31.5 (generation 4) and 48 of 63 (generation 5); the lower share of both.
+# Of what the host link's lanes carry, that copies from and to pinned memory reach at least: Azure's node checks (AzNHC)
+# ask for 21 GB/s of 31.5 (generation 4) and 48 of 63 (generation 5); the lower share of both.
 COPIES_OF_LINK = 0.66
 # GB/s of a lane by PCIe's generation, in one direction: a link that carried more than it says said wrong.
 GB_PER_S_OF_LANE = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.97, 5: 3.94, 6: 7.56}
-# Of the rate of the active NVLinks in one direction. azurehpc-health-checks asks for copies of 238 of 300 GB/s between
-# A100s and of 335 of 450 GB/s between H100s or H200s: 79 and 74 %. Two H200s copied at 88 %.
+# Of the rate of the active NVLinks in one direction. AzNHC asks for copies of 238 of 300 GB/s between A100s
+# and of 335 of 450 GB/s between H100s or H200s: 79 and 74 %. Two H200s copied at 88 %.
 COPIES_OF_NVLINKS = 0.74
-MOST_REMAPPED_ROWS = 512  # azurehpc-health-checks fails a card with more
+MOST_REMAPPED_ROWS = 512  # AzNHC fails a card with more
 MOST_RETIRED_PAGES = 10  # Meta's gcm
-CORRECTED_PER_S = 1  # chosen: no source gives a rate, and the H200s measured so far had none
-# That azurehpc-health-checks fails a machine for, and by NVIDIA's list of Xid errors uncorrectable memory errors from
-# Ampere on (94 contained, 95 not); the others are, or may be, a program's own doing.
-HARDWARE_XIDS = {48, 56, 57, 58, 62, 63, 64, 65, 68, 69, 73, 74, 79, 80, 81, 92, 94, 95, 119, 120}
-KILLED_XID = 45  # what a program leaves that is killed, as ours are where time runs out
 
-MEASURED = "every measurement went through"
 MEMORY = "no uncorrected memory errors, no repair pending or failed"
-CORRECTED = "at most one corrected memory error a second"
 REPAIRS = "few rows or pages of memory taken out of use"
-XIDS = "no Xid errors of the hardware"
-REPEATABLE = "the same product gives the same bits every time"
 POWER_LIMIT = "power limit as the vendor's"
 LINK = "host link at its full width and generation under load"
 COPIES = f"host copies at {percent(COPIES_OF_LINK)} or more of what the link's lanes carry"
@@ -36,19 +26,10 @@ ANOTHER, ANOTHER_HOST = "ask for another card", "ask for another host"
 RESTART = f"reset the GPU or restart the machine; if it comes back, {ANOTHER}"
 
 
-@check(MEASURED, looks_at="health", health=True, action=f"run again; if it fails again, {ANOTHER}")
-def measured(known: Evidence) -> Outcome | None:
-    lacking = {**known.health.failures, **known.health.not_measured}
-    if lacking:
-        reason = "; ".join(f"{what}: {why}" for what, why in lacking.items())
-        return Outcome("fail" if known.health.failures else "not_applicable", reason)
-    return Outcome("pass", counted(len(known.records) + (known.health.repeated is not None), "measurement"))
-
-
-@check(MEMORY, looks_at="device", doubts_figures=True, health=True, action=RESTART)
+@check(MEMORY, looks_at="device", doubts_figures=True, action=RESTART)
 def memory_errors(known: Evidence) -> Outcome | None:
     """Errors since the driver was loaded: what was mended before that is no fault."""
-    found = _hardware(known)
+    found = known.record.hardware
     errors = found.get("ecc_uncorrected_errors")
     states = {
         "a row remap is pending: reset the GPU": found.get("row_remap_pending"),
@@ -64,25 +45,14 @@ def memory_errors(known: Evidence) -> Outcome | None:
     return Outcome("pass", "none since the driver was loaded" if errors is not None else "no repair pending", errors, 0)
 
 
-@check(CORRECTED, looks_at="health", health=True, action=f"run again; if it stays so, {ANOTHER}")
-def corrected_errors(known: Evidence) -> Outcome | None:
-    """By their rate under load: a count since the driver was loaded depends on when that was."""
-    one = known.health.repeated
-    if one is None or one.corrected_errors is None:
-        return Outcome("not_applicable", "not measured" if one is None else "NVML does not count corrected errors")
-    rate, reason = one.corrected_errors / one.seconds, counted(one.corrected_errors, "corrected error")
-    result = "fail" if rate > CORRECTED_PER_S else "note" if rate else "pass"
-    return Outcome(result, f"{reason} in {number(one.seconds)} s of load", rate, CORRECTED_PER_S)
-
-
-@check(REPAIRS, looks_at="device", health=True, action=ANOTHER)
+@check(REPAIRS, looks_at="device", action=ANOTHER)
 def repairs(known: Evidence) -> Outcome | None:
     kinds = (
         ("remapped_rows", "row", "remapped", MOST_REMAPPED_ROWS),
         ("retired_pages", "page", "retired", MOST_RETIRED_PAGES),
     )
     found = [(counted(count, what), how, count, most)
-             for key, what, how, most in kinds if (count := _hardware(known).get(key)) is not None]  # fmt: skip
+             for key, what, how, most in kinds if (count := known.record.hardware.get(key)) is not None]  # fmt: skip
     if not found:
         return Outcome("not_applicable", "not readable: NVML reports neither remapped rows nor retired pages")
     words = [f"{what} {how}" + (f" (more than {most})" if n > most else "") for what, how, n, most in found]
@@ -90,48 +60,9 @@ def repairs(known: Evidence) -> Outcome | None:
     return Outcome("fail" if value > limit else "pass", ", ".join(words), value, limit)
 
 
-@check(XIDS, looks_at="health", health=True, action=RESTART)
-def xids(known: Evidence) -> Outcome | None:
-    """Of those in the log an earlier program may be the cause; while we measure, nothing of ours may raise one, except
-    by being killed."""
-    found, earlier = known.health.xids, known.health.earlier_xids
-    if found is None:
-        return Outcome("not_applicable", "not readable: NVML takes no listener, and the kernel's log may not be read")
-    grave = [one for one in found if one.code in HARDWARE_XIDS or (one.when == "during" and one.code != KILLED_XID)]
-    if not found:
-        since = "none in two hours and" if earlier else "earlier ones are not readable; none"
-        return Outcome("pass", f"{since} while it was measured")
-    return Outcome("fail" if grave else "note", "; ".join(map(_xid, grave or found)))
-
-
-def _xid(one: Xid) -> str:
-    when = "while it was measured" if one.when == "during" else f"{number((one.age_s or 0) / 60)} minutes ago"
-    return f"Xid {one.code} {when}" + (f" ({one.text})" if one.text else "")
-
-
-@check(
-    REPEATABLE,
-    looks_at="health",
-    health=True,
-    action=f"do not compute on this card: results would be wrong unseen; {ANOTHER}",
-)
-def repeatable(known: Evidence) -> Outcome | None:
-    one = known.health.repeated
-    if one is None:
-        return Outcome("not_applicable", "not measured")
-    over = f"{one.products:,} {one.dtype} products over {number(one.memory_bytes / 1e9)} GB of memory"
-    if one.fault:
-        return Outcome("fail", f"the first product is wrong: {one.fault}")
-    if one.wrong_words:
-        differing = f"{counted(one.wrong_words, 'word')} differed from the first, in {one.wrong_places} of its copies"
-        return Outcome("fail", f"silent corruption in {over}: {differing}", one.wrong_words, 0)
-    return Outcome("pass", f"{over}, no bit differed", 0, 0)
-
-
 @check(
     POWER_LIMIT,
     looks_at="device",
-    health=True,
     action="ask the provider whether that is meant: sustained products get slower by about as much",
 )
 def power_limit(known: Evidence) -> Outcome | None:
@@ -146,7 +77,6 @@ def power_limit(known: Evidence) -> Outcome | None:
     LINK,
     looks_at="measurements",
     doubts_figures=True,
-    health=True,
     action=f"{ANOTHER_HOST}: the card is not seated well, or its slot has fewer lanes",
 )
 def link(known: Evidence) -> Outcome | None:
@@ -167,7 +97,7 @@ def link(known: Evidence) -> Outcome | None:
     return Outcome("fail", f"the host link runs at {reason}", width, widest)
 
 
-@check(COPIES, looks_at="measurements", health=True, action=f"run again; if it stays so, {ANOTHER_HOST}")
+@check(COPIES, looks_at="measurements", action=f"run again; if it stays so, {ANOTHER_HOST}")
 def copies(known: Evidence) -> Outcome | None:
     pinned = [one for one in bandwidths(known.records) if one.host_memory == "pinned"]
     lanes = [(state.pcie_width or 0) * GB_PER_S_OF_LANE.get(state.pcie_generation, 0)
@@ -200,9 +130,3 @@ def peer_copies(known: Evidence) -> Outcome | None:
     )
     least = min(c.fraction_of_vendor for c in judged)
     return Outcome("fail" if low else "pass", reason, least, COPIES_OF_NVLINKS)
-
-
-def _hardware(known: Evidence) -> dict:
-    """As reported at first, with the memory errors reported after the load."""
-    later = known.health.repeated.memory_errors if known.health and known.health.repeated else {}
-    return known.record.hardware | later

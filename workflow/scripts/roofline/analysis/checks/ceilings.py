@@ -48,7 +48,6 @@ AT_POWER_LIMIT = f"compare it with other cards of its model: many reach no more;
     NEAR_MAXIMUM,
     looks_at="measurements",
     doubts_figures=True,
-    health=True,
     action=f"unlock it with nvidia-smi -rgc and -rac where you may, else {ANOTHER}",
 )
 def clock(known: Evidence) -> Outcome | None:
@@ -76,7 +75,7 @@ def clock(known: Evidence) -> Outcome | None:
     return Outcome("fail", f"{reason}: no reason is reported; it may be locked{short}", share, CLOCK)
 
 
-@check(READS, looks_at="measurements", doubts_figures=True, health=True, action=ANOTHER)
+@check(READS, looks_at="measurements", doubts_figures=True, action=ANOTHER)
 def reads(known: Evidence) -> Outcome | None:
     device = known.record
     one = next((one for one in bandwidths(known.records) if one.name == "hbm_read"), None)
@@ -103,7 +102,7 @@ def memory_type(device: DeviceRecord) -> str | None:
     return ("HBM" if bits >= HBM_BUS_BITS else "GDDR") if bits else None
 
 
-@check(REGISTERS, looks_at="measurements", doubts_figures=True, health=True, action=ANOTHER)
+@check(REGISTERS, looks_at="measurements", doubts_figures=True, action=ANOTHER)
 def registers(known: Evidence) -> Outcome | None:
     shares = {one.dtype: one.peak for one in _in_registers(known.records) if one.peak.fraction_of_clock}
     if not shares:
@@ -121,7 +120,7 @@ def registers(known: Evidence) -> Outcome | None:
     return Outcome("fail", reason, least, REGISTERS_OF_CLOCK)
 
 
-@check(MATMULS, looks_at="measurements", health=True, action=ANOTHER)
+@check(MATMULS, looks_at="measurements", action=ANOTHER)
 def matmuls(known: Evidence) -> Outcome | None:
     """The burst of each dtype; the peaks of a CPU are a formula, and no vendor's."""
     products = {one.dtype: one.peak for one in peaks(known.records) if one.peak.method == "gemm"}

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from roofline.analysis.checks.registry import Evidence, Outcome, check
 from roofline.core.contention import disturbances
 from roofline.core.device_kinds import KINDS
-from roofline.core.formatting import counted, percent
+from roofline.core.formatting import counted
 from roofline.core.throttling import THERMAL_REASONS, limiting_words
 from roofline.operators.about import name_of
 from roofline.records.compute import PeakFlopsRecord
@@ -15,11 +15,9 @@ from roofline.records.memory import BandwidthRecord
 from roofline.records.operator import JobRecord
 from roofline.records.timing import Contention, DeviceState, Timing
 
-BUSY, USED = 0.05, 0.05  # of a card that nobody uses: an idle H200 reports 0 % utilisation and 0.4 % of memory used
 NAMED = 3  # blocks in a reason
 ISSUE = "instruction issue"
 
-UNUSED = "nobody else uses the GPU"
 ALONE = "no other process on the GPU during measurements"
 QUIET = "no other load during measurements"
 UNTHROTTLED = "no ceiling measured only under thermal throttling"
@@ -38,31 +36,9 @@ class Block(NamedTuple):
 
 
 @check(
-    UNUSED,
-    looks_at="health",
-    health=True,
-    action=f"end the other process (of other containers nvidia-smi shows none), or {OWN_CARD}",
-)
-def unused(known: Evidence) -> Outcome | None:
-    """Before anything was measured. A process of another container is not listed, but its load and memory show."""
-    seen = known.health.unused
-    if seen is None or {seen.processes, seen.utilisation, seen.memory_used_share} == {None}:
-        return Outcome("not_applicable", "not readable: NVML reports neither processes nor utilisation")
-    found = [others(seen.processes)] if seen.processes else []
-    if (seen.utilisation or 0) > BUSY:
-        found.append(f"busy for {percent(seen.utilisation)} of the time")
-    if (seen.memory_used_share or 0) > USED:
-        found.append(f"{percent(seen.memory_used_share)} of its memory in use")
-    if found:
-        return Outcome("fail", f"before anything was measured: {', '.join(found)}")
-    return Outcome("pass", "neither a process nor load before anything was measured")
-
-
-@check(
     ALONE,
     looks_at="measurements",
     doubts_figures=True,
-    health=True,
     passing=True,
     action=f"end the other process (nvidia-smi shows it), or {OWN_CARD}; then run again",
 )
@@ -84,12 +60,11 @@ def alone(known: Evidence) -> Outcome:
     looks_at="measurements",
     doubts_figures=True,
     of_cpus=True,
-    health=True,
     passing=True,
     action="run again while the host is idle",
 )
 def quiet(known: Evidence) -> Outcome:
-    """On the host. A GPU's ceilings bear a busy one; what a caller measures does not. No fault of a card's health."""
+    """On the host. A GPU's ceilings bear a busy one; what a caller measures does not."""
     blocks = [block for block in _blocks(known) if block.contention and block.sensitive != "device"]
     judged = [block for block in blocks if {block.contention.other_cores, block.contention.waiting_share} != {None}]
     hidden = [found for record in known.records for found in _hidden(record, KINDS[known.record.device_kind].sensitive)]
@@ -97,7 +72,7 @@ def quiet(known: Evidence) -> Outcome:
         return Outcome("not_applicable", "what else ran on the host is not known")
     disturbed = [(block.name, found) for block in judged if (found := _disturbed(block))]
     if hidden and not disturbed:
-        return Outcome("note" if known.health else "fail", f"a busy host: {hidden[0]}", len(hidden), 0)
+        return Outcome("fail", f"a busy host: {hidden[0]}", len(hidden), 0)
     if not disturbed:
         again = sum(block.contention.attempts > 1 for block in judged)
         reason = f"{counted(len(judged), 'block')}" + (f", {again} of them measured again" if again else "")
@@ -106,7 +81,7 @@ def quiet(known: Evidence) -> Outcome:
     (name, found), *rest = disturbed
     more = f"; and {len(rest)} more" if rest else ""
     reason = f"{what}{len(disturbed)} of {counted(len(judged), 'timed block')} disturbed ({name}: {found[0]}{more})"
-    return Outcome("note" if known.health else "fail", f"a busy host: {reason}", len(disturbed), 0)
+    return Outcome("fail", f"a busy host: {reason}", len(disturbed), 0)
 
 
 @check(UNTHROTTLED, looks_at="measurements", doubts_figures=True, of_cpus=True, passing=True)
@@ -132,7 +107,6 @@ def unthrottled(known: Evidence) -> Outcome:
 @check(
     COOL,
     looks_at="measurements",
-    health=True,
     action="let it cool and run again; if it comes back, ask for another card",
 )
 def cool(known: Evidence) -> Outcome:

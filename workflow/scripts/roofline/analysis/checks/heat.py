@@ -12,9 +12,7 @@ MARGIN_C = 5  # below the temperature at which the hardware slows down
 HOLDS = f"rate within {percent(FALL)} and temperature below slowdown under {LONG_S} s of load or more"
 
 
-@check(
-    HOLDS, looks_at="measurements", health=True, action=f"look at the host's fans and air; if it stays so, {ANOTHER}"
-)
+@check(HOLDS, looks_at="measurements", action=f"look at the host's fans and air; if it stays so, {ANOTHER}")
 def holds(known: Evidence) -> Outcome | None:
     loads = {one.dtype: one.peak.sustained for one in peaks(known.records) if one.peak.sustained}
     loads = {dtype: load for dtype, load in loads.items() if load.seconds >= LONG_S and load.drift is not None}

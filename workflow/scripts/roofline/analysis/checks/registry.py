@@ -1,7 +1,7 @@
 """The registry: a check is one function of the evidence on a device, under its name and with what to do if it fails."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from roofline.analysis.table import Roofline
@@ -9,7 +9,6 @@ from roofline.core.device_kinds import KINDS
 from roofline.records.calibration import CalibrationRecord
 from roofline.records.check import CheckResult, Result
 from roofline.records.device import DeviceRecord
-from roofline.records.health import RepeatabilityRecord, Unused, Xid
 from roofline.records.operator import JobRecord
 
 
@@ -23,19 +22,6 @@ class Evidence:
     table: Roofline | None = None  # of the whole run
     calibration: CalibrationRecord | None = None
     profiled: bool = False  # whether counters were asked for
-    health: "HealthEvidence | None" = None
-
-
-@dataclass(frozen=True)
-class HealthEvidence:
-    """What `make health` alone looks at."""
-
-    repeated: RepeatabilityRecord | None = None
-    failures: Mapping[str, str] = field(default_factory=dict)  # of the card, by what was measured
-    not_measured: Mapping[str, str] = field(default_factory=dict)  # what else kept it from being measured
-    unused: Unused | None = None
-    xids: list[Xid] | None = None
-    earlier_xids: bool = True  # whether the kernel's log could be read
 
 
 class Outcome(NamedTuple):
@@ -49,9 +35,9 @@ class Outcome(NamedTuple):
 
 # None where what the check looks at was not asked for.
 Judge = Callable[[Evidence], Outcome | Iterable[Outcome] | None]
-# The record of a device, what was measured on it, the table of a run, or what `make health` alone looks at. Where there
-# is none of that, the check is not made.
-LooksAt = Literal["device", "measurements", "table", "health"]
+# The record of a device, what was measured on it, or the table of a run. Where there is none of that, the check is not
+# made.
+LooksAt = Literal["device", "measurements", "table"]
 
 
 @dataclass(frozen=True)
@@ -61,13 +47,11 @@ class Registered:
     looks_at: LooksAt
     action: str | None
     of_cpus: bool
-    health: bool  # whether it is part of `make health`
     doubts_figures: bool  # whether a failure makes the device's figures doubtful
     passing: bool  # whether what fails may be over when it is measured again
 
     def can_look_at(self, known: Evidence) -> bool:
-        evidence = {"table": known.table, "health": known.health}
-        return evidence.get(self.looks_at, known.record) is not None
+        return (known.table if self.looks_at == "table" else known.record) is not None
 
 
 REGISTRY: dict[str, Registered] = {}
@@ -79,14 +63,13 @@ def check(
     looks_at: LooksAt,
     action: str | None = None,
     of_cpus: bool = False,
-    health: bool = False,
     doubts_figures: bool = False,
     passing: bool = False,
 ) -> Callable[[Judge], Judge]:
     """Register a function as the check of this name. Checks are listed in the order of their registration."""
 
     def register(judge: Judge) -> Judge:
-        REGISTRY[name] = Registered(name, judge, looks_at, action, of_cpus, health, doubts_figures, passing)
+        REGISTRY[name] = Registered(name, judge, looks_at, action, of_cpus, doubts_figures, passing)
         return judge
 
     return register

@@ -215,44 +215,6 @@ def uuid(handle) -> str | None:
     return ask(pynvml.nvmlDeviceGetUUID, handle)
 
 
-def bus_id(handle) -> str | None:
-    if handle is None:
-        return None
-    import pynvml
-
-    info = ask(pynvml.nvmlDeviceGetPciInfo, handle)
-    return info and (info.busId.decode() if isinstance(info.busId, bytes) else info.busId)
-
-
-def utilisation(handle) -> float | None:
-    """The share of the last period, of up to a second, in which some kernel of any process ran."""
-    if handle is None:
-        return None
-    import pynvml
-
-    rates = ask(pynvml.nvmlDeviceGetUtilizationRates, handle)
-    return rates and rates.gpu / 100
-
-
-def processes(handle) -> int | None:
-    """Others with a CUDA context on the card, of whatever container, for a process that has none."""
-    if handle is None:
-        return None
-    import pynvml
-
-    found = ask(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
-    return None if found is None else len({process.pid for process in found} - {os.getpid()})
-
-
-def memory_used_share(handle) -> float | None:
-    if handle is None:
-        return None
-    import pynvml
-
-    memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
-    return memory.used / memory.total if memory and memory.total else None
-
-
 def link(handle) -> dict:
     """Generation and width of the host link, now: an idle card lowers both."""
     if handle is None:

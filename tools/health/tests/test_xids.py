@@ -3,21 +3,19 @@
 import time
 
 import pytest
+import xids
 from fake_gpu import nvml_card, use_nvml
 
-from roofline.devices.base import Identity
-from roofline.devices.gpu import watch
-
 CARD = nvml_card("GPU-1", "00000000:17:00.0")
-IDENTITY = Identity("gpu0", "gpu", "NVIDIA H200", "GPU-1", None, 1 << 37, 1 << 37)
+UUIDS = {"gpu0": "GPU-1"}
 
 
 def codes(monkeypatch, tmp_path, log: str | None, **nvml):
     use_nvml(monkeypatch, CARD, **nvml)
-    monkeypatch.setattr(watch, "KERNEL_LOG", tmp_path / "kmsg")
+    monkeypatch.setattr(xids, "KERNEL_LOG", tmp_path / "kmsg")
     if log is not None:
         (tmp_path / "kmsg").write_text(log)
-    found = watch.Watch([IDENTITY]).errors()["gpu0"]
+    found = xids.Watch(UUIDS).errors()["gpu0"]
     return None if found is None else [(one.code, one.when) for one in found]
 
 
@@ -32,7 +30,7 @@ def line(bus: str, code: int, age_s: float) -> str:
     ("log", "expected"),
     [
         (line("0000:17:00", 79, 60), [(79, "before")]),
-        (line("0000:17:00", 79, watch.LOOKED_BACK_S + 60), []),
+        (line("0000:17:00", 79, xids.LOOKED_BACK_S + 60), []),
         (line("0000:65:00", 79, 60), []),  # another card's
         ("6,1,1000,-;usb 1-1: new device\n", []),
         (None, []),  # NVML listens all the same
@@ -57,7 +55,7 @@ def test_where_neither_can_be_read_nothing_is_known(monkeypatch, tmp_path):
 
 
 def test_a_card_that_nvml_does_not_know_reports_nothing(monkeypatch, tmp_path):
-    monkeypatch.setattr(watch, "PERIOD_S", 0)
+    monkeypatch.setattr(xids, "PERIOD_S", 0)
     use_nvml(monkeypatch)
-    found = watch.Watch([IDENTITY])
-    assert found.unused()["gpu0"].processes is None and found.errors()["gpu0"] is None
+    found = xids.Watch(UUIDS)
+    assert found.unused()["gpu0"]["processes"] is None and found.errors()["gpu0"] is None

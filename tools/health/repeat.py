@@ -1,0 +1,64 @@
+"""One GEMM computed again and again: every result must have the same bits. For one GPU, in a process of its own.
+
+    python tools/health/repeat.py DEVICE DTYPE SIZE SECONDS
+
+Results are kept in copies over most of the free memory. Each is compared on the device with the first before it is
+overwritten, so wrong arithmetic and memory that loses bits are both found. Prints one line of JSON.
+"""
+
+import json
+import sys
+import time
+import traceback
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scripts"))
+
+from roofline.api import open_device, products_on
+
+COVERED = 0.8  # of the free memory: libraries that are loaded later need the rest
+CORRECTED = "ecc_corrected_errors"
+AT_ONCE = 64  # GEMMs queued before the host waits: 12 ms of an H200
+
+
+def repeat(device, dtype: str, size: int, seconds: float) -> dict:
+    product = products_on(device).reference_product(device, dtype, size, seed=21)
+    fault = None
+    try:
+        product.check()
+    except ArithmeticError as error:
+        fault = str(error)
+    result = product.result.reshape(-1).view("uint32")
+    first = result.copy()
+    places = max(1, int(COVERED * device.identity.memory_free_bytes) // first.nbytes)
+    corrected = device.memory_errors().get(CORRECTED)
+    copies, wrong = device.xp.empty((places, first.size), "uint32"), device.xp.zeros(places, "uint64")
+    begun, done = time.monotonic(), 0
+    while time.monotonic() - begun < seconds:
+        for number in range(done, done + AT_ONCE):
+            place = number % places
+            if number >= places:
+                device.count_differences(copies[place], first, wrong[place : place + 1])
+            product.step(number)
+            device.copy(result, copies[place])
+        done += AT_ONCE
+        device.synchronize()
+    used = min(done, places)
+    for place in range(used):
+        device.count_differences(copies[place], first, wrong[place : place + 1])
+    found, errors = device.to_host(wrong), device.memory_errors()
+    told = {"dtype": dtype, "products": done, "seconds": round(time.monotonic() - begun, 3), "memory_errors": errors}
+    told |= {"memory_bytes": used * first.nbytes, "fault": fault}  # of the first result against float64
+    told |= {"wrong_words": int(found.sum()), "wrong_places": int((found > 0).sum())}
+    return told | {"corrected_errors": None if corrected is None else errors[CORRECTED] - corrected}
+
+
+if __name__ == "__main__":
+    name, dtype, size, seconds = sys.argv[1:]
+    try:
+        with open_device(name) as device:
+            found = repeat(device, dtype, int(size), float(seconds))
+    except Exception as error:
+        traceback.print_exc()
+        found = {"why": (str(error).splitlines() or [""])[0] or type(error).__name__, "error": type(error).__name__}
+    print(json.dumps(found))
