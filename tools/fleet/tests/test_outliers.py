@@ -6,10 +6,9 @@ from pathlib import Path
 import fleet as command
 import matplotlib.image
 import pytest
-from made_up import PACK, results
+from made_up import results
 
 FILES = {"fleet.png", "fleet.json", "passing_nodes.txt", "failing_nodes.txt"}
-CPUS = sorted(PACK.parent.glob("intel-*.tar.gz"))
 
 
 @pytest.fixture
@@ -59,7 +58,7 @@ def test_where_cards_scatter_the_limit_is_three_scaled_deviations(folder):
     status, found = report(folder, paths)
     (limit,) = [one["limit"] for one in found["figures"] if one["key"] == "l1"]
     assert status == 0 and limit == pytest.approx(3 * 1.4826 * 0.05, rel=0.1), "0.8 is within it"
-    assert {one["limit"] for one in found["figures"] if one["key"] != "l1"} == {0.03}
+    assert {one["limit"] for one in found["figures"] if one["key"] not in ("l1", "h2d")} == {0.03}, "h2d has 6 samples"
 
 
 def test_four_cards_are_not_judged(folder, capsys):
@@ -71,7 +70,7 @@ def test_four_cards_are_not_judged(folder, capsys):
 def test_a_card_measured_twice_is_shown_twice_and_counts_once(folder, capsys):
     again = [results(folder, f"again{i}", uuid="n1", slow={"hbm": 0.9}) for i in range(2)]
     status, found = report(folder, [*sound(folder, 4), *again])
-    assert status == 0 and {one["cards"] for one in found["figures"]} == {4}, "n1, again0 and again1 are one card"
+    assert status == 0 and {one["cards"] for one in found["figures"] if one["key"] != "h2d"} == {4}
     assert sorted(row["run"] for row in found["rows"]) == [1, 1, 1, 1, 2, 3] and len(found["rows"]) == 6
     assert "One card, which counts once: " in capsys.readouterr().out
     _, found = report(folder, [*sound(folder, 5), *again])
@@ -100,11 +99,6 @@ def test_a_disturbed_record_is_shown_and_not_judged(folder, capsys):
 def test_a_node_that_lost_a_gpu_fails(folder):
     status, found = report(folder, [*sound(folder, 3, gpus=4), results(folder, "n4", gpus=3)])
     assert status == 1 and found["failing"] == {"n4": "3 cards, and most nodes have 4"}
-
-
-def test_cpus_are_the_cards_where_no_archive_has_a_gpu(folder):
-    status, found = report(folder, CPUS)
-    assert status == 0 and len({row["card"] for row in found["rows"]}) == 3
 
 
 @pytest.mark.parametrize(
