@@ -1,9 +1,9 @@
-"""What one decode step of a model reads and multiplies: a token for each of a batch of sequences."""
+"""What one decode step of a model reads and multiplies: one token for each of a batch of sequences."""
 
 from dataclasses import dataclass
 
-from roofline.models.architecture import Attention, Linear, Model, Part
-from roofline.models.number_formats import NumberFormat
+from architecture import Attention, Linear, Model, Part
+from number_formats import NumberFormat
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Operation:
     times: int = 1  # layers; bytes and FLOPs are of each
 
 
-def step(model: Model, batch: int, context: int, cache: NumberFormat, *, expected: bool = False) -> list[Operation]:
+def operations(model: Model, batch: int, context: int, cache: NumberFormat, *, expected: bool = False) -> list[Operation]:
     """Every operation that reads weights or K/V, for `batch` sequences of `context` tokens, the new one among them.
 
     Of experts the fewest that a batch can use are read, or as `expected` under uniform routing. Weights are read once,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from roofline.models.number_formats import NumberFormat
+from number_formats import NumberFormat
 
 # What a step's cost is told by.
 Part = Literal["attention", "KV cache", "MLP", "experts", "head"]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from roofline.core.formatting import listed
+from roofline.api import listed
 
 LARGEST = 1 << 40  # beyond it nothing real comes, and products of several stay exact
 

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
-from roofline.models.architecture import Model
-from roofline.models.families import build
-from roofline.models.fields import BadModel
+from architecture import Model
+from config_fields import BadModel
+from families import build
 
 __all__ = ["BadModel", "find", "read", "require_contexts", "shipped"]
 
