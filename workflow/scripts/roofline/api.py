@@ -18,6 +18,7 @@ from roofline.devices import memory_ceilings
 from roofline.devices.gpu import counter_names
 from roofline.devices.levels import TITLES as LEVEL_TITLES
 from roofline.measure import kernel_report as ncu
+from roofline.records.cards import METHOD, CardRun, Cards, card_id, cards, write_cards
 from roofline.records.files import write_text
 from roofline.records.manifest import Manifest
 from roofline.report import figure_style
@@ -26,6 +27,7 @@ from roofline.report.palette import LEVEL_COLOURS
 from roofline.run.archive import Refused
 from roofline.run.archive import newest as newest_archive
 from roofline.run.archive import opened as open_archive
+from roofline.run.folder import measure
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.paths import RESULTS
 from roofline.run.runs import read_run as open_run
@@ -33,13 +35,18 @@ from roofline.run.runs import read_run as open_run
 __all__ = [
     "LEVEL_COLOURS",
     "LEVEL_TITLES",
+    "METHOD",
     "RESULTS",
+    "CardRun",
+    "Cards",
     "ComputeCeiling",
     "Manifest",
     "MemoryCeiling",
     "Refused",
     "Run",
     "Table",
+    "card_id",
+    "cards",
     "counted",
     "counter_names",
     "duration",
@@ -49,6 +56,7 @@ __all__ = [
     "issue_peak",
     "level_words",
     "listed",
+    "measure",
     "memory_ceilings",
     "ncu",
     "newest_archive",
@@ -59,5 +67,6 @@ __all__ = [
     "print_what_can_be_printed",
     "regime",
     "regime_words",
+    "write_cards",
     "write_text",
 ]

@@ -24,7 +24,7 @@ class Quantity(NamedTuple):
     """One figure of one device as one run found it."""
 
     device: str  # its key in that run, such as gpu0
-    key: str  # the same in every run: fp16, fp16/sustained_mean, hbm_read, gemm/cuBLASLt/.../device_time
+    key: str  # the same in every run: fp16, fp16/sustained, hbm_read, gemm/cuBLASLt/.../device_time
     name: str  # in words
     kind: QuantityKind
     value: float
@@ -92,11 +92,6 @@ def fingerprint(figures: Iterable[Quantity], devices: Mapping[str, DeviceRecord]
     return hashlib.sha256(json.dumps([asked, values]).encode()).hexdigest()
 
 
-def sustained_key(ceiling: str, rule: str | None) -> str:
-    """By rule, since the median of earlier versions reads up to 3 % above the mean over whole cycles."""
-    return f"{ceiling}/sustained_mean" if rule == "mean" else f"{ceiling}/sustained"
-
-
 def _compute(ceiling: ComputeCeiling) -> list[Quantity]:
     """Burst and sustained are two figures: the one shows the product, the other the power limit and the cooling."""
     unit, inputs = flops_unit(ceiling.name), ceiling.inputs
@@ -105,9 +100,9 @@ def _compute(ceiling: ComputeCeiling) -> list[Quantity]:
     clock = None if uneven(ceiling.burst_quarters_tflops) else ceiling.clock_mhz
     words = (ceiling.device, ceiling.name, ceiling.name, "burst", burst, unit, True)
     found = [Quantity(*words, ceiling.samples, clock, inputs, ceiling.record)]
-    if ceiling.sustained_tflops:
-        clock = ceiling.sustained_clock_mhz
-        key = sustained_key(ceiling.name, ceiling.sustained_rule)
+    # The median of earlier versions reads up to 3 % above the mean over whole cycles.
+    if ceiling.sustained_tflops and ceiling.sustained_rule == "mean":
+        clock, key = ceiling.sustained_clock_mhz, f"{ceiling.name}/sustained"
         words = (ceiling.device, key, f"{ceiling.name} sustained", "sustained", ceiling.sustained_tflops, unit, True)
         found.append(Quantity(*words, None, clock, inputs, ceiling.record))
     return found

@@ -14,12 +14,14 @@ from snakemake.utils import update_config
 
 from roofline.records.files import write_text
 from roofline.run import run_lock, settings
+from roofline.run.jobs import JOBS, Failure, failures
 
-CONFIG_FILE = Path("config/config.yaml")
+CONFIG_FILE, LOG = Path("config/config.yaml"), "run.log"
+LAST_LINES = 20
 
 
 class Failed(Exception):
-    """A run's, in a line."""
+    """Why nothing was measured."""
 
 
 def called_with(arguments: Sequence[str], files: Sequence[Path] | None = None) -> tuple[dict, list[str]]:
@@ -71,6 +73,31 @@ def require_no_living_run(folder: Path) -> None:
     with contextlib.suppress(FileNotFoundError), contextlib.chdir(folder):
         if run_lock.is_held():
             raise OSError(run_lock.refusal())
+
+
+def measure(
+    targets: Sequence[str], config: dict, folder: Path, limit_s: float | None = None, options: Sequence[str] = ()
+) -> dict[str, Failure]:
+    """Make files of a run, such as results/gpu0/bandwidth/hbm.json, in a folder with these settings (those left out are
+    the defaults) and these options of Snakemake; its output goes to run.log there. Returns why a file is missing.
+
+    Raises settings.Faults, Failed if nothing was begun, and OSError while another run is going on in the folder.
+    """
+    settings.complete(config)
+    require_no_living_run(folder)
+    prepare(folder, config)
+    log, why = folder / LOG, "its process died"
+    with open(log, "wb") as output:
+        try:
+            run(folder, [*options, "--keep-going", "--", *targets], output, limit_s)
+        except subprocess.TimeoutExpired:
+            why = "there was no time for it"
+    missing = [one for one in targets if not (folder / one).exists()]
+    if missing and not any((folder / "logs").rglob("device_query.log")):
+        last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
+        raise Failed("\n".join([*last, f"nothing was measured (log: {log})"]))
+    failed = failures(folder / JOBS)
+    return {one: failed.get(one, Failure(f"{why} (log: {log})", "")) for one in missing}
 
 
 def run_logged(folder: Path, arguments: Sequence[str]) -> None:

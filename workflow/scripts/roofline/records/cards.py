@@ -1,0 +1,51 @@
+"""reference/cards/NAME.json: every known run of a model of card, one line each."""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+from pydantic import Field
+
+from roofline.records.base import Positive, Record, read
+from roofline.records.files import write_text
+
+CARDS = Path(__file__).parents[4] / "reference" / "cards"
+METHOD = 1  # of the present measuring protocol: figures of different methods are not compared
+
+
+class CardRun(Record):
+    date: str = Field(description="when the card was queried, ISO 8601, UTC")
+    commit: str | None
+    method: int
+    card_id: str = Field(description="the first 16 digits of the SHA-256 of the card's UUID")
+    effort: str | None
+    driver: str | None
+    cublas: str | None = Field(description="the version that was loaded")
+    power_limit_w: Positive | None
+    values: dict[str, Positive] = Field(description="by the keys of Run.quantities; without disturbed records")
+
+
+class Cards(Record):
+    card: str = Field(description="the exact name of the device")
+    runs: list[CardRun]
+
+
+def card_id(uuid: str) -> str:
+    return hashlib.sha256(uuid.encode()).hexdigest()[:16]
+
+
+def path_of(card: str) -> Path:
+    return CARDS / f"{re.sub(r'[^a-z0-9]+', '-', card.lower())}.json"
+
+
+def cards(card: str) -> Cards | None:
+    """All known runs of a model of card, by its exact name; None if there are none. Raises CorruptRecord."""
+    path = path_of(card)
+    return read(Cards, path) if path.is_file() else None
+
+
+def write_cards(known: Cards, path: Path) -> None:
+    """One line per run."""
+    runs = ",\n".join(json.dumps(run.model_dump(), allow_nan=False) for run in known.runs)
+    write_text(f'{{"card": {json.dumps(known.card)}, "runs": [\n{runs}\n]}}\n', path)
