@@ -4,7 +4,7 @@
 python = .venv/bin/python -P
 
 # These reach the recipes, most of them through the environment. A tool adds its own.
-variables = A ARCHIVE ARCHIVES ARGS B BATCH CACHE CARD CELL CONTEXT CUDA DEVICES FLEET FORCE HEAT MODEL PYTHON \
+variables = A ARCHIVE ARCHIVES ARGS B CELL CUDA DEVICES FLEET FORCE HEAT PYTHON \
 	python
 .DEFAULT_GOAL := run
 include $(wildcard tools/*/tool.mk)
@@ -28,7 +28,7 @@ endif
 # A measurement needs the machine for itself.
 .NOTPARALLEL:
 
-.PHONY: run plan cell health archive verify compare model fleet fleet-report setup setup-any setup-fleet \
+.PHONY: run plan cell health archive verify compare fleet fleet-report setup setup-any setup-fleet \
 	setup-development test lint lock help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
@@ -51,10 +51,6 @@ verify: setup-any ## check an archive against its manifest, and redraw it into r
 
 compare: setup-any ## compare A=one.tar.gz B=other.tar.gz (lists too; FORCE=1: other models of card)
 	@$(python) workflow/commands/compare.py "$$A" "$$B" $(if $(filter-out 0 no off false,$(FORCE)),--force)
-
-model: setup-any ## what decoding a model costs at least: MODEL=llama-3-70b CARD=reference/nvidia-h200 (BATCH=1,8 CONTEXT=1024 CACHE=fp8)
-	@$(python) workflow/commands/model.py "$$MODEL" $(if $(CARD),--card "$$CARD") $(if $(BATCH),--batch "$$BATCH") \
-		$(if $(CONTEXT),--context "$$CONTEXT") $(if $(CACHE),--cache "$$CACHE")
 
 fleet: setup-fleet ## measure every node of a Slurm cluster by a job of its own, and compare the cards (config/fleet.yaml; FLEET=fleet: the folder)
 	@$(python) workflow/commands/fleet.py $(if $(FLEET),--folder "$$FLEET") $(ARGS)

@@ -1,12 +1,15 @@
 """Decode speed: the upper bound that the ceilings of a card set, and what fits its memory."""
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum  # the same in every version of Python
 
 from architecture import Model, Part
 from number_formats import OTHERWISE, PLAIN, NumberFormat
 from operations import Operation, operations
+
+from roofline.api import datasheets
 
 MOST_BATCH = 1 << 20
 
@@ -35,6 +38,12 @@ class Ceilings:
 
     def compute_s(self, one: Operation) -> float:
         return one.times * one.flops / (self.tflops[self.dtype(one.arithmetic)] * 1e12) if one.flops else 0.0
+
+
+def of_datasheet(card: Mapping) -> Ceilings:
+    """Of an entry of config/datasheets.yaml."""
+    tflops = {dtype: value for dtype in datasheets.DTYPES if (value := card["peaks_tflops"].get(dtype))}
+    return Ceilings(card["bandwidth_gb_per_s"], tflops)
 
 
 @dataclass(frozen=True)
@@ -87,8 +96,6 @@ class Step:
 
     batch: int
     context: int
-    bytes: float
-    flops: float
     bound: Bound
     sustained_s: float | None
     expected_s: float | None  # with the experts that uniform routing uses; None for a dense model
@@ -99,7 +106,6 @@ class Step:
 
     @property
     def tokens_per_s(self) -> float:
-        """Of all sequences."""
         return self.batch / self.bound.seconds
 
 
@@ -117,8 +123,6 @@ def steps(model: Model, card: Card, batches: Sequence[int], contexts: Sequence[i
             one = Step(
                 batch=batch,
                 context=context,
-                bytes=fsum(one.times * one.bytes for one in step),
-                flops=fsum(one.times * one.flops for one in step),
                 bound=bound(step, card.burst),
                 sustained_s=_sustained(step, card),
                 expected_s=expected.seconds if routed else None,
@@ -152,15 +156,5 @@ def compute_bound_from(
         found = bound(operations(model, batch, context, cache, expected=expected), ceilings)
         return found.limited_by == "compute"
 
-    return _first(is_bound) if is_bound(MOST_BATCH) else None
-
-
-def _first(holds: Callable[[int], bool]) -> int:
-    """Of a condition that holds from some batch on."""
-    low, high = 0, 1
-    while not holds(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    first = bisect_left(range(MOST_BATCH + 1), True, lo=1, key=is_bound)
+    return first if first <= MOST_BATCH else None

@@ -67,18 +67,14 @@ class Fields:
             raise BadModel(f"{self._name(name)}: {_shown(value)} is unknown; allowed: {', '.join(allowed)}")
         return value
 
-    def words(self, name: str, allowed: Sequence[str], count: int) -> list[str] | None:
+    def listed(self, name: str, allowed: Sequence, count: int | None = None) -> list | None:
+        """A list of these values; with `count`, of that many."""
         value = self._value(name)
         if value is None:
             return None
-        if not isinstance(value, list) or len(value) != count or not all(one in allowed for one in value):
-            raise BadModel(f"{self._name(name)}: {_shown(value)}; allowed: a list of {count} of {', '.join(allowed)}")
-        return value
-
-    def wholes(self, name: str) -> list[int]:
-        value = self._value(name) or []
-        if not isinstance(value, list) or not all(isinstance(one, int) for one in value):
-            raise BadModel(f"{self._name(name)}: {_shown(value)}; allowed: a list of whole numbers")
+        if not isinstance(value, list) or count not in (None, len(value)) or not all(one in allowed for one in value):
+            what = f"{allowed[0]} to {allowed[-1]}" if isinstance(allowed, range) else ", ".join(allowed)
+            raise BadModel(f"{self._name(name)}: {_shown(value)}; allowed: a list of {count or 'some'} of {what}")
         return value
 
     def mapping(self, name: str) -> Mapping[str, Any] | None:

@@ -1,83 +1,77 @@
-"""One decode step of a dense model behind the operator interface: settings, cases, inputs and check."""
+"""The decode step of a dense model as an operator file. In the config: `operators: [tools/decoding/decode_step.py]`,
+`decode_step: {models: [llama-3-8b], batch_sizes: [1], contexts: [1024]}`."""
 
-from collections.abc import Iterable
-from typing import Annotated, ClassVar, Literal
+from dataclasses import asdict
+from typing import Annotated, ClassVar
 
-from pydantic import Field
+import config_file
+from chain import GPU, Chain
+from dense import Dense, dense
+from number_formats import PLAIN
+from operations import operations
+from pydantic import AfterValidator
 
-from roofline.core.accuracy import relative_error, require_close
-from roofline.core.formatting import capacity
-from roofline.devices.base import Identity
-from roofline.models import config_file
-from roofline.models.decoding import step as operations
-from roofline.models.number_formats import PLAIN
-from roofline.operators.base import WORKSPACE_BYTES, Case, Implementation, Job, Operator
-from roofline.operators.model_decode.chain import Chain
-from roofline.operators.model_decode.costs import CONSTANTS
-from roofline.operators.model_decode.dense import Dense, NotDense, dense
-from roofline.operators.model_decode.weights import draw, draw_cache
-from roofline.operators.rmsnorm_matmul.hopper import MOST_ROWS
-from roofline.operators.settings import Budget, ByEffort, EachOnce, OperatorSettings, Whole
-from roofline.records.timing import Check
+from reference import draw, draw_cache, layer, normalised, step
+from roofline.api import (
+    WORKSPACE_BYTES,
+    Budget,
+    ByEffort,
+    Case,
+    Check,
+    EachOnce,
+    Field,
+    Implementation,
+    Job,
+    Operator,
+    OperatorSettings,
+    Whole,
+    capacity,
+    product_kernel,
+    relative_error,
+    require_close,
+)
 
 MOST_CONTEXT = 10**7  # tokens: no model has more
-MOST_CACHED = 1 << 15  # tokens of all sequences that a check attends to: of more, every n-th sequence is compared
-MOST_COMPARED = 1 << 25  # weights of the head that a check multiplies in float64: of more, every n-th row
+MOST_CACHED = 1 << 15  # tokens of all sequences that a check attends to; of more, every n-th sequence is compared
+MOST_COMPARED = 1 << 25  # weights of the head that a check multiplies in float64; of more, every n-th row
+Batch = Annotated[Whole, Field(le=product_kernel.MOST_ROWS)]
+Context = Annotated[Whole, Field(le=MOST_CONTEXT)]
 
 
-class ModelDecodeSettings(OperatorSettings):
-    """One decode step of each model of `models:` that is dense, at every batch size and context."""
+def _dense(named: str) -> str:
+    dense(config_file.find(named))  # raises ValueErrors
+    return named
 
-    batch_sizes: Annotated[
-        Annotated[list[Annotated[Whole, Field(le=MOST_ROWS)]], Field(min_length=1), EachOnce] | None,
-        ByEffort([1], [1, 32], [1, 8, 32, 128]),
-    ] = Field(default=None, description="sequences decoded at once; null: by effort")
-    contexts: Annotated[list[Annotated[Whole, Field(le=MOST_CONTEXT)]], Field(min_length=1), EachOnce] = Field(
-        default=[1024], description="tokens of each sequence, the new one among them"
+
+class DecodeStepSettings(OperatorSettings):
+    """One decode step of each model, at every batch size and context."""
+
+    models: Annotated[list[Annotated[str, AfterValidator(_dense)]], EachOnce] = Field(
+        default=[], description="dense models: paths of Hugging Face config.json files, or shipped names"
     )
-    implementations: Annotated[list[Literal["chain"]], Field(min_length=1), EachOnce] | None = Field(
-        default=None, description="chain, on GPUs of compute capability 9.0; null: all that a device has"
+    batch_sizes: Annotated[list[Batch], Field(min_length=1), EachOnce] = Field(
+        default=[1, 32], description="sequences decoded at once"
+    )
+    contexts: Annotated[list[Context], Field(min_length=1), EachOnce] = Field(
+        default=[1024], description="tokens of each sequence, including the new one"
     )
     time_budget_s: Annotated[Budget, ByEffort(0.1, 0.3, 2)] = Field(
         default=None, description="seconds for each batch size and context; null: by effort"
     )
 
 
-class ModelDecode(Operator):
-    name = "model_decode"
-    Settings = ModelDecodeSettings
-    unit = "tensor_core"
+class DecodeStep(Operator):
+    name, title = "decode_step", "a model's decode step"
+    counted = "weights without the embedding table, and K/V, once"
+    Settings, unit, implementations = DecodeStepSettings, "tensor_core", (Chain,)
     tolerance: ClassVar = {"fp16": 2e-3, "bf16": 1e-2}
-    implementations = (Chain,)
-    constants = CONSTANTS
+    constants: ClassVar = {"gpu": GPU}
 
     def jobs(self, config) -> list[Job]:
-        return [job for named in config.models if (job := self._job(config, config_file.find(named)))]
-
-    def left_out(self, config) -> dict[str, str]:
-        found = {}
-        for named in config.models:
-            model = config_file.find(named)
-            try:
-                dense(model)
-            except NotDense as error:
-                found[model["name"]] = str(error)
-        return found
-
-    def _job(self, config, found: dict) -> Job | None:
-        """None of a model that the chain cannot run: it has its floor alone."""
-        settings = getattr(config, self.rule)
-        try:
-            params = {"model": dense(found).as_dict(), "config": found}
-        except NotDense:
-            return None
-        dtype = config_file.read(found).head.stored.name
-        cases = [
-            Case({"batch": batch, "context": context}, dtype, found["name"], params)
-            for context in settings.contexts
-            for batch in settings.batch_sizes
-        ]
-        return Job(f"{config_file.file_name(found['name'])}_{dtype}", tuple(cases))
+        settings = config.decode_step
+        sizes = [(batch, context) for context in settings.contexts for batch in settings.batch_sizes]
+        models = map(config_file.find, settings.models)
+        return [Job(job_path(found), tuple(case_of(found, *size) for size in sizes)) for found in models]
 
     # -- counts
 
@@ -95,11 +89,11 @@ class ModelDecode(Operator):
         return None
 
     def memory_needed(self, case: Case, last_level_cache_bytes: int) -> int:
-        """None that would end a run before it begins: of a model that does not fit there is its floor alone."""
+        """Nothing that would end a run before it begins: `unsupported` skips a case that does not fit."""
         return 0
 
     def unsupported(self, device, case: Case) -> str | None:
-        """A case that the card's memory does not hold, with how many of the model's layers it would."""
+        """A case that does not fit the memory, with the number of layers that would."""
         model, free = config_file.read(case.params["config"]), device.identity.memory_free_bytes
         cache = case.shape["batch"] * model.cache_bytes(case.shape["context"], PLAIN[case.dtype])
         needed = model.weight_bytes + cache + WORKSPACE_BYTES
@@ -119,7 +113,7 @@ class ModelDecode(Operator):
     # -- inputs and check
 
     def rotated_inputs(self, device, case: Case, seed: int, count: int) -> list[dict]:
-        """One set: the chain rotates among none. That of a model small enough for a cache is recorded as warm."""
+        """One set: each layer has its own weights and cache, so a step is cold unless a cache holds the whole model."""
         return [self.inputs(device, case, seed)]
 
     def inputs(self, device, case: Case, seed: int) -> dict:
@@ -131,69 +125,63 @@ class ModelDecode(Operator):
         return {**draw(device, model, case.dtype, seed), **cache, "tokens": device.array(tokens)}
 
     def reference(self, case: Case, inputs: dict):
-        """The logits, of float64 arrays."""
-        from roofline.operators.model_decode.reference import step
-
+        """The logits, from float64 arrays."""
         return step(Dense(**case.params["model"]), inputs, inputs)
 
     def check(self, implementation: Implementation, scope: str | None) -> tuple[Check, float]:
-        """The first layer, of as many sequences as the host has room for; then the step, and its head on what the
-        layers left."""
+        """The first layer for as many sequences as the host has memory for; then the step, and its head applied to the
+        result of the last layer."""
         layer_error = self._layer_error(implementation)
-        step = implementation.step(scope)
-        seconds = implementation.device.step_times(step, 1)[0]
+        seconds = implementation.device.step_times(implementation.step(scope), 1)[0]
         check = self.compare(implementation, scope, 0, implementation.logits)
-        told = "the first layer, and the head on the last one's result, against float64"
-        return check.model_copy(update={"compared": told, "error": max(check.error, layer_error)}), seconds
+        compared = "the first layer, and the head on the last one's result, against float64"
+        return check.model_copy(update={"compared": compared, "error": max(check.error, layer_error)}), seconds
 
     def _layer_error(self, chain: Chain) -> float:
-        from roofline.operators.model_decode.reference import layer
-
-        model, device = chain.model, chain.device
+        device, weights = chain.device, chain.weights
         for launch in chain.launches()[: 1 + chain.kernels_a_layer]:
             launch()
         few = slice(None, None, -(-chain.batch * chain.context // MOST_CACHED))
-        got = _float64(device, chain.stream[few])
-        of = {name.partition(".")[2]: array for name, array in chain.weights.items() if name.startswith("0.")}
+        of = {name.partition(".")[2]: array for name, array in weights.items() if name.startswith("0.")}
         of |= {name: of[name][few] for name in ("keys", "values")}
         of = {name: _float64(device, array) for name, array in of.items()}
-        x = _float64(device, chain.weights["embedding"][chain.weights["tokens"][few]])
-        expected = layer(model, of, x, of["keys"], of["values"])
-        return self._close(chain, "the first layer", got, expected)
+        x = _float64(device, weights["embedding"][weights["tokens"][few]])
+        expected = layer(chain.model, of, x, of["keys"], of["values"])
+        return self._close(chain, "the first layer", _float64(device, chain.stream[few]), expected)
 
     def compare(self, implementation: Implementation, scope: str | None, index: int, result) -> Check:
         """Every logit must be finite; of a large head every n-th is compared."""
         import numpy
 
-        from roofline.operators.model_decode.reference import normalised
-
-        chain, device = implementation, implementation.device
-        model = chain.model
+        chain, device, model = implementation, implementation.device, implementation.model
         every = -(-model.vocabulary * model.hidden // MOST_COMPARED) | 1
         got = device.to_host(result).astype(numpy.float32)
         stream, g = (_float64(device, array) for array in (chain.stream, chain.weights["last_norm"]))
         expected = normalised(stream, g, model.eps) @ _float64(device, chain.weights["head"][::every]).T
         finite = numpy.isfinite(got).all()
         error = self._close(chain, "the head", got[:, ::every] if finite else got[:, ::every] + numpy.nan, expected)
-        tolerance = self.tolerance[chain.case.dtype]
-        return Check(compared="the head, against float64", error=error, tolerance=tolerance)
+        return Check(compared="the head, against float64", error=error, tolerance=self.tolerance[chain.case.dtype])
 
     def _close(self, chain: Chain, what: str, got, expected) -> float:
         error = relative_error(got, expected)
         require_close(f"{self.name}, {chain.case}: {what}", error, self.tolerance[chain.case.dtype])
         return error
 
-    def faults(self, config, devices: Iterable[Identity]) -> list[str]:
-        """Contexts that are longer than a model's, where a device would run it."""
-        if not any(self.implementations_on(one.kind) for one in devices):
-            return []
-        found = []
-        for model in (config_file.read(case.params["config"]) for job in self.jobs(config) for case in job.cases[:1]):
-            try:
-                config_file.require_contexts(model, getattr(config, self.rule).contexts)
-            except config_file.BadModel as error:
-                found.append(f"{self.rule}.contexts: {error}")
-        return found
+
+def case_of(found: dict, batch: int, context: int) -> Case:
+    """Of a model as `config_file.find` gives it. Raises NotDense."""
+    params = {"model": asdict(dense(found)), "config": found}
+    return Case({"batch": batch, "context": context}, dtype_of(found), found["name"], params)
+
+
+def dtype_of(found: dict) -> str:
+    """Of weights, K/V and products."""
+    return config_file.read(found).head.stored.name
+
+
+def job_path(found: dict) -> str:
+    """Of the record, below results/DEVICE/decode_step/."""
+    return f"{config_file.file_name(found['name'])}_{dtype_of(found)}"
 
 
 def _float64(device, array):

@@ -1,104 +1,86 @@
-"""make model: what decoding a model costs at least, under ceilings that were measured, beside steps that were timed.
+"""make model: an upper bound on the decode speed of a model, by the measured ceilings of a card.
 
-    python workflow/commands/model.py MODEL [--card CARD...] [--batch 1,8] [--context 1024] [--cache bf16]
+    python tools/decoding/decoding.py MODEL [--card CARD...] [--batch 1,8] [--context 1024] [--cache bf16] [--measure]
 
-MODEL is the path of a Hugging Face config.json, or a name of docs/decoding.md. CARD is a run (a results folder, or a
-folder or an archive with one), or a card of config/datasheets.yaml, whose ceilings are the vendor's promises; several
-are shown side by side. Without it, this folder's results; and where a chain of kernels can run the model on the card
-that they are of, which must be in this machine, steps of it are measured in cell/ first.
+MODEL is the path of a Hugging Face config.json, or a name of README.md. CARD is a run (a results folder, an archive, a
+folder of reference/), by default results/, or a card of config/datasheets.yaml, whose ceilings are those of the vendor.
+Several are shown side by side. --measure times the step of a dense model on the GPU of this machine first.
 """
 
 import argparse
 import shutil
 import sys
 import textwrap
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scripts"))
 
-from roofline import devices
-from roofline.analysis import decoding
-from roofline.analysis.decoding import Card
-from roofline.analysis.load import load
-from roofline.analysis.results import Results, read_results
-from roofline.analysis.table import DecodedModel, Operator
-from roofline.core.device_kinds import in_order
-from roofline.devices import datasheets
-from roofline.devices.gpu.kernel_compiler import HOPPER
-from roofline.models import config_file
-from roofline.models.architecture import Model
-from roofline.models.config_file import BadModel
-from roofline.models.floor import of_datasheet
-from roofline.models.number_formats import CACHES
-from roofline.operators.model_decode import ModelDecode
-from roofline.operators.registry import builtin
-from roofline.records.base import CorruptRecord, read
-from roofline.records.operator import OperatorRecord
-from roofline.report import decoding as words
-from roofline.run import folder, settings
-from roofline.run.archive import Refused
-from roofline.run.jobs import print_what_can_be_printed
-from roofline.run.paths import RESULTS
-from roofline.run.runs import read_run
+import bound
+import config_file
+import decode_step
+import speed_picture
+from architecture import Model
+from bound import Card, Ceilings, NoCeiling, Step
+from config_file import BadModel
+from dense import NotDense, dense
+from number_formats import CACHES, PLAIN
 
-DATASHEETS = Path(__file__).absolute().parents[2] / "config" / "datasheets.yaml"
+import roofline.api as api
+
+DATASHEETS = Path(__file__).resolve().parents[2] / "config" / "datasheets.yaml"
+FOLDER = api.RESULTS / "decoding"  # of the picture and of what is measured
 BATCHES, CONTEXTS = [1, 8, 32, 128, 512], [1024, 8192]
-FOLDER = Path("cell")  # where steps are measured
-TIMED = [1, 32], [1024]  # batches and contexts that are measured where none are named
+MEASURED_BATCHES = [1, 32]
 MOST = 1 << 30
 MOST_NEAR = 5  # names that an unknown one is answered with
-
-
-@dataclass(frozen=True)
-class Found:
-    """A card, what to call it, what was timed on it, and why other steps of the model were not."""
-
-    name: str
-    card: Card
-    model: str  # of card
-    timed: tuple[Operator, ...] = ()
-    not_measured: str | None = None
+DPI = 160
+SKIPPED = " skipped: "  # in a note of a record, between an implementation and the reason
+Times = Mapping[tuple[int, int], float]  # seconds of a measured step, by batch and context
 
 
 def main(arguments: list[str]) -> int:
     try:
         given = parsed(arguments)
-        model = config_file.read(config_file.find(given.model))
+        found = config_file.find(given.model)
+        model = config_file.read(found)
         contexts = given.context or [one for one in CONTEXTS if one <= model.longest_context] or [model.longest_context]
         config_file.require_contexts(model, contexts)
-        cards = [found(name) for name in filter(None, given.card)] or [found(str(RESULTS))]
-        if not given.card:
-            cards = [timed_here(cards[0], given, contexts)]
-        rows = [row_of(model, one, given.batch or BATCHES, contexts, given.cache) for one in cards]
-    except (BadModel, Refused, settings.Faults, folder.Failed, CorruptRecord, OSError) as error:
+        cards = [card_of(name) for name in filter(None, given.card)] or [card_of(str(api.RESULTS))]
+        steps = [bound.steps(model, one, given.batch or BATCHES, contexts, given.cache) for one in cards]
+        times, why = measured(found, cards, given, contexts) if given.measure else ({}, "")
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        picture = FOLDER / f"{config_file.file_name(model.name)}.png"
+        api.figure_style.save(speed_picture.draw(model.name, cards, steps, times), [picture], DPI)
+    except (BadModel, NoCeiling, api.Refused, api.Faults, api.Failed, api.CorruptRecord, OSError) as error:
         print(error)
         return 1
-    names = [one.name for one in cards]
-    told = [wrapped(words.verdict(row, name)) for row, name in zip(rows, names, strict=True)]
-    measured = {name: text for row, name in zip(rows, names, strict=True) if (text := words.measured(row))}
-    told += [wrapped(f"{name}: {text}" if len(rows) > 1 else text) for name, text in measured.items()]
-    table = words.steps(rows[0]) if len(rows) == 1 else words.side_by_side(rows, names)
-    print("\n\n".join([*told, *dict.fromkeys(wrapped(words.remarks(row)) for row in rows), str(table)]))
+    told = [verdict(model, card, of_card) for card, of_card in zip(cards, steps, strict=True)]
+    told += [f"Not measured: {why}."] if why else []
+    told += [remarks(model, card, given.cache, of_card) for card, of_card in zip(cards, steps, strict=True)]
+    table = one_card(steps[0], times) if len(cards) == 1 else side_by_side(cards, steps)
+    print("\n\n".join([*dict.fromkeys(map(wrapped, told)), str(table), f"Written: {picture}"]))
     return 0
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
-    """Raises Refused for a value that is none."""
+    """Raises Refused for a bad value."""
     parser = argparse.ArgumentParser(prog="make model", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("model", metavar="MODEL", help="a config.json, or a name of docs/decoding.md")
+    parser.add_argument("model", metavar="MODEL", help="a config.json, or a name of tools/decoding/README.md")
     cards, batches, contexts = partial(str.split, sep=","), partial(wholes, "BATCH"), partial(wholes, "CONTEXT")
     parser.add_argument("--card", action="extend", type=cards, default=[], metavar="CARD")
     parser.add_argument("--batch", type=batches, default=None, help="sequences decoded at once: 1,8,32")
     parser.add_argument("--context", type=contexts, default=None, help="tokens of each sequence: 1024,8192")
     parser.add_argument("--cache", type=cache_dtype, default=CACHES[0], help=", ".join(CACHES))
+    parser.add_argument("--measure", action="store_true", help="time the step on this machine first")
     return parser.parse_args(arguments)
 
 
 def cache_dtype(text: str) -> str:
     if text not in CACHES:
-        raise Refused(f"CACHE: {text!r} is unknown; allowed: {', '.join(CACHES)}")
+        raise api.Refused(f"CACHE: {text!r} is unknown; allowed: {', '.join(CACHES)}")
     return text
 
 
@@ -108,98 +90,167 @@ def wholes(variable: str, text: str) -> list[int]:
     except ValueError:
         numbers = []
     if not numbers or not all(1 <= one <= MOST for one in numbers):
-        raise Refused(f"{variable}: {text!r}; allowed: whole numbers from 1 to {MOST}, such as 1,8,32")
+        raise api.Refused(f"{variable}: {text!r}; allowed: whole numbers from 1 to {MOST}, such as 1,8,32")
     return list(dict.fromkeys(numbers))
 
 
-def timed_here(on: Found, given: argparse.Namespace, contexts: list[int]) -> Found:
-    """With steps of the model that a chain of kernels takes now, where this machine has such a card. Raises Faults of
-    settings, folder.Failed and CorruptRecord."""
-    identity = devices.discover().get(on.card.name)
-    if identity is None or identity.name != on.model or identity.kind != "gpu":
-        return on
-    batches, timed_contexts = given.batch or TIMED[0], given.context or [min(*contexts, *TIMED[1])]
-    others = [one for one in builtin() if not (one.measured_with_ceilings or isinstance(one, ModelDecode))]
-    config = {
-        **{one.rule: {"enabled": False} for one in others},
-        "devices": [on.card.name],
-        "counters": "off",
-        "models": [given.model],
-        "decoding": {"contexts": timed_contexts},
-        ModelDecode.rule: {"batch_sizes": batches, "contexts": timed_contexts},
-    }
-    operator, checked = ModelDecode(), settings.complete(config)
-    if why := "; ".join(operator.left_out(checked.config).values()):
-        return replace(on, not_measured=why)
-    if identity.compute_capability != ".".join(map(str, HOPPER)):
-        return replace(on, not_measured=f"compute capability {identity.compute_capability}; its kernels are for 9.0")
-    if given.cache not in operator.tolerance:
-        return replace(on, not_measured=f"keys and values in {given.cache}; its kernels keep them in the model's dtype")
-    (job,) = operator.jobs(checked.config)
-    record = f"{on.card.name}/{operator.rule}/{job.path}"
-    print(f"measuring {len(job.cases)} steps of {given.model} in {FOLDER}/", flush=True)
-    path = f"{RESULTS}/{record}.json"
-    folder.require_no_living_run(FOLDER)
-    folder.prepare(FOLDER, config)
-    try:
-        folder.run_logged(FOLDER, ["--forcerun", path, "--", path])
-    except folder.Failed as error:  # the floor needs no step
-        return replace(on, not_measured=str(error))
-    records = with_seals(on.card.name, FOLDER / path)
-    why = [reason for _, one in records.of_kind(OperatorRecord) for reason in decoding.skipped(one)]
-    return replace(on, timed=tuple(load(records).operators), not_measured="; ".join(why) or None)
+# ---------------------------------------------------------------- cards
 
 
-def with_seals(device: str, path: Path) -> Results:
-    """A record with its device and the seals that it carries. Raises CorruptRecord and OSError."""
-    results = FOLDER / RESULTS
-    seals = [results / seal for seal in read(OperatorRecord, path).seals]
-    return read_results(results, [results / device / "device_query.json", *seals, path])
-
-
-def found(name: str) -> Found:
-    """A card and what to call it: of a run the first device that has the ceilings, GPUs first, or of the datasheets.
-
-    Raises Refused.
-    """
+def card_of(name: str) -> Card:
+    """The first device of a run that has the ceilings, or a card of the datasheets. Raises Refused."""
     if not Path(name).exists():
-        if name == str(RESULTS):
-            raise Refused("no results here yet: run make first, or name a card, such as CARD=reference/nvidia-h200")
+        if name == str(api.RESULTS):
+            raise api.Refused("no results here yet: run make first, or name a card, such as CARD=reference/nvidia-h200")
         return promised(name)
-    run = read_run(name)
-    for device in in_order(run.devices, lambda one: run.devices[one].device_kind):
-        record = run.devices[device]
-        card = decoding.card(device, record.memory_total_bytes, record.device_kind, run.roofline.ceilings)
-        if card:
-            timed = tuple(decoding.timed_steps(run.roofline.operators, device))
-            return Found(f"{record.name} (measured, {name})", card, record.name, timed)
-    raise Refused(f"{name}: it has no device with the ceilings of memory and of products")
+    run = api.open_run(name)
+    for device, record in sorted(run.devices.items(), key=lambda item: item[1].device_kind != "gpu"):
+        mine = {one.name: one for one in run.roofline.ceilings if one.device == device}
+        read = next((mine[one] for one in api.memory_ceilings(record.device_kind, "read") if one in mine), None)
+        products = {key: one for key, one in mine.items() if one.kind == "compute" and one.method == "gemm"}
+        if read and products:
+            burst = {key: one.burst_tflops or one.tflops for key, one in products.items()}
+            sustained = {key: one.sustained_tflops for key, one in products.items() if one.sustained_tflops}
+            ceilings = (Ceilings(read.gb_per_s, burst), Ceilings(read.gb_per_s, sustained))
+            return Card(record.name, f"measured, {name}", record.memory_total_bytes, read.name, *ceilings)
+    raise api.Refused(f"{name}: no device there has ceilings of memory and of matrix products")
 
 
-def promised(name: str) -> Found:
-    """Raises Refused for a name that is neither a run's nor a card's."""
-    cards = {one: card for card in datasheets.load(DATASHEETS)["cards"].values() for one in card["device_names"]}
+def promised(name: str) -> Card:
+    """By the datasheet. Raises Refused for a name that is neither a run nor a card."""
+    cards = {one: card for card in api.datasheets.load(DATASHEETS)["cards"].values() for one in card["device_names"]}
     near = [one for one in cards if name.lower() in one.lower()]
     if name not in cards and len(near) != 1:
         known = f"did you mean {' or '.join(near)}? " if 0 < len(near) <= MOST_NEAR else ""
-        raise Refused(f"{name}: no run, and no card of config/datasheets.yaml; {known}allowed: a path or such a name")
+        raise api.Refused(
+            f"{name}: no run, and no card of config/datasheets.yaml; {known}allowed: a path or such a name"
+        )
     name = name if name in cards else near[0]
-    memory_bytes, ceilings = datasheets.nominal_bytes(cards[name]), of_datasheet(cards[name])
-    card = Card(name, memory_bytes, "the datasheet's bandwidth", ceilings, sustained=None)
-    return Found(f"{name} (by its datasheet, not measured)", card, name)
+    memory_bytes, ceilings = api.datasheets.nominal_bytes(cards[name]), bound.of_datasheet(cards[name])
+    return Card(name, "by its datasheet, not measured", memory_bytes, "the bandwidth of the datasheet", ceilings)
 
 
-def row_of(model: Model, on: Found, batches: list[int], contexts: list[int], cache: str) -> DecodedModel:
-    row = decoding.decode(model, on.card, batches, contexts, cache, on.timed)
-    if row is None:
-        raise Refused(f"{on.card.name}: it has no ceiling of the products of {model.name}")
-    return row.model_copy(update={"not_measured": on.not_measured})
+# ---------------------------------------------------------------- the measured step
+
+
+def measured(found: dict, cards: Sequence[Card], given: argparse.Namespace, contexts: list[int]) -> tuple[Times, str]:
+    """GPU times of steps on this machine, and why others were not measured. Raises Refused, Faults and Failed."""
+    gpu = next((one for one in api.discover().values() if one.kind == "gpu"), None)
+    if not gpu or [one.name for one in cards] != [gpu.name]:
+        here = gpu.name if gpu else "no GPU"
+        raise api.Refused(f"MEASURE=1: this machine has {here}; name one run of that model of card, or leave CARD out")
+    try:
+        dense(found)
+    except NotDense as error:
+        return {}, str(error)
+    if given.cache != decode_step.dtype_of(found):
+        return {}, f"keys and values in {given.cache}; the step keeps them in the dtype of the model"
+    named = str(Path(given.model).resolve()) if Path(given.model).exists() else given.model
+    sizes = {"batch_sizes": given.batch or MEASURED_BATCHES, "contexts": given.context or contexts[:1]}
+    config = {one.rule: {"enabled": False} for one in api.builtin_operators() if not one.measured_with_ceilings}
+    config |= {"devices": [gpu.device], "operators": [decode_step.__file__], "counters": "off"}
+    print(f"measuring steps of {found['name']} in {FOLDER}/", flush=True)
+    target = f"{api.RESULTS}/{gpu.device}/{decode_step.DecodeStep.rule}/{decode_step.job_path(found)}.json"
+    failed = api.measure([target], {**config, "decode_step": {"models": [named], **sizes}}, FOLDER)
+    if failed:
+        return {}, failed[target].why
+    record = api.read_record(api.OperatorRecord, FOLDER / target)
+    times = {
+        (one.shape["batch"], one.shape["context"]): (one.device_latency or one.latency).median_s
+        for one in record.measurements
+    }
+    return times, "; ".join(note.partition(SKIPPED)[2] for note in record.notes if SKIPPED in note)
+
+
+# ---------------------------------------------------------------- words
+
+
+def verdict(model: Model, card: Card, steps: Sequence[Step]) -> str:
+    """Speed at the smallest batch, its limit, what fits, and where compute takes over."""
+    first, of_context = steps[0], list({one.context: one for one in steps}.values())
+    parts = ", ".join(f"{part} {api.percent(share)}" for part, share in largest_parts(first, 2))
+    at = f"at batch {first.batch}, context {first.context}"
+    told = f"{model.name} on {card.title}: at most {api.number(first.tokens_per_s)} tokens/s {at} "
+    told += f"({first.bound.limited_by}-bound: {parts}). "
+    if first.largest_batch is None:
+        told += "The memory size of the card is unknown. "
+    elif not any(one.largest_batch for one in of_context):
+        told += f"It does not fit: the weights alone take {api.capacity(model.weight_bytes)}. "
+    else:
+        room = " or ".join(f"{one.largest_batch} sequences of {one.context} tokens" for one in of_context)
+        told += f"Weights take {api.capacity(model.weight_bytes)} and leave room for {room}. "
+    crossings = {one.context: one.compute_bound_from for one in of_context if one.compute_bound_from}
+    crossing = [f"batch {batch} (context {context})" for context, batch in crossings.items()]
+    return told + (f"Compute-bound from {api.listed(crossing)}." if crossing else "Memory-bound at every batch.")
+
+
+def largest_parts(step: Step, count: int) -> list[tuple[str, float]]:
+    shares = {part: seconds / step.bound.seconds for part, seconds in step.bound.by_part.items()}
+    return sorted(shares.items(), key=lambda item: -item[1])[:count]
+
+
+def remarks(model: Model, card: Card, cache: str, steps: Sequence[Step]) -> str:
+    told = f"{_count(model.parameters)} parameters"
+    if model.active_parameters != model.parameters:
+        told += f", {_count(model.active_parameters)} active"
+    context, stored = steps[0].context, PLAIN[cache]
+    told += f"; K/V in {cache}, {api.capacity(model.cache_bytes(context, stored))} per sequence of {context} tokens"
+    told += f"; reads limited by {card.memory_ceiling}"
+    wanted = dict.fromkeys(one.stored.arithmetic for one in (*model.linears, model.head))
+    replaced = {one: card.burst.dtype(one) for one in (*wanted, stored.arithmetic)}
+    told += "".join(f"; {one} products limited by {other}" for one, other in replaced.items() if one != other)
+    if model.assumed:
+        told += f"; defaults taken: {', '.join(f'{key} {value}' for key, value in model.assumed.items())}"
+    return f"{told}. Source: {model.source}."
+
+
+def _count(parameters: int) -> str:
+    return f"{api.number(parameters / 1e9)} G" if parameters >= 1e9 else f"{api.number(parameters / 1e6)} M"
+
+
+def one_card(steps: Sequence[Step], times: Times) -> api.Table:
+    rows = [_row(one, times.get((one.batch, one.context))) for one in steps]
+    return api.filled(list(rows[0]), [list(row.values()) for row in rows], left=0)
+
+
+def _row(step: Step, measured_s: float | None) -> dict[str, str]:
+    ((part, share),) = largest_parts(step, 1)
+    return {
+        "batch": str(step.batch),
+        "context": str(step.context),
+        "tokens/s at most": api.number(step.tokens_per_s),
+        "step at least": api.duration(step.bound.seconds),
+        "measured": api.duration(measured_s) if measured_s else "-",
+        "of the bound": api.percent(step.bound.seconds / measured_s) if measured_s else "-",
+        "one by one": api.duration(step.bound.one_by_one_s),
+        "sustained": api.duration(step.sustained_s) if step.sustained_s else "-",
+        "uniform routing": api.duration(step.expected_s) if step.expected_s else "-",
+        "limited by": step.bound.limited_by,
+        "largest part": f"{part} {api.percent(share)}",
+        "memory": api.capacity(step.memory_bytes),
+        "fits": {None: "unknown", True: "yes", False: "no"}[step.fits],
+    }
+
+
+def side_by_side(cards: Sequence[Card], steps: Sequence[Sequence[Step]]) -> api.Table:
+    """Tokens per second of one model on several cards."""
+    rows = [
+        [str(same[0].batch), str(same[0].context), *(f"{api.number(one.tokens_per_s)}{_beside(one)}" for one in same)]
+        for same in zip(*steps, strict=True)
+    ]
+    return api.Table(["batch", "context", *(f"tokens/s at most, {one.name}" for one in cards)], rows, 0)
+
+
+def _beside(step: Step) -> str:
+    told = [f"uniform routing: {api.number(step.batch / step.expected_s)}"] if step.expected_s else []
+    told += ["does not fit"] if step.fits is False else []
+    return f" ({', '.join(told)})" if told else ""
 
 
 def wrapped(text: str) -> str:
-    return textwrap.fill(text, min(shutil.get_terminal_size((100, 24)).columns, 120))
+    return textwrap.fill(text, min(shutil.get_terminal_size((100, 24)).columns, 120), break_on_hyphens=False)
 
 
 if __name__ == "__main__":
-    print_what_can_be_printed()
+    api.print_what_can_be_printed()
     sys.exit(main(sys.argv[1:]))

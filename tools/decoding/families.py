@@ -60,8 +60,8 @@ def _is(reader: Reader, setting: bool | str) -> bool:
     return reader.fields.flag(setting) if isinstance(setting, str) else setting
 
 
-def heads(reader: Reader) -> tuple[int, int, int]:
-    """Of queries, of K and V, and numbers in each."""
+def grouped(family: Family, reader: Reader, layer: int, window: int | None):
+    """Queries in groups that share keys and values."""
     fields = reader.fields
     queries = fields.whole("num_attention_heads")
     shared = fields.optional("num_key_value_heads") or queries
@@ -72,12 +72,6 @@ def heads(reader: Reader) -> tuple[int, int, int]:
         if reader.hidden % queries:
             raise BadModel(f"num_attention_heads: {queries} does not divide hidden_size, {reader.hidden}")
         size = reader.hidden // queries
-    return queries, shared, size
-
-
-def grouped(family: Family, reader: Reader, layer: int, window: int | None):
-    """Queries in groups that share keys and values."""
-    queries, shared, size = heads(reader)
     of_qkv, of_o = _is(reader, family.qkv_bias), _is(reader, family.o_bias)
     linears = [
         reader.linear(layer, "self_attn.q_proj", "attention", queries * size, reader.hidden, bias=of_qkv),
@@ -118,7 +112,7 @@ def latent(family: Family, reader: Reader, layer: int, window: int | None):
 def by_layer_types(reader: Reader) -> list[int | None]:
     """Windows where layer_types names them; without it every other layer has one, as gpt-oss does."""
     window = reader.fields.optional("sliding_window")
-    types = reader.fields.words("layer_types", (FULL, SLIDING), reader.layers)
+    types = reader.fields.listed("layer_types", (FULL, SLIDING), reader.layers)
     if types is None:
         types = [FULL if layer % 2 else SLIDING for layer in range(reader.layers)]
         reader.fields.assumed["layer_types"] = f"{SLIDING}, {FULL}, in turn"
@@ -128,9 +122,9 @@ def by_layer_types(reader: Reader) -> list[int | None]:
 def of_upper_layers(reader: Reader) -> list[int | None]:
     """Qwen's: windows where they are switched on, from layer max_window_layers on or where layer_types names them."""
     fields = reader.fields
-    on, window, first = fields.flag("use_sliding_window"), fields.optional("sliding_window"), 0
+    on, window = fields.flag("use_sliding_window"), fields.optional("sliding_window")
     first = fields.whole("max_window_layers", least=0)
-    types = fields.words("layer_types", (FULL, SLIDING), reader.layers)
+    types = fields.listed("layer_types", (FULL, SLIDING), reader.layers)
     if types is None:
         types = [SLIDING if on and layer >= first else FULL for layer in range(reader.layers)]
     return [window if one == SLIDING else None for one in types]
@@ -144,13 +138,9 @@ def gated(family: Family, reader: Reader, layer: int, size: int | None = None, m
     """Two matrices in, one out."""
     size, part = size or reader.fields.whole("intermediate_size"), "experts" if experts else "MLP"
     bias = _is(reader, family.mlp_bias)
+    shapes = {"gate_proj": (size, reader.hidden), "up_proj": (size, reader.hidden), "down_proj": (reader.hidden, size)}
     return [
-        reader.linear(layer, f"{module}.{name}", part, outputs, inputs, bias=bias, **experts)
-        for name, outputs, inputs in (
-            ("gate_proj", size, reader.hidden),
-            ("up_proj", size, reader.hidden),
-            ("down_proj", reader.hidden, size),
-        )
+        reader.linear(layer, f"{module}.{name}", part, *shape, bias=bias, **experts) for name, shape in shapes.items()
     ]
 
 
@@ -163,10 +153,8 @@ def _experts(reader: Reader, field_name: str) -> dict[str, int]:
 
 def local_experts(family: Family, reader: Reader, layer: int) -> list[Linear]:
     """Mixtral's and gpt-oss's: experts in every layer, behind a router."""
-    experts = _experts(reader, "num_local_experts")
-    router = reader.linear(
-        layer, "mlp.router", "experts", experts["copies"], reader.hidden, bias=_is(reader, family.mlp_bias)
-    )
+    experts, bias = _experts(reader, "num_local_experts"), _is(reader, family.mlp_bias)
+    router = reader.linear(layer, "mlp.router", "experts", experts["copies"], reader.hidden, bias=bias)
     return [router, *gated(family, reader, layer, module="mlp.experts.0", **experts)]
 
 
@@ -174,7 +162,7 @@ def some_experts(family: Family, reader: Reader, layer: int) -> list[Linear]:
     """Qwen3's: experts but in the layers that are named, and between every decoder_sparse_step."""
     fields = reader.fields
     experts, size = _experts(reader, "num_experts"), fields.whole("moe_intermediate_size")
-    step, dense = fields.whole("decoder_sparse_step"), fields.wholes("mlp_only_layers")
+    step, dense = fields.whole("decoder_sparse_step"), fields.listed("mlp_only_layers", range(MOST_LAYERS)) or []
     if layer in dense or (layer + 1) % step:
         return gated(family, reader, layer)
     fields.whole("intermediate_size")
@@ -196,8 +184,6 @@ def routed_and_shared(family: Family, reader: Reader, layer: int) -> list[Linear
     ]
 
 
-# ---------------------------------------------------------------- the families
-
 FAMILIES: dict[str, Family] = {
     "llama": Family(qkv_bias="attention_bias", o_bias="attention_bias", mlp_bias="mlp_bias"),
     "mistral": Family(windows=in_all_layers),
@@ -209,13 +195,8 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v3": Family("attention_bias", attention=latent, mlp=routed_and_shared),
     "kimi_k2": Family("attention_bias", attention=latent, mlp=routed_and_shared),
 }
-GPT2 = {
-    "n_embd": "hidden_size",
-    "n_layer": "num_hidden_layers",
-    "n_head": "num_attention_heads",
-    "n_inner": "intermediate_size",
-    "n_positions": "max_position_embeddings",
-}
+GPT2 = {"n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads"}
+GPT2 |= {"n_inner": "intermediate_size", "n_positions": "max_position_embeddings"}
 
 
 @cache
@@ -266,16 +247,13 @@ def _reader(fields: Fields) -> Reader:
 
 def _whole(name, source, kind, reader: Reader, layers, vectors, tables) -> Model:
     fields, hidden = reader.fields, reader.hidden
-    vocabulary = fields.whole("vocab_size")
-    head = Linear("lm_head", "head", vocabulary, hidden, reader.stored("lm_head"))
+    vocabulary, head = fields.whole("vocab_size"), reader.stored("lm_head")
     tied, longest = fields.flag("tie_word_embeddings"), fields.whole("max_position_embeddings")
     fields.require_nothing_else()
     embedding = Table("embed_tokens", vocabulary, hidden, reader.plain)
-    if tied:  # they are one matrix, which is not quantised
-        head = Linear("lm_head", "head", vocabulary, hidden, reader.plain)
-    return Model(
-        name, source, kind, tuple(layers), (embedding, *tables), vectors, head, tied, longest, dict(fields.assumed)
-    )
+    head = Linear("lm_head", "head", vocabulary, hidden, reader.plain if tied else head)  # tied: not quantised
+    assumed = dict(fields.assumed)
+    return Model(name, source, kind, tuple(layers), (embedding, *tables), vectors, head, tied, longest, assumed)
 
 
 def _gpt2(name: str, source: str, given: Mapping[str, Any]) -> Model:

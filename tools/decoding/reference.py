@@ -1,8 +1,14 @@
-"""A decode step in float64, of the arrays of weights.py on the host: one operation after another."""
+"""Random weights and K/V caches of a model, and its decode step on them in float64, one operation after another.
+
+Matrices are [outputs, inputs], normal numbers of variance 1 / hidden.
+"""
 
 import numpy
+from dense import Dense, turns
 
-from roofline.operators.model_decode.dense import Dense, turns
+from roofline.api import array_dtype
+
+SPREAD_OF_NORMS = 0.1  # of a norm's weights, about 1
 
 
 def normalised(x, g, eps: float):
@@ -43,3 +49,44 @@ def step(model: Dense, weights: dict, cache: dict, rounded=lambda array: array):
         of = {name.partition(".")[2]: array for name, array in weights.items() if name.startswith(f"{place}.")}
         x = layer(model, of, x, cache[f"{place}.keys"], cache[f"{place}.values"], rounded)
     return normalised(x, weights["last_norm"], model.eps) @ weights["head"].T
+
+
+def shapes(model: Dense) -> dict[str, tuple[int, ...]]:
+    """Of the arrays of one layer. Gate is above up; queries are above keys, and those above values."""
+    found = {
+        "input_norm": (model.hidden,),
+        "qkv": (model.qkv, model.hidden),
+        "o": (model.hidden, model.heads * model.head_size),
+        "middle_norm": (model.hidden,),
+        "gate_up": (2 * model.inner, model.hidden),
+        "down": (model.hidden, model.inner),
+    }
+    found |= {"bias": (model.qkv,)} if model.bias else {}
+    return found | ({"query_norm": (model.head_size,), "key_norm": (model.head_size,)} if model.norms else {})
+
+
+def draw(device, model: Dense, dtype: str, seed: int) -> dict:
+    """Arrays by name: `embedding`, `head` and `last_norm`, and of each layer `{layer}.{name}`."""
+    wanted = {"embedding": (model.vocabulary, model.hidden), "last_norm": (model.hidden,)}
+    wanted |= {} if model.tied else {"head": (model.vocabulary, model.hidden)}
+    wanted |= {f"{layer}.{name}": shape for layer in range(model.layers) for name, shape in shapes(model).items()}
+    found = {}
+    for place, (name, shape) in enumerate(wanted.items()):
+        norm = name.endswith("norm")
+        found[name] = device.normal(shape, dtype, seed + place)
+        found[name] *= _number(device, SPREAD_OF_NORMS if norm else model.hidden**-0.5, dtype)
+        if norm:
+            found[name] += _number(device, 1, dtype)
+    return {"head": found["embedding"]} | found
+
+
+def draw_cache(device, model: Dense, dtype: str, batch: int, context: int, seed: int) -> dict:
+    """`{layer}.keys` and `{layer}.values` [batch, K/V heads, context, head size]."""
+    shape = (batch, model.kv_heads, context, model.head_size)
+    names = [f"{layer}.{name}" for layer in range(model.layers) for name in ("keys", "values")]
+    return {name: device.normal(shape, dtype, seed + place) for place, name in enumerate(names)}
+
+
+def _number(device, value: float, dtype: str):
+    """On the device: for a number of the host, CuPy would import its sparse matrices, which takes 0.1 s."""
+    return device.array(numpy.float32(value)).astype(array_dtype(dtype))

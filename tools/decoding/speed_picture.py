@@ -1,68 +1,51 @@
-"""Tokens a second at most over the batch, a panel for each model on each device, a line for each context."""
+"""Upper bound of tokens per second over the batch: a panel for each card, a line for each context."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 
+from bound import Card, Step
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from roofline.analysis.table import DecodedModel, Roofline
-from roofline.core.formatting import number
-from roofline.report import figure_style as style
-from roofline.report.charts import CONTEXTS
+from roofline.api import figure_style as style
+from roofline.api import number
 
-TITLE = "What decoding costs at least"
-MARKS = (
-    "Tokens a second of all sequences, at most: the longer of reading weights, keys and values, and of computing, each "
-    "at its measured ceiling. Filled: it fits the card's memory. Hollow: it does not. Dashed: with the experts that "
-    "uniform routing uses. Cross: a chain of kernels that was timed. A line is the most that the ceilings allow; "
-    "how far below it an engine stays depends on the engine."
-)
-HEAD, HIGH, AXIS, COLUMNS = 78.0, 190.0, 52.0, 2
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")  # of contexts
+MARKS = "Hollow: does not fit the memory. Dashed: experts by uniform routing. Cross: measured."
+HEAD, HIGH, AXIS = 78.0, 190.0, 52.0
 
 
 @style.styled()
-def draw(roofline: Roofline) -> Figure:
-    roofline = style.drawable(roofline)
-    lines, models = style.wrapped(MARKS), roofline.models
-    if not models:
-        return style.nothing(TITLE, "No device of this run has the ceilings that decoding stands under.")
-    across = min(COLUMNS, len(models))
-    down = -(-len(models) // across)
-    top = HEAD + style.LINE * (len(lines) - 1)
-    height = top + down * (HIGH + AXIS)
-    figure = style.headed(height, TITLE, lines)
-    place = style.margins(height, top=top, bottom=AXIS) | {"hspace": AXIS / HIGH, "wspace": 0.2}
-    grid = figure.subplots(down, across, squeeze=False, gridspec_kw=place)
-    for axes in grid.flat[len(models) :]:
-        axes.remove()
-    for axes, row in zip(grid.flat, models, strict=False):
-        _paint(axes, row, roofline.devices[row.device].name)
+def draw(model: str, cards: Sequence[Card], steps: Sequence[Sequence[Step]], times: Mapping) -> Figure:
+    """`times` has the seconds of steps that were measured, by batch and context."""
+    height = HEAD + len(cards) * (HIGH + AXIS)
+    figure = style.headed(height, style.drawable(f"Decode speed of {model}: upper bound"), [MARKS])
+    place = style.margins(height, top=HEAD, bottom=AXIS) | {"hspace": AXIS / HIGH}
+    grid = figure.subplots(len(cards), 1, squeeze=False, gridspec_kw=place)
+    for axes, card, of_card in zip(grid.flat, cards, steps, strict=True):
+        _paint(axes, style.drawable(card.title), of_card, times)
     return figure
 
 
-def _paint(axes: Axes, row: DecodedModel, device: str) -> None:
-    title = f"{row.model} on {device}"
+def _paint(axes: Axes, title: str, steps: Sequence[Step], times: Mapping) -> None:
     axes.set_title(style.shortened(title, 0.85 * axes.bbox.width, style.TEXT_SIZE + 1), pad=6)
-    for colour, context in zip(cycle(CONTEXTS), [one.context for one in row.contexts], strict=False):
-        mine = sorted((one for one in row.steps if one.context == context), key=lambda one: one.batch)
-        batches = [one.batch for one in mine]
-        _line(axes, batches, [one.batch / one.floor_s for one in mine], colour, "-", f"context {context}")
+    for colour, context in zip(cycle(COLOURS), dict.fromkeys(one.context for one in steps), strict=False):
+        mine = sorted((one for one in steps if one.context == context), key=lambda one: one.batch)
+        batches, look = [one.batch for one in mine], {"color": colour, "lw": 1.3, "zorder": 3}
+        axes.plot(batches, [one.tokens_per_s for one in mine], label=f"context {context}", **look)
         if mine[0].expected_s:
-            _line(axes, batches, [one.batch / one.expected_s for one in mine], colour, (0, (3, 2)), None)
-        tried = [one for one in mine if one.measured_s]
-        y = [one.batch / one.measured_s for one in tried]
-        axes.plot([one.batch for one in tried], y, color=colour, marker="x", ls="none", zorder=5)
+            axes.plot(batches, [one.batch / one.expected_s for one in mine], ls=(0, (3, 2)), **look)
+        timed = [batch for batch in batches if (batch, context) in times]
+        axes.plot(
+            timed, [batch / times[batch, context] for batch in timed], color=colour, marker="x", ls="none", zorder=5
+        )
         for one in mine:
-            look = style.dot_look(colour, "o", hollow=one.fits is False)
-            axes.plot([one.batch], [one.batch / one.floor_s], **look, zorder=4)
+            axes.plot(
+                [one.batch], [one.tokens_per_s], **style.dot_look(colour, "o", hollow=one.fits is False), zorder=4
+            )
     style.logarithmic(axes.xaxis, number, base=2, numticks=9)
-    axes.set_xticks(sorted({one.batch for one in row.steps}))
+    axes.set_xticks(sorted({one.batch for one in steps}))
     style.logarithmic(axes.yaxis, number, subs=(1, 2, 5), numticks=9)
     axes.set_xlabel("batch: sequences decoded at once")
     axes.set_ylabel("tokens/s")
     axes.legend(loc="upper left", fontsize=style.SMALL_SIZE)
-
-
-def _line(axes: Axes, x: Sequence[float], y: Sequence[float], colour: str, dashes, label: str | None) -> None:
-    axes.plot(x, y, color=colour, lw=1.3, ls=dashes, label=label, zorder=3)

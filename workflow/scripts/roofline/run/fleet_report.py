@@ -21,7 +21,7 @@ from roofline.run.settings import complete
 
 NODES = "nodes.json"
 # Settings that no figure of a card depends on. A run in a folder of its own has absolute paths in the last two.
-NO_MATTER = {"cost", "author", "plot", "health", "models", "decoding", "operations", "profiles", "operators", "model"}
+NO_MATTER = {"cost", "author", "plot", "health", "operations", "profiles", "operators", "model"}
 UNSET = "not set"
 FILES = ("fleet.html", "FLEET.md", "fleet.json", "passing_nodes.txt", "failing_nodes.txt")
 
