@@ -24,7 +24,6 @@ SMALL = {
     "peak_flops": TINY["peak_flops"] | {"dtypes": ["fp32_fma"]},
     "bandwidth": TINY["bandwidth"],
     **{name: {"enabled": False} for name in ("decode_attn", "row_norm", "rmsnorm_matmul")},
-    "models": [],
     "plot": TINY["plot"],
 }
 FLEET = {"nodes": ["node[1-3]"], "minutes": 5, "wait_minutes": 5, "repeated_nodes": 0, "run": SMALL}

@@ -7,7 +7,7 @@ from roofline.api import listed
 
 LARGEST = 1 << 40  # beyond it nothing real comes, and products of several stay exact
 
-# Of no cost in a decode step, or named as not counted in docs/decoding.md.
+# Of no cost in a decode step, or not counted by the bound (README.md).
 _FREE = """
     _attn_implementation _name_or_path activation_function add_cross_attention architectures attention_dropout
     attn_implementation attn_pdrop auto_map aux_loss_alpha bos_token_id embd_pdrop embedding_dropout eos_token_id

@@ -8,7 +8,8 @@ from pathlib import Path
 from roofline.devices.gpu.kernel_compiler import CEILING_KERNELS, with_headers
 from roofline.operators.base import Operator
 
-PACKAGE, API = "roofline", "roofline.api"
+PACKAGE = "roofline"
+API = f"{PACKAGE}.api"
 MEASURING = ("core", "records", "devices", "operators", "measure")  # packages of which a measurement may be made
 # A parser would take ten times as long, at every start of Snakemake.
 IMPORT = re.compile(r"^ *(?:from ((?:roofline|\.)[\w.]*) import (\([^)]*\)|.+)|import (roofline[\w.]*))", re.MULTILINE)
