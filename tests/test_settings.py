@@ -187,7 +187,7 @@ def test_the_config_file_holds_the_defaults():
 
 def test_every_effort_fills_every_budget_and_a_greater_one_takes_longer():
     quick, default, thorough = (complete({"effort": name}) for name in EFFORTS)
-    assert budgets(default) == budgets(complete({})) and len(budgets(default)) == 8
+    assert budgets(default) == budgets(complete({})) and len(budgets(default)) == 7
     for key, value in budgets(default).items():
         assert budgets(quick)[key] < value < budgets(thorough)[key]
     for rule in ("peak_flops", "bandwidth", "decode_attn", "rmsnorm_matmul", "row_norm"):
