@@ -11,6 +11,12 @@ from workflow_run import CACHE_MIB, TINY, Run, committed, made_once, new_checkou
 from roofline.devices import host
 
 
+def pytest_collection_modifyitems(items) -> None:
+    for item in items:
+        if "finished_run" in item.fixturenames:
+            item.add_marker("workflow")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def small_quiet_host(tmp_path_factory) -> None:
     """The host that tests and the jobs they start see: nothing is known of its load, and its cache is small. With one

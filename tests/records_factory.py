@@ -527,7 +527,7 @@ def hashes_of(found: Results) -> dict[str, str]:
 def collected(*records: Record, **asked) -> Collected:
     found = results(*records)
     made = collect(found, Asked(**asked))
-    made.roofline.checks = checks.of_run(made.roofline, found, {})
+    made.roofline.checks = checks.of_run(made.roofline, found)
     return made
 
 
@@ -536,13 +536,13 @@ def verified(*records: Record, **asked) -> Roofline:
     return load(found, Asked(**asked), hashes_of(found))
 
 
-def told(*records: Record, made_up=(), spreads=None, standings=None, asked: Asked | None = None) -> Report:
+def told(*records: Record, made_up=(), asked: Asked | None = None) -> Report:
     """What the page tells of a run."""
     found = results(*records)
     sha256 = hashes_of(found)
     table = load(found, asked, sha256)
     table.checks = [*table.faults, *made_up]
-    return report(found, table, spreads or {}, sha256, standings)
+    return report(found, table, sha256)
 
 
 def page(name: str, *records: Record, **fields) -> str:

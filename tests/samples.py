@@ -340,7 +340,7 @@ def sample_roofline(
         reason = "NumPy has no fp16 product of its own: it would measure the conversion"
         skipped = [{"device": "cpu", "what": "peak_flops", "dtype": "fp16", "reason": reason}]
     return {
-        "schema_version": 4,
+        "schema_version": 5,
         "devices": devices,
         "ceilings": ceilings,
         "operators": operators,

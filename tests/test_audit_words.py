@@ -19,9 +19,7 @@ from records_factory import (
     verified,
 )
 
-from roofline.analysis import distribution
 from roofline.analysis.checks.ceilings import DTYPES_MEASURED
-from roofline.analysis.spread import between_runs
 from roofline.core.statistics import FEWEST_SAMPLES
 from roofline.records.base import Record
 from roofline.records.compute import PeakFlopsRecord
@@ -151,15 +149,6 @@ def test_no_check_passes_on_single_samples():
     for records, passes in ((run(), True), (single(), False)):
         (check,) = (c for c in collected(*records).roofline.checks if (c.device, c.check) == ("gpu0", DTYPES_MEASURED))
         assert (check.result == "pass") == passes
-
-
-# ---------------------------------------------------------------- the spread between runs
-
-
-def test_it_is_by_the_runs_of_one_card_in_the_distribution_of_its_model():
-    of_model = distribution.known("NVIDIA H200")
-    known = between_runs({"gpu3": of_model})
-    assert ("gpu3", "fp16", "burst") in known and {device for device, *_ in known} == {"gpu3"}
 
 
 # ---------------------------------------------------------------- the page

@@ -720,11 +720,11 @@ def test_corrupt_records_are_named_set_aside_and_measured_again_and_the_rest_kep
 def test_results_of_another_version_are_refused_in_one_line(tmp_path):
     path = tmp_path / "results/cpu/device_query.json"
     path.parent.mkdir(parents=True)
-    path.write_text('{"kind": "device_query", "schema_version": 5}')
+    path.write_text('{"kind": "device_query", "schema_version": 6}')
     with pytest.raises(settings.Faults) as refused:
         previous_results.require_this_version([str(path)], tmp_path / "results")
     (line,) = refused.value.lines
-    assert re.search(r"version 5\b.*version 6\b.*: mv .*results .*results-version-5$", line)
+    assert re.search(r"version 6\b.*version 7\b.*: mv .*results .*results-version-6$", line)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "no JSON", "\udcff"])

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from workflow_run import CHECKOUT, Run, made_once, new_checkout
 
-from roofline.analysis.checks.other_cards import OTHERS
-
 FAKES = CHECKOUT / "tests" / "fakes"
-KNOWN = "reference/nvidia-h200/distribution.json"
+pytestmark = pytest.mark.workflow
+KNOWN = "reference/cards/nvidia-h200.json"
 ONE_CARD = "GPU-1111=NVIDIA H200"
 TWO_CARDS = f"{ONE_CARD},GPU-2222=NVIDIA H200"
 CEILINGS = ["fp32", "fp16", "fp8_e4m3", "fp32_fma"]
@@ -138,7 +137,7 @@ def test_another_driver_makes_all_of_the_gpu_stale_and_nothing_of_the_cpu(finish
     stale = of_devices(finished.planned(env={"FAKE_DRIVER": "590.10"}))
     records = {path for path in finished.files("gpu0") if path.endswith(".json")}
     with_profiler = {path for path in records if path.startswith("gpu0/counters/")}  # another output of one job
-    assert stale == records - with_profiler - {"gpu0/distribution.json"}
+    assert stale == records - with_profiler
 
 
 @pytest.mark.parametrize(
@@ -222,13 +221,12 @@ def test_the_roofline_holds_every_ceiling_and_operator_under_its_seals(finished)
     assert all((finished.results / name).stat().st_size for name in ("roofline.png", "interpretation.md", "sweep.png"))
 
 
-def test_a_run_says_where_its_card_stands_among_others_as_they_were_known_then(again):
-    """So short a run has no figure of enough samples."""
-    (found,) = [one for one in again.read("acceptance.json")["checks"] if one["check"] == OTHERS]
-    others = len({run["card_id"] for run in again.read("gpu0/distribution.json")["runs"]})
-    assert found["result"] == "not_applicable" and found["reason"].endswith(f"known of the {others} others")
+def test_an_edited_list_of_known_cards_makes_the_table_stale(again):
+    """So short a run has no card that was measured alike."""
+    assert {"known_cards": None, "rank": None}.items() <= again.read("roofline.json")["ceilings"][0].items()
+    assert again.read("known_cards.json")["devices"]["gpu0"]["card"] == "NVIDIA H200"
     again.append(KNOWN, "")
-    assert {"gpu0/distribution.json", "roofline.json"} <= set(again.planned())
+    assert {"known_cards.json", "roofline.json"} <= set(again.planned())
 
 
 def test_what_limits_the_clock_is_in_the_record(again):

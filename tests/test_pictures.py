@@ -1,7 +1,8 @@
 """All pictures of a run at once: the same bytes as one by one."""
 
+from pathlib import Path
+
 import pytest
-import reference_runs
 from pictures import overlapping_texts, texts_of, texts_outside, texts_over_dots
 from PIL import Image
 
@@ -20,7 +21,7 @@ from roofline.report import (
 from roofline.report.figure_style import headline, save
 from roofline.run import pictures
 
-RUN = reference_runs.H200
+RUN = Path(__file__).parents[1] / "reference/nvidia-h200"
 
 
 def test_drawn_side_by_side_they_are_the_same(tmp_path):

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-import reference_runs
 from commands import load
 
 from roofline.analysis.results import Results, read_results
@@ -18,40 +17,30 @@ from roofline.records.operator import OperatorRecord
 from roofline.run.derived import derive
 from roofline.run.manifest import differing_files, hashes
 
-REFERENCE = Path(__file__).parents[1] / "reference"
-NEWEST = REFERENCE / "nvidia-h200"
-CARDS = {"nvidia-h200": lambda: NEWEST} | {
-    name: lambda archive=archive: reference_runs.results_of(archive) for name, archive in reference_runs.PACKED.items()
-}
+NEWEST = Path(__file__).parents[1] / "reference/nvidia-h200"
 RECORDS = ("gpu*/**/*.json", "cpu/**/*.json")
 
 
-@pytest.fixture(scope="module", params=CARDS)
-def card(request) -> Path:
-    """A results folder."""
-    return CARDS[request.param]()
+@pytest.fixture(scope="module")
+def found() -> Results:
+    return read_results(NEWEST, sorted(path for pattern in RECORDS for path in NEWEST.glob(pattern)))
 
 
 @pytest.fixture(scope="module")
-def found(card) -> Results:
-    return read_results(card, sorted(path for pattern in RECORDS for path in card.glob(pattern)))
+def sha256() -> Mapping[str, str]:
+    return {path.relative_to(NEWEST).as_posix(): file_sha256(path) for path in NEWEST.rglob("*.json")}
 
 
 @pytest.fixture(scope="module")
-def sha256(card) -> Mapping[str, str]:
-    return {path.relative_to(card).as_posix(): file_sha256(path) for path in card.rglob("*.json")}
+def manifest() -> Manifest:
+    return read(Manifest, NEWEST / "manifest.json")
 
 
 @pytest.fixture(scope="module")
-def manifest(card) -> Manifest:
-    return read(Manifest, card / "manifest.json")
-
-
-@pytest.fixture(scope="module")
-def in_order(card, manifest) -> Results:
+def in_order(manifest) -> Results:
     """The records in the order of the run."""
-    listed = [card / output.path.removeprefix("results/") for output in manifest.outputs]
-    return read_results(card, [path for path in listed if path.suffix == ".json"])
+    listed = [NEWEST / output.path.removeprefix("results/") for output in manifest.outputs]
+    return read_results(NEWEST, [path for path in listed if path.suffix == ".json"])
 
 
 @pytest.fixture(scope="module")
@@ -91,23 +80,20 @@ def test_every_cell_has_its_samples_or_spent_its_budget(found):
 # ---------------------------------------------------------------- what follows from them
 
 
-def test_everything_derived_follows_from_the_records(card, derived):
-    assert read(Roofline, card / "roofline.json").model_dump() == derived["roofline.json"].model_dump()
+def test_everything_derived_follows_from_the_records(derived):
+    assert read(Roofline, NEWEST / "roofline.json").model_dump() == derived["roofline.json"].model_dump()
 
 
-def test_no_file_was_edited_by_hand(card, manifest, tmp_path):
-    (tmp_path / "results").symlink_to(card)
-    packed = card != NEWEST  # of records alone
-    assert [line for line in differing_files(tmp_path, manifest) if not (packed and ": missing" in line)] == []
+def test_no_file_was_edited_by_hand(manifest, tmp_path):
+    (tmp_path / "results").symlink_to(NEWEST)
+    assert differing_files(tmp_path, manifest) == []
 
 
-@pytest.mark.parametrize("card", ["nvidia-h200"], indirect=True, ids=["nvidia-h200"])
 def test_every_check_that_applies_to_the_gpu_passes(derived):
     results = {c.result for c in derived["acceptance.json"].checks if c.device != "cpu"}
     assert "pass" in results and "fail" not in results
 
 
-@pytest.mark.parametrize("card", ["nvidia-h200"], indirect=True, ids=["nvidia-h200"])  # has every picture
 def test_rendering_twice_gives_the_same_bytes(in_order, manifest, tmp_path):
     for folder in ("one", "other"):
         load("verify").write_derived(in_order, manifest, tmp_path / folder)

@@ -22,12 +22,10 @@ from records_factory import (
     told,
 )
 from records_factory import device_record as device
-from reference_runs import TWO_H200S, results_of
 
 from roofline.analysis.collect import Asked, collect
 from roofline.analysis.load import load
 from roofline.analysis.results import read_results, read_table
-from roofline.analysis.spread import between_runs
 from roofline.core.formatting import duration, number
 from roofline.records.base import read
 from roofline.records.check import CheckResult
@@ -40,6 +38,7 @@ from roofline.run.manifest import hashes
 
 REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
 SCRIPT = "<script>alert(1)</script>"
+CPU_SERIES = ("one_core", "all_cores")
 MOST_BYTES = 6_000_000
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
 
@@ -51,8 +50,7 @@ def of_reference(more=lambda found: None):
     found = read_results(REFERENCE, paths)
     more(found)
     sha256 = hashes(manifest.outputs)
-    spreads = between_runs(found.distributions)
-    return report(found, load(found, Asked(**manifest.asked), sha256), spreads, sha256)
+    return report(found, load(found, Asked(**manifest.asked), sha256), sha256)
 
 
 @pytest.fixture(scope="module")
@@ -276,11 +274,16 @@ def test_operations_of_the_users_own_are_on_both_pages_and_what_they_lack_is_nam
 
 def with_a_shared_l3(found) -> None:
     """Adds a CPU's sweep, and gives what all cores read last the name and the share of each core of 300 MiB."""
-    record = read(BandwidthRecord, results_of(TWO_H200S) / "cpu/bandwidth/sweep.json")
-    sweep = record.sweeps[-1]
-    last = sweep.levels[-1].model_copy(update={"name": "l3", "reported_bytes": 300 * 2**20 // 16})
-    sweeps = [*record.sweeps[:-1], sweep.model_copy(update={"levels": [*sweep.levels[:-1], last]})]
-    found.measured.append(("cpu/bandwidth/sweep.json", record.model_copy(update={"sweeps": sweeps})))
+    record = read(BandwidthRecord, REFERENCE / "gpu0/bandwidth/sweep.json")
+    sizes = {"l2": 2 * 2**20, "l3": 300 * 2**20 // 16}
+    one, every = (
+        sweep.model_copy(update={"series": series}) for sweep, series in zip(record.sweeps, CPU_SERIES, strict=True)
+    )
+    levels = zip(every.levels, sizes.items(), strict=True)
+    every.levels = [level.model_copy(update={"name": name, "reported_bytes": size}) for level, (name, size) in levels]
+    found.measured.append(
+        ("cpu/bandwidth/sweep.json", record.model_copy(update={"device": "cpu", "sweeps": [one, every]}))
+    )
 
 
 def test_a_shared_cache_is_shown_whole():

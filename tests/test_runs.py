@@ -80,8 +80,10 @@ def test_a_run_at_another_time_is_another_run(run, tmp_path):
 
 def test_of_committed_runs_an_archive_has_what_pages_are_made_with():
     others = load("archive").OF_OTHER_RUNS
-    assert others.match("reference/nvidia-h200/report.html") and others.match("reference/runs/a-records.tar.gz")
-    assert not others.match("reference/nvidia-h200/distribution.json") and not others.match("docs/limits.md")
+    assert others.match("reference/nvidia-h200/report.html") and others.match(
+        "reference/nvidia-h100/run-records.tar.gz"
+    )
+    assert not others.match("reference/cards/nvidia-h200.json") and not others.match("docs/limits.md")
 
 
 # ---------------------------------------------------------------- no runs
@@ -141,7 +143,7 @@ NO_RUNS = {
     "another schema version": "is of version 1, and this code reads version 4",
     "edited": "roofline.json is not the file that its manifest lists",
     "not JSON": "roofline.json: ",
-    "older record": "device_query.json: is of version 2, and this code reads version 6",
+    "older record": "device_query.json: is of version 2, and this code reads version 7",
     "without its device": "gpu0/device_query.json is not in it",
     "outside": "leads outside",
 }

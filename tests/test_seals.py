@@ -117,7 +117,7 @@ def test_records_are_read_by_their_kind(tmp_path, run):
         ('{"device": "gpu0"}', "None is no kind of record"),
         ("[]", "None is no kind of record"),
         ('{"kind": "ope', "Unterminated string"),
-        ('{"kind": "prediction", "schema_version": 1, "more": 1}', "is of version 1, and this code reads version 6"),
+        ('{"kind": "prediction", "schema_version": 1, "more": 1}', "is of version 1, and this code reads version 7"),
     ],
 )
 def test_what_is_no_record_of_a_known_kind_is_an_error_and_never_skipped(tmp_path, text, why):

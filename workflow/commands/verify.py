@@ -22,15 +22,12 @@ from roofline.run.derived import derive
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.manifest import hashes
 from roofline.run.paths import RESULTS
-from roofline.run.runs import PACK
 
 
 def verify(archive: Path) -> int:
     """Print a line a problem, or where the run is drawn; returns the exit status. Raises Refused, CorruptRecord and
     OSError."""
     with (linked if archive.is_dir() else opened)(archive) as (root, manifest, problems):
-        if root.name.endswith(PACK):
-            raise Refused(f"{archive}: it holds records alone, for make compare; name the archive that they are from")
         if problems:
             print("\n".join([*problems, f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in {archive}"]))
             return 1

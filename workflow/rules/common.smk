@@ -21,9 +21,9 @@ os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look fo
 from snakemake.logging import logger
 
 from roofline import devices
-from roofline.analysis import distribution
 from roofline.devices import datasheets
 from roofline.measure import lock, nsight_compute
+from roofline.records import cards
 from roofline.run import cells, console, previous_results, run_lock, settings, sources
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.paths import RESULTS
@@ -92,12 +92,11 @@ COUNTED = [
 ]
 PICTURES = {one.picture: one.name for rule, one in OPERATORS.items() if rule not in ON or ON[rule]}
 CARD_OF = {name: lock.of_gpu(one.uuid) for name, one in PRESENT.items() if name != "cpu"}
-# What the repository knows of what other cards like these reached, and how far their runs lie apart, by device.
-DISTRIBUTIONS = {
-    device: str(HERE / "reference" / path.parent.name / path.name)
-    for device in DEVICES
-    if PRESENT[device].kind == "gpu" and (path := distribution.path_of(PRESENT[device].name)).exists()
-}
+KNOWN_CARDS = [
+    os.path.relpath(path)
+    for path in {cards.path_of(PRESENT[device].name) for device in DEVICES if PRESENT[device].kind == "gpu"}
+    if path.exists()
+]
 
 
 def library(script, measures=False, operators=None, more=()):
@@ -227,7 +226,7 @@ def prerequisite_values(rule):
 
 # Functions, since Snakemake would take braces in the user's own names for wildcards.
 def asked(wildcards):
-    return json.dumps(settings.asked(CHECKED, DEVICES, compared=bool(DISTRIBUTIONS)), sort_keys=True)
+    return json.dumps(settings.asked(CHECKED, DEVICES), sort_keys=True)
 
 
 def complete_settings(wildcards):
@@ -289,15 +288,10 @@ def own_operator_records():
     return [f"results/operators/{rule}.json" for rule in TIMED if OPERATORS[rule].path and ON[rule]]
 
 
-def distributions():
-    """What was known of other cards when this run was made: an archive must tell it."""
-    return expand("results/{device}/distribution.json", device=DISTRIBUTIONS)
-
-
 def records():
     """Everything that what follows is made from."""
     measured = peak_records() + bandwidth_records() + instruction_records() + operator_records()
-    return device_records() + seals() + measured + counter_records() + distributions() + own_operator_records()
+    return device_records() + seals() + measured + counter_records() + own_operator_records()
 
 
 def deliverables():
@@ -308,7 +302,7 @@ def deliverables():
         + ["results/verification.md", "results/sweep.png", "results/load.png"]
         + instruction_pictures()
         + expand("results/{picture}.png", picture=PICTURES)
-        + ["results/acceptance.json", "results/report.html", "results/ROOFLINE.md"]
+        + ["results/known_cards.json", "results/acceptance.json", "results/report.html", "results/ROOFLINE.md"]
     )
 
 

@@ -1,29 +1,17 @@
 # Nothing here measures: the table, pages, pictures, and the manifest of all.
 
 
-rule distribution:
-    input:
-        known=lambda wildcards: DISTRIBUTIONS[wildcards.device],
-        library=library("distribution"),
-    output:
-        "results/{device}/distribution.json",
-    log:
-        "logs/{device}/distribution.log",
-    conda:
-        ENVIRONMENT
-    script:
-        "../scripts/distribution.py"
-
-
 rule derive:
     input:
         records=records(),
+        cards=KNOWN_CARDS,
         library=sources.derivation_files(SCRIPTS),
     output:
         "results/roofline.json",
         "results/verification.md",
         "results/interpretation.md",
         "results/acceptance.json",
+        "results/known_cards.json",
         words="results/ROOFLINE.md",
         page="results/report.html",
     log:

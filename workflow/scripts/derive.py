@@ -2,8 +2,9 @@
 
 import json
 
-from roofline.analysis.results import read_results
+from roofline.analysis.results import KNOWN_CARDS, read_results
 from roofline.records.base import write
+from roofline.records.cards import known_cards
 from roofline.records.files import file_sha256, write_text
 from roofline.run.derived import derive
 from roofline.run.jobs import job, say
@@ -14,6 +15,10 @@ if __name__ == "__main__":
         paths = snakemake.input.records
         found = read_results(RESULTS, paths)
         sha256 = {below_results(path): file_sha256(path) for path in paths}
+        gpus = {name: one.name for name, one in found.device_records().items() if one.device_kind == "gpu"}
+        known = known_cards(gpus)
+        found.known_cards = known.devices
+        write(known, RESULTS / KNOWN_CARDS)
         files = derive(found, json.loads(snakemake.params.asked), sha256)
         for name, content in files.items():
             (write_text if isinstance(content, str) else write)(content, RESULTS / name)

@@ -145,7 +145,6 @@ def _compute_ceiling(path: str, record: PeakFlopsRecord, found: Results) -> Comp
             for one in peak.variants
         ],
         sustained_tflops=peak.sustained_tflops,
-        sustained_rule=peak.sustained and peak.sustained.rule,
         vendor_tflops=peak.vendor_tflops,
         fraction_of_vendor=peak.fraction_of_vendor,
         vendor_at_least=peak.unit == "cpu" and device is not None and of_an_idle_moment(device.hardware),

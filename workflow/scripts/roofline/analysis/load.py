@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from roofline.analysis import checks
 from roofline.analysis.collect import Asked, collect
+from roofline.analysis.ranks import ranked
 from roofline.analysis.results import Results
-from roofline.analysis.standing import standings
 from roofline.analysis.table import Roofline
 from roofline.analysis.verification import verify
 
@@ -15,5 +15,6 @@ def load(found: Results, asked: Asked | None = None, sha256: Mapping[str, str] |
     asked = asked or Asked()
     collected = collect(found, asked)
     table = collected.roofline if sha256 is None else verify(collected, found, sha256)
-    table.checks = checks.of_run(table, found, standings(found, table, asked.effort))
+    table.ceilings = ranked(table.ceilings, found.device_records(), found.known_cards, asked.effort)
+    table.checks = checks.of_run(table, found)
     return table

@@ -100,8 +100,7 @@ def _compute(ceiling: ComputeCeiling) -> list[Quantity]:
     clock = None if uneven(ceiling.burst_quarters_tflops) else ceiling.clock_mhz
     words = (ceiling.device, ceiling.name, ceiling.name, "burst", burst, unit, True)
     found = [Quantity(*words, ceiling.samples, clock, inputs, ceiling.record)]
-    # The median of earlier versions reads up to 3 % above the mean over whole cycles.
-    if ceiling.sustained_tflops and ceiling.sustained_rule == "mean":
+    if ceiling.sustained_tflops:
         clock, key = ceiling.sustained_clock_mhz, f"{ceiling.name}/sustained"
         words = (ceiling.device, key, f"{ceiling.name} sustained", "sustained", ceiling.sustained_tflops, unit, True)
         found.append(Quantity(*words, None, clock, inputs, ceiling.record))

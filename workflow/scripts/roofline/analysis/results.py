@@ -11,10 +11,10 @@ from roofline.core.terms import DeviceKind
 from roofline.operators.about import About, OwnOperator, Stored, Unknown, builtin
 from roofline.records.base import CorruptRecord, Record, read
 from roofline.records.calibration import CalibrationRecord
+from roofline.records.cards import Cards, KnownCards
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.counters import CountersRecord, ProfilerRecord
 from roofline.records.device import DeviceRecord
-from roofline.records.distribution import Distribution
 from roofline.records.instructions import InstructionsRecord
 from roofline.records.memory import BandwidthRecord
 from roofline.records.operator import DataFile, JobRecord, OperatorRecord
@@ -33,10 +33,10 @@ KINDS: dict[str, type[Record]] = {
         OperatorRecord,
         ProfilerRecord,
         CountersRecord,
-        Distribution,
         OwnOperator,
     )
 }
+KNOWN_CARDS = "known_cards.json"
 J = TypeVar("J", bound=JobRecord)
 
 
@@ -48,7 +48,7 @@ class Results:
     seals: dict[str, Seal] = field(default_factory=dict)
     measured: list[tuple[str, JobRecord]] = field(default_factory=list)
     profilers: dict[str, ProfilerRecord] = field(default_factory=dict)  # by device
-    distributions: dict[str, Distribution] = field(default_factory=dict)  # of other cards of its model, by device
+    known_cards: dict[str, Cards] = field(default_factory=dict)  # of its model, by device
     counters: list[tuple[str, CountersRecord]] = field(default_factory=list)
     own_operators: dict[str, OwnOperator] = field(default_factory=dict)  # the user's, by name
 
@@ -99,13 +99,15 @@ class Results:
 
 
 def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
-    """The records among files below a results folder: those in a device's folder.
+    """The records among files below a results folder: those in a device's folder, and known_cards.json.
 
     Raises CorruptRecord for a record of an unknown kind or one that cannot be read, OSError for a missing file.
     """
     found = Results()
     for path in map(Path, paths):
         name = path.relative_to(results).as_posix() if path.is_relative_to(results) else ""
+        if name == KNOWN_CARDS:
+            found.known_cards = read(KnownCards, path).devices
         if path.suffix != ".json" or len(PurePosixPath(name).parts) < 2:
             continue
         record = read_any(path)
@@ -113,8 +115,6 @@ def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
             found.devices[record.device] = (name, record)
         elif isinstance(record, Seal):
             found.seals[name] = record
-        elif isinstance(record, Distribution):
-            found.distributions[PurePosixPath(name).parts[0]] = record
         elif isinstance(record, OwnOperator):
             found.own_operators[record.name] = record
         elif isinstance(record, ProfilerRecord):

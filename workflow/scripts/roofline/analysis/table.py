@@ -14,7 +14,7 @@ from roofline.records.base import Interval, NotNegative, Positive, Record
 from roofline.records.check import CheckResult
 from roofline.records.prediction import CellPrediction
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 USERS = "operation"  # the operator of the config's `operations`, which have counts and no code
 
 
@@ -57,10 +57,6 @@ class ComputeCeiling(Record):
     )
     variants: list[Variant] = Field(default=[], description="the burst's product by other arithmetic, or operands")
     sustained_tflops: Positive | None
-    sustained_rule: Literal["median", "mean"] | None = Field(
-        default=None,
-        description="mean: work over time of whole cycles; median: of moments, as in earlier versions",
-    )
     vendor_tflops: Positive | None
     fraction_of_vendor: Positive | None
     vendor_at_least: bool = Field(default=False, description="of a formula whose clock was that of an idle moment")
@@ -76,6 +72,8 @@ class ComputeCeiling(Record):
         default=None, description="those under sustained load; null if not known"
     )
     throttled: bool | None = Field(default=None, description="whether all samples were thermally throttled")
+    rank: int | None = Field(default=None, description="of the burst among the known cards of this model: 1 is fastest")
+    known_cards: int | None = Field(default=None, description="among which it is ranked, this one included")
     record: str
 
 
@@ -96,6 +94,8 @@ class MemoryCeiling(Record):
     fraction_of_vendor: Positive | None
     limited_by: list[str] = Field(default=[], description="throttle reasons under its load, as NVML reports them")
     throttled: bool | None = Field(default=None, description="whether all samples were thermally throttled")
+    rank: int | None = Field(default=None, description="among the known cards of this model: 1 is fastest")
+    known_cards: int | None = Field(default=None, description="among which it is ranked, this one included")
     record: str
 
 
@@ -492,7 +492,7 @@ class NotCounted(Record):
 class Roofline(Record):
     """results/roofline.json: ceilings and the operators under them. Paths are relative to results/."""
 
-    schema_version: Literal[4] = SCHEMA_VERSION
+    schema_version: Literal[5] = SCHEMA_VERSION
     devices: dict[str, DeviceEntry]
     ceilings: list[Annotated[ComputeCeiling | MemoryCeiling, Field(discriminator="kind")]]
     operators: list[Operator]
@@ -570,5 +570,5 @@ class Roofline(Record):
 class Acceptance(Record):
     """acceptance.json: the checks of the table alone."""
 
-    schema_version: Literal[4] = SCHEMA_VERSION
+    schema_version: Literal[5] = SCHEMA_VERSION
     checks: list[CheckResult]

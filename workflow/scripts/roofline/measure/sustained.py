@@ -71,7 +71,6 @@ def summarise(
     return Sustained(
         product=product,
         seconds=seconds,
-        rule="mean",
         settled_after_s=curve[first - 1].at_s if first else 0.0,
         cycle_s=_seconds(curve, cycle) if cycle else None,
         tflops=tflops,

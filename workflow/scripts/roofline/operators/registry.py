@@ -20,7 +20,7 @@ from roofline.operators.settings import OperatorSettings
 NOT_OPERATORS = {"about", "base", "registry", "settings"}
 # Rules of the workflow, keys of the config and pictures that are no operator's.
 RULES = "all ceilings device_query prediction operator_prediction bandwidth instructions counters repeatability"
-RULES += " own_operator distribution derive plot manifest"
+RULES += " own_operator derive plot manifest"
 KEYS_AND_PICTURES = "cpu devices effort operators operations operation cost health roofline instruction_roofline"
 KEYS_AND_PICTURES += " sweep load"
 RESERVED = frozenset(f"{RULES} {KEYS_AND_PICTURES}".split())

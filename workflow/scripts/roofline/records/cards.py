@@ -3,11 +3,13 @@
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
-from roofline.records.base import Positive, Record, read
+from roofline.records.base import Positive, Record, RunRecord, read
 from roofline.records.files import write_text
 
 CARDS = Path(__file__).parents[4] / "reference" / "cards"
@@ -31,6 +33,13 @@ class Cards(Record):
     runs: list[CardRun]
 
 
+class KnownCards(RunRecord):
+    """results/known_cards.json: the ceilings of known cards, as they were when this run was made, by device."""
+
+    kind: Literal["known_cards"] = "known_cards"
+    devices: dict[str, Cards]
+
+
 def card_id(uuid: str) -> str:
     return hashlib.sha256(uuid.encode()).hexdigest()[:16]
 
@@ -43,6 +52,18 @@ def cards(card: str) -> Cards | None:
     """All known runs of a model of card, by its exact name; None if there are none. Raises CorruptRecord."""
     path = path_of(card)
     return read(Cards, path) if path.is_file() else None
+
+
+def known_cards(names: Mapping[str, str]) -> KnownCards:
+    """The ceilings of all known cards of these models, by device. Raises CorruptRecord."""
+    found = {device: known for device, name in names.items() if (known := cards(name))}
+    return KnownCards(devices={device: _ceilings_alone(known) for device, known in found.items()})
+
+
+def _ceilings_alone(known: Cards) -> Cards:
+    values = [{key: value for key, value in run.values.items() if "/" not in key} for run in known.runs]
+    runs = [run.model_copy(update={"values": own}) for run, own in zip(known.runs, values, strict=True)]
+    return known.model_copy(update={"runs": runs})
 
 
 def write_cards(known: Cards, path: Path) -> None:

@@ -74,7 +74,6 @@ class Sustained(Record):
 
     product: Product
     seconds: Positive
-    rule: Literal["median", "mean"] = Field(description="of the figure: mean is work over time, median of the moments")
     settled_after_s: NotNegative | None = Field(description="what counts begins here; null: the last third counted")
     cycle_s: Positive | None = Field(default=None, description="from dip to dip of the clock; null where it has none")
     tflops: Rate
@@ -86,7 +85,7 @@ class Sustained(Record):
     power_reading: Literal["instant", "average"] | None = None
     limited_by: list[str] = Field(description="throttle reasons that NVML reported under this load")
     throttled_points: int = Field(description="moments of thermal or power-brake throttling, left out")
-    starved_points: int | None = Field(description="moments left out because the device had no work; null: not known")
+    starved_points: int = Field(description="moments left out because the device had no work")
     all_throttled: bool
     first_products_s: list[Positive] = Field(default=[], description="of the first 0.1 s, each product's time")
     curve: Annotated[list[LoadPoint], Field(min_length=1)]

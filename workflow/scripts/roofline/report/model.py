@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from roofline.analysis.results import Results
 from roofline.analysis.score import score
-from roofline.analysis.spread import Spreads
-from roofline.analysis.standing import Standing, sentence
 from roofline.analysis.table import NotCounted, Roofline, SealCheck
 from roofline.core.device_kinds import KINDS, in_order
 from roofline.core.formatting import capacity, flops_unit, number, percent, starred
@@ -31,8 +29,8 @@ from roofline.report.markdown import Table
 from roofline.report.operator_parts import OperatorPart, operator_part
 from roofline.report.predictions import Miss, Section, miss, score_words, worst
 from roofline.report.pyramid import Layer, pyramid
-from roofline.report.tables import fail_lines, main_memory_ceiling, memory_doubt, promised
-from roofline.report.throughput import ceiling_tables, spread_table, spread_words, throughput
+from roofline.report.tables import fail_lines, main_memory_ceiling, memory_doubt, promised, rank_words
+from roofline.report.throughput import ceiling_tables, throughput
 
 HEADLINE = ("fp16", "bf16", "fp32")  # the dtype whose ceiling stands at the top
 
@@ -105,8 +103,6 @@ class Report:
     calls: Table
     host_costs: Table  # of hosts that were calibrated
     operators: list[OperatorPart]
-    spread: Table
-    spread_words: str
     findings: list[Finding]
     cell: str  # one to reproduce
     hashes: list[tuple[str, str]]
@@ -140,12 +136,9 @@ class Report:
 def report(
     found: Results,
     table: Roofline,
-    spreads: Spreads,
     sha256: Mapping[str, str],
-    standings: Mapping[str, Standing] | None = None,
 ) -> Report:
-    """`spreads` are those between runs that are known, `sha256` is of the records' files, by their paths; `standings`
-    are the devices' among others of their models."""
+    """`sha256` is of the records' files, by their paths."""
     table, records = table.shown(), [record for _, record in found.measured]
     devices = dict(in_order(found.device_records().items(), lambda item: item[1].device_kind))
     models = [device.name for device in devices.values()]
@@ -153,7 +146,6 @@ def report(
     missed = worst(table.entries)
     cells = [cell for cell in table.operators if cell.fraction_of_roof is not None or cell.latency_s]
     peaks = [record for record in records if isinstance(record, PeakFlopsRecord)]
-    spread = spread_table(table, spreads)
     symbols = symbols_of(cell.operator for cell in table.operators)
     chart = roofline_chart(table)
     operators = [part for info in table.operator_info.values() if (part := operator_part(info, table, duplicates))]
@@ -174,11 +166,11 @@ def report(
         **{one.anchor: one.chart for one in instructions},
     }
     return Report(
-        devices=[_device(device, table, records, spreads) for device in devices.values()],
+        devices=[_device(device, table, records) for device in devices.values()],
         duplicates=duplicates,
         checks=table.checks,
         fails=fail_lines(table.faults),
-        others=_others(devices, standings or {}),
+        others=[words for name in devices if (words := rank_words(table, name))],
         between=[words for name in devices for words in peer_paths.sentences(table, name)],
         gpu_vs_cpu=gpu_vs_cpu(table, devices),
         operations=operations(table),
@@ -191,8 +183,6 @@ def report(
         calls=predictions.calls(table),
         host_costs=host_costs.table(table.host_costs),
         operators=operators,
-        spread=spread,
-        spread_words=spread_words(spread),
         findings=findings(table, devices, peaks),
         cell=_one_cell(found, next(iter(devices))),
         hashes=[(path, sha256[path]) for path in _paths(found) if path in sha256],
@@ -210,7 +200,7 @@ def report(
     )
 
 
-def _device(device: DeviceRecord, table: Roofline, records: list, spreads: Spreads) -> DeviceReport:
+def _device(device: DeviceRecord, table: Roofline, records: list) -> DeviceReport:
     name = device.device
     return DeviceReport(
         name=name,
@@ -219,10 +209,10 @@ def _device(device: DeviceRecord, table: Roofline, records: list, spreads: Sprea
         facts=_facts(device),
         checks=[one for one in table.checks if one.device == name],
         again=any(fault.device == name and fault.records for fault in table.faults),
-        throughput=throughput(device, table, records, spreads),
+        throughput=throughput(device, table, records),
         efficiency=efficiency(name, table, records),
         figures=_figures(table, device),
-        ceilings=ceiling_tables(table, device, spreads),
+        ceilings=ceiling_tables(table, device),
         skipped=[f"{one.name or one.dtype}: {one.reason}" for one in table.skipped if one.device == name],
         pyramid=pyramid(device, table),
     )
@@ -272,11 +262,6 @@ def _figures(table: Roofline, device: DeviceRecord) -> list[Figure]:
     if judged:
         figures.append(Figure(str(judged.count("pass")), f"of {len(judged)}", f"checks of {name} passed"))
     return figures
-
-
-def _others(devices: Mapping[str, DeviceRecord], standings: Mapping[str, Standing]) -> list[str]:
-    known = {name: sentence(devices[name].name, one) for name, one in standings.items() if not one.why}
-    return [f"{f'{name}: ' if len(devices) > 2 else ''}{words}." for name, words in known.items()]
 
 
 def _filters(devices: list[str], cells: list, table: Roofline, chart: dict | None) -> dict[str, list[str]]:

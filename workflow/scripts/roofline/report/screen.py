@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from roofline.analysis.score import score
-from roofline.analysis.spread import Spreads
 from roofline.analysis.table import Operator, Roofline
 from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import duration, number, percent, starred
@@ -21,6 +20,7 @@ from roofline.report.tables import (
     compute_rows,
     level_rows,
     memory_rows,
+    rank_words,
     remarks,
     within_run,
     without_roof,
@@ -34,11 +34,11 @@ MEASURED_AGAIN = "On an idle machine, make measures again what was disturbed"
 LIMITS = ", ".join(f"{regime} ({letter})" for regime, letter in BOUND_BY.items())
 
 
-def summary(roofline: Roofline, spreads: Spreads | None = None, arguments: str = "") -> str:
-    """`spreads` are those between runs that are known; `arguments`, the run's ARGS, are for the next one too."""
+def summary(roofline: Roofline, arguments: str = "") -> str:
+    """`arguments`, the run's ARGS, are for the next one too."""
     roofline, lines = roofline.shown(), [""]
     for name, device in roofline.devices.items():
-        told = [*_ceilings(name, roofline, spreads or {}), *_operators(name, roofline)]
+        told = [*_ceilings(name, roofline), *_operators(name, roofline)]
         told += [part for line in without_roof(roofline, name) for part in _wrapped(f"  {line}", 4)]
         told += [f"  {FEW_SAMPLES}"] if any("*" in line for line in told) else []
         lines += [f"{name}: {device.name}", *told, *_above_roof(name, roofline), *_predictions(name, roofline), ""]
@@ -53,11 +53,12 @@ def make(arguments: str) -> str:
     return shlex.join(["make", *([f"ARGS={arguments.replace('$', '$$')}"] if arguments else [])])
 
 
-def _ceilings(device: str, roofline: Roofline, spreads: Spreads) -> list[str]:
-    compute, memory = compute_rows(roofline, device, spreads), memory_rows(roofline, device, spreads)
+def _ceilings(device: str, roofline: Roofline) -> list[str]:
+    compute, memory = compute_rows(roofline, device), memory_rows(roofline, device)
     promise = KINDS[roofline.devices[device].kind].peaks_by
     lines = _table("TFLOPS", promise, compute) + _table("GB/s", "vendor", memory) + _levels(device, roofline)
     lines += [part for words in peer_paths.sentences(roofline, device) for part in _wrapped(f"  {words}", 4)]
+    lines += [part for part in _wrapped(f"  {rank_words(roofline, device)}", 4) if part.strip()]
     return lines + _skipped(device, roofline)
 
 
@@ -85,7 +86,6 @@ COLUMNS = (
     _Column("measured", ("", "burst")),
     _Column("samples", ("", "n")),
     _Column("interval", ("within-run", "95 %")),
-    _Column("between", ("between", "runs")),
     _Column("sustained", ("", "sustained")),
     _Column("vendor", ("", "vendor")),  # or what stands for it
     _Column("of_vendor", ("of", "vendor")),

@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from roofline.analysis.spread import Spreads, known_spread
 from roofline.analysis.steadiness import uneven
 from roofline.analysis.table import AboveRoof, ComputeCeiling, FoundCache, MemoryCeiling, Operator, Roofline
 from roofline.core.device_kinds import KINDS
@@ -35,7 +34,7 @@ ENGINES = {"tensor_core": "tensor", "cuda_core": "CUDA", "cpu": "vector"}
 USUAL_OPERANDS = "standard normal numbers, rounded to"
 NO_REASON, NOT_REPORTED = "none reported", "not reported"
 FEW_SAMPLES = f"* fewer than {FEWEST_SAMPLES} samples: nothing is concluded from it"
-UNKNOWN = "unknown"
+RANKED = ("hbm_read", "hbm_copy")  # next to the GEMMs
 WIDE = 0.05  # half the width of an interval that asks for caution
 COPIES_MORE = 1.05  # times what reads move: from there on it is said
 ALONE = 1.15  # times what one core reads: below it it is said
@@ -50,7 +49,6 @@ class Row:
     measured: str  # of compute the burst
     samples: str
     interval: str  # of the median, 95 %: how far it reaches; none of too few independent samples
-    between: str  # runs: the spread that is known
     sustained: str
     vendor: str  # the vendor's figure; of a CPU's peak the formula's
     of_vendor: str  # of compute the burst's share and the sustained one's
@@ -83,8 +81,8 @@ class LevelRow:
     series: str
 
 
-def compute_rows(roofline: Roofline, device: str, spreads: Spreads | None = None) -> list[Row]:
-    return [_compute_row(c, spreads or {}) for c in roofline.ceilings if c.device == device and c.kind == "compute"]
+def compute_rows(roofline: Roofline, device: str) -> list[Row]:
+    return [_compute_row(c) for c in roofline.ceilings if c.device == device and c.kind == "compute"]
 
 
 def arithmetic_rows(roofline: Roofline, device: str) -> list[ArithmeticRow]:
@@ -93,8 +91,23 @@ def arithmetic_rows(roofline: Roofline, device: str) -> list[ArithmeticRow]:
     return [row for c in found for row in _arithmetic_rows(c)]
 
 
-def memory_rows(roofline: Roofline, device: str, spreads: Spreads | None = None) -> list[Row]:
-    return [_memory_row(c, spreads or {}) for c in roofline.ceilings if c.device == device and c.kind == "memory"]
+def memory_rows(roofline: Roofline, device: str) -> list[Row]:
+    return [_memory_row(c) for c in roofline.ceilings if c.device == device and c.kind == "memory"]
+
+
+def rank_words(roofline: Roofline, device: str) -> str:
+    """Among 9 known H200s: 1st in hbm_read, 3rd in fp16; empty if no other card is known."""
+    ranked = [one for one in roofline.ceilings if one.device == device and one.rank and one.known_cards]
+    shown = [one for one in ranked if one.name in RANKED or (one.kind == "compute" and one.method == "gemm")]
+    ranks = [f"{_ordinal(one.rank)} in {one.name}" for one in shown]
+    most = max((one.known_cards for one in shown), default=0)
+    name = roofline.devices[device].name.removeprefix("NVIDIA ")
+    return f"Among {most} known {name}s: {', '.join(ranks)}." if ranks else ""
+
+
+def _ordinal(place: int) -> str:
+    suffix = "th" if 10 <= place % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
+    return f"{place}{suffix}"
 
 
 def level_rows(roofline: Roofline, device: str) -> list[LevelRow]:
@@ -127,7 +140,7 @@ def within_run(cells: Iterable[Operator]) -> str:
     told = [f"n {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))}"] if counts else []
     without = f"none for {len(cells) - len(widths)} of {len(cells)}" if len(widths) < len(cells) else ""
     told += [f"within-run 95 %: {', '.join(filter(None, [f'± {spans_percent(widths)}' if widths else '', without]))}"]
-    return "; ".join([*told, "spread between runs: not known"])
+    return "; ".join(told)
 
 
 def span(values: Sequence[float]) -> str:
@@ -259,7 +272,7 @@ def of_vendor(c: ComputeCeiling) -> str:
     return at_most + ", ".join([*(share.removesuffix(" %") for share in shares[:-1]), *shares[-1:]])
 
 
-def _compute_row(c: ComputeCeiling, spreads: Spreads) -> Row:
+def _compute_row(c: ComputeCeiling) -> Row:
     burst = c.burst_tflops or c.tflops
     return Row(
         unit=flops_unit(c.name),
@@ -270,7 +283,7 @@ def _compute_row(c: ComputeCeiling, spreads: Spreads) -> Row:
         of_clock=percent(c.fraction_of_clock) if c.fraction_of_clock else "",
         reference=number(c.reference_tflops) if c.reference_tflops else "",
         limited_by=told_apart(c.burst_limited_by, c.sustained_limited_by, c.limited_by, c.throttled),
-        **_common(c, c.tflops, known_spread(spreads, c.device, c.name, "burst")),
+        **_common(c, c.tflops),
     )
 
 
@@ -298,7 +311,7 @@ def _unusual(operands: str | None, c: ComputeCeiling) -> str:
     return "" if all(one.startswith(USUAL_OPERANDS) for one in every) else (operands or "").partition(";")[0]
 
 
-def _memory_row(c: MemoryCeiling, spreads: Spreads) -> Row:
+def _memory_row(c: MemoryCeiling) -> Row:
     return Row(
         unit="GB/s",
         measured=starred(number(c.gb_per_s), c.samples),
@@ -307,16 +320,15 @@ def _memory_row(c: MemoryCeiling, spreads: Spreads) -> Row:
         of_vendor=percent(c.fraction_of_vendor) if c.fraction_of_vendor else "",
         of_clock="",
         limited_by=limited_by(c.limited_by, c.throttled),
-        **_common(c, c.gb_per_s, known_spread(spreads, c.device, c.name, "ceiling")),
+        **_common(c, c.gb_per_s),
     )
 
 
-def _common(c: ComputeCeiling | MemoryCeiling, value: float, spread: float | None) -> dict[str, str]:
+def _common(c: ComputeCeiling | MemoryCeiling, value: float) -> dict[str, str]:
     return {
         "name": level_words(c.name),
         "samples": str(c.samples or ""),
         "interval": f"± {percent(half_width(value, c.ci95))}" if c.ci95 else "none",
-        "between": UNKNOWN if spread is None else percent(spread),
     }
 
 

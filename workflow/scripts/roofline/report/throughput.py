@@ -1,10 +1,9 @@
 """Sustained throughput: what a device's ceilings are, what to plan with, and how far runs differ."""
 
-from roofline.analysis.spread import Spreads, known_spread
 from roofline.analysis.table import Roofline
 from roofline.core.device_kinds import KINDS
 from roofline.core.dtypes import REGISTER_ONLY
-from roofline.core.formatting import counted, flops_unit, listed, number, percent
+from roofline.core.formatting import counted, flops_unit, listed, number
 from roofline.core.statistics import few, half_width
 from roofline.records.compute import PeakFlops, PeakFlopsRecord, Sustained
 from roofline.records.device import DeviceRecord
@@ -28,7 +27,7 @@ FALLS = 0.03  # of a burst: less under sustained load is not worth a word
 TOLD = 2  # sentences of a kind that may be many; the rest is counted
 
 
-def throughput(device: DeviceRecord, roofline: Roofline, records: list[JobRecord], spreads: Spreads) -> Answer:
+def throughput(device: DeviceRecord, roofline: Roofline, records: list[JobRecord]) -> Answer:
     """What to plan with, whether the ceilings repeat within the run, and what does not fit."""
     name = device.device
     mine = [record for record in records if isinstance(record, PeakFlopsRecord) and record.device == name]
@@ -88,7 +87,7 @@ def throughput(device: DeviceRecord, roofline: Roofline, records: list[JobRecord
         "alone": [dtype for dtype in sure if apart[dtype] is None],
         "falls": falls,
         "fall_reasons": sorted({_sustained_limit(p) for dtype, p in peaks.items() if dtype in falls}),
-        "memory": _memory(name, roofline, spreads),
+        "memory": _memory(name, roofline),
         "investigated": investigated[:TOLD],
         "doubts": doubts[:TOLD],
         "in_records": len(investigated[TOLD:]) + len(doubts[TOLD:]),
@@ -96,7 +95,7 @@ def throughput(device: DeviceRecord, roofline: Roofline, records: list[JobRecord
         "more_above": counted(len(above) - TOLD, "more operator") if len(above) > TOLD else "",
         "promise": promised(device),
     }
-    return answer("throughput", facts, ceiling_tables(roofline, device, spreads)[:2])
+    return answer("throughput", facts, ceiling_tables(roofline, device)[:2])
 
 
 def _load(loads: list[Sustained]) -> str:
@@ -139,7 +138,7 @@ def _apart(peak: PeakFlops) -> float | None:
     return abs(peak.burst_tflops - other) / other if other else None
 
 
-def _memory(device: str, roofline: Roofline, spreads: Spreads) -> dict | None:
+def _memory(device: str, roofline: Roofline) -> dict | None:
     """The memory ceiling that most operators stand under, and how sure it is."""
     there = {c.name: c for c in roofline.ceilings if c.device == device and c.kind == "memory"}
     operators = [operator for operator in roofline.operators if operator.device == device]
@@ -153,29 +152,28 @@ def _memory(device: str, roofline: Roofline, spreads: Spreads) -> dict | None:
         "disturbed": ceiling.record in roofline.disturbed,
         "half": half,
         "wide": bool(half and half > WIDE),
-        "spread": known_spread(spreads, device, ceiling.name, "ceiling"),
     }
 
 
-def ceiling_tables(roofline: Roofline, record: DeviceRecord, spreads: Spreads) -> list[Table]:
+def ceiling_tables(roofline: Roofline, record: DeviceRecord) -> list[Table]:
     """Compute, its arithmetic, memory, and the levels that the sweep found."""
     device, promise = record.device, promised(record)
-    shared = ("n", "95 %, within this run", "between runs")
+    shared = ("n", "95 %, within this run")
     compute = [
         [
             f"{r.name}, TOPS" if r.unit == "TOPS" else r.name,
             *(r.measured, r.sustained, r.vendor, r.of_vendor, r.of_clock),
-            *(r.samples, r.interval, r.between, r.reference, r.limited_by),
+            *(r.samples, r.interval, r.reference, r.limited_by),
         ]
-        for r in compute_rows(roofline, device, spreads)
+        for r in compute_rows(roofline, device)
     ]
     arithmetic = [
         [r.name, r.operands, r.sums, r.result, r.engine, r.burst, r.of_ceiling]
         for r in arithmetic_rows(roofline, device)
     ]
     memory = [
-        [r.name, r.measured, r.vendor, r.of_vendor, r.samples, r.interval, r.between, r.limited_by]
-        for r in memory_rows(roofline, device, spreads)
+        [r.name, r.measured, r.vendor, r.of_vendor, r.samples, r.interval, r.limited_by]
+        for r in memory_rows(roofline, device)
     ]
     found = [[r.name, r.gb_per_s, r.knee or "none seen", r.reported, r.series] for r in level_rows(roofline, device)]
     of_compute = ("compute, TFLOPS", "burst", "sustained", promise, f"of {promise}: burst, sustained", "of its clock")
@@ -187,28 +185,3 @@ def ceiling_tables(roofline: Roofline, record: DeviceRecord, spreads: Spreads) -
         filled(["found by the sweep", "GB/s", "knee", "reported", "series"], found),
     ]
     return [one for one in tables if one.rows]
-
-
-def spread_table(roofline: Roofline, spreads: Spreads) -> Table:
-    """Each ceiling of this run beside the known runs of one such card, the widest spread first."""
-    rows = []
-    for c in roofline.ceilings:
-        value, figure = (c.burst_tflops or c.tflops, "burst") if c.kind == "compute" else (c.gb_per_s, "ceiling")
-        known = spreads.get((c.device, c.name, figure), [])
-        spread = known_spread(spreads, c.device, c.name, figure)
-        if spread is not None and known:
-            unit = flops_unit(c.name) if c.kind == "compute" else "GB/s"
-            rows.append((spread, [f"{c.device} {c.name}", unit, number(value), ", ".join(map(number, known))]))
-    rows.sort(key=lambda row: -row[0])
-    columns = ["ceiling", "unit", "this run", "runs of one such card", "spread"]
-    return Table(columns, [[*words, percent(spread)] for spread, words in rows], 2)
-
-
-def spread_words(spread: Table) -> str:
-    if not spread.rows:
-        return "How far other runs of such a card lie is not known."
-    first, middle = spread.rows[0], spread.rows[len(spread.rows) // 2]
-    return (
-        f"Half of the ceilings differ by {middle[-1]} or less between runs of one such card; "
-        f"{first[0]} differs most, by {first[-1]}."
-    )

@@ -5,16 +5,13 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
-from roofline.analysis.checks.other_cards import OTHERS
 from roofline.analysis.results import read_table
 from roofline.analysis.seals import moment
-from roofline.analysis.spread import between_runs
 from roofline.core.device_kinds import in_order
 from roofline.core.formatting import counted
 from roofline.devices import kind_of
 from roofline.measure.lock import HOST
-from roofline.records.base import CorruptRecord, read
-from roofline.records.distribution import Distribution
+from roofline.records.base import CorruptRecord
 from roofline.report import screen
 from roofline.run.jobs import JOBS, RUN_STARTED, count_jobs, job_times, now
 from roofline.run.settings import Checked
@@ -116,13 +113,8 @@ def summarise(results: Path) -> None:
         roofline = read_table(results / "roofline.json")
     except (OSError, CorruptRecord):
         return
-    paths = {name: results / name / "distribution.json" for name in roofline.devices}
-    known = {name: read(Distribution, path) for name, path in paths.items() if path.is_file()}
     arguments = os.environ.get(ARGUMENTS, "")
-    _say(screen.summary(roofline, between_runs(known), arguments))
-    for one in roofline.checks:
-        if one.result != "not_applicable" and one.check == OTHERS:
-            _say(f"{one.device}: {one.reason}.")
+    _say(screen.summary(roofline, arguments))
     _say(f"Report {results}/report.html, to be opened in a browser")
     _say(f"Picture {results}/roofline.png · in words {results}/interpretation.md · numbers {results}/roofline.json")
     archive = shlex.join(["make", "archive", *([f"ARGS={arguments}"] if arguments else [])])

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from roofline.analysis.collect import Asked
 from roofline.analysis.load import load
 from roofline.analysis.results import Results
-from roofline.analysis.spread import between_runs
-from roofline.analysis.standing import standings
 from roofline.analysis.table import Acceptance
 from roofline.records.base import Record
 from roofline.report.model import report
@@ -20,8 +18,7 @@ def derive(found: Results, asked: Mapping, sha256: Mapping[str, str]) -> dict[st
     """What each derived file of results/ holds; `sha256` has the hash of every record."""
     wanted = Asked(**asked)
     roofline = load(found, wanted, sha256)
-    spreads = between_runs(found.distributions)
-    made = report(found, roofline, spreads, sha256, standings(found, roofline, wanted.effort))
+    made = report(found, roofline, sha256)
     return {
         TABLE: roofline,
         "acceptance.json": Acceptance(checks=roofline.checks),

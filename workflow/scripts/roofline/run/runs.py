@@ -17,8 +17,6 @@ from roofline.records.manifest import Manifest
 from roofline.run.archive import ENDING, Refused, unpack
 from roofline.run.paths import RESULTS
 
-PACK = "-records"  # ends the name of an archive of records alone
-
 
 def read_run(path: Path | str) -> Run:
     """A run from its archive, its results folder, or a folder that holds one of them.

@@ -305,10 +305,8 @@ def devices_with(operator: Operator, config: BaseModel, chosen: Iterable[str]) -
     return [device for device in chosen if operator.implementations_on(kind_of(device), wanted)]
 
 
-def asked(checked: Checked, chosen: Iterable[str], *, compared: bool = False) -> dict:
-    """What roofline.json follows from beside the records: dtypes, operations, and what devices have no code for; the
-    effort only where a device is compared with others of its model, measured with the same.
-    """
+def asked(checked: Checked, chosen: Iterable[str]) -> dict:
+    """What roofline.json depends on apart from the records."""
     config, chosen = checked.config, list(chosen)
     without = [
         {"device": device, "operator": operator.name, "reason": f"no implementation for {kind_of(device)}"}
@@ -318,8 +316,8 @@ def asked(checked: Checked, chosen: Iterable[str], *, compared: bool = False) ->
         if device not in devices_with(operator, config, chosen)
     ]
     operations = [operation.model_dump() for operation in config.operations]
-    effort = {"effort": config.effort} if compared else {}
-    return {**effort, "dtypes": config.peak_flops.dtypes, "operations": operations, "without": without}
+    dtypes = config.peak_flops.dtypes
+    return {"effort": config.effort, "dtypes": dtypes, "operations": operations, "without": without}
 
 
 def _level_faults(config: BaseModel, identity, chosen) -> list[str]:

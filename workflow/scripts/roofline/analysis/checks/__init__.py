@@ -1,19 +1,16 @@
 """Every check of a run and of a card's health. A new one is a function with `@check` in one of these modules."""
 
-from collections.abc import Mapping
-
-from roofline.analysis.checks import agreement, card, ceilings, conditions, heat, other_cards, registry, results  # noqa: F401
+from roofline.analysis.checks import agreement, card, ceilings, conditions, heat, registry, results  # noqa: F401
 from roofline.analysis.checks.registry import Evidence, failed, judge
 from roofline.analysis.results import Results
-from roofline.analysis.standing import Standing
 from roofline.analysis.table import Roofline
 from roofline.records.check import CheckResult
 
 __all__ = ["Evidence", "failed", "judge", "of_run"]
 
 
-def of_run(table: Roofline, found: Results, standings: Mapping[str, Standing]) -> list[CheckResult]:
-    """All checks of a run, device by device; `standings` are those among other cards of the model, where known."""
+def of_run(table: Roofline, found: Results) -> list[CheckResult]:
+    """All checks of a run, device by device."""
     checks = []
     for name, record in found.device_records().items():
         known = Evidence(
@@ -21,7 +18,6 @@ def of_run(table: Roofline, found: Results, standings: Mapping[str, Standing]) -
             record,
             found.measured_on(name),
             table=table,
-            standing=standings.get(name),
             calibration=found.calibration(name),
             profiled=bool(found.profilers),
         )

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from roofline.analysis.standing import Standing
 from roofline.analysis.table import Roofline
 from roofline.core.device_kinds import KINDS
 from roofline.records.calibration import CalibrationRecord
@@ -22,7 +21,6 @@ class Evidence:
     record: DeviceRecord | None = None
     records: Sequence[JobRecord] = ()
     table: Roofline | None = None  # of the whole run
-    standing: Standing | None = None  # among other cards of its model
     calibration: CalibrationRecord | None = None
     profiled: bool = False  # whether counters were asked for
     health: "HealthEvidence | None" = None

@@ -1,0 +1,64 @@
+"""The rank of a card among the known cards of its model."""
+
+import pytest
+from factories import device_record
+from records_factory import bandwidth_record, collected, peak_record
+
+from roofline.analysis.ranks import ranked
+from roofline.records import cards
+from roofline.records.cards import METHOD, CardRun, Cards, card_id, known_cards, write_cards
+from roofline.report.tables import rank_words
+
+H200 = "NVIDIA H200"
+
+
+def run(card, method=METHOD, effort="default", limit=700.0, **values):
+    facts = {"commit": None, "driver": None, "cublas": None, "date": "2026-11-22T12:00:00+00:00"}
+    return CardRun(card_id=card_id(card), method=method, effort=effort, power_limit_w=limit, values=values, **facts)
+
+
+def table_of(*runs, **hardware):
+    table = collected(peak_record("gpu0", "fp16", 800), bandwidth_record("gpu0", hbm_read=4600)).roofline
+    device = device_record("gpu0", name=H200, uuid="GPU-mine", hardware={"power_limit_w": 700.0} | hardware)
+    table.ceilings = ranked(table.ceilings, {"gpu0": device}, {"gpu0": Cards(card=H200, runs=list(runs))}, "default")
+    return table
+
+
+def ranks(*runs, **hardware):
+    return [(one.rank, one.known_cards) for one in table_of(*runs, **hardware).ceilings]
+
+
+def test_a_card_counts_once_by_the_median_of_its_runs():
+    twice = [run("GPU-1", fp16=790), run("GPU-1", fp16=794), run("GPU-1", fp16=900)]
+    assert ranks(*twice, run("GPU-2", fp16=810, hbm_read=4500)) == [(2, 3), (1, 2)]
+
+
+@pytest.mark.parametrize(
+    "other", [{"method": METHOD + 1}, {"effort": "quick"}, {"limit": 500.0}, {"card": "GPU-mine"}], ids=str
+)
+def test_only_other_cards_measured_alike_are_compared(other):
+    assert ranks(run(**{"card": "GPU-1", "fp16": 900} | other)) == [(None, None)] * 2
+    assert ranks(run("GPU-1", fp16=900), mig_slice=True) == [(None, None)] * 2
+
+
+def test_the_rank_is_said_of_gemms_and_memory():
+    table = table_of(run("GPU-1", fp16=900, hbm_read=4500))
+    table.devices["gpu0"].name = H200
+    assert rank_words(table, "gpu0") == "Among 2 known H200s: 2nd in fp16, 1st in hbm_read."
+    assert rank_words(table_of(), "gpu0") == ""
+
+
+def test_known_cards_are_one_line_each_and_a_run_keeps_their_ceilings(tmp_path, monkeypatch):
+    monkeypatch.setattr(cards, "CARDS", tmp_path)
+    runs = [run("GPU-1", fp16=900.0, **{"gemm/device_time": 3.0}), run("GPU-2", fp16=800.0)]
+    write_cards(Cards(card=H200, runs=runs), cards.path_of(H200))
+    assert len(cards.path_of(H200).read_text().splitlines()) == 2 + len(runs)
+    assert cards.cards(H200).runs == runs
+    found = known_cards({"gpu0": H200, "gpu1": "NVIDIA A100"}).devices
+    assert [one.values for one in found["gpu0"].runs] == [{"fp16": 900.0}, {"fp16": 800.0}] and len(found) == 1
+
+
+def test_the_committed_cards_can_be_read():
+    for path in cards.CARDS.glob("*.json"):
+        card = cards.read(Cards, path)
+        assert cards.path_of(card.card) == path and card.runs
