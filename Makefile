@@ -4,7 +4,7 @@
 python = .venv/bin/python -P
 
 # These reach the recipes, most of them through the environment. A tool adds its own.
-variables = ARCHIVE ARGS BATCH CACHE CARD CELL CONTEXT CUDA MODEL PYTHON python
+variables = ARCHIVE ARGS CELL CUDA PYTHON python
 .DEFAULT_GOAL := run
 include $(wildcard tools/*/tool.mk)
 
@@ -27,7 +27,7 @@ endif
 # A measurement needs the machine for itself.
 .NOTPARALLEL:
 
-.PHONY: run plan cell archive verify model setup setup-any setup-development test lint lock help
+.PHONY: run plan cell archive verify setup setup-any setup-development test lint lock help
 
 run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
 	@$(python) workflow/commands/run.py $(ARGS)
@@ -43,10 +43,6 @@ archive: setup-any ## pack the results into results/archive/ (ARGS as the run ha
 
 verify: setup-any ## check an archive against its manifest, and redraw it into results/rendered/ (the newest, or ARCHIVE=FILE)
 	@$(python) workflow/commands/verify.py $(if $(ARCHIVE),"$$ARCHIVE")
-
-model: setup-any ## what decoding a model costs at least: MODEL=llama-3-70b CARD=reference/nvidia-h200 (BATCH=1,8 CONTEXT=1024 CACHE=fp8)
-	@$(python) workflow/commands/model.py "$$MODEL" $(if $(CARD),--card "$$CARD") $(if $(BATCH),--batch "$$BATCH") \
-		$(if $(CONTEXT),--context "$$CONTEXT") $(if $(CACHE),--cache "$$CACHE")
 
 setup: ## install only (CUDA=12, 13 or none chooses the packages, PYTHON=python3.13 the Python)
 	@envs/install.sh

@@ -2,8 +2,7 @@
 
 import numpy
 
-from roofline.operators.base import Case, Implementation, Job, Operator
-from roofline.operators.settings import Field, OperatorSettings, Whole
+from roofline.api import Case, Field, Implementation, Job, Operator, OperatorSettings, Whole
 
 CUDA = r"""__device__ float of(float x) { return __fdividef(x, 1 + __expf(-1.5957691f * (x + 0.044715f * x * x * x))); }
 extern "C" __global__ void gelu(const float* __restrict__ x, float* __restrict__ y, unsigned n) {

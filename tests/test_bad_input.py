@@ -29,8 +29,8 @@ LEVELS = "hbm, d2d, l2, l1, shared, h2d, d2h, p2p, dram, sweep"
 PEAKS = "fp64, fp32, tf32, fp16, bf16, fp8_e4m3, int8, fp64_fma, fp32_fma, fp16_fma"
 IMPLEMENTATIONS = "eager, fused, fused_graph, numpy"
 PRESETS = "minigpt, gpt2, llama-3-8b"
-KEYS = "devices, cpu, effort, operators, counters, peak_flops, bandwidth, decode_attn, model, model_decode, "
-KEYS += "rmsnorm_matmul, row_norm, operations, models, decoding, plot, cost"
+KEYS = "devices, cpu, effort, operators, counters, peak_flops, bandwidth, decode_attn, model, "
+KEYS += "rmsnorm_matmul, row_norm, operations, plot, cost"
 # What Snakemake itself says of where the configuration came from.
 SNAKEMAKES_OWN = re.compile(r"Using workflow specific profile .*|Config file .* is extended by .*|")
 
@@ -86,7 +86,7 @@ def preset(**fields) -> dict:
 
 WHOLE = "a whole number from 1"
 BUDGET = f"{NUMBER} from 1e-09 to 100000, or null"
-RULES = ("bandwidth", "decode_attn", "model_decode", "peak_flops", "rmsnorm_matmul", "row_norm")
+RULES = ("bandwidth", "decode_attn", "peak_flops", "rmsnorm_matmul", "row_norm")
 PRESET_OF_16 = {"layers": 6, "heads": 8, "kv_heads": 16, "head_size": 64}
 TEXT_HINT = "(without quotes; within the braces or brackets of --config all is text: use --configfile)"
 VALUES = {
@@ -134,17 +134,6 @@ VALUES = {
     "a preset without its keys": (
         {"model": {"presets": {"minigpt": {"heads": 8}}}},
         ["model.presets.minigpt: layers is missing", "model.presets.minigpt: head_size is missing"],
-    ),
-    "models": (
-        {"models": ["gpt-2"], "decoding": {"contexts": [2048]}},
-        ["models[0]: gpt-2: a context of 2048 tokens; allowed: 1024 or fewer"],
-    ),
-    "decoding": (
-        {"decoding": {"batch_sizes": [0], "cache_dtype": "int4"}},
-        [
-            "decoding.batch_sizes[0]: 0; allowed: a whole number from 1 to 1e+07",
-            "decoding.cache_dtype: 'int4' is unknown; allowed: bf16, fp16, fp8",
-        ],
     ),
     "several things that this machine cannot do": (
         {

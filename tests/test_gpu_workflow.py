@@ -46,7 +46,6 @@ MEMORY = {
 }
 ATTENTION, ROWS = "decode_attn/minigpt/S16_fp32.json", "row_norm/fp32.json"
 NORM = "rmsnorm_matmul/hidden64_fp16.json"
-STEP = "model_decode/llama-3-8b_bf16.json"  # which does not fit the card
 # No other test's: their measurements would be waited for.
 PEERS = {"FAKE_GPUS": "GPU-3333=NVIDIA H200,GPU-4444=NVIDIA H200", "FAKE_NVLINKS": "18"}
 TARGETS = [f"results/{device}/{ATTENTION}" for device in ("gpu0", "cpu")]
@@ -104,22 +103,12 @@ def test_auto_plans_the_first_gpu_and_the_cpu(tmp_path):
         *(f"gpu0/peak_flops/{ceiling}.json" for ceiling in CEILINGS),
         *(f"gpu0/bandwidth/{level}.json" for level in (*MEMORY, "sweep")),
         "gpu0/instructions/rates.json",
-        *(f"gpu0/{case}" for case in (ATTENTION, ROWS, NORM, STEP)),
+        *(f"gpu0/{case}" for case in (ATTENTION, ROWS, NORM)),
         "cpu/peak_flops/fp32.json",
         "cpu/peak_flops/fp32_fma.json",
         "cpu/bandwidth/dram.json",
         *(f"cpu/{case}" for case in (ATTENTION, ROWS)),
     }
-
-
-def test_another_model_is_measured_without_measuring_anything_else(finished, tmp_path):
-    run = copy_of(finished, tmp_path)
-    run.edit_config(models=["llama-3.2-1b", "mixtral-8x7b"])
-    plan = run.planned()
-    assert "gpu0/model_decode/llama-3.2-1b_bf16.json" in plan and "roofline.json" in plan
-    assert not [path for path in plan if path.count("/") > 1 and "model_decode" not in path]
-    run.edit_config(models=["mixtral-8x7b"])
-    assert not [path for path in run.planned() if path.count("/") > 1]
 
 
 def test_all_plans_every_card(tmp_path):

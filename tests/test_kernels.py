@@ -12,12 +12,9 @@ import roofline
 from roofline.core.terms import MIXES
 from roofline.devices.gpu import fma, memory
 from roofline.devices.gpu.kernel_compiler import CEILING_KERNELS, COMPILE_OPTIONS, kernel_source
-from roofline.models import config_file
 from roofline.operators.decode_attention import fused
 from roofline.operators.decode_attention.counts import Shape
 from roofline.operators.decode_attention.fused import RESERVED_BYTES, WARP, Variant
-from roofline.operators.model_decode import chain
-from roofline.operators.model_decode.dense import dense
 from roofline.operators.rmsnorm_matmul import hopper
 from roofline.operators.row_norm import cuda as row_norm
 
@@ -180,39 +177,6 @@ def test_the_fused_product_keeps_its_sums_in_registers_elsewhere(columns, splits
     fits(FUSED_PRODUCT, architecture, division(bf16, batch, columns, splits, stages, blocks), 2 * columns, blocks)
 
 
-STEPS = ((1, "bf16"), (16, "fp16"), (32, "bf16"), (64, "fp16"), (128, "bf16"), (256, "fp16"))
-
-
-def chain_variants(name: str, batch: int, dtype: str) -> set[tuple[str, tuple[str, ...], int]]:
-    """Kernel, macros and launched shared memory of each product of a model's step."""
-    model = dense(config_file.find(name))
-    products = {
-        hopper.QKV: (model.qkv, model.hidden),
-        hopper.ADDED: (model.hidden, model.inner),
-        hopper.GATED: (2 * model.inner, model.hidden),
-        hopper.ALONE: (model.vocabulary, model.hidden),
-    }
-    heads = {"head_size": model.head_size, "norms": model.norms, "bias": model.bias}
-    found = set()
-    for way, (outputs, inputs) in products.items():
-        heads_of = {"head": model.head_size, "whole_heads": model.norms} if way == hopper.QKV else {}
-        one = hopper.plan(hopper.Work(batch, outputs, inputs, added=way == hopper.ADDED, **heads_of), 132, 227 << 10)
-        found.add((one.kernel, one.defines(dtype, way, **heads), one.shared_bytes))
-    return found
-
-
-@pytest.mark.parametrize(("batch", "dtype"), STEPS)
-def test_the_products_of_a_models_step_keep_their_sums_in_registers(batch, dtype):
-    """Of a model with neither norms nor biases of its heads; of those with either where queries and keys are made."""
-    found = chain_variants("llama-3-8b", batch, dtype)
-    others = (chain_variants(name, batch, dtype) for name in ("qwen2.5-7b", "qwen3-8b"))
-    found |= {one for of_model in others for one in of_model if f"-DWAY={hopper.QKV}" in one[1]}
-    for kernel, defines, launched in found:
-        # Norms of heads go through a head's sums twice: a few of what that needs lie in the stack.
-        code = fits(hopper.KERNELS[kernel], HOPPER, defines, hopper.THREADS, spilled="-DHEAD_NORMS=1" in defines)
-        assert launched + shared_bytes(code) <= 227 << 10, defines
-
-
 # Shared memory of a multiprocessor and the most of it that a block may have, in KiB: CUDA programming guide, table of
 # compute capabilities.
 SHARED_KIB = {75: (64, 64), 80: (164, 163), 90: (228, 227), 100: (228, 227)} | dict.fromkeys((86, 89, 120), (100, 99))
@@ -291,6 +255,6 @@ def test_every_kernel_that_python_asks_for_exists():
     asked |= {(fused.KERNEL.name, name) for name in ("decode_attention", "nothing")}
     asked |= {(row_norm.KERNEL.name, name) for name in ("row_norm", "nothing")}
     asked |= {(row_norm.NAIVE.name, "row_norm_naive")}
-    asked |= {(chain.EMBED.name, "embed"), *((path.name, name) for name, path in hopper.KERNELS.items())}
+    asked |= {(path.name, name) for name, path in hopper.KERNELS.items()}
     there = {(path.name, entry) for path in SOURCES for entry in entries_of(path.read_text(encoding="utf-8"))}
     assert asked <= there

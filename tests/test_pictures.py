@@ -12,7 +12,6 @@ from roofline.records.check import CheckResult
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import BandwidthRecord
 from roofline.report import (
-    decoding_figure,
     instruction_figure,
     load_figure,
     operator_figure,
@@ -39,7 +38,6 @@ def test_drawn_side_by_side_they_are_the_same(tmp_path):
         {"attention": "decode_attention", "gemm": "gemm"},
         72,
         instructions=True,
-        models=True,
     )
     save(roofline_figure.draw(roofline), [alone / "roofline.png", alone / "roofline.svg"])
     for picture, name in (("attention", "decode_attention"), ("gemm", "gemm")):
@@ -47,9 +45,8 @@ def test_drawn_side_by_side_they_are_the_same(tmp_path):
     save(sweep_figure.draw(bandwidths), [alone / "sweep.png"])
     save(load_figure.draw(peaks), [alone / "load.png"])
     save(instruction_figure.draw(roofline), [alone / "instruction_roofline.png"])
-    save(decoding_figure.draw(roofline), [alone / "models.png"])
     made = {path.name: path.read_bytes() for path in together.iterdir()}
-    assert made == {path.name: path.read_bytes() for path in alone.iterdir()} and len(made) == 8
+    assert made == {path.name: path.read_bytes() for path in alone.iterdir()} and len(made) == 7
 
 
 def test_what_failed_stands_above_a_picture_which_stays_as_it_is():
@@ -80,9 +77,8 @@ def test_every_picture_of_a_device_tells_what_failed_on_it(tmp_path):
             {"gemm": "gemm"},
             dpi=72,
             instructions=True,
-            models=True,
         )
         sizes.append({path.name: Image.open(path).height for path in tmp_path.glob("*.png")})
     quiet, failed = sizes
-    without = {"load.png", "models.png"}
-    assert {name for name in quiet if failed[name] > quiet[name]} == set(quiet) - without and len(quiet) == 6
+    without = {"load.png"}
+    assert {name for name in quiet if failed[name] > quiet[name]} == set(quiet) - without and len(quiet) == 5

@@ -10,6 +10,7 @@ import pytest
 from roofline.operators import registry
 from roofline.operators.about import describe
 from roofline.operators.registry import BadOperator, load, missing_cuda_libraries, own_files, registered
+from roofline.run import sources
 from roofline.run.config import config_model
 
 CHECKOUT = Path(__file__).parents[1]
@@ -96,7 +97,6 @@ def test_built_in_operators_are_found_by_their_rules():
     found = registered()
     assert {rule: operator.name for rule, operator in found.items()} == {
         "decode_attn": "decode_attention",
-        "model_decode": "model_decode",
         "peak_flops": "gemm",
         "rmsnorm_matmul": "rmsnorm_matmul",
         "row_norm": "row_norm",
@@ -119,6 +119,48 @@ def test_a_whole_file_is_an_operator_beside_the_others(file):
     assert describe(operator, []).title == "row sum"
     assert operator.path == path and [str(one) for one in own_files(operator)] == [path]
     assert len(registered([path])) == len(registered()) + 1
+
+
+def test_modules_beside_a_file_are_found_and_are_sources_of_its_jobs(file):
+    """Those that it imports, directly or through others."""
+    beside = file("import sum_of_rows_further\n", name="sum_of_rows.py")
+    further = file("import numpy\n", name="sum_of_rows_further.py")
+    file("", name="sum_of_nothing.py")
+    path = file(**{"import numpy": "import numpy\n    import sum_of_rows"})
+    assert [str(one) for one in own_files(load(path))] == [path, beside, further]
+
+
+@pytest.mark.parametrize("name", ["json.py", "sum_of_columns.py"])
+def test_a_module_beside_a_file_that_another_hides_is_named(file, name):
+    """Python's own, or one beside another file."""
+    module = name.removesuffix(".py")
+    file("", name=f"one/{name}")
+    if module != "json":
+        load(file(name="one/op.py", **{"import numpy": f"import numpy\n    import {module}"}))
+    file("", name=f"two/{name}")
+    path = file(name="two/op.py", **{"import numpy": f"import numpy\n    import {module}"})
+    assert refused(path) == f"{name} beside it has the name of another module; rename it"
+
+
+IMPORTED = "from roofline.operators.base import Case, Implementation, Job, Operator"
+
+
+@pytest.mark.parametrize(
+    ("names", "with_kernels"),
+    [
+        ("Case, Implementation, Job, Operator, filled", False),
+        ("Case, Implementation, Job, Operator, product_kernel", True),
+    ],
+)
+def test_a_job_follows_what_its_operator_takes_from_the_api(file, names, with_kernels):
+    """And neither tables nor pages, which the API offers as well."""
+    operator = load(file(**{IMPORTED: f"from roofline.api import {names}"}))
+    script = CHECKOUT / "workflow/scripts/measure_operator.py"
+    alone = set(sources.library_files(script, "gpu"))
+    files = set(sources.library_files(script, "gpu", [operator])) - alone - {operator.path}
+    below = {Path(one).relative_to(script.parent / "roofline").as_posix() for one in files}
+    assert not any(one.startswith(("api", "report", "run", "analysis")) for one in below), below
+    assert ("operators/rmsnorm_matmul/hopper.py" in below) == with_kernels
 
 
 def test_files_of_one_name_in_two_folders_are_two_operators(file):

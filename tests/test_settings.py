@@ -165,10 +165,10 @@ def test_the_config_file_holds_the_defaults():
 
 def test_every_effort_fills_every_budget_and_a_greater_one_takes_longer():
     quick, default, thorough = (complete({"effort": name}) for name in EFFORTS)
-    assert budgets(default) == budgets(complete({})) and len(budgets(default)) == 8
+    assert budgets(default) == budgets(complete({})) and len(budgets(default)) == 7
     for key, value in budgets(default).items():
         assert budgets(quick)[key] < value < budgets(thorough)[key]
-    for rule in ("peak_flops", "bandwidth", "decode_attn", "model_decode", "rmsnorm_matmul", "row_norm"):
+    for rule in ("peak_flops", "bandwidth", "decode_attn", "rmsnorm_matmul", "row_norm"):
         times = [expected_s(rule, checked) for checked in (quick, default, thorough)]
         assert 0 < times[0] < times[1] < times[2]
     assert thorough.config.bandwidth.size_mib is None, "null is a value of its own where no effort speaks of it"
@@ -252,9 +252,7 @@ def test_a_device_without_code_for_an_operator_is_told_what_it_lacks(mine):
     checked = complete({"operators": [mine]})
     asked = settings.asked(checked, ["gpu0", "cpu"])
     assert asked["without"] == [
-        {"device": "cpu", "operator": "model_decode", "reason": "no implementation for cpu"},
         {"device": "gpu0", "operator": "row_sum", "reason": "no implementation for gpu"},
-        {"device": "gpu0", "operator": "model_decode", "preset": "gpt-oss-20b", "reason": "it has experts"},
     ]
     assert settings.devices_with(checked.operators["row_sum"], checked.config, ["gpu0", "cpu"]) == ["cpu"]
     with pytest.raises(Faults, match="operators: row_sum has no implementation for gpu0"):

@@ -6,16 +6,20 @@ anything is timed. A step reads more than any L2 keeps, so it is cold.
 """
 
 import math
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import timing
 
 from roofline.measure.operator_job import unsupported
-from roofline.models import config_file
-from roofline.operators.base import Case
-from roofline.operators.model_decode import ModelDecode
-from roofline.operators.model_decode.chain import Chain
-from roofline.operators.model_decode.dense import Dense, dense
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools" / "decoding"))  # whose decode_step is imported
+
+import config_file
+from chain import Chain
+from decode_step import DecodeStep, case_of
+from dense import Dense, dense
 
 MODEL, DTYPE = "llama-3-8b", "bf16"
 CELLS = ((1, 1024), (8, 1024), (32, 1024), (128, 1024), (1, 8192))  # batch, context with the new token
@@ -173,9 +177,7 @@ def of_pytorch(torch, model: Dense, weights: tuple, batch: int, context: int, st
 
 def ours(device, found: dict, batch: int, context: int) -> timing.Way:
     """The graph of the chain on the stream of the device, its result checked. Raises RuntimeError if it cannot run."""
-    operator = ModelDecode()
-    params = {"model": dense(found).as_dict(), "config": found}
-    case = Case({"batch": batch, "context": context}, DTYPE, found["name"], params)
+    operator, case = DecodeStep(), case_of(found, batch, context)
     if why := unsupported(operator, Chain, device, case):
         raise RuntimeError(why)
     chain = Chain(operator, device, case, {}, operator.rotated_inputs(device, case, 1, 1))

@@ -56,7 +56,6 @@ def write_derived(found: Results, manifest: Manifest, folder: Path) -> None:
         operators={info.picture: info.name for info in roofline.operator_info.values()},
         dpi=manifest.config["plot"]["dpi"],
         instructions="instruction_roofline.png" in names,
-        models="models.png" in names,
     )
 
 

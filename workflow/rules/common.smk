@@ -265,12 +265,6 @@ def instruction_pictures():
     return ["results/instruction_roofline.png"] if instruction_records() else []
 
 
-def model_pictures():
-    """Of decoding, where a GPU has the ceilings that it stands under."""
-    gpus = [device for device in DEVICES if devices.kind_of(device) == "gpu"]
-    return ["results/models.png"] if CONFIG.models and gpus else []
-
-
 def operator_records():
     return files_of_cells(cells.operators(CHECKED, DEVICES))
 
@@ -307,7 +301,6 @@ def deliverables():
         + ["results/roofline.json", "results/roofline.png", "results/roofline.svg", "results/interpretation.md"]
         + ["results/verification.md", "results/sweep.png", "results/load.png"]
         + instruction_pictures()
-        + model_pictures()
         + expand("results/{picture}.png", picture=PICTURES)
         + ["results/known_cards.json", "results/acceptance.json", "results/report.html", "results/ROOFLINE.md"]
     )

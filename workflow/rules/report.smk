@@ -35,7 +35,6 @@ rule plot:
         operators=expand("results/{picture}.png", picture=PICTURES),
         sweep="results/sweep.png",
         instructions=instruction_pictures(),
-        models=model_pictures(),
         load="results/load.png",
     log:
         "logs/plot.log",

@@ -21,6 +21,5 @@ if __name__ == "__main__":
             operators=dict(zip((Path(path).stem for path in output.operators), params.operators, strict=True)),
             dpi=params.dpi,
             instructions=bool(output.instructions),
-            models=bool(output.models),
         )
         say(f"plot: {', '.join(output)}")

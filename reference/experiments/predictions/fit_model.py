@@ -2,26 +2,26 @@
 
     .venv/bin/python reference/experiments/predictions/fit_model.py
 
-steps.json is a list of {model, dtype, batch, context, seconds}: a model's name in docs/decoding.md, and the GPU's time
-of one step on an H200. Prints the fitted constants beside those of the code, and the errors by model.
+steps.json is a list of {model, dtype, batch, context, seconds}: a name of tools/decoding/README.md, and the GPU time of
+one step on an H200. Prints the fitted constants next to those of the code, and the errors by model.
 """
 
 import json
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+CHECKOUT = Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(Path(__file__).parent), str(CHECKOUT / "workflow/scripts"), str(CHECKOUT / "tools/decoding")]
 
+import config_file
+from bound import of_datasheet
+from chain import FITTED, GPU, costs
+from decode_step import DecodeStep, case_of
+from dense import dense
 from fit import HERE, fitted, scored, words
 
-from roofline.devices import datasheets
-from roofline.models import config_file
-from roofline.models.floor import of_datasheet
-from roofline.operators.base import Case
-from roofline.operators.model_decode import ModelDecode
-from roofline.operators.model_decode.costs import FITTED, GPU, chain_costs
-from roofline.operators.model_decode.dense import dense
-from roofline.operators.rmsnorm_matmul.hopper import rows_of
+from roofline.api import datasheets
+from roofline.api import product_kernel as products
 
 FITTED_ON = "llama-3.2-1b"
 CARD = "NVIDIA H200"
@@ -30,14 +30,12 @@ CARD = "NVIDIA H200"
 def cell(step: dict, sheet: dict) -> dict:
     """As fit.py takes it, of one step."""
     found = config_file.find(step["model"])
-    model, shape = dense(found), {"batch": step["batch"], "context": step["context"]}
-    case = Case(shape, step["dtype"], found["name"], {"model": model.as_dict(), "config": found})
-    operator, promised = ModelDecode(), of_datasheet(sheet)
+    case, operator, promised = case_of(found, step["batch"], step["context"]), DecodeStep(), of_datasheet(sheet)
     return {
         "model": found["name"],
         "flops": operator.flops(case),
         "bytes": operator.bytes(case),
-        "costs": chain_costs(model, rows_of(step["batch"])).model_dump(),
+        "costs": costs(dense(found), products.rows_of(step["batch"])).model_dump(),
         "promised_tflops": promised.tflops[step["dtype"]],
         "promised_gb_per_s": promised.read_gb_per_s,
         "device_latency_s": step["seconds"],

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from roofline.analysis import decoding
 from roofline.analysis.above_roof import above_roofs
 from roofline.analysis.baselines import baselines, is_fitted
 from roofline.analysis.instructions import instruction_rooflines
@@ -12,7 +11,6 @@ from roofline.analysis.results import Results
 from roofline.analysis.steadiness import quarters_tflops
 from roofline.analysis.table import (
     ComputeCeiling,
-    DecodedModel,
     DeviceEntry,
     FoundCache,
     MemoryCeiling,
@@ -26,7 +24,6 @@ from roofline.analysis.table import (
 )
 from roofline.analysis.unsettled import no_ratio
 from roofline.core import model, regimes
-from roofline.core.device_kinds import accelerators
 from roofline.core.dtypes import dtype_of
 from roofline.core.prediction import Costs, predict_cell
 from roofline.core.statistics import deciles
@@ -34,11 +31,10 @@ from roofline.core.terms import DeviceKind
 from roofline.devices import memory_ceilings
 from roofline.devices.cpu.formula import of_an_idle_moment
 from roofline.devices.levels import MAIN_MEMORY
-from roofline.models import config_file
 from roofline.operators.about import About
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import Bandwidth, BandwidthRecord, FoundLevel
-from roofline.records.operator import JobRecord, Measurement, OperatorRecord
+from roofline.records.operator import JobRecord, Measurement
 from roofline.records.prediction import CellPrediction, PredictionRecord
 
 NO_ROOF = "warm, and what the caches of this device give is not measured"
@@ -53,8 +49,6 @@ class Asked:
     dtypes: list[str] = field(default_factory=list)
     operations: list[dict[str, Any]] = field(default_factory=list)
     without: list[dict[str, str]] = field(default_factory=list)  # device, operator and reason
-    models: list[dict[str, Any]] = field(default_factory=list)  # name, source and config of each
-    decoding: dict[str, Any] = field(default_factory=dict)  # the section of the config
 
 
 @dataclass(frozen=True)
@@ -110,42 +104,8 @@ def collect(found: Results, asked: Asked) -> Collected:
         skipped=skipped,
         instructions=instruction_rooflines(found, ceilings, (cell.operator for cell in cells)),
         peers=[_peer_path(path, record) for path, record in bandwidths if record.peer and not record.skipped],
-        models=_decoded(found, asked, ceilings, operators, skipped),
     )
     return Collected(roofline.described(found.abouts), cells)
-
-
-def _decoded(
-    found: Results, asked: Asked, ceilings: list, operators: list[Operator], skipped: list[Skipped]
-) -> list[DecodedModel]:
-    """Of every accelerator that has the ceilings, beside the steps that it was timed with."""
-    models = [config_file.read(one) for one in asked.models]
-    kinds = {name: record.device_kind for name, record in found.device_records().items()}
-    cards = {
-        name: card
-        for name in accelerators(kinds, kinds.__getitem__)
-        if (card := decoding.card(name, found.device_records()[name].memory_total_bytes, kinds[name], ceilings))
-    }
-    timed = {name: decoding.timed_steps(operators, name) for name in cards}
-    return [
-        row.model_copy(update={"not_measured": _not_measured(found, skipped, name, row.model)})
-        for name, one in cards.items()
-        for model in models
-        if (row := decoding.decode(model, one, **asked.decoding, timed=timed[name], further=True))
-    ]
-
-
-def _not_measured(found: Results, skipped: list[Skipped], device: str, model: str) -> str | None:
-    """Why steps of a model were not timed: as the run was asked, or as its job found."""
-    reasons = [
-        one.reason
-        for one in skipped
-        if (one.device, one.name) == (device, decoding.OPERATOR) and one.preset in (None, model)
-    ]
-    for path, record in found.of_kind(OperatorRecord):
-        if path.rpartition("_")[0] == f"{device}/{decoding.OPERATOR}/{config_file.file_name(model)}":
-            reasons += decoding.skipped(record)
-    return "; ".join(dict.fromkeys(reasons)) or None
 
 
 def _of(ceilings: list, device: str) -> dict[str, ComputeCeiling | MemoryCeiling]:
@@ -411,14 +371,7 @@ def _skipped(found: Results, asked: Asked) -> list[Skipped]:
         if record.skipped
     ]
     return skipped + [
-        Skipped(
-            device=one["device"],
-            what="operator",
-            dtype="",
-            name=one["operator"],
-            preset=one.get("preset"),
-            reason=one["reason"],
-        )
+        Skipped(device=one["device"], what="operator", dtype="", name=one["operator"], reason=one["reason"])
         for one in asked.without
     ]
 

@@ -298,7 +298,6 @@ class Skipped(Record):
     what: Literal["peak_flops", "bandwidth", "operation", "operator"]
     dtype: str
     name: str | None = Field(default=None, description="of a memory level, an operation, or an operator")
-    preset: str | None = Field(default=None, description="of an operator; null: all of it")
     reason: str
 
 
@@ -368,51 +367,6 @@ class PeerPath(Record):
         """The end of a sentence on the path; empty where all links are active."""
         plural = "s" if len(self.nvlinks_down) > 1 else ""
         return f", link{plural} {listed(map(str, self.nvlinks_down))} inactive" if self.nvlinks_down else ""
-
-
-class DecodeStep(Record):
-    """One token for each of a batch of sequences: the time below which no engine can get on this card."""
-
-    batch: int
-    context: int = Field(description="tokens of each sequence that are attended to, the new one among them")
-    bytes: NotNegative = Field(description="read: weights, of experts the fewest that can be used, and K/V")
-    flops: NotNegative
-    floor_s: Positive = Field(description="the longer of reading and computing, each at its ceiling")
-    sustained_floor_s: Positive | None = Field(description="by sustained compute ceilings; null where not measured")
-    one_by_one_s: Positive = Field(description="the sum of each operation's own limit, where none overlap")
-    expected_s: Positive | None = Field(description="the floor of the experts that uniform routing uses; null: dense")
-    limited_by: Literal["memory", "compute"]
-    share: dict[str, NotNegative] = Field(description="of the floor, by part of the model")
-    memory_bytes: NotNegative = Field(description="weights and K/V; activations and the engine's own are not counted")
-    fits: bool | None = Field(description="in the card's memory; null where that is not known")
-    predicted_s: Positive | None = Field(default=None, description="of a chain of kernels, before it was timed")
-    measured_s: Positive | None = Field(default=None, description="of that chain; null where it was not timed")
-
-
-class DecodeContext(Record):
-    context: int
-    cache_bytes: NotNegative = Field(description="K/V of one sequence")
-    largest_batch: int | None = Field(description="that fits beside the weights; null where memory is not known")
-    compute_bound_from: int | None = Field(description="batch; null where reading K/V stays longer than computing")
-
-
-class DecodedModel(Record):
-    """What decoding a model costs at least on a device, under the ceilings that were measured of it."""
-
-    device: str
-    model: str
-    source: str
-    model_type: str
-    parameters: int
-    active_parameters: int = Field(description="that one token needs")
-    weight_bytes: NotNegative
-    cache_dtype: str
-    memory_ceiling: str
-    arithmetic: dict[str, str] = Field(description="the ceiling that stands for products of each dtype")
-    assumed: dict[str, str] = Field(description="fields that its config lacks, with the default that was taken")
-    contexts: list[DecodeContext]
-    steps: list[DecodeStep]
-    not_measured: str | None = Field(default=None, description="why steps of it were not")
 
 
 class ErrorStatistics(Record):
@@ -555,7 +509,6 @@ class Roofline(Record):
     host_costs: list[HostCostEntry] = Field(default=[])
     counted: list[CountedEntry] = Field(default=[], description="what the hardware counted of a few cells")
     not_counted: list[NotCounted] = Field(default=[])
-    models: list[DecodedModel] = Field(default=[], description="what decoding costs at least")
     _abouts: dict[str, About] = PrivateAttr(default_factory=dict)
 
     def described(self, abouts: Mapping[str, About]) -> Self:

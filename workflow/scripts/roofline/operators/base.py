@@ -11,6 +11,7 @@ named in the config (`operators: [my_operator.py]`). Its section of the config i
 What readers see of it (title, labels, advice) stands in operators/about.py.
 """
 
+import ast
 import inspect
 import json
 import os
@@ -212,10 +213,6 @@ class Operator(ABC):
     def jobs(self, config) -> Sequence[Job]:
         """The jobs that the completed config asks for; the operator's section is `getattr(config, self.rule)`."""
 
-    def left_out(self, config) -> dict[str, str]:
-        """By preset, what the settings name and no implementation can compute: the reason, in one line."""
-        return {}
-
     @abstractmethod
     def flops(self, case: Case, scope: str | None = None) -> int: ...
 
@@ -351,9 +348,25 @@ class Operator(ABC):
         for implementation in self.implementations:
             if kind in (None, implementation.kind):
                 mine |= {Path(inspect.getfile(implementation)), *implementation.sources}
+        if self.path:
+            mine |= {file for one in mine if one.suffix == ".py" for file in with_siblings(one)}
         if self.path and not Path(self.path).is_absolute():  # as the config has it: a run that moves stays up to date
             return {Path(os.path.relpath(file)) for file in mine}
         return mine
+
+
+def with_siblings(file: Path) -> set[Path]:
+    """A Python file and the modules beside it that it imports, directly or through others."""
+    found: set[Path] = set()
+    new = {file}
+    while new:
+        found |= new
+        nodes = [node for one in new for node in ast.walk(ast.parse(one.read_text(encoding="utf-8")))]
+        names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+        names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+        beside = {file.with_name(f"{name.partition('.')[0]}.py") for name in names}
+        new = {path for path in beside if path.is_file()} - found
+    return found
 
 
 def first_result(implementation: Implementation, scope: str | None) -> tuple[Any, float]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import roofline.operators
 from roofline.core.device_kinds import KINDS
-from roofline.operators.base import Implementation, Operator
+from roofline.operators.base import Implementation, Operator, with_siblings
 from roofline.operators.settings import OperatorSettings
 
 NOT_OPERATORS = {"about", "base", "registry", "settings"}
@@ -22,7 +22,7 @@ NOT_OPERATORS = {"about", "base", "registry", "settings"}
 RULES = "all ceilings device_query prediction operator_prediction bandwidth instructions counters"
 RULES += " own_operator derive plot manifest"
 KEYS_AND_PICTURES = "cpu devices effort operators operations operation cost roofline instruction_roofline"
-KEYS_AND_PICTURES += " sweep load models decoding"
+KEYS_AND_PICTURES += " sweep load"
 RESERVED = frozenset(f"{RULES} {KEYS_AND_PICTURES}".split())
 # CUDA libraries that the locked environments leave out, by the part of CuPy that needs them.
 CUDA_LIBRARY_OF = {"random": "cuRAND", "fft": "cuFFT", "linalg": "cuSOLVER", "sparse": "cuSPARSE"}
@@ -78,6 +78,8 @@ def load(path: str) -> Operator:
         raise BadOperator(f"operators: {path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # so that pickling by name, and inspect, find it
+    if (folder := str(file.absolute().parent)) not in sys.path:
+        sys.path.append(folder)  # last: a module beside the file must not hide one of Python's
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
@@ -86,6 +88,10 @@ def load(path: str) -> Operator:
     if len(found) != 1:
         names = ", ".join(operator.name for operator in found) or "none"
         raise BadOperator(f"operators: {path}: one subclass of Operator is needed, and there are: {names}")
+    for beside in with_siblings(file) - {file}:
+        loaded = getattr(sys.modules.get(beside.stem), "__file__", None)
+        if beside.stem in sys.modules and (not loaded or Path(loaded).resolve() != beside.resolve()):
+            raise BadOperator(f"operators: {path}: {beside.name} beside it has the name of another module; rename it")
     found[0].path = path
     return found[0]
 

@@ -10,7 +10,6 @@ from html import escape
 from itertools import cycle
 
 from roofline.analysis.table import (
-    DecodedModel,
     InstructionRoofline,
     Operator,
     PlacedKernel,
@@ -36,7 +35,6 @@ SYMBOLS = (
     "pentagon",
     "hexagon",
 )
-CONTEXTS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 LEFT, RIGHT = 5.0, 30.0  # times beyond the cells' intensities, where the ceilings begin and end
 POINTS = 30  # of a line, each with the words that are shown where it is pointed at
 WIDE = 20.0  # times: what ranges over more has a logarithmic axis
@@ -458,58 +456,3 @@ def _line(y: float) -> dict:
 def _rounded(value: float) -> float:
     """To four digits, which is more than a screen shows."""
     return float(f"{value:.4g}")
-
-
-# ---------------------------------------------------------------- decoding
-
-
-def decoding_chart(row: DecodedModel) -> dict:
-    """Tokens a second at most over the batch, a line for each context; hollow where it does not fit."""
-    traces = []
-    for shade, one in zip(cycle(CONTEXTS), row.contexts, strict=False):
-        mine = sorted((step for step in row.steps if step.context == one.context), key=lambda step: step.batch)
-        traces.append(
-            {
-                "x": [step.batch for step in mine],
-                "y": [_rounded(step.batch / step.floor_s) for step in mine],
-                "text": [
-                    f"batch {step.batch}, context {step.context}<br>{number(step.batch / step.floor_s)} tokens/s at "
-                    f"most<br>{duration(step.floor_s)} a step, set by {step.limited_by}"
-                    for step in mine
-                ],
-                "hovertemplate": "%{text}<extra></extra>",
-                "mode": "lines+markers",
-                "name": f"context {one.context}",
-                "line": {"color": shade},
-                "marker": {"symbol": ["circle-open" if step.fits is False else "circle" for step in mine], "size": 9},
-            }
-        )
-        if tried := [step for step in mine if step.measured_s]:
-            traces.append(
-                {
-                    "x": [step.batch for step in tried],
-                    "y": [_rounded(step.batch / step.measured_s) for step in tried],
-                    "text": [
-                        f"batch {step.batch}, context {step.context}<br>measured: {duration(step.measured_s)} a step, "
-                        f"{percent(step.floor_s / step.measured_s)} of the speed of its floor"
-                        for step in tried
-                    ],
-                    "hovertemplate": "%{text}<extra></extra>",
-                    "mode": "markers",
-                    "name": f"measured, context {one.context}",
-                    "marker": {"symbol": "x", "size": 9, "color": shade},
-                }
-            )
-    batches = sorted({step.batch for step in row.steps})
-    every = max(1, len(batches) // 5)
-    layout = {
-        "xaxis": {
-            "title": {"text": "batch: sequences decoded at once"},
-            "type": "log",
-            "tickvals": batches[::every],
-            "ticktext": list(map(str, batches[::every])),
-        },
-        "yaxis": {"title": {"text": "tokens/s at most"}, "type": "log", "dtick": 1},
-        "showlegend": True,
-    }
-    return {"data": traces, "layout": layout}

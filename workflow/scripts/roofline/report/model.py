@@ -12,17 +12,15 @@ from roofline.core.statistics import few
 from roofline.records.check import CheckResult
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord
-from roofline.report import counters, decoding, host_costs, peer_paths, predictions
+from roofline.report import counters, host_costs, peer_paths, predictions
 from roofline.report.answers import Answer
 from roofline.report.charts import (
-    decoding_chart,
     instruction_chart,
     load_chart,
     prediction_chart,
     roofline_chart,
     symbols_of,
 )
-from roofline.report.decoding import DecodingPart
 from roofline.report.efficiency import efficiency, operations
 from roofline.report.findings import Finding, findings
 from roofline.report.gpu_vs_cpu import gpu_vs_cpu
@@ -114,7 +112,6 @@ class Report:
     counted_explained: Table
     not_counted: list[NotCounted]
     instructions: list[Instructions]
-    decoding: list[DecodingPart]  # the floor of each model on each device
     charts: dict[str, dict]  # by the id of the element that each is drawn in
     filters: dict[str, list[str]]
     colours: list[str]  # dtypes
@@ -161,24 +158,12 @@ def report(
         )
         for one in table.instructions
     ]
-    decoded = [
-        DecodingPart(
-            title=f"{row.model} on {row.device}",
-            anchor=f"decoding-{row.device}-{place}",
-            verdict=decoding.verdict(row, table.devices[row.device].name),
-            measured=decoding.measured(row),
-            remarks=decoding.remarks(row),
-            steps=decoding.steps(row),
-            chart=decoding_chart(row),
-        )
-        for place, row in enumerate(table.models)
-    ]
     charts = {
         "roofline": chart,
         "predictions": prediction_chart(table.entries, missed, symbols),
         "load": load_chart(peaks),
         **{f"{part.anchor}-chart": part.chart for part in operators},
-        **{one.anchor: one.chart for one in [*instructions, *decoded]},
+        **{one.anchor: one.chart for one in instructions},
     }
     return Report(
         devices=[_device(device, table, records) for device in devices.values()],
@@ -207,7 +192,6 @@ def report(
         counted_explained=counters.table_of(table.counted, table.titles, explained=True),
         not_counted=table.not_counted,
         instructions=instructions,
-        decoding=decoded,
         charts={name: one for name, one in charts.items() if one},
         filters=_filters(list(devices), cells, table, chart),
         colours=list(dict.fromkeys(cell.dtype for cell in cells)),
@@ -229,11 +213,7 @@ def _device(device: DeviceRecord, table: Roofline, records: list) -> DeviceRepor
         efficiency=efficiency(name, table, records),
         figures=_figures(table, device),
         ceilings=ceiling_tables(table, device),
-        skipped=[
-            f"{' '.join(filter(None, [one.name or one.dtype, one.preset]))}: {one.reason}"
-            for one in table.skipped
-            if one.device == name
-        ],
+        skipped=[f"{one.name or one.dtype}: {one.reason}" for one in table.skipped if one.device == name],
         pyramid=pyramid(device, table),
     )
 

@@ -130,7 +130,7 @@ def _skipped_notes(skipped: Sequence[Skipped]) -> Iterable[str]:
     told = []
     for reason, items in groups.items():
         reason = items[0].reason if len(items) == 1 else re.split("; |, it ", reason)[0]
-        names = (" ".join(filter(None, [item.name, item.preset])) or item.dtype for item in items)
+        names = (item.name or item.dtype for item in items)
         told.append(f"{_some(names)} ({reason})")
     if told:
         yield f"Skipped: {'; '.join(told)}."

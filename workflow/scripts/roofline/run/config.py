@@ -8,13 +8,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, create_m
 
 from roofline.devices.datasheets import CEILINGS
 from roofline.devices.levels import NAMES as LEVELS
-from roofline.models.number_formats import CACHES
 from roofline.operators.base import Operator
 from roofline.operators.settings import EFFORTS, Budget, ByEffort, EachOnce, Settings, Whole
 
 # Beyond these, figures overflow or the picture's axes do; nothing real comes near.
 COUNTS, SECONDS, PRICE = (1e-3, 1e30), (1e-12, 1e12), (1e-9, 1e9)
-MOST_TOKENS = 10_000_000
 
 
 def _zero_or(lowest: float, highest: float):
@@ -131,18 +129,6 @@ class Operation(Settings):
     )
 
 
-class DecodingSettings(Settings):
-    """What decoding `models` costs at least, under the ceilings; nothing is measured for it."""
-
-    batch_sizes: Annotated[list[Annotated[int, Field(ge=1, le=MOST_TOKENS)]], Field(min_length=1), EachOnce] = Field(
-        default=[1, 8, 32, 128, 512], description="sequences that are decoded at once"
-    )
-    contexts: Annotated[list[Annotated[int, Field(ge=1, le=MOST_TOKENS)]], Field(min_length=1), EachOnce] = Field(
-        default=[1024, 8192], description="tokens of each sequence, the new one among them"
-    )
-    cache_dtype: Literal[CACHES] = Field(default="bf16", description="of keys and values")
-
-
 class PlotSettings(Settings):
     """The pictures."""
 
@@ -218,15 +204,6 @@ def config_model(operators: Mapping[str, Operator]) -> type[BaseModel]:
             Annotated[list[Operation], AfterValidator(_named_once)],
             Field(default=[], description="operations of your own, by counts and a time that you measured"),
         ),
-        models=(
-            Annotated[list[str], EachOnce],
-            Field(
-                default=["llama-3-8b", "gpt-oss-20b"],
-                description="models whose decoding is placed under the ceilings: the path of a Hugging Face "
-                "config.json, or a name of docs/decoding.md",
-            ),
-        ),
-        decoding=(DecodingSettings, Field(default_factory=DecodingSettings)),
         plot=(PlotSettings, Field(default_factory=PlotSettings)),
         cost=(CostSettings, Field(default_factory=CostSettings)),
     )

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import IO
 
 import yaml
-from snakemake.cli import parse_config
-from snakemake.utils import update_config
 
 from roofline.records.files import write_text
 from roofline.run import run_lock, settings
@@ -30,6 +28,9 @@ def called_with(arguments: Sequence[str], files: Sequence[Path] | None = None) -
     The files come first: by default that of this folder, where it exists or the options name none. Raises
     settings.Faults.
     """
+    from snakemake.cli import parse_config  # here, because measuring jobs import the API
+    from snakemake.utils import update_config
+
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--configfile", "--configfiles", nargs="+", type=Path, default=[])
     parser.add_argument("--config", "-C", nargs="*", default=[])
@@ -54,8 +55,6 @@ def prepare(folder: Path, config: dict, checkout: Path = Path()) -> None:
     here = dict(config)
     if paths := here.get("operators"):
         here["operators"] = [str((checkout / path).absolute()) for path in paths]
-    if models := here.get("models"):
-        here["models"] = [str(path.absolute()) if (path := checkout / one).exists() else one for one in models]
     if checkpoint := (here.get("model") or {}).get("checkpoint"):
         here["model"] = {**here["model"], "checkpoint": str((checkout / checkpoint).absolute())}
     path = folder / CONFIG_FILE

@@ -12,7 +12,6 @@ from roofline.records.check import CheckResult
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import BandwidthRecord
 from roofline.report import (
-    decoding_figure,
     instruction_figure,
     load_figure,
     operator_figure,
@@ -32,11 +31,10 @@ def draw(
     operators: Mapping[str, str],
     dpi: float,
     instructions: bool,
-    models: bool,
 ) -> None:
     """Write every picture into a folder; `operators` has those that have one of their own, by the picture's name.
 
-    `instructions` and `models` say whether there is one of the instruction roofline, and of decoding.
+    `instructions` says whether there is one of the instruction roofline.
     """
     roofline = roofline.shown()
     failed, loaded = fail_lines(roofline.faults), {one.device for one in peaks if one.peak and one.peak.sustained}
@@ -50,8 +48,6 @@ def draw(
     if instructions:
         failed_there = fail_lines(_on(counted, roofline))
         pictures.append((instruction_figure.draw, (roofline,), ["instruction_roofline.png"], failed_there))
-    if models:
-        pictures.append((decoding_figure.draw, (roofline,), ["models.png"], []))
     workers = min(len(pictures), len(os.sched_getaffinity(0)))
     fork = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(workers, mp_context=fork, initializer=_end_with_the_job) as pool:

@@ -19,7 +19,6 @@ from roofline.core.device_kinds import accelerators
 from roofline.devices import kind_of, level_of, memory_levels
 from roofline.devices.levels import ARRAYS, TRANSFERS
 from roofline.measure import nsight_compute
-from roofline.models import config_file
 from roofline.operators import registry
 from roofline.operators.base import Operator
 from roofline.records.files import YamlFaults, read_yaml
@@ -110,29 +109,14 @@ def complete(config: Mapping) -> Checked:
     model = config_model(operators)
     try:
         checked = model.model_validate(config)
-        faults = _model_faults(checked)
     except ValidationError as error:
-        faults = lines_of(error, config, model)
-    if faults:
-        raise Faults(list(dict.fromkeys(faults)))
+        raise Faults(list(dict.fromkeys(lines_of(error, config, model)))) from None
     kept = {
         rule: operator
         for rule, operator in operators.items()
         if operator.measured_with_ceilings or getattr(checked, rule).enabled
     }
     return Checked(by_effort(checked, checked.effort), kept)
-
-
-def _model_faults(config: BaseModel) -> list[str]:
-    """Of configs that cannot be read, and of contexts that are longer than a model's."""
-    faults = []
-    for place, named in enumerate(config.models):
-        try:
-            model = config_file.read(config_file.find(named))
-            config_file.require_contexts(model, config.decoding.contexts)
-        except config_file.BadModel as error:
-            faults.append(f"models[{place}]: {error}")
-    return faults
 
 
 def lines_of(error: ValidationError, config: Mapping, model: type[BaseModel]) -> list[str]:
@@ -331,18 +315,9 @@ def asked(checked: Checked, chosen: Iterable[str]) -> dict:
         for device in chosen
         if device not in devices_with(operator, config, chosen)
     ]
-    without += [
-        {"device": device, "operator": operator.name, "preset": preset, "reason": reason}
-        for operator in checked.operators.values()
-        if not operator.measured_with_ceilings
-        for device in devices_with(operator, config, chosen)
-        for preset, reason in operator.left_out(config).items()
-    ]
     operations = [operation.model_dump() for operation in config.operations]
-    models = [config_file.find(name) for name in config.models]
-    decoding = {"models": models, "decoding": config.decoding.model_dump()} if models else {}
-    more = {"operations": operations, "without": without, **decoding}
-    return {"effort": config.effort, "dtypes": config.peak_flops.dtypes, **more}
+    dtypes = config.peak_flops.dtypes
+    return {"effort": config.effort, "dtypes": dtypes, "operations": operations, "without": without}
 
 
 def _level_faults(config: BaseModel, identity, chosen) -> list[str]:

@@ -9,6 +9,8 @@ from roofline.devices.gpu.kernel_compiler import CEILING_KERNELS, with_headers
 from roofline.operators.base import Operator
 
 PACKAGE = "roofline"
+API = f"{PACKAGE}.api"
+MEASURING = ("core", "records", "devices", "operators", "measure")  # packages of which a measurement may be made
 # A parser would take ten times as long, at every start of Snakemake.
 IMPORT = re.compile(r"^ *(?:from ((?:roofline|\.)[\w.]*) import (\([^)]*\)|.+)|import (roofline[\w.]*))", re.MULTILINE)
 FILE_NAME = re.compile(r"""["']([\w.-]+\.(?:cu|j2|json|js))["']""")
@@ -63,6 +65,10 @@ def _needs(source: Path, root: Path) -> frozenset[Path]:
         if package.startswith("."):
             package = _absolute(package, source, root)
         modules |= {module or package} | {f"{package}.{name}" for name in re.findall(r"\w+", names)}
+    if API in modules:
+        known, of_api = _origins(root), {module for module in modules if module.startswith(API)}
+        named = {module.removeprefix(f"{API}.") for module in of_api - {API}}
+        modules = modules.difference(of_api).union(*(known.get(name, ()) for name in named or known))
     parts = [module.split(".") for module in modules]
     packages = {".".join(part[:depth]) for part in parts for depth in range(1, len(part))}
     library = _modules(root)
@@ -71,6 +77,17 @@ def _needs(source: Path, root: Path) -> frozenset[Path]:
         beside = (source.parent / folder / name for folder in (".", "kernels", "templates"))
         needed |= {path for path in (_below(CEILING_KERNELS / name, root), *beside) if path.is_file()}
     return frozenset(needed)
+
+
+@cache
+def _origins(root: Path) -> dict[str, set[str]]:
+    """The modules that names of the API come from, of those that a measurement may be made of."""
+    text, found = (root / PACKAGE / "api.py").read_text(encoding="utf-8"), {}
+    for package, names, _ in IMPORT.findall(text):
+        if package.split(".")[1:2] and package.split(".")[1] in MEASURING:
+            words = [one.split() for one in names.strip("()\n ").split(",") if one.strip()]
+            found |= {one[-1]: {package, f"{package}.{one[0]}"} for one in words}
+    return found
 
 
 @cache

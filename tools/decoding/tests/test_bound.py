@@ -1,22 +1,19 @@
-"""What a decode step costs at least: bytes and FLOPs, the floor under ceilings, the command, and the page."""
+"""The bound of a decode step: bytes and FLOPs, its time under ceilings, what fits, and the command."""
 
 import re
 
+import config_file
+import decoding
 import pytest
-from commands import load
+import speed_picture
+from bound import Card, Ceilings, NoCeiling, bound, compute_bound_from, largest_batch, steps
 from hypothesis import given
 from hypothesis import strategies as st
-from test_gpu_workflow import GpuRun, copy_of, whole_run
+from number_formats import PLAIN
+from operations import operations
 from workflow_run import CHECKOUT
 
-from roofline.analysis import decoding
-from roofline.analysis.results import read_table
-from roofline.models import config_file
-from roofline.models.decoding import step
-from roofline.models.floor import Ceilings, NoCeiling, compute_bound_from, floor, largest_batch
-from roofline.models.number_formats import PLAIN
-from roofline.report import charts, decoding_figure
-from roofline.report import decoding as words
+from roofline.api import open_run
 
 NAMES = list(config_file.shipped())
 MODELS = {name: config_file.read(config_file.find(name)) for name in NAMES}
@@ -27,7 +24,7 @@ names, batches = st.sampled_from(NAMES), st.integers(1, 4096)
 
 
 def at(name, batch, context, expected=False, card=CARD):
-    return floor(step(MODELS[name], batch, context, BF16, expected=expected), card)
+    return bound(operations(MODELS[name], batch, context, BF16, expected=expected), card)
 
 
 # ---------------------------------------------------------------- one step
@@ -36,7 +33,7 @@ def at(name, batch, context, expected=False, card=CARD):
 @pytest.mark.parametrize("name", ["llama-3-8b", "llama-3.2-1b", "qwen2.5-7b", "gpt-2"])
 def test_a_dense_step_reads_every_weight_once_a_row_of_each_table_and_the_keys_and_values(name):
     model, batch, context = MODELS[name], 3, 100
-    read = sum(one.times * one.bytes for one in step(model, batch, context, BF16))
+    read = sum(one.times * one.bytes for one in operations(model, batch, context, BF16))
     tables = sum(one.bytes for one in model.tables)
     rows = batch * sum(one.row_bytes for one in model.tables)
     head = model.head.bytes if model.tied else 0  # the table again, as a matrix
@@ -44,15 +41,19 @@ def test_a_dense_step_reads_every_weight_once_a_row_of_each_table_and_the_keys_a
 
 
 def test_flops_are_two_for_each_weight_and_token_and_those_of_attention():
-    operations = step(MODELS["llama-3-8b"], 5, 1000, BF16)
+    found = operations(MODELS["llama-3-8b"], 5, 1000, BF16)
     weights = 8_030_261_248 - 128256 * 4096 - 65 * 4096  # but the embedding table and the norms
     attention = 32 * 2 * 2 * 32 * 128 * 1000  # layers, scores and values, heads of 128
-    assert sum(one.times * one.flops for one in operations) == 5 * (2 * weights + attention)
+    assert sum(one.times * one.flops for one in found) == 5 * (2 * weights + attention)
 
 
 def test_a_window_ends_what_attention_reads():
     short, long = (
-        sum(one.times * one.bytes for one in step(MODELS["gpt-oss-20b"], 1, context, BF16) if one.part == "KV cache")
+        sum(
+            one.times * one.bytes
+            for one in operations(MODELS["gpt-oss-20b"], 1, context, BF16)
+            if one.part == "KV cache"
+        )
         for context in (128, 1128)
     )
     assert long - short == 12 * 1000 * 2 * 8 * 64 * 2  # of the twelve layers without one
@@ -60,7 +61,7 @@ def test_a_window_ends_what_attention_reads():
 
 def test_experts_are_read_as_few_as_can_be_and_multiplied_by_every_token():
     one, many = (
-        {o.name: o for o in step(MODELS["mixtral-8x7b"], batch, 10, BF16) if o.name.endswith("experts.0.up_proj")}
+        {o.name: o for o in operations(MODELS["mixtral-8x7b"], batch, 10, BF16) if o.name.endswith("experts.0.up_proj")}
         for batch in (1, 100)
     )
     (single,), (batched,) = one.values(), many.values()
@@ -69,8 +70,8 @@ def test_experts_are_read_as_few_as_can_be_and_multiplied_by_every_token():
 
 
 def test_under_uniform_routing_a_large_batch_uses_all_experts():
-    operations = step(MODELS["mixtral-8x7b"], 10_000, 1, BF16, expected=True)
-    experts = sum(one.times * one.bytes for one in operations if ".experts." in one.name)
+    found = operations(MODELS["mixtral-8x7b"], 10_000, 1, BF16, expected=True)
+    experts = sum(one.times * one.bytes for one in found if ".experts." in one.name)
     assert experts == pytest.approx(32 * 8 * 3 * 4096 * 14336 * 2)
 
 
@@ -127,31 +128,37 @@ def test_two_known_wrong_formulas_would_not_pass():
     llama, mixtral = MODELS["llama-3-8b"], MODELS["mixtral-8x7b"]
     mlp = sum(one.parameters for one in llama.linears if one.part == "MLP")
     assert mlp == 3 * 32 * 4096 * 14336 != 2 * 32 * 4096 * 14336
-    read = sum(one.times * one.bytes for one in step(mixtral, 1, 1, BF16))
+    read = sum(one.times * one.bytes for one in operations(mixtral, 1, 1, BF16))
     assert read < 0.3 * mixtral.weight_bytes
 
 
-# ---------------------------------------------------------------- the command and the page
+# ---------------------------------------------------------------- the command
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
 
 
 def made(capsys, *arguments) -> tuple[int, str]:
-    return load("model").main(list(arguments)), capsys.readouterr().out
+    return decoding.main(list(arguments)), capsys.readouterr().out
 
 
 def test_the_command_tells_speed_and_fit_on_a_card_that_was_measured(capsys):
     status, told = made(capsys, "llama-3-70b", "--card", str(REFERENCE), "--batch", "1", "--context", "1024")
-    read = next(c.gb_per_s for c in read_table(REFERENCE / "roofline.json").ceilings if c.name == "hbm_read")
+    read = next(c.gb_per_s for c in open_run(REFERENCE).roofline.ceilings if c.name == "hbm_read")
     expected = 1 / at("llama-3-70b", 1, 1024, card=Ceilings(read, {"bf16": 800.0})).seconds
     found = re.search(r"at\s+most\s+([\d.]+)\s+tokens/s", told)
     assert status == 0 and float(found.group(1)) == pytest.approx(expected, rel=0.01)
-    assert "fit beside 28 sequences" in " ".join(told.split()) and "yes" in told
+    assert "leave room for 28 sequences of 1024 tokens" in " ".join(told.split()) and "yes" in told
+    assert (decoding.FOLDER / "llama-3-70b.png").stat().st_size
 
 
 def test_several_cards_stand_side_by_side_and_a_datasheet_is_called_one(capsys):
     cards = f"{REFERENCE},NVIDIA A100-SXM4-80GB"
     status, told = made(capsys, "mixtral-8x7b", "--card", cards, "--batch", "1", "--context", "128")
     assert status == 0 and "does not fit" in told and "by its datasheet, not measured" in told
-    assert len([line for line in told.splitlines() if line.startswith("|")]) == 3
+    assert len([line for line in told.splitlines() if line.startswith("|")]) == 3 and "(uniform routing: " in told
 
 
 @pytest.mark.parametrize(
@@ -172,92 +179,17 @@ def test_the_command_tells_what_is_wrong_in_a_line(capsys, arguments, told):
     assert status == 1 and len(said.splitlines()) == 1 and all(part in said for part in told)
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory) -> GpuRun:
-    return whole_run(tmp_path_factory)
+# ---------------------------------------------------------------- next to steps that were measured
 
 
-def test_a_run_shows_its_models_under_its_own_ceilings(finished):
-    table = read_table(finished.results / "roofline.json")
-    assert [one.model for one in table.models] == ["llama-3-8b", "gpt-oss-20b"]
-    read = next(c.gb_per_s for c in table.ceilings if (c.device, c.name) == ("gpu0", "hbm_read"))
-    first = table.models[0].steps[0]
-    assert first.floor_s >= first.bytes / (read * 1e9) * (1 - 1e-9)
-    page = (finished.results / "report.html").read_text()
-    assert 'id="decoding"' in page and (finished.results / "models.png").stat().st_size
-    assert "llama-3-8b on" in (finished.results / "ROOFLINE.md").read_text()
-
-
-def test_what_was_not_timed_of_a_model_is_told_with_the_reason(finished):
-    llama, experts = read_table(finished.results / "roofline.json").models
-    assert llama.not_measured.startswith("it does not fit: 15.3 GiB needed at batch 1, context 1024, and 1.96 GiB free")
-    assert experts.not_measured == "it has experts"
-    for page in ("report.html", "ROOFLINE.md"):
-        text = (finished.results / page).read_text()
-        assert "Not measured: it has experts." in text and "layers would" in text
-
-
-def test_the_command_times_steps_where_the_card_is_here(finished, tmp_path):
-    """On a stand-in, which has too little memory for this model."""
-    run = copy_of(finished, tmp_path)
-    done = run.command("model", "llama-3-8b")
-    assert done.returncode == 0, done.stdout + done.stderr
-    told = " ".join(done.stdout.split())
-    assert told.startswith("measuring 2 steps of llama-3-8b in cell/") and "Not measured: it does not fit" in told
-    assert run.read("../cell/results/gpu0/model_decode/llama-3-8b_bf16.json")["measurements"] == []
-    told = " ".join(run.command("model", "mixtral-8x7b").stdout.split())
-    assert "Not measured: it has experts." in told and "measuring" not in told
-    told = " ".join(run.command("model", "llama-3-8b", "--cache", "fp8").stdout.split())
-    assert "Not measured: keys and values in fp8" in told and "measuring" not in told
-
-
-# ---------------------------------------------------------------- beside steps that were timed
-
-
-ON = decoding.Card("gpu0", 80 << 30, "hbm_read", CARD, None)
-
-
-def timed_at(batch: int, context: int, seconds: float, **changes):
-    """A cell of the reference as if it were a step of Llama-3-8B."""
-    cells = read_table(REFERENCE / "roofline.json").operators
-    cell = next(one for one in cells if one.predicted.sealed and one.device_latency_s)
-    sealed = cell.predicted.sealed.model_copy(update={"device_latency_s": 1.25 * seconds})
-    read = sum(one.times * one.bytes for one in step(MODELS["llama-3-8b"], batch, context, BF16))
-    shape = {"batch": batch, "context": context}
-    cell = cell.model_copy(
-        update={"operator": decoding.OPERATOR, "preset": "llama-3-8b", "shape": shape, "bytes": read}
-    )
-    predicted = cell.predicted.model_copy(update={"sealed": sealed})
-    return cell.model_copy(update={"device_latency_s": seconds, "predicted": predicted, **changes})
-
-
-def test_a_timed_step_stands_beside_its_floor_and_its_prediction():
-    timed = [
-        timed_at(1, 1024, 4e-3),
-        timed_at(3, 512, 5e-3),
-        timed_at(8, 1024, 9e-3, bytes=1),
-        timed_at(8, 64, 1, bytes=1),
-    ]
-    asked = (MODELS["llama-3-8b"], ON, [1, 8], [1024], "bf16", timed)
-    row, further = decoding.decode(*asked), decoding.decode(*asked, further=True)
-    assert [(one.batch, one.context, one.predicted_s, one.measured_s) for one in further.steps] == [
-        (1, 1024, 5e-3, 4e-3),
-        (8, 1024, None, None),  # of another model of this name: it reads other bytes
-        (3, 512, 6.25e-3, 5e-3),
-    ]
-    assert row.steps == further.steps[:2] and [one.context for one in further.contexts] == [1024, 512]
-    assert row.steps[0].floor_s == at("llama-3-8b", 1, 1024).seconds
-    table = str(words.steps(row)).splitlines()
-    assert "predicted" in table[0] and "measured" in table[0] and "5 ms" in table[2] and "4 ms" in table[2]
-    told = words.measured(row)
-    assert told.startswith(
-        "A step by a chain of kernels took 4 ms at batch 1 and a context of 1024 (predicted: 5 ms), 9"
-    )
-    assert "measured" not in str(words.steps(decoding.decode(*asked[:-1])))
-    chart = charts.decoding_chart(further)
-    measured = [trace for trace in chart["data"] if trace["name"].startswith("measured")]
-    assert [(trace["x"], trace["y"]) for trace in measured] == [([1], [250]), ([3], [600])]
-    table = read_table(REFERENCE / "roofline.json").model_copy(update={"models": [further]})
-    (axes,) = decoding_figure.draw(table).axes
-    assert sum(line.get_marker() == "x" and len(line.get_xdata()) for line in axes.lines) == 2
-    assert "(measured: 250)" in str(words.side_by_side([row, row], ["one", "other"]))
+def test_a_measured_step_is_shown_with_its_share_of_the_bound():
+    card = Card("A card", "made up", 80 << 30, "hbm_read", CARD)
+    found = steps(MODELS["llama-3-8b"], card, [1, 8], [1024], "bf16")
+    times = {(1, 1024): 2 * found[0].bound.seconds}
+    first, other = decoding.one_card(found, times).rows
+    columns = decoding.one_card(found, times).columns
+    assert first[columns.index("of the bound")] == "50 %" and other[columns.index("measured")] == "-"
+    assert "measured" not in decoding.one_card(found, {}).columns
+    (axes,) = speed_picture.draw("llama-3-8b", [card], [found], times).axes
+    (cross,) = [line for line in axes.lines if line.get_marker() == "x"]
+    assert list(cross.get_xdata()) == [1] and list(cross.get_ydata()) == [found[0].tokens_per_s / 2]

@@ -5,9 +5,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from roofline.models import number_formats
-from roofline.models.fields import BadModel, Fields
-from roofline.models.number_formats import NumberFormat
+import number_formats
+from config_fields import BadModel, Fields
+from number_formats import NumberFormat
 
 METHODS = ("awq", "bitsandbytes", "compressed-tensors", "fp8", "gptq", "mxfp4")
 BITS = (2, 3, 4, 8)

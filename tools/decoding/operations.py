@@ -1,9 +1,9 @@
-"""What one decode step of a model reads and multiplies: a token for each of a batch of sequences."""
+"""What one decode step of a model reads and multiplies: one token for each of a batch of sequences."""
 
 from dataclasses import dataclass
 
-from roofline.models.architecture import Attention, Linear, Model, Part
-from roofline.models.number_formats import NumberFormat
+from architecture import Attention, Linear, Model, Part
+from number_formats import NumberFormat
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,9 @@ class Operation:
     times: int = 1  # layers; bytes and FLOPs are of each
 
 
-def step(model: Model, batch: int, context: int, cache: NumberFormat, *, expected: bool = False) -> list[Operation]:
+def operations(
+    model: Model, batch: int, context: int, cache: NumberFormat, *, expected: bool = False
+) -> list[Operation]:
     """Every operation that reads weights or K/V, for `batch` sequences of `context` tokens, the new one among them.
 
     Of experts the fewest that a batch can use are read, or as `expected` under uniform routing. Weights are read once,
@@ -47,12 +49,8 @@ def step(model: Model, batch: int, context: int, cache: NumberFormat, *, expecte
 def _linear(linear: Linear, batch: int, expected: bool) -> tuple[float, float]:
     """Bytes and FLOPs of a matrix times the batch's vectors."""
     flops = 2 * linear.outputs * linear.inputs * batch * linear.per_token
-    return linear.bytes * distinct(linear.copies, linear.per_token, batch if expected else 1), flops
-
-
-def distinct(copies: int, per_token: int, batch: int) -> float:
-    """Experts that a batch uses on average, each token choosing `per_token` at random; for one token those alone."""
-    return copies * (1 - (1 - per_token / copies) ** batch)
+    tokens = batch if expected else 1  # one uses the fewest experts; others choose theirs at random
+    return linear.bytes * linear.copies * (1 - (1 - linear.per_token / linear.copies) ** tokens), flops
 
 
 def _attention(attention: Attention, batch: int, context: int, cache: NumberFormat) -> tuple[float, float]:

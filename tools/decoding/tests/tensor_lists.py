@@ -1,5 +1,5 @@
 """The tensors of each shipped model's checkpoint, written down from modeling code: what weighs how much by another
-route than roofline.models, to which it owes nothing."""
+route than the code, to which it owes nothing."""
 
 from collections.abc import Iterator
 from math import ceil, prod

@@ -3,23 +3,28 @@
 import json
 import math
 import weakref
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 
+import config_file
+import decode_step
 import numpy
 import pytest
+from chain import EMBED, GPU, Chain, costs
+from dense import Dense, NotDense, dense, turns
 from fake_gpu import real_gpu
+from number_formats import PLAIN
+from operations import operations
+from test_gpu_workflow import GpuRun
+from test_kernels import HOPPER, compiled, fits, kernel_source, shared_bytes
+from workflow_run import CHECKOUT, sha256
 
-from roofline.models import config_file, decoding
-from roofline.models.number_formats import PLAIN
-from roofline.operators.base import Case
-from roofline.operators.model_decode import ModelDecode, reference
-from roofline.operators.model_decode.chain import Chain
-from roofline.operators.model_decode.costs import GPU, chain_costs
-from roofline.operators.model_decode.dense import Dense, NotDense, dense, turns
-from roofline.operators.model_decode.weights import shapes
+import reference
+from reference import shapes
+from roofline.api import product_kernel as products
 from roofline.run import settings
 
-OPERATOR = ModelDecode()
+OPERATOR, FILE = decode_step.DecodeStep(), decode_step.__file__
 SIZES = ("layers", "hidden", "heads", "kv_heads", "head_size", "inner", "vocabulary", "tied", "bias", "norms", "theta")
 SHIPPED = {
     "llama-3.2-1b": (16, 2048, 32, 8, 64, 8192, 128256, True, False, False, 5e5),
@@ -50,13 +55,8 @@ def found_of(kind: str, **changes) -> dict:
     return {"name": "tiny", "source": "made up", "config": {**TINY, "model_type": kind, **KINDS[kind], **changes}}
 
 
-def case_of(found: dict, batch: int, context: int, dtype: str = "bf16") -> Case:
-    params = {"model": dense(found).as_dict(), "config": found}
-    return Case({"batch": batch, "context": context}, dtype, found["name"], params)
-
-
-def shipped(name: str, batch: int, context: int) -> Case:
-    return case_of(config_file.find(name), batch, context)
+def shipped(name: str, batch: int, context: int) -> decode_step.Case:
+    return decode_step.case_of(config_file.find(name), batch, context)
 
 
 # ---------------------------------------------------------------- sizes
@@ -66,7 +66,7 @@ def shipped(name: str, batch: int, context: int) -> Case:
 def test_sizes_are_those_of_the_config(name):
     model = dense(config_file.find(name))
     assert tuple(getattr(model, size) for size in SIZES) == SHIPPED[name]
-    assert Dense(**json.loads(json.dumps(model.as_dict()))) == model
+    assert Dense(**json.loads(json.dumps(asdict(model)))) == model
 
 
 def test_every_weight_of_the_model_has_an_array():
@@ -229,16 +229,16 @@ def test_steps_one_after_another_are_the_whole_sequence(kind):
 
 
 @pytest.mark.parametrize(("name", "batch", "context"), [("llama-3-8b", 1, 1024), ("llama-3.2-1b", 32, 100)])
-def test_counts_are_those_of_the_floor(name, batch, context):
+def test_counts_are_those_of_the_bound(name, batch, context):
     case = shipped(name, batch, context)
-    operations = decoding.step(config_file.read(config_file.find(name)), batch, context, PLAIN["bf16"])
-    assert OPERATOR.bytes(case) == sum(one.times * one.bytes for one in operations)
-    assert OPERATOR.flops(case) == sum(one.times * one.flops for one in operations)
+    found = operations(config_file.read(config_file.find(name)), batch, context, PLAIN["bf16"])
+    assert OPERATOR.bytes(case) == sum(one.times * one.bytes for one in found)
+    assert OPERATOR.flops(case) == sum(one.times * one.flops for one in found)
 
 
 def test_costs_count_every_kernel_and_many_rows():
     model = dense(config_file.find("llama-3-8b"))
-    few, many = chain_costs(model, 8), chain_costs(model, 64)
+    few, many = costs(model, 8), costs(model, 64)
     assert few.start == many.start == {"kernel_start_s": 5 * 32 + 2}
     assert (few.extra, many.extra) == ({}, {"row_s": (4 * 32 + 1) * 64})
     assert {*many.calls, *many.start, *many.extra, many.share} == set(GPU)
@@ -247,32 +247,28 @@ def test_costs_count_every_kernel_and_many_rows():
 # ---------------------------------------------------------------- jobs, and what is left out
 
 
-def complete(**changes):
-    return settings.complete({"devices": ["gpu0"], **changes})
+def complete(**section):
+    return settings.complete({"devices": ["gpu0"], "operators": [FILE], "decode_step": section}).config
 
 
-def test_every_dense_model_has_a_job_and_the_others_a_reason(tmp_path):
+def test_every_model_has_a_job_and_what_cannot_run_is_named_with_the_reason(tmp_path):
     path = tmp_path / "my model.json"
     path.write_text(json.dumps(found_of("qwen3")["config"]))
-    config = complete(models=["llama-3-8b", "mixtral-8x7b", str(path)], decoding={"contexts": [64]}).config
-    jobs = OPERATOR.jobs(config)
+    jobs = OPERATOR.jobs(complete(models=["llama-3-8b", str(path)]))
     assert [job.path for job in jobs] == ["llama-3-8b_bf16", "my_model_bf16"]
     assert [case.shape for case in jobs[0].cases] == [{"batch": batch, "context": 1024} for batch in (1, 32)]
-    assert OPERATOR.left_out(config) == {"mixtral-8x7b": "it has experts"}
-    assert OPERATOR.jobs(complete(models=[]).config) == []
-    assert [len(job.cases) for job in OPERATOR.jobs(complete(effort="quick").config)] == [1]
-    (fault,) = OPERATOR.faults(config, [SimpleNamespace(kind="cpu"), SimpleNamespace(kind="gpu")])
-    assert fault.startswith("model_decode.contexts") and fault.endswith(
-        "a context of 1024 tokens; allowed: 64 or fewer"
-    )
+    assert OPERATOR.jobs(complete()) == []
+    for model, reason in {"mixtral-8x7b": "it has experts", "nope": "nope: no such file"}.items():
+        with pytest.raises(settings.Faults, match=rf"decode_step.models\[0\]: .*{reason}"):
+            complete(models=[model])
 
 
 def test_what_the_model_is_is_part_of_the_job(tmp_path):
     """So that a config.json that changes makes its record stale."""
     path, told = tmp_path / "config.json", []
     for layers in (2, 3):
-        path.write_text(json.dumps(found_of("llama", num_hidden_layers=layers, max_position_embeddings=1024)["config"]))
-        (job,) = OPERATOR.jobs(complete(models=[str(path)], decoding={"contexts": [64]}).config)
+        path.write_text(json.dumps(found_of("llama", num_hidden_layers=layers)["config"]))
+        (job,) = OPERATOR.jobs(complete(models=[str(path)], contexts=[64]))
         told.append(job.to_json())
     assert told[0] != told[1]
 
@@ -297,10 +293,10 @@ def test_the_chain_names_what_it_cannot_run():
     assert Chain.unsupported(hopper, case) is None
     assert Chain.unsupported(other, case) == "it is written for compute capability 9.0"
     assert "257" in Chain.unsupported(hopper, case.resized(batch=257))
-    assert "heads of 8" in Chain.unsupported(hopper, case_of(found_of("llama"), 1, 10))
+    assert "heads of 8" in Chain.unsupported(hopper, decode_step.case_of(found_of("llama"), 1, 10))
     odd = found_of("llama", head_dim=64, hidden_size=192, intermediate_size=512, vocab_size=1001)
     uneven = "hidden 192 is no multiple of 128, vocabulary 1001 is no multiple of 8"
-    assert Chain.unsupported(hopper, case_of(odd, 1, 10)) == uneven
+    assert Chain.unsupported(hopper, decode_step.case_of(odd, 1, 10)) == uneven
 
 
 def test_what_attention_is_handed_stays_in_memory_as_long_as_the_chain():
@@ -338,10 +334,10 @@ def test_steps_one_after_another_agree_with_float64(kind, batch, dtype):
     """Over tokens whose keys and values each step leaves in the cache of the next one."""
     device, known = real_gpu(), {}
     found = found_of(kind, **SMALL, head_dim=128 if kind == "qwen3" else 64)
-    if reason := Chain.unsupported(device, case_of(found, batch, FIRST)):
+    if reason := Chain.unsupported(device, decode_step.case_of(found, batch, FIRST)):
         pytest.skip(reason)
     for context in range(FIRST, FIRST + TOKENS):
-        case = case_of(found, batch, context, dtype)
+        case = replace(decode_step.case_of(found, batch, context), dtype=dtype)
         inputs = OPERATOR.inputs(device, case, 5)
         exact = _on_host(device, inputs)
         for name, (array, expected) in known.items():
@@ -365,12 +361,96 @@ def _on_host(device, inputs: dict) -> dict:
 @pytest.mark.parametrize(
     ("section", "fault"),
     [
-        ({"implementations": ["nope"]}, "implementations[0]: 'nope' is unknown; allowed: chain"),
         ({"batch_sizes": [257]}, "batch_sizes[0]: 257; allowed: a whole number from 1 to 256"),
         ({"contexts": [10**11]}, "contexts[0]: 100000000000; allowed: a whole number from 1 to 1e+07"),
     ],
 )
 def test_settings_that_no_device_takes_are_named_without_one(section, fault):
     with pytest.raises(settings.Faults) as found:
-        settings.complete({"model_decode": section})
-    assert found.value.lines == [f"model_decode.{fault}"]
+        complete(**section)
+    assert found.value.lines == [f"decode_step.{fault}"]
+
+
+# ---------------------------------------------------------------- kernels
+
+
+@pytest.mark.parametrize("architecture", [75, 90, 120])
+def test_the_embedding_compiles_without_a_remark(architecture):
+    code, remarks = compiled(kernel_source(EMBED), EMBED.name, architecture)
+    assert remarks == "" and b".text.embed\0" in code
+
+
+STEPS = ((1, "bf16"), (16, "fp16"), (32, "bf16"), (64, "fp16"), (128, "bf16"), (256, "fp16"))
+
+
+def chain_variants(name: str, batch: int, dtype: str) -> set[tuple[str, tuple[str, ...], int]]:
+    """Kernel, macros and launched shared memory of each product of a model's step."""
+    model = dense(config_file.find(name))
+    shapes_of = {
+        products.QKV: (model.qkv, model.hidden),
+        products.ADDED: (model.hidden, model.inner),
+        products.GATED: (2 * model.inner, model.hidden),
+        products.ALONE: (model.vocabulary, model.hidden),
+    }
+    heads = {"head_size": model.head_size, "norms": model.norms, "bias": model.bias}
+    found = set()
+    for way, (outputs, inputs) in shapes_of.items():
+        heads_of = {"head": model.head_size, "whole_heads": model.norms} if way == products.QKV else {}
+        one = products.plan(
+            products.Work(batch, outputs, inputs, added=way == products.ADDED, **heads_of), 132, 227 << 10
+        )
+        found.add((one.kernel, one.defines(dtype, way, **heads), one.shared_bytes))
+    return found
+
+
+@pytest.mark.parametrize(("batch", "dtype"), STEPS)
+def test_the_products_of_a_models_step_keep_their_sums_in_registers(batch, dtype):
+    """Of a model with neither norms nor biases of its heads; of those with either where queries and keys are made."""
+    found = chain_variants("llama-3-8b", batch, dtype)
+    others = (chain_variants(name, batch, dtype) for name in ("qwen2.5-7b", "qwen3-8b"))
+    found |= {one for of_model in others for one in of_model if f"-DWAY={products.QKV}" in one[1]}
+    for kernel, defines, launched in found:
+        # Norms of heads go through a head's sums twice: a few of what that needs lie in the stack.
+        code = fits(products.KERNELS[kernel], HOPPER, defines, products.THREADS, spilled="-DHEAD_NORMS=1" in defines)
+        assert launched + shared_bytes(code) <= 227 << 10, defines
+
+
+# ---------------------------------------------------------------- measured by the command, on a stand-in
+
+
+def told(folder, *arguments, card="NVIDIA H200") -> tuple[int, str]:
+    """By a machine with a stand-in for an H200, next to the bound by the datasheet."""
+    command = ("-P", CHECKOUT / "tools/decoding/decoding.py", *arguments, "--card", card, "--measure")
+    done = GpuRun(folder).python(*command)
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+
+def test_the_command_measures_the_step_where_the_card_is_here(tmp_path):
+    """The stand-in has too little memory for this model."""
+    status, said = told(tmp_path, "llama-3-8b")
+    assert status == 0 and said.startswith("measuring steps of llama-3-8b in results/decoding/"), said
+    assert "Not measured: it does not fit" in said
+    record = GpuRun(tmp_path).read("decoding/results/gpu0/decode_step/llama-3-8b_bf16.json")
+    assert record["measurements"] == [] and "layers would" in record["notes"][0]
+    beside, data = record["sources"], ("embed.cu", "families.yaml")
+    for name in ("decode_step.py", "chain.py", "dense.py", "operations.py", "config_fields.py", *data):
+        path = CHECKOUT / "tools/decoding" / name
+        assert beside[str(path)] == sha256(path), name
+    assert not any("decoding.py" in path or "roofline" in path for path in beside)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["mixtral-8x7b"], "Not measured: it has experts."),
+        (["llama-3-8b", "--cache", "fp8"], "Not measured: keys and values in fp8"),
+    ],
+)
+def test_what_cannot_be_measured_is_shown_with_the_reason_next_to_the_bound(tmp_path, arguments, why):
+    status, said = told(tmp_path, *arguments)
+    assert status == 0 and why in said and "tokens/s at most" in said and "measuring" not in said
+
+
+def test_a_card_that_is_not_here_is_refused(tmp_path):
+    status, said = told(tmp_path, "llama-3-8b", card="NVIDIA A100-SXM4-80GB")
+    assert status == 1 and said.startswith("MEASURE=1: this machine has NVIDIA H200")

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from roofline.models import config_file
-from roofline.models.architecture import Model
+import config_file
+from architecture import Model
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 ACTIVATIONS = ("silu", "swish", None)
@@ -45,9 +45,6 @@ class Dense:
     def qkv(self) -> int:
         """Outputs of the product for queries, keys and values."""
         return (self.heads + 2 * self.kv_heads) * self.head_size
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def dense(found: Mapping[str, Any]) -> Dense:

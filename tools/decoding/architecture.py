@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from roofline.models.number_formats import NumberFormat
+from number_formats import NumberFormat
 
 # What a step's cost is told by.
 Part = Literal["attention", "KV cache", "MLP", "experts", "head"]
@@ -114,13 +114,12 @@ class Model:
 
     @property
     def parameters(self) -> int:
-        matrices = sum(one.copies * one.parameters for one in self.linears)
-        return matrices + sum(one.elements for one in self._vectors) + sum(one.parameters for one in self.tables)
+        return self.active_parameters + sum((one.copies - one.per_token) * one.parameters for one in self.linears)
 
     @property
     def active_parameters(self) -> int:
         """Those that one token needs, embedding tables included."""
-        matrices = sum(min(one.copies, one.per_token) * one.parameters for one in self.linears)
+        matrices = sum(one.per_token * one.parameters for one in self.linears)
         return matrices + sum(one.elements for one in self._vectors) + sum(one.parameters for one in self.tables)
 
     @property

@@ -10,48 +10,44 @@ from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
-from roofline.devices.gpu.kernel_compiler import HOPPER, with_headers
-from roofline.operators.base import Implementation
-from roofline.operators.decode_attention import fused as attention
-from roofline.operators.decode_attention.counts import Shape
-from roofline.operators.model_decode.costs import chain_costs
-from roofline.operators.model_decode.dense import Dense, turns
-from roofline.operators.rmsnorm_matmul.hopper import (
-    ADDED,
-    ALONE,
-    DEPTH,
-    FEWEST_OF_MANY,
-    GATED,
-    MOST_ROWS,
-    QKV,
-    SOURCES,
-    Product,
-    Work,
-    plan,
-    rows_of,
-)
-from roofline.records.prediction import CostTerms
+from dense import Dense, turns
+from families import DEFAULTS
 
-EMBED = Path(__file__).parent / "kernels" / "embed.cu"
+from roofline.api import Constant, CostTerms, Implementation, kernel_compiler, of_gpu_host
+from roofline.api import attention_kernel as attention
+from roofline.api import product_kernel as products
+
+EMBED = Path(__file__).with_name("embed.cu")
 EMBED_THREADS, EMBEDDED = 512, 128  # of a row, and its numbers that leave one sum of squares
 STORED = 8  # outputs that a kernel stores together
+PRODUCTS_A_LAYER, OTHER_KERNELS = 4, 2  # the others: embedding and head
+FITTED = "fitted on steps of Llama-3.2-1B on an H200, 2026-11: reference/experiments/predictions/fit_model.py"
+HEAD = "measured: the head of Llama-3.2-1B, its largest product, on an H200, 2026-11"
+# One start for products and attention: every layer has as many of both, so no number of layers tells them apart.
+GPU = {
+    **of_gpu_host("graph_launch_s"),
+    "kernel_start_s": Constant(2.78e-6, FITTED, "the start of a kernel while the one before it ends"),
+    "row_s": Constant(3.58e-8, FITTED, "each row of x of a product of many rows: exchanged sums, and results"),
+    "stream_share": Constant(0.94, HEAD, "of the memory ceiling at which weights, keys and values are read"),
+}
 
 
 class Chain(Implementation):
     name, kind, fused, graph = "chain", "gpu", True, True
-    kernels_a_layer = 5
-    sources = tuple(sorted(set(SOURCES).union(*map(with_headers, (EMBED, attention.KERNEL)))))
+    kernels_a_layer = PRODUCTS_A_LAYER + 1
+    sources = (EMBED, DEFAULTS, *products.SOURCES, *sorted(kernel_compiler.with_headers(attention.KERNEL)))
+    improvements = ("larger batches share the weights", "narrower weights")
 
     @classmethod
     def unsupported(cls, device, case) -> str | None:
-        if device.capability != HOPPER:
+        if device.capability != kernel_compiler.HOPPER:
             return "it is written for compute capability 9.0"
-        if case.shape["batch"] > MOST_ROWS:
-            return f"a batch of {case.shape['batch']}; it takes {MOST_ROWS} sequences"
+        if case.shape["batch"] > products.MOST_ROWS:
+            return f"a batch of {case.shape['batch']}; it takes {products.MOST_ROWS} sequences"
         model = Dense(**case.params["model"])
         if model.head_size not in attention.HEAD_SIZES:
             return f"heads of {model.head_size}; its attention takes {', '.join(map(str, attention.HEAD_SIZES))}"
-        multiples = {"hidden": EMBEDDED, "inner": DEPTH, "vocabulary": STORED}
+        multiples = {"hidden": EMBEDDED, "inner": products.DEPTH, "vocabulary": STORED}
         sizes = ((name, getattr(model, name), of) for name, of in multiples.items())
         uneven = [f"{name} {size} is no multiple of {of}" for name, size, of in sizes if size % of]
         return ", ".join(uneven) or None
@@ -61,12 +57,12 @@ class Chain(Implementation):
         self.model = Dense(**case.params["model"])
         self.weights = copies[0]
         self.batch, self.context = case.shape["batch"], case.shape["context"]
-        self.rows = rows_of(self.batch)
+        self.rows = products.rows_of(self.batch)
         self._make_buffers(device.xp)
 
     def _make_buffers(self, xp) -> None:
         """Those that products multiply have all rows of a block: boxes that reach beyond a matrix are slow."""
-        model, batch, rows = self.model, self.batch, max(FEWEST_OF_MANY, self.rows)
+        model, batch, rows = self.model, self.batch, max(products.FEWEST_OF_MANY, self.rows)
         of_heads = model.heads * model.head_size
 
         def numbers(rows: int, columns: int):
@@ -82,7 +78,7 @@ class Chain(Implementation):
     def _divide_attention(self, xp) -> None:
         """Its plan, and what its blocks leave for one another: held here, since a graph does not hold its buffers."""
         model, device = self.model, self.device
-        shape = Shape(self.batch, model.heads, model.kv_heads, model.head_size, self.context)
+        shape = attention.Shape(self.batch, model.heads, model.kv_heads, model.head_size, self.context)
         shared = device.properties["sharedMemPerMultiprocessor"]
         division = attention.plan(shape, self.case.dtype, device.capability, device.multiprocessors, shared)
         queries = self.batch * model.heads if division.splits > 1 else 0
@@ -102,12 +98,15 @@ class Chain(Implementation):
             after = weights.get(f"{layer + 1}.input_norm", weights["last_norm"])
             heads = {name: of[name] for name in ("bias", "query_norm", "key_norm") if name in of}
             heads |= {"keys": of["keys"], "values": of["values"], "turns": self.turns}
-            found += [self._normed(QKV, parts, of["qkv"], self.query, **heads), attend(of["keys"], of["values"])]
+            found += [
+                self._normed(products.QKV, parts, of["qkv"], self.query, **heads),
+                attend(of["keys"], of["values"]),
+            ]
             added, parts = self._added(self.attended, of["o"], of["middle_norm"])
-            found += [added, self._normed(GATED, parts, of["gate_up"], self.gated)]
+            found += [added, self._normed(products.GATED, parts, of["gate_up"], self.gated)]
             added, parts = self._added(self.gated, of["down"], after)
             found.append(added)
-        head = self._normed(ALONE, parts, weights["head"], self.logits)
+        head = self._normed(products.ALONE, parts, weights["head"], self.logits)
         return [*found, head]
 
     def _embed(self) -> Callable[[], None]:
@@ -143,15 +142,15 @@ class Chain(Implementation):
 
     def _added(self, x, w, g) -> tuple[Callable[[], None], int]:
         """A product that is added to the stream, and how many sums of squares it leaves of each row."""
-        return self._product(ADDED, x, w, 0, y=self.scaled, stream=self.stream, next_squares=self.squares, g=g)
+        return self._product(products.ADDED, x, w, 0, y=self.scaled, stream=self.stream, next_squares=self.squares, g=g)
 
     def _product(self, way: int, x, w, parts: int, **tensors) -> tuple[Callable[[], None], int]:
         """Of x [batch, inputs] with w [outputs, inputs], and what follows it."""
         model, device = self.model, self.device
-        heads = {"head": model.head_size, "whole_heads": model.norms} if way == QKV else {}
-        work = Work(self.batch, *w.shape, added=way == ADDED, **heads)
-        division = plan(work, device.multiprocessors, device.properties["sharedMemPerBlockOptin"])
-        product = Product(device, self.case.dtype, division, way, model.head_size, model.norms, model.bias)
+        heads = {"head": model.head_size, "whole_heads": model.norms} if way == products.QKV else {}
+        work = products.Work(self.batch, *w.shape, added=way == products.ADDED, **heads)
+        division = products.plan(work, device.multiprocessors, device.properties["sharedMemPerBlockOptin"])
+        product = products.Product(device, self.case.dtype, division, way, model.head_size, model.norms, model.bias)
         arguments = product.arguments(
             self.batch, x, w, (model.heads, model.kv_heads, self.context, parts, model.eps), tensors
         )
@@ -159,7 +158,7 @@ class Chain(Implementation):
         return lambda: launch(arguments), division.parts
 
     def costs(self, scope: str | None) -> CostTerms:
-        return chain_costs(self.model, self.rows)
+        return costs(self.model, self.rows)
 
     # -- the step
 
@@ -176,3 +175,14 @@ class Chain(Implementation):
             return self.logits
 
         return step
+
+
+def costs(model: Dense, rows: int) -> CostTerms:
+    """Of a step whose products have `rows` rows of x, padded as the kernels have them."""
+    many = (PRODUCTS_A_LAYER * model.layers + 1) * rows if rows > products.FEW_ROWS else 0
+    return CostTerms(
+        calls={"graph_launch_s": 1.0},
+        start={"kernel_start_s": float(Chain.kernels_a_layer * model.layers + OTHER_KERNELS)},
+        extra={"row_s": float(many)} if many else {},
+        share="stream_share",
+    )

@@ -1,21 +1,24 @@
-"""Every architecture that is known, by its model_type: the defaults that Hugging Face's config class publishes, and the
-layers that follow from its fields.
+"""The layers of a model, from the fields of its config.json, for each model_type that is known.
 
-Defaults: transformers 5.23, models/*/configuration_*.py. Shapes: the same release's modeling_*.py.
+Defaults of fields: families.yaml. Shapes: modeling_*.py of transformers 5.23.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from roofline.models.architecture import Attention, Layer, Linear, Model, Table, Vector
-from roofline.models.fields import BadModel, Fields
-from roofline.models.number_formats import NAMES, PLAIN, NumberFormat
-from roofline.models.quantisation import Stored, stored
+import yaml
+from architecture import Attention, Layer, Linear, Model, Table, Vector
+from config_fields import BadModel, Fields
+from number_formats import NAMES, PLAIN, NumberFormat
+from quantisation import Stored, stored
 
 FULL, SLIDING = "full_attention", "sliding_attention"
-COMMON = {"torch_dtype": "float32", "tie_word_embeddings": False}
-GATED = ("silu", "gelu", "gelu_pytorch_tanh", "swish")
+ALIASES = {"dtype": "torch_dtype"}
+DEFAULTS = Path(__file__).with_name("families.yaml")
+MOST_LAYERS = 10_000
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,6 @@ class Reader:
 class Family:
     """Biases and norms are as the family has them; a name is that of the field which says so."""
 
-    defaults: Mapping[str, Any]
     qkv_bias: bool | str = False
     o_bias: bool | str = False
     mlp_bias: bool | str = False
@@ -52,18 +54,14 @@ class Family:
     windows: Callable[[Reader], list[int | None]] = lambda reader: [None] * reader.layers
     attention: Callable[["Family", Reader, int, int | None], tuple[list[Linear], list[Vector], Attention]] | None = None
     mlp: Callable[["Family", Reader, int], list[Linear]] | None = None
-    aliases: Mapping[str, str] = field(default_factory=dict)
 
 
 def _is(reader: Reader, setting: bool | str) -> bool:
     return reader.fields.flag(setting) if isinstance(setting, str) else setting
 
 
-# ---------------------------------------------------------------- attention
-
-
-def heads(reader: Reader) -> tuple[int, int, int]:
-    """Of queries, of K and V, and numbers in each."""
+def grouped(family: Family, reader: Reader, layer: int, window: int | None):
+    """Queries in groups that share keys and values."""
     fields = reader.fields
     queries = fields.whole("num_attention_heads")
     shared = fields.optional("num_key_value_heads") or queries
@@ -74,12 +72,6 @@ def heads(reader: Reader) -> tuple[int, int, int]:
         if reader.hidden % queries:
             raise BadModel(f"num_attention_heads: {queries} does not divide hidden_size, {reader.hidden}")
         size = reader.hidden // queries
-    return queries, shared, size
-
-
-def grouped(family: Family, reader: Reader, layer: int, window: int | None):
-    """Queries in groups that share keys and values."""
-    queries, shared, size = heads(reader)
     of_qkv, of_o = _is(reader, family.qkv_bias), _is(reader, family.o_bias)
     linears = [
         reader.linear(layer, "self_attn.q_proj", "attention", queries * size, reader.hidden, bias=of_qkv),
@@ -120,7 +112,7 @@ def latent(family: Family, reader: Reader, layer: int, window: int | None):
 def by_layer_types(reader: Reader) -> list[int | None]:
     """Windows where layer_types names them; without it every other layer has one, as gpt-oss does."""
     window = reader.fields.optional("sliding_window")
-    types = reader.fields.words("layer_types", (FULL, SLIDING), reader.layers)
+    types = reader.fields.listed("layer_types", (FULL, SLIDING), reader.layers)
     if types is None:
         types = [FULL if layer % 2 else SLIDING for layer in range(reader.layers)]
         reader.fields.assumed["layer_types"] = f"{SLIDING}, {FULL}, in turn"
@@ -130,9 +122,9 @@ def by_layer_types(reader: Reader) -> list[int | None]:
 def of_upper_layers(reader: Reader) -> list[int | None]:
     """Qwen's: windows where they are switched on, from layer max_window_layers on or where layer_types names them."""
     fields = reader.fields
-    on, window, first = fields.flag("use_sliding_window"), fields.optional("sliding_window"), 0
+    on, window = fields.flag("use_sliding_window"), fields.optional("sliding_window")
     first = fields.whole("max_window_layers", least=0)
-    types = fields.words("layer_types", (FULL, SLIDING), reader.layers)
+    types = fields.listed("layer_types", (FULL, SLIDING), reader.layers)
     if types is None:
         types = [SLIDING if on and layer >= first else FULL for layer in range(reader.layers)]
     return [window if one == SLIDING else None for one in types]
@@ -142,20 +134,13 @@ def in_all_layers(reader: Reader) -> list[int | None]:
     return [reader.fields.optional("sliding_window")] * reader.layers
 
 
-# ---------------------------------------------------------------- what follows attention
-
-
 def gated(family: Family, reader: Reader, layer: int, size: int | None = None, module="mlp", **experts) -> list[Linear]:
     """Two matrices in, one out."""
     size, part = size or reader.fields.whole("intermediate_size"), "experts" if experts else "MLP"
     bias = _is(reader, family.mlp_bias)
+    shapes = {"gate_proj": (size, reader.hidden), "up_proj": (size, reader.hidden), "down_proj": (reader.hidden, size)}
     return [
-        reader.linear(layer, f"{module}.{name}", part, outputs, inputs, bias=bias, **experts)
-        for name, outputs, inputs in (
-            ("gate_proj", size, reader.hidden),
-            ("up_proj", size, reader.hidden),
-            ("down_proj", reader.hidden, size),
-        )
+        reader.linear(layer, f"{module}.{name}", part, *shape, bias=bias, **experts) for name, shape in shapes.items()
     ]
 
 
@@ -168,10 +153,8 @@ def _experts(reader: Reader, field_name: str) -> dict[str, int]:
 
 def local_experts(family: Family, reader: Reader, layer: int) -> list[Linear]:
     """Mixtral's and gpt-oss's: experts in every layer, behind a router."""
-    experts = _experts(reader, "num_local_experts")
-    router = reader.linear(
-        layer, "mlp.router", "experts", experts["copies"], reader.hidden, bias=_is(reader, family.mlp_bias)
-    )
+    experts, bias = _experts(reader, "num_local_experts"), _is(reader, family.mlp_bias)
+    router = reader.linear(layer, "mlp.router", "experts", experts["copies"], reader.hidden, bias=bias)
     return [router, *gated(family, reader, layer, module="mlp.experts.0", **experts)]
 
 
@@ -179,7 +162,7 @@ def some_experts(family: Family, reader: Reader, layer: int) -> list[Linear]:
     """Qwen3's: experts but in the layers that are named, and between every decoder_sparse_step."""
     fields = reader.fields
     experts, size = _experts(reader, "num_experts"), fields.whole("moe_intermediate_size")
-    step, dense = fields.whole("decoder_sparse_step"), fields.wholes("mlp_only_layers")
+    step, dense = fields.whole("decoder_sparse_step"), fields.listed("mlp_only_layers", range(MOST_LAYERS)) or []
     if layer in dense or (layer + 1) % step:
         return gated(family, reader, layer)
     fields.whole("intermediate_size")
@@ -201,131 +184,25 @@ def routed_and_shared(family: Family, reader: Reader, layer: int) -> list[Linear
     ]
 
 
-# ---------------------------------------------------------------- the families
-
-LLAMA = {**COMMON, "vocab_size": 32000, "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}
-MISTRAL = {**LLAMA, "num_key_value_heads": 8, "intermediate_size": 14336, "max_position_embeddings": 131072}
-QWEN = {
-    **LLAMA,
-    "vocab_size": 151936,
-    "num_key_value_heads": 32,
-    "intermediate_size": 22016,
-    "max_position_embeddings": 32768,
-    "use_sliding_window": False,
-    "sliding_window": 4096,
-    "max_window_layers": 28,
-}
 FAMILIES: dict[str, Family] = {
-    "llama": Family(
-        {
-            **LLAMA,
-            "intermediate_size": 11008,
-            "max_position_embeddings": 2048,
-            "attention_bias": False,
-            "mlp_bias": False,
-        },
-        qkv_bias="attention_bias",
-        o_bias="attention_bias",
-        mlp_bias="mlp_bias",
-    ),
-    "mistral": Family({**MISTRAL, "sliding_window": 4096}, windows=in_all_layers),
-    "mixtral": Family(
-        {**MISTRAL, "num_experts_per_tok": 2, "num_local_experts": 8}, windows=in_all_layers, mlp=local_experts
-    ),
-    "qwen2": Family(QWEN, qkv_bias=True, windows=of_upper_layers),
-    "qwen3": Family(
-        {**QWEN, "head_dim": 128, "attention_bias": False},
-        qkv_bias="attention_bias",
-        o_bias="attention_bias",
-        qk_norms=True,
-        windows=of_upper_layers,
-    ),
-    "qwen3_moe": Family(
-        {
-            **QWEN,
-            "hidden_size": 2048,
-            "intermediate_size": 6144,
-            "num_hidden_layers": 24,
-            "num_key_value_heads": 4,
-            "attention_bias": False,
-            "decoder_sparse_step": 1,
-            "moe_intermediate_size": 768,
-            "num_experts": 128,
-            "num_experts_per_tok": 8,
-        },
-        qkv_bias="attention_bias",
-        o_bias="attention_bias",
-        qk_norms=True,
-        windows=of_upper_layers,
-        mlp=some_experts,
-    ),
-    "gpt_oss": Family(
-        {
-            **COMMON,
-            "vocab_size": 201088,
-            "hidden_size": 2880,
-            "intermediate_size": 2880,
-            "num_hidden_layers": 36,
-            "num_attention_heads": 64,
-            "num_key_value_heads": 8,
-            "head_dim": 64,
-            "num_local_experts": 128,
-            "num_experts_per_tok": 4,
-            "sliding_window": 128,
-            "max_position_embeddings": 131072,
-            "attention_bias": True,
-        },
-        qkv_bias="attention_bias",
-        o_bias="attention_bias",
-        mlp_bias=True,
-        sinks=True,
-        windows=by_layer_types,
-        mlp=local_experts,
-    ),
-    "deepseek_v3": Family(
-        {
-            **COMMON,
-            "vocab_size": 129280,
-            "hidden_size": 7168,
-            "intermediate_size": 18432,
-            "moe_intermediate_size": 2048,
-            "num_hidden_layers": 61,
-            "num_attention_heads": 128,
-            "num_experts_per_tok": 8,
-            "n_routed_experts": 256,
-            "n_shared_experts": 1,
-            "first_k_dense_replace": 3,
-            "moe_layer_freq": 1,
-            "kv_lora_rank": 512,
-            "q_lora_rank": 1536,
-            "qk_rope_head_dim": 64,
-            "qk_nope_head_dim": 128,
-            "v_head_dim": 128,
-            "max_position_embeddings": 4096,
-            "attention_bias": False,
-        },
-        qkv_bias="attention_bias",
-        attention=latent,
-        mlp=routed_and_shared,
-    ),
+    "llama": Family(qkv_bias="attention_bias", o_bias="attention_bias", mlp_bias="mlp_bias"),
+    "mistral": Family(windows=in_all_layers),
+    "mixtral": Family(windows=in_all_layers, mlp=local_experts),
+    "qwen2": Family(qkv_bias=True, windows=of_upper_layers),
+    "qwen3": Family("attention_bias", "attention_bias", qk_norms=True, windows=of_upper_layers),
+    "qwen3_moe": Family("attention_bias", "attention_bias", qk_norms=True, windows=of_upper_layers, mlp=some_experts),
+    "gpt_oss": Family("attention_bias", "attention_bias", True, sinks=True, windows=by_layer_types, mlp=local_experts),
+    "deepseek_v3": Family("attention_bias", attention=latent, mlp=routed_and_shared),
+    "kimi_k2": Family("attention_bias", attention=latent, mlp=routed_and_shared),
 }
-FAMILIES["kimi_k2"] = FAMILIES["deepseek_v3"]
-GPT2 = {
-    "n_embd": "hidden_size",
-    "n_layer": "num_hidden_layers",
-    "n_head": "num_attention_heads",
-    "n_inner": "intermediate_size",
-    "n_positions": "max_position_embeddings",
-}
-GPT2_DEFAULTS = {
-    "torch_dtype": "float32",
-    "tie_word_embeddings": True,
-    "vocab_size": 50257,
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "max_position_embeddings": 1024,
-}
+GPT2 = {"n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads"}
+GPT2 |= {"n_inner": "intermediate_size", "n_positions": "max_position_embeddings"}
+
+
+@cache
+def defaults() -> dict[str, dict[str, Any]]:
+    """By model_type."""
+    return yaml.safe_load(DEFAULTS.read_text(encoding="utf-8"))
 
 
 def known() -> list[str]:
@@ -347,7 +224,7 @@ def build(name: str, source: str, given: Mapping[str, Any]) -> Model:
     if not isinstance(kind, str) or kind not in FAMILIES:
         raise BadModel(f"model_type: {kind!r} is unknown; allowed: {', '.join(known())}")
     family = FAMILIES[kind]
-    fields = Fields(given, family.defaults, {"dtype": "torch_dtype"} | dict(family.aliases))
+    fields = Fields(given, defaults()[kind], ALIASES)
     reader = _reader(fields)
     windows = family.windows(reader)
     layers = []
@@ -368,26 +245,20 @@ def _reader(fields: Fields) -> Reader:
     return Reader(fields, plain, stored(fields.mapping("quantization_config"), plain), *fields_of)
 
 
-MOST_LAYERS = 10_000
-
-
 def _whole(name, source, kind, reader: Reader, layers, vectors, tables) -> Model:
     fields, hidden = reader.fields, reader.hidden
-    vocabulary = fields.whole("vocab_size")
-    head = Linear("lm_head", "head", vocabulary, hidden, reader.stored("lm_head"))
+    vocabulary, head = fields.whole("vocab_size"), reader.stored("lm_head")
     tied, longest = fields.flag("tie_word_embeddings"), fields.whole("max_position_embeddings")
     fields.require_nothing_else()
     embedding = Table("embed_tokens", vocabulary, hidden, reader.plain)
-    if tied:  # they are one matrix, which is not quantised
-        head = Linear("lm_head", "head", vocabulary, hidden, reader.plain)
-    return Model(
-        name, source, kind, tuple(layers), (embedding, *tables), vectors, head, tied, longest, dict(fields.assumed)
-    )
+    head = Linear("lm_head", "head", vocabulary, hidden, reader.plain if tied else head)  # tied: not quantised
+    assumed = dict(fields.assumed)
+    return Model(name, source, kind, tuple(layers), (embedding, *tables), vectors, head, tied, longest, assumed)
 
 
 def _gpt2(name: str, source: str, given: Mapping[str, Any]) -> Model:
     """With biases everywhere, LayerNorms of two vectors, and a table of positions."""
-    fields = Fields(given, GPT2_DEFAULTS, {"dtype": "torch_dtype"} | GPT2)
+    fields = Fields(given, defaults()["gpt2"], ALIASES | GPT2)
     reader = _reader(fields)
     hidden, number = reader.hidden, fields.whole("num_attention_heads")
     if hidden % number:

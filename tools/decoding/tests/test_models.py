@@ -3,15 +3,14 @@
 import json
 from math import prod
 
+import config_file
 import pytest
+from config_file import BadModel
+from families import build, known
 from hypothesis import given
 from hypothesis import strategies as st
+from number_formats import PLAIN
 from tensor_lists import PUBLISHED, TENSORS, cache_shapes, tensor_bytes
-
-from roofline.models import config_file
-from roofline.models.config_file import BadModel
-from roofline.models.families import build, known
-from roofline.models.number_formats import PLAIN
 
 NAMES = list(config_file.shipped())
 LLAMA = config_file.shipped()["llama-3-8b"]["config"]

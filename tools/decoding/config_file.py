@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
-from roofline.models.architecture import Model
-from roofline.models.families import build
-from roofline.models.fields import BadModel
-
-__all__ = ["BadModel", "find", "read", "require_contexts", "shipped"]
+from architecture import Model
+from config_fields import BadModel
+from families import build
 
 SHIPPED = Path(__file__).with_name("shipped.yaml")
 CONFIG = "config.json"
@@ -25,11 +22,8 @@ def shipped() -> dict[str, dict]:
     return yaml.safe_load(SHIPPED.read_text(encoding="utf-8"))
 
 
-def find(named: str | Mapping[str, Any]) -> dict[str, Any]:
-    """Name, source and config of a model: one of the list, a config.json, or a folder with one; what was found before
-    is it already. Raises BadModel."""
-    if isinstance(named, Mapping):
-        return dict(named)
+def find(named: str) -> dict[str, Any]:
+    """Name, source and config of a model: one of the list, a config.json, or a folder with one. Raises BadModel."""
     known = ", ".join(shipped())
     if not named or not named.isprintable():
         raise BadModel(f"{named!r} is no model; allowed: the path of a config.json, or {known}")

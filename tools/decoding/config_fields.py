@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from roofline.core.formatting import listed
+from roofline.api import listed
 
 LARGEST = 1 << 40  # beyond it nothing real comes, and products of several stay exact
 
-# Of no cost in a decode step, or named as not counted in docs/decoding.md.
+# Of no cost in a decode step, or not counted by the bound (README.md).
 _FREE = """
     _attn_implementation _name_or_path activation_function add_cross_attention architectures attention_dropout
     attn_implementation attn_pdrop auto_map aux_loss_alpha bos_token_id embd_pdrop embedding_dropout eos_token_id
@@ -67,18 +67,14 @@ class Fields:
             raise BadModel(f"{self._name(name)}: {_shown(value)} is unknown; allowed: {', '.join(allowed)}")
         return value
 
-    def words(self, name: str, allowed: Sequence[str], count: int) -> list[str] | None:
+    def listed(self, name: str, allowed: Sequence, count: int | None = None) -> list | None:
+        """A list of these values; with `count`, of that many."""
         value = self._value(name)
         if value is None:
             return None
-        if not isinstance(value, list) or len(value) != count or not all(one in allowed for one in value):
-            raise BadModel(f"{self._name(name)}: {_shown(value)}; allowed: a list of {count} of {', '.join(allowed)}")
-        return value
-
-    def wholes(self, name: str) -> list[int]:
-        value = self._value(name) or []
-        if not isinstance(value, list) or not all(isinstance(one, int) for one in value):
-            raise BadModel(f"{self._name(name)}: {_shown(value)}; allowed: a list of whole numbers")
+        if not isinstance(value, list) or count not in (None, len(value)) or not all(one in allowed for one in value):
+            what = f"{allowed[0]} to {allowed[-1]}" if isinstance(allowed, range) else ", ".join(allowed)
+            raise BadModel(f"{self._name(name)}: {_shown(value)}; allowed: a list of {count or 'some'} of {what}")
         return value
 
     def mapping(self, name: str) -> Mapping[str, Any] | None:

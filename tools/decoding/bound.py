@@ -1,0 +1,160 @@
+"""Decode speed: the upper bound that the ceilings of a card set, and what fits its memory."""
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum  # the same in every version of Python
+
+from architecture import Model, Part
+from number_formats import OTHERWISE, PLAIN, NumberFormat
+from operations import Operation, operations
+
+from roofline.api import datasheets
+
+MOST_BATCH = 1 << 20
+
+
+class NoCeiling(ValueError):
+    """Which ceiling is missing, in one line."""
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """Of one card: reads of its memory, and matrix products by dtype."""
+
+    read_gb_per_s: float
+    tflops: Mapping[str, float]
+
+    def dtype(self, wanted: str) -> str:
+        """The dtype that a card multiplies in if it lacks this one. Raises NoCeiling."""
+        found = next((one for one in (wanted, *OTHERWISE[wanted]) if one in self.tflops), None)
+        if found is None:
+            raise NoCeiling(f"no ceiling of {wanted} products, or of a dtype that could replace it")
+        return found
+
+    def memory_s(self, one: Operation) -> float:
+        """Of all layers."""
+        return one.times * one.bytes / (self.read_gb_per_s * 1e9)
+
+    def compute_s(self, one: Operation) -> float:
+        return one.times * one.flops / (self.tflops[self.dtype(one.arithmetic)] * 1e12) if one.flops else 0.0
+
+
+def of_datasheet(card: Mapping) -> Ceilings:
+    """Of an entry of config/datasheets.yaml."""
+    tflops = {dtype: value for dtype in datasheets.DTYPES if (value := card["peaks_tflops"].get(dtype))}
+    return Ceilings(card["bandwidth_gb_per_s"], tflops)
+
+
+@dataclass(frozen=True)
+class Card:
+    """`sustained` has the ceilings of long loads, if they were measured."""
+
+    name: str
+    where_from: str
+    memory_bytes: int | None
+    memory_ceiling: str
+    burst: Ceilings
+    sustained: Ceilings | None = None
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} ({self.where_from})"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The least time of one step."""
+
+    memory_s: float
+    compute_s: float  # products of different dtypes use the same units, so their times add up
+    one_by_one_s: float  # the sum of the limits of all operations: without overlap
+    by_part: Mapping[Part, float]  # seconds of the resource that sets the bound
+
+    @property
+    def seconds(self) -> float:
+        return max(self.memory_s, self.compute_s)
+
+    @property
+    def limited_by(self) -> str:
+        return "memory" if self.memory_s >= self.compute_s else "compute"
+
+
+def bound(step: Sequence[Operation], ceilings: Ceilings) -> Bound:
+    memory, compute = ([take(one) for one in step] for take in (ceilings.memory_s, ceilings.compute_s))
+    memory_s, compute_s = fsum(memory), fsum(compute)
+    setting = memory if memory_s >= compute_s else compute
+    by_part: dict[Part, float] = {}
+    for one, seconds in zip(step, setting, strict=True):
+        by_part[one.part] = by_part.get(one.part, 0.0) + seconds
+    return Bound(memory_s, compute_s, fsum(map(max, memory, compute)), by_part)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One token for each of a batch of sequences, of `context` tokens with the new one."""
+
+    batch: int
+    context: int
+    bound: Bound
+    sustained_s: float | None
+    expected_s: float | None  # with the experts that uniform routing uses; None for a dense model
+    memory_bytes: int
+    fits: bool | None
+    largest_batch: int | None  # at this context
+    compute_bound_from: int | None  # batch, at this context
+
+    @property
+    def tokens_per_s(self) -> float:
+        return self.batch / self.bound.seconds
+
+
+def steps(model: Model, card: Card, batches: Sequence[int], contexts: Sequence[int], cache: str) -> list[Step]:
+    """At every batch and context. Raises NoCeiling."""
+    stored, routed = PLAIN[cache], any(one.copies > one.per_token for one in model.linears)
+    found = []
+    for context in contexts:
+        most = card.memory_bytes and largest_batch(model, context, stored, card.memory_bytes)
+        compute_bound = compute_bound_from(model, context, stored, card.burst, expected=routed)
+        for batch in batches:
+            step = operations(model, batch, context, stored)
+            expected = bound(operations(model, batch, context, stored, expected=True), card.burst)
+            memory_bytes = model.weight_bytes + batch * model.cache_bytes(context, stored)
+            one = Step(
+                batch=batch,
+                context=context,
+                bound=bound(step, card.burst),
+                sustained_s=_sustained(step, card),
+                expected_s=expected.seconds if routed else None,
+                memory_bytes=memory_bytes,
+                fits=None if card.memory_bytes is None else memory_bytes <= card.memory_bytes,
+                largest_batch=most,
+                compute_bound_from=compute_bound,
+            )
+            found.append(one)
+    return found
+
+
+def _sustained(step: Sequence[Operation], card: Card) -> float | None:
+    needed = {card.burst.dtype(one.arithmetic) for one in step if one.flops}
+    known = card.sustained is not None and needed <= card.sustained.tflops.keys()
+    return bound(step, card.sustained).seconds if known else None
+
+
+def largest_batch(model: Model, context: int, cache: NumberFormat, memory_bytes: int) -> int:
+    """Sequences whose K/V fit next to the weights."""
+    left = memory_bytes - model.weight_bytes
+    return max(0, left // model.cache_bytes(context, cache)) if left > 0 else 0
+
+
+def compute_bound_from(
+    model: Model, context: int, cache: NumberFormat, ceilings: Ceilings, *, expected: bool = False
+) -> int | None:
+    """The smallest compute-bound batch; None if K/V, which grow as fast, keep every batch memory-bound."""
+
+    def is_bound(batch: int) -> bool:
+        found = bound(operations(model, batch, context, cache, expected=expected), ceilings)
+        return found.limited_by == "compute"
+
+    first = bisect_left(range(MOST_BATCH + 1), True, lo=1, key=is_bound)
+    return first if first <= MOST_BATCH else None

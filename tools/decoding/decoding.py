@@ -1,0 +1,256 @@
+"""make model: an upper bound on the decode speed of a model, by the measured ceilings of a card.
+
+    python tools/decoding/decoding.py MODEL [--card CARD...] [--batch 1,8] [--context 1024] [--cache bf16] [--measure]
+
+MODEL is the path of a Hugging Face config.json, or a name of README.md. CARD is a run (a results folder, an archive, a
+folder of reference/), by default results/, or a card of config/datasheets.yaml, whose ceilings are those of the vendor.
+Several are shown side by side. --measure times the step of a dense model on the GPU of this machine first.
+"""
+
+import argparse
+import shutil
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scripts"))
+
+import bound
+import config_file
+import decode_step
+import speed_picture
+from architecture import Model
+from bound import Card, Ceilings, NoCeiling, Step
+from config_file import BadModel
+from dense import NotDense, dense
+from number_formats import CACHES, PLAIN
+
+import roofline.api as api
+
+DATASHEETS = Path(__file__).resolve().parents[2] / "config" / "datasheets.yaml"
+FOLDER = api.RESULTS / "decoding"  # of the picture and of what is measured
+BATCHES, CONTEXTS = [1, 8, 32, 128, 512], [1024, 8192]
+MEASURED_BATCHES = [1, 32]
+MOST = 1 << 30
+MOST_NEAR = 5  # names that an unknown one is answered with
+DPI = 160
+SKIPPED = " skipped: "  # in a note of a record, between an implementation and the reason
+Times = Mapping[tuple[int, int], float]  # seconds of a measured step, by batch and context
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        given = parsed(arguments)
+        found = config_file.find(given.model)
+        model = config_file.read(found)
+        contexts = given.context or [one for one in CONTEXTS if one <= model.longest_context] or [model.longest_context]
+        config_file.require_contexts(model, contexts)
+        cards = [card_of(name) for name in filter(None, given.card)] or [card_of(str(api.RESULTS))]
+        steps = [bound.steps(model, one, given.batch or BATCHES, contexts, given.cache) for one in cards]
+        times, why = measured(found, cards, given, contexts) if given.measure else ({}, "")
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        picture = FOLDER / f"{config_file.file_name(model.name)}.png"
+        api.figure_style.save(speed_picture.draw(model.name, cards, steps, times), [picture], DPI)
+    except (BadModel, NoCeiling, api.Refused, api.Faults, api.Failed, api.CorruptRecord, OSError) as error:
+        print(error)
+        return 1
+    told = [verdict(model, card, of_card) for card, of_card in zip(cards, steps, strict=True)]
+    told += [f"Not measured: {why}."] if why else []
+    told += [remarks(model, card, given.cache, of_card) for card, of_card in zip(cards, steps, strict=True)]
+    table = one_card(steps[0], times) if len(cards) == 1 else side_by_side(cards, steps)
+    print("\n\n".join([*dict.fromkeys(map(wrapped, told)), str(table), f"Written: {picture}"]))
+    return 0
+
+
+def parsed(arguments: list[str]) -> argparse.Namespace:
+    """Raises Refused for a bad value."""
+    parser = argparse.ArgumentParser(prog="make model", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("model", metavar="MODEL", help="a config.json, or a name of tools/decoding/README.md")
+    cards, batches, contexts = partial(str.split, sep=","), partial(wholes, "BATCH"), partial(wholes, "CONTEXT")
+    parser.add_argument("--card", action="extend", type=cards, default=[], metavar="CARD")
+    parser.add_argument("--batch", type=batches, default=None, help="sequences decoded at once: 1,8,32")
+    parser.add_argument("--context", type=contexts, default=None, help="tokens of each sequence: 1024,8192")
+    parser.add_argument("--cache", type=cache_dtype, default=CACHES[0], help=", ".join(CACHES))
+    parser.add_argument("--measure", action="store_true", help="time the step on this machine first")
+    return parser.parse_args(arguments)
+
+
+def cache_dtype(text: str) -> str:
+    if text not in CACHES:
+        raise api.Refused(f"CACHE: {text!r} is unknown; allowed: {', '.join(CACHES)}")
+    return text
+
+
+def wholes(variable: str, text: str) -> list[int]:
+    try:
+        numbers = [int(one) for one in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or not all(1 <= one <= MOST for one in numbers):
+        raise api.Refused(f"{variable}: {text!r}; allowed: whole numbers from 1 to {MOST}, such as 1,8,32")
+    return list(dict.fromkeys(numbers))
+
+
+# ---------------------------------------------------------------- cards
+
+
+def card_of(name: str) -> Card:
+    """The first device of a run that has the ceilings, or a card of the datasheets. Raises Refused."""
+    if not Path(name).exists():
+        if name == str(api.RESULTS):
+            raise api.Refused("no results here yet: run make first, or name a card, such as CARD=reference/nvidia-h200")
+        return promised(name)
+    run = api.open_run(name)
+    for device, record in sorted(run.devices.items(), key=lambda item: item[1].device_kind != "gpu"):
+        mine = {one.name: one for one in run.roofline.ceilings if one.device == device}
+        read = next((mine[one] for one in api.memory_ceilings(record.device_kind, "read") if one in mine), None)
+        products = {key: one for key, one in mine.items() if one.kind == "compute" and one.method == "gemm"}
+        if read and products:
+            burst = {key: one.burst_tflops or one.tflops for key, one in products.items()}
+            sustained = {key: one.sustained_tflops for key, one in products.items() if one.sustained_tflops}
+            ceilings = (Ceilings(read.gb_per_s, burst), Ceilings(read.gb_per_s, sustained))
+            return Card(record.name, f"measured, {name}", record.memory_total_bytes, read.name, *ceilings)
+    raise api.Refused(f"{name}: no device there has ceilings of memory and of matrix products")
+
+
+def promised(name: str) -> Card:
+    """By the datasheet. Raises Refused for a name that is neither a run nor a card."""
+    cards = {one: card for card in api.datasheets.load(DATASHEETS)["cards"].values() for one in card["device_names"]}
+    near = [one for one in cards if name.lower() in one.lower()]
+    if name not in cards and len(near) != 1:
+        known = f"did you mean {' or '.join(near)}? " if 0 < len(near) <= MOST_NEAR else ""
+        raise api.Refused(
+            f"{name}: no run, and no card of config/datasheets.yaml; {known}allowed: a path or such a name"
+        )
+    name = name if name in cards else near[0]
+    memory_bytes, ceilings = api.datasheets.nominal_bytes(cards[name]), bound.of_datasheet(cards[name])
+    return Card(name, "by its datasheet, not measured", memory_bytes, "the bandwidth of the datasheet", ceilings)
+
+
+# ---------------------------------------------------------------- the measured step
+
+
+def measured(found: dict, cards: Sequence[Card], given: argparse.Namespace, contexts: list[int]) -> tuple[Times, str]:
+    """GPU times of steps on this machine, and why others were not measured. Raises Refused, Faults and Failed."""
+    gpu = next((one for one in api.discover().values() if one.kind == "gpu"), None)
+    if not gpu or [one.name for one in cards] != [gpu.name]:
+        here = gpu.name if gpu else "no GPU"
+        raise api.Refused(f"MEASURE=1: this machine has {here}; name one run of that model of card, or leave CARD out")
+    try:
+        dense(found)
+    except NotDense as error:
+        return {}, str(error)
+    if given.cache != decode_step.dtype_of(found):
+        return {}, f"keys and values in {given.cache}; the step keeps them in the dtype of the model"
+    named = str(Path(given.model).resolve()) if Path(given.model).exists() else given.model
+    sizes = {"batch_sizes": given.batch or MEASURED_BATCHES, "contexts": given.context or contexts[:1]}
+    config = {one.rule: {"enabled": False} for one in api.builtin_operators() if not one.measured_with_ceilings}
+    config |= {"devices": [gpu.device], "operators": [decode_step.__file__], "counters": "off"}
+    print(f"measuring steps of {found['name']} in {FOLDER}/", flush=True)
+    target = f"{api.RESULTS}/{gpu.device}/{decode_step.DecodeStep.rule}/{decode_step.job_path(found)}.json"
+    failed = api.measure([target], {**config, "decode_step": {"models": [named], **sizes}}, FOLDER)
+    if failed:
+        return {}, failed[target].why
+    record = api.read_record(api.OperatorRecord, FOLDER / target)
+    times = {
+        (one.shape["batch"], one.shape["context"]): (one.device_latency or one.latency).median_s
+        for one in record.measurements
+    }
+    return times, "; ".join(note.partition(SKIPPED)[2] for note in record.notes if SKIPPED in note)
+
+
+# ---------------------------------------------------------------- words
+
+
+def verdict(model: Model, card: Card, steps: Sequence[Step]) -> str:
+    """Speed at the smallest batch, its limit, what fits, and where compute takes over."""
+    first, of_context = steps[0], list({one.context: one for one in steps}.values())
+    parts = ", ".join(f"{part} {api.percent(share)}" for part, share in largest_parts(first, 2))
+    at = f"at batch {first.batch}, context {first.context}"
+    told = f"{model.name} on {card.title}: at most {api.number(first.tokens_per_s)} tokens/s {at} "
+    told += f"({first.bound.limited_by}-bound: {parts}). "
+    if first.largest_batch is None:
+        told += "The memory size of the card is unknown. "
+    elif not any(one.largest_batch for one in of_context):
+        told += f"It does not fit: the weights alone take {api.capacity(model.weight_bytes)}. "
+    else:
+        room = " or ".join(f"{one.largest_batch} sequences of {one.context} tokens" for one in of_context)
+        told += f"Weights take {api.capacity(model.weight_bytes)} and leave room for {room}. "
+    crossings = {one.context: one.compute_bound_from for one in of_context if one.compute_bound_from}
+    crossing = [f"batch {batch} (context {context})" for context, batch in crossings.items()]
+    return told + (f"Compute-bound from {api.listed(crossing)}." if crossing else "Memory-bound at every batch.")
+
+
+def largest_parts(step: Step, count: int) -> list[tuple[str, float]]:
+    shares = {part: seconds / step.bound.seconds for part, seconds in step.bound.by_part.items()}
+    return sorted(shares.items(), key=lambda item: -item[1])[:count]
+
+
+def remarks(model: Model, card: Card, cache: str, steps: Sequence[Step]) -> str:
+    told = f"{_count(model.parameters)} parameters"
+    if model.active_parameters != model.parameters:
+        told += f", {_count(model.active_parameters)} active"
+    context, stored = steps[0].context, PLAIN[cache]
+    told += f"; K/V in {cache}, {api.capacity(model.cache_bytes(context, stored))} per sequence of {context} tokens"
+    told += f"; reads limited by {card.memory_ceiling}"
+    wanted = dict.fromkeys(one.stored.arithmetic for one in (*model.linears, model.head))
+    replaced = {one: card.burst.dtype(one) for one in (*wanted, stored.arithmetic)}
+    told += "".join(f"; {one} products limited by {other}" for one, other in replaced.items() if one != other)
+    if model.assumed:
+        told += f"; defaults taken: {', '.join(f'{key} {value}' for key, value in model.assumed.items())}"
+    return f"{told}. Source: {model.source}."
+
+
+def _count(parameters: int) -> str:
+    return f"{api.number(parameters / 1e9)} G" if parameters >= 1e9 else f"{api.number(parameters / 1e6)} M"
+
+
+def one_card(steps: Sequence[Step], times: Times) -> api.Table:
+    rows = [_row(one, times.get((one.batch, one.context))) for one in steps]
+    return api.filled(list(rows[0]), [list(row.values()) for row in rows], left=0)
+
+
+def _row(step: Step, measured_s: float | None) -> dict[str, str]:
+    ((part, share),) = largest_parts(step, 1)
+    return {
+        "batch": str(step.batch),
+        "context": str(step.context),
+        "tokens/s at most": api.number(step.tokens_per_s),
+        "step at least": api.duration(step.bound.seconds),
+        "measured": api.duration(measured_s) if measured_s else "-",
+        "of the bound": api.percent(step.bound.seconds / measured_s) if measured_s else "-",
+        "one by one": api.duration(step.bound.one_by_one_s),
+        "sustained": api.duration(step.sustained_s) if step.sustained_s else "-",
+        "uniform routing": api.duration(step.expected_s) if step.expected_s else "-",
+        "limited by": step.bound.limited_by,
+        "largest part": f"{part} {api.percent(share)}",
+        "memory": api.capacity(step.memory_bytes),
+        "fits": {None: "unknown", True: "yes", False: "no"}[step.fits],
+    }
+
+
+def side_by_side(cards: Sequence[Card], steps: Sequence[Sequence[Step]]) -> api.Table:
+    """Tokens per second of one model on several cards."""
+    rows = [
+        [str(same[0].batch), str(same[0].context), *(f"{api.number(one.tokens_per_s)}{_beside(one)}" for one in same)]
+        for same in zip(*steps, strict=True)
+    ]
+    return api.Table(["batch", "context", *(f"tokens/s at most, {one.name}" for one in cards)], rows, 0)
+
+
+def _beside(step: Step) -> str:
+    told = [f"uniform routing: {api.number(step.batch / step.expected_s)}"] if step.expected_s else []
+    told += ["does not fit"] if step.fits is False else []
+    return f" ({', '.join(told)})" if told else ""
+
+
+def wrapped(text: str) -> str:
+    return textwrap.fill(text, min(shutil.get_terminal_size((100, 24)).columns, 120), break_on_hyphens=False)
+
+
+if __name__ == "__main__":
+    api.print_what_can_be_printed()
+    sys.exit(main(sys.argv[1:]))
