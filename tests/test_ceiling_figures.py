@@ -64,7 +64,7 @@ def test_every_level_and_knee_is_told_with_the_capacity_that_the_device_reports(
 
 
 def test_a_sweep_without_levels_is_drawn(tmp_path):
-    (record, _) = sweeps()
+    (record,) = sweeps()
     for sweep in record.sweeps:
         sweep.levels = []
     record.sweeps[0].points = record.sweeps[0].points[:1]
