@@ -346,27 +346,20 @@ def test_a_device_that_takes_longer_than_its_caller_is_measured_again_and_then_d
 # ---------------------------------------------------------------------------------------------- the job
 
 
-@pytest.mark.parametrize("fault", [Unsupported("cuBLASLt offers no fp8_e4m3 product"), ValueError("another")])
-def test_a_ceiling_that_the_device_turns_out_to_lack_is_skipped_with_the_reason(tmp_path, monkeypatch, fault):
-    """Anything else that goes wrong is a failed job."""
+def test_a_ceiling_that_the_device_turns_out_to_lack_is_skipped_with_the_reason(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path, seals = write_seals(device_record("gpu0"), Gemm())
 
     def reference_product(device, ceiling, size, seed):
-        raise fault
+        raise Unsupported("cuBLASLt offers no fp8_e4m3 product")
 
-    monkeypatch.setattr(
-        compute_ceiling, "products_on", lambda device: SimpleNamespace(reference_product=reference_product)
-    )
+    lacking = SimpleNamespace(reference_product=reference_product)
+    monkeypatch.setattr(compute_ceiling, "products_on", lambda device: lacking)
     monkeypatch.setattr(devices, "open_device", lambda name: Card())
     options = {"size": REFERENCE, "warmup": 3, "iterations": 20, "time_budget_s": 1.0, "sustained_s": 0}
-    if isinstance(fault, Unsupported):
-        found = peak_flops.run("gpu0", "fp8_e4m3", path, seals, **options)
-        assert (found.skipped, found.peak, found.measurements) == (str(fault), None, [])
-        assert set(found.seals) == {"gpu0/prediction.json", "gpu0/peak_flops/prediction.json"}
-    else:
-        with pytest.raises(ValueError, match="another"):
-            peak_flops.run("gpu0", "fp8_e4m3", path, seals, **options)
+    found = peak_flops.run("gpu0", "fp8_e4m3", path, seals, **options)
+    assert (found.skipped, found.peak, found.measurements) == ("cuBLASLt offers no fp8_e4m3 product", None, [])
+    assert set(found.seals) == {"gpu0/prediction.json", "gpu0/peak_flops/prediction.json"}
 
 
 # ---------------------------------------------------------------------------------------------- register-only kernels

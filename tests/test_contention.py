@@ -1,7 +1,10 @@
 """What ran beside a timed block, by readings that the tests make up: none is of this machine."""
 
 import itertools
+import os
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -140,6 +143,15 @@ def test_the_runs_own_processes_are_no_others(system, monkeypatch):
     for number in (20, 50):
         other(system, number, (10**9,))
     assert {process for process, _ in host.usage().others.tasks} == {"50"}
+
+
+def test_the_run_is_known_where_the_kernel_tells_of_processes(monkeypatch):
+    """A child of this process, on the real system."""
+    monkeypatch.delenv(host.ROOT)
+    monkeypatch.setenv(RUN_PROCESS, str(os.getpid()))
+    before = host.usage().run
+    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"], check=True)
+    assert host.usage().run - before > 0.25  # the kernel counts hundredths
 
 
 @pytest.mark.parametrize("stat", ["", "cpu0 1 2", "cpu0 a b c d e f g h\ncpu2 1 2 3 4 5 6 7 8"])

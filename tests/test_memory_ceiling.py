@@ -108,26 +108,19 @@ def test_of_several_blocks_the_fastest_counts_and_all_are_kept():
     assert found.latency.samples_s == pytest.approx([0.8e-3] * 3)
 
 
-@pytest.mark.parametrize(
-    ("on_chip", "clock_mhz", "per_clock"), [(True, 1500.0, 64), (True, None, None), (False, 1500.0, None)]
-)
-def test_on_chip_levels_are_given_per_clock(on_chip, clock_mhz, per_clock):
+@pytest.mark.parametrize(("on_chip", "clock_mhz"), [(True, 1500.0), (True, None), (False, 1500.0)])
+def test_on_chip_levels_are_given_per_clock(on_chip, clock_mhz):
     """9600 GB/s of 100 multiprocessors at 1500 MHz: 64 bytes per clock each."""
     fields = {"name": "l1", "level": "l1", "clock_mhz": lambda: clock_mhz, "on_chip": on_chip}
     found = measured(stream({"a grid": 0.5e-3}, **fields)[0])
-    assert (found.sm_clock_mhz, found.bytes_per_clock_per_multiprocessor) == (
-        clock_mhz,
-        per_clock and pytest.approx(64),
-    )
+    assert found.sm_clock_mhz == clock_mhz
+    assert found.bytes_per_clock_per_multiprocessor == (pytest.approx(64) if on_chip and clock_mhz else None)
 
 
-@pytest.mark.parametrize(
-    ("reasons", "throttled", "limited_by"), [(HEAT, True, HEAT), ([], False, []), (None, None, [])]
-)
-def test_throttling_is_flagged_where_it_is_reported(reasons, throttled, limited_by):
+@pytest.mark.parametrize(("reasons", "throttled"), [(HEAT, True), ([], False), (None, None)])
+def test_throttling_is_flagged_where_it_is_reported(reasons, throttled):
     found = measured(stream({"a grid": 1e-3})[0], ColdDevice(lambda now: reasons))
-    assert (found.throttled, found.limited_by) == (throttled, limited_by)
-    assert found.latency.all_throttled == (throttled is True)
+    assert (found.throttled, found.limited_by) == (throttled, reasons or [])
 
 
 # ---------------------------------------------------------------------------------------------- again

@@ -78,24 +78,12 @@ def test_a_small_matrix_by_hand():
     assert OPERATOR.reference(case, {"x": x}) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-    ("shapes", "place"),
-    [
-        (["many"], "[0]"),
-        (["8x8", "0x128"], "[1]"),
-        (["8 x 8"], "[0]"),
-        (["1x16777217"], "[0]"),
-        ([1024], "[0]"),
-        ("8x8", ""),
-        ([], ""),
-        (["8x8", "4x4", "8x8"], ""),
-    ],
-)
-def test_a_bad_shape_is_one_line(shapes, place):
+@pytest.mark.parametrize("wrong", ["many", "0x128", "8 x 8", "1x16777217"])
+def test_a_bad_shape_is_one_line(wrong):
     with pytest.raises(settings.Faults) as error:
-        settings.complete({"row_norm": {"shapes": shapes}})
+        settings.complete({"row_norm": {"shapes": ["8x8", wrong]}})
     (line,) = error.value.lines
-    assert line.startswith(f"row_norm.shapes{place}: ")
+    assert line.startswith(f"row_norm.shapes[1]: '{wrong}'")
 
 
 @pytest.mark.parametrize(
@@ -170,16 +158,15 @@ def test_a_row_of_equal_numbers_gives_zeros(cpu, kind):
         assert not result_of(cpu, kind, numpy.full((3, columns), value, numpy.float32)).any()
 
 
-@pytest.mark.parametrize("bad", [numpy.nan, numpy.inf, -numpy.inf])
-@pytest.mark.parametrize("place", [0, 5, 69])
+@pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.parametrize("kind", ON_CPU)
-def test_what_is_not_finite_stays_in_its_row(cpu, kind, place, bad):
-    x = normal(4, 70)
-    x[2, place] = bad
-    with numpy.errstate(invalid="ignore"):
+def test_what_is_not_finite_stays_in_its_row(cpu, kind):
+    for bad, place in itertools.product((numpy.nan, numpy.inf, -numpy.inf), (0, 5, 69)):
+        x = normal(4, 70)
+        x[2, place] = bad
         found = result_of(cpu, kind, x)
-    assert numpy.isnan(found[2]).all()
-    assert relative_error(found[[0, 1, 3]], OPERATOR.reference(None, {"x": x[[0, 1, 3]]})) < 1e-6
+        assert numpy.isnan(found[2]).all()
+        assert relative_error(found[[0, 1, 3]], OPERATOR.reference(None, {"x": x[[0, 1, 3]]})) < 1e-6
 
 
 @pytest.mark.parametrize("kind", ON_GPU)
