@@ -25,11 +25,6 @@ def device():
     return devices.open_device("cpu")
 
 
-@pytest.fixture(scope="module")
-def hardware(device):
-    return device.hardware()
-
-
 # ---------------------------------------------------------------------------------------------- threads
 
 REPORT = """
@@ -148,6 +143,15 @@ def test_peak_formula_by_hand():
     assert formula.peak_formula_tflops(hardware, 8) == pytest.approx(1.0752)
 
 
+def test_what_the_device_promises_is_derived_from_what_it_is(device):
+    hardware = device.hardware()
+    peaks = device.vendor(hardware, "")["peaks"]
+    assert set(peaks) == {"fp32", "fp64", "fp32_fma", "fp64_fma"}
+    assert all(peak["derived"] and not peak["verified"] for peak in peaks.values())
+    assert peaks["fp32_fma"]["tflops"] == peaks["fp32"]["tflops"] == 2 * peaks["fp64"]["tflops"] > 0
+    assert device.vendor(hardware | {"clock_mhz": None}, "")["peaks"] == {}
+
+
 @pytest.mark.parametrize(
     ("flags", "machine", "family", "name", "flops_per_clock"),
     [
@@ -165,15 +169,6 @@ def test_simd_units(flags, machine, family, name, flops_per_clock):
     units = formula.simd_units(set(flags.split()), machine, family)
     assert units["simd"] == name and units["ports_assumed"]
     assert units["simd_bits"] // 32 * units["fma_flops"] * units["vector_ports"] == flops_per_clock
-
-
-def test_what_the_device_promises_follows_from_what_it_is(device, hardware):
-    promised = device.vendor(hardware, "")
-    assert set(promised["peaks"]) == {"fp32", "fp64", "fp32_fma", "fp64_fma"}
-    assert promised["peaks"]["fp32_fma"] == promised["peaks"]["fp32"]
-    assert promised["peaks"]["fp32"]["tflops"] == 2 * promised["peaks"]["fp64"]["tflops"] > 0
-    assert all(peak["derived"] and not peak["verified"] for peak in promised["peaks"].values())
-    assert device.vendor(hardware | {"clock_mhz": None}, "")["peaks"] == {}
 
 
 def test_ceilings_that_the_cpu_lacks(device):

@@ -298,36 +298,16 @@ def test_no_step_allocates_in_proportion_to_the_cache(cpu, monkeypatch, dtype, k
 # ---------------------------------------------------------------------------------------------- the operator
 
 
-@pytest.fixture
-def config(tmp_path, monkeypatch):
+def test_inputs_are_of_the_checkpoint_which_the_record_names(cpu, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    checkpoint.generate("mine.safetensors", checkpoint.Preset(3, 4, 8, kv_heads=2), seed=1)
-    model = {
-        "checkpoint": "mine.safetensors",
-        "presets": {"mine": {"layers": 3, "heads": 4, "kv_heads": 2, "head_size": 8}},
-    }
+    sizes = {"layers": 3, "heads": 4, "kv_heads": 2, "head_size": 8}
+    checkpoint.generate("mine.safetensors", checkpoint.Preset(**sizes), seed=1)
+    model = {"checkpoint": "mine.safetensors", "presets": {"mine": sizes}}
     decode = {"presets": ["mine"], "seq_lens": [17, 33], "dtypes": ["fp16", "fp32"], "batch_sizes": [1, 5]}
-    return settings.complete({"model": model, "decode_attn": decode}).config
-
-
-def test_a_job_for_every_preset_length_and_dtype_with_a_case_for_every_batch_size(config):
-    jobs = OPERATOR.jobs(config)
-    assert [job.path for job in jobs] == ["mine/S17_fp16", "mine/S17_fp32", "mine/S33_fp16", "mine/S33_fp32"]
-    assert {job.files for job in jobs} == {("mine.safetensors",)}
-    assert [case.shape for case in jobs[0].cases] == [
-        {"batch": batch, "heads": 4, "kv_heads": 2, "head_size": 8, "seq_len": 17} for batch in (1, 5)
+    job, *others = OPERATOR.jobs(settings.complete({"model": model, "decode_attn": decode}).config)
+    assert [one.path for one in (job, *others)] == [
+        f"mine/S{length}_{dtype}" for length in (17, 33) for dtype in ("fp16", "fp32")
     ]
-    assert OPERATOR.smallest(jobs[0].cases[1]).shape == {
-        "batch": 1,
-        "heads": 2,
-        "kv_heads": 1,
-        "head_size": 8,
-        "seq_len": 1,
-    }
-
-
-def test_inputs_are_of_the_checkpoint_which_the_record_names(cpu, config):
-    job = OPERATOR.jobs(config)[0]
     whole, smallest = (OPERATOR.shared_inputs(cpu, case, 1) for case in (job.cases[1], OPERATOR.smallest(job.cases[1])))
     assert whole["query"].shape == (5, 4, 8) and smallest["query"].shape == (1, 2, 8)
     assert numpy.array_equal(smallest["layer"]["query"], whole["layer"]["query"][:16, :16]), "of the first heads"
