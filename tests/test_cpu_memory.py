@@ -55,15 +55,15 @@ def test_vectors_are_the_widest_of_the_host():
         assert loops.vectors(features, machine) == found
 
 
-TARGETS = [
-    ("x86_64-linux-gnu", "sapphirerapids", 64, "vfmadd", "vmovntp"),
-    ("x86_64-linux-gnu", "haswell", 32, "vfmadd", "vmovntp"),
-    ("x86_64-linux-gnu", "x86-64", 16, "mulp", "movntp"),  # without a fused multiply-add
-    ("aarch64-linux-gnu", "neoverse-n1", 16, "fmla", "stnp"),
-]
-
-
-@pytest.mark.parametrize(("triple", "cpu", "width", "multiply_add", "store"), TARGETS)
+@pytest.mark.parametrize(
+    ("triple", "cpu", "width", "multiply_add", "store"),
+    [
+        ("x86_64-linux-gnu", "sapphirerapids", 64, "vfmadd", "vmovntp"),
+        ("x86_64-linux-gnu", "haswell", 32, "vfmadd", "vmovntp"),
+        ("x86_64-linux-gnu", "x86-64", 16, "mulp", "movntp"),  # without a fused multiply-add
+        ("aarch64-linux-gnu", "neoverse-n1", 16, "fmla", "stnp"),
+    ],
+)
 def test_loops_compile_for_every_kind_of_host(triple, cpu, width, multiply_add, store):
     """In registers: a multiply-add for each chain, no call, and nothing spilled."""
     llvm.initialize_all_targets()
@@ -146,22 +146,21 @@ def test_every_way_to_run_a_stream_is_right(device, size_bytes):
             assert stream.threads(grid) == int(grid.split()[0])
 
 
-@pytest.mark.parametrize("fault", ["nothing is done", "a piece is left out"])
+@pytest.mark.parametrize("everything", [True, False])
 @pytest.mark.parametrize("mix", MIXES)
-def test_a_stream_that_leaves_bytes_out_is_found(device, monkeypatch, mix, fault):
-    """Even if an earlier step was right and has left the right bytes behind."""
+def test_a_stream_that_leaves_bytes_out_is_found(device, monkeypatch, mix, everything):
+    """Everything or one piece, even if an earlier step was right and has left the right bytes behind."""
     stream = streams_of(device)[f"dram_{mix}"]
     for grid in stream.grids:
         stream.verify(grid)
 
     def lazy(workers, loop, arguments, *more, run=loops.together):
-        for own in arguments if fault == "nothing is done" else arguments[:1]:
-            arguments = [(*own[:3], 0, 1) if one == own else one for one in arguments]
-        return run(workers, loop, arguments, *more)
+        kept = [] if everything else arguments[1:]
+        return run(workers, loop, [own if own in kept else (*own[:3], 0, 1) for own in arguments], *more)
 
     monkeypatch.setattr(memory, "together", lazy)
     for grid in stream.grids:
-        with pytest.raises(ArithmeticError, match=f"dram_{mix} with {grid}: "):
+        with pytest.raises(ArithmeticError, match=f"dram_{mix} with {grid}"):
             stream.verify(grid)
 
 
