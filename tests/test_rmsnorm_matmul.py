@@ -115,6 +115,9 @@ def test_a_plan_on_hopper_covers_all_of_the_result_and_fits_the_card(
 def test_the_plan_of_an_h200_is_the_one_that_was_fastest_there(hidden, batch, kernel, columns, splits):
     found = hopper.plan(hopper.Work(batch, hidden, hidden, hopper.takes_norm(batch), alone=True), *H200)
     assert (found.kernel, found.columns, found.splits) == (kernel, columns, splits)
+    declared, squares = 2 * batch * hidden**2, kernel == "few_rows"  # whose tensor cores sum squares too
+    assert found.squares_on_tensor_cores == squares
+    assert found.tensor_flops(hidden) > declared if squares else found.tensor_flops(hidden) == declared
 
 
 @pytest.mark.parametrize(
