@@ -16,7 +16,6 @@ from roofline.devices.cpu import formula
 from roofline.devices.cpu.device import DISTINCT_ITEMS, Device
 from roofline.devices.cpu.workers import Timed
 from roofline.operators.gemm import numpy_products, products
-from roofline.records.product import Product
 
 SCRIPTS = Path(host.__file__).parents[2]
 
@@ -24,11 +23,6 @@ SCRIPTS = Path(host.__file__).parents[2]
 @pytest.fixture(scope="module")
 def device():
     return devices.open_device("cpu")
-
-
-@pytest.fixture(scope="module")
-def hardware(device):
-    return device.hardware()
 
 
 # ---------------------------------------------------------------------------------------------- threads
@@ -59,13 +53,9 @@ def threads_of_a_job(core="", numpy_first=""):
 
 @pytest.mark.parametrize("numpy_first", ["", "numpy is imported before"])
 def test_all_usable_cores_although_the_engine_hands_out_one(numpy_first):
-    cores = host.usable_cores()
-    assert threads_of_a_job(numpy_first=numpy_first) == {"cores": cores, "blas": [cores], "reported": str(cores)}
-
-
-def test_no_more_cores_than_the_affinity_mask_has():
-    core = min(os.sched_getaffinity(0))
-    assert threads_of_a_job(core) == {"cores": 1, "blas": [1], "reported": "1"}
+    """And no more than the affinity mask has."""
+    for core, cores in (("", host.usable_cores()), (min(os.sched_getaffinity(0)), 1)):
+        assert threads_of_a_job(core, numpy_first) == {"cores": cores, "blas": [cores], "reported": str(cores)}
 
 
 def test_the_blas_has_one_thread_while_cores_share_the_work_and_all_of_them_after_it(device):
@@ -99,9 +89,9 @@ def test_normal_numbers_are_normal(device, dtype):
     assert (wide**4).mean() == pytest.approx(3, abs=5 * math.sqrt(96) * error + 5e-3)
 
 
-@pytest.mark.parametrize("shape", [(3, 700_001), (2, 3_000_000)])
-def test_normal_numbers_are_the_same_for_any_number_of_cores(device, monkeypatch, shape):
-    """More than one piece of a million, the last of them short; and more than are drawn."""
+def test_normal_numbers_are_the_same_for_any_number_of_cores(device, monkeypatch):
+    """More than one piece of a million, the last of them short."""
+    shape = (3, 700_001)
     values = device.normal(shape, "fp32", seed=7)
     monkeypatch.setattr(host, "usable_cores", lambda: 1)
     alone = Device(device.identity)
@@ -153,6 +143,15 @@ def test_peak_formula_by_hand():
     assert formula.peak_formula_tflops(hardware, 8) == pytest.approx(1.0752)
 
 
+def test_what_the_device_promises_is_derived_from_what_it_is(device):
+    hardware = device.hardware()
+    peaks = device.vendor(hardware, "")["peaks"]
+    assert set(peaks) == {"fp32", "fp64", "fp32_fma", "fp64_fma"}
+    assert all(peak["derived"] and not peak["verified"] for peak in peaks.values())
+    assert peaks["fp32_fma"]["tflops"] == peaks["fp32"]["tflops"] == 2 * peaks["fp64"]["tflops"] > 0
+    assert device.vendor(hardware | {"clock_mhz": None}, "")["peaks"] == {}
+
+
 @pytest.mark.parametrize(
     ("flags", "machine", "family", "name", "flops_per_clock"),
     [
@@ -164,7 +163,6 @@ def test_peak_formula_by_hand():
         ("sse2 avx avx2 fma avx512f", "x86_64", 25, "AVX-512", 16 * 2 * 1),  # Zen 4: two halves of 256 bits
         ("sse2 avx avx2 fma avx512f", "x86_64", 26, "AVX-512", 16 * 2 * 2),  # Zen 5
         ("asimd", "aarch64", None, "NEON", 4 * 2 * 2),
-        ("", "arm64", None, "NEON", 4 * 2 * 2),
     ],
 )
 def test_simd_units(flags, machine, family, name, flops_per_clock):
@@ -173,66 +171,28 @@ def test_simd_units(flags, machine, family, name, flops_per_clock):
     assert units["simd_bits"] // 32 * units["fma_flops"] * units["vector_ports"] == flops_per_clock
 
 
-def test_what_the_device_promises_follows_from_what_it_is(device, hardware):
-    promised = device.vendor(hardware, "")
-    assert set(promised["peaks"]) == {"fp32", "fp64", "fp32_fma", "fp64_fma"}
-    assert promised["peaks"]["fp32_fma"] == promised["peaks"]["fp32"]
-    assert promised["peaks"]["fp32"]["tflops"] == 2 * promised["peaks"]["fp64"]["tflops"] > 0
-    assert all(peak["derived"] and not peak["verified"] for peak in promised["peaks"].values())
-    assert f"x {hardware['cores_physical']} cores x" in promised["peaks"]["fp32"]["source"]
-    assert device.vendor(hardware | {"clock_mhz": None}, "")["peaks"] == {}
-
-
 def test_ceilings_that_the_cpu_lacks(device):
-    names = ("fp32", "fp64", "fp32_fma", "fp64_fma", "fp16_fma", "tf32", "fp16", "int8")
-    lacking = {name: devices.unsupported(device.identity, name) for name in names}
-    assert [lacking.pop(name) for name in ("fp32", "fp64", "fp32_fma", "fp64_fma")] == [None] * 4
-    assert lacking.pop("fp16_fma") == "register-only loops on the CPU compute in fp64 and fp32"
-    for dtype, reason in lacking.items():
-        assert reason.startswith(f"NumPy has no {dtype} arithmetic of its own on the CPU")
-        assert device.emulation_note(dtype).startswith(f"{dtype} is emulated")
+    for name in ("fp32", "fp64", "fp32_fma", "fp64_fma"):
+        assert devices.unsupported(device.identity, name) is None
+    assert devices.unsupported(device.identity, "fp16_fma")
+    for dtype in ("tf32", "fp16", "int8"):
+        assert devices.unsupported(device.identity, dtype) and device.emulation_note(dtype)
         assert device.compute_ceiling(dtype, "tensor_core") == "fp32"
     assert device.emulation_note("fp32") is None and device.compute_ceiling("fp64", "cuda_core") == "fp64"
-
-
-def test_devices_are_found_and_judged_without_numpy():
-    """The workflow does so before every run."""
-    code = (
-        "import sys; from roofline import devices; cpu = devices.discover()['cpu']; "
-        "print(devices.unsupported(cpu, 'fp16'), 'numpy' in sys.modules)"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS), "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("NumPy has no fp16") and done.stdout.endswith(" False\n")
 
 
 # ---------------------------------------------------------------------------------------------- products
 
 
 @pytest.mark.parametrize(("dtype", "error"), [("fp64", 1e-14), ("fp32", 1e-6)])
-def test_the_reference_product(device, dtype, error):
-    workload = numpy_products.reference_product(device, dtype, 96, seed=1)
-    assert workload.product == Product(
-        library="numpy.matmul",
-        shape={"m": 96, "n": 96, "k": 96},
-        layout="NN",
-        algorithm=None,
-        accumulation=dtype,
-        output=dtype,
-    )
-    assert workload.flops == 2 * 96**3
-    workload.step(0)
-    assert workload.check().error < error
-
-
-@pytest.mark.parametrize("dtype", ["fp64", "fp32"])
 @pytest.mark.parametrize("row", [0, 95])
-def test_a_wrong_product_fails_the_job(device, monkeypatch, dtype, row):
+def test_a_product_is_checked_and_a_wrong_one_fails_the_job(device, monkeypatch, dtype, error, row):
     """Also one that writes nothing, over a right result of before."""
     workload = numpy_products.reference_product(device, dtype, 96, seed=1)
-    workload.check()
+    assert (workload.product.shape, workload.flops) == ({"m": 96, "n": 96, "k": 96}, 2 * 96**3)
+    assert workload.check().error < error
     monkeypatch.setattr(numpy, "matmul", lambda a, b, out: out.__setitem__(slice(None), a.dot(b)) or out[row].fill(0))
-    with pytest.raises(ArithmeticError, match=f"{dtype} matmul 96 differs from its float64 reference"):
+    with pytest.raises(ArithmeticError, match=f"{dtype} matmul 96"):
         workload.check()
     monkeypatch.setattr(numpy, "matmul", lambda a, b, out: None)
     with pytest.raises(ArithmeticError, match="by inf"):

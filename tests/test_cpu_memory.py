@@ -49,24 +49,21 @@ def test_vectors_are_the_widest_of_the_host():
     for features, machine, found in (
         ({"avx512f": True, "avx512vl": True, "avx": True}, "x86_64", (64, 32)),
         ({"avx512f": True, "avx512vl": False, "avx": True}, "x86_64", (32, 16)),  # Knights Landing
-        ({"avx512f": False, "avx2": True, "avx": True}, "x86_64", (32, 16)),
         ({"sse2": True}, "x86_64", (16, 16)),
-        ({}, "x86_64", (16, 16)),
         ({"neon": True, "sve": True}, "aarch64", (16, 32)),
-        ({}, "arm64", (16, 32)),
     ):
         assert loops.vectors(features, machine) == found
 
 
-TARGETS = [
-    ("x86_64-linux-gnu", "sapphirerapids", 64, "vfmadd", "vmovntp"),
-    ("x86_64-linux-gnu", "haswell", 32, "vfmadd", "vmovntp"),
-    ("x86_64-linux-gnu", "x86-64", 16, "mulp", "movntp"),  # without a fused multiply-add
-    ("aarch64-linux-gnu", "neoverse-n1", 16, "fmla", "stnp"),
-]
-
-
-@pytest.mark.parametrize(("triple", "cpu", "width", "multiply_add", "store"), TARGETS)
+@pytest.mark.parametrize(
+    ("triple", "cpu", "width", "multiply_add", "store"),
+    [
+        ("x86_64-linux-gnu", "sapphirerapids", 64, "vfmadd", "vmovntp"),
+        ("x86_64-linux-gnu", "haswell", 32, "vfmadd", "vmovntp"),
+        ("x86_64-linux-gnu", "x86-64", 16, "mulp", "movntp"),  # without a fused multiply-add
+        ("aarch64-linux-gnu", "neoverse-n1", 16, "fmla", "stnp"),
+    ],
+)
 def test_loops_compile_for_every_kind_of_host(triple, cpu, width, multiply_add, store):
     """In registers: a multiply-add for each chain, no call, and nothing spilled."""
     llvm.initialize_all_targets()
@@ -149,22 +146,21 @@ def test_every_way_to_run_a_stream_is_right(device, size_bytes):
             assert stream.threads(grid) == int(grid.split()[0])
 
 
-@pytest.mark.parametrize("fault", ["nothing is done", "a piece is left out"])
+@pytest.mark.parametrize("everything", [True, False])
 @pytest.mark.parametrize("mix", MIXES)
-def test_a_stream_that_leaves_bytes_out_is_found(device, monkeypatch, mix, fault):
-    """Even if an earlier step was right and has left the right bytes behind."""
+def test_a_stream_that_leaves_bytes_out_is_found(device, monkeypatch, mix, everything):
+    """Everything or one piece, even if an earlier step was right and has left the right bytes behind."""
     stream = streams_of(device)[f"dram_{mix}"]
     for grid in stream.grids:
         stream.verify(grid)
 
     def lazy(workers, loop, arguments, *more, run=loops.together):
-        for own in arguments if fault == "nothing is done" else arguments[:1]:
-            arguments = [(*own[:3], 0, 1) if one == own else one for one in arguments]
-        return run(workers, loop, arguments, *more)
+        kept = [] if everything else arguments[1:]
+        return run(workers, loop, [own if own in kept else (*own[:3], 0, 1) for own in arguments], *more)
 
     monkeypatch.setattr(memory, "together", lazy)
     for grid in stream.grids:
-        with pytest.raises(ArithmeticError, match=f"dram_{mix} with {grid}: "):
+        with pytest.raises(ArithmeticError, match=f"dram_{mix} with {grid}"):
             stream.verify(grid)
 
 
@@ -188,7 +184,7 @@ def test_steps_go_round_all_of_the_arrays(device, monkeypatch):
 
 
 def test_reads_have_a_ceiling_for_all_cores_and_for_fewer(device, monkeypatch):
-    for cores, counts in ((1, [1]), (2, [2, 1]), (6, [6, 3, 1]), (16, [16, 8, 4, 2, 1])):
+    for cores, counts in ((1, [1]), (6, [6, 3, 1]), (16, [16, 8, 4, 2, 1])):
         assert core_counts(cores) == counts
         workers = SimpleNamespace(count=cores, run=lambda count, work: [work(number) for number in range(count)])
         streams = memory.streams(workers, "dram", SIZE)
@@ -196,32 +192,21 @@ def test_reads_have_a_ceiling_for_all_cores_and_for_fewer(device, monkeypatch):
         fewer = {f"dram_read_{f'{count}_cores' if count > 1 else 'one_core'}": [count] for count in counts[1:]}
         assert reads == {"dram_read": counts[:2], **fewer}
         assert ("dram_copy_one_core" in [stream.name for stream in streams]) == (cores > 1)
-    for cores, working, mix, lower in (
-        (16, 1, "read", ["dram_read_one_core"]),
-        (16, 3, "read", ["dram_read_4_cores"]),
-        (16, 8, "read", ["dram_read_8_cores"]),
-        (16, 9, "read", []),
-        (16, None, "read", []),
-        (16, 1, "copy", []),
-        (1, 1, "read", []),
-    ):
-        monkeypatch.setattr(device, "cores", cores)
-        all_cores = ["dram_read", "dram_copy"] if mix == "read" else ["dram_copy"]
-        assert device.memory_ceilings(mix, working) == lower + all_cores
+    monkeypatch.setattr(device, "cores", 16)
+    for working, lower in ((1, ["dram_read_one_core"]), (3, ["dram_read_4_cores"]), (9, []), (None, [])):
+        assert device.memory_ceilings("read", working) == [*lower, "dram_read", "dram_copy"]
+    assert device.memory_ceilings("copy", 1) == ["dram_copy"]
 
 
 def test_arrays_are_larger_than_the_caches():
     plenty = 1 << 20
     for readers, cache_mib, free_mib, mib in (
-        (1, 32, plenty, 256),
         (16, 32, plenty, 256),
         (64, 32, plenty, 1024),  # 16 MiB per core
         (16, 300, plenty, 1200),  # four times the caches
         (16, 300, 8000, 1000),  # an eighth of the memory
         (16, 300, 2048, 600),  # never less than twice the caches
         (2, 480, plenty, 960),  # two cores would take long to touch more
-        (2, 32, 1024, 128),
-        (2, 32, 100, 64),
     ):
         assert memory.automatic_bytes(readers, cache_mib * MIB, free_mib * MIB) == mib * MIB
 

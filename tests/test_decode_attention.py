@@ -3,7 +3,6 @@
 import itertools
 import math
 import tracemalloc
-from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -17,7 +16,6 @@ from roofline import devices
 from roofline.core.dtypes import array_dtype
 from roofline.devices.cpu import widening
 from roofline.devices.cpu.workers import Workers
-from roofline.operators.about import builtin
 from roofline.operators.base import Case, rotation_copies
 from roofline.operators.decode_attention import checkpoint, numpy_cores
 from roofline.operators.decode_attention.counts import Shape, attend, cache_bytes, reference, worst_head
@@ -177,16 +175,6 @@ def test_every_number_is_widened(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("kv_heads", [2, 1])
-def test_one_dominant_score_gives_its_value(device, kind, dtype, kv_heads):
-    cell = cell_of(device, kind, shape_of(seq_len=33, kv_heads=kv_heads), dtype, query=numpy.ones((1, 2, 8)))
-    keys, values = cell.caches[0]
-    keys[:] = 0
-    keys[:, :, 20] = 100
-    assert numpy.array_equal(cell.step("core")(0), numpy.repeat(values[:, :, 20], 2 // kv_heads, axis=1))
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("cores", [1, 3])
 def test_scores_in_the_thousands_do_not_overflow(device, kind, monkeypatch, dtype, sign, cores):
@@ -239,6 +227,7 @@ def test_an_infinity_in_the_cache_shows(cpu, monkeypatch, dtype, which, infinite
 @pytest.mark.parametrize("scope", SCOPES)
 def test_a_wrong_result_fails_the_job(device, monkeypatch, kind, dtype, scope):
     cell = cell_of(device, kind, shape_of(batch=3), dtype)
+    OPERATOR.check(cell, scope)
     right = cell.step(scope)
 
     def one_head_of_the_last_sequence_is_wrong(index):
@@ -246,10 +235,9 @@ def test_a_wrong_result_fails_the_job(device, monkeypatch, kind, dtype, scope):
         result[-1].reshape(-1)[:8] *= 1.1
         return result
 
-    OPERATOR.check(cell, scope)
     monkeypatch.setattr(cell, "step", lambda scope: one_head_of_the_last_sequence_is_wrong)
     with pytest.raises(
-        ArithmeticError, match=f"decode_attention, {kind.name} {scope}, .*{dtype} batch 3, .*seq_len 17: the result"
+        ArithmeticError, match=f"decode_attention, {kind.name} {scope}, .*{dtype} batch 3, .*seq_len 17"
     ):
         OPERATOR.check(cell, scope)
 
@@ -273,6 +261,14 @@ def test_steps_rotate_among_caches_and_weights(device, kind, dtype):
     assert len(set(weights)) == len(weights) > 1
 
 
+def most_allocated(work):
+    tracemalloc.start()
+    try:
+        return work(), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("batch", "seq_len"), [(1, 17), (3, 1000)])
 def test_the_memory_of_a_cell_is_known_beforehand(device, monkeypatch, kind, dtype, batch, seq_len):
@@ -280,12 +276,7 @@ def test_the_memory_of_a_cell_is_known_beforehand(device, monkeypatch, kind, dty
     monkeypatch.setattr(device, "last_level_cache_bytes", 8 << 20)
     shape = shape_of(batch, seq_len, 8, head_size=64)
     copies = rotation_copies(cache_bytes(shape, dtype), 8 << 20)
-    tracemalloc.start()
-    try:
-        cell = cell_of(device, kind, shape, dtype, copies=copies)
-        most = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    cell, most = most_allocated(lambda: cell_of(device, kind, shape, dtype, copies=copies))
     taken = sum(array.nbytes for pair in cell.caches for array in pair)
     promised = OPERATOR.memory_needed(case_of(shape, dtype), 8 << 20)
     # A graph of all layers rounds its caches up to whole models of them: less than the rotation once more.
@@ -301,56 +292,29 @@ def test_no_step_allocates_in_proportion_to_the_cache(cpu, monkeypatch, dtype, k
     cell = cell_of(cpu, NumpyOnAllCores, shape, dtype, cores=cores)
     step = cell.step("core")
     step(0)
-    tracemalloc.start()
-    try:
-        step(1)
-        most = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert most < cache_bytes(shape, dtype) / 50
+    assert most_allocated(lambda: step(1))[1] < cache_bytes(shape, dtype) / 50
 
 
 # ---------------------------------------------------------------------------------------------- the operator
 
 
-@pytest.fixture
-def config(tmp_path, monkeypatch):
+def test_inputs_are_of_the_checkpoint_which_the_record_names(cpu, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    checkpoint.generate("mine.safetensors", checkpoint.Preset(3, 4, 8, kv_heads=2), seed=1)
-    model = {
-        "checkpoint": "mine.safetensors",
-        "presets": {"mine": {"layers": 3, "heads": 4, "kv_heads": 2, "head_size": 8}},
-    }
+    sizes = {"layers": 3, "heads": 4, "kv_heads": 2, "head_size": 8}
+    checkpoint.generate("mine.safetensors", checkpoint.Preset(**sizes), seed=1)
+    model = {"checkpoint": "mine.safetensors", "presets": {"mine": sizes}}
     decode = {"presets": ["mine"], "seq_lens": [17, 33], "dtypes": ["fp16", "fp32"], "batch_sizes": [1, 5]}
-    return settings.complete({"model": model, "decode_attn": decode}).config
-
-
-def test_a_job_for_every_preset_length_and_dtype_with_a_case_for_every_batch_size(config):
-    jobs = OPERATOR.jobs(config)
-    assert [job.path for job in jobs] == ["mine/S17_fp16", "mine/S17_fp32", "mine/S33_fp16", "mine/S33_fp32"]
-    assert {job.files for job in jobs} == {("mine.safetensors",)}
-    assert [case.shape for case in jobs[0].cases] == [
-        {"batch": batch, "heads": 4, "kv_heads": 2, "head_size": 8, "seq_len": 17} for batch in (1, 5)
+    job, *others = OPERATOR.jobs(settings.complete({"model": model, "decode_attn": decode}).config)
+    assert [one.path for one in (job, *others)] == [
+        f"mine/S{length}_{dtype}" for length in (17, 33) for dtype in ("fp16", "fp32")
     ]
-    _, large = jobs[0].cases
-    about = builtin()["decode_attention"]
-    assert (about.label(large), about.series(large)) == ("batch 5, S 17", "batch 5")
-    assert OPERATOR.smallest(large).shape == {"batch": 1, "heads": 2, "kv_heads": 1, "head_size": 8, "seq_len": 1}
-
-
-def test_inputs_are_of_the_checkpoint_which_the_record_names(cpu, config):
-    job = OPERATOR.jobs(config)[0]
     whole, smallest = (OPERATOR.shared_inputs(cpu, case, 1) for case in (job.cases[1], OPERATOR.smallest(job.cases[1])))
     assert whole["query"].shape == (5, 4, 8) and smallest["query"].shape == (1, 2, 8)
     assert numpy.array_equal(smallest["layer"]["query"], whole["layer"]["query"][:16, :16]), "of the first heads"
     (data,) = OPERATOR.data_files(job)
     assert (data.path, data.generated) == ("mine.safetensors", True)
     assert data.sha256 == file_sha256("mine.safetensors")
-    assert data.description == "weights in minigpt's naming; hidden state: token and position embeddings, normalised"
-    assert (
-        OPERATOR.notes(cpu, job.cases[0])[0].startswith("fp16 is emulated")
-        and not OPERATOR.notes(cpu, job.cases[0])[1:]
-    )
+    assert len(OPERATOR.notes(cpu, job.cases[0])) == 1, "fp16 is emulated"
 
 
 @given(
@@ -366,26 +330,3 @@ def test_work_and_traffic_by_hand(shape, dtype):
     assert (OPERATOR.flops(case, "core"), OPERATOR.bytes(case, "core")) == (flops, moved)
     assert OPERATOR.flops(case, "block") == flops + 4 * shape.batch * hidden**2
     assert OPERATOR.bytes(case, "block") == moved + 2 * hidden**2 * item
-
-
-def advice(implementation, kv_heads=8, dtype="fp16", kind="gpu"):
-    shape = shape_of(heads=8, kv_heads=kv_heads).as_dict()
-    cell = SimpleNamespace(implementation=implementation, preset=None, dtype=dtype, shape=shape)
-    return builtin()["decode_attention"].advice(cell, kind)
-
-
-def test_what_helps_without_what_the_implementation_does_already():
-    assert advice("eager")["memory"] == ["grouped queries (fewer K/V heads)"], "fusion saves no byte"
-    assert advice("eager")["implementation"] == ["one kernel that fuses the passes", "fewer intermediate arrays"]
-    assert len(advice("numpy", kind="cpu")["implementation"]) == 2
-    of_fp32 = advice("numpy", dtype="fp32", kind="cpu")["implementation"]
-    assert of_fp32 == ["compiled code instead of NumPy's temporaries"]
-    assert advice("fused")["memory"] == ["grouped queries (fewer K/V heads)"]
-    assert advice("fused", kv_heads=2)["memory"] == []
-    assert advice("fused")["overhead"] == ["a CUDA graph", "larger batches"]
-    assert advice("fused_graph")["overhead"] == ["larger batches"]
-
-
-def test_the_implementations_of_each_kind_of_device():
-    assert [one.name for one in OPERATOR.implementations_on("gpu")] == ["eager", "fused", "fused_graph"]
-    assert [one.name for one in OPERATOR.implementations_on("cpu")] == ["numpy"]

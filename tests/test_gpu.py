@@ -53,11 +53,10 @@ def copy(device):
     return step
 
 
-@pytest.mark.parametrize("every", [1, 3])
-def test_copying_to_the_host_leaves_the_devices_stream_the_current_one(device, every):
+def test_copying_to_the_host_leaves_the_devices_stream_the_current_one(device):
     array = device.normal((64, 64), "fp32", seed=1)
-    copied = device.to_host(array[:, ::every])
-    assert (copied == device.to_host(array)[:, ::every]).all()
+    whole, cut = device.to_host(array), device.to_host(array[:, ::3])
+    assert (cut == whole[:, ::3]).all()
     assert device.xp.cuda.get_current_stream().ptr == device.stream.ptr
 
 
@@ -151,16 +150,6 @@ def test_a_product_is_as_efficient_per_clock_in_a_burst_as_under_load(device, si
     load = sustain(device, workload, 1.5, median(samples))
     under_load = load.tflops * 1e12 / load.sm_clock_mhz
     assert burst == pytest.approx(under_load, rel=0.03)
-
-
-def test_the_clock_that_a_kernel_counts_of_itself_is_nvmls(device, record):
-    workload = next(device.fma_candidates("fp32_fma", seed=1))
-    step_s = median(device.step_times(workload.step, 20))
-    device.step_times(workload.step, max(1, int(0.5 / step_s)))
-    seen = []
-    device.while_busy(workload.step, step_s, 0.3, lambda: seen.append(device.state()["sm_clock_mhz"]))
-    assert workload.clock_mhz() == pytest.approx(seen[0], rel=0.3)
-    assert workload.clock_mhz() < 1.02 * record.hardware["sm_clock_max_mhz"]
 
 
 def test_the_kernel_is_named_or_the_reason_is_given(device):
@@ -260,9 +249,8 @@ def test_random_numbers_are_those_of_philox_and_box_muller(monkeypatch, device, 
     of a narrow dtype may be rounded the other way."""
     skip_unless_supported(device, dtype)
     expected, count = random_numbers(monkeypatch), 1_000_003
-    drawn = [
-        device.to_host(device.normal((count,), dtype, seed)).view(array_dtype(dtype)) for seed in (1, 1, 2**40 + 1)
-    ]
+    seeds = (1, 1, 2**40 + 1)
+    drawn = [device.to_host(device.normal((count,), dtype, seed)).view(array_dtype(dtype)) for seed in seeds]
     assert relative_error(drawn[0], expected.normal(count, 1, dtype)) < tolerance
     assert (drawn[0] == drawn[1]).all()
     assert relative_error(drawn[2], expected.normal(count, 2**40 + 1, dtype)) < tolerance

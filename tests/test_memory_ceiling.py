@@ -3,15 +3,13 @@
 import re
 
 import pytest
-from factories import HEAT, JOB, FakeDevice, clock_of, device_record, vendor_figures
+from factories import HEAT, FakeDevice, clock_of, device_record, vendor_figures
 
 from roofline.devices.base import Stream, SweepSeries
 from roofline.measure import memory_ceiling, search
 from roofline.measure.levels import Level
 from roofline.records.device import VendorBandwidth
-from roofline.records.memory import BandwidthRecord
 from roofline.records.timing import Search
-from roofline.report import job_lines
 
 GB = 10**9
 KIB, MIB = 1 << 10, 1 << 20
@@ -62,10 +60,6 @@ def measured(one, device=None, **options):
         return memory_ceiling.measure(device, record, one, **options)
 
 
-def record_of(*bandwidths, **fields):
-    return BandwidthRecord(level="hbm", bandwidths=list(bandwidths), **fields, **JOB)
-
-
 # ---------------------------------------------------------------------------------------------- one stream
 
 
@@ -92,16 +86,15 @@ def test_the_host_link_is_read_while_copies_run():
 
 def test_the_fastest_grid_is_timed_and_all_that_were_tried_are_kept():
     one, verified = stream({"132 blocks": 1.2e-3, "264 blocks": 1.0e-3, "528 blocks": 1.1e-3})
-    found = measured(one)
+    found, rates = measured(one), {"132 blocks": 4000, "264 blocks": 4800, "528 blocks": 4364}
     assert (found.grid, found.gb_per_s) == ("264 blocks", pytest.approx(4800))
-    assert [(trial.grid, round(trial.gb_per_s)) for trial in found.trials] == [
-        ("132 blocks", 4000),
-        ("264 blocks", 4800),
-        ("528 blocks", 4364),
-    ]
+    assert {trial.grid: round(trial.gb_per_s) for trial in found.trials} == rates
     assert found.search == Search(offered=3, tried=3, refused=[])
     assert (verified, found.verified) == (["264 blocks"], "compared with 264 blocks")
     assert found.ci95 == pytest.approx((4800, 4800))
+    assert (found.vendor_gb_per_s, found.fraction_of_vendor) == (4800, pytest.approx(1))
+    l2 = measured(stream({"a grid": 0.5e-3}, name="l2", level="l2")[0])
+    assert (l2.vendor_gb_per_s, l2.fraction_of_vendor) == (None, None), "of memory alone"
 
 
 def test_of_several_blocks_the_fastest_counts_and_all_are_kept():
@@ -115,33 +108,19 @@ def test_of_several_blocks_the_fastest_counts_and_all_are_kept():
     assert found.latency.samples_s == pytest.approx([0.8e-3] * 3)
 
 
-def test_a_stream_is_compared_with_the_vendors_bandwidth_only_where_it_is_of_that_memory():
-    hbm = measured(stream({"a grid": 1.25e-3})[0])
-    assert (hbm.vendor_gb_per_s, hbm.fraction_of_vendor) == (4800, pytest.approx(0.8))
-    l2 = measured(stream({"a grid": 0.5e-3}, name="l2", level="l2")[0])
-    assert (l2.vendor_gb_per_s, l2.fraction_of_vendor) == (None, None)
-
-
-@pytest.mark.parametrize(
-    ("on_chip", "clock_mhz", "per_clock"), [(True, 1500.0, 64), (True, None, None), (False, 1500.0, None)]
-)
-def test_on_chip_levels_are_given_per_clock(on_chip, clock_mhz, per_clock):
+@pytest.mark.parametrize(("on_chip", "clock_mhz"), [(True, 1500.0), (True, None), (False, 1500.0)])
+def test_on_chip_levels_are_given_per_clock(on_chip, clock_mhz):
     """9600 GB/s of 100 multiprocessors at 1500 MHz: 64 bytes per clock each."""
     fields = {"name": "l1", "level": "l1", "clock_mhz": lambda: clock_mhz, "on_chip": on_chip}
     found = measured(stream({"a grid": 0.5e-3}, **fields)[0])
-    assert (found.sm_clock_mhz, found.bytes_per_clock_per_multiprocessor) == (
-        clock_mhz,
-        per_clock and pytest.approx(64),
-    )
+    assert found.sm_clock_mhz == clock_mhz
+    assert found.bytes_per_clock_per_multiprocessor == (pytest.approx(64) if on_chip and clock_mhz else None)
 
 
-@pytest.mark.parametrize(
-    ("reasons", "throttled", "limited_by"), [(HEAT, True, HEAT), ([], False, []), (None, None, [])]
-)
-def test_throttling_is_flagged_where_it_is_reported(reasons, throttled, limited_by):
+@pytest.mark.parametrize(("reasons", "throttled"), [(HEAT, True), ([], False), (None, None)])
+def test_throttling_is_flagged_where_it_is_reported(reasons, throttled):
     found = measured(stream({"a grid": 1e-3})[0], ColdDevice(lambda now: reasons))
-    assert (found.throttled, found.limited_by) == (throttled, limited_by)
-    assert found.latency.all_throttled == (throttled is True)
+    assert (found.throttled, found.limited_by) == (throttled, reasons or [])
 
 
 # ---------------------------------------------------------------------------------------------- again
@@ -163,25 +142,19 @@ def all_of(streams, level="dram"):
     return {one.name: round(one.gb_per_s) for one in found}
 
 
-def test_reads_of_a_cpus_memory_keep_their_own_figure_where_a_copy_moves_more():
-    found = all_of({"read": {"2 threads": [4e-3]}, "copy": {"2 threads": [2e-3]}})
-    assert found == {"dram_read": 1200, "dram_copy": 2400}
-
-
-@pytest.mark.parametrize(("level", "gb_per_s"), [("dram", 2400), ("hbm", 1200)])
-def test_reads_by_fewer_cores_are_no_slower_than_a_trial_on_as_many_was(level, gb_per_s):
-    """Its block, disturbed, takes twice as long as the trial that the whole machine's search made."""
-    slow, fast = [4e-3] * 9, [2e-3]
-    found = all_of(
-        {"read": {"8 threads": fast, "4 threads": [2e-3]}, "read_4_cores": {"4 threads": slow + fast}}, level
-    )
-    assert found == {f"{level}_read": 2400, f"{level}_read_4_cores": gb_per_s}
-
-
-def test_a_second_measurement_that_is_slower_does_not_count():
-    slower = [3.9e-3] * 9 + [5e-3]
-    found = all_of({"read": {"8 threads": [1e-3], "4 threads": [3e-3]}, "read_4_cores": {"4 threads": slower}})
-    assert found["dram_read_4_cores"] == round(4.8e3 / 3.9)
+@pytest.mark.parametrize(
+    ("level", "trial_s", "block_s", "gb_per_s"),
+    [
+        ("dram", 2e-3, (4e-3, 2e-3), 2400),  # its block, disturbed, takes twice as long as the trial
+        ("hbm", 2e-3, (4e-3, 2e-3), 1200),
+        ("dram", 3e-3, (3.9e-3, 5e-3), round(4.8e3 / 3.9)),  # a second measurement that is slower does not count
+    ],
+)
+def test_reads_by_fewer_cores_are_no_slower_than_a_trial_on_as_many_was(level, trial_s, block_s, gb_per_s):
+    first, second = block_s
+    reads = {"8 threads": [1e-3], "4 threads": [trial_s]}
+    found = all_of({"read": reads, "read_4_cores": {"4 threads": [first] * 9 + [second]}}, level)
+    assert found == {f"{level}_read": 4800, f"{level}_read_4_cores": gb_per_s}
 
 
 # ---------------------------------------------------------------------------------------------- the envelope
@@ -203,17 +176,12 @@ def test_the_envelope_is_the_highest_of_all_mixes():
     every = ceilings(**RATES)
     found = memory_ceiling.envelope(every)
     assert (found.gb_per_s, found.mix, found.of) == (pytest.approx(110), "copy", ["read", "write", "copy", "triad"])
-
-
-@pytest.mark.parametrize("missing", RATES)
-def test_an_envelope_without_one_of_the_mixes_is_none(missing):
-    left = {name: rate for name, rate in RATES.items() if name != missing}
-    assert memory_ceiling.envelope(ceilings(**left, **{f"{missing}_one_core": 12})) is None
-
-
-def test_one_core_is_no_part_of_the_envelope():
-    """Even where chance has it a little above the whole."""
-    assert memory_ceiling.envelope(ceilings(**RATES, dram_copy_one_core=111)).gb_per_s == pytest.approx(110)
+    assert memory_ceiling.envelope([*every, *ceilings(dram_copy_one_core=111)]) == found, "one core is no part of it"
+    for missing in every:
+        assert (
+            memory_ceiling.envelope([*(one for one in every if one != missing), *ceilings(dram_copy_one_core=12)])
+            is None
+        )
 
 
 # ---------------------------------------------------------------------------------------------- names of levels
@@ -234,14 +202,10 @@ WITHIN = level(98, 512 * KIB, 4 * MIB)
     [
         ([L1, L2, BEYOND], {"l1": 48 * KIB, "l2": 2 * MIB}, ["l1", "l2", None]),  # by the nearest knee
         ([L1, BEYOND], {"l1": 22 * KIB}, [None, None]),  # more than a factor of two away
-        ([L1, BEYOND], {"l1": 92 * KIB}, [None, None]),
         ([L1, WITHIN], {"l1": 48 * KIB, "l2": 15 * MIB}, ["l1", "l2"]),  # the sweep did not leave it: where it ends
-        ([L1, WITHIN], {"l1": 48 * KIB, "l2": 256 * KIB}, ["l1", None]),
         ([L1, WITHIN], {"l1": 48 * KIB, "l2": 3 * MIB}, ["l1", None]),  # it begins within, and is the memory's
-        ([L1, WITHIN], {"l1": 48 * KIB, "l2": 4 * MIB}, ["l1", "l2"]),
         # A plateau from 64 KiB to 1 MiB that runs on past a capacity is not of one level.
         ([L1, L2, BEYOND], {"l1": 48 * KIB, "other": 160 * KIB, "l2": 2 * MIB}, ["l1", None, None]),
-        ([L1, L2, BEYOND], {"l1": 48 * KIB, "other": 96 * KIB, "l2": 2 * MIB}, ["l1", "l2", None]),
     ],
 )
 def test_levels_are_named_by_the_capacities_that_the_device_reports(found, capacities, expected):
@@ -251,9 +215,7 @@ def test_levels_are_named_by_the_capacities_that_the_device_reports(found, capac
     assert named[0].knee_bytes == round(45.4 * KIB)
 
 
-@pytest.mark.parametrize(
-    ("cached", "expected"), [(3 * MIB, "memory"), (4 * MIB, "cache or memory"), (300 * MIB, "cache or memory")]
-)
+@pytest.mark.parametrize(("cached", "expected"), [(3 * MIB, "memory"), (4 * MIB, "cache or memory")])
 def test_only_what_lies_beyond_all_caches_together_is_called_memory(cached, expected):
     """A plateau that begins within what is reported of the last level may be of it: what is read stays there."""
     assert memory_ceiling.named([L1, BEYOND], {"l1": 48 * KIB, "l2": 2 * MIB}, cached)[-1].name == expected
@@ -302,9 +264,3 @@ def test_a_sweep_finds_the_levels_and_names_them():
     assert (found.series, found.reader, found.counted) == ("one_core", "one core", "made up")
     assert [(state.when, state.throttle_reasons) for state in found.states] == [("before", HEAT), ("after", HEAT)]
     assert swept(disturbed=SIZES[3:9]).points == found.points, "the fastest run counts"
-
-
-def test_the_line_of_a_job_names_streams_and_levels():
-    record = record_of(*ceilings(dram_read=100), sweeps=[swept()])
-    streams, series = "dram_read 100 GB/s", "one_core L1 400 GB/s > L2 100 GB/s > memory 12 GB/s"
-    assert job_lines.line(record, "bandwidth gpu0 hbm").startswith(f"bandwidth gpu0 hbm: {streams}, {series}, ")

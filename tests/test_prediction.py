@@ -67,19 +67,19 @@ def test_more_work_or_traffic_never_takes_less_time(costs, flops, traffic, more,
     assert (much.device_latency_s or 0) >= (little.device_latency_s or 0)
 
 
+@given(COSTS["gpu"], COUNTS, COUNTS)
+def test_beside_a_device_of_its_own_the_longer_of_calls_and_device_counts(costs, flops, traffic):
+    found = predicted(costs, flops, traffic)
+    assert found.device_latency_s >= costs.start_s + costs.extra_s
+    assert (found.latency_s or 0) == max(costs.call_s or 0, found.device_latency_s)
+
+
 @given(COSTS["cpu"], COUNTS, COUNTS)
 def test_on_a_synchronous_device_the_calls_come_before_the_work(costs, flops, traffic):
     work = predicted(replace(costs, call_s=None), flops, traffic)
     whole = predicted(costs, flops, traffic)
     assert whole.device_latency_s is None
     assert (whole.latency_s or 0) == pytest.approx((costs.call_s or 0) + (work.latency_s or 0))
-
-
-@given(COSTS["gpu"], COUNTS, COUNTS)
-def test_beside_a_device_of_its_own_the_longer_of_calls_and_device_counts(costs, flops, traffic):
-    found = predicted(costs, flops, traffic)
-    assert found.device_latency_s >= costs.start_s + costs.extra_s
-    assert (found.latency_s or 0) == max(costs.call_s or 0, found.device_latency_s)
 
 
 @given(ANY_COSTS, st.floats(1e3, 1e18), st.floats(1e3, 1e18), RATES, RATES)
@@ -132,18 +132,6 @@ def test_the_share_of_the_peak_is_a_constant_times_what_of_the_units_has_work():
     assert predicted(found, flops=1e12, traffic=0).regime == "implementation"
 
 
-def test_no_calls_are_unknown_and_no_start_is_synchronous():
-    costs = CostTerms().costs({})
-    assert (costs.call_s, costs.start_s, costs.share) == (None, None, 1.0)
-    assert CostTerms(start={}, share="s").costs({"s": 0.5}) == Costs(call_s=None, start_s=0.0, share=0.5)
-
-
-def test_a_constant_that_is_missing_is_an_error():
-    for terms in (CostTerms(calls={"a": 1}), CostTerms(share="a")):
-        with pytest.raises(KeyError):
-            terms.costs({"b": 1.0})
-
-
 # ---------------------------------------------------------------- from two seals
 
 
@@ -163,40 +151,23 @@ def test_a_sealed_prediction_uses_the_promise_of_the_declared_mix():
     assert sealed(mixes).latency_s == pytest.approx(start_s + 2e-3 / share)
     del mixes["d2d"]
     assert sealed(mixes).latency_s == pytest.approx(start_s + 0.5e-3 / share), "the first promise of any"
-
-
-def test_a_ceiling_that_nobody_promised_sets_no_limit():
-    found = sealed({"hbm_copy": 2000.0}, flops=1e15)
-    assert (found.regime, found.fraction_of_compute_peak) == ("memory", None)
+    unlimited = sealed({"hbm_copy": 2000.0}, flops=1e15)
+    assert (unlimited.regime, unlimited.fraction_of_compute_peak) == ("memory", None), "nobody promised a peak"
 
 
 # ---------------------------------------------------------------- what is sealed
 
-PEAK = VendorPeak(
-    tflops=989.4,
-    unit="tensor_core",
-    operations_per_clock_per_multiprocessor=4096,
-    source="a datasheet",
-    verified=True,
-    derived=False,
-)
 
-
-@pytest.fixture
-def gpu():
-    bandwidth = VendorBandwidth(gb_per_s=4800, source="another", verified=True, derived=False)
-    figures = VENDOR.model_copy(update={"peaks": {"fp16": PEAK}, "bandwidth": bandwidth})
-    record = device_record("gpu0", vendor=figures)
-    return record
-
-
-def test_a_devices_seal_holds_what_its_vendor_promises_and_where_it_is_from(gpu):
-    made = seal_device(gpu, "now")
-    assert (made.device, made.sealed_at) == ("gpu0", "now")
+def test_a_devices_seal_holds_what_its_vendor_promises_and_where_it_is_from():
+    known = {"source": "a datasheet", "verified": True, "derived": False}
+    peak = VendorPeak(tflops=989.4, unit="tensor_core", operations_per_clock_per_multiprocessor=4096, **known)
+    promised = {"peaks": {"fp16": peak}, "bandwidth": VendorBandwidth(gb_per_s=4800, **known)}
+    made = seal_device(device_record("gpu0", vendor=VENDOR.model_copy(update=promised)), "now")
     compute = [(c.name, c.tflops, c.source, c.verified) for c in made.ceilings if c.kind == "compute"]
     assert compute == [("fp16", 989.4, "a datasheet", True)]
     memory = {c.name: c.gb_per_s for c in made.ceilings if c.kind == "memory"}
     assert {"hbm_read", "hbm_write", "hbm_copy", "hbm_triad", "d2d"} <= set(memory) and set(memory.values()) == {4800}
+    assert seal_device(device_record("gpu0"), "now").ceilings == [], "nothing is promised"
 
 
 def test_of_a_cpu_a_rule_of_thumb_is_sealed():
@@ -206,29 +177,12 @@ def test_of_a_cpu_a_rule_of_thumb_is_sealed():
     fewer = {"dram_read_4_cores": 4, "dram_read_2_cores": 2, "dram_read_one_core": 1}
     assert {name: promised.pop(name) for name in fewer} == {name: cpu_gb_per_s(cores) for name, cores in fewer.items()}
     assert set(promised.values()) == {cpu_gb_per_s(8)}
-    assert all(c.source.startswith("rule of thumb") and not c.verified for c in made.ceilings)
-
-
-@pytest.mark.parametrize(("cores", "gb_per_s"), [(1, 9.6), (8, 65), (16, 103)])
-def test_the_rule_of_thumb_is_near_what_c_and_openmp_read(cores, gb_per_s):
-    assert cpu_gb_per_s(cores) == pytest.approx(gb_per_s, rel=0.05)
-
-
-def test_a_core_of_amds_reads_more():
+    assert not any(c.verified for c in made.ceilings)
+    for cores, gb_per_s in ((1, 9.6), (8, 65), (16, 103)):
+        assert cpu_gb_per_s(cores) == pytest.approx(gb_per_s, rel=0.05), "about what C and OpenMP read"
     assert cpu_gb_per_s(2, "AMD EPYC") == pytest.approx(40, rel=0.1)
     record = device_record("cpu", name="AMD EPYC", hardware={"cores_usable": 2})
-    promised = {c.name: c.gb_per_s for c in seal_device(record, "now").ceilings}
-    assert promised["dram_read"] == cpu_gb_per_s(2, "AMD EPYC") > promised["dram_read_one_core"] > cpu_gb_per_s(1)
-
-
-@given(st.integers(1, 1000))
-def test_more_cores_read_more_and_each_of_them_less(cores):
-    assert cpu_gb_per_s(cores) < cpu_gb_per_s(cores + 1) < cpu_gb_per_s(cores) * (cores + 1) / cores
-
-
-def test_without_a_promised_bandwidth_none_is_sealed():
-    record = device_record("gpu0")
-    assert seal_device(record, "now").ceilings == []
+    assert {c.gb_per_s for c in seal_device(record, "now").ceilings} >= {cpu_gb_per_s(2, "AMD EPYC")}
 
 
 DEVICES = {"gpu0": "gpu", "cpu": "cpu"}

@@ -3,15 +3,12 @@
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from roofline.analysis.baselines import START_S, baselines
-from roofline.analysis.score import ROOF, ROOF_AND_START, score, time_right
+from roofline.analysis.score import ROOF, ROOF_AND_START, score
 from roofline.operators.about import builtin
 from roofline.records.prediction import CellPrediction, CostTerms
 
-REGIMES = ("compute", "memory", "overhead", "implementation")
 ATTENTION = {"heads": 8, "kv_heads": 8, "head_size": 64, "seq_len": 128}
 
 
@@ -80,30 +77,6 @@ def test_the_roof_alone_and_with_the_start_of_its_kind(terms, seconds):
     alone, started = baselines(1e9, 1e6, (100.0, 1000.0), terms)
     assert alone.latency_s == pytest.approx(1e-5) and alone.regime == "compute"
     assert started.latency_s == pytest.approx(1e-5 + seconds)
-
-
-@given(st.floats(1e-9, 1e3), st.floats(1e-9, 1e3))
-def test_which_of_two_times_is_the_predicted_one_does_not_matter(one, other):
-    assert time_right(one, other) == time_right(other, one)
-
-
-CELLS = st.lists(
-    st.builds(
-        cell,
-        sealed=st.none() | st.sampled_from(REGIMES),
-        found=st.none() | st.sampled_from(REGIMES),
-        sealed_s=st.none() | st.floats(1e-9, 1e3),
-        latency_s=st.none() | st.floats(1e-9, 1e3),
-        textbook=st.none() | st.sampled_from(REGIMES),
-    )
-)
-
-
-@given(CELLS, CELLS)
-def test_scores_add_up_and_both_is_never_more_than_either(some, others):
-    assert counts(*some, *others) == tuple(map(sum, zip(counts(*some), counts(*others), strict=True)))
-    judged, regimes_right, times_right, both_right = counts(*some)
-    assert max(0, regimes_right + times_right - judged) <= both_right <= min(regimes_right, times_right)
 
 
 @pytest.mark.parametrize(
