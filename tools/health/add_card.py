@@ -2,25 +2,21 @@
 
 import roofline.api as api
 
-BETWEEN_CARDS = "p2p_"  # begins the keys of figures that are not of one card
-
 
 def add(source: str) -> list[str]:
-    """What was added, in a line for each GPU. Raises api.Refused, CorruptRecord and OSError."""
+    """A line for each GPU; a run that is already there stays once. Raises api.Refused, CorruptRecord and OSError."""
     run, lines = api.open_run(source), []
-    gpus = {name: one for name, one in run.devices.items() if one.device_kind == "gpu" and one.uuid != "unknown"}
-    whole = [name for name, one in gpus.items() if not one.hardware.get("mig_slice")]
-    if not whole:
+    for device, record in run.devices.items():
+        if record.device_kind != "gpu" or record.uuid == "unknown" or record.hardware.get("mig_slice"):
+            continue
+        new, path = card_run(run, device), api.cards_path(record.name)
+        known = api.cards(record.name) or api.Cards(card=record.name, runs=[])
+        runs = {(one.card_id, one.date): one for one in (*known.runs, new)}.values()
+        api.write_cards(api.Cards(card=record.name, runs=sorted(runs, key=lambda one: one.date)), path)
+        cards = api.counted(len({one.card_id for one in runs}), "card")
+        lines.append(f"{record.name}: {api.counted(len(runs), 'run')} of {cards} in {path}")
+    if not lines:
         raise api.Refused(f"{source}: no GPU was measured there; a slice of a GPU is not added")
-    for device in whole:
-        name, new = run.devices[device].name, card_run(run, device)
-        known = api.cards(name) or api.Cards(card=name, runs=[])
-        if (new.card_id, new.date) in {(one.card_id, one.date) for one in known.runs}:
-            raise api.Refused(f"{source}: its run of {device} is already in {api.cards_path(name).name}")
-        runs = sorted([*known.runs, new], key=lambda one: one.date)
-        api.write_cards(api.Cards(card=name, runs=runs), api.cards_path(name))
-        distinct = api.counted(len({one.card_id for one in runs}), "card")
-        lines.append(f"{name}: {api.counted(len(runs), 'run')} of {distinct} in {api.cards_path(name)}")
     return lines
 
 
@@ -35,5 +31,5 @@ def card_run(run: api.Run, device: str) -> api.CardRun:
         driver=record.software.get("driver"),
         cublas=record.software.get("cublas_loaded"),
         power_limit_w=record.hardware.get("power_limit_w"),
-        values={one.key: float(f"{one.value:.6g}") for one in figures if not one.key.startswith(BETWEEN_CARDS)},
+        values={one.key: float(f"{one.value:.6g}") for one in figures if not one.key.startswith("p2p_")},
     )

@@ -4,72 +4,64 @@ from collections.abc import Iterable
 from statistics import median
 from typing import NamedTuple
 
-from verdict import ANOTHER, Row, row
+from verdict import ANOTHER, Row
 
 from roofline.api import METHOD, Cards, card_id, counted, number, percent
 
-FEWEST = 5  # other cards: fewer tell nothing of what is usual
+FEWEST = 5  # other cards: fewer do not show what is usual
 NOTE, FAIL = 0.03, 0.08  # below their median
-PAGEABLE = "pageable"  # the kind of copies that the host sets the pace of
 NEAR = f"no ceiling {100 * FAIL:.0f} % or more below the median of other cards of its model"
 
 
 class Ceiling(NamedTuple):
-    """Of a card, with one value per other card; the rank is among all of them and this one."""
+    """With its rank among the known cards and this one, and the median and range of the others."""
 
     key: str
-    name: str
     value: float
     unit: str
-    cards: int
+    others: int
     rank: int | None = None
     median: float | None = None
     lowest: float | None = None
     highest: float | None = None
 
     @property
-    def below(self) -> float | None:
-        return None if self.median is None else 1 - self.value / self.median
+    def below(self) -> float:
+        return 1 - self.value / self.median
 
-    @property
-    def words(self) -> str:
-        words = f"{self.name} {number(self.value)} {self.unit}"
+    def __str__(self) -> str:
+        words = f"{self.key} {number(self.value)} {self.unit}"
         if self.median is None:
             return words
         known = f"median {number(self.median)}, {number(self.lowest)} to {number(self.highest)}"
-        return f"{words}, rank {self.rank} of {self.cards + 1} known cards ({known})"
+        return f"{words}, rank {self.rank} of {self.others + 1} known cards ({known})"
 
 
-def ceilings(device, figures: Iterable, effort: str, known: Cards | None) -> list[Ceiling]:
+def ceilings(device, figures: Iterable, effort: str, cards: Cards | None) -> list[Ceiling]:
     """Those of a device record. Other cards count with runs of the same method, power limit and effort."""
-    limit, mine, runs = device.hardware.get("power_limit_w"), card_id(device.uuid), known.runs if known else []
-    runs = [one for one in runs if one.card_id != mine and one.method == METHOD and one.power_limit_w == limit]
-    runs = [one for one in runs if one.effort in (None, effort)]
+    same = (METHOD, device.hardware.get("power_limit_w"))
+    runs = [one for one in cards.runs if (one.method, one.power_limit_w) == same] if cards else []
+    runs = [one for one in runs if one.effort in (None, effort) and one.card_id != card_id(device.uuid)]
+    by_card = {one.card_id: [run.values for run in runs if run.card_id == one.card_id] for one in runs}
     found = []
-    for figure in (one for one in figures if one.kind != PAGEABLE and one.higher_is_better):  # not times
-        by_card: dict[str, list[float]] = {}
-        for one in runs:
-            if figure.key in one.values:
-                by_card.setdefault(one.card_id, []).append(one.values[figure.key])
-        others = sorted(median(values) for values in by_card.values())
-        ceiling = Ceiling(figure.key, figure.name, figure.value, figure.unit, len(others))
-        if len(others) >= FEWEST:
-            rank = 1 + sum(one > figure.value for one in others)
-            ceiling = ceiling._replace(rank=rank, median=median(others), lowest=others[0], highest=others[-1])
-        found.append(ceiling)
+    for figure in (one for one in figures if one.kind != "pageable"):  # the host paces those
+        values = [[run[figure.key] for run in of_card if figure.key in run] for of_card in by_card.values()]
+        others = sorted(median(of_card) for of_card in values if of_card)
+        rank = 1 + sum(one > figure.value for one in others)
+        known = (rank, median(others), others[0], others[-1]) if len(others) >= FEWEST else ()
+        found.append(Ceiling(figure.key, figure.value, figure.unit, len(others), *known))
     return found
 
 
 def near(found: Iterable[Ceiling]) -> Row:
-    judged = [one for one in found if one.below is not None]
+    judged = [one for one in found if one.median is not None]
     if not judged:
-        most = max((one.cards for one in found), default=0)
-        return row(NEAR, "not known", f"{counted(most, 'other card')} known at this power limit, {FEWEST} are needed")
-    lowest = max(judged, key=lambda one: one.below)
-    low = [one for one in judged if one.below > NOTE]
-    failed = [one for one in low if one.below >= FAIL]
-    words = ", ".join(f"{one.name} is {percent(one.below)} below the median of {one.cards}" for one in failed or low)
-    result = "fail" if failed else "note" if low else "pass"
+        most = max((one.others for one in found), default=0)
+        return Row(NEAR, "not_applicable", f"{counted(most, 'card')} known at this power limit, {FEWEST} are needed")
+    failed = [one for one in judged if one.below >= FAIL]
+    low = failed or [one for one in judged if one.below > NOTE]
+    if not low:
+        return Row(NEAR, "pass", f"{counted(len(judged), 'ceiling')} within {100 * NOTE:.0f} % of the median or above")
+    reason = ", ".join(f"{one.key} is {percent(one.below)} below the median of {one.others}" for one in low)
     action = f"{ANOTHER}, or for h2d and d2h another host" if failed else "run again: cards vary by about as much"
-    reason = words or f"{counted(len(judged), 'ceiling')} within {100 * NOTE:.0f} % of the median"
-    return row(NEAR, result, reason, lowest.below, FAIL, action)
+    return Row(NEAR, "fail" if failed else "note", reason, action)

@@ -15,16 +15,18 @@ KERNEL_LOG = Path("/dev/kmsg")
 LOOKED_BACK_S = 2 * 3600  # as azurehpc-health-checks does: an older error may be that of another user's program
 PERIOD_S = 1.0  # over which NVML averages the utilisation, at most
 XID_EVENTS = 8  # nvmlEventTypeXidCriticalError
-LINE = re.compile(
-    r"^\d+,\d+,(?P<us>\d+),[^;]*;NVRM: Xid \((?:PCI:)?(?P<bus>[\da-fA-F:.]+)\): (?P<code>\d+)(?:, )?(?P<text>.*)"
-)
+# Of the kernel log: microseconds; PCI address, Xid and text.
+LINE = re.compile(r"^\d+,\d+,(\d+),[^;]*;NVRM: Xid \((?:PCI:)?([\da-fA-F:.]+)\): (\d+)(?:, )?(.*)")
 
 
 class Xid(NamedTuple):
     code: int
-    when: str  # before or during the watch
-    age_s: float | None = None  # of an error in the kernel log
-    text: str = ""
+    minutes: float | None  # ago; None during the watch
+    text: str = ""  # of the kernel log
+
+    def __str__(self) -> str:
+        when = "during the measurements" if self.minutes is None else f"{self.minutes:.0f} minutes ago"
+        return f"Xid {self.code} {when} {self.text}".rstrip()
 
 
 def ask(name: str, *arguments, otherwise=None):
@@ -34,8 +36,7 @@ def ask(name: str, *arguments, otherwise=None):
     try:
         import pynvml
 
-        answer = getattr(pynvml, f"nvml{name}")(*arguments)
-        return answer.decode() if isinstance(answer, bytes) else answer
+        return getattr(pynvml, f"nvml{name}")(*arguments)
     except Exception:  # ImportError, NVMLError
         return otherwise
 
@@ -53,29 +54,28 @@ class Watch:
         answers = [ask("DeviceRegisterEvents", handle, XID_EVENTS, events, otherwise=False) for handle in known]
         self.events = None if False in answers or not answers else events
 
-    def unused(self) -> dict[str, dict]:
-        """Who uses each card, None if NVML does not report it. Call while no measurement runs on the cards."""
+    def users(self) -> dict[str, tuple]:
+        """Other processes, utilisation and share of memory in use of each card; None if NVML does not report it."""
         time.sleep(PERIOD_S)
         found = {}
         for device, handle in self.handles.items():
             running, memory = ask("DeviceGetComputeRunningProcesses", handle), ask("DeviceGetMemoryInfo", handle)
             rates = ask("DeviceGetUtilizationRates", handle)
             processes = None if running is None else len({one.pid for one in running} - {os.getpid()})
-            shares = {"busy_share": rates and rates.gpu / 100, "memory_share": memory and memory.used / memory.total}
-            found[device] = {"processes": processes, **shares}
+            found[device] = processes, rates and rates.gpu / 100, memory and memory.used / memory.total
         return found
 
     def errors(self) -> dict[str, list[Xid] | None]:
-        """Xid errors of each card since the watch began, and those of the last two hours in the kernel log; None if
-        neither can be read."""
+        """Of each card, since the watch began and in the kernel log before; None if neither can be read."""
         heard, log, found = [], logged(self.began), {}
         while event := ask("EventSetWait_v2", self.events, 0):
             heard.append((ask("DeviceGetUUID", event.device), int(event.eventData)))
         for device, handle in self.handles.items():
             bus = getattr(ask("DeviceGetPciInfo", handle), "busId", None)
-            known = [Xid(code, "during") for uuid, code in heard if uuid == self.uuids[device]]
-            codes = {one.code for one in known}
-            known += [xid for at, xid in log or [] if bus and at == address(os.fsdecode(bus)) and xid.code not in codes]
+            known = [Xid(code, None) for uuid, code in heard if uuid == self.uuids[device]]
+            for at, xid in log or []:
+                if bus and at == address(os.fsdecode(bus)) and (xid.minutes is not None or self.events is None):
+                    known.append(xid)
             found[device] = None if handle is None or self.events is log is None else known
         return found
 
@@ -83,21 +83,20 @@ class Watch:
 def logged(began: float) -> list[tuple[list[int], Xid]] | None:
     """(PCI address, Xid) of each recent line of the kernel log; None if it may not be read."""
     content = b""
-    try:
-        with open(os.open(KERNEL_LOG, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as log:
-            while True:
-                with contextlib.suppress(BrokenPipeError):  # the next line was overwritten meanwhile
-                    if not (piece := log.read(1 << 13)):  # None at the end of /dev/kmsg
-                        break
-                    content += piece
-    except OSError:
+    with contextlib.suppress(OSError), open(os.open(KERNEL_LOG, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as log:
+        while True:
+            with contextlib.suppress(BrokenPipeError):  # the next line was overwritten meanwhile
+                if not (piece := log.read(1 << 13)):  # None at the end of /dev/kmsg
+                    break
+                content += piece
+    if not content:  # a container may have /dev/null there
         return None
     now, found = time.monotonic(), []
     for line in filter(None, map(LINE.match, content.decode(errors="replace").splitlines())):
-        at = int(line["us"]) / 1e6
-        if now - at <= LOOKED_BACK_S:
-            seen = "before" if at < began else "during", max(0.0, now - at), line["text"]
-            found.append((address(line["bus"]), Xid(int(line["code"]), *seen)))
+        microseconds, bus, code, text = line.groups()
+        age_s = now - int(microseconds) / 1e6
+        if age_s <= LOOKED_BACK_S:
+            found.append((address(bus), Xid(int(code), age_s / 60 if age_s > now - began else None, text)))
     return found
 
 
