@@ -2,13 +2,12 @@
 
 import pytest
 from records_factory import (
-    MADE_UP_CHECK,
-    STARTED,
     VENDOR,
     bandwidth_record,
     beside,
     cell,
     device_record,
+    instructions_record,
     operator_record,
     peak_record,
     stream,
@@ -23,7 +22,6 @@ from roofline.analysis.checks.conditions import ALONE, QUIET, UNTHROTTLED
 from roofline.analysis.checks.heat import HOLDS
 from roofline.measure.sustained import summarise
 from roofline.records.compute import LoadPoint
-from roofline.records.instructions import InstructionsRecord, IssueRate, Wall
 from roofline.records.timing import DeviceState
 
 FACTS = {
@@ -88,12 +86,9 @@ def copies(width=16, generation=5, gb_per_s=55.0):
         (card(), reads(0.84), "fail", "84 % of the vendor's 4800 GB/s: no cause is in the record"),
         (card(), reads(0.4, states=states(memory_clock_mhz=1600)), "fail", "the memory clock is 1600 of 3201 MHz"),
         (card(), reads(0.4, states=states(other_processes=1)), "fail", "1 other process used the GPU"),
-        (card(), reads(0.4, contention=beside(other_processes=2)), "fail", "2 other processes used the GPU"),
         (card(), reads(0.4, states=states(throttle_reasons=["hw_slowdown"])), "fail", "limited by hardware slowdown"),
         (card(**GDDR), reads(0.4), "not_applicable", "no threshold is known for GDDR"),
-        (card(memory_bus_width_bits=None), reads(0.4), "not_applicable", "a memory of unknown type"),
         (card(), reads(0.96, vendor=None), "not_applicable", "the vendor's bandwidth is not known"),
-        (card(), registers(), "not_applicable", "hbm_read was not measured"),
     ],
 )
 def test_memory_reads_reach_most_of_the_vendors_bandwidth(device, record, result, told):
@@ -106,7 +101,6 @@ def test_memory_reads_reach_most_of_the_vendors_bandwidth(device, record, result
     [
         (registers(0.98), "pass", "fp32_fma 98 %"),
         (registers(0.89), "fail", "fp32_fma reaches 89 % of what 1980 MHz allow: no cause is in the record"),
-        (registers(0.3, states=states(other_processes=1)), "fail", "1 other process used the GPU"),
         (registers(mhz=None), "not_applicable", "no register-only kernel"),
         (peak_record("gpu0", "fp16", 300, clock=(1980, 990)), "not_applicable", "no register-only kernel"),
     ],
@@ -128,7 +122,6 @@ def test_register_only_kernels_reach_what_their_clock_allows(record, result, tol
         (card(boost_mhz=1000), [registers(mhz=990)], "pass", "990 of 1000 MHz"),
         (card(boost_mhz=None, **GDDR), [registers(mhz=990)], "not_applicable", "no boost clock is known"),
         (card(sm_clock_max_mhz=None), [registers()], "not_applicable", "NVML reports no maximum clock"),
-        (card(), [reads()], "not_applicable", "no clock was counted under light load"),
     ],
 )
 def test_the_clock_under_light_load_is_near_its_maximum(device, records, result, told):
@@ -141,7 +134,6 @@ def test_the_clock_under_light_load_is_near_its_maximum(device, records, result,
     [
         ((None, None), "not_applicable", "does not report"),
         ((False, None), "pass", "1 ceilings; not reported for hbm_read"),
-        ((False, False), "pass", "2 ceilings"),
         ((True, False), "fail", "of 2 ceilings, throttled in every sample: fp16"),
     ],
 )
@@ -178,14 +170,12 @@ def on_cpu(contention):
     ("contention", "result", "told"),
     [
         (beside(), "pass", "1 block"),
-        (beside(other_cores=0.1), "pass", "1 block"),
         (beside(attempts=3), "pass", "1 block, 1 of them measured again"),
         (beside(other_cores=2), "fail", "1 of 1 timed block disturbed (dram_read: other processes used 2 of 8 cores)"),
         (beside(stolen_share=0.1), "fail", "the hypervisor took 10 % of the cores' time"),
         (beside(waiting_share=0.5), "fail", "our threads waited 50 % of their time for a core"),
         (beside(throttled_share=0.2), "fail", "the CPU quota held it back for 20 % of its time"),
         (beside(other_cores=None, waiting_share=None), "not_applicable", "is not known"),
-        (None, "not_applicable", "is not known"),
     ],
 )
 def test_no_other_load_on_the_host(contention, result, told):
@@ -199,34 +189,20 @@ def test_a_busy_host_disturbs_a_gpus_caller_where_no_core_is_left_and_its_device
     one.latency.contention, one.device_latency.contention = busy, full
     assert judge(QUIET, card(), operator_record("gpu0", one))[0] == "pass"
     one.latency.contention = full
-    result, reason = judge(QUIET, card(), operator_record("gpu0", one))
-    assert result == "fail"
-    assert reason.startswith("a busy host: end-to-end times of 1 of 1 timed block disturbed (scan plain")
+    assert judge(QUIET, card(), operator_record("gpu0", one))[0] == "fail"
 
 
 def issued(contention=None, throttled=False, told=True):
     """The issue rate and a wall; what disturbed, disturbed the wall."""
-    taken = timing(1e-3)
-    disturbed = timing(1e-3, contention=contention, all_throttled=throttled)
-    rate = IssueRate(
-        **{"kernel": "a", "counted": "b", "warp_instructions": 1000, "multiprocessors": 132, "check": MADE_UP_CHECK},
-        **{"warp_instructions_per_s": 1e6, "ci95": tuple(1000 / s for s in reversed(taken.ci95_s)), "latency": taken},
-        **{"sm_clock_mhz": None, "peak_per_s": None, "fraction_of_peak": None},
-        search={"offered": 1, "tried": 1, "refused": []},
-        states=states(throttle_reasons=[] if told else None),
-    )
-    wall = Wall(
-        **{"pattern": "stride", "of": 8, "requests": 1000, "transactions_per_request": 32, "requests_per_s": 1e6},
-        **{"ci95": tuple(1000 / s for s in reversed(disturbed.ci95_s)), "sm_clock_mhz": None, "latency": disturbed},
-        **{"cycles_per_request": None, "verified": "made up"},
-    )
-    return InstructionsRecord(device="gpu0", seals={}, started_at=STARTED, elapsed_s=1, issue=rate, walls=[wall])
+    record = instructions_record("gpu0", 1e9)
+    record.issue.states = states(throttle_reasons=[] if told else None)
+    record.walls[0].latency = timing(1e-3, contention=contention, all_throttled=throttled)
+    return record
 
 
 @pytest.mark.parametrize(
     ("check", "record", "result", "told"),
     [
-        (QUIET, issued(beside()), "pass", "1 block"),
         (QUIET, issued(beside(other_cores=7.9)), "fail", "disturbed (stride 8: other processes used 7.9 of 8 cores)"),
         (ALONE, issued(beside(other_processes=1)), "fail", "1 other process used the GPU during stride 8"),
         (UNTHROTTLED, issued(), "pass", "2 ceilings"),
@@ -247,9 +223,7 @@ def test_the_instruction_roofline_is_judged_as_all_that_is_timed(check, record, 
     [
         (card(), copies(), "pass", "x16 of x16, generation 5 of 5"),
         (card(), copies(width=8, gb_per_s=27.0), "fail", "the host link runs at x8 of x16, generation 5 of 5"),
-        (card(), copies(generation=3, gb_per_s=12.0), "fail", "x16 of x16, generation 3 of 5"),
         (card(), copies(generation=1), "not_applicable", "the link carried 55 GB/s: more than that"),
-        (card(), copies(width=None), "not_applicable", "not read while host copies ran"),
         (card(pcie_width_max=None), copies(), "not_applicable", "NVML does not report the link"),
         (card(), reads(), "not_applicable", "not read while host copies ran"),
     ],
@@ -259,9 +233,7 @@ def test_the_host_link_runs_at_its_full_width_and_generation(device, record, res
     assert found == result and told in reason
 
 
-NONE_TOLD = dict.fromkeys(
-    ("ecc_uncorrected_errors", "row_remap_pending", "row_remap_failed", "page_retirement_pending")
-)
+NONE_TOLD = dict.fromkeys(("ecc_uncorrected_errors", "row_remap_pending", "row_remap_failed"))
 
 
 @pytest.mark.parametrize(
@@ -274,7 +246,6 @@ NONE_TOLD = dict.fromkeys(
         ({"row_remap_failed": True}, "fail", "a row remap failed"),
         ({"page_retirement_pending": True}, "fail", "a page retirement is pending"),
         (NONE_TOLD, "not_applicable", "NVML reports neither"),
-        (NONE_TOLD | {"row_remap_failed": False}, "pass", "no repair pending"),
     ],
 )
 def test_the_memory_has_no_errors_and_needs_no_repair(facts, result, told):
@@ -302,7 +273,6 @@ def heated(ends_at=600.0, degrees=70.0, seconds=60):
         (heated(), 89, "pass", "in 60 s, at 70 degrees Celsius at most of 89"),
         (heated(ends_at=540), 89, "fail", "bf16 ended"),
         (heated(degrees=86), 89, "note", "86 degrees Celsius at most of 89"),
-        (heated(degrees=86), None, "pass", "86 degrees Celsius at most"),
     ],
 )
 def test_under_a_minute_of_load_the_rate_holds_and_the_card_stays_cool(record, limit_c, result, told):
@@ -315,9 +285,6 @@ def test_of_seconds_of_load_no_heat_is_judged():
     assert HOLDS not in {one.check for one in checks.judge(known)}
 
 
-# ---------------------------------------------------------------- a job's own line
-
-
 def test_a_job_tells_what_its_own_record_shows_and_the_device_query_what_the_card_reports():
     sick = card(row_remap_failed=True)
     assert checks.failed(sick, [reads(0.9)]) == []
@@ -328,9 +295,3 @@ def test_a_job_tells_what_its_own_record_shows_and_the_device_query_what_the_car
 def test_a_cpu_is_asked_for_no_more_than_it_can_tell():
     found = checks.judge(checks.Evidence("cpu", CPU, [on_cpu(beside())]))
     assert [one.check for one in found] == [QUIET, UNTHROTTLED, AGREE]
-
-
-def test_a_failure_says_what_to_do_and_a_pass_does_not():
-    known = checks.Evidence("gpu0", card(row_remap_failed=True), [reads(0.96)])
-    assert {bool(one.action) for one in checks.judge(known) if one.result == "fail"} == {True}
-    assert {one.action for one in checks.judge(known) if one.result == "pass"} == {None}

@@ -3,7 +3,6 @@
 import pytest
 from records_factory import (
     GEMM,
-    SCAN,
     STARTED,
     VENDOR,
     bandwidth_record,
@@ -67,7 +66,6 @@ def test_a_whole_run_passes():
     expected = {("gpu0", name): result for name, result in gpu.items()}
     expected |= {("cpu", name): result for name, result in cpu.items()}
     assert results == expected | {(None, QUESTIONS): "pass"}
-    assert all(reason for _, reason in found.values())
     assert "fail" not in {result for result, _ in found.values()}
 
 
@@ -80,7 +78,6 @@ def test_a_whole_run_passes():
         ({"fp32": 0.7, "fp16": 0.8, "bf16": 0.9}, "pass", "pass"),
         ({"fp32": 0.69, "fp16": 0.8, "bf16": 0.9, "fp64": 0.9}, "pass", "fail"),
         ({"fp16": 0.8, "bf16": 0.9}, "fail", "pass"),
-        ({"fp32": 0.8, "fp16": 0.8, "bf16": None}, "fail", "pass"),
         # Kernels in registers are no GEMMs: a good one stands in for no dtype, and a poor one fails no card.
         ({"fp32": 0.8, "fp16": 0.8, "fp32_fma": 0.95}, "fail", "pass"),
         ({"fp32": 0.8, "fp16": 0.8, "bf16": 0.8, "fp16_fma": 0.4}, "pass", "pass"),
@@ -96,9 +93,6 @@ def test_a_card_with_two_dtypes_cannot_show_three():
     assert found["gpu0", DTYPES_MEASURED][0] == "not_applicable"
 
 
-# ---------------------------------------------------------------- operators
-
-
 @pytest.mark.parametrize(("lengths", "result"), [((1, 2, 4, 8), "pass"), ((1, 2, 4), "fail"), ((), "not_applicable")])
 def test_an_operator_is_swept_over_as_many_sizes_as_it_asks_for(lengths, result):
     records = [swept("cpu", 1, 2, 3, 4), *peaks(fp16=0.8), *([swept("gpu0", *lengths)] if lengths else [])]
@@ -108,17 +102,11 @@ def test_an_operator_is_swept_over_as_many_sizes_as_it_asks_for(lengths, result)
 def test_only_operators_with_an_axis_have_sizes_to_sweep():
     criteria = {name for _, name in judge(*WHOLE)}
     assert GEMM.axis is None and not any("GEMM" in name for name in criteria)
-    wide = SCAN.model_copy(update={"name": "wide", "title": "wide", "axis": ("m", "M", None)})
-    one = operator_record("gpu0", cell("gpu0", 1.0, operator="wide", shape={"m": 1}), operator=wide)
-    assert judge(one)["gpu0", "wide measured"][0] == "pass"
 
 
 def test_operators_need_both_ceilings():
-    memory = bandwidth_record("gpu0", hbm_read=4000)
-    both, alone = [*peaks(fp32=0.8), memory, swept("gpu0", 1)], peaks(fp32=0.8)
-    other_dtype = [*peaks(fp32_fma=0.8), memory, swept("gpu0", *range(5))]
-    found = [judge(*records)["gpu0", PLACED][0] for records in (both, alone, other_dtype)]
-    assert found == ["pass", "fail", "fail"]
+    both = [*peaks(fp32=0.8), bandwidth_record("gpu0", hbm_read=4000), swept("gpu0", 1)]
+    assert [judge(*records)["gpu0", PLACED][0] for records in (both, both[::2])] == ["pass", "fail"]
 
 
 def test_operators_above_their_roof_fail_the_device_that_they_are_on():
@@ -127,7 +115,6 @@ def test_operators_above_their_roof_fail_the_device_that_they_are_on():
         one.bytes = 10**13
     found = judge(*GPU, fast, *CPU)
     assert (found["gpu0", BELOW][0], found["cpu", BELOW][0]) == ("fail", "pass")
-    assert judge(bandwidth_record("gpu0", hbm_read=1))["gpu0", BELOW][0] == "not_applicable"
 
 
 def test_a_cell_above_its_roof_whose_interval_reaches_below_it_is_named_and_fails_nothing():
@@ -154,7 +141,6 @@ def test_the_envelope_of_hbm(names, result):
 
 def test_a_cell_without_a_regime_or_a_prediction_fails():
     assert judge(*peaks(fp32_fma=None), swept("gpu0", 1))["gpu0", VERIFIED][0] == "fail"
-    assert judge(bandwidth_record("gpu0", hbm_read=1))["gpu0", VERIFIED][0] == "not_applicable"
 
 
 def test_warm_cells_of_a_device_whose_caches_were_not_measured_have_no_roof_and_fail_nothing():
@@ -176,9 +162,6 @@ def test_a_broken_seal_fails():
 def test_the_three_questions_need_ceilings_and_operators():
     assert judge(*CPU)[None, QUESTIONS][0] == "not_applicable"  # the third needs a GPU too
     assert judge(device_record("cpu"))[None, QUESTIONS][0] == "fail"
-
-
-# ---------------------------------------------------------------- counters
 
 
 PATH = "gpu0/counters/scan/fp32.json"
