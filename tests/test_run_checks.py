@@ -3,15 +3,17 @@
 import pytest
 from records_factory import (
     GEMM,
-    STARTED,
     VENDOR,
     bandwidth_record,
     cell,
     collected,
+    counted_cell,
+    counters_record,
     device_record,
     hashes_of,
     operator_record,
     peak_record,
+    profiler_record,
     results,
     timing,
     verified,
@@ -21,7 +23,6 @@ from roofline.analysis import checks
 from roofline.analysis.checks.ceilings import DTYPES_MEASURED, ENVELOPE, MATMULS
 from roofline.analysis.checks.results import BELOW, COUNTED, PLACED, QUESTIONS, VERIFIED
 from roofline.analysis.load import load
-from roofline.records.counters import CountedCell, CountersRecord, ProfilerRecord
 from roofline.records.device import VendorPeak
 
 SWEPT = "scan measured at 4 or more values of N"
@@ -164,41 +165,31 @@ def test_the_three_questions_need_ceilings_and_operators():
     assert judge(device_record("cpu"))[None, QUESTIONS][0] == "fail"
 
 
-PATH = "gpu0/counters/scan/fp32.json"
-
-
-def counters(refused=None, cells=(), device="gpu0"):
-    return CountersRecord(device=device, started_at=STARTED, elapsed_s=1, ncu="2025.3.1", refused=refused, cells=cells)
-
-
-def counted(read, flops=4.0):
+def counted(**flops):
     """A profiled cell whose FLOPs have a formula."""
-    return CountedCell(
-        **{"operator": "scan", "implementation": "naive", "preset": None, "scope": None, "dtype": "fp32"},
-        **{"cache": "cold", "shape": {"n": 1}, "steps": 1},
-        **{"declared_read_bytes": 1e9, "declared_write_bytes": 1e9, "declared_flops": 4.0},
-        **{"kernel_flops": {"fp32": 4.0}, "flops": {"fp32": flops}, "dram_read_bytes": read},
-    )
+    return counted_cell(cell("gpu0", 1e-3), kernel_flops={"fp32": 1e9}, flops={"fp32": 1e9} | flops)
 
 
 def judge_counters(*found, refused=None, profiled=True):
     read = results(*WHOLE)
-    read.counters += [(PATH.replace("fp32", str(place)), one) for place, one in enumerate(found)]
+    read.counters += [(f"gpu0/counters/scan/{place}.json", one) for place, one in enumerate(found)]
     if profiled:
-        read.profilers["gpu0"] = ProfilerRecord(device="gpu0", ncu="2025.3.1", refused=refused)
+        read.profilers["gpu0"] = profiler_record("gpu0", refused)
     made = checks.of_run(load(read, sha256=hashes_of(read)), read)
     return {one.device: (one.result, one.reason) for one in made if one.check == COUNTED}
 
 
-TIMED_OUT = counters("ncu did not end within 120 s")
+AGREES = counters_record("gpu0", counted())
+DIFFERS = counters_record("gpu0", counted(fp32=2e9))
+TIMED_OUT = counters_record("gpu0", refused="ncu did not end within 120 s")
 
 
 @pytest.mark.parametrize(
     ("found", "result", "told"),
     [
-        ([counters(cells=[counted(1e9)])], "pass", "1 of 1"),
-        ([counters(cells=[counted(1e9, flops=8.0)])], "fail", "8 FLOPs"),
-        ([counters(cells=[counted(1e9)]), TIMED_OUT], "pass", "ncu did not end within 120 s"),
+        ([AGREES], "pass", "1 of 1"),
+        ([DIFFERS], "fail", "FLOPs"),
+        ([AGREES, TIMED_OUT], "pass", "ncu did not end within 120 s"),
         ([TIMED_OUT, TIMED_OUT], "not_applicable", "ncu did not end within 120 s"),
         ([], "not_applicable", ""),
     ],
