@@ -26,9 +26,6 @@ def run(made_once, tmp_path):
     return made_once.copied_to(tmp_path)
 
 
-# ---------------------------------------------------------------- outputs
-
-
 def test_every_output_is_listed_with_size_hash_and_job(run):
     manifest = run.write_manifest()
     listed = {output.path: output for output in manifest.outputs}
@@ -76,15 +73,13 @@ def test_measurements_under_another_seal_make_no_manifest(run):
         run.manifest()
 
 
-# ---------------------------------------------------------------- times and cost
-
-
 def test_span_and_cost_of_a_whole_run(run):
     times = run.manifest(usd_per_hour=3.6).times
     assert (times.jobs, times.jobs_of_this_run) == (JOBS, JOBS)
     assert times.jobs_s == times.jobs_of_this_run_s == JOBS_S
     assert times.first_start_at == f"{DAY}12:00:00+00:00"
     assert (times.span_s, times.cost_usd) == (100, pytest.approx(0.10))
+    assert run.manifest(usd_per_hour=None).times.cost_usd is None
 
 
 def test_a_partial_rerun_does_not_count_the_jobs_that_were_kept(run):
@@ -100,11 +95,6 @@ def test_without_the_start_of_the_run_nothing_is_claimed_of_it(run):
     times = run.manifest(usd_per_hour=1.0, run_started_at=None).times
     assert (times.jobs_of_this_run, times.jobs_of_this_run_s, times.span_s, times.cost_usd) == (None,) * 4
     assert times.jobs_s == JOBS_S
-
-
-def test_no_price_gives_no_cost_and_a_price_of_nothing_costs_nothing(run):
-    assert run.manifest(usd_per_hour=None).times.cost_usd is None
-    assert run.manifest(usd_per_hour=0).times.cost_usd == 0
 
 
 # ---------------------------------------------------------------- sources

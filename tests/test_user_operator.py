@@ -290,9 +290,6 @@ Saxpy.implementations = (ByNumpy, ByCuPy)
 """
 
 
-# ---------------------------------------------------------------- the example
-
-
 @pytest.fixture(scope="module")
 def gelu():
     return registry.load(str(CHECKOUT / GELU))
