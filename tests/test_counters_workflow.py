@@ -101,13 +101,6 @@ def test_a_metric_that_this_ncu_does_not_know_is_null_with_the_reason(again):
         assert cell["l2_write_sectors"] is not None
 
 
-def test_without_ranges_traffic_is_left_out_that_single_kernels_cannot_show(again):
-    record = counted_again(again, "row_norm/fp32", FAKE_NCU="no_ranges")
-    for cell in record["cells"]:
-        assert cell["replay"] == "kernel" and cell["dram_write_bytes"] is None and cell["warp_instructions"] > 0
-        assert "still in the L2" in cell["not_counted"]["dram_write_bytes"]
-
-
 # ---------------------------------------------------------------------------------------------- refused
 
 
