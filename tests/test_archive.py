@@ -1,6 +1,5 @@
 """The archive: one file that holds a run whole, opens safely, and shows when a byte of it was changed."""
 
-import contextlib
 import io
 import json
 import os
@@ -82,12 +81,6 @@ def test_everything_lies_in_one_folder_under_relative_names(run):
     assert found[f"{NAME}/{FP32}"] == (run.root / FP32).read_bytes()
 
 
-def test_times_survive_to_less_than_a_microsecond(run, tmp_path):
-    os.utime(run.root / FP32, ns=(1_794_000_000_123_456_789,) * 2)
-    root = unpack(packed(run), tmp_path / "elsewhere")
-    assert abs((root / FP32).stat().st_mtime_ns - 1_794_000_000_123_456_789) < 500
-
-
 def test_earlier_archives_other_cards_and_results_that_are_not_listed_stay_out(run):
     first = packed(run)
     for path in ("results/previous/gpu0/x.json", "results/rendered/x/roofline.png", "results/cpu/old.json"):
@@ -139,24 +132,12 @@ def test_the_newest_archive_is_the_default(run):
     assert newest(run.root) == new
 
 
-# ---------------------------------------------------------------- tampering
-
-
-def remove(path):
-    return lambda found: found.pop(f"{NAME}/{path}")
-
-
-def replace(path, content=b"{}"):
-    return lambda found: found.update({f"{NAME}/{path}": content})
-
-
 MADE_UP = "results/cpu/made_up.json"
 CHANGES = {
-    "a result": (replace(FP32), f"{FP32}: its checksum is not the one in the manifest"),
-    "words": (replace("results/interpretation.md"), "results/interpretation.md: its checksum is not the one in the"),
-    "data": (replace(DATA), f"{DATA}: its checksum is not the one in the manifest"),
-    "no result": (remove(FP32), f"{FP32}: missing, and the manifest lists it"),
-    "one more result": (replace(MADE_UP), f"{MADE_UP}: not listed in the manifest"),
+    "a result": (lambda found: found.update({f"{NAME}/{FP32}": b"{}"}), f"{FP32}: its checksum"),
+    "data": (lambda found: found.update({f"{NAME}/{DATA}": b"{}"}), f"{DATA}: its checksum"),
+    "no result": (lambda found: found.pop(f"{NAME}/{FP32}"), f"{FP32}: missing"),
+    "one more result": (lambda found: found.update({f"{NAME}/{MADE_UP}": b"{}"}), f"{MADE_UP}: not listed"),
 }
 
 
@@ -181,17 +162,14 @@ def member(name: str, kind=tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo
     return info
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        member("../outside"),
-        member("run/../../outside"),
-        member("run/link", tarfile.SYMTYPE, "/etc/passwd"),
-        member("run/device", tarfile.CHRTYPE),
-        member("run/pipe", tarfile.FIFOTYPE),
-    ],
-    ids=lambda info: f"{info.name} type {info.type.decode()}",
-)
+WRONG = [
+    member("../outside"),
+    member("run/link", tarfile.SYMTYPE, "/etc/passwd"),
+    member("run/device", tarfile.CHRTYPE),
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda info: info.name)
 def test_members_that_lead_outside_are_refused(tmp_path, wrong):
     (folder := tmp_path / "in" / "folder").mkdir(parents=True)
     with pytest.raises(Refused, match="no archive"):
@@ -199,33 +177,18 @@ def test_members_that_lead_outside_are_refused(tmp_path, wrong):
     assert list((tmp_path / "in").iterdir()) == [folder] and not (tmp_path / "outside").exists()
 
 
-def test_a_manifest_that_does_not_fit_is_to_be_made_again(run, monkeypatch):
-    command = load("archive")
-    monkeypatch.setattr(command, "what_is_stale", lambda options: None)
-    run.edit("results/manifest.json", lambda content: content["outputs"][0].update(sha256="0" * 64))
-    with pytest.raises(Refused, match=r"checksum is not .*; remove results/manifest.json, and run the workflow again"):
-        command.archive(run.root, [])
-
-
 def test_what_is_damaged_or_no_archive_is_refused_in_one_line(run, tmp_path):
     whole, path = packed(run).read_bytes(), tmp_path / "x.tar.gz"
-    cut = [whole[:length] for length in (0, 1, 10, len(whole) // 2, len(whole) - 6)]
+    cut = [whole[:length] for length in (0, len(whole) // 2, len(whole) - 6)]
     other = crafted(tmp_path / "other.tar.gz", member("project/readme")).read_bytes()
-    for content in (*cut, b"not an archive", b"PK\x03\x04zip", other):
+    for content in (*cut, b"not an archive", other):
         path.write_bytes(content)
         with pytest.raises(Refused, match="no archive") as error, opened(path):
             pass
         assert str(path) in str(error.value) and "\n" not in str(error.value)
-    for place in (0, len(whole) // 3, len(whole) - 6):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
-        with contextlib.suppress(Refused):
-            assert problems(path) != []
 
 
 # ---------------------------------------------------------------- the commands
-
-OK = "ok: 14 files agree with the manifest\n"
-DRAWN = f"drawn again from the records: results/rendered/{NAME}/"
 
 
 def test_a_folder_may_hold_more_files_than_its_manifest_lists(run, tmp_path):
@@ -237,46 +200,31 @@ def test_a_folder_may_hold_more_files_than_its_manifest_lists(run, tmp_path):
     assert done.returncode == 1 and FP32 in done.stdout
 
 
-def test_verify_prints_a_line_per_problem_and_fails(run, tmp_path):
-    done = command("verify", packed(run), cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith(f"{OK}{DRAWN} (ROOFLINE.md, ")
-    assert (tmp_path / "results/rendered" / NAME / "roofline.json").read_bytes() == (
-        run.root / "results/roofline.json"
-    ).read_bytes()
-
-    def change(found):
-        found[f"{NAME}/{FP32}"] += b" "
-        del found[f"{NAME}/results/interpretation.md"]
-
-    done = command("verify", repacked(packed(run), change), cwd=tmp_path)
-    assert done.returncode == 1
-    assert [line.split(":")[0] for line in done.stdout.splitlines()[:-1]] == [FP32, "results/interpretation.md"]
-    assert done.stdout.splitlines()[-1].startswith("2 problems in ")
-
-
-def test_commands_tell_what_failed_of_a_run_that_agrees_with_its_manifest(tmp_path):
+def test_verify_draws_the_run_again_and_shows_what_failed_in_it(tmp_path):
     run = SmallRun(tmp_path / "run")
     record = run.read(FP32)
     record["peak"]["burst"]["latency"]["contention"] = beside(wall_s=1000, other_cores=2).model_dump()
     (run.root / FP32).write_text(json.dumps(record))
     run.derive()
     run.write_manifest()
-    path = packed(run)
-    told = "FAIL, cpu: a busy host: 1 of 1 timed block disturbed (fp32: other processes used 2 of 8 cores)\n"
-    assert command("verify", path, cwd=tmp_path).stdout.endswith(f".md)\n{told}")
-    page = (tmp_path / "results/rendered" / NAME / "verification.md").read_text()
-    assert page.startswith(f"# Predictions, verified\n\n**{told.rstrip()}.**\n")
+    done = command("verify", packed(run), cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "") and "FAIL, cpu: " in done.stdout
+    drawn = tmp_path / "results/rendered" / NAME / "roofline.json"
+    assert drawn.read_bytes() == (run.root / "results/roofline.json").read_bytes()
 
 
-def test_commands_tell_in_one_line_what_is_wrong_with_the_file(tmp_path):
-    (tmp_path / "x.tar.gz").write_bytes(b"not an archive")
-    for name, path in (("verify", "x.tar.gz"), ("verify", "missing.tar.gz")):
-        done = command(name, path, cwd=tmp_path)
-        assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
-        assert done.stderr.startswith(f"{path}: ")
-    assert "manifest.json is not in it" in command("verify", ".", cwd=tmp_path).stderr
-    assert "no archive is in results/archive/" in command("verify", cwd=tmp_path).stderr
-    assert "results/manifest.json is missing" in command("archive", cwd=tmp_path).stderr
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["verify", "missing.tar.gz"], "missing.tar.gz"),
+        (["verify", "."], "manifest.json"),
+        (["verify"], "results/archive/"),
+        (["archive"], "results/manifest.json"),
+    ],
+)
+def test_a_missing_file_is_refused_in_one_line(tmp_path, arguments, named):
+    done = command(*arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1) and named in done.stderr
 
 
 def test_archive_holds_the_commit_and_what_differs_from_it(run, monkeypatch):

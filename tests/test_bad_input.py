@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import numpy
 import pytest
 import yaml
 from safetensors.numpy import save_file
@@ -25,9 +24,6 @@ from roofline.run import previous_results, settings
 RECORD = "cpu/decode_attn/minigpt/S16_fp32.json"
 WEIGHTS = "checkpoints/minigpt.safetensors"
 NUMBER = "a number (write 1.0e+9, not 1e9)"
-LEVELS = "hbm, d2d, l2, l1, shared, h2d, d2h, p2p, dram, sweep"
-PEAKS = "fp64, fp32, tf32, fp16, bf16, fp8_e4m3, int8, fp64_fma, fp32_fma, fp16_fma"
-IMPLEMENTATIONS = "eager, fused, fused_graph, numpy"
 PRESETS = "minigpt, gpt2, llama-3-8b"
 KEYS = "devices, cpu, effort, operators, counters, peak_flops, bandwidth, decode_attn, model, "
 KEYS += "rmsnorm_matmul, row_norm, operations, plot, cost"
@@ -69,10 +65,6 @@ def assert_lines(found: list[str], expected: list[str]) -> None:
     assert alike, "\n".join(["said:", *found, "expected:", *expected])
 
 
-def operation(**fields) -> dict:
-    return {"name": "mine", "flops": 1.0e9, "memory_bytes": 1.0e9, "dtype": "fp32", **fields}
-
-
 def attention(**fields) -> dict:
     return {"decode_attn": fields}
 
@@ -87,7 +79,6 @@ def preset(**fields) -> dict:
 WHOLE = "a whole number from 1"
 BUDGET = f"{NUMBER} from 1e-09 to 100000, or null"
 RULES = ("bandwidth", "decode_attn", "peak_flops", "rmsnorm_matmul", "row_norm")
-PRESET_OF_16 = {"layers": 6, "heads": 8, "kv_heads": 16, "head_size": 64}
 TEXT_HINT = "(without quotes; within the braces or brackets of --config all is text: use --configfile)"
 VALUES = {
     "weights that do not fit": (
@@ -109,10 +100,6 @@ VALUES = {
             "row_norm.enabled: 'perhaps'; allowed: true or false",
         ],
     ),
-    "a key of an operation unknown": (
-        {"operations": [operation(bytes=1)]},
-        ["operations[0].bytes: unknown key; …allowed: name, flops, memory_bytes, dtype, measured_s, device"],
-    ),
     "presets of one's own, and one unknown": (
         preset() | attention(presets=["minigpt", "gpt2"]),
         ["decode_attn.presets: 'gpt2' is unknown; allowed: minigpt (model.presets)"],
@@ -122,10 +109,6 @@ VALUES = {
         [
             "model.presets.minigpt: 8 heads cannot share 3 K/V heads evenly; allowed: kv_heads that divide heads",
         ],
-    ),
-    "more K/V heads than heads, of a preset that nobody measures": (
-        {"model": {"presets": preset()["model"]["presets"] | {"mine": PRESET_OF_16}}},
-        ["model.presets.mine: 8 heads cannot share 16 K/V heads evenly; allowed: kv_heads that divide heads"],
     ),
     "K/V heads that are no number of heads": (
         preset(kv_heads=0),
@@ -180,8 +163,6 @@ SIZES = {
             "peak_flops.size: 255 is too small for cpu: so small a product stays under the peak; allowed: 256 or more",
         ],
     ),
-    "the smallest products that fill": ({"peak_flops": {"size": 1536}}, []),
-    "small products that nobody multiplies": ({"peak_flops": {"size": 256, "dtypes": ["fp32_fma", "fp64_fma"]}}, []),
     "products that do not fit": (
         {"peak_flops": {"size": 40_000, "dtypes": ["fp64", "int8"]}},
         ["peak_flops.size: 40000 needs … bytes on cpu, and 8,589,934,592 are free there"],
@@ -200,10 +181,6 @@ SIZES = {
         {"bandwidth": {"size_mib": 1, "levels": ["l2", "l1", "shared", "h2d", "d2h", "sweep"]}},
         [],
     ),
-    "three arrays that do not fit": (
-        {"bandwidth": {"size_mib": 4096}},
-        ["bandwidth.size_mib: 4096 needs 12,884,901,888 bytes on cpu, and 8,589,934,592 are free there"],
-    ),
     "transfers that do not fit": (
         {"devices": ["gpu0"], "bandwidth": {"transfer_size_mib": 100_000}},
         ["bandwidth.transfer_size_mib: 100000 needs 104,857,600,000 bytes on gpu0, and … are free there"],
@@ -218,14 +195,9 @@ def attending(seq_len: int, batch: int, device: str, free: int) -> str:
 
 ATTENDING = {
     "all that each device has": (attention(implementations=None), []),
-    "the same of one device each": (attention(implementations=["fused", "numpy"]), []),
     "a GPU without an implementation": (
         attention(implementations=["numpy"]),
         ["decode_attn.implementations: gpu0 has none of numpy; it has eager, fused, fused_graph"],
-    ),
-    "a CPU without an implementation": (
-        attention(implementations=["fused", "eager"]),
-        ["decode_attn.implementations: cpu has none of fused, eager; it has numpy"],
     ),
     "an implementation of the CPU's where a GPU alone is chosen": (
         {"devices": ["gpu0"], **attention(implementations=["numpy", "eager"])},
@@ -240,10 +212,6 @@ ATTENDING = {
     ),
     "any head size without the kernel": ({**preset(head_size=96), **attention(implementations=["eager", "numpy"])}, []),
     "any head size on the CPU alone": ({**preset(head_size=96), "devices": ["cpu"]}, []),
-    "a head size of a preset that nobody measures": (
-        {"model": {"presets": preset()["model"]["presets"] | {"mine": {"layers": 1, "heads": 1, "head_size": 8}}}},
-        [],
-    ),
     "caches that neither memory holds": (
         attention(seq_lens=[1024, 10**8], batch_sizes=[1, 8, 2]),
         [attending(10**8, 8, "gpu0", 80 * GIB), attending(10**8, 8, "cpu", 8 * GIB)],
@@ -313,19 +281,11 @@ def test_without_a_size_the_least_arrays_must_fit():
 # ---------------------------------------------------------------- files
 
 TEXTS = {
-    "two documents": (
-        "devices: [cpu]\n---\ndevices: [cpu]\n",
-        ["config/config.yaml, line 2: expected a single document in the stream, but found another document"],
-    ),
-    "a control character": ("a: \x01\n", ["config/config.yaml: unacceptable character #x0001: …"]),
+    "two documents": ("devices: [cpu]\n---\ndevices: [cpu]\n", ["config/config.yaml, line 2: …"]),
+    "a control character": ("a: \x01\n", ["config/config.yaml: …"]),
     "a key twice in a list": (
         "operations:\n  - {name: a, flops: 1, flops: 2}\n",
         ["config/config.yaml, line 2: the key 'flops' stands twice"],
-    ),
-    "a mapping for a key": ("{{ more }}: 1\n", ["config/config.yaml, line 1: found unhashable key"]),
-    "a date that is none": (
-        "devices: 2024-13-45\n",
-        ["config/config.yaml: cannot be read (month must be in 1..12)"],
     ),
     "code": (
         "plot: !!python/object/apply:os.system [exit]\n",
@@ -349,13 +309,10 @@ def test_a_bad_file_ends_snakemake_before_it_reads_it_itself(run):
     assert_lines(faults(run), expected)
 
 
-def test_a_missing_file_names_what_restores_it_from_wherever(run, tmp_path):
+def test_a_missing_file_names_what_restores_it(run):
     (run.root / "config/config.yaml").unlink()
     remedy = "restore it with: git checkout -- config/config.yaml"
     assert_lines(faults(run), [f"config/config.yaml: no such file; {remedy}"])
-    (tmp_path / "elsewhere").mkdir()
-    remedy = f"restore it with: git -C {run.root} checkout -- config/config.yaml"
-    assert_lines(faults(run, "--directory", tmp_path / "elsewhere"), [f"…config/config.yaml: no such file; {remedy}"])
 
 
 def faults_of_command(run: Run, *arguments) -> list[str]:
@@ -449,55 +406,27 @@ class Bomb:
         return open, ("results/exploded", "w")
 
 
-def test_a_checkpoint_of_another_number_of_layers(run):
-    fewer = {name: tensor for name, tensor in tensors(run).items() if ".h.5." not in name}
-    save_file(fewer, run.root / "fewer.safetensors")
-    assert_lines(refused(run, "fewer.safetensors"), ["model.checkpoint fewer.safetensors: 5 layers, the preset has 6"])
-
-
-def test_one_checkpoint_for_two_presets(run):
-    run.edit_config(decode_attn={"presets": ["minigpt", "gpt2"]})
-    assert_lines(
-        refused(run, f"results/{WEIGHTS}"),
-        ["model.checkpoint: one file cannot be minigpt, gpt2; allowed: one entry in decode_attn.presets"],
-    )
-
-
-@pytest.mark.parametrize("naming", ["minigpt", "gpt2"])
-def test_a_valid_checkpoint_is_taken_and_recorded_as_not_generated(run, naming):
-    own = tensors(run)
-    if naming == "gpt2":  # its Conv1D keeps [in, out], and its names have no prefix
-        own = {
-            name.removeprefix("transformer."): numpy.ascontiguousarray(t.T) if ".attn." in name and t.ndim == 2 else t
-            for name, t in own.items()
-        }
-    save_file(own, run.root / "own.safetensors")
+def test_a_valid_checkpoint_is_taken_and_recorded_as_not_generated(run):
+    save_file(tensors(run), run.root / "own.safetensors")
     run.edit_config(model={"checkpoint": "own.safetensors"})
     run.finish(f"results/{RECORD}")
     (weights,) = run.read(RECORD)["data"]
     assert (weights["path"], weights["generated"]) == ("own.safetensors", False)
-    assert f"weights in {naming}'s naming" in weights["description"]
-    assert "token and position embeddings, normalised" in weights["description"]
     assert all(one["check"]["error"] <= one["check"]["tolerance"] for one in run.read(RECORD)["measurements"])
 
 
 # ---------------------------------------------------------------- results that were there before
 
 
-@pytest.mark.parametrize("path", ["results", "results/cpu/peak_flops", "logs"])
-def test_results_that_cannot_be_written(run, path):
-    shutil.rmtree(run.root / path, ignore_errors=True)
-    (run.root / path).write_text("in the way")
-    assert_lines(faults(run), [f"{path} is no folder, and one is needed there: move it away"])
-
-
-def test_results_that_lead_nowhere_or_are_folders(run):
+def test_results_that_cannot_be_written(run):
     shutil.rmtree(run.root / "logs")
     (run.root / "logs").symlink_to("nowhere/at/all")
+    shutil.rmtree(run.results / "cpu/peak_flops")
+    (run.results / "cpu/peak_flops").write_text("in the way")
     (run.results / "roofline.png").unlink()
     (run.results / "roofline.png").mkdir()
-    logs, picture = faults(run)
-    assert logs.startswith("logs is no folder") and picture.startswith("results/roofline.png is a folder")
+    found = {line.partition(" ")[0] for line in faults(run)}
+    assert found == {"logs", "results/cpu/peak_flops", "results/roofline.png"}
 
 
 def test_a_folder_that_may_not_be_entered(tmp_path, monkeypatch):
@@ -526,14 +455,9 @@ def test_a_dry_run_is_a_line_for_each_job_and_changes_nothing(run):
     before = run.files()
     done = run.command("run", "--dry-run")
     assert (done.returncode, run.files()) == (0, before) and not (run.results / "previous").exists()
-    notes, jobs, total = done.stdout.splitlines()[:2], done.stdout.splitlines()[2:-1], done.stdout.splitlines()[-1]
-    assert jobs[0] == "cpu/bandwidth/dram.json: missing output files: cpu/bandwidth/dram.json"
-    assert notes[1] == "results/cpu/bandwidth/dram.json is corrupt: a run sets it aside and makes it again"
-    assert (
-        total.startswith(f"{len(jobs)} jobs: 1 bandwidth, ")
-        and "1 derive" in total
-        and all(": " in line for line in jobs)
-    )
+    _, corrupt, *jobs, total = done.stdout.splitlines()
+    assert corrupt.startswith("results/cpu/bandwidth/dram.json is corrupt")
+    assert jobs[0].startswith("cpu/bandwidth/dram.json: ") and total.startswith(f"{len(jobs)} jobs: 1 bandwidth, ")
 
 
 def test_corrupt_records_are_named_set_aside_and_measured_again_and_the_rest_kept(run):

@@ -73,20 +73,9 @@ def test_whatever_is_timed_is_timed_before_anything_is_profiled(finished):
     assert max(written[path] for path in timed) < min(written[path] for path in profiled)
 
 
-def test_verification_has_declared_and_counted_side_by_side(finished):
-    page = (finished.results / "verification.md").read_text()
-    assert "## What the hardware counted" in page and "GEMM, tensor_matmul" in page
-    entries = finished.read("roofline.json")["counted"]
-    assert len(entries) == 8 and all(entry["explanation"] for entry in entries)
-    judged = criterion(finished)
-    assert "of 8 profiled cells judged" in judged["reason"]
-    assert judged["result"] == "fail" and "by the kernel's FLOP formula" in judged["reason"], "the numbers are made up"
-
-
 def test_reports_are_listed_archived_and_verified(finished):
-    page = (finished.results / "report.html").read_text()
-    assert all(f"gpu0/counters/{name}.json" in page for name in RECORDS)
-    assert "gpu0/profiler.json" in page
+    assert len(finished.read("roofline.json")["counted"]) == 8
+    assert criterion(finished)["result"] == "fail", "the numbers are made up"
     listed = {one["path"] for one in finished.read("manifest.json")["outputs"]}
     assert {f"results/gpu0/counters/{name}.ncu-rep" for name in ("ranges", "kernels")} <= listed
     archive = finished.archive()
@@ -112,22 +101,6 @@ def test_a_metric_that_this_ncu_does_not_know_is_null_with_the_reason(again):
         assert cell["l2_write_sectors"] is not None
 
 
-def test_what_a_range_lacks_is_counted_kernel_by_kernel(again):
-    record = counted_again(again, "row_norm/fp32", FAKE_NOT_IN_RANGES="l1tex__t_sectors")
-    assert [Path(one["path"]).name for one in record["reports"]] == ["ranges.ncu-rep", "kernels.ncu-rep"]
-    for cell in record["cells"]:
-        assert cell["flops"]["fp32"] > 0 and cell["kernels"] == ["a_kernel"] and cell["l1_load_sectors"] > 0
-    assert {cell["replay"] for cell in record["cells"] if not cell["not_counted"]} == {"range"}
-    assert all(one["counted"] for one in again.read("gpu0/profiler.json")["walls"])
-
-
-def test_without_ranges_traffic_is_left_out_that_single_kernels_cannot_show(again):
-    record = counted_again(again, "row_norm/fp32", FAKE_NCU="no_ranges")
-    for cell in record["cells"]:
-        assert cell["replay"] == "kernel" and cell["dram_write_bytes"] is None and cell["warp_instructions"] > 0
-        assert "still in the L2" in cell["not_counted"]["dram_write_bytes"]
-
-
 # ---------------------------------------------------------------------------------------------- refused
 
 
@@ -139,47 +112,37 @@ def refused_run(again, **env: str) -> str:
 
 
 def test_refusal_is_one_line_and_the_run_goes_on(again):
-    told = refused_run(again, FAKE_NCU="refused")
-    assert "counters gpu0: nothing is counted: ERR_NVGPUCTRPERM - The user does not have permission" in told
+    assert "ERR_NVGPUCTRPERM" in refused_run(again, FAKE_NCU="refused")
     assert (criterion(again)["result"], "ERR_NVGPUCTRPERM" in criterion(again)["reason"]) == ("not_applicable", True)
-    page = (again.results / "verification.md").read_text()
-    assert page.count("ERR_NVGPUCTRPERM") == 1
     assert not list(again.results.rglob("*.ncu-rep"))
     assert not again.planned(env={"FAKE_NCU": "refused"})
     required = of_counters(again.planned("--config", "counters=required"))
     assert required == ALL_COUNTED
 
 
-def without_ncu(tmp_path) -> dict[str, str]:
-    """A PATH of this Python and the system's shell alone."""
-    return {"NCU": "", "PATH": "/usr/bin:/bin"}
+WITHOUT_NCU = {"NCU": "", "PATH": "/usr/bin:/bin"}
 
 
-def test_a_machine_without_ncu_says_so_and_plans_no_counters(again, tmp_path):
-    told = refused_run(again, **without_ncu(tmp_path))
-    assert "counters gpu0: nothing is counted: Nsight Compute (ncu) is not on this machine" in told
+def test_a_machine_without_ncu_says_so_and_plans_no_counters(again):
+    assert "Nsight Compute (ncu) is not on this machine" in refused_run(again, **WITHOUT_NCU)
     assert criterion(again)["result"] == "not_applicable" and not records(again)
 
 
-def test_required_is_an_error_before_anything_is_measured(again, tmp_path):
+@pytest.mark.parametrize(
+    ("counters", "environment", "told"),
+    [
+        ("required", WITHOUT_NCU, "counters: required, and Nsight Compute (ncu) is not on this machine"),
+        ("required", {"FAKE_NCU": "refused"}, "counters: required, and refused on gpu0: ERR_NVGPUCTRPERM"),
+        ("auto", {"NCU": "/no/such/ncu"}, "NCU: '/no/such/ncu'"),
+    ],
+)
+def test_what_cannot_be_counted_is_an_error_before_anything_is_measured(again, counters, environment, told):
     shutil.rmtree(again.results)
-    missing = again.snakemake("--config", "counters=required", env=without_ncu(tmp_path))
-    assert (
-        missing.returncode and "counters: required, and Nsight Compute (ncu) is not on this machine" in missing.stderr
-    )
-    refused = again.snakemake("--config", "counters=required", env={"FAKE_NCU": "refused"})
-    told = refused.stdout + refused.stderr
-    assert refused.returncode and "counters: required, and refused on gpu0: ERR_NVGPUCTRPERM" in told
-    assert not list(again.results.rglob("*.json")) and "Traceback" not in told
-
-
-def test_a_name_that_is_no_program_is_one_line(again):
-    done = again.snakemake(env={"NCU": "/no/such/ncu"})
-    assert done.returncode and "NCU: '/no/such/ncu' is no program; allowed: the path" in done.stderr
-    assert "Traceback" not in done.stderr
+    done = again.snakemake("--config", f"counters={counters}", env=environment)
+    assert done.returncode and told in done.stdout + done.stderr and "Traceback" not in done.stderr
+    assert not list(again.results.rglob("*.json"))
 
 
 def test_off_plans_nothing_of_it(again):
     again.write_config(f"counters: off\n{CONFIG}")
-    plan = again.planned()
-    assert not [path for path in plan if "counters" in path or "profiler" in path]
+    assert not of_counters(again.planned())

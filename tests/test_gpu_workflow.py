@@ -48,7 +48,6 @@ ATTENTION, ROWS = "decode_attn/minigpt/S16_fp32.json", "row_norm/fp32.json"
 NORM = "rmsnorm_matmul/hidden64_fp16.json"
 # No other test's: their measurements would be waited for.
 PEERS = {"FAKE_GPUS": "GPU-3333=NVIDIA H200,GPU-4444=NVIDIA H200", "FAKE_NVLINKS": "18"}
-TARGETS = [f"results/{device}/{ATTENTION}" for device in ("gpu0", "cpu")]
 
 
 class GpuRun(Run):
@@ -156,12 +155,8 @@ def test_implementations_that_a_device_does_not_have_make_nothing_of_it_stale(ag
 def test_a_card_is_described_with_the_vendors_figures_for_it(finished):
     device = finished.read("gpu0/device_query.json")
     assert (device["name"], device["uuid"], device["vendor"]["match"]) == ("NVIDIA H200", "GPU-1111", "exact")
-    fp16 = device["vendor"]["peaks"]["fp16"]
-    assert (fp16["tflops"], fp16["unit"]) == (989.4, "tensor_core")
-    assert device["vendor"]["bandwidth"]["gb_per_s"] == 4800
-    assert (device["hardware"]["sm_clock_max_mhz"], device["hardware"]["ecc_enabled"]) == (1980, True)
+    assert device["vendor"]["peaks"]["fp16"]["tflops"] == 989.4 and device["hardware"]["sm_clock_max_mhz"] == 1980
     assert (device["software"]["cupy"], device["software"]["nvmath"]) == ("14.2.0", "1.0.0")
-    assert device["unsupported"] == {}
 
 
 def test_every_compute_ceiling_has_its_search_and_its_reference_product(finished):
@@ -222,34 +217,11 @@ def test_the_roofline_holds_every_ceiling_and_operator_under_its_seals(finished)
 
 
 def test_an_edited_list_of_known_cards_makes_the_table_stale(again):
-    """So short a run has no card that was measured alike."""
-    assert {"known_cards": None, "rank": None}.items() <= again.read("roofline.json")["ceilings"][0].items()
+    ceiling = again.read("roofline.json")["ceilings"][0]
+    assert ceiling["rank"] == ceiling["known_cards"] > 1, "slower than every card"
     assert again.read("known_cards.json")["devices"]["gpu0"]["card"] == "NVIDIA H200"
     again.append(KNOWN, "")
-    assert {"known_cards.json", "roofline.json"} <= set(again.planned())
-
-
-def test_what_limits_the_clock_is_in_the_record(again):
-    again.finish(TARGETS[0], "--forcerun", "decode_attn", env={"FAKE_REASONS": "0x24"})
-    measurement, *_ = again.read(f"gpu0/{ATTENTION}")["measurements"]
-    reported = [state["throttle_reasons"] for state in measurement["states"]]
-    assert reported and all(reasons == ["sw_power_cap", "sw_thermal_slowdown"] for reasons in reported)
-
-
-def test_another_cards_results_are_set_aside_whole_and_never_overwritten(again):
-    kept = {name: digest for name, (_, digest) in again.files("gpu0").items()}
-    again.finish(*TARGETS, env={"FAKE_GPUS": "GPU-9999=NVIDIA H200"})
-    assert again.read("gpu0/device_query.json")["uuid"] == "GPU-9999"
-    (aside,) = (again.results / "previous").iterdir()
-    assert "NVIDIA-H200" in aside.name
-    moved = again.files(f"previous/{aside.name}/gpu0")
-    assert {name.removeprefix(f"previous/{aside.name}/"): digest for name, (_, digest) in moved.items()} == kept
-
-
-def test_cuda_visible_devices_decides_which_card_is_gpu0(tmp_path):
-    run = new_run(tmp_path / "run")
-    run.finish("results/gpu0/device_query.json", env={"FAKE_GPUS": TWO_CARDS, "CUDA_VISIBLE_DEVICES": "1"})
-    assert run.read("gpu0/device_query.json")["uuid"] == "GPU-2222"
+    assert "roofline.json" in again.planned()
 
 
 # ---------------------------------------------------------------------------------------------- two cards at once
@@ -296,24 +268,11 @@ def test_cards_are_measured_at_once_and_what_they_share_is_not(two_cards):
 
 def test_what_is_measured_between_two_cards(two_cards):
     record = two_cards.read("gpu0/bandwidth/p2p_gpu1.json")
-    assert record["peer"] == {
-        "device": "gpu1",
-        "uuid": "GPU-4444",
-        "path": "nvlink",
-        "nvlinks": 18,
-        "nvlink_version": "4.0",
-        "nvlinks_down": [],
-        "pcie_ancestor": "node",
-    }
+    expected = {"device": "gpu1", "uuid": "GPU-4444", "path": "nvlink", "nvlinks": 18, "nvlinks_down": []}
+    assert expected.items() <= record["peer"].items()
     vendor = {one["name"]: one["vendor_gb_per_s"] for one in record["bandwidths"]}
     assert vendor["p2p_gpu1"] == 450 and vendor["p2p_gpu1_both"] == 900
     assert [one["name"] for one in record["latencies"]] == ["load", "copy"]
-    promised = {
-        one["name"]: one["gb_per_s"]
-        for one in two_cards.read("gpu0/prediction.json")["ceilings"]
-        if one["kind"] == "memory"
-    }
-    assert promised["p2p"] == 450
 
 
 def test_on_one_core_cards_take_turns_and_without_access_nothing_is_measured_between_them(tmp_path):
@@ -326,34 +285,13 @@ def test_on_one_core_cards_take_turns_and_without_access_nothing_is_measured_bet
 
 # ---------------------------------------------------------------------------------------------- what cannot be had
 
-ODD_HEADS = "model: {presets: {minigpt: {layers: 6, heads: 8, head_size: 80}}}\n"
 
-
-@pytest.mark.parametrize(
-    ("environment", "more", "words"),
-    [
-        ({"FAKE_CUDA": "11040"}, "", ["driver", "CUDA 11", "install driver 525", "devices: [cpu]"]),
-        (
-            {"FAKE_FREE_BYTES": "1000000"},
-            "",
-            ["decode_attn: minigpt fp32 batch 1, ", "seq_len 16 needs", "bytes on gpu0", "1,000,000 are free"],
-        ),
-        (
-            {},
-            ODD_HEADS,
-            ["model.presets.minigpt.head_size: 80 is not supported by fused, fused_graph; allowed: 64, 128"],
-        ),
-        ({"CUDA_VISIBLE_DEVICES": ""}, ODD_HEADS, []),
-    ],
-)
-def test_what_the_card_cannot_do_is_one_line_before_anything_is_measured(tmp_path, environment, more, words):
-    run = new_run(tmp_path / "run", CONFIG + more)
-    done = run.snakemake("--dry-run", env=environment)
+def test_a_driver_that_is_too_old_is_one_line_before_anything_is_measured(tmp_path):
+    run = new_run(tmp_path / "run")
+    done = run.snakemake("--dry-run", env={"FAKE_CUDA": "11040"})
     said = done.stdout + done.stderr
-    assert "Traceback" not in said
-    assert (done.returncode != 0) == bool(words)
-    assert [line for line in said.splitlines() if words and all(word in line for word in words)] or not words
-    assert not run.results.exists()
+    assert done.returncode != 0 and "Traceback" not in said and not run.results.exists()
+    assert [line for line in said.splitlines() if "CUDA 11" in line and "525" in line]
 
 
 def test_a_gpu_without_cupy_names_the_remedy_unless_only_the_cpu_is_wanted(tmp_path):

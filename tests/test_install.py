@@ -109,7 +109,6 @@ SMI_ANSWERS = "echo 'GPU 0: NVIDIA H200'"
     ("purpose", "environment", "smi", "expected"),
     [
         ("", {}, None, CPU),
-        ("", {"DRIVER": "12"}, None, CUDA12),
         ("", {"DRIVER": "13"}, None, CUDA12),
         ("", {}, SMI_FAILS, CPU),
         ("", {}, SMI_ANSWERS, CUDA12),
@@ -166,15 +165,9 @@ def test_packages_of_a_tool_are_installed_over_any_lock(machine):
     assert machine.install("tool", "pretty")[2] == ["pip requirements"]
 
 
-def test_the_interpreter_is_one_that_runs_and_fits(machine, tmp_path):
+def test_the_interpreter_is_one_that_runs_and_fits(machine):
     machine.python("python3.13", "3.13")
     assert machine.install(PYTHON="python3.13")[2][0] == "venv 3.13"
-    shutil.rmtree(machine.clone / ".venv")
-    shims = tmp_path / "shims"
-    shims.mkdir()
-    (shims / "python3.12").write_text("#!/bin/sh\nexit 127\n")
-    (shims / "python3.12").chmod(0o755)
-    assert machine.install(PATH=f"{shims}:{machine.commands}")[2][0] == "venv 3.12", "the second of that name"
     shutil.rmtree(machine.clone / ".venv")
     machine.command("python3.12", "echo 'pyenv: python3.12: command not found' >&2; exit 127")
     machine.python("python3", "3.10")
@@ -183,11 +176,9 @@ def test_the_interpreter_is_one_that_runs_and_fits(machine, tmp_path):
     assert machine.install()[2][0] == "venv 3.14"
 
 
-@pytest.mark.parametrize("lock", ["build", "cpu", "development"])
-def test_after_a_failure_the_next_call_goes_on(machine, lock):
-    assert machine.install("development", PIP_FAILS_AT=lock, PIP_SAYS="No space left on device")[0] == 1
-    status, _, calls = machine.install("development")
-    assert (status, calls) == (0, [*([] if lock == "development" else CPU), "pip development"])
+def test_after_a_failure_the_next_call_goes_on(machine):
+    assert machine.install("development", PIP_FAILS_AT="cpu", PIP_SAYS="No space left on device")[0] == 1
+    assert machine.install("development")[2] == [*CPU, "pip development"]
     assert machine.install("development") == NOTHING
     machine.install(DRIVER="12", PIP_FAILS_AT="cuda12", PIP_SAYS="killed")
     assert machine.install(CUDA="none")[2] == CPU, "with half of CUDA's packages it is not the CPU lock"
@@ -200,8 +191,6 @@ def test_a_changed_lock_or_a_moved_or_broken_environment_is_installed_again(mach
     machine.clone = machine.clone.rename(machine.clone.with_name("moved"))
     assert machine.install()[2] == CPU
     python = machine.clone / ".venv" / "bin" / "python"
-    python.unlink()
-    assert machine.install()[2] == CPU
     machine.python("python3.12", "3.13")
     shutil.copy(machine.commands / "python3.12", python)
     assert machine.install()[2] == ["venv 3.13", "pip build", "pip cpu"]
@@ -252,22 +241,18 @@ def ubuntu_22(machine):
 
 
 def test_pip_fetches_a_uv_that_brings_a_python(ubuntu_22):
+    assert ubuntu_22.install(PYTHON="python3")[::2] == (1, []), "a chosen Python is not replaced"
     status, said, calls = ubuntu_22.install()
     assert (status, len(said)) == (0, 2)
     made = ["uv python install --no-bin 3.12", "uv venv --clear --no-project --python 3.12 .venv"]
     assert calls == ["pip uv", *made, "pip build", "pip build", "pip cpu"]
     assert ubuntu_22.install() == NOTHING
-    (ubuntu_22.clone / "envs" / "cpu.txt").open("a").write("# changed\n")
-    assert ubuntu_22.install()[2] == [*made, "pip build", "pip build", "pip cpu"]
 
 
-def test_the_fetched_uv_takes_a_python_without_venv_but_is_not_fetched_for_a_chosen_one(ubuntu_22):
-    status, said, calls = ubuntu_22.install(PYTHON="python3")
-    assert (status, len(said), calls) == (1, 1, [])
+def test_the_fetched_uv_takes_a_python_without_venv(ubuntu_22):
     ubuntu_22.python("python3", "3.12", lacks="ensurepip")
-    status, _, calls = ubuntu_22.install()
-    assert status == 0
-    assert calls[:2] == ["pip uv", f"uv venv --clear --no-project --python {ubuntu_22.commands}/python3 .venv"]
+    made = f"uv venv --clear --no-project --python {ubuntu_22.commands}/python3 .venv"
+    assert ubuntu_22.install()[2][:2] == ["pip uv", made]
 
 
 NETWORK = "Failed to establish a new connection: [Errno -3] Temporary failure in name resolution"
@@ -280,11 +265,8 @@ HASHES = "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FI
         ({"PIP_FAILS_AT": "cpu", "PIP_SAYS": NETWORK}, "HTTPS_PROXY"),
         ({"PIP_FAILS_AT": "cpu", "PIP_SAYS": HASHES}, "PIP_INDEX_URL"),
         ({"PIP_FAILS_AT": "cpu", "PIP_SAYS": "ERROR: [Errno 28] No space left on device"}, "disk"),
-        ({"PIP_FAILS_AT": "cpu", "PIP_SAYS": "ERROR: numpy is too tired"}, "ERROR: numpy is too tired"),
         ({"PIP_FAILS_AT": "uv", "PIP_SAYS": "No matching distribution"}, "3.11 to 3.14"),
-        ({"PIP_FAILS_AT": "uv", "PIP_SAYS": "No space left on device"}, "disk"),
         ({"DOWNLOAD_FAILS": "Request failed after 3 retries"}, "3.11 to 3.14"),
-        ({"DOWNLOAD_FAILS": "No space left on device"}, "disk"),
     ],
 )
 def test_a_failure_ends_with_one_line_and_the_next_call_goes_on(ubuntu_22, environment, word):

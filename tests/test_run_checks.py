@@ -3,16 +3,17 @@
 import pytest
 from records_factory import (
     GEMM,
-    SCAN,
-    STARTED,
     VENDOR,
     bandwidth_record,
     cell,
     collected,
+    counted_cell,
+    counters_record,
     device_record,
     hashes_of,
     operator_record,
     peak_record,
+    profiler_record,
     results,
     timing,
     verified,
@@ -22,7 +23,6 @@ from roofline.analysis import checks
 from roofline.analysis.checks.ceilings import DTYPES_MEASURED, ENVELOPE, MATMULS
 from roofline.analysis.checks.results import BELOW, COUNTED, PLACED, QUESTIONS, VERIFIED
 from roofline.analysis.load import load
-from roofline.records.counters import CountedCell, CountersRecord, ProfilerRecord
 from roofline.records.device import VendorPeak
 
 SWEPT = "scan measured at 4 or more values of N"
@@ -67,7 +67,6 @@ def test_a_whole_run_passes():
     expected = {("gpu0", name): result for name, result in gpu.items()}
     expected |= {("cpu", name): result for name, result in cpu.items()}
     assert results == expected | {(None, QUESTIONS): "pass"}
-    assert all(reason for _, reason in found.values())
     assert "fail" not in {result for result, _ in found.values()}
 
 
@@ -80,7 +79,6 @@ def test_a_whole_run_passes():
         ({"fp32": 0.7, "fp16": 0.8, "bf16": 0.9}, "pass", "pass"),
         ({"fp32": 0.69, "fp16": 0.8, "bf16": 0.9, "fp64": 0.9}, "pass", "fail"),
         ({"fp16": 0.8, "bf16": 0.9}, "fail", "pass"),
-        ({"fp32": 0.8, "fp16": 0.8, "bf16": None}, "fail", "pass"),
         # Kernels in registers are no GEMMs: a good one stands in for no dtype, and a poor one fails no card.
         ({"fp32": 0.8, "fp16": 0.8, "fp32_fma": 0.95}, "fail", "pass"),
         ({"fp32": 0.8, "fp16": 0.8, "bf16": 0.8, "fp16_fma": 0.4}, "pass", "pass"),
@@ -96,9 +94,6 @@ def test_a_card_with_two_dtypes_cannot_show_three():
     assert found["gpu0", DTYPES_MEASURED][0] == "not_applicable"
 
 
-# ---------------------------------------------------------------- operators
-
-
 @pytest.mark.parametrize(("lengths", "result"), [((1, 2, 4, 8), "pass"), ((1, 2, 4), "fail"), ((), "not_applicable")])
 def test_an_operator_is_swept_over_as_many_sizes_as_it_asks_for(lengths, result):
     records = [swept("cpu", 1, 2, 3, 4), *peaks(fp16=0.8), *([swept("gpu0", *lengths)] if lengths else [])]
@@ -108,17 +103,11 @@ def test_an_operator_is_swept_over_as_many_sizes_as_it_asks_for(lengths, result)
 def test_only_operators_with_an_axis_have_sizes_to_sweep():
     criteria = {name for _, name in judge(*WHOLE)}
     assert GEMM.axis is None and not any("GEMM" in name for name in criteria)
-    wide = SCAN.model_copy(update={"name": "wide", "title": "wide", "axis": ("m", "M", None)})
-    one = operator_record("gpu0", cell("gpu0", 1.0, operator="wide", shape={"m": 1}), operator=wide)
-    assert judge(one)["gpu0", "wide measured"][0] == "pass"
 
 
 def test_operators_need_both_ceilings():
-    memory = bandwidth_record("gpu0", hbm_read=4000)
-    both, alone = [*peaks(fp32=0.8), memory, swept("gpu0", 1)], peaks(fp32=0.8)
-    other_dtype = [*peaks(fp32_fma=0.8), memory, swept("gpu0", *range(5))]
-    found = [judge(*records)["gpu0", PLACED][0] for records in (both, alone, other_dtype)]
-    assert found == ["pass", "fail", "fail"]
+    both = [*peaks(fp32=0.8), bandwidth_record("gpu0", hbm_read=4000), swept("gpu0", 1)]
+    assert [judge(*records)["gpu0", PLACED][0] for records in (both, both[::2])] == ["pass", "fail"]
 
 
 def test_operators_above_their_roof_fail_the_device_that_they_are_on():
@@ -127,7 +116,6 @@ def test_operators_above_their_roof_fail_the_device_that_they_are_on():
         one.bytes = 10**13
     found = judge(*GPU, fast, *CPU)
     assert (found["gpu0", BELOW][0], found["cpu", BELOW][0]) == ("fail", "pass")
-    assert judge(bandwidth_record("gpu0", hbm_read=1))["gpu0", BELOW][0] == "not_applicable"
 
 
 def test_a_cell_above_its_roof_whose_interval_reaches_below_it_is_named_and_fails_nothing():
@@ -154,7 +142,6 @@ def test_the_envelope_of_hbm(names, result):
 
 def test_a_cell_without_a_regime_or_a_prediction_fails():
     assert judge(*peaks(fp32_fma=None), swept("gpu0", 1))["gpu0", VERIFIED][0] == "fail"
-    assert judge(bandwidth_record("gpu0", hbm_read=1))["gpu0", VERIFIED][0] == "not_applicable"
 
 
 def test_warm_cells_of_a_device_whose_caches_were_not_measured_have_no_roof_and_fail_nothing():
@@ -178,44 +165,31 @@ def test_the_three_questions_need_ceilings_and_operators():
     assert judge(device_record("cpu"))[None, QUESTIONS][0] == "fail"
 
 
-# ---------------------------------------------------------------- counters
-
-
-PATH = "gpu0/counters/scan/fp32.json"
-
-
-def counters(refused=None, cells=(), device="gpu0"):
-    return CountersRecord(device=device, started_at=STARTED, elapsed_s=1, ncu="2025.3.1", refused=refused, cells=cells)
-
-
-def counted(read, flops=4.0):
+def counted(**flops):
     """A profiled cell whose FLOPs have a formula."""
-    return CountedCell(
-        **{"operator": "scan", "implementation": "naive", "preset": None, "scope": None, "dtype": "fp32"},
-        **{"cache": "cold", "shape": {"n": 1}, "steps": 1},
-        **{"declared_read_bytes": 1e9, "declared_write_bytes": 1e9, "declared_flops": 4.0},
-        **{"kernel_flops": {"fp32": 4.0}, "flops": {"fp32": flops}, "dram_read_bytes": read},
-    )
+    return counted_cell(cell("gpu0", 1e-3), kernel_flops={"fp32": 1e9}, flops={"fp32": 1e9} | flops)
 
 
 def judge_counters(*found, refused=None, profiled=True):
     read = results(*WHOLE)
-    read.counters += [(PATH.replace("fp32", str(place)), one) for place, one in enumerate(found)]
+    read.counters += [(f"gpu0/counters/scan/{place}.json", one) for place, one in enumerate(found)]
     if profiled:
-        read.profilers["gpu0"] = ProfilerRecord(device="gpu0", ncu="2025.3.1", refused=refused)
+        read.profilers["gpu0"] = profiler_record("gpu0", refused)
     made = checks.of_run(load(read, sha256=hashes_of(read)), read)
     return {one.device: (one.result, one.reason) for one in made if one.check == COUNTED}
 
 
-TIMED_OUT = counters("ncu did not end within 120 s")
+AGREES = counters_record("gpu0", counted())
+DIFFERS = counters_record("gpu0", counted(fp32=2e9))
+TIMED_OUT = counters_record("gpu0", refused="ncu did not end within 120 s")
 
 
 @pytest.mark.parametrize(
     ("found", "result", "told"),
     [
-        ([counters(cells=[counted(1e9)])], "pass", "1 of 1"),
-        ([counters(cells=[counted(1e9, flops=8.0)])], "fail", "8 FLOPs"),
-        ([counters(cells=[counted(1e9)]), TIMED_OUT], "pass", "ncu did not end within 120 s"),
+        ([AGREES], "pass", "1 of 1"),
+        ([DIFFERS], "fail", "FLOPs"),
+        ([AGREES, TIMED_OUT], "pass", "ncu did not end within 120 s"),
         ([TIMED_OUT, TIMED_OUT], "not_applicable", "ncu did not end within 120 s"),
         ([], "not_applicable", ""),
     ],

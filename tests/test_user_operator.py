@@ -126,17 +126,11 @@ def test_every_result_tells_of_it(extended_run):
     roofline = extended_run.read("roofline.json")
     placed = [(one["operator"], one["shape"]) for one in roofline["operators"]]
     assert all(one in placed for one in [("saxpy", {"n": 1000}), ("saxpy", {"n": 3000}), ("gelu", {"n": 2000})])
-    own = extended_run.read("operators/saxpy.json")
-    assert own["title"] == "SAXPY" and [one["label"] for one in own["cases"]] == ["n 1000", "n 3000"]
-    for page in ("interpretation.md", "verification.md", "report.html", "ROOFLINE.md"):
-        text = (extended_run.results / page).read_text(encoding="utf-8")
-        assert "saxpy" in text.lower() and "gelu" in text.lower(), page
-    for picture in ("saxpy.png", "gelu.png"):
-        assert (extended_run.results / picture).read_bytes().startswith(b"\x89PNG")
+    for page in ("verification.md", "report.html"):
+        assert "SAXPY" in (extended_run.results / page).read_text(encoding="utf-8")
+    assert (extended_run.results / "saxpy.png").read_bytes().startswith(b"\x89PNG")
     sealed = [one["operator"] for one in roofline["operators"] if one["predicted"]["sealed"]]
     assert (sealed.count("saxpy"), sealed.count("gelu")) == (2, 1)
-    reasons = [check["reason"] for check in extended_run.read("acceptance.json")["checks"]]
-    assert any("13 operators" in reason for reason in reasons)
     manifest = extended_run.read("manifest.json")
     (own,) = extended_run.root.with_name("files-of-the-user").glob("*.py")
     assert manifest["operators"] == {str(own): sha256(own), GELU: sha256(extended_run.root / GELU)}
@@ -158,11 +152,6 @@ def test_an_edited_one_is_sealed_and_measured_again_alone(extended):
     )
 
 
-def test_an_added_size_is_measured_alone(extended):
-    extended.edit_config(gelu={"sizes": [2000, 4000]})
-    assert extended.planned() == Counter(["cpu/gelu/n4000.json", "operators/gelu.json", *FOLLOWS])
-
-
 def test_its_archive_holds_its_source_and_is_verified_and_drawn_without_running_it(extended):
     path = extended.archive()
     with tarfile.open(path) as tar:
@@ -178,12 +167,6 @@ def test_its_archive_holds_its_source_and_is_verified_and_drawn_without_running_
         assert filecmp.cmp(rendered / name, extended.results / name, shallow=False), name
 
 
-def test_a_changed_source_keeps_the_run_from_being_archived(extended):
-    extended.append(GELU)
-    done = extended.command("archive")
-    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1) and "gelu" in done.stderr
-
-
 def test_a_wrong_result_fails_its_job_alone(run, tmp_path):
     wrong = SAXPY.replace('return 2 * inputs["x"] + ', 'return (2 + (inputs["x"].size == 3000)) * inputs["x"] + ')
     before = run.files()
@@ -193,11 +176,7 @@ def test_a_wrong_result_fails_its_job_alone(run, tmp_path):
     assert done.returncode != 0 and "Traceback" not in told
     assert measured(told) == ["saxpy cpu n1000"]
     (line,) = (line for line in told.splitlines() if line.startswith("saxpy cpu n3000 failed: "))
-    assert re.search(
-        r": saxpy, numpy, fp32 n 3000: the result differs from its float64 reference by \d\.\d+e-01, allowed 1e-05 "
-        r"\(log: logs/cpu/saxpy/n3000.log\)$",
-        line,
-    )
+    assert "allowed 1e-05" in line and "logs/cpu/saxpy/n3000.log" in line
     after = run.files()
     assert set(after) - set(before) == {"cpu/saxpy/prediction.json", "operators/saxpy.json", SAXPY_RECORDS[0]}
     assert {path: after[path] for path in before} == before
@@ -221,44 +200,8 @@ def lines_of(path: str, *gpus: Identity, **keys) -> list[str]:
     return []
 
 
-ANOTHER = """
-class Another(Saxpy):
-    name = "another"
-"""
-FILES = {
-    "parts that are missing": (
-        SAXPY.replace("def flops", "def flop").replace("def reference", "def referenced"),
-        "Saxpy lacks flops, reference",
-    ),
-    "an operator's name": (SAXPY.replace('"saxpy", "S', '"gemm", "S'), "the name 'gemm' is already taken"),
-    "a section's name": (SAXPY.replace('"saxpy", "S', '"plot", "S'), "the name 'plot' is already taken"),
-    "the name of the user's operations": (
-        SAXPY.replace('"saxpy", "S', '"operation", "S'),
-        "the name 'operation' is already taken",
-    ),
-    "settings of another kind": (
-        SAXPY.replace("(OperatorSettings)", ""),
-        "Saxpy.Settings is no subclass of OperatorSettings",
-    ),
-    "a rule's name": (SAXPY.replace('"saxpy", "S', '"derive", "S'), "the name 'derive' is already taken"),
-}
-
-
-@pytest.mark.parametrize(("text", "expected"), FILES.values(), ids=FILES.keys())
-def test_a_file_that_is_no_operator_is_told_in_a_line(tmp_path, monkeypatch, text, expected):
-    monkeypatch.chdir(tmp_path)
-    path = written(tmp_path, text)
-    (line,) = lines_of(path)
-    assert re.fullmatch(".*".join(map(re.escape, f"operators: {path}: {expected}".split("…"))), line), line
-
-
-def test_a_missing_file_is_told_in_a_line():
-    assert lines_of("none.py") == ["operators: none.py: no such file"]
-
-
 DECLARED = {  # what stands in the file, what takes its place, the fault
     "two jobs of one path": ('f"n{size}"', '"all"', "jobs: 'all' is the path of two"),
-    "a job in the place of the seal": ('f"n{size}"', '"prediction"', "jobs: 'prediction' is no path; …"),
     "a job in another folder": ('f"n{size}"', 'f"../n{size}"', "jobs: '../n1000' is no path; …"),
     "an unknown mix": ("def jobs", "mix = 'kopy'\n    def jobs", "mix: 'kopy'; allowed: read, …"),
     "an unknown dtype": ('"fp32"', '"fp31"', "no tolerance for dtype 'fp31'; …"),
@@ -289,19 +232,14 @@ def test_an_exception_in_its_declarations_is_shown_as_python_shows_it(tmp_path):
 
 def test_it_ends_snakemake_before_anything_is_planned(run, tmp_path):
     before = run.files()
-    run.edit_config(operators=[written(tmp_path, FILES["parts that are missing"][0])])
+    run.edit_config(operators=[written(tmp_path, SAXPY.replace("def flops", "def flop"))])
     done = run.snakemake()
-    assert done.returncode != 0
-    assert (done.stdout + done.stderr).splitlines()[
-        -1
-    ] == f"operators: {tmp_path}/saxpy.py: Saxpy lacks flops, reference"
-    assert "Traceback" not in done.stderr and run.files() == before
+    assert done.returncode != 0 and "Traceback" not in done.stderr and run.files() == before
+    assert (done.stdout + done.stderr).splitlines()[-1] == f"operators: {tmp_path}/saxpy.py: Saxpy lacks flops"
 
 
 SETTINGS = {
     "a size of 0": ({"sizes": [1000, 0]}, "saxpy.sizes[1]: 0; allowed: a whole number from 1"),
-    "a key unknown": ({"size": [1]}, "saxpy.size: unknown key; did you mean sizes? allowed: …sizes…"),
-    "what every operator can be told": ({"iterations": 0}, "saxpy.iterations: 0; allowed: a whole number from 1"),
     "an implementation that it lacks": (
         {"implementations": ["numpy", "cuda"]},
         "saxpy.implementations: no cuda on cpu; allowed: numpy, or null for all of them",
@@ -320,24 +258,13 @@ def test_its_settings_are_checked_like_the_others(tmp_path, monkeypatch, section
     assert re.fullmatch(".*".join(map(re.escape, expected.split("…"))), line), line
 
 
-def test_a_section_without_its_operator_is_an_unknown_key():
-    with pytest.raises(settings.Faults, match="saxpy: unknown key"):
-        settings.complete({"saxpy": {}})
-
-
 # ---------------------------------------------------------------- on machines with a GPU
-
-FOR_GPUS = SAXPY.replace('"cpu"', '"gpu"')
-
-
-def test_one_that_no_chosen_device_can_run_is_told(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert lines_of(written(tmp_path, FOR_GPUS)) == ["operators: saxpy has no implementation for cpu"]
 
 
 def test_one_for_gpus_alone_is_skipped_on_the_cpu_with_the_reason(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    path = written(tmp_path, FOR_GPUS)
+    path = written(tmp_path, SAXPY.replace('"cpu"', '"gpu"'))
+    assert lines_of(path) == ["operators: saxpy has no implementation for cpu"]
     assert lines_of(path, CARD) == []
     asked = settings.asked(settings.complete({"operators": [path]}), ["gpu0", "cpu"])
     (skipped,) = (one for one in collect(Results(), Asked(**asked)).roofline.skipped if one.name == "saxpy")
@@ -345,15 +272,11 @@ def test_one_for_gpus_alone_is_skipped_on_the_cpu_with_the_reason(tmp_path, monk
     assert skipped.reason == "no implementation for cpu"
 
 
-@pytest.mark.parametrize(
-    "code", ["import cupy.linalg", "from cupyx.scipy import linalg", "X = lambda cp: cp.linalg.qr"]
-)
-def test_one_that_needs_a_missing_cuda_library_is_told_where_a_gpu_is_chosen(tmp_path, monkeypatch, code):
+def test_one_that_needs_a_missing_cuda_library_is_told_where_a_gpu_is_chosen(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     without = partial(registry.missing_cuda_libraries, installed={"cuSOLVER": False})
     monkeypatch.setattr(registry, "missing_cuda_libraries", without)
-    guarded = code if code.startswith("X") else f"if False:\n    {code}"
-    path = written(tmp_path, SAXPY + ON_BOTH + guarded)
+    path = written(tmp_path, SAXPY + ON_BOTH + "X = lambda cp: cp.linalg.qr")
     assert lines_of(path) == []
     (line,) = lines_of(path, CARD)
     assert line.startswith("operators: saxpy needs cuSOLVER, which is not installed: ")
@@ -365,9 +288,6 @@ class ByCuPy(ByNumpy):
 
 Saxpy.implementations = (ByNumpy, ByCuPy)
 """
-
-
-# ---------------------------------------------------------------- the example
 
 
 @pytest.fixture(scope="module")

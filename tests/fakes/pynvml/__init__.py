@@ -1,5 +1,5 @@
 """NVML of cards that the environment describes: FAKE_GPUS='uuid=name,uuid=name', FAKE_DRIVER, FAKE_CUDA,
-FAKE_FREE_BYTES, FAKE_USED_BYTES, FAKE_REASONS, the bits of what limits their clocks, FAKE_LINK, generation and width
+FAKE_FREE_BYTES, FAKE_REASONS, the bits of what limits their clocks, FAKE_LINK, generation and width
 of the host link, FAKE_NVLINKS, of each card to a switch, FAKE_DOWN, one of them that is inactive, FAKE_OTHERS, other
 processes, which load the card, FAKE_REMAPPED, rows, FAKE_XIDS, events.
 
@@ -51,8 +51,8 @@ def _mig_slice(one, index):
 
 
 def _memory(one):
-    free, used = (int(os.environ.get(f"FAKE_{name}_BYTES", size)) for name, size in (("FREE", 150e9), ("USED", 6e8)))
-    return SimpleNamespace(total=150_754_820_096, free=free, used=used)
+    free = int(os.environ.get("FAKE_FREE_BYTES", 150e9))
+    return SimpleNamespace(total=150_754_820_096, free=free, used=600_000_000)
 
 
 def _clock(one, kind):

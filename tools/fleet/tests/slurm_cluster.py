@@ -1,10 +1,9 @@
-"""A real Slurm of three nodes, all of them this machine: munged, slurmctld and a slurmd for each node."""
+"""A real Slurm of three nodes, all of them this machine: slurmctld and a slurmd for each node."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import shutil
 import socket
 import subprocess
@@ -13,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun")
+PROGRAMS = ("slurmctld", "slurmd", "sbatch", "srun")
 NODES = ("node1", "node2", "node3")
 CPUS, MEMORY_MB = 2, 2000  # of each node
 START_S = 20
@@ -23,9 +22,8 @@ ClusterName=test
 SlurmctldHost={host}
 SlurmctldPort={port}
 SlurmUser=root
-AuthType=auth/munge
-AuthInfo=socket={folder}/munge/socket
-CredType=cred/munge
+AuthType=auth/none
+CredType=cred/none
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool/%n
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -34,13 +32,9 @@ SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
-SchedulerType=sched/backfill
 ReturnToService=2
-MpiDefault=none
 NodeName=node[1-3] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs={cpus} RealMemory={memory}
 PartitionName=main Nodes=ALL Default=YES MaxTime=60 State=UP OverSubscribe=NO
 """
@@ -51,7 +45,7 @@ def missing() -> str | None:
     search = os.pathsep.join([os.environ["PATH"], "/usr/sbin"])
     absent = [name for name in PROGRAMS if not shutil.which(name, path=search)]
     if absent:
-        return f"no {absent[0]}: apt-get install slurm-wlm munge"
+        return f"no {absent[0]}: apt-get install slurm-wlm"
     if not EXECUTOR.is_dir():
         return "what submits jobs is not installed: make setup-fleet"
     return None if os.getuid() == 0 else "only root starts Slurm's daemons"
@@ -60,7 +54,7 @@ def missing() -> str | None:
 @contextlib.contextmanager
 def cluster(folder: Path) -> Iterator[dict[str, str]]:
     """The environment in which its commands answer."""
-    for name in ("state", "spool", "munge", "bin"):
+    for name in ("state", "spool", "bin"):
         (folder / name).mkdir(parents=True)
     port = free_ports(1 + len(NODES))
     host = socket.gethostname().partition(".")[0]
@@ -82,25 +76,15 @@ def cluster(folder: Path) -> Iterator[dict[str, str]]:
         "ROOFLINE_RUN_PROCESS": "1",  # neighbours on this machine are no other load
     }
     try:
-        start_munge(folder / "munge", environment)
         call(environment, "slurmctld", "-c")
         for node in NODES:
             call(environment, "slurmd", "-N", node)
         wait_until_idle(environment)
         yield environment
     finally:
-        for file in [*folder.glob("*.pid"), folder / "munge" / "pid"]:
+        for file in folder.glob("*.pid"):
             with contextlib.suppress(OSError, ValueError):
                 os.kill(int(file.read_text()), 9)
-
-
-def start_munge(folder: Path, environment: dict[str, str]) -> None:
-    (folder / "key").write_bytes(secrets.token_bytes(1024))
-    (folder / "key").chmod(0o400)
-    folder.chmod(0o711)
-    files = {"socket": "socket", "key-file": "key", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
-    # The folders above it are pytest's own, which others may not look into: hence --force.
-    call(environment, "munged", "--force", *(f"--{option}={folder / name}" for option, name in files.items()))
 
 
 def wait_until_idle(environment: dict[str, str]) -> None:

@@ -57,7 +57,7 @@ def test_a_real_report_is_read_without_a_gpu():
     assert ("tensor_core", "bf16") in large.lacking_flops and "l2_bytes" not in large.columns
 
 
-@pytest.mark.parametrize("kept", [0, 3, 20, 1000, 60_000, -1])
+@pytest.mark.parametrize("kept", [0, 1000, 60_000, -1])
 def test_a_report_that_was_cut_off_is_refused_whole(tmp_path, kept):
     """NVIDIA's reader gives the kernels before the cut, as if there were no others."""
     cut = tmp_path / "cut.ncu-rep"
@@ -96,7 +96,6 @@ def test_a_real_decode_layer_of_pytorch_is_placed_whole():
         assert one.regime == "memory" and one.roof_at("l2").amount > 0.95 * one.roof_at("memory").amount
         assert one.roof_at("l1") is None and one.flops == one.roof_at("compute").amount
     assert all(one.share <= 1.05 for kernel in profile.kernels for one in kernel.roofs)
-    assert "silu_kernel" in words.page(profile, "here", "x.png")
 
 
 def test_without_some_counts_it_is_placed_as_far_as_they_go():
@@ -106,9 +105,7 @@ def test_without_some_counts_it_is_placed_as_far_as_they_go():
     assert (first.name, first.regime) == ("decode_attention", None)
     assert set(first.missing) == {"clock", "flops", "memory", "l2", "l1", "instructions"}
     assert "cuda_core" not in first.missing_flops and 0 < first.roof_at("compute").share < 0.5
-    page = words.page(profile, "here", "x.png")
-    assert "not known" in page and "ncu --clock-control none --cache-control none" in page
-    assert "ncu --" not in words.page(placed(launch()), "here", "x.png")
+    assert "ncu --clock-control none" in words.page(profile, "here", "x.png"), "which command counts the rest"
 
 
 # ---------------------------------------------------------------- counts
@@ -191,30 +188,17 @@ def test_a_lower_clock_lowers_compute_l1_and_l2_and_never_the_memory(mhz, flops,
     assert kernel.roof_at("memory").share == full.roof_at("memory").share
 
 
-@given(st.floats(0, 1e12), st.floats(0, 1e12))
-def test_traffic_that_is_mostly_of_one_kind_has_the_ceiling_of_that_kind(read_bytes, write_bytes):
-    mix = placing.mix_of(read_bytes, write_bytes)
-    share = read_bytes / (read_bytes + write_bytes) if read_bytes + write_bytes else 1.0
-    assert (mix == "read") == (share >= placing.MOSTLY) or share == pytest.approx(placing.MOSTLY)
-    assert placing.mix_of(write_bytes, read_bytes) == {"read": "write", "write": "read"}.get(mix, mix) or not share % 1
-
-
 @given(amounts, amounts)
 def test_a_kernel_that_loads_past_the_l1_has_no_share_of_it(l1_bytes, l2_bytes):
-    profile = placed(launch(l1_bytes=l1_bytes, l2_bytes=l2_bytes, flops={("cuda_core", "fp32"): 1e9}))
-    (kernel,) = profile.kernels
+    (kernel,) = placed(launch(l1_bytes=l1_bytes, l2_bytes=l2_bytes, flops={("cuda_core", "fp32"): 1e9})).kernels
     is_counted = l1_bytes >= placing.PASSED_BY * l2_bytes
     assert (kernel.roof_at("l1") is not None) == ("l1" in kernel.intensities) == is_counted
-    assert kernel.missing == [] and ("TMA" in " ".join(words.words(profile, "here"))) == (not is_counted)
+    assert kernel.missing == []
 
 
-@pytest.mark.parametrize(
-    ("share", "says"), [(0.7, "fewer instructions"), (0.1, "latency-bound"), (None, "if it waits")]
-)
-def test_what_no_ceiling_explains_is_told_apart_by_the_instructions_issued(share, says):
-    (kernel,) = placed(launch(warp_instructions=share and share * 1e-3 * 132 * 4 * 1980e6)).kernels
-    assert kernel.regime == "implementation" and says in words.sentence(kernel, 132)
-    assert kernel.issued_share == (share and pytest.approx(share))
+def test_what_no_ceiling_explains_shows_the_instructions_issued():
+    (kernel,) = placed(launch(warp_instructions=0.7e-3 * 132 * 4 * 1980e6)).kernels
+    assert (kernel.regime, kernel.issued_share) == ("implementation", pytest.approx(0.7))
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3), st.floats(1e-6, 1)), min_size=1, max_size=30))
@@ -239,22 +223,6 @@ def test_the_table_of_thousands_of_shapes_is_short_and_adds_up():
     rows = words.table(placed(*(launch(f"kernel_{number}") for number in range(1000))).kernels).rows
     assert len(rows) == words.ROWS + 1 and f"{1000 - words.ROWS} others" in rows[-1][0]
     assert sum(int(row[2]) for row in rows) == 1000
-
-
-@pytest.mark.parametrize(
-    ("signature", "title"),
-    [
-        (
-            "void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor<float>, std::array<char*, 3>>"
-            "(int, float (*)(int))",
-            "vectorized_elementwise_kernel<4, MulFunctor<float>, array<char*, 3>>",
-        ),
-        ("void at::native::<unnamed>::norm<c10::BFloat16, (int)-8, (unsigned long)2>(T1 *)", "norm<BFloat16, -8, 2>"),
-    ],
-)
-def test_a_title_keeps_the_function_and_its_template_arguments(signature, title):
-    kernel = ncu.Kernel("any", signature, 0, (1, 1, 1), (1, 1, 1), launch().counts)
-    assert words.title_of(placed(kernel).kernels[0]) == title
 
 
 # ---------------------------------------------------------------- the command
