@@ -11,7 +11,7 @@ include $(wildcard tools/*/tool.mk)
 # Another name may be meant for CUDA, or be mistyped.
 given = $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
 unknown := $(filter-out $(variables),$(given))
-$(if $(unknown),$(warning no variable of this Makefile: $(unknown); known: $(variables)))
+$(if $(unknown),$(warning no variable of this Makefile: $(unknown); known: $(sort $(variables))))
 
 # These would lead Python elsewhere.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV

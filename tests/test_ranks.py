@@ -4,7 +4,7 @@ import pytest
 from factories import device_record
 from records_factory import bandwidth_record, collected, peak_record
 
-from roofline.analysis.ranks import ranked
+from roofline.analysis.ranks import comparable, ranked
 from roofline.records import cards
 from roofline.records.cards import METHOD, CardRun, Cards, card_id, known_cards, write_cards
 from roofline.report.tables import rank_words
@@ -20,7 +20,8 @@ def run(card, method=METHOD, effort="default", limit=700.0, **values):
 def table_of(*runs, **hardware):
     table = collected(peak_record("gpu0", "fp16", 800), bandwidth_record("gpu0", hbm_read=4600)).roofline
     device = device_record("gpu0", name=H200, uuid="GPU-mine", hardware={"power_limit_w": 700.0} | hardware)
-    table.ceilings = ranked(table.ceilings, {"gpu0": device}, {"gpu0": Cards(card=H200, runs=list(runs))}, "default")
+    others = comparable(device, runs, "default")
+    table.ceilings = [ranked(one, others) for one in table.ceilings]
     return table
 
 

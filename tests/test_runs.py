@@ -67,7 +67,6 @@ def test_every_figure_of_a_real_run_once_and_clocks_as_counted():
     of_card = whole.of_device("gpu0")
     ceilings = {one.name for one in whole.roofline.ceilings if one.device == "gpu0"}
     assert ceilings <= of_card.keys() and {f"{name}/sustained" for name in ("fp64", "fp16")} <= of_card.keys()
-    assert of_card["fp16"].clock_mhz > of_card["fp16/sustained"].clock_mhz > 1000
 
 
 def test_a_run_at_another_time_is_another_run(run, tmp_path):

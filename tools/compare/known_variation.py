@@ -1,13 +1,12 @@
 """How much figures vary between runs of one card and between cards of one model, from reference/cards/."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from roofline.api import METHOD, cards
 
-FEWEST_DF = 3  # a figure with fewer degrees of freedom takes the variation of its kind
-KIND_DF = 8  # that of a kind counts for at most: figures of one kind do not vary alike
+KIND_DF = 4  # that the variation of a kind counts for at most: figures of one kind do not vary alike
 
 
 class Spread(NamedTuple):
@@ -20,33 +19,38 @@ class Variation(NamedTuple):
     cards: Spread | None  # between cards, beyond that
 
 
-def variations(models: Iterable[str], figures: Sequence) -> dict[str, Variation]:
-    """Of each figure (a Quantity), by its key; of several models the wider one."""
-    found = [_of_model(model, figures) for model in models]
+def variations(models: Iterable[str], figures: Sequence, dates: Collection[str] = ()) -> dict[str, Variation]:
+    """Of each figure (a Quantity), by its key; of several models the wider one. Runs of these dates do not count."""
+    found = [_of_model(model, figures, dates) for model in models]
     parts = {one.key: zip(*(variation[one.key] for variation in found), strict=True) for one in figures}
     return {key: Variation(*(max(filter(None, some), default=None) for some in both)) for key, both in parts.items()}
 
 
-def _of_model(model: str, figures: Sequence) -> dict[str, Variation]:
+def _of_model(model: str, figures: Sequence, dates: Collection[str]) -> dict[str, Variation]:
     known = cards(model)
     groups: dict[str, dict[str, list[float]]] = {}
     for run in known.runs if known else []:
-        for key, value in run.values.items() if run.method == METHOD else ():
+        for key, value in run.values.items() if run.method == METHOD and run.date not in dates else ():
             groups.setdefault(key, {}).setdefault(run.card_id, []).append(value)
     values = {one.key: list(groups.get(one.key, {}).values()) for one in figures}
     own = {key: Variation(within(some), between(some)) for key, some in values.items()}
-    kinds: dict[str, list[Variation]] = {one.kind: [Variation(None, None)] for one in figures}
-    for one in figures:
-        kinds[one.kind] += (
-            [] if one.modal else [own[one.key]]
-        )  # each process of a launch-bound figure has its own level
-    parts = {one.key: zip(own[one.key], zip(*kinds[one.kind], strict=True), strict=True) for one in figures}
-    return {key: Variation(*(_own_or_of_kind(*part) for part in both)) for key, both in parts.items()}
+    steady = [one for one in figures if not one.modal]  # each process of a launch-bound figure has its own level
+    kinds = {
+        kind: Variation(*(_of_kind(own[one.key][part] for one in steady if one.kind == kind) for part in (0, 1)))
+        for kind in dict.fromkeys(one.kind for one in figures)
+    }
+    return {one.key: _moderated(own[one.key], kinds[one.kind]) for one in figures}
 
 
-def _own_or_of_kind(own: Spread | None, kind: Iterable[Spread | None]) -> Spread | None:
-    spread = own if own and own.df >= FEWEST_DF else pooled(kind)
-    return spread if spread is own else spread and Spread(spread.sd, min(spread.df, KIND_DF))
+def _of_kind(spreads: Iterable[Spread | None]) -> Spread | None:
+    found = pooled(spreads)
+    return found and Spread(found.sd, min(found.df, KIND_DF))
+
+
+def _moderated(own: Variation, kind: Variation) -> Variation:
+    """Of few runs or cards a variation may be far too small by chance, so that of the kind counts as KIND_DF further
+    degrees of freedom (Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004)."""
+    return Variation(*(pooled(both) for both in zip(own, kind, strict=True)))
 
 
 # ---------------------------------------------------------------- spreads of groups of positive values

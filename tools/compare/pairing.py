@@ -57,7 +57,7 @@ def paired(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tuple[lis
         else:
             pairs.append(pair)
     if forcible and not force:
-        left_out.append("FORCE=1 compares other models of card")
+        raise Refused(f"cannot be compared: {'; '.join(left_out)}; FORCE=1 compares other models of card")
     if not pairs:
         raise Refused(f"cannot be compared: {'; '.join(left_out)}")
     names = [one.name for one in pairs]

@@ -15,6 +15,7 @@ POWER = 0.90  # with which the smallest change is found
 FEWEST_DF = 2  # of a variation: with less, nothing is tested
 MARGIN = 0.02  # a relative change that does not matter
 MARGINS = {"memory": 0.01, "sustained": 0.03, "device_time": 0.03, "caller_time": 0.05, "pageable": 0.10}  # by kind
+TIMES, FAMILIES = ("device_time", "caller_time"), 2
 UNAFFECTED = ("device_time", "sustained")  # kinds that a busy host does not disturb
 Verdict = Literal["SAME", "FASTER", "SLOWER", "UNCLEAR"]
 ByCard = dict[str, list[float]]
@@ -72,15 +73,22 @@ def compare(pairs: Iterable[Pair], identical: bool = False) -> list[Compared]:
     found = [one for pair in pairs for one in _figures(pair)]
     if identical:
         return [replace(one, verdict="SAME", reason=None) for one, _ in found]
+    families = [[one for one in found if (one[0].kind in TIMES) is of_times] for of_times in (False, True)]
+    return [one for family in families for one in _family(family)]
+
+
+def _family(found: Sequence[tuple["Compared", "Difference | None"]]) -> list["Compared"]:
+    """Ceilings and times are corrected apart, so that hundreds of times do not hide a change of a ceiling."""
     tested = [difference for _, difference in found if difference]
-    adjusted = iter(holm([one.p_value for one in tested]))
-    return [_concluded(*both, next(adjusted), len(tested)) if both[1] else both[0] for both in found]
+    adjusted = iter(holm([FAMILIES * one.p_value for one in tested]))
+    return [_concluded(*both, next(adjusted), FAMILIES * len(tested)) if both[1] else both[0] for both in found]
 
 
 def _figures(pair: Pair) -> list[tuple[Compared, Difference | None]]:
     first = {key: figure for one in reversed(pair.a) for key, figure in one.figures.items()}
     common = [figure for key, figure in first.items() if any(key in one.figures for one in pair.b)]
-    known = variations(dict.fromkeys(one.record.name for one in (*pair.a, *pair.b)), common)
+    devices = [one.record for one in (*pair.a, *pair.b)]
+    known = variations(dict.fromkeys(one.name for one in devices), common, {one.queried_at for one in devices})
     return [_figure(pair, one, known[one.key]) for one in common]
 
 
@@ -98,7 +106,8 @@ def _figure(pair: Pair, first, known: Variation) -> tuple[Compared, Difference |
     a, b = ({one.card: [f.value for other, f in side if other.card == one.card] for one, _ in side} for side in sides)
     spreads = [within(side.values()) for side in (a, b)]
     runs = pooled([known.runs, *spreads])
-    cards = None if pair.same_card else known.cards
+    enough = known.cards and known.cards.df >= FEWEST_DF
+    cards = known.cards if enough and not pair.same_card else None
     error = _error(a, b, runs, cards, pair.same_card)
     if not error:
         what = "runs" if pair.same_card else "cards of this model"

@@ -162,7 +162,7 @@ def main(arguments: list[str]) -> list[str]:
         parser.add_argument(name)
     given = parser.parse_args(arguments)
     if given.orcid and not (given.author and re.fullmatch(r"(\d{4}-){3}\d{3}[\dX]", given.orcid)):
-        raise Refused(f"ORCID={given.orcid}; allowed: one such as 0000-0002-1825-0097, with AUTHOR")
+        raise Refused(f"ORCID={given.orcid}; allowed: one such as 0000-0002-1825-0097, next to AUTHOR")
     if given.affiliation_url and not (given.affiliation and re.fullmatch(r"https?://\S+", given.affiliation_url)):
         raise Refused(f"AFFILIATION_URL={given.affiliation_url}; allowed: a web address, with AFFILIATION")
     return make(given.archive or newest_archive(Path()), given)

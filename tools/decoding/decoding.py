@@ -253,4 +253,4 @@ def wrapped(text: str) -> str:
 
 if __name__ == "__main__":
     api.print_what_can_be_printed()
-    sys.exit(main(sys.argv[1:]))
+    api.exit_with(main, 1)

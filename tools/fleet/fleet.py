@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scrip
 import heat_map
 from outliers import FEWEST_CARDS, Fleet, any_gpu, cards_of, fleet
 
-from roofline.api import RESULTS, Refused, Run, counted, figure_style, listed, open_run, percent, write_text
+from roofline.api import RESULTS, Refused, Run, counted, exit_with, figure_style, listed, open_run, percent, write_text
 from roofline.api import print_what_can_be_printed as print_always
 
 FAILING, NOTHING = 1, 2
@@ -48,7 +48,9 @@ def main(arguments: Sequence[str]) -> int:
         return NOTHING
     print(screen(found))
     print(f"{given.into}/: fleet.png, fleet.json, passing_nodes.txt, failing_nodes.txt")
-    return FAILING if found.failing else 0
+    if found.failing:
+        return FAILING
+    return 0 if found.judged or given.wanted else NOTHING
 
 
 def read(paths: Sequence[Path]) -> tuple[dict[str, Run], dict[str, str]]:
@@ -109,7 +111,7 @@ def screen(found: Fleet) -> str:
     if slow:
         lines += [f"{counted(len(slow), 'slow card')}:", *slow_cards(found, slow[:CARDS_SHOWN])]
         lines += [f"and {len(slow) - CARDS_SHOWN} more: fleet.json"] * (len(slow) > CARDS_SHOWN)
-    elif any(one.limit for one in found.figures):
+    elif found.judged:
         lines.append("No slow card.")
     else:
         lines.append(f"Not judged: {counted(found.cards, 'card')}, and {FEWEST_CARDS} or more are needed.")
@@ -120,10 +122,15 @@ def screen(found: Fleet) -> str:
     doubtful = sum(len(row.not_judged) for row in found.rows)
     if doubtful:
         lines.append(f"Not judged: {counted(doubtful, 'figure')}, disturbed or of few samples.")
-    other = [f"{node}: {why.removeprefix(f'{node}: ')}" for node, why in found.failing.items() if "slow in" not in why]
+    other = [
+        f"{node}: {why.removeprefix(f'{node}: ')}"
+        for node, why in found.failing.items()
+        if not why.startswith("slow in") or "; " in why
+    ]
     lines += other[:NODES_SHOWN]
     lines += [f"and {len(other) - NODES_SHOWN} more: fleet.json"] * (len(other) > NODES_SHOWN)
-    return "\n".join([*lines, f"{len(found.passing)} of {counted(nodes, 'node')} pass, {len(found.failing)} fail."])
+    verb = "pass" if found.judged else "are measured"
+    return "\n".join([*lines, f"{len(found.passing)} of {counted(nodes, 'node')} {verb}, {len(found.failing)} fail."])
 
 
 def slow_cards(found: Fleet, slow: Sequence[str]) -> list[str]:
@@ -138,4 +145,4 @@ def slow_cards(found: Fleet, slow: Sequence[str]) -> list[str]:
 
 if __name__ == "__main__":
     print_always()
-    sys.exit(main(sys.argv[1:]))
+    exit_with(main, NOTHING)

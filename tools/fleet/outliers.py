@@ -35,7 +35,6 @@ class Figure:
     name: str
     kind: str
     unit: str
-    higher_is_better: bool
     cards: int = 0  # that it is judged by
     median: float | None = None
     limit: float | None = None  # share of the median that a card may be below it; None: too few cards
@@ -59,6 +58,10 @@ class Fleet:
     outliers: list[Outlier]  # the slowest first
     failing: dict[str, str]  # nodes, with the reason
     passing: list[str]
+
+    @property
+    def judged(self) -> bool:
+        return any(one.limit for one in self.figures)
 
     @property
     def cards(self) -> int:
@@ -125,7 +128,7 @@ def figures_of(runs: Mapping[str, Run], rows: Sequence[Row]) -> list[Figure]:
     there = {key for row in rows for key in row.values}
     told = {one.key: one for run in runs.values() for one in run.quantities if one.key in there}
     return [
-        Figure(one.key, one.name, one.kind, one.unit, one.higher_is_better)
+        Figure(one.key, one.name, one.kind, one.unit)
         for one in sorted(told.values(), key=lambda one: KINDS.index(one.kind))
     ]
 
@@ -154,4 +157,4 @@ def judged(figure: Figure, rows: Sequence[Row]) -> list[Outlier]:
 
 
 def of_median(value: float, figure: Figure) -> float:
-    return value / figure.median if figure.higher_is_better else figure.median / value
+    return value / figure.median

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from verdict import ANOTHER, Row
 
-from roofline.api import METHOD, Cards, card_id, counted, number, percent
+from roofline.api import Cards, comparable, counted, number, percent
 
+KINDS = ("burst", "sustained", "issue", "memory", "cache", "link")  # the host has a part in the others
 FEWEST = 5  # other cards: fewer do not show what is usual
 NOTE, FAIL = 0.03, 0.08  # below their median
 NEAR = f"no ceiling {100 * FAIL:.0f} % or more below the median of other cards of its model"
@@ -38,13 +39,11 @@ class Ceiling(NamedTuple):
 
 
 def ceilings(device, figures: Iterable, effort: str, cards: Cards | None) -> list[Ceiling]:
-    """Those of a device record. Other cards count with runs of the same method, power limit and effort."""
-    same = (METHOD, device.hardware.get("power_limit_w"))
-    runs = [one for one in cards.runs if (one.method, one.power_limit_w) == same] if cards else []
-    runs = [one for one in runs if one.effort in (None, effort) and one.card_id != card_id(device.uuid)]
+    """Those of a device record, next to runs of other cards that were measured alike."""
+    runs = comparable(device, cards.runs, effort) if cards else []
     by_card = {one.card_id: [run.values for run in runs if run.card_id == one.card_id] for one in runs}
     found = []
-    for figure in (one for one in figures if one.kind != "pageable"):  # the host paces those
+    for figure in (one for one in figures if one.kind in KINDS):
         values = [[run[figure.key] for run in of_card if figure.key in run] for of_card in by_card.values()]
         others = sorted(median(of_card) for of_card in values if of_card)
         rank = 1 + sum(one > figure.value for one in others)

@@ -40,7 +40,9 @@ MARKS = {"fail": "FAIL", "note": "note", "not_applicable": "?", "pass": "ok"}  #
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="make health", description=(__doc__ or "").split("\n\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="make health", usage=argparse.SUPPRESS, description=(__doc__ or "").split("\n\n")[0]
+    )
     parser.add_argument("--devices", nargs="*", default=[])
     parser.add_argument("--heat", type=float, default=HEAT_S)
     parser.add_argument("--add", metavar="ARCHIVE")

@@ -25,7 +25,7 @@ from roofline.run.settings import CHECKOUT, Faults
 METADATA = Path(".snakemake", "metadata")
 AGAIN = "run the workflow first (make run, or snakemake --cores 1), or give the options that it was run with"
 # Of the committed runs of other cards, what no page of this one is made with: 16 MB.
-OF_OTHER_RUNS = re.compile(r"reference/(?!cards/|[^/]+/roofline\.json$)")
+OF_OTHER_RUNS = re.compile(r"reference/(?!cards/)")
 NEVER_LISTED = (
     "results/archive/",
     "results/comparison/",

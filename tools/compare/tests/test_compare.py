@@ -46,7 +46,7 @@ def known(monkeypatch):
 
     def store(runs=None, cards=None, df=20):
         stored = Variation(runs and Spread(runs, df), cards and Spread(cards, 5))
-        monkeypatch.setattr(t_test, "variations", lambda models, figures: {one.key: stored for one in figures})
+        monkeypatch.setattr(t_test, "variations", lambda models, figures, dates: {one.key: stored for one in figures})
 
     store()
     return store

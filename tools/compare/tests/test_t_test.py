@@ -50,17 +50,16 @@ def known_run(card, method=METHOD, **figures):
     return CardRun(date="2026-11-24", method=method, card_id=card, values=figures, **fields)
 
 
-def test_a_figure_of_few_runs_takes_the_variation_of_its_kind(reference, monkeypatch):
+def test_the_variation_of_a_kind_adds_to_that_of_a_figure(reference, monkeypatch):
     figures = [open_run(reference).of_device("gpu0")[key] for key in ("fp32", "fp16", "hbm_read")]
     runs = [known_run(card, fp32=1 + 0.01 * place) for card in "ab" for place in range(3)]
     runs += [known_run("a", method=METHOD - 1, fp32=7.0)]
     monkeypatch.setattr(known_variation, "cards", lambda model: Cards(card=model, runs=runs) if model == "M" else None)
     found = variations(["M", "unknown"], figures)
-    assert found["fp32"].runs == pytest.approx((0.00995, 4), abs=1e-4)
-    assert found["fp16"].runs == found["fp32"].runs and found["fp16"].cards.sd == 0
+    assert found["fp32"].runs == pytest.approx((0.00995, 4 + KIND_DF), abs=1e-4)
+    assert found["fp16"].runs == pytest.approx((0.00995, KIND_DF), abs=1e-4) and found["fp16"].cards.sd == 0
     assert found["hbm_read"] == (None, None)
-    runs += [known_run("c", fp32=1 + 0.001 * place) for place in range(40)]
-    assert variations(["M"], figures)["fp16"].runs.df == KIND_DF < variations(["M"], figures)["fp32"].runs.df
+    assert variations(["M"], figures, {"2026-11-24"})["fp32"] == (None, None), "all runs are of that date"
 
 
 # ---------------------------------------------------------------- verdicts

@@ -22,7 +22,7 @@ def run(card, value, **changes):
 
 
 def figure(value, kind="memory"):
-    return Quantity("gpu0", "hbm_read", "hbm_read", kind, value, "GB/s", True, 100, None, None, None)
+    return Quantity("gpu0", "hbm_read", "hbm_read", kind, value, "GB/s", True, 100, None, None)
 
 
 def against(value, runs):

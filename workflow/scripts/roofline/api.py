@@ -8,6 +8,7 @@ from roofline import devices
 from roofline.analysis.checks.conditions import ALONE, QUIET
 from roofline.analysis.load import card_facts
 from roofline.analysis.quantities import Run, sound
+from roofline.analysis.ranks import comparable
 from roofline.analysis.table import ComputeCeiling, MemoryCeiling
 from roofline.core import student_t
 from roofline.core.accuracy import relative_error, require_close
@@ -44,7 +45,6 @@ from roofline.records.base import CorruptRecord
 from roofline.records.base import read as read_record
 from roofline.records.cards import METHOD, CardRun, Cards, card_id, cards, write_cards
 from roofline.records.cards import path_of as cards_path
-from roofline.records.device import DeviceRecord
 from roofline.records.files import write_text
 from roofline.records.manifest import Manifest
 from roofline.records.operator import OperatorRecord

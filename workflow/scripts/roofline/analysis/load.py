@@ -7,7 +7,7 @@ from typing import NamedTuple
 from roofline.analysis import checks
 from roofline.analysis.collect import Asked, collect
 from roofline.analysis.quantities import Quantity, quantities, sound
-from roofline.analysis.ranks import ranked
+from roofline.analysis.ranks import comparable, ranked
 from roofline.analysis.results import Results, read_results
 from roofline.analysis.table import Roofline
 from roofline.analysis.verification import verify
@@ -20,8 +20,13 @@ def load(found: Results, asked: Asked | None = None, sha256: Mapping[str, str] |
     asked = asked or Asked()
     collected = collect(found, asked)
     table = collected.roofline if sha256 is None else verify(collected, found, sha256)
-    table.ceilings = ranked(table.ceilings, found.device_records(), found.known_cards, asked.effort)
     table.checks = checks.of_run(table, found)
+    devices, figures = found.device_records(), quantities(table)
+    rankable = {(one.device, one.key) for name in devices for one in sound(figures, table, name)}
+    others = {name: comparable(devices[name], one.runs, asked.effort) for name, one in found.known_cards.items()}
+    table.ceilings = [
+        ranked(one, others.get(one.device, [])) if (one.device, one.name) in rankable else one for one in table.ceilings
+    ]
     return table
 
 

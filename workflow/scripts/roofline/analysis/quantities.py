@@ -2,12 +2,10 @@
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from roofline.analysis.steadiness import uneven
 from roofline.analysis.table import ComputeCeiling, MemoryCeiling, Operator, Roofline
 from roofline.core.formatting import flops_unit
 from roofline.core.statistics import few
@@ -16,7 +14,6 @@ from roofline.devices import levels
 from roofline.records.device import DeviceRecord
 from roofline.records.manifest import Manifest
 
-TIMES = ("device_time", "caller_time")  # kinds of an operator's cell; the others are of ceilings
 HOST_BOUND = 1.05  # of the device's time, that a caller waits: the device waits for the host
 WIDE = 1.2  # the ninth decile of a caller's samples over the first: of figures that the device sets it is 1.1 at most
 
@@ -32,22 +29,9 @@ class Quantity(NamedTuple):
     unit: str
     higher_is_better: bool
     samples: int | None  # timed ones that it rests on; None if not known
-    clock_mhz: float | None  # counted on the multiprocessors under that very load; None if not counted
     inputs: str | None  # operands, where a record tells
     record: str | None  # below results/
     modal: bool = False  # whether the host sets its pace, so that it may settle at one of several levels
-
-    @property
-    def operator(self) -> str:
-        """Of a time."""
-        return self.key.partition("/")[0]
-
-    @property
-    def family(self) -> str:
-        """Of figures that vary alike from run to run: of times those of one implementation within a factor of four."""
-        if self.kind not in TIMES:
-            return self.kind
-        return "/".join([self.kind, *self.key.split("/")[:2], str(int(math.log(max(self.value, 1), 4)))])
 
 
 @dataclass(frozen=True)
@@ -80,9 +64,9 @@ def quantities(roofline: Roofline) -> list[Quantity]:
     for ceiling in roofline.ceilings:
         found += _compute(ceiling) if ceiling.kind == "compute" else [_memory(ceiling)]
     for one in roofline.instructions:
-        rate, clock = one.warp_instructions_per_s / 1e9, one.sm_clock_mhz
+        rate = one.warp_instructions_per_s / 1e9
         words = ("issue", "instruction issue", "issue", rate, "G warp instructions/s", True)
-        found.append(Quantity(one.device, *words, one.samples, clock, None, one.record))
+        found.append(Quantity(one.device, *words, one.samples, None, one.record))
     return found + [figure for operator in roofline.operators for figure in _operator(operator)]
 
 
@@ -104,14 +88,12 @@ def _compute(ceiling: ComputeCeiling) -> list[Quantity]:
     """Burst and sustained are two figures: the one shows the product, the other the power limit and the cooling."""
     unit, inputs = flops_unit(ceiling.name), ceiling.inputs
     burst = ceiling.burst_tflops or ceiling.tflops
-    # Of a block at two clocks the counted one is a mean, and the median of its samples is of either.
-    clock = None if uneven(ceiling.burst_quarters_tflops) else ceiling.clock_mhz
     words = (ceiling.device, ceiling.name, ceiling.name, "burst", burst, unit, True)
-    found = [Quantity(*words, ceiling.samples, clock, inputs, ceiling.record)]
+    found = [Quantity(*words, ceiling.samples, inputs, ceiling.record)]
     if ceiling.sustained_tflops:
-        clock, key = ceiling.sustained_clock_mhz, f"{ceiling.name}/sustained"
+        key = f"{ceiling.name}/sustained"
         words = (ceiling.device, key, f"{ceiling.name} sustained", "sustained", ceiling.sustained_tflops, unit, True)
-        found.append(Quantity(*words, None, clock, inputs, ceiling.record))
+        found.append(Quantity(*words, None, inputs, ceiling.record))
     return found
 
 
@@ -119,7 +101,7 @@ def _memory(ceiling: MemoryCeiling) -> Quantity:
     kind = levels.medium(ceiling.level)
     kind = "pageable" if ceiling.host_memory == "pageable" else kind
     words = (ceiling.device, ceiling.name, ceiling.name, kind, ceiling.gb_per_s, "GB/s", True)
-    return Quantity(*words, ceiling.samples, ceiling.sm_clock_mhz, None, ceiling.record)
+    return Quantity(*words, ceiling.samples, None, ceiling.record)
 
 
 def _operator(cell: Operator) -> list[Quantity]:
@@ -132,7 +114,7 @@ def _operator(cell: Operator) -> list[Quantity]:
         if seconds:
             named = (cell.device, f"{key}/{kind}", f"{cell.full_name}, {words}", kind, seconds * 1e6, "us", False)
             modal = kind == "caller_time" and host_bound(seconds, cell.device_latency_s, cell.latency_deciles)
-            found.append(Quantity(*named, cell.samples, None, None, cell.record, modal))
+            found.append(Quantity(*named, cell.samples, None, cell.record, modal))
     return found
 
 

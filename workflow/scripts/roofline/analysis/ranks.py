@@ -1,21 +1,13 @@
 """The rank of a card among the known cards of its model, ceiling by ceiling."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from roofline.analysis.table import ComputeCeiling, MemoryCeiling
 from roofline.core.statistics import median
-from roofline.records.cards import METHOD, CardRun, Cards, card_id
+from roofline.records.cards import METHOD, CardRun, card_id
 from roofline.records.device import DeviceRecord
 
 Ceiling = ComputeCeiling | MemoryCeiling
-
-
-def ranked(
-    ceilings: Sequence[Ceiling], devices: Mapping[str, DeviceRecord], known: Mapping[str, Cards], effort: str | None
-) -> list[Ceiling]:
-    """The same ceilings, with their ranks. A known card counts once, by the median of its runs."""
-    others = {name: comparable(devices[name], one.runs, effort) for name, one in known.items() if name in devices}
-    return [_ranked(one, others.get(one.device, [])) for one in ceilings]
 
 
 def comparable(device: DeviceRecord, runs: Sequence[CardRun], effort: str | None) -> list[CardRun]:
@@ -27,7 +19,8 @@ def comparable(device: DeviceRecord, runs: Sequence[CardRun], effort: str | None
     return [one for one in runs if one.card_id != mine and (one.method, one.effort, one.power_limit_w) == alike]
 
 
-def _ranked(ceiling: Ceiling, others: Sequence[CardRun]) -> Ceiling:
+def ranked(ceiling: Ceiling, others: Sequence[CardRun]) -> Ceiling:
+    """The same ceiling with its rank. A known card counts once, by the median of its runs."""
     by_card: dict[str, list[float]] = {}
     for run in others:
         if value := run.values.get(ceiling.name):

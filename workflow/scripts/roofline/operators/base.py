@@ -18,6 +18,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -355,7 +356,8 @@ class Operator(ABC):
         return mine
 
 
-def with_siblings(file: Path) -> set[Path]:
+@cache
+def with_siblings(file: Path) -> frozenset[Path]:
     """A Python file and the modules beside it that it imports, directly or through others."""
     found: set[Path] = set()
     new = {file}
@@ -366,7 +368,7 @@ def with_siblings(file: Path) -> set[Path]:
         names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
         beside = {file.with_name(f"{name.partition('.')[0]}.py") for name in names}
         new = {path for path in beside if path.is_file()} - found
-    return found
+    return frozenset(found)
 
 
 def first_result(implementation: Implementation, scope: str | None) -> tuple[Any, float]:

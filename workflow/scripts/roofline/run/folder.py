@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
@@ -85,27 +86,22 @@ def measure(
     settings.complete(config)
     require_no_living_run(folder)
     prepare(folder, config)
-    log, why = folder / LOG, "its process died"
+    log, why, failed, started = folder / LOG, "its process died", True, time.time()
     with open(log, "wb") as output:
         try:
-            run(folder, [*options, "--keep-going", "--", *targets], output, limit_s)
+            failed = bool(run(folder, [*options, "--keep-going", "--", *targets], output, limit_s))
         except subprocess.TimeoutExpired:
             why = "there was no time for it"
-    missing = [one for one in targets if not (folder / one).exists()]
-    if missing and not any((folder / "logs").rglob("device_query.log")):
+    missing = [one for one in targets if failed and _written_at(folder / one) < started]
+    if missing and not any(_written_at(path) >= started for path in (folder / "logs").rglob("*.log")):
         last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
         raise Failed("\n".join([*last, f"nothing was measured (log: {log})"]))
-    failed = failures(folder / JOBS)
-    return {one: failed.get(one, Failure(f"{why} (log: {log})", "")) for one in missing}
+    reasons = failures(folder / JOBS)
+    return {one: reasons.get(one, Failure(f"{why} (log: {log})", "")) for one in missing}
 
 
-def run_logged(folder: Path, arguments: Sequence[str]) -> None:
-    """The workflow in a folder that was prepared; what it says goes to a log beside the folder. Raises Failed."""
-    log = folder.with_suffix(".log")
-    with open(log, "wb") as output:
-        status = run(folder, arguments, output)
-    if status:
-        raise Failed(f"{folder} failed with status {status} (log: {log})")
+def _written_at(path: Path) -> float:
+    return path.stat().st_mtime if path.exists() else 0.0
 
 
 def run(folder: Path, arguments: Sequence[str], output: IO | None = None, limit_s: float | None = None) -> int:

@@ -105,6 +105,10 @@ def exit_with(main: Callable[[list[str]], int], unforeseen: int) -> NoReturn:
     """End with the status of a command; after an error that it did not foresee with that one, since 1 is a verdict."""
     try:
         status = main(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # as of `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        status = unforeseen
     except Exception:
         traceback.print_exc()
         status = unforeseen
