@@ -23,11 +23,10 @@ import compare_picture
 import t_test
 from pairing import Pair, differences, differences_of_runs, paired
 
-from roofline.api import RESULTS, Refused, Run, exit_with, figure_style, open_run, print_what_can_be_printed, write_text
+from roofline.api import RESULTS, Refused, Run, exit_with, figure_style, open_run, write_text
 
 WHERE = RESULTS / "comparison"
-SLOWER, REFUSED = 1, 2
-DPI = 144
+SLOWER, REFUSED, DPI = 1, 2, 144
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,7 @@ def main(arguments: list[str]) -> int:
     except (Refused, OSError) as error:
         print(error, file=sys.stderr)
         return REFUSED
-    print(compare_page.screen(comparison))
-    print(f"{WHERE}/: comparison.md, comparison.json, comparison.png")
+    print(f"{compare_page.screen(comparison)}\n{WHERE}/: comparison.md, comparison.json, comparison.png")
     return SLOWER if any(one.verdict == "SLOWER" for one in comparison.figures) else 0
 
 
@@ -104,5 +102,4 @@ def _cards(pair: Pair) -> str:
 
 
 if __name__ == "__main__":
-    print_what_can_be_printed()
     exit_with(main, REFUSED)

@@ -34,23 +34,18 @@ def _of_model(model: str, figures: Sequence, dates: Collection[str]) -> dict[str
             groups.setdefault(key, {}).setdefault(run.card_id, []).append(value)
     values = {one.key: list(groups.get(one.key, {}).values()) for one in figures}
     own = {key: Variation(within(some), between(some)) for key, some in values.items()}
-    steady = [one for one in figures if not one.modal]  # each process of a launch-bound figure has its own level
-    kinds = {
-        kind: Variation(*(_of_kind(own[one.key][part] for one in steady if one.kind == kind) for part in (0, 1)))
-        for kind in dict.fromkeys(one.kind for one in figures)
-    }
-    return {one.key: _moderated(own[one.key], kinds[one.kind]) for one in figures}
+    kinds: dict[str, list[Variation]] = {one.kind: [Variation(None, None)] for one in figures}
+    for one in figures:
+        kinds[one.kind] += [own[one.key]] * (not one.modal)  # each process of a launch-bound figure has its own level
+    parts = {one.key: zip(own[one.key], zip(*kinds[one.kind], strict=True), strict=True) for one in figures}
+    return {key: Variation(*(_moderated(*part) for part in both)) for key, both in parts.items()}
 
 
-def _of_kind(spreads: Iterable[Spread | None]) -> Spread | None:
-    found = pooled(spreads)
-    return found and Spread(found.sd, min(found.df, KIND_DF))
-
-
-def _moderated(own: Variation, kind: Variation) -> Variation:
+def _moderated(own: Spread | None, kind: Iterable[Spread | None]) -> Spread | None:
     """Of few runs or cards a variation may be far too small by chance, so that of the kind counts as KIND_DF further
     degrees of freedom (Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004)."""
-    return Variation(*(pooled(both) for both in zip(own, kind, strict=True)))
+    of_kind = pooled(kind)
+    return pooled([own, of_kind and Spread(of_kind.sd, min(of_kind.df, KIND_DF))])
 
 
 # ---------------------------------------------------------------- spreads of groups of positive values

@@ -56,10 +56,9 @@ def paired(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tuple[lis
             forcible = True
         else:
             pairs.append(pair)
-    if forcible and not force:
-        raise Refused(f"cannot be compared: {'; '.join(left_out)}; FORCE=1 compares other models of card")
-    if not pairs:
-        raise Refused(f"cannot be compared: {'; '.join(left_out)}")
+    hint = "; FORCE=1 compares other models of card" if forcible and not force else ""
+    if hint or not pairs:
+        raise Refused(f"cannot be compared: {'; '.join(left_out)}{hint}")
     names = [one.name for one in pairs]
     pairs = [one._replace(name=f"{one.name}, {one.a[0].card}") if names.count(one.name) > 1 else one for one in pairs]
     return pairs, list(dict.fromkeys(left_out))

@@ -73,15 +73,13 @@ def compare(pairs: Iterable[Pair], identical: bool = False) -> list[Compared]:
     found = [one for pair in pairs for one in _figures(pair)]
     if identical:
         return [replace(one, verdict="SAME", reason=None) for one, _ in found]
-    families = [[one for one in found if (one[0].kind in TIMES) is of_times] for of_times in (False, True)]
-    return [one for family in families for one in _family(family)]
-
-
-def _family(found: Sequence[tuple["Compared", "Difference | None"]]) -> list["Compared"]:
-    """Ceilings and times are corrected apart, so that hundreds of times do not hide a change of a ceiling."""
-    tested = [difference for _, difference in found if difference]
-    adjusted = iter(holm([FAMILIES * one.p_value for one in tested]))
-    return [_concluded(*both, next(adjusted), FAMILIES * len(tested)) if both[1] else both[0] for both in found]
+    concluded = []
+    for of_times in (False, True):  # corrected apart, so that hundreds of times do not hide a change of a ceiling
+        family = [one for one in found if (one[0].kind in TIMES) is of_times]
+        tested = [difference for _, difference in family if difference]
+        adjusted = iter(holm([FAMILIES * one.p_value for one in tested]))
+        concluded += [_concluded(*one, next(adjusted), FAMILIES * len(tested)) if one[1] else one[0] for one in family]
+    return concluded
 
 
 def _figures(pair: Pair) -> list[tuple[Compared, Difference | None]]:
@@ -106,8 +104,7 @@ def _figure(pair: Pair, first, known: Variation) -> tuple[Compared, Difference |
     a, b = ({one.card: [f.value for other, f in side if other.card == one.card] for one, _ in side} for side in sides)
     spreads = [within(side.values()) for side in (a, b)]
     runs = pooled([known.runs, *spreads])
-    enough = known.cards and known.cards.df >= FEWEST_DF
-    cards = known.cards if enough and not pair.same_card else None
+    cards = known.cards if known.cards and known.cards.df >= FEWEST_DF and not pair.same_card else None
     error = _error(a, b, runs, cards, pair.same_card)
     if not error:
         what = "runs" if pair.same_card else "cards of this model"
@@ -195,6 +192,5 @@ def smallest_change(se: float, df: float, tests: int, margin: float) -> float:
 
 def _concluded(figure: Compared, one: Difference, p_value: float, tests: int) -> Compared:
     ci95 = tuple(sorted(math.exp(end if figure.higher_is_better else -end) for end in one.interval))
-    least = smallest_change(one.se, one.df, tests, figure.margin)
-    found = verdict(one, p_value, figure.margin)
+    found, least = verdict(one, p_value, figure.margin), smallest_change(one.se, one.df, tests, figure.margin)
     return replace(figure, ci95=ci95, p_value=p_value, verdict=found, smallest_change=least)

@@ -252,5 +252,4 @@ def wrapped(text: str) -> str:
 
 
 if __name__ == "__main__":
-    api.print_what_can_be_printed()
     api.exit_with(main, 1)

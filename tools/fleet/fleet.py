@@ -24,7 +24,6 @@ import heat_map
 from outliers import FEWEST_CARDS, Fleet, any_gpu, cards_of, fleet
 
 from roofline.api import RESULTS, Refused, Run, counted, exit_with, figure_style, listed, open_run, percent, write_text
-from roofline.api import print_what_can_be_printed as print_always
 
 FAILING, NOTHING = 1, 2
 CARDS_SHOWN, AGAIN_SHOWN, NODES_SHOWN, DPI = 8, 3, 5, 160
@@ -144,5 +143,4 @@ def slow_cards(found: Fleet, slow: Sequence[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    print_always()
     exit_with(main, NOTHING)

@@ -167,5 +167,4 @@ def screen(cards: Sequence[dict]) -> str:
 
 
 if __name__ == "__main__":
-    api.print_what_can_be_printed()
     api.exit_with(main, STATUS["cannot tell"])

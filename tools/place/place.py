@@ -23,17 +23,7 @@ import place_page
 import place_picture
 import placing
 
-from roofline.api import (
-    RESULTS,
-    Refused,
-    Run,
-    exit_with,
-    figure_style,
-    ncu,
-    open_run,
-    print_what_can_be_printed,
-    write_text,
-)
+from roofline.api import RESULTS, Refused, Run, exit_with, figure_style, ncu, open_run, write_text
 
 PLACED, NAME = RESULTS / "placed", "placement"
 REFERENCE = Path("reference/nvidia-h200")
@@ -113,5 +103,4 @@ def wrapped(text: str) -> str:
 
 
 if __name__ == "__main__":
-    print_what_can_be_printed()
     exit_with(main, 1)

@@ -103,6 +103,7 @@ def print_what_can_be_printed() -> None:
 
 def exit_with(main: Callable[[list[str]], int], unforeseen: int) -> NoReturn:
     """End with the status of a command; after an error that it did not foresee with that one, since 1 is a verdict."""
+    print_what_can_be_printed()
     try:
         status = main(sys.argv[1:])
         sys.stdout.flush()
