@@ -14,7 +14,7 @@ from roofline.devices import host
 def pytest_collection_modifyitems(items) -> None:
     for item in items:
         if "finished_run" in item.fixturenames:
-            item.add_marker("workflow")
+            item.add_marker("slow")
 
 
 @pytest.fixture(scope="session", autouse=True)

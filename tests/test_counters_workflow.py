@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from test_gpu_workflow import CONFIG, GpuRun, copy_of, whole_run
 
+pytestmark = pytest.mark.slow
 ALL_COUNTED = {"gpu0/profiler.json"}  # by the job that counts: its first output
 RECORDS = {"decode_attn/minigpt/S16_fp32", "row_norm/fp32", "rmsnorm_matmul/hidden64_fp16", "peak_flops/fp16"}
 

@@ -10,7 +10,7 @@ import pytest
 from workflow_run import CHECKOUT, Run, made_once, new_checkout
 
 FAKES = CHECKOUT / "tests" / "fakes"
-pytestmark = pytest.mark.workflow
+pytestmark = pytest.mark.slow
 KNOWN = "reference/cards/nvidia-h200.json"
 ONE_CARD = "GPU-1111=NVIDIA H200"
 TWO_CARDS = f"{ONE_CARD},GPU-2222=NVIDIA H200"
@@ -217,8 +217,7 @@ def test_the_roofline_holds_every_ceiling_and_operator_under_its_seals(finished)
 
 
 def test_an_edited_list_of_known_cards_makes_the_table_stale(again):
-    ceiling = again.read("roofline.json")["ceilings"][0]
-    assert ceiling["rank"] == ceiling["known_cards"] > 1, "slower than every card"
+    assert again.read("roofline.json")["ceilings"][0]["rank"] is None, "of so few samples"
     assert again.read("known_cards.json")["devices"]["gpu0"]["card"] == "NVIDIA H200"
     again.append(KNOWN, "")
     assert "roofline.json" in again.planned()

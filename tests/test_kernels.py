@@ -18,6 +18,7 @@ from roofline.operators.decode_attention.fused import RESERVED_BYTES, WARP, Vari
 from roofline.operators.rmsnorm_matmul import hopper
 from roofline.operators.row_norm import cuda as row_norm
 
+pytestmark = pytest.mark.slow
 LIBRARY = Path(roofline.__file__).parent
 SOURCES = sorted([*CEILING_KERNELS.glob("*.cu"), *LIBRARY.glob("operators/*/kernels/*.cu")])
 EVERYWHERE = [path for path in SOURCES if path not in hopper.KERNELS.values()]  # those are Hopper's alone

@@ -118,13 +118,12 @@ def test_a_changed_setting_makes_its_own_jobs_stale(run, changes, expected):
 
 
 def test_settings_that_no_measurement_uses_measure_nothing(run):
-    """S in another order, what GPUs alone use, points of no sweep, an effort whose budgets are all given, the price,
+    """S in another order, what GPUs alone use, points of no sweep, the price,
     the one implementation by its name, a preset that is not measured."""
     run.edit_config(
         decode_attn={"seq_lens": [32, 16], "implementations": ["numpy"]},
         model={"presets": {"minigpt": MINIGPT, "mine": {"layers": 1, "heads": 2, "head_size": 4}}},
         bandwidth={"transfer_size_mib": 8, "levels": ["dram", "h2d"], "sweep_points": 4},
-        effort="thorough",
         devices="auto",
         cost={"usd_per_hour": 2.5},
     )

@@ -19,7 +19,6 @@ SMALL = {
     "peak_flops": TINY["peak_flops"] | {"dtypes": ["fp32_fma"]},
     "bandwidth": TINY["bandwidth"] | {"size_mib": None},  # the cache of this host is what it is
     **{name: {"enabled": False} for name in ("decode_attn", "row_norm", "rmsnorm_matmul")},
-    "models": [],
     "plot": TINY["plot"],
 }
 FLEET = {"nodes": [], "partition": None, "account": None, "minutes": 5, "run": SMALL}
