@@ -33,7 +33,7 @@ from roofline.records.operator import JobRecord, Measurement, OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, Seal, predict_sealed
 from roofline.records.product import Product
 from roofline.records.timing import Check, Contention, Search, Timing
-from roofline.report import counters, efficiency, gpu_vs_cpu, host_costs, predictions, throughput
+from roofline.report import counters, efficiency, gpu_vs_cpu, predictions, throughput
 from roofline.report.model import Report, report
 from roofline.report.rendering import text_page
 from roofline.report.tables import fail_lines
@@ -61,7 +61,7 @@ SCAN = OwnOperator(
     cases=[],
 )
 GEMM = OwnOperator(name="gemm", title="GEMM", picture="gemm", counted="A, B and C once each", cases=[])
-OF_CASE = ("label", "series", "textbook_regime", "advice", "graph")
+OF_CASE = ("label", "series", "advice", "graph")
 
 
 class MadeUpCell(Measurement):
@@ -188,7 +188,7 @@ def cell(device: str, latency_s: float, device_latency_s: float | None = None, *
         "overhead_s": None,
         "states": [],
     }
-    text = {"label": f"N {n}", "series": "", "textbook_regime": None}
+    text = {"label": f"N {n}", "series": ""}
     text["advice"] = {"memory": ["fusion"], "compute": ["tensor cores"], "overhead": ["larger batches"]}
     text |= {key: fields.pop(key) for key in OF_CASE if key in fields}
     made = MadeUpCell.model_validate(known | fields)
@@ -572,11 +572,9 @@ def verification_page(table: Roofline) -> str:
         fails=fail_lines(table.faults),
         score=predictions.score_words(table.score) if table.score.cells else "",
         predictors=predictions.predictors(table.score),
-        prediction_summary=predictions.summary(table),
         predictions=predictions.sections(table),
         seals=table.seals,
         calls=predictions.calls(table),
-        host_costs=host_costs.table(table.host_costs),
         counted_explained=counters.table_of(table.counted, table.titles, explained=True),
         not_counted=table.not_counted,
     )

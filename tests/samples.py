@@ -159,7 +159,7 @@ def operator_row(
         "regime": "memory" if slope < peak else "compute",
         "regime_level": "hbm",
         "overhead_s": None,
-        "predicted": {"sealed": predicted, "from_ceilings": predicted},
+        "predicted": {"sealed": predicted},
         "record": f"{device}/{operator}.json",
     }
     return row | fields
@@ -244,7 +244,7 @@ def operation(
         memory=memory,
         implementation=None,
         name=name,
-        predicted={"sealed": None, "from_ceilings": None},
+        predicted={"sealed": None},
         record=None,
     )
 

@@ -127,7 +127,7 @@ def test_a_missing_ceiling_is_null_and_the_lower_one_is_the_roof():
     assert (found.compute_ceiling, found.fraction_of_compute_peak, found.regime) == (None, None, None)
     assert found.roof_tflops == close(0.5)
     bare = placed(peaks=(), bandwidths=())
-    assert (bare.roof_tflops, bare.fraction_of_roof, bare.regime, bare.predicted.from_ceilings) == (None,) * 4
+    assert (bare.roof_tflops, bare.fraction_of_roof, bare.regime) == (None,) * 3
     assert bare.attained_tflops == close(0.25)
 
 
@@ -172,12 +172,6 @@ def test_remedies_are_those_of_the_regime_found():
 # ---------------------------------------------------------------- predictions
 
 
-def from_ceilings(**fields):
-    return placed(
-        latency_s=1, device_latency_s=0.9, **{"overhead_s": 1e-3, "device_overhead_s": 1e-4} | fields
-    ).predicted.from_ceilings
-
-
 def test_a_cell_is_compared_with_the_baselines_of_its_own_case():
     info = SCAN.model_copy(update={"baselines": ["plain", "simple", "missing"]})
     gpu = [
@@ -200,24 +194,6 @@ def test_a_cell_is_compared_with_the_baselines_of_its_own_case():
     assert in_graph.speed_up == {} != launched[2].speed_up, "its lead over single launches would be the launches'"
     without = collected(operator_record("gpu0", *gpu)).roofline
     assert not any(one.speed_up for one in without.operators)
-
-
-def test_what_the_model_says_of_measured_ceilings():
-    """1 GFLOP at 50 TFLOPS takes 20 us; 2 GB at 1000 GB/s take 2 ms, and longer at the share of it that is assumed; the
-    measured start comes before that, and the calls take what they take beside it."""
-    memory, compute = from_ceilings(), from_ceilings(flops=10**12)
-    whole_s = 1e-4 + 2e-3 / SHARE
-    assert (memory.regime, memory.latency_s, memory.device_latency_s) == ("memory", close(whole_s), close(whole_s))
-    assert memory.fraction_of_compute_peak == close(20e-6 / whole_s)
-    assert (compute.regime, compute.latency_s) == ("compute", close(0.0201))
-    calls, start = from_ceilings(overhead_s=10e-3), from_ceilings(device_overhead_s=6e-3)
-    assert (calls.regime, calls.latency_s) == ("overhead", 10e-3)
-    assert (start.regime, start.latency_s) == ("overhead", close(6e-3 + 2e-3 / SHARE))
-
-
-def test_without_the_smallest_case_the_ceilings_alone_say_what_a_cell_takes():
-    found = from_ceilings(overhead_s=None, device_overhead_s=None)
-    assert (found.latency_s, found.device_latency_s) == (close(2e-3), None)
 
 
 # ---------------------------------------------------------------- the user's operations

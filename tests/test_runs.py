@@ -138,7 +138,7 @@ NO_RUNS = {
     "traversal": "truncated, damaged or no archive",
     "another archive": "no archive of this workflow",
     "a folder of something else": "a.tar.gz: truncated, damaged or no archive",
-    "another schema version": "is of version 1, and this code reads version 5",
+    "another schema version": "is of version 1, and this code reads version 6",
     "edited": "roofline.json is not the file that its manifest lists",
     "not JSON": "roofline.json: ",
     "older record": "device_query.json: is of version 2, and this code reads version 7",

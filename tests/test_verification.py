@@ -21,7 +21,7 @@ from records_factory import (
 )
 
 from roofline.analysis.collect import Asked, collect
-from roofline.analysis.verification import error, error_statistics, summarise, verify
+from roofline.analysis.verification import error, verify
 
 FP16, HBM = peak_record("gpu0", "fp16", 800.0), bandwidth_record("gpu0", hbm_read=4700.0)
 FP32, DRAM = peak_record("cpu", "fp32", 1.6), bandwidth_record("cpu", dram_read=120.0)
@@ -201,56 +201,6 @@ def test_whatever_was_counted_and_measured_is_put_into_words(roofs, counted, lat
 
 
 # ---------------------------------------------------------------- summary
-
-
-def test_cells_are_counted_by_device_operator_implementation_and_regime():
-    small, large = on_gpu(20, 4, start_us=3.4, calls_us=19.9), big(300, 299, n=2048)
-    another = on_gpu(30, 14, implementation="another", calls_us=20)
-    found = verified(FP16, HBM, operator_record("gpu0", small, large, another))
-    assert [(g.operator, g.implementation, g.regime, g.cells) for g in found.summary if g.operator == "scan"] == [
-        ("scan", "plain", "memory", 1),
-        ("scan", "plain", "overhead", 1),
-        ("scan", "another", "overhead", 1),
-        ("scan", None, "all", 3),
-    ]
-
-
-def test_cells_without_a_regime_are_a_line_of_their_own_and_judge_none():
-    found = verified(peak_record("gpu0", "fp16_fma", 55.0), operator_record("gpu0", big(300, 299)))
-    (alone, every) = found.summary
-    assert (alone.regime, alone.cells, every.cells) == ("not_found", 1, 1)
-    assert (alone.sealed.regimes, alone.sealed.share_correct) == (0, None)
-    assert alone.sealed.latency.cells == 1 and alone.from_ceilings.latency is None
-
-
-NUMBERS = st.floats(-1, 1e6, allow_nan=False)
-
-
-@given(st.lists(NUMBERS, min_size=1, max_size=30))
-def test_median_and_worst_are_of_absolute_errors(errors):
-    found = error_statistics(errors)
-    sizes = sorted(map(abs, errors))
-    assert (found.cells, found.worst) == (len(errors), sizes[-1])
-    assert sum(size <= found.median for size in sizes) * 2 >= len(sizes)
-    assert sum(size >= found.median for size in sizes) * 2 >= len(sizes)
-    assert error_statistics([]) is None
-
-
-@given(st.lists(st.tuples(st.sampled_from(["one", "other"]), st.booleans() | st.none(), NUMBERS)))
-def test_every_cell_counts_once_in_its_group_and_once_in_all(drawn):
-    template = entry_of(big(300, 299))
-    entries = [
-        template.model_copy(update={"implementation": name, "sealed_regime_correct": right, "sealed_error": size})
-        for name, right, size in drawn
-    ]
-    groups = summarise(entries)
-    for kind in (True, False):
-        assert sum(group.cells for group in groups if (group.regime == "all") == kind) == len(entries)
-    for group in groups:
-        mine = [entry for entry in entries if group.implementation in (None, entry.implementation)]
-        judged = [entry.sealed_regime_correct for entry in mine if entry.sealed_regime_correct is not None]
-        assert (group.sealed.regimes, group.sealed.regimes_correct) == (len(judged), sum(judged))
-        assert group.sealed.latency.worst == max(abs(entry.sealed_error) for entry in mine)
 
 
 def test_what_a_call_costs_is_the_least_over_the_records():

@@ -1,16 +1,8 @@
-"""What the sealed model has to beat: the promised roof alone, and that roof with one start-up time for each kind of
-implementation."""
-
-import hashlib
-import json
-from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
+"""What the sealed model has to beat: the promised roof and one start-up time for each kind of implementation."""
 
 from roofline.core.prediction import Costs, predict_cell
 from roofline.records.prediction import CellPrediction, CostTerms
 
-FITTED = Path(__file__).with_name("fitted_cells.json")
 # Seconds by kind of implementation: what cells drawn at random on hosts of an H200 took beyond their roof, and cells of
 # the default config on their CPUs, in the median.
 START_S = {
@@ -39,39 +31,16 @@ def kind_of(terms: CostTerms) -> str:
     return "kernel" if "kernel_launch_s" in terms.calls else "library"
 
 
-def baselines(
+def baseline(
     flops: float, traffic_bytes: float, rates: tuple[float | None, float | None], terms: CostTerms
-) -> tuple[CellPrediction, CellPrediction]:
-    """By the promised rates, in TFLOPS and GB/s: the roof alone, and with the start-up time of its kind."""
-
-    def predicted(call_s: float | None) -> CellPrediction:
-        tflops, gb_per_s = rates
-        found = predict_cell(
-            flops=flops,
-            traffic_bytes=traffic_bytes,
-            peak_tflops=tflops,
-            bandwidth_gb_per_s=gb_per_s,
-            costs=Costs(call_s=call_s, start_s=None),
-        )
-        return CellPrediction(**found._asdict())
-
-    return predicted(None), predicted(START_S[kind_of(terms)])
-
-
-@cache
-def _fitted() -> frozenset[str]:
-    return frozenset(json.loads(FITTED.read_text(encoding="utf-8")))
-
-
-def fitted_name(operator: str, dtype: str, shape: Mapping[str, int], preset: str | None = None) -> str:
-    """As the list of cells that constants were fitted on has it: the beginning of a hash, since it is long. `preset`
-    where the shape alone does not tell the work: of a model's step."""
-    words = f"{operator} {dtype} {', '.join(f'{name} {size}' for name, size in sorted(shape.items()))}"
-    words += f" {preset}" if preset else ""
-    return hashlib.sha256(words.encode()).hexdigest()[:10]
-
-
-def is_fitted(device_kind: str, operator: str, dtype: str, shape: Mapping[str, int], preset: str | None = None) -> bool:
-    """Whether a constant of a GPU was fitted on this shape: its score says nothing."""
-    names = {fitted_name(operator, dtype, shape, one) for one in (None, preset)}
-    return device_kind == "gpu" and not names.isdisjoint(_fitted())
+) -> CellPrediction:
+    """By the promised rates, in TFLOPS and GB/s, and the start-up time of its kind."""
+    tflops, gb_per_s = rates
+    found = predict_cell(
+        flops=flops,
+        traffic_bytes=traffic_bytes,
+        peak_tflops=tflops,
+        bandwidth_gb_per_s=gb_per_s,
+        costs=Costs(call_s=START_S[kind_of(terms)], start_s=None),
+    )
+    return CellPrediction(**found._asdict())

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roofline.analysis.above_roof import above_roofs
-from roofline.analysis.baselines import baselines, is_fitted
+from roofline.analysis.baselines import baseline
 from roofline.analysis.instructions import instruction_rooflines
 from roofline.analysis.results import Results
-from roofline.analysis.steadiness import quarters_tflops
 from roofline.analysis.table import (
     ComputeCeiling,
     DeviceEntry,
@@ -25,7 +24,7 @@ from roofline.analysis.table import (
 from roofline.analysis.unsettled import no_ratio
 from roofline.core import model, regimes
 from roofline.core.dtypes import dtype_of
-from roofline.core.prediction import Costs, predict_cell
+from roofline.core.prediction import Costs
 from roofline.core.statistics import deciles
 from roofline.core.terms import DeviceKind
 from roofline.devices import memory_ceilings
@@ -132,7 +131,6 @@ def _compute_ceiling(path: str, record: PeakFlopsRecord, found: Results) -> Comp
         reference_tflops=peak.reference_tflops,
         on_reference_inputs_tflops=peak.on_reference_inputs.tflops if other_operands else None,
         burst_tflops=peak.burst_tflops,
-        burst_quarters_tflops=quarters_tflops(peak.burst.latency.samples_s, peak.burst.flops),
         variants=[
             Variant(
                 accumulation=one.product.accumulation,
@@ -220,9 +218,7 @@ def _operator(record: JobRecord, path: str, measured: Measurement, ceilings: Map
     attained = measured.flops / measured.latency.median_s / 1e12
     on_device = measured.device_latency
     device_attained = measured.flops / on_device.median_s / 1e12 if on_device else None
-    constants = found.constants(device, measured.operator)
     regime = found_regime(measured, peak, gb_per_s)
-    roof_alone, roof_and_start = _without_a_model(measured, found.device_seal(device))
     row = Operator(
         operator=measured.operator,
         implementation=measured.implementation,
@@ -235,7 +231,6 @@ def _operator(record: JobRecord, path: str, measured: Measurement, ceilings: Map
         bytes=measured.bytes,
         overhead_s=measured.overhead_s,
         device=device,
-        textbook_regime=about.textbook_regime(measured, found.kind_of(device)),
         intensity_flops_per_byte=measured.flops / measured.bytes if measured.bytes else None,
         no_traffic=measured.bytes == 0,
         latency_s=measured.latency.median_s,
@@ -257,21 +252,16 @@ def _operator(record: JobRecord, path: str, measured: Measurement, ceilings: Map
         regime_level=measured.memory_level if regime == model.MEMORY_BOUND else None,
         predicted=Predicted(
             sealed=measured.predicted,
-            roof=roof_alone,
-            roof_and_start=roof_and_start,
-            from_ceilings=from_ceilings(measured, peak, gb_per_s, constants) if peak or gb_per_s else None,
+            roof_and_start=_without_a_model(measured, found.device_seal(device)),
         ),
-        fitted=is_fitted(found.kind_of(device), measured.operator, measured.dtype, measured.shape, measured.preset),
         record=path,
     )
     return row.described(about, found.kind_of(device))
 
 
-def _without_a_model(measured: Measurement, seal: PredictionRecord | None) -> tuple[CellPrediction | None, ...]:
-    if seal is None:
-        return None, None
-    rates = seal.rates(measured.compute_ceiling, measured.memory_ceilings)
-    return baselines(measured.flops, measured.bytes, rates, measured.costs)
+def _without_a_model(measured: Measurement, seal: PredictionRecord | None) -> CellPrediction | None:
+    rates = seal and seal.rates(measured.compute_ceiling, measured.memory_ceilings)
+    return baseline(measured.flops, measured.bytes, rates, measured.costs) if rates else None
 
 
 def compare_with_baselines(operators: Iterable[Operator], abouts: Mapping[str, About]) -> None:
@@ -329,19 +319,6 @@ def measured_costs(measured: Measurement, constants: Mapping[str, float] | None)
         return Costs(call_s=None, start_s=None)
     assumed = measured.costs.costs(constants)
     return replace(assumed, call_s=measured.overhead_s, start_s=measured.device_overhead_s)
-
-
-def from_ceilings(
-    measured: Measurement, peak: float | None, gb_per_s: float | None, constants: Mapping[str, float] | None
-) -> CellPrediction:
-    predicted = predict_cell(
-        flops=measured.flops,
-        traffic_bytes=measured.bytes,
-        peak_tflops=peak,
-        bandwidth_gb_per_s=gb_per_s,
-        costs=measured_costs(measured, constants),
-    )
-    return CellPrediction(**predicted._asdict())
 
 
 def found_regime(measured: Measurement, peak: float | None, gb_per_s: float | None) -> str | None:
@@ -422,6 +399,6 @@ def _operation(device: str, kind: DeviceKind, operation: dict, ceilings: Mapping
         estimated_time_s=flops / analysis.attainable_flops if analysis.attainable_flops else None,
         roofline_time_s=analysis.roofline_time_s,
         efficiency_percent=analysis.efficiency_percent,
-        predicted=Predicted(sealed=None, from_ceilings=None),
+        predicted=Predicted(sealed=None),
         record=None,
     )

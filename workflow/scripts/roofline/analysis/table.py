@@ -14,7 +14,7 @@ from roofline.records.base import Interval, NotNegative, Positive, Record
 from roofline.records.check import CheckResult
 from roofline.records.prediction import CellPrediction
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 USERS = "operation"  # the operator of the config's `operations`, which have counts and no code
 
 
@@ -52,9 +52,6 @@ class ComputeCeiling(Record):
         default=None, description="the burst's product on operands like the reference GEMM's, where its own differ"
     )
     burst_tflops: Positive | None = Field(default=None, description="tflops is the higher of this and the sustained")
-    burst_quarters_tflops: list[Positive] = Field(
-        default=[], description="of the burst's samples in the order of time; none of fewer than 28"
-    )
     variants: list[Variant] = Field(default=[], description="the burst's product by other arithmetic, or operands")
     sustained_tflops: Positive | None
     vendor_tflops: Positive | None
@@ -126,11 +123,9 @@ class AboveRoof(Record):
 
 class Predicted(Record):
     sealed: CellPrediction | None
-    roof: CellPrediction | None = Field(default=None, description="the promised roof alone")
     roof_and_start: CellPrediction | None = Field(
-        default=None, description="that roof and one start-up time for each kind of implementation"
+        default=None, description="the promised roof and one start-up time for each kind of implementation"
     )
-    from_ceilings: CellPrediction | None
 
 
 class SpeedUp(Record):
@@ -232,17 +227,11 @@ class Operator(OfCell):
     roofline_time_s: NotNegative | None = None
     efficiency_percent: NotNegative | None = None
     overhead_s: NotNegative | None = Field(default=None, description="what a call costs on the smallest case")
-    textbook_regime: Regime | None = Field(default=None, description="what a rule of thumb names without a model")
     predicted: Predicted
     sealed_error: float | None = Field(default=None, description="(predicted - measured) / measured, of the latency")
-    from_ceilings_error: float | None = None
     sealed_device_error: float | None = Field(default=None, description="the same of the device's time")
-    from_ceilings_device_error: float | None = None
     sealed_regime_correct: bool | None = None
-    from_ceilings_regime_correct: bool | None = None
     sealed_time_right: bool | None = Field(default=None, description="within a factor of two")
-    from_ceilings_time_right: bool | None = None
-    fitted: bool = Field(default=False, description="whether a constant was fitted on this shape")
     cause: GapCause = Field(default="unexplained", description="of the sealed latency's error")
     parts: list[GapPart] = Field(default=[], description="of that error, by cause")
     explanation: str = Field(default="", description="the error in one sentence, from what was measured")
@@ -255,10 +244,6 @@ class Operator(OfCell):
     def remedies(self) -> list[str]:
         """What helps in the regime found."""
         return self._about.advice(self, self._kind).get(self.regime, []) if self._about else []
-
-    @property
-    def from_ceilings(self) -> CellPrediction | None:
-        return self.predicted.from_ceilings
 
     @property
     def lower_ceiling(self) -> Literal["memory", "compute"]:
@@ -278,10 +263,6 @@ class Operator(OfCell):
     @property
     def sealed(self) -> CellPrediction | None:
         return self.predicted.sealed
-
-    @property
-    def roof(self) -> CellPrediction | None:
-        return self.predicted.roof
 
     @property
     def roof_and_start(self) -> CellPrediction | None:
@@ -369,26 +350,6 @@ class PeerPath(Record):
         return f", link{plural} {listed(map(str, self.nvlinks_down))} inactive" if self.nvlinks_down else ""
 
 
-class ErrorStatistics(Record):
-    """Of absolute errors, as shares of what was measured."""
-
-    cells: int
-    median: NotNegative
-    worst: NotNegative
-
-
-class Accuracy(Record):
-    """How well one way to predict did over some cells."""
-
-    regimes: int = Field(description="cells of which a regime was both predicted and found")
-    regimes_correct: int
-    share_correct: NotNegative | None
-    times_right: int = Field(default=0, description="of these cells, within a factor of two")
-    both_right: int = Field(default=0, description="regime and time")
-    latency: ErrorStatistics | None
-    device_latency: ErrorStatistics | None
-
-
 class Tally(Record):
     """How good one predictor is."""
 
@@ -402,24 +363,13 @@ class Tally(Record):
 
 
 class Score(Tally):
-    """Of the sealed model, over all cells whose regime was found and that no constant was fitted on. A prediction is
-    right where its regime is and its time within a factor of two; the textbook's rule of thumb names a regime alone."""
+    """Of the sealed model, over all cells whose regime was found. A prediction is right if its regime is, and its time
+    within a factor of two."""
 
     both_right: int = 0
-    fitted: Tally | None = Field(default=None, description="the cells that constants were fitted on")
-    baselines: dict[str, Tally] = Field(default={}, description="predictors without a model")
-    textbook_cells: int = Field(default=0, description="of which the operator says what the rule of thumb names")
-    textbook_regimes_right: int = 0
-
-
-class VerificationGroup(Record):
-    device: str
-    operator: str
-    implementation: str | None
-    regime: Regime | Literal["all", "not_found"]
-    cells: int
-    sealed: Accuracy
-    from_ceilings: Accuracy
+    roof_and_start: Tally | None = Field(
+        default=None, description="the promised roof and a start-up time, as a baseline"
+    )
 
 
 class SealCheck(Record):
@@ -443,18 +393,6 @@ class Call(Record):
     smallest_device_s: Positive | None
     empty_kernel_s: Positive | None = Field(description="of a kernel with as many arguments that does nothing")
     empty_kernel_device_s: Positive | None
-
-
-class HostCostEntry(Record):
-    """What work costs a host, of one timed block before any operator."""
-
-    device: str
-    name: str = Field(description="of the constant, with its unit")
-    count: int = Field(description="of cores, threads, rows or arguments")
-    samples: int
-    slowest_over_fastest: Positive
-    median_s: Positive
-    each_s: Positive = Field(description="of one call, byte or number")
 
 
 class CountedEntry(OfCell):
@@ -492,7 +430,7 @@ class NotCounted(Record):
 class Roofline(Record):
     """results/roofline.json: ceilings and the operators under them. Paths are relative to results/."""
 
-    schema_version: Literal[5] = SCHEMA_VERSION
+    schema_version: Literal[6] = SCHEMA_VERSION
     devices: dict[str, DeviceEntry]
     ceilings: list[Annotated[ComputeCeiling | MemoryCeiling, Field(discriminator="kind")]]
     operators: list[Operator]
@@ -504,9 +442,7 @@ class Roofline(Record):
     peers: list[PeerPath] = Field(default=[], description="between GPUs of the host, where several were measured")
     seals: list[SealCheck] = Field(default=[])
     score: Score = Score()
-    summary: list[VerificationGroup] = Field(default=[], description="how well predictions did, by groups of cells")
     calls: list[Call] = Field(default=[])
-    host_costs: list[HostCostEntry] = Field(default=[])
     counted: list[CountedEntry] = Field(default=[], description="what the hardware counted of a few cells")
     not_counted: list[NotCounted] = Field(default=[])
     _abouts: dict[str, About] = PrivateAttr(default_factory=dict)
@@ -570,5 +506,5 @@ class Roofline(Record):
 class Acceptance(Record):
     """acceptance.json: the checks of the table alone."""
 
-    schema_version: Literal[5] = SCHEMA_VERSION
+    schema_version: Literal[6] = SCHEMA_VERSION
     checks: list[CheckResult]

@@ -1,7 +1,6 @@
 """Every prediction beside its measured counterpart: errors, regimes, and what explains the gap."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import get_args
+from collections.abc import Iterable, Mapping
 
 from roofline.analysis import prediction_error
 from roofline.analysis.collect import Cell, Collected
@@ -10,23 +9,14 @@ from roofline.analysis.results import Results
 from roofline.analysis.score import score, time_right
 from roofline.analysis.seals import violations
 from roofline.analysis.table import (
-    Accuracy,
     Call,
-    ErrorStatistics,
-    HostCostEntry,
     Operator,
     Roofline,
     SealCheck,
-    VerificationGroup,
 )
-from roofline.core.statistics import median
-from roofline.core.terms import Regime
-from roofline.records.calibration import CalibrationRecord
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.operator import Measurement
 from roofline.records.prediction import CellPrediction
-
-REGIMES = get_args(Regime)
 
 
 def verify(collected: Collected, found: Results, sha256: Mapping[str, str]) -> Roofline:
@@ -39,9 +29,7 @@ def verify(collected: Collected, found: Results, sha256: Mapping[str, str]) -> R
         _judge(cell, _evidence(cell, collected, found))
     table.seals = [_seal_check(found, device, sha256) for device in found.devices]
     table.score = score(table.entries)
-    table.summary = summarise(table.entries)
     table.calls = calls(collected.cells)
-    table.host_costs = [entry for name in found.devices for entry in _host_costs(found.calibration(name))]
     table.counted = counted_cells(found, table.entries)
     table.not_counted = not_counted(found)
     return table.described(found.abouts)
@@ -55,21 +43,6 @@ def _seal_check(found: Results, device: str, sha256: Mapping[str, str]) -> SealC
         first_measurement_at=min(starts, default=None),
         violations=violations(found, device, sha256),
     )
-
-
-def _host_costs(calibration: CalibrationRecord | None) -> list[HostCostEntry]:
-    return [
-        HostCostEntry(
-            device=calibration.device,
-            name=block.name,
-            count=block.count,
-            samples=len(block.samples_s),
-            slowest_over_fastest=max(block.samples_s) / min(block.samples_s),
-            median_s=block.median_s,
-            each_s=block.median_s / block.amount,
-        )
-        for block in (calibration.blocks if calibration else ())
-    ]
 
 
 def error(predicted: float | None, measured: float | None) -> float | None:
@@ -106,15 +79,11 @@ def _evidence(cell: Cell, collected: Collected, found: Results) -> prediction_er
 def _judge(cell: Cell, evidence: prediction_error.Evidence | None) -> None:
     """Fill in what the predictions of a cell missed, and why."""
     row = cell.operator
-    sealed, from_ceilings = row.sealed, row.from_ceilings
+    sealed = row.sealed
     row.sealed_error = _of_time(sealed, row)
-    row.from_ceilings_error = _of_time(from_ceilings, row)
     row.sealed_device_error = _of_device_time(sealed, row)
-    row.from_ceilings_device_error = _of_device_time(from_ceilings, row)
     row.sealed_regime_correct = _regime_correct(sealed, row)
-    row.from_ceilings_regime_correct = _regime_correct(from_ceilings, row)
     row.sealed_time_right = time_right(sealed and sealed.latency_s, row.latency_s)
-    row.from_ceilings_time_right = time_right(from_ceilings and from_ceilings.latency_s, row.latency_s)
     explains = evidence is not None and sealed is not None and sealed.latency_s is not None
     row.parts = prediction_error.parts(evidence) if explains else []
     row.cause = prediction_error.cause_of(evidence, row.parts) if explains else "unexplained"
@@ -133,66 +102,7 @@ def _regime_correct(predicted: CellPrediction | None, row: Operator) -> bool | N
     return predicted.regime == row.regime if predicted is not None and row.regime is not None else None
 
 
-# ---------------------------------------------------------------- summary
-
-
-def summarise(entries: list[Operator]) -> list[VerificationGroup]:
-    """By device, operator, implementation and regime found; then all of an operator."""
-    groups = []
-    for device, operator in dict.fromkeys((entry.device, entry.operator) for entry in entries):
-        mine = [entry for entry in entries if (entry.device, entry.operator) == (device, operator)]
-        for implementation in dict.fromkeys(entry.implementation for entry in mine):
-            for regime in (*REGIMES, None):
-                cells = [e for e in mine if e.implementation == implementation and e.regime == regime]
-                groups += _group(device, operator, implementation, regime or "not_found", cells)
-        groups += _group(device, operator, None, "all", mine)
-    return groups
-
-
-def _group(
-    device: str, operator: str, implementation: str | None, regime: str, cells: list[Operator]
-) -> list[VerificationGroup]:
-    if not cells:
-        return []
-    return [
-        VerificationGroup(
-            device=device,
-            operator=operator,
-            implementation=implementation,
-            regime=regime,
-            cells=len(cells),
-            sealed=_accuracy(cells, "sealed"),
-            from_ceilings=_accuracy(cells, "from_ceilings"),
-        )
-    ]
-
-
-def _accuracy(cells: list[Operator], way: str) -> Accuracy:
-    correct = _known(cells, lambda entry: getattr(entry, f"{way}_regime_correct"))
-    times = [(getattr(entry, f"{way}_regime_correct"), getattr(entry, f"{way}_time_right")) for entry in cells]
-    times = [both for both in times if None not in both]
-    return Accuracy(
-        regimes=len(correct),
-        times_right=sum(time for _, time in times),
-        both_right=sum(regime and time for regime, time in times),
-        regimes_correct=sum(correct),
-        share_correct=sum(correct) / len(correct) if correct else None,
-        latency=error_statistics(_known(cells, lambda entry: getattr(entry, f"{way}_error"))),
-        device_latency=error_statistics(_known(cells, lambda entry: getattr(entry, f"{way}_device_error"))),
-    )
-
-
-def error_statistics(errors: Iterable[float]) -> ErrorStatistics | None:
-    """Median and worst of absolute errors; None of none."""
-    sizes = [abs(one) for one in errors]
-    return ErrorStatistics(cells=len(sizes), median=median(sizes), worst=max(sizes)) if sizes else None
-
-
-def _known(cells: list[Operator], value: Callable) -> list:
-    return [one for one in map(value, cells) if one is not None]
-
-
-# What a call costs: the field of the summary by the field of the measurements.
+# What a call costs: the field of the table by the field of the measurements.
 OF_CALLS = {
     "smallest_s": "overhead_s",
     "smallest_device_s": "device_overhead_s",

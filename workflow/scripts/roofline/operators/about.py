@@ -1,4 +1,4 @@
-"""What a reader sees of an operator: title, labels, advice, the textbook's rule. No measurement follows from it.
+"""What a reader sees of an operator: title, labels, advice. No measurement follows from it.
 
 An operator of the library has an `about.py` in its package. A user's own operator has the same as attributes of its
 class; they are stored beside the results once, so that an archive is rendered without running its code.
@@ -77,10 +77,6 @@ class About:
         """Whether a graph launches its kernels, so that no call of its own stands before each."""
         return self.ways.get(implementation, self.other_ways).graph
 
-    def textbook_regime(self, cell: Cell, kind: DeviceKind) -> Regime:
-        """What a rule of thumb names without a model: the sealed predictions are held against it."""
-        return "memory"
-
     def advice(self, cell: Cell, kind: DeviceKind) -> Advice:
         """What helps in each regime, without what the implementation does already.
 
@@ -140,7 +136,6 @@ class CaseText(Record):
     implementation: str
     label: str
     series: str
-    textbook_regime: Regime | None
     advice: Advice
     graph: bool = False
 
@@ -180,10 +175,6 @@ class Stored(About):
     def series(self, cell: Cell) -> str:
         known = self._cases.get(_key(cell))
         return known.series if known else super().series(cell)
-
-    def textbook_regime(self, cell: Cell, kind: DeviceKind) -> Regime | None:
-        known = self._kinds.get((*_key(cell), kind))
-        return known.textbook_regime if known else super().textbook_regime(cell, kind)
 
     def advice(self, cell: Cell, kind: DeviceKind) -> Advice:
         known = self._kinds.get((*_key(cell), kind))
@@ -235,7 +226,6 @@ def _case_text(operator, about: About, case, implementation) -> CaseText:
         series = operator.series(case)
     else:
         series = label if not about.axis else about.series(cell)
-    textbook = operator.textbook_regime(case, kind) if hasattr(operator, "textbook_regime") else "memory"
     advice = about.advice(cell, kind)
     if hasattr(operator, "remedies"):
         advice = operator.remedies(case, implementation)
@@ -247,7 +237,6 @@ def _case_text(operator, about: About, case, implementation) -> CaseText:
         implementation=implementation.name,
         label=label,
         series=series,
-        textbook_regime=textbook,
         advice=advice,
         graph=implementation.graph,
     )

@@ -87,12 +87,6 @@ def of_host(*names: str) -> dict[str, Constant]:
     return found
 
 
-def meaning(name: str, kind: str) -> str:
-    """What a cost of a host is, for a kind of device; empty for one of another version."""
-    known = _GPU_HOST if kind == "gpu" else _HOST
-    return known[name][1] if name in known else ""
-
-
 def sealed(constants: Constants, measured: Mapping[str, float]) -> dict[str, tuple[float, str]]:
     """Value and source by name: as measured on this host where it was, else as declared."""
     return {

@@ -14,7 +14,6 @@ from roofline.core.formatting import (
     listed,
     number,
     percent,
-    regime_words,
 )
 from roofline.core.statistics import few
 from roofline.core.throttling import limiting_words
@@ -39,7 +38,6 @@ def findings(
     """What the run contradicts, and why, from the figures alone."""
     found = [
         _vendor(roofline, devices),
-        _rule_of_thumb(roofline),
         _implementations(roofline),
         _waiting(roofline),
         _level(roofline),
@@ -65,27 +63,6 @@ def _vendor(roofline: Roofline, devices: Mapping[str, DeviceRecord]) -> Finding 
         f"Its burst reaches {burst}."
     )
     return Finding(f"The {'datasheet' if promise == 'vendor' else promise} is not what a long job gets", words)
-
-
-def _rule_of_thumb(roofline: Roofline) -> Finding | None:
-    wrong = [e for e in roofline.entries if e.regime and e.textbook_regime and e.textbook_regime != e.regime]
-    if not wrong:
-        return None
-    pairs: dict[tuple[str, str], list[Operator]] = {}
-    for entry in wrong:
-        pairs.setdefault((entry.textbook_regime, entry.regime), []).append(entry)
-    told = [
-        f"{counted(len(mine), 'cell')} that it calls {regime_words(named)} {'was' if len(mine) == 1 else 'were'} "
-        f"{regime_words(regime)} ({listed(dict.fromkeys(e.implementation or e.operator for e in mine))} on "
-        f"{listed(dict.fromkeys(e.device for e in mine))})"
-        for (named, regime), mine in sorted(pairs.items(), key=lambda item: -len(item[1]))
-    ]
-    s = roofline.score
-    words = (
-        f"The rule of thumb names {s.textbook_regimes_right} of {s.textbook_cells} regimes, the sealed model "
-        f"{s.regimes_right} of {s.cells}: {'; '.join(told)}."
-    )
-    return Finding("Intensity alone does not name the bottleneck", words)
 
 
 def _implementations(roofline: Roofline) -> Finding | None:

@@ -12,7 +12,7 @@ from roofline.core.statistics import few
 from roofline.records.check import CheckResult
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord
-from roofline.report import counters, host_costs, peer_paths, predictions
+from roofline.report import counters, peer_paths, predictions
 from roofline.report.answers import Answer
 from roofline.report.charts import (
     instruction_chart,
@@ -97,11 +97,9 @@ class Report:
     score: str
     worst: list[Miss]
     predictors: Table
-    prediction_summary: Table
     predictions: list[Section]
     seals: list[SealCheck]
     calls: Table
-    host_costs: Table  # of hosts that were calibrated
     operators: list[OperatorPart]
     findings: list[Finding]
     cell: str  # one to reproduce
@@ -177,11 +175,9 @@ def report(
         score=score_words(table.score) if table.score.cells else "",
         worst=[miss(entry, table.titles) for entry in missed],
         predictors=predictions.predictors(table.score),
-        prediction_summary=predictions.summary(table),
         predictions=predictions.sections(table),
         seals=table.seals,
         calls=predictions.calls(table),
-        host_costs=host_costs.table(table.host_costs),
         operators=operators,
         findings=findings(table, devices, peaks),
         cell=_one_cell(found, next(iter(devices))),

@@ -5,14 +5,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from roofline.analysis.prediction_error import CLOSE
-from roofline.analysis.table import Accuracy, ErrorStatistics, Operator, Roofline, Score
+from roofline.analysis.table import Operator, Roofline, Score
 from roofline.core.formatting import counted, duration, percent, regime_words
 from roofline.core.prediction import CLOSE_TIMES, TIMES
 from roofline.report.markdown import Table, filled
 
 WORST = 5  # predictions by name
 MANY = 9.995  # errors from here on are shown as a factor
-REGIMES = {"not_found": "not found"}
 RIGHT = {True: "yes", False: "**no**", None: "-"}
 
 
@@ -38,36 +37,26 @@ class Section:
 
 
 def score_words(score: Score) -> str:
-    """How far off the times are, and how many predictions are right, beside what a rule of thumb would have named."""
-    thumb = f"the textbook's rule of thumb names {score.textbook_regimes_right} of {score.textbook_cells}"
+    """How far off the times are, and how many predictions are right."""
     close, right = score.times_close / score.cells, score.both_right / score.cells
     return (
         f"Median error of the times {_size(score.median_error)}, {percent(close)} of them within {CLOSE_TIMES:g} x. "
-        f"{score.both_right} of {score.cells} cells predicted right ({percent(right)}): "
-        f"regime {score.regimes_right}{f' ({thumb})' if score.textbook_cells else ''}, time within a factor of two "
-        f"{score.times_right}."
+        f"{score.both_right} of {score.cells} cells predicted right ({percent(right)}): regime {score.regimes_right}, "
+        f"time within a factor of two {score.times_right}."
     )
 
 
 def predictors(score: Score) -> Table:
-    """The sealed model beside predictors without one, and apart from them the cells that constants were fitted on."""
+    """The sealed model next to a predictor without one."""
     columns = ("predictor", "cells", "median error", f"within {CLOSE_TIMES:g} x", f"within {TIMES:g} x", "regime right")
-    rows = [("the sealed model", score), *score.baselines.items()]
-    if score.fitted:
-        rows.append(("the sealed model, on shapes that its constants were fitted on", score.fitted))
-    told = [
-        [
-            name,
-            str(one.cells),
-            _size(one.median_error),
-            *map(str, (one.times_close, one.times_right, one.regimes_right)),
-        ]
-        for name, one in rows
-        if one.cells
+    known = {"the sealed model": score, "the roof and a start-up time": score.roof_and_start}
+    rows = [
+        [name, str(one.cells), _size(one.median_error)]
+        + [str(n) for n in (one.times_close, one.times_right, one.regimes_right)]
+        for name, one in known.items()
+        if one and one.cells
     ]
-    if told and score.textbook_cells:
-        told.append(["the textbook's rule", str(score.textbook_cells), "", "", "", str(score.textbook_regimes_right)])
-    return filled(columns, told, left=1)
+    return filled(columns, rows, left=1)
 
 
 def worst(entries: Iterable[Operator]) -> list[Operator]:
@@ -103,33 +92,6 @@ def _factor(entry: Operator) -> float:
 # ---------------------------------------------------------------- tables
 
 
-def summary(table: Roofline) -> Table:
-    columns = ("device", "operator", "implementation", "regime found", "cells")
-    columns += ("sealed: right", "regime right", "time right", "sealed: median, worst error")
-    columns += ("from ceilings: right", "regime right", "time right", "from ceilings: median, worst error")
-    columns += ("device time, sealed", "device time, from ceilings")
-    rows = []
-    for group in table.summary:
-        ways = (group.sealed, group.from_ceilings)
-        row = [group.device, table.titles.get(group.operator, group.operator), group.implementation or "all"]
-        row += [REGIMES.get(group.regime, group.regime), str(group.cells)]
-        row += [cell for way in ways for cell in (*_right(way), _median_and_worst(way.latency))]
-        rows.append(row + [_median_and_worst(way.device_latency) for way in ways])
-    return filled(columns, rows, left=4)
-
-
-def _right(accuracy: Accuracy) -> list[str]:
-    """Both, regime, time."""
-    if not accuracy.regimes:
-        return ["-"] * 3
-    both = f"{accuracy.both_right} of {accuracy.regimes} ({percent(accuracy.both_right / accuracy.regimes)})"
-    return [both, str(accuracy.regimes_correct), str(accuracy.times_right)]
-
-
-def _median_and_worst(errors: ErrorStatistics | None) -> str:
-    return f"{_size(errors.median)}, {_size(errors.worst)}" if errors else "-"
-
-
 def calls(table: Roofline) -> Table:
     """What a call costs at least, on the smallest case."""
     columns = ("device", "operator", "implementation", "scope", "records")
@@ -156,14 +118,13 @@ def _size_of_error(entry: Operator) -> float:
 
 
 def _cells(entries: list[Operator]) -> Table:
-    columns = ("cell", "measured", "sealed", "error", "from ceilings", "error", "device time", "sealed", "error")
+    columns = ("cell", "measured", "sealed", "error", "device time", "sealed", "error")
     columns += ("predicted", "found", "regime right", "time right")
     rows = []
     for entry in entries:
-        sealed, from_ceilings = entry.sealed, entry.from_ceilings
+        sealed = entry.sealed
         row = [cell_name(entry), _seconds(entry.latency_s)]
         row += [_seconds(sealed and sealed.latency_s), signed(entry.sealed_error)]
-        row += [_seconds(from_ceilings and from_ceilings.latency_s), signed(entry.from_ceilings_error)]
         row += [
             _seconds(entry.device_latency_s),
             _seconds(entry.device_latency_s and sealed and sealed.device_latency_s),

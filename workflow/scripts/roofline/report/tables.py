@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from roofline.analysis.steadiness import uneven
 from roofline.analysis.table import AboveRoof, ComputeCeiling, FoundCache, MemoryCeiling, Operator, Roofline
 from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import (
@@ -251,15 +250,6 @@ def remarks(ceilings: Sequence[ComputeCeiling | MemoryCeiling]) -> list[str]:
 def vendor_words(c: ComputeCeiling) -> str:
     """The vendor's figure, or the formula's, which may be too low."""
     return f"{'at least ' if c.vendor_at_least else ''}{number(c.vendor_tflops)}" if c.vendor_tflops else ""
-
-
-def uneven_bursts(ceilings: Iterable[ComputeCeiling | MemoryCeiling]) -> list[str]:
-    """Bursts whose block was no one rate: tf32 (409, 408, 408 and 402 TFLOPS)."""
-    return [
-        f"{c.name} ({listed(map(number, c.burst_quarters_tflops))} {flops_unit(c.name)})"
-        for c in ceilings
-        if c.kind == "compute" and uneven(c.burst_quarters_tflops)
-    ]
 
 
 def of_vendor(c: ComputeCeiling) -> str:

@@ -19,7 +19,6 @@ from roofline.report.tables import (
     main_memory_ceiling,
     memory_rows,
     promised,
-    uneven_bursts,
 )
 
 NEAR, FAR = 0.10, 0.20  # of a ceiling's limit, or of another block of the same kernel
@@ -83,7 +82,6 @@ def throughput(device: DeviceRecord, roofline: Roofline, records: list[JobRecord
         "libraries": sorted({sure[dtype].burst.product.library for dtype in short}),
         "beyond": {limit: above for limit, above in beyond.items() if above},
         "agree": [apart[dtype] for dtype in sure if apart[dtype] is not None],
-        "uneven": uneven_bursts(compute),
         "alone": [dtype for dtype in sure if apart[dtype] is None],
         "falls": falls,
         "fall_reasons": sorted({_sustained_limit(p) for dtype, p in peaks.items() if dtype in falls}),

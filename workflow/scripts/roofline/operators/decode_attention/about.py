@@ -32,9 +32,6 @@ class AboutDecodeAttention(About):
     def series(self, cell: Cell) -> str:
         return f"batch {cell.shape['batch']}"
 
-    def textbook_regime(self, cell: Cell, kind: str) -> str:
-        return "memory" if KINDS[kind].synchronous or cell.shape["batch"] > 1 else "overhead"
-
     def advice(self, cell: Cell, kind: str) -> Advice:
         found = super().advice(cell, kind)
         device, fp32 = KINDS[kind], cell.dtype == "fp32"

@@ -16,9 +16,6 @@ class AboutGemm(About):
         m, n, k = (cell.shape[side] for side in "mnk")
         return f"{m}³" if m == n == k else f"{m} x {n} x {k}"
 
-    def textbook_regime(self, cell: Cell, kind: str) -> str:
-        return "compute"
-
     def advice(self, cell: Cell, kind: str) -> Advice:
         lowest = cell.dtype in ("fp8_e4m3", "int8")
         tf32 = (
