@@ -90,7 +90,6 @@ def collect(found: Results, asked: Asked) -> Collected:
         for series in record.sweeps
         for level in series.levels
     ]
-    last_level_bytes = {name: record.last_level_cache_bytes for name, record in found.device_records().items()}
     roofline = Roofline(
         devices={
             name: DeviceEntry(kind=record.device_kind, name=record.name, record=path)
@@ -99,7 +98,7 @@ def collect(found: Results, asked: Asked) -> Collected:
         ceilings=ceilings,
         operators=operators,
         levels=levels,
-        above_roof=above_roofs(operators, ceilings, levels, last_level_bytes),
+        above_roof=above_roofs(operators, ceilings),
         skipped=skipped,
         instructions=instruction_rooflines(found, ceilings, (cell.operator for cell in cells)),
         peers=[_peer_path(path, record) for path, record in bandwidths if record.peer and not record.skipped],

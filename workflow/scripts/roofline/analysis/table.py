@@ -109,14 +109,13 @@ class FoundCache(Record):
 
 
 class AboveRoof(Record):
-    """An operator above the roof that was declared for it: which roof is wrong, or which cache held the data."""
+    """An operator above a ceiling that was declared for it."""
 
     device: str
     operator: str = Field(description="in one line: which, how, dtype and shape")
     record: str | None
     fraction_of_roof: NotNegative
-    wrong_roof: str | None = Field(description="the ceiling that is too low; null where a cache held the data")
-    cache: str | None
+    wrong_roof: str = Field(description="the ceiling")
     evidence: str
     users_own: bool = Field(default=False, description="counts and time are of the user's `operations`")
 

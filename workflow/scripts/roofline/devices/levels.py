@@ -53,7 +53,6 @@ TITLES = {level.name: level.title for level in TABLE if level.title}
 MAIN_MEMORY = {
     level.device_kind: level.name for level in TABLE if level.medium == "memory" and level.holds == level.name
 }
-LAST_LEVEL_CACHE = {"gpu": "l2", "cpu": "l3"}  # as a device's record and its sweep call it
 ALL_CORES = "all_cores"  # the sweep of a CPU in which each core has a set of its own
 SWEPT_CACHES = ("l1", "l2", "l3")  # that sweeps and ceilings may be named after
 MEMORY, CACHE_OR_MEMORY = "memory", "cache or memory"  # the last plateau of a sweep, beyond all caches or not

@@ -160,15 +160,11 @@ def series_words(series: str) -> str:
 
 
 def above_roof(found: AboveRoof) -> str:
-    """What stands above its roof, why, and the evidence."""
-    cause = f"the {found.wrong_roof} ceiling is too low" if found.wrong_roof else "the cause is not known"
-    evidence = found.evidence
-    if found.cache:
-        cause = f"its data came from {found.cache}"
+    """What lies above its roof, with the evidence."""
+    cause = f"the {found.wrong_roof} ceiling is too low, or a cache held its data"
     if found.users_own:
-        cause = f"its counts or its time do not fit the {found.wrong_roof or found.cache} ceiling"
-        evidence = f"{evidence}; both are the user's own"
-    return f"{found.operator} at {percent(found.fraction_of_roof)} of it: {cause} ({evidence})."
+        cause = f"its counts or its time, both the user's own, do not fit the {found.wrong_roof} ceiling"
+    return f"{found.operator} at {percent(found.fraction_of_roof)} of it: {cause} ({found.evidence})."
 
 
 def without_roof(roofline: Roofline, device: str) -> list[str]:
