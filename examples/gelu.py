@@ -16,7 +16,7 @@ def gelu(x, xp):
 
 
 class GeluSettings(OperatorSettings):
-    sizes: list[Whole] = Field(default=[1 << 20, 1 << 24], description="how many numbers x holds")
+    sizes: list[Whole] = Field(default=[1 << 20, 1 << 24])  # how many numbers x holds
 
 
 class Arrays(Implementation):  # nine operations, whose intermediate results go through memory

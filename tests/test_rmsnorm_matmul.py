@@ -320,8 +320,8 @@ def test_cells_that_no_constant_was_fitted_on_are_predicted_as_measured_on_an_h2
 def test_sizes_that_cannot_be_are_a_line_each(sizes, wrong):
     """No multiple of 64, and more than the memory holds."""
     section = {"dtypes": ["fp16"], "batch_sizes": [1], "hidden_sizes": sizes}
-    checked = settings.complete({"devices": ["cpu"], "rmsnorm_matmul": section})
     with pytest.raises(settings.Faults) as found:
+        checked = settings.complete({"devices": ["cpu"], "rmsnorm_matmul": section})
         settings.choose_devices(checked, {"cpu": open_device("cpu").identity})
     for line, size in zip(found.value.lines, wrong, strict=True):
         assert line.startswith("rmsnorm_matmul") and str(size) in line

@@ -46,18 +46,11 @@ def _dense(named: str) -> str:
 class DecodeStepSettings(OperatorSettings):
     """One decode step of each model, at every batch size and context."""
 
-    models: Annotated[list[Annotated[str, AfterValidator(_dense)]], EachOnce] = Field(
-        default=[], description="dense models: paths of Hugging Face config.json files, or shipped names"
-    )
-    batch_sizes: Annotated[list[Batch], Field(min_length=1), EachOnce] = Field(
-        default=[1, 32], description="sequences decoded at once"
-    )
-    contexts: Annotated[list[Context], Field(min_length=1), EachOnce] = Field(
-        default=[1024], description="tokens of each sequence, including the new one"
-    )
-    time_budget_s: Annotated[Budget, ByEffort(0.1, 0.3, 2)] = Field(
-        default=None, description="seconds for each batch size and context; null: by effort"
-    )
+    # Paths of Hugging Face config.json files, or shipped names.
+    models: Annotated[list[Annotated[str, AfterValidator(_dense)]], EachOnce] = Field(default=[])
+    batch_sizes: Annotated[list[Batch], Field(min_length=1), EachOnce] = Field(default=[1, 32])
+    contexts: Annotated[list[Context], Field(min_length=1), EachOnce] = Field(default=[1024])  # the new token included
+    time_budget_s: Annotated[Budget, ByEffort(0.1, 0.3, 2)] = None
 
 
 class DecodeStep(Operator):

@@ -2,6 +2,15 @@
 
 from typing import Literal
 
+
+class Faults(Exception):
+    """What a user has to mend, a line each."""
+
+    def __init__(self, lines: list[str]):
+        super().__init__("\n".join(lines))
+        self.lines = lines
+
+
 DeviceKind = Literal["cpu", "gpu"]
 Regime = Literal["compute", "memory", "overhead", "implementation"]
 RegimeLevel = Literal["hbm", "l2", "dram"]

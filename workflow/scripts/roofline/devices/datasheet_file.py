@@ -7,7 +7,8 @@ from typing import Annotated, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from roofline.core.dtypes import FIRST_CAPABILITY
-from roofline.records.files import YamlFaults, read_yaml
+from roofline.core.terms import Faults
+from roofline.records.files import read_yaml
 
 TENSOR_DTYPES = ("fp64", *FIRST_CAPABILITY)
 CUDA_CORE_RATES = ("fp64_fma", "fp32", "fp16_fma")
@@ -89,8 +90,8 @@ def read(path: Path | str) -> dict:
     try:
         content = read_yaml(path)
         Datasheets.model_validate(content)
-    except YamlFaults as error:
-        raise ValueError("\n".join(error.lines)) from None
+    except Faults as error:
+        raise ValueError(str(error)) from None
     except ValidationError as error:
         faults = [_line(fault) for fault in error.errors()]
     else:

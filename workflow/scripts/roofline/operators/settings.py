@@ -1,11 +1,12 @@
-"""Settings: one pydantic model per section of the config, from which its checks, schema and documentation come."""
+"""Settings: one pydantic model per section of the config, which checks it. config/config.yaml documents them."""
 
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 EFFORTS = ("quick", "default", "thorough")
 LONGEST_BUDGET_S = 1e5
+T = TypeVar("T")
 
 
 class ByEffort(NamedTuple):
@@ -16,16 +17,17 @@ class ByEffort(NamedTuple):
     thorough: Any
 
 
-def _each_once(values: list) -> list:
+def each_once(values: list) -> list:
     for place, value in enumerate(values):
         if value in values[:place]:
-            raise ValueError(f"{value!r} is listed twice; allowed: each once")
+            raise ValueError(f"{value!r} is listed twice")
     return values
 
 
 Whole = Annotated[int, Field(ge=1)]
 Budget = Annotated[float, Field(ge=1e-9, le=LONGEST_BUDGET_S)] | None
-EachOnce = AfterValidator(_each_once)
+EachOnce = AfterValidator(each_once)
+Listed = Annotated[list[T], Field(min_length=1), EachOnce]  # Listed[Whole]: one or more, each once
 
 
 class Settings(BaseModel):
@@ -37,16 +39,9 @@ class Settings(BaseModel):
 class OperatorSettings(Settings):
     """What every operator can be told; an operator adds its sizes and dtypes."""
 
-    enabled: bool = Field(default=True, description="false: the operator is left out of the run")
-    implementations: Annotated[list[str], Field(min_length=1), EachOnce] | None = Field(
-        default=None, description="names of implementations; null: all that a device has"
-    )
-    cache: Literal["cold", "warm"] = Field(
-        default="cold",
-        description="cold: inputs rotate through several times the last-level cache; warm: the same again",
-    )
-    warmup: Whole = Field(default=10, description="steps before the timed ones")
-    iterations: Whole = Field(default=1000, description="timed steps")
-    time_budget_s: Annotated[Budget, ByEffort(0.03, 0.06, 2)] = Field(
-        default=None, description="seconds for each case, implementation and scope; null: by effort"
-    )
+    enabled: bool = True
+    implementations: Listed[str] | None = None
+    cache: Literal["cold", "warm"] = "cold"
+    warmup: Whole = 10
+    iterations: Whole = 1000
+    time_budget_s: Annotated[Budget, ByEffort(0.03, 0.06, 2)] = None

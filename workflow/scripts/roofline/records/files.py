@@ -6,6 +6,8 @@ from pathlib import Path
 
 import yaml
 
+from roofline.core.terms import Faults
+
 
 def write_text(text: str, path: Path | str) -> None:
     """Write a text file beside its place and rename it."""
@@ -22,14 +24,6 @@ def write_text(text: str, path: Path | str) -> None:
 def file_sha256(path: Path | str) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-class YamlFaults(Exception):
-    """What is wrong with a file, one line each."""
-
-    def __init__(self, lines: list[str]):
-        super().__init__("\n".join(lines))
-        self.lines = lines
 
 
 class _Loader(yaml.SafeLoader):
@@ -49,19 +43,19 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_yaml(path: Path | str):
-    """The contents of a YAML file. Raises YamlFaults, or OSError where it cannot be opened."""
+    """The contents of a YAML file. Raises Faults, or OSError if it cannot be opened."""
     try:
         loader = _Loader(Path(path).read_text(encoding="utf-8"))
         content = loader.get_single_data()
     except ValueError as error:  # no UTF-8, or a date or a number that is none
-        raise YamlFaults([f"{path}: cannot be read ({error})"]) from None
+        raise Faults([f"{path}: cannot be read ({error})"]) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         problem = f"{error.context}, {problem}" if problem.startswith("but ") else problem
-        raise YamlFaults([f"{path}{line}: {problem}"]) from None
+        raise Faults([f"{path}{line}: {problem}"]) from None
     if loader.twice:
         twice = sorted(loader.twice)
-        raise YamlFaults([f"{path}, line {line}: the key '{key}' stands twice" for line, key in twice])
+        raise Faults([f"{path}, line {line}: the key '{key}' stands twice" for line, key in twice])
     return content

@@ -46,7 +46,7 @@ def called_with(arguments: Sequence[str], files: Sequence[Path] | None = None) -
     try:
         update_config(config, parse_config(known.config))
     except ValueError as error:
-        hint = "; a key within a section is written --config 'peak_flops={size: 1024}'"
+        hint = "; settings of a section are given in a file: --configfile"
         raise settings.Faults([f"--config: {str(error).splitlines()[0]}{hint}"]) from None
     return config, options
 

@@ -1,44 +1,35 @@
 """The configuration: read strictly, checked, completed with defaults, held against the machine.
 
-Every fault is one line that names the key, the value and what is allowed; all faults are reported at once.
+Every error is one line that names the key and the value, and says what is allowed, mostly in pydantic's words; all
+errors are reported at once.
 """
 
-import datetime
 import difflib
 import math
-import re
-import shlex
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from roofline.core.device_kinds import accelerators
+from roofline.core.terms import Faults
 from roofline.devices import kind_of, level_of, memory_levels
 from roofline.devices.levels import ARRAYS, TRANSFERS
 from roofline.measure import nsight_compute
 from roofline.operators import registry
 from roofline.operators.base import Operator
-from roofline.records.files import YamlFaults, read_yaml
+from roofline.records.files import read_yaml
 from roofline.run import counters
 from roofline.run.config import by_effort, config_model
 from roofline.run.operator_faults import operator_faults
 
 MIB = 1 << 20
 CHECKOUT = Path(__file__).resolve().parents[4]
-ENGINE_KEYS = ("__use_yte__", "pathvars")  # Snakemake would take these for its own, before the config is checked
-SHORTEST_BEGINNING = 4  # of a key, to be taken for it
 LEAST_CACHES = 2  # an array of fewer last-level caches is partly read from them
-
-
-class Faults(Exception):
-    """What is wrong with a configuration, a line each."""
-
-    def __init__(self, lines: list[str]):
-        super().__init__("\n".join(lines))
-        self.lines = lines
 
 
 @dataclass(frozen=True)
@@ -57,30 +48,18 @@ class Checked:
 
 
 def read_file(path: Path | str) -> dict:
-    """A configuration file as it stands. Raises Faults where it is missing, empty, malformed or no mapping."""
+    """A configuration file as it stands. Raises Faults if it is missing, empty, malformed or not a mapping."""
     try:
         config = read_yaml(path)
-    except YamlFaults as faults:
-        raise Faults(faults.lines) from None
     except FileNotFoundError:
-        raise Faults([f"{path}: no such file{_remedy(Path(path))}"]) from None
+        raise Faults([f"{path}: no such file"]) from None
     except OSError as error:
         raise Faults([f"{path}: cannot be read ({error})"]) from None
     if config is None:
         raise Faults([f"{path}: empty; it needs at least one key, such as 'devices: auto'"])
     if not isinstance(config, dict):
-        raise Faults([f"{path}: a {type(config).__name__}, allowed: a mapping of keys to values"])
-    if taken := [key for key in ENGINE_KEYS if key in config]:
-        raise Faults([f"{path}: {key}: unknown key" for key in taken])
+        raise Faults([f"{path}: should be a mapping of keys to values, not a {type(config).__name__}"])
     return config
-
-
-def _remedy(path: Path) -> str:
-    """What brings the checkout's own configuration back, from wherever Snakemake runs."""
-    if path.resolve() != CHECKOUT / "config" / "config.yaml":
-        return ""
-    where = "" if Path.cwd() == CHECKOUT else f"-C {shlex.quote(str(CHECKOUT))} "
-    return f"; restore it with: git {where}checkout -- config/config.yaml"
 
 
 def require_readable(paths: Iterable[Path | str]) -> None:
@@ -110,7 +89,7 @@ def complete(config: Mapping) -> Checked:
     try:
         checked = model.model_validate(config)
     except ValidationError as error:
-        raise Faults(list(dict.fromkeys(lines_of(error, config, model)))) from None
+        raise Faults(_lines_of(error, config, model)) from None
     kept = {
         rule: operator
         for rule, operator in operators.items()
@@ -119,130 +98,54 @@ def complete(config: Mapping) -> Checked:
     return Checked(by_effort(checked, checked.effort), kept)
 
 
-def lines_of(error: ValidationError, config: Mapping, model: type[BaseModel]) -> list[str]:
-    """What is wrong with a configuration, a line for each place."""
-    schema = model.model_json_schema()
-    faults: dict[tuple, list[dict]] = {}
-    for fault in error.errors():
-        faults.setdefault(_place(fault, config), []).append(fault)
-    return [_line(place, of_place, schema) for place, of_place in faults.items()]
+def _lines_of(error: ValidationError, config: Mapping, model: type[BaseModel]) -> list[str]:
+    """What is wrong with a configuration, a line for each place: of a union pydantic reports every branch."""
+    found: dict[tuple, dict[str, ErrorDetails]] = {}
+    for one in error.errors():
+        found.setdefault(_place(one, config), {})[_message(one, model)] = one
+    return [
+        f"{_key(place)}: {' or '.join(messages)}{_got(next(iter(messages.values())))}"
+        for place, messages in found.items()
+    ]
 
 
-def _place(fault: Mapping, config: Mapping) -> tuple:
-    """Where in the config a fault is: pydantic names the branches of unions too."""
+def _place(error: ErrorDetails, config: Mapping) -> tuple:
+    """Where in the config an error is: pydantic names the branches of unions too."""
     place, value = [], config
-    for part in fault["loc"]:
-        if isinstance(value, Mapping) and (part in value or fault["type"] == "missing"):
-            place.append(part)
-            value = value.get(part)
-        elif isinstance(value, list) and isinstance(part, int):
-            place.append(part)
+    for part in error["loc"]:
+        try:
             value = value[part]
+        except (LookupError, TypeError):
+            if error["type"] != "missing":
+                continue
+        place.append(part)
     return tuple(place)
 
 
-def _line(place: tuple, faults: list[dict], schema: Mapping) -> str:
-    """One fault; of several at a place, those of other branches of a union, what holds for all."""
-    key, fault = _key(place), faults[0]
-    shown = _shown(fault["input"])
-    kinds = {each["type"] for each in faults}
-    allowed = _schema_at(place, schema)
-    if kinds & {"extra_forbidden", "invalid_key"}:
-        known = list(_schema_at(place[:-1], schema).get("properties", {}))
-        return _unknown_key(_key(place[:-1]) if place[:-1] else "", place[-1], known, fault["input"])
-    if "missing" in kinds:
-        return f"{_key(place[:-1])}: {place[-1]} is missing"
-    if "value_error" in kinds:
-        message = str(next(each for each in faults if each["type"] == "value_error")["ctx"]["error"])
-        return (
-            f"{key}: {message}"
-            if _names_its_value(message)
-            else f"{key}: {shown}{' ' if message[:3] == 'is ' else '; '}{message}"
-        )
-    if "too_short" in kinds or "string_too_short" in kinds:
-        return f"{key}: {shown} is empty; allowed: {'text' if shown == repr('') else 'one entry or more'}"
-    if names := allowed.get("enum") or ([allowed["const"]] if "const" in allowed else []):
-        return f"{key}: {shown} is unknown; allowed: {', '.join(map(str, names))}"
-    if "finite_number" in kinds:
-        return f"{key}: {shown}; allowed: a finite number"
-    # On Snakemake's command line numbers within a mapping or a list arrive as text.
-    as_text = isinstance(fault["input"], str) and re.fullmatch(r"[+-]?\d+\.?\d*", fault["input"])
-    hint = " (without quotes; within the braces or brackets of --config all is text: use --configfile)"
-    numeric = {"integer", "number"} & set(_types(allowed))
-    return f"{key}: {shown}; allowed: {_allowed(allowed)}{hint if as_text and numeric else ''}"
+def _key(place: tuple) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
 
 
-def _names_its_value(message: str) -> bool:
-    return "' is " in message or message.startswith("the name") or re.match(r"\d+ is listed", message) is not None
+def _message(error: ErrorDetails, model: type[BaseModel]) -> str:
+    """In pydantic's words, but for keys that are unknown."""
+    if error["type"] != "extra_forbidden":
+        return error["msg"].removeprefix("Value error, ")
+    *sections, name = error["loc"]
+    for section in sections:
+        fields = getattr(model, "model_fields", None)
+        model = fields[section].annotation if fields else (get_args(model) or (None,))[-1]
+    known = list(getattr(model, "model_fields", {}))
+    near = difflib.get_close_matches(str(name), known, 1)
+    return f"unknown key; did you mean {near[0]}?" if near else f"unknown key; known: {', '.join(known)}"
 
 
-def _schema_at(place: tuple, schema: Mapping) -> Mapping:
-    """The part of a JSON schema that speaks of a place; null is left to `_types`."""
-    part = schema
-    for step in place:
-        part = _resolved(part, schema)
-        if isinstance(step, int):
-            part = part.get("items", {})
-        else:
-            part = part.get("properties", {}).get(step) or part.get("additionalProperties") or {}
-    return _resolved(part, schema) if isinstance(part, Mapping) else {}
-
-
-def _resolved(part: Mapping, schema: Mapping) -> Mapping:
-    """With references followed and the null of a union as one of its types."""
-    if "$ref" in part:
-        name = part["$ref"].rpartition("/")[2]
-        return _resolved({**schema["$defs"][name], **{k: v for k, v in part.items() if k != "$ref"}}, schema)
-    branches = [_resolved(one, schema) for one in part.get("anyOf", [])]
-    whole = [one for one in branches if one.get("type") != "null"]
-    if len(whole) == 1:
-        types = _types(whole[0]) + (["null"] if len(branches) > len(whole) else [])
-        return {**whole[0], "type": types}
-    return part
-
-
-def _types(schema: Mapping) -> list[str]:
-    types = schema.get("type", [])
-    return [types] if isinstance(types, str) else types
-
-
-def _allowed(schema: Mapping) -> str:
-    names = {
-        "integer": "a whole number",
-        "number": "a number (write 1.0e+9, not 1e9)",
-        "string": "text",
-        "array": "a list",
-        "object": "a mapping of keys to values",
-        "boolean": "true or false",
-    }
-    kinds = [names[kind] for kind in _types(schema) if kind in names]
-    words = (("minimum", "from"), ("maximum", "to"), ("exclusiveMinimum", "above"))
-    bounds = [f"{word} {schema[bound]:g}" for bound, word in words if bound in schema]
-    value = " ".join([" or ".join(kinds) or "another value", *bounds])
-    return f"{value}, or null" if "null" in _types(schema) else value
-
-
-def _shown(value) -> str:
-    """A value as the file has it, on one line and not endless."""
-    if value is None or isinstance(value, bool):
-        text = {None: "null", True: "true", False: "false"}[value]
-    else:
-        text = str(value) if isinstance(value, datetime.date) else repr(value)
-    return text if len(text) <= 100 else f"{text[:97]}..."
-
-
-def _unknown_key(parent: str, name: str, known: list[str], value) -> str:
-    begins = [key for key in known if len(str(name)) >= SHORTEST_BEGINNING and key.startswith(str(name))]
-    near = begins or difflib.get_close_matches(str(name), known, 1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    if not near and not parent and isinstance(value, Mapping):  # looks like an operator's section
-        hint = "no operator of the library; a file of your own is listed in operators: [examples/gelu.py]; "
-    return f"{parent + '.' if parent else ''}{name}: unknown key; {hint}allowed: {', '.join(known)}"
-
-
-def _key(path) -> str:
-    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in path]
-    return "".join(parts).lstrip(".") or "the configuration"
+def _got(error: ErrorDetails) -> str:
+    """The value, and how a number is written that came as text."""
+    if error["type"] in ("extra_forbidden", "missing"):
+        return ""
+    as_text = error["type"] in ("int_type", "float_type") and isinstance(error["input"], str)
+    hint = "; that is text: leave out quotes, write 1.0e+9 for 1e9, and use --configfile instead of --config {...}"
+    return f" (got {error['input']!r:.100}){hint if as_text else ''}"
 
 
 # ---------------------------------------------------------------- held against the machine
@@ -258,7 +161,7 @@ def choose_devices(checked: Checked, present: Mapping) -> list[str]:
     ]
     here = [present[name] for name in chosen if name in present]
     faults += [
-        f"operations: {one.name}: {one.device} is not measured; allowed: {', '.join(chosen)}"
+        f"operations: {one.name}: {one.device} is not measured; known: {', '.join(chosen)}"
         for one in config.operations
         if one.device and one.device not in chosen
     ]
@@ -273,8 +176,8 @@ def choose_devices(checked: Checked, present: Mapping) -> list[str]:
 
 
 def profiler(config: BaseModel) -> Path | None:
-    """Nsight Compute's program, where counters are wanted and it is there. Raises Faults where they are required and it
-    is not, and for a name of it that is none."""
+    """Nsight Compute's program, if counters are wanted and it is there. Raises Faults if NCU names no program, or if
+    counters are required and it is missing."""
     if config.counters == "off":
         return None
     try:
@@ -336,10 +239,8 @@ def _stream_faults(config: BaseModel, identity, chosen) -> list[str]:
     levels, settings, free = _levels_of(config, identity, chosen), config.bandwidth, identity.memory_free_bytes
     size, cache = settings.size_mib, identity.last_level_cache_bytes
     arrays = max((ARRAYS[level] for level in levels.intersection(ARRAYS)), default=0)
-    least = f"bandwidth.size_mib: null ({arrays} arrays of {LEAST_CACHES} last-level caches each)"
-    needs = (
-        {least: arrays * LEAST_CACHES * cache} if size is None else {f"bandwidth.size_mib: {size}": arrays * size * MIB}
-    )
+    least_mib = math.ceil(LEAST_CACHES * cache / MIB)
+    needs = {f"bandwidth.size_mib: {size or 'null'}": arrays * (size or least_mib) * MIB}
     if levels.intersection(TRANSFERS):
         needs[f"bandwidth.transfer_size_mib: {settings.transfer_size_mib}"] = settings.transfer_size_mib * MIB
     faults = [
@@ -347,10 +248,9 @@ def _stream_faults(config: BaseModel, identity, chosen) -> list[str]:
         for what, needed in needs.items()
         if needed > free
     ]
-    least_mib = math.ceil(LEAST_CACHES * cache / MIB)
-    if size is not None and size < least_mib and arrays:
+    if arrays and size and size < least_mib:
         faults.append(
-            f"bandwidth.size_mib: {size} is too small for {identity.device}: its last-level cache keeps "
-            f"{cache / MIB:g} MiB, and an array of twice that is needed; allowed: {least_mib} or more, or null"
+            f"bandwidth.size_mib: {size} is too small for {identity.device}, whose last-level cache would keep much of "
+            f"it; it should be {least_mib} or more, or null"
         )
     return faults

@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from roofline.core.accuracy import require_close
 from roofline.core.dtypes import ITEM_BYTES, array_dtype
@@ -36,7 +36,7 @@ from roofline.operators.decode_attention.eager import Eager
 from roofline.operators.decode_attention.fused import HEAD_SIZES, Fused, FusedGraph
 from roofline.operators.decode_attention.implementation import projected_query
 from roofline.operators.decode_attention.numpy_implementation import NumpyOnAllCores
-from roofline.operators.settings import Budget, ByEffort, EachOnce, OperatorSettings, Settings, Whole
+from roofline.operators.settings import ByEffort, Listed, OperatorSettings, Settings, Whole
 from roofline.records.files import file_sha256
 from roofline.records.operator import DataFile
 from roofline.records.timing import Check
@@ -47,66 +47,37 @@ FP32_BYTES = 4
 class DecodeSettings(OperatorSettings):
     """Decode attention: one token's query against a cache of S keys and values. One job for each S and dtype."""
 
-    presets: Annotated[list[str], Field(min_length=1), EachOnce] = Field(
-        default=["minigpt"], description="names under model.presets"
-    )
-    seq_lens: Annotated[list[Whole], Field(min_length=1), EachOnce] = Field(
-        default=[128, 256, 512, 1024], description="lengths S of the cached sequence"
-    )
+    presets: Listed[str] = Field(default=["minigpt"])
+    seq_lens: Listed[Whole] = Field(default=[128, 256, 512, 1024])
     dtypes: Annotated[
-        Annotated[list[Literal["fp32", "fp16", "bf16"]], Field(min_length=1), EachOnce] | None,
+        Listed[Literal["fp32", "fp16", "bf16"]] | None,
         ByEffort(["fp32"], ["fp32", "fp16"], ["fp32", "fp16"]),
-    ] = Field(default=None, description="of the cache; the CPU emulates fp16 and bf16, and says so; null: by effort")
-    batch_sizes: Annotated[list[Whole], Field(min_length=1), EachOnce] = Field(
-        default=[1, 256], description="sequences decoded at once"
-    )
-    implementations: (
-        Annotated[list[Literal["eager", "fused", "fused_graph", "numpy"]], Field(min_length=1), EachOnce] | None
-    ) = Field(
-        default=None,
-        description="on a GPU eager (CuPy arrays), fused (one kernel per layer, heads of 64 or 128) and fused_graph (a "
-        "CUDA graph of all layers); on the CPU numpy; null: all that a device has",
-    )
-    time_budget_s: Annotated[Budget, ByEffort(0.03, 0.06, 2)] = Field(
-        default=None, description="seconds for each batch size, implementation and scope; null: by effort"
-    )
+    ] = None
+    batch_sizes: Listed[Whole] = Field(default=[1, 256])
+    implementations: Listed[Literal["eager", "fused", "fused_graph", "numpy"]] | None = None
 
 
 class Preset(Settings):
-    layers: Whole = Field(description="layers of the model")
-    heads: Whole = Field(description="query heads")
-    kv_heads: Whole | None = Field(
-        default=None, description="heads of keys and values, each for a group of query heads; by default as many"
-    )
-    head_size: Whole = Field(description="elements of one head")
+    layers: Whole
+    heads: Whole
+    kv_heads: Whole | None = None  # as many as heads
+    head_size: Whole
 
 
-def _named(presets: dict) -> dict:
-    for name in presets:
-        if not (name[:1].isalnum() and name.isascii() and name == name.lower() and set(name) <= ALLOWED_IN_NAMES):
-            raise ValueError(f"the name {name!r}; allowed: lower-case letters, digits, '_', '-', '.'")
-    return presets
-
-
-ALLOWED_IN_NAMES = set("abcdefghijklmnopqrstuvwxyz0123456789_.-")
+PresetName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$")]
 
 
 class ModelSettings(Settings):
     """The model whose attention is measured."""
 
-    checkpoint: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None,
-        description="a .safetensors file in MiniGPT's or GPT-2's naming, its shapes checked; null: a seeded one is "
-        "generated, and every record says so. Pickles are never loaded",
-    )
-    seed: Annotated[int, Field(ge=0)] = Field(default=0, description="of the generated weights")
-    presets: Annotated[dict[str, Preset], Field(min_length=1), AfterValidator(_named)] = Field(
+    checkpoint: Annotated[str, Field(min_length=1)] | None = None
+    seed: Annotated[int, Field(ge=0)] = 0
+    presets: Annotated[dict[PresetName, Preset], Field(min_length=1)] = Field(
         default={
             "minigpt": Preset(layers=6, heads=8, head_size=64),
             "gpt2": Preset(layers=12, heads=12, head_size=64),
             "llama-3-8b": Preset(layers=32, heads=32, kv_heads=8, head_size=128),
-        },
-        description="a name with layers, heads, head_size, and kv_heads where query heads share keys and values",
+        }
     )
 
 

@@ -1,13 +1,11 @@
 """RMSNorm and the product that follows it, behind the operator interface: settings, cases, inputs and check."""
 
-from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from roofline.core.accuracy import relative_error, require_close
 from roofline.core.dtypes import ITEM_BYTES, array_dtype
-from roofline.devices.base import Identity
 from roofline.operators.base import Case, Implementation, Job, Operator
 from roofline.operators.rmsnorm_matmul.costs import CONSTANTS
 from roofline.operators.rmsnorm_matmul.counts import compared_outputs, flops, reference, traffic_bytes
@@ -15,7 +13,7 @@ from roofline.operators.rmsnorm_matmul.fused import Fused, FusedGraph
 from roofline.operators.rmsnorm_matmul.numpy_implementation import OnCpu
 from roofline.operators.rmsnorm_matmul.plan import DEPTH
 from roofline.operators.rmsnorm_matmul.unfused import Unfused, UnfusedGraph
-from roofline.operators.settings import Budget, ByEffort, EachOnce, OperatorSettings, Whole
+from roofline.operators.settings import ByEffort, Listed, OperatorSettings, Whole
 from roofline.records.timing import Check
 
 MOST_HIDDEN = 10**8  # W would take 20 PB
@@ -27,33 +25,16 @@ MOST_ROWS_OF_X = 4096  # a product of more is not of few rows: gemm
 class RmsNormMatmulSettings(OperatorSettings):
     """RMSNorm, then a product with weights of hidden x hidden. One job for each hidden size and dtype."""
 
-    batch_sizes: Annotated[list[Annotated[Whole, Field(le=MOST_ROWS_OF_X)]], Field(min_length=1), EachOnce] = Field(
-        default=[1, 32, 128], description="rows of x: tokens that share the weights"
-    )
+    batch_sizes: Listed[Annotated[Whole, Field(le=MOST_ROWS_OF_X)]] = Field(default=[1, 32, 128])
     hidden_sizes: Annotated[
-        Annotated[list[Annotated[Whole, Field(le=MOST_HIDDEN)]], Field(min_length=1), EachOnce] | None,
+        Listed[Annotated[Whole, Field(le=MOST_HIDDEN, multiple_of=DEPTH)]] | None,
         ByEffort([4096], [2048, 4096], [2048, 4096]),
-    ] = Field(default=None, description=f"inputs and outputs of the product, multiples of {DEPTH}; null: by effort")
+    ] = None
     dtypes: Annotated[
-        Annotated[list[Literal["fp16", "bf16"]], Field(min_length=1), EachOnce] | None,
+        Listed[Literal["fp16", "bf16"]] | None,
         ByEffort(["bf16"], ["fp16", "bf16"], ["fp16", "bf16"]),
-    ] = Field(
-        default=None,
-        description="of everything but sums, which are fp32; the CPU emulates both; null: by effort",
-    )
-    implementations: (
-        Annotated[
-            list[Literal["unfused", "unfused_graph", "fused", "fused_graph", "numpy"]], Field(min_length=1), EachOnce
-        ]
-        | None
-    ) = Field(
-        default=None,
-        description="on a GPU unfused (a kernel for the norm, then a library's product), fused (one kernel; on Hopper "
-        "two from 33 rows on), and either many times in a CUDA graph; on the CPU numpy; null: all that a device has",
-    )
-    time_budget_s: Annotated[Budget, ByEffort(0.03, 0.06, 2)] = Field(
-        default=None, description="seconds for each batch size, implementation and scope; null: by effort"
-    )
+    ] = None
+    implementations: Listed[Literal["unfused", "unfused_graph", "fused", "fused_graph", "numpy"]] | None = None
 
 
 class RmsNormMatmul(Operator):
@@ -129,13 +110,6 @@ class RmsNormMatmul(Operator):
         require_close(what, error, tolerance)
         part = f"{expected.shape[1]} of {result.shape[1]} outputs" if outputs.step > 1 else "the whole result"
         return Check(compared=f"{part} against float64", error=error, tolerance=tolerance)
-
-    def faults(self, config, devices: Iterable[Identity]) -> list[str]:
-        return [
-            f"{self.rule}.hidden_sizes: {hidden}; allowed: multiples of {DEPTH}"
-            for hidden in getattr(config, self.rule).hidden_sizes
-            if hidden % DEPTH
-        ]
 
 
 def number_on(device, value: float, dtype: str):

@@ -11,7 +11,7 @@ from roofline.operators.row_norm.arrays import Array, NumpyRows
 from roofline.operators.row_norm.compiled import Compiled
 from roofline.operators.row_norm.costs import CONSTANTS
 from roofline.operators.row_norm.cuda import Naive, Welford, WelfordGraph
-from roofline.operators.settings import Budget, ByEffort, EachOnce, OperatorSettings
+from roofline.operators.settings import Listed, OperatorSettings
 from roofline.records.timing import Check
 
 FP32_BYTES = 4
@@ -24,7 +24,7 @@ def sizes(shape: str) -> tuple[int, int]:
     """Rows and columns of ROWSxCOLUMNS. Raises ValueError where it is none."""
     found = SHAPE.fullmatch(shape)
     if not found or max(map(int, found.groups())) > LARGEST:
-        raise ValueError(f"allowed: ROWSxCOLUMNS such as 1024x128, each a whole number from 1 to {LARGEST}")
+        raise ValueError(f"should be ROWSxCOLUMNS such as 1024x128, each from 1 to {LARGEST}")
     return int(found[1]), int(found[2])
 
 
@@ -36,25 +36,10 @@ def _is_shape(shape: str) -> str:
 class RowNormSettings(OperatorSettings):
     """Row normalisation in fp32: each row less its mean, divided by its standard deviation. One job for all shapes."""
 
-    shapes: Annotated[list[Annotated[str, AfterValidator(_is_shape)]], Field(min_length=1), EachOnce] = Field(
-        default=["1024x128", "4096x256", "8192x512", "16384x1024"], description="rows x columns"
+    shapes: Listed[Annotated[str, AfterValidator(_is_shape)]] = Field(
+        default=["1024x128", "4096x256", "8192x512", "16384x1024"]
     )
-    implementations: (
-        Annotated[
-            list[Literal["array", "naive", "welford", "welford_graph", "numpy", "compiled"]],
-            Field(min_length=1),
-            EachOnce,
-        ]
-        | None
-    ) = Field(
-        default=None,
-        description="on a GPU array (CuPy arrays), naive (a kernel of separate passes), welford (one that reads each "
-        "row once) and welford_graph (a CUDA graph of it); on the CPU numpy and compiled (a loop that reads each row "
-        "from memory once, on all cores); null: all that a device has",
-    )
-    time_budget_s: Annotated[Budget, ByEffort(0.03, 0.06, 2)] = Field(
-        default=None, description="seconds for each shape and implementation; null: by effort"
-    )
+    implementations: Listed[Literal["array", "naive", "welford", "welford_graph", "numpy", "compiled"]] | None = None
 
 
 class RowNorm(Operator):
