@@ -16,26 +16,26 @@ include: "workflow/rules/common.smk"
 
 
 wildcard_constraints:
-    device="|".join(PRESENT),
+    device="|".join(CELLS.present),
     operator="|".join(OPERATORS),
-    picture="|".join(PICTURES),
-    dtype=CEILINGS,
+    dtype="|".join(datasheets.CEILINGS),
 
 
 rule all:
     input:
-        deliverables(),
-        "results/manifest.json",
+        OUTPUTS,
 
 
 include: "workflow/rules/measure.smk"
+include: "workflow/rules/operators.smk"
 include: "workflow/rules/report.smk"
 
 
 onstart:
     run_lock.hold()
     run_lock.end_when_unread()
-    faults_end_the_run(require_counters)
+    if CONFIG.counters == "required":
+        faults_end_the_run(settings.require_counters, CELLS.ncu, CELLS.counted_on)
     console.announce(workflow.dag.needrun_jobs(), CHECKED, workflow.cores)
 
 

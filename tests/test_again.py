@@ -22,6 +22,7 @@ def result(what: str, *records: str) -> CheckResult:
         ([result("fail", "cpu/gone.json")], [], []),
         ([result("fail", "cpu/not_asked.json")], [], []),
         ([result("fail", "cpu/a.json")], ["--forcerun", "all"], []),
+        ([result("fail", "cpu/a.json")], ["--directory", "elsewhere"], []),
     ],
 )
 def test_records_of_failed_checks_are_forced(tmp_path, checks, arguments, forced):

@@ -1,6 +1,10 @@
-"""The reasons of a dry run in words."""
+"""The reasons of a dry run in words; what the wrapper adds to Snakemake's options, and which it repeats."""
 
-from roofline.run import plan
+import shlex
+
+import pytest
+
+from roofline.run import console, folder, plan
 
 PARAMS = "Params have changed since last execution: Union of exclusive params before and now across all output: "
 
@@ -26,3 +30,16 @@ def test_each_job_has_its_reasons_with_the_changed_values_and_few_files(monkeypa
 def test_endless_values_are_shortened(monkeypatch):
     ((one,), _) = planned(monkeypatch, job(f"{PARAMS}before: <nothing exclusive> now: {'many words ' * 50}"))
     assert len(one.reason) < 200
+
+
+@pytest.mark.parametrize("targets", [[], ["--", "results/roofline.json"]])
+def test_options_that_are_added_stand_before_the_users_targets(targets):
+    given = ["--forceall", *targets]
+    assert folder.with_options(given, ["--forcerun", "a"]) == ["--forceall", "--forcerun", "a", *targets]
+
+
+def test_commands_repeat_the_options_that_were_given(monkeypatch):
+    monkeypatch.setenv(console.ARGUMENTS, "--configfile 'my config$.yaml'")
+    assert shlex.split(console.make("archive")) == ["make", "archive", "ARGS=--configfile 'my config$$.yaml'"]
+    monkeypatch.delenv(console.ARGUMENTS)
+    assert console.make() == "make"

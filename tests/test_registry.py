@@ -231,7 +231,8 @@ def test_two_files_of_one_name(file):
 
 
 def test_rules_and_keys_of_the_workflow_are_reserved():
-    rules = set(re.findall(r"^rule (\w+):", (CHECKOUT / "Snakefile").read_text(), re.MULTILINE))
+    texts = [path.read_text() for path in (CHECKOUT / "Snakefile", *CHECKOUT.glob("workflow/rules/*.smk"))]
+    rules = set(re.findall(r"^(?:use rule \w+ as|rule) (\w+)\b", "".join(texts), re.MULTILINE))
     keys = set(config_model({}).model_fields)
     assert rules and keys and (rules | keys) - {"peak_flops"} <= registry.RESERVED
 

@@ -34,7 +34,6 @@ from roofline.run import again, cells, console, folder, plan, run_lock, settings
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.paths import RESULTS
 
-DEFAULT = Path("config/config.yaml")
 MANIFEST = RESULTS / "manifest.json"
 
 
@@ -54,7 +53,7 @@ def main(arguments: list[str]) -> int:
         return 1
     if plan.DRY.intersection(arguments):
         try:
-            jobs, notes = plan.plan([*arguments, *measured_again])
+            jobs, notes = plan.plan(folder.with_options(arguments, measured_again))
             print("\n".join([*again.told(measured_again), *notes, *plan.lines(jobs)]))
             return 0
         except plan.Failed as failed:
@@ -68,7 +67,8 @@ def main(arguments: list[str]) -> int:
     os.environ[console.ARGUMENTS] = shlex.join(arguments)
     cores = str(gpus_wanted(arguments))
     print("".join(f"{line}\n" for line in again.told(measured_again)), end="")
-    command = [sys.executable, "-P", "-m", "snakemake", "--cores", cores, *arguments, *measured_again]
+    options = folder.with_options(arguments, measured_again)
+    command = [sys.executable, "-P", "-m", "snakemake", "--cores", cores, *options]
     workflow = subprocess.Popen(command, process_group=0)  # so that Ctrl-C reaches it once, however often it is pressed
     on_end(signal.default_int_handler)
     try:
@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> int:
         on_end(signal.SIG_IGN)
         interrupt(workflow)
         workflow.wait()
-        print("stopped: what was finished is kept, and the next make goes on from there")
+        print(f"stopped: what was finished is kept, and {console.make()} goes on from there")
         return INTERRUPTED
     if status == 0 and before and made_at(last) == before:
         print(line_of(cell) if cell else plan.NOTHING)
@@ -105,22 +105,9 @@ def on_end(do: Callable | signal.Handlers) -> None:
             signal.signal(number, do)
 
 
-def named_configurations(arguments: list[str]) -> list[Path]:
-    """Files behind --configfile: Snakemake reads them before ours does, and tells of their faults by a traceback."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--configfile", "--configfiles", nargs="+", type=Path, default=[])
-    return parser.parse_known_args(arguments)[0].configfile
-
-
 def gpus_wanted(arguments: list[str]) -> int:
     """How many GPUs the configuration asks for, or 1: Snakemake gets a core for each, and so do their measurements."""
-    wanted = "auto"
-    for path in [DEFAULT, *named_configurations(arguments)]:
-        wanted = settings.read_file(path).get("devices", wanted) if path.exists() else wanted
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--config", nargs="+", default=[])
-    for given in parser.parse_known_args(arguments)[0].config:
-        wanted = given.removeprefix("devices=") if given.startswith("devices=") else wanted
+    wanted = folder.called_with(arguments)[0].get("devices", "auto")
     if isinstance(wanted, list):
         return max(1, len(accelerators(map(str, wanted), devices.kind_of)))
     return max(1, len(devices.discover()) - 1) if wanted == "all" else 1

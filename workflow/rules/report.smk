@@ -3,8 +3,8 @@
 
 rule derive:
     input:
-        records=records(),
-        cards=KNOWN_CARDS,
+        records=files(CELLS.records()),
+        cards=PARAMS.known_cards(),
         library=sources.derivation_files(SCRIPTS),
     output:
         "results/roofline.json",
@@ -27,14 +27,14 @@ rule derive:
 rule plot:
     input:
         roofline="results/roofline.json",
-        peaks=peak_records(),
-        bandwidths=bandwidth_records(),
-        library=library("plot"),
+        peaks=files(CELLS.peaks()),
+        bandwidths=files(CELLS.bandwidths()),
+        library=sources.library_files(SCRIPTS / "plot.py"),
     output:
         roofline=expand("results/roofline.{format}", format=["png", "svg"]),
         operators=expand("results/{picture}.png", picture=PICTURES),
         sweep="results/sweep.png",
-        instructions=instruction_pictures(),
+        instructions=INSTRUCTION_PICTURES,
         load="results/load.png",
     log:
         "logs/plot.log",
@@ -49,8 +49,8 @@ rule plot:
 
 rule manifest:
     input:
-        outputs=deliverables(),
-        library=library("manifest"),
+        outputs=DELIVERABLES,
+        library=sources.library_files(SCRIPTS / "manifest.py"),
     output:
         "results/manifest.json",
     log:
@@ -58,7 +58,7 @@ rule manifest:
     conda:
         ENVIRONMENT
     params:
-        settings=complete_settings,
+        settings=lambda wildcards: json.dumps(CONFIG.model_dump(), sort_keys=True),
         asked=asked,
         usd_per_hour=CONFIG.cost.usd_per_hour,
     script:

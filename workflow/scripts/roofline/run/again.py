@@ -7,13 +7,13 @@ from roofline.analysis.table import Acceptance
 from roofline.core.formatting import listed
 from roofline.records.base import CorruptRecord, read
 
-FORCED = {"--forcerun", "-R"}
+LEFT_ALONE = {"--forcerun", "-R", "--directory", "-d"}
 
 
 def options(results: Path, arguments: list[str], asked: Callable[[], Collection[str]]) -> list[str]:
     """Snakemake's, for the records that the last run's checks name and that are among the cells that this one asks
-    for; none where the user forces some already."""
-    if FORCED.intersection(arguments):
+    for; none where the user forces some already, or runs in another folder."""
+    if LEFT_ALONE.intersection(arguments):
         return []
     try:
         checks = read(Acceptance, results / "acceptance.json").checks

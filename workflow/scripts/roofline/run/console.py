@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,8 +23,19 @@ LEFT_OUT = (
     "all but what comparing it with a GPU needs"
 )
 COUNTER_FILE = Path("logs/.jobs-ended")
-# Of Snakemake's errors: those that say no more than `explain`, and of a job that Ctrl-C ended.
-RUN_FAILED, INTERRUPTED = "WorkflowError:\nAt least one job did not complete", "returned non-zero exit status 130"
+# What `quiet` leaves of Snakemake's talk between the jobs' own lines, and an error that says no more than `explain`.
+CHATTER = (
+    "Assuming unrestricted shared filesystem",
+    "Building DAG of jobs",
+    "Using shell",
+    "Conda environments: ignored",
+    "Select jobs to execute",
+    "Execute ",
+    "Complete log",
+    "Elapsed time",
+    "WorkflowError:\nAt least one job did not complete",
+)
+INTERRUPTED = "returned non-zero exit status 130"  # of a job that Ctrl-C ended
 _interrupted = False
 
 # Seconds of a job that no earlier run has timed: to start, and how many of its section's time budgets it spends.
@@ -69,16 +81,12 @@ def together_s(jobs: Iterable[tuple[list[str], float]], cores: int) -> float:
     What uses no GPU runs alone. Of the rest the largest of: what any one resource is used for, and all of it over the
     cores; a schedule cannot be shorter, and with few resources is hardly longer.
     """
-    alone, shared = 0.0, 0.0
-    used: dict[str, float] = {}
+    used, shared = Counter(), 0.0
     for uses, seconds in jobs:
-        if not uses or uses == [HOST]:
-            alone += seconds
-            continue
-        shared += seconds
-        for one in uses:
-            used[one] = used.get(one, 0.0) + seconds
-    return alone + max([shared / cores, *used.values()])
+        used.update(dict.fromkeys(uses or [HOST], seconds))
+        shared += seconds if set(uses) - {HOST} else 0.0
+    alone = used.pop(HOST, 0.0)
+    return alone + max(shared / cores, *used.values(), 0.0)
 
 
 def _measures(rule: str, checked: Checked) -> bool:
@@ -113,19 +121,23 @@ def summarise(results: Path) -> None:
         roofline = read_table(results / "roofline.json")
     except (OSError, CorruptRecord):
         return
-    arguments = os.environ.get(ARGUMENTS, "")
-    _say(screen.summary(roofline, arguments))
+    _say(screen.summary(roofline, os.environ.get(ARGUMENTS, "")))
     _say(f"Report {results}/report.html, to be opened in a browser")
     _say(f"Picture {results}/roofline.png · in words {results}/interpretation.md · numbers {results}/roofline.json")
-    archive = shlex.join(["make", "archive", *([f"ARGS={arguments}"] if arguments else [])])
-    _say(f"On a rented machine: {archive}, fetch the file from results/archive/, then terminate the machine.")
+    _say(f"On a rented machine: {make('archive')}, fetch the file from results/archive/, then terminate the machine.")
+
+
+def make(*target: str) -> str:
+    """A command that concerns this run, with its ARGS."""
+    arguments = os.environ.get(ARGUMENTS, "").replace("$", "$$")
+    return shlex.join(["make", *target, *([f"ARGS={arguments}"] if arguments else [])])
 
 
 def is_passed_on(said: str) -> bool:
     """Whether the terminal shows what Snakemake says; remembers Ctrl-C."""
     global _interrupted
     _interrupted |= INTERRUPTED in said
-    return not (said.startswith(RUN_FAILED) or INTERRUPTED in said)
+    return not (said.startswith(CHATTER) or INTERRUPTED in said)
 
 
 def explain() -> None:
@@ -134,7 +146,7 @@ def explain() -> None:
         return
     _say(
         "\nThe run did not finish. A job that failed is named above with its fault and its log. "
-        "Every finished result is kept: run again, and only what is missing is measured."
+        f"Every finished result is kept: {make()} measures only what is missing."
     )
 
 

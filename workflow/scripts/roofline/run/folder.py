@@ -51,6 +51,12 @@ def called_with(arguments: Sequence[str], files: Sequence[Path] | None = None) -
     return config, options
 
 
+def with_options(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
+    """Arguments of Snakemake's and more options, which stand before `--`: behind it there are targets alone."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return [*arguments[:end], *options, *arguments[end:]]
+
+
 def prepare(folder: Path, config: dict, checkout: Path = Path()) -> None:
     """Write the folder's configuration. A relative path in it would be another file there: it is the checkout's."""
     here = dict(config)

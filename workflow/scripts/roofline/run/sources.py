@@ -12,7 +12,7 @@ PACKAGE = "roofline"
 API = f"{PACKAGE}.api"
 MEASURING = ("core", "records", "devices", "operators", "measure")  # packages of which a measurement may be made
 # A parser would take ten times as long, at every start of Snakemake.
-IMPORT = re.compile(r"^ *(?:from ((?:roofline|\.)[\w.]*) import (\([^)]*\)|.+)|import (roofline[\w.]*))", re.MULTILINE)
+IMPORT = re.compile(r"^ *(?:from (roofline[\w.]*) import (\([^)]*\)|.+)|import (roofline[\w.]*))", re.MULTILINE)
 FILE_NAME = re.compile(r"""["']([\w.-]+\.(?:cu|j2|json|js))["']""")
 
 
@@ -62,8 +62,6 @@ def _needs(source: Path, root: Path) -> frozenset[Path]:
     text = source.read_text(encoding="utf-8")
     modules = set()
     for package, names, module in IMPORT.findall(text):
-        if package.startswith("."):
-            package = _absolute(package, source, root)
         modules |= {module or package} | {f"{package}.{name}" for name in re.findall(r"\w+", names)}
     if API in modules:
         known, of_api = _origins(root), {module for module in modules if module.startswith(API)}
@@ -95,13 +93,3 @@ def _modules(root: Path) -> dict[str, Path]:
     """The library's modules by their names, a package by its `__init__.py`."""
     files = (root / PACKAGE).rglob("*.py")
     return {".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path for path in files}
-
-
-def _absolute(package: str, source: Path, root: Path) -> str:
-    """The package that a relative import in a file of the library names; nothing of a user's file, which is in none."""
-    if not source.is_relative_to(root):
-        return ""
-    folder, name = source.parent, package.lstrip(".")
-    for _ in range(len(package) - len(name) - 1):
-        folder = folder.parent
-    return ".".join(filter(None, [*folder.relative_to(root).parts, name]))

@@ -1,0 +1,89 @@
+# Operators: what seals and files they need, and one rule for each. Rules made in a loop cannot inherit.
+
+
+rule operator_prediction:
+    input:
+        calibration="results/{device}/calibration.json",
+        device="results/{device}/device_query.json",
+        library=PARAMS.library("operator_prediction"),
+    output:
+        "results/{device}/{operator}/prediction.json",
+    log:
+        "logs/{device}/{operator}/prediction.log",
+    priority: 4
+    conda:
+        ENVIRONMENT
+    params:
+        operators=lambda wildcards: PARAMS.own_file(wildcards.operator),
+    script:
+        "../scripts/operator_prediction.py"
+
+
+for PREREQUISITE, OPERATOR in PREREQUISITES:
+
+    rule:
+        name:
+            PREREQUISITE.rule
+        input:
+            library=sources.library_files(SCRIPTS / "prerequisite.py", more=[Path(inspect.getfile(PREREQUISITE.make))]),
+        output:
+            PREREQUISITE.pattern,
+        log:
+            f"logs/{PREREQUISITE.rule}/{{name}}.log",
+        priority: 4  # what is timed waits for it, and what is profiled comes after that
+        conda:
+            ENVIRONMENT
+        params:
+            operator=OPERATOR,
+            operators=PARAMS.own_file(OPERATOR),
+            values=lambda wildcards, of=PREREQUISITE.params: json.dumps(of(CONFIG, wildcards.name), sort_keys=True),
+        script:
+            "../scripts/prerequisite.py"
+
+
+for OPERATOR in CELLS.timed:
+
+    rule:
+        name:
+            OPERATOR
+        input:
+            calibration="results/{device}/calibration.json",
+            device="results/{device}/device_query.json",
+            prediction="results/{device}/prediction.json",
+            constants=f"results/{{device}}/{OPERATOR}/prediction.json",
+            files=lambda wildcards, jobs=CELLS.jobs[OPERATOR]: list(jobs[wildcards.case].files),
+            library=PARAMS.library("measure_operator", OPERATOR),
+        output:
+            f"results/{{device}}/{OPERATOR}/{{case}}.json",
+        log:
+            f"logs/{{device}}/{OPERATOR}/{{case}}.log",
+        wildcard_constraints:
+            case="|".join(map(re.escape, CELLS.jobs[OPERATOR])) or "none",
+        priority: 1
+        conda:
+            ENVIRONMENT
+        threads: cores_of
+        resources:
+            **PARAMS.resources,
+        params:
+            **PARAMS.measuring,
+            **PARAMS.operator(OPERATOR),
+        script:
+            "../scripts/measure_operator.py"
+
+
+# Title, labels and advice of a user's own operator, so that an archive is rendered without running its code.
+rule own_operator:
+    input:
+        library=PARAMS.library("own_operator"),
+    output:
+        "results/operators/{operator}.json",
+    log:
+        "logs/operators/{operator}.log",
+    conda:
+        ENVIRONMENT
+    params:
+        operators=lambda wildcards: PARAMS.own_file(wildcards.operator),
+        jobs=lambda wildcards: json.dumps([job.to_json() for job in CELLS.jobs[wildcards.operator].values()]),
+    script:
+        "../scripts/own_operator.py"

@@ -1,0 +1,128 @@
+"""What the rules give their jobs: functions of a job's wildcards, and dictionaries of them that rules unpack."""
+
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from roofline import devices
+from roofline.devices import datasheets
+from roofline.devices.levels import TRANSFERS
+from roofline.measure import lock
+from roofline.records import cards
+from roofline.run import sources
+from roofline.run.cells import Cells
+
+
+class RuleParams:
+    """For the cells of one workflow: one that is a module of another has its own."""
+
+    def __init__(self, cells: Cells, scripts: Path, datasheets_file: Path):
+        self.cells, self.scripts, self.datasheets_file = cells, scripts, datasheets_file
+        self.measuring = {
+            "identity": lambda wildcards: " and ".join(
+                cells.present[device].fingerprint() for device in measured_on(wildcards)
+            ),
+            "software": lambda wildcards: cells.present[wildcards.device].software_versions(),
+        }
+        self.card_of = {name: lock.of_gpu(one.uuid) for name, one in cells.present.items() if name != "cpu"}
+        # One for each resource, so that Snakemake starts no job that would only wait for a lock.
+        shared = {*self.card_of.values(), lock.HOST_PATH}
+        self.limited = {re.sub(r"\W", "_", name): self._whether_used(name) for name in shared}
+        self.resources = {**self.limited, "uses": lambda wildcards: " ".join(self.used(wildcards))}
+
+    def used(self, wildcards) -> list[str]:
+        """What a measurement uses that others may not use meanwhile, by the names of roofline.measure.lock."""
+        if devices.kind_of(wildcards.device) == "cpu":
+            return [lock.HOST]
+        on_path = [lock.HOST_PATH] if wildcards.get("level") in TRANSFERS else []
+        return [self.card_of[device] for device in measured_on(wildcards)] + on_path
+
+    def _whether_used(self, name: str) -> Callable:
+        return lambda wildcards: int(name in self.used(wildcards))
+
+    def library(self, script: str, *operators: str) -> Callable:
+        """The library's files that a script follows from, as an input: an edited one makes its results stale."""
+
+        def files(wildcards):
+            kind = devices.kind_of(wildcards.device) if wildcards.get("device") else None
+            named = operators or filter(None, [wildcards.get("operator")])
+            return sources.library_files(
+                self.scripts / f"{script}.py", kind, [self.cells.operators[rule] for rule in named]
+            )
+
+        return files
+
+    def datasheet(self, wildcards) -> str:
+        """The matched entry alone, so that a card added to the file makes no other card's results stale."""
+        present = self.cells.present[wildcards.device]
+        if present.kind == "cpu":
+            return "formula"
+        known = datasheets.load(self.datasheets_file)
+        return datasheets.entry_fingerprint(known, present.name, present.compute_capability)
+
+    def known_cards(self) -> list[str]:
+        """Files with earlier runs of the GPUs' models."""
+        paths = {cards.path_of(self.cells.present[device].name) for device in self.cells.gpus}
+        return [os.path.relpath(path) for path in paths if path.exists()]
+
+    def of_levels(self, key: str, levels) -> Callable:
+        """A setting is a param of the levels that use it: no other level's record goes stale with it."""
+        value = getattr(self.cells.config.bandwidth, key)
+        return lambda wildcards: value if devices.level_of(wildcards.level) in levels else None
+
+    def sustained_s(self, wildcards) -> float | None:
+        """A param of the peaks that are put under sustained load: products on a GPU."""
+        loaded = devices.kind_of(wildcards.device) == "gpu" and not wildcards.dtype.endswith("_fma")
+        return self.cells.config.peak_flops.sustained_s if loaded else None
+
+    def operator(self, rule: str) -> dict:
+        """Of an operator's jobs. Cases of other jobs and implementations of other devices make nothing of one stale."""
+        settings, operator = getattr(self.cells.config, rule), self.cells.operators[rule]
+
+        def implementations(wildcards):
+            found = operator.implementations_on(devices.kind_of(wildcards.device), settings.implementations)
+            return [one.name for one in found]
+
+        return {
+            "operator": rule,
+            "operators": self.own_file(rule),
+            "job": lambda wildcards: self.cells.jobs[rule][wildcards.case].to_json(),
+            "implementations": implementations,
+            "cache": settings.cache,
+            **timing(settings),
+        }
+
+    def own_file(self, rule: str) -> list[str]:
+        """The user's file that an operator is from, in a list; none for the library's."""
+        path = self.cells.operators[rule].path
+        return [path] if path else []
+
+    def tasks(self) -> list[str]:
+        """What is counted, as the text that run/profiled.py takes."""
+        return [
+            json.dumps(
+                {
+                    "operator": rule,
+                    "operators": self.own_file(rule),
+                    "case": job.path,
+                    "job": job.to_json(),
+                    "cold": rule in self.cells.timed and getattr(self.cells.config, rule).cache == "cold",
+                }
+            )
+            for rule, job in self.cells.counted
+        ]
+
+
+def measured_on(wildcards) -> list[str]:
+    """The device of a job; of a level between two GPUs both."""
+    peer = devices.peer_of(wildcards.get("level", ""))
+    return [wildcards.device, peer] if peer else [wildcards.device]
+
+
+def timing(settings: BaseModel) -> dict:
+    """How often and for how long a section of the settings has its work timed."""
+    return {key: getattr(settings, key) for key in ("warmup", "iterations", "time_budget_s")}
