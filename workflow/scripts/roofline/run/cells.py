@@ -77,16 +77,15 @@ def instructions(checked: Checked, chosen: Iterable[str]) -> list[str]:
 
 
 def every(checked: Checked, present: Mapping[str, Identity]) -> list[str]:
-    """All that is measured, calibrations included. Raises Faults, as choosing devices does."""
+    """All that is measured but calibrations. Raises Faults, as choosing devices does."""
     chosen = choose_devices(checked, present)
     ceilings = peaks(checked, present, chosen) + bandwidths(checked, chosen) + instructions(checked, chosen)
-    return [f"{device}/calibration" for device in chosen] + ceilings + operators(checked, chosen)
+    return ceilings + operators(checked, chosen)
 
 
 def find(text: str, known: Sequence[str]) -> str:
-    """The cell that a text names, by its path with or without results/ and .json; no calibration. Raises Faults."""
+    """The cell that a text names, by its path with or without results/ and .json. Raises Faults."""
     cell = text.strip().removeprefix(f"{RESULTS}/").removesuffix(".json")
-    known = [one for one in known if one.count("/") > 1]
     if cell not in known:
         near = difflib.get_close_matches(cell, known, NEAREST)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
