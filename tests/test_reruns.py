@@ -381,7 +381,7 @@ def test_disturbed_records_alone_are_measured_again_and_the_less_disturbed_kept(
     assert measured(done.stdout) == ["decode_attn cpu minigpt/S16_fp32", "decode_attn cpu minigpt/S32_fp32"]
     kept(before, run, (*set(MEASURED) - {ATTENTION[0]}, WEIGHTS))
     assert run.read(ATTENTION[0])["started_at"] > record["started_at"]
-    assert run.planned() == jobs() and run.read("roofline.json")["checks"] == table["checks"][:-1]
+    assert run.planned() == jobs() and not any(one["records"] for one in run.read("roofline.json")["checks"])
 
     after = run.files()
     done = run.command("run", "--again")

@@ -90,7 +90,7 @@ def measure_again(arguments: list[str], disturbed: list[str]) -> int:
 
 def put_back() -> None:
     if kept := again.settle(RESULTS):
-        print(f"earlier record kept, because no less disturbed one was measured: {listed(kept)}", flush=True)
+        print(f"earlier record kept, since the new one is missing or as disturbed: {listed(kept)}", flush=True)
 
 
 def run_workflow(arguments: list[str]) -> int:

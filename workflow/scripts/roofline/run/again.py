@@ -42,6 +42,7 @@ def settle(results: Path) -> list[Path]:
     for aside in sorted((results / ASIDE).rglob("*.json")):
         path = results / aside.relative_to(results / ASIDE)
         if not path.exists() or _share(results, aside) <= _share(results, path):
+            path.parent.mkdir(parents=True, exist_ok=True)  # Snakemake removes the folder of a job that failed
             aside.rename(path)
             # Left by a job that was killed: Snakemake would measure again what is complete now.
             (INCOMPLETE / urlsafe_b64encode(str(path).encode()).decode()).unlink(missing_ok=True)
