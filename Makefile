@@ -4,7 +4,7 @@
 python = .venv/bin/python -P
 
 # These reach the recipes, most of them through the environment. A tool adds its own.
-variables = ARCHIVE ARGS CELL CUDA PYTHON python
+variables = AGAIN ARCHIVE ARGS CELL CUDA PYTHON python
 .DEFAULT_GOAL := run
 include $(wildcard tools/*/tool.mk)
 
@@ -29,11 +29,11 @@ endif
 
 .PHONY: run plan cell archive verify setup setup-any setup-development test lint lock help
 
-run: setup ## measure what is missing or stale, and print the summary (ARGS="..." go to snakemake)
-	@$(python) workflow/commands/run.py $(ARGS)
+run: setup ## measure what is missing or stale, and print the summary (AGAIN=1: re-measure disturbed records; ARGS="..." go to snakemake)
+	@$(python) workflow/commands/run.py $(if $(AGAIN),--again) $(ARGS)
 
 plan: setup ## say what `make` would measure, and why
-	@$(python) workflow/commands/run.py --dry-run $(ARGS)
+	@$(python) workflow/commands/run.py --dry-run $(if $(AGAIN),--again) $(ARGS)
 
 cell: setup ## measure one record with what it needs and is missing, and print its line (CELL=cpu/peak_flops/fp32)
 	@$(python) workflow/commands/run.py --cell "$$CELL" $(ARGS)

@@ -1,40 +1,95 @@
-"""What `make` measures again: records in which a check failed by what may be over by now."""
+"""What `make AGAIN=1` measures again, and which of two records it keeps."""
+
+from base64 import urlsafe_b64encode
+from pathlib import Path
 
 import pytest
+from records_factory import beside, cell, device_record, operator_record, peak_record, timing, verified
 
-from roofline.analysis.table import Acceptance
+from roofline.analysis.checks import Evidence
+from roofline.analysis.checks.conditions import disturbed_share
 from roofline.records.base import write
 from roofline.records.check import CheckResult
 from roofline.run import again
 
-ASKED = ["cpu/a", "cpu/b", "cpu/gone"]
+RESULTS, CELLS = Path("results"), 4
+RECORD = RESULTS / "cpu/scan/case.json"
 
 
-def result(what: str, *records: str) -> CheckResult:
-    return CheckResult(device="cpu", check="no other load", result=what, reason="made up", records=list(records))
+def record(disturbed: int = 0, latency_s: float = 1.0, **fields):
+    """Of four timed blocks, so many disturbed."""
+    loads = [4] * disturbed + [0] * (CELLS - disturbed)
+    cells = [
+        cell("cpu", latency_s, n=n, latency=timing(latency_s, contention=beside(other_cores=load)))
+        for n, load in enumerate(loads, 1)
+    ]
+    return operator_record("cpu", *cells, **fields)
 
 
 @pytest.mark.parametrize(
-    ("checks", "arguments", "forced"),
+    ("measured", "share"),
     [
-        ([result("fail", "cpu/a.json", "cpu/b.json"), result("fail", "cpu/a.json")], [], ["cpu/a.json", "cpu/b.json"]),
-        ([result("pass", "cpu/a.json"), result("fail")], [], []),
-        ([result("fail", "cpu/gone.json")], [], []),
-        ([result("fail", "cpu/not_asked.json")], [], []),
-        ([result("fail", "cpu/a.json")], ["--forcerun", "all"], []),
-        ([result("fail", "cpu/a.json")], ["--directory", "elsewhere"], []),
+        (record(), 0),
+        (record(3), 0.75),
+        (record(whole_job=beside(hidden_cores=4)), 1),
+        (record(1, whole_job=beside(hidden_cores=4)), 0.25),
+        (peak_record("gpu0", "fp16", 800, throttled=True), 1),
     ],
 )
-def test_records_of_failed_checks_are_forced(tmp_path, checks, arguments, forced):
-    (tmp_path / "cpu").mkdir()
-    for name in ("a", "b", "not_asked"):
-        (tmp_path / f"cpu/{name}.json").touch()
-    write(Acceptance(checks=checks), tmp_path / "acceptance.json")
-    options = again.options(tmp_path, arguments, lambda: ASKED)
-    assert options == (["--forcerun", *(str(tmp_path / path) for path in forced)] if forced else [])
-    told = "".join(again.told(options))
-    assert bool(told) == bool(forced) and all(path in told for path in forced)
+def test_the_disturbed_share_of_a_record(measured, share):
+    known = Evidence(measured.device, device_record(measured.device), [measured])
+    assert disturbed_share(known) == share
 
 
-def test_without_a_run_nothing_is_forced(tmp_path):
-    assert again.options(tmp_path, [], lambda: ASKED) == []
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(device_record("cpu"), RESULTS / "cpu/device_query.json")
+
+
+def content(path: Path) -> tuple[bytes, int]:
+    return path.read_bytes(), path.stat().st_mtime_ns
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kept"),
+    [(2, 1, "new"), (1, 2, "old"), (1, 1, "old"), (2, None, "old")],
+    ids=["less disturbed", "more disturbed and faster", "as disturbed and faster", "missing"],
+)
+def test_the_new_record_is_kept_only_if_it_is_less_disturbed(results, old, new, kept):
+    write(record(old), RECORD)
+    earlier = content(RECORD)
+    again.set_aside(RESULTS, [str(RECORD)])
+    RECORD.parent.rmdir()  # as Snakemake does after a failed job
+    if new is not None:
+        write(record(new, latency_s=0.5), RECORD)
+    expected = earlier if kept == "old" else content(RECORD)
+    assert again.settle(RESULTS) == ([RECORD] if kept == "old" else [])
+    assert content(RECORD) == expected
+    assert not (RESULTS / "previous/again").exists() and again.settle(RESULTS) == []
+
+
+def test_a_record_that_is_put_back_is_complete(results):
+    """Snakemake marks what a job was making when it was killed."""
+    write(record(1), RECORD)
+    again.set_aside(RESULTS, [str(RECORD)])
+    mark = Path(".snakemake/incomplete", urlsafe_b64encode(str(RECORD).encode()).decode())
+    mark.parent.mkdir(parents=True)
+    mark.touch()
+    assert again.settle(RESULTS) == [RECORD] and not mark.exists()
+
+
+def test_what_the_last_run_found_disturbed_and_this_one_asks_for_is_measured_again(results):
+    asked = ["cpu/a", "cpu/b"]
+    assert again.disturbed(RESULTS, asked) == []
+    table = verified(record())
+    write(table, RESULTS / "roofline.json")
+    assert again.disturbed(RESULTS, asked) == []
+    known = {"device": "cpu", "check": "no other load", "reason": "made up", "doubts_figures": True}
+    table.checks = [
+        CheckResult(result="fail", records=["cpu/b.json", "cpu/calibration.json", "cpu/not_asked.json"], **known),
+        CheckResult(result="fail", records=["cpu/b.json"], **known),
+        CheckResult(result="pass", records=["cpu/a.json"], **known),
+    ]
+    write(table, RESULTS / "roofline.json")
+    assert again.disturbed(RESULTS, [*asked, "cpu/calibration"]) == ["results/cpu/b.json"]

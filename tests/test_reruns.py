@@ -17,11 +17,13 @@ from pathlib import Path
 import numpy
 import psutil
 import pytest
+from records_factory import beside
 from safetensors.numpy import save_file
 from workflow_run import CHECKOUT, SMALLEST_MIB, Run, measured, surroundings, tensors
 
 from roofline.devices.cpu import identity as cpu
 from roofline.operators import registry
+from roofline.records.check import CheckResult
 from roofline.run import sources
 
 QUERY, SEAL, CALIBRATION, PEAKS_SEAL, ATTENTION_SEAL, ROWS_SEAL = (
@@ -355,6 +357,40 @@ def test_a_deleted_record_is_measured_again_alone(run):
     kept(before, run, set(MEASURED) - {ATTENTION[1]} | {WEIGHTS})
     assert run.read(ATTENTION[1])["case"] == "minigpt/S32_fp32"
     assert run.planned() == jobs()
+
+
+def test_disturbed_records_alone_are_measured_again_and_the_less_disturbed_kept(run):
+    """Of two that the table calls disturbed only the first one is: the second one's new record is no better."""
+    record, table = run.read(ATTENTION[0]), run.read("roofline.json")
+    for cell in record["measurements"]:
+        cell["latency"]["contention"] = beside(other_cores=8).model_dump()
+    named = ["cpu/calibration.json", *ATTENTION, "cpu/peak_flops/fp64.json"]
+    check = CheckResult(device="cpu", check="", result="fail", reason="", doubts_figures=True, records=named)
+    table["checks"].append(check.model_dump())
+    for path, content in ((ATTENTION[0], record), ("roofline.json", table)):
+        made = (run.results / path).stat()
+        (run.results / path).write_text(json.dumps(content))
+        os.utime(run.results / path, ns=(made.st_atime_ns, made.st_mtime_ns))
+    before = run.files()
+    planned = run.command("run", "--again", "--dry-run").stdout.splitlines()[:-1]
+    assert Counter(line.partition(":")[0] for line in planned) == jobs(*ATTENTION, *FOLLOWS)
+    assert run.make().returncode == 0 and run.files() == before, "plain make measures nothing again"
+
+    done = run.command("run", "--again")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert measured(done.stdout) == ["decode_attn cpu minigpt/S16_fp32", "decode_attn cpu minigpt/S32_fp32"]
+    kept(before, run, (*set(MEASURED) - {ATTENTION[0]}, WEIGHTS))
+    assert run.read(ATTENTION[0])["started_at"] > record["started_at"]
+    assert run.planned() == jobs() and not any(one["records"] for one in run.read("roofline.json")["checks"])
+
+    after = run.files()
+    done = run.command("run", "--again")
+    assert (done.returncode, done.stdout.count("\n"), run.files()) == (0, 1, after), "nothing is disturbed"
+    aside = run.results / "previous/again" / ATTENTION[1]  # as a run leaves it that was killed
+    aside.parent.mkdir(parents=True)
+    (run.results / ATTENTION[1]).rename(aside)
+    assert run.make().returncode == 0
+    assert run.files() == after and run.planned() == jobs()
 
 
 def test_the_users_operations_are_placed_and_nothing_is_measured(run):

@@ -10,7 +10,7 @@ from records_factory import bandwidth_record, cell, collected, device_record, op
 from roofline.analysis.results import read_table
 from roofline.records.memory import FoundLevel, Sweep
 from roofline.report import markdown, screen
-from roofline.report.screen import make
+from roofline.report.screen import make_again
 from roofline.report.tables import compute_rows, level_rows, limited_by, measure_again, memory_rows, remarks
 
 REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
@@ -142,7 +142,8 @@ def test_text_of_a_users_begins_no_tag_and_no_column():
 
 
 def test_the_commands_that_measure_again_are_as_make_and_the_shell_take_them():
-    assert shlex.split(make("--configfile 'my config$.yaml'")) == ["make", "ARGS=--configfile 'my config$$.yaml'"]
-    assert make("") == "make"
+    given = "--configfile 'my config$.yaml'"
+    assert shlex.split(make_again(given)) == ["make", "AGAIN=1", f"ARGS={given.replace('$', '$$')}"]
+    assert make_again("") == "make AGAIN=1"
     command, arguments = shlex.split(measure_again(["cpu/scan/a b.json"]))
     assert (command, shlex.split(arguments.removeprefix("ARGS="))[-1]) == ("make", "results/cpu/scan/a b.json")

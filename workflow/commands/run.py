@@ -3,7 +3,8 @@
     python workflow/commands/run.py [options of snakemake]
 
 With --dry-run it says what would be done, and why, in a line for each job. With --cell gpu0/row_norm/fp32 it measures
-that record with what it needs and is missing, and prints its line.
+that record with what it needs and is missing, and prints its line. With --again it first measures the records again
+that other load disturbed.
 A run that was killed is gone on with: its lock dies with it, and so do its jobs (roofline/run/run_lock.py).
 """
 
@@ -15,7 +16,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import psutil
@@ -27,6 +27,7 @@ signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))  # imports take a
 from roofline import devices
 from roofline.analysis.results import read_any
 from roofline.core.device_kinds import accelerators
+from roofline.core.formatting import listed
 from roofline.records.base import CorruptRecord, read
 from roofline.records.device import DeviceRecord
 from roofline.report import job_lines
@@ -40,50 +41,71 @@ MANIFEST = RESULTS / "manifest.json"
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--cell")
+    parser.add_argument("--again", action="store_true")
     given, arguments = parser.parse_known_args(arguments)
     try:
         config = folder.called_with(arguments)[0]
-        if given.cell is None:
-            cell, measured_again = None, again.options(RESULTS, arguments, partial(asked, config))
-        else:
-            cell, measured_again = cells.find(given.cell, asked(config)), []
-            arguments += ["--", path_of(cell)]
+        cell = None if given.cell is None else cells.find(given.cell, asked(config))
+        here = given.again and not {"--directory", "-d"}.intersection(arguments)
+        disturbed = again.disturbed(RESULTS, asked(config)) if here else []
     except settings.Faults as faults:
         print("\n".join(faults.lines))
         return 1
+    if given.again and not disturbed:
+        print(again.NOTHING)
+        return 0
+    arguments += ["--", path_of(cell)] if cell else []
     if plan.DRY.intersection(arguments):
-        try:
-            jobs, notes = plan.plan(folder.with_options(arguments, measured_again))
-            print("\n".join([*again.told(measured_again), *notes, *plan.lines(jobs)]))
-            return 0
-        except plan.Failed as failed:
-            print(failed)
-            return 1
+        jobs, notes = plan.plan(folder.with_options(arguments, ["--forcerun", *disturbed] if disturbed else []))
+        print("\n".join([*notes, *plan.lines(jobs)]))
+        return 0
     if run_lock.is_held():
         print(run_lock.refusal())
         return 1
+    put_back()
     last = Path(path_of(cell)) if cell else MANIFEST
     before = made_at(last)
     os.environ[console.ARGUMENTS] = shlex.join(arguments)
-    cores = str(gpus_wanted(arguments))
-    print("".join(f"{line}\n" for line in again.told(measured_again)), end="")
-    options = folder.with_options(arguments, measured_again)
-    command = [sys.executable, "-P", "-m", "snakemake", "--cores", cores, *options]
+    status = measure_again(arguments, disturbed) if disturbed else 0
+    status = status or run_workflow(arguments)
+    if status == 0 and before and made_at(last) == before:
+        print(line_of(cell) if cell else plan.NOTHING)
+        if not cell:
+            console.summarise(RESULTS)
+    return status
+
+
+def measure_again(arguments: list[str], disturbed: list[str]) -> int:
+    """Measure records again, but for those that are stale, which the run measures in any case. Returns the status."""
+    stale = {job.output for job in plan.plan(arguments)[0]}
+    records = [path for path in disturbed if path not in stale]
+    if not records:
+        return 0
+    try:
+        again.set_aside(RESULTS, records)
+        return run_workflow([*arguments, *([] if "--" in arguments else ["--"]), *records])
+    finally:
+        put_back()
+
+
+def put_back() -> None:
+    if kept := again.settle(RESULTS):
+        print(f"earlier record kept, since the new one is missing or as disturbed: {listed(kept)}", flush=True)
+
+
+def run_workflow(arguments: list[str]) -> int:
+    """Run Snakemake to its end. Returns its status."""
+    command = [sys.executable, "-P", "-m", "snakemake", "--cores", str(gpus_wanted(arguments)), *arguments]
     workflow = subprocess.Popen(command, process_group=0)  # so that Ctrl-C reaches it once, however often it is pressed
     on_end(signal.default_int_handler)
     try:
-        status = workflow.wait()
+        return workflow.wait()
     except KeyboardInterrupt:
         on_end(signal.SIG_IGN)
         interrupt(workflow)
         workflow.wait()
         print(f"stopped: what was finished is kept, and {console.make()} goes on from there")
         return INTERRUPTED
-    if status == 0 and before and made_at(last) == before:
-        print(line_of(cell) if cell else plan.NOTHING)
-        if not cell:
-            console.summarise(RESULTS)
-    return status
 
 
 def asked(config: dict) -> list[str]:
@@ -132,5 +154,5 @@ if __name__ == "__main__":
     print_what_can_be_printed()
     try:
         sys.exit(main(sys.argv[1:]))
-    except (CorruptRecord, OSError) as error:
+    except (CorruptRecord, OSError, plan.Failed) as error:
         sys.exit(str(error))

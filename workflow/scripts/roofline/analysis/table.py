@@ -473,6 +473,11 @@ class Roofline(Record):
         return {record for fault in self.faults for record in fault.records}
 
     @property
+    def repeatable(self) -> list[str]:
+        """Those that `make AGAIN=1` measures again: no calibration, which all that was predicted follows from."""
+        return sorted(record for record in self.disturbed if not record.endswith("/calibration.json"))
+
+    @property
     def operator_info(self) -> dict[str, About]:
         """The text of the operators that were measured, by their names."""
         return self._abouts

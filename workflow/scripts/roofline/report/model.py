@@ -63,7 +63,7 @@ class DeviceReport:
     is_cpu: bool
     facts: list[tuple[str, str]]
     checks: list[CheckResult]
-    again: bool  # whether the next run measures again what was disturbed
+    again: bool  # whether `make AGAIN=1` would measure any of its records
     throughput: Answer
     efficiency: Answer | None
     figures: list[Figure]
@@ -204,7 +204,7 @@ def _device(device: DeviceRecord, table: Roofline, records: list) -> DeviceRepor
         is_cpu=not KINDS[device.device_kind].accelerator,
         facts=_facts(device),
         checks=[one for one in table.checks if one.device == name],
-        again=any(fault.device == name and fault.records for fault in table.faults),
+        again=any(record.startswith(f"{name}/") for record in table.repeatable),
         throughput=throughput(device, table, records),
         efficiency=efficiency(name, table, records),
         figures=_figures(table, device),

@@ -30,7 +30,7 @@ WIDTH = 100  # columns
 ABREAST = 4
 LONGEST_NAME = 37  # of an operator listed one by one
 BOUND_BY = {"overhead": "o", "memory": "m", "compute": "c", "implementation": "i"}
-MEASURED_AGAIN = "On an idle machine, make measures again what was disturbed"
+MEASURED_AGAIN = "To measure again what was disturbed, on an idle machine"
 LIMITS = ", ".join(f"{regime} ({letter})" for regime, letter in BOUND_BY.items())
 
 
@@ -43,14 +43,14 @@ def summary(roofline: Roofline, arguments: str = "") -> str:
         told += [f"  {FEW_SAMPLES}"] if any("*" in line for line in told) else []
         lines += [f"{name}: {device.name}", *told, *_above_roof(name, roofline), *_predictions(name, roofline), ""]
     lines += ["Checks", *_checks(roofline.checks), ""]
-    if any(fault.records for fault in roofline.faults):  # not wrapped: it is to be pasted
-        lines += [f"{MEASURED_AGAIN}:", f"  {make(arguments)}", ""]
+    if roofline.repeatable:  # not wrapped: it is to be pasted
+        lines += [f"{MEASURED_AGAIN}:", f"  {make_again(arguments)}", ""]
     return "\n".join(lines)
 
 
-def make(arguments: str) -> str:
-    """The command that goes on with a run, with its ARGS."""
-    return shlex.join(["make", *([f"ARGS={arguments.replace('$', '$$')}"] if arguments else [])])
+def make_again(arguments: str) -> str:
+    """The command that measures a run's disturbed records again, with its ARGS."""
+    return shlex.join(["make", "AGAIN=1", *([f"ARGS={arguments.replace('$', '$$')}"] if arguments else [])])
 
 
 def _ceilings(device: str, roofline: Roofline) -> list[str]:

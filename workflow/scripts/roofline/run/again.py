@@ -1,31 +1,57 @@
-"""What the next run measures again: records in which a check failed by what may be over by then, such as load."""
+"""make AGAIN=1: disturbed records are measured again, and of the earlier record and the new one the less disturbed is
+kept."""
 
-from collections.abc import Callable, Collection
+import shutil
+from base64 import urlsafe_b64encode
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from roofline.analysis.table import Acceptance
-from roofline.core.formatting import listed
-from roofline.records.base import CorruptRecord, read
+from roofline.analysis.checks import Evidence
+from roofline.analysis.checks.conditions import disturbed_share
+from roofline.analysis.results import read_any
+from roofline.analysis.table import Roofline
+from roofline.records.base import read
+from roofline.records.device import DeviceRecord
 
-LEFT_ALONE = {"--forcerun", "-R", "--directory", "-d"}
-
-
-def options(results: Path, arguments: list[str], asked: Callable[[], Collection[str]]) -> list[str]:
-    """Snakemake's, for the records that the last run's checks name and that are among the cells that this one asks
-    for; none where the user forces some already, or runs in another folder."""
-    if LEFT_ALONE.intersection(arguments):
-        return []
-    try:
-        checks = read(Acceptance, results / "acceptance.json").checks
-    except (OSError, CorruptRecord):
-        return []
-    named = dict.fromkeys(path for check in checks if check.result == "fail" for path in check.records)
-    there = [path for path in named if (results / path).is_file()]
-    wanted = asked() if there else ()
-    again = [str(results / path) for path in there if path.removesuffix(".json") in wanted]
-    return ["--forcerun", *again] if again else []
+NOTHING = "nothing to measure again: no record was disturbed"
+ASIDE = Path("previous", "again")
+INCOMPLETE = Path(".snakemake", "incomplete")
 
 
-def told(again: list[str]) -> list[str]:
-    """Of these options, in a line; nothing where there are none."""
-    return [f"Measuring again, because a check failed: {listed(again[1:])}, and what depends on it"] if again else []
+def disturbed(results: Path, asked: Collection[str]) -> list[str]:
+    """The records that the last run's table names as disturbed and that are among the cells asked for."""
+    table = results / "roofline.json"
+    named = read(Roofline, table).repeatable if table.exists() else []
+    return [str(results / path) for path in named if path.removesuffix(".json") in asked]
+
+
+def set_aside(results: Path, records: Iterable[str]) -> None:
+    """Move records out of the way, so that Snakemake finds them missing: before a job it would delete them."""
+    for path in map(Path, records):
+        aside = results / ASIDE / path.relative_to(results)
+        aside.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(aside)
+
+
+def settle(results: Path) -> list[Path]:
+    """Put records back that were set aside, unless the new one is less disturbed. Returns those put back.
+
+    Each has its time of before, so that nothing made from it is stale.
+    """
+    put_back = []
+    for aside in sorted((results / ASIDE).rglob("*.json")):
+        path = results / aside.relative_to(results / ASIDE)
+        if not path.exists() or _share(results, aside) <= _share(results, path):
+            path.parent.mkdir(parents=True, exist_ok=True)  # Snakemake removes the folder of a job that failed
+            aside.rename(path)
+            # Left by a job that was killed: Snakemake would measure again what is complete now.
+            (INCOMPLETE / urlsafe_b64encode(str(path).encode()).decode()).unlink(missing_ok=True)
+            put_back.append(path)
+    shutil.rmtree(results / ASIDE, ignore_errors=True)
+    return put_back
+
+
+def _share(results: Path, path: Path) -> float:
+    record = read_any(path)
+    device = read(DeviceRecord, results / record.device / "device_query.json")
+    return disturbed_share(Evidence(record.device, device, [record]))

@@ -90,15 +90,13 @@ def files(cells: Sequence[str]) -> list[str]:
 
 
 def every(checked: Checked, present: Mapping[str, Identity]) -> list[str]:
-    """All that is measured, calibrations included. Raises Faults."""
-    cells = Cells(checked, present)
-    return [f"{device}/calibration" for device in cells.devices] + cells.measured()
+    """All that is measured but calibrations. Raises Faults."""
+    return Cells(checked, present).measured()
 
 
 def find(text: str, known: Sequence[str]) -> str:
-    """The cell that a text names, by its path with or without results/ and .json; no calibration. Raises Faults."""
+    """The cell that a text names, by its path with or without results/ and .json. Raises Faults."""
     cell = text.strip().removeprefix(f"{RESULTS}/").removesuffix(".json")
-    known = [one for one in known if one.count("/") > 1]
     if cell not in known:
         near = difflib.get_close_matches(cell, known, NEAREST)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""

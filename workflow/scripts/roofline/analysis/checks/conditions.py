@@ -40,7 +40,7 @@ class Block(NamedTuple):
     looks_at="measurements",
     doubts_figures=True,
     passing=True,
-    action=f"end the other process (nvidia-smi shows it), or {OWN_CARD}; then run again",
+    action=f"end the other process (nvidia-smi shows it), or {OWN_CARD}; then make AGAIN=1",
 )
 def alone(known: Evidence) -> Outcome:
     blocks = [(block.name, other_processes(block)) for block in _blocks(known)]
@@ -61,7 +61,7 @@ def alone(known: Evidence) -> Outcome:
     doubts_figures=True,
     of_cpus=True,
     passing=True,
-    action="run again while the host is idle",
+    action="make AGAIN=1 while the host is idle",
 )
 def quiet(known: Evidence) -> Outcome:
     """On the host. A GPU's ceilings bear a busy one; what a caller measures does not."""
@@ -125,6 +125,16 @@ def cool(known: Evidence) -> Outcome:
     hottest = max(_temperatures(known.records), default=None)
     degrees = "" if hottest is None else f", {hottest:.0f} degrees Celsius at most"
     return Outcome("pass", f"none reported under {', '.join(judged)}{degrees}")
+
+
+def disturbed_share(known: Evidence) -> float:
+    """Of a record's timed blocks, those beside which something else ran; 1 if a ceiling was throttled in every sample,
+    or if other load shows in the whole job alone."""
+    blocks = list(_blocks(known))
+    disturbed = sum(bool(other_processes(one) or (one.contention and _disturbed(one))) for one in blocks)
+    if unthrottled(known).result == "fail" or (not disturbed and quiet(known).result == "fail"):
+        return 1.0
+    return disturbed / max(1, len(blocks))
 
 
 # ---------------------------------------------------------------- the records' parts
