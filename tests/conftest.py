@@ -11,9 +11,12 @@ from workflow_run import CACHE_MIB, TINY, Run, committed, made_once, new_checkou
 from roofline.devices import host
 
 
+SLOW = {"test_calibration", "test_figures", "test_gpu_gemm", "test_pictures", "test_reference", "test_rmsnorm_matmul"}
+
+
 def pytest_collection_modifyitems(items) -> None:
     for item in items:
-        if "finished_run" in item.fixturenames:
+        if "finished_run" in item.fixturenames or item.module.__name__ in SLOW:
             item.add_marker("slow")
 
 
