@@ -10,7 +10,6 @@ from workflow_run import CACHE_MIB, TINY, Run, committed, made_once, new_checkou
 
 from roofline.devices import host
 
-
 SLOW = {"test_calibration", "test_figures", "test_gpu_gemm", "test_pictures", "test_reference", "test_rmsnorm_matmul"}
 
 
