@@ -66,7 +66,7 @@ def runs(text: str, side: str) -> list[Run]:
 
 
 def paths(text: str, side: str) -> list[Path]:
-    """A path with blanks is quoted as for a shell, or stands alone. Raises Refused."""
+    """Paths separated by blanks; a path that holds blanks is quoted, or is the only one. Raises Refused."""
     try:
         found = [text] if text and Path(text).exists() else shlex.split(text)  # "" would be this folder
     except ValueError as error:

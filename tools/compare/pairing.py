@@ -65,7 +65,7 @@ def paired(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tuple[lis
 
 
 def _device(run: Run, key: str) -> Device:
-    """A CPU has no UUID of its own, so the GPUs next to it tell one host from another."""
+    """A CPU has no UUID, so hosts are distinguished by their GPUs."""
     record = run.devices[key]
     gpus = sorted(one.uuid for one in run.devices.values() if one.device_kind == "gpu")
     uuid = record.uuid if record.uuid != "unknown" else f"unknown, of {run.source}"

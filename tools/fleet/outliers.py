@@ -9,7 +9,7 @@ from roofline.api import Run, card_id, sound
 FEWEST_CARDS = 5  # of which a figure is judged
 MADS, LEAST = 3 * 1.4826, 0.03  # below the median by more than the larger of both is slow
 KINDS = ("burst", "sustained", "issue", "memory", "cache", "link")  # of figures; the host has a part in the others
-BETWEEN_CARDS = "p2p_"  # begins the keys of what is no single card's
+BETWEEN_CARDS = "p2p_"  # prefix of the keys of figures between two cards
 
 
 @dataclass
@@ -89,7 +89,7 @@ def fleet(runs: Mapping[str, Run], missing: Mapping[str, str]) -> Fleet:
 
 
 def cards_of(run: Run, gpus: bool) -> list[str]:
-    """The devices of a run that are judged: GPUs, or the CPU where no run has one. A MIG slice is no card."""
+    """The devices of a run that are judged: GPUs, or the CPU where no run has one. MIG slices are left out."""
     kind = "gpu" if gpus else "cpu"
     return [name for name, one in run.devices.items() if one.device_kind == kind and not one.hardware.get("mig_slice")]
 
@@ -134,7 +134,7 @@ def figures_of(runs: Mapping[str, Run], rows: Sequence[Row]) -> list[Figure]:
 
 
 def judged(figure: Figure, rows: Sequence[Row]) -> list[Outlier]:
-    """The cards that are slow in a figure; fills in its median and limit, and how each row stands to it."""
+    """The cards that are slow in a figure; fills in its median and limit, and the share of each row."""
     having = [row for row in rows if figure.key in row.values]
     runs: dict[str, list[float]] = {}
     for row in having:

@@ -1,4 +1,4 @@
-"""One GEMM computed again and again: every result must have the same bits. For one GPU, in a process of its own.
+"""One GEMM repeated on one GPU, in a separate process: every result must have the same bits.
 
     python tools/health/repeat.py DEVICE DTYPE SIZE SECONDS
 

@@ -358,7 +358,7 @@ class Operator(ABC):
 
 @cache
 def with_siblings(file: Path) -> frozenset[Path]:
-    """A Python file and the modules beside it that it imports, directly or through others."""
+    """A Python file and the modules in its folder that it imports, directly or through others."""
     found: set[Path] = set()
     new = {file}
     while new:

@@ -79,7 +79,7 @@ def load(path: str) -> Operator:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # so that pickling by name, and inspect, find it
     if (folder := str(file.absolute().parent)) not in sys.path:
-        sys.path.append(folder)  # last: a module beside the file must not hide one of Python's
+        sys.path.append(folder)  # last: a module in the folder must not hide one of Python's
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:

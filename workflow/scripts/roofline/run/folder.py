@@ -52,7 +52,7 @@ def called_with(arguments: Sequence[str], files: Sequence[Path] | None = None) -
 
 
 def with_options(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
-    """Arguments of Snakemake's and more options, which stand before `--`: behind it there are targets alone."""
+    """Snakemake's arguments with more options, inserted before `--`, because only targets may follow it."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     return [*arguments[:end], *options, *arguments[end:]]
 

@@ -48,7 +48,7 @@ class Checked:
 
 
 def read_file(path: Path | str) -> dict:
-    """A configuration file as it stands. Raises Faults if it is missing, empty, malformed or not a mapping."""
+    """The content of a configuration file. Raises Faults if it is missing, empty, malformed or not a mapping."""
     try:
         config = read_yaml(path)
     except FileNotFoundError:

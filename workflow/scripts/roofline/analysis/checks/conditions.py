@@ -128,7 +128,7 @@ def cool(known: Evidence) -> Outcome:
 
 
 def disturbed_share(known: Evidence) -> float:
-    """Of a record's timed blocks, those beside which something else ran; 1 if a ceiling was throttled in every sample,
+    """The share of timed blocks of a record during which other load ran; 1 if a ceiling was throttled in every sample,
     or if other load shows in the whole job alone."""
     blocks = list(_blocks(known))
     disturbed = sum(bool(other_processes(one) or (one.contention and _disturbed(one))) for one in blocks)
