@@ -3,7 +3,7 @@
 import numpy
 import pytest
 
-from roofline.core.accuracy import relative_error, require_close
+from roofline.core.dtypes import relative_error, require_close
 
 
 def test_the_error_is_the_norm_of_the_difference_over_that_of_the_reference():

@@ -15,8 +15,7 @@ import pytest
 from factories import write_seals
 from fake_gpu import random_numbers, real_gpu, skip_unless_supported
 
-from roofline.core.accuracy import relative_error
-from roofline.core.dtypes import array_dtype
+from roofline.core.dtypes import array_dtype, relative_error
 from roofline.core.statistics import median
 from roofline.devices.datasheets import CEILINGS
 from roofline.measure.operator_job import Options

@@ -10,8 +10,7 @@ import pytest
 from fake_gpu import real_gpu, skip_unless_supported
 
 import roofline
-from roofline.core.accuracy import relative_error
-from roofline.core.dtypes import array_dtype
+from roofline.core.dtypes import array_dtype, relative_error
 from roofline.devices.gpu import cuda_launch
 
 pytestmark = pytest.mark.gpu

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_kernels import compiled, shared_bytes
 
-from roofline.core.accuracy import relative_error
-from roofline.core.dtypes import array_dtype
+from roofline.core.dtypes import array_dtype, relative_error
 from roofline.core.prediction import predict_cell
 from roofline.devices import open_device
 from roofline.devices.gpu import cuda_launch

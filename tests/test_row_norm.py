@@ -9,7 +9,7 @@ from fake_gpu import Idle, open_gpu, replace_kernels
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.core.accuracy import relative_error
+from roofline.core.dtypes import relative_error
 from roofline.core.prediction import predict_cell
 from roofline.devices import open_device
 from roofline.operators.about import builtin

@@ -11,8 +11,7 @@ from roofline.analysis.quantities import Run, sound
 from roofline.analysis.ranks import comparable
 from roofline.analysis.table import ComputeCeiling, MemoryCeiling
 from roofline.core import student_t
-from roofline.core.accuracy import relative_error, require_close
-from roofline.core.dtypes import array_dtype
+from roofline.core.dtypes import array_dtype, relative_error, require_close
 from roofline.core.formatting import (
     capacity,
     counted,

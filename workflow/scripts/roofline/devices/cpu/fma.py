@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy
 
 from roofline.core import statistics
-from roofline.core.accuracy import relative_error, require_close
-from roofline.core.dtypes import ITEM_BYTES, array_dtype, dtype_of
+from roofline.core.dtypes import ITEM_BYTES, array_dtype, dtype_of, relative_error, require_close
 from roofline.devices import host
 from roofline.devices.base import Workload
 from roofline.devices.cpu import loops

@@ -3,8 +3,7 @@
 import time
 from typing import NamedTuple
 
-from roofline.core.accuracy import relative_error, require_close
-from roofline.core.dtypes import array_dtype, dtype_of
+from roofline.core.dtypes import array_dtype, dtype_of, relative_error, require_close
 from roofline.devices.base import Workload
 from roofline.records.product import Product
 from roofline.records.timing import Check

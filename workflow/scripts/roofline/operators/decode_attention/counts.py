@@ -9,8 +9,7 @@ FLOPs and weights added. The write of the new token into the cache is not part o
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from roofline.core.accuracy import relative_error
-from roofline.core.dtypes import ITEM_BYTES
+from roofline.core.dtypes import ITEM_BYTES, relative_error
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from roofline.core.accuracy import require_close
-from roofline.core.dtypes import ITEM_BYTES, array_dtype
+from roofline.core.dtypes import ITEM_BYTES, array_dtype, require_close
 from roofline.devices import host
 from roofline.devices.base import Identity
 from roofline.operators.base import (

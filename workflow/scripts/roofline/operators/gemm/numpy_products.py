@@ -2,7 +2,7 @@
 
 import numpy
 
-from roofline.core.accuracy import relative_error, require_close
+from roofline.core.dtypes import relative_error, require_close
 from roofline.devices import host
 from roofline.devices.base import Workload
 from roofline.operators.gemm.products import TOLERANCE, flops, workspace_bytes

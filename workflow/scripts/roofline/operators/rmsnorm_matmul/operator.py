@@ -4,8 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from roofline.core.accuracy import relative_error, require_close
-from roofline.core.dtypes import ITEM_BYTES, array_dtype
+from roofline.core.dtypes import ITEM_BYTES, array_dtype, relative_error, require_close
 from roofline.operators.base import Case, Implementation, Job, Operator
 from roofline.operators.rmsnorm_matmul.costs import CONSTANTS
 from roofline.operators.rmsnorm_matmul.counts import compared_outputs, flops, reference, traffic_bytes

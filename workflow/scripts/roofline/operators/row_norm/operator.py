@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from roofline.core.accuracy import relative_error, require_close
+from roofline.core.dtypes import relative_error, require_close
 from roofline.operators.base import WORKSPACE_BYTES, Case, Implementation, Job, Operator, rotation_copies
 from roofline.operators.row_norm.arrays import Array, NumpyRows
 from roofline.operators.row_norm.compiled import Compiled
