@@ -26,8 +26,8 @@ signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))  # imports take a
 
 from roofline import devices
 from roofline.analysis.results import read_any
-from roofline.core.device_kinds import accelerators
 from roofline.core.formatting import listed
+from roofline.core.terms import accelerators
 from roofline.records.base import CorruptRecord, read
 from roofline.records.device import DeviceRecord
 from roofline.report import job_lines

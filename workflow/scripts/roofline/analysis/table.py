@@ -6,9 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, PrivateAttr
 
-from roofline.core.axis import BYTES, Axis
 from roofline.core.formatting import listed
-from roofline.core.terms import Cache, ComputeUnit, DeviceKind, HostMemory, Mix, Regime, RegimeLevel
+from roofline.core.terms import BYTES, Axis, Cache, ComputeUnit, DeviceKind, HostMemory, Mix, Regime, RegimeLevel
 from roofline.operators.about import About, Unknown
 from roofline.records.base import Interval, NotNegative, Positive, Record
 from roofline.records.check import CheckResult

@@ -1,10 +1,10 @@
 """From which load beside it on a timed block counts as disturbed: by what the block is sensitive to."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
+
+from roofline.core.terms import Sensitive
 
 RUN_PROCESS = "ROOFLINE_RUN_PROCESS"  # the variable with the number of the process that starts this run's jobs
-
-Sensitive = Literal["cpu", "caller", "device"]
 
 
 class Limits(NamedTuple):

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from math import floor, log10
 
-from roofline.core.axis import BYTES, Axis
 from roofline.core.statistics import few
+from roofline.core.terms import BYTES, Axis
 
 
 def number(value: float) -> str:

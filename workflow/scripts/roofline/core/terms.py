@@ -1,6 +1,10 @@
-"""The closed vocabularies that records and code share."""
+"""The closed vocabularies that records and code share, and what devices of a kind have in common."""
 
-from typing import Literal
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 
 class Faults(Exception):
@@ -17,6 +21,7 @@ RegimeLevel = Literal["hbm", "l2", "dram"]
 Mix = Literal["read", "write", "copy", "triad"]
 Cache = Literal["cold", "warm"]
 HostMemory = Literal["pinned", "pageable"]
+Sensitive = Literal["cpu", "caller", "device"]  # to load on the host: see core/disturbance.py
 ComputeUnit = Literal["tensor_core", "cuda_core", "cpu"]
 QuantityKind = Literal[
     "burst", "sustained", "issue", "memory", "cache", "link", "pageable", "device_time", "caller_time"
@@ -24,3 +29,56 @@ QuantityKind = Literal[
 
 KNEE = 0.9  # of a level's bandwidth: where it has fallen to this, the level's capacity is used up
 MIXES: tuple[Mix, ...] = ("read", "write", "copy", "triad")
+BYTES = "bytes"
+
+
+class Axis(NamedTuple):
+    """The size along which an operator is swept."""
+
+    key: str  # of the shape, or bytes: those that a step moves
+    symbol: str
+    at_least: int | None = None  # values that a check asks for
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What devices of a kind have in common, whether one is opened or only its record read."""
+
+    accelerator: bool  # a card of its own, with a host link and memory of its own, of which a machine may have several
+    synchronous: bool  # a step has ended when its call returns, so that the caller's time is the device's
+    sensitive: Sensitive  # which load beside it on the host disturbs a block
+    peaks_by: Literal["vendor", "formula"]  # whose figures its compute ceilings are compared with
+    reports_power: bool  # and clocks, throttling and errors
+    narrowest_bytes: int  # of a number that it computes with
+    tensor_cores: bool
+
+
+KINDS: dict[DeviceKind, Kind] = {  # in the order in which devices are shown
+    "gpu": Kind(
+        accelerator=True,
+        synchronous=False,
+        sensitive="caller",
+        peaks_by="vendor",
+        reports_power=True,
+        narrowest_bytes=1,
+        tensor_cores=True,
+    ),
+    "cpu": Kind(
+        accelerator=False,
+        synchronous=True,
+        sensitive="cpu",
+        peaks_by="formula",
+        reports_power=False,
+        narrowest_bytes=4,
+        tensor_cores=False,
+    ),
+}
+
+
+def accelerators(devices: Iterable[T], kind_of: Callable[[T], DeviceKind]) -> list[T]:
+    return [device for device in devices if KINDS[kind_of(device)].accelerator]
+
+
+def in_order(devices: Iterable[T], kind_of: Callable[[T], DeviceKind]) -> list[T]:
+    """The same devices, accelerators before the CPU."""
+    return sorted(devices, key=lambda device: list(KINDS).index(kind_of(device)))

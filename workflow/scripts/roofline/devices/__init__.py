@@ -7,7 +7,7 @@ device.py: Device(identity)                                          opened; it 
 from collections.abc import Iterable
 from importlib import import_module
 
-from roofline.core.device_kinds import KINDS, accelerators
+from roofline.core.terms import KINDS, accelerators
 from roofline.devices import levels
 from roofline.devices.base import Device, Identity
 from roofline.devices.levels import PEER

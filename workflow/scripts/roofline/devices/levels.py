@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from roofline.core.device_kinds import KINDS
-from roofline.core.terms import DeviceKind, Mix
+from roofline.core.terms import KINDS, DeviceKind, Mix
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from roofline.core import host_costs, statistics
-from roofline.core.device_kinds import KINDS
+from roofline.core.terms import KINDS
 from roofline.devices.base import Device
 from roofline.measure import lock
 from roofline.measure.contention import undisturbed

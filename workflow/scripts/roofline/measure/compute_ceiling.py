@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from roofline.core.device_kinds import KINDS
 from roofline.core.dtypes import REGISTER_ONLY
+from roofline.core.terms import KINDS
 from roofline.devices import datasheets
 from roofline.devices.base import Device, Refused, Workload
 from roofline.measure import search, selfchecks, sustained

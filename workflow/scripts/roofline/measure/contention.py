@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from roofline.core.contention import Sensitive, disturbances
-from roofline.core.device_kinds import KINDS
+from roofline.core.contention import disturbances
+from roofline.core.terms import KINDS, Sensitive
 from roofline.devices import host
 from roofline.devices.base import Device
 from roofline.records.timing import Contention

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from roofline.core.device_kinds import KINDS
+from roofline.core.terms import KINDS
 from roofline.devices.base import Device
 from roofline.measure import lock
 from roofline.measure.state import StateLog

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from roofline.core import statistics
-from roofline.core.device_kinds import KINDS
+from roofline.core.terms import KINDS
 from roofline.devices.base import Refused
 from roofline.records.timing import Search
 

@@ -1,7 +1,7 @@
 """What a compute ceiling must satisfy, whatever the card: a figure that does not is no figure."""
 
 from roofline.core import statistics
-from roofline.core.device_kinds import KINDS
+from roofline.core.terms import KINDS
 from roofline.devices.base import Device
 from roofline.devices.datasheets import clock_peak_tflops
 from roofline.operators.gemm import products_on

@@ -4,8 +4,7 @@ import time
 from collections.abc import Callable
 
 from roofline.core import statistics
-from roofline.core.contention import Sensitive
-from roofline.core.device_kinds import KINDS
+from roofline.core.terms import KINDS, Sensitive
 from roofline.core.throttling import is_throttled
 from roofline.devices.base import Device
 from roofline.measure.contention import undisturbed

@@ -14,10 +14,8 @@ from typing import Literal, NamedTuple, Protocol
 from pydantic import Field
 
 import roofline.operators
-from roofline.core.axis import BYTES, Axis
-from roofline.core.device_kinds import KINDS
 from roofline.core.dtypes import ITEM_BYTES
-from roofline.core.terms import DeviceKind, Regime
+from roofline.core.terms import BYTES, KINDS, Axis, DeviceKind, Regime
 from roofline.records.base import Interval, Record, RunRecord
 
 ONE_FUSED_KERNEL = "one kernel that fuses the passes"

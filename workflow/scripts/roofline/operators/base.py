@@ -22,8 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from roofline.core.device_kinds import KINDS
 from roofline.core.dtypes import relative_error, require_close
+from roofline.core.terms import KINDS
 from roofline.devices.base import Identity
 from roofline.operators.constants import Constant, Constants, of_gpu_host, of_host
 from roofline.operators.settings import OperatorSettings, Settings

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import roofline.operators
-from roofline.core.device_kinds import KINDS
+from roofline.core.terms import KINDS
 from roofline.operators.base import Implementation, Operator, with_siblings
 from roofline.operators.settings import OperatorSettings
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from roofline.analysis.table import MemoryCeiling, Operator, Roofline
-from roofline.core.device_kinds import accelerators
 from roofline.core.formatting import counted, duration, listed, number, percent, starred, traffic
 from roofline.core.statistics import few
+from roofline.core.terms import accelerators
 from roofline.operators.about import About
 from roofline.records.device import DeviceRecord
 from roofline.report.answers import NOTHING_CONCLUDED, Answer, answer

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from roofline.analysis.results import Results
 from roofline.analysis.score import score
 from roofline.analysis.table import NotCounted, Roofline, SealCheck
-from roofline.core.device_kinds import KINDS, in_order
 from roofline.core.formatting import capacity, flops_unit, number, percent, starred
 from roofline.core.statistics import few
+from roofline.core.terms import KINDS, in_order
 from roofline.records.check import CheckResult
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord

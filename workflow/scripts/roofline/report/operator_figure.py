@@ -8,10 +8,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from roofline.analysis.table import Operator, Roofline
-from roofline.core.axis import BYTES
-from roofline.core.device_kinds import in_order
 from roofline.core.formatting import traffic
 from roofline.core.statistics import few
+from roofline.core.terms import BYTES, in_order
 from roofline.operators.about import About
 from roofline.report import figure_style as style
 from roofline.report.cells import series_of, title

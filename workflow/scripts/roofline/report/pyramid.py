@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from roofline.analysis.table import ComputeCeiling, MemoryCeiling, Roofline
-from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import capacity, counted, level_name, number, starred
+from roofline.core.terms import KINDS
 from roofline.devices import levels
 from roofline.records.device import DeviceRecord
 from roofline.report.tables import span

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from roofline.analysis.table import Operator, Roofline, Skipped
-from roofline.core.device_kinds import in_order
+from roofline.core.terms import in_order
 from roofline.report import roofline_ceilings as ceilings_shown
 from roofline.report.cells import USERS, Infos, by_operator, chosen, has_place, title
 from roofline.report.figure_style import SMALL_SIZE, markers_of, shortened

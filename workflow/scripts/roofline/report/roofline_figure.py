@@ -11,9 +11,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
 from roofline.analysis.table import Operator, Roofline
-from roofline.core.axis import Axis
 from roofline.core.formatting import percent, place_words
 from roofline.core.statistics import few
+from roofline.core.terms import Axis
 from roofline.report import figure_style as style
 from roofline.report.cells import USERS, height_of, predicted, series_of, title
 from roofline.report.palette import dtype_colour

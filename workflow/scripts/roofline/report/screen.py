@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from roofline.analysis.score import score
 from roofline.analysis.table import Operator, Roofline
-from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import duration, number, percent, starred
 from roofline.core.statistics import half_width
+from roofline.core.terms import KINDS
 from roofline.records.check import CheckResult
 from roofline.report import peer_paths
 from roofline.report.predictions import score_words

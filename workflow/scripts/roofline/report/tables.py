@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from roofline.analysis.table import AboveRoof, ComputeCeiling, FoundCache, MemoryCeiling, Operator, Roofline
-from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import (
     capacity,
     counted,
@@ -18,6 +17,7 @@ from roofline.core.formatting import (
     starred,
 )
 from roofline.core.statistics import FEWEST_SAMPLES, few, half_width
+from roofline.core.terms import KINDS
 from roofline.core.throttling import limiting_words
 from roofline.devices.levels import MAIN_ROOFS
 from roofline.records.check import CheckResult

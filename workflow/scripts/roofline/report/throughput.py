@@ -1,10 +1,10 @@
 """Sustained throughput: what a device's ceilings are, what to plan with, and how far runs differ."""
 
 from roofline.analysis.table import Roofline
-from roofline.core.device_kinds import KINDS
 from roofline.core.dtypes import REGISTER_ONLY
 from roofline.core.formatting import counted, flops_unit, listed, number
 from roofline.core.statistics import few, half_width
+from roofline.core.terms import KINDS
 from roofline.records.compute import PeakFlops, PeakFlopsRecord, Sustained
 from roofline.records.device import DeviceRecord
 from roofline.records.operator import JobRecord

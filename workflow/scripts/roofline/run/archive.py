@@ -17,7 +17,7 @@ from io import BytesIO
 from pathlib import Path
 
 from roofline.analysis.results import read_results, read_table
-from roofline.core.device_kinds import in_order
+from roofline.core.terms import in_order
 from roofline.records.base import CorruptRecord, read
 from roofline.records.manifest import Device, Manifest
 from roofline.report.tables import fail_lines

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from roofline.analysis.results import read_table
 from roofline.analysis.seals import moment
-from roofline.core.device_kinds import in_order
 from roofline.core.formatting import counted
+from roofline.core.terms import in_order
 from roofline.devices import kind_of
 from roofline.measure.lock import HOST
 from roofline.records.base import CorruptRecord

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from roofline.analysis.results import Results, read_results
 from roofline.analysis.seals import moment, violations
-from roofline.core.device_kinds import accelerators
+from roofline.core.terms import accelerators
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Device, Environment, Manifest, Output, SealedDevice, Sources, Times

@@ -15,8 +15,7 @@ from typing import get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from roofline.core.device_kinds import accelerators
-from roofline.core.terms import Faults
+from roofline.core.terms import Faults, accelerators
 from roofline.devices import kind_of, level_of, memory_levels
 from roofline.devices.levels import ARRAYS, TRANSFERS
 from roofline.measure import nsight_compute

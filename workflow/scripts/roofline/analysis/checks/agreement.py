@@ -5,9 +5,9 @@ from itertools import combinations
 
 from roofline.analysis.checks.conditions import bandwidths, peaks
 from roofline.analysis.checks.registry import Evidence, Outcome, check
-from roofline.core.device_kinds import KINDS
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.core.formatting import flops_unit, number, percent
+from roofline.core.terms import KINDS
 from roofline.devices.cpu.formula import of_an_idle_moment
 from roofline.devices.levels import ALL_CORES, CACHE_OR_MEMORY, MEMORY
 from roofline.records.compute import PeakFlopsRecord

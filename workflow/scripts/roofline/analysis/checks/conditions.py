@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from roofline.analysis.checks.registry import Evidence, Outcome, check
 from roofline.core.contention import disturbances
-from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import counted
+from roofline.core.terms import KINDS
 from roofline.core.throttling import THERMAL_REASONS, limiting_words
 from roofline.operators.about import name_of
 from roofline.records.compute import PeakFlopsRecord

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from roofline.analysis.table import Roofline
-from roofline.core.device_kinds import KINDS
+from roofline.core.terms import KINDS
 from roofline.records.calibration import CalibrationRecord
 from roofline.records.check import CheckResult, Result
 from roofline.records.device import DeviceRecord

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from roofline.analysis import above_roof, counted
 from roofline.analysis.checks.registry import Evidence, Outcome, check
 from roofline.analysis.table import Roofline
-from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import counted as count
 from roofline.core.formatting import listed, percent, place_words
+from roofline.core.terms import KINDS
 from roofline.records.check import CheckResult
 
 ENOUGH_EVIDENCE = 3

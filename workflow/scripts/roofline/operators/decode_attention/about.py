@@ -2,8 +2,7 @@
 
 from typing import ClassVar
 
-from roofline.core.axis import Axis
-from roofline.core.device_kinds import KINDS
+from roofline.core.terms import KINDS, Axis
 from roofline.operators.about import FEWER_INTERMEDIATES, ONE_FUSED_KERNEL, About, Advice, Cell, Way
 
 MORE_KEYS = ("more keys per block: longer S, or fewer blocks that each wait for the memory",)

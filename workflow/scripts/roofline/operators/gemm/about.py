@@ -1,7 +1,7 @@
 """GEMM, as readers see it."""
 
-from roofline.core.device_kinds import KINDS
 from roofline.core.dtypes import ITEM_BYTES
+from roofline.core.terms import KINDS
 from roofline.operators.about import About, Advice, Cell, Way
 
 

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from roofline.core.axis import Axis
+from roofline.core.terms import Axis
 from roofline.operators.about import ONE_FUSED_KERNEL, About, Way
 
 WIDENING = (

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from roofline.core.axis import BYTES, Axis
+from roofline.core.terms import BYTES, Axis
 from roofline.operators.about import About, Cell, Way
 
 
