@@ -12,7 +12,7 @@ import pytest
 from factories import FakeDevice
 from records_factory import beside
 
-from roofline.core.contention import LIMITS, RUN_PROCESS, disturbances
+from roofline.core.disturbance import LIMITS, RUN_PROCESS, disturbances
 from roofline.devices import host
 from roofline.devices.host import Usage
 from roofline.measure import contention

@@ -9,7 +9,7 @@ import pytest
 from fake_gpu import nvml_card as card
 from fake_gpu import use_nvml
 
-from roofline.core.throttling import THERMAL_REASONS, is_throttled, limiting_reasons
+from roofline.core.disturbance import THERMAL_REASONS, is_throttled, limiting_reasons
 from roofline.devices.gpu import nvml
 
 A, B, C = card("GPU-aaaa-1", "0000:17:00.0"), card("GPU-bbbb-1", "0000:65:00.0"), card("GPU-bbcc-1", "0000:CA:00.0")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from factories import HEAT, POWER_CAP
 
-from roofline.core.contention import RUN_PROCESS
+from roofline.core.disturbance import RUN_PROCESS
 from roofline.measure import lock
 from roofline.measure.lock import HOST, HOST_PATH
 from roofline.measure.state import flagged, limited_by

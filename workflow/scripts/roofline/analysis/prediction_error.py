@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from roofline.analysis.collect import measured_costs
 from roofline.analysis.table import ComputeCeiling, GapPart, MemoryCeiling, Operator
 from roofline.core import model, regimes
+from roofline.core.disturbance import limiting_words
 from roofline.core.formatting import duration, number, percent
 from roofline.core.prediction import Costs, predict_cell
-from roofline.core.throttling import limiting_words
 from roofline.records.compute import PeakFlops
 from roofline.records.operator import Measurement
 from roofline.records.prediction import PredictionRecord, PromisedCeiling

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from roofline.core.contention import RUN_PROCESS
+from roofline.core.disturbance import RUN_PROCESS
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 CGROUP = Path("/sys/fs/cgroup")

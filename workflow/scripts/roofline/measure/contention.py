@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from roofline.core.contention import disturbances
+from roofline.core.disturbance import disturbances
 from roofline.core.terms import KINDS, Sensitive
 from roofline.devices import host
 from roofline.devices.base import Device

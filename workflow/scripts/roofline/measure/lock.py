@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from roofline.core.contention import RUN_PROCESS
+from roofline.core.disturbance import RUN_PROCESS
 
 FOLDER = Path("/tmp/roofline-locks")
 HOST, HOST_PATH = "host", "host_path"

@@ -2,7 +2,7 @@
 
 import time
 
-from roofline.core.throttling import is_throttled, limiting_reasons
+from roofline.core.disturbance import is_throttled, limiting_reasons
 from roofline.records.timing import DeviceState, Timing
 
 LAG_S = 0.2  # NVML's reasons for a clock were 0.1 to 0.2 s behind the load on an H200

@@ -5,7 +5,7 @@ from math import sqrt
 from operator import mul
 
 from roofline.core import statistics, student_t
-from roofline.core.throttling import is_throttled, limiting_reasons
+from roofline.core.disturbance import is_throttled, limiting_reasons
 from roofline.devices.base import Device
 from roofline.measure.contention import undisturbed
 from roofline.measure.state import LAG_S, StateLog

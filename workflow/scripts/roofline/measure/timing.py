@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 
 from roofline.core import statistics
+from roofline.core.disturbance import is_throttled
 from roofline.core.terms import KINDS, Sensitive
-from roofline.core.throttling import is_throttled
 from roofline.devices.base import Device
 from roofline.measure.contention import undisturbed
 from roofline.measure.state import StateLog

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from roofline.analysis.quantities import WIDE
 from roofline.analysis.table import Operator, Roofline
+from roofline.core.disturbance import limiting_words
 from roofline.core.formatting import (
     capacity,
     counted,
@@ -16,7 +17,6 @@ from roofline.core.formatting import (
     percent,
 )
 from roofline.core.statistics import few
-from roofline.core.throttling import limiting_words
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord
 from roofline.report.predictions import miss, worst

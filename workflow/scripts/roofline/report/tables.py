@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from roofline.analysis.table import AboveRoof, ComputeCeiling, FoundCache, MemoryCeiling, Operator, Roofline
+from roofline.core.disturbance import limiting_words
 from roofline.core.formatting import (
     capacity,
     counted,
@@ -18,7 +19,6 @@ from roofline.core.formatting import (
 )
 from roofline.core.statistics import FEWEST_SAMPLES, few, half_width
 from roofline.core.terms import KINDS
-from roofline.core.throttling import limiting_words
 from roofline.devices.levels import MAIN_ROOFS
 from roofline.records.check import CheckResult
 from roofline.records.device import DeviceRecord

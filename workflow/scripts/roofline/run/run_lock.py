@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from threading import Thread
 
-from roofline.core.contention import RUN_PROCESS
+from roofline.core.disturbance import RUN_PROCESS
 
 LOCK = Path(".snakemake", "roofline-run.lock")
 HELD = "ROOFLINE_RUN_LOCK"  # the path of the lock that a job's run holds; jobs inherit it

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from roofline.analysis.checks.card import ANOTHER
 from roofline.analysis.checks.conditions import Block, bandwidths, other_processes, others, peaks
 from roofline.analysis.checks.registry import Evidence, Outcome, check
+from roofline.core.disturbance import limiting_words
 from roofline.core.formatting import counted, flops_unit, number, percent
 from roofline.core.statistics import FEWEST_SAMPLES, few
 from roofline.core.terms import MIXES
-from roofline.core.throttling import limiting_words
 from roofline.devices.datasheets import DTYPES
 from roofline.records.compute import PeakFlops, PeakFlopsRecord
 from roofline.records.device import DeviceRecord

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from roofline.analysis.checks.registry import Evidence, Outcome, check
-from roofline.core.contention import disturbances
+from roofline.core.disturbance import THERMAL_REASONS, disturbances, limiting_words
 from roofline.core.formatting import counted
 from roofline.core.terms import KINDS
-from roofline.core.throttling import THERMAL_REASONS, limiting_words
 from roofline.operators.about import name_of
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.instructions import InstructionsRecord
@@ -30,7 +29,7 @@ class Block(NamedTuple):
     """One timed block of a record."""
 
     name: str
-    sensitive: str  # to what, by core.contention
+    sensitive: str  # to what, by core.disturbance
     contention: Contention | None
     states: Sequence[DeviceState] = ()
 

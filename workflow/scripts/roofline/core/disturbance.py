@@ -1,5 +1,6 @@
-"""From which load beside it on a timed block counts as disturbed: by what the block is sensitive to."""
+"""What disturbs a timed block: other load, by what the block is sensitive to, and throttling."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from roofline.core.terms import Sensitive
@@ -28,6 +29,20 @@ LEAST_S = 0.005  # of others' CPU time in a block: less is a system task that wo
 LEAST_STOLEN_S = 0.05  # the kernel counts it in ticks of 10 ms
 LEAST_WAIT_S = 0.002  # of our threads: shorter than a turn of another process, longer than waking
 
+# NVML's clock event reasons in words, and those that mean heat or the power brake.
+REASONS = {
+    "sw_power_cap": "power cap",
+    "hw_power_brake_slowdown": "power brake",
+    "sw_thermal_slowdown": "heat",
+    "hw_thermal_slowdown": "heat",
+    "hw_slowdown": "hardware slowdown",
+    "applications_clocks_setting": "application clocks",
+    "display_clock_setting": "display clocks",
+    "sync_boost": "sync boost",
+}
+IDLE = "gpu_idle"
+THERMAL_REASONS = frozenset({"sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "hw_slowdown"})
+
 
 def disturbances(reading, sensitive: Sensitive) -> list[str]:
     """What disturbed a block, by a records.timing.Contention; empty where nothing is known to have."""
@@ -50,3 +65,18 @@ def disturbances(reading, sensitive: Sensitive) -> list[str]:
     if (reading.throttled_share or 0) > limits.throttled:
         found.append(f"the CPU quota held it back for {100 * reading.throttled_share:.3g} % of its time")
     return found
+
+
+def limiting_reasons(reported: Iterable[list[str] | None]) -> list[str]:
+    """Every reason among several readings, sorted, except that the GPU was idle."""
+    return sorted({reason for reasons in reported for reason in reasons or []} - {IDLE})
+
+
+def is_throttled(reasons: list[str] | None) -> bool | None:
+    """Whether heat or the power brake slowed the device; None where it reports no reasons."""
+    return None if reasons is None else not THERMAL_REASONS.isdisjoint(reasons)
+
+
+def limiting_words(reasons: Iterable[str]) -> str:
+    """Reasons in words, each once; empty where only idleness or nothing was reported."""
+    return ", ".join(dict.fromkeys(REASONS.get(reason, reason) for reason in reasons if reason != IDLE))
