@@ -17,7 +17,7 @@ from roofline.analysis.collect import Asked, Collected, collect
 from roofline.analysis.load import load
 from roofline.analysis.results import Results
 from roofline.analysis.table import Roofline
-from roofline.core.instructions import issue_peak
+from roofline.core.model import issue_peak
 from roofline.core.terms import Axis
 from roofline.measure.sustained import summarise
 from roofline.operators.about import OwnOperator

@@ -13,7 +13,7 @@ from roofline.analysis.checks.registry import Evidence, judge
 from roofline.analysis.instructions import CELL, _kernels, placed_kernel, transaction_roofs
 from roofline.analysis.results import read_table
 from roofline.analysis.table import InstructionRoofline, InstructionWall, Roofline
-from roofline.core.instructions import sectors_per_request
+from roofline.core.model import sectors_per_request
 from roofline.core.statistics import FEWEST_SAMPLES
 from roofline.devices.gpu.instructions import LANES_ON, STRIDES, WAYS
 from roofline.report import instruction_figure

@@ -6,7 +6,7 @@ from fake_gpu import Idle, Recorder, open_gpu, record_launches, replace_kernels
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.core import instructions as core
+from roofline.core import model as core
 from roofline.devices.gpu import instructions
 from roofline.measure.instructions import issue_rate, walls
 

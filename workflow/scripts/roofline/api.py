@@ -23,7 +23,7 @@ from roofline.core.formatting import (
     percent,
     regime_words,
 )
-from roofline.core.instructions import issue_peak
+from roofline.core.model import issue_peak
 from roofline.core.regimes import regime
 from roofline.core.statistics import few
 from roofline.devices import datasheets, discover, memory_ceilings, unsupported

@@ -11,7 +11,7 @@ from roofline.analysis.table import (
     PlacedKernel,
     TransactionRoof,
 )
-from roofline.core.instructions import transaction_bytes, transactions
+from roofline.core.model import transaction_bytes, transactions
 from roofline.devices.levels import TRANSACTION_ROOFS
 from roofline.records.counters import CountedCell
 from roofline.records.instructions import InstructionsRecord

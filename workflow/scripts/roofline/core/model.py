@@ -1,7 +1,9 @@
-"""The arithmetic of rooflines (Williams, Waterman and Patterson, CACM 52(4), 2009): pure functions of plain numbers.
+"""The arithmetic of rooflines: pure functions of plain numbers.
 
+Sources: Williams, Waterman and Patterson, CACM 52(4), 2009; for instructions Ding and Williams, PMBS 2019.
 Units throughout: FLOPs and bytes are counts, peaks are FLOP/s, bandwidths bytes/s, times seconds.
-A multiply-add is two FLOPs. Infinity stands for 'no limit' and 'never'; records say it with a field instead.
+A multiply-add is two FLOPs. A transaction is a sector of 32 bytes, of shared memory a wavefront of all 32 banks.
+Infinity stands for 'no limit' and 'never'; records say it with a field instead.
 """
 
 import math
@@ -11,6 +13,14 @@ COMPUTE_BOUND = "compute"
 MEMORY_BOUND = "memory"
 OVERHEAD_BOUND = "overhead"
 IMPLEMENTATION_BOUND = "implementation"
+
+LANES, BANKS = 32, 32
+WORD_BYTES = 4
+SECTOR_BYTES = 32
+WAVEFRONT_BYTES = BANKS * WORD_BYTES
+# Warp schedulers of a multiprocessor, each of which issues up to one instruction per cycle: CUDA programming guide, of
+# every architecture from compute capability 7.0 to 12.0.
+SCHEDULERS = 4
 
 
 def arithmetic_intensity(flops: float, memory_bytes: float) -> float:
@@ -79,6 +89,30 @@ def analyse(flops: float, memory_bytes: float, peak_flops: float, bandwidth: flo
         estimated_time_s=flops / attainable if attainable else math.inf,
         roofline_time_s=roofline_time(flops, memory_bytes, peak_flops, bandwidth),
     )
+
+
+def transaction_bytes(level: str) -> int:
+    return WAVEFRONT_BYTES if level == "shared" else SECTOR_BYTES
+
+
+def transactions(traffic_bytes: float, level: str) -> float:
+    """The fewest transactions that move so many bytes."""
+    return traffic_bytes / transaction_bytes(level)
+
+
+def sectors_per_request(stride_words: int) -> int:
+    """Sectors that a warp asks for where its lanes load words so far apart, the first at the start of a sector."""
+    return len({lane * stride_words * WORD_BYTES // SECTOR_BYTES for lane in range(LANES)})
+
+
+def wavefronts_per_request(stride_words: int) -> int:
+    """The most lanes that want different words of one bank, where lanes load words of shared memory so far apart."""
+    return math.gcd(stride_words, BANKS) if stride_words else 1
+
+
+def issue_peak(multiprocessors: int, clock_mhz: float) -> float:
+    """Warp instructions per second where every scheduler issues one per cycle."""
+    return multiprocessors * SCHEDULERS * clock_mhz * 1e6
 
 
 def _time(amount: float, rate: float) -> float:

@@ -1,6 +1,6 @@
 """The instruction roofline's ceiling and walls, by kernels of the device."""
 
-from roofline.core.instructions import issue_peak
+from roofline.core.model import issue_peak
 from roofline.devices.base import Device
 from roofline.measure import search
 from roofline.measure.state import StateLog

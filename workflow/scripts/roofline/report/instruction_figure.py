@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 
 from roofline.analysis.table import InstructionRoofline, InstructionWall, PlacedKernel, Roofline
 from roofline.core.formatting import number, percent
-from roofline.core.instructions import LANES
+from roofline.core.model import LANES
 from roofline.report import figure_style as style
 from roofline.report.palette import LEVEL_COLOURS, LEVEL_NAMES
 

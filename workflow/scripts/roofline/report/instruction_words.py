@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from roofline.analysis.table import InstructionRoofline, InstructionWall, PlacedKernel
 from roofline.core.formatting import counted, listed, number, percent
-from roofline.core.instructions import LANES
+from roofline.core.model import LANES
 from roofline.core.statistics import median
 from roofline.devices.levels import TITLES
 

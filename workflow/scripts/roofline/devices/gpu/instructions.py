@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from roofline.core.dtypes import relative_error, require_close
-from roofline.core.instructions import LANES, SCHEDULERS, WORD_BYTES, sectors_per_request, wavefronts_per_request
+from roofline.core.model import LANES, SCHEDULERS, WORD_BYTES, sectors_per_request, wavefronts_per_request
 from roofline.devices.gpu.fma import REFERENCES, TOLERANCE, TOLERANCE_OF_ALL
 from roofline.devices.gpu.memory import START
 from roofline.records.timing import Check

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from roofline.core.instructions import sectors_per_request, wavefronts_per_request
+from roofline.core.model import sectors_per_request, wavefronts_per_request
 from roofline.devices.gpu.instructions import LANES_ON, STRIDES, WAYS
 from roofline.records.instructions import CountedWall
 
