@@ -3,15 +3,17 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal, NamedTuple
 
 from known_variation import Spread, Variation, pooled, variations, within
 from pairing import Device, Pair
 
-from roofline.api import ALONE, QUIET, few, student_t
+from roofline.api import ALONE, QUIET, few
 
 ERROR = 0.05  # of a comparison: of calling any figure SLOWER or FASTER though nothing changed; of an interval
 POWER = 0.90  # with which the smallest change is found
+STEPS, REACH, PRECISE = 300, 12, 1e-9  # of Student's t, by integration
 FEWEST_DF = 2  # of a variation: with less, nothing is tested
 MARGIN = 0.02  # a relative change that does not matter
 MARGINS = {"memory": 0.01, "sustained": 0.03, "device_time": 0.03, "caller_time": 0.05, "pageable": 0.10}  # by kind
@@ -35,11 +37,11 @@ class Difference(NamedTuple):
         """Of no difference, two-sided."""
         if not self.se:
             return 0.0 if self.estimate else 1.0
-        return student_t.two_sided(self.estimate / self.se, self.df)
+        return 2 * upper_tail(abs(self.estimate) / self.se, self.df)
 
     @property
     def interval(self) -> tuple[float, float]:
-        half = student_t.quantile(ERROR / 2, self.df) * self.se
+        half = quantile(ERROR / 2, self.df) * self.se
         return self.estimate - half, self.estimate + half
 
 
@@ -186,11 +188,32 @@ def verdict(difference: Difference, adjusted: float, margin: float) -> Verdict:
 
 def smallest_change(se: float, df: float, tests: int, margin: float) -> float:
     """The smallest slowing that is called SLOWER with a probability of 90 %, as a share, approximately."""
-    threshold = max(margin, student_t.quantile(ERROR / 2 / tests, df) * se)
-    return -math.expm1(-(threshold + student_t.quantile(1 - POWER, df) * se))
+    threshold = max(margin, quantile(ERROR / 2 / tests, df) * se)
+    return -math.expm1(-(threshold + quantile(1 - POWER, df) * se))
 
 
 def _concluded(figure: Compared, one: Difference, p_value: float, tests: int) -> Compared:
     ci95 = tuple(sorted(math.exp(end if figure.higher_is_better else -end) for end in one.interval))
     found, least = verdict(one, p_value, figure.margin), smallest_change(one.se, one.df, tests, figure.margin)
     return replace(figure, ci95=ci95, p_value=p_value, verdict=found, smallest_change=least)
+
+
+def upper_tail(t: float, df: float) -> float:
+    """P(T > t) of Student's t for t >= 0 and df >= 2: Simpson's rule over the angle whose tangent is t / sqrt(df)."""
+    start = math.atan(t / math.sqrt(df))
+    step = min(math.pi / 2 - start, REACH / math.sqrt(df)) / STEPS
+    density = [max(0.0, math.cos(start + step * place)) ** (df - 1) for place in range(STEPS + 1)]
+    area = step / 3 * (density[0] + density[-1] + 4 * sum(density[1::2]) + 2 * sum(density[2:-1:2]))
+    return area * math.exp(math.lgamma((df + 1) / 2) - math.lgamma(df / 2)) / math.sqrt(math.pi)
+
+
+@cache
+def quantile(tail: float, df: float) -> float:
+    """The t that is exceeded with this probability, 0 < tail <= 1/2."""
+    low, high = 0.0, 1.0
+    while upper_tail(high, df) > tail:
+        high *= 2
+    while high - low > PRECISE * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if upper_tail(middle, df) > tail else (low, middle)
+    return high

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from known_variation import KIND_DF, Spread, between, variations, within
-from t_test import Difference, holm, smallest_change, standard_error, verdict
+from t_test import Difference, holm, quantile, smallest_change, standard_error, upper_tail, verdict
 
 from roofline.api import METHOD, CardRun, Cards, open_run
 
@@ -109,3 +109,19 @@ def test_the_smallest_change_grows_with_the_error_and_the_number_of_tests(se, te
     found = smallest_change(se, 4, tests, 0.02)
     assert 0.02 * 0.98 < found < smallest_change(2 * se, 4, tests, 0.02)
     assert found <= smallest_change(se, 4, 2 * tests, 0.02)
+
+
+# ---------------------------------------------------------------- Student's t
+
+
+@pytest.mark.parametrize(
+    "df, tail, t",  # NIST/SEMATECH e-Handbook of Statistical Methods, section 1.3.6.7.2
+    [(2, 0.001, 22.327), (4, 0.025, 2.776), (4, 0.001, 7.173), (10, 0.05, 1.812), (100, 0.1, 1.29)],
+)
+def test_quantiles_of_t_are_the_tables(df, tail, t):
+    assert quantile(tail, df) == pytest.approx(t, abs=6e-4)
+
+
+@given(st.floats(1e-6, 0.499), st.floats(2, 500))
+def test_quantile_and_tail_are_inverse(tail, df):
+    assert upper_tail(quantile(tail, df), df) == pytest.approx(tail, rel=1e-6)

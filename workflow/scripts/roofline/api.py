@@ -10,7 +10,6 @@ from roofline.analysis.load import card_facts
 from roofline.analysis.quantities import Run, sound
 from roofline.analysis.ranks import comparable
 from roofline.analysis.table import ComputeCeiling, MemoryCeiling
-from roofline.core import student_t
 from roofline.core.dtypes import array_dtype, relative_error, require_close
 from roofline.core.formatting import (
     capacity,

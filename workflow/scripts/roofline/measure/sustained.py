@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import sqrt
 from operator import mul
 
-from roofline.core import statistics, student_t
+from roofline.core import statistics
 from roofline.core.disturbance import is_throttled, limiting_reasons
 from roofline.devices.base import Device
 from roofline.measure.contention import undisturbed
@@ -18,7 +18,6 @@ SHORTEST_S = 0.3  # of a cycle: an H200's dips come every 0.9 s
 FLAT, ALIKE = 0.002, 0.3  # of the mean: what swings less has no cycles; autocorrelation of what has
 FEWEST_POINTS, PARTS = 8, 4
 STARVED = 0.03  # less work a cycle than the usual; of an H200 that is kept busy, dips or none, it is 0.7 % at most
-TAIL = 0.025
 
 
 def sustain(device: Device, workload, seconds: float, step_s: float) -> Sustained | None:
@@ -156,7 +155,7 @@ def _interval(tflops: float, parts: Sequence[float]) -> tuple[float, float] | No
         return None
     mean = _mean(parts)
     variance = sum((part - mean) ** 2 for part in parts) / (len(parts) - 1)
-    half = student_t.quantile(TAIL, len(parts) - 1) * sqrt(variance / len(parts))
+    half = statistics.student_t(len(parts) - 1) * sqrt(variance / len(parts))
     return max(tflops - half, tflops / 2), tflops + half
 
 
