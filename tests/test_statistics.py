@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofline.core.statistics import autocorrelation_time, effective_count, looks, median, median_interval, precise
+from roofline.core.statistics import (
+    autocorrelation_time,
+    effective_count,
+    looks,
+    median,
+    median_interval,
+    precise,
+    student_t,
+)
 
 SAMPLES = st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=60)
 
@@ -48,7 +56,7 @@ def coverage(runs, true_median: float) -> float:
     return sum(low <= true_median <= high for low, high in intervals) / len(intervals)
 
 
-@pytest.mark.parametrize("count", [*range(1, 51), 64, 99, 100, 1000])
+@pytest.mark.parametrize("count", [1, 5, 6, 7, 50, 99, 100, 1000])
 def test_without_memory_the_ranks_are_those_of_exact_binomial_sums(count):
     samples = alternating([float(rank) for rank in range(1, count + 1)])
     assert autocorrelation_time(samples) == 1
@@ -94,9 +102,7 @@ def test_the_autocorrelation_time_is_that_of_theory(coefficient):
     assert numpy.mean([autocorrelation_time(run) for run in runs]) == pytest.approx(theory, rel=0.1)
 
 
-@pytest.mark.parametrize(
-    ("coefficient", "count"), [(0.3, 30), (0.5, 30), (0.5, 100), (0.7, 80), (0.7, 300), (0.9, 300), (0.9, 500)]
-)
+@pytest.mark.parametrize(("coefficient", "count"), [(0.5, 30), (0.7, 80), (0.9, 300)])
 def test_the_interval_of_samples_with_memory_covers_the_median(coefficient, count):
     assert coverage(autoregressive(numpy.random.default_rng(8), coefficient, 1500, count), 0) >= 0.93
 
@@ -121,7 +127,7 @@ def sample_until_precise(run: list[float], minimum: int) -> list[float]:
 
 @pytest.mark.parametrize(
     ("coefficient", "noise", "at_least"),
-    [(0, 0.002, 0.95), (0, 0.01, 0.95), (0.5, 0.01, 0.935), (0.7, 0.005, 0.93), (0.9, 0.005, 0.92)],
+    [(0, 0.01, 0.95), (0.5, 0.01, 0.935), (0.9, 0.005, 0.92)],
 )
 def test_stopping_early_keeps_the_promise(coefficient, noise, at_least):
     """Sampled until precise, the reported 95 % interval holds the true median about as often as it claims."""
@@ -152,3 +158,9 @@ def test_looks_double_up_to_the_maximum(minimum, maximum):
     assert all(count < following <= 2 * count for count, following in itertools.pairwise(counts))
     with pytest.raises(ValueError):
         looks(0, maximum)
+
+
+def test_the_half_width_of_a_mean_falls_to_that_of_the_normal_distribution():
+    """NIST/SEMATECH e-Handbook of Statistical Methods, section 1.3.6.7.2."""
+    table = {1: 12.706, 4: 2.776, 10: 2.228, 30: 2.042, 40: 2.021, 100: 1.984, 10_000: 1.960}
+    assert {df: student_t(df) for df in table} == pytest.approx(table, abs=2e-3)

@@ -44,16 +44,9 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple
     Of n independent samples, [x(k), x(n+1-k)] misses the median with probability 2 P(Binomial(n, 1/2) < k), whatever
     their distribution; k is the largest that keeps this under 1 - confidence (Hahn and Meeker, Statistical Intervals,
     section 5.2). Timings drift and resemble their neighbours: n of them place the median only as well as m = n / tau
-    independent ones (`autocorrelation_time`). The rank k is then that of m samples, scaled to n; with tau = 1 the
-    interval is exactly the distribution-free one. None where even the extremes do not reach the confidence: under 6
-    effective samples at 95 %.
-
-    Simulated, 95 % asked: 96 to 99 % for independent samples, and 93 % or more from some 12 tau samples on (AR(1)
-    noise of coefficient 0.5, 0.7, 0.9: 95, 94, 93 % of 30, 50, 200). Of 10 independent samples, one run in four gives
-    no interval, as they might be fewer. Too short a run cannot tell how long its memory is: at 0.9, 100 samples cover
-    90 % and 50 samples 80 %; at 0.99, 30 samples cover 21 % in the runs that give an interval at all, and 1000 cover
-    87 %. What moves slower than the run lasts has no median that the run could find: a random walk's start is covered
-    in half of the few runs that give an interval, whatever their length.
+    independent ones (`autocorrelation_time`), and the rank is that of m samples, scaled to n. None where even the
+    extremes do not reach the confidence: under 6 effective samples at 95 %. A run of fewer than about 12 tau samples
+    cannot show how long its memory is, and its interval is too narrow.
     """
     if not samples:
         return None
@@ -88,13 +81,11 @@ def autocorrelation_time(samples: Sequence[float]) -> float:
     The share of n samples above the median has the variance tau / (4 n). tau is the sum over all lags of the
     autocovariance of the indicators [x > median], over the 1/4 of an even split. The sum stops where two neighbouring
     lags no longer add anything positive, and pairs may not grow with the lag: Geyer's initial monotone sequence
-    (Practical Markov Chain Monte Carlo, Statistical Science 7, 1992, section 3.3). It ends before an oscillation turns
-    negative, so that a visibly swinging clock is taken for a drifting one; what noise hides, it does not see.
+    (Practical Markov Chain Monte Carlo, Statistical Science 7, 1992, section 3.3). Indicators about a median of the
+    same samples are biased low by tau / n at each lag (Marriott and Pope, Biometrika 41, 1954), which is added.
 
-    Indicators about a median of the same samples are biased low by tau / n at each lag (Marriott and Pope, Biometrika
-    41, 1954): the w lags of the sum cost w tau / n, which is added. A coarse timer makes many samples equal: lying
-    below the median then differs from not lying above it, and the larger tau of both counts.
-    Raises ValueError without samples.
+    A coarse timer makes many samples equal: lying below the median then differs from not lying above it, and the larger
+    tau of both counts. Raises ValueError without samples.
     """
     middle = median(samples)
     above = "".join("1" if sample > middle else "0" for sample in samples)
@@ -107,15 +98,9 @@ def precise(
 ) -> bool:
     """Whether sampling may stop: the interval of the median lies within the median -+ relative_half_width times it.
 
-    To be asked at the counts of `looks` only. Whoever stops once the interval looks narrow picks the runs where chance
-    made it narrow, or tau small. Simulated with noise of 0.2 to 2 %: stopping at the first narrow 95 % interval from
-    20 samples on leaves the reported one 91 % at an AR(1) coefficient of 0.5 and 69 % at 0.9. With 99 % for this
-    decision, at least STOPPING_EFFECTIVE_COUNT effective samples and doubling counts, the reported 95 % interval covers
-    95 to 98 % for independent samples, 94 to 95 % at 0.5 and 0.7 and 93 to 94 % at 0.9.
-
-    Not kept: where the maximum is no 50 tau, the few runs that stop are those that took tau for small (at 0.95, of at
-    most 1000 samples, a quarter stops and covers 76 to 90 %; of 2000, nearly all stop and cover 92 %). A slow swing
-    goes unseen under as much noise: a clock swinging by 0.4 % in 150 samples leaves 84 %, and in 400 samples 35 %.
+    To be asked at the counts of `looks` only: whoever stops once the interval looks narrow picks the runs in which
+    chance made it narrow. With 99 % for this decision, at least STOPPING_EFFECTIVE_COUNT effective samples and doubling
+    counts, the reported 95 % interval covers 93 to 98 % in simulations up to an AR(1) coefficient of 0.9.
     """
     if not samples or effective_count(samples) < STOPPING_EFFECTIVE_COUNT:
         return False
