@@ -27,7 +27,7 @@ from roofline.records.calibration import CalibrationRecord
 from roofline.records.compute import LoadPoint, PeakFlops, PeakFlopsRecord
 from roofline.records.counters import CountedCell, CountersRecord, ProfilerRecord
 from roofline.records.device import DeviceRecord, VendorFigures
-from roofline.records.instructions import CountedWall, InstructionsRecord, IssueRate, Wall
+from roofline.records.instructions import InstructionsRecord, IssueRate, Wall
 from roofline.records.memory import Bandwidth, BandwidthRecord
 from roofline.records.operator import JobRecord, Measurement, OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, Seal, predict_sealed
@@ -373,25 +373,20 @@ def counted_cell(one: Measurement, **fields) -> CountedCell:
         "declared_read_bytes": one.bytes,
         "declared_write_bytes": 0,
         "declared_flops": one.flops,
-        "steps": 2,
         "dram_read_bytes": one.bytes,
-        "dram_write_bytes": 0,
+        "sm_write_sectors": 0,
         "flops": {"fp32": one.flops},
     }
     return CountedCell.model_validate({key: getattr(one, key) for key in shared} | known | fields)
 
 
 def counters_record(device: str, *cells: CountedCell, **fields) -> CountersRecord:
-    known = {"started_at": STARTED, "elapsed_s": 1.5, "ncu": "2026.3.1.0", "refused": None, "cells": list(cells)}
+    known = {"started_at": STARTED, "elapsed_s": 1.5, "cells": list(cells)}
     return CountersRecord(device=device, **known | fields)
 
 
-def profiler_record(device: str, refused: str | None = None, sectors: float | None = None) -> ProfilerRecord:
-    """`sectors` per request, as ncu counted them of the wall of `instructions_record`."""
-    wall = dict.fromkeys(("requests", "transactions", "warp_instructions", "thread_instructions"))
-    wall |= {"pattern": "stride", "of": 8, "kernel": "made up", "by_construction": 32}
-    walls = [CountedWall(**wall, counted=sectors, apart=sectors / 32 - 1)] if sectors else []
-    return ProfilerRecord(device=device, ncu=None if refused else "2026.3.1.0", refused=refused, walls=walls)
+def profiler_record(device: str, refused: str | None = None) -> ProfilerRecord:
+    return ProfilerRecord(device=device, ncu=None if refused else "2026.3.1.0", refused=refused)
 
 
 def instructions_record(device: str, issued_per_s: float, clock_mhz: float = 1000, **fields) -> InstructionsRecord:

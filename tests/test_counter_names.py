@@ -5,7 +5,6 @@ from ctypes import POINTER, Structure, byref, c_char_p, c_size_t, c_uint8, c_voi
 from pathlib import Path
 
 import ncu_report
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,15 +62,15 @@ def test_every_architecture_has_the_requested_counters():
         assert fields <= set(counter_names.names(capability))
     # Volta does not count instructions by kind.
     assert "smsp__sass_thread_inst_executed_op_ffma_pred_on" not in known("GV100")
-    assert "flops.fp32" in counter_names.fields({}, (7, 0), 1)[1]
+    assert "flops.fp32" in counter_names.fields({}, (7, 0))[1]
 
 
-@given(st.integers(1, 1000), st.lists(st.integers(0, 10**9), min_size=3, max_size=3), st.integers(0, 100))
-def test_a_multiply_add_is_two_flops_and_every_field_is_of_one_step(steps, counts, share):
+@given(st.lists(st.integers(0, 10**9), min_size=3, max_size=3), st.floats(0, 1))
+def test_a_multiply_add_is_two_flops(counts, share):
     names = [f"smsp__sass_thread_inst_executed_op_f{what}_pred_on.sum" for what in ("add", "mul", "fma")]
-    values = dict(zip(names, (count * steps for count in counts), strict=True))
-    values |= {"dram__bytes_read.sum": 32.0 * steps, "sm__warps_active.avg.pct_of_peak_sustained_active": float(share)}
-    found, unknown = counter_names.fields(values, (9, 0), steps)
-    assert found["flops"] == {"fp32": pytest.approx(counts[0] + counts[1] + 2 * counts[2])}
-    assert found["dram_read_bytes"] == pytest.approx(32) and found["achieved_occupancy_fraction"] == share / 100
-    assert "dram_write_bytes" in unknown and "dram_read_bytes" not in unknown
+    values = dict(zip(names, counts, strict=True))
+    values |= {"dram__bytes_read.sum": 32.0, "sm__warps_active.avg.pct_of_peak_sustained_active": share}
+    found, unknown = counter_names.fields(values, (9, 0))
+    assert found["flops"] == {"fp32": counts[0] + counts[1] + 2 * counts[2]}
+    assert (found["dram_read_bytes"], found["achieved_occupancy_fraction"]) == (32, share)
+    assert "sm_write_sectors" in unknown and "dram_read_bytes" not in unknown

@@ -1,38 +1,80 @@
-"""Which cells are counted, and what is made of their counts."""
+"""Where Nsight Compute is, which cells it counts, and what is made of their counts."""
 
 import json
-from pathlib import Path
+import os
+from types import SimpleNamespace
 
 import pytest
 
 from roofline.analysis.counted import AGREE, entry
+from roofline.devices.base import Unsupported
 from roofline.devices.gpu import counter_names
-from roofline.devices.gpu.wall_counts import METRICS, NUMBER
-from roofline.measure import counted_steps
-from roofline.measure.nsight_compute import Counted, Refused
+from roofline.measure import counting, ncu
 from roofline.operators import registry
-from roofline.operators.row_norm.cuda import WelfordGraph
+from roofline.operators.base import Case, Job
 from roofline.records.counters import CountedCell
-from roofline.run import counters
+from roofline.run.config import by_effort, config_model
+
+# ---------------------------------------------------------------- the program
+
+
+@pytest.fixture
+def program(tmp_path):
+    path = tmp_path / "ncu"
+    path.touch(mode=0o755)
+    return path
+
+
+def test_opened_counters_and_root_are_another_fingerprint(monkeypatch, tmp_path, program):
+    """What was refused is tried again then."""
+    found, driver = set(), tmp_path / "params"
+    monkeypatch.setattr(ncu, "DRIVER", driver)
+    found.add(ncu.fingerprint(program))
+    for admin_only in (1, 0):
+        driver.write_text(f"RmLogonRC: 1\nRmProfilingAdminOnly: {admin_only}\nDmaRemapPeerMmio: 1\n")
+        for user in (0, 1000):
+            monkeypatch.setattr(os, "geteuid", lambda user=user: user)
+            found.add(ncu.fingerprint(program))
+            assert ncu.fingerprint(program) in found
+    assert len(found) == 5
+
+
+def test_the_newest_release_is_taken(monkeypatch, tmp_path):
+    for release in ("2024.10.0", "2025.3.1", "2025.3", "2025.10.0", "2025.9.2"):
+        (tmp_path / release).mkdir()
+        (tmp_path / release / "ncu").touch(mode=0o755)
+    monkeypatch.setattr(ncu, "ELSEWHERE", (f"{tmp_path}/*/ncu",))
+    monkeypatch.delenv("NCU", raising=False)
+    monkeypatch.setenv("PATH", "")
+    assert ncu.find() == tmp_path / "2025.10.0" / "ncu"
+
+
+# ---------------------------------------------------------------- which cells
+
+
+def test_three_cells_are_counted_one_for_each_kind_of_traffic_and_one_for_tensor_cores():
+    operators = registry.registered()
+    config = by_effort(config_model(operators).model_validate({}))
+    found = counting.representative((one, one.profiled(config)) for one in operators.values())
+    assert [rule for rule, _ in found] == ["peak_flops", "decode_attn", "row_norm"]
+    assert all(len(job.cases) == 1 for _, job in found)
 
 
 @pytest.mark.parametrize("rule", ["decode_attn", "row_norm", "rmsnorm_matmul"])
-def test_the_kernels_of_a_graph_are_counted_whatever_is_timed(rule):
-    """The cells come from the operator and not from the settings, which may have graphs alone."""
+def test_a_fused_kernel_is_counted_and_never_a_graph(rule, monkeypatch):
+    """Whatever is timed: a graph runs the same kernels."""
     operator = registry.registered()[rule]
-    found = counted_steps.counted(operator, "gpu")
-    assert found and all(one.fused and not one.graph for one in found)
+    for one in operator.implementations:
+        monkeypatch.setattr(one, "unsupported", classmethod(lambda cls, device, case: None))
+        monkeypatch.setattr(one, "__init__", lambda self, *given: None)
+    monkeypatch.setattr(counting, "rotated_copies", lambda *_: [])
+    monkeypatch.setattr(operator, "shared_inputs", lambda *_: {}, raising=False)
+    cell = counting._cell(operator, SimpleNamespace(kind="gpu"), Job("a", (Case({"n": 1}, "fp32"),)), cold=True)
+    assert cell.fused and not cell.graph
 
 
-def test_where_there_are_graphs_alone_nothing_is_counted_and_ncu_is_not_called(monkeypatch, tmp_path):
-    operator = type(registry.registered()["row_norm"])()
-    monkeypatch.setattr(operator, "implementations", (WelfordGraph,), raising=False)
-    monkeypatch.setattr(registry, "registered", lambda paths=(): {"row_norm": operator})
-    monkeypatch.setattr(counters.nsight_compute, "profile", lambda *_: pytest.fail("ncu was called"))
-    assert counters.count(tmp_path / "ncu", "gpu0", [TASK], (9, 0), tmp_path) == ([([], [], None)], [])
+# ---------------------------------------------------------------- what a report holds
 
-
-TASK = {"operator": "row_norm", "operators": [], "case": "fp32"}
 CELL = {
     "operator": "row_norm",
     "implementation": "naive",
@@ -44,82 +86,54 @@ CELL = {
     "declared_read_bytes": 4,
     "declared_write_bytes": 4,
     "declared_flops": 4,
-    "steps": 1,
 }
 OCCUPANCY = counter_names.SHARES["achieved_occupancy_fraction"]
 
 
-def profiled_as(monkeypatch, *, lacking=(), with_range=True, kernels=2, refused=None) -> None:
-    """Kernels of a step, of 1 s and 3 s, with 20 % and 40 % of the warps; ranges lack these metrics. `refused`: how the
-    profiler replays nothing."""
-
-    def profile(program, module, arguments, metrics, report, replay):
-        if replay == refused:
-            raise Refused("ncu did not end within 60 s")
-        task = json.loads(arguments[0])
-        cell = CELL | {"steps": int(with_range or replay == "kernel")}
-        Path(task["told"]).write_text(json.dumps([[cell] for _ in task["tasks"]]))
-        report.write_text(json.dumps([*metrics, task["walls"], replay]))
-        return ""
-
-    def read_report(report, metrics):
-        *asked, walls, replay = json.loads(report.read_text())
-        values = {name: 10.0 for name in asked if replay == "kernel" or name not in lacking}
-        before = [Counted("a_wall", values) for _ in range(NUMBER if walls else 0)]
-        if replay == "range":
-            return [before, [Counted("range", values)] if with_range else []]
-        found = [Counted("first", values | {OCCUPANCY: 20.0}), Counted("second", values | {OCCUPANCY: 40.0})]
-        for kernel, seconds in zip(found, (1.0, 3.0), strict=True):
-            if counter_names.DURATION in asked:
-                kernel.values[counter_names.DURATION] = seconds
-        return [[*before, Counted(counted_steps.MARKER, values), *found[:kernels]]]
-
-    monkeypatch.setattr(counters.nsight_compute, "profile", profile)
-    monkeypatch.setattr(counters.nsight_compute, "read_report", read_report)
+def counted(monkeypatch, tmp_path, *kernels: dict, declared=(CELL,)) -> list[CountedCell | None]:
+    """Of a report in which a marker and these kernels stand for each declared cell."""
+    known = dict.fromkeys(counter_names.metrics((9, 0)), 10.0)
+    mine = [SimpleNamespace(name="a_kernel", counts=known | one) for one in kernels]
+    marker = SimpleNamespace(name=f"{counting.MARKER}_", counts=known)
+    report = SimpleNamespace(kernels=[one for cell in declared if cell for one in (marker, *mine)])
+    monkeypatch.setattr(counting, "discover", lambda: {"gpu0": SimpleNamespace(compute_capability="9.0")})
+    monkeypatch.setattr(ncu, "profile", lambda *_: json.dumps(declared))
+    monkeypatch.setattr(ncu, "read", lambda *_: report)
+    return counting.count(tmp_path / "ncu", "gpu0", [{}] * len(declared), tmp_path / "kernels.ncu-rep")
 
 
 def test_a_share_of_several_kernels_is_weighed_by_their_times(monkeypatch, tmp_path):
-    profiled_as(monkeypatch, lacking=[OCCUPANCY])
-    (((cell,), reports, _),), _ = counters.count(tmp_path / "ncu", "gpu0", [TASK], (9, 0), tmp_path)
-    assert cell.achieved_occupancy_fraction == pytest.approx(0.35) and len(reports) == 2
+    short, long = ({OCCUPANCY: share, counter_names.DURATION: s} for share, s in ((0.2, 1.0), (0.4, 3.0)))
+    (cell,) = counted(monkeypatch, tmp_path, short, long)
+    assert cell.achieved_occupancy_fraction == pytest.approx(0.35) and cell.warp_instructions == 20
 
 
 @pytest.mark.parametrize(("kernels", "read"), [(1, 10.0), (2, None)])
-def test_reads_of_a_step_without_a_range_are_known_of_one_kernel_alone(monkeypatch, tmp_path, kernels, read):
+def test_reads_are_known_of_a_step_of_one_kernel_alone(monkeypatch, tmp_path, kernels, read):
     """What the first leaves in the cache, the second would read from memory behind emptied caches."""
-    profiled_as(monkeypatch, with_range=False, kernels=kernels)
-    (((cell,), _, _),), walls = counters.count(tmp_path / "ncu", "gpu0", [TASK], (9, 0), tmp_path)
-    assert (cell.replay, cell.dram_read_bytes, cell.dram_write_bytes) == ("kernel", read, None)
-    assert "dram_write_bytes" in cell.not_counted and len(walls) == NUMBER
+    (cell,) = counted(monkeypatch, tmp_path, *[{}] * kernels)
+    assert (cell.dram_read_bytes, cell.sm_write_sectors) == (read, 10 * kernels)
+    assert ("dram_read_bytes" in cell.not_counted) == (read is None)
 
 
-def test_what_ranges_counted_stays_where_single_kernels_are_refused(monkeypatch, tmp_path):
-    profiled_as(monkeypatch, refused="kernel")
-    (((cell,), reports, _),), walls = counters.count(tmp_path / "ncu", "gpu0", [TASK], (9, 0), tmp_path)
-    assert cell.dram_read_bytes == 10.0 and cell.flops.fp32 is None and len(reports) == 1
-    assert all(one.counted for one in walls)
+def test_a_cell_without_an_implementation_on_the_device_takes_no_kernels(monkeypatch, tmp_path):
+    found = counted(monkeypatch, tmp_path, {}, declared=(None, CELL))
+    assert found[0] is None and found[1].dram_read_bytes == 10
 
 
-def test_walls_are_counted_as_kernels_where_a_range_lacks_what_they_are_held_against(monkeypatch, tmp_path):
-    profiled_as(monkeypatch, lacking=METRICS[:1])
-    _, walls = counters.count(tmp_path / "ncu", "gpu0", [TASK], (9, 0), tmp_path)
-    assert len(walls) == NUMBER and all(one.counted for one in walls)
+def test_a_metric_that_was_not_counted_is_null_with_the_reason(monkeypatch, tmp_path):
+    (cell,) = counted(monkeypatch, tmp_path, {"dram__bytes_read.sum": None})
+    assert cell.dram_read_bytes is None and "dram__bytes_read.sum" in cell.not_counted["dram_read_bytes"]
 
 
-def test_an_operator_that_fails_under_the_profiler_leaves_the_others_counted(monkeypatch, tmp_path):
-    """Each is then counted by itself."""
-    profiled_as(monkeypatch)
-    whole = counters.nsight_compute.profile
+def test_a_program_that_fails_under_the_profiler_is_a_refusal_in_its_own_words(monkeypatch, tmp_path):
+    monkeypatch.setattr(counting, "discover", lambda: {"gpu0": SimpleNamespace(compute_capability="9.0")})
+    monkeypatch.setattr(ncu, "profile", lambda *_: "MemoryError: boom")
+    with pytest.raises(Unsupported, match="boom"):
+        counting.count(tmp_path / "ncu", "gpu0", [{}], tmp_path / "kernels.ncu-rep")
 
-    def profile(program, module, arguments, *rest):
-        if any(task["case"] == "bad" for task in json.loads(arguments[0])["tasks"]):
-            raise Refused("ncu wrote no report (exit status 1): boom")
-        return whole(program, module, arguments, *rest)
 
-    monkeypatch.setattr(counters.nsight_compute, "profile", profile)
-    (good, bad), _ = counters.count(tmp_path / "ncu", "gpu0", [TASK, TASK | {"case": "bad"}], (9, 0), tmp_path)
-    assert len(good.cells) == 1 and good.refused is None and good.reports[0].is_file()
-    assert bad.cells == [] and "boom" in bad.refused
+# ---------------------------------------------------------------- counted and declared
 
 
 def counted_cell(**fields) -> CountedCell:
@@ -129,19 +143,16 @@ def counted_cell(**fields) -> CountedCell:
 UNKNOWN = "cause was not counted"
 L2 = {"l2_read_hit_sectors": 3.75e8, "l2_read_miss_sectors": 1.25e8}
 PADDED = {"flops": {"fp32": 8}, "kernel_flops_why": "padded rows"}
-KEPT = {"kept_read_bytes": 1e8, "kept_read_why": "x stays"}
 
 
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"dram_read_bytes": 1.005e9, "dram_write_bytes": 1e8, "flops": {"fp32": 4}}, AGREE),
+        ({"dram_read_bytes": 1.005e9, "sm_write_sectors": 1e8 / 32, "flops": {"fp32": 4}}, AGREE),
         ({"dram_read_bytes": 1.5e9}, UNKNOWN),
         ({"dram_read_bytes": 2e9, **L2}, "16 times the declared"),
         ({"dram_read_bytes": 5e8, "cache": "warm"}, UNKNOWN),
-        ({"dram_read_bytes": 9e8, **KEPT}, "x stays"),
-        ({"dram_read_bytes": 8e8, **KEPT}, UNKNOWN),
-        ({"dram_write_bytes": 2e8}, UNKNOWN),
+        ({"sm_write_sectors": 2e8 / 32}, UNKNOWN),
         ({"flops": {"fp32": 8}}, UNKNOWN),
         (PADDED | {"kernel_flops": {"fp32": 8}}, "padded rows"),
         (PADDED | {"kernel_flops": {"fp32": 4}}, UNKNOWN),
@@ -150,9 +161,3 @@ KEPT = {"kept_read_bytes": 1e8, "kept_read_why": "x stays"}
 def test_a_difference_has_a_cause_only_if_the_implementation_declares_one(fields, told):
     explanation = entry("gpu0/counters/row_norm/fp32.json", "gpu0", counted_cell(**fields), "memory").explanation
     assert told in explanation and (told == UNKNOWN) == (UNKNOWN in explanation)
-
-
-@pytest.mark.parametrize(("read", "agrees"), [(1e9, True), (9.3e8, True), (9e8, True), (8.7e8, False), (1.03e9, False)])
-def test_reads_that_the_cache_may_serve_may_be_missing_and_no_others(read, agrees):
-    cell = counted_cell(dram_read_bytes=read, kept_read_bytes=1e8, kept_read_why="x stays")
-    assert entry("gpu0/counters/row_norm/fp32.json", "gpu0", cell, "memory").reads_agree is agrees

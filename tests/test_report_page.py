@@ -70,7 +70,7 @@ def hostile():
     info = GEMM.model_copy(update={"name": "own", "title": SCRIPT, "picture": "own"})
     named = {"operator": "own", "implementation": SCRIPT}
     cells = [cell("gpu0", 1e-3 * n, 0.9e-3 * n, n=n, label=f"{SCRIPT} {n}", **named) for n in (1, 2)]
-    counted = counted_cell(cells[0], warp_instructions=1e6, not_counted={"dram_write_bytes": SCRIPT})
+    counted = counted_cell(cells[0], warp_instructions=1e6, not_counted={"sm_write_sectors": SCRIPT})
     return told(
         device("gpu0", name=SCRIPT),
         peak_record("gpu0", "fp32", 55, sustained=50, vendor=60),
@@ -244,16 +244,21 @@ def test_a_run_without_operators_or_load_has_a_page():
 def profiled():
     """A run with counters: of 2 cells on the GPU one reads what it declares, the other twice that."""
     near, far = (cell("gpu0", 4e-3, 3e-3, n=n, bytes=n * 10**6, flops=10**9) for n in (1000, 2000))
-    counts = {"warp_instructions": 3e8, "thread_instructions": 3e8 * 8, "l1_load_sectors": 1, "l1_load_requests": 1}
+    counts = {
+        "warp_instructions": 3e8,
+        "predicated_on_thread_instructions": 3e8 * 8,
+        "l1_load_sectors": 1,
+        "l1_load_requests": 1,
+    }
     counts |= {"tensor_pipe_active_fraction": 0.25, "achieved_occupancy_fraction": 0.5, "flops": {"fp32": 3e9}}
-    left = {"dram_write_bytes": None, "not_counted": {"dram_write_bytes": "made up"}}
+    left = {"sm_write_sectors": None, "not_counted": {"sm_write_sectors": "made up"}}
     own = {"kernel_flops": {"fp32": 3e9}, "kernel_flops_why": "padding"}
     return told(
         device("gpu0"),
         bandwidth_record("gpu0", hbm_read=4000),
         operator_record("gpu0", near, far),
         instructions_record("gpu0", 390e9),
-        profiler_record("gpu0", sectors=32.5),
+        profiler_record("gpu0"),
         counters_record(
             "gpu0",
             counted_cell(near, **counts | own | left),

@@ -181,7 +181,6 @@ def judge_counters(*found, refused=None, profiled=True):
 
 AGREES = counters_record("gpu0", counted())
 DIFFERS = counters_record("gpu0", counted(fp32=2e9))
-TIMED_OUT = counters_record("gpu0", refused="ncu did not end within 120 s")
 
 
 @pytest.mark.parametrize(
@@ -189,8 +188,6 @@ TIMED_OUT = counters_record("gpu0", refused="ncu did not end within 120 s")
     [
         ([AGREES], "pass", "1 of 1"),
         ([DIFFERS], "fail", "FLOPs"),
-        ([AGREES, TIMED_OUT], "pass", "ncu did not end within 120 s"),
-        ([TIMED_OUT, TIMED_OUT], "not_applicable", "ncu did not end within 120 s"),
         ([], "not_applicable", ""),
     ],
 )

@@ -99,10 +99,6 @@ class DecodeStep(Operator):
         needs = f"{capacity(needed)} needed at {at}, and {capacity(free)} free"
         return f"it does not fit: {needs}; {fit} of its {count} layers would"
 
-    def profiled(self, config) -> list[Job]:
-        """None: the profiler does not count graphs."""
-        return []
-
     # -- inputs and check
 
     def rotated_inputs(self, device, case: Case, seed: int, count: int) -> list[dict]:

@@ -110,6 +110,7 @@ use rule calibration as counters with:
     input:
         files=sorted({file for _, job in CELLS.counted for file in job.files}),
         library=PARAMS.library("counters", *sorted({rule for rule, _ in CELLS.counted})),
+        program=str(SCRIPTS / "profiled.py"),
     output:
         profiler="results/{device}/profiler.json",
         counted=files(f"{{device}}/counters/{rule}/{job.path}" for rule, job in CELLS.counted),
@@ -118,5 +119,5 @@ use rule calibration as counters with:
     priority: 0
     params:
         script=Path("counters.py"),
-        ncu=nsight_compute.fingerprint(CELLS.ncu),
+        ncu=ncu.fingerprint(CELLS.ncu),
         tasks=PARAMS.tasks(),

@@ -6,57 +6,50 @@ if __name__ == "__main__":
     take_turn(snakemake)
 
 import json
-import tempfile
 from pathlib import Path
 
-from roofline import devices
-from roofline.measure import nsight_compute
+from roofline.devices.base import Unsupported
+from roofline.measure import counting, ncu
 from roofline.records.base import write
 from roofline.records.counters import CountersRecord, ProfilerRecord
 from roofline.records.files import file_sha256
 from roofline.records.operator import DataFile
-from roofline.run.counters import count, probe
 from roofline.run.jobs import Stopwatch, job, report
 
 
-def run(device: str, tasks: list[dict], folder: Path) -> tuple[ProfilerRecord, list[CountersRecord]]:
-    """Nothing is counted where the kernels of known counts cannot be."""
-    watch, program = Stopwatch(), nsight_compute.find()
-    identity = devices.discover()[device]
-    capability = tuple(int(part) for part in identity.compute_capability.split("."))
-    counted, walls, refused = [], [], None if program else nsight_compute.MISSING
+def run(device: str, tasks: list[dict], path: Path) -> tuple[ProfilerRecord, list[CountersRecord]]:
+    """A record for each task, without cells where the device has no implementation or counting is refused."""
+    watch, program = Stopwatch(), ncu.find()
+    cells, refused = [], None if program else ncu.MISSING
     if program:
-        counted, walls = count(program, device, tasks, capability, folder)
-    if program and not walls:
         try:
-            with tempfile.TemporaryDirectory() as scratch:
-                walls = probe(program, device, Path(scratch))
-        except nsight_compute.Refused as error:
-            refused = str(error)
-    ncu = nsight_compute.version(program) if program else None
+            cells = counting.count(program, device, tasks, path)
+        except Unsupported as reason:
+            refused = str(reason)
+            path.unlink(missing_ok=True)
+    reports = []
+    if cells:
+        kept = {"path": str(path), "sha256": file_sha256(path)}
+        reports = [DataFile(**kept, generated=True, description="of Nsight Compute")]
     records = [
         CountersRecord(
             device=device,
             started_at=watch.started_at,
             elapsed_s=watch.elapsed_s,
-            ncu=ncu,
-            refused=refused or found.refused,
-            cells=[] if refused else found.cells,
-            reports=[
-                DataFile(path=str(path), sha256=file_sha256(path), generated=True, description="of Nsight Compute")
-                for path in ([] if refused else found.reports)
-            ],
+            cells=[cells[place]] if cells and cells[place] else [],
+            reports=reports,
         )
-        for found in counted
+        for place in range(len(tasks))
     ]
-    return ProfilerRecord(device=device, ncu=ncu, refused=refused, walls=walls), records
+    version = ncu.version(program) if program else None
+    return ProfilerRecord(device=device, ncu=version, refused=refused), records
 
 
 if __name__ == "__main__":
     device, params, output = snakemake.wildcards.device, snakemake.params, snakemake.output
     with job(f"counters {device}", snakemake):
-        folder = Path(output.profiler).parent / "counters"
-        profiler, records = run(device, [json.loads(task) for task in params.tasks], folder)
+        path = Path(output.profiler).parent / "counters" / "kernels.ncu-rep"
+        profiler, records = run(device, [json.loads(task) for task in params.tasks], path)
         for record, path in zip(records, output.counted, strict=True):
             write(record, path)
         write(profiler, output.profiler)

@@ -1,29 +1,39 @@
-"""Reports of the stand-in for ncu: JSON, a list of ranges and kernels, each with its metrics. Anything else holds
-nothing, as ncu_report has it of files that are no reports."""
+"""Reports of the stand-in for ncu: JSON, a list of kernels, each with its metrics. Anything else holds nothing, as
+ncu_report has it of files that are no reports."""
 
 import json
 from pathlib import Path
 from types import SimpleNamespace
+
+IAction = SimpleNamespace(WorkloadType_KERNEL=0, WorkloadType_RANGE=1, WorkloadType_GRAPH=2, NameBase_DEMANGLED=2)
+OF_EVERY_KERNEL = ("device__attribute_", "launch__")
 
 
 class Action:
     def __init__(self, name: str, values: dict):
         self._name, self._values = name, values
 
-    def name(self) -> str:
+    def name(self, base: int = 0) -> str:
         return self._name
 
+    def workload_type(self) -> int:
+        return IAction.WorkloadType_KERNEL
+
     def metric_by_name(self, name: str):
-        if name not in self._values:
+        if name not in self._values and not name.startswith(OF_EVERY_KERNEL):
             return None
-        value = self._values[name]
-        return SimpleNamespace(has_value=lambda: True, as_double=lambda: value, unit=lambda: "")
+        value = self._values.get(name, 1.0)
+        return SimpleNamespace(
+            has_value=lambda: True,
+            as_double=lambda: value,
+            as_string=lambda: "a card",
+            unit=lambda: "",
+            num_instances=lambda: 0,
+        )
 
 
 def load_report(path: str):
     try:
-        actions = [Action(*one) for one in json.loads(Path(path).read_text())]
+        return [[Action(*one) for one in json.loads(Path(path).read_text())]]
     except ValueError:
-        actions = []
-    spans = [SimpleNamespace(num_actions=lambda: len(actions), action_by_idx=actions.__getitem__)] if actions else []
-    return SimpleNamespace(num_ranges=lambda: len(spans), range_by_idx=spans.__getitem__)
+        return []

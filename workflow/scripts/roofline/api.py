@@ -29,7 +29,7 @@ from roofline.devices import datasheets, discover, memory_ceilings, unsupported
 from roofline.devices.base import Device
 from roofline.devices.gpu import counter_names, kernel_compiler
 from roofline.devices.levels import TITLES as LEVEL_TITLES
-from roofline.measure import kernel_report as ncu
+from roofline.measure import ncu
 from roofline.measure.lock import HOST, measuring
 from roofline.measure.lock import of_gpu as lock_of
 from roofline.operators.base import WORKSPACE_BYTES, Case, Implementation, Job, Operator

@@ -7,9 +7,8 @@ from roofline.analysis.table import CountedEntry, NotCounted, Operator
 from roofline.core.formatting import percent, traffic
 from roofline.records.counters import CountedCell
 
-NEAR = 0.02
-NEAR_BYTES = 1e6
-FEWEST_CACHES = 2.0  # that a range writes, for its writes to be judged
+NEAR = 0.02  # of FLOPs
+NEAR_TRAFFIC, NEAR_BYTES = 0.05, 1e6  # of bytes the larger of both
 BUSY = 0.5  # of the cycles, tensor cores in a product that is to fill them
 FILLED = "gemm"  # the operator whose reference product fills tensor cores
 AGREE = "bytes and FLOPs as declared"
@@ -18,9 +17,13 @@ SECTOR_BYTES = 32
 ASKED_AGAIN = 1.5  # times the declared reads, from which on data came to the L2 more than once
 
 
-def agree(declared: float, counted: float | None, least: float = 0.0) -> bool | None:
-    """Within 2 % of the declared, or `least` where that is more; None where nothing was counted."""
-    return None if counted is None else abs(counted - declared) <= max(NEAR * declared, least)
+def agree(declared: float, counted: float | None) -> bool | None:
+    """Whether counted FLOPs are the declared; None if nothing was counted."""
+    return None if counted is None else abs(counted - declared) <= NEAR * declared
+
+
+def traffic_agrees(declared: float, counted: float | None) -> bool | None:
+    return None if counted is None else abs(counted - declared) <= max(NEAR_TRAFFIC * declared, NEAR_BYTES)
 
 
 def counted_cells(found: Results, timed: Iterable[Operator]) -> list[CountedEntry]:
@@ -45,18 +48,12 @@ def _key(device: str, cell) -> tuple:
 
 
 def not_counted(found: Results) -> list[NotCounted]:
-    """The device's refusal, once; else those of single records."""
-    told = [NotCounted(device=d, record=None, reason=p.refused) for d, p in found.profilers.items() if p.refused]
-    return told + [
-        NotCounted(device=record.device, record=path, reason=record.refused)
-        for path, record in found.counters
-        if record.refused and not found.profilers[record.device].refused
-    ]
+    return [NotCounted(device=d, reason=p.refused) for d, p in found.profilers.items() if p.refused]
 
 
 def entry(path: str, device: str, cell: CountedCell, regime: str | None) -> CountedEntry:
     own = cell.kernel_flops.total if cell.kernel_flops else None
-    flops = on_pipes(cell)
+    flops, written = on_pipes(cell), written_bytes(cell)
     return CountedEntry(
         device=device,
         operator=cell.operator,
@@ -68,27 +65,25 @@ def entry(path: str, device: str, cell: CountedCell, regime: str | None) -> Coun
         shape=cell.shape,
         declared_read_bytes=cell.declared_read_bytes,
         declared_write_bytes=cell.declared_write_bytes,
-        written_caches=cell.written_caches,
         read_bytes=cell.dram_read_bytes,
-        write_bytes=cell.dram_write_bytes,
+        write_bytes=written,
         declared_flops=cell.declared_flops,
         kernel_flops=own,
         flops=flops,
         tensor_pipe_active_fraction=cell.tensor_pipe_active_fraction,
         achieved_occupancy_fraction=cell.achieved_occupancy_fraction,
         regime=regime,
-        reads_agree=agree(_expected_reads(cell), cell.dram_read_bytes, NEAR_BYTES),
-        writes_agree=agree(cell.declared_write_bytes, cell.dram_write_bytes, NEAR_BYTES),
+        reads_agree=traffic_agrees(cell.declared_read_bytes, cell.dram_read_bytes),
+        writes_agree=traffic_agrees(cell.declared_write_bytes, written),
         flops_agree=agree(cell.declared_flops if own is None else own, flops),
         explanation=sentence(cell, own, flops),
         record=path,
     )
 
 
-def _expected_reads(cell: CountedCell) -> float:
-    """The declared, or what is nearest to the counted of what the cache may leave of it."""
-    least, most = cell.declared_read_bytes - cell.kept_read_bytes, cell.declared_read_bytes
-    return most if cell.dram_read_bytes is None else min(max(cell.dram_read_bytes, least), most)
+def written_bytes(cell: CountedCell) -> float | None:
+    """What multiprocessors wrote to the L2: most of it is still there when a kernel ends."""
+    return None if cell.sm_write_sectors is None else SECTOR_BYTES * cell.sm_write_sectors
 
 
 def on_pipes(cell: CountedCell) -> float | None:
@@ -100,30 +95,25 @@ def on_pipes(cell: CountedCell) -> float | None:
 
 
 def sentence(cell: CountedCell, own: float | None, flops: float | None) -> str:
-    """On every difference above 2 %, and above 1 MB of traffic, with a cause where the implementation declares one."""
+    """On every difference that does not agree, with a cause if one was counted or declared."""
     said = [
         *(
-            _of_traffic(which, declared, counted, why) if agree(declared, counted, NEAR_BYTES) is False else None
+            _of_traffic(which, declared, counted, why) if traffic_agrees(declared, counted) is False else None
             for which, declared, counted, why in (
-                ("read from", cell.declared_read_bytes, cell.dram_read_bytes, _why_kept(cell) or _why_again(cell)),
-                ("written to", cell.declared_write_bytes, cell.dram_write_bytes, None),
+                ("read from", cell.declared_read_bytes, cell.dram_read_bytes, _why_again(cell)),
+                ("written to", cell.declared_write_bytes, written_bytes(cell), None),
             )
         ),
         _of_flops(cell, own, flops) if agree(cell.declared_flops, flops) is False else None,
     ]
     lacking = [
-        name for name, value in (("reads", cell.dram_read_bytes), ("writes", cell.dram_write_bytes)) if value is None
+        name for name, value in (("reads", cell.dram_read_bytes), ("writes", cell.sm_write_sectors)) if value is None
     ]
-    why = {cell.not_counted.get(f"dram_{name[:-1]}_bytes", "unknown") for name in lacking}
+    fields = {"reads": "dram_read_bytes", "writes": "sm_write_sectors"}
+    why = {cell.not_counted.get(fields[name], "unknown") for name in lacking}
     said += [f"{' and '.join(lacking)} of memory were not counted ({'; '.join(sorted(why))})"] if lacking else []
     said += ["FLOPs were not counted"] if flops is None else []
     return "; ".join(filter(None, said)) or AGREE
-
-
-def _why_kept(cell: CountedCell) -> str | None:
-    """Where what the cache may serve explains the counted reads."""
-    kept = bool(cell.kept_read_bytes) and agree(_expected_reads(cell), cell.dram_read_bytes, NEAR_BYTES)
-    return cell.kept_read_why if kept else None
 
 
 def _why_again(cell: CountedCell) -> str | None:
@@ -178,7 +168,7 @@ def _judged(entry: CountedEntry) -> list[tuple[bool, str]]:
     if limited_by_memory(entry):
         parts = (
             ("read", entry.reads_agree, entry.declared_read_bytes, entry.read_bytes),
-            ("written", _writes(entry), entry.declared_write_bytes, entry.write_bytes),
+            ("written", entry.writes_agree, entry.declared_write_bytes, entry.write_bytes),
         )
         for word, ok, declared, counted in parts:
             if ok is not None:
@@ -190,12 +180,6 @@ def _judged(entry: CountedEntry) -> list[tuple[bool, str]]:
     if entry.operator == FILLED and entry.regime == "compute" and busy is not None:
         found.append((busy > BUSY, f"tensor cores active in {percent(busy)} of the cycles"))
     return found
-
-
-def _writes(entry: CountedEntry) -> bool | None:
-    """Fewer bytes than several caches of them may stay in the cache, and are not judged."""
-    reach_memory = entry.written_caches is None or not 0 < entry.written_caches < FEWEST_CACHES
-    return entry.writes_agree if reach_memory else None
 
 
 def summary(entries: list[CountedEntry]) -> str:

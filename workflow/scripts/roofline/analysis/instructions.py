@@ -24,9 +24,7 @@ CELL = ("operator", "implementation", "preset", "scope", "dtype", "cache", "shap
 def instruction_rooflines(found: Results, ceilings: Iterable, operators: Iterable) -> list[InstructionRoofline]:
     ceilings, operators = list(ceilings), list(operators)
     return [
-        _of_device(
-            path, record, found.profilers.get(record.device), ceilings, operators, counts_of(found, record.device)
-        )
+        _of_device(path, record, ceilings, operators, counts_of(found, record.device))
         for path, record in found.of_kind(InstructionsRecord)
     ]
 
@@ -36,12 +34,11 @@ def counts_of(found: Results, device: str) -> list[CountedCell]:
     return [cell for _, record in found.counters if record.device == device for cell in record.cells]
 
 
-def _of_device(path: str, record: InstructionsRecord, counted, ceilings, operators, counts) -> InstructionRoofline:
+def _of_device(path: str, record: InstructionsRecord, ceilings, operators, counts) -> InstructionRoofline:
     issue, device = record.issue, record.device
     levels = transaction_roofs([c for c in ceilings if c.device == device and c.kind == "memory"])
     mine = [operator for operator in operators if operator.device == device]
     rates = {level.level: level.transactions_per_s for level in levels}
-    known = {(wall.pattern, wall.of): wall.counted for wall in counted.walls} if counted else {}
     return InstructionRoofline(
         device=device,
         warp_instructions_per_s=issue.warp_instructions_per_s,
@@ -54,14 +51,12 @@ def _of_device(path: str, record: InstructionsRecord, counted, ceilings, operato
                 pattern=wall.pattern,
                 of=wall.of,
                 transactions_per_request=wall.transactions_per_request,
-                counted=known.get((wall.pattern, wall.of)),
                 requests_per_s=wall.requests_per_s,
                 cycles_per_request=wall.cycles_per_request,
             )
             for wall in record.walls
         ],
         kernels=_kernels(mine, counts, issue.warp_instructions_per_s, rates),
-        not_counted=counted.refused if counted else None,
         record=path,
     )
 
@@ -93,18 +88,16 @@ def _key(cell) -> tuple:
 
 def _counted(cell) -> dict:
     """Of a profiled cell: loads and stores of each level added up; one that was not counted is not there."""
-    written = cell.dram_write_bytes
-    if written is None and cell.dram_read_bytes is not None:  # kernel by kernel: it was still in the L2 when one ended
-        written = cell.declared_write_bytes
     by_level = {
         "l1": (cell.l1_load_sectors, cell.l1_store_sectors),
         "shared": (cell.shared_load_wavefronts, cell.shared_store_wavefronts),
         "l2": (cell.l2_read_sectors, cell.l2_write_sectors),
         "hbm": tuple(
-            None if moved is None else transactions(moved, "hbm") for moved in (cell.dram_read_bytes, written)
+            None if moved is None else transactions(moved, "hbm")
+            for moved in (cell.dram_read_bytes, cell.declared_write_bytes)
         ),
     }
-    threads = getattr(cell, "predicated_on_thread_instructions", None) or cell.thread_instructions
+    threads = cell.predicated_on_thread_instructions
     return {
         "warp_instructions": cell.warp_instructions,
         "lanes_on": threads / cell.warp_instructions if threads else None,

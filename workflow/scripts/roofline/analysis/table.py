@@ -295,7 +295,6 @@ class InstructionWall(Record):
     pattern: Literal["stride", "conflict", "predication"]
     of: int = Field(description="words between lanes, ways of a bank conflict, or active lanes of 32")
     transactions_per_request: Positive | None = Field(description="by construction; null of predication")
-    counted: Positive | None = Field(default=None, description="the same, or active lanes, as ncu counted it")
     requests_per_s: Positive
     cycles_per_request: Positive | None = Field(description="of a multiprocessor")
 
@@ -325,7 +324,6 @@ class InstructionRoofline(Record):
     levels: list[TransactionRoof]
     walls: list[InstructionWall]
     kernels: list[PlacedKernel] = Field(default=[])
-    not_counted: str | None = Field(default=None, description="why ncu counted none of the walls")
     record: str
 
 
@@ -399,18 +397,15 @@ class CountedEntry(OfCell):
     device: str
     declared_read_bytes: NotNegative
     declared_write_bytes: NotNegative
-    written_caches: NotNegative | None = Field(
-        default=None, description="declared writes while the counters ran, in last-level caches"
-    )
     read_bytes: NotNegative | None
-    write_bytes: NotNegative | None
+    write_bytes: NotNegative | None = Field(description="to the L2, by multiprocessors")
     declared_flops: NotNegative
     kernel_flops: NotNegative | None = Field(description="by the kernel's FLOP formula")
     flops: NotNegative | None
     tensor_pipe_active_fraction: NotNegative | None
     achieved_occupancy_fraction: NotNegative | None = None
     regime: Regime | None = Field(description="that was found of the timed cell; null where it was not timed")
-    reads_agree: bool | None = Field(description="within 2 % or 1 MB, whichever is more")
+    reads_agree: bool | None = Field(description="within 5 % or 1 MB, whichever is more")
     writes_agree: bool | None
     flops_agree: bool | None = Field(description="with the kernel's FLOP formula, or else the declared, within 2 %")
     explanation: str
@@ -418,10 +413,9 @@ class CountedEntry(OfCell):
 
 
 class NotCounted(Record):
-    """Why a device's counters were not read; of a record's cells, where it was one."""
+    """Why the counters of a device were not read."""
 
     device: str
-    record: str | None
     reason: str
 
 

@@ -47,11 +47,6 @@ GENERIC_CONSTANTS: dict[str, Constants] = {
 }
 
 
-class KeptReads(NamedTuple):
-    bytes: int
-    why: str
-
-
 class ExecutedFlops(NamedTuple):
     """What a kernel of ours executes for a step, by its FLOP formula: FLOPs by pipe (fp64, fp32, fp16, tensor), and in
     a few words what of it the declared FLOPs leave out."""
@@ -173,10 +168,6 @@ class Implementation(ABC):
         """What the kernel executes, for the hardware's counters to confirm; None where nobody counted."""
         return None
 
-    def kept_reads(self, scope: str | None) -> KeptReads | None:
-        """Declared reads that the last-level cache may serve although inputs rotate; None where it is not known to."""
-        return None
-
     def costs(self, scope: str | None) -> CostTerms:
         """What a step costs beside its work, as multiples of the operator's constants."""
         start = {"array_kernel_s": float(self.launches)} if not KINDS[self.kind].synchronous else None
@@ -240,32 +231,19 @@ class Operator(ABC):
         """The case that shows what a call costs; None where there is none."""
         return case.resized(**dict.fromkeys(case.shape, 1))
 
-    def profiled(self, config) -> list[Job]:
-        """Jobs, of a few cases each, whose hardware counters are read: they follow from the settings alone. By default
-        those of the job that computes most per byte (of such jobs, the one that moves most): the cases that move most,
-        that move least, and that compute most per byte."""
-        jobs = self.jobs(config)
-        if not jobs:
-            return []
-
-        def intensity(case: Case) -> float:
-            scope = self._scope
-            return self.flops(case, scope) / max(1, self.bytes(case, scope))
-
-        def moved(case: Case) -> int:
-            return self.bytes(case, self._scope)
-
-        chosen = max(jobs, key=lambda job: (max(map(intensity, job.cases)), max(map(moved, job.cases))))
-        cases = [max(chosen.cases, key=moved), min(chosen.cases, key=moved), max(chosen.cases, key=intensity)]
-        distinct = [case for place, case in enumerate(cases) if case not in cases[:place]]
-        return [replace(chosen, cases=tuple(distinct))]
+    def profiled(self, config) -> Job | None:
+        """The job whose hardware counters may be read, by the settings alone: of the case that moves most. None without
+        a kernel that is launched outside a graph."""
+        jobs = [replace(job, cases=(case,)) for job in self.jobs(config) for case in job.cases]
+        launched = any(not one.graph for one in self.implementations_on("gpu"))
+        return max(jobs, key=lambda job: self.bytes(job.cases[0], self.first_scope)) if jobs and launched else None
 
     def ready_cells(self, device, case: Case) -> Iterable[Implementation] | None:
         """A profiled case's implementations, where they bring their own inputs."""
         return None
 
     @property
-    def _scope(self) -> str | None:
+    def first_scope(self) -> str | None:
         return next((scope for one in self.implementations for scope in one.scopes), None)
 
     def unsupported(self, device, case: Case) -> str | None:

@@ -54,18 +54,3 @@ class InstructionsRecord(JobRecord):
     kind: Literal["instructions"] = "instructions"
     issue: IssueRate
     walls: list[Wall]
-
-
-class CountedWall(Record):
-    """What ncu counted of one of the walls' kernels."""
-
-    pattern: Pattern
-    of: int
-    kernel: str
-    requests: float | None
-    transactions: float | None
-    warp_instructions: float | None
-    thread_instructions: float | None = Field(description="whose predicate was set")
-    counted: Positive | None = Field(description="transactions per request, or active lanes per instruction")
-    by_construction: Positive
-    apart: float | None = Field(description="deviation: counted over by construction, less 1")

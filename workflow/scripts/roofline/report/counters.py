@@ -16,7 +16,7 @@ FLOPS = "FLOPs"
 QUANTITIES = {"bytes read": "reads_agree", "bytes written": "writes_agree", FLOPS: "flops_agree"}
 FIELDS = {
     "dram_read_bytes": "bytes read",
-    "dram_write_bytes": "bytes written",
+    "sm_write_sectors": "bytes written",
     "tensor_pipe_active_fraction": "activity of tensor cores",
     "achieved_occupancy_fraction": "occupancy",
 }
@@ -25,7 +25,7 @@ EXTRA = 1.02  # times the declared FLOPs: what is more than this is told
 
 def sentences(found: Results, table: Roofline) -> list[str]:
     """A line per refusal; how many counts are as declared; what was not counted. Empty where counting was off."""
-    refused = [f"{one.record or one.device}: not counted: {one.reason}." for one in table.not_counted]
+    refused = [f"{one.device}: not counted: {one.reason}." for one in table.not_counted]
     if not table.counted:
         return refused
     return [*refused, _agreement(table.counted, table.titles), " ".join([*_gaps(found), PASSED_BY])]

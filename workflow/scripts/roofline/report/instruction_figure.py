@@ -97,8 +97,7 @@ def _paint_loads(axes: Axes, one: InstructionRoofline) -> None:
     for t in sorted({wall.transactions_per_request for wall in loads if x0 < 1 / wall.transactions_per_request < x1}):
         axes.axvline(1 / t, color=style.faded(WALL, 0.45), lw=0.8, ls=DOTS, zorder=1.5)
     for wall in loads:
-        x = 1 / (wall.counted or wall.transactions_per_request)
-        axes.plot(x, _pace(wall), **_wall_look(wall.pattern), zorder=3.5)
+        axes.plot(1 / wall.transactions_per_request, _pace(wall), **_wall_look(wall.pattern), zorder=3.5)
 
 
 def _loads(one: InstructionRoofline) -> list[InstructionWall]:

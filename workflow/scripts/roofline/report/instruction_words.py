@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from roofline.analysis.table import InstructionRoofline, InstructionWall, PlacedKernel
+from roofline.analysis.table import InstructionRoofline, PlacedKernel
 from roofline.core.formatting import counted, listed, number, percent
 from roofline.core.model import LANES
 from roofline.core.statistics import median
@@ -42,7 +42,7 @@ def _are(count: int) -> str:
 
 
 def walls(one: InstructionRoofline) -> str:
-    """What a request takes by its pattern, and how far from it ncu counted; empty where no wall was timed."""
+    """What a request takes by its pattern; empty where no wall was timed."""
     said = []
     for pattern, (what, transaction) in LOADS.items():
         mine = [wall for wall in one.walls if wall.pattern == pattern and wall.cycles_per_request]
@@ -55,17 +55,7 @@ def walls(one: InstructionRoofline) -> str:
             said.append(f"{what.format(patterns)} takes {cycles} for {moved} {transaction}")
     if not said:
         return ""
-    told = f"Walls, in cycles of a multiprocessor: {'; '.join(said)}"
-    known = {p: max(apart) for p in LOADS if (apart := [_apart(w) for w in one.walls if w.pattern == p and w.counted])}
-    if known:
-        within = listed(f"{percent(apart)} ({pattern})" for pattern, apart in known.items())
-        return f"{told}. ncu counts within {within} of what each gives."
-    why = f": {one.not_counted.rstrip('.')}" if one.not_counted else ""
-    return f"{told}. ncu counted none of them{why}."
-
-
-def _apart(wall: InstructionWall) -> float:
-    return abs(wall.counted / (wall.transactions_per_request or wall.of) - 1)
+    return f"Walls, in cycles of a multiprocessor: {'; '.join(said)}."
 
 
 def _group(operator: str, implementation: str | None, kernels: Sequence[PlacedKernel]) -> str:

@@ -108,12 +108,12 @@ def _predicted(one: Measurement) -> str:
 
 
 def _counters(profiler: ProfilerRecord, *records: CountersRecord) -> str:
-    refused = dict.fromkeys(one.refused for one in (profiler, *records) if one.refused)
+    if profiler.refused:
+        return f"nothing is counted: {profiler.refused}"
     cells = [cell for one in records for cell in one.cells]
-    told = [f"nothing is counted: {why}" for why in refused]
-    told += [", ".join(map(_read, cells))] if cells else []
-    told += [] if told else [f"ncu {profiler.ncu} reads the counters; no implementation can be counted"]
-    return "; ".join(told) + (f", {records[0].elapsed_s:.1f} s" if cells else "")
+    if not cells:
+        return f"ncu {profiler.ncu} reads the counters; no implementation can be counted"
+    return f"{', '.join(map(_read, cells))}, {records[0].elapsed_s:.1f} s"
 
 
 def _read(cell: CountedCell) -> str:

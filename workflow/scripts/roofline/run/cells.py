@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from roofline import devices
 from roofline.core.terms import accelerators
 from roofline.devices.base import Identity
+from roofline.measure.counting import representative
 from roofline.run.paths import RESULTS
 from roofline.run.settings import Checked, Faults, choose_devices, devices_with, profiler
 
@@ -25,15 +26,15 @@ class Cells:
         self.timed = {rule: one for rule, one in self.operators.items() if not one.measured_with_ceilings}
         self.jobs = {rule: {job.path: job for job in one.jobs(self.config)} for rule, one in self.timed.items()}
         self.on = {rule: [device for device in self.devices if self.cases(rule, device)] for rule in self.timed}
-        # Nsight Compute, where counters are wanted; the jobs whose counters are read, by operator.
+        # Nsight Compute, where counters are wanted; the jobs whose counters are read, with their rules.
         self.ncu = profiler(self.config)
         self.counted_on = [] if self.config.counters == "off" else self.gpus
-        self.counted = [
-            (rule, job)
+        on_gpus = (
+            operator
             for rule, operator in self.operators.items()
             if self.ncu and set(self.counted_on) & set(self.on.get(rule, self.devices))
-            for job in {job.path: job for job in operator.profiled(self.config)}.values()
-        ]
+        )
+        self.counted = representative((one, job) for one in on_gpus if (job := one.profiled(self.config)))
 
     def wanted(self, device: str, what: str) -> bool:
         """Whether a dtype or a level is measured: on a CPU beside a GPU, or by effort quick, only what both are

@@ -14,7 +14,7 @@ from roofline.analysis.results import KINDS, read_any
 from roofline.analysis.table import Acceptance, Roofline
 from roofline.records.base import CorruptRecord, Record, RunRecord, read
 from roofline.records.cards import KnownCards
-from roofline.records.counters import CountersRecord, ProfilerRecord
+from roofline.records.counters import ProfilerRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.manifest import Manifest
 from roofline.run.settings import Faults
@@ -102,7 +102,7 @@ def _require_sound(path: Path, results: Path, counters: bool) -> None:
     """Raises CorruptRecord for what cannot be read, and for refused counters if they are required."""
     kind = OF_ALL_DEVICES.get(path.relative_to(results).as_posix())
     record = read(kind, path) if kind else read_any(path)
-    if counters and isinstance(record, ProfilerRecord | CountersRecord) and record.refused:
+    if counters and isinstance(record, ProfilerRecord) and record.refused:
         raise CorruptRecord(f"{path}: counters are required, and were refused: {record.refused}")
 
 

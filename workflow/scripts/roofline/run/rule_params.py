@@ -102,13 +102,12 @@ class RuleParams:
         return [path] if path else []
 
     def tasks(self) -> list[str]:
-        """What is counted, as the text that run/profiled.py takes."""
+        """What is counted, as the text that profiled.py takes."""
         return [
             json.dumps(
                 {
                     "operator": rule,
                     "operators": self.own_file(rule),
-                    "case": job.path,
                     "job": job.to_json(),
                     "cold": rule in self.cells.timed and getattr(self.cells.config, rule).cache == "cold",
                 }

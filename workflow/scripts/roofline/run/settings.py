@@ -17,12 +17,12 @@ from pydantic_core import ErrorDetails
 
 from roofline.core.terms import Faults, accelerators
 from roofline.devices import kind_of, level_of, memory_levels
+from roofline.devices.base import Unsupported
 from roofline.devices.levels import ARRAYS, TRANSFERS
-from roofline.measure import nsight_compute
+from roofline.measure import counting, ncu
 from roofline.operators import registry
 from roofline.operators.base import Operator
 from roofline.records.files import read_yaml
-from roofline.run import counters
 from roofline.run.config import by_effort, config_model
 from roofline.run.operator_faults import operator_faults
 
@@ -179,12 +179,9 @@ def profiler(config: BaseModel) -> Path | None:
     counters are required and it is missing."""
     if config.counters == "off":
         return None
-    try:
-        found = nsight_compute.find()
-    except nsight_compute.NoProgram as error:
-        raise Faults([str(error)]) from None
+    found = ncu.find()
     if found is None and config.counters == "required":
-        raise Faults([f"counters: required, and {nsight_compute.MISSING}"])
+        raise Faults([f"counters: required, and {ncu.MISSING}"])
     return found
 
 
@@ -194,8 +191,8 @@ def require_counters(program: Path, chosen: Iterable[str]) -> None:
     for device in chosen:
         with tempfile.TemporaryDirectory() as folder:
             try:
-                counters.probe(program, device, Path(folder))
-            except nsight_compute.Refused as error:
+                counting.count(program, device, [], Path(folder, "kernels.ncu-rep"))
+            except Unsupported as error:
                 faults.append(f"counters: required, and refused on {device}: {error}")
     if faults:
         raise Faults(faults)

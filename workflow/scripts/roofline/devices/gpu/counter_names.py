@@ -15,23 +15,18 @@ DURATION = "gpu__time_duration.sum"
 
 SUMS = {
     "dram_read_bytes": "dram__bytes_read",
-    "dram_write_bytes": "dram__bytes_write",
     "l2_read_sectors": "lts__t_sectors_op_read",
     "l2_write_sectors": "lts__t_sectors_op_write",
+    "sm_write_sectors": "lts__t_sectors_srcunit_tex_op_write",
     "l2_read_hit_sectors": "lts__t_sectors_op_read_lookup_hit",
     "l2_read_miss_sectors": "lts__t_sectors_op_read_lookup_miss",
     "l1_load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld",
     "l1_load_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld",
     "l1_store_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st",
-    "l1_store_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_st",
     "shared_load_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld",
-    "shared_load_requests": "smsp__inst_executed_op_shared_ld",
     "shared_store_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st",
-    "shared_store_requests": "smsp__inst_executed_op_shared_st",
     "warp_instructions": "smsp__inst_executed",
-    "thread_instructions": "smsp__thread_inst_executed",
     "predicated_on_thread_instructions": "smsp__thread_inst_executed_pred_on",
-    "duration_s": "gpu__time_duration",
 }
 SHARES = {
     "tensor_pipe_active_fraction": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
@@ -44,7 +39,6 @@ SINCE = {
     (10, 0): {"tensor_pipe_active_fraction": "sm__pipe_tc_cycles_active.avg.pct_of_peak_sustained_active"},
     (12, 0): {
         "dram_read_bytes": "dram__bytes_op_read.sum",
-        "dram_write_bytes": "dram__bytes_op_write.sum",
         "tensor_pipe_active_fraction": SHARES["tensor_pipe_active_fraction"],
     },
 }
@@ -82,18 +76,18 @@ def flop_names(capability: tuple[int, int]) -> dict[str, dict[str, int]]:
     return found | {"tensor": {f"{TENSOR}{operand}.sum": 1 for operand in operands}}
 
 
-def metrics(capability: tuple[int, int], of_range: bool = False) -> list[str]:
-    """Every metric that is asked for; of a range without those of instructions by kind, which it does not have."""
-    found = [*names(capability).values(), *(name for pipe in flop_names(capability).values() for name in pipe)]
-    return [name for name in found if not (of_range and "__sass_" in name)]
+def metrics(capability: tuple[int, int]) -> list[str]:
+    """Every metric that is asked for."""
+    flops = (name for pipe in flop_names(capability).values() for name in pipe)
+    return [DURATION, *names(capability).values(), *flops]
 
 
-def fields(values: Mapping[str, float], capability: tuple[int, int], steps: int) -> tuple[dict, dict[str, str]]:
-    """A counted cell's fields for one step, from the values of metrics over all steps; and why others are not known."""
+def fields(values: Mapping[str, float], capability: tuple[int, int]) -> tuple[dict, dict[str, str]]:
+    """The fields of a counted cell, from the values of metrics; and why others are not known."""
     found, unknown = {}, {}
     for field, name in names(capability).items():
         if name in values:
-            found[field] = values[name] / (100 if field in SHARES else steps)
+            found[field] = values[name]
         else:
             unknown[field] = f"{name} was not counted"
     flops = {}
@@ -104,7 +98,7 @@ def fields(values: Mapping[str, float], capability: tuple[int, int], steps: int)
                 f"{', '.join(missing) or 'this architecture has no counter of it'} was not counted"
             )
         else:
-            flops[pipe] = sum(worth * values[name] for name, worth in of_pipe.items()) / steps
+            flops[pipe] = sum(worth * values[name] for name, worth in of_pipe.items())
     for pipe in PIPES.keys() - flop_names(capability).keys():
         unknown[f"flops.{pipe}"] = "this architecture does not count instructions by kind"
     return {**found, "flops": flops}, unknown

@@ -123,15 +123,14 @@ class Device(Arrays, Timer, KernelCompiler):
         """The name of the kernel that a step runs, by CUPTI where it loads; a separate run that nothing times."""
         return cupti.kernel_of(lambda: (step(0), self.synchronize()))
 
-    def profile(self, queue: Callable[[], object], marked: bool) -> None:
-        """Run what a function queues under a profiler that looks from cudaProfilerStart to cudaProfilerStop; with a
-        kernel of ours before it, where it is marked."""
+    def profile(self, queue: Callable[[], object]) -> None:
+        """Run what a function queues under a profiler that looks from cudaProfilerStart to cudaProfilerStop, after a
+        kernel of ours that marks its beginning."""
         runtime = self.xp.cuda.runtime
         self._mark(0)  # compiled before the profiler looks
         self.synchronize()
         runtime.profilerStart()
-        if marked:
-            self._mark(0)
+        self._mark(0)
         queue()
         self.synchronize()
         runtime.profilerStop()

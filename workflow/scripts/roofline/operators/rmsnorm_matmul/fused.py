@@ -3,9 +3,8 @@
 import math
 from collections.abc import Callable
 
-from roofline.core.dtypes import ITEM_BYTES
 from roofline.devices.gpu.kernel_compiler import with_headers
-from roofline.operators.base import ExecutedFlops, KeptReads
+from roofline.operators.base import ExecutedFlops
 from roofline.operators.constants import launch
 from roofline.operators.rmsnorm_matmul import hopper
 from roofline.operators.rmsnorm_matmul.counts import EPS
@@ -109,13 +108,6 @@ class Fused(OnTensorCores):
         division = self.division
         why = f"x padded to {division.rows} rows" + (", and its squares" if division.squares_on_tensor_cores else "")
         return ExecutedFlops({"tensor": division.tensor_flops(self.case.shape["hidden"])}, why)
-
-    def kept_reads(self, scope: str | None) -> KeptReads | None:
-        """Of x, on Hopper (see load_tile_once)."""
-        if not self.device.is_hopper:
-            return None
-        size = self.case.shape["batch"] * self.case.shape["hidden"] * ITEM_BYTES[self.case.dtype]
-        return KeptReads(size, "x stays in the L2, since W is read with a hint to leave it first")
 
     def plan(self) -> dict:
         division = self.division

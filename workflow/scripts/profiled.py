@@ -1,0 +1,30 @@
+"""The program under the profiler: `python profiled.py TASK`, with the task as JSON. The last line is what it declares.
+
+`tasks` has for each counted cell `operator`, `operators` (the user's files), `job` and `cold`. Without tasks the marker
+alone is launched, which shows whether counters may be read.
+"""
+
+import json
+import sys
+
+from roofline import devices
+from roofline.measure.counting import launch
+from roofline.operators import registry
+from roofline.operators.base import Job
+from roofline.run.run_lock import end_with_run
+
+
+def main(task: dict) -> None:
+    end_with_run()
+    device = devices.open_device(task["device"])
+    if not task["tasks"]:
+        device.profile(lambda: None)
+    declared = [
+        launch(registry.registered(one["operators"])[one["operator"]], device, Job.from_json(one["job"]), one["cold"])
+        for one in task["tasks"]
+    ]
+    print(json.dumps(declared))
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

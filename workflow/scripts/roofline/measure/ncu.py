@@ -1,0 +1,234 @@
+"""Nsight Compute's command line, `ncu`: where it is, what it counts of a script of ours, and what its reports hold."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from roofline.core.formatting import counted, listed
+from roofline.core.terms import Faults
+from roofline.devices.base import Unsupported
+
+VARIABLE = "NCU"
+ELSEWHERE = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu")
+PATIENCE_S = 60  # for one profile; a program that hangs under the profiler holds up nothing but itself
+DRIVER = Path("/proc/driver/nvidia/params")
+MISSING = f"Nsight Compute (ncu) is not on this machine, and {VARIABLE} names none"
+# Clocks as they are; caches emptied before each kernel, so that its reads are cold.
+OPTIONS = ("--clock-control", "none", "--replay-mode", "kernel", "--cache-control", "all")
+
+ERROR = re.compile(r"^==ERROR== (.+)$", re.MULTILINE)
+PERMISSION = re.compile(r"ERR_NVGPUCTRPERM|permission to access NVIDIA GPU Performance Counters")
+UNKNOWN_METRIC = re.compile(r"Failed to find metric (?:regex:\^)?([a-z0-9_]+)")
+
+NO_READER = "ncu-report, the Python package that reads Nsight Compute's reports, is not installed"
+PREFIXES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "K": 1e3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+UNIT = re.compile(r"(n|u|m|K|k|M|G|T)?(byte|second|s|hz|cycle|inst|sector)s?", re.IGNORECASE)
+PERCENT = ("%", "percent")
+CODE = "launch__function_pcs"  # its first instance: where the function's code begins
+DIMENSIONS = tuple([f"launch__{what}_dim_{axis}" for axis in "xyz"] for what in ("grid", "block"))
+Capability = tuple[int, int]
+Value = Callable[[str], float | None]  # of a metric, by its name: in bytes, seconds, hertz or counts
+
+
+class BadReport(Exception):
+    """A report that cannot be read. The message is one line."""
+
+
+def find() -> Path | None:
+    """The program that NCU names, else that of the PATH, else the newest where installers put it; None if there is
+    none. Raises Faults if NCU names no program."""
+    named = os.environ.get(VARIABLE)
+    found = shutil.which(named or "ncu")
+    if named and not found:
+        raise Faults([f"{VARIABLE}: {named!r} is no program; allowed: the path of Nsight Compute's ncu, or unset"])
+    if found:
+        return Path(found)
+    there = [path for pattern in ELSEWHERE for path in Path("/").glob(pattern[1:]) if os.access(path, os.X_OK)]
+    return max(there, key=lambda path: [int(one) for one in re.findall(r"\d+", path.parent.name)], default=None)
+
+
+def fingerprint(program: Path | None) -> str:
+    """What tells one installation and its rights from another, without starting it: whether the driver keeps the
+    counters to administrators, and whether we are root."""
+    if program is None:
+        return "none"
+    stat = program.resolve().stat()
+    try:
+        admin_only = re.search(r"^RmProfilingAdminOnly: *(\S+)", DRIVER.read_text(encoding="utf-8"), re.MULTILINE)
+    except OSError:
+        admin_only = None
+    kept = admin_only.group(1) if admin_only else "unknown"
+    return f"{program} {stat.st_size} {stat.st_mtime_ns} admin only: {kept}, root: {os.geteuid() == 0}"
+
+
+def version(program: Path) -> str | None:
+    found = re.search(r"^Version ([\d.]+)", _run([str(program), "--version"])[1], re.MULTILINE)
+    return found.group(1) if found else None
+
+
+def profile(program: Path, script: Path, argument: str, metrics: Sequence[str], report: Path) -> str:
+    """Profile what a script of ours runs between cudaProfilerStart and cudaProfilerStop, as its own process.
+
+    Metrics that this version does not know are left out. Returns the last line that the script printed. Raises
+    Unsupported with the reason if nothing was counted.
+    """
+    wanted = list(metrics)
+    while True:
+        options = [*OPTIONS, "--profile-from-start", "off", "--metrics", ",".join(wanted)]
+        options += ["--force-overwrite", "--export", str(report)]
+        status, output = _run([str(program), *options, sys.executable, str(script), argument])
+        refused = set(UNKNOWN_METRIC.findall(output))
+        known = [name for name in wanted if name.split(".")[0] not in refused]
+        if known == wanted:
+            break
+        wanted = known
+    errors, lines = ERROR.findall(output), output.strip().splitlines() or ["it printed nothing"]
+    last = next((line for line in reversed(lines) if not line.startswith("==")), lines[-1]).strip()
+    permission = next((line for line in errors if PERMISSION.search(line)), None)
+    if permission:
+        raise Unsupported(permission.split(". ")[0].rstrip("."))
+    if status is None:
+        raise Unsupported(f"ncu did not end within {PATIENCE_S} s")
+    if not report.is_file():
+        raise Unsupported(f"ncu wrote no report (exit status {status}): {errors[0] if errors else last}")
+    return last
+
+
+def _run(arguments: Sequence[str]) -> tuple[int | None, str]:
+    """The exit status, None if it took longer than PATIENCE_S, and the output; in a session of its own, so that the
+    program under the profiler ends with it."""
+    try:
+        process = subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise Unsupported(f"ncu does not start: {error}") from None
+    try:
+        output, _ = process.communicate(timeout=PATIENCE_S)
+        return process.returncode, output
+    except BaseException as error:  # Ctrl-C does not reach another session
+        os.killpg(process.pid, signal.SIGKILL)
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+        return None, process.communicate()[0]
+
+
+# ---------------------------------------------------------------- reports
+
+
+@dataclass(frozen=True)
+class Card:
+    name: str
+    capability: Capability
+    multiprocessors: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One launch. Kernels of one name whose `code` differs were compiled with other constants."""
+
+    name: str
+    signature: str  # with template arguments and parameters
+    code: int | None
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    counts: Any  # what `take` made of its metrics
+
+
+@dataclass(frozen=True)
+class Report:
+    path: str
+    card: Card
+    left_out: dict[str, int]  # what else it holds, by kind: ranges and graphs as a whole
+    kernels: list[Kernel]
+
+
+def read(path: Path, take: Callable[[Value, Capability], Any]) -> Report:
+    """The kernels of a report, in order. `take` gets the metrics of each, and the compute capability of its card.
+
+    Needs no GPU. Raises BadReport, in one line, for what is not a report of kernels of one card.
+    """
+    if not find_spec("ncu_report"):
+        raise BadReport(NO_READER)
+    if not path.is_file():
+        raise BadReport(f"{path}: no such file")
+    import ncu_report
+
+    kinds = ncu_report.IAction
+    others = {kinds.WorkloadType_RANGE: "range", kinds.WorkloadType_GRAPH: "graph"}
+    left_out: dict[str, int] = {}
+    kernels, cards = [], []
+    try:
+        for span in ncu_report.load_report(str(path)):
+            for action in span:
+                if action.workload_type() == kinds.WorkloadType_KERNEL:
+                    cards.append(_card(action))
+                    kernels.append(_kernel(action, kinds.NameBase_DEMANGLED, take, cards[-1].capability))
+                else:
+                    kind = others.get(action.workload_type(), "other workload")
+                    left_out[kind] = left_out.get(kind, 0) + 1
+    except (LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise BadReport(f"{path}: a damaged report ({why})") from None
+    if not kernels:
+        there = f"{listed(counted(count, kind) for kind, count in left_out.items())} and " if left_out else ""
+        raise BadReport(f"{path}: it holds {there}no kernel; ncu profiles kernels with --replay-mode kernel")
+    if len(set(cards)) > 1:
+        names = listed(sorted({f"{one.name} of {one.multiprocessors} multiprocessors" for one in cards}))
+        raise BadReport(f"{path}: of several cards, {names}; profile one at a time")
+    return Report(str(path), cards[0], left_out, kernels)
+
+
+def _needed(action, name: str):
+    metric = action.metric_by_name(name)
+    if metric is None:
+        raise LookupError(f"a kernel without {name}")
+    return metric
+
+
+def _card(action) -> Card:
+    def attribute(name: str) -> int:
+        return int(_needed(action, f"device__attribute_{name}").as_double())
+
+    capability = attribute("compute_capability_major"), attribute("compute_capability_minor")
+    name = _needed(action, "device__attribute_display_name").as_string()
+    return Card(name, capability, attribute("multiprocessor_count"), attribute("total_memory"))
+
+
+def _kernel(action, demangled: int, take: Callable, capability: Capability) -> Kernel:
+    def value(name: str) -> float | None:
+        metric = action.metric_by_name(name)
+        return metric.as_double() * scale(metric.unit()) if metric is not None and metric.has_value() else None
+
+    code = action.metric_by_name(CODE)
+    grid, block = (tuple(int(_needed(action, name).as_double()) for name in names) for names in DIMENSIONS)
+    place = code.as_uint64(0) if code is not None and code.num_instances() else None
+    return Kernel(action.name(), action.name(demangled), place, grid, block, take(value, capability))
+
+
+def scale(unit: str) -> float:
+    """What a value in this unit is multiplied by to be in bytes, seconds, hertz or counts."""
+    above, _, below = unit.partition("/")
+    return _scale(above) / _scale(below)
+
+
+def _scale(unit: str) -> float:
+    if unit in PERCENT:
+        return 0.01
+    known = UNIT.fullmatch(unit)
+    return PREFIXES[known[1] or ""] if known else 1.0
