@@ -54,7 +54,7 @@ def test_the_newest_release_is_taken(monkeypatch, tmp_path):
 
 def test_three_cells_are_counted_one_for_each_kind_of_traffic_and_one_for_tensor_cores():
     operators = registry.registered()
-    config = by_effort(config_model(operators).model_validate({}))
+    config = by_effort(config_model(operators)(), "quick")
     found = counting.representative((one, one.profiled(config)) for one in operators.values())
     assert [rule for rule, _ in found] == ["peak_flops", "decode_attn", "row_norm"]
     assert all(len(job.cases) == 1 for _, job in found)

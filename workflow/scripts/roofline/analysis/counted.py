@@ -106,12 +106,10 @@ def sentence(cell: CountedCell, own: float | None, flops: float | None) -> str:
         ),
         _of_flops(cell, own, flops) if agree(cell.declared_flops, flops) is False else None,
     ]
-    lacking = [
-        name for name, value in (("reads", cell.dram_read_bytes), ("writes", cell.sm_write_sectors)) if value is None
-    ]
-    fields = {"reads": "dram_read_bytes", "writes": "sm_write_sectors"}
-    why = {cell.not_counted.get(fields[name], "unknown") for name in lacking}
-    said += [f"{' and '.join(lacking)} of memory were not counted ({'; '.join(sorted(why))})"] if lacking else []
+    for what, field in (("reads", "dram_read_bytes"), ("writes", "sm_write_sectors")):
+        if getattr(cell, field) is None:
+            why = cell.not_counted.get(field)
+            said.append(f"{what} were not counted" + (f" ({why})" if why else ""))
     said += ["FLOPs were not counted"] if flops is None else []
     return "; ".join(filter(None, said)) or AGREE
 
