@@ -19,8 +19,8 @@ from roofline.core.dtypes import array_dtype, relative_error
 from roofline.core.statistics import median
 from roofline.devices.datasheets import CEILINGS
 from roofline.measure.operator_job import Options
-from roofline.measure.state import StateLog
 from roofline.measure.sustained import sustain
+from roofline.measure.undisturbed import StateLog
 from roofline.operators.base import Case, Job
 from roofline.operators.decode_attention import DecodeAttention, checkpoint
 from roofline.operators.decode_attention.counts import Shape

@@ -13,7 +13,7 @@ from factories import HEAT, POWER_CAP
 from roofline.core.disturbance import RUN_PROCESS
 from roofline.measure import lock
 from roofline.measure.lock import HOST, HOST_PATH
-from roofline.measure.state import flagged, limited_by
+from roofline.measure.undisturbed import flagged, limited_by
 from roofline.records.timing import DeviceState, Timing
 
 SCRIPTS = Path(lock.__file__).parents[2]

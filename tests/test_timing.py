@@ -8,7 +8,6 @@ from factories import HEAT, POWER_CAP, FakeDevice, clock_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.measure.state import StateLog
 from roofline.measure.timing import (
     CALLER_METHOD,
     per_application,
@@ -17,6 +16,7 @@ from roofline.measure.timing import (
     time_device_alike,
     time_until_precise,
 )
+from roofline.measure.undisturbed import StateLog
 from roofline.records.timing import Timing
 
 

@@ -7,7 +7,7 @@ from roofline.core import host_costs, statistics
 from roofline.core.terms import KINDS
 from roofline.devices.base import Device
 from roofline.measure import lock
-from roofline.measure.contention import undisturbed
+from roofline.measure.undisturbed import undisturbed
 from roofline.records.calibration import CalibrationRecord, HostCost
 from roofline.records.device import DeviceRecord
 

@@ -6,9 +6,8 @@ from roofline.core.terms import MIXES
 from roofline.devices.base import Device
 from roofline.devices.levels import CACHE_OR_MEMORY, MEMORY
 from roofline.measure import levels, search
-from roofline.measure.contention import undisturbed
-from roofline.measure.state import StateLog
 from roofline.measure.timing import per_application, time_caller, time_device, time_until_precise
+from roofline.measure.undisturbed import StateLog, undisturbed
 from roofline.records.device import DeviceRecord
 from roofline.records.memory import Bandwidth, Envelope, FoundLevel, GridTrial, Latency, Sweep, SweepPoint
 

@@ -7,8 +7,7 @@ from operator import mul
 from roofline.core import statistics
 from roofline.core.disturbance import is_throttled, limiting_reasons
 from roofline.devices.base import Device
-from roofline.measure.contention import undisturbed
-from roofline.measure.state import LAG_S, StateLog
+from roofline.measure.undisturbed import LAG_S, StateLog, undisturbed
 from roofline.records.compute import LoadPoint, Sustained
 
 CHUNK_S = 0.05  # between two looks: NVML's readings come tens of milliseconds apart

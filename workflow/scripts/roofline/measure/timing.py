@@ -7,8 +7,7 @@ from roofline.core import statistics
 from roofline.core.disturbance import is_throttled
 from roofline.core.terms import KINDS, Sensitive
 from roofline.devices.base import Device
-from roofline.measure.contention import undisturbed
-from roofline.measure.state import StateLog
+from roofline.measure.undisturbed import StateLog, undisturbed
 from roofline.records.timing import DeviceState, Timing
 
 CALLER_METHOD = "one step after another, an event per step, synchronised before and after the block"

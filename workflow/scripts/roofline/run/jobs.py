@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from roofline.devices import host
-from roofline.measure.contention import between
+from roofline.measure.undisturbed import between
 from roofline.run import run_lock
 
 JOBS, JOB_KEYS = Path("logs/jobs.jsonl"), ("rule", "log", "started_at", "ended_at")

@@ -15,9 +15,9 @@ from records_factory import beside
 from roofline.core.disturbance import LIMITS, RUN_PROCESS, disturbances
 from roofline.devices import host
 from roofline.devices.host import Usage
-from roofline.measure import contention
-from roofline.measure.contention import between, undisturbed
+from roofline.measure import undisturbed as module
 from roofline.measure.timing import time_caller, time_device
+from roofline.measure.undisturbed import between, undisturbed
 
 CORES = 8
 START = Usage(at=100.0, own=1.0, busy=50.0, idle=200.0, stolen=1.0, waited=0.5, throttled=0.0)
@@ -174,9 +174,9 @@ def readings(monkeypatch, *loads: float) -> list[float]:
         at, busy = at + 1, busy + 1 + load
     given, rests, now = iter(usages), [], itertools.count()
     fake = SimpleNamespace(usage=lambda others: next(given), usable_cpus=lambda: range(8))
-    monkeypatch.setattr(contention, "host", fake)
-    monkeypatch.setattr(contention, "time", SimpleNamespace(sleep=rests.append, monotonic=lambda: next(now) / 100))
-    monkeypatch.setattr(contention, "_repeated_s", 0.0)
+    monkeypatch.setattr(module, "host", fake)
+    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=rests.append, monotonic=lambda: next(now) / 100))
+    monkeypatch.setattr(module, "_repeated_s", 0.0)
     return rests
 
 
@@ -202,7 +202,7 @@ def test_a_disturbed_block_is_timed_again_after_a_rest(monkeypatch, kind, loads,
 
 def test_a_host_that_is_always_busy_costs_a_job_no_more_than_so_many_seconds(monkeypatch):
     readings(monkeypatch, *[2] * 8)
-    monkeypatch.setattr(contention, "_repeated_s", contention.MOST_JOB_S - 0.05)
+    monkeypatch.setattr(module, "_repeated_s", module.MOST_JOB_S - 0.05)
     assert undisturbed(FakeDevice("cpu"), lambda: 5, float)[1].attempts == 1
 
 
@@ -238,6 +238,6 @@ def test_the_warm_up_is_no_part_of_what_is_watched(monkeypatch):
         at.append(len(device.numbers))
         return Usage(at=0.0, own=0.0)
 
-    monkeypatch.setattr(contention.host, "usage", usage)
+    monkeypatch.setattr(module.host, "usage", usage)
     time_caller(device, lambda index: 1e-3, warmup=3, iterations=10, time_budget_s=60)
     assert at == [3, 13]
