@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from roofline.devices.host import Usage
-from roofline.measure import compute_ceiling, investigation, search, timing, undisturbed
+from roofline.measure import compute_ceiling, investigation, protocol, search, undisturbed
 from roofline.measure.device_seal import promised_ceilings, seal_device
 from roofline.measure.operator_job import Seals
 from roofline.measure.operator_seal import seal_operator
@@ -84,7 +84,7 @@ def clock_of(device: FakeDevice) -> Iterator[None]:
     """Have everything that measures go by the device's clock."""
     with pytest.MonkeyPatch.context() as patch:
         clock = SimpleNamespace(monotonic=lambda: device.now, sleep=device.sleep)
-        for module in (compute_ceiling, investigation, search, timing, undisturbed):
+        for module in (compute_ceiling, investigation, protocol, search, undisturbed):
             patch.setattr(module, "time", clock)
         patch.setattr(undisturbed.host, "usage", lambda others=True: Usage(at=device.now, own=device.now))
         yield

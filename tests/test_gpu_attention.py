@@ -8,7 +8,7 @@ from decode_cells import DTYPES, OPERATOR, cell_of, set_cache
 from fake_gpu import real_gpu
 
 from roofline.core.dtypes import array_dtype
-from roofline.measure.timing import time_caller, time_device
+from roofline.measure.protocol import time_caller, time_device
 from roofline.operators.decode_attention import fused
 from roofline.operators.decode_attention.counts import Shape, cache_bytes, reference, worst_head
 from roofline.operators.decode_attention.eager import Eager

@@ -8,7 +8,7 @@ from fake_gpu import real_gpu
 from test_row_norm import OFFSET, OPERATOR, case_of, cell_of, error_of, normal, result_of
 
 from roofline.core.dtypes import relative_error
-from roofline.measure.timing import time_caller, time_device
+from roofline.measure.protocol import time_caller, time_device
 from roofline.operators.base import rotation_copies
 from roofline.operators.row_norm.arrays import Array
 from roofline.operators.row_norm.cuda import APPLICATIONS, Naive, Welford, WelfordGraph

@@ -16,7 +16,7 @@ from roofline.core.disturbance import LIMITS, RUN_PROCESS, disturbances
 from roofline.devices import host
 from roofline.devices.host import Usage
 from roofline.measure import undisturbed as module
-from roofline.measure.timing import time_caller, time_device
+from roofline.measure.protocol import time_caller, time_device
 from roofline.measure.undisturbed import between, undisturbed
 
 CORES = 8

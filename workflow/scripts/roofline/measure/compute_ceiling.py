@@ -11,7 +11,7 @@ from roofline.devices.base import Device, Refused, Workload
 from roofline.measure import search, selfchecks, sustained
 from roofline.measure.investigation import THRESHOLD, investigate
 from roofline.measure.operator_job import Seals, declare
-from roofline.measure.timing import time_caller, time_device_alike
+from roofline.measure.protocol import time_caller, time_device_alike
 from roofline.measure.undisturbed import LAG_S, StateLog, flagged, limited_during
 from roofline.operators.gemm import Gemm, products_on
 from roofline.records.compute import Block, Candidate, Kernel, PeakFlops

@@ -3,7 +3,7 @@
 from roofline.core.model import issue_peak
 from roofline.devices.base import Device
 from roofline.measure import search
-from roofline.measure.timing import time_until_precise
+from roofline.measure.protocol import time_until_precise
 from roofline.measure.undisturbed import StateLog
 from roofline.records.instructions import IssueRate, Wall
 

@@ -6,7 +6,7 @@ from roofline.core.terms import MIXES
 from roofline.devices.base import Device
 from roofline.devices.levels import CACHE_OR_MEMORY, MEMORY
 from roofline.measure import levels, search
-from roofline.measure.timing import per_application, time_caller, time_device, time_until_precise
+from roofline.measure.protocol import per_application, time_caller, time_device, time_until_precise
 from roofline.measure.undisturbed import StateLog, undisturbed
 from roofline.records.device import DeviceRecord
 from roofline.records.memory import Bandwidth, Envelope, FoundLevel, GridTrial, Latency, Sweep, SweepPoint

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from roofline.core.terms import KINDS
 from roofline.devices.base import Device
 from roofline.measure import lock
-from roofline.measure.timing import per_application, time_caller, time_device, time_device_alike
+from roofline.measure.protocol import per_application, time_caller, time_device, time_device_alike
 from roofline.measure.undisturbed import StateLog
 from roofline.operators.base import (
     COLD_CACHE_MULTIPLE,

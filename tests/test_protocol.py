@@ -8,7 +8,7 @@ from factories import HEAT, POWER_CAP, FakeDevice, clock_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.measure.timing import (
+from roofline.measure.protocol import (
     CALLER_METHOD,
     per_application,
     time_caller,
