@@ -27,13 +27,13 @@ signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))  # imports take a
 from roofline import devices
 from roofline.analysis.results import read_any
 from roofline.core.formatting import listed
-from roofline.core.terms import accelerators
+from roofline.core.terms import Faults, accelerators
 from roofline.records.base import CorruptRecord, read
 from roofline.records.device import DeviceRecord
+from roofline.records.files import RESULTS
 from roofline.report import job_lines
-from roofline.run import again, cells, console, folder, plan, run_lock, settings
+from roofline.run import again, console, dry_run, folder, run_lock, settings, targets
 from roofline.run.jobs import print_what_can_be_printed
-from roofline.run.paths import RESULTS
 
 MANIFEST = RESULTS / "manifest.json"
 
@@ -43,21 +43,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--cell")
     parser.add_argument("--again", action="store_true")
     given, arguments = parser.parse_known_args(arguments)
-    try:
-        config = folder.called_with(arguments)[0]
-        cell = None if given.cell is None else cells.find(given.cell, asked(config))
-        here = given.again and not {"--directory", "-d"}.intersection(arguments)
-        disturbed = again.disturbed(RESULTS, asked(config)) if here else []
-    except settings.Faults as faults:
-        print("\n".join(faults.lines))
-        return 1
+    config, chosen_by = folder.called_with(arguments)
+    wanted = asked(config) if given.cell is not None or given.again else []
+    cell = None if given.cell is None else targets.find(given.cell, wanted)
+    disturbed = again.disturbed(RESULTS, wanted) if given.again else []
     if given.again and not disturbed:
         print(again.NOTHING)
         return 0
-    arguments += ["--", path_of(cell)] if cell else []
-    if plan.DRY.intersection(arguments):
-        jobs, notes = plan.plan(folder.with_options(arguments, ["--forcerun", *disturbed] if disturbed else []))
-        print("\n".join([*notes, *plan.lines(jobs)]))
+    arguments = ["--cores", str(gpus_wanted(config)), *arguments]
+    arguments = folder.with_targets(arguments, [path_of(cell)] if cell else [])
+    if dry_run.DRY.intersection(arguments):
+        jobs, notes = dry_run.plan(folder.with_options(arguments, ["--forcerun", *disturbed] if disturbed else []))
+        print("\n".join([*notes, *dry_run.lines(jobs)]))
         return 0
     if run_lock.is_held():
         print(run_lock.refusal())
@@ -65,11 +62,11 @@ def main(arguments: list[str]) -> int:
     put_back()
     last = Path(path_of(cell)) if cell else MANIFEST
     before = made_at(last)
-    os.environ[console.ARGUMENTS] = shlex.join(arguments)
+    os.environ[console.ARGUMENTS] = shlex.join(chosen_by)
     status = measure_again(arguments, disturbed) if disturbed else 0
     status = status or run_workflow(arguments)
     if status == 0 and before and made_at(last) == before:
-        print(line_of(cell) if cell else plan.NOTHING)
+        print(line_of(cell) if cell else dry_run.NOTHING)
         if not cell:
             console.summarise(RESULTS)
     return status
@@ -77,13 +74,13 @@ def main(arguments: list[str]) -> int:
 
 def measure_again(arguments: list[str], disturbed: list[str]) -> int:
     """Measure records again, but for those that are stale, which the run measures in any case. Returns the status."""
-    stale = {job.output for job in plan.plan(arguments)[0]}
+    stale = {job.output for job in dry_run.plan(arguments)[0]}
     records = [path for path in disturbed if path not in stale]
     if not records:
         return 0
     try:
         again.set_aside(RESULTS, records)
-        return run_workflow([*arguments, *([] if "--" in arguments else ["--"]), *records])
+        return run_workflow(folder.with_targets(arguments, records))
     finally:
         put_back()
 
@@ -95,7 +92,7 @@ def put_back() -> None:
 
 def run_workflow(arguments: list[str]) -> int:
     """Run Snakemake to its end. Returns its status."""
-    command = [sys.executable, "-P", "-m", "snakemake", "--cores", str(gpus_wanted(arguments)), *arguments]
+    command = [sys.executable, "-P", "-m", "snakemake", *arguments]
     workflow = subprocess.Popen(command, process_group=0)  # so that Ctrl-C reaches it once, however often it is pressed
     on_end(signal.default_int_handler)
     try:
@@ -110,7 +107,7 @@ def run_workflow(arguments: list[str]) -> int:
 
 def asked(config: dict) -> list[str]:
     """The cells that a run with these settings measures. Raises Faults."""
-    return cells.every(settings.complete(config), devices.discover())
+    return targets.Cells(settings.complete(config), devices.discover()).measured()
 
 
 def interrupt(workflow: subprocess.Popen) -> None:
@@ -127,9 +124,9 @@ def on_end(do: Callable | signal.Handlers) -> None:
             signal.signal(number, do)
 
 
-def gpus_wanted(arguments: list[str]) -> int:
+def gpus_wanted(config: dict) -> int:
     """How many GPUs the configuration asks for, or 1: Snakemake gets a core for each, and so do their measurements."""
-    wanted = folder.called_with(arguments)[0].get("devices", "auto")
+    wanted = config.get("devices", "auto")
     if isinstance(wanted, list):
         return max(1, len(accelerators(map(str, wanted), devices.kind_of)))
     return max(1, len(devices.discover()) - 1) if wanted == "all" else 1
@@ -154,5 +151,5 @@ if __name__ == "__main__":
     print_what_can_be_printed()
     try:
         sys.exit(main(sys.argv[1:]))
-    except (CorruptRecord, OSError, plan.Failed) as error:
+    except (Faults, CorruptRecord, OSError, dry_run.Failed) as error:
         sys.exit(str(error))

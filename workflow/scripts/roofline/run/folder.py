@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
 
 import yaml
 
@@ -23,38 +22,43 @@ class Failed(Exception):
     """Why nothing was measured."""
 
 
-def called_with(arguments: Sequence[str], files: Sequence[Path] | None = None) -> tuple[dict, list[str]]:
-    """The configuration of a run with these options of Snakemake's, and the options that say nothing of it.
+def called_with(arguments: Sequence[str]) -> tuple[dict, list[str]]:
+    """The configuration of a run here with these options of Snakemake, and those of them that choose it.
 
-    The files come first: by default that of this folder, where it exists or the options name none. Raises
-    settings.Faults.
+    The file of this folder comes first, if it exists or the options name none. Raises settings.Faults.
     """
     from snakemake.cli import parse_config  # here, because measuring jobs import the API
     from snakemake.utils import update_config
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--configfile", "--configfiles", nargs="+", type=Path, default=[])
+    parser.add_argument("--configfile", "--configfiles", nargs="+", default=[])
     parser.add_argument("--config", "-C", nargs="*", default=[])
-    known, options = parser.parse_known_args(arguments)
-    if files is None:
-        files = [CONFIG_FILE] if CONFIG_FILE.exists() or not known.configfile else []
-    files = [*files, *known.configfile]
+    parser.add_argument("--directory", "-d")
+    given, _ = parser.parse_known_args(arguments)
+    if given.directory is not None:
+        raise settings.Faults([f"--directory: make measures in this folder; cd {given.directory} first"])
+    files = [*([CONFIG_FILE] if CONFIG_FILE.exists() or not given.configfile else []), *given.configfile]
     settings.require_readable(files)
     config: dict = {}
     for path in files:
         update_config(config, settings.read_file(path))
     try:
-        update_config(config, parse_config(known.config))
+        update_config(config, parse_config(given.config))
     except ValueError as error:
         hint = "; settings of a section are given in a file: --configfile"
         raise settings.Faults([f"--config: {str(error).splitlines()[0]}{hint}"]) from None
-    return config, options
+    options = [("--configfile", given.configfile), ("--config", given.config)]
+    return config, [word for name, values in options if values for word in (name, *values)]
 
 
 def with_options(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
     """Snakemake's arguments with more options, inserted before `--`, because only targets may follow it."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     return [*arguments[:end], *options, *arguments[end:]]
+
+
+def with_targets(arguments: Sequence[str], targets: Sequence[str]) -> list[str]:
+    return [*arguments, *([] if "--" in arguments or not targets else ["--"]), *targets]
 
 
 def prepare(folder: Path, config: dict, checkout: Path = Path()) -> None:
@@ -67,11 +71,6 @@ def prepare(folder: Path, config: dict, checkout: Path = Path()) -> None:
     path = folder / CONFIG_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(yaml.safe_dump(here, sort_keys=False), path)
-
-
-def options(folder: Path, arguments: Sequence[str]) -> list[str]:
-    """Snakemake's for a folder that was prepared, and these."""
-    return ["--snakefile", str(settings.CHECKOUT / "Snakefile"), "--directory", str(folder), *arguments]
 
 
 def require_no_living_run(folder: Path) -> None:
@@ -93,9 +92,11 @@ def measure(
     require_no_living_run(folder)
     prepare(folder, config)
     log, why, failed, started = folder / LOG, "its process died", True, time.time()
+    command = [sys.executable, "-P", "-m", "snakemake", "--cores", "1", "--snakefile", settings.CHECKOUT / "Snakefile"]
+    command += ["--directory", folder, *options, "--keep-going", "--", *targets]
     with open(log, "wb") as output:
         try:
-            failed = bool(run(folder, [*options, "--keep-going", "--", *targets], output, limit_s))
+            failed = subprocess.run(command, stdout=output, stderr=output, timeout=limit_s, check=False).returncode != 0
         except subprocess.TimeoutExpired:
             why = "there was no time for it"
     missing = [one for one in targets if failed and _written_at(folder / one) < started]
@@ -108,21 +109,3 @@ def measure(
 
 def _written_at(path: Path) -> float:
     return path.stat().st_mtime if path.exists() else 0.0
-
-
-def run(folder: Path, arguments: Sequence[str], output: IO | None = None, limit_s: float | None = None) -> int:
-    """The workflow in a folder that was prepared: its status. What it says goes to the file, or else to the screen.
-
-    Raises subprocess.TimeoutExpired after so many seconds; it is stopped then, and its jobs end with it.
-    """
-    command = [sys.executable, "-P", "-m", "snakemake", "--cores", "1", *options(folder, arguments)]
-    workflow = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT if output else None)
-    try:
-        return workflow.wait(limit_s)
-    except subprocess.TimeoutExpired:
-        workflow.kill()
-        workflow.wait()
-        raise
-    except KeyboardInterrupt:  # it reaches Snakemake too, which ends its job
-        workflow.wait()
-        raise
