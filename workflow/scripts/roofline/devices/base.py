@@ -124,15 +124,13 @@ Step = Callable[[int], object]  # handed the number of the step, so that it can 
 
 
 class HostWork(NamedTuple):
-    """A step by which to time what work costs the host: so many calls, bytes, numbers, scores or FLOPs. `count` is of
-    cores, threads, rows or arguments."""
+    """A step by which to time what work costs the host: so many calls, threads, bytes or scores. `count` is of cores or
+    of a kernel's arguments."""
 
     name: str
     count: int
     amount: float
     step: Step
-    calls: float = 0  # of NumPy, by all cores, and threads handed over to, that are no part of the cost
-    threads: int = 0
 
 
 @runtime_checkable
