@@ -5,13 +5,18 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype, dtype_of
 from roofline.devices import host, levels
-from roofline.devices.base import Identity, Stream, SweepSeries, Workload
-from roofline.devices.cpu.formula import clock, cpu_family, peak_formula_tflops, simd_units
-from roofline.devices.cpu.identity import NATIVE_CEILINGS, NATIVE_DTYPES
+from roofline.devices.base import HostWork, Identity, Stream, SweepSeries, Workload
+from roofline.devices.cpu.identity import (
+    NATIVE_CEILINGS,
+    NATIVE_DTYPES,
+    clock,
+    cpu_family,
+    peak_formula_tflops,
+    simd_units,
+)
 from roofline.devices.cpu.topology import (
     UNLISTED_CACHE_BYTES,
     UNLISTED_L2_BYTES,
@@ -22,9 +27,6 @@ from roofline.devices.cpu.topology import (
 )
 from roofline.devices.cpu.workers import Timed
 from roofline.records.product import Product
-
-if TYPE_CHECKING:
-    from roofline.devices.base import HostWork
 
 FP16_BITS = -0x70002000  # of fp32: 0x8fffe000, a sign, five bits of exponent, ten of mantissa
 PIECE_ITEMS = 1 << 20  # of random numbers that one generator draws
@@ -277,7 +279,7 @@ class Device:
 
     # -- what work costs
 
-    def host_costs(self) -> Iterator["HostWork"]:
+    def host_costs(self) -> Iterator[HostWork]:
         from roofline.devices.cpu import host_calls
 
         return host_calls.works(self)

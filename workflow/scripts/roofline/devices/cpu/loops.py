@@ -116,7 +116,6 @@ class Run(NamedTuple):
     """One run of a loop: seconds from the release to the last thread's end; then by thread."""
 
     seconds: float
-    thread_seconds: list[float]
     results: list[int]
     clocks_mhz: list[float]  # counted right after the loop; empty where it was not asked for
 
@@ -135,14 +134,8 @@ def host_vectors() -> Vectors:
     return vectors(llvm.get_host_cpu_features(), platform.machine())
 
 
-def together(
-    workers: Workers,
-    loop: Loop,
-    arguments: Sequence[Sequence[int]],
-    threads: Sequence[int] | None = None,
-    chain: int = 0,
-) -> Run:
-    """One run of a loop by so many workers, the first ones or those named, each with its own arguments.
+def together(workers: Workers, loop: Loop, arguments: Sequence[Sequence[int]], chain: int = 0) -> Run:
+    """One run of a loop by the first so many workers, each with its own arguments.
 
     With `chain`, each thread goes through so many rounds of a chain of dependent additions right after, which tells its
     core's clock: an addition takes one clock on every core of today.
@@ -153,14 +146,10 @@ def together(
     rows[:, THREADS], rows[:, CHAIN_ROUNDS] = len(arguments), chain
     for row, own in zip(rows, arguments, strict=True):
         row[ARGUMENTS : ARGUMENTS + len(own)] = own
-    threads = range(len(arguments)) if threads is None else threads
-    place = {thread: number for number, thread in enumerate(threads)}
     shared, first, stride = arrived.ctypes.data, rows.ctypes.data, rows.strides[0]
-    workers.run_on(threads, lambda thread: loop.run(shared, first + stride * place[thread]))
-    begin, ends = rows[:, BEGIN].min(), rows[:, END]
+    workers.run(len(arguments), lambda thread: loop.run(shared, first + stride * thread))
     return Run(
-        seconds=max(1, ends.max() - begin) / 1e9,
-        thread_seconds=[max(1, own) / 1e9 for own in (ends - rows[:, BEGIN]).tolist()],
+        seconds=max(1, rows[:, END].max() - rows[:, BEGIN].min()) / 1e9,
         results=rows[:, RESULT].tolist(),
         clocks_mhz=(chain * CHAIN_OPS * 1e3 / rows[:, CHAIN_NS]).tolist() if chain else [],
     )
