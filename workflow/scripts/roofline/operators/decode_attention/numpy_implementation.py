@@ -20,12 +20,13 @@ class NumpyOnAllCores(DecodeImplementation):
     name, kind = "numpy", "cpu"
     scopes = ("core", "block")
 
-    def __init__(self, operator, device, case, shared: dict, copies: list[dict], cores: int | None = None):
+    def prepare(self, shared: dict, copies: list[dict], cores: int | None = None) -> None:
         from roofline.operators.decode_attention.numpy_cores import Steps
 
-        super().__init__(operator, device, case, shared, copies)
+        super().prepare(shared, copies)
         self.layers = self.rotated_layers()
-        self.steps = Steps(device, self.shape, self.dtype, self.query, self.hidden, self.caches, self.layers, cores)
+        arrays = self.query, self.hidden, self.caches, self.layers
+        self.steps = Steps(self.device, self.shape, self.dtype, *arrays, cores)
 
     def step(self, scope: str | None):
         return self.steps.core if scope == "core" else self.steps.block
