@@ -29,7 +29,9 @@ def cell_of(device, kind, shape: Shape, dtype: str = "fp32", *, copies=1, layers
         query = device.array(numpy.asarray(query, numpy.float32)).astype(as_dtype)
     case = case_of(shape, dtype, layers)
     inputs = OPERATOR.rotated_inputs(device, case, seed, copies)
-    return kind(OPERATOR, device, case, {"layer": layer, "hidden": hidden, "query": query}, inputs)
+    cell = kind(OPERATOR, device, case, copies)
+    cell.prepare({"layer": layer, "hidden": hidden, "query": query}, inputs)
+    return cell
 
 
 def set_cache(cell, keys=None, values=None, copy: int = 0) -> None:

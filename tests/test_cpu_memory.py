@@ -38,7 +38,6 @@ def test_workers_raise_errors_and_stay_on_their_cores():
         assert workers.run(2, lambda number: 10 * number) == [0, 10]
     cpus = sorted(os.sched_getaffinity(0))
     workers = Workers(len(cpus), cpus)
-    assert workers.pinned
     assert workers.run(len(cpus), lambda number: os.sched_getaffinity(0)) == [{number} for number in cpus]
     for elsewhere in ((), [1 << 20]):  # there is no such core: it goes wherever it may
         assert Workers(1, elsewhere).run(1, lambda number: os.sched_getaffinity(0)) == [set(cpus)]

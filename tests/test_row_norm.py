@@ -45,7 +45,7 @@ def cell_of(device, kind, *matrices):
     copies = [{"x": device.array(x), "y": device.empty(x.shape, "fp32")} for x in matrices]
     for copy in copies:
         device.poison(copy["y"])
-    return kind(OPERATOR, device, case_of(*matrices[0].shape), {}, copies)
+    return kind.prepared(OPERATOR, device, case_of(*matrices[0].shape), {}, copies)
 
 
 def result_of(device, kind, x):
@@ -209,9 +209,8 @@ def test_every_row_is_looked_at_and_many_are_compared(cpu):
 
 
 def predicted(kind, rows: int, columns: int, cores: int = 16):
-    one = object.__new__(kind)
-    one.operator, one.case = OPERATOR, case_of(rows, columns)
-    one.device = SimpleNamespace(cores=cores, multiprocessors=132, max_threads=2048, last_level_cache_bytes=32 << 20)
+    device = SimpleNamespace(cores=cores, multiprocessors=132, max_threads=2048, last_level_cache_bytes=32 << 20)
+    one = kind(OPERATOR, device, case_of(rows, columns))
     constants = {name: constant.value for name, constant in OPERATOR.constants[kind.kind].items()}
     return predict_cell(
         flops=OPERATOR.flops(one.case),

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from roofline.devices.base import Device
-from roofline.measure.operator_job import SHARED_SEED, is_cold, named, rotated_copies
+from roofline.measure.operator_job import arrays, is_cold, named, rotation
 from roofline.operators.base import Implementation, Job, Operator
 
 # A range reads and writes several times the last-level cache: beside that, what is left in it at either end is little.
@@ -28,9 +28,8 @@ def cells(operator: Operator, device: Device, job: Job, cold: bool) -> Iterator[
             chosen = [one for one in counted(operator, device.kind) if not one.unsupported(device, case)]
             if not chosen:
                 continue
-            shared = operator.shared_inputs(device, case, SHARED_SEED)
-            copies = rotated_copies(operator, device, case, chosen, cold)
-            own = (one(operator, device, case, shared, copies) for one in chosen)
+            shared, copies = arrays(operator, device, case, rotation(operator, device, case, chosen, cold))
+            own = (one.prepared(operator, device, case, shared, copies) for one in chosen)
         for cell in own:
             yield from ((cell, scope) for scope in cell.scopes)
 
@@ -42,7 +41,7 @@ def launch(operator: Operator, device: Device, job: Job, cold: bool, replay: str
     told = []
     for cell, scope in cells(operator, device, job, cold):
         moved, cache_bytes = operator.bytes(cell.case, scope), device.last_level_cache_bytes
-        reads_memory = bool(cell.copies) and is_cold(cell, scope)
+        reads_memory = is_cold(cell, scope)
         step, steps = cell.step(scope), 1
         if replay == "range":
             steps = _reaching(RANGE_CACHES * cache_bytes, moved)

@@ -27,8 +27,8 @@ class NumpyOnAllCores(DecodeImplementation):
     name, kind = "numpy", "cpu"
     scopes = ("core", "block")
 
-    def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
-        super().__init__(operator, device, case, shared, copies)
+    def __init__(self, operator, device, case, count: int = 1):
+        super().__init__(operator, device, case, count)
         shape, self.emulated = self.shape, ITEM_BYTES[self.dtype] < FP32_BYTES
         self.units, self.lanes = shape.batch * shape.kv_heads, max(2, shape.group)
         unit_bytes = FP32_BYTES * shape.seq_len * shape.head_size
@@ -36,12 +36,15 @@ class NumpyOnAllCores(DecodeImplementation):
         self.each = max(1, device.l2_bytes // 16 // (self.lanes * max(shape.seq_len, shape.head_size)))
         if self.emulated:
             self.each = max(1, min(self.each, PIECE_BYTES // unit_bytes))
+
+    def prepare(self, shared: dict, copies: list[dict]) -> None:
+        super().prepare(shared, copies)
         self.layers = self.rotated_layers()
         self.columns = self._columns(self.query)
-        by_unit = (self.units, shape.seq_len, shape.head_size)
+        by_unit = (self.units, self.shape.seq_len, self.shape.head_size)
         self.by_unit = [tuple(array.reshape(by_unit) for array in pair) for pair in self.caches]
         most = (self.each, *by_unit[1:]) if self.emulated else (0,)
-        self.wide = [device.empty(most, "fp32") for _ in range(self.core_count)]
+        self.wide = [self.device.empty(most, "fp32") for _ in range(self.core_count)]
 
     def step(self, scope: str | None):
         return self._core if scope == "core" else self._block

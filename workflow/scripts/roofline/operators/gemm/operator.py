@@ -81,7 +81,7 @@ class Product(Implementation):
     """A workload of an array library; a step multiplies, the check is the workload's own."""
 
     def __init__(self, operator, device, case: Case, workload):
-        super().__init__(operator, device, case, {}, [])
+        super().__init__(operator, device, case, count=0)  # the workload has its own inputs, which do not rotate
         self.workload = workload
         self.name = workload.product.library
 

@@ -128,6 +128,9 @@ class RmsNormMatmul(Operator):
     def bytes(self, case: Case, scope: str | None = None) -> int:
         return traffic_bytes(**case.shape, dtype=case.dtype)
 
+    def rotated_bytes(self, case: Case, scope: str | None = None) -> int:
+        return self.bytes(case) - case.shape["hidden"] * ITEM_BYTES[case.dtype]  # all but g
+
     def written_bytes(self, case: Case, scope: str | None = None) -> int:
         return case.shape["batch"] * case.shape["hidden"] * ITEM_BYTES[case.dtype]
 
