@@ -19,7 +19,7 @@ H200 = SimpleNamespace(multiprocessors=132, is_hopper=True)
 @pytest.mark.parametrize(("rows", "columns", "counted"), [(16384, 1024, 312475648), (1024, 128, 3178496)])
 def test_welfords_formula_is_what_ncu_counted(rows, columns, counted):
     """In the run of reference/nvidia-h200."""
-    cell = row_norm.Welford(RowNorm(), H200, Case({"rows": rows, "columns": columns}, "fp32"), {}, [])
+    cell = row_norm.Welford(RowNorm(), H200, Case({"rows": rows, "columns": columns}, "fp32"))
     assert cell.executed_flops(None).flops["fp32"] == pytest.approx(counted, rel=0.02)
 
 

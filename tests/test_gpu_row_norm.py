@@ -99,7 +99,7 @@ def rotated(device, kind, rows: int, columns: int):
     case = case_of(rows, columns)
     least = rotation_copies(OPERATOR.bytes(case), device.last_level_cache_bytes)
     copies = OPERATOR.rotated_inputs(device, case, 11, WelfordGraph.copies_wanted(case, least))
-    return kind(OPERATOR, device, case, {}, copies)
+    return kind.prepared(OPERATOR, device, case, {}, copies)
 
 
 def test_a_small_matrix_takes_little_more_than_an_empty_kernel(device):

@@ -249,6 +249,7 @@ def test_where_the_inputs_come_from_is_said_and_their_roof_is_that_level(items, 
 def test_what_does_not_rotate_and_is_counted_is_not_cold():
     operator = Doubling()
     operator.bytes = lambda case, scope=None: 12 * case.shape["n"]
+    operator.rotated_bytes = lambda case, scope=None: 8 * case.shape["n"]
     operator.shared_inputs = lambda device, case, seed: {"weights": numpy.zeros((case.shape["n"],), numpy.float32)}
     (one,) = measured(operator, implementations=["once"])
     assert (one.cache, one.memory_ceilings) == ("warm", ["l2"])

@@ -19,10 +19,9 @@ from roofline.devices.gpu.kernel_compiler import kernel_source
 from roofline.measure.operator_job import Options, measure, skipped
 from roofline.operators.base import Case, Job, rotation_copies
 from roofline.operators.rmsnorm_matmul import RmsNormMatmul, hopper
-from roofline.operators.rmsnorm_matmul.costs import CONSTANTS
 from roofline.operators.rmsnorm_matmul.counts import flops, reference, traffic_bytes
 from roofline.operators.rmsnorm_matmul.fused import KERNEL, Fused, FusedGraph
-from roofline.operators.rmsnorm_matmul.numpy_implementation import OnCpu
+from roofline.operators.rmsnorm_matmul.operator import OnCpu
 from roofline.operators.rmsnorm_matmul.plan import plan
 from roofline.operators.rmsnorm_matmul.unfused import Unfused, UnfusedGraph
 from roofline.run import machine_checks, settings
@@ -36,7 +35,7 @@ gpu = fake_gpu.gpu  # the fixture
 def cell_of(device, kind, batch, hidden, dtype, copies=1, seed=3):
     case = Case({"batch": batch, "hidden": hidden}, dtype)
     shared = OPERATOR.shared_inputs(device, case, seed)
-    return kind(OPERATOR, device, case, shared, OPERATOR.rotated_inputs(device, case, seed, copies))
+    return kind.prepared(OPERATOR, device, case, shared, OPERATOR.rotated_inputs(device, case, seed, copies))
 
 
 # ---------------------------------------------------------------------------------------------- the division
@@ -284,17 +283,17 @@ def test_a_wrong_result_is_found_where_some_outputs_are_compared(monkeypatch, wr
 
 
 def predicted(kind, scope, batch, hidden, dtype="fp16"):
-    one = object.__new__(kind)
-    one.case, one.copies = Case({"batch": batch, "hidden": hidden}, dtype), [{}]
-    one.device = SimpleNamespace(multiprocessors=132)
-    one.division = hopper.plan(hopper.Work(batch, hidden, hidden, hopper.takes_norm(batch), alone=True), *H200)
-    one.norm = None if hopper.takes_norm(batch) else "a kernel"
+    properties = {"sharedMemPerBlockOptin": H200[1]}
+    device = SimpleNamespace(multiprocessors=H200[0], is_hopper=True, overlaps=True, properties=properties)
+    one = kind(OPERATOR, device, Case({"batch": batch, "hidden": hidden}, dtype))
     return predict_cell(
         flops=flops(batch, hidden),
         traffic_bytes=traffic_bytes(batch, hidden, dtype),
         peak_tflops=989.4,
         bandwidth_gb_per_s=4800.0,
-        costs=one.costs(scope).costs({name: constant.value for name, constant in CONSTANTS[kind.kind].items()}),
+        costs=one.costs(scope).costs(
+            {name: constant.value for name, constant in RmsNormMatmul.constants[kind.kind].items()}
+        ),
     )
 
 

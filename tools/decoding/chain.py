@@ -52,13 +52,21 @@ class Chain(Implementation):
         uneven = [f"{name} {size} is no multiple of {of}" for name, size, of in sizes if size % of]
         return ", ".join(uneven) or None
 
-    def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
-        super().__init__(operator, device, case, shared, copies)
+    @classmethod
+    def copies_wanted(cls, case, least: int) -> int:
+        """One: each layer has its own weights and cache, so a step is cold unless a cache holds the whole model."""
+        return 1
+
+    def __init__(self, operator, device, case, count: int = 1):
+        super().__init__(operator, device, case, count)
         self.model = Dense(**case.params["model"])
-        self.weights = copies[0]
         self.batch, self.context = case.shape["batch"], case.shape["context"]
         self.rows = products.rows_of(self.batch)
-        self._make_buffers(device.xp)
+
+    def prepare(self, shared: dict, copies: list[dict]) -> None:
+        super().prepare(shared, copies)
+        self.weights = copies[0]
+        self._make_buffers(self.device.xp)
 
     def _make_buffers(self, xp) -> None:
         """Those that products multiply have all rows of a block: boxes that reach beyond a matrix are slow."""

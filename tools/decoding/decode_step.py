@@ -101,10 +101,6 @@ class DecodeStep(Operator):
 
     # -- inputs and check
 
-    def rotated_inputs(self, device, case: Case, seed: int, count: int) -> list[dict]:
-        """One set: each layer has its own weights and cache, so a step is cold unless a cache holds the whole model."""
-        return [self.inputs(device, case, seed)]
-
     def inputs(self, device, case: Case, seed: int) -> dict:
         import numpy
 

@@ -311,7 +311,7 @@ def test_what_attention_is_handed_stays_in_memory_as_long_as_the_chain():
         kernel=lambda *given: SimpleNamespace(),
         launcher=lambda *given, **options: handed.extend,
     )
-    chain = Chain(OPERATOR, device, shipped("llama-3-8b", 1, 1024), {}, [{}])
+    chain = Chain.prepared(OPERATOR, device, shipped("llama-3-8b", 1, 1024), {}, [{}])
     chain._attention()(None, None)()
     arrays = [weakref.ref(one) for one in handed if isinstance(one, numpy.ndarray)]
     assert len(arrays) == 4 and chain.division.splits > 1
@@ -343,7 +343,7 @@ def test_steps_one_after_another_agree_with_float64(kind, batch, dtype):
         for name, (array, expected) in known.items():
             before = (slice(None), slice(None), slice(-1)) if name.endswith((".keys", ".values")) else ...
             inputs[name][before], exact[name][before] = array, expected
-        chain = Chain(OPERATOR, device, case, {}, [inputs])
+        chain = Chain.prepared(OPERATOR, device, case, {}, [inputs])
         chain.step(None)(0)
         device.synchronize()
         expected = OPERATOR.reference(case, exact)

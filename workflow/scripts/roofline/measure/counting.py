@@ -9,7 +9,7 @@ from roofline.devices import discover
 from roofline.devices.base import Device, Unsupported
 from roofline.devices.gpu import counter_names
 from roofline.measure import ncu
-from roofline.measure.operator_job import SHARED_SEED, is_cold, named, rotated_copies
+from roofline.measure.operator_job import arrays, is_cold, named, rotation
 from roofline.operators.base import Implementation, Job, Operator
 from roofline.records.counters import CountedCell
 
@@ -55,7 +55,7 @@ def launch(operator: Operator, device: Device, job: Job, cold: bool) -> dict | N
     device.profile(lambda: step(1))
     written, own = operator.written_bytes(cell.case, scope), cell.executed_flops(scope)
     return {
-        **named(operator, cell, scope, bool(cell.copies) and is_cold(cell, scope)),
+        **named(operator, cell, scope, is_cold(cell, scope)),
         "declared_read_bytes": operator.bytes(cell.case, scope) - written,
         "declared_write_bytes": written,
         "declared_flops": operator.flops(cell.case, scope),
@@ -76,8 +76,8 @@ def _cell(operator: Operator, device: Device, job: Job, cold: bool) -> Implement
     fused = [one for one in eager if one.fused] or eager
     if not fused:
         return None
-    shared = operator.shared_inputs(device, case, SHARED_SEED)
-    return fused[-1](operator, device, case, shared, rotated_copies(operator, device, case, fused[-1:], cold))
+    shared, copies = arrays(operator, device, case, rotation(operator, device, case, fused[-1:], cold))
+    return fused[-1].prepared(operator, device, case, shared, copies)
 
 
 # ---------------------------------------------------------------- and from outside

@@ -68,15 +68,14 @@ def measure(operator: Operator, device: Device, job: Job, seals: Seals, options:
         chosen = [one for one in wanted if not unsupported(operator, one, device, case)]
         if not chosen:
             continue
-        shared = operator.shared_inputs(device, case, SHARED_SEED)
-        copies = rotated_copies(operator, device, case, chosen, options.cold)
+        shared, copies = arrays(operator, device, case, rotation(operator, device, case, chosen, options.cold))
         references: dict = {}
         for implementation in chosen:
             with _named(f"{operator.name}, {implementation.name}, {case}"):
                 key = implementation, repr(operator.smallest(case))
                 if key not in overheads:
                     overheads[key] = _overheads(operator, device, case, implementation)
-                cell = implementation(operator, device, case, shared, copies)
+                cell = implementation.prepared(operator, device, case, shared, copies)
                 cell.references = references
                 found += [
                     _measured(cell, scope, seals, options, overheads[key].get(scope, Overhead()))
@@ -124,20 +123,18 @@ def _named(what: str) -> Iterator[None]:
         raise RuntimeError(f"{what}: {type(error).__name__}: {lines[0]}") from error
 
 
-def rotated_copies(
-    operator: Operator, device: Device, case: Case, chosen: list[type[Implementation]], cold: bool
-) -> list[dict]:
-    """The inputs, in as many copies as make them cold."""
-    first = operator.rotated_inputs(device, case, INPUTS_SEED, 1)
+def rotation(operator: Operator, device: Device, case: Case, chosen: list[type[Implementation]], cold: bool) -> int:
+    """In how many copies the inputs are made; as many as make them cold."""
     if not cold:
-        return first
-    least = rotation_copies(_size(first[0]), device.last_level_cache_bytes)
-    count = max(implementation.copies_wanted(case, least) for implementation in chosen)
-    return first if count == 1 else operator.rotated_inputs(device, case, INPUTS_SEED, count)
+        return 1
+    least = rotation_copies(operator.rotated_bytes(case, operator.first_scope), device.last_level_cache_bytes)
+    return max(implementation.copies_wanted(case, least) for implementation in chosen)
 
 
-def _size(inputs: dict) -> int:
-    return sum(array.nbytes for array in inputs.values())
+def arrays(operator: Operator, device: Device, case: Case, count: int) -> tuple[dict, list[dict]]:
+    """The shared inputs, and `count` copies of the others."""
+    shared = operator.shared_inputs(device, case, SHARED_SEED)
+    return shared, operator.rotated_inputs(device, case, INPUTS_SEED, count)
 
 
 def _overheads(operator: Operator, device: Device, case: Case, implementation: type[Implementation]) -> dict:
@@ -146,9 +143,8 @@ def _overheads(operator: Operator, device: Device, case: Case, implementation: t
     if smallest is None:
         return {}
     shared = operator.shared_inputs(device, smallest, SHARED_SEED)
-    cell = implementation(
-        operator, device, smallest, shared, operator.rotated_inputs(device, smallest, SMALLEST_SEED, 1)
-    )
+    copies = operator.rotated_inputs(device, smallest, SMALLEST_SEED, 1)
+    cell = implementation.prepared(operator, device, smallest, shared, copies)
     empty = cell.empty_step()
     of_empty = _both(device, empty, cell.per_call) if empty else (None, None)
     return {scope: Overhead(*_both(device, cell.step(scope), cell.per_call), *of_empty) for scope in cell.scopes}
@@ -253,11 +249,11 @@ def declare(
 def is_cold(cell: Implementation, scope: str | None) -> bool:
     """Whether what a step reads has left the last-level cache since it was read before: the inputs rotate through
     several times its size, and what does not rotate is next to nothing of the bytes counted."""
-    rotated = _size(cell.copies[0])
-    counted = cell.operator.bytes(cell.case, scope)
-    read_again = min(cell.shared_bytes(), max(0, counted - rotated))
-    cache_bytes = cell.device.last_level_cache_bytes
-    return len(cell.copies) * rotated >= COLD_CACHE_MULTIPLE * cache_bytes and read_again <= READ_AGAIN * counted
+    operator, case = cell.operator, cell.case
+    rotated = cell.count * operator.rotated_bytes(case, operator.first_scope)
+    counted = operator.bytes(case, scope)
+    read_again = counted - operator.rotated_bytes(case, scope)
+    return rotated >= COLD_CACHE_MULTIPLE * cell.device.last_level_cache_bytes and read_again <= READ_AGAIN * counted
 
 
 def named(operator: Operator, cell: Implementation, scope: str | None, cold: bool) -> dict:

@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from roofline.core.dtypes import relative_error, require_close
 from roofline.core.terms import KINDS
 from roofline.devices.base import Identity
-from roofline.operators.constants import Constant, Constants, of_gpu_host, of_host
+from roofline.operators.constants import CPU_HOST, Constant, Constants, of_gpu_host
 from roofline.operators.settings import OperatorSettings, Settings
 from roofline.records.operator import DataFile
 from roofline.records.prediction import CostTerms
@@ -43,7 +43,7 @@ GENERIC_CONSTANTS: dict[str, Constants] = {
         **of_gpu_host("array_operation_s"),
         "array_kernel_s": Constant(3e-6, "an H200, 2026-11", "the shortest kernels"),
     },
-    "cpu": of_host("array_operation_s"),
+    "cpu": CPU_HOST,
 }
 
 
@@ -104,7 +104,8 @@ class Prerequisite:
 class Implementation(ABC):
     """One way to compute a case. The simple way is `compute(inputs)`; override `step` for anything else.
 
-    `copies` are equal sets of the operator's inputs, among which steps rotate; `shared` are the inputs that do not.
+    `__init__` divides the work among blocks or cores, from attributes of the device: after it a cell can be predicted.
+    `prepare` is handed the arrays, and allocates what else a step needs. Override either, and call super's first.
     """
 
     name: ClassVar[str]
@@ -115,10 +116,20 @@ class Implementation(ABC):
     graph: ClassVar[bool] = False  # a CUDA graph
     sources: ClassVar[tuple[Path, ...]] = ()  # files beside Python modules, such as .cu, that it is made from
 
-    def __init__(self, operator: "Operator", device, case: Case, shared: dict, copies: list[dict]):
-        self.operator, self.device, self.case = operator, device, case
-        self.shared, self.copies = shared, copies
+    def __init__(self, operator: "Operator", device, case: Case, count: int = 1):
+        """`count`: sets of inputs among which steps rotate. Nothing is allocated."""
+        self.operator, self.device, self.case, self.count = operator, device, case, count
         self.references: dict[int, Any] = {}  # by the copy's id: a case's implementations have theirs in common
+
+    def prepare(self, shared: dict, copies: list[dict]) -> None:
+        """`copies` are `count` equal sets of the operator's inputs; `shared` are the inputs that do not rotate."""
+        self.shared, self.copies = shared, copies
+
+    @classmethod
+    def prepared(cls, operator: "Operator", device, case: Case, shared: dict, copies: list[dict]) -> Self:
+        cell = cls(operator, device, case, len(copies))
+        cell.prepare(shared, copies)
+        return cell
 
     @classmethod
     def unsupported(cls, device, case: Case) -> str | None:
@@ -129,10 +140,6 @@ class Implementation(ABC):
     def copies_wanted(cls, case: Case, least: int) -> int:
         """How many copies to rotate among, of which `least` make the inputs cold."""
         return least
-
-    def shared_bytes(self) -> int:
-        """Bytes of the shared inputs, which every step reads again."""
-        return sum(array.nbytes for array in self.shared.values())
 
     @property
     def per_call(self) -> int:
@@ -210,6 +217,11 @@ class Operator(ABC):
 
     @abstractmethod
     def bytes(self, case: Case, scope: str | None = None) -> int: ...
+
+    def rotated_bytes(self, case: Case, scope: str | None = None) -> int:
+        """Of the bytes those that rotate; by default all. They decide how many copies there are, and whether they are
+        cold, before there are arrays."""
+        return self.bytes(case, scope)
 
     def written_bytes(self, case: Case, scope: str | None = None) -> int:
         """Of the bytes those that are written; by default as the mix divides them."""

@@ -26,13 +26,13 @@ class Eager(DecodeImplementation):
     # 2^-11 in fp16, of 2^-8 in bf16. In fp32 it is the sum over S that counts.
     tolerance: ClassVar[dict[str, float]] = {"fp32": 2e-5, "fp16": 5e-3, "bf16": 3e-2}
 
-    def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
+    def prepare(self, shared: dict, copies: list[dict]) -> None:
         import numpy
 
-        super().__init__(operator, device, case, shared, copies)
+        super().prepare(shared, copies)
         self.as_dtype = array_dtype(self.dtype)
         # On the device: a number of the host's would have CuPy import its sparse matrices, 0.1 s and more of each job.
-        self.scale = device.array(numpy.float32(self.shape.head_size**-0.5)).astype(self.as_dtype)
+        self.scale = self.device.array(numpy.float32(self.shape.head_size**-0.5)).astype(self.as_dtype)
         self.layers = self.rotated_layers()
         self.scaled_query = self.columns(self.query)
 

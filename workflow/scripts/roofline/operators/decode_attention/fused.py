@@ -15,6 +15,7 @@ from roofline.operators.decode_attention.implementation import DecodeImplementat
 from roofline.records.prediction import CostTerms
 
 KERNEL = Path(__file__).parent / "kernels" / "decode_attention.cu"
+ARGUMENTS = 9  # of a launch
 HEAD_SIZES = (64, 128)  # that it is compiled for
 NUMBERS = {"fp32": "Fp32", "fp16": "Fp16", "bf16": "Bf16"}
 
@@ -221,16 +222,15 @@ class Fused(DecodeImplementation):
     name, kind, fused = "fused", "gpu", True
     sources = tuple(sorted(with_headers(KERNEL)))
 
-    def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
-        super().__init__(operator, device, case, shared, copies)
-        self.prepare(device.xp)
+    def __init__(self, operator, device, case, count: int = 1):
+        super().__init__(operator, device, case, count)
+        of_all = device.properties["sharedMemPerMultiprocessor"]
+        self.division = plan(self.shape, self.dtype, device.capability, device.multiprocessors, of_all)
 
-    def prepare(self, xp) -> None:
-        """The division of the work, the result and what blocks leave for one another, and the arguments of a launch for
-        each cache."""
-        device, shape, dtype = self.device, self.shape, self.dtype
-        shared_per_multiprocessor = device.properties["sharedMemPerMultiprocessor"]
-        self.division = plan(shape, dtype, device.capability, device.multiprocessors, shared_per_multiprocessor)
+    def prepare(self, shared: dict, copies: list[dict]) -> None:
+        """The result and what blocks leave for one another, and the arguments of a launch for each cache."""
+        super().prepare(shared, copies)
+        xp, shape = self.device.xp, self.shape
         self.out = xp.empty_like(self.query)
         queries = shape.batch * shape.heads if self.division.splits > 1 else 0
         self.workspace = xp.empty((queries, self.division.splits, shape.head_size + PADDING), xp.float32)
@@ -257,7 +257,7 @@ class Fused(DecodeImplementation):
     def costs(self, scope: str | None) -> CostTerms:
         plan = self.plan()
         return CostTerms(
-            calls={"graph_launch_s": 1 / self.per_call} if self.graph else launch(len(self.arguments[0])),
+            calls={"graph_launch_s": 1 / self.per_call} if self.graph else launch(ARGUMENTS),
             start={"graph_node_s" if self.graph else "kernel_start_s": 1.0},
             extra={"join_splits_s": 1.0} if plan["splits"] > 1 else {},
             floor={"memory_wait_s": plan["tiles_per_block"] - 1.0, "block_s": float(self.division.blocks)},

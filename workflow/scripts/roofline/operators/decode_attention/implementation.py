@@ -24,19 +24,18 @@ class DecodeImplementation(Implementation):
     scopes = ("core",)
     tolerance: ClassVar[dict[str, float]] = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 1e-2}
 
-    def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
-        super().__init__(operator, device, case, shared, copies)
+    def __init__(self, operator, device, case, count: int = 1):
+        super().__init__(operator, device, case, count)
         self.shape, self.dtype = Shape.of(case.shape), case.dtype
+
+    def prepare(self, shared: dict, copies: list[dict]) -> None:
+        super().prepare(shared, copies)
         self.query, self.hidden = shared["query"], shared["hidden"]
         self.caches = [(copy["keys"], copy["values"]) for copy in copies]
         self.layers = [shared.get("layer")]
 
     def poison(self) -> None:
         """Overwrite the result, where a step has a buffer of its own for it."""
-
-    def shared_bytes(self) -> int:
-        """None that count: the weights rotate too, and a query is little beside its keys and values."""
-        return 0
 
     def rotated_layers(self) -> list[dict]:
         """The projections' weights, in as many copies as make those of a block cold; one where the caches are warm."""

@@ -39,19 +39,29 @@ class Fused(OnTensorCores):
             return f"hidden {hidden}; on Hopper it takes {hopper.MOST_NORMED} at most of up to {hopper.FEW_ROWS} rows"
         return super().unsupported(device, case)
 
-    def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
-        super().__init__(operator, device, case, shared, copies)
-        prepare = self._prepare_hopper if device.is_hopper else self._prepare
-        prepare(device, case.shape["batch"], case.shape["hidden"])
+    def __init__(self, operator, device, case, count: int = 1):
+        super().__init__(operator, device, case, count)
+        batch, hidden = case.shape["batch"], case.shape["hidden"]
+        room, self.norm_before = device.properties["sharedMemPerBlockOptin"], False
+        if device.is_hopper:
+            self.norm_before = not hopper.takes_norm(batch)
+            work = hopper.Work(batch, hidden, hidden, norm=not self.norm_before, alone=True)
+            self.division = hopper.plan(work, device.multiprocessors, room)
+        else:
+            of_all = device.properties["sharedMemPerMultiprocessor"]
+            self.division = plan(batch, hidden, hidden, device.multiprocessors, room, of_all)
+
+    def prepare(self, shared: dict, copies: list[dict]) -> None:
+        super().prepare(shared, copies)
+        prepare = self._prepare_hopper if self.device.is_hopper else self._prepare
+        prepare(self.device, self.case.shape["batch"], self.case.shape["hidden"])
 
     def _prepare_hopper(self, device, batch: int, hidden: int) -> None:
         """The kernels, and the product's arguments for each copy."""
-        room, g = device.properties["sharedMemPerBlockOptin"], self.shared["g"]
-        work = hopper.Work(batch, hidden, hidden, norm=hopper.takes_norm(batch), alone=True)
-        self.division = hopper.plan(work, device.multiprocessors, room)
+        g = self.shared["g"]
         product = hopper.Product(device, self.case.dtype, self.division, hopper.ALONE)
         self.kernel, sizes = product.kernel, (1, 1, 1, 0, EPS)  # neither heads nor sums of squares
-        if not work.norm:
+        if self.norm_before:
             self.norm = Norm(device, self.case.dtype, self.copies[0]["x"], g, self.division.padded_batch)
         self.arguments = []
         for copy in self.copies:
@@ -61,13 +71,9 @@ class Fused(OnTensorCores):
     def _prepare(self, device, batch: int, hidden: int) -> None:
         import numpy
 
-        room = device.properties["sharedMemPerBlockOptin"]
-        self.division = plan(
-            batch, hidden, hidden, device.multiprocessors, room, device.properties["sharedMemPerMultiprocessor"]
-        )
         self.kernel = device.kernel(KERNEL, "rmsnorm_matmul", self.division.defines(self.case.dtype))
         # All that the card has: the limit is the kernel's, which other cases launch with more or less.
-        self.kernel.max_dynamic_shared_size_bytes = room - STATIC_BYTES
+        self.kernel.max_dynamic_shared_size_bytes = device.properties["sharedMemPerBlockOptin"] - STATIC_BYTES
         workspace = device.xp.empty(self.division.workspace_floats, device.xp.float32)
         arrived = device.xp.zeros(self.division.sets, device.xp.uint32)
         sizes = (*map(numpy.int32, (batch, hidden, hidden)), numpy.float32(EPS))
@@ -112,11 +118,11 @@ class Fused(OnTensorCores):
     def plan(self) -> dict:
         division = self.division
         names = ("kernel", "rows", "columns", "splits", "stages", "blocks", "shared_bytes")
-        return {name: getattr(division, name) for name in names} | {"norm_before": self.norm is not None}
+        return {name: getattr(division, name) for name in names} | {"norm_before": self.norm_before}
 
     def costs(self, scope: str | None) -> CostTerms:
         calls = launch(self.division.arguments)
-        if self.norm:
+        if self.norm_before:
             calls = {name: times + launch(NORM_ARGUMENTS)[name] for name, times in calls.items()}
         return self._costs(calls, {"fused_start_s": 1.0, "event_s": 1.0}, "norm_kernel_s")
 
@@ -128,7 +134,7 @@ class Fused(OnTensorCores):
         through_shared = blocks * division.staged_bytes(self.case.shape["hidden"])
         return CostTerms(
             calls=calls,
-            start=start | ({norm: 1.0} if self.norm else {}),
+            start=start | ({norm: 1.0} if self.norm_before else {}),
             extra={"exchange_s_per_byte": float(division.sums_bytes)},
             floor={"shared_memory_s_per_byte": float(through_shared)},
             share="stream_share",
@@ -142,8 +148,8 @@ class FusedGraph(InGraph, Fused):
     name = "fused_graph"
     scopes = (WAITING, OVERLAPPED)
 
-    def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
-        super().__init__(operator, device, case, shared, copies)
+    def __init__(self, operator, device, case, count: int = 1):
+        super().__init__(operator, device, case, count)
         if not device.overlaps:
             self.scopes = (WAITING,)
 

@@ -55,9 +55,9 @@ class Unfused(OnTensorCores):
     name, launches = "unfused", 2
     sources = tuple(sorted(with_headers(RMS_NORM)))
 
-    def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
-        super().__init__(operator, device, case, shared, copies)
-        self.norm = Norm(device, case.dtype, copies[0]["x"], shared["g"])
+    def prepare(self, shared: dict, copies: list[dict]) -> None:
+        super().prepare(shared, copies)
+        self.norm = Norm(self.device, self.case.dtype, copies[0]["x"], shared["g"])
         self.normalise = self.norm.launcher(overlap=False)
 
     def compute(self, inputs: dict):
@@ -84,12 +84,12 @@ class InGraph(OnTensorCores):
 
     @property
     def per_call(self) -> int:
-        return math.ceil(FEWEST_IN_GRAPH / len(self.copies)) * len(self.copies)
+        return math.ceil(FEWEST_IN_GRAPH / self.count) * self.count
 
     @property
     def turns(self) -> list[int]:
         """Numbers of the copies, in the order in which a graph goes through them."""
-        return [*range(len(self.copies))] * (self.per_call // len(self.copies))
+        return [*range(self.count)] * (self.per_call // self.count)
 
     def captured(self, scope: str | None):
         raise NotImplementedError

@@ -128,8 +128,8 @@ class Welford(Naive):
     name = "welford"
     sources = tuple(sorted(with_headers(KERNEL)))
 
-    def __init__(self, operator, device, case, shared: dict, copies: list[dict]):
-        super().__init__(operator, device, case, shared, copies)
+    def __init__(self, operator, device, case, count: int = 1):
+        super().__init__(operator, device, case, count)
         self.division = divide(case.shape["rows"], case.shape["columns"], device.multiprocessors)
 
     def executed_flops(self, scope: str | None) -> ExecutedFlops | None:
