@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from importlib import import_module
 
 from roofline import devices
-from roofline.analysis.checks.conditions import ALONE, QUIET
-from roofline.analysis.load import card_facts
-from roofline.analysis.quantities import Run, sound
-from roofline.analysis.ranks import comparable
-from roofline.analysis.table import ComputeCeiling, MemoryCeiling
+from roofline.table.checks.conditions import ALONE, QUIET
+from roofline.table.load import card_facts
+from roofline.table.quantities import Run, sound
+from roofline.table.ceiling_rows import comparable
+from roofline.table.rows import ComputeCeiling, MemoryCeiling
 from roofline.core import student_t
 from roofline.core.accuracy import relative_error, require_close
 from roofline.core.dtypes import array_dtype

@@ -1,5 +1,6 @@
 """From which load beside it on a timed block counts as disturbed: by what the block is sensitive to."""
 
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 RUN_PROCESS = "ROOFLINE_RUN_PROCESS"  # the variable with the number of the process that starts this run's jobs
@@ -50,3 +51,16 @@ def disturbances(reading, sensitive: Sensitive) -> list[str]:
     if (reading.throttled_share or 0) > limits.throttled:
         found.append(f"the CPU quota held it back for {100 * reading.throttled_share:.3g} % of its time")
     return found
+
+
+def is_disturbed(reading, states: Iterable, sensitive: Sensitive) -> bool:
+    """Whether other load ran during a block, by its Contention (None: not known) and readings of the device."""
+    return any(state.other_processes for state in states) or bool(reading and disturbances(reading, sensitive))
+
+
+def hidden_load(whole_job, sensitive: Sensitive) -> list[str]:
+    """Load that only a whole job's reading shows: a block is too short to tell of processes that are hidden here."""
+    if whole_job is None:
+        return []
+    seen = dict.fromkeys(("other_cores", "waiting_share", "stolen_share", "throttled_share", "other_processes"))
+    return disturbances(whole_job.model_copy(update=seen), sensitive)

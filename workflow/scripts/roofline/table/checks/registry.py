@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from roofline.analysis.table import Roofline
+from roofline.table.rows import Roofline
 from roofline.core.device_kinds import KINDS
 from roofline.records.calibration import CalibrationRecord
 from roofline.records.check import CheckResult, Result

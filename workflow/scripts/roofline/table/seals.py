@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from roofline.analysis.results import Results
+from roofline.table.run_records import Results
 from roofline.records.calibration import CalibrationRecord
 from roofline.records.operator import JobRecord
 from roofline.records.prediction import OperatorPredictionRecord, Seal

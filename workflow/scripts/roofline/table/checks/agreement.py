@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 
-from roofline.analysis.checks.conditions import bandwidths, peaks
-from roofline.analysis.checks.registry import Evidence, Outcome, check
+from roofline.table.checks.conditions import bandwidths, peaks
+from roofline.table.checks.registry import Evidence, Outcome, check
 from roofline.core.device_kinds import KINDS
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.core.formatting import flops_unit, number, percent

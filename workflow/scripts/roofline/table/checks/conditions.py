@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from roofline.analysis.checks.registry import Evidence, Outcome, check
+from roofline.table.checks.registry import Evidence, Outcome, check
 from roofline.core.contention import disturbances
 from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import counted

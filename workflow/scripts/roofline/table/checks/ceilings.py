@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from roofline.analysis.checks.card import ANOTHER
-from roofline.analysis.checks.conditions import Block, bandwidths, other_processes, others, peaks
-from roofline.analysis.checks.registry import Evidence, Outcome, check
+from roofline.table.checks.card import ANOTHER
+from roofline.table.checks.conditions import Block, bandwidths, other_processes, others, peaks
+from roofline.table.checks.registry import Evidence, Outcome, check
 from roofline.core.formatting import counted, flops_unit, number, percent
 from roofline.core.statistics import FEWEST_SAMPLES, few
 from roofline.core.terms import MIXES
@@ -28,7 +28,7 @@ HBM_BUS_BITS = 1024  # the interface of one stack, wider than any GDDR's
 POWER = {"sw_power_cap"}  # as a card is meant to: it explains a lower clock, and is no fault
 AWAY = 0.30  # how far a burst may be from the vendor's peak
 ENOUGH_DTYPES = 3
-ISSUED, OF_WALL = 0.97, 0.05
+ISSUED = 0.97
 HBM_MIXES = tuple(f"hbm_{mix}" for mix in MIXES)
 
 NEAR_MAXIMUM = "clock within 5 % of its maximum under light load"
@@ -38,7 +38,6 @@ MATMULS = f"matrix products within {percent(AWAY)} of the vendor's peak"
 DTYPES_MEASURED = f"{ENOUGH_DTYPES} or more dtypes measured against the vendor's peak"
 ENVELOPE = "the HBM envelope is complete"
 ISSUE_RATE = f"warp instructions are issued at {percent(ISSUED)} or more of what the schedulers can"
-WALLS = f"strided and conflicting kernels within {percent(OF_WALL)} of their walls"
 
 # Cards of 70 to 150 W, such as T4 and L4, have not the power for the vendor's peak.
 AT_POWER_LIMIT = f"compare it with other cards of its model: many reach no more; if this one is slower, {ANOTHER}"
@@ -163,7 +162,7 @@ def dtypes_measured(known: Evidence) -> Outcome | None:
         c.name
         for c in known.table.ceilings
         if c.device == known.device and c.kind == "compute" and c.method == "gemm"
-        if c.fraction_of_vendor and not few(c.samples)
+        if c.fraction_of_datasheet and not c.doubt
     ]
     enough, supported = len(judged) >= ENOUGH_DTYPES, sum(name in known.record.vendor.peaks for name in DTYPES)
     result = "pass" if enough else "fail" if supported >= ENOUGH_DTYPES else "not_applicable"
@@ -195,21 +194,6 @@ def issue_rate(known: Evidence) -> Iterable[Outcome]:
             reason += f", of {counted(own.samples, 'sample')}: fewer than {FEWEST_SAMPLES}"
         result = "not_applicable" if not judged else "pass" if share >= ISSUED else "fail"
         yield Outcome(result, reason, share, ISSUED)
-
-
-@check(WALLS, looks_at="table")
-def walls(known: Evidence) -> Iterable[Outcome]:
-    """Against what ncu counted. Of a predicated loop the counter and the branch run on all lanes: not judged."""
-    for own in _instructions(known):
-        built = [wall for wall in own.walls if wall.pattern != "predication"]
-        away = {f"{wall.pattern} {wall.of}": abs(wall.counted / (wall.transactions_per_request or wall.of) - 1)
-                for wall in built if wall.counted is not None}  # fmt: skip
-        if not away:
-            yield Outcome("not_applicable", own.not_counted or "nothing was counted")
-            continue
-        far = [name for name, share in away.items() if share > OF_WALL]
-        reason = f"{len(away)} of {len(built)} were counted" + (f"; further away: {', '.join(far)}" if far else "")
-        yield Outcome("fail" if far else "pass", reason, max(away.values()), OF_WALL)
 
 
 def _instructions(known: Evidence) -> list:
