@@ -10,18 +10,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from roofline.analysis.results import Results, read_results
 from roofline.records.base import CorruptRecord, write
-from roofline.records.compute import PeakFlopsRecord
 from roofline.records.files import write_text
 from roofline.records.manifest import Manifest
-from roofline.records.memory import BandwidthRecord
 from roofline.run import pictures
 from roofline.run.archive import ENDING, RENDERED, Refused, failed, linked, newest, opened
 from roofline.run.derived import derive
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.manifest import hashes
 from roofline.run.paths import RESULTS
+from roofline.table.run_records import Results, read_results
 
 
 def verify(archive: Path) -> int:
@@ -47,12 +45,9 @@ def write_derived(found: Results, manifest: Manifest, folder: Path) -> None:
     for name, content in files.items():
         (write_text if isinstance(content, str) else write)(content, folder / name)
     roofline, names = files["roofline.json"], {Path(output.path).name for output in manifest.outputs}
-    bandwidths, peaks = ([record for _, record in found.of_kind(kind)] for kind in (BandwidthRecord, PeakFlopsRecord))
     pictures.draw(
         folder,
         roofline,
-        peaks,
-        bandwidths,
         operators={info.picture: info.name for info in roofline.operator_info.values()},
         dpi=manifest.config["plot"]["dpi"],
         instructions="instruction_roofline.png" in names,

@@ -5,11 +5,6 @@ from collections.abc import Iterator
 from importlib import import_module
 
 from roofline import devices
-from roofline.table.checks.conditions import ALONE, QUIET
-from roofline.table.load import card_facts
-from roofline.table.quantities import Run, sound
-from roofline.table.ceiling_rows import comparable
-from roofline.table.rows import ComputeCeiling, MemoryCeiling
 from roofline.core import student_t
 from roofline.core.accuracy import relative_error, require_close
 from roofline.core.dtypes import array_dtype
@@ -60,6 +55,11 @@ from roofline.run.jobs import Failure, exit_with, print_what_can_be_printed
 from roofline.run.paths import RESULTS
 from roofline.run.runs import read_run as open_run
 from roofline.run.settings import Faults
+from roofline.table.ceiling_rows import comparable
+from roofline.table.checks.conditions import ALONE, QUIET
+from roofline.table.load import card_facts
+from roofline.table.quantities import Run, sound
+from roofline.table.rows import ComputeCeiling, MemoryCeiling
 
 
 @contextlib.contextmanager

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from roofline.analysis.table import InstructionRoofline, InstructionWall, PlacedKernel
 from roofline.core.formatting import counted, listed, number, percent
 from roofline.core.instructions import LANES
 from roofline.core.statistics import median
 from roofline.devices.levels import TITLES
+from roofline.table.rows import InstructionRoofline, PlacedKernel
 
 EXPLAINED = 0.6  # of a kernel's own roof: from there on bytes and FLOPs say what limits it
-FULL = 0.95  # of the lanes, or of the sectors of a request at unit stride: what is less is told
+FULL = 0.95  # of the lanes: what is less is told
 LOADS = {
     "stride": ("a global load of lanes {} words apart", "sectors"),
     "conflict": ("a shared load of {} lanes on a bank", "wavefronts"),
@@ -42,7 +42,7 @@ def _are(count: int) -> str:
 
 
 def walls(one: InstructionRoofline) -> str:
-    """What a request takes by its pattern, and how far from it ncu counted; empty where no wall was timed."""
+    """What a request takes by its pattern; empty where no wall was timed."""
     said = []
     for pattern, (what, transaction) in LOADS.items():
         mine = [wall for wall in one.walls if wall.pattern == pattern and wall.cycles_per_request]
@@ -55,17 +55,7 @@ def walls(one: InstructionRoofline) -> str:
             said.append(f"{what.format(patterns)} takes {cycles} for {moved} {transaction}")
     if not said:
         return ""
-    told = f"Walls, in cycles of a multiprocessor: {'; '.join(said)}"
-    known = {p: max(apart) for p in LOADS if (apart := [_apart(w) for w in one.walls if w.pattern == p and w.counted])}
-    if known:
-        within = listed(f"{percent(apart)} ({pattern})" for pattern, apart in known.items())
-        return f"{told}. ncu counts within {within} of what each gives."
-    why = f": {one.not_counted.rstrip('.')}" if one.not_counted else ""
-    return f"{told}. ncu counted none of them{why}."
-
-
-def _apart(wall: InstructionWall) -> float:
-    return abs(wall.counted / (wall.transactions_per_request or wall.of) - 1)
+    return f"Walls, in cycles of a multiprocessor: {'; '.join(said)}."
 
 
 def _group(operator: str, implementation: str | None, kernels: Sequence[PlacedKernel]) -> str:
@@ -77,9 +67,6 @@ def _group(operator: str, implementation: str | None, kernels: Sequence[PlacedKe
     lanes = [kernel.lanes_on for kernel in kernels if kernel.lanes_on is not None]
     if lanes and median(lanes) < FULL * LANES:
         parts.append(f"{median(lanes):.0f} of {LANES} lanes are active")
-    sectors = [kernel.sectors_per_request for kernel in kernels if kernel.sectors_per_request]
-    if sectors:
-        parts.append(f"a global load takes {median(sectors):.1f} sectors")
     return f"{name[0].upper()}{name[1:]}: {listed(parts)}"
 
 

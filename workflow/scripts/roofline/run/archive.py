@@ -16,13 +16,14 @@ from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 
-from roofline.analysis.results import read_results, read_table
 from roofline.core.device_kinds import in_order
 from roofline.records.base import CorruptRecord, read
 from roofline.records.manifest import Device, Manifest
 from roofline.report.tables import fail_lines
 from roofline.run.manifest import broken_seals, differing_files, hashes, is_result, unlisted_files
 from roofline.run.paths import RESULTS
+from roofline.table.rows import Roofline
+from roofline.table.run_records import read_results
 
 MANIFEST = f"{RESULTS}/manifest.json"
 ARCHIVES = Path(RESULTS, "archive")
@@ -173,7 +174,7 @@ def manifest_of(root: Path) -> Manifest:
 
 def failed(root: Path) -> list[str]:
     """What makes a run's figures doubtful, a line each. Raises CorruptRecord or OSError."""
-    return fail_lines(read_table(root / RESULTS / "roofline.json").faults)
+    return fail_lines(read(Roofline, root / RESULTS / "roofline.json").faults)
 
 
 def problems(root: Path, manifest: Manifest, whole: bool = True) -> list[str]:

@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from roofline.analysis.results import read_table
-from roofline.analysis.seals import moment
 from roofline.core.device_kinds import in_order
 from roofline.core.formatting import counted
 from roofline.devices import kind_of
 from roofline.measure.lock import HOST
-from roofline.records.base import CorruptRecord
+from roofline.records.base import CorruptRecord, read
 from roofline.report import screen
 from roofline.run.jobs import JOBS, RUN_STARTED, count_jobs, job_times, now
 from roofline.run.settings import Checked
+from roofline.table.rows import Roofline
+from roofline.table.seals import moment
 
 ARGUMENTS = "ROOFLINE_ARGS"  # the variable with what make was given as ARGS
 LEFT_OUT = (
@@ -118,7 +118,7 @@ def expected_s(rule: str, checked: Checked) -> float:
 def summarise(results: Path) -> None:
     """The ceilings, the operators, the checklist, and where the files are."""
     try:
-        roofline = read_table(results / "roofline.json")
+        roofline = read(Roofline, results / "roofline.json")
     except (OSError, CorruptRecord):
         return
     _say(screen.summary(roofline, os.environ.get(ARGUMENTS, "")))

@@ -9,14 +9,14 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
-from roofline.analysis.results import Results, read_results
-from roofline.analysis.seals import moment, violations
 from roofline.core.device_kinds import accelerators
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Device, Environment, Manifest, Output, SealedDevice, Sources, Times
 from roofline.records.operator import OperatorRecord
 from roofline.run.paths import RESULTS
+from roofline.table.run_records import Results, read_results
+from roofline.table.seals import moment, violations
 
 
 class BrokenProvenance(Exception):

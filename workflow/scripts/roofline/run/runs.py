@@ -7,15 +7,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from roofline.analysis.quantities import Run, fingerprint, quantities
-from roofline.analysis.results import read_table
-from roofline.analysis.table import SCHEMA_VERSION, Roofline
 from roofline.records.base import CorruptRecord, read
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256
 from roofline.records.manifest import Manifest
 from roofline.run.archive import ENDING, Refused, unpack
 from roofline.run.paths import RESULTS
+from roofline.table.quantities import Run, fingerprint, quantities
+from roofline.table.rows import SCHEMA_VERSION, Roofline
 
 
 def read_run(path: Path | str) -> Run:
@@ -80,7 +79,7 @@ def _roofline(results: Path, source: str) -> Roofline:
     version = content.get("schema_version") if isinstance(content, dict) else None
     if version != SCHEMA_VERSION:
         raise Refused(f"{source}: roofline.json is of version {version}, and this code reads version {SCHEMA_VERSION}")
-    return read_table(path)
+    return read(Roofline, path)
 
 
 def _json(path: Path) -> Any:

@@ -111,7 +111,7 @@ def blocks_of(peak: PeakFlops) -> list[float]:
 
 
 def _impossible(peak: PeakFlops, registers: float | None) -> bool:
-    """Whether a CPU's product exceeds the register-only peak of its dtype, or the reference GEMM the fastest product."""
+    """Whether a CPU's product exceeds its dtype's register-only peak, or the reference GEMM the fastest product."""
     above_registers = peak.unit == "cpu" and peak.method == "gemm" and registers and peak.tflops > registers
     return bool(above_registers) or (peak.reference_tflops or 0) > BEATEN * peak.on_reference_inputs.tflops
 
@@ -124,6 +124,7 @@ def _load(load: Sustained, flops: int) -> Load:
         settled_after_s=load.settled_after_s,
         temperature_c=load.temperature_c,
         points=len(load.curve),
+        product_flops=flops,
         first_tflops=[flops / seconds / 1e12 for seconds in load.first_products_s],
         curve=[
             LoadPoint(at_s=one.at_s, tflops=one.tflops, sm_clock_mhz=one.sm_clock_mhz, power_w=one.power_w)

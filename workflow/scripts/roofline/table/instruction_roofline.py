@@ -78,7 +78,9 @@ def placed_kernel(cell: Cell, counts: CountedCell, issue_per_s: float, rates: Ma
 def _transactions(counts: CountedCell) -> dict[str, float]:
     """Loads and stores of each level added up; a level that was not counted is not there."""
     written = counts.dram_write_bytes
-    if written is None and counts.dram_read_bytes is not None:  # kernel by kernel: it was still in the L2 when one ended
+    if (
+        written is None and counts.dram_read_bytes is not None
+    ):  # kernel by kernel: it was still in the L2 when one ended
         written = counts.declared_write_bytes
     by_level = {
         "l1": (counts.l1_load_sectors, counts.l1_store_sectors),

@@ -7,6 +7,7 @@ the error. The rest is the share that the cell attained of its roof, or launch o
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 from roofline.core.prediction import Costs, predict_cell
 from roofline.records.operator import Measurement
@@ -66,6 +67,6 @@ def _parts(
         time_s(started, found),
         caller,
     ]
-    launch, start, ceiling, rest = (after - before for before, after in zip(times, times[1:], strict=False))
+    launch, start, ceiling, rest = (after - before for before, after in pairwise(times))
     share = 0.0 if waits else rest
     return {"launch": launch + rest - share, "start": start, "ceiling": ceiling, "share": share}

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-
 from roofline.core.formatting import flops_unit
 from roofline.core.repeatability import Doubt
 from roofline.core.terms import QuantityKind
@@ -111,7 +110,15 @@ def _cell(cell: Cell, roofline: Roofline) -> list[Quantity]:
     times = (("device_time", "GPU time", cell.gpu_time_s), ("caller_time", "CPU time", cell.cpu_time_s))
     for kind, words, seconds in times:
         if seconds:
-            named = (cell.device, f"{key}/{kind}", f"{roofline.full_name(cell)}, {words}", kind, seconds * 1e6, "us", False)
+            named = (
+                cell.device,
+                f"{key}/{kind}",
+                f"{roofline.full_name(cell)}, {words}",
+                kind,
+                seconds * 1e6,
+                "us",
+                False,
+            )
             modal = kind == "caller_time" and host_bound(seconds, cell.gpu_time_s, cell.cpu_time_deciles)
             found.append(Quantity(*named, cell.samples, None, cell.record, cell.doubt, modal))
     return found

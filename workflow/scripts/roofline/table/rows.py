@@ -75,6 +75,7 @@ class Load(Row):
     settled_after_s: NotNegative | None = Field(description="what counts begins here; null: the last third counted")
     temperature_c: float | None = Field(description="the highest of what counts")
     points: int = Field(description="moments of the whole curve")
+    product_flops: int = Field(description="of one product")
     first_tflops: list[Positive] = Field(description="of the first 0.1 s, product by product")
     curve: list[LoadPoint] = Field(description="at most 120 points")
 
@@ -103,7 +104,9 @@ class ComputeCeiling(Row):
     sustained_tflops: Positive | None
     ci95: Interval | None
     samples: int = Field(description="timed samples of the burst")
-    blocks_apart: NotNegative | None = Field(description="the fastest block over the slowest, less 1; null of one block")
+    blocks_apart: NotNegative | None = Field(
+        description="the fastest block over the slowest, less 1; null of one block"
+    )
     reference_tflops: Positive | None
     on_reference_inputs_tflops: Positive | None = Field(
         description="the burst's product on operands like the reference GEMM's, where its own differ"
@@ -266,8 +269,8 @@ class Cell(OfCell):
     sealed_gpu_error: float | None = Field(description="the same of the GPU time")
     sealed_regime_correct: bool | None
     cause: Cause | None = Field(
-        description="what explains most of the sealed CPU time's error: launch overhead, start-up, a ceiling that is not "
-        "as promised, the share of the roof that was attained; null within 1 %"
+        description="what explains most of the sealed CPU time's error: launch overhead, start-up, a ceiling that is "
+        "not as promised, the share of the roof that was attained; null within 1 %"
     )
     cause_s: float | None = Field(description="what that adds to the sealed CPU time")
     speed_up: dict[str, SpeedUp] = Field(description="over the operator's baselines on the same device and case")

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
-from roofline.table.rows import Roofline
 from roofline.core.terms import DeviceKind
 from roofline.operators.about import OwnOperator
 from roofline.records.base import CorruptRecord, Record, read

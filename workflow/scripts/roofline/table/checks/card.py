@@ -1,8 +1,8 @@
 """Checks of the card itself: its memory, link and power limit."""
 
+from roofline.core.formatting import counted, number, percent
 from roofline.table.checks.conditions import bandwidths
 from roofline.table.checks.registry import Evidence, Outcome, check
-from roofline.core.formatting import counted, number, percent
 
 # Of what the host link's lanes carry, that copies from and to pinned memory reach at least: Azure's node checks (AzNHC)
 # ask for 21 GB/s of 31.5 (generation 4) and 48 of 63 (generation 5); the lower share of both.
@@ -125,8 +125,7 @@ def peer_copies(known: Evidence) -> Outcome | None:
     if not judged:
         return Outcome("not_applicable", "no peer is reached over NVLink of a known rate")
     reason = "; ".join(
-        f"{c.name} {percent(c.fraction_of_datasheet)} of {number(c.datasheet_gb_per_s)} GB/s"
-        for c in low or judged
+        f"{c.name} {percent(c.fraction_of_datasheet)} of {number(c.datasheet_gb_per_s)} GB/s" for c in low or judged
     )
     least = min(c.fraction_of_datasheet for c in judged)
     return Outcome("fail" if low else "pass", reason, least, COPIES_OF_NVLINKS)

@@ -2,9 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-from roofline.table.checks.card import ANOTHER
-from roofline.table.checks.conditions import Block, bandwidths, other_processes, others, peaks
-from roofline.table.checks.registry import Evidence, Outcome, check
 from roofline.core.formatting import counted, flops_unit, number, percent
 from roofline.core.statistics import FEWEST_SAMPLES, few
 from roofline.core.terms import MIXES
@@ -14,6 +11,9 @@ from roofline.records.compute import PeakFlops, PeakFlopsRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.operator import JobRecord
 from roofline.records.timing import Contention, DeviceState
+from roofline.table.checks.card import ANOTHER
+from roofline.table.checks.conditions import Block, bandwidths, other_processes, others, peaks
+from roofline.table.checks.registry import Evidence, Outcome, check
 
 # Of the vendor's bandwidth that reads reach at least, by type of memory; None where none is known. Five H200s read 96
 # to 98 %. GDDR keeps the codes of its error correction among the data, and no card with it has been measured here.

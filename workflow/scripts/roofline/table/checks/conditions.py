@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from roofline.table.checks.registry import Evidence, Outcome, check
 from roofline.core.contention import disturbances
 from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import counted
@@ -14,6 +13,7 @@ from roofline.records.instructions import InstructionsRecord
 from roofline.records.memory import BandwidthRecord
 from roofline.records.operator import JobRecord
 from roofline.records.timing import Contention, DeviceState, Timing
+from roofline.table.checks.registry import Evidence, Outcome, check
 
 NAMED = 3  # blocks in a reason
 ISSUE = "instruction issue"

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from roofline.table.checks.registry import Evidence, Outcome, check
-from roofline.table.rows import Counted, Roofline
 from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import counted as count
 from roofline.core.formatting import listed, percent, place_words
 from roofline.records.check import CheckResult
+from roofline.table.checks.registry import Evidence, Outcome, check
+from roofline.table.rows import Counted, Roofline
 
 ENOUGH_EVIDENCE = 3
 BUSY = 0.5  # of the cycles, tensor cores in a product that is to fill them
@@ -60,7 +60,9 @@ def below_roofs(known: Evidence) -> Outcome | None:
     mine = [o for o in known.table.operators if o.device == known.device]
     above = {known.table.full_name(o): o.above_roof for o in mine if o.above_roof}
     if above:
-        return Outcome("fail", _first([f"{name} {percent(share)}" for name, share in above.items()]), max(above.values()), 1)
+        return Outcome(
+            "fail", _first([f"{name} {percent(share)}" for name, share in above.items()]), max(above.values()), 1
+        )
     shares = [o.fraction_of_roof for o in mine if o.share is not None]
     reason = f"{len(shares)} cells checked against their roofs"
     return Outcome("pass" if shares else "not_applicable", reason, max(shares, default=None), 1)
