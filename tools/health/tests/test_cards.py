@@ -8,7 +8,7 @@ import pytest
 from records_factory import device_record
 
 from roofline import api
-from roofline.analysis.quantities import Quantity
+from roofline.table.quantities import Quantity
 from roofline.records import cards as known_cards
 
 CARD = device_record("gpu0", hardware={"power_limit_w": 700.0})

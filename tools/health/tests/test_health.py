@@ -12,9 +12,9 @@ from factories import seals_for
 from fake_gpu import nvml_card, open_gpu, use_nvml
 
 from roofline import api
-from roofline.analysis.checks.card import COPIES, LINK, MEMORY, REPAIRS
-from roofline.analysis.checks.ceilings import NEAR_MAXIMUM
-from roofline.analysis.checks.conditions import ALONE, COOL
+from roofline.table.checks.card import COPIES, LINK, MEMORY, REPAIRS
+from roofline.table.checks.ceilings import NEAR_MAXIMUM
+from roofline.table.checks.conditions import ALONE, COOL
 from roofline.devices.base import Identity
 from roofline.devices.description import describe
 from roofline.devices.gpu import fma

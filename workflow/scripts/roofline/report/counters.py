@@ -51,7 +51,7 @@ def _agreement(table: Roofline) -> str:
         known = [one for one in (entries if what == FLOPS else bound) if getattr(one, field) is not None]
         if known:
             shares.append(f"{what} in {sum(getattr(one, field) for one in known)} of {len(known)}")
-        wrong += [one for one in entries if getattr(one, field) is False and one not in wrong]
+        wrong += [one for one in known if getattr(one, field) is False and one not in wrong]
     said = f"{counted(len(entries), 'cell')} profiled, after everything was timed."
     if shares:
         cells = counted(len(bound), "memory-bound cell")

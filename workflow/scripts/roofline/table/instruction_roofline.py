@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from roofline.core.instructions import transactions
+from roofline.core.repeatability import doubt_of
 from roofline.devices.levels import TRANSACTION_ROOFS
 from roofline.records.counters import CountedCell
 from roofline.records.instructions import InstructionsRecord
@@ -31,6 +32,7 @@ def instruction_roofline(
         sm_clock_mhz=issue.sm_clock_mhz,
         fraction_of_peak=issue.fraction_of_peak,
         samples=len(issue.latency.samples_s),
+        doubt=doubt_of(kind="gpu", samples=len(issue.latency.samples_s), throttled=issue.latency.all_throttled),
         transactions_per_s=rates,
         walls=[
             Wall(

@@ -67,7 +67,7 @@ def quantities(roofline: Roofline) -> list[Quantity]:
     for one in roofline.instructions:
         rate = one.warp_instructions_per_s / 1e9
         words = ("issue", "instruction issue", "issue", rate, "G warp instructions/s", True)
-        found.append(Quantity(one.device, *words, one.samples, None, one.record))
+        found.append(Quantity(one.device, *words, one.samples, None, one.record, one.doubt))
     return found + [figure for cell in roofline.operators for figure in _cell(cell, roofline)]
 
 

@@ -343,6 +343,7 @@ class InstructionRoofline(Row):
     sm_clock_mhz: Positive | None
     fraction_of_peak: Positive | None = Field(description="of multiprocessors x 4 schedulers x the clock counted")
     samples: int = Field(description="that the rate is the median of")
+    doubt: Doubt | None = Field(description=DOUBT)
     transactions_per_s: dict[str, Positive] = Field(
         description="by level: a memory ceiling over the bytes of a transaction, a sector of 32 or a wavefront of 128"
     )
