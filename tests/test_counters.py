@@ -5,15 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from roofline.analysis.counted import AGREE, entry
 from roofline.devices.gpu import counter_names
 from roofline.devices.gpu.wall_counts import METRICS, NUMBER
 from roofline.measure import counted_steps
 from roofline.measure.nsight_compute import Counted, Refused
 from roofline.operators import registry
 from roofline.operators.row_norm.cuda import WelfordGraph
-from roofline.records.counters import CountedCell
+from roofline.records.counters import CountedCell, CountersRecord
 from roofline.run import counters
+from roofline.table.counted import counted_rows
+from roofline.table.run_records import Results
 
 
 @pytest.mark.parametrize("rule", ["decode_attn", "row_norm", "rmsnorm_matmul"])
@@ -126,33 +127,9 @@ def counted_cell(**fields) -> CountedCell:
     return CountedCell(**CELL | {"declared_read_bytes": 1e9, "declared_write_bytes": 1e8} | fields)
 
 
-UNKNOWN = "cause was not counted"
-L2 = {"l2_read_hit_sectors": 3.75e8, "l2_read_miss_sectors": 1.25e8}
-PADDED = {"flops": {"fp32": 8}, "kernel_flops_why": "padded rows"}
-KEPT = {"kept_read_bytes": 1e8, "kept_read_why": "x stays"}
-
-
-@pytest.mark.parametrize(
-    ("fields", "told"),
-    [
-        ({"dram_read_bytes": 1.005e9, "dram_write_bytes": 1e8, "flops": {"fp32": 4}}, AGREE),
-        ({"dram_read_bytes": 1.5e9}, UNKNOWN),
-        ({"dram_read_bytes": 2e9, **L2}, "16 times the declared"),
-        ({"dram_read_bytes": 5e8, "cache": "warm"}, UNKNOWN),
-        ({"dram_read_bytes": 9e8, **KEPT}, "x stays"),
-        ({"dram_read_bytes": 8e8, **KEPT}, UNKNOWN),
-        ({"dram_write_bytes": 2e8}, UNKNOWN),
-        ({"flops": {"fp32": 8}}, UNKNOWN),
-        (PADDED | {"kernel_flops": {"fp32": 8}}, "padded rows"),
-        (PADDED | {"kernel_flops": {"fp32": 4}}, UNKNOWN),
-    ],
-)
-def test_a_difference_has_a_cause_only_if_the_implementation_declares_one(fields, told):
-    explanation = entry("gpu0/counters/row_norm/fp32.json", "gpu0", counted_cell(**fields), "memory").explanation
-    assert told in explanation and (told == UNKNOWN) == (UNKNOWN in explanation)
-
-
 @pytest.mark.parametrize(("read", "agrees"), [(1e9, True), (9.3e8, True), (9e8, True), (8.7e8, False), (1.03e9, False)])
 def test_reads_that_the_cache_may_serve_may_be_missing_and_no_others(read, agrees):
     cell = counted_cell(dram_read_bytes=read, kept_read_bytes=1e8, kept_read_why="x stays")
-    assert entry("gpu0/counters/row_norm/fp32.json", "gpu0", cell, "memory").reads_agree is agrees
+    record = CountersRecord(device="gpu0", started_at="", elapsed_s=1, ncu="1", refused=None, cells=[cell])
+    (row,) = counted_rows(Results(counters=[("gpu0/counters/row_norm/fp32.json", record)]), [])
+    assert row.reads_agree is agrees

@@ -46,7 +46,7 @@ def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around
     gpu_s, attained = gpu and gpu.median_s, measured.flops / cpu.median_s / 1e12
     regime = found_regime(measured, peak, gb_per_s)
     lower = "memory" if not peak or not roof or (gb_per_s and roof < 0.9999 * peak) else "compute"
-    above = _above_roof(measured, peak, gb_per_s)
+    above = above_roof(measured, peak, gb_per_s)
     known = around.seal and around.constants is not None and sealed.latency_s is not None
     rates = (around.seal, around.constants, peak, gb_per_s)
     cause, cause_s = cause_of(measured, *rates) if known else (None, None)
@@ -84,8 +84,8 @@ def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around
         efficiency_percent=None,
         sealed=prediction(sealed),
         baseline=baseline(measured, around.seal) if around.seal else None,
-        sealed_error=_error(sealed.latency_s, cpu.median_s),
-        sealed_gpu_error=_error(sealed.device_latency_s, gpu_s),
+        sealed_error=relative_error(sealed.latency_s, cpu.median_s),
+        sealed_gpu_error=relative_error(sealed.device_latency_s, gpu_s),
         sealed_regime_correct=sealed.regime == regime if regime else None,
         cause=cause,
         cause_s=cause_s,
@@ -127,7 +127,7 @@ def _of_roof(measured: Measurement, time_s: float, roof: float | None, gb_per_s:
     return None
 
 
-def _above_roof(measured: Measurement, peak: float | None, gb_per_s: float | None) -> float | None:
+def above_roof(measured: Measurement, peak: float | None, gb_per_s: float | None) -> float | None:
     """The largest share of a ceiling that even the slow end of the faster time exceeds. What was not measured forbids
     nothing."""
     timings = [one for one in (measured.latency, measured.device_latency) if one]
@@ -146,7 +146,8 @@ def _exceeded(
     return share if share > allowed else None
 
 
-def _error(predicted_s: float | None, measured_s: float | None) -> float | None:
+def relative_error(predicted_s: float | None, measured_s: float | None) -> float | None:
+    """(predicted - measured) / measured; None where either is not known."""
     return (predicted_s - measured_s) / measured_s if predicted_s is not None and measured_s else None
 
 

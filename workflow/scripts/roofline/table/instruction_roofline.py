@@ -62,7 +62,7 @@ def placed_kernel(cell: Cell, counts: CountedCell, issue_per_s: float, rates: Ma
     threads = counts.predicated_on_thread_instructions or counts.thread_instructions
     shares = {level: number / seconds / rates[level] for level, number in moved.items() if level in rates}
     of_issue = issued / seconds / issue_per_s
-    most = max((of_issue, "issue"), *((share, level) for level, share in shares.items()))
+    most = max([(of_issue, "issue"), *((share, level) for level, share in shares.items())])
     return PlacedKernel(
         device=cell.device,
         **{name: getattr(cell, name) for name in IDENTITY},

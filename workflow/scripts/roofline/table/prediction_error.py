@@ -30,15 +30,15 @@ def cause_of(
     `constants` are those of the operator's seal; `tflops` and `gb_per_s` are the measured ceilings, None where they
     were not measured.
     """
-    parts = _parts(measured, seal, constants, tflops, gb_per_s)
-    gap_s = sum(parts.values())
+    found = parts(measured, seal, constants, tflops, gb_per_s)
+    gap_s = sum(found.values())
     if abs(gap_s) <= CLOSE * measured.latency.median_s:
         return None, None
-    cause = max(parts, key=lambda one: parts[one] / gap_s)
-    return cause, parts[cause]
+    cause = max(found, key=lambda one: found[one] / gap_s)
+    return cause, found[cause]
 
 
-def _parts(
+def parts(
     measured: Measurement,
     seal: PredictionRecord,
     constants: Mapping[str, float],
@@ -53,7 +53,7 @@ def _parts(
         return predict_cell(**work, peak_tflops=peak, bandwidth_gb_per_s=bandwidth, costs=costs).latency_s or 0.0
 
     promised = seal.rates(measured.compute_ceiling, measured.memory_ceilings)
-    found = tuple(one or other for one, other in zip((tflops, gb_per_s), promised, strict=True))
+    measured_rates = tuple(one or other for one, other in zip((tflops, gb_per_s), promised, strict=True))
     assumed, alone, caller = measured.costs.costs(constants), measured.device_latency, measured.latency.median_s
     launched = assumed if measured.overhead_s is None else replace(assumed, call_s=measured.overhead_s)
     # Without a time of the smallest case, nothing is known of what the calls cost.
@@ -64,7 +64,7 @@ def _parts(
         time_s(assumed, promised),
         time_s(launched, promised),
         time_s(started, promised),
-        time_s(started, found),
+        time_s(started, measured_rates),
         caller,
     ]
     launch, start, ceiling, rest = (after - before for before, after in pairwise(times))
