@@ -21,7 +21,7 @@ STARVED = 0.03  # less work a clock cycle than most: the queue ran dry
 THROTTLED = {"sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "hw_slowdown"}
 CELL = ("operator", "implementation", "preset", "scope", "dtype", "cache", "shape")
 RATES = {"gb_per_s": ("bytes", 1e9), "tflops": ("flops", 1e12), "requests_per_s": ("requests", 1)}
-TIMES = {"": "latency", "device_": "device_latency"}
+TIMES = {"cpu_": "latency", "gpu_": "device_latency"}  # rows' prefix, records' field
 Lines = Iterator[str]
 
 
@@ -95,7 +95,7 @@ def ceilings(run: Run) -> Lines:
         where, peak = f"{row['device']} {row['name']}", run.records[row["record"]].get("peak")
         kind, unit = ("tflops", 1e12) if peak else ("gb_per_s", 1e9)
         found = {kind: run.ceilings[row["device"], row["name"]] / unit}
-        found["fraction_of_vendor"] = ratio(found[kind], row[f"vendor_{kind}"])
+        found["fraction_of_datasheet"] = ratio(found[kind], row[f"datasheet_{kind}"])
         if peak:
             found |= {name: rate / 1e12 for name, rate in peak_rates(peak).items()}
         for name, value in found.items():
@@ -132,10 +132,10 @@ def cells(run: Run) -> Lines:
         }
         for of, time in TIMES.items():
             if (time_s := median(measured[time])) is not None:
-                found[f"{of}latency_s"] = time_s
-                found[f"{of}latency_ci95_s"] = interval(measured[time])
-                found[f"{of}attained_tflops"] = flops / time_s / 1e12
-                found[f"{of}fraction_of_roof"] = ratio(roof_s, time_s)
+                found[f"{of}time_s"] = time_s
+                found[f"{of}time_ci95_s"] = interval(measured[time])
+                found[f"{of}attained_tflops".removeprefix("cpu_")] = flops / time_s / 1e12
+                found[f"{of}fraction_of_roof".removeprefix("cpu_")] = ratio(roof_s, time_s)
         for name, value in found.items():
             yield from differs(f"{words(row)} {name}", row[name], value)
 
@@ -160,10 +160,10 @@ def predictions(run: Run) -> Lines:
     right = []
     for row, measured in run.cells:
         sealed = measured["predicted"]
-        yield from differs(f"{words(row)} sealed regime", row["predicted"]["sealed"]["regime"], sealed["regime"])
-        over = [ratio(sealed[f"{of}latency_s"], median(measured[time])) for of, time in TIMES.items()]
-        for of, one in zip(TIMES, over, strict=True):
-            yield from differs(f"{words(row)} sealed_{of}error", row[f"sealed_{of}error"], one and one - 1)
+        yield from differs(f"{words(row)} sealed regime", row["sealed"]["regime"], sealed["regime"])
+        over = [ratio(sealed[f"{time}_s"], median(measured[time])) for time in TIMES.values()]
+        for name, one in zip(("sealed_error", "sealed_gpu_error"), over, strict=True):
+            yield from differs(f"{words(row)} {name}", row[name], one and one - 1)
         if over[0] and row["regime"]:
             right.append((sealed["regime"] == row["regime"], 1 / FACTOR <= over[0] <= FACTOR))
     counts = {"cells": len(right), "both_right": sum(map(all, right))}

@@ -12,11 +12,6 @@ from types import SimpleNamespace
 import pytest
 from pydantic import PrivateAttr
 
-from roofline.analysis import checks
-from roofline.analysis.collect import Asked, Collected, collect
-from roofline.analysis.load import load
-from roofline.analysis.results import Results
-from roofline.analysis.table import Roofline
 from roofline.core.model import issue_peak
 from roofline.core.terms import Axis
 from roofline.measure.sustained import summarise
@@ -37,6 +32,9 @@ from roofline.report import counters, efficiency, gpu_vs_cpu, predictions, throu
 from roofline.report.model import Report, report
 from roofline.report.rendering import text_page
 from roofline.report.tables import fail_lines
+from roofline.table.load import Asked, load
+from roofline.table.rows import Roofline
+from roofline.table.run_records import Results
 
 US = 1e-6
 DAY = "2026-11-05T"
@@ -520,13 +518,6 @@ def hashes_of(found: Results) -> dict[str, str]:
     return {path: pretended(path, None) for path in paths}
 
 
-def collected(*records: Record, **asked) -> Collected:
-    found = results(*records)
-    made = collect(found, Asked(**asked))
-    made.roofline.checks = checks.of_run(made.roofline, found)
-    return made
-
-
 def verified(*records: Record, **asked) -> Roofline:
     found = results(*records)
     return load(found, Asked(**asked), hashes_of(found))
@@ -537,8 +528,7 @@ def told(*records: Record, made_up=(), asked: Asked | None = None) -> Report:
     found = results(*records)
     sha256 = hashes_of(found)
     table = load(found, asked, sha256)
-    table.checks = [*table.faults, *made_up]
-    return report(found, table, sha256)
+    return report(table.model_copy(update={"checks": [*table.faults, *made_up]}), sha256)
 
 
 def page(name: str, *records: Record, **fields) -> str:
@@ -549,14 +539,13 @@ def page(name: str, *records: Record, **fields) -> str:
 def facts(module, *records, device="gpu0"):
     """What one of the three answers rests on; its tables by row, each by its columns."""
     found = results(*records)
-    table, devices = load(found, Asked(), hashes_of(found)).shown(), found.device_records()
-    measured = [record for _, record in found.measured]
+    table = load(found, Asked(), hashes_of(found))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "answer", lambda question, facts, tables=(), caution="": facts | {"tables": tables})
         told = {
-            throughput: lambda: throughput.throughput(devices[device], table, measured),
-            efficiency: lambda: efficiency.efficiency(device, table, measured),
-            gpu_vs_cpu: lambda: gpu_vs_cpu.gpu_vs_cpu(table, devices),
+            throughput: lambda: throughput.throughput(device, table),
+            efficiency: lambda: efficiency.efficiency(device, table),
+            gpu_vs_cpu: lambda: gpu_vs_cpu.gpu_vs_cpu(table),
         }[module]()
     return told | {"rows": [dict(zip(one.columns, row, strict=True)) for one in told["tables"] for row in one.rows]}
 
@@ -568,9 +557,8 @@ def verification_page(table: Roofline) -> str:
         score=predictions.score_words(table.score) if table.score.cells else "",
         predictors=predictions.predictors(table.score),
         predictions=predictions.sections(table),
-        seals=table.seals,
-        calls=predictions.calls(table),
-        counted_explained=counters.table_of(table.counted, table.titles, explained=True),
+        seals=table.devices,
+        counted=counters.table_of(table.counted, table),
         not_counted=table.not_counted,
     )
     return text_page("verification.md.j2", shown)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from roofline.analysis.table import Roofline
-from roofline.operators.about import OwnOperator, Stored, builtin
+from roofline.operators.about import OwnOperator
+from roofline.table.rows import Cell, ComputeCeiling, Device, MemoryCeiling, Roofline, Row, Skipped
 
 TENSOR, CUDA, CPU = "tensor_core", "cuda_core", "cpu"
 SEQ_LENS = (128, 256, 512, 1024)
@@ -58,14 +58,17 @@ def compute_ceiling(
         "device": device,
         "kind": "compute",
         "name": name,
+        "dtype": name.removesuffix("_fma"),
         "method": "fma" if name.endswith("_fma") else "gemm",
         "unit": unit,
         "tflops": tflops,
         "ci95": [0.998 * tflops, 1.001 * tflops],
         "reference_tflops": None if name.endswith("_fma") else 0.98 * tflops,
         "sustained_tflops": sustained,
-        "vendor_tflops": vendor,
-        "fraction_of_vendor": vendor and tflops / vendor,
+        "burst_tflops": tflops,
+        "samples": 100,
+        "datasheet_tflops": vendor,
+        "fraction_of_datasheet": vendor and tflops / vendor,
         "clock_tflops": vendor and 1.07 * vendor,
         "fraction_of_clock": vendor and tflops / (1.07 * vendor),
         "record": f"{device}/peak_flops/{name}.json",
@@ -81,8 +84,9 @@ def memory_ceiling(device: str, name: str, level: str, mix: str, gb_per_s: float
         "mix": mix,
         "gb_per_s": gb_per_s,
         "ci95": [0.998 * gb_per_s, 1.001 * gb_per_s],
-        "vendor_gb_per_s": vendor,
-        "fraction_of_vendor": vendor and gb_per_s / vendor,
+        "samples": 100,
+        "datasheet_gb_per_s": vendor,
+        "fraction_of_datasheet": vendor and gb_per_s / vendor,
         "record": f"{device}/bandwidth/{name}.json",
     }
 
@@ -126,11 +130,8 @@ def operator_row(
     slope = intensity * by_name[memory]["gb_per_s"] / 1e3 if bounded else peak
     roof = min(peak, slope)
     attained = None if latency_s is None else flops / latency_s / 1e12
-    predicted = {
-        "regime": "memory",
-        "latency_s": latency_s and 0.8 * latency_s,
-        "fraction_of_compute_peak": 0.01,
-    }
+    sealed = {"regime": "memory", "cpu_time_s": latency_s and 0.8 * latency_s, "gpu_time_s": None}
+    sealed["fraction_of_compute_peak"] = 0.01
     row = {
         "device": device,
         "operator": operator,
@@ -143,23 +144,21 @@ def operator_row(
         "flops": flops,
         "bytes": traffic,
         "intensity_flops_per_byte": intensity,
-        "no_traffic": traffic == 0,
-        "latency_s": latency_s,
-        "latency_ci95_s": latency_s and [0.99 * latency_s, 1.01 * latency_s],
-        "device_latency_s": latency_s and 0.7 * latency_s,
-        "device_latency_ci95_s": None,
+        "cpu_time_s": latency_s,
+        "cpu_time_ci95_s": latency_s and [0.99 * latency_s, 1.01 * latency_s],
+        "gpu_time_s": latency_s and 0.7 * latency_s,
         "attained_tflops": attained,
-        "device_attained_tflops": attained and attained / 0.7,
+        "gpu_attained_tflops": attained and attained / 0.7,
         "compute_ceiling": compute,
         "memory_ceiling": memory if memory in by_name else None,
         "roof_tflops": roof,
         "fraction_of_roof": attained and roof and attained / roof,
-        "device_fraction_of_roof": attained and roof and attained / roof / 0.7,
+        "gpu_fraction_of_roof": attained and roof and attained / roof / 0.7,
         "fraction_of_compute_peak": attained and attained / peak,
         "regime": "memory" if slope < peak else "compute",
         "regime_level": "hbm",
         "overhead_s": None,
-        "predicted": {"sealed": predicted},
+        "sealed": sealed,
         "record": f"{device}/{operator}.json",
     }
     return row | fields
@@ -242,9 +241,9 @@ def operation(
         latency_s,
         compute=dtype,
         memory=memory,
-        implementation=None,
+        implementation="user",
         name=name,
-        predicted={"sealed": None},
+        sealed=None,
         record=None,
     )
 
@@ -311,8 +310,36 @@ def sample_roofline(
 
 
 def table(content: dict, *own: OwnOperator) -> Roofline:
-    """As a page reads it: with the text of the library's operators and of these."""
-    return Roofline.model_validate(content).described(builtin() | {one.name: Stored(one) for one in own})
+    """As a page reads it, with the text of these operators."""
+    return Roofline.model_validate(completed(content) | {"own_operators": list(own)})
+
+
+def completed(content: dict) -> dict:
+    """Rows with every field; what they do not give is null or empty."""
+    kinds = {"operators": Cell, "skipped": Skipped}
+    rows = {name: [whole(kind, one) for one in content[name]] for name, kind in kinds.items()}
+    of_kind = {"compute": ComputeCeiling, "memory": MemoryCeiling}
+    rows["ceilings"] = [whole(of_kind[one["kind"]], one) for one in content["ceilings"]]
+    rows["devices"] = {name: whole(Device, one) for name, one in content["devices"].items()}
+    return whole(Roofline, content | rows)
+
+
+def whole(kind: type[Row], row: dict) -> dict:
+    empty = {"list": [], "dict": {}, "bool": False, "str": "", "int": 1, "float": 1.0}
+    none = {"score": {"cells": 0, "regimes_right": 0, "times_right": 0, "times_close": 0, "both_right": 0}}
+    none["score"] |= {"median_error": None, "baseline": None}
+    lower = {"lower_ceiling": "compute"} if row.get("regime") == "compute" else {"lower_ceiling": "memory"}
+    missing = {
+        name: none.get(name, lower.get(name, _empty(field.annotation, empty)))
+        for name, field in kind.model_fields.items()
+        if field.is_required() and name not in row
+    }
+    return row | missing
+
+
+def _empty(annotation, empty: dict):
+    name = getattr(getattr(annotation, "__origin__", annotation), "__name__", "")
+    return empty.get(name)
 
 
 def default_run() -> dict:
@@ -349,7 +376,7 @@ def no_dots() -> dict:
 def many_operations() -> dict:
     """What users list: measured or not, without traffic, without FLOPs, with long names, above the roof."""
     ceilings = gpu_ceilings("gpu0", ("fp32", "fp16"), ("d2d", "h2d", "d2h"))
-    unknown = ("fraction_of_vendor", "vendor_tflops", "vendor_gb_per_s", "ci95")
+    unknown = ("fraction_of_datasheet", "datasheet_tflops", "datasheet_gb_per_s", "ci95")
     ceilings = [c | {key: None for key in unknown if key in c} for c in ceilings]
     operators = []
     for i in range(18):

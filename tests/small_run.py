@@ -10,13 +10,13 @@ from pathlib import Path
 
 from records_factory import DAY, SCAN, STARTED, assemble, bandwidth_record, cell, operator_record, peak_record
 
-from roofline.analysis.results import read_results
 from roofline.records.base import Record, write
 from roofline.records.files import file_sha256, write_text
 from roofline.records.manifest import Manifest, Sources
 from roofline.records.operator import DataFile, JobRecord
 from roofline.run.derived import derive
 from roofline.run.manifest import make_manifest
+from roofline.table.run_records import read_results
 
 DATA = "results/data/weights.bin"
 MADE = f"{DAY}12:01:40+00:00"

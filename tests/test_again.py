@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from records_factory import beside, cell, device_record, operator_record, peak_record, timing, verified
 
-from roofline.analysis.checks import Evidence
-from roofline.analysis.checks.conditions import disturbed_share
 from roofline.records.base import write
 from roofline.records.check import CheckResult
 from roofline.run import again
+from roofline.table.checks import Evidence
+from roofline.table.checks.conditions import disturbed_share
 
 RESULTS, CELLS = Path("results"), 4
 RECORD = RESULTS / "cpu/scan/case.json"

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from records_factory import beside
 
-from roofline.analysis.checks.card import LINK, MEMORY
-from roofline.analysis.checks.ceilings import NEAR_MAXIMUM, READS, REGISTERS
-from roofline.analysis.checks.conditions import ALONE, QUIET
-from roofline.analysis.load import load
-from roofline.analysis.results import read_results
 from roofline.report import roofline_figure
 from roofline.report.model import report
 from roofline.report.rendering import text_page
 from roofline.report.screen import summary
+from roofline.table.checks.card import LINK, MEMORY
+from roofline.table.checks.ceilings import NEAR_MAXIMUM, READS, REGISTERS
+from roofline.table.checks.conditions import ALONE, QUIET
+from roofline.table.load import load
+from roofline.table.run_records import read_results
 
 REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
 RATES = (

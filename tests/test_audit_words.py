@@ -9,22 +9,18 @@ from pictures import words_of
 from records_factory import (
     bandwidth_record,
     cell,
-    collected,
     facts,
     operator_record,
     peak_record,
     told,
+    verified,
 )
 
-from roofline.analysis.checks.ceilings import DTYPES_MEASURED
-from roofline.core.statistics import FEWEST_SAMPLES
 from roofline.records.base import Record
-from roofline.records.compute import PeakFlopsRecord
 from roofline.report import efficiency, gpu_vs_cpu, load_figure, operator_figure, roofline_figure, screen, throughput
-from roofline.report.figure_style import FEW
+from roofline.report.figure_style import CROSSED
 from roofline.report.rendering import html_page
-
-MARK = f"fewer than {FEWEST_SAMPLES} samples"
+from roofline.table.checks.ceilings import DTYPES_MEASURED
 
 
 def run() -> list[Record]:
@@ -61,27 +57,25 @@ def of_cpu(record: Record) -> bool:
 
 
 def test_the_terminal_and_the_page_mark_single_samples():
-    said = screen.summary(collected(*single()).roofline)
+    said = screen.summary(verified(*single()))
     assert re.search(r"^  fp16 +55\* +1 +none ", said, re.MULTILINE)
     assert re.search(r"^  dram_read +400\* +1 +none ", said, re.MULTILINE)
     assert re.search(r"^  scan plain fp32 N 1 +1 ms\* .* 1 +none ", said, re.MULTILINE)
-    assert "*" not in screen.summary(collected(*run()).roofline)
+    assert "*" not in screen.summary(verified(*run()))
     shown = html_page(told(*single()))
-    assert '<td class="n">55*</td>' in shown and '<td class="n">1 ms*</td>' in shown and MARK in shown
+    assert '<td class="n">55*</td>' in shown and '<td class="n">1 ms*</td>' in shown
 
 
 def test_the_pictures_cross_single_samples_and_say_so(tmp_path):
-    few, many = collected(*single()).roofline, collected(*run()).roofline
+    few, many = verified(*single()), verified(*run())
     for draw in (roofline_figure.draw, lambda roofline: operator_figure.draw(roofline, "scan")):
         figure, other = draw(few), draw(many)
-        crosses = [line for axes in figure.axes for line in axes.lines if line.get_marker() == FEW["marker"]]
+        crosses = [line for axes in figure.axes for line in axes.lines if line.get_marker() == CROSSED["marker"]]
         dots = [cell for cell in few.operators if draw is roofline_figure.draw or cell.operator == "scan"]
         assert sum(len(line.get_xydata()) for line in crosses) >= len(dots)
-        assert any(MARK in text for text in words_of(figure, tmp_path / "few.svg"))
-        assert not any(MARK in text for text in words_of(other, tmp_path / "many.svg"))
-    peaks = [record for record in single() if isinstance(record, PeakFlopsRecord)]
-    shown = words_of(load_figure.draw(peaks), tmp_path / "load.svg")
-    assert any(MARK in text for text in shown) and any(text.startswith("55* TFLOPS") for text in shown)
+        assert not [line for axes in other.axes for line in axes.lines if line.get_marker() == CROSSED["marker"]]
+    shown = words_of(load_figure.draw(few), tmp_path / "load.svg")
+    assert any(text.startswith("55* TFLOPS") for text in shown)
 
 
 def concluded(records: list[Record]) -> tuple:
@@ -103,5 +97,5 @@ def test_nothing_is_concluded_from_single_samples():
 
 def test_no_check_passes_on_single_samples():
     for records, passes in ((run(), True), (single(), False)):
-        (check,) = (c for c in collected(*records).roofline.checks if (c.device, c.check) == ("gpu0", DTYPES_MEASURED))
+        (check,) = (c for c in verified(*records).checks if (c.device, c.check) == ("gpu0", DTYPES_MEASURED))
         assert (check.result == "pass") == passes

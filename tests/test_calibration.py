@@ -11,9 +11,6 @@ from hypothesis import strategies as st
 from records_factory import CONSTANTS, SEALED, beside, cell, hashes_of, operator_record, operator_seal, results
 
 from roofline import devices
-from roofline.analysis.checks.conditions import QUIET
-from roofline.analysis.collect import Asked
-from roofline.analysis.load import load
 from roofline.core.prediction import divided, weighted_sum
 from roofline.devices import host
 from roofline.measure.calibration import calibrate, constants
@@ -21,6 +18,8 @@ from roofline.measure.operator_seal import seal_operator
 from roofline.operators import registry
 from roofline.operators.constants import MEASURED
 from roofline.records.calibration import CalibrationRecord, HostCost
+from roofline.table.checks.conditions import QUIET
+from roofline.table.load import Asked, load
 
 READ, LAUNCH = "read_s_per_byte", "kernel_launch_s"
 POSITIVE = st.floats(1e-12, 1e-3)

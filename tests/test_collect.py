@@ -11,17 +11,17 @@ from records_factory import (
     SCAN,
     bandwidth_record,
     cell,
-    collected,
     device_record,
     operator_record,
     peak_record,
     skipped_peak,
     stream,
+    verified,
 )
 
-from roofline.analysis.table import Roofline
 from roofline.records.base import read, write
 from roofline.records.memory import FoundLevel, Sweep
+from roofline.table.rows import Roofline
 
 SHARE = CONSTANTS["gpu"]["share"]
 FP32, D2D = peak_record("gpu0", "fp32", 50), bandwidth_record("gpu0", d2d=1000)
@@ -39,7 +39,7 @@ def only(roofline: Roofline, operator: str):
 def placed(peaks=(FP32,), bandwidths=(D2D,), latency_s=4e-3, device_latency_s=3.2e-3, device="gpu0", **fields):
     """One cell of 1 GFLOP and 2 GB under these ceilings."""
     one = operator_record(device, cell(device, latency_s, device_latency_s, **fields))
-    return only(collected(*peaks, *bandwidths, one).roofline, "scan")
+    return only(verified(*peaks, *bandwidths, one), "scan")
 
 
 # ---------------------------------------------------------------- ceilings
@@ -50,19 +50,19 @@ def test_ceilings_are_what_was_measured():
     fp16 = peak_record("gpu0", "fp16", 780, reference=760, vendor=1000, clock=(1755, 950), **load)
     limits = {"limited_by": ["hw_slowdown"], "throttled": True}
     copies = stream("d2d", 4000, vendor_gb_per_s=5000, fraction_of_vendor=0.8, **limits)
-    compute, memory = collected(fp16, bandwidth_record("gpu0", d2d=copies)).roofline.ceilings
+    compute, memory = verified(fp16, bandwidth_record("gpu0", d2d=copies)).ceilings
     assert (compute.name, compute.method, compute.unit) == ("fp16", "gemm", "tensor_core")
     assert (compute.tflops, compute.reference_tflops, compute.sustained_tflops) == (780, close(760), close(640))
-    assert (compute.fraction_of_vendor, compute.fraction_of_clock) == (0.78, 780 / 950)
+    assert (compute.fraction_of_datasheet, compute.fraction_of_clock) == (0.78, 780 / 950)
     assert (compute.limited_by, compute.throttled) == (["sw_power_cap"], False)
     assert compute.record == "gpu0/peak_flops/fp16.json"
     assert (memory.name, memory.level, memory.mix, memory.gb_per_s) == ("d2d", "hbm", "copy", 4000)
-    assert (memory.fraction_of_vendor, memory.limited_by, memory.throttled) == (0.8, ["hw_slowdown"], True)
+    assert (memory.fraction_of_datasheet, memory.limited_by, memory.throttled) == (0.8, ["hw_slowdown"], True)
     assert memory.record == "gpu0/bandwidth/hbm.json"
 
 
 def test_register_only_kernels_are_ceilings_and_no_operators():
-    roofline = collected(peak_record("gpu0", "fp32_fma", 60), FP32, D2D).roofline
+    roofline = verified(peak_record("gpu0", "fp32_fma", 60), FP32, D2D)
     compute = [(one.name, one.method, one.reference_tflops) for one in roofline.ceilings if one.kind == "compute"]
     assert compute == [("fp32_fma", "fma", None), ("fp32", "gemm", close(49))]
     assert [(one.operator, one.dtype) for one in roofline.operators] == [("gemm", "fp32")]
@@ -72,7 +72,7 @@ def test_the_levels_that_a_sweep_found_are_listed():
     l1 = FoundLevel(name="l1", gb_per_s=400, first_bytes=4096, last_bytes=32768, knee_bytes=45000, reported_bytes=49152)
     points = [{"size_bytes": size, "gb_per_s": 400} for size in (4096, 32768, 65536)]
     sweep = Sweep(series="one_core", reader="one core", counted="made up", points=points, levels=[l1], states=[])
-    roofline = collected(bandwidth_record("cpu", sweeps=[sweep])).roofline
+    roofline = verified(bandwidth_record("cpu", sweeps=[sweep]))
     (level,) = roofline.levels
     assert roofline.ceilings == []
     assert (level.device, level.series, level.name) == ("cpu", "one_core", "l1")
@@ -83,12 +83,12 @@ def test_the_levels_that_a_sweep_found_are_listed():
 def test_what_a_device_cannot_do_is_skipped_with_the_reason():
     """Known from the device record, or found out when it was tried; only what was asked for is told."""
     gpu = device_record("gpu0", unsupported={"fp8_e4m3": "it needs 8.9", "int8": "it needs 7.5"})
-    roofline = collected(
+    roofline = verified(
         gpu,
         skipped_peak("gpu0", "bf16", "no product ran"),
         dtypes=["fp32", "bf16", "fp8_e4m3"],
         without=[{"device": "cpu", "operator": "scan", "reason": "no implementation for cpu"}],
-    ).roofline
+    )
     assert [(s.device, s.what, s.dtype, s.name, s.reason) for s in roofline.skipped] == [
         ("gpu0", "peak_flops", "bf16", None, "no product ran"),
         ("gpu0", "peak_flops", "fp8_e4m3", None, "it needs 8.9"),
@@ -103,12 +103,12 @@ def test_fractions_by_hand():
     """Under 1000 GB/s 0.5 FLOP/byte may reach 0.5 TFLOPS; 1 GFLOP in 4 ms is 0.25 TFLOPS, in 3.2 ms 0.3125."""
     found = placed()
     assert found.roof_tflops == close(0.5)
-    assert (found.attained_tflops, found.device_attained_tflops) == (close(0.25), close(0.3125))
-    assert (found.fraction_of_roof, found.device_fraction_of_roof) == (close(0.5), close(0.625))
+    assert (found.attained_tflops, found.gpu_attained_tflops) == (close(0.25), close(0.3125))
+    assert (found.fraction_of_roof, found.gpu_fraction_of_roof) == (close(0.5), close(0.625))
     assert found.fraction_of_compute_peak == close(0.25 / 50)
-    assert found.latency_ci95_s == close((3.96e-3, 4.04e-3)) and found.device_latency_ci95_s[0] == close(3.168e-3)
+    assert found.cpu_time_ci95_s == close((3.96e-3, 4.04e-3)) and found.gpu_time_ci95_s[0] == close(3.168e-3)
     assert (found.intensity_flops_per_byte, found.no_traffic) == (0.5, False)
-    assert (found.label, found.record) == ("N 1024", "gpu0/scan/N1024_fp32.json")
+    assert (found.shape, found.record) == ({"n": 1024}, "gpu0/scan/N1024_fp32.json")
 
 
 def test_the_roof_is_the_first_declared_ceiling_that_was_measured():
@@ -166,7 +166,10 @@ def test_compute_bound_from_the_ridge_point_on():
 def test_remedies_are_those_of_the_regime_found():
     remedies = {"memory": ["fusion"], "overhead": ["a CUDA graph"]}
     for times, told in (({}, ["fusion"]), ({"device_latency_s": 1e-3}, ["a CUDA graph"]), ({"bandwidths": ()}, [])):
-        assert placed(advice=remedies, **times).remedies == told
+        bandwidths = times.pop("bandwidths", (D2D,))
+        one = operator_record("gpu0", cell("gpu0", 4e-3, **{"device_latency_s": 3.2e-3} | times, advice=remedies))
+        table = verified(FP32, *bandwidths, one)
+        assert table.remedies(only(table, "scan")) == told
 
 
 # ---------------------------------------------------------------- predictions
@@ -182,7 +185,7 @@ def test_a_cell_is_compared_with_the_baselines_of_its_own_case():
     ]
     cpu = [cell("cpu", 8e-3, implementation="plain"), cell("cpu", 2e-3, implementation="fused")]
     records = operator_record("gpu0", *gpu, operator=info), operator_record("cpu", *cpu, operator=info)
-    roofline = collected(D2D, *records).roofline
+    roofline = verified(D2D, *records)
     plain, simple, fused, alone, of_cpu, on_cpu = roofline.operators
     found = {name: (one.latency, one.device_latency) for name, one in fused.speed_up.items()}
     assert found == {"plain": (close(4), close(6)), "simple": (close(2), close(2))}
@@ -190,9 +193,9 @@ def test_a_cell_is_compared_with_the_baselines_of_its_own_case():
     assert alone.speed_up == of_cpu.speed_up == {}, "no baseline was measured of this case"
     assert (on_cpu.speed_up["plain"].latency, on_cpu.speed_up["plain"].device_latency) == (close(4), None)
     graph = cell("gpu0", 1e-3, 1e-3, implementation="fused_graph", graph=True)
-    *launched, in_graph = collected(operator_record("gpu0", *gpu, graph, operator=info)).roofline.operators
+    *launched, in_graph = verified(operator_record("gpu0", *gpu, graph, operator=info)).operators
     assert in_graph.speed_up == {} != launched[2].speed_up, "its lead over single launches would be the launches'"
-    without = collected(operator_record("gpu0", *gpu)).roofline
+    without = verified(operator_record("gpu0", *gpu))
     assert not any(one.speed_up for one in without.operators)
 
 
@@ -204,15 +207,15 @@ def operation(name="mine", flops=1e9, memory_bytes=2e9, dtype="fp32", **fields):
 
 
 def place_operation(**fields):
-    return only(collected(FP32, D2D, operations=[operation(**fields)]).roofline, "operation")
+    return only(verified(FP32, D2D, operations=[operation(**fields)]), "operation")
 
 
 def test_an_operation_that_the_user_measured():
     found = place_operation(measured_s=4e-3)
     assert (found.name, found.device, found.implementation, found.record) == ("mine", "gpu0", "user", None)
-    assert (found.latency_s, found.attained_tflops) == (4e-3, close(0.25))
+    assert (found.cpu_time_s, found.attained_tflops) == (4e-3, close(0.25))
     assert (found.roof_tflops, found.fraction_of_roof) == (close(0.5), close(0.5))
-    assert (found.regime, found.regime_level, place_operation().latency_s) == ("memory", "hbm", None)
+    assert (found.regime, found.regime_level, place_operation().cpu_time_s) == ("memory", "hbm", None)
     assert (found.estimated_time_s, found.roofline_time_s) == (close(2e-3), close(2e-3))
     assert found.efficiency_percent == close(1)
 
@@ -230,7 +233,7 @@ def test_an_operation_without_a_ceiling_is_skipped_on_that_device_alone():
     of_cpu = peak_record("cpu", "fp64", 0.5), bandwidth_record("cpu", dram_copy=100)
     of_link = bandwidth_record("gpu1", h2d=50), peak_record("gpu1", "fp32", 50)
     mine = [operation(dtype="fp32"), operation("other", dtype="fp64")]
-    roofline = collected(FP32, D2D, *of_cpu, *of_link, operations=mine).roofline
+    roofline = verified(FP32, D2D, *of_cpu, *of_link, operations=mine)
     placed_on = [(o.device, o.name) for o in roofline.operators if o.operator == "operation"]
     assert placed_on == [("gpu0", "mine"), ("cpu", "other")]
     skipped = {(s.device, s.name) for s in roofline.skipped}
@@ -245,7 +248,7 @@ AMOUNTS = st.just(0) | st.integers(1, 10**30) | st.floats(1e-9, 1e30)
 @given(AMOUNTS, AMOUNTS, st.none() | st.floats(1e-12, 1e12))
 def test_whatever_the_users_operation_it_can_be_written(flops, memory_bytes, measured_s):
     listed = operation(flops=flops, memory_bytes=memory_bytes) | ({"measured_s": measured_s} if measured_s else {})
-    roofline = collected(FP32, D2D, operations=[listed]).roofline
+    roofline = verified(FP32, D2D, operations=[listed])
     text = json.dumps(roofline.model_dump(), allow_nan=False)
     assert Roofline.model_validate_json(text).model_dump() == roofline.model_dump()
 
@@ -256,7 +259,7 @@ def test_whatever_the_users_operation_it_can_be_written(flops, memory_bytes, mea
 @pytest.fixture(scope="module")
 def everything() -> Roofline:
     """Each kind of ceiling, operator and gap that there is."""
-    return collected(
+    return verified(
         FP32,
         bandwidth_record("gpu0", d2d=1000, h2d=50),
         operator_record("gpu0", cell("gpu0", 1e-3, 0.9e-3, overhead_s=1e-4)),
@@ -266,7 +269,7 @@ def everything() -> Roofline:
         operator_record("cpu", cell("cpu", 1e-1)),
         dtypes=["fp32", "fp16"],
         operations=[operation("nothing", flops=0, memory_bytes=0), operation("no ceiling", dtype="bf16")],
-    ).roofline
+    )
 
 
 def test_what_is_written_reads_back(tmp_path, everything):
@@ -282,7 +285,7 @@ def test_nan_and_infinity_are_never_written(tmp_path, everything):
     write(everything, path)
     before = path.read_bytes()
     for wrong in (math.nan, -math.inf):
-        operators = [everything.operators[0].model_copy(update={"latency_s": wrong})]
+        operators = [everything.operators[0].model_copy(update={"cpu_time_s": wrong})]
         anywhere = device_record("gpu0").model_copy(update={"hardware": {"clocks": [{"mhz": wrong}]}})
         for one in (everything.model_copy(update={"operators": operators}), anywhere):
             with pytest.raises(ValueError, match="not JSON compliant"):

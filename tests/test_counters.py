@@ -6,14 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from roofline.analysis.counted import AGREE, entry
 from roofline.devices.base import Unsupported
 from roofline.devices.gpu import counter_names
 from roofline.measure import counting, ncu
 from roofline.operators import registry
 from roofline.operators.base import Case, Job
-from roofline.records.counters import CountedCell
+from roofline.records.counters import CountedCell, CountersRecord
 from roofline.run.config import by_effort, config_model
+from roofline.table.counted import counted_rows
+from roofline.table.run_records import Results
 
 # ---------------------------------------------------------------- the program
 
@@ -140,24 +141,18 @@ def counted_cell(**fields) -> CountedCell:
     return CountedCell(**CELL | {"declared_read_bytes": 1e9, "declared_write_bytes": 1e8} | fields)
 
 
-UNKNOWN = "cause was not counted"
-L2 = {"l2_read_hit_sectors": 3.75e8, "l2_read_miss_sectors": 1.25e8}
-PADDED = {"flops": {"fp32": 8}, "kernel_flops_why": "padded rows"}
-
-
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "agree"),
     [
-        ({"dram_read_bytes": 1.005e9, "sm_write_sectors": 1e8 / 32, "flops": {"fp32": 4}}, AGREE),
-        ({"dram_read_bytes": 1.5e9}, UNKNOWN),
-        ({"dram_read_bytes": 2e9, **L2}, "16 times the declared"),
-        ({"dram_read_bytes": 5e8, "cache": "warm"}, UNKNOWN),
-        ({"sm_write_sectors": 2e8 / 32}, UNKNOWN),
-        ({"flops": {"fp32": 8}}, UNKNOWN),
-        (PADDED | {"kernel_flops": {"fp32": 8}}, "padded rows"),
-        (PADDED | {"kernel_flops": {"fp32": 4}}, UNKNOWN),
+        ({"dram_read_bytes": 1.005e9, "sm_write_sectors": 1e8 / 32, "flops": {"fp32": 4}}, (True, True, True)),
+        ({"dram_read_bytes": 1.5e9}, (False, None, None)),
+        ({"sm_write_sectors": 2e8 / 32}, (None, False, None)),
+        ({"flops": {"fp32": 8}}, (None, None, False)),
+        ({"flops": {"fp32": 8}, "kernel_flops": {"fp32": 8}, "kernel_flops_why": "padded"}, (None, None, True)),
     ],
 )
-def test_a_difference_has_a_cause_only_if_the_implementation_declares_one(fields, told):
-    explanation = entry("gpu0/counters/row_norm/fp32.json", "gpu0", counted_cell(**fields), "memory").explanation
-    assert told in explanation and (told == UNKNOWN) == (UNKNOWN in explanation)
+def test_counts_within_their_tolerance_agree(fields, agree):
+    cell = counted_cell(**fields)
+    record = CountersRecord(device="gpu0", started_at="", elapsed_s=1, cells=[cell])
+    (row,) = counted_rows(Results(counters=[("gpu0/counters/row_norm/fp32.json", record)]), [])
+    assert (row.reads_agree, row.writes_agree, row.flops_agree) == agree

@@ -11,18 +11,18 @@ import pytest
 import samples
 from pictures import dots_of, labels_of, overlapping_texts, texts_of, texts_outside, texts_over_dots, words_of
 from PIL import Image
-from records_factory import bandwidth_record, collected, peak_record
+from records_factory import bandwidth_record, peak_record, verified
 
-from roofline.analysis.results import read_table
-from roofline.analysis.table import Roofline
 from roofline.core.formatting import level_words, number, percent
 from roofline.operators.about import OwnOperator, Stored
+from roofline.records.base import read
 from roofline.report import roofline_content, roofline_figure
 from roofline.report.figure_style import PAPER, save
+from roofline.table.rows import Roofline
 
 REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
 RUNS = {
-    "reference": lambda: read_table(REFERENCE / "roofline.json"),
+    "reference": lambda: read(Roofline, REFERENCE / "roofline.json"),
     **{name: lambda make=make: samples.table(make()) for name, make in samples.SAMPLES.items()},
 }
 
@@ -82,7 +82,7 @@ def test_the_labs_dots_are_labelled_with_their_shares(drawn):
 def test_a_product_that_nothing_is_divided_by_has_no_share_at_its_dot(block, labelled):
     """Its blocks differ by more than a tenth."""
     records = peak_record("cpu", "fp32", 1.5, chosen_at=block), bandwidth_record("cpu", dram_read=100)
-    (panel,) = roofline_content.panels(collected(*records).roofline.shown())
+    (panel,) = roofline_content.panels(verified(*records).shown())
     assert [cell.operator for cell in panel.labelled] == labelled and panel.cells
 
 

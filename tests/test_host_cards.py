@@ -1,12 +1,12 @@
 """What was measured between the cards of a host, as users are told."""
 
 import pytest
-from records_factory import bandwidth_record, collected, device_record, page, peak_record, stream, timing, told
+from records_factory import bandwidth_record, device_record, page, peak_record, stream, timing, told, verified
 
-from roofline.analysis.checks.card import PEER_COPIES
 from roofline.records.memory import Latency, Peer
 from roofline.report import peer_paths, screen
 from roofline.report.rendering import html_page
+from roofline.table.checks.card import PEER_COPIES
 
 
 def cards(*bursts: float):
@@ -41,14 +41,14 @@ def link(device: str, peer: str, copies: float, path="nvlink", down=(), vendor=4
 def test_what_was_measured_between_cards_is_on_every_page():
     records = [*cards(800, 800), link("gpu0", "gpu1", 397)]
     assert "397 GB/s" in page("ROOFLINE", *records) and "397 GB/s" in html_page(told(*records))
-    shown = screen.summary(collected(*records).roofline)
+    shown = screen.summary(verified(*records))
     assert "p2p_gpu1_both" in shown and "18 NVLinks" in shown
 
 
 def test_peers_that_are_reached_alike_share_a_sentence():
     records = [*cards(800, 800, 800, 800), *(link("gpu0", f"gpu{n}", 396 + n) for n in (1, 2))]
     records.append(link("gpu0", "gpu3", 390, down=(3, 7)))
-    first, second = peer_paths.sentences(collected(*records).roofline, "gpu0")
+    first, second = peer_paths.sentences(verified(*records), "gpu0")
     assert "16 NVLinks" in first and "3 and 7" in first
     assert "gpu1 and gpu2" in second and "18 NVLinks" in second and "397 to 398 GB/s" in second
 
@@ -63,5 +63,5 @@ def test_peers_that_are_reached_alike_share_a_sentence():
 )
 def test_slow_copies_over_nvlink_fail(fields, result):
     records = [*cards(800, 800), link("gpu0", "gpu1", **fields)]
-    (found,) = [one for one in collected(*records).roofline.checks if one.check == PEER_COPIES]
+    (found,) = [one for one in verified(*records).checks if one.check == PEER_COPIES]
     assert (found.device, found.result) == ("gpu0", result)

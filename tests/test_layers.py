@@ -9,7 +9,7 @@ import pytest
 CHECKOUT = Path(__file__).parents[1]
 LIBRARY = CHECKOUT / "workflow" / "scripts" / "roofline"
 TOOLS = sorted(path for path in CHECKOUT.glob("tools/*") if path.is_dir())
-ORDER = ("core", "records", "devices", "operators", "measure", "analysis", "report", "run")
+ORDER = ("core", "records", "devices", "operators", "measure", "table", "report", "run")
 MODULES = {path.relative_to(LIBRARY).as_posix(): path for path in sorted(LIBRARY.rglob("*.py"))}
 # What belongs to one operator stands with it alone.
 OWN_WORDS = {"operators/decode_attention": ("decode_attention", "decode_attn", "seq_len")}

@@ -9,11 +9,11 @@ import pytest
 import samples
 from pictures import dots_of, overlapping_texts, texts_outside, texts_over_dots, words_of
 
-from roofline.analysis.results import read_table
-from roofline.analysis.table import Roofline
 from roofline.operators.about import OwnOperator, Stored
+from roofline.records.base import read
 from roofline.report import operator_figure
 from roofline.report.figure_style import PAPER
+from roofline.table.rows import Roofline
 
 CHECKOUT = Path(__file__).parents[1]
 TEXT = {"title": "squares of 🚀", "picture": "squares", "counted": "inputs and outputs once"}
@@ -21,7 +21,7 @@ OWN = OwnOperator(name="squares", axis=("count", "N", None), cases=[], **TEXT)
 
 
 def reference() -> Roofline:
-    return read_table(CHECKOUT / "reference/nvidia-h200/roofline.json")
+    return read(Roofline, CHECKOUT / "reference/nvidia-h200/roofline.json")
 
 
 def own_operator(cells: int, **fields) -> Roofline:

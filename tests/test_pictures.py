@@ -6,7 +6,6 @@ import pytest
 from pictures import overlapping_texts, texts_of, texts_outside, texts_over_dots
 from PIL import Image
 
-from roofline.analysis.results import read_table
 from roofline.records.base import read
 from roofline.records.check import CheckResult
 from roofline.records.compute import PeakFlopsRecord
@@ -20,12 +19,13 @@ from roofline.report import (
 )
 from roofline.report.figure_style import headline, save
 from roofline.run import pictures
+from roofline.table.rows import Roofline
 
 RUN = Path(__file__).parents[1] / "reference/nvidia-h200"
 
 
 def test_drawn_side_by_side_they_are_the_same(tmp_path):
-    roofline = read_table(RUN / "roofline.json")
+    roofline = read(Roofline, RUN / "roofline.json")
     peaks = [read(PeakFlopsRecord, RUN / "gpu0/peak_flops/fp16.json")]
     bandwidths = [read(BandwidthRecord, RUN / "gpu0/bandwidth/hbm.json")]
     together, alone = tmp_path / "together", tmp_path / "alone"
@@ -51,7 +51,7 @@ def test_drawn_side_by_side_they_are_the_same(tmp_path):
 
 def test_what_failed_stands_above_a_picture_which_stays_as_it_is():
     """A long reason wraps; every text keeps its distance from the bottom, which the new lines do not touch."""
-    roofline = read_table(RUN / "roofline.json")
+    roofline = read(Roofline, RUN / "roofline.json")
     lines = ["FAIL, cpu: a busy host: " + "one of 49 blocks disturbed " * 9, "FAIL, gpu0: another"]
     places = {text.get_text(): box for text, *box in texts_of(operator_figure.draw(roofline, "gemm"))}
     figure = headline(operator_figure.draw(roofline, "gemm"), lines)
@@ -63,7 +63,7 @@ def test_what_failed_stands_above_a_picture_which_stays_as_it_is():
 
 def test_every_picture_of_a_device_tells_what_failed_on_it(tmp_path):
     """The others have nothing of that device."""
-    roofline = read_table(RUN / "roofline.json")
+    roofline = read(Roofline, RUN / "roofline.json")
     fault = CheckResult(
         device="gpu0", check="made up", result="fail", doubts_figures=True, reason="the host link runs at x8 of x16"
     )

@@ -2,12 +2,12 @@
 
 import pytest
 from factories import device_record
-from records_factory import bandwidth_record, collected, peak_record
+from records_factory import bandwidth_record, peak_record, results
 
-from roofline.analysis.ranks import comparable, ranked
 from roofline.records import cards
 from roofline.records.cards import METHOD, CardRun, Cards, card_id, known_cards, write_cards
 from roofline.report.tables import rank_words
+from roofline.table.load import Asked, load
 
 H200 = "NVIDIA H200"
 
@@ -18,11 +18,10 @@ def run(card, method=METHOD, effort="default", limit=700.0, **values):
 
 
 def table_of(*runs, **hardware):
-    table = collected(peak_record("gpu0", "fp16", 800), bandwidth_record("gpu0", hbm_read=4600)).roofline
     device = device_record("gpu0", name=H200, uuid="GPU-mine", hardware={"power_limit_w": 700.0} | hardware)
-    others = comparable(device, runs, "default")
-    table.ceilings = [ranked(one, others) for one in table.ceilings]
-    return table
+    found = results(device, peak_record("gpu0", "fp16", 800), bandwidth_record("gpu0", hbm_read=4600))
+    found.known_cards = {"gpu0": Cards(card=H200, runs=runs)}
+    return load(found, Asked(effort="default"))
 
 
 def ranks(*runs, **hardware):
@@ -44,7 +43,6 @@ def test_only_other_cards_measured_alike_are_compared(other):
 
 def test_the_rank_is_said_of_gemms_and_memory():
     table = table_of(run("GPU-1", fp16=900, hbm_read=4500))
-    table.devices["gpu0"].name = H200
     assert rank_words(table, "gpu0") == "Among 2 known H200s: 2nd in fp16, 1st in hbm_read."
     assert rank_words(table_of(), "gpu0") == ""
 

@@ -6,9 +6,6 @@ from pathlib import Path
 import pytest
 from commands import load
 
-from roofline.analysis.results import Results, read_results
-from roofline.analysis.seals import violations
-from roofline.analysis.table import Roofline
 from roofline.core import model
 from roofline.records.base import read
 from roofline.records.files import file_sha256
@@ -16,6 +13,9 @@ from roofline.records.manifest import Manifest
 from roofline.records.operator import OperatorRecord
 from roofline.run.derived import derive
 from roofline.run.manifest import differing_files, hashes
+from roofline.table.rows import Roofline
+from roofline.table.run_records import Results, read_results
+from roofline.table.seals import violations
 
 NEWEST = Path(__file__).parents[1] / "reference/nvidia-h200"
 RECORDS = ("gpu*/**/*.json", "cpu/**/*.json")

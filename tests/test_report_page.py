@@ -21,9 +21,6 @@ from records_factory import (
 )
 from records_factory import device_record as device
 
-from roofline.analysis.collect import Asked
-from roofline.analysis.load import load
-from roofline.analysis.results import read_results, read_table
 from roofline.core.formatting import duration, number
 from roofline.records.base import read
 from roofline.records.check import CheckResult
@@ -32,6 +29,9 @@ from roofline.records.memory import BandwidthRecord
 from roofline.report.model import report
 from roofline.report.rendering import html_page, text_page
 from roofline.run.manifest import hashes
+from roofline.table.load import Asked, load
+from roofline.table.rows import Roofline
+from roofline.table.run_records import read_results
 
 REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
 SCRIPT = "<script>alert(1)</script>"
@@ -114,7 +114,7 @@ class Shown(HTMLParser):
 
 
 def test_the_page_tells_the_run_of_the_reference(html):
-    shown, table = Shown(html), read_table(REFERENCE / "roofline.json")
+    shown, table = Shown(html), read(Roofline, REFERENCE / "roofline.json")
     fp16 = next(c for c in table.ceilings if (c.device, c.name) == ("gpu0", "fp16"))
     for words in (f"{number(fp16.burst_tflops)} TFLOPS fp16 burst", *(one.reason for one in table.faults)):
         assert words in shown.words, words
@@ -166,7 +166,7 @@ def test_the_worst_predictions_come_first(reference):
 def test_the_pyramid_is_of_the_measured_levels(reference):
     layers = {layer.name: (layer.size, layer.bandwidth) for layer in reference.main.pyramid}
     assert list(layers) == ["registers", "L1 and shared memory", "L2", "device memory", "host link"]
-    rates = {c.name: c for c in read_table(REFERENCE / "roofline.json").ceilings if c.device == "gpu0"}
+    rates = {c.name: c for c in read(Roofline, REFERENCE / "roofline.json").ceilings if c.device == "gpu0"}
     assert layers["L2"] == ("60 MiB", f"{number(rates['l2'].gb_per_s / 1e3)} TB/s")
     assert layers["device memory"] == ("140 GiB", f"{number(rates['hbm_read'].gb_per_s / 1e3)} TB/s")
     assert layers["registers"] == ("33 MiB", f"≥ {number(8 * rates['fp32_fma'].tflops)} TB/s from fp32_fma")
@@ -295,7 +295,7 @@ def test_the_kernels_that_were_counted_stand_under_the_issue_rate():
 
 def test_every_cell_of_an_operator_has_a_row_with_its_prediction(reference):
     attention = next(part for part in reference.operators if part.title == "decode attention")
-    cells = [one for one in read_table(REFERENCE / "roofline.json").operators if one.operator == "decode_attention"]
+    cells = [one for one in read(Roofline, REFERENCE / "roofline.json").operators if one.operator == "decode_attention"]
     assert len(attention.cells.rows) == len(cells) > 1
     row = next(row for row in attention.cells.rows if row[:4] == ["gpu0", "fused_graph core", "fp16", "batch 1, S 128"])
     key = ("gpu0", "fused_graph", "core", "fp16", 1, 128)

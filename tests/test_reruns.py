@@ -169,9 +169,9 @@ WORDS_AND_JUDGEMENTS = (
     "operators/about.py",
     "operators/gemm/about.py",
     "operators/decode_attention/about.py",
-    "analysis/seals.py",
-    "analysis/collect.py",
-    "analysis/checks/ceilings.py",
+    "table/seals.py",
+    "table/load.py",
+    "table/checks/ceilings.py",
 )
 
 

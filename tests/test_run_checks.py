@@ -6,7 +6,6 @@ from records_factory import (
     VENDOR,
     bandwidth_record,
     cell,
-    collected,
     counted_cell,
     counters_record,
     device_record,
@@ -19,11 +18,11 @@ from records_factory import (
     verified,
 )
 
-from roofline.analysis import checks
-from roofline.analysis.checks.ceilings import DTYPES_MEASURED, ENVELOPE, MATMULS
-from roofline.analysis.checks.results import BELOW, COUNTED, PLACED, QUESTIONS, VERIFIED
-from roofline.analysis.load import load
 from roofline.records.device import VendorPeak
+from roofline.table import checks
+from roofline.table.checks.ceilings import DTYPES_MEASURED, ENVELOPE, MATMULS
+from roofline.table.checks.results import BELOW, COUNTED, PLACED, QUESTIONS, VERIFIED
+from roofline.table.load import load
 
 SWEPT = "scan measured at 4 or more values of N"
 OURS = (DTYPES_MEASURED, MATMULS, SWEPT, PLACED, BELOW, ENVELOPE, VERIFIED, QUESTIONS)  # the others: test_checks.py
@@ -149,7 +148,7 @@ def test_warm_cells_of_a_device_whose_caches_were_not_measured_have_no_roof_and_
     warm = swept("cpu", 1, 2, 3, 4, cache="warm", memory_ceilings=[])
     found = judge(*CPU[:2], warm)
     assert [found["cpu", check][0] for check in (PLACED, VERIFIED, BELOW)] == ["pass"] * 3
-    cells = [one for one in collected(*CPU[:2], warm).roofline.operators if one.operator == "scan"]
+    cells = [one for one in verified(*CPU[:2], warm).operators if one.operator == "scan"]
     assert {(one.fraction_of_roof, one.roof_tflops, one.regime) for one in cells} == {(None, None, None)}
     assert all(one.no_roof for one in cells)
 

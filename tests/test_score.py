@@ -4,18 +4,22 @@ from types import SimpleNamespace
 
 import pytest
 
-from roofline.analysis.baselines import START_S, baseline
-from roofline.analysis.score import score
-from roofline.records.prediction import CellPrediction, CostTerms
+from roofline.core.prediction import within
+from roofline.records.prediction import CostTerms
+from roofline.table.rows import Prediction
+from roofline.table.scores import START_S, kind_of, score
 
 
 def cell(sealed="memory", found="memory", sealed_s=1.0, latency_s=1.0):
-    predicted = sealed and CellPrediction(regime=sealed, latency_s=sealed_s, fraction_of_compute_peak=None)
+    known = {"cpu_time_s": sealed_s, "gpu_time_s": None, "fraction_of_compute_peak": None}
+    predicted = sealed and Prediction(regime=sealed, **known)
     return SimpleNamespace(
         sealed=predicted,
-        roof_and_start=predicted,
+        baseline=predicted,
         regime=found,
-        latency_s=latency_s,
+        cpu_time_s=latency_s,
+        sealed_regime_correct=sealed == found,
+        sealed_time_right=within(sealed_s, latency_s) if sealed and sealed_s and latency_s else None,
     )
 
 
@@ -45,8 +49,8 @@ def test_the_errors_of_the_times():
 
 def test_a_predictor_without_a_model_is_judged_by_the_same_cells():
     seen = cell()
-    seen.roof_and_start = CellPrediction(regime="compute", latency_s=0.4, fraction_of_compute_peak=None)
-    found = score([seen]).roof_and_start
+    seen.baseline = cell(sealed="compute", sealed_s=0.4).sealed
+    found = score([seen]).baseline
     assert (found.cells, found.regimes_right, found.times_right) == (1, 0, 0)
 
 
@@ -58,5 +62,5 @@ def test_a_predictor_without_a_model_is_judged_by_the_same_cells():
         (CostTerms(calls={"loop_s": 1}), START_S["loops of a CPU"]),
     ],
 )
-def test_the_roof_with_the_start_of_its_kind(terms, seconds):
-    assert baseline(1e9, 1e6, (100.0, 1000.0), terms).latency_s == pytest.approx(1e-5 + seconds)
+def test_the_start_up_time_of_a_kind_of_implementation(terms, seconds):
+    assert START_S[kind_of(terms)] == seconds

@@ -14,9 +14,9 @@ from records_factory import (
     results,
 )
 
-from roofline.analysis.results import read_results
-from roofline.analysis.seals import moment, violations
 from roofline.records.base import CorruptRecord, write
+from roofline.table.run_records import read_results
+from roofline.table.seals import moment, violations
 
 DAY = "2026-11-05T"
 

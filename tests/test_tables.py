@@ -5,13 +5,14 @@ import shlex
 from pathlib import Path
 
 import pytest
-from records_factory import bandwidth_record, cell, collected, device_record, operator_record, peak_record, stream
+from records_factory import bandwidth_record, cell, device_record, operator_record, peak_record, stream, verified
 
-from roofline.analysis.results import read_table
+from roofline.records.base import read
 from roofline.records.memory import FoundLevel, Sweep
 from roofline.report import markdown, screen
 from roofline.report.screen import make_again
 from roofline.report.tables import compute_rows, level_rows, limited_by, measure_again, memory_rows, remarks
+from roofline.table.rows import Roofline
 
 REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
 POWER = ["sw_power_cap"]
@@ -36,7 +37,7 @@ def roofline():
         for name in ("plain", "fused", "graph", "another", "one_more")
         if (n, name) != (2, "fused")
     ]
-    return collected(
+    return verified(
         peak_record("gpu0", "fp16", 778, sustained=665, reasons=POWER, vendor=989.4, clock=(1755, 1066)),
         peak_record("gpu0", "int8", 1700, interval=False),
         bandwidth_record(
@@ -49,14 +50,14 @@ def roofline():
         operator_record("cpu", cell("cpu", 1e-9, cache="warm", memory_ceilings=["dram_read"])),
         bandwidth_record("cpu", dram_read=80),
         dtypes=["fp16", "bf16"],
-    ).roofline
+    )
 
 
 @pytest.mark.parametrize(("copies", "one_core", "doubts"), [(47, 1, 1), (31, 1, 0), (1, 28, 1), (1, 15, 0)])
 def test_reads_that_copies_or_one_core_put_in_doubt_are_told(copies, one_core, doubts):
     alone = stream("dram_read_one_core", one_core, cores=1)
     record = bandwidth_record("cpu", dram_read=30, dram_copy=copies, dram_read_one_core=alone)
-    assert len(list(remarks(collected(device_record("cpu"), record).roofline.ceilings))) == doubts
+    assert len(list(remarks(verified(device_record("cpu"), record).ceilings))) == doubts
 
 
 def test_a_ceiling_in_words(roofline):
@@ -104,7 +105,7 @@ def test_the_tables_fit_the_screen(shown):
 
 
 def test_what_limits_the_load_of_a_real_card_fits_its_line():
-    roofline = read_table(REFERENCE / "roofline.json")
+    roofline = read(Roofline, REFERENCE / "roofline.json")
     lines = screen.summary(roofline).splitlines()
     assert [line for line in lines if line.startswith("  fp8_e4m3") and line.endswith("  load: power cap")]
     assert max(len(line) for line in lines if not line.startswith("  rm ")) <= screen.WIDTH  # that one is to be copied
@@ -121,10 +122,10 @@ def test_a_row_per_case_and_a_column_per_implementation(shown):
 def test_what_limits_is_told_apart_where_the_record_does():
     told = peak_record("gpu0", "fp16", 778, sustained=665, reasons=POWER)
     told.peak.burst_limited_by, told.peak.sustained_limited_by = [], POWER
-    (row,) = compute_rows(collected(told).roofline, "gpu0")
+    (row,) = compute_rows(verified(told), "gpu0")
     assert row.limited_by == "sustained: power cap"
     told.peak.burst_limited_by = POWER
-    (row,) = compute_rows(collected(told).roofline, "gpu0")
+    (row,) = compute_rows(verified(told), "gpu0")
     assert row.limited_by == "power cap"
 
 

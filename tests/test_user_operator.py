@@ -16,12 +16,12 @@ import yaml
 from test_kernels import ARCHITECTURES, compiled
 from workflow_run import CHECKOUT, TINY, Run, changed, made_once, measured, sha256, surroundings
 
-from roofline.analysis.collect import Asked, collect
-from roofline.analysis.results import Results
 from roofline.devices import Identity
 from roofline.devices.cpu import identity as cpu
 from roofline.operators import registry
 from roofline.run import machine_checks, settings, targets
+from roofline.table.load import Asked, load
+from roofline.table.run_records import Results
 
 # As a user would write it. Its import leaves a file behind, so that a test can tell whether it was imported.
 SAXPY = """
@@ -246,7 +246,7 @@ def test_one_for_gpus_alone_is_skipped_on_the_cpu_with_the_reason(tmp_path, monk
     assert lines_of(path) == ["operators: saxpy has no implementation for cpu"]
     assert lines_of(path, CARD) == []
     asked = targets.asked(settings.complete({"operators": [path]}), ["gpu0", "cpu"])
-    (skipped,) = (one for one in collect(Results(), Asked(**asked)).roofline.skipped if one.name == "saxpy")
+    (skipped,) = (one for one in load(Results(), Asked(**asked)).skipped if one.name == "saxpy")
     assert (skipped.device, skipped.what) == ("cpu", "operator")
     assert skipped.reason == "no implementation for cpu"
 

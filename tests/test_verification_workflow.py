@@ -2,11 +2,13 @@
 
 from records_factory import verification_page
 
-from roofline.analysis.results import read_results, read_table
-from roofline.analysis.seals import moment
+from roofline.records.base import read
 from roofline.records.files import file_sha256
 from roofline.records.prediction import predict_sealed
 from roofline.report.predictions import cell_name
+from roofline.table.rows import Roofline
+from roofline.table.run_records import read_results
+from roofline.table.seals import moment
 
 
 def test_every_record_holds_the_seals_predictions_and_began_after_them(finished_run):
@@ -41,7 +43,7 @@ def test_the_screen_and_the_manifest_hold_each_seal(finished_run):
 
 
 def test_every_prediction_stands_beside_what_was_found(finished_run):
-    found = read_table(finished_run.results / "roofline.json")
+    found = read(Roofline, finished_run.results / "roofline.json")
     assert len(found.entries) == len(found.operators) == 10
     for entry in found.entries:
         assert entry.sealed_error == (entry.sealed.latency_s - entry.latency_s) / entry.latency_s
@@ -52,14 +54,14 @@ def test_every_prediction_stands_beside_what_was_found(finished_run):
 
 
 def test_the_page_is_the_records_and_names_every_cell(finished_run):
-    found = read_table(finished_run.results / "roofline.json")
+    found = read(Roofline, finished_run.results / "roofline.json")
     text = (finished_run.results / "verification.md").read_text(encoding="utf-8")
     assert text == verification_page(found)
     assert all(f"**{cell_name(entry)}**" in text for entry in found.entries if entry.cause != "close")
 
 
 def test_the_checklist_knows_of_it(finished_run):
-    entries = read_table(finished_run.results / "roofline.json").entries
+    entries = read(Roofline, finished_run.results / "roofline.json").entries
     criteria = {(c["device"], c["check"]): c for c in finished_run.read("acceptance.json")["checks"]}
     found = criteria["cpu", "every prediction has its measured counterpart, sealed before it"]
     assert found["result"] == "pass" and found["reason"].startswith(f"{len(entries)} cells"), found

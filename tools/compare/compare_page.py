@@ -62,7 +62,7 @@ def shown(figures: Sequence[Compared], name: str) -> list[Compared]:
 
 
 def short(name: str) -> str:
-    name = name.replace("device's time", "GPU").replace("caller's time", "CPU")
+    name = name.replace(" time", "")
     return name if len(name) <= NAME else f"{name[: NAME // 2]}…{name[1 - NAME // 2 :]}"
 
 

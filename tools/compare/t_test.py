@@ -7,9 +7,7 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 from known_variation import Spread, Variation, pooled, variations, within
-from pairing import Device, Pair
-
-from roofline.api import ALONE, QUIET, few
+from pairing import Pair
 
 ERROR = 0.05  # of a comparison: of calling any figure SLOWER or FASTER though nothing changed; of an interval
 POWER = 0.90  # with which the smallest change is found
@@ -18,7 +16,6 @@ FEWEST_DF = 2  # of a variation: with less, nothing is tested
 MARGIN = 0.02  # a relative change that does not matter
 MARGINS = {"memory": 0.01, "sustained": 0.03, "device_time": 0.03, "caller_time": 0.05, "pageable": 0.10}  # by kind
 TIMES, FAMILIES = ("device_time", "caller_time"), 2
-UNAFFECTED = ("device_time", "sustained")  # kinds that a busy host does not disturb
 Verdict = Literal["SAME", "FASTER", "SLOWER", "UNCLEAR"]
 ByCard = dict[str, list[float]]
 SPREADS = ("spread_a", "spread_b", "run_variation", "card_variation")
@@ -95,8 +92,8 @@ def _figures(pair: Pair) -> list[tuple[Compared, Difference | None]]:
 def _figure(pair: Pair, first, known: Variation) -> tuple[Compared, Difference | None]:
     """A figure before the correction, UNCLEAR as yet, and its difference if it is tested."""
     sides = [[(one, one.figures[first.key]) for one in side if first.key in one.figures] for side in pair[1:]]
-    sound = [[both for both in side if not doubt(*both)] for side in sides]
-    reasons = [doubt(*side[0]) for side, kept in zip(sides, sound, strict=True) if not kept]
+    sound = [[both for both in side if not both[1].doubt] for side in sides]
+    reasons = [side[0][1].doubt for side, kept in zip(sides, sound, strict=True) if not kept]
     sides = [kept or side for kept, side in zip(sound, sides, strict=True)]
     inputs = [{figure.inputs for _, figure in side} for side in sides]
     if inputs[0] != inputs[1] and None not in inputs[0] | inputs[1]:
@@ -122,17 +119,6 @@ def _figure(pair: Pair, first, known: Variation) -> tuple[Compared, Difference |
         reason=next(iter(reasons), None),
     )
     return figure, None if reasons else Difference(math.log(ratio) * (1 if first.higher_is_better else -1), *error)
-
-
-def doubt(device: Device, figure) -> str | None:
-    """Why nothing follows from a figure; None if it is sound."""
-    if few(figure.samples):
-        return "too few samples"
-    for fault in device.run.roofline.faults:
-        disturbs = fault.check == ALONE or (fault.check == QUIET and figure.kind not in UNAFFECTED)
-        if disturbs and figure.record in fault.records:
-            return f"disturbed: not passed is {fault.check!r}"
-    return None
 
 
 def _mean(side: ByCard) -> float:

@@ -120,7 +120,7 @@ def screen(found: Fleet) -> str:
     lines += [f"and {len(again) - AGAIN_SHOWN} more: fleet.json"] * (len(again) > AGAIN_SHOWN)
     doubtful = sum(len(row.not_judged) for row in found.rows)
     if doubtful:
-        lines.append(f"Not judged: {counted(doubtful, 'figure')}, disturbed or of few samples.")
+        lines.append(f"Not judged: {counted(doubtful, 'figure')}, not to be relied on.")
     other = [
         f"{node}: {why.removeprefix(f'{node}: ')}"
         for node, why in found.failing.items()

@@ -12,7 +12,7 @@ BETTER = "#0072B2"
 READABLE, HIGH = 80, 880.0  # rows with words and figures; the height of more of them
 LOWEST, HIGHEST, STRONG = 80.0, 120.0, 14.0  # percent in the strongest colours; off 100, where words are white
 TITLE = "Ceilings of each card, in % of the fleet's median"
-MARKS = "Framed: slow. In brackets: disturbed or of few samples, and not judged. Empty: not measured."
+MARKS = "Framed: slow. In brackets: not to be relied on, and not judged. Empty: not measured."
 
 
 @style.styled()

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median, median_low
 
-from roofline.api import Run, card_id, sound
+from roofline.api import Run, card_id
 
 FEWEST_CARDS = 5  # of which a figure is judged
 MADS, LEAST = 3 * 1.4826, 0.03  # below the median by more than the larger of both is slow
@@ -21,7 +21,7 @@ class Row:
     card: str  # hash of the UUID; of a CPU the node
     run: int  # of this card: 1, 2..., the oldest first
     values: dict[str, float]  # by the keys of the figures
-    not_judged: list[str]  # keys: disturbed, or of few samples
+    not_judged: list[str]  # keys of figures that are not to be relied on
     of_median: dict[str, float] = field(default_factory=dict)  # performance over the median: below 1 is worse
 
     @property
@@ -112,8 +112,7 @@ def rows_of(runs: Mapping[str, Run]) -> list[Row]:
         count[card] = count.get(card, 0) + 1
         run = runs[node]
         mine = [one for key, one in run.of_device(record.device).items() if of_card(one.kind, key)]
-        kept = {one.key for one in sound(mine, run.roofline, record.device)}
-        doubtful = [one.key for one in mine if one.key not in kept]
+        doubtful = [one.key for one in mine if one.doubt]
         values = {one.key: one.value for one in mine}
         found.append(Row(node, record.device, card, count[card], values, doubtful))
     return sorted(found, key=lambda row: (row.node, row.device))

@@ -21,7 +21,7 @@ def add(source: str) -> list[str]:
 
 
 def card_run(run: api.Run, device: str) -> api.CardRun:
-    record, figures = run.devices[device], api.sound(run.quantities, run.roofline, device)
+    record, figures = run.devices[device], api.sound(run.quantities, device)
     return api.CardRun(
         date=record.queried_at,
         commit=run.commit,

@@ -72,7 +72,7 @@ class Profile:
     multiprocessors: int
     launches: int
     total_s: float
-    start_s: float | None  # what a kernel that does nothing takes
+    start_s: float | None  # the smallest case of an operator, without a graph
     left_out: dict[str, int]
     kernels: list[Placed]
 
@@ -99,8 +99,8 @@ def place(report: ncu.Report, run: Run) -> Profile:
     """Every kernel of a report, those that take most time first. Raises BadReport for another card."""
     device = device_of(report, run)
     ceilings = [one for one in run.roofline.ceilings if one.device == device]
-    calls = [one for one in run.roofline.calls if one.device == device]
-    start_s = max((one.empty_kernel_device_s for one in calls if one.empty_kernel_device_s), default=None)
+    alone = (one.start_s for one in run.roofline.operators if one.device == device and not one.graph)
+    start_s = min(filter(None, alone), default=None)
     groups = ncu_counts.grouped(report.kernels)
     total_s = fsum(one.total("duration_s") or 0.0 for one in groups)
     kernels = [_placed(one, ceilings, report.card.multiprocessors, start_s, total_s) for one in groups]

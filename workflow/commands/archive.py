@@ -13,8 +13,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from roofline.analysis.results import read_table
 from roofline.core.formatting import counted
+from roofline.records.base import read
 from roofline.records.files import RESULTS, file_sha256
 from roofline.records.manifest import Manifest
 from roofline.report.tables import fail_lines
@@ -23,6 +23,7 @@ from roofline.run.archive import MADE_AGAIN, Refused, contents, located, manifes
 from roofline.run.jobs import JOBS, print_what_can_be_printed
 from roofline.run.manifest import differing_files, is_result, unlisted_files
 from roofline.run.settings import CHECKOUT, Faults
+from roofline.table.rows import Roofline
 
 METADATA = Path(".snakemake", "metadata")
 AGAIN = "run the workflow first (make run, or snakemake --cores 1), or give the options that it was run with"
@@ -93,7 +94,7 @@ def report(root: Path, path: Path) -> None:
     for file in manifest.data:
         if not is_result(file.path):
             print(f"left out: {file.path}, a file of your own; its SHA-256 is in the manifest")
-    for line in fail_lines(read_table(root / RESULTS / "roofline.json").faults):
+    for line in fail_lines(read(Roofline, root / RESULTS / "roofline.json").faults):
         print(line)
     print(path)
     print(f"{path.stat().st_size / 1e6:.1f} MB, SHA-256 {file_sha256(path)}")

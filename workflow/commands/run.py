@@ -25,7 +25,6 @@ INTERRUPTED = 130
 signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))  # imports take a second
 
 from roofline import devices
-from roofline.analysis.results import read_any
 from roofline.core.formatting import listed
 from roofline.core.terms import Faults, accelerators
 from roofline.records.base import CorruptRecord, read
@@ -34,6 +33,7 @@ from roofline.records.files import RESULTS
 from roofline.report import job_lines
 from roofline.run import again, console, dry_run, folder, run_lock, settings, targets
 from roofline.run.jobs import print_what_can_be_printed
+from roofline.table.run_records import read_any
 
 MANIFEST = RESULTS / "manifest.json"
 

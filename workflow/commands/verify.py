@@ -10,19 +10,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from roofline.analysis.results import Results, read_results
-from roofline.analysis.table import Roofline
 from roofline.records.base import CorruptRecord
-from roofline.records.compute import PeakFlopsRecord
 from roofline.records.files import RESULTS
 from roofline.records.manifest import Manifest
-from roofline.records.memory import BandwidthRecord
 from roofline.report.tables import fail_lines
 from roofline.run import pictures
 from roofline.run.archive import ENDING, RENDERED, Refused, newest, opened
 from roofline.run.derived import write_derived
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.manifest import hashes
+from roofline.table.rows import Roofline
+from roofline.table.run_records import Results, read_results
 
 
 def verify(run: Path) -> int:
@@ -46,12 +44,9 @@ def draw(found: Results, manifest: Manifest, folder: Path) -> Roofline:
     """Words, numbers and pictures that follow from records. Returns the table."""
     roofline = write_derived(found, manifest.asked, hashes(manifest.outputs), folder)
     names = {Path(output.path).name for output in manifest.outputs}
-    bandwidths, peaks = ([record for _, record in found.of_kind(kind)] for kind in (BandwidthRecord, PeakFlopsRecord))
     pictures.draw(
         folder,
         roofline,
-        peaks,
-        bandwidths,
         operators={info.picture: info.name for info in roofline.operator_info.values()},
         dpi=manifest.config["plot"]["dpi"],
         instructions="instruction_roofline.png" in names,

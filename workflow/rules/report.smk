@@ -27,8 +27,6 @@ rule derive:
 rule plot:
     input:
         roofline="results/roofline.json",
-        peaks=files(CELLS.peaks()),
-        bandwidths=files(CELLS.bandwidths()),
         library=sources.library_files(SCRIPTS / "plot.py", measures=False),
     output:
         roofline=expand("results/roofline.{format}", format=["png", "svg"]),

@@ -2,12 +2,12 @@
 
 import json
 
-from roofline.analysis.results import KNOWN_CARDS, read_results
 from roofline.records.base import write
 from roofline.records.cards import known_cards
 from roofline.records.files import RESULTS, below_results, file_sha256
 from roofline.run.derived import write_derived
 from roofline.run.jobs import job, say
+from roofline.table.run_records import KNOWN_CARDS, read_results
 
 if __name__ == "__main__":
     with job("derive", snakemake):

@@ -13,8 +13,7 @@ from compare import compare
 from known_variation import Spread, Variation
 from pictures import overlapping_texts, texts_outside
 
-from roofline.api import ALONE, Refused, exit_with, open_run
-from roofline.records.check import CheckResult
+from roofline.api import Refused, exit_with, open_run
 
 OTHER_CARD = "GPU-86f4223b-7c36-2ccf-30fc-9f5c1c8946fd"
 SMALL = {"fp32", "fp16", "fp16/sustained", "hbm_read", "l2", "h2d_pageable"}
@@ -29,14 +28,14 @@ def run(reference):
     return dataclasses.replace(whole, devices={"gpu0": whole.devices["gpu0"]}, roofline=roofline, quantities=figures)
 
 
-def another(run, source="another", factor=1.0, only=None, card=None, faults=(), **device):
+def another(run, source="another", factor=1.0, only=None, card=None, doubtful=None, **device):
     """A run like this one, its figures times a factor; the record of its card with other fields."""
     record = run.devices["gpu0"]
     hardware = record.hardware | {key: device.pop(key) for key in list(device) if key in record.hardware}
     record = record.model_copy(update={"hardware": hardware, **({"uuid": card} if card else {}), **device})
     figures = [one._replace(value=one.value * (factor if only in (None, one.key) else 1.0)) for one in run.quantities]
-    roofline = run.roofline.model_copy(update={"checks": list(faults)})
-    whole = {"devices": {"gpu0": record}, "quantities": figures, "roofline": roofline}
+    figures = [one._replace(doubt="disturbed") if one.key == doubtful else one for one in figures]
+    whole = {"devices": {"gpu0": record}, "quantities": figures}
     return dataclasses.replace(run, source=source, fingerprint=source, **whole)
 
 
@@ -103,18 +102,10 @@ def test_the_spread_inside_the_lists_counts_with_the_stored_variation(run, known
 
 def test_few_samples_other_operands_and_disturbed_records_are_not_judged(run, known):
     known(runs=0.001)
-    fault = CheckResult(
-        device="gpu0",
-        check=ALONE,
-        result="fail",
-        doubts_figures=True,
-        reason="1 other process",
-        records=["gpu0/peak_flops/fp16.json"],
-    )
-    disturbed = compare([run], [another(run, factor=0.5, faults=[fault])])
+    disturbed = compare([run], [another(run, factor=0.5, doubtful="fp16")])
     assert of(disturbed, "fp16").verdict == "UNCLEAR" and "disturbed" in of(disturbed, "fp16").reason
     assert of(disturbed, "fp32").verdict == "SLOWER" and "few samples" in of(disturbed, "h2d_pageable").reason
-    helped = compare([run], [another(run, "sound"), another(run, factor=0.5, faults=[fault])])
+    helped = compare([run], [another(run, "sound"), another(run, factor=0.5, doubtful="fp16")])
     assert of(helped, "fp16").verdict == "SAME" and len(of(helped, "fp16").b) == 1
     figures = [one._replace(inputs="zeros") if one.key == "fp16" else one for one in run.quantities]
     zeros = dataclasses.replace(another(run, factor=1.1), quantities=figures)

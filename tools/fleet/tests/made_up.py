@@ -24,14 +24,16 @@ def results(
     """A results folder of a node with so many copies of the GPU, in which rates of the first are multiplied: by the
     name of a ceiling, of the ceiling with its rate (fp16/sustained_tflops), or of its level (hbm).
 
-    `changes` are of the devices, such as `name`, and `effort` and `checks` of the run."""
+    `changes` are of the devices, such as `name`, and `effort` of the run; a ceiling may be `doubtful`."""
     parts, chance = records(), random.Random(name)
     table, manifest = json.loads(parts["roofline.json"]), json.loads(parts["manifest.json"])
     at = folder / name
     shutil.rmtree(at, ignore_errors=True)
     manifest["outputs"] = []
     manifest["config"]["effort"] = changes.pop("effort", manifest["config"]["effort"])
-    table["checks"] = changes.pop("checks", [])
+    table["checks"], doubtful = [], changes.pop("doubtful", None)
+    for one in table["ceilings"]:
+        one["doubt"] = "disturbed" if one["name"] == doubtful else one["doubt"]
     table["operators"] = []  # of which a card is not judged
     own, table["devices"] = table["devices"], {"cpu": table["devices"]["cpu"]}
     for kind in ("ceilings", "instructions"):

@@ -8,8 +8,8 @@ import pytest
 from records_factory import device_record
 
 from roofline import api
-from roofline.analysis.quantities import Quantity
 from roofline.records import cards as known_cards
+from roofline.table.quantities import Quantity
 
 CARD = device_record("gpu0", hardware={"power_limit_w": 700.0})
 MINE = {"card_id": api.card_id(CARD.uuid)}

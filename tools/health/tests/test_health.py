@@ -12,9 +12,6 @@ from factories import seals_for
 from fake_gpu import nvml_card, open_gpu, use_nvml
 
 from roofline import api
-from roofline.analysis.checks.card import COPIES, LINK, MEMORY, REPAIRS
-from roofline.analysis.checks.ceilings import NEAR_MAXIMUM
-from roofline.analysis.checks.conditions import ALONE, COOL
 from roofline.devices.base import Identity
 from roofline.devices.description import describe
 from roofline.devices.gpu import fma
@@ -23,6 +20,9 @@ from roofline.operators.gemm import Gemm
 from roofline.records.base import write
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import BandwidthRecord
+from roofline.table.checks.card import COPIES, LINK, MEMORY, REPAIRS
+from roofline.table.checks.ceilings import NEAR_MAXIMUM
+from roofline.table.checks.conditions import ALONE, COOL
 
 # GB/s and TFLOPS of an H200; register-only kernels run on two of its multiprocessors, which NumPy can follow.
 FEW, ALL = 2, 132

@@ -160,7 +160,7 @@ def test_each_pipe_has_its_own_ceiling_and_fp16_on_cuda_cores_is_not_counted():
     assert kernel.flops == pytest.approx(half + third)
 
 
-def test_a_kernel_as_short_as_an_empty_one_is_bound_by_overhead():
+def test_a_kernel_as_short_as_the_shortest_case_is_bound_by_overhead():
     (kernel,) = placed(launch(seconds=2.5e-6, memory_read_bytes=1e3)).kernels
     assert (kernel.regime, kernel.limited_by) == ("overhead", None)
 

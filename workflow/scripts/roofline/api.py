@@ -6,12 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 from roofline import devices
-from roofline.analysis.checks.conditions import ALONE, QUIET
-from roofline.analysis.load import card_facts
-from roofline.analysis.quantities import Run, fingerprint, quantities, sound
-from roofline.analysis.ranks import comparable
-from roofline.analysis.results import read_table
-from roofline.analysis.table import ComputeCeiling, MemoryCeiling
+from roofline.core import student_t
 from roofline.core.dtypes import array_dtype, relative_error, require_close
 from roofline.core.formatting import (
     capacity,
@@ -60,6 +55,11 @@ from roofline.run.folder import Failed, measure, require_no_living_run
 from roofline.run.jobs import Failure, exit_with, print_what_can_be_printed
 from roofline.run.manifest import differing_files
 from roofline.run.settings import Faults
+from roofline.table.ceiling_rows import comparable
+from roofline.table.checks.conditions import ALONE, QUIET
+from roofline.table.load import card_facts
+from roofline.table.quantities import Run, fingerprint, quantities, sound
+from roofline.table.rows import ComputeCeiling, MemoryCeiling, Roofline
 
 
 def open_run(path: Path | str) -> Run:
@@ -69,7 +69,7 @@ def open_run(path: Path | str) -> Run:
     """
     with unpacked(Path(path)) as root:
         try:
-            manifest, roofline = manifest_of(root), read_table(root / RESULTS / "roofline.json")
+            manifest, roofline = manifest_of(root), read_record(Roofline, root / RESULTS / "roofline.json")
             records = {name: f"{RESULTS}/{name}/device_query.json" for name in roofline.devices}
             devices = {name: read_record(DeviceRecord, root / record) for name, record in records.items()}
         except (Refused, CorruptRecord, OSError) as error:

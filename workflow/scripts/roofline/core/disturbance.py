@@ -80,3 +80,16 @@ def is_throttled(reasons: list[str] | None) -> bool | None:
 def limiting_words(reasons: Iterable[str]) -> str:
     """Reasons in words, each once; empty where only idleness or nothing was reported."""
     return ", ".join(dict.fromkeys(REASONS.get(reason, reason) for reason in reasons if reason != IDLE))
+
+
+def is_disturbed(reading, states: Iterable, sensitive: Sensitive) -> bool:
+    """Whether other load ran during a block, by its Contention (None: not known) and readings of the device."""
+    return any(state.other_processes for state in states) or bool(reading and disturbances(reading, sensitive))
+
+
+def hidden_load(whole_job, sensitive: Sensitive) -> list[str]:
+    """Load that only a whole job's reading shows: a block is too short to tell of processes that are hidden here."""
+    if whole_job is None:
+        return []
+    seen = dict.fromkeys(("other_cores", "waiting_share", "stolen_share", "throttled_share", "other_processes"))
+    return disturbances(whole_job.model_copy(update=seen), sensitive)

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from math import floor, log10
 
-from roofline.core.statistics import few
 from roofline.core.terms import BYTES, Axis
 
 
@@ -24,9 +23,9 @@ def percent(share: float) -> str:
     return f"{value:.{max(1, 1 - floor(log10(value)))}f} %" if value > 0 else "0 %"
 
 
-def starred(text: str, samples: int | None) -> str:
-    """A figure, marked where it rests on few samples."""
-    return f"{text}*" if few(samples) else text
+def starred(text: str, doubtful: object) -> str:
+    """A figure, marked where it is not to be relied on."""
+    return f"{text}*" if doubtful else text
 
 
 def duration(seconds: float) -> str:

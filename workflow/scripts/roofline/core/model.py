@@ -43,6 +43,14 @@ def attainable_flops(peak_flops: float, bandwidth: float, intensity: float) -> f
     return min(peak_flops, intensity * bandwidth)
 
 
+def roof_tflops(flops: float, memory_bytes: float, tflops: float | None, gb_per_s: float | None) -> float | None:
+    """The lower of two measured ceilings at an operation's intensity, in TFLOPS; None: not measured, sets no limit."""
+    limits = [tflops] if tflops else []
+    if gb_per_s and memory_bytes:
+        limits.append(flops / memory_bytes * gb_per_s / 1e3)
+    return min(limits, default=None)
+
+
 def roofline_time(flops: float, memory_bytes: float, peak_flops: float, bandwidth: float) -> float:
     """Seconds that the roofline allows: max(FLOPs / peak, bytes / bandwidth).
 

@@ -9,19 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import cycle
 
-from roofline.analysis.table import (
-    InstructionRoofline,
-    Operator,
-    PlacedKernel,
-    Roofline,
-)
 from roofline.core.formatting import duration, flops_rate, flops_unit, number, percent, regime_words
 from roofline.devices.levels import SWEPT_CACHES
 from roofline.operators.about import About
-from roofline.records.compute import PeakFlopsRecord
 from roofline.report.cells import USERS, chosen, has_place, height_of, predicted, series_of
 from roofline.report.palette import LEVEL_COLOURS, LEVEL_NAMES, dtype_colour
 from roofline.report.roofline_ceilings import compute_levels, drawn, memory_levels
+from roofline.table.rows import (
+    Cell,
+    InstructionRoofline,
+    PlacedKernel,
+    Roofline,
+)
 
 SYMBOLS = (
     "circle",
@@ -71,7 +70,7 @@ def roofline_chart(roofline: Roofline) -> dict | None:
             of = {"device": device, "operator": operator, "dtype": dtype}
             group = [cell for cell in mine if (cell.operator, cell.dtype) == (operator, dtype)]
             traces.append(_predicted(group, of))
-            traces.append(_dots(group, best, symbols[operator], of))
+            traces.append(_dots(group, best, symbols[operator], of, roofline))
     layout = {
         "xaxis": {"title": {"text": "intensity, FLOP/byte"}, "type": "log"},
         "yaxis": {"title": {"text": "attained, TFLOPS"}, "type": "log"},
@@ -93,15 +92,15 @@ def _ridges(roofline: Roofline) -> Iterable[float]:
             yield min(rates) / max(slopes)
 
 
-def _dots(cells: Sequence[Operator], best: set[int], symbol: str, of: dict) -> dict:
+def _dots(cells: Sequence[Cell], best: set[int], symbol: str, of: dict, roofline: Roofline) -> dict:
     return {
         "x": [cell.intensity_flops_per_byte for cell in cells],
         "y": [_rounded(height_of(cell)) for cell in cells],
-        "text": [_hover(cell) for cell in cells],
+        "text": [_hover(cell, roofline) for cell in cells],
         "hovertemplate": "%{text}<extra></extra>",
         "mode": "markers",
         "marker": {
-            "symbol": [f"{symbol}{'' if cell.latency_s else '-open'}" for cell in cells],
+            "symbol": [f"{symbol}{'' if cell.cpu_time_s else '-open'}" for cell in cells],
             "color": colour(of["dtype"]),
             "size": [11 if id(cell) in best else 7 for cell in cells],
             "opacity": [1.0 if id(cell) in best else 0.45 for cell in cells],
@@ -111,7 +110,7 @@ def _dots(cells: Sequence[Operator], best: set[int], symbol: str, of: dict) -> d
     }
 
 
-def _predicted(cells: Sequence[Operator], of: dict) -> dict:
+def _predicted(cells: Sequence[Cell], of: dict) -> dict:
     known = [(cell, at) for cell in cells if (at := predicted(cell))]
     return {
         "x": [cell.intensity_flops_per_byte for cell, _ in known],
@@ -179,18 +178,20 @@ def _along(start: float, end: float) -> list[float]:
     return [_rounded(start * (end / start) ** (place / (POINTS - 1))) for place in range(POINTS)]
 
 
-def _hover(cell: Operator) -> str:
-    """Operator, shape, measured, predicted, share of which roof."""
-    what = cell.name or " ".join(filter(None, [cell.title or cell.operator, cell.scope, cell.implementation]))
+def _hover(cell: Cell, roofline: Roofline) -> str:
+    """Cell, shape, measured, predicted, share of which roof."""
+    what = cell.name or " ".join(filter(None, [roofline.title(cell.operator), cell.scope, cell.implementation]))
     lines = [f"<b>{escape(what)}</b>"]
-    lines.append(escape(" ".join(filter(None, [cell.dtype, cell.label, cell.preset, f"on {cell.device}"]))))
-    if cell.latency_s:
+    lines.append(escape(" ".join(filter(None, [cell.dtype, roofline.label(cell), cell.preset, f"on {cell.device}"]))))
+    if cell.cpu_time_s:
         rate = f" · {flops_rate(cell.attained_tflops)}" if cell.attained_tflops else ""
-        lines.append(f"measured {duration(cell.latency_s)}{rate}")
-    if cell.sealed and cell.sealed.latency_s:
-        lines.append(f"predicted {duration(cell.sealed.latency_s)}, {regime_words(cell.sealed.regime)}")
-    if cell.fraction_of_roof:
-        lines.append(f"{percent(cell.fraction_of_roof)} of its roof")
+        lines.append(f"measured {duration(cell.cpu_time_s)}{rate}")
+    if cell.sealed and cell.sealed.cpu_time_s:
+        lines.append(f"predicted {duration(cell.sealed.cpu_time_s)}, {regime_words(cell.sealed.regime)}")
+    if cell.share:
+        lines.append(f"{percent(cell.share)} of its roof")
+    if cell.doubt or cell.roof_doubt:
+        lines.append(f"do not rely on it: {cell.doubt or cell.roof_doubt}")
     if cell.regime:
         lines.append(regime_words(cell.regime))
     return "<br>".join(lines)
@@ -199,12 +200,12 @@ def _hover(cell: Operator) -> str:
 # ---------------------------------------------------------------- predicted against measured
 
 
-def prediction_chart(entries: Sequence[Operator], worst: Sequence[Operator], symbols: Mapping[str, str]) -> dict | None:
+def prediction_chart(roofline: Roofline, worst: Sequence[Cell], symbols: Mapping[str, str]) -> dict | None:
     """Every cell's sealed time over its measured one, the factor of two as a band, and the worst by their number."""
-    known = [e for e in entries if e.latency_s and e.sealed and e.sealed.latency_s]
+    known = [e for e in roofline.entries if e.cpu_time_s and e.sealed and e.sealed.cpu_time_s]
     if not known:
         return None
-    times = [time for e in known for time in (e.latency_s, e.sealed.latency_s)]
+    times = [time for e in known for time in (e.cpu_time_s, e.sealed.cpu_time_s)]
     ends = [min(times) / 2, max(times) * 2]
     band = {"mode": "lines", "hoverinfo": "skip", "showlegend": False, "line": {"width": 0}}
     traces: list[dict] = [
@@ -212,7 +213,7 @@ def prediction_chart(entries: Sequence[Operator], worst: Sequence[Operator], sym
         {**band, "x": ends, "y": [end * 2 for end in ends], "fill": "tonexty", "fillcolor": "@band"},
         {**band, "x": ends, "y": ends, "line": {"width": 1.2, "color": "@muted"}},
     ]
-    groups: dict[tuple[str, str], list[Operator]] = {}
+    groups: dict[tuple[str, str], list[Cell]] = {}
     for entry in known:
         groups.setdefault((entry.device, entry.operator), []).append(entry)
     devices = list(dict.fromkeys(e.device for e in known))
@@ -220,9 +221,9 @@ def prediction_chart(entries: Sequence[Operator], worst: Sequence[Operator], sym
         hollow = "" if device == devices[0] else "-open"
         traces.append(
             {
-                "x": [e.latency_s for e in mine],
-                "y": [e.sealed.latency_s for e in mine],
-                "text": [_hover_error(e) for e in mine],
+                "x": [e.cpu_time_s for e in mine],
+                "y": [e.sealed.cpu_time_s for e in mine],
+                "text": [_hover_error(e, roofline) for e in mine],
                 "hovertemplate": "%{text}<extra></extra>",
                 "mode": "markers",
                 "name": escape(f"{operator.replace('_', ' ')}, {device}"),
@@ -236,8 +237,8 @@ def prediction_chart(entries: Sequence[Operator], worst: Sequence[Operator], sym
         )
     traces.append(
         {
-            "x": [e.latency_s for e in worst],
-            "y": [e.sealed.latency_s for e in worst],
+            "x": [e.cpu_time_s for e in worst],
+            "y": [e.sealed.cpu_time_s for e in worst],
             "text": [str(place) for place in range(1, len(worst) + 1)],
             "mode": "markers+text",
             "textposition": "top center",
@@ -254,17 +255,17 @@ def prediction_chart(entries: Sequence[Operator], worst: Sequence[Operator], sym
     return {"data": traces, "layout": layout}
 
 
-def _hover_error(entry: Operator) -> str:
+def _hover_error(entry: Cell, roofline: Roofline) -> str:
     how = " ".join(filter(None, [entry.operator.replace("_", " "), entry.scope, entry.implementation]))
-    case = " ".join(filter(None, [entry.dtype, entry.label, entry.preset, f"on {entry.device}"]))
-    times = f"predicted {duration(entry.sealed.latency_s)}<br>measured {duration(entry.latency_s)}"
+    case = " ".join(filter(None, [entry.dtype, roofline.label(entry), entry.preset, f"on {entry.device}"]))
+    times = f"predicted {duration(entry.sealed.cpu_time_s)}<br>measured {duration(entry.cpu_time_s)}"
     return f"<b>{escape(how)}</b><br>{escape(case)}<br>{times}"
 
 
 # ---------------------------------------------------------------- one operator
 
 
-def operator_chart(cells: Sequence[Operator], info: About) -> dict | None:
+def operator_chart(cells: Sequence[Cell], info: About, roofline: Roofline) -> dict | None:
     """Shares of the roof over bytes; lines join cells that differ in the operator's axis alone."""
     cells = [cell for cell in cells if cell.bytes and cell.fraction_of_roof]
     if not cells:
@@ -281,7 +282,7 @@ def operator_chart(cells: Sequence[Operator], info: About) -> dict | None:
                 {
                     "x": [cell.bytes for cell in group],
                     "y": [_rounded(100 * cell.fraction_of_roof) for cell in group],
-                    "text": [_hover(cell) for cell in group],
+                    "text": [_hover(cell, roofline) for cell in group],
                     "hovertemplate": "%{text}<extra></extra>",
                     "mode": "lines+markers",
                     "legendgroup": escape(way),
@@ -323,16 +324,19 @@ def _scale(values: Iterable[float]) -> dict:
     return {"type": "log" if max(values) > WIDE * min(values) else "linear"}
 
 
-def _way(cell: Operator, devices: bool) -> str:
+def _way(cell: Cell, devices: bool) -> str:
     return " ".join(filter(None, [cell.implementation, cell.scope, f"({cell.device})" if devices else None]))
 
 
 # ---------------------------------------------------------------- the instruction roofline
 
 
-def instruction_chart(one: InstructionRoofline) -> dict | None:
+def instruction_chart(one: InstructionRoofline, roofline: Roofline) -> dict | None:
     """A GPU's roofs and walls, and of each kernel a dot per level that it moves transactions of."""
-    peak, slopes = one.warp_instructions_per_s / 1e9, {v.level: v.transactions_per_s / 1e9 for v in one.levels}
+    peak, slopes = (
+        one.warp_instructions_per_s / 1e9,
+        {level: rate / 1e9 for level, rate in one.transactions_per_s.items()},
+    )
     if not slopes:
         return None
     loads = [wall for wall in one.walls if wall.transactions_per_request]
@@ -366,7 +370,7 @@ def instruction_chart(one: InstructionRoofline) -> dict | None:
             {
                 "x": [_rounded(k.warp_instructions / k.transactions[level]) for k, level in mine],
                 "y": [_rounded(k.warp_instructions_per_s / 1e9) for k, _ in mine],
-                "text": [_hover_placed(k, level) for k, level in mine],
+                "text": [_hover_placed(k, level, roofline) for k, level in mine],
                 "hovertemplate": "%{text}<extra></extra>",
                 "mode": "markers",
                 "legendgroup": escape(way),
@@ -401,9 +405,9 @@ def _way_placed(kernel: PlacedKernel) -> str:
     return ", ".join(filter(None, [kernel.operator.replace("_", " "), kernel.implementation]))
 
 
-def _hover_placed(kernel: PlacedKernel, level: str) -> str:
+def _hover_placed(kernel: PlacedKernel, level: str, roofline: Roofline) -> str:
     lines = [
-        f"<b>{escape(kernel.full_name)}</b>",
+        f"<b>{escape(roofline.full_name(kernel))}</b>",
         f"over {LEVEL_NAMES[level]}: {percent(kernel.fraction_of_level[level])}",
     ]
     lines += [f"issue: {percent(kernel.fraction_of_issue)}"]
@@ -414,22 +418,22 @@ def _hover_placed(kernel: PlacedKernel, level: str) -> str:
 # ---------------------------------------------------------------- sustained load
 
 
-def load_chart(records: Iterable[PeakFlopsRecord]) -> dict | None:
+def load_chart(roofline: Roofline) -> dict | None:
     """What sustained load leaves of each burst, over seconds."""
-    loaded = [record for record in records if record.peak and record.peak.sustained]
+    loaded = [c for c in roofline.ceilings if c.kind == "compute" and c.load]
     if not loaded:
         return None
-    devices = len({record.device for record in loaded}) > 1
+    devices = len({c.device for c in loaded}) > 1
     traces = [
         {
-            "x": [_rounded(point.at_s) for point in record.peak.sustained.curve],
-            "y": [_rounded(100 * point.tflops / record.peak.burst_tflops) for point in record.peak.sustained.curve],
+            "x": [_rounded(point.at_s) for point in c.load.curve],
+            "y": [_rounded(100 * point.tflops / c.burst_tflops) for point in c.load.curve],
             "mode": "lines",
-            "name": f"{record.device} {record.dtype}" if devices else record.dtype,
-            "line": {"color": colour(record.dtype), "width": 1.5},
-            "hovertemplate": f"{record.dtype}: %{{y}} % of the burst after %{{x}} s<extra></extra>",
+            "name": f"{c.device} {c.name}" if devices else c.name,
+            "line": {"color": colour(c.name), "width": 1.5},
+            "hovertemplate": f"{c.name}: %{{y}} % of the burst after %{{x}} s<extra></extra>",
         }
-        for record in loaded
+        for c in loaded
     ]
     layout = {
         "xaxis": {"title": {"text": "seconds under load"}, "rangemode": "tozero"},

@@ -1,12 +1,10 @@
 """What the hardware's counters say of a run: sentences, and tables of what was declared beside what was counted."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
-from roofline.analysis.counted import limited_by_memory
-from roofline.analysis.results import Results
-from roofline.analysis.table import CountedEntry, Roofline
 from roofline.core.formatting import counted, listed, number, percent, traffic
 from roofline.report.markdown import Table, filled
+from roofline.table.rows import Counted, Roofline
 
 PASSED_BY = (
     "Counts of L1 and shared memory are of the load-store unit, which cp.async, TMA and the operands of wgmma bypass; "
@@ -23,17 +21,17 @@ FIELDS = {
 EXTRA = 1.02  # times the declared FLOPs: what is more than this is told
 
 
-def sentences(found: Results, table: Roofline) -> list[str]:
+def sentences(table: Roofline) -> list[str]:
     """A line per refusal; how many counts are as declared; what was not counted. Empty where counting was off."""
     refused = [f"{one.device}: not counted: {one.reason}." for one in table.not_counted]
     if not table.counted:
         return refused
-    return [*refused, _agreement(table.counted, table.titles), " ".join([*_gaps(found), PASSED_BY])]
+    return [*refused, _agreement(table), " ".join([*_gaps(table.counted), PASSED_BY])]
 
 
-def telling(entries: Iterable[CountedEntry]) -> list[CountedEntry]:
+def telling(entries: Iterable[Counted]) -> list[Counted]:
     """Of each implementation the cell that moves most."""
-    most: dict[tuple, CountedEntry] = {}
+    most: dict[tuple, Counted] = {}
     for one in entries:
         key = (one.device, one.operator, one.implementation, one.scope)
         if key not in most or _declared_bytes(one) > _declared_bytes(most[key]):
@@ -41,36 +39,35 @@ def telling(entries: Iterable[CountedEntry]) -> list[CountedEntry]:
     return list(most.values())
 
 
-def _declared_bytes(one: CountedEntry) -> float:
+def _declared_bytes(one: Counted) -> float:
     return one.declared_read_bytes + one.declared_write_bytes
 
 
-def _agreement(entries: Sequence[CountedEntry], titles: Mapping[str, str]) -> str:
-    """Bytes of memory-bound cells, whose time they set, and FLOPs of all; then what else differs, and why."""
-    bound = [one for one in entries if limited_by_memory(one)]
+def _agreement(table: Roofline) -> str:
+    """Bytes of memory-bound cells, whose time they set, and FLOPs of all; then what else differs."""
+    entries, bound = table.counted, [one for one in table.counted if one.limited_by_memory]
     shares, wrong = [], []
     for what, field in QUANTITIES.items():
         known = [one for one in (entries if what == FLOPS else bound) if getattr(one, field) is not None]
         if known:
             shares.append(f"{what} in {sum(getattr(one, field) for one in known)} of {len(known)}")
-        wrong += [one for one in entries if getattr(one, field) is False and one not in wrong]
+        wrong += [one for one in known if getattr(one, field) is False and one not in wrong]
     said = f"{counted(len(entries), 'cell')} profiled, after everything was timed."
     if shares:
         cells = counted(len(bound), "memory-bound cell")
         of_bound = f" Memory traffic is checked for the {cells}." if bound else ""
         said += f"{of_bound} As declared, or as the kernel's own formula has it: {listed(shares)}."
-    said += "".join(f" {counted_name(one, titles)}: {one.explanation}." for one in wrong)
+    said += f" Not as declared: {listed(counted_name(one, table) for one in wrong)}." if wrong else ""
     more = [one for one in entries if one.flops_agree and one.flops > EXTRA * one.declared_flops > 0]
     if more:
         most = max(more, key=lambda one: one.flops / one.declared_flops)
         times = number(most.flops / most.declared_flops)
-        said += f" {counted_name(most, titles)} executes {times} times its declared FLOPs, the most of all."
+        said += f" {counted_name(most, table)} executes {times} times its declared FLOPs, the most of all."
     return said
 
 
-def _gaps(found: Results) -> Iterable[str]:
+def _gaps(cells: Iterable[Counted]) -> Iterable[str]:
     """What was not counted of profiled cells, by the reason."""
-    cells = [cell for _, record in found.counters for cell in record.cells]
     groups: dict[str, dict[str, int]] = {}
     for cell in cells:
         for field, reason in cell.not_counted.items():
@@ -82,11 +79,10 @@ def _gaps(found: Results) -> Iterable[str]:
         yield f"Not counted: {told}, since {reason}."
 
 
-def table_of(entries: Iterable[CountedEntry], titles: Mapping[str, str], explained: bool = False) -> Table:
+def table_of(entries: Iterable[Counted], table: Roofline) -> Table:
     """Declared and counted side by side."""
     columns = ("cell", "read: declared", "counted", "written: declared", "counted")
     columns += ("FLOPs: declared", "kernel's formula", "counted", "tensor cores active", "occupancy")
-    columns += ("difference",) if explained else ()
     rows = []
     for one in entries:
         moved = (one.declared_read_bytes, one.read_bytes, one.declared_write_bytes, one.write_bytes)
@@ -95,10 +91,10 @@ def table_of(entries: Iterable[CountedEntry], titles: Mapping[str, str], explain
         words = [traffic(value) if value is not None else "-" for value in moved]
         words += [f"{value:.4g}" if value is not None else "-" for value in flops]
         words += [percent(value) if value is not None else "-" for value in shares]
-        rows.append([counted_name(one, titles), *words, *([one.explanation] if explained else [])])
+        rows.append([counted_name(one, table), *words])
     return filled(columns, rows)
 
 
-def counted_name(one: CountedEntry, titles: Mapping[str, str]) -> str:
-    names = (one.device, one.preset, one.scope, one.dtype, one.label)
-    return f"{titles.get(one.operator, one.operator)}, {one.implementation}: {' '.join(filter(None, names))}"
+def counted_name(one: Counted, table: Roofline) -> str:
+    names = (one.device, one.preset, one.scope, one.dtype, table.label(one))
+    return f"{table.title(one.operator)}, {one.implementation}: {' '.join(filter(None, names))}"

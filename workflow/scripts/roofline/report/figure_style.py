@@ -20,10 +20,6 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from matplotlib.transforms import Affine2D, Transform
 
-from roofline.analysis.table import Roofline
-from roofline.core.statistics import FEWEST_SAMPLES
-from roofline.operators.about import Stored
-
 # All of them, since pictures name them by this module.
 from roofline.report.palette import FAULT, GRID, INK, MUTED, PAPER, SHADE, SPINES, dtype_colour  # noqa: F401
 
@@ -33,14 +29,14 @@ WIDTH, MARGIN, LEFT, LINE = 720.0, 14.0, 56.0, 11.0  # points: at 900 pixels a t
 DOT = 5.2
 LEGEND_LINE = 12.0
 MARKERS = "osD^vpPXh*<>d8"
-FEW = {
+CROSSED = {
     "marker": "x",
     "color": INK,
     "ls": "none",
     "ms": 8.0,
     "mew": 0.7,
     "zorder": 4.6,
-}  # across a figure of few samples
+}  # across a figure that is not to be relied on
 BOX = "□"  # stands for a character that the font lacks
 STYLE = {
     # Browsers without DejaVu Sans take a narrower font, so that labels which do not overlap here do not there.
@@ -194,8 +190,8 @@ def dot_look(colour: str, marker: str, hollow: bool = False, size: float = DOT) 
     return {"color": colour, "marker": marker, "ms": size, "mfc": face, "mec": edge, "mew": width, "ls": "none"}
 
 
-def few_entry() -> Line2D:
-    return Line2D([], [], **FEW, label=f"crossed: fewer than {FEWEST_SAMPLES} samples")
+def crossed_entry() -> Line2D:
+    return Line2D([], [], **CROSSED, label="crossed: not to be relied on")
 
 
 def faded(colour: str, by: float) -> str:
@@ -244,11 +240,8 @@ def drawable(record):
         return {drawable(key): drawable(value) for key, value in record.items()}
     if isinstance(record, (list, tuple)):
         return type(record)(map(drawable, record))
-    if isinstance(record, Stored):
-        return Stored(drawable(record.own))
     if hasattr(record, "model_dump"):
-        made = type(record).model_validate(drawable(record.model_dump()))
-        return made.described(drawable(record.operator_info)) if isinstance(record, Roofline) else made
+        return type(record).model_validate(drawable(record.model_dump()))
     return record
 
 

@@ -7,11 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from roofline.analysis.table import InstructionRoofline, InstructionWall, PlacedKernel, Roofline
 from roofline.core.formatting import number, percent
 from roofline.core.model import LANES
 from roofline.report import figure_style as style
 from roofline.report.palette import LEVEL_COLOURS, LEVEL_NAMES
+from roofline.table.rows import InstructionRoofline, PlacedKernel, Roofline, Wall
 
 TITLE = "Instruction roofline"
 NOTHING = "No instruction roofline was measured in this run: it is measured on GPUs alone."
@@ -68,7 +68,7 @@ def _paint(axes: Axes, one: InstructionRoofline) -> None:
     dots = [(kernel, level, *_at(kernel, level)) for kernel in one.kernels for level in kernel.transactions]
     dots = [dot for dot in dots if dot[2] and dot[1] in LEVEL_COLOURS]
     xs, ys = [x for *_, x, _ in dots], [y for *_, y in dots]
-    slopes = [level.transactions_per_s / 1e9 for level in one.levels]
+    slopes = [rate / 1e9 for rate in one.transactions_per_s.values()]
     x0, x1 = min([0.02, *(x / 2 for x in xs)]), max([64.0, *(3 * x for x in xs), *(6 * peak / s for s in slopes)])
     y0 = min([peak / 300, *(y / 2 for y in ys), *(0.7 * _pace(wall) for wall in one.walls)])
     axes.set(xlim=(x0, x1), ylim=(y0, 1.6 * peak))
@@ -77,9 +77,9 @@ def _paint(axes: Axes, one: InstructionRoofline) -> None:
         style.logarithmic(axis, "{:g}".format, numticks=30)
     start = max(x0, peak / max(slopes)) if slopes else x0
     axes.plot([start, x1], [peak] * 2, color=ROOF, lw=2.0, zorder=2.2)
-    for level, slope in zip(one.levels, slopes, strict=True):
+    for level, slope in zip(one.transactions_per_s, slopes, strict=True):
         ends = max(x0, y0 / slope), min(x1, peak / slope)
-        axes.plot(ends, [end * slope for end in ends], color=LEVEL_COLOURS[level.level], lw=1.2, zorder=2.1)
+        axes.plot(ends, [end * slope for end in ends], color=LEVEL_COLOURS[level], lw=1.2, zorder=2.1)
     _paint_loads(axes, one)
     markers = _markers_of(one)
     for kernel, level, x, y in dots:
@@ -100,7 +100,7 @@ def _paint_loads(axes: Axes, one: InstructionRoofline) -> None:
         axes.plot(1 / wall.transactions_per_request, _pace(wall), **_wall_look(wall.pattern), zorder=3.5)
 
 
-def _loads(one: InstructionRoofline) -> list[InstructionWall]:
+def _loads(one: InstructionRoofline) -> list[Wall]:
     return [wall for wall in one.walls if wall.pattern in LOADS and wall.transactions_per_request]
 
 
@@ -108,7 +108,7 @@ def _wall_look(pattern: str) -> dict:
     return {"marker": LOADS[pattern][0], "color": WALL, "ls": "none", "ms": 8, "mew": 1.4}
 
 
-def _pace(wall: InstructionWall) -> float:
+def _pace(wall: Wall) -> float:
     return wall.requests_per_s / 1e9
 
 
@@ -128,9 +128,8 @@ def _markers_of(one: InstructionRoofline) -> dict:
 def _entries(one: InstructionRoofline) -> Iterable[Line2D]:
     """Of the legend: roofs with their values, kernels by marker, walls."""
     yield style.line(f"issue {number(one.warp_instructions_per_s / 1e9)} GIPS", ROOF, 2.0)
-    for level in one.levels:
-        words = f"{LEVEL_NAMES[level.level]} {number(level.transactions_per_s / 1e9)} GTXN/s"
-        yield style.line(words, LEVEL_COLOURS[level.level])
+    for level, rate in one.transactions_per_s.items():
+        yield style.line(f"{LEVEL_NAMES[level]} {number(rate / 1e9)} GTXN/s", LEVEL_COLOURS[level])
     for (operator, how), marker in _markers_of(one).items():
         words = ", ".join(filter(None, [operator.replace("_", " "), how]))
         yield style.dot(style.shortened(words, LANE - 46, style.TEXT_SIZE), marker=marker, hollow=True)
@@ -143,7 +142,7 @@ def _entries(one: InstructionRoofline) -> Iterable[Line2D]:
 # ------------------------------------------------------------------------------------------------------ walls
 
 
-def _paint_walls(axes: Axes, pattern: str, walls: Sequence[InstructionWall]) -> None:
+def _paint_walls(axes: Axes, pattern: str, walls: Sequence[Wall]) -> None:
     words, unit = PATTERNS[pattern]
     axes.set(xlabel=words, ylabel=unit)
     walls = [wall for wall in walls if wall.of]

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from roofline.analysis.table import InstructionRoofline, PlacedKernel
 from roofline.core.formatting import counted, listed, number, percent
 from roofline.core.model import LANES
 from roofline.core.statistics import median
 from roofline.devices.levels import TITLES
+from roofline.table.rows import InstructionRoofline, PlacedKernel
 
 EXPLAINED = 0.6  # of a kernel's own roof: from there on bytes and FLOPs say what limits it
-FULL = 0.95  # of the lanes, or of the sectors of a request at unit stride: what is less is told
+FULL = 0.95  # of the lanes: what is less is told
 LOADS = {
     "stride": ("a global load of lanes {} words apart", "sectors"),
     "conflict": ("a shared load of {} lanes on a bank", "wavefronts"),
@@ -67,9 +67,6 @@ def _group(operator: str, implementation: str | None, kernels: Sequence[PlacedKe
     lanes = [kernel.lanes_on for kernel in kernels if kernel.lanes_on is not None]
     if lanes and median(lanes) < FULL * LANES:
         parts.append(f"{median(lanes):.0f} of {LANES} lanes are active")
-    sectors = [kernel.sectors_per_request for kernel in kernels if kernel.sectors_per_request]
-    if sectors:
-        parts.append(f"a global load takes {median(sectors):.1f} sectors")
     return f"{name[0].upper()}{name[1:]}: {listed(parts)}"
 
 

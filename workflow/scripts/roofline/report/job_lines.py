@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-from roofline.analysis import checks
-from roofline.analysis.unsettled import no_ratio
 from roofline.core.formatting import (
     duration,
     flops_unit,
@@ -13,6 +11,8 @@ from roofline.core.formatting import (
     starred,
     traffic,
 )
+from roofline.core.repeatability import doubt_of, spread
+from roofline.core.statistics import few
 from roofline.operators.about import About, builtin
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.counters import CountedCell, CountersRecord, ProfilerRecord
@@ -20,6 +20,8 @@ from roofline.records.device import DeviceRecord
 from roofline.records.instructions import InstructionsRecord
 from roofline.records.memory import Bandwidth, BandwidthRecord, Sweep
 from roofline.records.operator import JobRecord, Measurement, OperatorRecord
+from roofline.table import checks
+from roofline.table.ceiling_rows import blocks_of
 
 
 def line(record, name: str, device: DeviceRecord | None = None) -> str:
@@ -44,13 +46,15 @@ def _peak(record: PeakFlopsRecord) -> str:
     if record.skipped:
         return f"skipped, {record.skipped}"
     peak = record.peak
+    kind, samples = "cpu" if peak.unit == "cpu" else "gpu", len(peak.burst.latency.samples_s)
+    doubt = doubt_of(kind=kind, samples=samples, blocks_apart=spread(blocks_of(peak)))
     whose = "formula's" if peak.unit == "cpu" else "vendor's"
     rates = [peak.burst_tflops, *([peak.sustained_tflops] if peak.sustained_tflops else [])]
     shares = [percent(rate / peak.vendor_tflops) for rate in rates] if peak.vendor_tflops else []
     share = f", {' and '.join(shares)} of the {whose} {number(peak.vendor_tflops)}" if shares else ""
-    share = f", without a ratio: {why}" if (why := no_ratio(record, None)) else share
+    share = f", without a ratio: {doubt}" if doubt else share
     under_load = f" burst, {number(peak.sustained_tflops)} sustained" if peak.sustained_tflops else ""
-    burst = starred(number(peak.burst_tflops), len(peak.burst.latency.samples_s))
+    burst = starred(number(peak.burst_tflops), doubt)
     verdict = f" (investigated: {_cause(peak.investigation.verdict)})" if peak.investigation else ""
     return f"{burst} {flops_unit(record.dtype)}{under_load}{share}{verdict}"
 
@@ -67,7 +71,7 @@ def _bandwidths(record: BandwidthRecord) -> str:
 
 
 def _rate(one: Bandwidth) -> str:
-    return starred(number(one.gb_per_s), len(one.latency.samples_s))
+    return starred(number(one.gb_per_s), few(len(one.latency.samples_s)))
 
 
 def _of_vendor(one: Bandwidth) -> str:
@@ -100,7 +104,7 @@ def _operator(record: OperatorRecord) -> str:
 
 
 def _time(one: Measurement) -> str:
-    return starred(duration(one.latency.median_s), len(one.latency.samples_s))
+    return starred(duration(one.latency.median_s), few(len(one.latency.samples_s)))
 
 
 def _predicted(one: Measurement) -> str:

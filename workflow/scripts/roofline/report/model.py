@@ -3,15 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from roofline.analysis.results import Results
-from roofline.analysis.score import score
-from roofline.analysis.table import NotCounted, Roofline, SealCheck
 from roofline.core.formatting import capacity, flops_unit, number, percent, starred
-from roofline.core.statistics import few
 from roofline.core.terms import KINDS, in_order
 from roofline.records.check import CheckResult
-from roofline.records.compute import PeakFlopsRecord
-from roofline.records.device import DeviceRecord
 from roofline.report import counters, peer_paths, predictions
 from roofline.report.answers import Answer
 from roofline.report.charts import (
@@ -29,8 +23,10 @@ from roofline.report.markdown import Table
 from roofline.report.operator_parts import OperatorPart, operator_part
 from roofline.report.predictions import Miss, Section, miss, score_words, worst
 from roofline.report.pyramid import Layer, pyramid
-from roofline.report.tables import fail_lines, main_memory_ceiling, memory_doubt, promised, rank_words
+from roofline.report.tables import fail_lines, main_memory_ceiling, promised, rank_words
 from roofline.report.throughput import ceiling_tables, throughput
+from roofline.table.rows import Device, NotCounted, Roofline
+from roofline.table.scores import score
 
 HEADLINE = ("fp16", "bf16", "fp32")  # the dtype whose ceiling stands at the top
 
@@ -98,8 +94,7 @@ class Report:
     worst: list[Miss]
     predictors: Table
     predictions: list[Section]
-    seals: list[SealCheck]
-    calls: Table
+    seals: dict[str, Device]
     operators: list[OperatorPart]
     findings: list[Finding]
     cell: str  # one to reproduce
@@ -107,14 +102,13 @@ class Report:
     counters: list[str]  # what was counted and what was not; empty where nothing was tried
     counted: Table  # declared and counted, of every profiled cell
     counted_most: Table  # of each implementation the cell that tells most
-    counted_explained: Table
     not_counted: list[NotCounted]
     instructions: list[Instructions]
     charts: dict[str, dict]  # by the id of the element that each is drawn in
     filters: dict[str, list[str]]
     colours: list[str]  # dtypes
     symbols: dict[str, str]  # of the operators
-    starred: bool  # whether a figure is of few samples
+    starred: bool  # whether a figure is not to be relied on
 
     @property
     def main(self) -> DeviceReport:
@@ -131,19 +125,13 @@ class Report:
         return next((one for one in self.devices if one not in self.gpus), None)
 
 
-def report(
-    found: Results,
-    table: Roofline,
-    sha256: Mapping[str, str],
-) -> Report:
-    """`sha256` is of the records' files, by their paths."""
-    table, records = table.shown(), [record for _, record in found.measured]
-    devices = dict(in_order(found.device_records().items(), lambda item: item[1].device_kind))
+def report(table: Roofline, sha256: Mapping[str, str]) -> Report:
+    """`sha256` is of the run's files, by their paths below results/."""
+    devices = dict(in_order(table.devices.items(), lambda item: item[1].kind))
     models = [device.name for device in devices.values()]
     duplicates = [name for place, name in enumerate(devices) if models[place] in models[:place]]
     missed = worst(table.entries)
-    cells = [cell for cell in table.operators if cell.fraction_of_roof is not None or cell.latency_s]
-    peaks = [record for record in records if isinstance(record, PeakFlopsRecord)]
+    cells = [cell for cell in table.operators if cell.fraction_of_roof is not None or cell.cpu_time_s]
     symbols = symbols_of(cell.operator for cell in table.operators)
     chart = roofline_chart(table)
     operators = [part for info in table.operator_info.values() if (part := operator_part(info, table, duplicates))]
@@ -152,72 +140,70 @@ def report(
             device=one.device,
             anchor=f"instructions-{one.device}",
             words=[words for words in (paragraph(one), walls(one)) if words],
-            chart=instruction_chart(one),
+            chart=instruction_chart(one, table),
         )
         for one in table.instructions
     ]
     charts = {
         "roofline": chart,
-        "predictions": prediction_chart(table.entries, missed, symbols),
-        "load": load_chart(peaks),
+        "predictions": prediction_chart(table, missed, symbols),
+        "load": load_chart(table),
         **{f"{part.anchor}-chart": part.chart for part in operators},
         **{one.anchor: one.chart for one in instructions},
     }
     return Report(
-        devices=[_device(device, table, records) for device in devices.values()],
+        devices=[_device(name, table) for name in devices],
         duplicates=duplicates,
         checks=table.checks,
         fails=fail_lines(table.faults),
         others=[words for name in devices if (words := rank_words(table, name))],
         between=[words for name in devices for words in peer_paths.sentences(table, name)],
-        gpu_vs_cpu=gpu_vs_cpu(table, devices),
+        gpu_vs_cpu=gpu_vs_cpu(table),
         operations=operations(table),
         score=score_words(table.score) if table.score.cells else "",
-        worst=[miss(entry, table.titles) for entry in missed],
+        worst=[miss(entry, table) for entry in missed],
         predictors=predictions.predictors(table.score),
         predictions=predictions.sections(table),
-        seals=table.seals,
-        calls=predictions.calls(table),
+        seals=table.devices,
         operators=operators,
-        findings=findings(table, devices, peaks),
-        cell=_one_cell(found, next(iter(devices))),
-        hashes=[(path, sha256[path]) for path in _paths(found) if path in sha256],
-        counters=counters.sentences(found, table),
-        counted=counters.table_of(table.counted, table.titles),
-        counted_most=counters.table_of(counters.telling(table.counted), table.titles),
-        counted_explained=counters.table_of(table.counted, table.titles, explained=True),
+        findings=findings(table),
+        cell=_one_cell(table, next(iter(devices))),
+        hashes=[one for one in sorted(sha256.items()) if "/" in one[0] and one[0].endswith(".json")],
+        counters=counters.sentences(table),
+        counted=counters.table_of(table.counted, table),
+        counted_most=counters.table_of(counters.telling(table.counted), table),
         not_counted=table.not_counted,
         instructions=instructions,
         charts={name: one for name, one in charts.items() if one},
         filters=_filters(list(devices), cells, table, chart),
         colours=list(dict.fromkeys(cell.dtype for cell in cells)),
         symbols=symbols,
-        starred=any(few(one.samples) for one in [*table.ceilings, *cells]),
+        starred=any(one.doubt for one in [*table.ceilings, *cells]),
     )
 
 
-def _device(device: DeviceRecord, table: Roofline, records: list) -> DeviceReport:
-    name = device.device
+def _device(name: str, table: Roofline) -> DeviceReport:
+    device = table.devices[name]
     return DeviceReport(
         name=name,
         model=device.name,
-        is_cpu=not KINDS[device.device_kind].accelerator,
-        facts=_facts(device),
+        is_cpu=not KINDS[device.kind].accelerator,
+        facts=_facts(name, device),
         checks=[one for one in table.checks if one.device == name],
         again=any(record.startswith(f"{name}/") for record in table.repeatable),
-        throughput=throughput(device, table, records),
-        efficiency=efficiency(name, table, records),
-        figures=_figures(table, device),
-        ceilings=ceiling_tables(table, device),
+        throughput=throughput(name, table),
+        efficiency=efficiency(name, table),
+        figures=_figures(table, name),
+        ceilings=ceiling_tables(table, name),
         skipped=[f"{one.name or one.dtype}: {one.reason}" for one in table.skipped if one.device == name],
-        pyramid=pyramid(device, table),
+        pyramid=pyramid(name, table),
     )
 
 
-def _facts(device: DeviceRecord) -> list[tuple[str, str]]:
+def _facts(name: str, device: Device) -> list[tuple[str, str]]:
     software, hardware = device.software, device.hardware
     known = {
-        "device": device.device,
+        "device": name,
         "measured": device.queried_at[:10],
         "driver": software.get("driver"),
         "CUDA": software.get("cuda_runtime"),
@@ -229,27 +215,30 @@ def _facts(device: DeviceRecord) -> list[tuple[str, str]]:
     return [(key, str(value)) for key, value in known.items() if value]
 
 
-def _figures(table: Roofline, device: DeviceRecord) -> list[Figure]:
-    name, promise = device.device, f"the {promised(device)}'s"
+def _figures(table: Roofline, name: str) -> list[Figure]:
+    promise = f"the {promised(table.devices[name])}'s"
     mine = [c for c in table.ceilings if c.device == name]
     compute = {c.name: c for c in mine if c.kind == "compute"}
     ceiling = next((compute[name] for name in HEADLINE if name in compute), None)
     memory = main_memory_ceiling(mine, ())  # the same one whatever operators ran
     figures = []
     if ceiling:
-        burst = ceiling.burst_tflops or ceiling.tflops
         words = [f"{ceiling.name} burst"]
-        if ceiling.vendor_tflops and not ceiling.no_ratio:
-            least = "at most " if ceiling.vendor_at_least else ""
-            words.append(f"{least}{percent(burst / ceiling.vendor_tflops)} of {promise}")
+        if ceiling.datasheet_tflops and not ceiling.doubt:
+            least = "at most " if ceiling.datasheet_at_least else ""
+            words.append(f"{least}{percent(ceiling.burst_tflops / ceiling.datasheet_tflops)} of {promise}")
         words += [f"{number(ceiling.sustained_tflops)} sustained"] if ceiling.sustained_tflops else []
-        value = starred(number(burst), ceiling.samples)
+        value = starred(number(ceiling.burst_tflops), ceiling.doubt)
         figures.append(Figure(value, flops_unit(ceiling.name), " · ".join(words)))
     if memory:
         words = [memory.name]
-        words += [f"{percent(memory.fraction_of_vendor)} of {promise}"] if memory.fraction_of_vendor else []
-        words += [f"do not rely on it: {doubt}"] if (doubt := memory_doubt(memory)) else []
-        figures.append(Figure(starred(number(memory.gb_per_s), memory.samples), "GB/s", " · ".join(words)))
+        words += (
+            [f"{percent(memory.fraction_of_datasheet)} of {promise}"]
+            if memory.fraction_of_datasheet and not memory.doubt
+            else []
+        )
+        words += [f"do not rely on it: {memory.doubt}"] if memory.doubt else []
+        figures.append(Figure(starred(number(memory.gb_per_s), memory.doubt), "GB/s", " · ".join(words)))
     right = score(cell for cell in table.operators if cell.device == name)
     if right.cells:
         words = f"cells on {name} predicted before they were timed: regime right, time within a factor of two"
@@ -271,15 +260,9 @@ def _filters(devices: list[str], cells: list, table: Roofline, chart: dict | Non
     }
 
 
-def _paths(found: Results) -> list[str]:
-    """Of every record."""
-    of_counters = [f"{device}/profiler.json" for device in found.profilers] + [path for path, _ in found.counters]
-    measured = [path for path, _ in [*found.devices.values(), *found.measured]]
-    return sorted({*measured, *found.seals, *of_counters})
-
-
-def _one_cell(found: Results, device: str) -> str:
+def _one_cell(table: Roofline, device: str) -> str:
     """The record of an operator as `make cell` names it; empty where none was measured."""
-    paths = [path for path, record in found.measured if record.kind == "operator"]
+    of_ceilings = {one.record for one in table.ceilings}
+    paths = [cell.record for cell in table.entries if cell.record not in of_ceilings]
     mine = [path for path in paths if path.startswith(f"{device}/")] or paths
     return mine[-1].removesuffix(".json") if mine else ""

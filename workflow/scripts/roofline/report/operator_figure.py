@@ -7,14 +7,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from roofline.analysis.table import Operator, Roofline
 from roofline.core.formatting import traffic
-from roofline.core.statistics import few
 from roofline.core.terms import BYTES, in_order
 from roofline.operators.about import About
 from roofline.report import figure_style as style
 from roofline.report.cells import series_of, title
 from roofline.report.palette import SERIES_COLOURS
+from roofline.table.rows import Cell, Roofline
 
 NOTHING = "Nothing to draw: it was not measured, or has no roof."
 HOLLOWS = "Filled: by end-to-end time; hollow, where it differs by more than 5 %: by GPU time alone."
@@ -22,7 +21,7 @@ HIGH, ABOVE, BELOW, HEADING = 150.0, 20.0, 36.0, 24.0  # points: of a panel, of 
 MOST_COLUMNS, MOST_PANELS = 4, 12
 MOST_NAMES, MOST_TICKS = 12, 6  # of cases on an axis without numbers; of values on one with
 DIFFERS, ASIDE = 0.05, 0.06
-Panels = list[tuple[str, list[Operator]]]  # titles and cells
+Panels = list[tuple[str, list[Cell]]]  # titles and cells
 
 
 @dataclass(frozen=True)
@@ -86,31 +85,31 @@ def _blocks(roofline: Roofline, name: str, info: About | None) -> Iterable[Block
             yield Block(words, _panels([cell for cell in cells if cell.preset == preset], info))
 
 
-def _panels(cells: Sequence[Operator], info: About | None) -> Panels:
+def _panels(cells: Sequence[Cell], info: About | None) -> Panels:
     """Of an operator with an axis a panel per dtype and series; of one without, all cases in one where these are few;
     else a panel per dtype."""
     named = not (info and info.axis)
-    if named and len({_case(cell) for cell in cells}) <= MOST_NAMES:
+    if named and len({_case(cell, info) for cell in cells}) <= MOST_NAMES:
         return [("", list(cells))]
-    found: dict[str, list[Operator]] = {}
+    found: dict[str, list[Cell]] = {}
     for cell in cells:
-        found.setdefault(", ".join(filter(None, [cell.dtype, None if named else cell.series])), []).append(cell)
+        found.setdefault(", ".join(filter(None, [cell.dtype, None if named else info.series(cell)])), []).append(cell)
     if len(found) <= MOST_PANELS:
         return list(found.items())
     return [(dtype, [c for c in cells if c.dtype == dtype]) for dtype in dict.fromkeys(c.dtype for c in cells)]
 
 
-def _way(cell: Operator) -> str:
+def _way(cell: Cell) -> str:
     words = " ".join(filter(None, [cell.implementation, cell.scope])) or cell.operator
     return style.shortened(words, 200, style.TEXT_SIZE)
 
 
-def _case(cell: Operator) -> str:
-    return "\n".join(filter(None, [cell.dtype, cell.label]))
+def _case(cell: Cell, info: About | None) -> str:
+    return "\n".join(filter(None, [cell.dtype, info and info.label(cell)]))
 
 
-def _differs(cell: Operator) -> bool:
-    alone = cell.device_fraction_of_roof
+def _differs(cell: Cell) -> bool:
+    alone = cell.gpu_fraction_of_roof
     return alone is not None and abs(alone / cell.fraction_of_roof - 1) > DIFFERS
 
 
@@ -135,11 +134,11 @@ def _paint_block(figure: Figure, whole: float, top: float, block: Block, looks: 
         _paint(axes, cells, looks, info)
 
 
-def _shares(cell: Operator) -> list[float]:
-    return [share for share in (cell.fraction_of_roof, cell.device_fraction_of_roof) if share]
+def _shares(cell: Cell) -> list[float]:
+    return [share for share in (cell.fraction_of_roof, cell.gpu_fraction_of_roof) if share]
 
 
-def _paint(axes: Axes, cells: Sequence[Operator], looks: Mapping, info: About | None) -> None:
+def _paint(axes: Axes, cells: Sequence[Cell], looks: Mapping, info: About | None) -> None:
     at = _horizontal(axes, cells, info)
     for group in series_of(cells, info):
         marker, colour = looks[_way(group[0])]
@@ -147,18 +146,18 @@ def _paint(axes: Axes, cells: Sequence[Operator], looks: Mapping, info: About | 
         filled = style.dot_look(colour, marker) | {"ls": "-", "lw": 0.9}
         axes.plot(*zip(*places, strict=True), **filled, clip_on=False, zorder=4)
         for cell in filter(_differs, group):
-            ends = [cell.fraction_of_roof, cell.device_fraction_of_roof]
+            ends = [cell.fraction_of_roof, cell.gpu_fraction_of_roof]
             hollow = style.dot_look(colour, marker, hollow=True, size=4.4) | {"ls": "-", "lw": 0.4, "mew": 0.7}
             axes.plot([at[id(cell)]] * 2, ends, markevery=[1], **hollow, clip_on=False, zorder=3)
-        crossed = [place for cell, place in zip(group, places, strict=True) if few(cell.samples)]
+        crossed = [place for cell, place in zip(group, places, strict=True) if cell.share is None]
         if crossed:
-            axes.plot(*zip(*crossed, strict=True), **style.FEW, clip_on=False)
+            axes.plot(*zip(*crossed, strict=True), **style.CROSSED, clip_on=False)
 
 
-def _horizontal(axes: Axes, cells: Sequence[Operator], info: About | None) -> dict[int, float]:
+def _horizontal(axes: Axes, cells: Sequence[Cell], info: About | None) -> dict[int, float]:
     """Of each cell, by its id: by the operator's axis, else by the names of the cases, else by bytes."""
     axis = info and info.axis
-    names = list(dict.fromkeys(map(_case, cells)))
+    names = list(dict.fromkeys(_case(cell, info) for cell in cells))
     if not axis and len(names) <= MOST_NAMES:
         axes.set_xlim(-0.6, len(names) - 0.4)
         room = axes.bbox.width / len(names)
@@ -167,7 +166,7 @@ def _horizontal(axes: Axes, cells: Sequence[Operator], info: About | None) -> di
             ["\n".join(style.shortened(part, room, style.SMALL_SIZE) for part in name.split("\n")) for name in names],
         )
         ways = list(dict.fromkeys(map(_way, cells)))  # beside each other, as their shares may be equal
-        return {id(c): names.index(_case(c)) + ASIDE * (ways.index(_way(c)) - (len(ways) - 1) / 2) for c in cells}
+        return {id(c): names.index(_case(c, info)) + ASIDE * (ways.index(_way(c)) - (len(ways) - 1) / 2) for c in cells}
     along = {id(cell): (axis and cell.along(axis)) or cell.bytes for cell in cells}
     values = sorted(set(along.values()))
     bytes_moved = not axis or axis.key == BYTES
@@ -180,10 +179,10 @@ def _horizontal(axes: Axes, cells: Sequence[Operator], info: About | None) -> di
     return along
 
 
-def _handles(cells: Sequence[Operator], looks: Mapping) -> Iterable[Line2D]:
+def _handles(cells: Sequence[Cell], looks: Mapping) -> Iterable[Line2D]:
     for way, (marker, colour) in looks.items():
         yield style.dot(way, colour, marker)
     if any(map(_differs, cells)):
         yield style.dot("hollow: by GPU time", style.MUTED, hollow=True, size=4.4)
-    if any(few(cell.samples) for cell in cells):
-        yield style.few_entry()
+    if any(cell.share is None for cell in cells):
+        yield style.crossed_entry()

@@ -3,8 +3,8 @@
 import itertools
 from collections.abc import Iterable, Sequence
 
-from roofline.analysis.table import MemoryCeiling, PeerPath, Roofline
 from roofline.core.formatting import counted, duration, listed, number
+from roofline.table.rows import MemoryCeiling, PeerPath, Roofline
 
 
 def sentences(roofline: Roofline, device: str) -> list[str]:
@@ -20,7 +20,13 @@ def _path(one: PeerPath) -> str:
     if one.path == "pcie":
         return "over PCIe"
     version = f" (version {one.nvlink_version})" if one.nvlink_version else ""
-    return f"over {counted(one.nvlinks or 0, 'NVLink')}{version}{one.inactive_links}"
+    return f"over {counted(one.nvlinks or 0, 'NVLink')}{version}{_inactive(one)}"
+
+
+def _inactive(one: PeerPath) -> str:
+    """The end of a sentence on the path; empty where all links are active."""
+    plural = "s" if len(one.nvlinks_down) > 1 else ""
+    return f", link{plural} {listed(map(str, one.nvlinks_down))} inactive" if one.nvlinks_down else ""
 
 
 def _sentence(device: str, paths: Sequence[PeerPath], roofline: Roofline) -> str:

@@ -1,17 +1,23 @@
 """Predictions beside measurements: the score, the worst ones, and per implementation every cell and its error."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from roofline.analysis.prediction_error import CLOSE
-from roofline.analysis.table import Operator, Roofline, Score
 from roofline.core.formatting import counted, duration, percent, regime_words
 from roofline.core.prediction import CLOSE_TIMES, TIMES
 from roofline.report.markdown import Table, filled
+from roofline.table.prediction_error import CLOSE
+from roofline.table.rows import Cell, Roofline, Score
 
 WORST = 5  # predictions by name
 MANY = 9.995  # errors from here on are shown as a factor
+CAUSES = {
+    "launch": "launch overhead",
+    "start": "start-up",
+    "ceiling": "a ceiling that is not as promised",
+    "share": "the share of its roof",
+}
 RIGHT = {True: "yes", False: "**no**", None: "-"}
 
 
@@ -49,7 +55,7 @@ def score_words(score: Score) -> str:
 def predictors(score: Score) -> Table:
     """The sealed model next to a predictor without one."""
     columns = ("predictor", "cells", "median error", f"within {CLOSE_TIMES:g} x", f"within {TIMES:g} x", "regime right")
-    known = {"the sealed model": score, "the roof and a start-up time": score.roof_and_start}
+    known = {"the sealed model": score, "the roof and a start-up time": score.baseline}
     rows = [
         [name, str(one.cells), _size(one.median_error)]
         + [str(n) for n in (one.times_close, one.times_right, one.regimes_right)]
@@ -59,19 +65,26 @@ def predictors(score: Score) -> Table:
     return filled(columns, rows, left=1)
 
 
-def worst(entries: Iterable[Operator]) -> list[Operator]:
+def worst(entries: Iterable[Cell]) -> list[Cell]:
     return sorted((entry for entry in entries if _factor(entry)), key=_factor, reverse=True)[:WORST]
 
 
-def miss(entry: Operator, titles: Mapping[str, str]) -> Miss:
-    what = f"{titles.get(entry.operator, entry.operator)}, {entry.implementation}, {cell_name(entry)} on {entry.device}"
+def miss(entry: Cell, table: Roofline) -> Miss:
+    what = f"{table.title(entry.operator)}, {entry.implementation}, {cell_name(entry, table)} on {entry.device}"
     error = signed(entry.sealed_error)
-    return Miss(what, duration(entry.sealed.latency_s), duration(entry.latency_s), error, entry.explanation)
+    return Miss(what, duration(entry.sealed.cpu_time_s), duration(entry.cpu_time_s), error, why(entry))
 
 
-def cell_name(entry: Operator) -> str:
+def why(entry: Cell) -> str:
+    """What explains most of an error."""
+    if entry.cause is None:
+        return "close enough" if entry.sealed_error is not None else "not known"
+    return f"{CAUSES[entry.cause]} {'adds' if entry.cause_s > 0 else 'saves'} {duration(abs(entry.cause_s))}"
+
+
+def cell_name(entry: Cell, table: Roofline) -> str:
     """What tells a cell from the others of its device, operator and implementation."""
-    return " ".join(part for part in (entry.preset, entry.scope, entry.dtype, entry.label) if part)
+    return " ".join(part for part in (entry.preset, entry.scope, entry.dtype, table.label(entry)) if part)
 
 
 def signed(share: float | None) -> str:
@@ -83,53 +96,44 @@ def _size(share: float) -> str:
     return f"{share:.0f} times" if share >= MANY else percent(share)
 
 
-def _factor(entry: Operator) -> float:
+def _factor(entry: Cell) -> float:
     """By which the sealed time was missed, whichever way."""
-    known = entry.sealed and entry.sealed.latency_s and entry.latency_s
-    return math.exp(abs(math.log(entry.sealed.latency_s / entry.latency_s))) if known else 0.0
+    known = entry.sealed and entry.sealed.cpu_time_s and entry.cpu_time_s
+    return math.exp(abs(math.log(entry.sealed.cpu_time_s / entry.cpu_time_s))) if known else 0.0
 
 
 # ---------------------------------------------------------------- tables
 
 
-def calls(table: Roofline) -> Table:
-    """What a call costs at least, on the smallest case."""
-    columns = ("device", "operator", "implementation", "scope", "records")
-    columns += ("a call", "device time", "a call of an empty kernel", "its device time")
-    rows = []
-    for call in table.calls:
-        times = (call.smallest_s, call.smallest_device_s, call.empty_kernel_s, call.empty_kernel_device_s)
-        names = [call.device, table.titles.get(call.operator, call.operator), call.implementation, call.scope or ""]
-        rows.append([*names, str(call.records), *map(_seconds, times)])
-    return filled(columns, rows, left=4)
-
-
 def sections(table: Roofline) -> list[Section]:
-    found: dict[str, list[Operator]] = {}
+    found: dict[str, list[Cell]] = {}
     for entry in table.entries:
-        title = f"{entry.device}, {table.titles.get(entry.operator, entry.operator)}, {entry.implementation}"
+        title = f"{entry.device}, {table.title(entry.operator)}, {entry.implementation}"
         found.setdefault(title, []).append(entry)
     ordered = {title: sorted(entries, key=_size_of_error, reverse=True) for title, entries in found.items()}
-    return [Section(title, _cells(mine), advice(mine), _explained(mine)) for title, mine in ordered.items()]
+    return [
+        Section(title, _cells(mine, table), advice(mine, table), _explained(mine, table))
+        for title, mine in ordered.items()
+    ]
 
 
-def _size_of_error(entry: Operator) -> float:
+def _size_of_error(entry: Cell) -> float:
     return abs(entry.sealed_error) if entry.sealed_error is not None else -1.0
 
 
-def _cells(entries: list[Operator]) -> Table:
+def _cells(entries: list[Cell], table: Roofline) -> Table:
     columns = ("cell", "measured", "sealed", "error", "device time", "sealed", "error")
     columns += ("predicted", "found", "regime right", "time right")
     rows = []
     for entry in entries:
         sealed = entry.sealed
-        row = [cell_name(entry), _seconds(entry.latency_s)]
-        row += [_seconds(sealed and sealed.latency_s), signed(entry.sealed_error)]
+        row = [cell_name(entry, table), _seconds(entry.cpu_time_s)]
+        row += [_seconds(sealed and sealed.cpu_time_s), signed(entry.sealed_error)]
         row += [
-            _seconds(entry.device_latency_s),
-            _seconds(entry.device_latency_s and sealed and sealed.device_latency_s),
+            _seconds(entry.gpu_time_s),
+            _seconds(entry.gpu_time_s and sealed and sealed.gpu_time_s),
         ]
-        row += [signed(entry.sealed_device_error), sealed.regime if sealed else "-", entry.regime or "not found"]
+        row += [signed(entry.sealed_gpu_error), sealed.regime if sealed else "-", entry.regime or "not found"]
         rows.append([*row, RIGHT[entry.sealed_regime_correct], RIGHT[entry.sealed_time_right]])
     return filled(columns, rows)
 
@@ -141,20 +145,20 @@ def _seconds(value: float | None) -> str:
 # ---------------------------------------------------------------- sentences
 
 
-def advice(entries: Iterable[Operator]) -> list[str]:
+def advice(entries: Iterable[Cell], table: Roofline) -> list[str]:
     """What helps in each regime that was found; which dtypes or cells each advice is for, unless all alike."""
-    entries, lines = list(entries), []
-    for regime in dict.fromkeys(entry.regime for entry in entries if entry.regime and entry.remedies):
-        mine = [entry for entry in entries if entry.regime == regime and entry.remedies]
-        alike: dict[tuple, list[Operator]] = {}
+    entries, lines = [entry for entry in entries if entry.regime and table.remedies(entry)], []
+    for regime in dict.fromkeys(entry.regime for entry in entries):
+        mine = [entry for entry in entries if entry.regime == regime]
+        alike: dict[tuple, list[Cell]] = {}
         for entry in mine:
-            alike.setdefault(tuple(entry.remedies), []).append(entry)
-        parts = [f"{_for(some, mine)}{', '.join(remedies)}" for remedies, some in alike.items()]
+            alike.setdefault(tuple(table.remedies(entry)), []).append(entry)
+        parts = [f"{_for(some, mine, table)}{', '.join(remedies)}" for remedies, some in alike.items()]
         lines.append(f"What helps where {regime_words(regime)}: {'; '.join(parts)}.")
     return lines
 
 
-def _for(some: list[Operator], every: list[Operator]) -> str:
+def _for(some: list[Cell], every: list[Cell], table: Roofline) -> str:
     """By implementation or dtype where that tells them from the rest, else by name."""
     if len(some) == len(every):
         return ""
@@ -163,16 +167,16 @@ def _for(some: list[Operator], every: list[Operator]) -> str:
         names = dict.fromkeys(getattr(entry, of) for entry in some)
         if not names.keys() & {getattr(entry, of) for entry in rest}:
             return f"{', '.join(map(str, names))}: "
-    return f"{', '.join(map(cell_name, some))}: "
+    return f"{', '.join(cell_name(one, table) for one in some)}: "
 
 
-def _explained(entries: list[Operator]) -> list[str]:
+def _explained(entries: list[Cell], table: Roofline) -> list[str]:
     """A sentence on each error that needs one."""
-    close = sum(entry.cause == "close" for entry in entries)
+    close = sum(entry.cause is None for entry in entries)
     alike: dict[str, list[str]] = {}
     for entry in entries:
-        if entry.cause != "close":
-            name = f"**{cell_name(entry)}** ({signed(entry.sealed_error)})"
-            alike.setdefault(entry.explanation, []).append(name)
+        if entry.cause:
+            name = f"**{cell_name(entry, table)}** ({signed(entry.sealed_error)})"
+            alike.setdefault(why(entry), []).append(name)
     lines = [f"{', '.join(names)}: {explanation}." for explanation, names in alike.items()]
     return lines + ([f"{counted(close, 'cell')} within {percent(CLOSE)}."] if close else [])

@@ -1,14 +1,13 @@
 """The levels of a device's memory, from the registers out: what each holds, and what was measured of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from roofline.analysis.table import ComputeCeiling, MemoryCeiling, Roofline
 from roofline.core.formatting import capacity, counted, level_name, number, starred
 from roofline.core.terms import KINDS
 from roofline.devices import levels
-from roofline.records.device import DeviceRecord
 from roofline.report.tables import span
+from roofline.table.rows import ComputeCeiling, Device, MemoryCeiling, Plateau, Roofline
 
 OPERANDS = 4  # of a multiply-add: three registers read, one written
 PER_MULTIPLY_ADD = 2 / OPERANDS / 4  # FLOPs over the bytes of fp32 operands
@@ -27,11 +26,12 @@ class Layer:
     source: str
 
 
-def pyramid(device: DeviceRecord, roofline: Roofline) -> list[Layer]:
+def pyramid(name: str, roofline: Roofline) -> list[Layer]:
     """The levels of a device's memory from the registers out: what each holds, and what was measured of it."""
-    ceilings = {c.name: c for c in roofline.ceilings if c.device == device.device}
-    card = KINDS[device.device_kind].accelerator
-    layers = _levels_of_gpu(device, ceilings) if card else _levels_of_cpu(device, ceilings, roofline)
+    device, ceilings = roofline.devices[name], {c.name: c for c in roofline.ceilings if c.device == name}
+    caches = [one for one in roofline.levels if (one.device, one.series) == (name, levels.ALL_CORES)]
+    card = KINDS[device.kind].accelerator
+    layers = _levels_of_gpu(device, ceilings) if card else _levels_of_cpu(device, ceilings, caches)
     known = [layer for layer in layers if layer[2]]  # of which something was measured
     return [
         Layer(name, size, rate, (place + 1) / len(known), source)
@@ -39,7 +39,7 @@ def pyramid(device: DeviceRecord, roofline: Roofline) -> list[Layer]:
     ]
 
 
-def _levels_of_gpu(device: DeviceRecord, ceilings: Ceilings) -> list[tuple]:
+def _levels_of_gpu(device: Device, ceilings: Ceilings) -> list[tuple]:
     hardware, count = device.hardware, device.hardware.get("multiprocessors") or 0
     fma, shared = ceilings.get("fp32_fma"), hardware.get("shared_memory_per_multiprocessor_bytes")
     memory = [ceilings[name] for name in ("hbm_read", "d2d") if name in ceilings]
@@ -68,10 +68,9 @@ def _peers(ceilings: Ceilings) -> tuple[str, str]:
     return (f"{span(rates)} GB/s", ", ".join(c.name for c in copies)) if copies else ("", "")
 
 
-def _levels_of_cpu(device: DeviceRecord, ceilings: Ceilings, roofline: Roofline) -> list[tuple]:
+def _levels_of_cpu(device: Device, ceilings: Ceilings, all_cores: Sequence[Plateau]) -> list[tuple]:
     """Caches as all cores saw them in the sweep, each core with a working set of its own."""
     cores, whole = device.hardware.get("cores_usable"), device.hardware.get("caches_bytes") or {}
-    all_cores = [one for one in roofline.levels if (one.device, one.series) == (device.device, levels.ALL_CORES)]
     caches = [
         (
             level_name(one.name, one.knee_bytes),
@@ -102,7 +101,7 @@ def _held(size: int | None) -> str:
 def _measured(ceilings: Ceilings, *names: str) -> tuple[str, str]:
     """The rates of those that were measured, and their names."""
     there = [ceilings[name] for name in names if name in ceilings]
-    rates = dict.fromkeys(starred(_rate(c.gb_per_s), c.samples) for c in there)
+    rates = dict.fromkeys(starred(_rate(c.gb_per_s), c.doubt) for c in there)
     return " / ".join(rates), " / ".join(c.name for c in there)
 
 

@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from roofline.analysis.table import ComputeCeiling, FoundCache, MemoryCeiling, Operator
 from roofline.core.formatting import counted, level_words, number, percent, starred
-from roofline.core.statistics import few
 from roofline.devices.levels import ALL_CORES, SWEPT_CACHES, TRANSFERS
-from roofline.report.tables import FEW_SAMPLES, main_memory_ceiling, of_vendor, remarks, span
+from roofline.report.tables import DOUBTFUL, main_memory_ceiling, of_vendor, remarks, span
+from roofline.table.rows import Cell, ComputeCeiling, MemoryCeiling, Plateau
 
 Ceiling = ComputeCeiling | MemoryCeiling
 UNITS = {"tensor_core": "tensor cores", "cuda_core": "CUDA cores"}
@@ -27,7 +26,7 @@ class Level:
     sustained: float | None = None  # None where it is the roof itself, within 1 %
 
 
-def drawn(ceilings: Sequence[Ceiling], operators: Sequence[Operator]) -> list[Ceiling]:
+def drawn(ceilings: Sequence[Ceiling], operators: Sequence[Cell]) -> list[Ceiling]:
     """What no dot needs would hide what dots need."""
     needed = {o.compute_ceiling for o in operators} | {o.memory_ceiling for o in operators}
     needed |= {CUDA_CORES, *SWEPT_CACHES, *TRANSFERS}
@@ -35,13 +34,11 @@ def drawn(ceilings: Sequence[Ceiling], operators: Sequence[Operator]) -> list[Ce
     return [c for c in ceilings if c is bold or c.name in needed or (c.kind == "compute" and c.method == "gemm")]
 
 
-def compute_levels(ceilings: Sequence[Ceiling], operators: Sequence[Operator]) -> list[Level]:
+def compute_levels(ceilings: Sequence[Ceiling], operators: Sequence[Cell]) -> list[Level]:
     return [_compute(ceiling, operators) for ceiling in ceilings if ceiling.kind == "compute"]
 
 
-def memory_levels(
-    ceilings: Sequence[Ceiling], operators: Sequence[Operator], found: Sequence[FoundCache]
-) -> list[Level]:
+def memory_levels(ceilings: Sequence[Ceiling], operators: Sequence[Cell], found: Sequence[Plateau]) -> list[Level]:
     bold, under = main_memory_ceiling(ceilings, operators), {o.memory_ceiling for o in operators}
     levels = []
     for c in ceilings:
@@ -72,21 +69,21 @@ def notes(ceilings: Sequence[Ceiling], shown: Sequence[Ceiling]) -> Iterable[str
     if left_out:
         yield f"Measured and not drawn: {'; '.join(left_out)}."
     yield from (f"{words}." for words in remarks(ceilings))
-    if any(few(ceiling.samples) for ceiling in ceilings):
-        yield f"{FEW_SAMPLES}."
+    if any(ceiling.doubt for ceiling in ceilings):
+        yield f"{DOUBTFUL}."
     if any(ceiling.name == "int8" for ceiling in ceilings):
         yield "int8 counts integer operations: its TFLOPS are TOPS."
 
 
-def _compute(ceiling: ComputeCeiling, operators: Sequence[Operator]) -> Level:
+def _compute(ceiling: ComputeCeiling, operators: Sequence[Cell]) -> Level:
     """Faint where nothing stands under it but the product that was timed along with it, unless all are so."""
     others = {o.compute_ceiling for o in operators if o.record != ceiling.record}
     promise = "formula" if ceiling.unit == "cpu" else "vendor"  # no vendor promises a CPU's peak
     look = "normal" if not others or ceiling.name in others else "faint"
-    sustained, burst = ceiling.sustained_tflops, number(ceiling.burst_tflops or ceiling.tflops)
+    sustained, burst = ceiling.sustained_tflops, number(ceiling.burst_tflops)
     words = f"{ceiling.name} {UNITS.get(ceiling.unit, '')}".strip() + f" {_value(ceiling)}"
     if sustained:
-        words = f"{ceiling.name} {starred(burst, ceiling.samples)} burst, {number(sustained)} sustained"
+        words = f"{ceiling.name} {starred(burst, ceiling.doubt)} burst, {number(sustained)} sustained"
     shares = of_vendor(ceiling)
     return Level(
         name=ceiling.name,
@@ -100,9 +97,9 @@ def _compute(ceiling: ComputeCeiling, operators: Sequence[Operator]) -> Level:
 
 def _value(ceiling: Ceiling) -> str:
     value, unit = (ceiling.tflops, "TFLOPS") if ceiling.kind == "compute" else (ceiling.gb_per_s, "GB/s")
-    return f"{starred(number(value), ceiling.samples)} {unit}"
+    return f"{starred(number(value), ceiling.doubt)} {unit}"
 
 
 def _memory_text(ceiling: MemoryCeiling, name: str) -> str:
-    share = ceiling.fraction_of_vendor
-    return f"{name} {_value(ceiling)}" + (f" · {percent(share)} of vendor" if share else "")
+    share = ceiling.fraction_of_datasheet
+    return f"{name} {_value(ceiling)}" + (f" · {percent(share)} of vendor" if share and not ceiling.doubt else "")

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from roofline.analysis.table import Operator, Roofline, Skipped
 from roofline.core.terms import in_order
 from roofline.report import roofline_ceilings as ceilings_shown
 from roofline.report.cells import USERS, Infos, by_operator, chosen, has_place, title
 from roofline.report.figure_style import SMALL_SIZE, markers_of, shortened
 from roofline.report.roofline_ceilings import Level
+from roofline.table.rows import Cell, Roofline, Skipped
 
 LABELLED_OPERATORS, LABELLED_DTYPES = 2, ("fp32", "fp16")  # the run's first ones: the lab's
 MOST_NAMED, LONGEST_NAME = 8, 130.0  # in a note; points
@@ -25,8 +25,8 @@ class Panel:
     faults: list[str]
     compute: list[Level]
     memory: list[Level]
-    cells: list[Operator]  # each has a dot
-    labelled: list[Operator]
+    cells: list[Cell]  # each has a dot
+    labelled: list[Cell]
     markers: Mapping[tuple, str]
     kinds: Mapping[str, str]  # of dots: marker by words
     notes: list[str]
@@ -44,18 +44,18 @@ def panels(roofline: Roofline) -> list[Panel]:
     return [_panel(roofline, device, dots[device], markers) for device in devices]
 
 
-def key_of(cell: Operator) -> tuple:
+def key_of(cell: Cell) -> tuple:
     """What has a marker of its own: an implementation of an operator; all the user's operations share one."""
     return cell.operator, None if cell.operator == USERS else cell.implementation
 
 
-def _panel(roofline: Roofline, device: str, dots: list[Operator], markers: Mapping) -> Panel:
+def _panel(roofline: Roofline, device: str, dots: list[Cell], markers: Mapping) -> Panel:
     infos, entry = roofline.operator_info, roofline.devices[device]
     operators, ceilings, skipped, levels = (
         [item for item in items if item.device == device]
         for items in (roofline.operators, roofline.ceilings, roofline.skipped, roofline.levels)
     )
-    rated = [cell for cell in dots if cell.fraction_of_roof]
+    rated = [cell for cell in dots if cell.share]
     drawn, with_label = ceilings_shown.drawn(ceilings, operators), list(infos)[:LABELLED_OPERATORS]
     notes = chain(
         [] if ceilings or operators else ["Nothing was measured on this device."],
@@ -78,10 +78,10 @@ def _panel(roofline: Roofline, device: str, dots: list[Operator], markers: Mappi
     )
 
 
-def _kinds(dots: Sequence[Operator], infos: Infos) -> Iterable[tuple[tuple, str]]:
+def _kinds(dots: Sequence[Cell], infos: Infos) -> Iterable[tuple[tuple, str]]:
     """What each marker means: the operator, its scope and implementation, and what all of its cells have in common."""
     for name, mine in by_operator(dots).items():
-        series = {cell.series for cell in mine}
+        series = {infos[name].series(cell) for cell in mine if name in infos}
         for key in dict.fromkeys(map(key_of, mine)):
             what = " ".join(filter(None, [title(name, infos), mine[0].scope]))
             words = [what, key[1], *(series if len(series) == 1 else [])]
@@ -102,7 +102,7 @@ def counting(roofline: Roofline) -> str:
     )
 
 
-def _not_shown(operators: Sequence[Operator], dots: Sequence[Operator], infos: Infos) -> Iterable[str]:
+def _not_shown(operators: Sequence[Cell], dots: Sequence[Cell], infos: Infos) -> Iterable[str]:
     """Operators with cells that have no dot here, and the pictures that have them all."""
     shown = set(map(id, dots))
     names = dict.fromkeys(o.operator for o in operators if o.operator in infos and id(o) not in shown and has_place(o))
@@ -111,7 +111,7 @@ def _not_shown(operators: Sequence[Operator], dots: Sequence[Operator], infos: I
         yield f"Each operator in each dtype by its best implementation; all others in {pictures}."
 
 
-def _placeless_notes(operators: Sequence[Operator]) -> Iterable[str]:
+def _placeless_notes(operators: Sequence[Cell]) -> Iterable[str]:
     without_traffic = [_operation_name(o) for o in operators if o.no_traffic and o.flops]
     if without_traffic:
         yield f"At the right edge, without traffic and so of infinite intensity: {_some(without_traffic)}."
@@ -136,7 +136,7 @@ def _skipped_notes(skipped: Sequence[Skipped]) -> Iterable[str]:
         yield f"Skipped: {'; '.join(told)}."
 
 
-def _operation_name(cell: Operator) -> str:
+def _operation_name(cell: Cell) -> str:
     return shortened(cell.name or cell.implementation or cell.operator, LONGEST_NAME, SMALL_SIZE)
 
 

@@ -10,15 +10,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
-from roofline.analysis.table import Operator, Roofline
 from roofline.core.formatting import percent, place_words
-from roofline.core.statistics import few
 from roofline.core.terms import Axis
+from roofline.operators.about import About
 from roofline.report import figure_style as style
-from roofline.report.cells import USERS, height_of, predicted, series_of, title
+from roofline.report.cells import USERS, height_of, predicted, series_of
 from roofline.report.palette import dtype_colour
 from roofline.report.roofline_ceilings import Level
 from roofline.report.roofline_content import Panel, counting, key_of, panels
+from roofline.table.rows import Cell, Roofline
 
 SLOPE = "#4a515b"
 HEADER, AXIS, GAP, STRIP, HIGH = 42.0, 40.0, 30.0, 11.0, 400.0
@@ -159,7 +159,7 @@ def _slopes(panel: Panel) -> Iterable[tuple[Level, dict]]:
 # ---------------------------------------------------------------------------------------------------- dots
 
 
-def _place(axes: Axes, cell: Operator) -> tuple[float, float]:
+def _place(axes: Axes, cell: Cell) -> tuple[float, float]:
     """What has no traffic is of infinite intensity: near the right edge."""
     left, right = axes.get_xlim()
     return cell.intensity_flops_per_byte or right * (left / right) ** 0.04, height_of(cell)
@@ -184,9 +184,9 @@ def _paint_dots(axes: Axes, panel: Panel) -> None:
             if cell.no_traffic:
                 arrow = {"arrowstyle": "->", "color": colour, "lw": 1.0, "shrinkA": 4, "shrinkB": 0}
                 axes.annotate("", (axes.get_xlim()[1], height_of(cell)), _place(axes, cell), arrowprops=arrow)
-    crossed = [_place(axes, cell) for cell in panel.cells if few(cell.samples)]
+    crossed = [_place(axes, cell) for cell in panel.cells if cell.doubt]
     if crossed:
-        axes.plot(*zip(*crossed, strict=True), **style.FEW, clip_on=False)
+        axes.plot(*zip(*crossed, strict=True), **style.CROSSED, clip_on=False)
 
 
 def _write_labels(axes: Axes, panel: Panel, roofline: Roofline) -> None:
@@ -198,7 +198,7 @@ def _write_labels(axes: Axes, panel: Panel, roofline: Roofline) -> None:
         info, least = roofline.operator_info[name], min(cell.intensity_flops_per_byte or np.inf for cell in mine)
         for group in series_of(mine, info):
             axis = info.axis if len(group) > 1 else None
-            for words, cell in _labels(axes, group, axis, title(name, roofline.operator_info)):
+            for words, cell in _labels(axes, group, axis, info):
                 x, y = axes.transData.transform(_place(axes, cell))
                 wide, high = style.text_width(words, style.SMALL_SIZE), 1.1 * style.SMALL_SIZE
                 left = x - 7 - wide if (cell.intensity_flops_per_byte or np.inf) == least else x + 7
@@ -215,24 +215,25 @@ def _write_labels(axes: Axes, panel: Panel, roofline: Roofline) -> None:
                 axes.text(left, low + high / 2, words, transform=style.in_points(axes.figure), **look)
 
 
-def _labels(axes: Axes, cells: Sequence[Operator], axis: Axis | None, operator: str) -> Iterable[tuple[str, Operator]]:
+def _labels(axes: Axes, cells: Sequence[Cell], axis: Axis | None, info: About) -> Iterable[tuple[str, Cell]]:
     """The words and the cell where they stand; neighbours that are too near for a label each share one."""
     if not axis:
-        yield from ((f"{operator} {c.dtype} {percent(c.fraction_of_roof)}", c) for c in cells)
+        yield from ((f"{info.title} {c.dtype} {percent(c.fraction_of_roof)}", c) for c in cells)
         return
-    groups: list[list[Operator]] = []
+    groups: list[list[Cell]] = []
     for cell in sorted(cells, key=height_of):
         height = axes.transData.transform((1, height_of(cell)))[1]
         if groups and height - axes.transData.transform((1, height_of(groups[-1][0])))[1] < 1.2 * style.SMALL_SIZE:
             groups[-1].append(cell)
         else:
             groups.append([cell])
+    of = info.series(cells[0])
     for place, group in enumerate(groups):
         sizes = [cell.along(axis) for cell in group]
         shares = [cell.fraction_of_roof for cell in group]
         sizes = _span(place_words(axis, min(sizes)), place_words(axis, max(sizes)))
         shares = _span(percent(min(shares)), percent(max(shares))).replace(" %–", "–")
-        series = f"{group[0].series}, " if group[0].series and not place else ""
+        series = f"{of}, " if of and not place else ""
         yield f"{series}{axis.symbol} {sizes}: {shares}", group[len(group) // 2]
 
 
@@ -271,5 +272,5 @@ def _dot_entries(panel: Panel) -> Iterable[Line2D]:
         yield style.dot("hollow: not measured, at its roof", hollow=True)
     if any(map(predicted, panel.cells)):
         yield style.dot("small, hollow: as predicted", style.MUTED, hollow=True, size=PREDICTED)
-    if any(few(cell.samples) for cell in panel.cells):
-        yield style.few_entry()
+    if any(cell.doubt for cell in panel.cells):
+        yield style.crossed_entry()

@@ -5,8 +5,6 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from roofline.analysis.score import score
-from roofline.analysis.table import Operator, Roofline
 from roofline.core.formatting import duration, number, percent, starred
 from roofline.core.statistics import half_width
 from roofline.core.terms import KINDS
@@ -14,7 +12,7 @@ from roofline.records.check import CheckResult
 from roofline.report import peer_paths
 from roofline.report.predictions import score_words
 from roofline.report.tables import (
-    FEW_SAMPLES,
+    DOUBTFUL,
     Row,
     above_roof,
     compute_rows,
@@ -25,6 +23,8 @@ from roofline.report.tables import (
     within_run,
     without_roof,
 )
+from roofline.table.rows import Cell, Roofline
+from roofline.table.scores import score
 
 WIDTH = 100  # columns
 ABREAST = 4
@@ -36,11 +36,11 @@ LIMITS = ", ".join(f"{regime} ({letter})" for regime, letter in BOUND_BY.items()
 
 def summary(roofline: Roofline, arguments: str = "") -> str:
     """`arguments`, the run's ARGS, are for the next one too."""
-    roofline, lines = roofline.shown(), [""]
+    lines = [""]
     for name, device in roofline.devices.items():
         told = [*_ceilings(name, roofline), *_operators(name, roofline)]
         told += [part for line in without_roof(roofline, name) for part in _wrapped(f"  {line}", 4)]
-        told += [f"  {FEW_SAMPLES}"] if any("*" in line for line in told) else []
+        told += [f"  {DOUBTFUL}"] if any("*" in line for line in told) else []
         lines += [f"{name}: {device.name}", *told, *_above_roof(name, roofline), *_predictions(name, roofline), ""]
     lines += ["Checks", *_checks(roofline.checks), ""]
     if roofline.repeatable:  # not wrapped: it is to be pasted
@@ -137,8 +137,8 @@ def _predictions(device: str, roofline: Roofline) -> list[str]:
 
 def _above_roof(device: str, roofline: Roofline) -> list[str]:
     """Which operators are above their roofs, and what is wrong."""
-    above = [found for found in roofline.above_roof if found.device == device]
-    return [line for found in above for line in _wrapped(f"  Above its roof: {above_roof(found)}", 4)]
+    above = [cell for cell in roofline.operators if cell.device == device and cell.above_roof]
+    return [line for cell in above for line in _wrapped(f"  Above its roof: {above_roof(cell, roofline)}", 4)]
 
 
 def _wrapped(line: str, indent: int) -> list[str]:
@@ -151,14 +151,14 @@ def _operators(device: str, roofline: Roofline) -> list[str]:
     """One by one where each cell has one implementation and a name that fits; else a table for each operator and
     preset."""
     found = [operator for operator in roofline.operators if operator.device == device]
-    tables: dict[tuple, list[Operator]] = {}
+    tables: dict[tuple, list[Cell]] = {}
     for operator in found:
         tables.setdefault((operator.operator, operator.preset), []).append(operator)
     single = [
         cells
         for cells in tables.values()
-        if len(cells) == len({_cell(cell) for cell in cells})
-        and max(len(one.full_name) for one in cells) <= LONGEST_NAME
+        if len(cells) == len({_cell(cell, roofline) for cell in cells})
+        and max(len(roofline.full_name(one)) for one in cells) <= LONGEST_NAME
     ]
     lines = []
     if single:
@@ -166,25 +166,25 @@ def _operators(device: str, roofline: Roofline) -> list[str]:
         lines += [
             f"  {'operator':{LONGEST_NAME}} {'latency':>9} {'TFLOPS':>7} {'of roof':>8} {'n':>4} {'95 %':>10}  bound by"
         ]
-        lines += [_operator_line(cell) for cells in single for cell in cells]
+        lines += [_operator_line(cell, roofline.full_name(cell)) for cells in single for cell in cells]
         ceilings = [ceiling for ceiling in roofline.ceilings if ceiling.device == device]
         lines += [line for words in remarks(ceilings) for line in _wrapped(f"  {words}", 4)]
     for (operator, preset), cells in tables.items():
         if cells not in single:
-            lines += _table_of(", ".join(filter(None, [cells[0].title or operator, preset])), cells)
+            lines += _table_of(", ".join(filter(None, [roofline.title(operator), preset])), cells, roofline)
     return lines
 
 
-def _cell(cell: Operator) -> tuple[str, str]:
-    return cell.dtype, cell.label or cell.full_name
+def _cell(cell: Cell, roofline: Roofline) -> tuple[str, str]:
+    return cell.dtype, roofline.label(cell) or roofline.full_name(cell)
 
 
-def _table_of(title: str, cells: list[Operator]) -> list[str]:
+def _table_of(title: str, cells: list[Cell], roofline: Roofline) -> list[str]:
     """A row per dtype and case, a column per implementation and scope, as many abreast as have room."""
     ways = list(dict.fromkeys(_way(cell) for cell in cells))
-    rows: dict[tuple, dict[str, Operator]] = {}
+    rows: dict[tuple, dict[str, Cell]] = {}
     for cell in cells:
-        rows.setdefault(_cell(cell), {})[_way(cell)] = cell
+        rows.setdefault(_cell(cell, roofline), {})[_way(cell)] = cell
     width = max(len(f"{dtype} {label}") for dtype, label in rows)
     lines = _wrapped(f"  {title}: end-to-end time, of roof, limited by {LIMITS}; {within_run(cells)}", 4)
     abreast = max(1, min(ABREAST, (WIDTH - width - 2) // 19))
@@ -199,24 +199,23 @@ def _table_of(title: str, cells: list[Operator]) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
-def _way(cell: Operator) -> str:
+def _way(cell: Cell) -> str:
     return " ".join(filter(None, [cell.implementation, cell.scope if cell.scope != "core" else None]))
 
 
-def _figures(cell: Operator | None) -> str:
-    if cell is None or not cell.latency_s:
+def _figures(cell: Cell | None) -> str:
+    if cell is None or not cell.cpu_time_s:
         return "-"
-    share = percent(cell.fraction_of_roof) if cell.fraction_of_roof is not None else "-"
-    return f"{starred(duration(cell.latency_s), cell.samples)} {share:>7} {BOUND_BY.get(cell.regime, '-')}"
+    share = percent(cell.share) if cell.share is not None else "-"
+    return f"{starred(duration(cell.cpu_time_s), cell.doubt)} {share:>7} {BOUND_BY.get(cell.regime, '-')}"
 
 
-def _operator_line(o: Operator) -> str:
-    name = o.full_name
+def _operator_line(o: Cell, name: str) -> str:
     name = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
-    latency = starred(duration(o.latency_s), o.samples) if o.latency_s else "-"
-    interval = f"± {percent(half_width(o.latency_s, o.latency_ci95_s))}" if o.latency_ci95_s else "none"
+    latency = starred(duration(o.cpu_time_s), o.doubt) if o.cpu_time_s else "-"
+    interval = f"± {percent(half_width(o.cpu_time_s, o.cpu_time_ci95_s))}" if o.cpu_time_ci95_s else "none"
     attained = number(o.attained_tflops) if o.attained_tflops is not None else "-"
-    share = percent(o.fraction_of_roof) if o.fraction_of_roof is not None else "-"
+    share = percent(o.share) if o.share is not None else "-"
     figures = f"{latency:>9} {attained:>7} {share:>8} {o.samples or '-':>4} {interval:>10}"
     return f"  {name:{LONGEST_NAME}} {figures}  {o.regime or '-'}"
 

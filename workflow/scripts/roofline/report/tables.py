@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from roofline.analysis.table import AboveRoof, ComputeCeiling, FoundCache, MemoryCeiling, Operator, Roofline
 from roofline.core.disturbance import limiting_words
 from roofline.core.formatting import (
     capacity,
@@ -17,11 +16,11 @@ from roofline.core.formatting import (
     percent,
     starred,
 )
-from roofline.core.statistics import FEWEST_SAMPLES, few, half_width
+from roofline.core.statistics import few, half_width
 from roofline.core.terms import KINDS
 from roofline.devices.levels import MAIN_ROOFS
 from roofline.records.check import CheckResult
-from roofline.records.device import DeviceRecord
+from roofline.table.rows import USERS, Cell, ComputeCeiling, Device, MemoryCeiling, Plateau, Roofline
 
 SERIES = {  # of a sweep: whose bandwidth it is
     "through L1": "one multiprocessor, through L1",
@@ -32,9 +31,8 @@ SERIES = {  # of a sweep: whose bandwidth it is
 ENGINES = {"tensor_core": "tensor", "cuda_core": "CUDA", "cpu": "vector"}
 USUAL_OPERANDS = "standard normal numbers, rounded to"
 NO_REASON, NOT_REPORTED = "none reported", "not reported"
-FEW_SAMPLES = f"* fewer than {FEWEST_SAMPLES} samples: nothing is concluded from it"
+DOUBTFUL = "* few samples, throttled, disturbed, or contradicted: nothing is concluded from it"
 RANKED = ("hbm_read", "hbm_copy")  # next to the GEMMs
-WIDE = 0.05  # half the width of an interval that asks for caution
 COPIES_MORE = 1.05  # times what reads move: from there on it is said
 ALONE = 1.15  # times what one core reads: below it it is said
 
@@ -131,11 +129,11 @@ def told_apart(burst: list[str] | None, sustained: list[str] | None, both: list[
     return ", ".join(f"{when}: {reasons}" for when, reasons in words.items() if reasons)
 
 
-def within_run(cells: Iterable[Operator]) -> str:
+def within_run(cells: Iterable[Cell]) -> str:
     """How many samples the times of cells rest on, and how far their intervals reach."""
-    cells = [cell for cell in cells if cell.latency_s]
+    cells = [cell for cell in cells if cell.cpu_time_s]
     counts = sorted(cell.samples for cell in cells if cell.samples)
-    widths = [half_width(cell.latency_s, cell.latency_ci95_s) for cell in cells if cell.latency_ci95_s]
+    widths = [half_width(cell.cpu_time_s, cell.cpu_time_ci95_s) for cell in cells if cell.cpu_time_ci95_s]
     told = [f"n {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))}"] if counts else []
     without = f"none for {len(cells) - len(widths)} of {len(cells)}" if len(widths) < len(cells) else ""
     told += [f"within-run 95 %: {', '.join(filter(None, [f'± {spans_percent(widths)}' if widths else '', without]))}"]
@@ -159,12 +157,12 @@ def series_words(series: str) -> str:
     return SERIES.get(series, series.replace("_", " "))
 
 
-def above_roof(found: AboveRoof) -> str:
-    """What lies above its roof, with the evidence."""
-    cause = f"the {found.wrong_roof} ceiling is too low, or a cache held its data"
-    if found.users_own:
-        cause = f"its counts or its time, both the user's own, do not fit the {found.wrong_roof} ceiling"
-    return f"{found.operator} at {percent(found.fraction_of_roof)} of it: {cause} ({found.evidence})."
+def above_roof(cell: Cell, roofline: Roofline) -> str:
+    """What lies above its roof, and what may be wrong."""
+    cause = "a ceiling is too low, or a cache held its data"
+    if cell.operator == USERS:
+        cause = "its counts or its time, both the user's own, do not fit the ceilings"
+    return f"{roofline.full_name(cell)} at {percent(cell.above_roof)} of it: {cause}."
 
 
 def without_roof(roofline: Roofline, device: str) -> list[str]:
@@ -172,13 +170,13 @@ def without_roof(roofline: Roofline, device: str) -> list[str]:
     found = [one for one in roofline.operators if one.device == device and one.no_roof]
     lines = []
     for why in dict.fromkeys(one.no_roof for one in found):
-        mine = [one.title or one.operator for one in found if one.no_roof == why]
+        mine = [roofline.title(one.operator) for one in found if one.no_roof == why]
         lines.append(f"Without a roof: {counted(len(mine), 'cell')} of {listed(dict.fromkeys(mine))} ({why})")
     return lines
 
 
 def main_memory_ceiling(
-    ceilings: Iterable[ComputeCeiling | MemoryCeiling], operators: Iterable[Operator]
+    ceilings: Iterable[ComputeCeiling | MemoryCeiling], operators: Iterable[Cell]
 ) -> MemoryCeiling | None:
     """A device's roof of memory: the one that most operators stand under, on however many cores, or else would."""
     there = {c.name: c for c in ceilings if c.kind == "memory"}
@@ -189,19 +187,9 @@ def main_memory_ceiling(
     return there[max(found, key=found.count)] if found else None
 
 
-def memory_doubt(c: MemoryCeiling) -> str:
-    """Why a memory ceiling is not to be relied on; empty where it is."""
-    if few(c.samples):
-        return f"fewer than {FEWEST_SAMPLES} samples"
-    if c.ci95 is None:
-        return "too few independent samples for an interval"
-    half = half_width(c.gb_per_s, c.ci95)
-    return f"a wide 95 % interval (± {percent(half)})" if half > WIDE else ""
-
-
-def promised(device: DeviceRecord) -> str:
+def promised(device: Device) -> str:
     """Whose figures a device is compared with: the formula's for a CPU and for a card that no datasheet is of."""
-    return "formula" if device.vendor.match == "formula" else KINDS[device.device_kind].peaks_by
+    return "formula" if device.by_formula else KINDS[device.kind].peaks_by
 
 
 def fail_lines(failed: Iterable[CheckResult]) -> list[str]:
@@ -226,9 +214,7 @@ def remarks(ceilings: Sequence[ComputeCeiling | MemoryCeiling]) -> list[str]:
         for c in ceilings
         if c.kind == "compute" and c.on_reference_inputs_tflops
     ]
-    said += [
-        f"No ratios are reported for {c.name}: {c.no_ratio}" for c in ceilings if c.kind == "compute" and c.no_ratio
-    ]
+    said += [f"No ratios are reported for {c.name}: {c.doubt}" for c in ceilings if c.kind == "compute" and c.doubt]
     if read and copy and copy > COPIES_MORE * read:
         said.append(
             f"dram_copy moves {number(copy / read)} times what dram_read does: no read-only loop of this run got more "
@@ -245,24 +231,23 @@ def remarks(ceilings: Sequence[ComputeCeiling | MemoryCeiling]) -> list[str]:
 
 def vendor_words(c: ComputeCeiling) -> str:
     """The vendor's figure, or the formula's, which may be too low."""
-    return f"{'at least ' if c.vendor_at_least else ''}{number(c.vendor_tflops)}" if c.vendor_tflops else ""
+    return f"{'at least ' if c.datasheet_at_least else ''}{number(c.datasheet_tflops)}" if c.datasheet_tflops else ""
 
 
 def of_vendor(c: ComputeCeiling) -> str:
     """The shares of burst and sustained: 79, 67 %; none of a product that is divided by nothing."""
-    if c.no_ratio:
+    if c.doubt:
         return ""
-    rates = [c.burst_tflops or c.tflops, *([c.sustained_tflops] if c.sustained_tflops else [])]
-    shares = [percent(rate / c.vendor_tflops) for rate in rates] if c.vendor_tflops else []
-    at_most = "at most " if c.vendor_at_least and shares else ""
+    rates = [c.burst_tflops, *([c.sustained_tflops] if c.sustained_tflops else [])]
+    shares = [percent(rate / c.datasheet_tflops) for rate in rates] if c.datasheet_tflops else []
+    at_most = "at most " if c.datasheet_at_least and shares else ""
     return at_most + ", ".join([*(share.removesuffix(" %") for share in shares[:-1]), *shares[-1:]])
 
 
 def _compute_row(c: ComputeCeiling) -> Row:
-    burst = c.burst_tflops or c.tflops
     return Row(
         unit=flops_unit(c.name),
-        measured=starred(number(burst), c.samples),
+        measured=starred(number(c.burst_tflops), c.doubt),
         sustained=number(c.sustained_tflops) if c.sustained_tflops else "",
         vendor=vendor_words(c),
         of_vendor=of_vendor(c),
@@ -274,36 +259,35 @@ def _compute_row(c: ComputeCeiling) -> Row:
 
 
 def _arithmetic_rows(c: ComputeCeiling) -> Iterator[ArithmeticRow]:
-    burst = c.burst_tflops or c.tflops
     ways = [
-        (c.accumulation, c.output, c.inputs, burst, c.samples),
+        (c.accumulation, c.output, c.inputs, c.burst_tflops, c.samples),
         *((v.accumulation, v.output, v.inputs, v.tflops, v.samples) for v in c.variants),
     ]
     for place, (sums, result, operands, tflops, samples) in enumerate(ways):
         yield ArithmeticRow(
             name=f"{c.name}, also" if place else c.name,
-            sums=sums or "",
-            result=result or "",
+            sums=sums,
+            result=result,
             operands="" if place and operands == c.inputs else _unusual(operands, c),
             engine=ENGINES[c.unit],
-            burst=starred(number(tflops), samples),
-            of_ceiling=percent(tflops / burst) if place else "",
+            burst=starred(number(tflops), few(samples) if place else c.doubt),
+            of_ceiling=percent(tflops / c.burst_tflops) if place else "",
         )
 
 
-def _unusual(operands: str | None, c: ComputeCeiling) -> str:
+def _unusual(operands: str, c: ComputeCeiling) -> str:
     """Operands in words, without what follows a semicolon, which says why; empty where all are the usual ones."""
-    every = [c.inputs or "", *(v.inputs for v in c.variants)]
-    return "" if all(one.startswith(USUAL_OPERANDS) for one in every) else (operands or "").partition(";")[0]
+    every = [c.inputs, *(v.inputs for v in c.variants)]
+    return "" if all(one.startswith(USUAL_OPERANDS) for one in every) else operands.partition(";")[0]
 
 
 def _memory_row(c: MemoryCeiling) -> Row:
     return Row(
         unit="GB/s",
-        measured=starred(number(c.gb_per_s), c.samples),
+        measured=starred(number(c.gb_per_s), c.doubt),
         sustained="",
-        vendor=number(c.vendor_gb_per_s) if c.vendor_gb_per_s else "",
-        of_vendor=percent(c.fraction_of_vendor) if c.fraction_of_vendor else "",
+        vendor=number(c.datasheet_gb_per_s) if c.datasheet_gb_per_s else "",
+        of_vendor=percent(c.fraction_of_datasheet) if c.fraction_of_datasheet and not c.doubt else "",
         of_clock="",
         limited_by=limited_by(c.limited_by, c.throttled),
         **_common(c, c.gb_per_s),
@@ -318,7 +302,7 @@ def _common(c: ComputeCeiling | MemoryCeiling, value: float) -> dict[str, str]:
     }
 
 
-def _level_row(level: FoundCache) -> LevelRow:
+def _level_row(level: Plateau) -> LevelRow:
     return LevelRow(
         name=level_name(level.name, level.knee_bytes),
         gb_per_s=number(level.gb_per_s),

@@ -6,12 +6,12 @@ from base64 import urlsafe_b64encode
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from roofline.analysis.checks import Evidence
-from roofline.analysis.checks.conditions import disturbed_share
-from roofline.analysis.results import read_any
-from roofline.analysis.table import Roofline
 from roofline.records.base import read
 from roofline.records.device import DeviceRecord
+from roofline.table.checks import Evidence
+from roofline.table.checks.conditions import disturbed_share
+from roofline.table.rows import Roofline
+from roofline.table.run_records import read_any
 
 NOTHING = "nothing to measure again: no record was disturbed"
 ASIDE = Path("previous", "again")

@@ -16,12 +16,12 @@ from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 
-from roofline.analysis.results import read_results
 from roofline.core.terms import in_order
 from roofline.records.base import CorruptRecord, read
 from roofline.records.files import RESULTS
 from roofline.records.manifest import Device, Manifest
 from roofline.run.manifest import broken_seals, differing_files, hashes, is_result, unlisted_files
+from roofline.table.run_records import read_results
 
 MANIFEST = f"{RESULTS}/manifest.json"
 ARCHIVES = Path(RESULTS, "archive")

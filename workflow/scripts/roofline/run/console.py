@@ -9,14 +9,14 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from roofline.analysis.results import read_table
 from roofline.core.formatting import counted
 from roofline.core.terms import in_order
 from roofline.devices import kind_of
-from roofline.records.base import CorruptRecord
+from roofline.records.base import CorruptRecord, read
 from roofline.report import screen
 from roofline.run.jobs import JOBS, RUN_STARTED, count_jobs, job_times, now
 from roofline.run.settings import Checked
+from roofline.table.rows import Roofline
 
 ARGUMENTS = "ROOFLINE_ARGS"  # the variable with what make was given as ARGS
 LEFT_OUT = (
@@ -98,7 +98,7 @@ def _section(rule: str, checked: Checked) -> BaseModel | None:
 def summarise(results: Path) -> None:
     """The ceilings, the operators, the checklist, and where the files are."""
     try:
-        roofline = read_table(results / "roofline.json")
+        roofline = read(Roofline, results / "roofline.json")
     except (OSError, CorruptRecord):
         return
     print(

@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from roofline.analysis.collect import Asked
-from roofline.analysis.load import load
-from roofline.analysis.results import Results
-from roofline.analysis.table import Acceptance, Roofline
 from roofline.records.base import Record, write
 from roofline.records.files import write_text
 from roofline.report.model import report
 from roofline.report.rendering import html_page, text_page
+from roofline.table.load import Asked, load
+from roofline.table.rows import Acceptance, Roofline
+from roofline.table.run_records import Results
 
 TABLE = "roofline.json"
 PAGES = ("ROOFLINE.md", "interpretation.md", "verification.md")
@@ -20,7 +19,7 @@ def derive(found: Results, asked: Mapping, sha256: Mapping[str, str]) -> dict[st
     """What each derived file of results/ holds; `sha256` has the hash of every record."""
     wanted = Asked(**asked)
     roofline = load(found, wanted, sha256)
-    made = report(found, roofline, sha256)
+    made = report(roofline, sha256)
     return {
         TABLE: roofline,
         "acceptance.json": Acceptance(checks=roofline.checks),

@@ -8,14 +8,14 @@ from datetime import datetime
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
-from roofline.analysis.results import Results, read_results
-from roofline.analysis.seals import moment, violations
 from roofline.core.terms import accelerators
 from roofline.records.device import DeviceRecord
 from roofline.records.files import RESULTS, file_sha256
 from roofline.records.manifest import Device, Environment, Manifest, Output, SealedDevice, Sources, Times
 from roofline.records.operator import OperatorRecord
 from roofline.run.jobs import JOB_KEYS
+from roofline.table.run_records import Results, read_results
+from roofline.table.seals import moment, violations
 
 
 class BrokenProvenance(Exception):

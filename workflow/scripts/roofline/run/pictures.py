@@ -7,10 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from roofline.analysis.table import Roofline
 from roofline.records.check import CheckResult
-from roofline.records.compute import PeakFlopsRecord
-from roofline.records.memory import BandwidthRecord
 from roofline.report import (
     instruction_figure,
     load_figure,
@@ -21,13 +18,12 @@ from roofline.report import (
 from roofline.report.figure_style import headline, save, styled
 from roofline.report.tables import fail_lines
 from roofline.run import run_lock
+from roofline.table.rows import Roofline
 
 
 def draw(
     folder: Path,
     roofline: Roofline,
-    peaks: Sequence[PeakFlopsRecord],
-    bandwidths: Sequence[BandwidthRecord],
     operators: Mapping[str, str],
     dpi: float,
     instructions: bool,
@@ -36,13 +32,13 @@ def draw(
 
     `instructions` says whether there is one of the instruction roofline.
     """
-    roofline = roofline.shown()
-    failed, loaded = fail_lines(roofline.faults), {one.device for one in peaks if one.peak and one.peak.sustained}
+    failed, compute = fail_lines(roofline.faults), [one for one in roofline.ceilings if one.kind == "compute"]
+    loaded = {one.device for one in compute if one.load}
     counted = {one.device for one in roofline.instructions}
     pictures = [
         (roofline_figure.draw, (roofline,), ["roofline.png", "roofline.svg"], []),  # which tells what failed by panel
-        (load_figure.draw, (peaks,), ["load.png"], fail_lines(_on(loaded, roofline))),
-        (sweep_figure.draw, (bandwidths,), ["sweep.png"], failed),
+        (load_figure.draw, (roofline,), ["load.png"], fail_lines(_on(loaded, roofline))),
+        (sweep_figure.draw, (roofline,), ["sweep.png"], failed),
         *((operator_figure.draw, (roofline, name), [f"{picture}.png"], failed) for picture, name in operators.items()),
     ]
     if instructions:

@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
 
-from roofline.analysis.results import KINDS, read_any
-from roofline.analysis.table import Acceptance, Roofline
 from roofline.records.base import CorruptRecord, Record, RunRecord, read
 from roofline.records.cards import KnownCards
 from roofline.records.counters import ProfilerRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.manifest import Manifest
 from roofline.run.settings import Faults
+from roofline.table.rows import Acceptance, Roofline
+from roofline.table.run_records import KINDS, read_any
 
 PREVIOUS = "previous"
 ENGINE = ".snakemake"

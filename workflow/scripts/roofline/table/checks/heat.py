@@ -1,9 +1,9 @@
 """Check of what a minute of load tells, and two seconds do not: whether the card's cooling keeps up."""
 
-from roofline.analysis.checks.card import ANOTHER
-from roofline.analysis.checks.conditions import peaks
-from roofline.analysis.checks.registry import Evidence, Outcome, check
 from roofline.core.formatting import percent
+from roofline.table.checks.card import ANOTHER
+from roofline.table.checks.conditions import peaks
+from roofline.table.checks.registry import Evidence, Outcome, check
 
 LONG_S = 30  # of load: of less, a rate and a temperature that still move tell nothing
 FALL = 0.03  # of the rate, from the first cycle that counts to the last

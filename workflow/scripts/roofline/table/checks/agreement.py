@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 
-from roofline.analysis.checks.conditions import bandwidths, peaks
-from roofline.analysis.checks.registry import Evidence, Outcome, check
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.core.formatting import flops_unit, number, percent
 from roofline.core.terms import KINDS
@@ -12,6 +10,8 @@ from roofline.devices.levels import ALL_CORES, CACHE_OR_MEMORY, MEMORY
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import Bandwidth, BandwidthRecord
 from roofline.records.operator import JobRecord
+from roofline.table.checks.conditions import bandwidths, peaks
+from roofline.table.checks.registry import Evidence, Outcome, check
 
 APART = 0.15  # of figures that should be equal: quiet runs of one host stay within 10 %
 SWEEP_APART = 0.10  # of the sweep's memory and dram_read

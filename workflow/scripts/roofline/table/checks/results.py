@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable
 
-from roofline.analysis import above_roof, counted
-from roofline.analysis.checks.registry import Evidence, Outcome, check
-from roofline.analysis.table import Roofline
 from roofline.core.formatting import listed, percent, place_words
 from roofline.core.terms import KINDS
 from roofline.records.check import CheckResult
+from roofline.table.checks.registry import Evidence, Outcome, check
+from roofline.table.rows import Counted, Roofline
 
 ENOUGH_EVIDENCE = 3
+BUSY = 0.5  # of the cycles, tensor cores in a product that is to fill them
+FILLED = "gemm"  # the operator whose reference product fills tensor cores
 
 PLACED = "every operator under measured ceilings in the plot"
 BELOW = "no operator above its roof"
@@ -24,7 +25,7 @@ def axes(known: Evidence) -> Iterable[Outcome]:
     for info in known.table.operator_info.values():
         if info.axis:
             mine = [o for o in known.table.operators if (o.device, o.operator) == (known.device, info.name)]
-            found = sorted({place for o in mine if o.latency_s and (place := o.along(info.axis)) is not None})
+            found = sorted({place for o in mine if o.cpu_time_s and (place := o.along(info.axis)) is not None})
             wanted = info.axis.at_least or 1
             places = ", ".join(place_words(info.axis, place) for place in found)
             reason = f"{info.axis.symbol} = {places}" if found else f"not measured on {known.device}"
@@ -43,7 +44,7 @@ def placed(known: Evidence) -> Outcome | None:
         return Outcome("fail", f"{compute} compute and {memory} memory ceilings were measured")
     operators = [o for o in known.table.operators if o.device == known.device]
     declared = [o for o in operators if not o.no_roof]
-    lost = [o.full_name for o in declared if o.compute_ceiling is None or o.memory_ceiling is None]
+    lost = [known.table.full_name(o) for o in declared if o.compute_ceiling is None or o.memory_ceiling is None]
     reason = f"{compute} compute and {memory} memory ceilings, {len(operators)} operators"
     if len(declared) < len(operators):
         reason += f"; of these {len(operators) - len(declared)} warm ones have no roof"
@@ -55,18 +56,14 @@ def placed(known: Evidence) -> Outcome | None:
 
 @check(BELOW, looks_at="table", of_cpus=True)
 def below_roofs(known: Evidence) -> Outcome | None:
-    above = [entry for entry in known.table.above_roof if entry.device == known.device]
+    mine = [o for o in known.table.operators if o.device == known.device]
+    above = {known.table.full_name(o): o.above_roof for o in mine if o.above_roof}
     if above:
-        reason = _first([f"{entry.operator}: {entry.evidence}" for entry in above])
-        return Outcome("fail", reason, max(entry.fraction_of_roof for entry in above), 1)
-    shown = known.table.shown().operators
-    cells = [o for o in shown if o.device == known.device and o.fraction_of_roof is not None]
-    shares = [o.fraction_of_roof for o in cells]
-    reason = f"{len(shares)} cells checked against their roofs; "
-    reason += f"tolerance {percent(above_roof.WITHOUT_INTERVAL - 1)} where there is no interval"
-    over = [o for o in cells if o.fraction_of_roof > 1 + above_roof.ROUNDING]
-    unsure = [f"{o.full_name} {100 * o.fraction_of_roof:.1f} %" for o in over]
-    reason += f"; above by the median, but not beyond what its samples leave open: {_first(unsure)}" if unsure else ""
+        return Outcome(
+            "fail", _first([f"{name} {percent(share)}" for name, share in above.items()]), max(above.values()), 1
+        )
+    shares = [o.fraction_of_roof for o in mine if o.share is not None]
+    reason = f"{len(shares)} cells checked against their roofs"
     return Outcome("pass" if shares else "not_applicable", reason, max(shares, default=None), 1)
 
 
@@ -78,16 +75,14 @@ def _first(evidence: list[str]) -> str:
 @check(VERIFIED, looks_at="table", of_cpus=True)
 def verified(known: Evidence) -> Outcome | None:
     """Of each cell a time and a regime were found, and what was predicted of them is what was sealed before."""
-    if not known.table.seals:
-        return None
     entries = [entry for entry in known.table.entries if entry.device == known.device]
-    seal = next((seal for seal in known.table.seals if seal.device == known.device), None)
+    seal = known.table.devices[known.device]
     lacking = {
         "no sealed prediction": sum(entry.sealed is None for entry in entries),
-        "no measured time": sum(not entry.latency_s for entry in entries),
+        "no measured time": sum(not entry.cpu_time_s for entry in entries),
         "no regime, since a ceiling was not measured": sum(not (entry.regime or entry.no_roof) for entry in entries),
     }
-    faults = list(seal.violations) if seal else ["no seal was found"]
+    faults = list(seal.violations)
     faults += [f"{number} of {len(entries)} cells have {which}" for which, number in lacking.items() if number]
     if not entries:
         return Outcome("not_applicable", "nothing was predicted")
@@ -108,11 +103,20 @@ def counters(known: Evidence) -> Outcome | None:
     if not entries:
         refused = [one.reason for one in known.table.not_counted if one.device == known.device]
         return Outcome("not_applicable", refused[0] if refused else "no cell was profiled")
-    wrong = [f"{entry.full_name}: {part}" for entry in entries for part in counted.contradictions(entry)]
-    parts = [_first(wrong)] if wrong else []
-    parts += [counted.summary(entries)]
-    judged = any(map(counted.is_judged, entries))
+    wrong = [known.table.full_name(entry) for entry in entries if False in _judged(entry)]
+    judged = sum(bool(_judged(entry)) for entry in entries)
+    parts = [f"differ: {_first(wrong)}"] if wrong else []
+    parts += [f"{judged} of {len(entries)} profiled cells judged"]
     return Outcome("fail" if wrong else "pass" if judged else "not_applicable", "; ".join(parts), len(wrong), 0)
+
+
+def _judged(entry: Counted) -> list[bool]:
+    """Traffic of cold cells that memory limits, FLOPs of kernels with a FLOP formula, and tensor cores in products."""
+    found = [entry.reads_agree, entry.writes_agree] if entry.limited_by_memory else []
+    found += [entry.flops_agree] if entry.kernel_flops is not None else []
+    busy = entry.tensor_pipe_active_fraction
+    found += [busy > BUSY] if (entry.operator, entry.regime) == (FILLED, "compute") and busy is not None else []
+    return [one for one in found if one is not None]
 
 
 def questions(table: Roofline) -> CheckResult:

@@ -2,9 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-from roofline.analysis.checks.card import ANOTHER
-from roofline.analysis.checks.conditions import Block, bandwidths, other_processes, others, peaks
-from roofline.analysis.checks.registry import Evidence, Outcome, check
 from roofline.core.disturbance import limiting_words
 from roofline.core.formatting import counted, flops_unit, number, percent
 from roofline.core.statistics import FEWEST_SAMPLES, few
@@ -14,6 +11,9 @@ from roofline.records.compute import PeakFlops, PeakFlopsRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.operator import JobRecord
 from roofline.records.timing import Contention, DeviceState
+from roofline.table.checks.card import ANOTHER
+from roofline.table.checks.conditions import Block, bandwidths, other_processes, others, peaks
+from roofline.table.checks.registry import Evidence, Outcome, check
 
 # Of the vendor's bandwidth that reads reach at least, by type of memory; None where none is known. Five H200s read 96
 # to 98 %. GDDR keeps the codes of its error correction among the data, and no card with it has been measured here.
@@ -162,7 +162,7 @@ def dtypes_measured(known: Evidence) -> Outcome | None:
         c.name
         for c in known.table.ceilings
         if c.device == known.device and c.kind == "compute" and c.method == "gemm"
-        if c.fraction_of_vendor and not few(c.samples)
+        if c.fraction_of_datasheet and not c.doubt
     ]
     enough, supported = len(judged) >= ENOUGH_DTYPES, sum(name in known.record.vendor.peaks for name in DTYPES)
     result = "pass" if enough else "fail" if supported >= ENOUGH_DTYPES else "not_applicable"

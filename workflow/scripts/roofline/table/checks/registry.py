@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from roofline.analysis.table import Roofline
 from roofline.core.terms import KINDS
 from roofline.records.calibration import CalibrationRecord
 from roofline.records.check import CheckResult, Result
 from roofline.records.device import DeviceRecord
 from roofline.records.operator import JobRecord
+from roofline.table.rows import Roofline
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from roofline.analysis.table import ComputeCeiling, MemoryCeiling, Operator, Roofline
 from roofline.core.formatting import flops_unit
-from roofline.core.statistics import few
+from roofline.core.repeatability import Doubt
 from roofline.core.terms import QuantityKind
 from roofline.devices import levels
 from roofline.records.device import DeviceRecord
 from roofline.records.manifest import Manifest
+from roofline.table.rows import Cell, ComputeCeiling, MemoryCeiling, Roofline
 
 HOST_BOUND = 1.05  # of the device's time, that a caller waits: the device waits for the host
 WIDE = 1.2  # the ninth decile of a caller's samples over the first: of figures that the device sets it is 1.1 at most
@@ -31,6 +31,7 @@ class Quantity(NamedTuple):
     samples: int | None  # timed ones that it rests on; None if not known
     inputs: str | None  # operands, where a record tells
     record: str | None  # below results/
+    doubt: Doubt | None = None  # why it is not to be relied on
     modal: bool = False  # whether the host sets its pace, so that it may settle at one of several levels
 
 
@@ -66,15 +67,13 @@ def quantities(roofline: Roofline) -> list[Quantity]:
     for one in roofline.instructions:
         rate = one.warp_instructions_per_s / 1e9
         words = ("issue", "instruction issue", "issue", rate, "G warp instructions/s", True)
-        found.append(Quantity(one.device, *words, one.samples, None, one.record))
-    return found + [figure for operator in roofline.operators for figure in _operator(operator)]
+        found.append(Quantity(one.device, *words, one.samples, None, one.record, one.doubt))
+    return found + [figure for cell in roofline.operators for figure in _cell(cell, roofline)]
 
 
-def sound(figures: Iterable[Quantity], roofline: Roofline, device: str) -> list[Quantity]:
-    """Figures of one device that have enough samples and whose records nothing disturbed."""
-    disturbed = {record for fault in roofline.faults if fault.device == device for record in fault.records}
-    mine = [one for one in figures if one.device == device and one.record not in disturbed]
-    return [one for one in mine if not few(one.samples)]
+def sound(figures: Iterable[Quantity], device: str) -> list[Quantity]:
+    """Figures of one device that may be relied on."""
+    return [one for one in figures if one.device == device and not one.doubt]
 
 
 def fingerprint(figures: Iterable[Quantity], devices: Mapping[str, DeviceRecord]) -> str:
@@ -87,13 +86,12 @@ def fingerprint(figures: Iterable[Quantity], devices: Mapping[str, DeviceRecord]
 def _compute(ceiling: ComputeCeiling) -> list[Quantity]:
     """Burst and sustained are two figures: the one shows the product, the other the power limit and the cooling."""
     unit, inputs = flops_unit(ceiling.name), ceiling.inputs
-    burst = ceiling.burst_tflops or ceiling.tflops
-    words = (ceiling.device, ceiling.name, ceiling.name, "burst", burst, unit, True)
-    found = [Quantity(*words, ceiling.samples, inputs, ceiling.record)]
+    words = (ceiling.device, ceiling.name, ceiling.name, "burst", ceiling.burst_tflops, unit, True)
+    found = [Quantity(*words, ceiling.samples, inputs, ceiling.record, ceiling.doubt)]
     if ceiling.sustained_tflops:
         key = f"{ceiling.name}/sustained"
         words = (ceiling.device, key, f"{ceiling.name} sustained", "sustained", ceiling.sustained_tflops, unit, True)
-        found.append(Quantity(*words, None, inputs, ceiling.record))
+        found.append(Quantity(*words, None, inputs, ceiling.record, ceiling.doubt))
     return found
 
 
@@ -101,20 +99,28 @@ def _memory(ceiling: MemoryCeiling) -> Quantity:
     kind = levels.medium(ceiling.level)
     kind = "pageable" if ceiling.host_memory == "pageable" else kind
     words = (ceiling.device, ceiling.name, ceiling.name, kind, ceiling.gb_per_s, "GB/s", True)
-    return Quantity(*words, ceiling.samples, None, ceiling.record)
+    return Quantity(*words, ceiling.samples, None, ceiling.record, ceiling.doubt)
 
 
-def _operator(cell: Operator) -> list[Quantity]:
+def _cell(cell: Cell, roofline: Roofline) -> list[Quantity]:
     """The device's time, where it is known apart, and what a caller gets: the host has its part in that."""
     shape = ",".join(f"{name}{size}" for name, size in cell.shape.items())
     parts = (cell.operator, cell.name, cell.implementation, cell.preset, cell.scope, cell.dtype, cell.cache, shape)
     key, found = "/".join(filter(None, parts)), []
-    times = (("device_time", "device's time", cell.device_latency_s), ("caller_time", "caller's time", cell.latency_s))
+    times = (("device_time", "GPU time", cell.gpu_time_s), ("caller_time", "CPU time", cell.cpu_time_s))
     for kind, words, seconds in times:
         if seconds:
-            named = (cell.device, f"{key}/{kind}", f"{cell.full_name}, {words}", kind, seconds * 1e6, "us", False)
-            modal = kind == "caller_time" and host_bound(seconds, cell.device_latency_s, cell.latency_deciles)
-            found.append(Quantity(*named, cell.samples, None, cell.record, modal))
+            named = (
+                cell.device,
+                f"{key}/{kind}",
+                f"{roofline.full_name(cell)}, {words}",
+                kind,
+                seconds * 1e6,
+                "us",
+                False,
+            )
+            modal = kind == "caller_time" and host_bound(seconds, cell.gpu_time_s, cell.cpu_time_deciles)
+            found.append(Quantity(*named, cell.samples, None, cell.record, cell.doubt, modal))
     return found
 
 

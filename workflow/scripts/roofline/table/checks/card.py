@@ -1,8 +1,8 @@
 """Checks of the card itself: its memory, link and power limit."""
 
-from roofline.analysis.checks.conditions import bandwidths
-from roofline.analysis.checks.registry import Evidence, Outcome, check
 from roofline.core.formatting import counted, number, percent
+from roofline.table.checks.conditions import bandwidths
+from roofline.table.checks.registry import Evidence, Outcome, check
 
 # Of what the host link's lanes carry, that copies from and to pinned memory reach at least: Azure's node checks (AzNHC)
 # ask for 21 GB/s of 31.5 (generation 4) and 48 of 63 (generation 5); the lower share of both.
@@ -120,13 +120,12 @@ def peer_copies(known: Evidence) -> Outcome | None:
     if not over:
         return None
     measured = [c for c in known.table.ceilings if c.device == known.device and c.name in over and c.kind == "memory"]
-    judged = [c for c in measured if c.fraction_of_vendor and over[c.name].path == "nvlink"]
-    low = [c for c in judged if c.fraction_of_vendor < COPIES_OF_NVLINKS]
+    judged = [c for c in measured if c.fraction_of_datasheet and over[c.name].path == "nvlink"]
+    low = [c for c in judged if c.fraction_of_datasheet < COPIES_OF_NVLINKS]
     if not judged:
         return Outcome("not_applicable", "no peer is reached over NVLink of a known rate")
     reason = "; ".join(
-        f"{c.name} {percent(c.fraction_of_vendor)} of {number(c.vendor_gb_per_s)} GB/s{over[c.name].inactive_links}"
-        for c in low or judged
+        f"{c.name} {percent(c.fraction_of_datasheet)} of {number(c.datasheet_gb_per_s)} GB/s" for c in low or judged
     )
-    least = min(c.fraction_of_vendor for c in judged)
+    least = min(c.fraction_of_datasheet for c in judged)
     return Outcome("fail" if low else "pass", reason, least, COPIES_OF_NVLINKS)

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from roofline.analysis.results import Results
 from roofline.records.calibration import CalibrationRecord
 from roofline.records.operator import JobRecord
 from roofline.records.prediction import OperatorPredictionRecord, Seal
+from roofline.table.run_records import Results
 
 
 def moment(text: str | None) -> datetime | None:

@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
-from roofline.analysis.table import Roofline
 from roofline.core.terms import DeviceKind
-from roofline.operators.about import About, OwnOperator, Stored, Unknown, builtin
+from roofline.operators.about import OwnOperator
 from roofline.records.base import CorruptRecord, Record, read
 from roofline.records.calibration import CalibrationRecord
 from roofline.records.cards import Cards, KnownCards
 from roofline.records.compute import PeakFlopsRecord
-from roofline.records.counters import CountersRecord, ProfilerRecord
+from roofline.records.counters import CountedCell, CountersRecord, ProfilerRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.instructions import InstructionsRecord
 from roofline.records.memory import BandwidthRecord
@@ -52,14 +51,6 @@ class Results:
     counters: list[tuple[str, CountersRecord]] = field(default_factory=list)
     own_operators: dict[str, OwnOperator] = field(default_factory=dict)  # the user's, by name
 
-    @property
-    def abouts(self) -> dict[str, About]:
-        """What readers see of each operator that was measured, in the order of the measurements."""
-        known = builtin() | {name: Stored(one) for name, one in self.own_operators.items()}
-        measured = [cell for _, record in self.measured for cell in record.measurements]
-        measured += [cell for _, record in self.counters for cell in record.cells]
-        return {name: known.get(name) or Unknown(name) for name in dict.fromkeys(cell.operator for cell in measured)}
-
     def kind_of(self, device: str) -> DeviceKind:
         return self.devices[device][1].device_kind
 
@@ -68,6 +59,10 @@ class Results:
 
     def measured_on(self, device: str) -> list[JobRecord]:
         return [record for _, record in self.measured if record.device == device]
+
+    def counted_on(self, device: str) -> list[CountedCell]:
+        """What ncu counted of operators' cells, as of one application each."""
+        return [cell for _, record in self.counters if record.device == device for cell in record.cells]
 
     def device_records(self) -> dict[str, DeviceRecord]:
         return {name: record for name, (_, record) in self.devices.items()}
@@ -124,16 +119,6 @@ def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
         else:
             found.measured.append((name, record))
     return found
-
-
-def read_table(path: Path) -> Roofline:
-    """roofline.json, with the text of its operators: the library's, and of the user's own what lies beside it.
-
-    Raises CorruptRecord or OSError.
-    """
-    table = read(Roofline, path)
-    own = [read(OwnOperator, one) for one in sorted((path.parent / "operators").glob("*.json"))]
-    return table.described(builtin() | {one.name: Stored(one) for one in own})
 
 
 def read_any(path: Path) -> Record:

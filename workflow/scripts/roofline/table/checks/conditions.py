@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from roofline.analysis.checks.registry import Evidence, Outcome, check
 from roofline.core.disturbance import THERMAL_REASONS, disturbances, limiting_words
 from roofline.core.formatting import counted
 from roofline.core.terms import KINDS
@@ -13,6 +12,7 @@ from roofline.records.instructions import InstructionsRecord
 from roofline.records.memory import BandwidthRecord
 from roofline.records.operator import JobRecord
 from roofline.records.timing import Contention, DeviceState, Timing
+from roofline.table.checks.registry import Evidence, Outcome, check
 
 NAMED = 3  # blocks in a reason
 ISSUE = "instruction issue"

@@ -1,0 +1,41 @@
+"""When a measured figure is not to be relied on: no ratio, verdict or headline uses it then."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from roofline.core.statistics import few
+from roofline.core.terms import DeviceKind
+
+Doubt = Literal["few samples", "throttled", "disturbed", "blocks disagree", "impossible"]
+# How far blocks of one measurement may be apart. Caller's times on a shared host wander more than a GPU's own.
+APART: dict[DeviceKind, float] = {"gpu": 0.05, "cpu": 0.20}
+
+
+def spread(blocks: Sequence[float]) -> float | None:
+    """The highest of a measurement's blocks over the lowest, less 1; None of a single block."""
+    return max(blocks) / min(blocks) - 1 if len(blocks) > 1 else None
+
+
+def doubt_of(
+    *,
+    kind: DeviceKind,
+    samples: int | None,
+    blocks_apart: float | None = None,
+    disturbed: bool = False,
+    throttled: bool | None = False,
+    impossible: bool = False,
+) -> Doubt | None:
+    """The first reason that applies; None where the figure may be used.
+
+    `samples` are those of the median (None: not known), `blocks_apart` is their blocks' `spread`, `disturbed` says that
+    other load ran meanwhile, `throttled` that all samples were thermally throttled, and `impossible` that the figure
+    exceeds what another measurement allows.
+    """
+    reasons: dict[Doubt, bool | None] = {
+        "few samples": few(samples),
+        "throttled": throttled,
+        "disturbed": disturbed,
+        "blocks disagree": (blocks_apart or 0.0) > APART[kind],
+        "impossible": impossible,
+    }
+    return next((reason for reason, applies in reasons.items() if applies), None)

@@ -1,0 +1,239 @@
+"""Rows of ceilings, sweeps and paths between GPUs, each with its doubt and its rank among known cards."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from roofline.core.disturbance import hidden_load, is_disturbed
+from roofline.core.dtypes import dtype_of
+from roofline.core.repeatability import doubt_of, spread
+from roofline.core.statistics import median
+from roofline.core.terms import KINDS, DeviceKind
+from roofline.records.cards import METHOD, CardRun, card_id
+from roofline.records.compute import PeakFlops, PeakFlopsRecord, Sustained
+from roofline.records.device import DeviceRecord
+from roofline.records.memory import Bandwidth, BandwidthRecord
+from roofline.table.rows import (
+    ComputeCeiling,
+    Investigation,
+    Load,
+    LoadPoint,
+    MemoryCeiling,
+    PeerPath,
+    Plateau,
+    Sweep,
+    Variant,
+)
+
+MOST_POINTS = 120  # of a curve: more are finer than a picture shows
+BEATEN = 1.10  # a reference GEMM that is faster than this shows that the ceiling is not one
+
+
+def compute_ceilings(
+    peaks: Iterable[tuple[str, PeakFlopsRecord]], device: DeviceRecord, known: Sequence[CardRun]
+) -> Iterator[ComputeCeiling]:
+    """Of one device, with what its known cards reached."""
+    peaks = list(peaks)
+    registers = {record.dtype: record.peak.tflops for _, record in peaks if record.peak}
+    for path, record in peaks:
+        if record.peak:
+            yield _compute(path, record, device, registers.get(f"{record.dtype}_fma"), known)
+
+
+def _compute(
+    path: str, record: PeakFlopsRecord, device: DeviceRecord, registers: float | None, known: Sequence[CardRun]
+) -> ComputeCeiling:
+    peak, burst = record.peak, record.peak.burst
+    on_reference, apart = peak.on_reference_inputs, spread(blocks_of(peak))
+    doubt = doubt_of(
+        kind=device.device_kind,
+        samples=len(burst.latency.samples_s),
+        blocks_apart=apart,
+        disturbed=_disturbed(record, burst.latency.contention, burst.states, device.device_kind),
+        throttled=peak.throttled,
+        impossible=_impossible(peak, registers),
+    )
+    return ComputeCeiling(
+        device=record.device,
+        kind="compute",
+        name=record.dtype,
+        method=peak.method,
+        unit=peak.unit,
+        dtype=dtype_of(record.dtype),
+        accumulation=burst.product.accumulation,
+        output=burst.product.output,
+        inputs=peak.inputs,
+        library=burst.product.library,
+        tflops=peak.tflops,
+        burst_tflops=peak.burst_tflops,
+        sustained_tflops=peak.sustained_tflops,
+        ci95=peak.ci95,
+        samples=len(burst.latency.samples_s),
+        blocks_apart=apart,
+        reference_tflops=peak.reference_tflops,
+        on_reference_inputs_tflops=on_reference.tflops if on_reference != burst else None,
+        datasheet_tflops=peak.vendor_tflops,
+        fraction_of_datasheet=peak.fraction_of_vendor,
+        datasheet_at_least=peak.unit == "cpu" and device.hardware.get("clock_may_boost", False),
+        clock_mhz=peak.clock_mhz,
+        clock_tflops=peak.clock_tflops,
+        fraction_of_clock=peak.fraction_of_clock,
+        sustained_clock_mhz=peak.sustained and peak.sustained.sm_clock_mhz,
+        limited_by=peak.limited_by,
+        burst_limited_by=peak.burst_limited_by,
+        sustained_limited_by=peak.sustained_limited_by,
+        throttled=peak.throttled,
+        variants=[
+            Variant(
+                accumulation=one.product.accumulation,
+                output=one.product.output,
+                inputs=one.inputs,
+                tflops=one.tflops,
+                ci95=one.ci95,
+                samples=len(one.latency.samples_s),
+            )
+            for one in peak.variants
+        ],
+        load=_load(peak.sustained, burst.flops) if peak.sustained else None,
+        investigation=_investigation(peak),
+        remarks=peak.doubts,
+        doubt=doubt,
+        **_rank(record.dtype, peak.burst_tflops, [] if doubt else known),
+        record=path,
+    )
+
+
+def blocks_of(peak: PeakFlops) -> list[float]:
+    """TFLOPS of every block of the fastest product."""
+    again = [one.tflops for one in peak.slower_remeasurements if one.product == peak.burst.product]
+    chosen = [one.block_tflops for one in peak.candidates if one.product == peak.burst.product and one.block_tflops]
+    return [peak.burst_tflops, *again, *chosen]
+
+
+def _impossible(peak: PeakFlops, registers: float | None) -> bool:
+    """Whether a CPU's product exceeds its dtype's register-only peak, or the reference GEMM the fastest product."""
+    above_registers = peak.unit == "cpu" and peak.method == "gemm" and registers and peak.tflops > registers
+    return bool(above_registers) or (peak.reference_tflops or 0) > BEATEN * peak.on_reference_inputs.tflops
+
+
+def _load(load: Sustained, flops: int) -> Load:
+    step = -(-len(load.curve) // (MOST_POINTS - 1))
+    curve = load.curve[::step] + ([] if (len(load.curve) - 1) % step == 0 else load.curve[-1:])
+    return Load(
+        seconds=load.seconds,
+        settled_after_s=load.settled_after_s,
+        temperature_c=load.temperature_c,
+        points=len(load.curve),
+        product_flops=flops,
+        first_tflops=[flops / seconds / 1e12 for seconds in load.first_products_s],
+        curve=[
+            LoadPoint(at_s=one.at_s, tflops=one.tflops, sm_clock_mhz=one.sm_clock_mhz, power_w=one.power_w)
+            for one in curve
+        ],
+    )
+
+
+def _investigation(peak: PeakFlops) -> Investigation | None:
+    found = peak.investigation
+    if found is None:
+        return None
+    finding = next((trial.finding for trial in found.trials if trial.what == found.verdict), None)
+    return Investigation(reason=found.reason, finding=finding, ruled_out=found.ruled_out)
+
+
+def memory_ceilings(
+    path: str, record: BandwidthRecord, kind: DeviceKind, known: Sequence[CardRun]
+) -> Iterator[MemoryCeiling]:
+    for one in record.bandwidths:
+        yield _memory(path, record, one, kind, known)
+
+
+def _memory(
+    path: str, record: BandwidthRecord, one: Bandwidth, kind: DeviceKind, known: Sequence[CardRun]
+) -> MemoryCeiling:
+    doubt = doubt_of(
+        kind=kind,
+        samples=len(one.latency.samples_s),
+        blocks_apart=spread(one.blocks_gb_per_s),
+        disturbed=_disturbed(record, one.latency.contention, one.states, kind),
+        throttled=one.throttled,
+    )
+    return MemoryCeiling(
+        device=record.device,
+        kind="memory",
+        name=one.name,
+        level=one.level,
+        mix=one.mix,
+        cores=one.cores,
+        host_memory=one.host_memory,
+        both_ways=one.both_ways,
+        peer=record.peer and record.peer.device,
+        gb_per_s=one.gb_per_s,
+        ci95=one.ci95,
+        samples=len(one.latency.samples_s),
+        sm_clock_mhz=one.sm_clock_mhz,
+        datasheet_gb_per_s=one.vendor_gb_per_s,
+        fraction_of_datasheet=one.fraction_of_vendor,
+        limited_by=one.limited_by,
+        throttled=one.throttled,
+        doubt=doubt,
+        **_rank(one.name, one.gb_per_s, [] if doubt else known),
+        record=path,
+    )
+
+
+def _disturbed(record, contention, states, kind: DeviceKind) -> bool:
+    sensitive = KINDS[kind].sensitive
+    return is_disturbed(contention, states, sensitive) or bool(hidden_load(record.whole_job, sensitive))
+
+
+def sweeps(path: str, record: BandwidthRecord) -> Iterator[Sweep]:
+    for one in record.sweeps:
+        yield Sweep(
+            device=record.device,
+            series=one.series,
+            reader=one.reader,
+            counted=one.counted,
+            points=[(point.size_bytes, point.gb_per_s) for point in one.points],
+            record=path,
+        )
+
+
+def plateaus(path: str, record: BandwidthRecord) -> Iterator[Plateau]:
+    for sweep in record.sweeps:
+        for one in sweep.levels:
+            yield Plateau(device=record.device, series=sweep.series, **one.model_dump(), record=path)
+
+
+def peer_path(path: str, record: BandwidthRecord) -> PeerPath:
+    peer = record.peer
+    return PeerPath(
+        device=record.device,
+        peer=peer.device,
+        path=peer.path,
+        nvlinks=peer.nvlinks,
+        nvlink_version=peer.nvlink_version,
+        nvlinks_down=peer.nvlinks_down,
+        latencies_s={one.name: one.timing.median_s for one in record.latencies},
+        record=path,
+    )
+
+
+# ---------------------------------------------------------------- known cards
+
+
+def comparable(device: DeviceRecord, runs: Sequence[CardRun], effort: str | None) -> list[CardRun]:
+    """Runs of other cards with this method, effort and power limit."""
+    hardware, mine = device.hardware, card_id(device.uuid)
+    if hardware.get("mig_slice"):
+        return []
+    alike = (METHOD, effort, hardware.get("power_limit_w"))
+    return [one for one in runs if one.card_id != mine and (one.method, one.effort, one.power_limit_w) == alike]
+
+
+def _rank(ceiling: str, value: float, others: Iterable[CardRun]) -> dict[str, int | None]:
+    """Among known cards, of which each counts once, by the median of its runs."""
+    by_card: dict[str, list[float]] = {}
+    for run in others:
+        if found := run.values.get(ceiling):
+            by_card.setdefault(run.card_id, []).append(found)
+    faster = sum(median(values) > value for values in by_card.values())
+    return {"rank": 1 + faster if by_card else None, "known_cards": 1 + len(by_card) if by_card else None}

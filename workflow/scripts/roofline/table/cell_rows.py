@@ -1,0 +1,239 @@
+"""The row of one cell: under its roof, against its sealed prediction and its operator's baselines, with its doubt."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from roofline.core import model, regimes
+from roofline.core.disturbance import hidden_load, is_disturbed
+from roofline.core.repeatability import Doubt, doubt_of
+from roofline.core.statistics import deciles
+from roofline.core.terms import KINDS, DeviceKind
+from roofline.devices import memory_ceilings
+from roofline.devices.levels import MAIN_MEMORY
+from roofline.operators.about import About
+from roofline.records.operator import JobRecord, Measurement, OperatorRecord
+from roofline.records.prediction import PredictionRecord
+from roofline.table.prediction_error import cause_of
+from roofline.table.rows import USERS, Cell, ComputeCeiling, MemoryCeiling, Skipped, SpeedUp
+from roofline.table.scores import baseline, prediction
+
+Ceilings = Mapping[str, ComputeCeiling | MemoryCeiling]  # of one device, by name
+NO_ROOF = "warm, and what the caches of this device give is not measured"
+GENERATED = "weights were generated, not trained"
+ROUNDING = 1e-9
+# Too few samples for an interval place a median within 5 % at best; the user's own figure is taken at its word.
+WITHOUT_INTERVAL = 1.05
+
+
+class Around(NamedTuple):
+    """What a cell's row follows from besides its own measurement."""
+
+    kind: DeviceKind
+    about: About  # of its operator
+    ceilings: Ceilings
+    seal: PredictionRecord | None  # the device's
+    constants: Mapping[str, float] | None  # of its operator's seal
+    alike: Mapping[str, Measurement]  # the same case by each implementation
+
+
+def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around) -> Cell:
+    compute, memory = ceilings_of(measured, around.ceilings)
+    peak, gb_per_s = compute and compute.tflops, memory and memory.gb_per_s
+    no_roof = NO_ROOF if measured.bytes and not measured.memory_ceilings else None
+    roof = None if no_roof else model.roof_tflops(measured.flops, measured.bytes, peak, gb_per_s)
+    cpu, gpu, sealed = measured.latency, measured.device_latency, measured.predicted
+    gpu_s, attained = gpu and gpu.median_s, measured.flops / cpu.median_s / 1e12
+    regime = found_regime(measured, peak, gb_per_s)
+    lower = "memory" if not peak or not roof or (gb_per_s and roof < 0.9999 * peak) else "compute"
+    above = above_roof(measured, peak, gb_per_s)
+    known = around.seal and around.constants is not None and sealed.latency_s is not None
+    rates = (around.seal, around.constants, peak, gb_per_s)
+    cause, cause_s = cause_of(measured, *rates) if known else (None, None)
+    return Cell(
+        device=record.device,
+        **{name: getattr(measured, name) for name in IDENTITY},
+        name=None,
+        graph=around.about.in_graph(measured.implementation),
+        flops=measured.flops,
+        bytes=measured.bytes,
+        intensity_flops_per_byte=measured.flops / measured.bytes if measured.bytes else None,
+        cpu_time_s=cpu.median_s,
+        cpu_time_ci95_s=cpu.ci95_s,
+        cpu_time_deciles=deciles(cpu.samples_s),
+        gpu_time_s=gpu_s,
+        gpu_time_ci95_s=gpu and gpu.ci95_s,
+        samples=len(cpu.samples_s),
+        attained_tflops=attained,
+        gpu_attained_tflops=measured.flops / gpu_s / 1e12 if gpu_s else None,
+        compute_ceiling=compute and compute.name,
+        memory_ceiling=memory and memory.name,
+        lower_ceiling=lower,
+        no_roof=no_roof,
+        roof_tflops=roof,
+        fraction_of_roof=_of_roof(measured, cpu.median_s, roof, gb_per_s),
+        gpu_fraction_of_roof=_of_roof(measured, gpu_s, roof, gb_per_s) if gpu_s else None,
+        fraction_of_compute_peak=attained / peak if peak else None,
+        above_roof=above,
+        regime=regime,
+        regime_level=measured.memory_level if regime == model.MEMORY_BOUND else None,
+        overhead_s=measured.overhead_s,
+        start_s=measured.device_overhead_s,
+        estimated_time_s=None,
+        roofline_time_s=None,
+        efficiency_percent=None,
+        sealed=prediction(sealed),
+        baseline=baseline(measured, around.seal) if around.seal else None,
+        sealed_error=relative_error(sealed.latency_s, cpu.median_s),
+        sealed_gpu_error=relative_error(sealed.device_latency_s, gpu_s),
+        sealed_regime_correct=sealed.regime == regime if regime else None,
+        cause=cause,
+        cause_s=cause_s,
+        speed_up=_speed_up(measured, around),
+        notes=_notes(record),
+        doubt=_doubt(record, measured, around.kind, above),
+        roof_doubt=_doubt_of_roof(compute, memory, lower),
+        record=path,
+    )
+
+
+IDENTITY = ("operator", "implementation", "preset", "scope", "dtype", "cache", "shape")
+
+
+def ceilings_of(measured: Measurement, ceilings: Ceilings) -> tuple[ComputeCeiling | None, MemoryCeiling | None]:
+    """The declared ceilings; of memory, the first of them that was measured."""
+    memory = next((ceilings[name] for name in measured.memory_ceilings if name in ceilings), None)
+    return ceilings.get(measured.compute_ceiling), memory
+
+
+def found_regime(measured: Measurement, peak: float | None, gb_per_s: float | None) -> str | None:
+    """The regime from measurements alone, by the rule of regimes.py."""
+    on_device = measured.device_latency
+    return regimes.regime(
+        latency_s=measured.latency.median_s,
+        device_latency_s=on_device.median_s if on_device else None,
+        start_s=measured.device_overhead_s if on_device else measured.overhead_s,
+        compute_s=measured.flops / (peak * 1e12) if peak else (None if measured.flops else 0.0),
+        memory_s=measured.bytes / (gb_per_s * 1e9) if gb_per_s else None,
+    )
+
+
+def _of_roof(measured: Measurement, time_s: float, roof: float | None, gb_per_s: float | None) -> float | None:
+    """Attained by its roof; of an operator that moves bytes and computes nothing, the bandwidth by its ceiling."""
+    if roof:
+        return measured.flops / time_s / 1e12 / roof
+    if measured.flops == 0 and gb_per_s:
+        return measured.bytes / time_s / 1e9 / gb_per_s
+    return None
+
+
+def above_roof(measured: Measurement, peak: float | None, gb_per_s: float | None) -> float | None:
+    """The largest share of a ceiling that even the slow end of the faster time exceeds. What was not measured forbids
+    nothing."""
+    timings = [one for one in (measured.latency, measured.device_latency) if one]
+    slow_end, time_s = min((one.ci95_s[1] if one.ci95_s else one.median_s, one.median_s) for one in timings)
+    allowed = (1 + ROUNDING if measured.latency.ci95_s else WITHOUT_INTERVAL) * slow_end / time_s
+    return _exceeded(measured.flops, measured.bytes, time_s, peak, gb_per_s, allowed)
+
+
+def _exceeded(
+    flops: float, traffic: float, time_s: float, peak: float | None, gb_per_s: float | None, allowed: float
+) -> float | None:
+    share = max(
+        flops / time_s / 1e12 / peak if peak else 0.0,
+        traffic / time_s / 1e9 / gb_per_s if gb_per_s else 0.0,
+    )
+    return share if share > allowed else None
+
+
+def relative_error(predicted_s: float | None, measured_s: float | None) -> float | None:
+    """(predicted - measured) / measured; None where either is not known."""
+    return (predicted_s - measured_s) / measured_s if predicted_s is not None and measured_s else None
+
+
+def _speed_up(measured: Measurement, around: Around) -> dict[str, SpeedUp]:
+    """Graphs are compared with graphs alone: over single launches a graph's lead is the launches'."""
+    graph = around.about.in_graph(measured.implementation)
+    others = {name: around.alike[name] for name in around.about.baselines if name in around.alike}
+    return {
+        name: SpeedUp(
+            latency=other.latency.median_s / measured.latency.median_s,
+            device_latency=other.device_latency.median_s / measured.device_latency.median_s
+            if other.device_latency and measured.device_latency
+            else None,
+        )
+        for name, other in others.items()
+        if name != measured.implementation and around.about.in_graph(name) == graph
+    }
+
+
+def _notes(record: JobRecord) -> list[str]:
+    if not isinstance(record, OperatorRecord):
+        return []
+    return [*record.notes, *([GENERATED] if any(file.generated for file in record.data) else [])]
+
+
+def _doubt(record: JobRecord, measured: Measurement, kind: DeviceKind, above_roof: float | None) -> Doubt | None:
+    cpu, gpu, sensitive = measured.latency, measured.device_latency, KINDS[kind].sensitive
+    return doubt_of(
+        kind=kind,
+        samples=len(cpu.samples_s),
+        throttled=cpu.all_throttled,
+        disturbed=is_disturbed(cpu.contention, measured.states, sensitive)
+        or is_disturbed(gpu and gpu.contention, (), "device")
+        or bool(hidden_load(record.whole_job, sensitive)),
+        impossible=above_roof is not None,
+    )
+
+
+def _doubt_of_roof(compute: ComputeCeiling | None, memory: MemoryCeiling | None, lower: str) -> Doubt | None:
+    roof = memory if lower == "memory" else compute
+    return roof and roof.doubt
+
+
+def operation(device: str, kind: DeviceKind, asked: Mapping, ceilings: Ceilings) -> Cell | Skipped:
+    """An operation of the user's own: analysed under its dtype's ceiling, measured only where the user did."""
+    dtype, name, flops, traffic = (asked[key] for key in ("dtype", "name", "flops", "memory_bytes"))
+    peak = ceilings.get(dtype)
+    memory = next((ceilings[one] for one in memory_ceilings(kind, "read") if one in ceilings), None)
+    if not peak or not memory:
+        reason = f"no {'memory' if peak else dtype} ceiling was measured on {device}"
+        return Skipped(device=device, what="operation", dtype=dtype, name=name, reason=reason)
+    analysis, time_s = model.analyse(flops, traffic, peak.tflops * 1e12, memory.gb_per_s * 1e9), asked.get("measured_s")
+    roof, attained = analysis.attainable_flops / 1e12, flops / time_s / 1e12 if time_s else None
+    lower = "memory" if not roof or roof < 0.9999 * peak.tflops else "compute"
+    allowed = 1 + ROUNDING
+    above = _exceeded(flops, traffic, time_s, peak.tflops, memory.gb_per_s, allowed) if time_s else None
+    nothing = dict.fromkeys(name for name, field in Cell.model_fields.items() if field.is_required())
+    return Cell(
+        **nothing
+        | {
+            "device": device,
+            "operator": USERS,
+            "name": name,
+            "implementation": "user",
+            "dtype": dtype,
+            "shape": {},
+            "graph": False,
+            "flops": flops,
+            "bytes": traffic,
+            "intensity_flops_per_byte": analysis.intensity_flops_per_byte if traffic else None,
+            "cpu_time_s": time_s,
+            "attained_tflops": attained,
+            "compute_ceiling": dtype,
+            "memory_ceiling": memory.name,
+            "lower_ceiling": lower,
+            "roof_tflops": roof,
+            "fraction_of_roof": attained / roof if attained is not None and roof else None,
+            "fraction_of_compute_peak": attained / peak.tflops if attained is not None else None,
+            "above_roof": above,
+            "regime": analysis.bound,
+            "regime_level": MAIN_MEMORY[kind] if analysis.bound == model.MEMORY_BOUND else None,
+            "estimated_time_s": flops / analysis.attainable_flops if analysis.attainable_flops else None,
+            "roofline_time_s": analysis.roofline_time_s,
+            "efficiency_percent": analysis.efficiency_percent,
+            "speed_up": {},
+            "notes": [],
+            "doubt": "impossible" if above else None,
+            "roof_doubt": _doubt_of_roof(peak, memory, lower),
+        }
+    )

@@ -1,0 +1,91 @@
+"""The instruction roofline of a GPU: its roofs and walls, and the operators' kernels under them."""
+
+from collections.abc import Iterable, Mapping
+
+from roofline.core.model import transactions
+from roofline.core.repeatability import doubt_of
+from roofline.devices.levels import TRANSACTION_ROOFS
+from roofline.records.counters import CountedCell
+from roofline.records.instructions import InstructionsRecord
+from roofline.table.cell_rows import IDENTITY, Ceilings
+from roofline.table.rows import Cell, InstructionRoofline, PlacedKernel, Wall
+
+MOST = 0.6  # of a measured rate: what is nearer to it than this is limited by it
+LATENCY = "latency"
+
+
+def instruction_roofline(
+    path: str, record: InstructionsRecord, ceilings: Ceilings, cells: Iterable[Cell], counts: Iterable[CountedCell]
+) -> InstructionRoofline:
+    """`ceilings` and `counts`, as of one application each, are the device's own. Cells not profiled are left out."""
+    issue = record.issue
+    rates = {
+        level: transactions(ceilings[name].gb_per_s * 1e9, level)
+        for level, name in TRANSACTION_ROOFS.items()
+        if name in ceilings
+    }
+    by_cell = {_key(one): one for one in counts if one.warp_instructions}
+    mine = [cell for cell in cells if cell.device == record.device]
+    return InstructionRoofline(
+        device=record.device,
+        warp_instructions_per_s=issue.warp_instructions_per_s,
+        sm_clock_mhz=issue.sm_clock_mhz,
+        fraction_of_peak=issue.fraction_of_peak,
+        samples=len(issue.latency.samples_s),
+        doubt=doubt_of(kind="gpu", samples=len(issue.latency.samples_s), throttled=issue.latency.all_throttled),
+        transactions_per_s=rates,
+        walls=[
+            Wall(
+                pattern=wall.pattern,
+                of=wall.of,
+                transactions_per_request=wall.transactions_per_request,
+                requests_per_s=wall.requests_per_s,
+                cycles_per_request=wall.cycles_per_request,
+            )
+            for wall in record.walls
+        ],
+        kernels=[
+            placed_kernel(cell, one, issue.warp_instructions_per_s, rates)
+            for cell in mine
+            if (one := by_cell.get(_key(cell)))
+        ],
+        record=path,
+    )
+
+
+def _key(cell: Cell | CountedCell) -> tuple:
+    return tuple(str(sorted(v.items())) if isinstance(v := getattr(cell, name), dict) else v for name in IDENTITY)
+
+
+def placed_kernel(cell: Cell, counts: CountedCell, issue_per_s: float, rates: Mapping[str, float]) -> PlacedKernel:
+    seconds, issued, moved = cell.own_time_s, counts.warp_instructions, _transactions(counts)
+    threads = counts.predicated_on_thread_instructions
+    shares = {level: number / seconds / rates[level] for level, number in moved.items() if level in rates}
+    of_issue = issued / seconds / issue_per_s
+    most = max([(of_issue, "issue"), *((share, level) for level, share in shares.items())])
+    return PlacedKernel(
+        device=cell.device,
+        **{name: getattr(cell, name) for name in IDENTITY},
+        warp_instructions=issued,
+        warp_instructions_per_s=issued / seconds,
+        lanes_on=threads / issued if threads else None,
+        transactions=moved,
+        fraction_of_issue=of_issue,
+        fraction_of_level=shares,
+        fraction_of_roof=cell.gpu_fraction_of_roof or cell.fraction_of_roof,
+        limited_by=most[1] if most[0] >= MOST else LATENCY,
+    )
+
+
+def _transactions(counts: CountedCell) -> dict[str, float]:
+    """Loads and stores of each level added up; a level that was not counted is not there."""
+    by_level = {
+        "l1": (counts.l1_load_sectors, counts.l1_store_sectors),
+        "shared": (counts.shared_load_wavefronts, counts.shared_store_wavefronts),
+        "l2": (counts.l2_read_sectors, counts.l2_write_sectors),
+        "hbm": tuple(
+            None if moved is None else transactions(moved, "hbm")
+            for moved in (counts.dram_read_bytes, counts.declared_write_bytes)
+        ),
+    }
+    return {level: sum(both) for level, both in by_level.items() if None not in both}

@@ -1,0 +1,167 @@
+"""The one table of a run, built once from its records."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from roofline.operators.about import Stored, Unknown, builtin
+from roofline.records.check import CheckResult
+from roofline.records.compute import PeakFlopsRecord
+from roofline.records.device import DeviceRecord
+from roofline.records.instructions import InstructionsRecord
+from roofline.records.memory import BandwidthRecord
+from roofline.records.operator import Measurement
+from roofline.table import ceiling_rows, checks
+from roofline.table.cell_rows import Around, cell_row, operation
+from roofline.table.counted import counted_rows, not_counted
+from roofline.table.instruction_roofline import instruction_roofline
+from roofline.table.quantities import Quantity, quantities, sound
+from roofline.table.rows import Cell, ComputeCeiling, Device, MemoryCeiling, Roofline, Skipped, case_of
+from roofline.table.run_records import Results, read_results
+from roofline.table.scores import score
+from roofline.table.seals import violations
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the config asks for besides records: the user's operations, and what devices lack of the rest."""
+
+    effort: str | None = None
+    dtypes: list[str] = field(default_factory=list)
+    operations: list[dict[str, Any]] = field(default_factory=list)
+    without: list[dict[str, str]] = field(default_factory=list)  # device, operator and reason
+
+
+def load(found: Results, asked: Asked | None = None, sha256: Mapping[str, str] | None = None) -> Roofline:
+    """`sha256` has the hash of every record, by its path below results/: seals are checked by it where it is given."""
+    asked = asked or Asked()
+    bandwidths = found.of_kind(BandwidthRecord)
+    ceilings = list(_ceilings(found, asked.effort))
+    cells = list(_cells(found, ceilings))
+    users = [
+        operation(name, record.device_kind, one, _of(ceilings, name))
+        for name, record in found.device_records().items()
+        for one in asked.operations
+        if one.get("device") in (None, name)
+    ]
+    roofline = Roofline(
+        devices={name: _device(found, name, sha256) for name in found.devices},
+        ceilings=ceilings,
+        operators=[*cells, *(one for one in users if isinstance(one, Cell))],
+        sweeps=[row for one in bandwidths for row in ceiling_rows.sweeps(*one)],
+        levels=[row for one in bandwidths for row in ceiling_rows.plateaus(*one)],
+        peers=[ceiling_rows.peer_path(*one) for one in bandwidths if one[1].peer and not one[1].skipped],
+        instructions=[
+            instruction_roofline(*one, _of(ceilings, one[1].device), cells, found.counted_on(one[1].device))
+            for one in found.of_kind(InstructionsRecord)
+        ],
+        counted=counted_rows(found, cells),
+        not_counted=not_counted(found),
+        skipped=[*_skipped(found, asked), *(one for one in users if isinstance(one, Skipped))],
+        score=score(cells),
+        own_operators=list(found.own_operators.values()),
+        checks=[],
+    )
+    return roofline.model_copy(update={"checks": checks.of_run(roofline, found)})
+
+
+def _device(found: Results, name: str, sha256: Mapping[str, str] | None) -> Device:
+    path, record = found.devices[name]
+    return Device(
+        kind=record.device_kind,
+        name=record.name,
+        record=path,
+        queried_at=record.queried_at,
+        memory_total_bytes=record.memory_total_bytes,
+        hardware=record.hardware,
+        software=record.software,
+        host=record.host,
+        by_formula=record.vendor.match == "formula",
+        seals={path: seal.sealed_at for path, seal in found.seals.items() if seal.device == name},
+        first_measurement_at=min((record.started_at for record in found.measured_on(name)), default=None),
+        violations=[] if sha256 is None else violations(found, name, sha256),
+    )
+
+
+def _ceilings(found: Results, effort: str | None) -> Iterator[ComputeCeiling | MemoryCeiling]:
+    """Compute ceilings of all devices, then memory ceilings."""
+    devices = found.device_records()
+    known = {
+        name: ceiling_rows.comparable(devices[name], cards.runs, effort) for name, cards in found.known_cards.items()
+    }
+    for name, device in devices.items():
+        peaks = [one for one in found.of_kind(PeakFlopsRecord) if one[1].device == name]
+        yield from ceiling_rows.compute_ceilings(peaks, device, known.get(name, []))
+    for path, record in found.of_kind(BandwidthRecord):
+        yield from ceiling_rows.memory_ceilings(
+            path, record, found.kind_of(record.device), known.get(record.device, [])
+        )
+
+
+def _of(ceilings: list[ComputeCeiling | MemoryCeiling], device: str) -> dict[str, ComputeCeiling | MemoryCeiling]:
+    return {ceiling.name: ceiling for ceiling in ceilings if ceiling.device == device}
+
+
+def _cells(found: Results, ceilings: list[ComputeCeiling | MemoryCeiling]) -> Iterator[Cell]:
+    own = {name: Stored(one) for name, one in found.own_operators.items()}
+    abouts = builtin() | own
+    alike: dict[tuple, dict[str, Measurement]] = {}
+    for _, record in found.measured:
+        for one in record.measurements:
+            alike.setdefault(case_of(record.device, one), {})[one.implementation] = one
+    of_device = {name: _of(ceilings, name) for name in found.devices}
+    for path, record in found.measured:
+        for one in record.measurements:
+            around = Around(
+                kind=found.kind_of(record.device),
+                about=abouts.get(one.operator) or Unknown(one.operator),
+                ceilings=of_device[record.device],
+                seal=found.device_seal(record.device),
+                constants=found.constants(record.device, one.operator),
+                alike=alike[case_of(record.device, one)],
+            )
+            yield cell_row(path, record, one, around)
+
+
+def _skipped(found: Results, asked: Asked) -> list[Skipped]:
+    """What was asked for and a device lacks: by its own record, or as it turned out when it was measured."""
+    turned_out = {(record.device, record.dtype): record.skipped for _, record in found.of_kind(PeakFlopsRecord)}
+    skipped = [
+        Skipped(device=name, what="peak_flops", dtype=dtype, name=None, reason=reason)
+        for name, record in found.device_records().items()
+        for dtype in asked.dtypes
+        if (reason := record.unsupported.get(dtype) or turned_out.get((name, dtype)))
+    ]
+    skipped += [
+        Skipped(device=record.device, what="bandwidth", dtype="", name=record.level, reason=record.skipped)
+        for _, record in found.of_kind(BandwidthRecord)
+        if record.skipped
+    ]
+    return skipped + [
+        Skipped(device=one["device"], what="operator", dtype="", name=one["operator"], reason=one["reason"])
+        for one in asked.without
+    ]
+
+
+class CardFacts(NamedTuple):
+    """What records say of one device, without a whole run."""
+
+    record: DeviceRecord
+    figures: list[Quantity]  # that are sound
+    checks: list[CheckResult]
+
+
+def card_facts(results: Path, later: Mapping[str, Mapping]) -> dict[str, CardFacts]:
+    """Of each device with records below a results folder; `later` has hardware facts that were read after them.
+
+    Raises CorruptRecord and OSError.
+    """
+    found = read_results(results, sorted(results.rglob("*.json")))
+    table, facts = load(found), {}
+    for name, record in found.device_records().items():
+        record = record.model_copy(update={"hardware": record.hardware | later.get(name, {})})
+        known = checks.Evidence(name, record, found.measured_on(name))
+        judged = checks.judge(known, lambda one: one.looks_at != "table")
+        facts[name] = CardFacts(record, sound(quantities(table), name), judged)
+    return facts

@@ -1,0 +1,72 @@
+"""Why a cell took longer or shorter than was sealed: the largest of four causes.
+
+The sealed prediction is made again, each time with one more assumption replaced by what this run measured: what the
+calls cost, what the GPU takes to start, the two ceilings. What a replacement moves, in seconds, is that cause's part of
+the error. The rest is the share that the cell attained of its roof, or launch overhead where the GPU waits for calls.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+
+from roofline.core.prediction import Costs, predict_cell
+from roofline.records.operator import Measurement
+from roofline.records.prediction import PredictionRecord
+from roofline.table.rows import Cause
+
+CLOSE = 0.01  # of the measured time: a median wanders as far, so that a smaller error has no cause
+BUSY = 0.8  # of the caller's time: a GPU that works for less of it waits for its caller
+
+
+def cause_of(
+    measured: Measurement,
+    seal: PredictionRecord,
+    constants: Mapping[str, float],
+    tflops: float | None,
+    gb_per_s: float | None,
+) -> tuple[Cause | None, float | None]:
+    """The cause and the seconds that it adds to the sealed CPU time; neither where that is right within 1 %.
+
+    `constants` are those of the operator's seal; `tflops` and `gb_per_s` are the measured ceilings, None where they
+    were not measured.
+    """
+    found = parts(measured, seal, constants, tflops, gb_per_s)
+    gap_s = sum(found.values())
+    if abs(gap_s) <= CLOSE * measured.latency.median_s:
+        return None, None
+    cause = max(found, key=lambda one: found[one] / gap_s)
+    return cause, found[cause]
+
+
+def parts(
+    measured: Measurement,
+    seal: PredictionRecord,
+    constants: Mapping[str, float],
+    tflops: float | None,
+    gb_per_s: float | None,
+) -> dict[Cause, float]:
+    """Seconds by cause; they add up to measured minus sealed."""
+
+    def time_s(costs: Costs, rates: tuple[float | None, float | None]) -> float:
+        peak, bandwidth = rates
+        work = {"flops": measured.flops, "traffic_bytes": measured.bytes}
+        return predict_cell(**work, peak_tflops=peak, bandwidth_gb_per_s=bandwidth, costs=costs).latency_s or 0.0
+
+    promised = seal.rates(measured.compute_ceiling, measured.memory_ceilings)
+    measured_rates = tuple(one or other for one, other in zip((tflops, gb_per_s), promised, strict=True))
+    assumed, alone, caller = measured.costs.costs(constants), measured.device_latency, measured.latency.median_s
+    launched = assumed if measured.overhead_s is None else replace(assumed, call_s=measured.overhead_s)
+    # Without a time of the smallest case, nothing is known of what the calls cost.
+    known = measured.overhead_s is not None and measured.device_overhead_s is not None
+    started = replace(launched, start_s=measured.device_overhead_s) if known else launched
+    waits = alone is not None and alone.median_s < BUSY * caller
+    times = [
+        time_s(assumed, promised),
+        time_s(launched, promised),
+        time_s(started, promised),
+        time_s(started, measured_rates),
+        caller,
+    ]
+    launch, start, ceiling, rest = (after - before for before, after in pairwise(times))
+    share = 0.0 if waits else rest
+    return {"launch": launch + rest - share, "start": start, "ceiling": ceiling, "share": share}

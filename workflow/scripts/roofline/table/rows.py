@@ -1,0 +1,485 @@
+"""roofline.json, the public format and the one table of a run. The field descriptions here are its documentation.
+
+Rows are built once, from records, and never change. Paths are relative to results/. Times are seconds: `cpu_time_s` is
+what a caller waits, launches included, `gpu_time_s` the kernels alone (null on a CPU). A multiply-add is two FLOPs.
+
+Names of version 6 and before, as arguments of a comparison of a frozen table with a new one:
+
+    golden compare FROZEN TABLE latency_s=cpu_time_s device_latency_s=gpu_time_s vendor_tflops=datasheet_tflops
+        vendor_gb_per_s=datasheet_gb_per_s fraction_of_vendor=fraction_of_datasheet
+        device_fraction_of_roof=gpu_fraction_of_roof --without model_decode
+"""
+
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from roofline.core.prediction import within
+from roofline.core.repeatability import Doubt
+from roofline.core.terms import BYTES, Axis, Cache, ComputeUnit, DeviceKind, HostMemory, Mix, Regime, RegimeLevel
+from roofline.operators.about import About, OwnOperator, Stored, Unknown, builtin
+from roofline.records.base import Interval, NotNegative, Positive, Record
+from roofline.records.check import CheckResult
+
+SCHEMA_VERSION = 7
+USERS = "operation"  # the operator of the config's `operations`, which have counts and no code
+
+DOUBT = "why the figure is not to be relied on; null where it may be used in ratios and verdicts"
+
+
+class Row(Record):
+    model_config = ConfigDict(frozen=True)
+
+
+class Device(Row):
+    kind: DeviceKind
+    name: str
+    record: str
+    queried_at: str
+    memory_total_bytes: int
+    hardware: dict[str, Any] = Field(description="what this kind of device reports of itself; units in the keys")
+    software: dict[str, str | None] = Field(description="versions by library")
+    host: dict[str, Any]
+    by_formula: bool = Field(description="whether its `datasheet_` figures are by formula: no datasheet is of it")
+    seals: dict[str, str] = Field(description="when each was sealed, by its path")
+    first_measurement_at: str | None
+    violations: list[str] = Field(description="what contradicts the seals: a wrong hash, order, or a missing seal")
+
+
+class Variant(Row):
+    """What else the device has for a dtype: the ceiling's shape by another arithmetic, in one block."""
+
+    accumulation: str
+    output: str = Field(description="the dtype of the result")
+    inputs: str = Field(description="operands")
+    tflops: Positive
+    ci95: Interval | None
+    samples: int
+
+
+class LoadPoint(Row):
+    """A moment under sustained load; null where NVML reports nothing."""
+
+    at_s: NotNegative
+    tflops: Positive
+    sm_clock_mhz: NotNegative | None
+    power_w: NotNegative | None
+
+
+class Load(Row):
+    """What a device did under sustained load."""
+
+    seconds: Positive
+    settled_after_s: NotNegative | None = Field(description="what counts begins here; null: the last third counted")
+    temperature_c: float | None = Field(description="the highest of what counts")
+    points: int = Field(description="moments of the whole curve")
+    product_flops: int = Field(description="of one product")
+    first_tflops: list[Positive] = Field(description="of the first 0.1 s, product by product")
+    curve: list[LoadPoint] = Field(description="at most 120 points")
+
+
+class Investigation(Row):
+    """Of a peak that seemed low."""
+
+    reason: str
+    finding: str | None = Field(description="null where no cause was found")
+    ruled_out: list[str]
+
+
+class ComputeCeiling(Row):
+    device: str
+    kind: Literal["compute"]
+    name: str
+    method: Literal["gemm", "fma"]
+    unit: ComputeUnit
+    dtype: str = Field(description="of the operands")
+    accumulation: str
+    output: str = Field(description="the dtype of the result")
+    inputs: str = Field(description="operands")
+    library: str = Field(description="whose product it is")
+    tflops: Positive = Field(description="the higher of burst and sustained")
+    burst_tflops: Positive
+    sustained_tflops: Positive | None
+    ci95: Interval | None
+    samples: int = Field(description="timed samples of the burst")
+    blocks_apart: NotNegative | None = Field(
+        description="the fastest block over the slowest, less 1; null of one block"
+    )
+    reference_tflops: Positive | None
+    on_reference_inputs_tflops: Positive | None = Field(
+        description="the burst's product on operands like the reference GEMM's, where its own differ"
+    )
+    datasheet_tflops: Positive | None = Field(description="promised by the datasheet; of a CPU by formula")
+    fraction_of_datasheet: Positive | None
+    datasheet_at_least: bool = Field(description="of a formula whose clock was that of an idle moment")
+    clock_mhz: Positive | None = Field(description="of the burst")
+    clock_tflops: Positive | None = Field(description="what the units could do at that clock")
+    fraction_of_clock: Positive | None
+    sustained_clock_mhz: Positive | None
+    limited_by: list[str] = Field(description="throttle reasons under its load, as NVML reports them")
+    burst_limited_by: list[str] | None = Field(description="those during the burst; null if not known")
+    sustained_limited_by: list[str] | None = Field(description="those under sustained load; null if not known")
+    throttled: bool | None = Field(description="whether all samples were thermally throttled")
+    variants: list[Variant] = Field(description="the burst's product by other arithmetic, or operands")
+    load: Load | None
+    investigation: Investigation | None
+    remarks: list[str] = Field(description="what does not fit, and is no error")
+    doubt: Doubt | None = Field(description=DOUBT)
+    rank: int | None = Field(description="of the burst among the known cards of this model: 1 is fastest")
+    known_cards: int | None = Field(description="among which it is ranked, this one included")
+    record: str
+
+
+class MemoryCeiling(Row):
+    device: str
+    kind: Literal["memory"]
+    name: str
+    level: str
+    mix: Mix
+    cores: int | None = Field(description="that read or write, where these are fewer than all")
+    host_memory: HostMemory | None = Field(description="of transfers between host and device")
+    both_ways: bool = Field(description="both directions of a link at once, of which this is the sum")
+    peer: str | None = Field(description="the other GPU of a link between two")
+    gb_per_s: Positive
+    ci95: Interval | None
+    samples: int
+    sm_clock_mhz: Positive | None = Field(description="counted inside the kernel, where it is ours")
+    datasheet_gb_per_s: Positive | None
+    fraction_of_datasheet: Positive | None
+    limited_by: list[str] = Field(description="throttle reasons under its load, as NVML reports them")
+    throttled: bool | None = Field(description="whether all samples were thermally throttled")
+    doubt: Doubt | None = Field(description=DOUBT)
+    rank: int | None = Field(description="among the known cards of this model: 1 is fastest")
+    known_cards: int | None = Field(description="among which it is ranked, this one included")
+    record: str
+
+
+class Sweep(Row):
+    """Read bandwidth over sizes of the working set."""
+
+    device: str
+    series: str
+    reader: str = Field(description="whose working set a size is: each multiprocessor's, the device's, each core's")
+    counted: str = Field(description="which bytes")
+    points: list[tuple[int, float]] = Field(description="size in bytes, GB/s")
+    record: str
+
+
+class Plateau(Row):
+    """A level that a sweep found, and its knee against the capacity that the device reports."""
+
+    device: str
+    series: str
+    name: str | None = Field(description="of a cache, or memory; null where nothing that the device reports matches")
+    gb_per_s: Positive
+    first_bytes: int
+    last_bytes: int
+    knee_bytes: int | None = Field(description="where the bandwidth first falls by a tenth: the capacity")
+    reported_bytes: int | None
+    record: str
+
+
+class PeerPath(Row):
+    """How a GPU reaches another one of its host, and what 8 bytes take; the bandwidths are memory ceilings."""
+
+    device: str
+    peer: str
+    path: Literal["nvlink", "pcie"] | None = Field(description="null where NVML does not tell")
+    nvlinks: int | None = Field(description="active links to the peer, or to a switch")
+    nvlink_version: str | None
+    nvlinks_down: list[int] = Field(description="links that the GPU has and NVML reports as inactive")
+    latencies_s: dict[str, Positive] = Field(description="of 8 bytes: a kernel's load, the driver's copy")
+    record: str
+
+
+class Prediction(Row):
+    """Of one cell."""
+
+    regime: Regime
+    cpu_time_s: NotNegative | None
+    gpu_time_s: NotNegative | None = Field(description="null on a CPU")
+    fraction_of_compute_peak: NotNegative | None
+
+
+class SpeedUp(Row):
+    """A baseline's time over that of an operator's implementation; both in graphs, or neither."""
+
+    latency: Positive = Field(description="of CPU times; of two launch-bound cells this compares launch times")
+    device_latency: Positive | None = Field(description="of GPU times; null on a CPU")
+
+
+Cause = Literal["launch", "start", "ceiling", "share"]
+
+
+class OfCell(Row):
+    """What tells a cell from others. Its title and labels are in about.py, and in no table."""
+
+    device: str
+    operator: str
+    implementation: str
+    preset: str | None
+    scope: str | None
+    dtype: str
+    cache: Cache | None
+    shape: dict[str, int]
+
+
+def case_of(device: str, cell) -> tuple:
+    """What is the same for each implementation of a cell, a row or a record's."""
+    return device, cell.operator, cell.preset, cell.scope, cell.dtype, cell.cache, *sorted(cell.shape.items())
+
+
+class Cell(OfCell):
+    """An operator's implementation on one case, under the two ceilings that were declared for it before."""
+
+    name: str | None = Field(description="the user's name for an operation of the user's own")
+    graph: bool = Field(description="whether a graph launches its kernels")
+    flops: int | float
+    bytes: int | float
+    intensity_flops_per_byte: NotNegative | None = Field(description="null without traffic")
+    cpu_time_s: NotNegative | None = Field(description="null of an operation that the user did not time")
+    cpu_time_ci95_s: Interval | None
+    cpu_time_deciles: Positive | None = Field(description="the ninth decile of the CPU time's samples over the first")
+    gpu_time_s: NotNegative | None
+    gpu_time_ci95_s: Interval | None
+    samples: int | None = Field(description="of the CPU time; null of a user's own operation")
+    attained_tflops: NotNegative | None
+    gpu_attained_tflops: NotNegative | None
+    compute_ceiling: str | None
+    memory_ceiling: str | None
+    lower_ceiling: Literal["compute", "memory"] = Field(description="the lower one at this cell's intensity")
+    no_roof: str | None = Field(description="why no roof was declared; null where one was")
+    roof_tflops: NotNegative | None
+    fraction_of_roof: NotNegative | None
+    gpu_fraction_of_roof: NotNegative | None
+    fraction_of_compute_peak: NotNegative | None
+    above_roof: Positive | None = Field(description="its share of a ceiling that it exceeds even at its slow end")
+    regime: Regime | None = Field(description="null where a ceiling was not measured")
+    regime_level: RegimeLevel | None = Field(description="the memory that sets the time, where memory does")
+    overhead_s: NotNegative | None = Field(description="what a call costs on the smallest case")
+    start_s: NotNegative | None = Field(description="the GPU time of the smallest case")
+    estimated_time_s: NotNegative | None = Field(description="a user's operation: FLOPs over what its roof allows")
+    roofline_time_s: NotNegative | None = Field(description="a user's operation: the longer of its two limits")
+    efficiency_percent: NotNegative | None = Field(description="a user's operation: its roof over the compute peak")
+    sealed: Prediction | None = Field(description="written and hashed before the cell was timed")
+    baseline: Prediction | None = Field(description="by the promised roof and a start-up time, without a model")
+    sealed_error: float | None = Field(description="(predicted - measured) / measured, of the CPU time")
+    sealed_gpu_error: float | None = Field(description="the same of the GPU time")
+    sealed_regime_correct: bool | None
+    cause: Cause | None = Field(
+        description="what explains most of the sealed CPU time's error: launch overhead, start-up, a ceiling that is "
+        "not as promised, the share of the roof that was attained; null within 1 %"
+    )
+    cause_s: float | None = Field(description="what that adds to the sealed CPU time")
+    speed_up: dict[str, SpeedUp] = Field(description="over the operator's baselines on the same device and case")
+    notes: list[str] = Field(description="what the implementation reports of itself")
+    doubt: Doubt | None = Field(description=f"{DOUBT}: of its times")
+    roof_doubt: Doubt | None = Field(description=f"{DOUBT}: of its lower ceiling, and so of its shares")
+    record: str | None
+
+    @property
+    def share(self) -> float | None:
+        """Of its roof, where that may be relied on."""
+        return None if self.doubt or self.roof_doubt else self.fraction_of_roof
+
+    @property
+    def sealed_time_right(self) -> bool | None:
+        """Within a factor of two."""
+        known = self.sealed and self.sealed.cpu_time_s and self.cpu_time_s
+        return within(self.sealed.cpu_time_s, self.cpu_time_s) if known else None
+
+    @property
+    def no_traffic(self) -> bool:
+        return self.bytes == 0
+
+    @property
+    def own_time_s(self) -> float | None:
+        """The kernels' alone where that is known apart."""
+        return self.gpu_time_s or self.cpu_time_s
+
+    def along(self, axis: Axis) -> int | float | None:
+        """Its place on the operator's axis; None where it has none."""
+        return self.bytes if axis.key == BYTES else self.shape.get(axis.key)
+
+
+class Skipped(Row):
+    device: str
+    what: Literal["peak_flops", "bandwidth", "operation", "operator"]
+    dtype: str
+    name: str | None = Field(description="of a memory level, an operation, or an operator")
+    reason: str
+
+
+class Wall(Row):
+    """An access pattern, or share of lanes, as measured by a kernel that has nothing else."""
+
+    pattern: Literal["stride", "conflict", "predication"]
+    of: int = Field(description="words between lanes, ways of a bank conflict, or active lanes of 32")
+    transactions_per_request: Positive | None = Field(description="by construction; null of predication")
+    requests_per_s: Positive
+    cycles_per_request: Positive | None = Field(description="of a multiprocessor")
+
+
+class PlacedKernel(OfCell):
+    """An operator's kernels on the instruction roofline, over the time that the GPU took without a profiler."""
+
+    warp_instructions: Positive = Field(description="of one application of the operator")
+    warp_instructions_per_s: Positive
+    lanes_on: NotNegative | None = Field(description="of 32, per warp instruction; null if not counted")
+    transactions: dict[str, NotNegative] = Field(description="by level; one that is not known is not there")
+    fraction_of_issue: NotNegative = Field(description="of the measured issue rate")
+    fraction_of_level: dict[str, NotNegative] = Field(description="of each level's measured transactions per second")
+    fraction_of_roof: NotNegative | None = Field(description="of the operator's own roof, by FLOPs and bytes")
+    limited_by: str = Field(description="issue or a level, where it is most of what was measured of that; else latency")
+
+
+class InstructionRoofline(Row):
+    """A GPU's: the warp instructions that it issues, transactions per level, walls, and kernels."""
+
+    device: str
+    warp_instructions_per_s: Positive
+    sm_clock_mhz: Positive | None
+    fraction_of_peak: Positive | None = Field(description="of multiprocessors x 4 schedulers x the clock counted")
+    samples: int = Field(description="that the rate is the median of")
+    doubt: Doubt | None = Field(description=DOUBT)
+    transactions_per_s: dict[str, Positive] = Field(
+        description="by level: a memory ceiling over the bytes of a transaction, a sector of 32 or a wavefront of 128"
+    )
+    walls: list[Wall]
+    kernels: list[PlacedKernel]
+    record: str
+
+
+class Counted(OfCell):
+    """A profiled cell: what was declared beside what the hardware counted, of one step."""
+
+    declared_read_bytes: NotNegative
+    declared_write_bytes: NotNegative
+    read_bytes: NotNegative | None
+    write_bytes: NotNegative | None = Field(description="to the L2, by multiprocessors")
+    declared_flops: NotNegative
+    kernel_flops: NotNegative | None = Field(description="by the kernel's FLOP formula")
+    flops: NotNegative | None
+    tensor_pipe_active_fraction: NotNegative | None
+    achieved_occupancy_fraction: NotNegative | None
+    regime: Regime | None = Field(description="that was found of the timed cell; null where it was not timed")
+    reads_agree: bool | None = Field(description="within 5 % or 1 MB, whichever is more")
+    writes_agree: bool | None = Field(description="the same")
+    flops_agree: bool | None = Field(description="with the kernel's FLOP formula, or else the declared, within 2 %")
+    not_counted: dict[str, str] = Field(description="why, by the counter's name")
+    record: str
+
+    @property
+    def limited_by_memory(self) -> bool:
+        """Of such cells alone the traffic must be as declared: it is what sets their time."""
+        return self.cache == "cold" and self.regime == "memory"
+
+
+class NotCounted(Row):
+    """Why the counters of a device were not read."""
+
+    device: str
+    reason: str
+
+
+class Tally(Row):
+    """How good one predictor is."""
+
+    cells: int
+    regimes_right: int
+    times_right: int = Field(description="within a factor of two")
+    times_close: int = Field(description="within a factor of 1.25")
+    median_error: NotNegative | None = Field(description="of the CPU times: |predicted - measured| / measured")
+
+
+class Score(Tally):
+    """Of the sealed model, over all cells whose regime was found. A prediction is right if its regime is, and its time
+    within a factor of two."""
+
+    both_right: int
+    baseline: Tally | None = Field(description="the promised roof and a start-up time")
+
+
+class Roofline(Row):
+    """results/roofline.json."""
+
+    schema_version: Literal[7] = SCHEMA_VERSION
+    devices: dict[str, Device]
+    ceilings: list[Annotated[ComputeCeiling | MemoryCeiling, Field(discriminator="kind")]]
+    operators: list[Cell]
+    sweeps: list[Sweep]
+    levels: list[Plateau] = Field(description="that the sweeps found")
+    peers: list[PeerPath] = Field(description="between GPUs of the host, where several were measured")
+    instructions: list[InstructionRoofline] = Field(description="of each GPU that was measured")
+    counted: list[Counted] = Field(description="what the hardware counted of a few cells")
+    not_counted: list[NotCounted]
+    skipped: list[Skipped]
+    score: Score
+    own_operators: list[OwnOperator] = Field(description="what a reader sees of the user's own")
+    checks: list[CheckResult]
+
+    def ceiling(self, device: str, name: str | None) -> ComputeCeiling | MemoryCeiling | None:
+        return self.by_name.get((device, name))
+
+    @cached_property
+    def by_name(self) -> dict[tuple, ComputeCeiling | MemoryCeiling]:
+        return {(one.device, one.name): one for one in self.ceilings}
+
+    @property
+    def entries(self) -> list[Cell]:
+        """The cells that were measured by this run, and not by the user."""
+        return [one for one in self.operators if one.record]
+
+    @cached_property
+    def operator_info(self) -> dict[str, About]:
+        """What a reader sees of each operator of this run, by its name."""
+        known = builtin() | {one.name: Stored(one) for one in self.own_operators}
+        names = dict.fromkeys(one.operator for one in (*self.operators, *self.counted) if one.operator != USERS)
+        return {name: known.get(name) or Unknown(name) for name in names}
+
+    def title(self, operator: str) -> str:
+        return self.operator_info[operator].title if operator in self.operator_info else operator.replace("_", " ")
+
+    def label(self, cell: OfCell) -> str:
+        """What tells a case from others of its preset and dtype."""
+        return self.operator_info[cell.operator].label(cell) if cell.operator in self.operator_info else ""
+
+    def series(self, cell: OfCell) -> str:
+        """The same without the operator's axis."""
+        return self.operator_info[cell.operator].series(cell) if cell.operator in self.operator_info else ""
+
+    def full_name(self, cell: OfCell) -> str:
+        """What, how, dtype and shape, in one line."""
+        if cell.operator == USERS:
+            return f"{cell.name} {cell.dtype}"
+        what = self.title(cell.operator), cell.scope, cell.implementation, cell.dtype, self.label(cell), cell.preset
+        return " ".join(filter(None, what))
+
+    def remedies(self, cell: Cell) -> list[str]:
+        """What helps in the regime found."""
+        about = self.operator_info.get(cell.operator)
+        return about.advice(cell, self.devices[cell.device].kind).get(cell.regime, []) if about else []
+
+    @property
+    def faults(self) -> list[CheckResult]:
+        """What makes a device's figures doubtful."""
+        return [one for one in self.checks if one.result == "fail" and one.doubts_figures]
+
+    def all_doubtful(self, device: str) -> bool:
+        """Whether a failure makes every figure of a device doubtful, and not those of some records alone."""
+        return any(fault.device == device and not fault.records for fault in self.faults)
+
+    @property
+    def repeatable(self) -> list[str]:
+        """Records in which a check failed, and that `make AGAIN=1` measures again: no calibration, which all that was
+        predicted follows from."""
+        found = {record for fault in self.faults for record in fault.records}
+        return sorted(record for record in found if not record.endswith("/calibration.json"))
+
+
+class Acceptance(Record):
+    """acceptance.json: the checks of the table alone."""
+
+    schema_version: Literal[7] = SCHEMA_VERSION
+    checks: list[CheckResult]
