@@ -68,8 +68,9 @@ def test_a_fused_kernel_is_counted_and_never_a_graph(rule, monkeypatch):
     for one in operator.implementations:
         monkeypatch.setattr(one, "unsupported", classmethod(lambda cls, device, case: None))
         monkeypatch.setattr(one, "__init__", lambda self, *given: None)
-    monkeypatch.setattr(counting, "rotated_copies", lambda *_: [])
-    monkeypatch.setattr(operator, "shared_inputs", lambda *_: {}, raising=False)
+        monkeypatch.setattr(one, "prepare", lambda self, *given: None)
+    monkeypatch.setattr(counting, "rotation", lambda *_: 1)
+    monkeypatch.setattr(counting, "arrays", lambda *_: ({}, []))
     cell = counting._cell(operator, SimpleNamespace(kind="gpu"), Job("a", (Case({"n": 1}, "fp32"),)), cold=True)
     assert cell.fused and not cell.graph
 
