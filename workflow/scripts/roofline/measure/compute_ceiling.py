@@ -14,10 +14,9 @@ from roofline.measure.operator_job import Seals, declare
 from roofline.measure.protocol import time_caller, time_device_alike
 from roofline.measure.undisturbed import LAG_S, StateLog, flagged, limited_during
 from roofline.operators.gemm import Gemm, products_on
-from roofline.records.compute import Block, Candidate, Kernel, PeakFlops
+from roofline.records.compute import Block, Candidate, Kernel, PeakFlops, Product
 from roofline.records.device import CoreCount, DeviceRecord
 from roofline.records.operator import Measurement
-from roofline.records.product import Product
 from roofline.records.timing import Check, Search
 
 REST_S = 0.2  # before a block: the power limit looks back over tenths of a second

@@ -21,7 +21,7 @@ from roofline.devices.cpu.topology import (
     spread_out,
 )
 from roofline.devices.cpu.workers import Timed
-from roofline.records.product import Product
+from roofline.records.compute import Product
 
 if TYPE_CHECKING:
     from roofline.devices.base import HostWork

@@ -13,8 +13,8 @@ from roofline.devices import host
 from roofline.devices.base import Workload
 from roofline.devices.cpu import loops
 from roofline.devices.cpu.workers import Timed
+from roofline.records.compute import Product
 from roofline.records.device import CoreCount
-from roofline.records.product import Product
 from roofline.records.timing import Check
 
 # x = k x + x turns numbers round and makes them smaller, to 1/e within STEPS steps: what comes of the last one still
