@@ -14,7 +14,7 @@ from roofline.measure.operator_job import Seals, declare
 from roofline.measure.protocol import time_caller, time_device_alike
 from roofline.measure.undisturbed import LAG_S, StateLog, flagged, limited_during
 from roofline.operators.gemm import Gemm, products_on
-from roofline.records.compute import Block, Candidate, Kernel, PeakFlops, Product
+from roofline.records.compute import Block, Candidate, Kernel, PeakFlops, Product, Sustained
 from roofline.records.device import CoreCount, DeviceRecord
 from roofline.records.operator import Measurement
 from roofline.records.timing import Check, Search
@@ -66,6 +66,26 @@ def workloads_of(device: Device, ceiling: str, size: int) -> Workloads:
     )
 
 
+@dataclass(frozen=True)
+class Found:
+    """The fastest product of the search, its blocks, and what sustained load leaves of it."""
+
+    workload: Workload
+    burst: Block
+    slower: list[Block]
+    variants: list[Block]
+    load: Sustained | None
+    candidates: list[Candidate]
+    search: Search
+
+    @property
+    def headline(self) -> tuple[float, tuple | None, bool]:
+        """TFLOPS, their interval, and whether all was throttled: of burst or load, whichever is faster."""
+        both = [(self.burst.tflops, self.burst.ci95, self.burst.latency.all_throttled)]
+        both += [(self.load.tflops, self.load.ci95, self.load.all_throttled)] if self.load else []
+        return max(both, key=lambda figure: figure[0])
+
+
 def measure(
     device: Device, record: DeviceRecord, seals: Seals, ceiling, size, warmup, iterations, time_budget_s, sustained_s
 ) -> tuple[PeakFlops, list[Measurement]]:
@@ -75,63 +95,85 @@ def measure(
     does a CPU, which reports neither clock nor power.
     """
     options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s}
-    workloads, kind = workloads_of(device, ceiling, size), KINDS[device.kind]
-    if workloads.method == "fma" and not kind.reports_power:
+    workloads, reports_power = workloads_of(device, ceiling, size), KINDS[device.kind].reports_power
+    if workloads.method == "fma" and not reports_power:
         options["time_budget_s"] = min(time_budget_s, LOOP_S)
     first = workloads.reference(1) if workloads.reference else None
     reference = _as_operator(device, seals, first, ceiling, **options) if first else None
     ours = [_as_operator(device, seals, one, ceiling, **options) for one in workloads.beside(1)]
-    found, searched = _search(device, workloads, first, reference, options)
-    if kind.reports_power:
-        options["time_budget_s"] = max(time_budget_s, BURST_S)
-    blocks = _remeasured(device, workloads, found, options)
-    if reference and kind.synchronous and _tflops(reference) > blocks[0][1].tflops:
-        blocks.insert(0, (first, _as_block(first, reference)))
-    (workload, burst), *slower = blocks
-    best = workload.product
-    brief = options | {"time_budget_s": min(options["time_budget_s"], VARIANT_S)}
-    siblings = (_fastest(device, ways, brief) for ways in workloads.variants(best, 7))
-    variants = [block for block in siblings if block]
-    load = None
-    if sustained_s and first and kind.reports_power:
-        load = sustained.sustain(device, workload, sustained_s, burst.latency.median_s)
-
-    figures = [(burst.tflops, burst.ci95, burst.latency.all_throttled)]
-    if load:
-        figures.append((load.tflops, load.ci95, load.all_throttled))
-    tflops, ci95, all_throttled = max(figures, key=lambda figure: figure[0])
-    peak = record.vendor.peaks.get(ceiling)
-    doubts = selfchecks.require_possible(ceiling, tflops, peak, record, burst.sm_clock_mhz)
-    for block in variants:
-        doubts += selfchecks.require_possible(f"a variant of {ceiling}", block.tflops, peak, record, block.sm_clock_mhz)
-    if ceiling == "tf32":
-        doubts += selfchecks.require_above_fp32(device, best, burst.tflops, record)
-    if load and load.starved_points:
-        moments = f"{load.starved_points} of {len(load.curve)} moments of sustained load"
-        doubts.append(f"the host left the device without work in {moments}, which do not count")
-    kernel = Kernel(**device.kernel_of(workload.step))  # after all timing: a profiler may stay in the process
+    found = _found(device, workloads, first, reference, options, sustained_s if first and reports_power else None)
+    tflops, peak = found.headline[0], record.vendor.peaks.get(ceiling)
+    doubts = _doubts(device, record, ceiling, found)
+    kernel = Kernel(**device.kernel_of(found.workload.step))  # after all timing: a profiler may stay in the process
     investigation = None
     if first and peak and tflops < THRESHOLD * peak.tflops:
         investigation = investigate(device, ceiling, first, tflops, record.vendor, kernel, time_budget_s)
-    cores = workload.cores()
-    clock_tflops = _clock_tflops(peak, record, burst.sm_clock_mhz)
-    if cores and cores.flops_per_clock:
-        clock_tflops = burst.sm_clock_mhz * 1e6 * cores.physical * cores.flops_per_clock / 1e12
-        if abs(burst.tflops / clock_tflops - 1) > NEAR_CORES:
-            cores, clock_tflops = _inconclusive(cores, burst.tflops / clock_tflops), None
+    unit = "cuda_core" if first and kernel.tensor_cores is False else device.compute_unit(ceiling)
+    known = {
+        "method": workloads.method,
+        "unit": unit,
+        "reference_tflops": _tflops(reference) if reference else None,
+        "reference_inputs": first.inputs if first else None,
+        "doubts": doubts,
+        "kernel": kernel,
+        "investigation": investigation,
+    }
+    return _peak(device, record, ceiling, found, known), [reference, *ours] if reference else []
+
+
+def _found(
+    device: Device,
+    workloads: Workloads,
+    first: Workload | None,
+    reference: Measurement | None,
+    options: dict,
+    sustained_s: float | None,
+) -> Found:
+    """The search, whole blocks of the chosen product and of its variants, and sustained load of `sustained_s`."""
+    kind = KINDS[device.kind]
+    candidates, searched = _search(device, workloads, first, reference, options)
+    if kind.reports_power:
+        options = options | {"time_budget_s": max(options["time_budget_s"], BURST_S)}
+    blocks = _remeasured(device, workloads, candidates, options)
+    if reference and kind.synchronous and _tflops(reference) > blocks[0][1].tflops:
+        blocks.insert(0, (first, _as_block(first, reference)))
+    (workload, burst), *slower = blocks
+    brief = options | {"time_budget_s": min(options["time_budget_s"], VARIANT_S)}
+    variants = [_fastest(device, ways, brief) for ways in workloads.variants(workload.product, 7)]
+    load = sustained.sustain(device, workload, sustained_s, burst.latency.median_s) if sustained_s else None
+    slower, variants = [block for _, block in slower], [block for block in variants if block]
+    return Found(workload, burst, slower, variants, load, candidates, searched)
+
+
+def _doubts(device: Device, record: DeviceRecord, ceiling: str, found: Found) -> list[str]:
+    """Raises ArithmeticError for a figure that cannot be."""
+    peak, burst, load = record.vendor.peaks.get(ceiling), found.burst, found.load
+    doubts = selfchecks.require_possible(ceiling, found.headline[0], peak, record, burst.sm_clock_mhz)
+    for block in found.variants:
+        doubts += selfchecks.require_possible(f"a variant of {ceiling}", block.tflops, peak, record, block.sm_clock_mhz)
+    if ceiling == "tf32":
+        doubts += selfchecks.require_above_fp32(device, found.workload.product, burst.tflops, record)
+    if load and load.starved_points:
+        moments = f"{load.starved_points} of {len(load.curve)} moments of sustained load"
+        doubts.append(f"the host left the device without work in {moments}, which do not count")
+    return doubts
+
+
+def _peak(device: Device, record: DeviceRecord, ceiling: str, found: Found, known: dict) -> PeakFlops:
+    """The record of a ceiling; `known` are fields that do not follow from `found`."""
+    burst, load, peak = found.burst, found.load, record.vendor.peaks.get(ceiling)
+    tflops, ci95, all_throttled = found.headline
+    cores, clock_tflops = _clock_peak(found, peak, record)
     load_clock_tflops = _clock_tflops(peak, record, load.sm_clock_mhz) if load else None
     burst_s = sum(burst.latency.samples_s)
-    if kind.reports_power and not first and burst_s < LAG_S:
-        burst, burst_s = _held(device, workload, burst), burst_s + HELD_S
+    if known["method"] == "fma" and KINDS[device.kind].reports_power and burst_s < LAG_S:
+        burst, burst_s = _held(device, found.workload, burst), burst_s + HELD_S
     burst_limited_by = limited_during(burst.states, burst_s)
     reports = any(state.throttle_reasons is not None for state in burst.states)
-    found_peak = PeakFlops(
-        method=workloads.method,
-        unit="cuda_core" if first and kernel.tensor_cores is False else device.compute_unit(ceiling),
+    return PeakFlops(
+        **known,
         tflops=tflops,
         ci95=ci95,
-        reference_tflops=_tflops(reference) if reference else None,
-        reference_inputs=first.inputs if first else None,
         burst_tflops=burst.tflops,
         sustained_tflops=load.tflops if load else None,
         vendor_tflops=peak.tflops if peak else None,
@@ -146,17 +188,26 @@ def measure(
         burst_limited_by=burst_limited_by,
         sustained_limited_by=load.limited_by if load and reports else None,
         throttled=all_throttled if reports else None,
-        doubts=doubts,
-        search=searched,
-        candidates=found,
+        search=found.search,
+        candidates=found.candidates,
         burst=burst,
-        slower_remeasurements=[block for _, block in slower],
+        slower_remeasurements=found.slower,
         sustained=load,
-        variants=variants,
-        kernel=kernel,
-        investigation=investigation,
+        variants=found.variants,
     )
-    return found_peak, [reference, *ours] if reference else []
+
+
+def _clock_peak(found: Found, peak, record: DeviceRecord) -> tuple[CoreCount | None, float | None]:
+    """The cores that a CPU's loops counted, and the TFLOPS that all cores or multiprocessors allow at the clock."""
+    cores, burst = found.workload.cores(), found.burst
+    if not (cores and cores.flops_per_clock):
+        return cores, _clock_tflops(peak, record, burst.sm_clock_mhz)
+    allowed = burst.sm_clock_mhz * 1e6 * cores.physical * cores.flops_per_clock / 1e12
+    share = burst.tflops / allowed
+    if abs(share - 1) <= NEAR_CORES:
+        return cores, allowed
+    reason = f"counted as {cores.physical} cores, of which all threads reach {100 * share:.3g} %: others come and go"
+    return CoreCount(threads=cores.threads, listed=cores.listed, ports=cores.ports, reason=reason), None
 
 
 def _as_operator(device: Device, seals: Seals, workload: Workload, dtype: str, **options) -> Measurement:
@@ -333,11 +384,6 @@ def _timed(device: Device, workload: Workload, **options):
     sm_clock_mhz = workload.clock_mhz() or latency.sm_clock_mhz
     log.read("after")
     return flagged(latency, log.states), log.states, sm_clock_mhz
-
-
-def _inconclusive(cores: CoreCount, share: float) -> CoreCount:
-    reason = f"counted as {cores.physical} cores, of which all threads reach {100 * share:.3g} %: others come and go"
-    return CoreCount(threads=cores.threads, listed=cores.listed, ports=cores.ports, reason=reason)
 
 
 def _held(device: Device, workload: Workload, burst: Block) -> Block:
