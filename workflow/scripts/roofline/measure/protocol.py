@@ -25,8 +25,8 @@ Step = Callable[[int], object]
 def time_caller(
     device: Device, step: Step, *, warmup: int, iterations: int, time_budget_s: float, checked_s: float | None = None
 ) -> Timing:
-    """What a caller of `step` gets. Steps are handed their number, so that they can rotate among buffers: it runs on from
-    the warm-up through every block.
+    """What a caller of `step` gets. Steps are handed their number, so that they can rotate among buffers: it runs on
+    from the warm-up through every block.
 
     As many steps as fit the budget by the last one are timed in one block, at least one. On a CPU the warm-up has half
     of a budget of its own, and at least LEAST_ON_CPU steps are timed. If the check of the result ran just before and

@@ -23,8 +23,8 @@ STARVED = 0.03  # less work a cycle than the usual; of an H200 that is kept busy
 def sustain(device: Device, workload, seconds: float, step_s: float) -> Sustained | None:
     """Run a workload without a pause for so many seconds; the mean rate over whole cycles of its power control.
 
-    `step_s` is about what one step takes. Moments of thermal or power-brake throttling are set apart, and those in which
-    the host left the device without work. None if the device ran no chunk.
+    `step_s` is about what one step takes. Moments of thermal or power-brake throttling are set apart, and those in
+    which the host left the device without work. None if the device ran no chunk.
     """
     found, contention = undisturbed(
         device, lambda: _sustain(device, workload, seconds, step_s), lambda load: -load.tflops, "device", others=False
