@@ -136,7 +136,8 @@ def _found(
         options = options | {"time_budget_s": max(options["time_budget_s"], BURST_S)}
     blocks = _remeasured(device, workloads, candidates, options)
     if reference and kind.synchronous and _tflops(reference) > blocks[0][1].tflops:
-        blocks.insert(0, (first, _as_block(first, reference)))
+        known = (reference.check, reference.latency, reference.states, reference.sm_clock_mhz)
+        blocks.insert(0, (first, _block_of(first, *known)))
     (workload, burst), *slower = blocks
     brief = options | {"time_budget_s": min(options["time_budget_s"], VARIANT_S)}
     variants = [_fastest(device, ways, brief) for ways in workloads.variants(workload.product, 7)]
@@ -302,23 +303,20 @@ def chosen(found: list[Candidate]) -> list[Candidate]:
 def _remeasured(
     device: Device, workloads: Workloads, found: list[Candidate], options: dict
 ) -> list[tuple[Workload, Block]]:
-    """The chosen product on other operands, the fastest block first; the best of the others too, where it was faster.
+    """The chosen product on other operands, the fastest block first; the best of the others too, if it was faster.
 
-    Whether the power limit acts on a block is not the same each time. The higher of two blocks is a little high: by
-    0.1 % where each scatters by 0.3 %, as simulated.
+    The power limit does not act on every block. The higher of two is 0.1 % high if each scatters by 0.3 %.
     """
+
+    def again(candidate: Candidate, seed: int) -> tuple[Workload, Block]:
+        workload = workloads.again(candidate.product, seed)
+        return workload, _block(device, workload, **options)
+
     first, *rivals = chosen(found)
-    blocks = [_again(device, workloads, first, 5, options)]
+    blocks = [again(first, 5)]
     if rivals and blocks[0][1].tflops < CLEARLY_SLOWER * rivals[0].block_tflops:
-        blocks.append(_again(device, workloads, rivals[0], 13, options))
+        blocks.append(again(rivals[0], 13))
     return sorted(blocks, key=lambda one: -one[1].tflops)
-
-
-def _again(
-    device: Device, workloads: Workloads, candidate: Candidate, seed: int, options: dict
-) -> tuple[Workload, Block]:
-    workload = workloads.again(candidate.product, seed)
-    return workload, _block(device, workload, **options)
 
 
 def _fastest(device: Device, ways: list, options: dict) -> Block | None:
@@ -335,10 +333,6 @@ def _block(device: Device, workload: Workload, **options) -> Block:
     check, options = _checked(device, workload, options)
     latency, states, sm_clock_mhz = _timed(device, workload, **options)
     return _block_of(workload, _checked_after(workload, check), latency, states, sm_clock_mhz)
-
-
-def _as_block(workload: Workload, measured: Measurement) -> Block:
-    return _block_of(workload, measured.check, measured.latency, measured.states, measured.sm_clock_mhz)
 
 
 def _block_of(workload: Workload, check: Check, latency, states: list, sm_clock_mhz: float | None) -> Block:
