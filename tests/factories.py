@@ -12,9 +12,9 @@ from roofline.measure.device_seal import promised_ceilings, seal_device
 from roofline.measure.operator_job import Seals
 from roofline.measure.operator_seal import seal_operator
 from roofline.records.base import write
+from roofline.records.compute import Product
 from roofline.records.device import DeviceRecord, VendorFigures, VendorPeak
 from roofline.records.prediction import PredictionRecord
-from roofline.records.product import Product
 
 AT = "2026-11-05T12:00:00+00:00"
 JOB = {"device": "gpu0", "seals": {"gpu0/prediction.json": "0" * 64}, "started_at": AT, "elapsed_s": 1000.0}

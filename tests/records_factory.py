@@ -19,14 +19,13 @@ from roofline.operators.about import OwnOperator
 from roofline.operators.gemm.products import TOLERANCE
 from roofline.records.base import Record
 from roofline.records.calibration import CalibrationRecord
-from roofline.records.compute import LoadPoint, PeakFlops, PeakFlopsRecord
+from roofline.records.compute import LoadPoint, PeakFlops, PeakFlopsRecord, Product
 from roofline.records.counters import CountedCell, CountersRecord, ProfilerRecord
 from roofline.records.device import DeviceRecord, VendorFigures
 from roofline.records.instructions import InstructionsRecord, IssueRate, Wall
 from roofline.records.memory import Bandwidth, BandwidthRecord
 from roofline.records.operator import JobRecord, Measurement, OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, Seal, predict_sealed
-from roofline.records.product import Product
 from roofline.records.timing import Check, Contention, Search, Timing
 from roofline.report import counters, efficiency, gpu_vs_cpu, predictions, throughput
 from roofline.report.model import Report, report

@@ -147,7 +147,7 @@ EDITED = {
     f"{LIBRARY}/operators/gemm/numpy_products.py": [*OF_PEAKS_SEAL, *FOLLOWS],
     f"{LIBRARY}/measure/compute_ceiling.py": [PEAK, *FOLLOWS],
     f"{LIBRARY}/measure/memory_ceiling.py": [MEMORY, *FOLLOWS],
-    f"{LIBRARY}/measure/timing.py": [PEAK, MEMORY, *ATTENTION, ROWS, NORM, *FOLLOWS],
+    f"{LIBRARY}/measure/protocol.py": [PEAK, MEMORY, *ATTENTION, ROWS, NORM, *FOLLOWS],
     f"{LIBRARY}/records/memory.py": [MEMORY, *FOLLOWS],
     f"{LIBRARY}/operators/base.py": [WEIGHTS, *OF_PEAKS_SEAL, *OF_OPERATORS_SEALS, *FOLLOWS],
     f"{LIBRARY}/devices/cpu/device.py": EVERYTHING,

@@ -1,7 +1,6 @@
 """Readings of a device around a block, and the locks that keep measurements apart, for real."""
 
 import os
-import pwd
 import select
 import subprocess
 import sys
@@ -88,8 +87,6 @@ def folder(tmp_path, monkeypatch):
         ([CARD], [OTHER], True),
         ([CARD], [HOST], False),
         ([HOST], [CARD], False),
-        ([HOST], [HOST], False),
-        ([CARD, HOST_PATH], [OTHER], True),
         ([CARD, HOST_PATH], [OTHER, HOST_PATH], False),
         ([CARD, OTHER], [OTHER], False),
     ],
@@ -108,12 +105,7 @@ def test_who_waits_is_told_who_holds_what_it_waits_for(folder):
             other = holder(folder, *wanted)
             told = other.stderr.readline()
         other.communicate("\n", timeout=20)
-        who = (
-            HOST if HOST in held + wanted else CARD,
-            str(os.getpid()),
-            pwd.getpwuid(os.getuid()).pw_name,
-            os.getcwd(),
-        )
+        who = (HOST if HOST in held + wanted else CARD, str(os.getpid()))
         assert all(part in told for part in who), told
 
 

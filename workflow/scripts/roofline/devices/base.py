@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from roofline.core.terms import ComputeUnit, DeviceKind, HostMemory, Mix
-from roofline.records.product import Product
+from roofline.records.compute import Product
 from roofline.records.timing import Check
 
 

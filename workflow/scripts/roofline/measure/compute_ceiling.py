@@ -14,10 +14,9 @@ from roofline.measure.operator_job import Seals, declare
 from roofline.measure.protocol import time_caller, time_device_alike
 from roofline.measure.undisturbed import LAG_S, StateLog, flagged, limited_during
 from roofline.operators.gemm import Gemm, products_on
-from roofline.records.compute import Block, Candidate, Kernel, PeakFlops
+from roofline.records.compute import Block, Candidate, Kernel, PeakFlops, Product, Sustained
 from roofline.records.device import DeviceRecord
 from roofline.records.operator import Measurement
-from roofline.records.product import Product
 from roofline.records.timing import Check, Search
 
 REST_S = 0.2  # before a block: the power limit looks back over tenths of a second
@@ -66,6 +65,26 @@ def workloads_of(device: Device, ceiling: str, size: int) -> Workloads:
     )
 
 
+@dataclass(frozen=True)
+class Found:
+    """The fastest product of the search, its blocks, and what sustained load leaves of it."""
+
+    workload: Workload
+    burst: Block
+    slower: list[Block]
+    variants: list[Block]
+    load: Sustained | None
+    candidates: list[Candidate]
+    search: Search
+
+    @property
+    def headline(self) -> tuple[float, tuple | None, bool]:
+        """TFLOPS, their interval, and whether all was throttled: of burst or load, whichever is faster."""
+        both = [(self.burst.tflops, self.burst.ci95, self.burst.latency.all_throttled)]
+        both += [(self.load.tflops, self.load.ci95, self.load.all_throttled)] if self.load else []
+        return max(both, key=lambda figure: figure[0])
+
+
 def measure(
     device: Device, record: DeviceRecord, seals: Seals, ceiling, size, warmup, iterations, time_budget_s, sustained_s
 ) -> tuple[PeakFlops, list[Measurement]]:
@@ -75,58 +94,86 @@ def measure(
     does a CPU, which reports neither clock nor power.
     """
     options = {"warmup": warmup, "iterations": iterations, "time_budget_s": time_budget_s}
-    workloads, kind = workloads_of(device, ceiling, size), KINDS[device.kind]
-    if workloads.method == "fma" and not kind.reports_power:
+    workloads, reports_power = workloads_of(device, ceiling, size), KINDS[device.kind].reports_power
+    if workloads.method == "fma" and not reports_power:
         options["time_budget_s"] = min(time_budget_s, LOOP_S)
     first = workloads.reference(1) if workloads.reference else None
     reference = _as_operator(device, seals, first, ceiling, **options) if first else None
     ours = [_as_operator(device, seals, one, ceiling, **options) for one in workloads.beside(1)]
-    found, searched = _search(device, workloads, first, reference, options)
-    if kind.reports_power:
-        options["time_budget_s"] = max(time_budget_s, BURST_S)
-    blocks = _remeasured(device, workloads, found, options)
-    if reference and kind.synchronous and _tflops(reference) > blocks[0][1].tflops:
-        blocks.insert(0, (first, _as_block(first, reference)))
-    (workload, burst), *slower = blocks
-    best = workload.product
-    brief = options | {"time_budget_s": min(options["time_budget_s"], VARIANT_S)}
-    siblings = (_fastest(device, ways, brief) for ways in workloads.variants(best, 7))
-    variants = [block for block in siblings if block]
-    load = None
-    if sustained_s and first and kind.reports_power:
-        load = sustained.sustain(device, workload, sustained_s, burst.latency.median_s)
-
-    figures = [(burst.tflops, burst.ci95, burst.latency.all_throttled)]
-    if load:
-        figures.append((load.tflops, load.ci95, load.all_throttled))
-    tflops, ci95, all_throttled = max(figures, key=lambda figure: figure[0])
-    peak = record.vendor.peaks.get(ceiling)
-    doubts = selfchecks.require_possible(ceiling, tflops, peak, record, burst.sm_clock_mhz)
-    for block in variants:
-        doubts += selfchecks.require_possible(f"a variant of {ceiling}", block.tflops, peak, record, block.sm_clock_mhz)
-    if ceiling == "tf32":
-        doubts += selfchecks.require_above_fp32(device, best, burst.tflops, record)
-    if load and load.starved_points:
-        moments = f"{load.starved_points} of {len(load.curve)} moments of sustained load"
-        doubts.append(f"the host left the device without work in {moments}, which do not count")
-    kernel = Kernel(**device.kernel_of(workload.step))  # after all timing: a profiler may stay in the process
+    found = _found(device, workloads, first, reference, options, sustained_s if first and reports_power else None)
+    tflops, peak = found.headline[0], record.vendor.peaks.get(ceiling)
+    doubts = _doubts(device, record, ceiling, found)
+    kernel = Kernel(**device.kernel_of(found.workload.step))  # after all timing: a profiler may stay in the process
     investigation = None
     if first and peak and tflops < THRESHOLD * peak.tflops:
         investigation = investigate(device, ceiling, first, tflops, record.vendor, kernel, time_budget_s)
+    unit = "cuda_core" if first and kernel.tensor_cores is False else device.compute_unit(ceiling)
+    known = {
+        "method": workloads.method,
+        "unit": unit,
+        "reference_tflops": _tflops(reference) if reference else None,
+        "reference_inputs": first.inputs if first else None,
+        "doubts": doubts,
+        "kernel": kernel,
+        "investigation": investigation,
+    }
+    return _peak(device, record, ceiling, found, known), [reference, *ours] if reference else []
+
+
+def _found(
+    device: Device,
+    workloads: Workloads,
+    first: Workload | None,
+    reference: Measurement | None,
+    options: dict,
+    sustained_s: float | None,
+) -> Found:
+    """The search, whole blocks of the chosen product and of its variants, and sustained load of `sustained_s`."""
+    kind = KINDS[device.kind]
+    candidates, searched = _search(device, workloads, first, reference, options)
+    if kind.reports_power:
+        options = options | {"time_budget_s": max(options["time_budget_s"], BURST_S)}
+    blocks = _remeasured(device, workloads, candidates, options)
+    if reference and kind.synchronous and _tflops(reference) > blocks[0][1].tflops:
+        known = (reference.check, reference.latency, reference.states, reference.sm_clock_mhz)
+        blocks.insert(0, (first, _block_of(first, *known)))
+    (workload, burst), *slower = blocks
+    brief = options | {"time_budget_s": min(options["time_budget_s"], VARIANT_S)}
+    variants = [_fastest(device, ways, brief) for ways in workloads.variants(workload.product, 7)]
+    load = sustained.sustain(device, workload, sustained_s, burst.latency.median_s) if sustained_s else None
+    slower, variants = [block for _, block in slower], [block for block in variants if block]
+    return Found(workload, burst, slower, variants, load, candidates, searched)
+
+
+def _doubts(device: Device, record: DeviceRecord, ceiling: str, found: Found) -> list[str]:
+    """Raises ArithmeticError for a figure that cannot be."""
+    peak, burst, load = record.vendor.peaks.get(ceiling), found.burst, found.load
+    doubts = selfchecks.require_possible(ceiling, found.headline[0], peak, record, burst.sm_clock_mhz)
+    for block in found.variants:
+        doubts += selfchecks.require_possible(f"a variant of {ceiling}", block.tflops, peak, record, block.sm_clock_mhz)
+    if ceiling == "tf32":
+        doubts += selfchecks.require_above_fp32(device, found.workload.product, burst.tflops, record)
+    if load and load.starved_points:
+        moments = f"{load.starved_points} of {len(load.curve)} moments of sustained load"
+        doubts.append(f"the host left the device without work in {moments}, which do not count")
+    return doubts
+
+
+def _peak(device: Device, record: DeviceRecord, ceiling: str, found: Found, known: dict) -> PeakFlops:
+    """The record of a ceiling; `known` are fields that do not follow from `found`."""
+    burst, load, peak = found.burst, found.load, record.vendor.peaks.get(ceiling)
+    tflops, ci95, all_throttled = found.headline
     clock_tflops = _clock_tflops(peak, record, burst.sm_clock_mhz)
     load_clock_tflops = _clock_tflops(peak, record, load.sm_clock_mhz) if load else None
     burst_s = sum(burst.latency.samples_s)
-    if kind.reports_power and not first and burst_s < LAG_S:
-        burst, burst_s = _held(device, workload, burst), burst_s + HELD_S
+    if known["method"] == "fma" and KINDS[device.kind].reports_power and burst_s < LAG_S:
+        burst, burst_s = _held(device, found.workload, burst), burst_s + HELD_S
     burst_limited_by = limited_during(burst.states, burst_s)
     reports = any(state.throttle_reasons is not None for state in burst.states)
-    found_peak = PeakFlops(
-        method=workloads.method,
-        unit="cuda_core" if first and kernel.tensor_cores is False else device.compute_unit(ceiling),
+    return PeakFlops(
+        **known,
         tflops=tflops,
         ci95=ci95,
-        reference_tflops=_tflops(reference) if reference else None,
-        reference_inputs=first.inputs if first else None,
         burst_tflops=burst.tflops,
         sustained_tflops=load.tflops if load else None,
         vendor_tflops=peak.tflops if peak else None,
@@ -140,17 +187,13 @@ def measure(
         burst_limited_by=burst_limited_by,
         sustained_limited_by=load.limited_by if load and reports else None,
         throttled=all_throttled if reports else None,
-        doubts=doubts,
-        search=searched,
-        candidates=found,
+        search=found.search,
+        candidates=found.candidates,
         burst=burst,
-        slower_remeasurements=[block for _, block in slower],
+        slower_remeasurements=found.slower,
         sustained=load,
-        variants=variants,
-        kernel=kernel,
-        investigation=investigation,
+        variants=found.variants,
     )
-    return found_peak, [reference, *ours] if reference else []
 
 
 def _as_operator(device: Device, seals: Seals, workload: Workload, dtype: str, **options) -> Measurement:
@@ -245,23 +288,20 @@ def chosen(found: list[Candidate]) -> list[Candidate]:
 def _remeasured(
     device: Device, workloads: Workloads, found: list[Candidate], options: dict
 ) -> list[tuple[Workload, Block]]:
-    """The chosen product on other operands, the fastest block first; the best of the others too, where it was faster.
+    """The chosen product on other operands, the fastest block first; the best of the others too, if it was faster.
 
-    Whether the power limit acts on a block is not the same each time. The higher of two blocks is a little high: by
-    0.1 % where each scatters by 0.3 %, as simulated.
+    The power limit does not act on every block. The higher of two is 0.1 % high if each scatters by 0.3 %.
     """
+
+    def again(candidate: Candidate, seed: int) -> tuple[Workload, Block]:
+        workload = workloads.again(candidate.product, seed)
+        return workload, _block(device, workload, **options)
+
     first, *rivals = chosen(found)
-    blocks = [_again(device, workloads, first, 5, options)]
+    blocks = [again(first, 5)]
     if rivals and blocks[0][1].tflops < CLEARLY_SLOWER * rivals[0].block_tflops:
-        blocks.append(_again(device, workloads, rivals[0], 13, options))
+        blocks.append(again(rivals[0], 13))
     return sorted(blocks, key=lambda one: -one[1].tflops)
-
-
-def _again(
-    device: Device, workloads: Workloads, candidate: Candidate, seed: int, options: dict
-) -> tuple[Workload, Block]:
-    workload = workloads.again(candidate.product, seed)
-    return workload, _block(device, workload, **options)
 
 
 def _fastest(device: Device, ways: list, options: dict) -> Block | None:
@@ -278,10 +318,6 @@ def _block(device: Device, workload: Workload, **options) -> Block:
     check, options = _checked(device, workload, options)
     latency, states, sm_clock_mhz = _timed(device, workload, **options)
     return _block_of(workload, _checked_after(workload, check), latency, states, sm_clock_mhz)
-
-
-def _as_block(workload: Workload, measured: Measurement) -> Block:
-    return _block_of(workload, measured.check, measured.latency, measured.states, measured.sm_clock_mhz)
 
 
 def _block_of(workload: Workload, check: Check, latency, states: list, sm_clock_mhz: float | None) -> Block:

@@ -10,11 +10,8 @@ several takes them in one order, GPUs by UUID, then HOST, then HOST_PATH, so tha
 
 import contextlib
 import fcntl
-import json
 import os
-import pwd
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -62,7 +59,7 @@ def _taken(name: str, shared: bool) -> int:
         fcntl.flock(file, kind)
     if not shared:
         with contextlib.suppress(OSError):  # opened to read alone, where another user made it otherwise
-            os.truncate(file, os.pwrite(file, json.dumps(_holder()).encode(), 0))
+            os.truncate(file, os.pwrite(file, f"{os.getpid()} {os.getuid()} {_run()}".encode(), 0))
     return file
 
 
@@ -93,32 +90,20 @@ def _run() -> str:
     return os.environ.get(RUN_PROCESS, str(os.getpid()))
 
 
-def _holder() -> dict:
-    try:
-        user = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # of a container without a list of users
-        user = str(os.getuid())
-    since = time.strftime("%H:%M:%S UTC", time.gmtime())
-    return {"process": os.getpid(), "run": _run(), "user": user, "folder": os.getcwd(), "since": since}
-
-
 def _tell_of_waiting(name: str, shared: bool) -> None:
     """Say who holds what is waited for, unless it is this run. Those who share HOST are known by their GPUs."""
     held = [name] if shared or name != HOST else sorted(path.name for path in FOLDER.iterdir())
     holders = [holder for one in held if (holder := _read_holder(one))]
-    others = [holder for holder in holders if holder["run"] != _run()]
-    if holders and not others:
-        return
-    words = ["process {process} of {user} in {folder} since {since}".format(**holder) for holder in others]
-    told = f", held by {'; '.join(dict.fromkeys(words))}" if words else ""
-    print(f"waiting for {name}{told}", file=sys.stderr, flush=True)
+    others = [f"process {process} of user {user}" for process, user, run in holders if run != _run()]
+    if others or not holders:
+        told = f", held by {'; '.join(dict.fromkeys(others))}" if others else ""
+        print(f"waiting for {name}{told}", file=sys.stderr, flush=True)
 
 
-def _read_holder(name: str) -> dict | None:
-    """What the last holder wrote; None where that process is no more."""
-    try:
-        written = json.loads((FOLDER / name).read_text())
-        holder = {key: str(written[key]) for key in ("process", "run", "user", "folder", "since")}
-        return holder if Path(f"/proc/{holder['process']}").exists() else None
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
+def _read_holder(name: str) -> list[str] | None:
+    """The process, user and run of the last holder; None if that process is gone."""
+    with contextlib.suppress(OSError, ValueError):
+        holder = (FOLDER / name).read_text().split()
+        if len(holder) == 3 and Path(f"/proc/{holder[0]}").exists():
+            return holder
+    return None

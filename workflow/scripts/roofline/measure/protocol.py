@@ -25,13 +25,12 @@ Step = Callable[[int], object]
 def time_caller(
     device: Device, step: Step, *, warmup: int, iterations: int, time_budget_s: float, checked_s: float | None = None
 ) -> Timing:
-    """What a caller of `step` gets. Steps are handed their number, so that they can rotate among buffers; it runs on
-    from the warm-up through every timed block, so that no step meets a buffer before the rotation is back at it.
+    """What a caller of `step` gets. Steps are handed their number, so that they can rotate among buffers: it runs on
+    from the warm-up through every block.
 
-    The warm-up's last step tells how many fit the budget; they are timed in one block where they do. At least one step
-    is timed, however slow the device, and one warmed up before it. On a CPU the warm-up has half of a budget of its
-    own, and at least LEAST_ON_CPU steps are timed. Where the check of the result ran just before and took most of the
-    budget (`checked_s`), that was the warm-up.
+    As many steps as fit the budget by the last one are timed in one block, at least one. On a CPU the warm-up has half
+    of a budget of its own, and at least LEAST_ON_CPU steps are timed. If the check of the result ran just before and
+    took most of the budget (`checked_s`), that was the warm-up.
     """
     synchronous = KINDS[device.kind].synchronous
     least = min(iterations, LEAST_ON_CPU) if synchronous else 1
@@ -87,10 +86,9 @@ def time_device_alike(
 ) -> tuple[Timing | None, list[str]]:
     """As time_device, after a rest like the caller's; and doubts about it.
 
-    A device cannot take longer than its caller waits. Where it seems to, by more than LONGER, it is measured once
-    more with AHEAD steps queued together, and if it still does, by two ticks too, that is told: behind a long queue the
-    card fetches later commands beside each step, which takes a short one 0.5 to 0.9 us on the reference's host, all but
-    the last eight of each 32, and no caller waits for that.
+    A device cannot take longer than its caller waits. If it seems to, by more than LONGER, it is measured once more
+    with AHEAD steps queued together: behind a long queue a card fetches later commands during each step, which takes a
+    short one 0.5 to 0.9 us on an H200's host, and no caller waits for that. If it still does, that is a doubt.
     """
     rest()
     found = time_device(device, step, caller, time_budget_s=time_budget_s)
@@ -98,14 +96,10 @@ def time_device_alike(
         rest()
         again = time_device(device, step, caller, time_budget_s=time_budget_s, at_once=AHEAD)
         found = min(found, again or found, key=lambda timing: timing.median_s)
-    if not (found and _longer(found, caller)):
-        return found, []
-    share = found.median_s / caller.median_s - 1
-    return found, [f"the device's time is {100 * share:.3g} % above the caller's, measured twice"]
-
-
-def _longer(on_device: Timing, caller: Timing) -> bool:
-    return on_device.median_s > LONGER * caller.median_s and on_device.median_s - caller.median_s > 2 * TICK_S
+    doubts, share = [], found.median_s / caller.median_s - 1 if found else 0.0
+    if share > LONGER - 1 and share * caller.median_s > 2 * TICK_S:
+        doubts.append(f"the device's time is {100 * share:.3g} % above the caller's, measured twice")
+    return found, doubts
 
 
 def per_application(timing: Timing | None, per_call: int) -> Timing | None:
@@ -128,8 +122,8 @@ def time_until_precise(
 ) -> Timing:
     """Steps until the 95 % interval of their median is within 0.5 %, `most` of them, or the budget is spent.
 
-    The device is looked at before, while each longer batch runs, and after. A batch in which it was throttled for heat
-    is set apart; where all were, they count and the timing says so. On a CPU at least LEAST_ON_CPU are taken.
+    Batches in which the device was throttled for heat are set apart; if all were, they count, and the timing says so.
+    On a CPU at least LEAST_ON_CPU are taken.
     """
     least = min(most, LEAST_ON_CPU) if KINDS[device.kind].synchronous else 1
     start = time.monotonic()
@@ -149,9 +143,9 @@ def time_until_precise(
         for target in statistics.looks(min(FEWEST, most), most):
             wanted = target - len(free) - len(throttled) - len(unwatched)
             while wanted > 0 and (target - wanted < least or time.monotonic() + last < deadline):
-                fitting = (
-                    max(1, least - (target - wanted), int((deadline - time.monotonic()) / last)) if last else wanted
-                )
+                fitting = wanted
+                if last:
+                    fitting = max(1, least - (target - wanted), int((deadline - time.monotonic()) / last))
                 batch, told = _watched_batch(device, step, log, min(wanted, fitting), first, last)
                 {True: throttled, False: free, None: unwatched}[told].extend(batch)
                 last, first, wanted = statistics.median(batch), first + len(batch), wanted - len(batch)

@@ -5,8 +5,8 @@ from roofline.core.terms import KINDS
 from roofline.devices.base import Device
 from roofline.devices.datasheets import clock_peak_tflops
 from roofline.operators.gemm import products_on
+from roofline.records.compute import Product
 from roofline.records.device import DeviceRecord, VendorPeak
-from roofline.records.product import Product
 
 ROUNDING = 1.005  # of clocks and timers: an H100 ran fp64_fma at 33.50 TFLOPS, and 1980 MHz allow 33.45
 COUNTED = 1.05  # a block may run a little faster than the one over which the clock was counted

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from math import sqrt
 from operator import mul
+from statistics import fmean, stdev
 
 from roofline.core import statistics
 from roofline.core.disturbance import is_throttled, limiting_reasons
@@ -22,9 +23,8 @@ STARVED = 0.03  # less work a cycle than the usual; of an H200 that is kept busy
 def sustain(device: Device, workload, seconds: float, step_s: float) -> Sustained | None:
     """Run a workload without a pause for so many seconds; the mean rate over whole cycles of its power control.
 
-    `step_s` is what one step takes, about. Moments of thermal or power-brake throttling are set apart; where there is
-    nothing else, they count and the record says so. So are those in which the host left the device without work. None
-    where the device ran no chunk.
+    `step_s` is about what one step takes. Moments of thermal or power-brake throttling are set apart, and those in
+    which the host left the device without work. None if the device ran no chunk.
     """
     found, contention = undisturbed(
         device, lambda: _sustain(device, workload, seconds, step_s), lambda load: -load.tflops, "device", others=False
@@ -118,10 +118,10 @@ def cycle_points(curve: Sequence[LoadPoint]) -> int | None:
         return None
     away = _without_trend(rates)
     power = sum(value * value for value in away)
-    if power <= (FLAT * _mean(rates)) ** 2 * len(rates):
+    if power <= (FLAT * fmean(rates)) ** 2 * len(rates):
         return None
     shortest = max(2, round(SHORTEST_S / _seconds(curve, 1)))
-    alike = [_mean(list(map(mul, away, away[lag:]))) * len(away) / power for lag in range(len(away) // 2 + 2)]
+    alike = [fmean(list(map(mul, away, away[lag:]))) * len(away) / power for lag in range(len(away) // 2 + 2)]
     peaks = [lag for lag in range(shortest, len(alike) - 1) if alike[lag - 1] < alike[lag] >= alike[lag + 1]]
     best = max(peaks, key=alike.__getitem__, default=None)
     return best if best and alike[best] >= ALIKE else None
@@ -129,7 +129,7 @@ def cycle_points(curve: Sequence[LoadPoint]) -> int | None:
 
 def _without_trend(rates: Sequence[float]) -> list[float]:
     """What a straight line leaves, by least squares: a slow fall resembles itself too, and is no cycle."""
-    middle, mean = (len(rates) - 1) / 2, _mean(rates)
+    middle, mean = (len(rates) - 1) / 2, fmean(rates)
     slope = sum((place - middle) * (rate - mean) for place, rate in enumerate(rates))
     slope /= sum((place - middle) ** 2 for place in range(len(rates)))
     return [rate - mean - slope * (place - middle) for place, rate in enumerate(rates)]
@@ -152,14 +152,8 @@ def _interval(tflops: float, parts: Sequence[float]) -> tuple[float, float] | No
     """95 % of the mean, by Student's t of its parts."""
     if len(parts) < 2:
         return None
-    mean = _mean(parts)
-    variance = sum((part - mean) ** 2 for part in parts) / (len(parts) - 1)
-    half = statistics.student_t(len(parts) - 1) * sqrt(variance / len(parts))
+    half = statistics.student_t(len(parts) - 1) * stdev(parts) / sqrt(len(parts))
     return max(tflops - half, tflops / 2), tflops + half
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def _median_of(values) -> float | None:

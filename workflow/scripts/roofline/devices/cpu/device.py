@@ -26,7 +26,7 @@ from roofline.devices.cpu.topology import (
     spread_out,
 )
 from roofline.devices.cpu.workers import Timed
-from roofline.records.product import Product
+from roofline.records.compute import Product
 
 FP16_BITS = -0x70002000  # of fp32: 0x8fffe000, a sign, five bits of exponent, ten of mantissa
 PIECE_ITEMS = 1 << 20  # of random numbers that one generator draws

@@ -10,7 +10,7 @@ from roofline.core.dtypes import ITEM_BYTES, array_dtype, dtype_of, relative_err
 from roofline.devices.base import Workload
 from roofline.devices.cpu import loops
 from roofline.devices.cpu.workers import Timed
-from roofline.records.product import Product
+from roofline.records.compute import Product
 from roofline.records.timing import Check
 
 # x = k x + x turns numbers round and makes them smaller, to 1/e within STEPS steps: what comes of the last one still

@@ -10,7 +10,7 @@ from roofline.devices.gpu import calibration, capabilities, cuda_launch, cupti, 
 from roofline.devices.gpu.arrays import Arrays
 from roofline.devices.gpu.kernel_compiler import KernelCompiler
 from roofline.devices.gpu.timing import Timer
-from roofline.records.product import Product
+from roofline.records.compute import Product
 
 # Programmatic dependent launch in captured graphs: the first compute capability and the first CUDA of a driver.
 OVERLAPPING, OVERLAPPING_DRIVER = (9, 0), 12030

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from roofline.core.dtypes import array_dtype, dtype_of, relative_error, require_close
 from roofline.devices.base import Workload
-from roofline.records.product import Product
+from roofline.records.compute import Product
 from roofline.records.timing import Check
 
 # Numbers per thread and steps per round: on an H200 most are 8 % slower than the best in fp64, and which is best is not

@@ -10,7 +10,7 @@ from roofline.devices.base import Refused, Unsupported, Workload
 from roofline.operators.gemm import tensor_matmul
 from roofline.operators.gemm.cublaslt import ARITHMETIC, WORKSPACE_BYTES, CublasLt
 from roofline.operators.gemm.products import compare, flops
-from roofline.records.product import Product
+from roofline.records.compute import Product
 from roofline.records.timing import Check
 
 BY_CUPY = ("fp64", "fp32", "fp16", "bf16")

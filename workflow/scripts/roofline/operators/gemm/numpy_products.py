@@ -6,7 +6,7 @@ from roofline.core.dtypes import relative_error, require_close
 from roofline.devices import host
 from roofline.devices.base import Workload
 from roofline.operators.gemm.products import TOLERANCE, flops, workspace_bytes
-from roofline.records.product import Product
+from roofline.records.compute import Product
 from roofline.records.timing import Check
 
 SAMPLED_ROWS = 8
