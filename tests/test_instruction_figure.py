@@ -15,14 +15,14 @@ from roofline.analysis.results import read_table
 from roofline.analysis.table import InstructionRoofline, InstructionWall, Roofline
 from roofline.core.model import sectors_per_request
 from roofline.core.statistics import FEWEST_SAMPLES
-from roofline.devices.gpu.instructions import LANES_ON, STRIDES, WAYS
+from roofline.devices.gpu.instructions import STRIDES, WAYS
 from roofline.report import instruction_figure
 
 CHECKOUT = Path(__file__).parents[1]
 ISSUE, CLOCK = 1.04e12, 1980.0
 
 
-def wall(pattern: str, of: int, transactions: int | None, cycles: float) -> InstructionWall:
+def wall(pattern: str, of: int, transactions: int, cycles: float) -> InstructionWall:
     rates = {"requests_per_s": 132 * CLOCK * 1e6 / cycles, "cycles_per_request": cycles}
     return InstructionWall(pattern=pattern, of=of, transactions_per_request=transactions, **rates)
 
@@ -30,7 +30,7 @@ def wall(pattern: str, of: int, transactions: int | None, cycles: float) -> Inst
 def made_up_walls() -> list[InstructionWall]:
     strides = [wall("stride", of, sectors_per_request(of), max(1, sectors_per_request(of) / 4)) for of in STRIDES]
     conflicts = [wall("conflict", ways, ways, ways) for ways in WAYS]
-    return [*strides, *conflicts, *(wall("predication", lanes, None, 0.25) for lanes in LANES_ON)]
+    return strides + conflicts
 
 
 def counts(cell, instructions_per_byte: float, lanes: float | None = 31.0) -> dict:

@@ -11,7 +11,7 @@ from roofline.analysis.table import (
     PlacedKernel,
     TransactionRoof,
 )
-from roofline.core.model import transaction_bytes, transactions
+from roofline.core.model import issue_peak, transaction_bytes, transactions
 from roofline.devices.levels import TRANSACTION_ROOFS
 from roofline.records.counters import CountedCell
 from roofline.records.instructions import InstructionsRecord
@@ -36,6 +36,7 @@ def counts_of(found: Results, device: str) -> list[CountedCell]:
 
 def _of_device(path: str, record: InstructionsRecord, ceilings, operators, counts) -> InstructionRoofline:
     issue, device = record.issue, record.device
+    peak = issue.sm_clock_mhz and issue_peak(issue.multiprocessors, issue.sm_clock_mhz)
     levels = transaction_roofs([c for c in ceilings if c.device == device and c.kind == "memory"])
     mine = [operator for operator in operators if operator.device == device]
     rates = {level.level: level.transactions_per_s for level in levels}
@@ -43,7 +44,7 @@ def _of_device(path: str, record: InstructionsRecord, ceilings, operators, count
         device=device,
         warp_instructions_per_s=issue.warp_instructions_per_s,
         sm_clock_mhz=issue.sm_clock_mhz,
-        fraction_of_peak=issue.fraction_of_peak,
+        fraction_of_peak=issue.warp_instructions_per_s / peak if peak else None,
         samples=len(issue.latency.samples_s),
         levels=levels,
         walls=[
