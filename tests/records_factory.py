@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import pytest
 from pydantic import PrivateAttr
 
-from roofline.core.model import issue_peak
 from roofline.core.terms import Axis
 from roofline.measure.sustained import summarise
 from roofline.operators.about import OwnOperator
@@ -391,14 +390,10 @@ def instructions_record(device: str, issued_per_s: float, clock_mhz: float = 100
     taken, requests_per_s = timing(1e-3), 100 * clock_mhz * 1e6 / 10
     issue = IssueRate(
         kernel="made up",
-        counted="made up",
         warp_instructions=round(issued_per_s * 1e-3),
         multiprocessors=100,
         warp_instructions_per_s=issued_per_s,
-        ci95=rates(issued_per_s * 1e-3, taken),
         sm_clock_mhz=clock_mhz,
-        peak_per_s=issue_peak(100, clock_mhz),
-        fraction_of_peak=issued_per_s / issue_peak(100, clock_mhz),
         search=Search(offered=1, tried=1, refused=[]),
         check=MADE_UP_CHECK,
         latency=taken,
@@ -410,7 +405,6 @@ def instructions_record(device: str, issued_per_s: float, clock_mhz: float = 100
         requests=round(requests_per_s * 1e-3),
         transactions_per_request=32,
         requests_per_s=requests_per_s,
-        ci95=rates(requests_per_s * 1e-3, taken),
         sm_clock_mhz=clock_mhz,
         cycles_per_request=10,
         latency=taken,

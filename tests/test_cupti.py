@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from roofline.devices.gpu import cupti
+from roofline.devices.gpu import driver_calls
 
 UNITS = {
     "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NNN": True,
@@ -25,7 +25,7 @@ UNITS = {
 
 
 def test_the_unit_by_the_names_of_cublas_kernels():
-    assert {name: cupti.uses_tensor_cores(name) for name in UNITS} == UNITS
+    assert {name: driver_calls.uses_tensor_cores(name) for name in UNITS} == UNITS
 
 
 @pytest.fixture
@@ -52,14 +52,14 @@ def recording(monkeypatch):
 def test_the_longest_kernel_is_named_and_recording_ends_even_if_the_step_fails(recording, monkeypatch):
     """Left on, it would slow the launches that are timed later."""
     ran = []
-    found = cupti.kernel_of(lambda: ran.append(list(recording)))
+    found = driver_calls.kernel_of(lambda: ran.append(list(recording)))
     assert found == {"name": "nvjet", "tensor_cores": True, "how_known": "CUPTI activity record"}
     assert ran == [["kernel"]] and recording == []
 
     def fail():
         raise MemoryError
 
-    assert cupti.kernel_of(fail)["name"] is None and recording == []
+    assert driver_calls.kernel_of(fail)["name"] is None and recording == []
     monkeypatch.setitem(sys.modules, "cupti", None)  # not installed
-    found = cupti.kernel_of(lambda: None)
+    found = driver_calls.kernel_of(lambda: None)
     assert (found["name"], found["tensor_cores"]) == (None, None) and found["how_known"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from roofline.core.dtypes import FIRST_CAPABILITY
 from roofline.devices import datasheets
-from roofline.devices.gpu import capabilities
+from roofline.devices.gpu import identity
 
 SHEETS = datasheets.load(Path(__file__).parents[1] / "config" / "datasheets.yaml")
 CARDS = SHEETS["cards"]
@@ -131,8 +131,8 @@ def test_unit_of_every_ceiling_in_code_and_datasheets(capability, units):
     """Otherwise a ceiling of CUDA cores would be compared with the peak of tensor cores, or the reverse."""
     words = {"T": "tensor_core", "C": "cuda_core"}
     expected = {c: words[unit] for c, unit in zip(CEILINGS, units, strict=True) if unit != "-"}
-    here = [ceiling for ceiling in CEILINGS if capabilities.unsupported(ceiling, capability) is None]
-    assert {ceiling: capabilities.compute_unit(ceiling, capability) for ceiling in here} == expected
+    here = [ceiling for ceiling in CEILINGS if identity.lacks(ceiling, capability) is None]
+    assert {ceiling: identity.compute_unit(ceiling, capability) for ceiling in here} == expected
     if capability in SHEETS["architectures"]:
         peaks = unknown_card(compute_capability=capability)["peaks"]
         assert {ceiling: peak["unit"] for ceiling, peak in peaks.items()} == expected

@@ -11,7 +11,7 @@ from fake_gpu import real_gpu, skip_unless_supported
 
 import roofline
 from roofline.core.dtypes import array_dtype, relative_error
-from roofline.devices.gpu import cuda_launch
+from roofline.devices.gpu import driver_calls
 
 pytestmark = pytest.mark.gpu
 
@@ -96,7 +96,7 @@ class FusedProduct:
             self.kernel.compile()
             stream = self.device.stream.ptr
             handle = self.kernel.kernel.ptr
-            cuda_launch.overlapping(handle, stream, self.grid, self.block, arguments, self.shared_bytes)
+            driver_calls.overlapping(handle, stream, self.grid, self.block, arguments, self.shared_bytes)
         else:
             self.kernel(self.grid, self.block, arguments, shared_mem=self.shared_bytes)
         return y

@@ -10,7 +10,7 @@ from pictures import overlapping_texts, texts_outside
 from records_factory import instructions_record
 
 from roofline.core.model import sectors_per_request
-from roofline.devices.gpu.instructions import LANES_ON, STRIDES, WAYS
+from roofline.devices.gpu.instructions import STRIDES, WAYS
 from roofline.records.base import read
 from roofline.report import instruction_figure
 from roofline.table.cell_rows import IDENTITY
@@ -23,7 +23,7 @@ CHECKOUT = Path(__file__).parents[1]
 ISSUE, CLOCK = 1.04e12, 1980.0
 
 
-def wall(pattern: str, of: int, transactions: int | None, cycles: float) -> Wall:
+def wall(pattern: str, of: int, transactions: int, cycles: float) -> Wall:
     rates = {"requests_per_s": 132 * CLOCK * 1e6 / cycles, "cycles_per_request": cycles}
     return Wall(pattern=pattern, of=of, transactions_per_request=transactions, **rates)
 
@@ -31,7 +31,7 @@ def wall(pattern: str, of: int, transactions: int | None, cycles: float) -> Wall
 def made_up_walls() -> list[Wall]:
     strides = [wall("stride", of, sectors_per_request(of), max(1, sectors_per_request(of) / 4)) for of in STRIDES]
     conflicts = [wall("conflict", ways, ways, ways) for ways in WAYS]
-    return [*strides, *conflicts, *(wall("predication", lanes, None, 0.25) for lanes in LANES_ON)]
+    return strides + conflicts
 
 
 def counts(cell, instructions_per_byte: float, lanes: float | None = 31.0) -> SimpleNamespace:

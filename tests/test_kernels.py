@@ -10,7 +10,7 @@ from cuda.bindings import nvrtc
 
 import roofline
 from roofline.core.terms import MIXES
-from roofline.devices.gpu import fma, memory
+from roofline.devices.gpu import caches, fma, memory
 from roofline.devices.gpu.kernel_compiler import CEILING_KERNELS, COMPILE_OPTIONS, kernel_source
 from roofline.operators.decode_attention import fused
 from roofline.operators.decode_attention.counts import Shape
@@ -100,7 +100,7 @@ REGISTERS = 64 * 1024  # of a block, in every generation
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize(("name", "threads"), [("caches.cu", max(memory.CACHE_GRIDS)[0]), ("memory.cu", 512)])
+@pytest.mark.parametrize(("name", "threads"), [("caches.cu", max(caches.GRIDS)[0]), ("memory.cu", 512)])
 def test_the_registers_are_enough_for_every_block_that_is_launched(name, threads, architecture):
     """In memory.cu the kernel's need decides the number of threads, which must not be tiny."""
     source = kernel_source(CEILING_KERNELS / name)

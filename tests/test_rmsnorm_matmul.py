@@ -14,7 +14,7 @@ from test_kernels import compiled, shared_bytes
 from roofline.core.dtypes import array_dtype, relative_error
 from roofline.core.prediction import predict_cell
 from roofline.devices import open_device
-from roofline.devices.gpu import cuda_launch
+from roofline.devices.gpu import driver_calls
 from roofline.devices.gpu.kernel_compiler import kernel_source
 from roofline.measure.operator_job import Options, measure, skipped
 from roofline.operators.base import Case, Job, rotation_copies
@@ -203,7 +203,7 @@ def test_boxes_of_x_never_reach_beyond_it(monkeypatch, batch, rows):
 def test_many_rows_overlap_norm_and_product_in_a_graph_alone(monkeypatch, batch, of_each):
     """`of_each` application so many launches overlap what is before: waiting, and overlapped."""
     launched = []
-    monkeypatch.setattr(cuda_launch, "overlapping", lambda *arguments: launched.append(arguments))
+    monkeypatch.setattr(driver_calls, "overlapping", lambda *arguments: launched.append(arguments))
     device = open_gpu(monkeypatch, "9.0")
     cell_of(device, Fused, batch, 256, "bf16").step("waiting")(0)
     assert not launched

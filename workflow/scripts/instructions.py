@@ -1,4 +1,4 @@
-"""instructions: the warp instructions per second that a GPU issues, and the walls of its instruction roofline."""
+"""instructions: the warp instructions per second that a GPU issues, and the limits of loads by their access pattern."""
 
 from roofline.run.run_lock import take_turn
 
@@ -6,7 +6,7 @@ if __name__ == "__main__":
     take_turn(snakemake)
 
 from roofline import devices
-from roofline.measure.instructions import issue_rate, walls
+from roofline.measure.instruction_limits import issue_rate, walls
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
 from roofline.records.files import below_results, file_sha256

@@ -313,22 +313,17 @@ def _go_on(way):
     return kernel
 
 
-def _issue(predicated):
-    def kernel(given):
-        from roofline.devices.gpu import instructions
+def _issue(given):
+    from roofline.devices.gpu import instructions
 
-        pairs, threads = int(given.defines["PAIRS"]), given.threads
-        assert given.floats.size == given.words.size == given.blocks * threads * instructions.NUMBERS
-        start = instructions.starts(threads)
-        steps = int(given.rounds) * pairs // instructions.NUMBERS
-        on = numpy.arange(threads) % 32 < (int(given.lanes) if predicated else 32)
-        folded = REFERENCE_OF_FOLD()(start.astype(numpy.float64), steps, instructions.FACTOR, instructions.OFFSET)
-        floats, words = given.floats.reshape(-1, threads, 8), given.words.reshape(-1, threads, 8)
-        floats[:] = numpy.where(on[:, None], folded, start)
-        few = int(given.rounds) == instructions.COMPARED_ROUNDS  # over more, none is looked at
-        words[:] = numpy.where(on[:, None], instructions.shifted(start, 2 * pairs), start) if few else start
-
-    return kernel
+    pairs, threads = int(given.defines["PAIRS"]), given.threads
+    assert given.floats.size == given.words.size == given.blocks * threads * instructions.NUMBERS
+    start = instructions.starts(threads)
+    steps = int(given.rounds) * pairs // instructions.NUMBERS
+    floats, words = given.floats.reshape(-1, threads, 8), given.words.reshape(-1, threads, 8)
+    floats[:] = REFERENCE_OF_FOLD()(start.astype(numpy.float64), steps, instructions.FACTOR, instructions.OFFSET)
+    few = int(given.rounds) == instructions.COMPARED_ROUNDS  # over more, none is looked at
+    words[:] = instructions.shifted(start, 2 * pairs) if few else start
 
 
 def REFERENCE_OF_FOLD():
@@ -485,8 +480,7 @@ KERNELS = {
     "of_many": lambda given: None,
     "block_stream": lambda given: None,
     "mark_clocks": _mark_clocks,
-    "issue": _issue(predicated=False),
-    "issue_predicated": _issue(predicated=True),
+    "issue": _issue,
     "load_strided": _load("strided_places"),
     "load_conflicting": _load("shared_places"),
     "count_differences": _count_differences,

@@ -42,7 +42,7 @@ _GPU_HOST: dict[str, tuple[float, str]] = {
 
 
 def of_gpu_host(*names: str) -> dict[str, Constant]:
-    """What calls cost the host of a GPU, which every run measures (devices/gpu/calibration.py)."""
+    """What calls cost the host of a GPU, which every run measures (devices/gpu/host_calls.py)."""
     return {name: Constant(_GPU_HOST[name][0], H200_HOSTS, _GPU_HOST[name][1]) for name in names}
 
 

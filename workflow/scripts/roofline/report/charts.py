@@ -339,10 +339,9 @@ def instruction_chart(one: InstructionRoofline, roofline: Roofline) -> dict | No
     )
     if not slopes:
         return None
-    loads = [wall for wall in one.walls if wall.transactions_per_request]
     dots = [(k, level) for k in one.kernels for level in slopes if k.transactions.get(level) and k.warp_instructions]
     places = [k.warp_instructions / k.transactions[level] for k, level in dots]
-    places += [1 / wall.transactions_per_request for wall in loads] + [peak / slope for slope in slopes.values()]
+    places += [1 / wall.transactions_per_request for wall in one.walls] + [peak / slope for slope in slopes.values()]
     first, last = min(places) / 2, max(places) * 4
     traces = [
         _roof([peak / max(slopes.values()), last], [peak] * 2, "@ink", f"issue, {number(peak)} G warp instructions/s")
@@ -350,12 +349,14 @@ def instruction_chart(one: InstructionRoofline, roofline: Roofline) -> dict | No
     for level, slope in slopes.items():
         words = f"{LEVEL_NAMES[level]}, {number(slope)} G transactions/s"
         traces.append(_roof([first, peak / slope], [first * slope, peak], LEVEL_COLOURS[level], words))
-    if loads:
+    if one.walls:
         traces.append(
             {
-                "x": [_rounded(1 / wall.transactions_per_request) for wall in loads],
-                "y": [_rounded(wall.requests_per_s / 1e9) for wall in loads],
-                "text": [f"{wall.pattern} {wall.of}: {number(wall.transactions_per_request)} each" for wall in loads],
+                "x": [_rounded(1 / wall.transactions_per_request) for wall in one.walls],
+                "y": [_rounded(wall.requests_per_s / 1e9) for wall in one.walls],
+                "text": [
+                    f"{wall.pattern} {wall.of}: {number(wall.transactions_per_request)} each" for wall in one.walls
+                ],
                 "hovertemplate": "%{text}<extra></extra>",
                 "mode": "markers",
                 "name": "walls: loads by stride or conflict",

@@ -23,7 +23,6 @@ LOADS = {"stride": ("|", "loads from L1, by stride"), "conflict": ("_", "shared 
 PATTERNS = {
     "stride": ("global loads: words between lanes", "cycles per request"),
     "conflict": ("shared memory: ways of a bank conflict", "cycles per request"),
-    "predication": ("active lanes of 32", "G lane instr./s ÷ 32"),
 }
 MARKS = (
     "A transaction is a sector of 32 bytes, of shared memory a wavefront. A kernel, as ncu counted it, has a dot per "
@@ -92,16 +91,12 @@ def _paint(axes: Axes, one: InstructionRoofline) -> None:
 
 def _paint_loads(axes: Axes, one: InstructionRoofline) -> None:
     """The walls of loads by stride or conflict, and upright the transactions that a request takes."""
-    loads = _loads(one)
+    loads = one.walls
     x0, x1 = axes.get_xlim()
     for t in sorted({wall.transactions_per_request for wall in loads if x0 < 1 / wall.transactions_per_request < x1}):
         axes.axvline(1 / t, color=style.faded(WALL, 0.45), lw=0.8, ls=DOTS, zorder=1.5)
     for wall in loads:
         axes.plot(1 / wall.transactions_per_request, _pace(wall), **_wall_look(wall.pattern), zorder=3.5)
-
-
-def _loads(one: InstructionRoofline) -> list[Wall]:
-    return [wall for wall in one.walls if wall.pattern in LOADS and wall.transactions_per_request]
 
 
 def _wall_look(pattern: str) -> dict:
@@ -133,9 +128,9 @@ def _entries(one: InstructionRoofline) -> Iterable[Line2D]:
     for (operator, how), marker in _markers_of(one).items():
         words = ", ".join(filter(None, [operator.replace("_", " "), how]))
         yield style.dot(style.shortened(words, LANE - 46, style.TEXT_SIZE), marker=marker, hollow=True)
-    for pattern in dict.fromkeys(wall.pattern for wall in _loads(one)):
+    for pattern in dict.fromkeys(wall.pattern for wall in one.walls):
         yield Line2D([], [], **_wall_look(pattern), label=LOADS[pattern][1])
-    if _loads(one):
+    if one.walls:
         yield style.line("transactions of a request", WALL, 0.8, DOTS)
 
 
@@ -145,14 +140,10 @@ def _entries(one: InstructionRoofline) -> Iterable[Line2D]:
 def _paint_walls(axes: Axes, pattern: str, walls: Sequence[Wall]) -> None:
     words, unit = PATTERNS[pattern]
     axes.set(xlabel=words, ylabel=unit)
-    walls = [wall for wall in walls if wall.of]
-    if pattern == "predication":
-        values, ideal = [_pace(wall) * wall.of / LANES for wall in walls], []
-    else:
-        walls = [wall for wall in walls if wall.cycles_per_request]
-        values = [wall.cycles_per_request for wall in walls]
-        each = 4 if pattern == "stride" else 1  # sectors that L1 serves per cycle; wavefronts
-        ideal = [max(1.0, wall.transactions_per_request / each) for wall in walls]
+    walls = [wall for wall in walls if wall.of and wall.cycles_per_request]
+    values = [wall.cycles_per_request for wall in walls]
+    each = 4 if pattern == "stride" else 1  # sectors that L1 serves per cycle; wavefronts
+    ideal = [max(1.0, wall.transactions_per_request / each) for wall in walls]
     if not values:
         axes.set(xticks=[], yticks=[])
         return
@@ -161,5 +152,4 @@ def _paint_walls(axes: Axes, pattern: str, walls: Sequence[Wall]) -> None:
     style.logarithmic(axes.xaxis, "{:g}".format, base=2, numticks=8)
     style.logarithmic(axes.yaxis, "{:g}".format, base=2, numticks=6 if log10(max(values) / min(values)) > 0.5 else 9)
     axes.plot(places, values, color=WALL, lw=0.9, marker="o", ms=3, zorder=3)
-    if ideal:
-        axes.plot(places, ideal, color=style.MUTED, lw=0.8, ls=(0, (1, 1.6)), zorder=2.5)
+    axes.plot(places, ideal, color=style.MUTED, lw=0.8, ls=(0, (1, 1.6)), zorder=2.5)

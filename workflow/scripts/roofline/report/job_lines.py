@@ -84,9 +84,8 @@ def _levels(one: Sweep) -> str:
 
 
 def _instructions(record: InstructionsRecord) -> str:
-    issue = record.issue
-    share = f" ({percent(issue.fraction_of_peak)} of one per scheduler and cycle)" if issue.fraction_of_peak else ""
-    return f"{issue.warp_instructions_per_s / 1e9:.0f} G warp instructions/s{share}, {len(record.walls)} walls"
+    rate = record.issue.warp_instructions_per_s / 1e9
+    return f"{rate:.0f} G warp instructions/s, {len(record.walls)} limits of loads by their access pattern"
 
 
 def _operator(record: OperatorRecord) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from roofline.core.model import transactions
+from roofline.core.model import issue_peak, transactions
 from roofline.core.repeatability import doubt_of
 from roofline.devices.levels import TRANSACTION_ROOFS
 from roofline.records.counters import CountedCell
@@ -19,6 +19,7 @@ def instruction_roofline(
 ) -> InstructionRoofline:
     """`ceilings` and `counts`, as of one application each, are the device's own. Cells not profiled are left out."""
     issue = record.issue
+    peak = issue.sm_clock_mhz and issue_peak(issue.multiprocessors, issue.sm_clock_mhz)
     rates = {
         level: transactions(ceilings[name].gb_per_s * 1e9, level)
         for level, name in TRANSACTION_ROOFS.items()
@@ -30,7 +31,7 @@ def instruction_roofline(
         device=record.device,
         warp_instructions_per_s=issue.warp_instructions_per_s,
         sm_clock_mhz=issue.sm_clock_mhz,
-        fraction_of_peak=issue.fraction_of_peak,
+        fraction_of_peak=issue.warp_instructions_per_s / peak if peak else None,
         samples=len(issue.latency.samples_s),
         doubt=doubt_of(kind="gpu", samples=len(issue.latency.samples_s), throttled=issue.latency.all_throttled),
         transactions_per_s=rates,

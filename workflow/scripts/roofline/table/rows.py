@@ -312,11 +312,11 @@ class Skipped(Row):
 
 
 class Wall(Row):
-    """An access pattern, or share of lanes, as measured by a kernel that has nothing else."""
+    """An access pattern, as measured by a kernel that has nothing else."""
 
-    pattern: Literal["stride", "conflict", "predication"]
-    of: int = Field(description="words between lanes, ways of a bank conflict, or active lanes of 32")
-    transactions_per_request: Positive | None = Field(description="by construction; null of predication")
+    pattern: Literal["stride", "conflict"]
+    of: int = Field(description="words between lanes, or ways of a bank conflict")
+    transactions_per_request: Positive = Field(description="by construction")
     requests_per_s: Positive
     cycles_per_request: Positive | None = Field(description="of a multiprocessor")
 

@@ -6,8 +6,18 @@ from collections.abc import Callable, Iterator
 
 from roofline.devices import datasheets, levels
 from roofline.devices.base import HostWork, Identity, Stream, SweepSeries, Workload
-from roofline.devices.gpu import calibration, capabilities, cuda_launch, cupti, fma, instructions, memory, nvml, peers
+from roofline.devices.gpu import (
+    caches,
+    driver_calls,
+    fma,
+    host_calls,
+    instructions,
+    memory,
+    nvml,
+    peers,
+)
 from roofline.devices.gpu.arrays import Arrays
+from roofline.devices.gpu.identity import compute_unit
 from roofline.devices.gpu.kernel_compiler import KernelCompiler
 from roofline.devices.gpu.timing import Timer
 from roofline.records.compute import Product
@@ -121,7 +131,7 @@ class Device(Arrays, Timer, KernelCompiler):
 
     def kernel_of(self, step: Callable[[int], object]) -> dict:
         """The name of the kernel that a step runs, by CUPTI where it loads; a separate run that nothing times."""
-        return cupti.kernel_of(lambda: (step(0), self.synchronize()))
+        return driver_calls.kernel_of(lambda: (step(0), self.synchronize()))
 
     def profile(self, queue: Callable[[], object]) -> None:
         """Run what a function queues under a profiler that looks from cudaProfilerStart to cudaProfilerStop, after a
@@ -138,13 +148,13 @@ class Device(Arrays, Timer, KernelCompiler):
     # -- what calls cost the host
 
     def host_costs(self) -> Iterator[HostWork]:
-        return calibration.works(self)
+        return host_calls.works(self)
 
     # -- ceilings
 
     def compute_unit(self, ceiling: str) -> str:
         """Tensor cores or CUDA cores: which this card has for a ceiling, at the rate that its datasheet counts."""
-        return capabilities.compute_unit(ceiling, self.identity.compute_capability)
+        return compute_unit(ceiling, self.identity.compute_capability)
 
     def compute_ceiling(self, dtype: str, unit: str) -> str:
         """That an operator stands under: a product's on tensor cores, a register-only multiply-add's on CUDA cores."""
@@ -165,6 +175,8 @@ class Device(Arrays, Timer, KernelCompiler):
         return fma.again(self, ceiling, product, seed)
 
     def streams(self, level: str, size_bytes: int | None) -> list[Stream]:
+        if level in ("l2", "l1", "shared"):
+            return caches.streams(self, level)
         return memory.streams(self, level, size_bytes)
 
     def with_peer(self, size_bytes: int | None) -> peers.Pair:
@@ -172,7 +184,7 @@ class Device(Arrays, Timer, KernelCompiler):
         return peers.Pair(self, size_bytes)
 
     def sweeps(self, points_per_octave: int) -> list[SweepSeries]:
-        return memory.sweeps(self, points_per_octave)
+        return caches.sweeps(self, points_per_octave)
 
     def issue_kernels(self) -> list[instructions.IssueKernel]:
         return instructions.issue_kernels(self)
@@ -201,7 +213,7 @@ class Device(Arrays, Timer, KernelCompiler):
         kernel.compile()
         handle = kernel.kernel.ptr
         if overlap and self.overlaps:
-            return lambda arguments: cuda_launch.overlapping(
+            return lambda arguments: driver_calls.overlapping(
                 handle, self.stream.ptr, grid, block, arguments, shared_bytes
             )
         return lambda arguments: kernel(grid, block, arguments, shared_mem=shared_bytes)

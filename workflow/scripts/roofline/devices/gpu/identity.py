@@ -3,14 +3,23 @@
 from importlib import metadata
 from pathlib import Path
 
+from roofline.core.dtypes import FIRST_CAPABILITY
 from roofline.devices.base import Identity
-from roofline.devices.gpu import capabilities, cuda_driver, nvml
+from roofline.devices.datasheets import CEILINGS, CUDA_CORE, CUDA_CORE_FIGURE, TENSOR_CORE
+from roofline.devices.gpu import cuda_driver, nvml
 
 CUPY_OF_CUDA = {12: "cupy-cuda12x", 13: "cupy-cuda13x"}
 OLDEST_DRIVER = {12: "525", 13: "580"}
 
 # Assumed where CUDA does not tell a card's L2, as of a MIG slice beside the first; no card's is larger.
 LARGEST_L2_BYTES = 192 << 20
+
+# Where a ceiling begins; None: everywhere. tf32, bf16, fp8 and int8 begin with their tensor cores; fp16 was multiplied
+# by CUDA cores before.
+FIRST = dict.fromkeys(CEILINGS) | FIRST_CAPABILITY | {"fp16": "5.3", "fp16_fma": "5.3"}
+
+# 8.6, 8.9, 12.0 and their like have a token path only.
+FP64_TENSOR_CORES = ("8.0", "9.0", "10.0", "10.3")
 
 
 def discover(capacities: bool = True) -> list[Identity]:
@@ -50,7 +59,35 @@ def discover(capacities: bool = True) -> list[Identity]:
 
 def unsupported(identity: Identity, ceiling: str) -> str | None:
     """Why this card has no such compute ceiling, without opening it."""
-    return identity.fault or capabilities.unsupported(ceiling, identity.compute_capability)
+    return identity.fault or lacks(ceiling, identity.compute_capability)
+
+
+def lacks(ceiling: str, compute_capability: str) -> str | None:
+    """Why there is no such ceiling on this compute capability, in one line; None if there is.
+
+    Raises KeyError for a ceiling that is none.
+    """
+    needed = FIRST[ceiling]
+    if needed is None or _numbers(compute_capability) >= _numbers(needed):
+        return None
+    return f"compute capability {compute_capability}, {ceiling} needs {needed}"
+
+
+def compute_unit(ceiling: str, compute_capability: str) -> str:
+    """The unit that runs a ceiling at the rate that the datasheets count: "tensor_core" or "cuda_core".
+
+    Raises KeyError for a ceiling that is none.
+    """
+    if ceiling == "fp64":
+        return TENSOR_CORE if compute_capability in FP64_TENSOR_CORES else CUDA_CORE
+    if ceiling in CUDA_CORE_FIGURE:
+        return CUDA_CORE
+    first = FIRST_CAPABILITY[ceiling]
+    return TENSOR_CORE if _numbers(compute_capability) >= _numbers(first) else CUDA_CORE
+
+
+def _numbers(compute_capability: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in compute_capability.split("."))
 
 
 def _told_by_nvml(handle, cards: list[cuda_driver.Card]) -> dict:

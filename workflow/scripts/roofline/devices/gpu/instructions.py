@@ -18,10 +18,8 @@ PAIRS = (128, 256, 64)  # of instructions per round: how much code a round is de
 THREADS = (256, 512)  # of a block; so many blocks as fill the multiprocessors
 STEP_CYCLES = 1 << 21  # about a millisecond: long against a launch
 COMPARED_ROUNDS = 2
-PROFILED_ROUNDS = 4096  # of one lane as many as make what comes before and after the loop 1 %
 STRIDES = (0, 1, 2, 4, 8, 16, 32)  # words; 0: one word for all lanes
 WAYS = (1, 2, 4, 8, 16, 32)
-LANES_ON = (32, 16, 8, 4, 1)
 SET_WORDS = 2048  # that requests begin in: with the longest stride 12 KiB, which every L1 holds
 
 
@@ -37,17 +35,16 @@ class IssueKernel:
 
 @dataclass(frozen=True)
 class WallKernel:
-    """One pattern: `step(i)` makes so many requests; `launch()` is one launch that shows it, for a profiler.
+    """One pattern: `step(i)` makes so many requests.
 
-    `verify()` holds what was loaded against what must be; it says how, and raises ArithmeticError where it differs.
+    `verify()` compares what was loaded with what must be; it says how, and raises ArithmeticError where it differs.
     """
 
     pattern: str
     of: int
     requests: int
-    transactions_per_request: int | None
+    transactions_per_request: int
     step: Callable[[int], object]
-    launch: Callable[[], object]
     verify: Callable[[], str]
 
 
@@ -56,9 +53,7 @@ def issue_kernels(device) -> list[IssueKernel]:
 
 
 def wall_kernels(device) -> list[WallKernel]:
-    strided = [_strided(device, stride) for stride in STRIDES]
-    conflicting = [_conflicting(device, ways) for ways in WAYS]
-    return [*strided, *conflicting, *(_predicated(device, lanes) for lanes in LANES_ON)]
+    return [_strided(device, stride) for stride in STRIDES] + [_conflicting(device, ways) for ways in WAYS]
 
 
 def _macros(pairs: int) -> tuple[str, ...]:
@@ -70,15 +65,15 @@ def _macros(pairs: int) -> tuple[str, ...]:
 
 
 class _Chains:
-    """Launches of the kernels that issue, and what they must leave."""
+    """Launches of the kernel that issues, and what they must leave."""
 
-    def __init__(self, device, name: str, threads: int, pairs: int, lanes: int = LANES):
-        self.device, self.name, self.threads, self.pairs, self.lanes = device, name, threads, pairs, lanes
+    def __init__(self, device, threads: int, pairs: int):
+        self.device, self.threads, self.pairs = device, threads, pairs
         self.blocks = device.max_threads // threads * device.multiprocessors
         self.warps = self.blocks * threads // LANES
         each = self.warps // device.multiprocessors
         self.rounds = max(COMPARED_ROUNDS, STEP_CYCLES * SCHEDULERS // (2 * pairs * each))
-        self.kernel = device.kernel(SOURCE, name, _macros(pairs))
+        self.kernel = device.kernel(SOURCE, "issue", _macros(pairs))
         words = self.blocks * threads * NUMBERS
         self.floats, self.words = device.xp.empty(words, "float32"), device.xp.empty(words, "uint32")
 
@@ -88,25 +83,23 @@ class _Chains:
     def run(self, rounds: int) -> None:
         import numpy
 
-        numbers = numpy.uint32(self.lanes), numpy.uint32(rounds)
-        arguments = (self.floats, self.words, *numbers, self.device.kernel_clock)
+        arguments = (self.floats, self.words, numpy.uint32(rounds), self.device.kernel_clock)
         self.kernel((self.blocks,), (self.threads,), arguments)
 
     def check(self) -> Check:
         """Of the first block: the floats of a whole step, then both kinds of number after a few rounds."""
-        self._poison()
-        self.run(self.rounds)
+        self._run_poisoned(self.rounds)
         self._floats_apart(self.rounds, TOLERANCE_OF_ALL["fp32"])
-        self._poison()
-        self.run(COMPARED_ROUNDS)
+        self._run_poisoned(COMPARED_ROUNDS)
         error = self._floats_apart(COMPARED_ROUNDS, TOLERANCE["fp32"])
         self._require_words(COMPARED_ROUNDS)
         what = f"numbers of the first block: floats after {self.rounds} rounds and all after {COMPARED_ROUNDS}"
         return Check(compared=what, error=error, tolerance=TOLERANCE["fp32"])
 
-    def _poison(self) -> None:
+    def _run_poisoned(self, rounds: int) -> None:
         self.device.poison(self.floats)
         self.device.poison(self.words)
+        self.run(rounds)
 
     def _of_first_block(self, array):
         self.device.synchronize()
@@ -117,18 +110,16 @@ class _Chains:
 
         start = starts(self.threads).astype(numpy.float64)
         expected = REFERENCES["fold"](start, rounds * self.pairs // NUMBERS, FACTOR, OFFSET)
-        expected = numpy.where(_on(self.threads, self.lanes), expected, start)
         error = relative_error(self._of_first_block(self.floats), expected)
-        require_close(f"{self.name} kernel, {rounds} rounds", error, tolerance)
+        require_close(f"issue kernel, {rounds} rounds", error, tolerance)
         return error
 
     def _require_words(self, rounds: int) -> None:
         import numpy
 
-        start = starts(self.threads)
-        expected = numpy.where(_on(self.threads, self.lanes), shifted(start, rounds * self.pairs), start)
+        expected = shifted(starts(self.threads), rounds * self.pairs)
         if not numpy.array_equal(self._of_first_block(self.words), expected):
-            raise ArithmeticError(f"{self.name} kernel: words after {rounds} rounds are wrong")
+            raise ArithmeticError(f"issue kernel: words after {rounds} rounds are wrong")
 
 
 def starts(threads: int):
@@ -147,36 +138,13 @@ def shifted(words, count: int):
     return words
 
 
-def _on(threads: int, lanes: int):
-    import numpy
-
-    return (numpy.arange(threads) % LANES < lanes)[:, None]
-
-
 def _issue(device, threads: int, pairs: int) -> IssueKernel:
-    chains = _Chains(device, "issue", threads, pairs)
+    chains = _Chains(device, threads, pairs)
     return IssueKernel(
         name=f"{2 * pairs} instructions per round, {chains.blocks} blocks of {threads} threads",
         warp_instructions=chains.warp_instructions(chains.rounds),
         step=lambda index: chains.run(chains.rounds),
         check=chains.check,
-    )
-
-
-def _predicated(device, lanes: int) -> WallKernel:
-    chains = _Chains(device, "issue_predicated", THREADS[0], PAIRS[0], lanes)
-
-    def verify() -> str:
-        return chains.check().compared
-
-    return WallKernel(
-        pattern="predication",
-        of=lanes,
-        requests=chains.warp_instructions(chains.rounds),
-        transactions_per_request=None,
-        step=lambda index: chains.run(chains.rounds),
-        launch=lambda: chains.run(PROFILED_ROUNDS),
-        verify=verify,
     )
 
 
@@ -236,7 +204,6 @@ def _loading(
         requests=blocks * threads // LANES * rounds * LOADS,
         transactions_per_request=transactions,
         step=lambda index: run(rounds),
-        launch=lambda: run(1),
         verify=verify,
     )
 

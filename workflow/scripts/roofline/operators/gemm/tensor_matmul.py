@@ -63,7 +63,7 @@ def launch(device, dtype: str, a, b, c) -> Callable[[], None]:
     """
     import numpy
 
-    from roofline.devices.gpu.tensor_map import tensor_map
+    from roofline.devices.gpu.driver_calls import tensor_map
 
     (m, k), n, is_hopper = a.shape, b.shape[0], device.is_hopper
     if reason := refusal(dtype, device.capability, n, k):

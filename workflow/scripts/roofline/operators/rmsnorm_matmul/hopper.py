@@ -240,7 +240,7 @@ class Product:
         """Of a launch. `sizes`: of SHAPE, after rows, outputs and inputs; tensors by their names in TENSORS."""
         import numpy
 
-        from roofline.devices.gpu.tensor_map import tensor_map
+        from roofline.devices.gpu.driver_calls import tensor_map
 
         pointers = tuple(tensors[name].data.ptr if name in tensors else 0 for name in TENSORS)
         return (

@@ -1,5 +1,5 @@
 // What the instruction roofline is measured with: warp instructions from every scheduler, loads whose sectors per
-// request (global memory) or wavefronts per request (shared memory) are known, and instructions with lanes switched off.
+// request (global memory) or wavefronts per request (shared memory) are known.
 
 #include "timers.cuh"
 
@@ -17,9 +17,8 @@
 #define OFFSET 0.5f
 #define ROTATED 7
 
-template <bool PREDICATED>
-__device__ __forceinline__ void run(float* floats, unsigned int* words, unsigned int lanes, unsigned int rounds,
-                                    unsigned long long* cycles_and_ns) {
+extern "C" __global__ void issue(float* floats, unsigned int* words, unsigned int rounds,
+                                 unsigned long long* cycles_and_ns) {
     float x[NUMBERS];
     unsigned int y[NUMBERS];
 #pragma unroll
@@ -27,22 +26,14 @@ __device__ __forceinline__ void run(float* floats, unsigned int* words, unsigned
         y[i] = threadIdx.x * NUMBERS + i;
         x[i] = (float)y[i];
     }
-    const int on = threadIdx.x % 32 < lanes;
     const Stopwatch watch;
 #pragma unroll 1
     for (unsigned int round = 0; round < rounds; ++round) {
 #pragma unroll
         for (int pair = 0; pair < PAIRS; ++pair) {
             const int i = pair % NUMBERS, next = (pair + 1) % NUMBERS;
-            if (PREDICATED) {  // by the same predicate throughout, which the compiler computes once
-                asm volatile("{.reg .pred p;\n setp.ne.s32 p, %4, 0;\n @p fma.rn.f32 %0, %0, %5, %6;\n"
-                             " @p shf.l.wrap.b32 %1, %2, %1, %3;}"
-                             : "+f"(x[i]), "+r"(y[i])
-                             : "r"(y[next]), "n"(ROTATED), "r"(on), "f"(FACTOR), "f"(OFFSET));
-            } else {
-                x[i] = fmaf(x[i], FACTOR, OFFSET);
-                asm volatile("shf.l.wrap.b32 %0, %1, %0, %2;" : "+r"(y[i]) : "r"(y[next]), "n"(ROTATED));
-            }
+            x[i] = fmaf(x[i], FACTOR, OFFSET);
+            asm volatile("shf.l.wrap.b32 %0, %1, %0, %2;" : "+r"(y[i]) : "r"(y[next]), "n"(ROTATED));
         }
     }
     watch.tell(cycles_and_ns);
@@ -52,17 +43,6 @@ __device__ __forceinline__ void run(float* floats, unsigned int* words, unsigned
         floats[thread * NUMBERS + i] = x[i];
         words[thread * NUMBERS + i] = y[i];
     }
-}
-
-extern "C" __global__ void issue(float* floats, unsigned int* words, unsigned int lanes, unsigned int rounds,
-                                 unsigned long long* cycles_and_ns) {
-    run<false>(floats, words, lanes, rounds, cycles_and_ns);
-}
-
-// The same where only the first `lanes` lanes of each warp have their predicate set.
-extern "C" __global__ void issue_predicated(float* floats, unsigned int* words, unsigned int lanes,
-                                            unsigned int rounds, unsigned long long* cycles_and_ns) {
-    run<true>(floats, words, lanes, rounds, cycles_and_ns);
 }
 
 __device__ __forceinline__ void add_to_total(unsigned int mine, unsigned int* total) {

@@ -1,0 +1,222 @@
+"""The caches of a GPU and its shared memory, and the sweep that finds the levels by itself, by kernels of ours."""
+
+from collections.abc import Callable
+
+from roofline.devices.base import Stream, SweepSeries
+from roofline.devices.gpu.memory import KIB, MIB, ROUND_BYTES, launch, pattern_sum, require_sum, write_pattern
+
+VECTOR_BYTES = 16  # of kernels/caches.cu
+GRIDS = ((256, 4), (256, 8), (512, 2), (512, 4), (1024, 1), (1024, 2))  # threads, blocks per multiprocessor
+# Blocks by which each pass over the L2's set is turned on, so that neighbours follow one another over the same lines.
+FOLLOWING = (1, 2)
+BROADCAST_THREADS = (512, 1024)
+# Bytes that one step reads on each multiprocessor: about a millisecond of what an L1, and of what an L2 gives.
+L1_STEP_BYTES, L2_STEP_BYTES = 256 * MIB, 64 * MIB
+SWEEP_STEP_SHARE = 4  # a sweep asks for the course of many sizes, a ceiling for one figure
+SWEEP_THREADS, ROUND_OF_SWEEP = 256, 32 * KIB  # sizes are whole rounds of a block's loads, so that none has a slow end
+LARGEST_OF_L1 = 2 * MIB  # past it the L2 answers all the same
+SMALLEST_OF_L2 = 2 * MIB
+READERS = 8  # one multiprocessor in so many reads through its L1
+SWEEP_BEYOND_L2 = 24  # times the L2's size: at 6 times it a tenth of the reads still hits it
+
+
+def streams(device, level: str) -> list[Stream]:
+    """The ceilings of one level: l2, l1 or shared."""
+    return {"l2": _l2, "l1": _l1, "shared": _shared}[level](device)
+
+
+def _l2(device) -> list[Stream]:
+    """The fastest that L2 gives to reads of which each is counted once; and two figures that frame it.
+
+    Where neighbours follow one another over the same lines, some of their reads are answered together: on an H200 11 to
+    12 TB/s. Where no two want a line at about the same time it is 9.2, to 0.1 % in every run. Where all want the same
+    one at once, it is 18 to 20 at the multiprocessors, of which L2 reads each line only once for many.
+    """
+    size = device.last_level_cache_bytes // 2 // KIB * KIB
+    apart = _l2_grids(device, size, following=())
+    # A small card has no blocks that are far from one another.
+    following = _l2_grids(device, size, FOLLOWING) if _far(device.multiprocessors) > max(FOLLOWING) else {}
+    at_once = _broadcast_grids(device, size)
+    return [
+        _cache_stream(device, "l2", "l2", size, apart | following, f"{SHARED_OUT}, each line once per pass"),
+        _cache_stream(device, "l2_apart", "l2", size, apart, f"{SHARED_OUT}, no two after the same line"),
+        _cache_stream(
+            device, "l2_broadcast", "l2", size, at_once, "that each of them reads whole, all at once, past L1"
+        ),
+    ]
+
+
+def _l1(device) -> list[Stream]:
+    size = _power_of_two(min(64 * KIB, device.l1_bytes // 2))
+    return [_cache_stream(device, "l1", "l1", size, _l1_grids(device, "read_l1", size), EACH_AGAIN)]
+
+
+def _shared(device) -> list[Stream]:
+    size = _power_of_two(min(64 * KIB, device.properties["sharedMemPerBlockOptin"], device.l1_bytes - KIB))
+    return [_cache_stream(device, "shared", "shared", size, _l1_grids(device, "read_shared", size), EACH_AGAIN)]
+
+
+def _power_of_two(size: int) -> int:
+    return 1 << (size.bit_length() - 1)
+
+
+SHARED_OUT = "that they share out among them, past L1"
+EACH_AGAIN = "that each of them reads again and again"
+
+
+def _cache_stream(device, name: str, level: str, size: int, grids: dict, how: str) -> Stream:
+    """`grids` are (step, how many times it reads the set of `size` bytes) by name; all read as many bytes."""
+    set_words = device.cache_words(size)
+
+    def verify(grid: str) -> str:
+        step, times_read = grids[grid][0], grids[grid][1]
+        write_pattern(device, set_words[: max(size, ROUND_BYTES) // 4])
+        expected = pattern_sum(size // 4) * times_read % 2**32
+        require_sum(device, lambda: step(0), expected, size // 4)
+        return "the sum of every word of every pass against the sum of what had been written there"
+
+    counted = next(iter(grids.values()))[1] * size
+    return Stream(
+        name=name,
+        level=level,
+        mix="read",
+        counted=f"bytes read by the multiprocessors, from {size:,} bytes {how}",
+        counted_bytes=counted,
+        grids={grid: step for grid, (step, _) in grids.items()},
+        verify=verify,
+        clock_mhz=device.clock_of_kernel,
+        on_chip=level != "l2",
+    )
+
+
+def _l1_grids(device, kernel_name: str, size: int) -> dict:
+    """By name: the step, and how many times it reads the set in all."""
+    import numpy
+
+    kernel, words = device.kernel("caches.cu", kernel_name), device.cache_words(size)
+    shared = size if kernel_name == "read_shared" else 0
+    apart = () if shared else (numpy.uint32(0),)
+    if shared:
+        kernel.max_dynamic_shared_size_bytes = shared
+    passes = max(1, L1_STEP_BYTES // size // 8) * 8  # a multiple of every number of blocks: all grids read as much
+    found = {}
+    for threads, each in GRIDS:
+        if threads * each > device.max_threads or (shared + KIB) * each > device.l1_bytes:
+            continue
+        blocks = each * device.multiprocessors
+        count = numpy.uint32(size // VECTOR_BYTES)
+        arguments = (words, count, *apart, numpy.uint32(passes // each), device.total, device.kernel_clock)
+        name = f"{each} blocks per multiprocessor, {threads} threads"
+        found[name] = (launch(kernel, blocks, threads, arguments, shared_mem=shared), passes // each * blocks)
+    return found
+
+
+def _broadcast_grids(device, size: int) -> dict:
+    """By name: the step, and how many times it reads the set. One block per multiprocessor: its L1 joins no reads."""
+    import numpy
+
+    kernel, words = device.kernel("caches.cu", "read_l2_broadcast"), device.cache_words(size)
+    passes = max(2, L2_STEP_BYTES // size)
+    count = numpy.uint32(size // VECTOR_BYTES)
+    arguments = (words, count, numpy.uint32(passes), device.total, device.kernel_clock)
+    return {
+        f"1 block per multiprocessor, {threads} threads, all after the same lines": (
+            launch(kernel, device.multiprocessors, threads, arguments),
+            passes * device.multiprocessors,
+        )
+        for threads in BROADCAST_THREADS
+    }
+
+
+def _l2_grids(device, size: int, following, grids=GRIDS, step_bytes: int = L2_STEP_BYTES) -> dict:
+    """By name: the step, and how many times it reads the set; turned on far where none is to follow."""
+    import numpy
+
+    kernel, words = device.kernel("caches.cu", "read_l2"), device.cache_words(size)
+    passes = max(2, step_bytes * device.multiprocessors // size)
+    found = {}
+    for threads, each in grids:
+        if threads * each > device.max_threads:
+            continue
+        for shift in following or (_far(device.multiprocessors),):
+            arguments = (
+                words,
+                numpy.uint64(size // VECTOR_BYTES),
+                numpy.uint32(passes),
+                numpy.uint32(shift),
+                device.total,
+                device.kernel_clock,
+            )
+            name = f"{each} blocks per multiprocessor, {threads} threads, turned on by {shift} blocks per pass"
+            found[name] = (launch(kernel, each * device.multiprocessors, threads, arguments), passes)
+    return found
+
+
+# ---------------------------------------------------------------- the sweep over working sets
+
+
+def sweeps(device, points_per_octave: int) -> list[SweepSeries]:
+    """Two series: one multiprocessor's set through L1, and the device's set past it.
+
+    In one series the levels would hide one another: on an H200 all L1s together hold half of what the L2 does. So few
+    multiprocessors read in the first that all their sets fit in L2; each has its own, since a line that many read at
+    once is served to all of them by one access.
+    """
+    l2, readers = device.last_level_cache_bytes, max(1, device.multiprocessors // READERS)
+    largest = min(SWEEP_BEYOND_L2 * l2, device.identity.memory_free_bytes // 4)
+    device.cache_words(largest)  # at once, instead of anew for every larger set
+    return [
+        SweepSeries(
+            series="through L1",
+            reader=f"one multiprocessor, of {readers} that read at once",
+            counted="bytes that one multiprocessor reads, each from a set of its own",
+            sizes=_sizes(ROUND_OF_SWEEP, min(LARGEST_OF_L1, l2 // readers // 2), 2 * points_per_octave, ROUND_OF_SWEEP),
+            step=lambda size: _own_sets(device, size, readers),
+            levels={"l1": device.l1_bytes, "l2": l2 // readers},
+            assumed=("l1",),  # CUDA tells what of an L1 may be shared memory
+        ),
+        SweepSeries(
+            series="past L1",
+            reader="the device",
+            counted="bytes read by the multiprocessors, which share the set out among them",
+            sizes=_sizes(min(SMALLEST_OF_L2, l2 // 4), largest, points_per_octave),
+            step=lambda size: _sweep_step(_l2_sweep_grids(device, size), size),
+            levels={"l2": l2},
+        ),
+    ]
+
+
+def _own_sets(device, size: int, readers: int) -> tuple[Callable[[int], None], int]:
+    """One block per multiprocessor: two would serve one another's misses."""
+    import numpy
+
+    count = numpy.uint32(size // VECTOR_BYTES)
+    passes = max(1, L1_STEP_BYTES // SWEEP_STEP_SHARE // size)
+    words = device.cache_words(readers * size)
+    arguments = (words, count, count, numpy.uint32(passes), device.total, device.kernel_clock)
+    kernel = device.kernel("caches.cu", "read_l1")
+    return launch(kernel, readers, SWEEP_THREADS, arguments), passes * size
+
+
+def _far(multiprocessors: int) -> int:
+    """So many blocks that none catches up with the one before it; no part of a wave, or a neighbour would follow."""
+    return max(2, multiprocessors // 4 - 2)
+
+
+def _l2_sweep_grids(device, size: int) -> dict:
+    grid = (SWEEP_THREADS, device.max_threads // SWEEP_THREADS)
+    return _l2_grids(device, size, (), (grid,), L2_STEP_BYTES // SWEEP_STEP_SHARE)
+
+
+def _sweep_step(grids: dict, size: int) -> tuple[Callable[[int], None], int]:
+    step, times_read = next(iter(grids.values()))
+    return step, times_read * size
+
+
+def _sizes(smallest: int, largest: int, points_per_octave: int, unit: int = KIB) -> list[int]:
+    """Sizes in a geometric series, in whole units, each once."""
+    found, place = [], 0
+    while (size := round(smallest * 2 ** (place / points_per_octave) / unit) * unit) <= largest:
+        found.append(size)
+        place += 1
+    return list(dict.fromkeys(found))
