@@ -154,7 +154,7 @@ def test_a_job_that_waits_for_its_turn_has_loaded_and_opened_nothing_yet(script)
     command = [sys.executable, "-c", TURN, str(SCRIPTS / f"{script}.py")]
     environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
     loaded = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
-    assert loaded[:2] == ["GPU-1", "host_path"] and "roofline.run.turn" in loaded
+    assert loaded[:2] == ["GPU-1", "host_path"] and "roofline.run.run_lock" in loaded
     assert not {"numpy", "pydantic", "psutil", "pynvml", "cupy", "roofline.devices", "roofline.records"} & set(loaded)
 
 

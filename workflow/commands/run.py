@@ -30,10 +30,10 @@ from roofline.core.device_kinds import accelerators
 from roofline.core.formatting import listed
 from roofline.records.base import CorruptRecord, read
 from roofline.records.device import DeviceRecord
+from roofline.records.files import RESULTS
 from roofline.report import job_lines
 from roofline.run import again, cells, console, folder, plan, run_lock, settings
 from roofline.run.jobs import print_what_can_be_printed
-from roofline.run.paths import RESULTS
 
 MANIFEST = RESULTS / "manifest.json"
 

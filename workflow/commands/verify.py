@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 from roofline.analysis.results import Results, read_results
 from roofline.records.base import CorruptRecord, write
 from roofline.records.compute import PeakFlopsRecord
-from roofline.records.files import write_text
+from roofline.records.files import RESULTS, write_text
 from roofline.records.manifest import Manifest
 from roofline.records.memory import BandwidthRecord
 from roofline.run import pictures
@@ -21,7 +21,6 @@ from roofline.run.archive import ENDING, RENDERED, Refused, failed, linked, newe
 from roofline.run.derived import derive
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.manifest import hashes
-from roofline.run.paths import RESULTS
 
 
 def verify(archive: Path) -> int:

@@ -21,10 +21,10 @@ from snakemake.logging import logger
 from roofline import devices
 from roofline.devices import datasheets, levels
 from roofline.measure import lock, nsight_compute
+from roofline.records.files import RESULTS
 from roofline.run import console, previous_results, run_lock, settings, sources
 from roofline.run.cells import Cells, files
 from roofline.run.jobs import print_what_can_be_printed
-from roofline.run.paths import RESULTS
 from roofline.run.rule_params import RuleParams, timing
 
 DATASHEETS = HERE / "config" / "datasheets.yaml"

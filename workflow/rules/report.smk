@@ -29,7 +29,7 @@ rule plot:
         roofline="results/roofline.json",
         peaks=files(CELLS.peaks()),
         bandwidths=files(CELLS.bandwidths()),
-        library=sources.library_files(SCRIPTS / "plot.py"),
+        library=sources.library_files(SCRIPTS / "plot.py", measures=False),
     output:
         roofline=expand("results/roofline.{format}", format=["png", "svg"]),
         operators=expand("results/{picture}.png", picture=PICTURES),
@@ -50,7 +50,7 @@ rule plot:
 rule manifest:
     input:
         outputs=DELIVERABLES,
-        library=sources.library_files(SCRIPTS / "manifest.py"),
+        library=sources.library_files(SCRIPTS / "manifest.py", measures=False),
     output:
         "results/manifest.json",
     log:

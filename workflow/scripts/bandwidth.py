@@ -1,6 +1,6 @@
 """bandwidth: the memory ceilings of one level of one device, or the sweep that finds the levels by itself."""
 
-from roofline.run.turn import take_turn
+from roofline.run.run_lock import take_turn
 
 if __name__ == "__main__":
     take_turn(snakemake)
@@ -12,10 +12,9 @@ from roofline.measure import lock
 from roofline.measure.memory_ceiling import envelope, latencies, measure_all, sweep
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
-from roofline.records.files import file_sha256
+from roofline.records.files import below_results, file_sha256
 from roofline.records.memory import BandwidthRecord, Peer
 from roofline.run.jobs import Stopwatch, job, report
-from roofline.run.paths import below_results
 
 MIB = 1 << 20
 

@@ -1,6 +1,6 @@
 """calibration: what work costs this host, per call, byte and number, before any operator is timed."""
 
-from roofline.run.turn import take_turn
+from roofline.run.run_lock import take_turn
 
 if __name__ == "__main__":
     take_turn(snakemake)

@@ -1,6 +1,6 @@
 """counters: whether Nsight Compute may read a device's counters, and what they counted while a few cells ran."""
 
-from roofline.run.turn import take_turn
+from roofline.run.run_lock import take_turn
 
 if __name__ == "__main__":
     take_turn(snakemake)

@@ -5,10 +5,9 @@ import json
 from roofline.analysis.results import KNOWN_CARDS, read_results
 from roofline.records.base import write
 from roofline.records.cards import known_cards
-from roofline.records.files import file_sha256, write_text
+from roofline.records.files import RESULTS, below_results, file_sha256, write_text
 from roofline.run.derived import derive
 from roofline.run.jobs import job, say
-from roofline.run.paths import RESULTS, below_results
 
 if __name__ == "__main__":
     with job("derive", snakemake):

@@ -1,6 +1,6 @@
 """device_query: what the device is, with the vendor's figures for it."""
 
-from roofline.run.turn import take_turn
+from roofline.run.run_lock import take_turn
 
 if __name__ == "__main__":
     take_turn(snakemake)

@@ -1,6 +1,6 @@
 """instructions: the warp instructions per second that a GPU issues, and the walls of its instruction roofline."""
 
-from roofline.run.turn import take_turn
+from roofline.run.run_lock import take_turn
 
 if __name__ == "__main__":
     take_turn(snakemake)
@@ -9,10 +9,9 @@ from roofline import devices
 from roofline.measure.instructions import issue_rate, walls
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
-from roofline.records.files import file_sha256
+from roofline.records.files import below_results, file_sha256
 from roofline.records.instructions import InstructionsRecord
 from roofline.run.jobs import Stopwatch, job, report
-from roofline.run.paths import below_results
 
 
 def run(name: str, seal_path, **options) -> InstructionsRecord:

@@ -1,6 +1,6 @@
 """measure_operator: one job of an operator, whatever it computes; the workflow has one rule per operator."""
 
-from roofline.run.turn import take_turn
+from roofline.run.run_lock import take_turn
 
 if __name__ == "__main__":
     take_turn(snakemake)
@@ -12,11 +12,10 @@ from roofline.operators import registry
 from roofline.operators.base import Job, Operator
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
-from roofline.records.files import file_sha256
+from roofline.records.files import below_results, file_sha256
 from roofline.records.operator import OperatorRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord
-from roofline.run.jobs import Stopwatch, job, report
-from roofline.run.paths import below_results, seals_of
+from roofline.run.jobs import Stopwatch, job, report, seals_of
 
 
 def run(operator: Operator, name: str, what: Job, seals: dict[str, str], options: Options) -> OperatorRecord:

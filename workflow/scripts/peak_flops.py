@@ -1,6 +1,6 @@
 """peak_flops: one compute ceiling of one device: the reference GEMM, the fastest of many, and what load leaves."""
 
-from roofline.run.turn import take_turn
+from roofline.run.run_lock import take_turn
 
 if __name__ == "__main__":
     take_turn(snakemake)
@@ -12,10 +12,9 @@ from roofline.measure.operator_job import Seals
 from roofline.records.base import read, write
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord
-from roofline.records.files import file_sha256
+from roofline.records.files import below_results, file_sha256
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord
-from roofline.run.jobs import Stopwatch, job, report
-from roofline.run.paths import below_results, seals_of
+from roofline.run.jobs import Stopwatch, job, report, seals_of
 
 
 def run(name: str, dtype: str, device_path: str, seals: dict[str, str], **options) -> PeakFlopsRecord:

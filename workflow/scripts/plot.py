@@ -5,10 +5,10 @@ from pathlib import Path
 from roofline.analysis.results import read_table
 from roofline.records.base import read
 from roofline.records.compute import PeakFlopsRecord
+from roofline.records.files import RESULTS
 from roofline.records.memory import BandwidthRecord
 from roofline.run import pictures
 from roofline.run.jobs import job, say
-from roofline.run.paths import RESULTS
 
 if __name__ == "__main__":
     with job("plot", snakemake):

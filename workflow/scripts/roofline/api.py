@@ -45,7 +45,7 @@ from roofline.records.base import CorruptRecord
 from roofline.records.base import read as read_record
 from roofline.records.cards import METHOD, CardRun, Cards, card_id, cards, write_cards
 from roofline.records.cards import path_of as cards_path
-from roofline.records.files import write_text
+from roofline.records.files import RESULTS, write_text
 from roofline.records.manifest import Manifest
 from roofline.records.operator import OperatorRecord
 from roofline.records.prediction import CostTerms
@@ -57,7 +57,6 @@ from roofline.run.archive import newest as newest_archive
 from roofline.run.archive import opened as open_archive
 from roofline.run.folder import Failed, measure, require_no_living_run
 from roofline.run.jobs import Failure, exit_with, print_what_can_be_printed
-from roofline.run.paths import RESULTS
 from roofline.run.runs import read_run as open_run
 from roofline.run.settings import Faults
 

@@ -2,11 +2,18 @@
 
 import hashlib
 import os
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import yaml
 
 from roofline.core.terms import Faults
+
+RESULTS = Path("results")  # of a run, in its folder
+
+
+def below_results(path: Path | str) -> str:
+    """results/gpu0/prediction.json as records name it: gpu0/prediction.json."""
+    return str(PurePosixPath(path).relative_to(RESULTS.as_posix()))
 
 
 def write_text(text: str, path: Path | str) -> None:

@@ -19,10 +19,10 @@ from pathlib import Path
 from roofline.analysis.results import read_results, read_table
 from roofline.core.device_kinds import in_order
 from roofline.records.base import CorruptRecord, read
+from roofline.records.files import RESULTS
 from roofline.records.manifest import Device, Manifest
 from roofline.report.tables import fail_lines
 from roofline.run.manifest import broken_seals, differing_files, hashes, is_result, unlisted_files
-from roofline.run.paths import RESULTS
 
 MANIFEST = f"{RESULTS}/manifest.json"
 ARCHIVES = Path(RESULTS, "archive")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from roofline import devices
 from roofline.core.device_kinds import accelerators
 from roofline.devices.base import Identity
-from roofline.run.paths import RESULTS
+from roofline.records.files import RESULTS
 from roofline.run.settings import Checked, Faults, choose_devices, devices_with, profiler
 
 NEAREST = 3

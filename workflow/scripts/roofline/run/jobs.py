@@ -148,6 +148,11 @@ def now() -> str:
     return datetime.now(UTC).isoformat()
 
 
+def seals_of(inputs) -> dict[str, str]:
+    """Paths of the seals among a measuring job's inputs: the device's, the operator's, and the host's calibration."""
+    return {"device": inputs.prediction, "operator": inputs.constants, "calibration": inputs.calibration}
+
+
 class Stopwatch:
     def __init__(self):
         self.started_at = now()

@@ -13,10 +13,9 @@ from roofline.analysis.results import Results, read_results
 from roofline.analysis.seals import moment, violations
 from roofline.core.device_kinds import accelerators
 from roofline.records.device import DeviceRecord
-from roofline.records.files import file_sha256
+from roofline.records.files import RESULTS, file_sha256
 from roofline.records.manifest import Device, Environment, Manifest, Output, SealedDevice, Sources, Times
 from roofline.records.operator import OperatorRecord
-from roofline.run.paths import RESULTS
 
 
 class BrokenProvenance(Exception):

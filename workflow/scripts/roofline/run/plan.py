@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from roofline.core.formatting import counted
-from roofline.run.paths import RESULTS
+from roofline.records.files import RESULTS
 
 DRY = {"--dry-run", "--dryrun", "-n"}
 NOTHING = "nothing to be done: every result is up to date"

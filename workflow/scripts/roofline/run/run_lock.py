@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Thread
 
 from roofline.core.contention import RUN_PROCESS
+from roofline.measure import lock
 
 LOCK = Path(".snakemake", "roofline-run.lock")
 HELD = "ROOFLINE_RUN_LOCK"  # the path of the lock that a job's run holds; jobs inherit it
@@ -49,6 +50,18 @@ def end_with_run() -> None:
     """Have this job end when its run does, however that ends: what it would write belongs to no run any more."""
     if path := os.environ.get(HELD):
         Thread(target=_wait_for_the_lock, args=(path,), daemon=True).start()
+
+
+def take_turn(snakemake) -> None:
+    """Wait until what a measuring job uses is free; the job ends with its run meanwhile.
+
+    Call before anything else is imported: imports and an opened device would disturb a measurement in progress.
+    """
+    end_with_run()
+    try:
+        lock.take(snakemake.resources.uses.split())
+    except PermissionError as error:
+        sys.exit(str(error))
 
 
 def _wait_for_the_lock(path: str) -> None:

@@ -12,10 +12,9 @@ from roofline.analysis.results import read_table
 from roofline.analysis.table import SCHEMA_VERSION, Roofline
 from roofline.records.base import CorruptRecord, read
 from roofline.records.device import DeviceRecord
-from roofline.records.files import file_sha256
+from roofline.records.files import RESULTS, file_sha256
 from roofline.records.manifest import Manifest
 from roofline.run.archive import ENDING, Refused, unpack
-from roofline.run.paths import RESULTS
 
 
 def read_run(path: Path | str) -> Run:

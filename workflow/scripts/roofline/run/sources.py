@@ -5,52 +5,75 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from roofline.core.device_kinds import KINDS
 from roofline.devices.gpu.kernel_compiler import CEILING_KERNELS, with_headers
 from roofline.operators.base import Operator
 
 PACKAGE = "roofline"
 API = f"{PACKAGE}.api"
-MEASURING = ("core", "records", "devices", "operators", "measure")  # packages of which a measurement may be made
+MEASURING = ("core", "records", "devices", "operators", "measure")  # packages that a measurement may follow from
 # A parser would take ten times as long, at every start of Snakemake.
 IMPORT = re.compile(r"^ *(?:from (roofline[\w.]*) import (\([^)]*\)|.+)|import (roofline[\w.]*))", re.MULTILINE)
 FILE_NAME = re.compile(r"""["']([\w.-]+\.(?:cu|j2|json|js))["']""")
+KIND = re.compile(rf"^ *from {PACKAGE}\.devices\.({'|'.join(KINDS)})\b", re.MULTILINE)
 
 
 def derivation_files(scripts: Path) -> list[str]:
-    """What tables and pages follow from: also the text of every operator, which is imported by name."""
-    return library_files(scripts / "derive.py", more=(scripts / PACKAGE / "operators").glob("*/about.py"))
+    """Files that the table and the pages follow from, the text of every operator among them (imported by name)."""
+    abouts = (scripts / PACKAGE / "operators").glob("*/about.py")
+    return library_files(scripts / "derive.py", more=abouts, measures=False)
 
 
 def library_files(
-    script: Path, kind: str | None = None, operators: Iterable[Operator] = (), more: Iterable[Path] = ()
+    script: Path,
+    kind: str | None = None,
+    operators: Iterable[Operator] = (),
+    more: Iterable[Path] = (),
+    measures: bool = True,
 ) -> list[str]:
-    """Files that a script imports, directly or through others, and the kernels and templates that these name.
+    """Files of the library that a script imports, directly or through others, and kernels and templates they name.
 
-    For a job on a kind of device, that kind's modules too, which are imported by name at run time; for a job of
-    operators, their own files. `more` are followed too. Sorted, so that the list is the same at every run.
+    A script that measures follows only packages that measure. For a job on a kind of device, the modules of that kind
+    are added, which are imported by name at run time, and code for other kinds is left out; for a job of operators,
+    their own files are added. `more` are followed too. Sorted, so that the list is the same at every run.
     """
-    root = Path(script).parent
-    roots = {Path(script), *(_below(path, root) for path in more)}
+    root, packages = script.parent, (*MEASURING, "__init__.py")
+    roots = {script, *(_below(path, root) for path in more)}
     if kind:
         roots |= {root / PACKAGE / "devices" / kind / f"{name}.py" for name in ("identity", "device")}
     for operator in operators:
         roots |= {_below(path, root) for path in operator.source_files(kind)}
-    found: set[Path] = set()
-    for path in roots:
-        found = _closure(path, root, found | {path})
-    return sorted(str(path) for path in found - {Path(script)})
+    found, new = set(), roots
+    while new:
+        found |= new
+        needed = set().union(*(_needs(path, root) for path in new)) - found
+        new = {
+            path
+            for path in needed
+            if not measures or (_place(path, root)[0] in packages and not (kind and _kinds(path, root) - {kind}))
+        }
+    return sorted(str(path) for path in found - {script})
+
+
+def _place(path: Path, root: Path) -> tuple[str, ...]:
+    """A file's packages and name within the library; what only a file of the user's own imports lies in operators."""
+    library = root / PACKAGE
+    return path.relative_to(library).parts if path.is_relative_to(library) else ("operators", path.name)
+
+
+@cache
+def _kinds(path: Path, root: Path) -> set[str]:
+    """The kinds of device that a file is code for: by its folder, or by what it imports."""
+    package, *rest = _place(path, root)
+    if package == "devices":
+        return {*rest} & {*KINDS}
+    return set(KIND.findall(path.read_text(encoding="utf-8"))) if path.suffix == ".py" else set()
 
 
 def _below(path: Path, root: Path) -> Path:
     """A file of the library relative to where it is called from; one of the user's own as it is."""
     library = root.absolute() / PACKAGE
     return root / PACKAGE / path.absolute().relative_to(library) if path.absolute().is_relative_to(library) else path
-
-
-def _closure(source: Path, root: Path, found: set[Path]) -> set[Path]:
-    for path in _needs(source, root) - found:
-        found = _closure(path, root, found | {path})
-    return found
 
 
 @cache  # every job of a workflow asks for the same files
