@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from roofline.run import console, folder, plan
+from roofline.run import console, folder, plan, settings
 
 PARAMS = "Params have changed since last execution: Union of exclusive params before and now across all output: "
 
@@ -36,6 +36,28 @@ def test_endless_values_are_shortened(monkeypatch):
 def test_options_that_are_added_stand_before_the_users_targets(targets):
     given = ["--forceall", *targets]
     assert folder.with_options(given, ["--forcerun", "a"]) == ["--forceall", "--forcerun", "a", *targets]
+
+
+@pytest.mark.parametrize("given", [["-n"], ["--", "a"]])
+def test_targets_that_are_added_follow_the_users(given):
+    assert folder.with_targets(given, []) == given
+    assert folder.with_targets(given, ["b"])[-2:] == [given[-1].replace("-n", "--"), "b"]
+
+
+def test_the_options_that_choose_the_settings_are_repeated_and_no_others(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text("plot: {dpi: 80}\n")
+    given = ["--forceall", "--configfile", "mine.yaml", "--config", "devices=cpu", "--", "results/roofline.json"]
+    config, options = folder.called_with(given)
+    assert (config, options) == ({"plot": {"dpi": 80}, "devices": "cpu"}, given[1:5])
+
+
+def test_another_directory_is_refused_and_not_made(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for option in (["--directory", "other"], ["--directory=other"], ["-d", "other"]):
+        with pytest.raises(settings.Faults) as refused:
+            folder.called_with(option)
+        assert len(refused.value.lines) == 1 and not (tmp_path / "other").exists()
 
 
 def test_commands_repeat_the_options_that_were_given(monkeypatch):

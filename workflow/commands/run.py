@@ -44,17 +44,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--again", action="store_true")
     given, arguments = parser.parse_known_args(arguments)
     try:
-        config = folder.called_with(arguments)[0]
-        cell = None if given.cell is None else cells.find(given.cell, asked(config))
-        here = given.again and not {"--directory", "-d"}.intersection(arguments)
-        disturbed = again.disturbed(RESULTS, asked(config)) if here else []
+        config, chosen_by = folder.called_with(arguments)
+        wanted = asked(config) if given.cell is not None or given.again else []
+        cell = None if given.cell is None else cells.find(given.cell, wanted)
+        disturbed = again.disturbed(RESULTS, wanted) if given.again else []
     except settings.Faults as faults:
         print("\n".join(faults.lines))
         return 1
     if given.again and not disturbed:
         print(again.NOTHING)
         return 0
-    arguments += ["--", path_of(cell)] if cell else []
+    arguments = ["--cores", str(gpus_wanted(config)), *arguments]
+    arguments = folder.with_targets(arguments, [path_of(cell)] if cell else [])
     if plan.DRY.intersection(arguments):
         jobs, notes = plan.plan(folder.with_options(arguments, ["--forcerun", *disturbed] if disturbed else []))
         print("\n".join([*notes, *plan.lines(jobs)]))
@@ -65,7 +66,7 @@ def main(arguments: list[str]) -> int:
     put_back()
     last = Path(path_of(cell)) if cell else MANIFEST
     before = made_at(last)
-    os.environ[console.ARGUMENTS] = shlex.join(arguments)
+    os.environ[console.ARGUMENTS] = shlex.join(chosen_by)
     status = measure_again(arguments, disturbed) if disturbed else 0
     status = status or run_workflow(arguments)
     if status == 0 and before and made_at(last) == before:
@@ -83,7 +84,7 @@ def measure_again(arguments: list[str], disturbed: list[str]) -> int:
         return 0
     try:
         again.set_aside(RESULTS, records)
-        return run_workflow([*arguments, *([] if "--" in arguments else ["--"]), *records])
+        return run_workflow(folder.with_targets(arguments, records))
     finally:
         put_back()
 
@@ -95,7 +96,7 @@ def put_back() -> None:
 
 def run_workflow(arguments: list[str]) -> int:
     """Run Snakemake to its end. Returns its status."""
-    command = [sys.executable, "-P", "-m", "snakemake", "--cores", str(gpus_wanted(arguments)), *arguments]
+    command = [sys.executable, "-P", "-m", "snakemake", *arguments]
     workflow = subprocess.Popen(command, process_group=0)  # so that Ctrl-C reaches it once, however often it is pressed
     on_end(signal.default_int_handler)
     try:
@@ -127,9 +128,9 @@ def on_end(do: Callable | signal.Handlers) -> None:
             signal.signal(number, do)
 
 
-def gpus_wanted(arguments: list[str]) -> int:
+def gpus_wanted(config: dict) -> int:
     """How many GPUs the configuration asks for, or 1: Snakemake gets a core for each, and so do their measurements."""
-    wanted = folder.called_with(arguments)[0].get("devices", "auto")
+    wanted = config.get("devices", "auto")
     if isinstance(wanted, list):
         return max(1, len(accelerators(map(str, wanted), devices.kind_of)))
     return max(1, len(devices.discover()) - 1) if wanted == "all" else 1

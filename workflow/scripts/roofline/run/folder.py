@@ -23,38 +23,43 @@ class Failed(Exception):
     """Why nothing was measured."""
 
 
-def called_with(arguments: Sequence[str], files: Sequence[Path] | None = None) -> tuple[dict, list[str]]:
-    """The configuration of a run with these options of Snakemake's, and the options that say nothing of it.
+def called_with(arguments: Sequence[str]) -> tuple[dict, list[str]]:
+    """The configuration of a run here with these options of Snakemake, and those of them that choose it.
 
-    The files come first: by default that of this folder, where it exists or the options name none. Raises
-    settings.Faults.
+    The file of this folder comes first, if it exists or the options name none. Raises settings.Faults.
     """
     from snakemake.cli import parse_config  # here, because measuring jobs import the API
     from snakemake.utils import update_config
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--configfile", "--configfiles", nargs="+", type=Path, default=[])
+    parser.add_argument("--configfile", "--configfiles", nargs="+", default=[])
     parser.add_argument("--config", "-C", nargs="*", default=[])
-    known, options = parser.parse_known_args(arguments)
-    if files is None:
-        files = [CONFIG_FILE] if CONFIG_FILE.exists() or not known.configfile else []
-    files = [*files, *known.configfile]
+    parser.add_argument("--directory", "-d")
+    given, _ = parser.parse_known_args(arguments)
+    if given.directory is not None:
+        raise settings.Faults([f"--directory: make measures in this folder; cd {given.directory} first"])
+    files = [*([CONFIG_FILE] if CONFIG_FILE.exists() or not given.configfile else []), *given.configfile]
     settings.require_readable(files)
     config: dict = {}
     for path in files:
         update_config(config, settings.read_file(path))
     try:
-        update_config(config, parse_config(known.config))
+        update_config(config, parse_config(given.config))
     except ValueError as error:
         hint = "; settings of a section are given in a file: --configfile"
         raise settings.Faults([f"--config: {str(error).splitlines()[0]}{hint}"]) from None
-    return config, options
+    options = [("--configfile", given.configfile), ("--config", given.config)]
+    return config, [word for name, values in options if values for word in (name, *values)]
 
 
 def with_options(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
     """Snakemake's arguments with more options, inserted before `--`, because only targets may follow it."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     return [*arguments[:end], *options, *arguments[end:]]
+
+
+def with_targets(arguments: Sequence[str], targets: Sequence[str]) -> list[str]:
+    return [*arguments, *([] if "--" in arguments or not targets else ["--"]), *targets]
 
 
 def prepare(folder: Path, config: dict, checkout: Path = Path()) -> None:
