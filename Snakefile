@@ -35,7 +35,7 @@ onstart:
     run_lock.hold()
     run_lock.end_when_unread()
     if CONFIG.counters == "required":
-        faults_end_the_run(settings.require_counters, CELLS.ncu, CELLS.counted_on)
+        faults_end_the_run(machine_checks.require_counters, CELLS.ncu, CELLS.counted_on)
     console.announce(workflow.dag.needrun_jobs(), CHECKED, workflow.cores)
 
 

@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 from workflow_run import Run, tensors
 
 from roofline.devices import Identity
-from roofline.run import previous_results, settings
+from roofline.run import machine_checks, previous_results, settings
 
 RECORD = "cpu/decode_attn/minigpt/S16_fp32.json"
 WEIGHTS = "checkpoints/minigpt.safetensors"
@@ -165,7 +165,7 @@ def held(changes: dict, card: dict = CARD, computer: dict = HOST, multiprocessor
     card = Identity("gpu0", "gpu", "A card", "GPU-1", None, **card, multiprocessors=multiprocessors)
     present = {"gpu0": card, "cpu": Identity("cpu", "cpu", "A processor", "cpu-1", None, **computer)}
     try:
-        settings.choose_devices(settings.complete(attention(batch_sizes=[1]) | changes), present)
+        machine_checks.choose_devices(settings.complete(attention(batch_sizes=[1]) | changes), present)
     except settings.Faults as faults:
         return faults.lines
     return []

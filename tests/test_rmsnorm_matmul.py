@@ -26,7 +26,7 @@ from roofline.operators.rmsnorm_matmul.fused import KERNEL, Fused, FusedGraph
 from roofline.operators.rmsnorm_matmul.numpy_implementation import OnCpu
 from roofline.operators.rmsnorm_matmul.plan import plan
 from roofline.operators.rmsnorm_matmul.unfused import Unfused, UnfusedGraph
-from roofline.run import settings
+from roofline.run import machine_checks, settings
 
 OPERATOR = RmsNormMatmul()
 DTYPES = ("fp16", "bf16")
@@ -322,6 +322,6 @@ def test_sizes_that_cannot_be_are_a_line_each(sizes, wrong):
     section = {"dtypes": ["fp16"], "batch_sizes": [1], "hidden_sizes": sizes}
     with pytest.raises(settings.Faults) as found:
         checked = settings.complete({"devices": ["cpu"], "rmsnorm_matmul": section})
-        settings.choose_devices(checked, {"cpu": open_device("cpu").identity})
+        machine_checks.choose_devices(checked, {"cpu": open_device("cpu").identity})
     for line, size in zip(found.value.lines, wrong, strict=True):
         assert line.startswith("rmsnorm_matmul") and str(size) in line

@@ -28,7 +28,7 @@ from roofline.operators.row_norm.cuda import (
     divide,
 )
 from roofline.run import settings
-from roofline.run.operator_faults import operator_faults
+from roofline.run.machine_checks import operator_faults
 
 OPERATOR, ABOUT = RowNorm(), builtin()["row_norm"]
 ON_CPU, ON_GPU = (NumpyRows, Compiled), (Array, Naive, Welford, WelfordGraph)

@@ -1,19 +1,17 @@
 """Reading runs for comparison: from folders, archives and archives of records alone; and what is no run."""
 
-import io
 import json
 import shutil
-import tarfile
 from pathlib import Path
 
 import pytest
 from commands import load
 from small_run import SmallRun
 
+from roofline.api import open_run
 from roofline.records.base import read
 from roofline.records.manifest import Manifest
 from roofline.run.archive import Refused, contents, located, pack
-from roofline.run.runs import read_run
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "nvidia-h200"
 
@@ -30,28 +28,19 @@ def packed(run, name="whole") -> Path:
     return run.root / pack(run.root, name, located(contents(manifest, [], []), run.root), {})
 
 
-def with_members(path: Path, files: dict[str, bytes]) -> Path:
-    with tarfile.open(path, "w:gz") as tar:
-        for name, content in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-    return path
-
-
 # ---------------------------------------------------------------- runs
 
 
 def test_a_run_is_the_same_from_wherever_it_is_read(run):
     archive = packed(run)
     sources = [run.root, run.root / "results", archive]
-    runs = [read_run(source) for source in sources]
+    runs = [open_run(source) for source in sources]
     assert len({one.fingerprint for one in runs}) == 1 and all(one.quantities == runs[0].quantities for one in runs)
     assert [one.source for one in runs] == [str(source) for source in sources]
 
 
 def test_figures_of_a_run(run):
-    found = {one.key: one for one in read_run(run.root).quantities}
+    found = {one.key: one for one in open_run(run.root).quantities}
     assert found["fp32"].kind == "burst" and found["fp32"].value == pytest.approx(1.0) and found["fp32"].inputs
     assert found["hbm_read"].unit == "GB/s" and found["hbm_read"].higher_is_better
     scans = [one for key, one in found.items() if key.startswith("scan/")]
@@ -61,7 +50,7 @@ def test_figures_of_a_run(run):
 
 
 def test_every_figure_of_a_real_run_once_and_clocks_as_counted():
-    whole = read_run(REFERENCE)
+    whole = open_run(REFERENCE)
     keys = [(one.device, one.key) for one in whole.quantities]
     assert len(keys) == len(set(keys))
     of_card = whole.of_device("gpu0")
@@ -73,7 +62,7 @@ def test_a_run_at_another_time_is_another_run(run, tmp_path):
     twin = run.copied_to(tmp_path / "twin")
     twin.edit("results/gpu0/device_query.json", lambda record: record.update(queried_at="2026-11-06T00:00:00+00:00"))
     twin.write_manifest()
-    assert read_run(twin.root).fingerprint != read_run(run.root).fingerprint
+    assert open_run(twin.root).fingerprint != open_run(run.root).fingerprint
 
 
 def test_of_committed_runs_an_archive_has_what_pages_are_made_with():
@@ -84,74 +73,33 @@ def test_of_committed_runs_an_archive_has_what_pages_are_made_with():
     assert not others.match("reference/cards/nvidia-h200.json") and not others.match("docs/limits.md")
 
 
-# ---------------------------------------------------------------- no runs
+# ---------------------------------------------------------------- no runs (damaged archives: test_archive.py)
 
 
-def damaged(run, tmp_path, what: str) -> Path:
-    """Something that is no run, for one reason."""
-    path = tmp_path / f"{what}.tar.gz"
-    if what == "truncated":
-        whole = packed(run).read_bytes()
-        path.write_bytes(whole[: len(whole) // 2])
-    elif what == "no archive":
-        path.write_text("not an archive")
-    elif what == "traversal":
-        with_members(path, {"run/results/manifest.json": b"{}", "run/../../evil.json": b"{}"})
-    elif what == "another archive":
-        with_members(path, {"run/readme.txt": b"hello"})
-    elif what == "a folder of something else":
-        (tmp_path / what).mkdir()
-        (tmp_path / what / "a.tar.gz").touch()
-        return tmp_path / what
-    elif what != "missing":
-        folder = shutil.copytree(run.root / "results", tmp_path / what)
-        change(folder, what)
-        return folder
-    return path
+def edited(name: str, **fields):
+    def change(results: Path) -> None:
+        content = json.loads((results / name).read_text())
+        (results / name).write_text(json.dumps(content | fields))
+
+    return change
 
 
-def change(folder: Path, what: str) -> None:
-    def edited(name, **fields):
-        content = json.loads((folder / name).read_text())
-        (folder / name).write_text(json.dumps(content | fields))
-
-    if what == "another schema version":
-        edited("roofline.json", schema_version=1)
-    elif what == "edited":
-        content = (folder / "roofline.json").read_text()
-        (folder / "roofline.json").write_text(f"{content} ")
-    elif what == "not JSON":
-        (folder / "roofline.json").write_text("{")
-    elif what == "older record":
-        edited("gpu0/device_query.json", schema_version=2)
-    elif what == "without its device":
-        (folder / "gpu0/device_query.json").unlink()
-    elif what == "outside":
-        devices = {"gpu0": {"kind": "gpu", "name": "a", "record": "../../../etc/device.json"}}
-        edited("roofline.json", devices=devices)
-
-
-NO_RUNS = {
-    "truncated": "truncated, damaged or no archive",
-    "no archive": "truncated, damaged or no archive",
-    "missing": "no such file",
-    "traversal": "truncated, damaged or no archive",
-    "another archive": "no archive of this workflow",
-    "a folder of something else": "a.tar.gz: truncated, damaged or no archive",
-    "another schema version": "is of version 1, and this code reads version 6",
-    "edited": "roofline.json is not the file that its manifest lists",
-    "not JSON": "roofline.json: ",
-    "older record": "device_query.json: is of version 2, and this code reads version 7",
-    "without its device": "gpu0/device_query.json is not in it",
-    "outside": "leads outside",
+NO_RUNS = {  # what is changed in a results folder, and what the refusal names
+    "another schema version": (edited("roofline.json", schema_version=1), "roofline.json"),
+    "edited": (lambda results: (results / "roofline.json").open("a").write(" "), "roofline.json"),
+    "not JSON": (lambda results: (results / "roofline.json").write_text("{"), "roofline.json"),
+    "older record": (edited("gpu0/device_query.json", schema_version=2), "gpu0/device_query.json"),
+    "without its device": (lambda results: (results / "gpu0/device_query.json").unlink(), "gpu0/device_query.json"),
+    "unfinished": (lambda results: (results / "manifest.json").unlink(), "manifest.json"),
+    "gone": (shutil.rmtree, "no such file"),
 }
 
 
-@pytest.mark.parametrize("what", NO_RUNS)
-def test_what_is_no_run_is_named_in_one_line(run, tmp_path, what):
-    path = damaged(run, tmp_path, what)
+@pytest.mark.parametrize(("change", "named"), NO_RUNS.values(), ids=NO_RUNS)
+def test_what_is_no_run_is_named_in_one_line(run, tmp_path, change, named):
+    path = shutil.copytree(run.root / "results", tmp_path / "copy")
+    change(path)
     with pytest.raises(Refused) as refused:
-        read_run(path)
+        open_run(path)
     (line,) = str(refused.value).splitlines()
-    assert str(path) in line and NO_RUNS[what] in line
-    assert not (tmp_path.parent / "evil.json").exists()
+    assert line.startswith(f"{path}: ") and named in line

@@ -10,10 +10,11 @@ import pytest
 
 from roofline.devices.base import Identity
 from roofline.operators.settings import EFFORTS
-from roofline.run import settings
+from roofline.run import targets
 from roofline.run.config import given_by_effort
 from roofline.run.console import OTHER_JOB_S, expected_s, times_before, together_s
-from roofline.run.settings import Faults, choose_devices, complete, read_file, require_readable
+from roofline.run.machine_checks import choose_devices
+from roofline.run.settings import Faults, complete, read_file, require_readable
 
 COPY = {"name": "copy", "flops": 0, "memory_bytes": 1.0e9, "dtype": "fp32"}
 AT = "2026-11-05T12:00:"
@@ -214,11 +215,11 @@ def test_a_users_operator_has_a_section_with_its_settings_and_budgets(mine):
 
 def test_a_device_without_code_for_an_operator_is_told_what_it_lacks(mine):
     checked = complete({"operators": [mine]})
-    asked = settings.asked(checked, ["gpu0", "cpu"])
+    asked = targets.asked(checked, ["gpu0", "cpu"])
     assert asked["without"] == [
         {"device": "gpu0", "operator": "row_sum", "reason": "no implementation for gpu"},
     ]
-    assert settings.devices_with(checked.operators["row_sum"], checked.config, ["gpu0", "cpu"]) == ["cpu"]
+    assert targets.devices_with(checked.operators["row_sum"], checked.config, ["gpu0", "cpu"]) == ["cpu"]
     with pytest.raises(Faults, match="operators: row_sum has no implementation for gpu0"):
         choose_devices(complete({"operators": [mine], "devices": ["gpu0"]}), PRESENT)
 

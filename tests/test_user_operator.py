@@ -21,7 +21,7 @@ from roofline.analysis.results import Results
 from roofline.devices import Identity
 from roofline.devices.cpu import identity as cpu
 from roofline.operators import registry
-from roofline.run import settings
+from roofline.run import machine_checks, settings, targets
 
 # As a user would write it. Its import leaves a file behind, so that a test can tell whether it was imported.
 SAXPY = """
@@ -193,7 +193,7 @@ def lines_of(path: str, *gpus: Identity, **keys) -> list[str]:
     config = changed(TINY, {**ceilings, "operators": [path], "devices": chosen, **keys})
     present = {identity.device: identity for identity in [cpu.discover()[0], *gpus]}
     try:
-        settings.choose_devices(settings.complete(config), present)
+        machine_checks.choose_devices(settings.complete(config), present)
     except settings.Faults as faults:
         return faults.lines
     return []
@@ -245,7 +245,7 @@ def test_one_for_gpus_alone_is_skipped_on_the_cpu_with_the_reason(tmp_path, monk
     path = written(tmp_path, SAXPY.replace('"cpu"', '"gpu"'))
     assert lines_of(path) == ["operators: saxpy has no implementation for cpu"]
     assert lines_of(path, CARD) == []
-    asked = settings.asked(settings.complete({"operators": [path]}), ["gpu0", "cpu"])
+    asked = targets.asked(settings.complete({"operators": [path]}), ["gpu0", "cpu"])
     (skipped,) = (one for one in collect(Results(), Asked(**asked)).roofline.skipped if one.name == "saxpy")
     assert (skipped.device, skipped.what) == ("cpu", "operator")
     assert skipped.reason == "no implementation for cpu"

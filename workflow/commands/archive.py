@@ -13,11 +13,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
+from roofline.analysis.results import read_table
 from roofline.core.formatting import counted
-from roofline.records.files import file_sha256
+from roofline.records.files import RESULTS, file_sha256
 from roofline.records.manifest import Manifest
-from roofline.run import checkout, plan, run_lock
-from roofline.run.archive import MADE_AGAIN, Refused, contents, failed, located, manifest_of, name_of, pack
+from roofline.report.tables import fail_lines
+from roofline.run import checkout, dry_run, run_lock
+from roofline.run.archive import MADE_AGAIN, Refused, contents, located, manifest_of, name_of, pack
 from roofline.run.jobs import JOBS, print_what_can_be_printed
 from roofline.run.manifest import differing_files, is_result, unlisted_files
 from roofline.run.settings import CHECKOUT, Faults
@@ -37,8 +39,8 @@ NEVER_LISTED = (
 def what_is_stale(options: list[str]) -> str | None:
     """The jobs that are to be done, by rule and count; None where none are. Raises Refused where Snakemake fails."""
     try:
-        jobs, _ = plan.plan(options)
-    except plan.Failed as failed:
+        jobs, _ = dry_run.plan(options)
+    except dry_run.Failed as failed:
         raise Refused(
             f"not archived, `snakemake -n` failed: {(str(failed).splitlines() or ['no reason given'])[-1]}"
         ) from None
@@ -54,11 +56,9 @@ def archive(root: Path, options: list[str], sources_at: Path | None = None) -> P
     if run_lock.is_held():
         raise Refused("not archived: a run is going on in this folder; wait for it to end")
     manifest = manifest_of(root)
-    stale = what_is_stale(options)
-    if stale:
+    if stale := what_is_stale(options):
         raise Refused(f"not archived: {stale}; {AGAIN}")
-    differing = differing_files(root, manifest)
-    if differing:
+    if differing := differing_files(root, manifest.outputs):
         more = f", and {len(differing) - 1} more" if len(differing) > 1 else ""
         raise Refused(f"not archived: {differing[0]}{more}; {MADE_AGAIN}")
     kept = [str(path) for path in sorted((root / METADATA).rglob("*")) if path.is_file()]
@@ -93,7 +93,7 @@ def report(root: Path, path: Path) -> None:
     for file in manifest.data:
         if not is_result(file.path):
             print(f"left out: {file.path}, a file of your own; its SHA-256 is in the manifest")
-    for line in failed(root):
+    for line in fail_lines(read_table(root / RESULTS / "roofline.json").faults):
         print(line)
     print(path)
     print(f"{path.stat().st_size / 1e6:.1f} MB, SHA-256 {file_sha256(path)}")

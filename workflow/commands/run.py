@@ -32,7 +32,7 @@ from roofline.records.base import CorruptRecord, read
 from roofline.records.device import DeviceRecord
 from roofline.records.files import RESULTS
 from roofline.report import job_lines
-from roofline.run import again, cells, console, folder, plan, run_lock, settings
+from roofline.run import again, console, dry_run, folder, run_lock, settings, targets
 from roofline.run.jobs import print_what_can_be_printed
 
 MANIFEST = RESULTS / "manifest.json"
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
     try:
         config, chosen_by = folder.called_with(arguments)
         wanted = asked(config) if given.cell is not None or given.again else []
-        cell = None if given.cell is None else cells.find(given.cell, wanted)
+        cell = None if given.cell is None else targets.find(given.cell, wanted)
         disturbed = again.disturbed(RESULTS, wanted) if given.again else []
     except settings.Faults as faults:
         print("\n".join(faults.lines))
@@ -56,9 +56,9 @@ def main(arguments: list[str]) -> int:
         return 0
     arguments = ["--cores", str(gpus_wanted(config)), *arguments]
     arguments = folder.with_targets(arguments, [path_of(cell)] if cell else [])
-    if plan.DRY.intersection(arguments):
-        jobs, notes = plan.plan(folder.with_options(arguments, ["--forcerun", *disturbed] if disturbed else []))
-        print("\n".join([*notes, *plan.lines(jobs)]))
+    if dry_run.DRY.intersection(arguments):
+        jobs, notes = dry_run.plan(folder.with_options(arguments, ["--forcerun", *disturbed] if disturbed else []))
+        print("\n".join([*notes, *dry_run.lines(jobs)]))
         return 0
     if run_lock.is_held():
         print(run_lock.refusal())
@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> int:
     status = measure_again(arguments, disturbed) if disturbed else 0
     status = status or run_workflow(arguments)
     if status == 0 and before and made_at(last) == before:
-        print(line_of(cell) if cell else plan.NOTHING)
+        print(line_of(cell) if cell else dry_run.NOTHING)
         if not cell:
             console.summarise(RESULTS)
     return status
@@ -78,7 +78,7 @@ def main(arguments: list[str]) -> int:
 
 def measure_again(arguments: list[str], disturbed: list[str]) -> int:
     """Measure records again, but for those that are stale, which the run measures in any case. Returns the status."""
-    stale = {job.output for job in plan.plan(arguments)[0]}
+    stale = {job.output for job in dry_run.plan(arguments)[0]}
     records = [path for path in disturbed if path not in stale]
     if not records:
         return 0
@@ -111,7 +111,7 @@ def run_workflow(arguments: list[str]) -> int:
 
 def asked(config: dict) -> list[str]:
     """The cells that a run with these settings measures. Raises Faults."""
-    return cells.every(settings.complete(config), devices.discover())
+    return targets.Cells(settings.complete(config), devices.discover()).measured()
 
 
 def interrupt(workflow: subprocess.Popen) -> None:
@@ -155,5 +155,5 @@ if __name__ == "__main__":
     print_what_can_be_printed()
     try:
         sys.exit(main(sys.argv[1:]))
-    except (CorruptRecord, OSError, plan.Failed) as error:
+    except (CorruptRecord, OSError, dry_run.Failed) as error:
         sys.exit(str(error))

@@ -11,41 +11,41 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline.analysis.results import Results, read_results
-from roofline.records.base import CorruptRecord, write
+from roofline.analysis.table import Roofline
+from roofline.records.base import CorruptRecord
 from roofline.records.compute import PeakFlopsRecord
-from roofline.records.files import RESULTS, write_text
+from roofline.records.files import RESULTS
 from roofline.records.manifest import Manifest
 from roofline.records.memory import BandwidthRecord
+from roofline.report.tables import fail_lines
 from roofline.run import pictures
-from roofline.run.archive import ENDING, RENDERED, Refused, failed, linked, newest, opened
-from roofline.run.derived import derive
+from roofline.run.archive import ENDING, RENDERED, Refused, newest, opened
+from roofline.run.derived import write_derived
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.manifest import hashes
 
 
-def verify(archive: Path) -> int:
+def verify(run: Path) -> int:
     """Print a line a problem, or where the run is drawn; returns the exit status. Raises Refused, CorruptRecord and
     OSError."""
-    with (linked if archive.is_dir() else opened)(archive) as (root, manifest, problems):
+    with opened(run) as (root, manifest, problems):
         if problems:
-            print("\n".join([*problems, f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in {archive}"]))
+            print("\n".join([*problems, f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in {run}"]))
             return 1
-        found, fails = read_results(root / RESULTS, [root / one.path for one in manifest.outputs]), failed(root)
+        found = read_results(root / RESULTS, [root / one.path for one in manifest.outputs])
     print(f"ok: {len(manifest.outputs)} files agree with the manifest")
-    folder = RENDERED / archive.resolve().name.removesuffix(ENDING)
+    folder = RENDERED / run.resolve().name.removesuffix(ENDING)
     shutil.rmtree(folder, ignore_errors=True)
-    write_derived(found, manifest, folder)
+    roofline = draw(found, manifest, folder)
     names = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))
-    print("\n".join([f"drawn again from the records: {folder}/ ({names})", *fails]))
+    print("\n".join([f"drawn again from the records: {folder}/ ({names})", *fail_lines(roofline.faults)]))
     return 0
 
 
-def write_derived(found: Results, manifest: Manifest, folder: Path) -> None:
-    """Words, numbers and pictures that follow from records."""
-    files = derive(found, manifest.asked, hashes(manifest.outputs))
-    for name, content in files.items():
-        (write_text if isinstance(content, str) else write)(content, folder / name)
-    roofline, names = files["roofline.json"], {Path(output.path).name for output in manifest.outputs}
+def draw(found: Results, manifest: Manifest, folder: Path) -> Roofline:
+    """Words, numbers and pictures that follow from records. Returns the table."""
+    roofline = write_derived(found, manifest.asked, hashes(manifest.outputs), folder)
+    names = {Path(output.path).name for output in manifest.outputs}
     bandwidths, peaks = ([record for _, record in found.of_kind(kind)] for kind in (BandwidthRecord, PeakFlopsRecord))
     pictures.draw(
         folder,
@@ -56,6 +56,7 @@ def write_derived(found: Results, manifest: Manifest, folder: Path) -> None:
         dpi=manifest.config["plot"]["dpi"],
         instructions="instruction_roofline.png" in names,
     )
+    return roofline
 
 
 if __name__ == "__main__":

@@ -19,13 +19,14 @@ os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look fo
 from snakemake.logging import logger
 
 from roofline import devices
+from roofline.core.terms import Faults
 from roofline.devices import datasheets, levels
 from roofline.measure import lock, nsight_compute
 from roofline.records.files import RESULTS
-from roofline.run import console, previous_results, run_lock, settings, sources
-from roofline.run.cells import Cells, files
+from roofline.run import console, machine_checks, previous_results, run_lock, settings, sources
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.rule_params import RuleParams, timing
+from roofline.run.targets import Cells, asked, files
 
 DATASHEETS = HERE / "config" / "datasheets.yaml"
 ENVIRONMENT = "../../envs/environment.yaml"  # of every rule
@@ -38,7 +39,7 @@ def faults_end_the_run(check, *arguments):
     """What a check returns; its faults, a line each, end Snakemake before anything is planned."""
     try:
         return check(*arguments)
-    except (settings.Faults, OSError) as error:
+    except (Faults, OSError) as error:
         sys.exit(str(error))
 
 
@@ -62,8 +63,6 @@ CELLS = faults_end_the_run(Cells, CHECKED, devices.discover())
 PARAMS = RuleParams(CELLS, SCRIPTS, DATASHEETS)
 for RESOURCE in PARAMS.limited:
     workflow.register_resource(RESOURCE, 1)
-PICTURES = {one.picture: one.name for rule, one in OPERATORS.items() if CELLS.on.get(rule, True)}
-INSTRUCTION_PICTURES = ["results/instruction_roofline.png"] if CELLS.instructions() else []
 # One of each rule, with an operator: an operator that derives from another shares its prerequisite.
 PREREQUISITES = {
     one.prerequisite.rule: (one.prerequisite, rule) for rule, one in CELLS.timed.items() if one.prerequisite
@@ -76,19 +75,11 @@ def cores_of(wildcards):
 
 
 # A function, since Snakemake would take braces in the user's own names for wildcards.
-def asked(wildcards):
-    return json.dumps(settings.asked(CHECKED, CELLS.devices), sort_keys=True)
+def asked_as_text(wildcards):
+    return json.dumps(asked(CHECKED, CELLS.devices), sort_keys=True)
 
 
-# Everything but the manifest, which holds a checksum of each. A deleted one is made again.
-DELIVERABLES = [
-    *files(CELLS.records()),
-    *expand("results/{name}", name=["roofline.json", "roofline.png", "roofline.svg", "interpretation.md"]),
-    *expand("results/{name}", name=["verification.md", "sweep.png", "load.png"]),
-    *INSTRUCTION_PICTURES,
-    *expand("results/{picture}.png", picture=PICTURES),
-    *expand("results/{name}", name=["known_cards.json", "acceptance.json", "report.html", "ROOFLINE.md"]),
-]
+DELIVERABLES = CELLS.deliverables()
 OUTPUTS = [*DELIVERABLES, "results/manifest.json"]
 faults_end_the_run(previous_results.require_writable, [*OUTPUTS, "results/previous/of-another-card"])
 faults_end_the_run(previous_results.require_this_version, OUTPUTS, RESULTS)

@@ -19,7 +19,7 @@ rule derive:
     conda:
         ENVIRONMENT
     params:
-        asked=asked,
+        asked=asked_as_text,
     script:
         "../scripts/derive.py"
 
@@ -32,16 +32,16 @@ rule plot:
         library=sources.library_files(SCRIPTS / "plot.py", measures=False),
     output:
         roofline=expand("results/roofline.{format}", format=["png", "svg"]),
-        operators=expand("results/{picture}.png", picture=PICTURES),
+        operators=[f"results/{picture}.png" for picture in CELLS.pictures()],
         sweep="results/sweep.png",
-        instructions=INSTRUCTION_PICTURES,
+        instructions=["results/instruction_roofline.png"] if CELLS.instructions() else [],
         load="results/load.png",
     log:
         "logs/plot.log",
     conda:
         ENVIRONMENT
     params:
-        operators=list(PICTURES.values()),
+        operators=list(CELLS.pictures().values()),
         dpi=CONFIG.plot.dpi,
     script:
         "../scripts/plot.py"
@@ -59,7 +59,7 @@ rule manifest:
         ENVIRONMENT
     params:
         settings=lambda wildcards: json.dumps(CONFIG.model_dump(), sort_keys=True),
-        asked=asked,
+        asked=asked_as_text,
         usd_per_hour=CONFIG.cost.usd_per_hour,
     script:
         "../scripts/manifest.py"

@@ -5,8 +5,8 @@ import json
 from roofline.analysis.results import KNOWN_CARDS, read_results
 from roofline.records.base import write
 from roofline.records.cards import known_cards
-from roofline.records.files import RESULTS, below_results, file_sha256, write_text
-from roofline.run.derived import derive
+from roofline.records.files import RESULTS, below_results, file_sha256
+from roofline.run.derived import write_derived
 from roofline.run.jobs import job, say
 
 if __name__ == "__main__":
@@ -18,10 +18,7 @@ if __name__ == "__main__":
         known = known_cards(gpus)
         found.known_cards = known.devices
         write(known, RESULTS / KNOWN_CARDS)
-        files = derive(found, json.loads(snakemake.params.asked), sha256)
-        for name, content in files.items():
-            (write_text if isinstance(content, str) else write)(content, RESULTS / name)
-        roofline = files["roofline.json"]
+        roofline = write_derived(found, json.loads(snakemake.params.asked), sha256, RESULTS)
         results = [one.result for one in roofline.checks]
         say(
             f"derive: {len(roofline.ceilings)} ceilings, {len(roofline.operators)} cells, "

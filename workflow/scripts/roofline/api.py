@@ -3,12 +3,14 @@
 import contextlib
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 
 from roofline import devices
 from roofline.analysis.checks.conditions import ALONE, QUIET
 from roofline.analysis.load import card_facts
-from roofline.analysis.quantities import Run, sound
+from roofline.analysis.quantities import Run, fingerprint, quantities, sound
 from roofline.analysis.ranks import comparable
+from roofline.analysis.results import read_table
 from roofline.analysis.table import ComputeCeiling, MemoryCeiling
 from roofline.core import student_t
 from roofline.core.accuracy import relative_error, require_close
@@ -45,6 +47,7 @@ from roofline.records.base import CorruptRecord
 from roofline.records.base import read as read_record
 from roofline.records.cards import METHOD, CardRun, Cards, card_id, cards, write_cards
 from roofline.records.cards import path_of as cards_path
+from roofline.records.device import DeviceRecord
 from roofline.records.files import RESULTS, write_text
 from roofline.records.manifest import Manifest
 from roofline.records.operator import OperatorRecord
@@ -52,13 +55,32 @@ from roofline.records.prediction import CostTerms
 from roofline.records.timing import Check
 from roofline.report.markdown import Table, filled
 from roofline.report.palette import LEVEL_COLOURS
-from roofline.run.archive import Refused
+from roofline.run.archive import Refused, manifest_of, unpacked
 from roofline.run.archive import newest as newest_archive
 from roofline.run.archive import opened as open_archive
 from roofline.run.folder import Failed, measure, require_no_living_run
 from roofline.run.jobs import Failure, exit_with, print_what_can_be_printed
-from roofline.run.runs import read_run as open_run
+from roofline.run.manifest import differing_files
 from roofline.run.settings import Faults
+
+
+def open_run(path: Path | str) -> Run:
+    """A run from its archive, its results folder, or a folder that holds either: its table and its device records.
+
+    Raises Refused, in one line, for what is no run, is of another version, or differs from its manifest.
+    """
+    with unpacked(Path(path)) as root:
+        try:
+            manifest, roofline = manifest_of(root), read_table(root / RESULTS / "roofline.json")
+            records = {name: f"{RESULTS}/{name}/device_query.json" for name in roofline.devices}
+            devices = {name: read_record(DeviceRecord, root / record) for name, record in records.items()}
+        except (Refused, CorruptRecord, OSError) as error:
+            raise Refused(f"{path}: {str(error).replace(f'{root}/', '')}") from None
+        used = [f"{RESULTS}/roofline.json", *records.values()]
+        if differing := differing_files(root, (one for one in manifest.outputs if one.path in used)):
+            raise Refused(f"{path}: {differing[0]}")
+    figures = quantities(roofline)
+    return Run(str(path), devices, roofline, manifest, figures, fingerprint(figures, devices))
 
 
 @contextlib.contextmanager

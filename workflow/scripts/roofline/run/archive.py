@@ -16,12 +16,11 @@ from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 
-from roofline.analysis.results import read_results, read_table
+from roofline.analysis.results import read_results
 from roofline.core.device_kinds import in_order
 from roofline.records.base import CorruptRecord, read
 from roofline.records.files import RESULTS
 from roofline.records.manifest import Device, Manifest
-from roofline.report.tables import fail_lines
 from roofline.run.manifest import broken_seals, differing_files, hashes, is_result, unlisted_files
 
 MANIFEST = f"{RESULTS}/manifest.json"
@@ -108,24 +107,32 @@ def add_file(tar: tarfile.TarFile, path: Path, member: str) -> None:
 
 
 @contextlib.contextmanager
-def opened(archive: Path) -> Iterator[tuple[Path, Manifest, list[str]]]:
-    """An archive unpacked for a while: its folder, its manifest and everything that is wrong. Raises Refused."""
-    with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
-        root = unpack(archive, Path(folder))
+def opened(run: Path) -> Iterator[tuple[Path, Manifest, list[str]]]:
+    """A run for a while: a folder with its results/, its manifest, and everything that is wrong. Raises Refused.
+
+    A folder, unlike an archive, may hold files that the manifest does not list.
+    """
+    with unpacked(run) as root:
         manifest = manifest_of(root)
-        yield root, manifest, problems(root, manifest)
+        yield root, manifest, problems(root, manifest, whole=run.is_file())
 
 
 @contextlib.contextmanager
-def linked(run: Path) -> Iterator[tuple[Path, Manifest, list[str]]]:
-    """The same of a run's folder or its results folder, which may hold other files too. Raises Refused."""
+def unpacked(run: Path) -> Iterator[Path]:
+    """A folder with the results/ of a run: of an archive, a results folder, or a folder that holds either.
+
+    Raises Refused.
+    """
     with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
         results = run / RESULTS if (run / RESULTS).is_dir() else run
-        if not (results / "manifest.json").is_file():
-            raise Refused(f"{run}: no finished run, manifest.json is not in it")
-        (Path(folder) / RESULTS).symlink_to(results.absolute())
-        manifest = manifest_of(Path(folder))
-        yield Path(folder), manifest, problems(Path(folder), manifest, whole=False)
+        packed = sorted(run.glob(f"*{ENDING}"))
+        if (results / "manifest.json").is_file():
+            (Path(folder) / RESULTS).symlink_to(results.absolute())
+            yield Path(folder)
+        elif run.is_dir() and len(packed) != 1:
+            raise Refused(f"{run}: a finished run has manifest.json, and {len(packed)} archives are there; name one")
+        else:
+            yield unpack(packed[0] if packed else run, Path(folder))
 
 
 def newest(root: Path) -> Path:
@@ -141,8 +148,6 @@ def unpack(archive: Path, folder: Path) -> Path:
 
     Raises Refused for a file that is truncated, damaged or no archive, and for members that tarfile refuses to unpack.
     """
-    if archive.is_dir():
-        raise Refused(f"{archive}: a folder; an archive is needed (make archive packs one)")
     try:
         with gzip.open(archive) as stream:  # tarfile stops before the checksum at the end
             while stream.read(1 << 20):
@@ -171,17 +176,13 @@ def manifest_of(root: Path) -> Manifest:
         raise Refused(f"{MANIFEST} cannot be read: {str(error).replace(f'{root}/', '')}") from None
 
 
-def failed(root: Path) -> list[str]:
-    """What makes a run's figures doubtful, a line each. Raises CorruptRecord or OSError."""
-    return fail_lines(read_table(root / RESULTS / "roofline.json").faults)
-
-
 def problems(root: Path, manifest: Manifest, whole: bool = True) -> list[str]:
     """Everything that is wrong with an unpacked archive, a line each; what is not `whole` may hold other files too."""
-    told = differing_files(root, manifest)
-    if whole:
-        told += [f"{path}: not listed in the manifest" for path in unlisted_files(root, manifest)]
-    if told:
+    unlisted = unlisted_files(root, manifest) if whole else []
+    if told := [
+        *differing_files(root, manifest.outputs),
+        *(f"{path}: not listed in the manifest" for path in unlisted),
+    ]:
         return told
     try:
         found = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])

@@ -1,12 +1,14 @@
 """Files that follow from the records alone."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from roofline.analysis.collect import Asked
 from roofline.analysis.load import load
 from roofline.analysis.results import Results
-from roofline.analysis.table import Acceptance
-from roofline.records.base import Record
+from roofline.analysis.table import Acceptance, Roofline
+from roofline.records.base import Record, write
+from roofline.records.files import write_text
 from roofline.report.model import report
 from roofline.report.rendering import html_page, text_page
 
@@ -25,3 +27,11 @@ def derive(found: Results, asked: Mapping, sha256: Mapping[str, str]) -> dict[st
         "report.html": html_page(made),
         **{page: text_page(f"{page}.j2", made) for page in PAGES},
     }
+
+
+def write_derived(found: Results, asked: Mapping, sha256: Mapping[str, str], folder: Path) -> Roofline:
+    """Write the derived files into a folder. Returns the table."""
+    files = derive(found, asked, sha256)
+    for name, content in files.items():
+        (write_text if isinstance(content, str) else write)(content, folder / name)
+    return files[TABLE]

@@ -180,10 +180,10 @@ def is_result(path: str) -> bool:
 # ---------------------------------------------------------------- holding files against it
 
 
-def differing_files(root: Path, manifest: Manifest) -> list[str]:
-    """A line for every output under root that is missing or not as listed."""
+def differing_files(root: Path, outputs: Iterable[Output]) -> list[str]:
+    """A line for each of these outputs that is missing under root or not as listed."""
     told = []
-    for output in manifest.outputs:
+    for output in outputs:
         path = root / output.path
         if not path.is_file():
             told.append(f"{output.path}: missing, and the manifest lists it")

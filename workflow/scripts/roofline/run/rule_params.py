@@ -14,7 +14,7 @@ from roofline.devices.levels import TRANSFERS
 from roofline.measure import lock
 from roofline.records import cards
 from roofline.run import sources
-from roofline.run.cells import Cells
+from roofline.run.targets import Cells
 
 
 class RuleParams:

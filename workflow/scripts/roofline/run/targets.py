@@ -1,13 +1,18 @@
 """What a configuration asks for. A cell is one of its records: the path below results/, without .json."""
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+from pydantic import BaseModel
 
 from roofline import devices
 from roofline.core.device_kinds import accelerators
+from roofline.core.terms import Faults
 from roofline.devices.base import Identity
+from roofline.operators.base import Operator
 from roofline.records.files import RESULTS
-from roofline.run.settings import Checked, Faults, choose_devices, devices_with, profiler
+from roofline.run.machine_checks import choose_devices, profiler
+from roofline.run.settings import Checked
 
 NEAREST = 3
 COMPARED = ("fp32", "fp32_fma", "dram")  # of a CPU: what comparing it with a GPU needs
@@ -84,14 +89,21 @@ class Cells:
         found += [f"{device}/counters/{rule}/{job.path}" for device in self.counted_on for rule, job in self.counted]
         return found + [f"operators/{rule}" for rule, one in self.timed.items() if one.path and self.on[rule]]
 
+    def pictures(self) -> dict[str, str]:
+        """The operators that have a picture of their own, by its name."""
+        return {one.picture: one.name for rule, one in self.operators.items() if self.on.get(rule, True)}
+
+    def deliverables(self) -> list[str]:
+        """All files of a run but the manifest, which holds a checksum of each. A deleted one is made again."""
+        names = ["roofline.json", "known_cards.json", "acceptance.json", "report.html", "ROOFLINE.md"]
+        names += ["interpretation.md", "verification.md", "roofline.png", "roofline.svg", "sweep.png", "load.png"]
+        names += [f"{picture}.png" for picture in self.pictures()]
+        names += ["instruction_roofline.png"] if self.instructions() else []
+        return files(self.records()) + [f"{RESULTS}/{name}" for name in names]
+
 
 def files(cells: Sequence[str]) -> list[str]:
     return [f"{RESULTS}/{cell}.json" for cell in cells]
-
-
-def every(checked: Checked, present: Mapping[str, Identity]) -> list[str]:
-    """All that is measured but calibrations. Raises Faults."""
-    return Cells(checked, present).measured()
 
 
 def find(text: str, known: Sequence[str]) -> str:
@@ -102,3 +114,23 @@ def find(text: str, known: Sequence[str]) -> str:
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise Faults([f"CELL: {text!r} is unknown{hint} (`make plan ARGS=--forceall` lists every record)"])
     return cell
+
+
+def devices_with(operator: Operator, config: BaseModel, chosen: Iterable[str]) -> list[str]:
+    """The devices that have an implementation of an operator, of those that the config names."""
+    wanted = getattr(config, operator.rule).implementations
+    return [device for device in chosen if operator.implementations_on(devices.kind_of(device), wanted)]
+
+
+def asked(checked: Checked, chosen: Sequence[str]) -> dict:
+    """What roofline.json depends on apart from the records."""
+    config = checked.config
+    without = [
+        {"device": device, "operator": one.name, "reason": f"no implementation for {devices.kind_of(device)}"}
+        for one in checked.operators.values()
+        if not one.measured_with_ceilings
+        for device in chosen
+        if not devices_with(one, config, [device])
+    ]
+    operations = [operation.model_dump() for operation in config.operations]
+    return {"effort": config.effort, "dtypes": config.peak_flops.dtypes, "operations": operations, "without": without}

@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from roofline.run import console, folder, plan, settings
+from roofline.run import console, dry_run, folder, settings
 
 PARAMS = "Params have changed since last execution: Union of exclusive params before and now across all output: "
 
@@ -14,9 +14,9 @@ def job(reason: str) -> str:
 
 
 def planned(monkeypatch, text: str, status: int = 0):
-    done = plan.subprocess.CompletedProcess([], status, stdout=text, stderr="Config file a is extended\na note\n")
-    monkeypatch.setattr(plan.subprocess, "run", lambda *arguments, **options: done)
-    return plan.plan([])
+    done = dry_run.subprocess.CompletedProcess([], status, stdout=text, stderr="Config file a is extended\na note\n")
+    monkeypatch.setattr(dry_run.subprocess, "run", lambda *arguments, **options: done)
+    return dry_run.plan([])
 
 
 def test_each_job_has_its_reasons_with_the_changed_values_and_few_files(monkeypatch):
@@ -24,7 +24,7 @@ def test_each_job_has_its_reasons_with_the_changed_values_and_few_files(monkeypa
     ((one,), notes) = planned(monkeypatch, job(f"{reason}before: 10 now: 12 "))
     assert (one.rule, one.output, notes) == ("plot", "results/roofline.png", ["a note"])
     assert "a.json, b.json and 1 more" in one.reason and "before: 10 now: 12" in one.reason
-    assert plan.lines([one])[-1] == "1 job: 1 plot"
+    assert dry_run.lines([one])[-1] == "1 job: 1 plot"
 
 
 def test_endless_values_are_shortened(monkeypatch):

@@ -1,0 +1,177 @@
+"""The configuration, held against the devices of this machine: all errors at once, before anything is measured."""
+
+import math
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import get_args
+
+from pydantic import BaseModel
+
+from roofline.core.device_kinds import accelerators
+from roofline.core.terms import ComputeUnit, Faults, Mix
+from roofline.devices import level_of, memory_levels
+from roofline.devices.base import Identity
+from roofline.devices.levels import ARRAYS, TRANSFERS
+from roofline.measure import nsight_compute
+from roofline.operators import registry
+from roofline.operators.base import Case, Operator
+from roofline.run import counters
+from roofline.run.settings import Checked
+
+MIB = 1 << 20
+LEAST_CACHES = 2  # an array of fewer last-level caches is partly read from them
+
+
+def choose_devices(checked: Checked, present: Mapping) -> list[str]:
+    """Names of the devices to measure. Raises Faults with all that this machine cannot do of the configuration."""
+    config, wanted = checked.config, checked.config.devices
+    gpus = accelerators(present, lambda name: present[name].kind)
+    chosen = {"auto": [*gpus[:1], "cpu"], "all": [*gpus, "cpu"]}[wanted] if isinstance(wanted, str) else wanted
+    faults = [
+        f"devices: {name} is not on this machine; here: {', '.join(present)}" for name in chosen if name not in present
+    ]
+    here = [present[name] for name in chosen if name in present]
+    faults += [
+        f"operations: {one.name}: {one.device} is not measured; known: {', '.join(chosen)}"
+        for one in config.operations
+        if one.device and one.device not in chosen
+    ]
+    faults += [f"devices: {fault}" for fault in sorted({identity.fault for identity in here if identity.fault})]
+    for operator in checked.operators.values():
+        faults += operator_faults(operator, config, here)
+    for identity in here:
+        faults += _level_faults(config, identity, chosen) + _stream_faults(config, identity, chosen)
+    if faults:
+        raise Faults(faults)
+    return list(chosen)
+
+
+def profiler(config: BaseModel) -> Path | None:
+    """Nsight Compute's program, if counters are wanted and it is there. Raises Faults if NCU names no program, or if
+    counters are required and it is missing."""
+    if config.counters == "off":
+        return None
+    try:
+        found = nsight_compute.find()
+    except nsight_compute.NoProgram as error:
+        raise Faults([str(error)]) from None
+    if found is None and config.counters == "required":
+        raise Faults([f"counters: required, and {nsight_compute.MISSING}"])
+    return found
+
+
+def require_counters(program: Path, chosen: Iterable[str]) -> None:
+    """Raises Faults with the devices whose counters may not be read."""
+    faults = []
+    for device in chosen:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                counters.probe(program, device, Path(folder))
+            except nsight_compute.Refused as error:
+                faults.append(f"counters: required, and refused on {device}: {error}")
+    if faults:
+        raise Faults(faults)
+
+
+def _level_faults(config: BaseModel, identity, chosen) -> list[str]:
+    if _levels_of(config, identity, chosen):
+        return []
+    wanted, levels = config.bandwidth.levels, memory_levels(identity.device)
+    return [f"bandwidth.levels: {identity.device} has none of {', '.join(wanted)}; it has {', '.join(levels)}"]
+
+
+def _levels_of(config: BaseModel, identity, chosen) -> set[str]:
+    return {level_of(name) for name in memory_levels(identity.device, chosen)} & set(config.bandwidth.levels)
+
+
+def _stream_faults(config: BaseModel, identity, chosen) -> list[str]:
+    """Arrays that a cache would keep, or that do not fit the device."""
+    levels, settings, free = _levels_of(config, identity, chosen), config.bandwidth, identity.memory_free_bytes
+    size, cache = settings.size_mib, identity.last_level_cache_bytes
+    arrays = max((ARRAYS[level] for level in levels.intersection(ARRAYS)), default=0)
+    least_mib = math.ceil(LEAST_CACHES * cache / MIB)
+    needs = {f"bandwidth.size_mib: {size or 'null'}": arrays * (size or least_mib) * MIB}
+    if levels.intersection(TRANSFERS):
+        needs[f"bandwidth.transfer_size_mib: {settings.transfer_size_mib}"] = settings.transfer_size_mib * MIB
+    faults = [
+        f"{what} needs {needed:,} bytes on {identity.device}, and {free:,} are free there"
+        for what, needed in needs.items()
+        if needed > free
+    ]
+    if arrays and size and size < least_mib:
+        faults.append(
+            f"bandwidth.size_mib: {size} is too small for {identity.device}, whose last-level cache would keep much of "
+            f"it; it should be {least_mib} or more, or null"
+        )
+    return faults
+
+
+# ---------------------------------------------------------------- operators
+
+
+def operator_faults(operator: Operator, config: BaseModel, here: list[Identity]) -> list[str]:
+    """Its own, implementations that no device has, libraries that are missing, jobs that cannot be, cases that do not
+    fit; one line each. The later ones are looked for if the earlier are right."""
+    faults = operator.faults(config, here)
+    if operator.measured_with_ceilings or faults:
+        return faults
+    faults = _implementation_faults(operator, config, here)
+    if any(identity.kind == "gpu" for identity in here):
+        faults += [
+            f"operators: {operator.name} needs {library}, which is not installed; do without it, or install it"
+            for library in registry.missing_cuda_libraries(operator)
+        ]
+    faults = faults or _job_faults(operator, config)
+    return faults or [line for identity in here for line in _memory_faults(operator, config, identity)]
+
+
+def _job_faults(operator: Operator, config: BaseModel) -> list[str]:
+    """Declarations by which no job can be measured."""
+    jobs = list(operator.jobs(config))
+    paths = [job.path for job in jobs]
+    faults = [f"jobs: {path!r} is the path of two" for path in paths if paths.count(path) > 1]
+    faults += [fault for job in jobs for case in job.cases for fault in _case_faults(operator, case)]
+    return [f"operators: {operator.path or operator.name}: {fault}" for fault in dict.fromkeys(faults)]
+
+
+def _case_faults(operator: Operator, case: Case) -> Iterator[str]:
+    if case.dtype not in operator.tolerance:
+        yield f"no tolerance for dtype {case.dtype!r}; there is one for {', '.join(operator.tolerance)}"
+    for scope in dict.fromkeys(scope for one in operator.implementations for scope in one.scopes):
+        for what in (operator.flops, operator.bytes):
+            if type(count := what(case, scope)) is not int or count < 0:
+                yield f"{what.__name__}: {count!r} should be a whole number, 0 or more"
+        for what, found, known in (
+            ("mix", operator.mix_of(case, scope), get_args(Mix)),
+            ("unit", operator.unit_of(case, scope), get_args(ComputeUnit)),
+        ):
+            if found not in known:
+                yield f"{what}: {found!r} should be one of {', '.join(known)}"
+
+
+def _implementation_faults(operator: Operator, config: BaseModel, here: list[Identity]) -> list[str]:
+    """Implementations that no device here has, and devices that none of those named is left for."""
+    wanted, key = getattr(config, operator.rule).implementations, f"{operator.rule}.implementations"
+    on = {identity.device: [one.name for one in operator.implementations_on(identity.kind)] for identity in here}
+    theirs = list(dict.fromkeys(name for names in on.values() for name in names))
+    if here and not theirs:  # of the library's own it is no fault: roofline.json lists it as skipped
+        return [f"operators: {operator.name} has no implementation for {', '.join(on)}"] if operator.path else []
+    faults = [
+        f"{key}: {device} has none of {', '.join(wanted)}; it has {', '.join(names)}"
+        for device, names in on.items()
+        if wanted and names and not set(names) & set(wanted)
+    ]
+    unknown = [name for name in wanted or () if here and name not in theirs]
+    return faults or [f"{key}: {name} is not on {', '.join(on)}; known: {', '.join(theirs)}" for name in unknown]
+
+
+def _memory_faults(operator: Operator, config: BaseModel, identity: Identity) -> list[str]:
+    """The largest case, if it does not fit the device. Warm inputs do not rotate."""
+    cold = getattr(config, operator.rule).cache == "cold"
+    cache, free = identity.last_level_cache_bytes if cold else 0, identity.memory_free_bytes
+    needs = [(operator.memory_needed(case, cache), case) for job in operator.jobs(config) for case in job.cases]
+    needed, case = max(needs, key=lambda need: need[0], default=(0, None))
+    if needed <= free:
+        return []
+    return [f"{operator.rule}: {case} needs {needed:,} bytes on {identity.device}, and {free:,} are free there"]
