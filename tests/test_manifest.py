@@ -120,7 +120,7 @@ def git(root, *arguments):
 
 
 def test_a_clean_checkout(repository):
-    found = checkout.describe(repository, {"ROOFLINE_COMMIT": "c0ffee"})
+    found = checkout.describe(repository)
     assert found.commit == git(repository, "rev-parse", "HEAD")
     assert (found.dirty, found.changed_files, found.known_from, found.reason) == (False, [], "git", None)
     assert checkout.difference(repository) == b""
@@ -132,29 +132,24 @@ def test_a_dirty_checkout_names_what_changed(repository):
     git(repository, "mv", "old.py", "moved.py")
     (repository / "results").mkdir()
     (repository / "results" / "ignored.json").write_text("{}")
-    found = checkout.describe(repository, {})
+    found = checkout.describe(repository)
     assert found.dirty and found.changed_files == ["moved.py", "müll.py", "new module.py"]
     assert b"+two" in checkout.difference(repository)
     assert checkout.files(repository) == [".gitignore", "Snakefile", "moved.py", "müll.py", "new module.py"]
 
 
-def test_without_a_commit_the_environment_tells_or_the_reason(tmp_path):
-    told = {"ROOFLINE_COMMIT": "c0ffee", "ROOFLINE_DIRTY": "1"}
-    found = checkout.describe(tmp_path, told)
-    assert (found.commit, found.dirty, found.known_from, found.reason) == ("c0ffee", True, "environment", None)
-    assert checkout.describe(tmp_path, {"ROOFLINE_COMMIT": "c0ffee"}).dirty is None
-    unknown = checkout.describe(tmp_path, {"ROOFLINE_DIRTY": "0"})
-    assert (unknown.commit, unknown.dirty, unknown.known_from) == (None, None, None)
-    assert unknown.reason
+def test_without_git_the_reason_is_given(tmp_path):
+    found = checkout.describe(tmp_path)
+    assert (found.commit, found.dirty, found.known_from) == (None, None, None) and found.reason
 
 
 def test_a_repository_that_the_workflow_merely_lies_in_is_not_its_own(repository):
     inside = repository / "unpacked"
     inside.mkdir()
     (inside / "Snakefile").write_text("one\n")
-    assert checkout.describe(inside, {}).known_from is None
+    assert checkout.describe(inside).known_from is None
     git(repository, "add", "-A")
     git(repository, "commit", "-qm", "with the workflow")
-    found = checkout.describe(inside, {})
+    found = checkout.describe(inside)
     assert (found.known_from, found.dirty) == ("git", False)
     assert checkout.files(inside) == ["Snakefile"]

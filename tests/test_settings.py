@@ -12,7 +12,7 @@ from roofline.devices.base import Identity
 from roofline.operators.settings import EFFORTS
 from roofline.run import targets
 from roofline.run.config import given_by_effort
-from roofline.run.console import OTHER_JOB_S, expected_s, times_before, together_s
+from roofline.run.console import OTHER_JOB_S, expected_s, times_before
 from roofline.run.machine_checks import choose_devices
 from roofline.run.settings import Faults, complete, read_file, require_readable
 
@@ -146,14 +146,6 @@ def test_the_time_of_a_job_that_ran_before_is_taken_from_its_log(tmp_path):
     (tmp_path / "jobs.jsonl").write_text("".join(f"{json.dumps(entry)}\n" for entry in entries))
     assert times_before(tmp_path / "jobs.jsonl") == {name: s + OTHER_JOB_S for name, s in times.items()}
     assert times_before(tmp_path / "none.jsonl") == {}
-
-
-@pytest.mark.parametrize(("cores", "seconds"), [(1, 29 + 66), (2, 29 + 39), (8, 29 + 39)])
-def test_what_is_measured_at_once_is_announced_once(cores, seconds):
-    """The CPU, and what measures nothing, are alone; of the rest the busier card decides."""
-    of_cards = [(["A"], 28), (["B"], 27), (["A", "host_path"], 1), (["A", "B"], 10)]
-    assert together_s([*of_cards, (["host"], 26), ([], 3)], cores) == pytest.approx(seconds)
-    assert together_s([], cores) == 0
 
 
 def test_a_budget_that_is_given_wins():

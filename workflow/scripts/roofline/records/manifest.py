@@ -13,7 +13,7 @@ class Sources(Record):
     commit: str | None
     dirty: bool | None
     changed_files: list[str] | None
-    known_from: Literal["git", "environment"] | None
+    known_from: Literal["git"] | None
     reason: str | None
 
 

@@ -2,38 +2,27 @@
 
 import os
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 from roofline.records.manifest import Sources
 
-COMMIT, DIRTY = "ROOFLINE_COMMIT", "ROOFLINE_DIRTY"
 MADE_BY_RUNS = ("results", "logs", ".snakemake", ".venv")
-# What there is to the workflow where no git tells: these, of the top folder.
-OWN = ("Snakefile", "Makefile", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff")
-OWN += ("pyproject.toml", ".gitignore", "config", "docs", "envs", "examples", "profiles", "reference", "tests")
-OWN += ("workflow", "tools", "benchmarks")
+# The workflow's own, of the top folder, without git.
+OWN = ("Snakefile", "Makefile", "*.md", "LICENSE", "pyproject.toml", ".gitignore", "benchmarks", "config", "docs")
+OWN += ("envs", "examples", "profiles", "reference", "tests", "tools", "workflow")
 
 
 class NoGit(Exception):
     """Git does not tell; the message is the reason, in one line."""
 
 
-def describe(root: Path, environment: Mapping[str, str] = os.environ) -> Sources:
-    """Commit and changed files by git, else by ROOFLINE_COMMIT and ROOFLINE_DIRTY (0 or 1), else null with a reason."""
+def describe(root: Path) -> Sources:
+    """Commit and changed files by git, or null with the reason."""
     try:
         commit, changed = _commit(root), changed_files(root)
         return Sources(commit=commit, dirty=bool(changed), changed_files=changed, known_from="git", reason=None)
     except NoGit as error:
-        commit = environment.get(COMMIT) or None
-        dirty = {"0": False, "1": True}.get(environment.get(DIRTY, "")) if commit else None
-        return Sources(
-            commit=commit,
-            dirty=dirty,
-            changed_files=None,
-            known_from="environment" if commit else None,
-            reason=None if commit else f"{error}, and {COMMIT} is not set",
-        )
+        return Sources(commit=None, dirty=None, changed_files=None, known_from=None, reason=str(error))
 
 
 def changed_files(root: Path) -> list[str]:
@@ -54,7 +43,7 @@ def files(root: Path) -> list[str]:
         _commit(root)
         listed = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
     except NoGit:
-        inside = [path for name in OWN for path in (root / name, *(root / name).rglob("*"))]
+        inside = [path for name in OWN for own in root.glob(name) for path in (own, *own.rglob("*"))]
         listed = [str(path.relative_to(root)) for path in inside if "__pycache__" not in path.parts]
     found = {name for name in listed if name and (root / name).is_file()}
     return sorted(name for name in found if Path(name).parts[0] not in MADE_BY_RUNS)

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
 
 import yaml
 
@@ -74,11 +73,6 @@ def prepare(folder: Path, config: dict, checkout: Path = Path()) -> None:
     write_text(yaml.safe_dump(here, sort_keys=False), path)
 
 
-def options(folder: Path, arguments: Sequence[str]) -> list[str]:
-    """Snakemake's for a folder that was prepared, and these."""
-    return ["--snakefile", str(settings.CHECKOUT / "Snakefile"), "--directory", str(folder), *arguments]
-
-
 def require_no_living_run(folder: Path) -> None:
     """Raises OSError where another run is going on there: it must not be changed under it."""
     with contextlib.suppress(FileNotFoundError), contextlib.chdir(folder):
@@ -98,9 +92,11 @@ def measure(
     require_no_living_run(folder)
     prepare(folder, config)
     log, why, failed, started = folder / LOG, "its process died", True, time.time()
+    command = [sys.executable, "-P", "-m", "snakemake", "--cores", "1", "--snakefile", settings.CHECKOUT / "Snakefile"]
+    command += ["--directory", folder, *options, "--keep-going", "--", *targets]
     with open(log, "wb") as output:
         try:
-            failed = bool(run(folder, [*options, "--keep-going", "--", *targets], output, limit_s))
+            failed = subprocess.run(command, stdout=output, stderr=output, timeout=limit_s, check=False).returncode != 0
         except subprocess.TimeoutExpired:
             why = "there was no time for it"
     missing = [one for one in targets if failed and _written_at(folder / one) < started]
@@ -113,21 +109,3 @@ def measure(
 
 def _written_at(path: Path) -> float:
     return path.stat().st_mtime if path.exists() else 0.0
-
-
-def run(folder: Path, arguments: Sequence[str], output: IO | None = None, limit_s: float | None = None) -> int:
-    """The workflow in a folder that was prepared: its status. What it says goes to the file, or else to the screen.
-
-    Raises subprocess.TimeoutExpired after so many seconds; it is stopped then, and its jobs end with it.
-    """
-    command = [sys.executable, "-P", "-m", "snakemake", "--cores", "1", *options(folder, arguments)]
-    workflow = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT if output else None)
-    try:
-        return workflow.wait(limit_s)
-    except subprocess.TimeoutExpired:
-        workflow.kill()
-        workflow.wait()
-        raise
-    except KeyboardInterrupt:  # it reaches Snakemake too, which ends its job
-        workflow.wait()
-        raise

@@ -5,7 +5,6 @@ import json
 import platform
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from functools import cache
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
@@ -16,6 +15,7 @@ from roofline.records.device import DeviceRecord
 from roofline.records.files import RESULTS, file_sha256
 from roofline.records.manifest import Device, Environment, Manifest, Output, SealedDevice, Sources, Times
 from roofline.records.operator import OperatorRecord
+from roofline.run.jobs import JOB_KEYS
 
 
 class BrokenProvenance(Exception):
@@ -97,14 +97,13 @@ def describe_seals(found: Results, device: str) -> SealedDevice:
 
 
 def describe_output(root: Path, path: str, job: Mapping, run_started_at: str | None) -> Output:
-    known = {key: job.get(key) for key in ("rule", "started_at", "ended_at", "log")}
-    run, start = moment(run_started_at), moment(known["started_at"])
+    run, start = moment(run_started_at), moment(job.get("started_at"))
     return Output(
         path=path,
         bytes=(root / path).stat().st_size,
         sha256=file_sha256(root / path),
         of_this_run=start >= run if start and run else None,
-        **known,
+        **{key: job.get(key) for key in JOB_KEYS},
     )
 
 
@@ -115,16 +114,14 @@ def add_up(outputs: list[Output], run_started_at: str | None, created_at: str, u
     """
     jobs: dict[str, tuple[datetime, datetime, bool | None]] = {}
     for output in outputs:
-        start, end = moment(output.started_at), moment(output.ended_at)
-        if start and end:
+        if (start := moment(output.started_at)) and (end := moment(output.ended_at)):
             key = output.log or output.path
-            earlier = jobs.get(key, (start, end, None))
+            earlier = jobs.get(key, (start, end))
             jobs[key] = (min(start, earlier[0]), max(end, earlier[1]), output.of_this_run)
-    without = {o.log or o.path for o in outputs if not moment(o.started_at) or not moment(o.ended_at)} - set(jobs)
     run, of_this_run = moment(run_started_at), [job for job in jobs.values() if job[2]]
-    # A run that made the manifest alone anew has no other start than its own.
+    # A run that made only the manifest has no other start than its own.
     first = min((start for start, _, _ in of_this_run), default=run) if run else None
-    span_s = _seconds(first, moment(created_at)) if first else None
+    span_s = max(0.0, (moment(created_at) - first).total_seconds()) if first else None
     return Times(
         run_started_at=run.isoformat() if run else None,
         first_start_at=first.isoformat() if first else None,
@@ -132,29 +129,19 @@ def add_up(outputs: list[Output], run_started_at: str | None, created_at: str, u
         jobs_of_this_run_s=_total(of_this_run) if run else None,
         jobs=len(jobs),
         jobs_s=_total(jobs.values()),
-        jobs_without_times=len(without),
+        jobs_without_times=len({output.log or output.path for output in outputs} - set(jobs)),
         span_s=span_s,
         usd_per_hour=usd_per_hour,
         cost_usd=usd_per_hour * span_s / 3600 if usd_per_hour is not None and span_s is not None else None,
     )
 
 
-def _total(jobs) -> float:
-    return round(sum(_seconds(start, end) for start, end, _ in jobs), 3)
-
-
-def _seconds(start: datetime, end: datetime) -> float:
-    return max(0.0, round((end - start).total_seconds(), 3))
-
-
-@cache
-def installed_packages() -> dict[str, str]:
-    """Versions by name."""
-    return {dist.name: dist.version for dist in metadata.distributions() if dist.name}
+def _total(jobs: Iterable[tuple[datetime, datetime, bool | None]]) -> float:
+    return round(sum(max(0.0, (end - start).total_seconds()) for start, end, _ in jobs), 3)
 
 
 def describe_environment(devices: list[DeviceRecord]) -> Environment:
-    packages = installed_packages()
+    packages = {dist.name: dist.version for dist in metadata.distributions() if dist.name}
     gpu = next((one.software for one in accelerators(devices, lambda one: one.device_kind)), {})
     host = next((record.host for record in devices), {})
     return Environment(

@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import chain, count
 from pathlib import Path
 
 from roofline.analysis.results import KINDS, read_any
@@ -33,18 +34,12 @@ def require_writable(outputs: Iterable[str]) -> None:
     """Raises Faults, before anything is measured, where an output or its log could not be written."""
     parents = {parent for path in outputs for parent in Path(path).parents if parent != Path()}
     logs = {Path("logs", *parent.parts[1:]) for parent in parents}
-    folders = sorted({_nearest_there(path) for path in {*parents, *logs, Path(ENGINE)}})
-    faults = [
-        f"{path} is no folder, and one is needed there: move it away" for path in folders if not os.path.isdir(path)
-    ]
-    faults += [
-        f"{path.absolute()}/ cannot be written: make it a folder of yours (chown, chmod u+w)"
-        for path in folders
-        if os.path.isdir(path) and not os.access(path, os.W_OK | os.X_OK)
-    ]
-    faults += [
-        f"{path} is a folder, and a file is needed there: move it away" for path in outputs if os.path.isdir(path)
-    ]
+    faults = [f"{path} is a folder, not a file: move it away" for path in outputs if os.path.isdir(path)]
+    for path in sorted({_nearest_there(path) for path in {*parents, *logs, Path(ENGINE)}}):
+        if not os.path.isdir(path):
+            faults.append(f"{path} is not a folder: move it away")
+        elif not os.access(path, os.W_OK | os.X_OK):
+            faults.append(f"{path.absolute()}/ cannot be written: make it a folder of yours (chown, chmod u+w)")
     if faults:
         raise Faults(faults)
 
@@ -62,12 +57,9 @@ def require_this_version(paths: Iterable[str], results: Path) -> None:
         except (OSError, ValueError, LookupError, TypeError):
             continue  # missing, or corrupt
         kind = OF_ALL_DEVICES.get(path.relative_to(results).as_posix(), kind)
-        expected = kind.model_fields["schema_version"].default
-        if found != expected:
+        if found != (expected := kind.model_fields["schema_version"].default):
             aside = _free_name(results.with_name(f"{results.name}-version-{found}"))
-            raise Faults(
-                [f"{path} is of version {found}, and this code writes version {expected}: mv {results} {aside}"]
-            )
+            raise Faults([f"{path} is of version {found}; this code writes version {expected}: mv {results} {aside}"])
 
 
 def set_aside_corrupt(paths: Iterable[str], results: Path, dry: bool = False, counters: bool = False) -> None:
@@ -81,12 +73,10 @@ def set_aside_corrupt(paths: Iterable[str], results: Path, dry: bool = False, co
             aside = _free_name(folder / path.relative_to(results))
             aside.parent.mkdir(parents=True, exist_ok=True)
             path.rename(aside)
-            _say(f"{error}")
             if dry:
                 atexit.register(_put_back, aside, path)
-                _say(f"{path} is corrupt: a run sets it aside and makes it again")
-            else:
-                _say(f"{path} was corrupt and is set aside as {aside}; it is made again")
+            done = "a run sets it aside and makes it again" if dry else f"it is set aside as {aside} and made again"
+            _say(f"{error}\n{path} is corrupt: {done}")
 
 
 def _put_back(aside: Path, path: Path) -> None:
@@ -109,32 +99,23 @@ def _require_sound(path: Path, results: Path, counters: bool) -> None:
 def set_aside_other_cards(present: Mapping, results: Path) -> None:
     """Move the results of a device whose UUID or name is not today's to results/previous/, whole."""
     for device, identity in present.items():
-        was = _recorded(device, results)
-        if was and (was.uuid, was.name) != (identity.uuid, identity.name):
-            aside = _free_name(results / PREVIOUS / f"{device}-{_slug(was.name)}-{_slug(was.uuid)[-8:]}-{_stamp()}")
+        try:
+            was = read(DeviceRecord, results / device / "device_query.json")
+        except (OSError, CorruptRecord):
+            continue
+        if (was.uuid, was.name) != (identity.uuid, identity.name):
+            slug = re.sub(r"[^A-Za-z0-9]+", "-", f"{device}-{was.name}-{was.uuid[-8:]}")
+            aside = _free_name(results / PREVIOUS / f"{slug}-{_stamp()}")
             aside.mkdir(parents=True)
-            shutil.move(results / device, aside / device)
-            for path in sorted(results.iterdir()):
-                if path.is_file():
-                    shutil.move(path, aside / path.name)
+            for path in (results / device, *filter(Path.is_file, sorted(results.iterdir()))):
+                shutil.move(path, aside / path.name)
             now = f"{identity.name} ({identity.uuid})"
             _say(f"{device} was {was.name} ({was.uuid}) and is {now} now: its results are in {aside}")
 
 
-def _recorded(device: str, results: Path) -> DeviceRecord | None:
-    try:
-        return read(DeviceRecord, results / device / "device_query.json")
-    except (OSError, CorruptRecord):
-        return None
-
-
 def _free_name(path: Path) -> Path:
-    names = (path, *(path.with_name(f"{path.name}.{number}") for number in range(1, 1000)))
+    names = chain([path], (path.with_name(f"{path.name}.{number}") for number in count(1)))
     return next(name for name in names if not name.exists())
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")
 
 
 def _stamp() -> str:
