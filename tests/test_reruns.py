@@ -518,9 +518,9 @@ def test_a_cell_is_measured_with_what_it_needs_and_its_line_is_printed(run):
 @pytest.mark.parametrize("name", ["", "cpu/calibration", "cpu/decode_attn/minigpt/S61_fp32"])
 def test_a_cell_that_is_none_is_a_line(run, name):
     done = run.command("run", "--cell", name)
-    assert (done.returncode, done.stdout.count("\n"), done.stderr) == (1, 1, "")
-    assert done.stdout.startswith(f"CELL: {name!r} is unknown") and "make plan ARGS=--forceall" in done.stdout
-    assert not name.endswith("S61_fp32") or "did you mean cpu/decode_attn/minigpt/S16_fp32" in done.stdout
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith(f"CELL: {name!r} ")
+    assert not name.endswith("S61_fp32") or "cpu/decode_attn/minigpt/S16_fp32" in done.stderr
 
 
 @pytest.mark.parametrize("lines", [0, 2])

@@ -28,6 +28,7 @@ from roofline import devices
 from roofline.analysis.results import read_any
 from roofline.core.device_kinds import accelerators
 from roofline.core.formatting import listed
+from roofline.core.terms import Faults
 from roofline.records.base import CorruptRecord, read
 from roofline.records.device import DeviceRecord
 from roofline.records.files import RESULTS
@@ -43,14 +44,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--cell")
     parser.add_argument("--again", action="store_true")
     given, arguments = parser.parse_known_args(arguments)
-    try:
-        config, chosen_by = folder.called_with(arguments)
-        wanted = asked(config) if given.cell is not None or given.again else []
-        cell = None if given.cell is None else targets.find(given.cell, wanted)
-        disturbed = again.disturbed(RESULTS, wanted) if given.again else []
-    except settings.Faults as faults:
-        print("\n".join(faults.lines))
-        return 1
+    config, chosen_by = folder.called_with(arguments)
+    wanted = asked(config) if given.cell is not None or given.again else []
+    cell = None if given.cell is None else targets.find(given.cell, wanted)
+    disturbed = again.disturbed(RESULTS, wanted) if given.again else []
     if given.again and not disturbed:
         print(again.NOTHING)
         return 0
@@ -155,5 +152,5 @@ if __name__ == "__main__":
     print_what_can_be_printed()
     try:
         sys.exit(main(sys.argv[1:]))
-    except (CorruptRecord, OSError, dry_run.Failed) as error:
+    except (Faults, CorruptRecord, OSError, dry_run.Failed) as error:
         sys.exit(str(error))

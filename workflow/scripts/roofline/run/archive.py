@@ -146,7 +146,7 @@ def newest(root: Path) -> Path:
 def unpack(archive: Path, folder: Path) -> Path:
     """Unpack into an empty folder and return the one that the archive holds.
 
-    Raises Refused for a file that is truncated, damaged or no archive, and for members that tarfile refuses to unpack.
+    Raises Refused for a file that is truncated, damaged or no archive, and for members that lead outside.
     """
     try:
         with gzip.open(archive) as stream:  # tarfile stops before the checksum at the end
