@@ -19,12 +19,10 @@ import psutil
 import pytest
 from records_factory import beside
 from safetensors.numpy import save_file
-from workflow_run import CHECKOUT, SMALLEST_MIB, Run, measured, surroundings, tensors
+from workflow_run import CHECKOUT, Run, measured, surroundings, tensors
 
 from roofline.devices.cpu import identity as cpu
-from roofline.operators import registry
 from roofline.records.check import CheckResult
-from roofline.run import sources
 
 QUERY, SEAL, CALIBRATION, PEAKS_SEAL, ATTENTION_SEAL, ROWS_SEAL = (
     f"cpu/{name}.json"
@@ -44,7 +42,6 @@ OF_OPERATORS_SEALS = (*OF_ATTENTION_SEAL, *OF_ROWS_SEAL, *OF_NORM_SEAL)
 MEASURED = (QUERY, SEAL, CALIBRATION, MEMORY, *OF_PEAKS_SEAL, *OF_OPERATORS_SEALS)
 PICTURES = "roofline.png"  # with all other pictures, of one job
 FOLLOWS = ("roofline.json", PICTURES, "manifest.json")  # roofline.json with every page, of one job
-AFTER_THE_QUERY = (*MEASURED[1:], *FOLLOWS)
 WEIGHTS = "checkpoints/minigpt.safetensors"
 EVERYTHING = (*MEASURED, *FOLLOWS)
 PATIENCE_S = 60
@@ -67,118 +64,45 @@ def test_a_finished_run_has_nothing_to_do_wherever_it_is_copied(run):
     assert run.planned() == jobs()
 
 
-def test_a_first_run_measures_everything(run):
-    shutil.rmtree(run.results)
-    shutil.rmtree(run.root / ".snakemake")
-    assert run.planned() == jobs(*EVERYTHING, WEIGHTS)
+def test_settings_make_their_own_jobs_stale_two_in_one_edit(run):
+    """Which setting makes which record stale: test_staleness.py."""
+    run.edit_config(decode_attn={"seq_lens": [16, 32, 48]}, row_norm={"iterations": 11})
+    assert run.planned() == jobs("cpu/decode_attn/minigpt/S48_fp32.json", ROWS, *FOLLOWS)
 
 
-def attention_of(*cells: str) -> list[str]:
-    return [f"cpu/decode_attn/minigpt/{cell}.json" for cell in cells]
-
-
-MINIGPT = {"layers": 6, "heads": 8, "head_size": 64}
-MINE = {"name": "mine", "flops": 1, "memory_bytes": 1, "dtype": "fp32"}
-SETTINGS = {
-    "an S and a dtype added": (
-        {"decode_attn": {"seq_lens": [16, 32, 48], "dtypes": ["fp32", "fp16"]}},
-        [*attention_of("S16_fp16", "S32_fp16", "S48_fp32", "S48_fp16"), *FOLLOWS],
-    ),
-    "a preset added": (
-        {"decode_attn": {"presets": ["minigpt", "gpt2"]}},
-        ["checkpoints/gpt2.safetensors", *(path.replace("minigpt", "gpt2") for path in ATTENTION), *FOLLOWS],
-    ),
-    "a batch size added": ({"decode_attn": {"batch_sizes": [1, 2]}}, [*ATTENTION, *FOLLOWS]),
-    "iterations of attention": ({"decode_attn": {"iterations": 11}}, [*ATTENTION, *FOLLOWS]),
-    "a cache that is warm": ({"decode_attn": {"cache": "warm"}}, [*ATTENTION, *FOLLOWS]),
-    "fewer K/V heads": (
-        {"model": {"presets": {"minigpt": MINIGPT | {"kv_heads": 2}}}},
-        [WEIGHTS, *ATTENTION, *FOLLOWS],
-    ),
-    "a shape added": ({"row_norm": {"shapes": ["64x128", "5x33", "7x9"]}}, [ROWS, *FOLLOWS]),
-    "all operators left out": (
-        {rule: {"enabled": False} for rule in ("decode_attn", "row_norm", "rmsnorm_matmul")},
-        FOLLOWS,
-    ),
-    "the seed": ({"model": {"seed": 1}}, [WEIGHTS, *ATTENTION, *FOLLOWS]),
-    "a dtype of peaks added": ({"peak_flops": {"dtypes": ["fp32", "fp64"]}}, ["cpu/peak_flops/fp64.json", *FOLLOWS]),
-    "a dtype added that a CPU has no peak of": ({"peak_flops": {"dtypes": ["fp32", "fp16"]}}, FOLLOWS),
-    "iterations of peaks": ({"peak_flops": {"iterations": 11}}, [PEAK, *FOLLOWS]),
-    "seconds of load, which a CPU is not put under": ({"peak_flops": {"sustained_s": 2}}, ["manifest.json"]),
-    "iterations of streams": ({"bandwidth": {"iterations": 6}}, [MEMORY, *FOLLOWS]),
-    "the size of arrays": ({"bandwidth": {"size_mib": SMALLEST_MIB + 1}}, [MEMORY, *FOLLOWS]),
-    "a level added": ({"bandwidth": {"levels": ["dram", "sweep"]}}, ["cpu/bandwidth/sweep.json", *FOLLOWS]),
-    "an operation of the user's": ({"operations": [MINE]}, FOLLOWS),
-    "the dots per inch of the plot": ({"plot": {"dpi": 80}}, [PICTURES, "manifest.json"]),
-}
-
-
-@pytest.mark.parametrize(("changes", "expected"), SETTINGS.values(), ids=SETTINGS.keys())
-def test_a_changed_setting_makes_its_own_jobs_stale(run, changes, expected):
-    run.edit_config(**changes)
-    assert run.planned() == jobs(*expected)
-
-
-def test_settings_that_no_measurement_uses_measure_nothing(run):
-    """S in another order, what GPUs alone use, points of no sweep, the price,
-    the one implementation by its name, a preset that is not measured."""
-    run.edit_config(
-        decode_attn={"seq_lens": [32, 16], "implementations": ["numpy"]},
-        model={"presets": {"minigpt": MINIGPT, "mine": {"layers": 1, "heads": 2, "head_size": 4}}},
-        bandwidth={"transfer_size_mib": 8, "levels": ["dram", "h2d"], "sweep_points": 4},
-        devices="auto",
-        cost={"usd_per_hour": 2.5},
-    )
-    assert run.planned() == jobs("manifest.json")
+def test_the_dots_per_inch_draw_again_and_make_plan_says_so(run):
+    run.edit_config(plot={"dpi": 80})
+    assert run.planned() == jobs(PICTURES, "manifest.json")
+    told = run.command("run", "--dry-run").stdout.splitlines()
+    assert [line.partition(":")[0] for line in told[:-1]] == [PICTURES, "manifest.json"]
 
 
 LIBRARY = "workflow/scripts/roofline"
-EDITED = {
-    "workflow/scripts/plot.py": [PICTURES, "manifest.json"],
-    "workflow/scripts/peak_flops.py": [PEAK, *FOLLOWS],
-    "workflow/scripts/measure_operator.py": [*ATTENTION, ROWS, NORM, *FOLLOWS],
-    f"{LIBRARY}/report/figure_style.py": [PICTURES, "manifest.json"],
-    f"{LIBRARY}/report/job_lines.py": [],
-    f"{LIBRARY}/run/manifest.py": ["manifest.json"],
-    f"{LIBRARY}/operators/decode_attention/checkpoint.py": [WEIGHTS, *OF_ATTENTION_SEAL, *FOLLOWS],
-    f"{LIBRARY}/operators/decode_attention/numpy_attention.py": [*OF_ATTENTION_SEAL, *FOLLOWS],
-    f"{LIBRARY}/operators/row_norm/rows_loop.py": [*OF_ROWS_SEAL, *FOLLOWS],
-    f"{LIBRARY}/operators/rmsnorm_matmul/unfused.py": [*OF_NORM_SEAL, *FOLLOWS],
-    f"{LIBRARY}/operators/gemm/numpy_products.py": [*OF_PEAKS_SEAL, *FOLLOWS],
-    f"{LIBRARY}/measure/compute_ceiling.py": [PEAK, *FOLLOWS],
-    f"{LIBRARY}/measure/memory_ceiling.py": [MEMORY, *FOLLOWS],
-    f"{LIBRARY}/measure/protocol.py": [PEAK, MEMORY, *ATTENTION, ROWS, NORM, *FOLLOWS],
-    f"{LIBRARY}/records/memory.py": [MEMORY, *FOLLOWS],
-    f"{LIBRARY}/operators/base.py": [WEIGHTS, *OF_PEAKS_SEAL, *OF_OPERATORS_SEALS, *FOLLOWS],
-    f"{LIBRARY}/devices/cpu/device.py": EVERYTHING,
-    f"{LIBRARY}/core/model.py": [WEIGHTS, *AFTER_THE_QUERY],
-}
-
-
-@pytest.mark.parametrize(("source", "expected"), EDITED.items(), ids=EDITED.keys())
-def test_an_edited_source_makes_stale_what_uses_it(run, source, expected):
-    run.append(source, "{# A comment. #}" if source.endswith(".j2") else "# A comment.")
-    assert run.planned() == jobs(*expected)
-
-
-WORDS_AND_JUDGEMENTS = (
+MEASURE_NOTHING = (
     "report/model.py",
     "report/templates/report.js.j2",
-    "report/templates/answers.j2",
     "core/formatting.py",
     "operators/about.py",
-    "operators/gemm/about.py",
     "operators/decode_attention/about.py",
     "table/seals.py",
     "table/load.py",
     "table/checks/ceilings.py",
+    "run/jobs.py",
+    "run/run_lock.py",
 )
 
 
 def test_edited_words_formats_and_thresholds_measure_nothing_again(run):
-    for source in WORDS_AND_JUDGEMENTS:
+    for source in MEASURE_NOTHING:
         run.append(f"{LIBRARY}/{source}", "{# A comment. #}" if source.endswith(".j2") else "# A comment.")
     assert run.planned() == jobs(*FOLLOWS)
+
+
+def test_an_edited_source_measures_again_what_follows_it(run):
+    run.append(f"{LIBRARY}/operators/row_norm/rows_loop.py")
+    run.append(f"{LIBRARY}/measure/memory_ceiling.py")
+    run.append("workflow/scripts/plot.py")
+    assert run.planned() == jobs(*OF_ROWS_SEAL, MEMORY, *FOLLOWS)
 
 
 UNUSED = (
@@ -188,17 +112,17 @@ UNUSED = (
     "Snakefile",
     "workflow/rules/common.smk",
     f"{LIBRARY}/run/settings.py",
-    f"{LIBRARY}/run/config.py",
     f"{LIBRARY}/devices/gpu/device.py",
-    f"{LIBRARY}/devices/gpu/kernels/blocking.cu",
+    f"{LIBRARY}/operators/row_norm/cuda.py",
 )
 
 
-def test_sources_that_no_job_of_the_cpu_uses_and_new_ones_make_nothing_stale(run):
+def test_sources_that_no_job_uses_new_ones_and_newer_times_make_nothing_stale(run):
+    for path in (run.root / LIBRARY).rglob("*.py"):
+        path.touch()
     for source in UNUSED:
         run.append(source)
-    for folder in ("devices/gpu/kernels", "operators/decode_attention/kernels", "operators/gemm"):
-        (run.root / LIBRARY / folder / "another.cu").write_text("// A kernel that nobody names.\n")
+    (run.root / LIBRARY / "operators/gemm/another.cu").write_text("// A kernel that nobody names.\n")
     assert run.planned() == jobs()
 
 
@@ -250,61 +174,12 @@ from roofline.operators.about import About
 class AboutAddition(About):
     name, title = "addition", "sum of a vector and itself"
 """
-SCRIPTS = CHECKOUT / "workflow/scripts"
-OF_A_GPU = {  # scripts with the operator whose jobs they are, where they are one's
-    "device_query": None,
-    "prediction": None,
-    "bandwidth": None,
-    "peak_flops": "peak_flops",
-    "measure_operator": "decode_attn",
-    "operator_prediction": "decode_attn",
-}
-KERNELS = {
-    "operators/gemm/kernels/tensor_matmul.cu": {"peak_flops"},
-    "operators/gemm/kernels/mma.cuh": {"peak_flops"},
-    "operators/decode_attention/kernels/decode_attention.cu": {"measure_operator", "operator_prediction"},
-    "operators/decode_attention/fused.py": {"measure_operator", "operator_prediction"},
-    "operators/gemm/cuda_products.py": {"peak_flops"},
-    "devices/gpu/kernels/fma.cu": set(OF_A_GPU) - {"prediction"},
-    "devices/gpu/kernels/overlap.cuh": {"peak_flops", "measure_operator", "operator_prediction"},
-}
 
 
-@pytest.mark.parametrize(("path", "users"), KERNELS.items(), ids=KERNELS.keys())
-def test_a_kernel_is_an_input_of_the_jobs_that_run_it_on_a_gpu(path, users):
-    """An edited one of an operator leaves the ceilings, their seal and other operators alone."""
-    found = set()
-    for script, rule in OF_A_GPU.items():
-        operators = [registry.registered()[rule]] if rule else []
-        files = sources.library_files(SCRIPTS / f"{script}.py", None if script == "prediction" else "gpu", operators)
-        assert all(Path(file).is_file() for file in files)
-        found |= {script} if str(SCRIPTS / "roofline" / path) in files else set()
-    assert found == users
-
-
-def test_sources_with_a_newer_time_and_the_same_text_make_nothing_stale(run):
-    for path in (run.root / "workflow/scripts/roofline").rglob("*.py"):
-        path.touch()
-    assert run.planned() == jobs()
-
-
-DELETED = {
-    QUERY: EVERYTHING,
-    SEAL: [SEAL, PEAK, MEMORY, *ATTENTION, ROWS, NORM, *FOLLOWS],
-    ATTENTION_SEAL: [*OF_ATTENTION_SEAL, *FOLLOWS],
-    PEAK: [PEAK, *FOLLOWS],
-    "roofline.json": FOLLOWS,
-    "gemm.png": [PICTURES, "manifest.json"],
-    "verification.md": FOLLOWS,
-    "acceptance.json": FOLLOWS,
-    "manifest.json": ["manifest.json"],
-}
-
-
-@pytest.mark.parametrize(("path", "expected"), DELETED.items(), ids=DELETED.keys())
-def test_a_deleted_result_is_made_again_with_what_follows(run, path, expected):
-    (run.results / path).unlink()
-    assert run.planned() == jobs(*expected)
+def test_deleted_results_are_made_again_with_what_follows(run):
+    (run.results / ATTENTION_SEAL).unlink()
+    (run.results / "gemm.png").unlink()
+    assert run.planned() == jobs(*OF_ATTENTION_SEAL, *FOLLOWS)
 
 
 def test_another_version_of_a_library_makes_all_of_its_device_stale(run, tmp_path):

@@ -11,7 +11,7 @@ from small_run import SmallRun
 from roofline.api import open_run
 from roofline.records.base import read
 from roofline.records.manifest import Manifest
-from roofline.run.archive import Refused, contents, located, pack
+from roofline.run.archive import Refused, contents, pack
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "nvidia-h200"
 
@@ -25,7 +25,7 @@ def run(tmp_path_factory):
 
 def packed(run, name="whole") -> Path:
     manifest = read(Manifest, run.root / "results/manifest.json")
-    return run.root / pack(run.root, name, located(contents(manifest, [], []), run.root), {})
+    return run.root / pack(name, contents(manifest, [], []), [run.root], {})
 
 
 # ---------------------------------------------------------------- runs

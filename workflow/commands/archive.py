@@ -19,7 +19,7 @@ from roofline.records.files import RESULTS, file_sha256
 from roofline.records.manifest import Manifest
 from roofline.report.tables import fail_lines
 from roofline.run import checkout, dry_run, run_lock
-from roofline.run.archive import MADE_AGAIN, Refused, contents, located, manifest_of, name_of, pack
+from roofline.run.archive import MADE_AGAIN, Refused, contents, manifest_of, name_of, pack
 from roofline.run.jobs import JOBS, print_what_can_be_printed
 from roofline.run.manifest import differing_files, is_result, unlisted_files
 from roofline.run.settings import CHECKOUT, Faults
@@ -65,8 +65,8 @@ def archive(root: Path, options: list[str], sources_at: Path | None = None) -> P
     kept = [str(path) for path in sorted((root / METADATA).rglob("*")) if path.is_file()]
     sources = [path for path in checkout.files(sources_at) if not OF_OTHER_RUNS.match(path)]
     paths = contents(manifest, sources, [*kept, "logs/manifest.log", str(JOBS)])
-    files = located(paths, root, sources_at)
-    return pack(root, name_of(manifest.devices, datetime.now(UTC)), files, notes(root, manifest, sources_at))
+    name, told = name_of(manifest.devices, datetime.now(UTC)), notes(root, manifest, sources_at)
+    return pack(name, paths, [root, sources_at], told)
 
 
 def notes(root: Path, manifest: Manifest, sources_at: Path) -> dict[str, bytes]:

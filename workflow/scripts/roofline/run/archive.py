@@ -5,13 +5,12 @@ from there. The pax format keeps modification times below the second; with whole
 """
 
 import contextlib
-import gzip
 import os
 import re
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
@@ -51,34 +50,25 @@ def contents(manifest: Manifest, sources: Iterable[str], kept: Iterable[str]) ->
     """
     logs = [output.log for output in manifest.outputs if output.log]
     own = {one.path for one in manifest.data if not is_result(one.path)}
-    sources = [path for path in sources if path not in own]
-    return list(dict.fromkeys([MANIFEST, *(output.path for output in manifest.outputs), *logs, *kept, *sources]))
+    paths = [MANIFEST, *(output.path for output in manifest.outputs), *logs, *kept, *sources]
+    return [path for path in dict.fromkeys(paths) if path not in own]
 
 
-def located(paths: Iterable[str], *roots: Path) -> dict[str, Path]:
-    """The files that exist of these, each below the first root that has it: a run's folder may be apart from its
-    sources."""
-    found = {}
-    for path in paths:
-        if file := next((root / path for root in roots if (root / path).is_file()), None):
-            found[path] = file
-    return found
+def pack(name: str, paths: Iterable[str], roots: Sequence[Path], notes: Mapping[str, bytes]) -> Path:
+    """Write results/archive/NAME.tar.gz in the first root; returns its path, relative to it.
 
-
-def pack(root: Path, name: str, files: Mapping[str, Path], notes: Mapping[str, bytes]) -> Path:
-    """Write results/archive/NAME.tar.gz beside its place and rename it; returns its path, relative to root.
-
-    `files` are by their paths in the archive; `notes` are texts that are no files, by path.
-    Raises Refused where what was written does not agree with its manifest.
+    Each path is packed from the first root that has the file: a run's folder may be apart from its sources. `notes`
+    are texts that are not files, by path. Raises Refused where what was written does not agree with its manifest.
     """
     target = ARCHIVES / f"{name}{ENDING}"
-    (root / target).parent.mkdir(parents=True, exist_ok=True)
-    beside = root / target.with_name(f".{name}.{os.getpid()}{ENDING}")
+    (roots[0] / target).parent.mkdir(parents=True, exist_ok=True)
+    beside = roots[0] / target.with_name(f".{name}.{os.getpid()}{ENDING}")
     try:
-        with tarfile.open(beside, "w:gz", format=tarfile.PAX_FORMAT) as tar:
-            for path, file in files.items():
-                if path not in notes:
-                    add_file(tar, file, f"{name}/{path}")
+        with tarfile.open(beside, "w:gz", format=tarfile.PAX_FORMAT, dereference=True) as tar:
+            for path in paths:
+                file = next((root / path for root in roots if (root / path).is_file()), None)
+                if file and path not in notes:
+                    tar.add(file, f"{name}/{path}", filter=_without_owner)
             for path, text in notes.items():
                 info = tarfile.TarInfo(f"{name}/{path}")
                 info.size, info.mtime = len(text), int(datetime.now(UTC).timestamp())
@@ -86,21 +76,15 @@ def pack(root: Path, name: str, files: Mapping[str, Path], notes: Mapping[str, b
         with opened(beside) as (_, _, faults):
             if faults:
                 raise Refused(f"not archived: {faults[0]}; {MADE_AGAIN}")
-        os.replace(beside, root / target)
+        os.replace(beside, roots[0] / target)
     finally:
         beside.unlink(missing_ok=True)
     return target
 
 
-def add_file(tar: tarfile.TarFile, path: Path, member: str) -> None:
-    """A regular file, whatever links lead to it, without its owner's name and with its time to the nanosecond."""
-    with open(path, "rb") as file:
-        status = os.fstat(file.fileno())
-        info = tarfile.TarInfo(member)
-        info.size, info.mode = status.st_size, status.st_mode & 0o777
-        seconds, rest = divmod(status.st_mtime_ns, 10**9)
-        info.mtime, info.pax_headers = seconds, {"mtime": f"{seconds}.{rest:09d}"}
-        tar.addfile(info, file)
+def _without_owner(info: tarfile.TarInfo) -> tarfile.TarInfo:
+    info.uid, info.gid, info.uname, info.gname = 0, 0, "", ""
+    return info
 
 
 # ---------------------------------------------------------------- opening
@@ -149,9 +133,6 @@ def unpack(archive: Path, folder: Path) -> Path:
     Raises Refused for a file that is truncated, damaged or no archive, and for members that lead outside.
     """
     try:
-        with gzip.open(archive) as stream:  # tarfile stops before the checksum at the end
-            while stream.read(1 << 20):
-                pass
         with tarfile.open(archive, "r:gz") as tar:
             if not hasattr(tarfile, "data_filter"):
                 raise Refused(f"{archive}: not unpacked; Python 3.11.4 or later is needed")
@@ -178,14 +159,12 @@ def manifest_of(root: Path) -> Manifest:
 
 def problems(root: Path, manifest: Manifest, whole: bool = True) -> list[str]:
     """Everything that is wrong with an unpacked archive, a line each; what is not `whole` may hold other files too."""
-    unlisted = unlisted_files(root, manifest) if whole else []
-    if told := [
-        *differing_files(root, manifest.outputs),
-        *(f"{path}: not listed in the manifest" for path in unlisted),
-    ]:
-        return told
+    told = differing_files(root, manifest.outputs)
+    if whole:
+        told += [f"{path}: not listed in the manifest" for path in unlisted_files(root, manifest)]
     try:
-        found = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
+        return told or broken_seals(
+            read_results(root / RESULTS, [root / output.path for output in manifest.outputs]), hashes(manifest.outputs)
+        )
     except CorruptRecord as error:
         return [str(error).replace(f"{root}/", "")]
-    return broken_seals(found, hashes(manifest.outputs))

@@ -9,7 +9,6 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -117,12 +116,10 @@ def exit_with(main: Callable[[list[str]], int], unforeseen: int) -> NoReturn:
 
 
 def report(record, name: str, device=None) -> None:
-    """The line of a measuring job: its figures and, given the device record, what failed.
+    """The line of a measuring job: its figures and, given the device record, what failed."""
+    from roofline.report import job_lines  # not before the measurement has ended
 
-    Imported by name, which makes it no input of the job: what a job says is no result, and a word or a threshold that
-    changes makes no measurement stale.
-    """
-    say(import_module("roofline.report.job_lines").line(record, name, device))
+    say(job_lines.line(record, name, device))
 
 
 def count_jobs(total: int, counter: Path) -> None:
