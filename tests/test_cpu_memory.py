@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofline import devices
-from roofline.devices import host
+from roofline.devices import discovery, host
 from roofline.devices.cpu import loops, memory
 from roofline.devices.cpu.topology import core_counts
 from roofline.devices.cpu.workers import Workers
@@ -27,7 +26,7 @@ WIDTHS = [width for width in (16, 32, 64) if width <= loops.host_vectors().bytes
 
 @pytest.fixture(scope="module")
 def device():
-    return devices.open_device("cpu")
+    return discovery.open_device("cpu")
 
 
 def test_workers_raise_errors_and_stay_on_their_cores():

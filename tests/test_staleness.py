@@ -17,8 +17,8 @@ from snakemake.iocontainers import Wildcards
 from snakemake.settings.types import OutputSettings, ResourceSettings
 from workflow_run import CHECKOUT, TINY, changed
 
-from roofline import devices
-from roofline.devices import Identity, datasheets
+from roofline.devices import datasheets, discovery
+from roofline.devices.base import Identity
 from roofline.run.sources import MEASURING
 
 LIBRARY = CHECKOUT / "workflow/scripts/roofline"
@@ -53,7 +53,7 @@ def machine(folder):
         patch.setattr("roofline.devices.host.memory_available_bytes", lambda: 48 * GIB)
         patch.setattr("roofline.operators.registry.missing_cuda_libraries", lambda operator: [])
         patch.setattr(datasheets, "load", cache(datasheets.load))
-        patch.setattr(devices, "discover", lambda: {"gpu0": GPU, "cpu": CPU})
+        patch.setattr(discovery, "discover", lambda: {"gpu0": GPU, "cpu": CPU})
         yield
 
 
@@ -140,7 +140,7 @@ def test_a_setting_makes_its_own_jobs_stale(base, changes, expected):
 
 
 def test_another_driver_makes_stale_what_is_measured_on_the_card(base, monkeypatch):
-    monkeypatch.setattr(devices, "discover", lambda: {"gpu0": replace(GPU, driver="581"), "cpu": CPU})
+    monkeypatch.setattr(discovery, "discover", lambda: {"gpu0": replace(GPU, driver="581"), "cpu": CPU})
     assert stale(base, jobs()) == {name for name in base if name.startswith("gpu0/") and not seal(name)}
 
 

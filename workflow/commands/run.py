@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 INTERRUPTED = 130
 signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))  # imports take a second
 
-from roofline import devices
 from roofline.core.formatting import listed
 from roofline.core.terms import Faults, accelerators
+from roofline.devices import discovery
 from roofline.records.base import CorruptRecord, read
 from roofline.records.device import DeviceRecord
 from roofline.records.files import RESULTS
@@ -107,7 +107,7 @@ def run_workflow(arguments: list[str]) -> int:
 
 def asked(config: dict) -> list[str]:
     """The cells that a run with these settings measures. Raises Faults."""
-    return targets.Cells(settings.complete(config), devices.discover()).measured()
+    return targets.Cells(settings.complete(config), discovery.discover()).measured()
 
 
 def interrupt(workflow: subprocess.Popen) -> None:
@@ -128,8 +128,8 @@ def gpus_wanted(config: dict) -> int:
     """How many GPUs the configuration asks for, or 1: Snakemake gets a core for each, and so do their measurements."""
     wanted = config.get("devices", "auto")
     if isinstance(wanted, list):
-        return max(1, len(accelerators(map(str, wanted), devices.kind_of)))
-    return max(1, len(devices.discover()) - 1) if wanted == "all" else 1
+        return max(1, len(accelerators(map(str, wanted), discovery.kind_of)))
+    return max(1, len(discovery.discover()) - 1) if wanted == "all" else 1
 
 
 def path_of(cell: str) -> str:

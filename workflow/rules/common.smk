@@ -24,6 +24,10 @@ from roofline.devices import datasheets, levels
 from roofline.measure import lock, ncu
 from roofline.records.files import RESULTS
 from roofline.run import console, machine_checks, previous_results, run_lock, settings, sources
+from roofline.devices import datasheets, discovery, levels
+from roofline.measure import lock, nsight_compute
+from roofline.run import console, previous_results, run_lock, settings, sources
+from roofline.run.targets import Cells, files
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.rule_params import RuleParams, timing
 from roofline.run.targets import Cells, asked, files
@@ -59,7 +63,7 @@ if workflow.modifier.is_main_snakefile():
 CHECKED = faults_end_the_run(settings.complete, config)  # imports the user's files
 CONFIG, OPERATORS = CHECKED.config, CHECKED.operators
 sys.executable = shlex.quote(sys.executable)  # Snakemake's jobs take it for a word of the shell, spaces and all
-CELLS = faults_end_the_run(Cells, CHECKED, devices.discover())
+CELLS = faults_end_the_run(Cells, CHECKED, discovery.discover())
 PARAMS = RuleParams(CELLS, SCRIPTS, DATASHEETS)
 for RESOURCE in PARAMS.limited:
     workflow.register_resource(RESOURCE, 1)

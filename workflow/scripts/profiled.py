@@ -7,7 +7,7 @@ alone is launched, which shows whether counters may be read.
 import json
 import sys
 
-from roofline import devices
+from roofline.devices import discovery
 from roofline.measure.counting import launch
 from roofline.operators import registry
 from roofline.operators.base import Job
@@ -16,7 +16,7 @@ from roofline.run.run_lock import end_with_run
 
 def main(task: dict) -> None:
     end_with_run()
-    device = devices.open_device(task["device"])
+    device = discovery.open_device(task["device"])
     if not task["tasks"]:
         device.profile(lambda: None)
     declared = [

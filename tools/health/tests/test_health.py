@@ -13,7 +13,7 @@ from fake_gpu import nvml_card, open_gpu, use_nvml
 
 from roofline import api
 from roofline.devices.base import Identity
-from roofline.devices.description import describe
+from roofline.devices.discovery import describe
 from roofline.devices.gpu import fma
 from roofline.measure import compute_ceiling, memory_ceiling
 from roofline.operators.gemm import Gemm

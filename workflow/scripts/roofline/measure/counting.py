@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from roofline.devices import discover
 from roofline.devices.base import Device, Unsupported
+from roofline.devices.discovery import discover
 from roofline.devices.gpu import counter_names
 from roofline.measure import ncu
 from roofline.measure.operator_job import arrays, is_cold, named, rotation

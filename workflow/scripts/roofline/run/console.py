@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from roofline.core.formatting import counted
 from roofline.core.terms import in_order
-from roofline.devices import kind_of
+from roofline.devices.discovery import kind_of
 from roofline.records.base import CorruptRecord, read
 from roofline.report import screen
 from roofline.run.jobs import JOBS, RUN_STARTED, count_jobs, job_times, now

@@ -9,8 +9,8 @@ from typing import get_args
 from pydantic import BaseModel
 
 from roofline.core.terms import ComputeUnit, Faults, Mix, accelerators
-from roofline.devices import level_of, memory_levels
 from roofline.devices.base import Identity, Unsupported
+from roofline.devices.discovery import level_of, memory_levels
 from roofline.devices.levels import ARRAYS, TRANSFERS
 from roofline.measure import counting, ncu
 from roofline.operators import registry

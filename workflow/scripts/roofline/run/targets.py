@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import BaseModel
 
-from roofline import devices
 from roofline.core.terms import Faults, accelerators
+from roofline.devices import discovery
 from roofline.devices.base import Identity
 from roofline.measure.counting import representative
 from roofline.operators.base import Operator
@@ -25,7 +25,7 @@ class Cells:
     def __init__(self, checked: Checked, present: Mapping[str, Identity]):
         self.config, self.operators, self.present = checked.config, checked.operators, present
         self.devices = choose_devices(checked, present)
-        self.gpus = accelerators(self.devices, devices.kind_of)
+        self.gpus = accelerators(self.devices, discovery.kind_of)
         # Operators with rules of their own, their jobs by case, and the devices that they are measured on.
         self.timed = {rule: one for rule, one in self.operators.items() if not one.measured_with_ceilings}
         self.jobs = {rule: {job.path: job for job in one.jobs(self.config)} for rule, one in self.timed.items()}
@@ -58,15 +58,15 @@ class Cells:
             f"{device}/peak_flops/{dtype}"
             for device in self.devices
             for dtype in self.config.peak_flops.dtypes
-            if self.wanted(device, dtype) and not devices.unsupported(self.present[device], dtype)
+            if self.wanted(device, dtype) and not discovery.unsupported(self.present[device], dtype)
         ]
 
     def bandwidths(self) -> list[str]:
         return [
             f"{device}/bandwidth/{level}"
             for device in self.devices
-            for level in devices.memory_levels(device, self.devices)
-            if devices.level_of(level) in self.config.bandwidth.levels and self.wanted(device, level)
+            for level in discovery.memory_levels(device, self.devices)
+            if discovery.level_of(level) in self.config.bandwidth.levels and self.wanted(device, level)
         ]
 
     def instructions(self) -> list[str]:
@@ -119,14 +119,14 @@ def find(text: str, known: Sequence[str]) -> str:
 def devices_with(operator: Operator, config: BaseModel, chosen: Iterable[str]) -> list[str]:
     """The devices that have an implementation of an operator, of those that the config names."""
     wanted = getattr(config, operator.rule).implementations
-    return [device for device in chosen if operator.implementations_on(devices.kind_of(device), wanted)]
+    return [device for device in chosen if operator.implementations_on(discovery.kind_of(device), wanted)]
 
 
 def asked(checked: Checked, chosen: Sequence[str]) -> dict:
     """What roofline.json depends on apart from the records."""
     config = checked.config
     without = [
-        {"device": device, "operator": one.name, "reason": f"no implementation for {devices.kind_of(device)}"}
+        {"device": device, "operator": one.name, "reason": f"no implementation for {discovery.kind_of(device)}"}
         for one in checked.operators.values()
         if not one.measured_with_ceilings
         for device in chosen

@@ -8,8 +8,8 @@ from roofline.core.disturbance import hidden_load, is_disturbed
 from roofline.core.repeatability import Doubt, doubt_of
 from roofline.core.statistics import deciles
 from roofline.core.terms import KINDS, DeviceKind
-from roofline.devices import memory_ceilings
 from roofline.devices.levels import MAIN_MEMORY
+from roofline.devices.levels import roofs as memory_ceilings
 from roofline.operators.about import About
 from roofline.records.operator import JobRecord, Measurement, OperatorRecord
 from roofline.records.prediction import PredictionRecord
