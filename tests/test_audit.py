@@ -52,7 +52,7 @@ class Card:
         paths = sorted(self.root.rglob("*.json"))
         found = read_results(self.root, paths)
         table = load(found)
-        text = text_page("interpretation.md.j2", report(found, table, {}))
+        text = text_page("interpretation.md.j2", report(table, {}))
         return text, summary(table), table
 
 

@@ -84,7 +84,13 @@ def test_nothing_overlaps_or_is_cut(kernels):
 
 def cell(**fields):
     known = dict.fromkeys(IDENTITY) | {"operator": "scan", "implementation": "plain", "dtype": "fp32"}
-    known |= {"shape": {"n": 1}, "device": "gpu0", "own_time_s": 1e-6, "gpu_fraction_of_roof": 0.5, "fraction_of_roof": 0.2}
+    known |= {
+        "shape": {"n": 1},
+        "device": "gpu0",
+        "own_time_s": 1e-6,
+        "gpu_fraction_of_roof": 0.5,
+        "fraction_of_roof": 0.2,
+    }
     return SimpleNamespace(**known | fields)
 
 

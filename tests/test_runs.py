@@ -127,7 +127,8 @@ def change(folder: Path, what: str) -> None:
     elif what == "without its device":
         (folder / "gpu0/device_query.json").unlink()
     elif what == "outside":
-        devices = {"gpu0": {"kind": "gpu", "name": "a", "record": "../../../etc/device.json"}}
+        devices = json.loads((folder / "roofline.json").read_text())["devices"]
+        devices["gpu0"]["record"] = "../../../etc/device.json"
         edited("roofline.json", devices=devices)
 
 
@@ -138,7 +139,7 @@ NO_RUNS = {
     "traversal": "truncated, damaged or no archive",
     "another archive": "no archive of this workflow",
     "a folder of something else": "a.tar.gz: truncated, damaged or no archive",
-    "another schema version": "is of version 1, and this code reads version 6",
+    "another schema version": "is of version 1, and this code reads version 7",
     "edited": "roofline.json is not the file that its manifest lists",
     "not JSON": "roofline.json: ",
     "older record": "device_query.json: is of version 2, and this code reads version 7",
