@@ -7,10 +7,10 @@ import pytest
 from records_factory import beside, cell, device_record, operator_record, peak_record, timing, verified
 
 from roofline.records.base import write
-from roofline.records.check import CheckResult
 from roofline.run import again
 from roofline.table.checks import Evidence
 from roofline.table.checks.conditions import disturbed_share
+from roofline.table.rows import CheckResult
 
 RESULTS, CELLS = Path("results"), 4
 RECORD = RESULTS / "cpu/scan/case.json"

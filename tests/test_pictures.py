@@ -7,7 +7,6 @@ from pictures import overlapping_texts, texts_of, texts_outside, texts_over_dots
 from PIL import Image
 
 from roofline.records.base import read
-from roofline.records.check import CheckResult
 from roofline.report import (
     instruction_figure,
     load_figure,
@@ -17,7 +16,7 @@ from roofline.report import (
 )
 from roofline.report.figure_style import headline, save
 from roofline.run import pictures
-from roofline.table.rows import Roofline
+from roofline.table.rows import CheckResult, Roofline
 
 RUN = Path(__file__).parents[1] / "reference/nvidia-h200"
 

@@ -23,14 +23,13 @@ from records_factory import device_record as device
 
 from roofline.core.formatting import duration, number
 from roofline.records.base import read
-from roofline.records.check import CheckResult
 from roofline.records.manifest import Manifest
 from roofline.records.memory import BandwidthRecord
 from roofline.report.model import report
 from roofline.report.rendering import html_page, text_page
 from roofline.run.manifest import hashes
 from roofline.table.load import Asked, load
-from roofline.table.rows import Roofline
+from roofline.table.rows import CheckResult, Roofline
 from roofline.table.run_records import read_results
 
 REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"

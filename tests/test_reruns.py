@@ -23,8 +23,8 @@ from workflow_run import CHECKOUT, SMALLEST_MIB, Run, measured, surroundings, te
 
 from roofline.devices.cpu import identity as cpu
 from roofline.operators import registry
-from roofline.records.check import CheckResult
 from roofline.run import sources
+from roofline.table.rows import CheckResult
 
 QUERY, SEAL, CALIBRATION, PEAKS_SEAL, ATTENTION_SEAL, ROWS_SEAL = (
     f"cpu/{name}.json"

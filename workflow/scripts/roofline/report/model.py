@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from roofline.core.device_kinds import KINDS, in_order
 from roofline.core.formatting import capacity, flops_unit, number, percent, starred
-from roofline.records.check import CheckResult
 from roofline.report import counters, peer_paths, predictions
 from roofline.report.answers import Answer
 from roofline.report.charts import (
@@ -25,7 +24,7 @@ from roofline.report.predictions import Miss, Section, miss, score_words, worst
 from roofline.report.pyramid import Layer, pyramid
 from roofline.report.tables import fail_lines, main_memory_ceiling, promised, rank_words
 from roofline.report.throughput import ceiling_tables, throughput
-from roofline.table.rows import Device, NotCounted, Roofline
+from roofline.table.rows import CheckResult, Device, NotCounted, Roofline
 from roofline.table.scores import score
 
 HEADLINE = ("fp16", "bf16", "fp32")  # the dtype whose ceiling stands at the top

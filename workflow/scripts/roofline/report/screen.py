@@ -8,7 +8,6 @@ from typing import NamedTuple
 from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import duration, number, percent, starred
 from roofline.core.statistics import half_width
-from roofline.records.check import CheckResult
 from roofline.report import peer_paths
 from roofline.report.predictions import score_words
 from roofline.report.tables import (
@@ -23,7 +22,7 @@ from roofline.report.tables import (
     within_run,
     without_roof,
 )
-from roofline.table.rows import Cell, Roofline
+from roofline.table.rows import Cell, CheckResult, Roofline
 from roofline.table.scores import score
 
 WIDTH = 100  # columns

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from roofline.operators.about import Stored, Unknown, builtin
-from roofline.records.check import CheckResult
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.instructions import InstructionsRecord
@@ -17,7 +16,7 @@ from roofline.table.cell_rows import Around, cell_row, operation
 from roofline.table.counted import counted_rows, not_counted
 from roofline.table.instruction_roofline import instruction_roofline
 from roofline.table.quantities import Quantity, quantities, sound
-from roofline.table.rows import Cell, ComputeCeiling, Device, MemoryCeiling, Roofline, Skipped, case_of
+from roofline.table.rows import Cell, CheckResult, ComputeCeiling, Device, MemoryCeiling, Roofline, Skipped, case_of
 from roofline.table.run_records import Results, read_results
 from roofline.table.scores import score
 from roofline.table.seals import violations

@@ -21,7 +21,6 @@ from roofline.core.repeatability import Doubt
 from roofline.core.terms import Cache, ComputeUnit, DeviceKind, HostMemory, Mix, Regime, RegimeLevel
 from roofline.operators.about import About, OwnOperator, Stored, Unknown, builtin
 from roofline.records.base import Interval, NotNegative, Positive, Record
-from roofline.records.check import CheckResult
 
 SCHEMA_VERSION = 7
 USERS = "operation"  # the operator of the config's `operations`, which have counts and no code
@@ -383,6 +382,23 @@ class NotCounted(Row):
     device: str
     record: str | None
     reason: str
+
+
+Result = Literal["pass", "note", "fail", "not_applicable"]
+
+
+class CheckResult(Row):
+    """One check of a device or of a run, with its verdict."""
+
+    device: str | None = Field(description="null of a check of the whole run")
+    check: str = Field(description="what must hold")
+    result: Result
+    reason: str = Field(description="what was found; why it could not be judged")
+    action: str | None = Field(default=None, description="what to do; null where nothing is to be done")
+    value: float | None = Field(default=None, description="the figure that decides, where there is one")
+    limit: float | None = Field(default=None, description="that it is held to")
+    doubts_figures: bool = Field(default=False, description="whether a failure makes the device's figures doubtful")
+    records: list[str] = Field(default=[], description="to measure again, where what failed may be over by then")
 
 
 class Tally(Row):

@@ -1,9 +1,8 @@
 """Every check of a run. A new one is a function with `@check` in one of these modules."""
 
-from roofline.records.check import CheckResult
 from roofline.table.checks import agreement, card, ceilings, conditions, heat, registry, results  # noqa: F401
 from roofline.table.checks.registry import Evidence, failed, judge
-from roofline.table.rows import Roofline
+from roofline.table.rows import CheckResult, Roofline
 from roofline.table.run_records import Results
 
 __all__ = ["Evidence", "failed", "judge", "of_run"]

@@ -6,10 +6,9 @@ from typing import Literal, NamedTuple
 
 from roofline.core.device_kinds import KINDS
 from roofline.records.calibration import CalibrationRecord
-from roofline.records.check import CheckResult, Result
 from roofline.records.device import DeviceRecord
 from roofline.records.operator import JobRecord
-from roofline.table.rows import Roofline
+from roofline.table.rows import CheckResult, Result, Roofline
 
 
 @dataclass(frozen=True)

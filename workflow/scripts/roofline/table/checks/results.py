@@ -5,9 +5,8 @@ from collections.abc import Iterable
 from roofline.core.device_kinds import KINDS
 from roofline.core.formatting import counted as count
 from roofline.core.formatting import listed, percent, place_words
-from roofline.records.check import CheckResult
 from roofline.table.checks.registry import Evidence, Outcome, check
-from roofline.table.rows import Counted, Roofline
+from roofline.table.rows import CheckResult, Counted, Roofline
 
 ENOUGH_EVIDENCE = 3
 BUSY = 0.5  # of the cycles, tensor cores in a product that is to fill them
