@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from pydantic import PrivateAttr
 
-from roofline.analysis import checks
+from roofline.analysis.checks import judge
 from roofline.analysis.collect import Asked, Collected, collect
 from roofline.analysis.load import load
 from roofline.analysis.results import Results
@@ -56,7 +56,7 @@ SCAN = OwnOperator(
     title="scan",
     picture="scan",
     counted="inputs once",
-    axis=Axis(key="n", symbol="N", at_least=4),
+    axis=Axis(key="n", symbol="N"),
     usual_share_of_peak=(0.003, 0.01),
     cases=[],
 )
@@ -528,7 +528,7 @@ def hashes_of(found: Results) -> dict[str, str]:
 def collected(*records: Record, **asked) -> Collected:
     found = results(*records)
     made = collect(found, Asked(**asked))
-    made.roofline.checks = checks.of_run(made.roofline, found)
+    made.roofline.checks = judge.of_run(made.roofline, found, Asked(**asked))
     return made
 
 

@@ -5,6 +5,7 @@ import json
 from roofline.analysis.results import KNOWN_CARDS, read_results
 from roofline.records.base import write
 from roofline.records.cards import known_cards
+from roofline.records.check import passed
 from roofline.records.files import file_sha256, write_text
 from roofline.run.derived import derive
 from roofline.run.jobs import job, say
@@ -23,8 +24,4 @@ if __name__ == "__main__":
         for name, content in files.items():
             (write_text if isinstance(content, str) else write)(content, RESULTS / name)
         roofline = files["roofline.json"]
-        results = [one.result for one in roofline.checks]
-        say(
-            f"derive: {len(roofline.ceilings)} ceilings, {len(roofline.operators)} cells, "
-            f"{results.count('pass')} checks passed, {results.count('fail')} failed"
-        )
+        say(f"derive: {len(roofline.ceilings)} ceilings, {len(roofline.operators)} cells, {passed(roofline.checks)}")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from importlib import import_module
 
 from roofline import devices
-from roofline.analysis.checks.conditions import ALONE, QUIET
+from roofline.analysis.checks.surroundings import ALONE, QUIET
 from roofline.analysis.load import card_facts
 from roofline.analysis.quantities import Run, sound
 from roofline.analysis.ranks import comparable

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from roofline.analysis import checks
+from roofline.analysis.checks import judge
 from roofline.analysis.collect import Asked, collect
 from roofline.analysis.quantities import Quantity, quantities, sound
 from roofline.analysis.ranks import comparable, ranked
@@ -20,7 +20,7 @@ def load(found: Results, asked: Asked | None = None, sha256: Mapping[str, str] |
     asked = asked or Asked()
     collected = collect(found, asked)
     table = collected.roofline if sha256 is None else verify(collected, found, sha256)
-    table.checks = checks.of_run(table, found)
+    table.checks = judge.of_run(table, found, asked)
     devices, figures = found.device_records(), quantities(table)
     rankable = {(one.device, one.key) for name in devices for one in sound(figures, table, name)}
     others = {name: comparable(devices[name], one.runs, asked.effort) for name, one in found.known_cards.items()}
@@ -47,7 +47,7 @@ def card_facts(results: Path, later: Mapping[str, Mapping]) -> dict[str, CardFac
     table, facts = load(found), {}
     for name, record in found.device_records().items():
         record = record.model_copy(update={"hardware": record.hardware | later.get(name, {})})
-        known = checks.Evidence(name, record, found.measured_on(name))
-        judged = checks.judge(known, lambda one: one.looks_at != "table")
+        known = judge.Evidence(record, table, {path: one for path, one in found.measured if one.device == name})
+        judged = judge.judge(known, judge.OF_MACHINE)
         facts[name] = CardFacts(record, sound(quantities(table), table, name), judged)
     return facts

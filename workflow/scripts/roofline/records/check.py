@@ -1,5 +1,6 @@
 """One check of a device or of a run, with its verdict."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import Field
@@ -10,7 +11,7 @@ Result = Literal["pass", "note", "fail", "not_applicable"]
 
 
 class CheckResult(Record):
-    device: str | None = Field(description="null of a check of the whole run")
+    device: str | None = Field(description="null only in tables of earlier versions")
     check: str = Field(description="what must hold")
     result: Result
     reason: str = Field(description="what was found; why it could not be judged")
@@ -19,3 +20,9 @@ class CheckResult(Record):
     limit: float | None = Field(default=None, description="that it is held to")
     doubts_figures: bool = Field(default=False, description="whether a failure makes the device's figures doubtful")
     records: list[str] = Field(default=[], description="to measure again, where what failed may be over by then")
+
+
+def passed(checks: Iterable[CheckResult]) -> str:
+    """How many checks passed, of those that either passed or failed."""
+    results = [one.result for one in checks]
+    return f"{results.count('pass')} of {results.count('pass') + results.count('fail')} checks passed"

@@ -9,7 +9,7 @@ from roofline.analysis.table import NotCounted, Roofline, SealCheck
 from roofline.core.device_kinds import KINDS, in_order
 from roofline.core.formatting import capacity, flops_unit, number, percent, starred
 from roofline.core.statistics import few
-from roofline.records.check import CheckResult
+from roofline.records.check import CheckResult, passed
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord
 from roofline.report import counters, peer_paths, predictions
@@ -76,8 +76,8 @@ class DeviceReport:
         return [one for one in self.checks if one.result == "fail"]
 
     @property
-    def passed(self) -> int:
-        return sum(one.result == "pass" for one in self.checks)
+    def passed(self) -> str:
+        return passed(self.checks)
 
     @property
     def verdict(self) -> list[Answer]:
@@ -89,6 +89,7 @@ class Report:
     devices: list[DeviceReport]  # GPUs first
     duplicates: list[str]  # devices of a model of which another comes first: ROOFLINE.md has that one's tables alone
     checks: list[CheckResult]
+    passed: str
     fails: list[str]  # what makes figures doubtful, a line each
     others: list[str]  # where each stands among others of its model and of the host, in a sentence
     between: list[str]  # how the host's GPUs reach one another
@@ -167,6 +168,7 @@ def report(
         devices=[_device(device, table, records) for device in devices.values()],
         duplicates=duplicates,
         checks=table.checks,
+        passed=passed(table.checks),
         fails=fail_lines(table.faults),
         others=[words for name in devices if (words := rank_words(table, name))],
         between=[words for name in devices for words in peer_paths.sentences(table, name)],
@@ -254,9 +256,6 @@ def _figures(table: Roofline, device: DeviceRecord) -> list[Figure]:
     if right.cells:
         words = f"cells on {name} predicted before they were timed: regime right, time within a factor of two"
         figures.append(Figure(str(right.both_right), f"of {right.cells}", words))
-    judged = [one.result for one in table.checks if one.device == name and one.result != "not_applicable"]
-    if judged:
-        figures.append(Figure(str(judged.count("pass")), f"of {len(judged)}", f"checks of {name} passed"))
     return figures
 
 

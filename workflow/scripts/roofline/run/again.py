@@ -6,8 +6,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from roofline.analysis.checks import Evidence
-from roofline.analysis.checks.conditions import disturbed_share
+from roofline.analysis.checks.surroundings import disturbed_share
 from roofline.analysis.results import read_any
 from roofline.analysis.table import Roofline
 from roofline.records.base import read
@@ -54,4 +53,4 @@ def settle(results: Path) -> list[Path]:
 def _share(results: Path, path: Path) -> float:
     record = read_any(path)
     device = read(DeviceRecord, results / record.device / "device_query.json")
-    return disturbed_share(Evidence(record.device, device, [record]))
+    return disturbed_share(record, device.device_kind)
