@@ -8,6 +8,7 @@ from roofline.records.files import file_sha256, write_text
 from roofline.run.derived import derive
 from roofline.run.jobs import job, say
 from roofline.run.paths import RESULTS, below_results
+from roofline.table.rows import passed
 from roofline.table.run_records import KNOWN_CARDS, read_results
 
 if __name__ == "__main__":
@@ -23,8 +24,4 @@ if __name__ == "__main__":
         for name, content in files.items():
             (write_text if isinstance(content, str) else write)(content, RESULTS / name)
         roofline = files["roofline.json"]
-        results = [one.result for one in roofline.checks]
-        say(
-            f"derive: {len(roofline.ceilings)} ceilings, {len(roofline.operators)} cells, "
-            f"{results.count('pass')} checks passed, {results.count('fail')} failed"
-        )
+        say(f"derive: {len(roofline.ceilings)} ceilings, {len(roofline.operators)} cells, {passed(roofline.checks)}")

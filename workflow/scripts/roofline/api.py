@@ -56,7 +56,7 @@ from roofline.run.paths import RESULTS
 from roofline.run.runs import read_run as open_run
 from roofline.run.settings import Faults
 from roofline.table.ceiling_rows import comparable
-from roofline.table.checks.conditions import ALONE, QUIET
+from roofline.table.checks.surroundings import ALONE, QUIET
 from roofline.table.load import card_facts
 from roofline.table.quantities import Run, sound
 from roofline.table.rows import ComputeCeiling, MemoryCeiling

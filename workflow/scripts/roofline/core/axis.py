@@ -8,4 +8,3 @@ BYTES = "bytes"
 class Axis(NamedTuple):
     key: str  # of the shape, or bytes: those that a step moves
     symbol: str
-    at_least: int | None = None  # values that a check asks for

@@ -219,8 +219,9 @@ def asked(checked: Checked, chosen: Iterable[str]) -> dict:
         if device not in devices_with(operator, config, chosen)
     ]
     operations = [operation.model_dump() for operation in config.operations]
-    dtypes = config.peak_flops.dtypes
-    return {"effort": config.effort, "dtypes": dtypes, "operations": operations, "without": without}
+    lengths = config.decode_attn.seq_lens if config.decode_attn.enabled else []
+    wanted = {"effort": config.effort, "dtypes": config.peak_flops.dtypes, "seq_lens": lengths}
+    return wanted | {"operations": operations, "without": without}
 
 
 def _level_faults(config: BaseModel, identity, chosen) -> list[str]:

@@ -124,6 +124,7 @@ def _load(load: Sustained, flops: int) -> Load:
         seconds=load.seconds,
         settled_after_s=load.settled_after_s,
         temperature_c=load.temperature_c,
+        drift=load.drift,
         points=len(load.curve),
         product_flops=flops,
         first_tflops=[flops / seconds / 1e12 for seconds in load.first_products_s],
