@@ -7,10 +7,9 @@ import pytest
 from records_factory import beside, cell, device_record, operator_record, peak_record, timing, verified
 
 from roofline.records.base import write
-from roofline.records.check import CheckResult
 from roofline.run import again
 from roofline.table.checks import Evidence
-from roofline.table.checks.conditions import disturbed_share
+from roofline.table.rows import CheckResult
 
 RESULTS, CELLS = Path("results"), 4
 RECORD = RESULTS / "cpu/scan/case.json"
@@ -86,10 +85,10 @@ def test_what_the_last_run_found_disturbed_and_this_one_asks_for_is_measured_aga
     write(table, RESULTS / "roofline.json")
     assert again.disturbed(RESULTS, asked) == []
     known = {"device": "cpu", "check": "no other load", "reason": "made up", "doubts_figures": True}
-    table.checks = [
+    checks = [
         CheckResult(result="fail", records=["cpu/b.json", "cpu/calibration.json", "cpu/not_asked.json"], **known),
         CheckResult(result="fail", records=["cpu/b.json"], **known),
         CheckResult(result="pass", records=["cpu/a.json"], **known),
     ]
-    write(table, RESULTS / "roofline.json")
+    write(table.model_copy(update={"checks": checks}), RESULTS / "roofline.json")
     assert again.disturbed(RESULTS, [*asked, "cpu/calibration"]) == ["results/cpu/b.json"]

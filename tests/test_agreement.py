@@ -5,7 +5,6 @@ from records_factory import bandwidth_record, device_record, peak_record, stream
 
 from roofline.records.memory import FoundLevel, GridTrial, Sweep, SweepPoint
 from roofline.table import checks
-from roofline.table.checks.agreement import AGREE
 
 CPU = device_record("cpu")
 

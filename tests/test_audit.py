@@ -14,7 +14,6 @@ from roofline.report.rendering import text_page
 from roofline.report.screen import summary
 from roofline.table.checks.card import LINK, MEMORY
 from roofline.table.checks.ceilings import NEAR_MAXIMUM, READS, REGISTERS
-from roofline.table.checks.conditions import ALONE, QUIET
 from roofline.table.load import load
 from roofline.table.run_records import read_results
 
@@ -52,7 +51,7 @@ class Card:
         paths = sorted(self.root.rglob("*.json"))
         found = read_results(self.root, paths)
         table = load(found)
-        text = text_page("interpretation.md.j2", report(found, table, {}))
+        text = text_page("interpretation.md.j2", report(table, {}))
         return text, summary(table), table
 
 

@@ -18,11 +18,8 @@ from roofline.measure.sustained import summarise
 from roofline.records.compute import LoadPoint
 from roofline.records.timing import DeviceState
 from roofline.table import checks
-from roofline.table.checks.agreement import AGREE
 from roofline.table.checks.card import LINK, MEMORY
 from roofline.table.checks.ceilings import NEAR_MAXIMUM, READS, REGISTERS
-from roofline.table.checks.conditions import ALONE, QUIET, UNTHROTTLED
-from roofline.table.checks.heat import HOLDS
 
 FACTS = {
     "memory_bus_width_bits": 6016,

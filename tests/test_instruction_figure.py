@@ -15,7 +15,6 @@ from roofline.records.base import read
 from roofline.report import instruction_figure
 from roofline.table.cell_rows import IDENTITY
 from roofline.table.checks.ceilings import ISSUE_RATE
-from roofline.table.checks.registry import Evidence, judge
 from roofline.table.instruction_roofline import instruction_roofline, placed_kernel
 from roofline.table.rows import InstructionRoofline, Roofline, Wall
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -9,11 +10,11 @@ import pytest
 import samples
 from pictures import dots_of, overlapping_texts, texts_outside, texts_over_dots, words_of
 
-from roofline.operators.about import OwnOperator, Stored
+from roofline.operators.about import OwnOperator
 from roofline.records.base import read
 from roofline.report import operator_figure
 from roofline.report.figure_style import PAPER
-from roofline.table.rows import Roofline
+from roofline.table.rows import Cell, Roofline
 
 CHECKOUT = Path(__file__).parents[1]
 TEXT = {"title": "squares of 🚀", "picture": "squares", "counted": "inputs and outputs once"}
@@ -38,7 +39,13 @@ def own_operator(cells: int, **fields) -> Roofline:
 
 def batch_1() -> Roofline:
     roofline = reference()
-    return roofline.model_copy(update={"operators": [o for o in roofline.operators if o.series == "batch 1"]})
+    kept = [cell for cell in roofline.operators if roofline.series(cell) == "batch 1"]
+    return roofline.model_copy(update={"operators": kept})
+
+
+def changed(run: Roofline, change: Callable[[Cell], dict]) -> Roofline:
+    """The run with other cells."""
+    return run.model_copy(update={"operators": [cell.model_copy(update=change(cell)) for cell in run.operators]})
 
 
 def several_presets() -> Roofline:
@@ -48,10 +55,7 @@ def several_presets() -> Roofline:
 
 
 def above_the_roof() -> Roofline:
-    roofline = reference()
-    for cell in roofline.operators:
-        cell.fraction_of_roof *= 3.3
-    return roofline
+    return changed(reference(), lambda cell: {"fraction_of_roof": 3.3 * cell.fraction_of_roof})
 
 
 CASES = {
@@ -85,8 +89,8 @@ def test_it_shows_every_cell_in_a_panel_of_its_dtype_and_batch(tmp_path):
     for axes, (device, words) in zip(figure.axes, panels, strict=True):
         there = {tuple(place) for line in dots_of(figure) if line.axes is axes for place in line.get_xydata()}
         for cell in run.operators:
-            if (cell.device, cell.operator, f"{cell.dtype}, {cell.series}") == (device, "decode_attention", words):
-                assert (cell.shape["seq_len"], cell.fraction_of_roof) in there, cell.full_name
+            if (cell.device, cell.operator, f"{cell.dtype}, {run.series(cell)}") == (device, "decode_attention", words):
+                assert (cell.shape["seq_len"], cell.fraction_of_roof) in there, run.full_name(cell)
         low, high = axes.get_ylim()
         assert axes.get_yscale() == "linear" and low <= 0 and high >= 1
     told = words_of(figure, tmp_path / "attention.svg")
@@ -100,10 +104,8 @@ def test_very_many_series_share_a_panel_per_dtype():
 
 
 def test_a_name_that_the_font_lacks_is_that_of_its_cells():
-    run = own_operator(3)
-    for cell in run.operators:
-        cell.operator = "操作"
-    run.described({"操作": Stored(OWN.model_copy(update={"name": "操作"}))})
+    run = changed(own_operator(3), lambda cell: {"operator": "操作"})
+    run = Roofline(**dict(run) | {"own_operators": [OWN.model_copy(update={"name": "操作"})]})
     assert dots_of(operator_figure.draw(run, "操作"))
 
 
@@ -115,8 +117,7 @@ def test_lines_join_cells_that_differ_in_the_axis_alone():
 
 def test_an_axis_of_bytes_joins_cells_of_any_shape(tmp_path):
     run = own_operator(4, axis=("bytes", "sizes", None))
-    for cell in run.operators:
-        cell.shape = {"rows": cell.shape["count"], "columns": 8}
+    run = changed(run, lambda cell: {"shape": {"rows": cell.shape["count"], "columns": 8}})
     figure = operator_figure.draw(run, "squares")
     joined = [line for line in dots_of(figure) if line.get_linewidth() == 0.9]
     assert [list(line.get_xdata()) for line in joined] == [[8e6, 16e6, 24e6, 32e6]]
@@ -124,18 +125,18 @@ def test_an_axis_of_bytes_joins_cells_of_any_shape(tmp_path):
 
 
 def test_without_an_axis_equal_shares_stand_beside_each_other():
-    run = reference()
-    for cell in run.operators:
-        cell.fraction_of_roof = cell.device_fraction_of_roof = 0.9
+    run = changed(reference(), lambda cell: {"fraction_of_roof": 0.9, "gpu_fraction_of_roof": 0.9})
     dots = [tuple(place) for line in dots_of(operator_figure.draw(run, "gemm")) for place in line.get_xydata()]
     on_gpu = [cell for cell in run.operators if (cell.operator, cell.device) == ("gemm", "gpu0")]
     assert len(set(dots[: len(on_gpu)])) == len(on_gpu)
 
 
 def test_hollow_where_the_devices_part_differs_by_more_than_5_percent():
-    roofline = own_operator(2)
-    for cell, times in zip(roofline.operators, (1.04, 1.2), strict=True):
-        cell.device_fraction_of_roof = times * cell.fraction_of_roof
+    times = {1: 1.04, 2: 1.2}
+    roofline = changed(
+        own_operator(2),
+        lambda cell: {"gpu_fraction_of_roof": times[cell.shape["count"]] * cell.fraction_of_roof},
+    )
     hollow = [d for d in dots_of(operator_figure.draw(roofline, "squares")) if d.get_markerfacecolor() == PAPER]
     assert len(hollow) == 1
     assert hollow[0].get_ydata()[1] == pytest.approx(1.2 * roofline.operators[1].fraction_of_roof)
@@ -146,9 +147,7 @@ def test_presets_have_panels_of_their_own():
 
 
 def test_nothing_to_draw_is_said(tmp_path):
-    roofless = own_operator(3)
-    for cell in roofless.operators:
-        cell.fraction_of_roof = None
+    roofless = changed(own_operator(3), lambda cell: {"fraction_of_roof": None})
     for table, operator in ((samples.table(samples.no_dots()), "never_heard_of"), (roofless, "squares")):
         told = words_of(operator_figure.draw(table, operator), tmp_path / "none.svg")
         assert any(text.startswith("Nothing to draw") for text in told)

@@ -23,14 +23,13 @@ from records_factory import device_record as device
 
 from roofline.core.formatting import duration, number
 from roofline.records.base import read
-from roofline.records.check import CheckResult
 from roofline.records.manifest import Manifest
 from roofline.records.memory import BandwidthRecord
 from roofline.report.model import report
 from roofline.report.rendering import html_page, text_page
 from roofline.run.manifest import hashes
 from roofline.table.load import Asked, load
-from roofline.table.rows import Roofline
+from roofline.table.rows import CheckResult, Roofline
 from roofline.table.run_records import read_results
 
 REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
@@ -47,7 +46,7 @@ def of_reference(more=lambda found: None):
     found = read_results(REFERENCE, paths)
     more(found)
     sha256 = hashes(manifest.outputs)
-    return report(found, load(found, Asked(**manifest.asked), sha256), sha256)
+    return report(load(found, Asked(**manifest.asked), sha256), sha256)
 
 
 @pytest.fixture(scope="module")
@@ -302,7 +301,7 @@ def test_every_cell_of_an_operator_has_a_row_with_its_prediction(reference):
     (one,) = (
         c for c in cells if (c.device, c.implementation, c.scope, c.dtype, c.shape["batch"], c.shape["seq_len"]) == key
     )
-    assert row[4:7] == [duration(one.latency_s), str(one.samples), duration(one.device_latency_s)]
+    assert row[4:7] == [duration(one.cpu_time_s), str(one.samples), duration(one.gpu_time_s)]
 
 
 # ---------------------------------------------------------------- in a browser

@@ -22,7 +22,7 @@ from safetensors.numpy import save_file
 from workflow_run import CHECKOUT, Run, measured, surroundings, tensors
 
 from roofline.devices.cpu import identity as cpu
-from roofline.records.check import CheckResult
+from roofline.table.rows import CheckResult
 
 QUERY, SEAL, CALIBRATION, PEAKS_SEAL, ATTENTION_SEAL, ROWS_SEAL = (
     f"cpu/{name}.json"
@@ -278,7 +278,7 @@ def test_the_users_operations_are_placed_and_nothing_is_measured(run):
     roofline = run.read("roofline.json")
     (bandwidth,) = (c["gb_per_s"] * 1e9 for c in roofline["ceilings"] if c["name"] == "dram_read")
     (found,) = (o for o in roofline["operators"] if o["operator"] == "operation")
-    assert (found["name"], found["latency_s"], found["regime"]) == ("memory <bound>", 100, "memory")
+    assert (found["name"], found["cpu_time_s"], found["regime"]) == ("memory <bound>", 100, "memory")
     assert found["roofline_time_s"] == pytest.approx(4e10 / bandwidth, rel=1e-9)
     (skipped,) = (skip for skip in roofline["skipped"] if skip["what"] == "operation")
     assert (skipped["name"], skipped["dtype"]) == ("no ceiling", "bf16") and "bf16" in skipped["reason"]

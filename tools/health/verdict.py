@@ -20,8 +20,7 @@ MEASURED = "every measurement went through"
 UNUSED = "nobody else uses the GPU"
 XIDS = "no Xid errors of the hardware"
 REPEATABLE = "the same product gives the same bits every time"
-# Checks of the library, by name. The first says less than its check of heat at any moment.
-UNTHROTTLED = "no ceiling measured only under thermal throttling"
+# Checks of the library, by name.
 READS = "memory reads at 85 % of the vendor's bandwidth or more"
 REGISTERS = "register-only kernels at 90 % or more of what their clock allows"
 MATMULS = "matrix products within 30 % of the vendor's peak"
@@ -82,7 +81,7 @@ def repeatable(repeated: Mapping | None) -> Row:
 
 def of_library(checks: Iterable, product: str, ranked: Container[str]) -> list[Row]:
     """The datasheet does not judge a ceiling that known cards judge; a busy host is not an error of the card."""
-    left_out = {name for name, key in ((READS, "hbm_read"), (MATMULS, product)) if key in ranked} | {UNTHROTTLED}
+    left_out = {name for name, key in ((READS, "hbm_read"), (MATMULS, product)) if key in ranked}
     return [
         Row(one.check, "note" if (one.check, one.result) == (QUIET, "fail") else one.result, one.reason, one.action)
         for one in checks

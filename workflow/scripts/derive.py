@@ -7,6 +7,7 @@ from roofline.records.cards import known_cards
 from roofline.records.files import RESULTS, below_results, file_sha256
 from roofline.run.derived import write_derived
 from roofline.run.jobs import job, say
+from roofline.table.rows import passed
 from roofline.table.run_records import KNOWN_CARDS, read_results
 
 if __name__ == "__main__":
@@ -19,8 +20,4 @@ if __name__ == "__main__":
         found.known_cards = known.devices
         write(known, RESULTS / KNOWN_CARDS)
         roofline = write_derived(found, json.loads(snakemake.params.asked), sha256, RESULTS)
-        results = [one.result for one in roofline.checks]
-        say(
-            f"derive: {len(roofline.ceilings)} ceilings, {len(roofline.operators)} cells, "
-            f"{results.count('pass')} checks passed, {results.count('fail')} failed"
-        )
+        say(f"derive: {len(roofline.ceilings)} ceilings, {len(roofline.operators)} cells, {passed(roofline.checks)}")

@@ -22,7 +22,6 @@ from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import BandwidthRecord
 from roofline.table.checks.card import COPIES, LINK, MEMORY, REPAIRS
 from roofline.table.checks.ceilings import NEAR_MAXIMUM
-from roofline.table.checks.conditions import ALONE, COOL
 
 # GB/s and TFLOPS of an H200; register-only kernels run on two of its multiprocessors, which NumPy can follow.
 FEW, ALL = 2, 132

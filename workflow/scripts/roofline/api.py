@@ -58,7 +58,7 @@ from roofline.run.jobs import Failure, exit_with, print_what_can_be_printed
 from roofline.run.manifest import differing_files
 from roofline.run.settings import Faults
 from roofline.table.ceiling_rows import comparable
-from roofline.table.checks.conditions import ALONE, QUIET
+from roofline.table.checks.surroundings import ALONE, QUIET
 from roofline.table.load import card_facts
 from roofline.table.quantities import Run, fingerprint, quantities, sound
 from roofline.table.rows import ComputeCeiling, MemoryCeiling, Roofline

@@ -135,9 +135,5 @@ def _remarks(roofline: Roofline) -> Finding | None:
 
 
 def _failed(roofline: Roofline) -> Finding | None:
-    told = [
-        f"{one.device or 'all devices'}: {one.reason}. Check: {one.check}."
-        for one in roofline.checks
-        if one.result == "fail"
-    ]
+    told = [f"{one.device}: {one.reason}. Check: {one.check}." for one in roofline.checks if one.result == "fail"]
     return Finding("What the run itself fails", " ".join(told), again=True) if told else None

@@ -20,8 +20,10 @@ from roofline.records.device import DeviceRecord
 from roofline.records.instructions import InstructionsRecord
 from roofline.records.memory import Bandwidth, BandwidthRecord, Sweep
 from roofline.records.operator import JobRecord, Measurement, OperatorRecord
-from roofline.table import checks
 from roofline.table.ceiling_rows import blocks_of
+from roofline.table.checks.card import memory_errors
+from roofline.table.checks.judge import Evidence
+from roofline.table.checks.surroundings import host_load
 
 
 def line(record, name: str, device: DeviceRecord | None = None) -> str:
@@ -30,8 +32,16 @@ def line(record, name: str, device: DeviceRecord | None = None) -> str:
         return f"{name}: {_counters(*record)}"
     figures = f"{name}: {LINES[type(record)](record)}"
     elapsed = f", {record.elapsed_s:.1f} s" if isinstance(record, JobRecord) and not _skipped(record) else ""
-    failed = checks.failed(device, [record] if isinstance(record, JobRecord) else []) if device else []
-    return f"{figures}{elapsed}{''.join(f'; FAIL: {one.reason}' for one in failed)}"
+    return f"{figures}{elapsed}{_failed(record, device) if device else ''}"
+
+
+def _failed(record, device: DeviceRecord) -> str:
+    """What need not wait for the table: a broken memory, or a disturbed measurement."""
+    if isinstance(record, DeviceRecord):
+        found = memory_errors(Evidence(device))
+        return f"; FAIL: {found.reason}" if found.result == "fail" else ""
+    disturbed = host_load(record, device.device_kind)
+    return f"; disturbed: {disturbed[0]}" if disturbed else ""
 
 
 def _skipped(record) -> bool:

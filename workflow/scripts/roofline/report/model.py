@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from roofline.core.formatting import capacity, flops_unit, number, percent, starred
 from roofline.core.terms import KINDS, in_order
-from roofline.records.check import CheckResult
 from roofline.report import counters, peer_paths, predictions
 from roofline.report.answers import Answer
 from roofline.report.charts import (
@@ -25,7 +24,7 @@ from roofline.report.predictions import Miss, Section, miss, score_words, worst
 from roofline.report.pyramid import Layer, pyramid
 from roofline.report.tables import fail_lines, main_memory_ceiling, promised, rank_words
 from roofline.report.throughput import ceiling_tables, throughput
-from roofline.table.rows import Device, NotCounted, Roofline
+from roofline.table.rows import CheckResult, Device, NotCounted, Roofline, passed
 from roofline.table.scores import score
 
 HEADLINE = ("fp16", "bf16", "fp32")  # the dtype whose ceiling stands at the top
@@ -72,8 +71,8 @@ class DeviceReport:
         return [one for one in self.checks if one.result == "fail"]
 
     @property
-    def passed(self) -> int:
-        return sum(one.result == "pass" for one in self.checks)
+    def passed(self) -> str:
+        return passed(self.checks)
 
     @property
     def verdict(self) -> list[Answer]:
@@ -85,6 +84,7 @@ class Report:
     devices: list[DeviceReport]  # GPUs first
     duplicates: list[str]  # devices of a model of which another comes first: ROOFLINE.md has that one's tables alone
     checks: list[CheckResult]
+    passed: str
     fails: list[str]  # what makes figures doubtful, a line each
     others: list[str]  # where each stands among others of its model and of the host, in a sentence
     between: list[str]  # how the host's GPUs reach one another
@@ -155,6 +155,7 @@ def report(table: Roofline, sha256: Mapping[str, str]) -> Report:
         devices=[_device(name, table) for name in devices],
         duplicates=duplicates,
         checks=table.checks,
+        passed=passed(table.checks),
         fails=fail_lines(table.faults),
         others=[words for name in devices if (words := rank_words(table, name))],
         between=[words for name in devices for words in peer_paths.sentences(table, name)],
@@ -243,9 +244,6 @@ def _figures(table: Roofline, name: str) -> list[Figure]:
     if right.cells:
         words = f"cells on {name} predicted before they were timed: regime right, time within a factor of two"
         figures.append(Figure(str(right.both_right), f"of {right.cells}", words))
-    judged = [one.result for one in table.checks if one.device == name and one.result != "not_applicable"]
-    if judged:
-        figures.append(Figure(str(judged.count("pass")), f"of {len(judged)}", f"checks of {name} passed"))
     return figures
 
 

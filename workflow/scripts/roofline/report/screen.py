@@ -8,7 +8,6 @@ from typing import NamedTuple
 from roofline.core.formatting import duration, number, percent, starred
 from roofline.core.statistics import half_width
 from roofline.core.terms import KINDS
-from roofline.records.check import CheckResult
 from roofline.report import peer_paths
 from roofline.report.predictions import score_words
 from roofline.report.tables import (
@@ -23,7 +22,7 @@ from roofline.report.tables import (
     within_run,
     without_roof,
 )
-from roofline.table.rows import Cell, Roofline
+from roofline.table.rows import Cell, CheckResult, Roofline, passed
 from roofline.table.scores import score
 
 WIDTH = 100  # columns
@@ -42,7 +41,7 @@ def summary(roofline: Roofline, arguments: str = "") -> str:
         told += [part for line in without_roof(roofline, name) for part in _wrapped(f"  {line}", 4)]
         told += [f"  {DOUBTFUL}"] if any("*" in line for line in told) else []
         lines += [f"{name}: {device.name}", *told, *_above_roof(name, roofline), *_predictions(name, roofline), ""]
-    lines += ["Checks", *_checks(roofline.checks), ""]
+    lines += [passed(roofline.checks), *_checks(roofline.checks), ""]
     if roofline.repeatable:  # not wrapped: it is to be pasted
         lines += [f"{MEASURED_AGAIN}:", f"  {make_again(arguments)}", ""]
     return "\n".join(lines)
@@ -221,10 +220,7 @@ def _operator_line(o: Cell, name: str) -> str:
 
 
 def _checks(checks: Iterable[CheckResult]) -> list[str]:
-    """One by one; those that do not pass with the reason."""
-    words = {"pass": "pass", "note": "note", "fail": "FAIL", "not_applicable": "n/a "}
-    lines = []
-    for c in checks:
-        reason = "" if c.result == "pass" else f" ({c.reason})"
-        lines += _wrapped(f"  {words[c.result]}  {c.device + ': ' if c.device else ''}{c.check}{reason}", 8)
-    return lines
+    """Those that failed, and notes, with the reason."""
+    words = {"note": "note", "fail": "FAIL"}
+    told = [f"  {words[c.result]}  {c.device}: {c.check} ({c.reason})" for c in checks if c.result in words]
+    return [line for one in told for line in _wrapped(one, 8)]

@@ -19,8 +19,7 @@ from roofline.core.formatting import (
 from roofline.core.statistics import few, half_width
 from roofline.core.terms import KINDS
 from roofline.devices.levels import MAIN_ROOFS
-from roofline.records.check import CheckResult
-from roofline.table.rows import USERS, Cell, ComputeCeiling, Device, MemoryCeiling, Plateau, Roofline
+from roofline.table.rows import USERS, Cell, CheckResult, ComputeCeiling, Device, MemoryCeiling, Plateau, Roofline
 
 SERIES = {  # of a sweep: whose bandwidth it is
     "through L1": "one multiprocessor, through L1",

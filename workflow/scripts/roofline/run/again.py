@@ -8,8 +8,7 @@ from pathlib import Path
 
 from roofline.records.base import read
 from roofline.records.device import DeviceRecord
-from roofline.table.checks import Evidence
-from roofline.table.checks.conditions import disturbed_share
+from roofline.table.checks.surroundings import disturbed_share
 from roofline.table.rows import Roofline
 from roofline.table.run_records import read_any
 
@@ -54,4 +53,4 @@ def settle(results: Path) -> list[Path]:
 def _share(results: Path, path: Path) -> float:
     record = read_any(path)
     device = read(DeviceRecord, results / record.device / "device_query.json")
-    return disturbed_share(Evidence(record.device, device, [record]))
+    return disturbed_share(record, device.device_kind)

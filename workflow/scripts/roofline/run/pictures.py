@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from roofline.records.check import CheckResult
 from roofline.report import (
     instruction_figure,
     load_figure,
@@ -18,7 +17,7 @@ from roofline.report import (
 from roofline.report.figure_style import headline, save, styled
 from roofline.report.tables import fail_lines
 from roofline.run import run_lock
-from roofline.table.rows import Roofline
+from roofline.table.rows import CheckResult, Roofline
 
 
 def draw(

@@ -133,4 +133,6 @@ def asked(checked: Checked, chosen: Sequence[str]) -> dict:
         if not devices_with(one, config, [device])
     ]
     operations = [operation.model_dump() for operation in config.operations]
-    return {"effort": config.effort, "dtypes": config.peak_flops.dtypes, "operations": operations, "without": without}
+    lengths = config.decode_attn.seq_lens if config.decode_attn.enabled else []
+    wanted = {"effort": config.effort, "dtypes": config.peak_flops.dtypes, "seq_lens": lengths}
+    return wanted | {"operations": operations, "without": without}

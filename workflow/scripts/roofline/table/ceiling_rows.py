@@ -8,7 +8,7 @@ from roofline.core.repeatability import doubt_of, spread
 from roofline.core.statistics import median
 from roofline.core.terms import KINDS, DeviceKind
 from roofline.records.cards import METHOD, CardRun, card_id
-from roofline.records.compute import PeakFlops, PeakFlopsRecord, Sustained
+from roofline.records.compute import Block, PeakFlops, PeakFlopsRecord, Sustained
 from roofline.records.device import DeviceRecord
 from roofline.records.memory import Bandwidth, BandwidthRecord
 from roofline.table.rows import (
@@ -81,23 +81,24 @@ def _compute(
         burst_limited_by=peak.burst_limited_by,
         sustained_limited_by=peak.sustained_limited_by,
         throttled=peak.throttled,
-        variants=[
-            Variant(
-                accumulation=one.product.accumulation,
-                output=one.product.output,
-                inputs=one.inputs,
-                tflops=one.tflops,
-                ci95=one.ci95,
-                samples=len(one.latency.samples_s),
-            )
-            for one in peak.variants
-        ],
+        variants=list(map(_variant, peak.variants)),
         load=_load(peak.sustained, burst.flops) if peak.sustained else None,
         investigation=_investigation(peak),
         remarks=peak.doubts,
         doubt=doubt,
         **_rank(record.dtype, peak.burst_tflops, [] if doubt else known),
         record=path,
+    )
+
+
+def _variant(one: Block) -> Variant:
+    return Variant(
+        accumulation=one.product.accumulation,
+        output=one.product.output,
+        inputs=one.inputs,
+        tflops=one.tflops,
+        ci95=one.ci95,
+        samples=len(one.latency.samples_s),
     )
 
 
@@ -121,6 +122,7 @@ def _load(load: Sustained, flops: int) -> Load:
         seconds=load.seconds,
         settled_after_s=load.settled_after_s,
         temperature_c=load.temperature_c,
+        drift=load.drift,
         points=len(load.curve),
         product_flops=flops,
         first_tflops=[flops / seconds / 1e12 for seconds in load.first_products_s],

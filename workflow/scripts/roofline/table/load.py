@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from roofline.operators.about import Stored, Unknown, builtin
-from roofline.records.check import CheckResult
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.instructions import InstructionsRecord
 from roofline.records.memory import BandwidthRecord
 from roofline.records.operator import Measurement
-from roofline.table import ceiling_rows, checks
+from roofline.table import ceiling_rows
 from roofline.table.cell_rows import Around, cell_row, operation
+from roofline.table.checks import judge
 from roofline.table.counted import counted_rows, not_counted
 from roofline.table.instruction_roofline import instruction_roofline
 from roofline.table.quantities import Quantity, quantities, sound
-from roofline.table.rows import Cell, ComputeCeiling, Device, MemoryCeiling, Roofline, Skipped, case_of
+from roofline.table.rows import Cell, CheckResult, ComputeCeiling, Device, MemoryCeiling, Roofline, Skipped, case_of
 from roofline.table.run_records import Results, read_results
 from roofline.table.scores import score
 from roofline.table.seals import violations
@@ -29,6 +29,7 @@ class Asked:
 
     effort: str | None = None
     dtypes: list[str] = field(default_factory=list)
+    seq_lens: list[int] | None = None  # of decode attention; None if not known
     operations: list[dict[str, Any]] = field(default_factory=list)
     without: list[dict[str, str]] = field(default_factory=list)  # device, operator and reason
 
@@ -63,7 +64,7 @@ def load(found: Results, asked: Asked | None = None, sha256: Mapping[str, str] |
         own_operators=list(found.own_operators.values()),
         checks=[],
     )
-    return roofline.model_copy(update={"checks": checks.of_run(roofline, found)})
+    return roofline.model_copy(update={"checks": judge.of_run(roofline, found, asked)})
 
 
 def _device(found: Results, name: str, sha256: Mapping[str, str] | None) -> Device:
@@ -161,7 +162,7 @@ def card_facts(results: Path, later: Mapping[str, Mapping]) -> dict[str, CardFac
     table, facts = load(found), {}
     for name, record in found.device_records().items():
         record = record.model_copy(update={"hardware": record.hardware | later.get(name, {})})
-        known = checks.Evidence(name, record, found.measured_on(name))
-        judged = checks.judge(known, lambda one: one.looks_at != "table")
+        known = judge.Evidence(record, table, {path: one for path, one in found.measured if one.device == name})
+        judged = judge.judge(known, judge.OF_MACHINE)
         facts[name] = CardFacts(record, sound(quantities(table), name), judged)
     return facts

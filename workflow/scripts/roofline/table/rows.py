@@ -10,6 +10,7 @@ Names of version 6 and before, as arguments of a comparison of a frozen table wi
         device_fraction_of_roof=gpu_fraction_of_roof --without model_decode
 """
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -20,7 +21,6 @@ from roofline.core.repeatability import Doubt
 from roofline.core.terms import BYTES, Axis, Cache, ComputeUnit, DeviceKind, HostMemory, Mix, Regime, RegimeLevel
 from roofline.operators.about import About, OwnOperator, Stored, Unknown, builtin
 from roofline.records.base import Interval, NotNegative, Positive, Record
-from roofline.records.check import CheckResult
 
 SCHEMA_VERSION = 7
 USERS = "operation"  # the operator of the config's `operations`, which have counts and no code
@@ -73,6 +73,7 @@ class Load(Row):
     seconds: Positive
     settled_after_s: NotNegative | None = Field(description="what counts begins here; null: the last third counted")
     temperature_c: float | None = Field(description="the highest of what counts")
+    drift: float | None = Field(description="the last cycle over the first, or quarter, less 1")
     points: int = Field(description="moments of the whole curve")
     product_flops: int = Field(description="of one product")
     first_tflops: list[Positive] = Field(description="of the first 0.1 s, product by product")
@@ -381,6 +382,29 @@ class NotCounted(Row):
 
     device: str
     reason: str
+
+
+Result = Literal["pass", "note", "fail", "not_applicable"]
+
+
+class CheckResult(Row):
+    """One check of a device or of a run, with its verdict."""
+
+    device: str
+    check: str = Field(description="what must hold")
+    result: Result
+    reason: str = Field(description="what was found; why it could not be judged")
+    action: str | None = Field(default=None, description="what to do; null where nothing is to be done")
+    value: float | None = Field(default=None, description="the figure that decides, where there is one")
+    limit: float | None = Field(default=None, description="that it is held to")
+    doubts_figures: bool = Field(default=False, description="whether a failure makes the device's figures doubtful")
+    records: list[str] = Field(default=[], description="to measure again, where what failed may be over by then")
+
+
+def passed(checks: Iterable[CheckResult]) -> str:
+    """How many checks passed, of those that either passed or failed."""
+    results = [one.result for one in checks]
+    return f"{results.count('pass')} of {results.count('pass') + results.count('fail')} checks passed"
 
 
 class Tally(Row):

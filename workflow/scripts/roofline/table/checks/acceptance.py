@@ -1,0 +1,60 @@
+"""The lab's stop conditions, for the settings that were asked for: not applicable if these ask for less."""
+
+from roofline.devices.datasheets import DTYPES
+from roofline.table.checks.ceilings import is_near, of_vendor
+from roofline.table.checks.judge import DISTURBED, Evidence, Outcome, check
+
+ENOUGH_DTYPES = 3
+ENOUGH_LENGTHS = 4
+
+DTYPES_MEASURED = f"{ENOUGH_DTYPES} or more dtypes near the vendor's peak"
+LENGTHS_MEASURED = f"decode attention measured at {ENOUGH_LENGTHS} or more values of S"
+PLACED = "every operator under measured ceilings in the plot"
+QUESTIONS = "the three questions answered"
+
+
+@check(DTYPES_MEASURED)
+def dtypes(known: Evidence) -> Outcome:
+    near = [name for name, share in of_vendor(known).items() if is_near(share)]
+    disturbed = {one.name for one in known.mine(known.table.ceilings) if one.doubt in DISTURBED}
+    asked = [name for name in DTYPES if name in known.device.vendor.peaks and name in (known.dtypes or DTYPES)]
+    possible = [name for name in asked if name not in disturbed]
+    if len(possible) < ENOUGH_DTYPES:
+        return Outcome("not_applicable", f"{len(possible)} were asked for, have a known peak and were not disturbed")
+    result = "pass" if len(near) >= ENOUGH_DTYPES else "fail"
+    return Outcome(result, ", ".join(near) or "none", len(near), ENOUGH_DTYPES)
+
+
+@check(LENGTHS_MEASURED, of_cpus=True)
+def lengths(known: Evidence) -> Outcome:
+    if known.seq_lens is not None and len(set(known.seq_lens)) < ENOUGH_LENGTHS:
+        return Outcome("not_applicable", f"{len(set(known.seq_lens))} were asked for")
+    cells = [one for one in known.mine(known.table.operators) if one.operator == "decode_attention"]
+    found = sorted({one.shape["seq_len"] for one in cells if one.cpu_time_s})
+    if not found and known.seq_lens is None:
+        return Outcome("not_applicable", "not measured")
+    words = f"S = {', '.join(map(str, found)) or 'none'}"
+    return Outcome("pass" if len(found) >= ENOUGH_LENGTHS else "fail", words, len(found), ENOUGH_LENGTHS)
+
+
+@check(PLACED, of_cpus=True)
+def placed(known: Evidence) -> Outcome:
+    """Both kinds of ceiling were measured, and so was the roof declared for each operator."""
+    ceilings = [one.kind for one in known.mine(known.table.ceilings)]
+    compute, memory = ceilings.count("compute"), ceilings.count("memory")
+    operators = [one for one in known.mine(known.table.operators) if not one.no_roof]
+    lost = [known.table.full_name(one) for one in operators if not (one.compute_ceiling and one.memory_ceiling)]
+    words = f"{compute} compute and {memory} memory ceilings, {len(operators)} operators"
+    words += f", a ceiling is missing for {len(lost)}, such as {lost[0]}" if lost else ""
+    return Outcome("pass" if compute and memory and not lost else "fail", words, len(lost), 0)
+
+
+@check(QUESTIONS, of_cpus=True)
+def questions(known: Evidence) -> Outcome:
+    """What interpretation.md rests on: ceilings, operators under them, and a GPU next to the CPU."""
+    lacking = [] if known.mine(known.table.ceilings) else ["no ceiling was measured"]
+    if not any(one.fraction_of_roof for one in known.mine(known.table.operators)):
+        lacking.append("no operator was placed under a roof")
+    if not lacking and len({one.kind for one in known.table.devices.values()}) < 2:
+        return Outcome("not_applicable", "the third needs a GPU and the CPU")
+    return Outcome("fail" if lacking else "pass", "; ".join(lacking) or "ceilings, operators, a GPU and the CPU")

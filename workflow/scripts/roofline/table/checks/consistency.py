@@ -1,0 +1,108 @@
+"""Whether the figures of a run fit each other: roofs, seals, counters, and the ceilings of a CPU."""
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from roofline.core.formatting import number, percent
+from roofline.core.terms import KINDS
+from roofline.table.checks.judge import DISTURBED, Evidence, Outcome, check
+from roofline.table.rows import Counted
+
+APART = 0.15  # of ceilings that should be equal: quiet runs of one host stay within 10 %
+SHOWN = 3  # in a reason
+BUSY = 0.5  # of the cycles, tensor cores in a product that is to fill them
+
+BELOW = "no operator above its roof"
+VERIFIED = "every prediction has its measured counterpart, sealed before it"
+COUNTED = "the hardware's counters confirm the declared bytes and FLOPs"
+AGREE = "ceilings agree with each other"
+
+
+@check(BELOW, of_cpus=True)
+def below_roofs(known: Evidence) -> Outcome:
+    """A cell is above its roof if the whole 95 % interval of its time is."""
+    cells = [one for one in known.mine(known.table.operators) if one.roof_doubt not in DISTURBED]
+    above = {known.table.full_name(one): one.above_roof for one in cells if one.doubt == "impossible"}
+    if above:
+        words = _first([f"{name}: {percent(share)}" for name, share in above.items()])
+        return Outcome("fail", words, max(above.values()), 1)
+    shares = [one.share for one in cells if one.share is not None]
+    result = "pass" if shares else "not_applicable"
+    return Outcome(result, f"{len(shares)} cells", max(shares, default=None), 1)
+
+
+@check(VERIFIED, of_cpus=True)
+def verified(known: Evidence) -> Outcome:
+    cells = known.mine(known.table.entries)
+    if not cells:
+        return Outcome("not_applicable", "nothing was predicted")
+    errors = list(known.table.devices[known.device.device].violations)
+    lacking = {
+        "no sealed prediction": sum(one.sealed is None for one in cells),
+        "no measured time": sum(not one.cpu_time_s for one in cells),
+        "no regime, since a ceiling was not measured": sum(not (one.regime or one.no_roof) for one in cells),
+    }
+    errors += [f"{count} of {len(cells)} cells have {what}" for what, count in lacking.items() if count]
+    return Outcome("fail" if errors else "pass", _first(errors) or f"{len(cells)} cells")
+
+
+@check(COUNTED, of_cpus=True)
+def counters(known: Evidence) -> Outcome | None:
+    """Traffic of cold memory-bound cells, FLOPs of our kernels, and tensor cores in products that they limit."""
+    if not known.profiled:
+        return None
+    if not KINDS[known.device.device_kind].accelerator:
+        return Outcome("not_applicable", "Nsight Compute counts on GPUs")
+    cells = known.mine(known.table.counted)
+    refused = _first(list(dict.fromkeys(one.reason for one in known.mine(known.table.not_counted))))
+    judged = [one for one in cells if _judged(one)]
+    if not judged:
+        return Outcome("not_applicable", refused or "no cell was counted that can be judged")
+    wrong = [known.table.full_name(one) for one in judged if False in _judged(one)]
+    words = "; ".join(filter(None, [_first(wrong), f"{len(judged)} of {len(cells)} profiled cells judged", refused]))
+    return Outcome("fail" if wrong else "pass", words, len(wrong), 0)
+
+
+def _judged(one: Counted) -> list[bool]:
+    """Whether each count that must be as declared is so."""
+    found = [one.reads_agree, one.writes_agree] if one.limited_by_memory else []
+    found += [one.flops_agree] if one.kernel_flops is not None else []
+    active = one.tensor_pipe_active_fraction
+    found += [active > BUSY] if (one.operator, one.regime) == ("gemm", "compute") and active is not None else []
+    return [judged for judged in found if judged is not None]
+
+
+@check(
+    AGREE,
+    of_cpus=True,
+    action="run again, and believe the higher figures: a virtual machine cannot see other guests of its host",
+)
+def agree(known: Evidence) -> Outcome | None:
+    """Of CPUs: the ceilings of a GPU are compared with its clock and the vendor's figures."""
+    if KINDS[known.device.device_kind].accelerator:
+        return None
+    if not known.memory and not known.compute:
+        return Outcome("not_applicable", "no ceiling was measured undisturbed")
+    apart = [*_more_by_fewer_cores(known), *_products_above_registers(known)]
+    return Outcome("note" if apart else "pass", _first(apart) or f"within {percent(APART)}", len(apart), 0)
+
+
+def _more_by_fewer_cores(known: Evidence) -> Iterator[str]:
+    streams = sorted(known.memory, key=lambda one: one.cores or float("inf"))
+    for fewer, more in combinations(streams, 2):
+        same = (fewer.level, fewer.mix) == (more.level, more.mix) and fewer.cores != more.cores
+        if same and fewer.gb_per_s > (1 + APART) * more.gb_per_s:
+            yield f"{fewer.name} {number(fewer.gb_per_s)} GB/s, {more.name} {number(more.gb_per_s)}"
+
+
+def _products_above_registers(known: Evidence) -> Iterator[str]:
+    rates = {(one.dtype, one.method): one.tflops for one in known.compute}
+    for (dtype, method), rate in rates.items():
+        loop = rates.get((dtype, "fma"))
+        if method == "gemm" and loop and rate > (1 + APART) * loop:
+            yield f"{dtype} products {number(rate)} TFLOPS, its register-only loop {number(loop)}"
+
+
+def _first(words: list[str]) -> str:
+    more = [f"and {len(words) - SHOWN} more"] if len(words) > SHOWN else []
+    return "; ".join([*words[:SHOWN], *more])

@@ -1,0 +1,119 @@
+"""The registry: a check is a function of the evidence on one device, with what to do if it fails."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import NamedTuple
+
+from roofline.core.terms import KINDS
+from roofline.records.calibration import CalibrationRecord
+from roofline.records.device import DeviceRecord
+from roofline.records.operator import JobRecord
+from roofline.table.rows import CheckResult, ComputeCeiling, MemoryCeiling, Result, Roofline
+from roofline.table.run_records import Results
+
+OF_MACHINE = ("surroundings", "card", "ceilings")
+MODULES = (*OF_MACHINE, "consistency", "acceptance")  # in the order of their rows
+
+DISTURBED = ("disturbed", "throttled")  # doubts of which surroundings report the reason
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of one device."""
+
+    device: DeviceRecord
+    table: Roofline | None = None
+    records: Mapping[str, JobRecord | CalibrationRecord] = field(default_factory=dict)  # by path
+    dtypes: Sequence[str] = ()  # asked for; empty if not known
+    seq_lens: Sequence[int] | None = None  # of decode attention, asked for; None if not known
+    profiled: bool = False  # whether counters were asked for
+
+    @property
+    def compute(self) -> list[ComputeCeiling]:
+        return [one for one in self._ceilings if one.kind == "compute"]
+
+    @property
+    def memory(self) -> list[MemoryCeiling]:
+        return [one for one in self._ceilings if one.kind == "memory"]
+
+    @property
+    def _ceilings(self) -> list[ComputeCeiling | MemoryCeiling]:
+        mine = self.mine(self.table.ceilings)
+        return [one for one in mine if one.doubt not in DISTURBED]
+
+    def mine(self, rows: Sequence) -> list:
+        return [one for one in rows if one.device == self.device.device]
+
+
+class Outcome(NamedTuple):
+    result: Result
+    reason: str
+    value: float | None = None
+    limit: float | None = None
+    records: Sequence[str] = ()  # to measure again
+    doubts: bool = True  # False if this failure leaves the figures reliable
+
+
+Judge = Callable[[Evidence], Outcome | None]  # None if what it looks at was not asked for
+
+
+@dataclass(frozen=True)
+class Registered:
+    name: str
+    judge: Judge
+    action: str | None
+    of_cpus: bool
+    doubts_figures: bool  # whether a failure makes the figures of the device, or of the records named, doubtful
+
+
+REGISTRY: dict[str, list[Registered]] = {}  # by module
+
+
+def check(
+    name: str, *, action: str | None = None, of_cpus: bool = False, doubts_figures: bool = False
+) -> Callable[[Judge], Judge]:
+    """Register a function as the check of this name."""
+
+    def register(judge: Judge) -> Judge:
+        module = judge.__module__.rpartition(".")[2]
+        REGISTRY.setdefault(module, []).append(Registered(name, judge, action, of_cpus, doubts_figures))
+        return judge
+
+    return register
+
+
+def judge(known: Evidence, modules: Sequence[str] = MODULES) -> list[CheckResult]:
+    """The checks of one device. What was disturbed is reported once, and left out of other checks."""
+    rows: list[CheckResult] = []
+    cpu = not KINDS[known.device.device_kind].accelerator
+    for module in modules:
+        import_module(f"{__package__}.{module}")
+        asked = [one for one in REGISTRY[module] if one.of_cpus or not cpu]
+        rows += [_row(one, known, found) for one in asked if (found := one.judge(known))]
+    return rows
+
+
+def of_run(table: Roofline, found: Results, asked) -> list[CheckResult]:
+    """All checks of a run, device by device; `asked` has the settings `dtypes` and `seq_lens`."""
+    rows = []
+    for name, device in found.device_records().items():
+        records = {path: one for path, one in found.measured if one.device == name}
+        records |= {path: one for path, one in found.seals.items() if one is found.calibration(name)}
+        known = Evidence(device, table, records, asked.dtypes, asked.seq_lens, bool(found.profilers))
+        rows += judge(known)
+    return rows
+
+
+def _row(one: Registered, known: Evidence, found: Outcome) -> CheckResult:
+    return CheckResult(
+        device=known.device.device,
+        check=one.name,
+        result=found.result,
+        reason=found.reason,
+        action=one.action if found.result in ("fail", "note") else None,
+        value=found.value,
+        limit=found.limit,
+        doubts_figures=one.doubts_figures and found.doubts,
+        records=list(found.records),
+    )
