@@ -217,7 +217,7 @@ def _operator(record: JobRecord, path: str, measured: Measurement, ceilings: Map
     attained = measured.flops / measured.latency.median_s / 1e12
     on_device = measured.device_latency
     device_attained = measured.flops / on_device.median_s / 1e12 if on_device else None
-    regime = found_regime(measured, peak, gb_per_s)
+    regime, level = found_regime(measured, peak, memory, ceilings)
     row = Operator(
         operator=measured.operator,
         implementation=measured.implementation,
@@ -248,7 +248,7 @@ def _operator(record: JobRecord, path: str, measured: Measurement, ceilings: Map
         device_fraction_of_roof=_of_roof(measured, on_device.median_s, roof, gb_per_s) if on_device else None,
         fraction_of_compute_peak=attained / peak if peak else None,
         regime=regime,
-        regime_level=measured.memory_level if regime == model.MEMORY_BOUND else None,
+        regime_level=level,
         predicted=Predicted(
             sealed=measured.predicted,
             roof_and_start=_without_a_model(measured, found.device_seal(device)),
@@ -320,16 +320,24 @@ def measured_costs(measured: Measurement, constants: Mapping[str, float] | None)
     return replace(assumed, call_s=measured.overhead_s, start_s=measured.device_overhead_s)
 
 
-def found_regime(measured: Measurement, peak: float | None, gb_per_s: float | None) -> str | None:
-    """The regime from measurements alone, by the rule of regimes.py."""
+def found_regime(
+    measured: Measurement, peak: float | None, memory: MemoryCeiling | None, ceilings: Mapping
+) -> tuple[str | None, str | None]:
+    """The regime from measurements alone, by the rule of regimes.py, and of a memory-bound cell the level."""
     on_device = measured.device_latency
-    return regimes.regime(
+    levels = {measured.memory_level: measured.bytes / (memory.gb_per_s * 1e9) if memory else None}
+    if memory:
+        moved = {level: size for level, size in measured.level_bytes.items() if level in ceilings}
+        levels |= {level: size / (ceilings[level].gb_per_s * 1e9) for level, size in moved.items()}
+    level, memory_s = regimes.slowest_level(levels)
+    regime = regimes.regime(
         latency_s=measured.latency.median_s,
         device_latency_s=on_device.median_s if on_device else None,
         start_s=measured.device_overhead_s if on_device else measured.overhead_s,
         compute_s=measured.flops / (peak * 1e12) if peak else (None if measured.flops else 0.0),
-        memory_s=measured.bytes / (gb_per_s * 1e9) if gb_per_s else None,
+        memory_s=memory_s,
     )
+    return regime, level if regime == model.MEMORY_BOUND else None
 
 
 def _skipped(found: Results, asked: Asked) -> list[Skipped]:

@@ -222,6 +222,7 @@ def declare(
     of_memory = device.memory_ceilings(mix, cores) if cores else device.memory_ceilings(mix)
     ceilings = of_memory if of_device else device.cache_ceilings
     compute_ceiling = device.compute_ceiling(operator.compute_dtype(case, scope), operator.unit_of(case, scope))
+    memory_level = device.memory_level if of_device else device.cache_level
     terms = cell.costs(scope)
     predicted = predict_sealed(
         seals.device,
@@ -230,6 +231,7 @@ def declare(
         traffic_bytes=traffic,
         compute_ceiling=compute_ceiling,
         memory_ceilings=ceilings,
+        memory_level=memory_level,
         terms=terms,
     )
     return {
@@ -238,7 +240,8 @@ def declare(
         "bytes": traffic,
         "compute_ceiling": compute_ceiling,
         "memory_ceilings": ceilings,
-        "memory_level": device.memory_level if of_device else device.cache_level,
+        "memory_level": memory_level,
+        "level_bytes": cell.level_bytes(scope),
         "costs": terms,
         "predicted": predicted,
         "per_call": cell.per_call,

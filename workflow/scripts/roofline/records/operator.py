@@ -47,6 +47,7 @@ class Measurement(Cell):
     compute_ceiling: str
     memory_ceilings: list[str] = Field(description="the declared memory ceiling, best first, until one exists")
     memory_level: RegimeLevel
+    level_bytes: dict[RegimeLevel, Whole] = Field(default={}, description="that pass through other memory levels")
     costs: CostTerms
     predicted: CellPrediction
     check: Check

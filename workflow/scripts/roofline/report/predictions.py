@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from roofline.analysis.prediction_error import CLOSE
 from roofline.analysis.table import Operator, Roofline, Score
-from roofline.core.formatting import counted, duration, percent, regime_words
+from roofline.core.formatting import counted, duration, percent, regime_name, regime_words
 from roofline.core.prediction import CLOSE_TIMES, TIMES
 from roofline.report.markdown import Table, filled
 
@@ -129,7 +129,8 @@ def _cells(entries: list[Operator]) -> Table:
             _seconds(entry.device_latency_s),
             _seconds(entry.device_latency_s and sealed and sealed.device_latency_s),
         ]
-        row += [signed(entry.sealed_device_error), sealed.regime if sealed else "-", entry.regime or "not found"]
+        row += [signed(entry.sealed_device_error), regime_name(sealed.regime, sealed.level) if sealed else "-"]
+        row.append(regime_name(entry.regime, entry.regime_level) if entry.regime else "not found")
         rows.append([*row, RIGHT[entry.sealed_regime_correct], RIGHT[entry.sealed_time_right]])
     return filled(columns, rows)
 
