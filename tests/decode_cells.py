@@ -16,7 +16,7 @@ def case_of(shape: Shape, dtype: str, layers: int = 1) -> Case:
     return Case(shape.as_dict(), dtype, params={"layers": layers})
 
 
-def cell_of(device, kind, shape: Shape, dtype: str = "fp32", *, copies=1, layers=1, seed=3, query=None, **options):
+def cell_of(device, kind, shape: Shape, dtype: str = "fp32", *, copies=1, layers=1, seed=3, query=None):
     """An implementation over so many copies of its caches; `query` in place of the one that its weights project."""
     random, size, as_dtype = numpy.random.default_rng(seed), shape.hidden_size, array_dtype(dtype)
     layer = {name: random.standard_normal((size, size), numpy.float32) / size**0.5 for name in ("query", "output")}
@@ -30,7 +30,7 @@ def cell_of(device, kind, shape: Shape, dtype: str = "fp32", *, copies=1, layers
     case = case_of(shape, dtype, layers)
     inputs = OPERATOR.rotated_inputs(device, case, seed, copies)
     cell = kind(OPERATOR, device, case, copies)
-    cell.prepare({"layer": layer, "hidden": hidden, "query": query}, inputs, **options)
+    cell.prepare({"layer": layer, "hidden": hidden, "query": query}, inputs)
     return cell
 
 

@@ -8,13 +8,12 @@ from decode_cells import DTYPES, case_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.core.host_costs import CALL, SHARED
 from roofline.core.prediction import predict_cell
 from roofline.measure.device_seal import cpu_gb_per_s
-from roofline.operators.decode_attention.costs import CONSTANTS
 from roofline.operators.decode_attention.counts import Shape, flops, traffic_bytes
 from roofline.operators.decode_attention.eager import Eager
-from roofline.operators.decode_attention.numpy_implementation import CHUNK_CALLS, NumpyOnAllCores
+from roofline.operators.decode_attention.numpy_attention import CHUNK_CALLS, NumpyOnAllCores
+from roofline.operators.decode_attention.operator import DecodeAttention
 
 SHAPES = st.builds(
     Shape,
@@ -28,7 +27,7 @@ SHAPES = st.builds(
 
 def predicted(kind, shape, dtype, scope="core", cores=16):
     one = kind(None, SimpleNamespace(cores=cores, multiprocessors=132, l2_bytes=1 << 20), case_of(shape, dtype))
-    constants = {name: constant.value for name, constant in CONSTANTS[kind.kind].items()}
+    constants = {name: constant.value for name, constant in DecodeAttention.constants[kind.kind].items()}
     return predict_cell(
         flops=flops(shape, scope),
         traffic_bytes=traffic_bytes(shape, dtype, scope),
@@ -48,10 +47,10 @@ def test_a_block_takes_longer_than_its_core_and_a_longer_cache_no_less(shape, dt
 @given(SHAPES, st.sampled_from(DTYPES), st.integers(1, 64))
 def test_more_cores_take_no_longer_than_to_hand_them_work_and_a_lock(shape, dtype, cores):
     times = [predicted(NumpyOnAllCores, shape, dtype, cores=count).latency_s for count in (cores, 2 * cores)]
-    cost = {name: constant.value for name, constant in CONSTANTS["cpu"].items()}
-    handed = cost["handover_s"] + 2 * cores * cost["thread_s"]
+    cost = {name: constant.value for name, constant in DecodeAttention.constants["cpu"].items()}
+    handed = 2 * cores * cost["handover_s"]
     chunks = max(2 * cores, shape.batch * shape.kv_heads)  # at most
-    assert times[1] <= times[0] + handed + chunks * CHUNK_CALLS * (cost[CALL] + cost[SHARED + CALL])
+    assert times[1] <= times[0] + handed + chunks * CHUNK_CALLS * cost["array_operation_s"]
 
 
 # Medians in us of runs on H200s (of the fastest host if its calls set the time) and on two cores of an AMD EPYC, whose

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from roofline.measure.operator_job import Options, measure
 from roofline.operators.base import Job
-from roofline.operators.decode_attention import checkpoint, costs, fused
+from roofline.operators.decode_attention import checkpoint, fused
 from roofline.operators.decode_attention.counts import Shape
 from roofline.operators.decode_attention.eager import Eager
 from roofline.operators.decode_attention.fused import HEAD_SIZES, Fused, FusedGraph, Plan, plan, splits_of, variants
+from roofline.operators.decode_attention.operator import GPU
 from roofline.run import settings
 
 KIB = 1 << 10
@@ -133,7 +134,7 @@ def test_the_step_of_a_cell_passes_its_check(monkeypatch, group, kind, dtype, ca
     assert check.error <= check.tolerance
     assert cell.plan()["splits"] > 1
     assert cell.costs("core").extra == {"join_splits_s": 1.0}
-    assert set(cell.costs("core").calls) <= set(costs.GPU)
+    assert set(cell.costs("core").calls) <= set(GPU)
 
 
 @pytest.mark.parametrize("kind", [Fused, FusedGraph])
@@ -238,9 +239,9 @@ def test_a_job_measures_every_implementation_and_predicts_them_apart(tmp_path, d
     # Where there is little to do, a call costs what the seal says of it, and a graph's layers cost the device's part.
     predicted = {(one.implementation, one.scope): one.predicted for one in found if one.shape["batch"] == 1}
     assert {name: one.latency_s for name, one in predicted.items()} == {
-        ("eager", "core"): pytest.approx(12 * costs.GPU["array_operation_s"].value),
-        ("eager", "block"): pytest.approx(17 * costs.GPU["array_operation_s"].value),
-        ("fused", "core"): pytest.approx(costs.GPU["kernel_launch_s"].value + 9 * costs.GPU["kernel_argument_s"].value),
+        ("eager", "core"): pytest.approx(12 * GPU["array_operation_s"].value),
+        ("eager", "block"): pytest.approx(17 * GPU["array_operation_s"].value),
+        ("fused", "core"): pytest.approx(GPU["kernel_launch_s"].value + 9 * GPU["kernel_argument_s"].value),
         ("fused_graph", "core"): predicted["fused_graph", "core"].device_latency_s,
     }
     for one in found:

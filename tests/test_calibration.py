@@ -14,41 +14,40 @@ from roofline import devices
 from roofline.analysis.checks.conditions import QUIET
 from roofline.analysis.collect import Asked
 from roofline.analysis.load import load
-from roofline.core.host_costs import CALL, HANDOVER, SHARED, Block, constants, divided
-from roofline.core.prediction import weighted_sum
+from roofline.core.prediction import divided, weighted_sum
 from roofline.devices import host
-from roofline.measure.calibration import calibrate
+from roofline.measure.calibration import calibrate, constants
 from roofline.measure.operator_seal import seal_operator
 from roofline.operators import registry
 from roofline.operators.constants import MEASURED
 from roofline.records.calibration import CalibrationRecord, HostCost
 
-READ = "product_read_s_per_byte"
+READ, LAUNCH = "read_s_per_byte", "kernel_launch_s"
 POSITIVE = st.floats(1e-12, 1e-3)
 
 # ---------------------------------------------------------------- what follows from blocks
+
+
+def block(name, count, seconds, amount=1.0):
+    return HostCost(name=name, count=count, amount=amount, samples_s=[seconds], median_s=seconds)
 
 
 @given(POSITIVE, st.floats(0.01, 1.0), st.integers(2, 128))
 def test_one_core_and_all_take_what_they_took(alone, faster, cores):
     """Between a time that all share and one that they divide."""
     together = alone / (1 + faster * (cores - 1))
-    found = constants([Block(READ, 1, 1.0, alone), Block(READ, cores, 1.0, together)])
+    found = constants([block(READ, 1, alone), block(READ, cores, together)])
     for count, seconds in ((1, alone), (cores, together)):
         assert weighted_sum(divided(READ, 1.0, count), found) == pytest.approx(seconds, rel=1e-6)
 
 
 def test_a_line_has_a_start_and_a_slope():
-    found = constants([Block(HANDOVER, 1, 10, 400e-6), Block(HANDOVER, 5, 10, 800e-6)])
-    assert found == pytest.approx({HANDOVER: 30e-6, "thread_s": 10e-6})
-    assert constants([Block(HANDOVER, 1, 10, 400e-6)]) == pytest.approx({HANDOVER: 40e-6, "thread_s": 0})
+    found = constants([block(LAUNCH, 1, 40e-6), block(LAUNCH, 5, 80e-6)])
+    assert found == pytest.approx({LAUNCH: 30e-6, "kernel_argument_s": 10e-6})
 
 
-def test_calls_and_handing_over_are_no_part_of_another_cost():
-    known = [Block(CALL, 1, 10, 20e-6), Block(CALL, 4, 40, 80e-6)]  # all of it is shared
-    known += [Block(HANDOVER, 1, 1, 30e-6), Block(HANDOVER, 4, 1, 30e-6)]
-    found = constants([*known, Block("pass_s_per_byte", 4, 1e6, 1000e-6 + 8 * 2e-6 + 30e-6, calls=8, threads=4)])
-    assert found["pass_s_per_byte"] / 4 + found[SHARED + "pass_s_per_byte"] == pytest.approx(1e-9)
+def test_a_host_of_one_core_shares_nothing():
+    assert constants([block(READ, 1, 40e-6, 10)]) == pytest.approx({READ: 4e-6, f"shared_{READ}": 0})
 
 
 # ---------------------------------------------------------------- seals
@@ -56,9 +55,9 @@ def test_calls_and_handing_over_are_no_part_of_another_cost():
 
 def test_a_calibration_that_stayed_disturbed_is_told_and_measured_again():
     costs = {"array_operation_s": 2e-6}
-    block = HostCost(name="array_operation_s", count=1, amount=1, samples_s=[2e-6], median_s=2e-6)
+    timed = block("array_operation_s", 1, 2e-6)
     made = {"device": "cpu", "device_kind": "cpu", "sealed_at": "2026-11-05T11:59:00+00:00", "elapsed_s": 1.5}
-    made |= {"blocks": [block], "constants": constants([block.block])}
+    made |= {"blocks": [timed], "constants": constants([timed])}
     seal = operator_seal("cpu", "scan", CONSTANTS["cpu"] | costs)
 
     def checked(contention):
@@ -91,7 +90,7 @@ def test_every_host_cost_of_every_operator_is_measured_in_seconds(cpu):
         assert assumed <= {"blas_share"}
         assert all(seal.constants[name] == made.constants[name] for name in seal.constants.keys() - assumed)
     cost = made.constants
-    assert 0 < cost["array_operation_s"] < cost["handover_s"] + cost["thread_s"] < 1e-2
+    assert 0 < cost["array_operation_s"] < cost["handover_s"] < 1e-2
 
 
 @pytest.mark.parametrize(("cores", "free_bytes"), [(256, 2 << 30), (64, 200 << 20), (1, 200 << 20)])
@@ -101,6 +100,6 @@ def test_a_host_of_many_cores_or_of_little_memory_is_calibrated_too(cpu, monkeyp
     many.cores = cores
     many.workers = SimpleNamespace(run=lambda count, work: [work(core) for core in range(count)])
     for work in many.host_costs():
-        if work.name not in ("handover_s", "loop_s", "copy_s_per_byte"):  # of threads that this host has not
+        if work.name not in ("handover_s", "loop_s"):  # of threads that this host has not
             work.step(1)
         assert work.amount > 0

@@ -1,6 +1,5 @@
 """Which product becomes a compute ceiling, and what it says of itself, on a device whose clock the test turns."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import peak_flops
@@ -25,7 +24,6 @@ from roofline.measure import compute_ceiling
 from roofline.measure.compute_ceiling import chosen, finalists
 from roofline.operators.gemm import Gemm, products
 from roofline.records.compute import Candidate, PeakFlopsRecord
-from roofline.records.device import CoreCount
 from roofline.records.timing import Check, Search
 
 
@@ -362,20 +360,3 @@ def test_a_ceiling_that_the_device_turns_out_to_lack_is_skipped_with_the_reason(
     found = peak_flops.run("gpu0", "fp8_e4m3", path, seals, **options)
     assert (found.skipped, found.peak, found.measurements) == ("cuBLASLt offers no fp8_e4m3 product", None, [])
     assert set(found.seals) == {"gpu0/prediction.json", "gpu0/peak_flops/prediction.json"}
-
-
-# ---------------------------------------------------------------------------------------------- register-only kernels
-
-
-@pytest.mark.parametrize(("per_clock", "known"), [(1.0, True), (1.08, True), (2.0, False), (0.7, False)])
-def test_a_count_of_cores_that_the_peak_contradicts_is_inconclusive(per_clock, known):
-    """Cores x clock x FLOPs per clock is held against what all threads did together."""
-
-    class Counting(Card):
-        def fma_workload(self, ceiling, product, seed):
-            allowed = 150e12 / (8 * 1500e6) * per_clock
-            count = CoreCount(threads=16, listed=16, physical=8, ports=2, flops_per_clock=allowed)
-            return replace(super().fma_workload(ceiling, product, seed), clock_mhz=lambda: 1500.0, cores=lambda: count)
-
-    peak = peak_of(Counting("cpu"), "fp32_fma")
-    assert (peak.cores.physical == 8, peak.clock_tflops is not None) == (known, known)

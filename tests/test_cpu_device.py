@@ -12,7 +12,7 @@ import pytest
 
 from roofline import devices
 from roofline.devices import host
-from roofline.devices.cpu import formula
+from roofline.devices.cpu import identity
 from roofline.devices.cpu.device import DISTINCT_ITEMS, Device
 from roofline.devices.cpu.workers import Timed
 from roofline.operators.gemm import numpy_products, products
@@ -139,8 +139,8 @@ def test_poison_is_nan_in_every_dtype_and_layout(device, dtype):
 def test_peak_formula_by_hand():
     """2.1 GHz x 16 cores x 16 fp32 lanes x 2 FLOPs x 2 ports = 2.1504 TFLOPS; half of the lanes in fp64."""
     hardware = {"clock_mhz": 2100, "cores_physical": 16, "simd_bits": 512, "fma_flops": 2, "vector_ports": 2}
-    assert formula.peak_formula_tflops(hardware, 4) == pytest.approx(2.1504)
-    assert formula.peak_formula_tflops(hardware, 8) == pytest.approx(1.0752)
+    assert identity.peak_formula_tflops(hardware, 4) == pytest.approx(2.1504)
+    assert identity.peak_formula_tflops(hardware, 8) == pytest.approx(1.0752)
 
 
 def test_what_the_device_promises_is_derived_from_what_it_is(device):
@@ -166,7 +166,7 @@ def test_what_the_device_promises_is_derived_from_what_it_is(device):
     ],
 )
 def test_simd_units(flags, machine, family, name, flops_per_clock):
-    units = formula.simd_units(set(flags.split()), machine, family)
+    units = identity.simd_units(set(flags.split()), machine, family)
     assert units["simd"] == name and units["ports_assumed"]
     assert units["simd_bits"] // 32 * units["fma_flops"] * units["vector_ports"] == flops_per_clock
 

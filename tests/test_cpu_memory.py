@@ -36,10 +36,8 @@ def test_workers_raise_errors_and_stay_on_their_cores():
         with pytest.raises(ZeroDivisionError):
             workers.run(2, lambda number: 1 // (1 - number))
         assert workers.run(2, lambda number: 10 * number) == [0, 10]
-    assert workers.run_on([0, 2], lambda number: 10 * number) == [0, 20]
     cpus = sorted(os.sched_getaffinity(0))
     workers = Workers(len(cpus), cpus)
-    assert workers.pinned
     assert workers.run(len(cpus), lambda number: os.sched_getaffinity(0)) == [{number} for number in cpus]
     for elsewhere in ((), [1 << 20]):  # there is no such core: it goes wherever it may
         assert Workers(1, elsewhere).run(1, lambda number: os.sched_getaffinity(0)) == [set(cpus)]
@@ -110,15 +108,14 @@ def test_a_loop_does_what_numpy_does_and_no_more(mix):
         assert run.seconds > 0 and run.clocks_mhz == []
 
 
-@pytest.mark.parametrize("threads", [[0], [2], [0, 2], [0, 1, 2]])
+@pytest.mark.parametrize("threads", [1, 3])
 def test_threads_run_each_its_own_piece_and_count_their_clocks(threads):
-    arrays = [array_of(numpy.full(128, 1 + thread)) for thread in threads]
+    arrays = [array_of(numpy.full(128, 1 + thread)) for thread in range(threads)]
     arguments = [(array.ctypes.data, 0, 0, 512, 1) for array in arrays]
-    run = loops.together(Workers(3), loops.stream("read"), arguments, threads, chain=64)
+    run = loops.together(Workers(3), loops.stream("read"), arguments, chain=64)
     words = [int(array[:128].view(numpy.uint64).sum(dtype=numpy.uint64)) for array in arrays]
     assert [result % 2**64 for result in run.results] == words
-    assert len(run.clocks_mhz) == len(run.thread_seconds) == len(threads)
-    assert run.seconds >= max(run.thread_seconds) > 0 and min(run.clocks_mhz) > 0
+    assert len(run.clocks_mhz) == threads and run.seconds > 0 and min(run.clocks_mhz) > 0
 
 
 def streams_of(device, size_bytes=SIZE):

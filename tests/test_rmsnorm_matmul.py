@@ -20,10 +20,9 @@ from roofline.devices.gpu.kernel_compiler import kernel_source
 from roofline.measure.operator_job import Options, measure, skipped
 from roofline.operators.base import Case, Job, rotation_copies
 from roofline.operators.rmsnorm_matmul import RmsNormMatmul, hopper
-from roofline.operators.rmsnorm_matmul.costs import CONSTANTS
 from roofline.operators.rmsnorm_matmul.counts import flops, reference, traffic_bytes
 from roofline.operators.rmsnorm_matmul.fused import KERNEL, Fused, FusedGraph
-from roofline.operators.rmsnorm_matmul.numpy_implementation import OnCpu
+from roofline.operators.rmsnorm_matmul.operator import OnCpu
 from roofline.operators.rmsnorm_matmul.plan import plan
 from roofline.operators.rmsnorm_matmul.unfused import Unfused, UnfusedGraph
 from roofline.run import settings
@@ -293,7 +292,9 @@ def predicted(kind, scope, batch, hidden, dtype="fp16"):
         traffic_bytes=traffic_bytes(batch, hidden, dtype),
         peak_tflops=989.4,
         bandwidth_gb_per_s=4800.0,
-        costs=one.costs(scope).costs({name: constant.value for name, constant in CONSTANTS[kind.kind].items()}),
+        costs=one.costs(scope).costs(
+            {name: constant.value for name, constant in RmsNormMatmul.constants[kind.kind].items()}
+        ),
     )
 
 

@@ -28,7 +28,6 @@ from roofline.core.prediction import Costs
 from roofline.core.statistics import deciles
 from roofline.core.terms import DeviceKind
 from roofline.devices import memory_ceilings
-from roofline.devices.cpu.formula import of_an_idle_moment
 from roofline.devices.levels import MAIN_MEMORY
 from roofline.operators.about import About
 from roofline.records.compute import PeakFlopsRecord
@@ -144,7 +143,7 @@ def _compute_ceiling(path: str, record: PeakFlopsRecord, found: Results) -> Comp
         sustained_tflops=peak.sustained_tflops,
         vendor_tflops=peak.vendor_tflops,
         fraction_of_vendor=peak.fraction_of_vendor,
-        vendor_at_least=peak.unit == "cpu" and device is not None and of_an_idle_moment(device.hardware),
+        vendor_at_least=peak.unit == "cpu" and device is not None and device.hardware.get("clock_may_boost", False),
         no_ratio=no_ratio(record, registers),
         clock_mhz=peak.clock_mhz,
         sustained_clock_mhz=peak.sustained and peak.sustained.sm_clock_mhz,

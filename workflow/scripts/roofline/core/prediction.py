@@ -16,6 +16,7 @@ from roofline.core import model, regimes
 
 TIMES = 2.0  # by which a right time may differ from the measured one
 CLOSE_TIMES = 1.25  # and a close one
+SHARED = "shared_"  # before the name of a cost: the part that all cores take together
 
 
 def within(predicted_s: float, measured_s: float, times: float = TIMES) -> bool:
@@ -64,6 +65,14 @@ def weighted_sum(terms: Mapping[str, float], constants: Mapping[str, float]) -> 
     """The sum of multiples of named constants, the same in every version of Python: since 3.12 its own sum() keeps more
     digits. Raises KeyError for a constant that is not there."""
     return math.fsum(factor * constants[name] for name, factor in terms.items())
+
+
+def divided(name: str, amount: float, cores: float) -> dict[str, float]:
+    """The terms of so much work of a cost, divided among so many cores: `amount x (own / cores + shared)`.
+
+    Each core takes the first part for its own work. The second all cores take together, however many they are: memory.
+    """
+    return {name: amount / cores, SHARED + name: amount}
 
 
 def predict_cell(

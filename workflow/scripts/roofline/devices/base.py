@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from roofline.core.terms import ComputeUnit, DeviceKind, HostMemory, Mix
-from roofline.records.device import CoreCount
 from roofline.records.product import Product
 from roofline.records.timing import Check
 
@@ -99,8 +98,8 @@ class Workload:
     """One way to reach a compute ceiling: `step(i)` runs it once, `compare()` holds what it left against float64.
 
     `clear()` overwrites the result with what no step leaves. `clock_mhz()` is what the kernel itself counted in its
-    last run; None where the kernel is not ours. `cores()` counts a CPU's physical cores by this load. `result` is the
-    array that a step writes, where it is handed out.
+    last run; None where the kernel is not ours. `result` is the array that a
+    step writes, where it is handed out.
     """
 
     product: Product
@@ -110,7 +109,6 @@ class Workload:
     compare: Callable[[], Check]
     clock_mhz: Callable[[], float | None] = lambda: None
     inputs: str = "standard normal numbers, rounded to the dtype"
-    cores: Callable[[], CoreCount | None] = lambda: None
     result: object = None
 
     def check(self) -> Check:
@@ -124,15 +122,13 @@ Step = Callable[[int], object]  # handed the number of the step, so that it can 
 
 
 class HostWork(NamedTuple):
-    """A step by which to time what work costs the host: so many calls, bytes, numbers, scores or FLOPs. `count` is of
-    cores, threads, rows or arguments."""
+    """A step by which to time what work costs the host: so many calls, threads, bytes or scores. `count` is of cores or
+    of a kernel's arguments."""
 
     name: str
     count: int
     amount: float
     step: Step
-    calls: float = 0  # of NumPy, by all cores, and threads handed over to, that are no part of the cost
-    threads: int = 0
 
 
 @runtime_checkable

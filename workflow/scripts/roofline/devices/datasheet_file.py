@@ -1,8 +1,7 @@
 """Reads config/datasheets.yaml and checks it; the file's header says what its fields mean."""
 
-import re
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
@@ -85,7 +84,7 @@ class Datasheets(Part):
 def read(path: Path | str) -> dict:
     """The datasheets as the file has them.
 
-    Raises ValueError, one line per fault and all faults at once, or OSError where the file cannot be opened.
+    Raises ValueError, one line per error and all errors at once, or OSError if the file cannot be opened.
     """
     try:
         content = read_yaml(path)
@@ -93,65 +92,14 @@ def read(path: Path | str) -> dict:
     except Faults as error:
         raise ValueError(str(error)) from None
     except ValidationError as error:
-        faults = [_line(fault) for fault in error.errors()]
+        errors = [f"{'.'.join(map(str, one['loc'])) or 'the file'}: {one['msg']}" for one in error.errors()]
     else:
-        faults = _contradictions(**content)
-    if faults:
-        raise ValueError("\n".join(f"{path}: {fault}" for fault in faults))
-    return content
-
-
-def _line(fault: dict) -> str:
-    """One fault: pydantic's own words, which say what is allowed, after the place and the value."""
-    place = [step for step in fault["loc"] if step != "[key]"]
-    key = ".".join(map(str, place)) or "the file"
-    if fault["type"] == "missing":
-        return f"{key}: missing"
-    if fault["type"] == "extra_forbidden":
-        return f"{key}: unknown key, must be one of {', '.join(_model_at(place[:-1]).model_fields)}"
-    ours = {
-        "model_type": "must be a mapping",
-        "dict_type": "must be a mapping",
-        "string_type": "must be text, in quotes",
-    }
-    must = ours.get(fault["type"]) or re.sub(r"^(Input|String|List) should", "must", fault["msg"])
-    return f"{key}: {fault['input']!r}, {must}"
-
-
-def _model_at(place: list) -> type[Part]:
-    kind = Datasheets
-    for step in place:
-        fields = getattr(kind, "model_fields", None)
-        kind = fields[step].annotation if fields else get_args(kind)[-1]
-    return kind
-
-
-def _contradictions(*, rate_classes: dict, architectures: dict, cards: dict, **others) -> list[str]:
-    """What is well-formed in itself and yet refers to nothing, or disagrees with something else in the file."""
-    faults = [] if "full" in rate_classes else ["rate_classes.full: missing"]
-    owners: dict[str, str] = {}
-    for card_id, card in cards.items():
-        found = [
-            f"device_names: {name!r} is already the name of {owners[name]}"
-            for name in card["device_names"]
-            if owners.setdefault(name, card_id) != card_id
+        classes = content["rate_classes"]
+        errors = [
+            f"cards.{card_id}.rate_class: {card['rate_class']!r}, must be one of {', '.join(classes)}"
+            for card_id, card in content["cards"].items()
+            if card["rate_class"] not in classes
         ]
-        if card["tensor_clock_mhz"] > card["boost_clock_mhz"]:
-            found.append(f"tensor_clock_mhz: {card['tensor_clock_mhz']}, must not exceed the boost clock")
-        for key, known in (("rate_class", rate_classes), ("compute_capability", architectures)):
-            if card[key] not in known:
-                found.append(f"{key}: {card[key]!r}, must be one of {', '.join(known)}")
-        architecture = architectures.get(card["compute_capability"])
-        units = {*architecture["tensor_core"], *architecture["cuda_core"]} if architecture else FIGURES
-        for figure in card["peaks_tflops"]:
-            if figure not in units:
-                capability = card["compute_capability"]
-                found.append(f"peaks_tflops.{figure}: compute capability {capability} has no unit for it")
-        for figure in card["unverified"]:
-            if figure not in (card.keys() | card["peaks_tflops"].keys()):
-                found.append(f"unverified: {figure!r}, must be a field or a peak of this card")
-        for figure in card.get("from_formula", ()):
-            if figure not in card["peaks_tflops"] or figure not in card["unverified"]:
-                found.append(f"from_formula: {figure!r}, must be in peaks_tflops and in unverified")
-        faults += [f"cards.{card_id}.{fault}" for fault in found]
-    return faults
+    if errors:
+        raise ValueError("\n".join(f"{path}: {error}" for error in errors))
+    return content

@@ -33,11 +33,7 @@ MEMORY_TOLERANCE = 0.12
 
 
 def load(path: str | Path) -> dict:
-    """The datasheets as plain data.
-
-    Raises ValueError, one line per fault and all faults at once, for unknown, missing or repeated keys, impossible
-    values, and references to nothing; OSError where the file cannot be read.
-    """
+    """The datasheets as plain data; see datasheet_file.read."""
     from roofline.devices import datasheet_file  # here, because only device_query and the planning read the file
 
     return datasheet_file.read(path)
@@ -59,15 +55,10 @@ def vendor_figures(
     """The vendor's dense peaks and bandwidth for a device, as plain data, each figure with its source.
 
     The arguments are what the device itself reports; a clock or bus width that it does not report is None.
-    Where name, compute capability, multiprocessors and memory size all agree with a card of the table
-    ('match': 'exact'), the figures are the printed ones. Otherwise ('formula') they follow from the rates of
-    the architecture and are marked derived and unverified; 'reason' says what disagreed. 'entry' is the card
-    of that name, or None; under 'formula' only its rate class is used and, where the compute capability
-    agrees, its clocks (no device reports a tensor clock).
-
-    'absent' gives the reason for each dtype without a peak: either the hardware lacks it (as `lacks` says), or its
-    rate is unknown, and it may run nevertheless. 'bandwidth' is None where neither the table nor the device gives it.
-    'nvlink' is that of all active links in one direction, None where there are none.
+    If name, compute capability, multiprocessors and memory size all agree with a card of the table ('match': 'exact'),
+    the figures are the printed ones. Otherwise ('formula') they follow from the rates of the architecture. 'entry' is
+    the card of that name; 'formula' uses its rate class and, if the compute capability agrees, its clocks (no device
+    reports a tensor clock). 'absent' gives the reason for each dtype without a peak; its rate may only be unknown.
 
     Raises ValueError for a compute capability that is not of the form 'major.minor'.
     """
@@ -85,14 +76,7 @@ def vendor_figures(
         clocks_of_card=same_silicon,
         architecture_id=nearest_architecture(datasheets, compute_capability)[0],
     )
-    peaks, absent = {}, {}
-    for ceiling in CEILINGS:
-        rate = _rate(datasheets, basis, ceiling)
-        reason = lacks(ceiling, compute_capability) or _unknown(rate, basis)
-        if reason is None:
-            peaks[ceiling] = _peak(rate, basis)
-        elif ceiling in DTYPES:
-            absent[ceiling] = reason
+    peaks, absent = _peaks(datasheets, basis)
     return {
         "match": "exact" if printed else "formula",
         "entry": card_id,
@@ -251,6 +235,19 @@ def _rate(datasheets: dict, basis: _Basis, ceiling: str) -> _Rate | None:
     if figure := CUDA_CORE_FIGURE.get(ceiling):
         return _Rate(figure, CUDA_CORE, architecture["cuda_core"][figure], at_tensor_clock=False)
     return None
+
+
+def _peaks(datasheets: dict, basis: _Basis) -> tuple[dict[str, dict], dict[str, str]]:
+    """The peaks by ceiling, and why dtypes have none."""
+    peaks, absent = {}, {}
+    for ceiling in CEILINGS:
+        rate = _rate(datasheets, basis, ceiling)
+        reason = lacks(ceiling, basis.compute_capability) or _unknown(rate, basis)
+        if reason is None:
+            peaks[ceiling] = _peak(rate, basis)
+        elif ceiling in DTYPES:
+            absent[ceiling] = reason
+    return peaks, absent
 
 
 def _unknown(rate: _Rate | None, basis: _Basis) -> str | None:

@@ -33,15 +33,14 @@ def cpu_folder(number: int) -> Path:
 
 
 def physical_cores() -> int:
-    """The same with the threads of one core counted once, as far as the system tells which they are."""
+    """The same with the threads of one core counted once, if the system lists which they are."""
     return min(usable_cores(), len({_siblings(cpu) for cpu in usable_cpus()}))
 
 
 def use_all_cores() -> int:
-    """Tell the BLAS to use every usable core. Call before NumPy is imported; returns the number.
+    """Set the BLAS to every usable core, before NumPy is imported; returns the number.
 
-    Workflow engines hand a job OMP_NUM_THREADS = its declared threads, 1 on a one-core run; a CPU roofline
-    from one of many cores would be wrong.
+    Snakemake hands a job OMP_NUM_THREADS = its declared threads, 1 on a one-core run.
     """
     cores = usable_cores()
     for variable in THREAD_VARIABLES:
@@ -55,10 +54,10 @@ def memory_available_bytes() -> int:
 
     available = psutil.virtual_memory().available
     limit, used = _cgroup_number("memory.max"), _cgroup_number("memory.current")
-    cached = _cgroup_statistic("memory.stat", "inactive_file")
+    cached = _named_numbers(CGROUP / "memory.stat").get("inactive_file", 0)
     if limit is None:  # version 1 of control groups
         limit, used = (_cgroup_number(f"memory/memory.{name}_in_bytes") for name in ("limit", "usage"))
-        cached = _cgroup_statistic("memory/memory.stat", "total_inactive_file")
+        cached = _named_numbers(CGROUP / "memory" / "memory.stat").get("total_inactive_file", 0)
     # Files that were read and not used since count as used, and are let go where memory is wanted.
     return int(min(available, limit - (used or 0) + cached) if limit else available)
 
@@ -94,7 +93,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Others:
-    """CPU seconds of the tasks of every visible process but this run's, and of children that these waited for."""
+    """CPU seconds of the tasks of every visible process outside this run, and of children that these waited for."""
 
     tasks: Mapping[tuple[str, str], float]  # by process and thread
     ended: float
@@ -114,7 +113,7 @@ def usage(others: bool = True) -> Usage:
     """Now. Without `others` those are not looked for one by one, which takes milliseconds."""
     root = _root()
     cpus = _cpu_seconds(root / "proc" / "stat")
-    waits = [_waited(numbers) for numbers in _of_threads(f"{root}/proc/self", "schedstat")]
+    waits = [int(numbers.split()[1]) / 1e9 for numbers in _of_threads(f"{root}/proc/self", "schedstat")]
     statistics = _named_numbers(root / "sys" / "fs" / "cgroup" / "cpu.stat")
     return Usage(
         at=time.monotonic(),
@@ -194,29 +193,14 @@ def _cpu_seconds(stat: Path) -> dict[str, float]:
 
 def _run_seconds(proc: Path) -> float | None:
     """CPU time of the run's processes but this one, and of those of them that have ended."""
-    first = os.environ.get(RUN_PROCESS)
-    if not first:
+    if not os.environ.get(RUN_PROCESS):
         return None
-    ticks, left, own = 0, [first], str(os.getpid())
-    try:
-        while left:
-            number = left.pop()
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended, and its parent counts it
-                fields = _bytes(f"{proc}/{number}/stat").rpartition(b") ")[2].split()
-                ticks += sum(map(int, fields[13:15] if number == own else fields[11:15]))
-                for children in _of_threads(f"{proc}/{number}", "children"):
-                    left += children.decode().split()
-    except (OSError, ValueError):
-        return None
+    ticks, own = 0, str(os.getpid())
+    for number in _run_processes(proc):
+        with contextlib.suppress(OSError):  # it has ended, and its parent counts it
+            fields = _bytes(f"{proc}/{number}/stat").rpartition(b") ")[2].split()
+            ticks += sum(map(int, fields[13:15] if number == own else fields[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _waited(schedstat: bytes) -> float:
-    """Of a thread: the second of its numbers, in nanoseconds."""
-    try:
-        return int(schedstat.split()[1]) / 1e9
-    except (ValueError, IndexError):
-        return 0.0
 
 
 def _siblings(cpu: int) -> str:
@@ -240,10 +224,6 @@ def _cgroup_number(name: str) -> int | None:
         return int((CGROUP / name).read_text())
     except (OSError, ValueError):
         return None
-
-
-def _cgroup_statistic(file: str, name: str) -> int:
-    return _named_numbers(CGROUP / file).get(name, 0)
 
 
 def _named_numbers(path: Path) -> dict[str, int]:

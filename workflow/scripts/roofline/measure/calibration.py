@@ -1,16 +1,23 @@
-"""The calibration of a host: what work costs it, measured before any operator is timed."""
+"""The calibration of a host: what work costs it, measured before any operator is timed.
+
+A cost that cores divide is timed on one core and on all, and has two parts: `time = amount x (own / cores + shared)`.
+A launch is timed with few arguments and with many: `time = start + count x each`.
+"""
 
 import time
 from collections.abc import Callable, Iterable
 
-from roofline.core import host_costs, statistics
+from roofline.core import statistics
 from roofline.core.device_kinds import KINDS
+from roofline.core.prediction import SHARED
 from roofline.devices.base import Device
 from roofline.measure import lock
 from roofline.measure.contention import undisturbed
 from roofline.records.calibration import CalibrationRecord, HostCost
 from roofline.records.device import DeviceRecord
 
+DIVIDED = ("read_s_per_byte", "pass_s_per_byte")
+SLOPES = {"kernel_launch_s": "kernel_argument_s"}  # by the name of the start
 BLOCK_S, FEWEST, MOST = 0.015, 4, 60  # of a block's samples
 # Over all blocks: what disturbs a host only adds. It comes and goes within a second or so, and rounds on an accelerator
 # take a moment alone.
@@ -21,7 +28,12 @@ def calibrate(device: Device, record: DeviceRecord, now: Callable[[], str]) -> C
     """Every cost of the host, sealed at the moment when the last was timed."""
     start = time.monotonic()
     with lock.measuring([lock.HOST_PATH] if KINDS[device.kind].accelerator else []):
-        blocks, beside = undisturbed(device, lambda: timed_blocks(device), whole_s, sensitive="caller")
+        blocks, beside = undisturbed(
+            device,
+            lambda: timed_blocks(device),
+            lambda found: sum(one.median_s for one in found),
+            sensitive="caller",
+        )
     return CalibrationRecord(
         device=record.device,
         device_kind=record.device_kind,
@@ -29,13 +41,8 @@ def calibrate(device: Device, record: DeviceRecord, now: Callable[[], str]) -> C
         elapsed_s=round(time.monotonic() - start, 3),
         contention=beside,
         blocks=blocks,
-        constants=host_costs.constants(one.block for one in blocks),
+        constants=constants(blocks),
     )
-
-
-def whole_s(blocks: Iterable[HostCost]) -> float:
-    """Of one step of each."""
-    return sum(one.median_s for one in blocks)
 
 
 def timed_blocks(device: Device) -> list[HostCost]:
@@ -46,12 +53,38 @@ def timed_blocks(device: Device) -> list[HostCost]:
     for place in range(ROUNDS if own_caller else ROUNDS_OF_CALLS):
         time.sleep(0 if own_caller or not place else PAUSE_S)
         rounds.append([_timed(device, work) for work in works])
-    return faster(*rounds)
-
-
-def faster(*rounds: list[HostCost]) -> list[HostCost]:
-    """Of each block the round with the lowest median."""
     return [min(some, key=lambda one: one.median_s) for some in zip(*rounds, strict=True)]
+
+
+def constants(blocks: Iterable[HostCost]) -> dict[str, float]:
+    """By name, in seconds per unit of each block's amount."""
+    by_name: dict[str, dict[int, float]] = {}
+    for block in blocks:
+        by_name.setdefault(block.name, {})[block.count] = block.median_s / block.amount
+    found: dict[str, float] = {}
+    for name, seconds in by_name.items():
+        few, many = min(seconds), max(seconds)
+        if name in SLOPES:
+            found[name], found[SLOPES[name]] = _line(seconds[few], seconds[many], few, many)
+        elif name in DIVIDED:
+            found[name], found[SHARED + name] = _own_and_shared(seconds[few], seconds[many], many)
+        else:
+            found[name] = seconds[few]
+    return found
+
+
+def _line(few_s: float, many_s: float, few: int, many: int) -> tuple[float, float]:
+    """Start and slope, neither below 0."""
+    each = min(max(0.0, (many_s - few_s) / (many - few)), few_s / few)
+    return few_s - each * few, each
+
+
+def _own_and_shared(alone_s: float, all_s: float, cores: int) -> tuple[float, float]:
+    """What a core takes alone is own + shared, and all of them take own / cores + shared; neither is below 0."""
+    if cores == 1:
+        return alone_s, 0.0
+    own_s = min(max((alone_s - all_s) * cores / (cores - 1), 0.0), alone_s)
+    return own_s, max(0.0, all_s - own_s / cores)
 
 
 def _timed(device: Device, work) -> HostCost:
@@ -64,8 +97,6 @@ def _timed(device: Device, work) -> HostCost:
         name=work.name,
         count=work.count,
         amount=work.amount,
-        calls=work.calls,
-        threads=work.threads,
         samples_s=samples,
         median_s=statistics.median(samples),
     )

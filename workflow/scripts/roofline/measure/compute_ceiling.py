@@ -15,7 +15,7 @@ from roofline.measure.state import LAG_S, StateLog, flagged, limited_during
 from roofline.measure.timing import time_caller, time_device_alike
 from roofline.operators.gemm import Gemm, products_on
 from roofline.records.compute import Block, Candidate, Kernel, PeakFlops
-from roofline.records.device import CoreCount, DeviceRecord
+from roofline.records.device import DeviceRecord
 from roofline.records.operator import Measurement
 from roofline.records.product import Product
 from roofline.records.timing import Check, Search
@@ -26,7 +26,6 @@ BURST_S = 1.0  # that a burst may take at least: on a slow card the search's bud
 VARIANT_S = 0.3  # of a variant's block, and half of it for the trials before
 LOOP_S = 0.15  # of a CPU's register-only loops, of which a step takes milliseconds: some 30 samples
 HELD_S = 1.5 * LAG_S  # that a short register-only kernel goes on, read three quarters through
-NEAR_CORES = 0.1  # of what the counted cores allow: register-only loops that lie further away contradict the count
 BLOCK_S = 0.6  # products of which a block would take longer than the reference GEMM's are not tried: no burst
 NEAR = 0.92  # of the fastest trial: among these, those with the least work get a whole block too
 LEAST_WORK = 3  # so many of them: how near a short trial comes to the fastest differs from run to run
@@ -114,12 +113,7 @@ def measure(
     investigation = None
     if first and peak and tflops < THRESHOLD * peak.tflops:
         investigation = investigate(device, ceiling, first, tflops, record.vendor, kernel, time_budget_s)
-    cores = workload.cores()
     clock_tflops = _clock_tflops(peak, record, burst.sm_clock_mhz)
-    if cores and cores.flops_per_clock:
-        clock_tflops = burst.sm_clock_mhz * 1e6 * cores.physical * cores.flops_per_clock / 1e12
-        if abs(burst.tflops / clock_tflops - 1) > NEAR_CORES:
-            cores, clock_tflops = _inconclusive(cores, burst.tflops / clock_tflops), None
     load_clock_tflops = _clock_tflops(peak, record, load.sm_clock_mhz) if load else None
     burst_s = sum(burst.latency.samples_s)
     if kind.reports_power and not first and burst_s < LAG_S:
@@ -141,7 +135,6 @@ def measure(
         clock_tflops=clock_tflops,
         fraction_of_clock=burst.tflops / clock_tflops if clock_tflops else None,
         sustained_fraction_of_clock=load.tflops / load_clock_tflops if load_clock_tflops else None,
-        cores=cores,
         inputs=burst.inputs,
         limited_by=sorted({*(burst_limited_by or []), *(load.limited_by if load else [])}),
         burst_limited_by=burst_limited_by,
@@ -334,11 +327,6 @@ def _timed(device: Device, workload: Workload, **options):
     sm_clock_mhz = workload.clock_mhz() or latency.sm_clock_mhz
     log.read("after")
     return flagged(latency, log.states), log.states, sm_clock_mhz
-
-
-def _inconclusive(cores: CoreCount, share: float) -> CoreCount:
-    reason = f"counted as {cores.physical} cores, of which all threads reach {100 * share:.3g} %: others come and go"
-    return CoreCount(threads=cores.threads, listed=cores.listed, ports=cores.ports, reason=reason)
 
 
 def _held(device: Device, workload: Workload, burst: Block) -> Block:

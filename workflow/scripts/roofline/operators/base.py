@@ -26,7 +26,7 @@ from roofline.core.accuracy import relative_error, require_close
 from roofline.core.device_kinds import KINDS
 from roofline.core.terms import RegimeLevel
 from roofline.devices.base import Identity
-from roofline.operators.constants import Constant, Constants, of_gpu_host, of_host
+from roofline.operators.constants import CPU_HOST, Constant, Constants, of_gpu_host
 from roofline.operators.settings import OperatorSettings, Settings
 from roofline.records.operator import DataFile
 from roofline.records.prediction import CostTerms
@@ -44,7 +44,7 @@ GENERIC_CONSTANTS: dict[str, Constants] = {
         **of_gpu_host("array_operation_s"),
         "array_kernel_s": Constant(3e-6, "an H200, 2026-11", "the shortest kernels"),
     },
-    "cpu": of_host("array_operation_s"),
+    "cpu": CPU_HOST,
 }
 
 

@@ -6,7 +6,6 @@ from pydantic import Field
 
 from roofline.core.terms import ComputeUnit
 from roofline.records.base import AtLeastOne, Interval, NotNegative, Positive, Rate, Record
-from roofline.records.device import CoreCount
 from roofline.records.operator import JobRecord
 from roofline.records.product import Product
 from roofline.records.timing import Check, Contention, DeviceState, Search, Timing
@@ -113,7 +112,6 @@ class PeakFlops(Record):
     sustained_fraction_of_clock: Positive | None = Field(
         default=None, description="the same of sustained load: its throughput and its clock"
     )
-    cores: CoreCount | None = Field(default=None, description="of register-only loops on a CPU")
     inputs: str
     limited_by: list[str] = Field(description="throttle reasons of the burst and of sustained load")
     burst_limited_by: list[str] | None = Field(

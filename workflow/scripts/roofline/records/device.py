@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from roofline.core.terms import ComputeUnit, DeviceKind
-from roofline.records.base import AtLeastOne, NotNegative, Positive, Rate, Record, RunRecord
+from roofline.records.base import NotNegative, Positive, Record, RunRecord
 
 
 class VendorPeak(Record):
@@ -56,16 +56,3 @@ class DeviceRecord(RunRecord):
     unsupported: dict[str, str] = Field(description="compute ceilings that this device lacks, with the reason")
     host: dict[str, Any]
     queried_at: str
-
-
-class CoreCount(Record):
-    """Physical cores of a CPU, by pairing threads that run multiply-adds: two of one core get half of it each."""
-
-    threads: AtLeastOne
-    listed: AtLeastOne = Field(description="physical cores by the kernel, which a virtual machine may be told wrong")
-    physical: AtLeastOne | None = Field(default=None, description="as counted; null where that is inconclusive")
-    ports: AtLeastOne | None = Field(
-        default=None, description="multiply-adds that a core begins in a clock, as counted"
-    )
-    flops_per_clock: Rate | None = Field(default=None, description="of one core: ports x lanes x 2")
-    reason: str | None = Field(default=None, description="why a figure is null")

@@ -8,7 +8,6 @@ from roofline.analysis.checks.registry import Evidence, Outcome, check
 from roofline.core.device_kinds import KINDS
 from roofline.core.dtypes import ITEM_BYTES
 from roofline.core.formatting import flops_unit, number, percent
-from roofline.devices.cpu.formula import of_an_idle_moment
 from roofline.devices.levels import ALL_CORES, CACHE_OR_MEMORY, MEMORY
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import Bandwidth, BandwidthRecord
@@ -38,7 +37,7 @@ def agree(known: Evidence) -> Outcome | None:
         *_against_trials(streams),
         *_against_fewer_cores(streams),
         *_of_sweep(streams, known.records),
-        *_of_registers(compute, of_an_idle_moment(known.record.hardware)),
+        *_of_registers(compute, known.record.hardware.get("clock_may_boost", False)),
         *_of_products(compute),
     ]
     if doubts:

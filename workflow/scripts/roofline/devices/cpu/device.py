@@ -5,13 +5,18 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype, dtype_of
 from roofline.devices import host, levels
-from roofline.devices.base import Identity, Stream, SweepSeries, Workload
-from roofline.devices.cpu.formula import clock, cpu_family, peak_formula_tflops, simd_units
-from roofline.devices.cpu.identity import NATIVE_CEILINGS, NATIVE_DTYPES
+from roofline.devices.base import HostWork, Identity, Stream, SweepSeries, Workload
+from roofline.devices.cpu.identity import (
+    NATIVE_CEILINGS,
+    NATIVE_DTYPES,
+    clock,
+    cpu_family,
+    peak_formula_tflops,
+    simd_units,
+)
 from roofline.devices.cpu.topology import (
     UNLISTED_CACHE_BYTES,
     UNLISTED_L2_BYTES,
@@ -23,9 +28,7 @@ from roofline.devices.cpu.topology import (
 from roofline.devices.cpu.workers import Timed
 from roofline.records.product import Product
 
-if TYPE_CHECKING:
-    from roofline.devices.base import HostWork
-
+FP16_BITS = -0x70002000  # of fp32: 0x8fffe000, a sign, five bits of exponent, ten of mantissa
 PIECE_ITEMS = 1 << 20  # of random numbers that one generator draws
 DISTINCT_ITEMS = (1 << 22) - 3  # random numbers per array; a prime, so that copies of any size begin at others of them
 
@@ -126,9 +129,25 @@ class Device:
         own = [on_cores("dram_read", min(fewer))] if mix == "read" and fewer else []
         return [*own, *levels.roofs(self.kind, mix)]
 
-    def widened(self, array):
-        """A dtype that the CPU lacks, converted to fp32 for the computation; others as they are."""
-        return array.astype(self.xp.float32) if array.dtype.itemsize < 4 else array
+    def widened(self, array, wide=None):
+        """A dtype that the CPU lacks, converted to fp32 for the computation, in `wide` if given; others as they are.
+
+        NumPy converts fp16 number by number; moving the bits takes a quarter of the time. Moved to where fp32 has them,
+        they are 2^-112 times the number (infinity and NaN excepted), since the offsets of the exponents differ by that.
+        """
+        xp = self.xp
+        if array.dtype.itemsize >= 4:
+            return array
+        wide = xp.empty(array.shape, xp.float32) if wide is None else wide
+        if array.dtype != xp.float16:
+            xp.copyto(wide, array)
+            return wide
+        bits = wide.view(xp.int32)
+        xp.copyto(bits, array.view(xp.int16))
+        xp.left_shift(bits, 13, out=bits)
+        xp.bitwise_and(bits, FP16_BITS, out=bits)
+        xp.multiply(wide, xp.float32(2.0**112), out=wide)
+        return wide
 
     def emulation_note(self, dtype: str) -> str | None:
         if dtype in NATIVE_DTYPES:
@@ -260,10 +279,10 @@ class Device:
 
     # -- what work costs
 
-    def host_costs(self) -> Iterator["HostWork"]:
-        from roofline.devices.cpu import calibration
+    def host_costs(self) -> Iterator[HostWork]:
+        from roofline.devices.cpu import host_calls
 
-        return calibration.works(self)
+        return host_calls.works(self)
 
     # -- memory
 

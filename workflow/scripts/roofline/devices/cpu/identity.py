@@ -1,13 +1,16 @@
-"""The CPU of this machine; nothing is opened, and NumPy is not loaded."""
+"""The CPU of this machine and its theoretical peak; nothing is opened, and NumPy is not loaded."""
 
 import platform
 from importlib import metadata
+from pathlib import Path
 
 from roofline.core.dtypes import REGISTER_ONLY
 from roofline.devices import host
 from roofline.devices.base import Identity
 from roofline.devices.cpu.topology import last_level_cache_bytes
 
+CPUFREQ = "highest clock by the kernel's cpufreq"
+REPORTED_NOW = "clock reported now; the core may boost above it, so a measured peak may exceed the formula's"
 NATIVE_DTYPES = ("fp64", "fp32")
 NATIVE_CEILINGS = (*NATIVE_DTYPES, *(name for name, dtype in REGISTER_ONLY.items() if dtype in NATIVE_DTYPES))
 
@@ -37,3 +40,51 @@ def unsupported(identity: Identity, ceiling: str) -> str | None:
     if ceiling in REGISTER_ONLY:
         return "register-only loops on the CPU compute in fp64 and fp32"
     return f"NumPy has no {ceiling} arithmetic of its own on the CPU, it converts; a ceiling would mislead"
+
+
+def peak_formula_tflops(hardware: dict, item_bytes: int) -> float:
+    """Theoretical peak = clock x cores x SIMD lanes x (2 with fused multiply-add) x ports, in TFLOPS.
+
+    Cores are physical: two threads of one core share its ports.
+    """
+    lanes = hardware["simd_bits"] // (8 * item_bytes)
+    per_clock = hardware["cores_physical"] * lanes * hardware["fma_flops"] * hardware["vector_ports"]
+    return hardware["clock_mhz"] * 1e6 * per_clock / 1e12
+
+
+def simd_units(flags: set[str], machine: str, family: int | None) -> dict:
+    """SIMD width, FLOPs per multiply-add and vector ports per core, from the flags that the kernel lists.
+
+    Ports cannot be read from a CPU. Two full-width multiply-add ports is what server cores since Haswell have
+    (Fog, The microarchitecture of Intel, AMD and VIA CPUs); AMD's family 25 splits 512-bit operations in two.
+    """
+    if machine in ("aarch64", "arm64"):
+        return {"simd": "NEON", "simd_bits": 128, "fma_flops": 2, "vector_ports": 2, "ports_assumed": True}
+    fma = 2 if "fma" in flags else 1
+    if "avx512f" in flags:
+        ports = 1 if family == 25 else 2
+        return {"simd": "AVX-512", "simd_bits": 512, "fma_flops": 2, "vector_ports": ports, "ports_assumed": True}
+    if "avx" in flags:
+        name = "AVX2" if "avx2" in flags else "AVX"
+        return {"simd": name, "simd_bits": 256, "fma_flops": fma, "vector_ports": 2, "ports_assumed": True}
+    return {"simd": "SSE2", "simd_bits": 128, "fma_flops": 1, "vector_ports": 2, "ports_assumed": True}
+
+
+def clock(described: dict[str, str]) -> dict:
+    """The clock of the formula: the highest that the kernel lists, else the one that /proc/cpuinfo reports now.
+
+    With `clock_may_boost`, a core may boost above it, so that a measured peak may exceed the formula's.
+    """
+    try:
+        highest = int(Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq").read_text()) / 1e3
+        return {"clock_mhz": highest, "clock_source": CPUFREQ, "clock_may_boost": False}
+    except (OSError, ValueError):
+        reported = described.get("cpu MHz")
+        mhz = float(reported) if reported else None
+        return {"clock_mhz": mhz, "clock_source": REPORTED_NOW, "clock_may_boost": True}
+
+
+def cpu_family(described: dict[str, str]) -> int | None:
+    """Of x86, as /proc/cpuinfo has it."""
+    family = described.get("cpu family", "")
+    return int(family) if family.isdecimal() else None

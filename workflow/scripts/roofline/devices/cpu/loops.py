@@ -116,7 +116,6 @@ class Run(NamedTuple):
     """One run of a loop: seconds from the release to the last thread's end; then by thread."""
 
     seconds: float
-    thread_seconds: list[float]
     results: list[int]
     clocks_mhz: list[float]  # counted right after the loop; empty where it was not asked for
 
@@ -135,14 +134,8 @@ def host_vectors() -> Vectors:
     return vectors(llvm.get_host_cpu_features(), platform.machine())
 
 
-def together(
-    workers: Workers,
-    loop: Loop,
-    arguments: Sequence[Sequence[int]],
-    threads: Sequence[int] | None = None,
-    chain: int = 0,
-) -> Run:
-    """One run of a loop by so many workers, the first ones or those named, each with its own arguments.
+def together(workers: Workers, loop: Loop, arguments: Sequence[Sequence[int]], chain: int = 0) -> Run:
+    """One run of a loop by the first so many workers, each with its own arguments.
 
     With `chain`, each thread goes through so many rounds of a chain of dependent additions right after, which tells its
     core's clock: an addition takes one clock on every core of today.
@@ -153,14 +146,10 @@ def together(
     rows[:, THREADS], rows[:, CHAIN_ROUNDS] = len(arguments), chain
     for row, own in zip(rows, arguments, strict=True):
         row[ARGUMENTS : ARGUMENTS + len(own)] = own
-    threads = range(len(arguments)) if threads is None else threads
-    place = {thread: number for number, thread in enumerate(threads)}
     shared, first, stride = arrived.ctypes.data, rows.ctypes.data, rows.strides[0]
-    workers.run_on(threads, lambda thread: loop.run(shared, first + stride * place[thread]))
-    begin, ends = rows[:, BEGIN].min(), rows[:, END]
+    workers.run(len(arguments), lambda thread: loop.run(shared, first + stride * thread))
     return Run(
-        seconds=max(1, ends.max() - begin) / 1e9,
-        thread_seconds=[max(1, own) / 1e9 for own in (ends - rows[:, BEGIN]).tolist()],
+        seconds=max(1, rows[:, END].max() - rows[:, BEGIN].min()) / 1e9,
         results=rows[:, RESULT].tolist(),
         clocks_mhz=(chain * CHAIN_OPS * 1e3 / rows[:, CHAIN_NS]).tolist() if chain else [],
     )
@@ -195,52 +184,13 @@ def multiply_adds(dtype: str, chains: int, vector_bytes: int) -> Loop:
 
 
 def stream_ir(mix: str, streaming: bool, vector_bytes: int) -> str:
-    integers, floats = f"<{vector_bytes // 8} x i64>", f"<{vector_bytes // 4} x float>"
-    hint = ", !nontemporal !0" if streaming else ""
-    splat = ", ".join([f"float {float(SCALE)}"] * (vector_bytes // 4))
     iteration_bytes = LINE_BYTES if mix == "copy" else BLOCK_BYTES
-    places = range(0, iteration_bytes, vector_bytes)
-    sums = min(8, len(places))
-    body, carried = [], []
-    for number, place in enumerate(places):
-
-        def at(array: str, number=number, place=place) -> str:
-            name = f"%{array}{number}"
-            body.append(f"  %{array}o{number} = getelementptr i8, ptr %{array}, i64 %i")
-            body.append(f"  {name} = getelementptr i8, ptr %{array}o{number}, i64 {place}")
-            return name
-
-        def load(array: str, kind: str, number=number) -> str:
-            body.append(f"  %{array}v{number} = load {kind}, ptr {at(array)}, align {vector_bytes}")
-            return f"%{array}v{number}"
-
-        def store(kind: str, value: str) -> None:
-            body.append(f"  store {kind} {value}, ptr {at('c')}, align {vector_bytes}{hint}")
-
-        if mix == "read":
-            before = f"%s{number}" if number < sums else f"%t{number - sums}"
-            body.append(f"  %t{number} = add {integers} {before}, {load('a', integers)}")
-        elif mix == "write":
-            store(floats, f"<{splat}>")
-        elif mix == "copy":
-            store(integers, load("a", integers))
-        else:
-            a, b = load("a", floats), load("b", floats)
-            body.append(f"  %p{number} = fmul {floats} {b}, <{splat}>")
-            body.append(f"  %r{number} = fadd {floats} {a}, %p{number}")
-            store(floats, f"%r{number}")
-    if mix == "read":
-        last = len(places) - sums
-        carried = [f"  %s{n} = phi {integers} [zeroinitializer, %entry], [%t{last + n}, %loop]" for n in range(sums)]
-        ends = [f"  %u0 = add {integers} %t{last}, zeroinitializer"]
-        ends += [f"  %u{n} = add {integers} %u{n - 1}, %t{last + n}" for n in range(1, sums)]
-        ends += [f"  %l0 = extractelement {integers} %u{sums - 1}, i32 0"]
-        for lane in range(1, vector_bytes // 8):
-            ends += [f"  %e{lane} = extractelement {integers} %u{sums - 1}, i32 {lane}"]
-            ends += [f"  %l{lane} = add i64 %l{lane - 1}, %e{lane}"]
-        ends += [f"  ret i64 %l{vector_bytes // 8 - 1}"]
-    else:
-        ends = ["  ret i64 0"]
+    count = iteration_bytes // vector_bytes
+    sums = min(8, count) if mix == "read" else 0
+    integers = f"<{vector_bytes // 8} x i64>"
+    carried = [
+        f"  %s{n} = phi {integers} [zeroinitializer, %entry], [%t{count - sums + n}, %loop]" for n in range(sums)
+    ]
     return "\n".join(
         [
             *_arguments("ptr a", "ptr b", "ptr c", "i64 bytes", "i64 passes"),
@@ -251,7 +201,7 @@ def stream_ir(mix: str, streaming: bool, vector_bytes: int) -> str:
             "  %i = phi i64 [0, %entry], [%next, %loop]",
             "  %done = phi i64 [0, %entry], [%sofar, %loop]",
             *carried,
-            *body,
+            *(line for n in range(count) for line in _of_vector(mix, n, sums, streaming, vector_bytes)),
             f"  %after = add i64 %i, {iteration_bytes}",
             "  %wrapped = icmp eq i64 %after, %bytes",
             "  %next = select i1 %wrapped, i64 0, i64 %after",
@@ -259,13 +209,53 @@ def stream_ir(mix: str, streaming: bool, vector_bytes: int) -> str:
             "  %more = icmp ult i64 %sofar, %total",
             "  br i1 %more, label %loop, label %end",
             "end:",
-            *ends,
+            *(_summed(integers, vector_bytes // 8, count - sums, sums) if sums else ["  ret i64 0"]),
             "out:",
             "  ret i64 0",
             "}",
             "!0 = !{i32 1}",
         ]
     )
+
+
+def _of_vector(mix: str, n: int, sums: int, streaming: bool, vector_bytes: int) -> list[str]:
+    """What an iteration does with its n-th vector."""
+    integers, floats = f"<{vector_bytes // 8} x i64>", f"<{vector_bytes // 4} x float>"
+    splat = ", ".join([f"float {float(SCALE)}"] * (vector_bytes // 4))
+
+    def at(array: str) -> list[str]:
+        return [
+            f"  %{array}o{n} = getelementptr i8, ptr %{array}, i64 %i",
+            f"  %{array}{n} = getelementptr i8, ptr %{array}o{n}, i64 {n * vector_bytes}",
+        ]
+
+    def load(array: str, kind: str) -> list[str]:
+        return [*at(array), f"  %{array}v{n} = load {kind}, ptr %{array}{n}, align {vector_bytes}"]
+
+    def store(kind: str, value: str) -> list[str]:
+        hint = ", !nontemporal !0" if streaming else ""
+        return [*at("c"), f"  store {kind} {value}, ptr %c{n}, align {vector_bytes}{hint}"]
+
+    if mix == "read":
+        before = f"%s{n}" if n < sums else f"%t{n - sums}"
+        return [*load("a", integers), f"  %t{n} = add {integers} {before}, %av{n}"]
+    if mix == "write":
+        return store(floats, f"<{splat}>")
+    if mix == "copy":
+        return [*load("a", integers), *store(integers, f"%av{n}")]
+    product = [f"  %p{n} = fmul {floats} %bv{n}, <{splat}>", f"  %r{n} = fadd {floats} %av{n}, %p{n}"]
+    return [*load("a", floats), *load("b", floats), *product, *store(floats, f"%r{n}")]
+
+
+def _summed(integers: str, lanes: int, first: int, count: int) -> list[str]:
+    """Returns the sum of all lanes of the vectors %t from the first on."""
+    lines = [f"  %u0 = add {integers} %t{first}, zeroinitializer"]
+    lines += [f"  %u{n} = add {integers} %u{n - 1}, %t{first + n}" for n in range(1, count)]
+    lines += [f"  %l0 = extractelement {integers} %u{count - 1}, i32 0"]
+    for lane in range(1, lanes):
+        lines += [f"  %e{lane} = extractelement {integers} %u{count - 1}, i32 {lane}"]
+        lines += [f"  %l{lane} = add i64 %l{lane - 1}, %e{lane}"]
+    return [*lines, f"  ret i64 %l{lanes - 1}"]
 
 
 def multiply_add_ir(dtype: str, chains: int, vector_bytes: int) -> str:

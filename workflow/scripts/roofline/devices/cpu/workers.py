@@ -20,7 +20,7 @@ class Workers:
     """
 
     def __init__(self, count: int, cpus: Sequence[int] = ()):
-        self.count, self.pinned = count, len(cpus) >= count
+        self.count = count
         self._queues = [SimpleQueue() for _ in range(count)]
         for number, queue in enumerate(self._queues):
             Thread(target=_serve, args=(number, queue, cpus[number : number + 1]), daemon=True).start()
@@ -31,14 +31,10 @@ class Workers:
 
     def run(self, count: int, work: Callable[[int], object]) -> list:
         """The results of work(0), work(1), ... on the first `count` of them, once all are done."""
-        return self.run_on(range(count), work)
-
-    def run_on(self, numbers: Sequence[int], work: Callable[[int], object]) -> list:
-        """The same on those of these numbers, which grow."""
         done = SimpleQueue()
-        for number in numbers:
-            self._queues[number].put((work, done))
-        outcomes = sorted((done.get() for _ in numbers), key=lambda outcome: outcome[0])
+        for queue in self._queues[:count]:
+            queue.put((work, done))
+        outcomes = sorted((done.get() for _ in range(count)), key=lambda outcome: outcome[0])
         for _, _, error in outcomes:
             if error:
                 raise error

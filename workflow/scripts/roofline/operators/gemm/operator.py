@@ -9,7 +9,7 @@ from roofline.core.dtypes import ITEM_BYTES, REGISTER_ONLY
 from roofline.devices.base import Identity
 from roofline.devices.gpu.kernel_compiler import with_headers
 from roofline.operators.base import Case, ExecutedFlops, Implementation, Job, Operator
-from roofline.operators.constants import FITTED, LIMIT, Constant, Constants, of_gpu_host, of_host
+from roofline.operators.constants import CPU_HOST, FITTED, LIMIT, Constant, Constants, of_gpu_host
 from roofline.operators.gemm import products, tensor_matmul
 from roofline.records.prediction import CostTerms
 
@@ -45,7 +45,7 @@ CONSTANTS: dict[str, Constants] = {
         ),
     },
     "cpu": {
-        **of_host("array_operation_s"),
+        **CPU_HOST,
         "blas_share": Constant(
             0.85, "rule of thumb: OpenBLAS on servers, 80 to 90 %", "of clock x lanes x ports that the BLAS attains"
         ),

@@ -6,20 +6,65 @@ from pydantic import Field
 
 from roofline.core.accuracy import relative_error, require_close
 from roofline.core.dtypes import ITEM_BYTES, array_dtype
+from roofline.core.prediction import divided
 from roofline.operators.base import Case, Implementation, Job, Operator
-from roofline.operators.rmsnorm_matmul.costs import CONSTANTS
-from roofline.operators.rmsnorm_matmul.counts import compared_outputs, flops, reference, traffic_bytes
+from roofline.operators.constants import CPU_HOST, FITTED, LIMIT, Constant, Constants, of_gpu_host
+from roofline.operators.rmsnorm_matmul.counts import compared_outputs, flops, normalised, reference, traffic_bytes
 from roofline.operators.rmsnorm_matmul.fused import Fused, FusedGraph
-from roofline.operators.rmsnorm_matmul.numpy_implementation import OnCpu
 from roofline.operators.rmsnorm_matmul.plan import DEPTH
 from roofline.operators.rmsnorm_matmul.unfused import Unfused, UnfusedGraph
 from roofline.operators.settings import ByEffort, Listed, OperatorSettings, Whole
+from roofline.records.prediction import CostTerms
 from roofline.records.timing import Check
 
 MOST_HIDDEN = 10**8  # W would take 20 PB
 SMALLEST_HIDDEN = 256  # a slice for each of four parts of k, so that the smallest case is divided as others are
 SPREAD_OF_G = 0.1  # about 1
 MOST_ROWS_OF_X = 4096  # a product of more is not of few rows: gemm
+
+
+GPU: Constants = {
+    **of_gpu_host("product_call_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s"),
+    "event_s": Constant(
+        3.36e-06,
+        FITTED,
+        "an event on either side of a step",
+    ),
+    "fused_start_s": Constant(
+        2.55e-06,
+        FITTED,
+        "fused, in a graph where each application waits: its start, the first of W, and the last",
+        "an empty kernel there: 0.7 us",
+    ),
+    "overlapped_start_s": Constant(
+        1.79e-06,
+        FITTED,
+        "the same where each begins while the one before it ends",
+    ),
+    "norm_before_s": Constant(8.85e-07, FITTED, "the norm's kernel before the product's, which fetches W meanwhile"),
+    "stream_share": Constant(
+        0.857,
+        FITTED,
+        "of the memory ceiling at which the fused kernel reads",
+    ),
+    "shared_memory_s_per_byte": Constant(
+        5e-12,
+        FITTED,
+        "W and x through a multiprocessor's shared memory",
+    ),
+    "exchange_s_per_byte": Constant(4.14e-11, FITTED, "a block's sums, handed to another block"),
+    "norm_kernel_s": Constant(1.39e-06, FITTED, "RMSNorm alone, in a graph"),
+    "product_start_s": Constant(
+        2.89e-06,
+        FITTED,
+        "a library's product of few rows, beside W",
+    ),
+    "product_s_per_column": Constant(9.49e-10, FITTED, "its sums along W, which no number of blocks shortens"),
+    "product_stream_share": Constant(0.96, LIMIT, "of the memory ceiling at which the library reads W"),
+}
+# NumPy on a CPU: calls, and bytes that a core reads and writes for each weight, to widen it and, if x has several rows,
+# to pack it for the BLAS.
+CALLS, WIDENED_BYTES, PACKED_BYTES = 10, {"fp16": 18, "bf16": 6}, 8
 
 
 class RmsNormMatmulSettings(OperatorSettings):
@@ -37,13 +82,33 @@ class RmsNormMatmulSettings(OperatorSettings):
     implementations: Listed[Literal["unfused", "unfused_graph", "fused", "fused_graph", "numpy"]] | None = None
 
 
+class OnCpu(Implementation):
+    """By NumPy: its BLAS on all cores, of numbers widened to fp32 by one of them."""
+
+    name, kind = "numpy", "cpu"
+
+    def compute(self, inputs: dict):
+        x, w, g = (self.device.widened(inputs[name]) for name in ("x", "w", "g"))
+        inputs["y"][...] = normalised(x, g) @ w.T
+        return inputs["y"]
+
+    def costs(self, scope: str | None) -> CostTerms:
+        batch, weights = self.case.shape["batch"], float(self.case.shape["hidden"] ** 2)
+        passed = WIDENED_BYTES[self.case.dtype] + (PACKED_BYTES if batch > 1 else 0)
+        return CostTerms(
+            calls={"array_operation_s": float(CALLS)},
+            extra=divided("pass_s_per_byte", passed * weights, 1),
+            floor=divided("read_s_per_byte", ITEM_BYTES["fp32"] * weights, self.device.cores),
+        )
+
+
 class RmsNormMatmul(Operator):
     name = "rmsnorm_matmul"
     Settings = RmsNormMatmulSettings
     unit = "tensor_core"
     tolerance: ClassVar = {"fp16": 1e-3, "bf16": 1e-2}
     implementations = (Unfused, UnfusedGraph, Fused, FusedGraph, OnCpu)
-    constants = CONSTANTS
+    constants: ClassVar = {"gpu": GPU, "cpu": CPU_HOST}
     outputs = ("y",)
 
     def jobs(self, config) -> list[Job]:

@@ -1,7 +1,12 @@
-"""Row normalisation by array operations: CuPy's on a GPU, NumPy's on the cores of a CPU."""
+"""Row normalisation by array operations: CuPy's on a GPU, NumPy's on the cores of a CPU; and there by a compiled loop.
 
-from roofline.core.host_costs import divided
-from roofline.operators.base import Implementation
+The loop is in rows_loop.py, which loads llvmlite.
+"""
+
+from itertools import pairwise
+
+from roofline.core.prediction import divided
+from roofline.operators.base import Case, Implementation
 from roofline.records.prediction import CostTerms
 
 OPERATIONS = 9  # a shift, the mean, three of the deviation, two that look for 0, a difference, a quotient
@@ -10,10 +15,9 @@ KERNELS = 12  # of CuPy, as ncu lists them: either mean takes two, and one more 
 # for the difference, which is written and read.
 EXTRA_PASSES = 7
 MEAN_ROWS = 32  # that a block of CuPy's mean goes through at once, with the fewer threads for each
-# Of NumPy on a CPU: calls, of which a mean is several; passes, all counted; new arrays as large as x, and how many are
-# there at once. The C library keeps arrays of up to so many bytes for the next one.
-CALLS, PASSES, FRESH_ARRAYS, LIVE_ARRAYS, LARGEST_KEPT = 18, 15, 4, 3, 32 << 20
+CALLS, PASSES = 18, 15  # of NumPy on a CPU: calls, of which a mean is several, and passes over x, all counted
 PIECE_ITEMS = 1 << 16  # of x, from which on another core takes part
+COLUMNS = 64  # the compiled loop goes by vectors of up to 16 numbers, four at once
 
 
 def normalised(x, xp):
@@ -72,15 +76,52 @@ class NumpyRows(OnCores):
         return y
 
     def costs(self, scope: str | None) -> CostTerms:
-        array_bytes, pieces = self.operator.bytes(self.case) / 2, self.pieces
-        in_cache = LIVE_ARRAYS * array_bytes <= self.device.last_level_cache_bytes
-        fresh = FRESH_ARRAYS * array_bytes / pieces if array_bytes / pieces > LARGEST_KEPT else 0.0
+        """The calls of all cores take turns, since each holds the interpreter's lock."""
+        pieces = self.pieces
         return CostTerms(
-            calls={"array_operation_s": float(CALLS), "handover_s": 1.0, "thread_s": 1.0},
-            extra={"thread_s": pieces - 1.0},
-            floor={
-                **divided("pass_s_per_byte" if in_cache else "memory_pass_s_per_byte", PASSES * array_bytes, pieces),
-                **divided("core_operation_s", float(CALLS * pieces if pieces > 1 else 0), pieces),
-                "fresh_page_s_per_byte": fresh,
-            },
+            calls={"array_operation_s": float(CALLS), "handover_s": 1.0},
+            extra={"array_operation_s": CALLS * (pieces - 1.0), "handover_s": pieces - 1.0},
+            floor=divided("pass_s_per_byte", PASSES * self.operator.bytes(self.case) / 2, pieces),
+        )
+
+
+class Compiled(OnCores):
+    """Each row is read from memory once: the passes for its deviation and its result find it in the core's cache."""
+
+    name, fused = "compiled", True
+
+    @classmethod
+    def unsupported(cls, device, case: Case) -> str | None:
+        if case.shape["columns"] % COLUMNS:
+            return f"columns are not a multiple of {COLUMNS}: the loop reads whole vectors"
+        return None
+
+    def step(self, scope: str | None):
+        from roofline.devices.cpu.loops import together
+        from roofline.operators.row_norm.rows_loop import rows_loop
+
+        rows, columns = self.case.shape["rows"], self.case.shape["columns"]
+        edges = [rows * piece // self.pieces for piece in range(self.pieces + 1)]
+        arguments = [
+            [
+                (*(copy[name].ctypes.data + 4 * columns * first for name in ("x", "y")), last - first, columns)
+                for first, last in pairwise(edges)
+            ]
+            for copy in self.copies
+        ]
+        results = [copy["y"] for copy in self.copies]
+        loop, workers, count = rows_loop(), self.device.workers, len(self.copies)
+
+        def step(index: int):
+            together(workers, loop, arguments[index % count])
+            return results[index % count]
+
+        return step
+
+    def costs(self, scope: str | None) -> CostTerms:
+        """As the smallest case, the calls are one thread's; the threads beyond it are the implementation's."""
+        return CostTerms(
+            calls={"loop_s": 1.0},
+            extra={"loop_s": self.pieces - 1.0},
+            floor=divided("pass_s_per_byte", float(self.operator.bytes(self.case)), self.pieces),
         )

@@ -7,9 +7,8 @@ from pydantic import AfterValidator, Field
 
 from roofline.core.accuracy import relative_error, require_close
 from roofline.operators.base import WORKSPACE_BYTES, Case, Implementation, Job, Operator, rotation_copies
-from roofline.operators.row_norm.arrays import Array, NumpyRows
-from roofline.operators.row_norm.compiled import Compiled
-from roofline.operators.row_norm.costs import CONSTANTS
+from roofline.operators.constants import CPU_HOST, FITTED, Constant, Constants, of_gpu_host
+from roofline.operators.row_norm.arrays import Array, Compiled, NumpyRows
 from roofline.operators.row_norm.cuda import Naive, Welford, WelfordGraph
 from roofline.operators.settings import Listed, OperatorSettings
 from roofline.records.timing import Check
@@ -18,6 +17,36 @@ FP32_BYTES = 4
 LARGEST = 1 << 24  # rows, or columns: far below what 32 bits count
 ROWS_COMPARED = 509  # a prime: evenly spread, they lie at every place within a block's rows
 SHAPE = re.compile(r"([1-9]\d{0,7})x([1-9]\d{0,7})")
+
+
+GPU: Constants = {
+    **of_gpu_host("array_operation_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s"),
+    "array_kernel_s": Constant(2.19e-06, FITTED, "a small kernel after another in a stream"),
+    "kernel_start_s": Constant(
+        4.46e-06,
+        FITTED,
+        "a kernel, with an event on either side: its start, and the memory's ramp-up and drain",
+    ),
+    "graph_node_s": Constant(1.37e-06, FITTED, "the same as one of many nodes of a graph"),
+    "stream_share": Constant(
+        0.844,
+        FITTED,
+        "of the memory ceiling that long streams attain",
+    ),
+    "naive_wave_s": Constant(
+        2.48e-06,
+        FITTED,
+        "a full card of blocks waits for memory and at the barriers of its two sums; of this card",
+    ),
+    "row_s_per_column": Constant(3.2e-10, FITTED, "a block goes through its row, piece by piece"),
+    "reread_s_per_byte": Constant(8.65e-14, FITTED, "naive's second and third pass over a row, from the cache"),
+    "mean_s_per_column": Constant(1.12e-08, FITTED, "CuPy's mean of rows, however few: one number after another"),
+    "pass_s_per_byte": Constant(
+        6.9e-13,
+        FITTED,
+        "a pass over an array between operations: CuPy's sums of rows do not attain the memory's bandwidth",
+    ),
+}
 
 
 def sizes(shape: str) -> tuple[int, int]:
@@ -47,7 +76,7 @@ class RowNorm(Operator):
     Settings = RowNormSettings
     mix = "copy"
     implementations = (Array, Naive, Welford, WelfordGraph, NumpyRows, Compiled)
-    constants = CONSTANTS
+    constants: ClassVar = {"gpu": GPU, "cpu": CPU_HOST}
     outputs = ("y",)
     # Of normal random numbers: see docs/row_norm.md.
     tolerance: ClassVar[dict[str, float]] = {"fp32": 1e-5}
