@@ -17,7 +17,7 @@ from roofline.analysis.load import load
 from roofline.core.prediction import divided, weighted_sum
 from roofline.devices import host
 from roofline.measure.calibration import calibrate, constants
-from roofline.measure.operator_seal import seal_operator
+from roofline.measure.sealing import seal_operator
 from roofline.operators import registry
 from roofline.operators.constants import MEASURED
 from roofline.records.calibration import CalibrationRecord, HostCost

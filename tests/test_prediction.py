@@ -10,8 +10,7 @@ from records_factory import CONSTANTS, VENDOR, cell, device_record, operator_sea
 
 from roofline.core import model, regimes
 from roofline.core.prediction import Costs, predict_cell, weighted_sum
-from roofline.measure.device_seal import cpu_gb_per_s, seal_device
-from roofline.measure.operator_seal import seal_operator
+from roofline.measure.sealing import cpu_gb_per_s, seal_device, seal_operator
 from roofline.operators import registry
 from roofline.records.device import VendorBandwidth, VendorPeak
 from roofline.records.prediction import CostTerms, predict_sealed

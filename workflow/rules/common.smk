@@ -83,6 +83,7 @@ def asked(wildcards):
 # Everything but the manifest, which holds a checksum of each. A deleted one is made again.
 DELIVERABLES = [
     *files(CELLS.records()),
+    *expand("results/{device}/predictions.{format}", device=CELLS.devices, format=["json", "md"]),
     *expand("results/{name}", name=["roofline.json", "roofline.png", "roofline.svg", "interpretation.md"]),
     *expand("results/{name}", name=["verification.md", "sweep.png", "load.png"]),
     *INSTRUCTION_PICTURES,

@@ -77,7 +77,7 @@ def declared(operator: Operator, cell: Implementation, scope: str | None, cold: 
     case, written = cell.case, operator.written_bytes(cell.case, scope)
     own, kept = cell.executed_flops(scope), cell.kept_reads(scope)
     return {
-        **named(operator, cell, scope, cold),
+        **named(cell, scope, cold),
         "declared_read_bytes": operator.bytes(case, scope) - written,
         "declared_write_bytes": written,
         "kept_read_bytes": kept.bytes if kept else 0,
