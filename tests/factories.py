@@ -8,9 +8,8 @@ import pytest
 
 from roofline.devices.host import Usage
 from roofline.measure import compute_ceiling, investigation, protocol, search, undisturbed
-from roofline.measure.device_seal import promised_ceilings, seal_device
 from roofline.measure.operator_job import Seals
-from roofline.measure.operator_seal import seal_operator
+from roofline.measure.sealing import promised_ceilings, seal_device, seal_operator
 from roofline.records.base import write
 from roofline.records.compute import Product
 from roofline.records.device import DeviceRecord, VendorFigures, VendorPeak

@@ -46,7 +46,13 @@ COSTS = {
     "gpu": {"calls": {"call_s": 1}, "start": {"start_s": 1}, "share": "share"},
     "cpu": {"calls": {"call_s": 1}, "share": "share"},
 }
-LEVELS = {"d2d": ("hbm", "copy"), "h2d": ("pcie", "copy"), "l2": ("l2", "read"), "l1": ("l1", "read")}
+LEVELS = {
+    "shared": ("shared", "read"),
+    "d2d": ("hbm", "copy"),
+    "h2d": ("pcie", "copy"),
+    "l2": ("l2", "read"),
+    "l1": ("l1", "read"),
+}
 SCAN = OwnOperator(
     name="scan",
     title="scan",
@@ -484,6 +490,7 @@ def predicted(one: Measurement, found: dict[str, Record], device: str) -> Measur
         traffic_bytes=one.bytes,
         compute_ceiling=one.compute_ceiling,
         memory_ceilings=one.memory_ceilings,
+        memory_level=one.memory_level,
         terms=one.costs,
     )
     return one.model_copy(update={"predicted": made})

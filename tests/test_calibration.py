@@ -13,7 +13,7 @@ from records_factory import CONSTANTS, SEALED, beside, cell, hashes_of, operator
 from roofline.core.prediction import divided, weighted_sum
 from roofline.devices import discovery, host
 from roofline.measure.calibration import calibrate, constants
-from roofline.measure.operator_seal import seal_operator
+from roofline.measure.sealing import seal_operator
 from roofline.operators import registry
 from roofline.operators.constants import MEASURED
 from roofline.records.calibration import CalibrationRecord, HostCost

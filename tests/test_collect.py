@@ -156,6 +156,13 @@ def test_the_regime_found_is_from_what_was_measured(times, regime, level):
     assert (found.regime, found.regime_level) == (regime, level)
 
 
+@pytest.mark.parametrize(("gb_per_s", "level"), [(None, "hbm"), (30_000, "hbm"), (2_000, "shared")])
+def test_the_level_found_is_the_slowest_that_was_measured(gb_per_s, level):
+    measured = (D2D, bandwidth_record("gpu0", shared=gb_per_s)) if gb_per_s else (D2D,)
+    found = placed(bandwidths=measured, level_bytes={"shared": 10_000_000_000})
+    assert (found.regime, found.regime_level) == ("memory", level)
+
+
 def test_compute_bound_from_the_ridge_point_on():
     """50 TFLOPS and 1000 GB/s meet at 50 FLOP/byte."""
     times = {"bytes": 10**9, "latency_s": 2e-3, "device_latency_s": 2e-3}

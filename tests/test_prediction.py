@@ -10,8 +10,7 @@ from records_factory import CONSTANTS, VENDOR, cell, device_record, operator_sea
 
 from roofline.core import model, regimes
 from roofline.core.prediction import Costs, predict_cell, weighted_sum
-from roofline.measure.device_seal import cpu_gb_per_s, seal_device
-from roofline.measure.operator_seal import seal_operator
+from roofline.measure.sealing import cpu_gb_per_s, seal_device, seal_operator
 from roofline.operators import registry
 from roofline.records.device import VendorBandwidth, VendorPeak
 from roofline.records.prediction import CostTerms, predict_sealed
@@ -131,12 +130,29 @@ def test_the_share_of_the_peak_is_a_constant_times_what_of_the_units_has_work():
     assert predicted(found, flops=1e12, traffic=0).regime == "implementation"
 
 
+@pytest.mark.parametrize(
+    ("levels_s", "regime", "level", "work_s"),
+    [
+        ({}, "memory", "hbm", 2e-3),
+        ({"shared": 1.9e-3, "l2": 1e-3}, "memory", "hbm", 2e-3),
+        ({"shared": 3e-3, "l2": 2.5e-3}, "memory", "shared", 3e-3),
+        ({"l2": 5e-3}, "memory", "l2", 5e-3),
+    ],
+)
+def test_the_slowest_memory_level_sets_the_time_and_names_the_regime(levels_s, regime, level, work_s):
+    sizes = {"flops": 1e9, "traffic_bytes": 2e9, "peak_tflops": 50.0, "bandwidth_gb_per_s": 1000.0}
+    found = predict_cell(**sizes, memory_level="hbm", costs=Costs(None, 1e-6, levels_s=levels_s))
+    assert (found.regime, found.level, found.latency_s) == (regime, level, pytest.approx(1e-6 + work_s))
+    assert predict_cell(**sizes | {"flops": 1e15}, memory_level="hbm", costs=Costs(None, 0.0)).level is None
+
+
 # ---------------------------------------------------------------- from two seals
 
 
 def sealed(promised=None, **fields):
     one = cell("gpu0", 1.0)
     known = {"flops": 1e9, "traffic_bytes": 2e9, "compute_ceiling": "fp32", "memory_ceilings": ["hbm_copy", "d2d"]}
+    known["memory_level"] = "hbm"
     return predict_sealed(
         promised_seal("gpu0", promised), operator_seal("gpu0", "scan").constants, terms=one.costs, **known | fields
     )

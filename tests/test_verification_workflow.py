@@ -29,6 +29,7 @@ def test_every_record_holds_the_seals_predictions_and_began_after_them(finished_
             traffic_bytes=cell.bytes,
             compute_ceiling=cell.compute_ceiling,
             memory_ceilings=cell.memory_ceilings,
+            memory_level=cell.memory_level,
             terms=cell.costs,
         )
         assert cell.predicted == again and again.latency_s > 0

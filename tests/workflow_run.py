@@ -105,8 +105,8 @@ class Run:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    def planned(self, *arguments, env: dict | None = None) -> Counter[str]:
-        """The jobs that a dry run plans, each by its first output, relative to results/."""
+    def planned(self, *arguments, env: dict | None = None, predictions: bool = False) -> Counter[str]:
+        """The jobs that a dry run plans, each by its first output, relative to results/; predictions if asked for."""
         told = self.finish("--dry-run", "--quiet", "host", *arguments, env=env)
         outputs = [
             re.search(r"^ +output: ([^\s,]+)", body, re.MULTILINE).group(1).removeprefix("results/")
@@ -115,7 +115,7 @@ class Run:
         ]
         total = re.search(r"^total +(\d+)$", told, re.MULTILINE)
         assert len(outputs) + 1 == int(total.group(1)) if total else "Nothing to be done" in told, told
-        return Counter(outputs)
+        return Counter(one for one in outputs if predictions or not one.endswith("/predictions.json"))
 
     def make(self) -> subprocess.CompletedProcess:
         """What `make` runs once the packages are installed."""

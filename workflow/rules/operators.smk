@@ -19,6 +19,31 @@ rule operator_prediction:
         "../scripts/operator_prediction.py"
 
 
+# All planned cells as the seals predict them. Nothing waits for it: its priority has it run before any measurement, and
+# all of Snakemake's cores keep measurements from beginning beside it.
+rule predictions:
+    input:
+        calibration="results/{device}/calibration.json",
+        device="results/{device}/device_query.json",
+        prediction="results/{device}/prediction.json",
+        constants=lambda wildcards: PARAMS.operator_seals(wildcards.device),
+        library=PARAMS.library("predictions", *OPERATORS),
+    output:
+        cells="results/{device}/predictions.json",
+        page="results/{device}/predictions.md",
+    log:
+        "logs/{device}/predictions.log",
+    priority: 1000
+    conda:
+        ENVIRONMENT
+    threads: workflow.cores
+    params:
+        tasks=PARAMS.planned,
+        gemms=PARAMS.planned_gemms,
+    script:
+        "../scripts/predictions.py"
+
+
 for PREREQUISITE, OPERATOR in PREREQUISITES:
 
     rule:

@@ -1,6 +1,6 @@
 """operator_prediction: the constants of an operator's costs, sealed before it is timed."""
 
-from roofline.measure.operator_seal import seal_operator
+from roofline.measure.sealing import seal_operator
 from roofline.operators import registry
 from roofline.records.base import read, write
 from roofline.records.calibration import CalibrationRecord

@@ -1,6 +1,6 @@
 """prediction: the ceilings that the datasheet promises, sealed."""
 
-from roofline.measure.device_seal import seal_device
+from roofline.measure.sealing import seal_device
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
 from roofline.records.files import file_sha256

@@ -62,6 +62,11 @@ def regime_words(regime: str) -> str:
     return "limited by the implementation" if regime == "implementation" else f"{regime}-bound"
 
 
+def regime_name(regime: str, level: str | None) -> str:
+    """memory: hbm; overhead."""
+    return f"{regime}: {level}" if level else regime
+
+
 def flops_unit(dtype: str) -> str:
     """TFLOPS, or for integers TOPS."""
     return "TOPS" if dtype.startswith("int") else "TFLOPS"

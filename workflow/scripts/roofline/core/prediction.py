@@ -1,14 +1,15 @@
 """The model that predicts a cell, in one page: docs/prediction.md.
 
 A cell's device time is what it costs to start, plus the passes beside its roof, plus the larger of FLOPs / compute
-ceiling and bytes / memory ceiling, each by the share of the ceiling that the implementation attains; its caller's time
+ceiling and bytes / memory ceiling, each by the share of the ceiling that the implementation attains, and of what passes
+through other memory levels, of which the slowest sets the memory's time; its caller's time
 is the larger of that and what the calls cost the host. The regime follows by the rule of regimes.py, which also names
 the regime found. A prediction is right where its regime is, and its time within a factor of TIMES.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from roofline.core import model, regimes
@@ -30,7 +31,7 @@ class Costs:
     `call_s` is the host's, None where nothing is known of it. `start_s` is the device's, None where device and caller
     are one (synchronous). `extra_s` comes on top of either, `floor_s` is what the work takes however fast the memory
     is, and `waits_s` are waits for the memory that its own transfers hide in part. `compute_share` is of the compute
-    ceiling.
+    ceiling; `levels_s` is what other memory levels take, by their names.
     """
 
     call_s: float | None
@@ -40,10 +41,16 @@ class Costs:
     floor_s: float = 0.0
     waits_s: float = 0.0
     compute_share: float = 1.0
+    levels_s: Mapping[str, float] = field(default_factory=dict)
 
     def work_s(self, compute_s: float, memory_s: float) -> float:
         """What the work takes whose roofs allow these times."""
-        return max(compute_s / self.compute_share, math.hypot(memory_s / self.share, self.waits_s), self.floor_s)
+        return max(
+            compute_s / self.compute_share,
+            math.hypot(memory_s / self.share, self.waits_s),
+            self.floor_s,
+            *self.levels_s.values(),
+        )
 
 
 class Prediction(NamedTuple):
@@ -51,6 +58,7 @@ class Prediction(NamedTuple):
     latency_s: float | None
     device_latency_s: float | None
     fraction_of_compute_peak: float | None
+    level: str | None = None
 
 
 def weighted_sum(terms: Mapping[str, float], constants: Mapping[str, float]) -> float:
@@ -74,8 +82,9 @@ def predict_cell(
     peak_tflops: float | None,
     bandwidth_gb_per_s: float | None,
     costs: Costs,
+    memory_level: str | None = None,
 ) -> Prediction:
-    """What the model says of a cell; what is unknown (None) sets no limit.
+    """What the model says of a cell, whose bytes come from `memory_level`; what is unknown (None) sets no limit.
 
     On a synchronous device (no `start_s`) the calls come before the work, not beside it.
     """
@@ -84,17 +93,19 @@ def predict_cell(
     work_s = costs.extra_s + costs.work_s(compute_s or 0.0, memory_s or 0.0)
     call_s = costs.call_s or 0.0
     device_s = None if costs.start_s is None else costs.start_s + work_s
+    level, of_levels_s = regimes.slowest_level({memory_level: memory_s, **costs.levels_s})
     latency_s = call_s + work_s if device_s is None else max(call_s, device_s)
     regime = regimes.regime(
         latency_s=latency_s,
         device_latency_s=device_s,
         start_s=call_s if device_s is None else costs.start_s,
         compute_s=compute_s,
-        memory_s=memory_s,
+        memory_s=of_levels_s,
     )
-    by_roofs = model.COMPUTE_BOUND if (compute_s or 0.0) >= (memory_s or 0.0) else model.MEMORY_BOUND
+    by_roofs = model.COMPUTE_BOUND if (compute_s or 0.0) >= (of_levels_s or 0.0) else model.MEMORY_BOUND
     return Prediction(
         regime=regime or by_roofs,
+        level=level if (regime or by_roofs) == model.MEMORY_BOUND else None,
         latency_s=latency_s or None,
         device_latency_s=device_s,
         fraction_of_compute_peak=compute_s / latency_s if compute_s and latency_s else None,

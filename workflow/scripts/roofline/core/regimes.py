@@ -3,6 +3,8 @@
 See docs/prediction.md.
 """
 
+from collections.abc import Mapping
+
 from roofline.core import model
 
 # Of the time: where roof and overheads together explain less, the implementation sets it.
@@ -21,6 +23,12 @@ def overhead(*, latency_s: float, device_latency_s: float | None, start_s: float
     return min(waited_s + min(start_s or 0.0, device_latency_s), latency_s)
 
 
+def slowest_level(seconds: Mapping[str, float | None]) -> tuple[str | None, float | None]:
+    """The memory level that takes longest, and its seconds; of levels whose rate is not known (None) the first."""
+    level = max(seconds, key=lambda name: seconds[name] or 0.0, default=None)
+    return level, seconds.get(level)
+
+
 def regime(
     *,
     latency_s: float,
@@ -37,7 +45,7 @@ def regime(
     `latency_s` is the caller's time, `device_latency_s` the device's part alone (None where the device is its own
     caller), `start_s` what the same code takes where there is next to nothing to do (of the device's time where there
     is one), `compute_s` and `memory_s` what the two roofs allow: FLOPs over the compute ceiling and bytes over the
-    memory ceiling, in seconds.
+    memory ceiling, in seconds, of the slowest memory level.
     """
     overhead_s = overhead(latency_s=latency_s, device_latency_s=device_latency_s, start_s=start_s)
     if compute_s is None or memory_s is None:

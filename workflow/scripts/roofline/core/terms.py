@@ -17,7 +17,7 @@ class Faults(Exception):
 
 DeviceKind = Literal["cpu", "gpu"]
 Regime = Literal["compute", "memory", "overhead", "implementation"]
-RegimeLevel = Literal["hbm", "l2", "dram"]
+RegimeLevel = Literal["hbm", "l2", "shared", "dram"]
 Mix = Literal["read", "write", "copy", "triad"]
 Cache = Literal["cold", "warm"]
 HostMemory = Literal["pinned", "pageable"]

@@ -198,9 +198,8 @@ def _peak(device: Device, record: DeviceRecord, ceiling: str, found: Found, know
 
 def _as_operator(device: Device, seals: Seals, workload: Workload, dtype: str, **options) -> Measurement:
     """A product as an operator under its roof, with a prediction of its own."""
-    operator = Gemm()
-    case, cell = operator.measured(device, dtype, workload)
-    declared = declare(operator, device, case, cell, None, seals, cold=False)
+    cell = Gemm().measured(device, dtype, workload)
+    declared = declare(cell, None, seals, cold=False)
     check, options = _checked(device, workload, options)
     latency, states, sm_clock_mhz = _timed(device, workload, **options)
     on_device, doubts = time_device_alike(

@@ -55,7 +55,7 @@ def launch(operator: Operator, device: Device, job: Job, cold: bool) -> dict | N
     device.profile(lambda: step(1))
     written, own = operator.written_bytes(cell.case, scope), cell.executed_flops(scope)
     return {
-        **named(operator, cell, scope, is_cold(cell, scope)),
+        **named(cell, scope, is_cold(cell, scope)),
         "declared_read_bytes": operator.bytes(cell.case, scope) - written,
         "declared_write_bytes": written,
         "declared_flops": operator.flops(cell.case, scope),

@@ -17,7 +17,7 @@ from roofline.operators.base import (
     Operator,
     rotation_copies,
 )
-from roofline.records.operator import Measurement
+from roofline.records.operator import Measurement, PredictedCell
 from roofline.records.prediction import PredictionRecord, predict_sealed
 from roofline.records.timing import Timing
 
@@ -61,14 +61,10 @@ class Overhead:
 
 def measure(operator: Operator, device: Device, job: Job, seals: Seals, options: Options) -> list[Measurement]:
     """Every measurement of a job. Raises ArithmeticError for a wrong result, MemoryError and the like as they come."""
-    wanted = operator.implementations_on(device.kind, options.implementations)
     overheads: dict[tuple, dict] = {}
     found = []
-    for case in job.cases:
-        chosen = [one for one in wanted if not unsupported(operator, one, device, case)]
-        if not chosen:
-            continue
-        shared, copies = arrays(operator, device, case, rotation(operator, device, case, chosen, options.cold))
+    for case, chosen, count in planned(operator, device, job, options.implementations, options.cold):
+        shared, copies = arrays(operator, device, case, count)
         references: dict = {}
         for implementation in chosen:
             with _named(f"{operator.name}, {implementation.name}, {case}"):
@@ -84,6 +80,50 @@ def measure(operator: Operator, device: Device, job: Job, seals: Seals, options:
                 del cell
         del shared, copies, references  # before the next case's are made
     return found
+
+
+def planned(
+    operator: Operator, device: Device, job: Job, wanted: list[str] | None, cold: bool
+) -> Iterator[tuple[Case, list[type[Implementation]], int]]:
+    """What of a job the device computes: each case with its implementations and the number of copies."""
+    for case in job.cases:
+        every = operator.implementations_on(device.kind, wanted)
+        if chosen := [one for one in every if not unsupported(operator, one, device, case)]:
+            yield case, chosen, rotation(operator, device, case, chosen, cold)
+
+
+def predicted(
+    operator: Operator, device: Device, job: Job, seals: Seals, wanted: list[str] | None, cold: bool
+) -> list[PredictedCell]:
+    """What `measure` will say of a job before it times anything, without arrays."""
+    return [
+        one
+        for case, chosen, count in planned(operator, device, job, wanted, cold)
+        for implementation in chosen
+        for one in _predicted(implementation, operator, device, case, count, seals)
+    ]
+
+
+def _predicted(
+    kind: type[Implementation], operator: Operator, device: Device, case: Case, count: int, seals: Seals
+) -> list[PredictedCell]:
+    """Of a user's implementation that needs arrays, or fails otherwise, the reason instead."""
+    try:
+        cell = kind(operator, device, case, count)
+        return [predicted_cell(cell, scope, seals, is_cold(cell, scope)) for scope in cell.scopes]
+    except Exception as error:
+        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        cell = Implementation.__new__(kind)
+        Implementation.__init__(cell, operator, device, case, count)
+        return [
+            PredictedCell(**named(cell, scope, is_cold(cell, scope)), predicted=None, reason=reason)
+            for scope in kind.scopes
+        ]
+
+
+def predicted_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bool) -> PredictedCell:
+    declared = declare(cell, scope, seals, cold)
+    return PredictedCell(**named(cell, scope, cold), predicted=declared["predicted"])
 
 
 def unsupported(operator: Operator, implementation: type[Implementation], device: Device, case: Case) -> str | None:
@@ -171,8 +211,8 @@ def _both(device: Device, step, per_call: int) -> tuple[float, float | None]:
 def _measured(
     cell: Implementation, scope: str | None, seals: Seals, options: Options, overhead: Overhead
 ) -> Measurement:
-    operator, device, case = cell.operator, cell.device, cell.case
-    declared = declare(operator, device, case, cell, scope, seals, cold=is_cold(cell, scope))
+    operator, device = cell.operator, cell.device
+    declared = declare(cell, scope, seals, is_cold(cell, scope))
     check, checked_s = operator.check(cell, scope)
     step = LastResult(cell.step(scope))
     log = StateLog(device)
@@ -212,16 +252,16 @@ def _at_most(overhead_s: float | None, whole: Timing | None) -> float | None:
     return min(overhead_s, whole.median_s) if overhead_s is not None and whole else overhead_s
 
 
-def declare(
-    operator: Operator, device: Device, case: Case, cell: Implementation, scope: str | None, seals: Seals, cold: bool
-) -> dict:
+def declare(cell: Implementation, scope: str | None, seals: Seals, cold: bool) -> dict:
     """What a measurement says before anything is timed: counts, roofs, and the sealed prediction."""
+    operator, device, case = cell.operator, cell.device, cell.case
     flops, traffic = operator.flops(case, scope), operator.bytes(case, scope)
     of_device = cold or traffic > device.last_level_cache_bytes or not operator.cached_when_warm
     mix, cores = operator.mix_of(case, scope), cell.cores(scope)
     of_memory = device.memory_ceilings(mix, cores) if cores else device.memory_ceilings(mix)
     ceilings = of_memory if of_device else device.cache_ceilings
     compute_ceiling = device.compute_ceiling(operator.compute_dtype(case, scope), operator.unit_of(case, scope))
+    memory_level = device.memory_level if of_device else device.cache_level
     terms = cell.costs(scope)
     predicted = predict_sealed(
         seals.device,
@@ -230,15 +270,17 @@ def declare(
         traffic_bytes=traffic,
         compute_ceiling=compute_ceiling,
         memory_ceilings=ceilings,
+        memory_level=memory_level,
         terms=terms,
     )
     return {
-        **named(operator, cell, scope, cold),
+        **named(cell, scope, cold),
         "flops": flops,
         "bytes": traffic,
         "compute_ceiling": compute_ceiling,
         "memory_ceilings": ceilings,
-        "memory_level": device.memory_level if of_device else device.cache_level,
+        "memory_level": memory_level,
+        "level_bytes": cell.level_bytes(scope),
         "costs": terms,
         "predicted": predicted,
         "per_call": cell.per_call,
@@ -256,11 +298,11 @@ def is_cold(cell: Implementation, scope: str | None) -> bool:
     return rotated >= COLD_CACHE_MULTIPLE * cell.device.last_level_cache_bytes and read_again <= READ_AGAIN * counted
 
 
-def named(operator: Operator, cell: Implementation, scope: str | None, cold: bool) -> dict:
+def named(cell: Implementation, scope: str | None, cold: bool) -> dict:
     """What tells a cell from others, in every record of it."""
     case = cell.case
     return {
-        "operator": operator.name,
+        "operator": cell.operator.name,
         "implementation": cell.name,
         "preset": case.preset,
         "scope": scope,

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 from roofline.core.dtypes import relative_error, require_close
-from roofline.core.terms import KINDS
+from roofline.core.terms import KINDS, RegimeLevel
 from roofline.devices.base import Identity
 from roofline.operators.constants import CPU_HOST, Constant, Constants, of_gpu_host
 from roofline.operators.settings import OperatorSettings, Settings
@@ -170,6 +170,11 @@ class Implementation(ABC):
     def cores(self, scope: str | None) -> int | None:
         """How many cores of a CPU compute a step, where not all do: it stands under the roof of so many."""
         return None
+
+    def level_bytes(self, scope: str | None) -> dict[RegimeLevel, int]:
+        """Bytes that pass through the L2 or through shared memory, of all multiprocessors, where they may be what takes
+        longest. The regime of a memory-bound cell names the level that does."""
+        return {}
 
     def executed_flops(self, scope: str | None) -> ExecutedFlops | None:
         """What the kernel executes, for the hardware's counters to confirm; None where nobody counted."""

@@ -15,7 +15,6 @@ class Constant(NamedTuple):
 
 Constants = Mapping[str, Constant | tuple[float, str]]  # by name; a value and where it is from are enough
 
-MEASURED = "measured on this host before any operator"
 H200_HOSTS = "measured by every run; here on hosts of an H200, 2026-11"
 LIMIT = "limit of the fit, from large cells, which it reaches: reference/experiments/predictions"
 FITTED = "fitted on cells drawn at random on an H200, 2026-11: reference/experiments/predictions"
@@ -49,11 +48,3 @@ def of_gpu_host(*names: str) -> dict[str, Constant]:
 def launch(arguments: int) -> dict[str, float]:
     """The terms of a kernel launched from Python."""
     return {"kernel_launch_s": 1.0, "kernel_argument_s": float(arguments)}
-
-
-def sealed(constants: Constants, measured: Mapping[str, float]) -> dict[str, tuple[float, str]]:
-    """Value and source by name: as measured on this host where it was, else as declared."""
-    return {
-        name: (measured[name], MEASURED) if name in measured else (value, source)
-        for name, (value, source, *_) in constants.items()
-    }

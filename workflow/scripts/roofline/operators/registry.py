@@ -19,7 +19,7 @@ from roofline.operators.settings import OperatorSettings
 
 NOT_OPERATORS = {"about", "base", "registry", "settings"}
 # Rules of the workflow, keys of the config and pictures that are no operator's.
-RULES = "all device_query calibration prediction operator_prediction bandwidth instructions counters"
+RULES = "all device_query calibration prediction operator_prediction predictions bandwidth instructions counters"
 RULES += " own_operator derive plot manifest"
 KEYS_AND_PICTURES = "cpu devices effort operators operations operation cost roofline instruction_roofline"
 KEYS_AND_PICTURES += " sweep load"

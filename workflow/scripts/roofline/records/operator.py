@@ -38,6 +38,12 @@ class Cell(Record):
     cache: Cache
     shape: dict[str, int]
 
+    @property
+    def identity(self) -> tuple:
+        """What tells it from the other cells of a device."""
+        names = (self.operator, self.implementation, self.preset, self.scope, self.dtype, self.cache)
+        return *names, *sorted(self.shape.items())
+
 
 class Measurement(Cell):
     """A cell, timed."""
@@ -47,6 +53,7 @@ class Measurement(Cell):
     compute_ceiling: str
     memory_ceilings: list[str] = Field(description="the declared memory ceiling, best first, until one exists")
     memory_level: RegimeLevel
+    level_bytes: dict[RegimeLevel, Whole] = Field(default={}, description="that pass through other memory levels")
     costs: CostTerms
     predicted: CellPrediction
     check: Check
@@ -63,6 +70,22 @@ class Measurement(Cell):
     doubts: list[str] = Field(default=[], description="what does not fit, and is no error")
     states: list[DeviceState]
     sm_clock_mhz: Mhz | None = Field(default=None, description="counted over the caller's block")
+
+
+class PredictedCell(Cell):
+    """A cell that is planned, as the seals predict it; its measurement holds the same."""
+
+    predicted: CellPrediction | None
+    reason: str | None = Field(default=None, description="why there is no prediction without arrays")
+    measured_at: str | None = Field(default=None, description="of a record that was there before, when it was begun")
+
+
+class PredictionsRecord(RunRecord):
+    kind: Literal["predictions"] = "predictions"
+    device: str
+    predicted_at: str
+    seals: dict[str, str] = Field(description="SHA-256 of each, by its path in results/")
+    cells: list[PredictedCell]
 
 
 class JobRecord(RunRecord):

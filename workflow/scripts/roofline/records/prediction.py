@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from roofline.core.prediction import Costs, predict_cell, weighted_sum
-from roofline.core.terms import DeviceKind, Regime
+from roofline.core.terms import DeviceKind, Regime, RegimeLevel
 from roofline.records.base import NotNegative, Rate, Record, RunRecord, Share
 
 Multiple = Annotated[float, Field(ge=0, le=1e15)]  # of constants, and these themselves
@@ -61,6 +61,7 @@ class CellPrediction(Record):
     latency_s: NotNegative | None = Field(description="the caller's")
     device_latency_s: NotNegative | None = Field(default=None, description="the device's part; null where it is all")
     fraction_of_compute_peak: NotNegative | None
+    level: RegimeLevel | None = Field(default=None, description="of memory, that sets the time of a memory-bound cell")
 
 
 class CostTerms(Record):
@@ -71,6 +72,9 @@ class CostTerms(Record):
     extra: dict[str, Multiple] = Field(default={})
     floor: dict[str, Multiple] = Field(default={})
     waits: dict[str, Multiple] = Field(default={})
+    levels: dict[RegimeLevel, dict[str, Multiple]] = Field(
+        default={}, description="what passes through memory levels other than the declared one"
+    )
     share: str | None = Field(default=None, description="the constant that is the share of the memory ceiling; null: 1")
     compute_share: str | None = Field(default=None, description="the same of the compute ceiling")
     filled: Share = Field(default=1.0, description="of the compute units, those that have work on average")
@@ -85,6 +89,7 @@ class CostTerms(Record):
             floor_s=weighted_sum(self.floor, constants),
             waits_s=weighted_sum(self.waits, constants),
             compute_share=self.filled * (constants[self.compute_share] if self.compute_share else 1.0),
+            levels_s={level: weighted_sum(terms, constants) for level, terms in self.levels.items()},
         )
 
 
@@ -96,6 +101,7 @@ def predict_sealed(
     traffic_bytes: float,
     compute_ceiling: str,
     memory_ceilings: list[str],
+    memory_level: RegimeLevel,
     terms: CostTerms,
 ) -> CellPrediction:
     """A cell's regime, times and share of peak from two seals alone: the device's and its operator's constants."""
@@ -106,5 +112,6 @@ def predict_sealed(
         peak_tflops=tflops,
         bandwidth_gb_per_s=gb_per_s,
         costs=terms.costs(constants),
+        memory_level=memory_level,
     )
     return CellPrediction(**predicted._asdict())

@@ -3,7 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from roofline.core.formatting import counted, duration, flops_rate, listed, number, percent, regime_words, starred
+from roofline.core.formatting import (
+    counted,
+    duration,
+    flops_rate,
+    listed,
+    number,
+    percent,
+    regime_name,
+    regime_words,
+    starred,
+)
 from roofline.operators.about import About
 from roofline.report.charts import operator_chart
 from roofline.report.markdown import Table, filled
@@ -99,7 +109,7 @@ def _cells(info: About, cells: Sequence[Cell]) -> Table:
             flops_rate(cell.attained_tflops) if cell.attained_tflops else "-",
             percent(cell.share) if cell.share else "-",
             number(cell.intensity_flops_per_byte) if cell.intensity_flops_per_byte else "-",
-            cell.regime or "-",
+            regime_name(cell.regime, cell.regime_level) if cell.regime else "-",
             *(_faster(cell.speed_up[name], _on_gpu(cells, name)) if name in cell.speed_up else "-" for name in named),
         ]
         for cell in cells

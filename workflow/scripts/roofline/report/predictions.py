@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from roofline.core.formatting import counted, duration, percent, regime_words
+from roofline.core.formatting import counted, duration, percent, regime_name, regime_words
 from roofline.core.prediction import CLOSE_TIMES, TIMES
 from roofline.report.markdown import Table, filled
 from roofline.table.prediction_error import CLOSE
@@ -133,7 +133,8 @@ def _cells(entries: list[Cell], table: Roofline) -> Table:
             _seconds(entry.gpu_time_s),
             _seconds(entry.gpu_time_s and sealed and sealed.gpu_time_s),
         ]
-        row += [signed(entry.sealed_gpu_error), sealed.regime if sealed else "-", entry.regime or "not found"]
+        row += [signed(entry.sealed_gpu_error), regime_name(sealed.regime, sealed.level) if sealed else "-"]
+        row.append(regime_name(entry.regime, entry.regime_level) if entry.regime else "not found")
         rows.append([*row, RIGHT[entry.sealed_regime_correct], RIGHT[entry.sealed_time_right]])
     return filled(columns, rows)
 

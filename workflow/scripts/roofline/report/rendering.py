@@ -6,7 +6,7 @@ import jinja2
 from markupsafe import Markup
 
 from roofline.core import statistics
-from roofline.core.formatting import listed, number, percent
+from roofline.core.formatting import duration, listed, number, percent
 from roofline.report.charts import SYMBOLS, colour
 from roofline.report.markdown import in_table, with_code, without_html
 from roofline.report.tables import measure_again, spans_percent
@@ -28,6 +28,7 @@ def _environment(html: bool) -> jinja2.Environment:
     )
     environment.filters |= {"colour": colour, "sign": SIGNS.get, "listed": listed, "percent": percent}
     environment.filters |= {
+        "duration": duration,
         "number": number,
         "in_table": in_table,
         "measure_again": measure_again,

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from roofline.core.dtypes import REGISTER_ONLY
 from roofline.devices import datasheets, discovery
 from roofline.devices.levels import TRANSFERS
 from roofline.measure import lock
 from roofline.records import cards
 from roofline.run import sources
-from roofline.run.targets import Cells
+from roofline.run.targets import Cells, files
 
 
 class RuleParams:
@@ -94,6 +95,36 @@ class RuleParams:
             "cache": settings.cache,
             **timing(settings),
         }
+
+    def operator_seals(self, device: str) -> list[str]:
+        """Paths of the seals of all operators that are timed on a device."""
+        rules = ["peak_flops", *(rule for rule in self.cells.timed if device in self.cells.on[rule])]
+        return files(f"{device}/{rule}/prediction" for rule in rules)
+
+    def planned(self, wildcards) -> list[str]:
+        """The jobs of all operators on a device, as workflow/scripts/predictions.py takes them."""
+        device, found = wildcards.device, []
+        for rule in self.cells.timed:
+            if device not in self.cells.on[rule]:
+                continue
+            settings, operator = getattr(self.cells.config, rule), self.cells.operators[rule]
+            chosen = operator.implementations_on(discovery.kind_of(device), settings.implementations)
+            shared = {
+                "operator": rule,
+                "operators": self.own_file(rule),
+                "implementations": [one.name for one in chosen],
+                "cache": settings.cache,
+            }
+            jobs = sorted(self.cells.cases(rule, device))
+            found += [json.dumps({**shared, "job": self.cells.jobs[rule][case].to_json()}) for case in jobs]
+        return found
+
+    def planned_gemms(self, wildcards) -> dict:
+        of_device = (cell.rpartition("/") for cell in self.cells.peaks())
+        dtypes = [
+            dtype for at, _, dtype in of_device if at == f"{wildcards.device}/peak_flops" and dtype not in REGISTER_ONLY
+        ]
+        return {"dtypes": dtypes, "size": self.cells.config.peak_flops.size}
 
     def own_file(self, rule: str) -> list[str]:
         """The user's file that an operator is from, in a list; none for the library's."""

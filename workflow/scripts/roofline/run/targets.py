@@ -99,6 +99,7 @@ class Cells:
         names += ["interpretation.md", "verification.md", "roofline.png", "roofline.svg", "sweep.png", "load.png"]
         names += [f"{picture}.png" for picture in self.pictures()]
         names += ["instruction_roofline.png"] if self.instructions() else []
+        names += [f"{device}/predictions.{format}" for device in self.devices for format in ("json", "md")]
         return files(self.records()) + [f"{RESULTS}/{name}" for name in names]
 
 

@@ -43,7 +43,7 @@ def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around
     roof = None if no_roof else model.roof_tflops(measured.flops, measured.bytes, peak, gb_per_s)
     cpu, gpu, sealed = measured.latency, measured.device_latency, measured.predicted
     gpu_s, attained = gpu and gpu.median_s, measured.flops / cpu.median_s / 1e12
-    regime = found_regime(measured, peak, gb_per_s)
+    regime, level = found_regime(measured, peak, gb_per_s, around.ceilings)
     lower = "memory" if not peak or not roof or (gb_per_s and roof < 0.9999 * peak) else "compute"
     above = above_roof(measured, peak, gb_per_s)
     known = around.seal and around.constants is not None and sealed.latency_s is not None
@@ -75,7 +75,7 @@ def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around
         fraction_of_compute_peak=attained / peak if peak else None,
         above_roof=above,
         regime=regime,
-        regime_level=measured.memory_level if regime == model.MEMORY_BOUND else None,
+        regime_level=level,
         overhead_s=measured.overhead_s,
         start_s=measured.device_overhead_s,
         estimated_time_s=None,
@@ -105,16 +105,24 @@ def ceilings_of(measured: Measurement, ceilings: Ceilings) -> tuple[ComputeCeili
     return ceilings.get(measured.compute_ceiling), memory
 
 
-def found_regime(measured: Measurement, peak: float | None, gb_per_s: float | None) -> str | None:
-    """The regime from measurements alone, by the rule of regimes.py."""
+def found_regime(
+    measured: Measurement, peak: float | None, gb_per_s: float | None, ceilings: Ceilings
+) -> tuple[str | None, str | None]:
+    """The regime from measurements alone, by the rule of regimes.py, and of a memory-bound cell the level."""
     on_device = measured.device_latency
-    return regimes.regime(
+    levels = {measured.memory_level: measured.bytes / (gb_per_s * 1e9) if gb_per_s else None}
+    if gb_per_s:
+        moved = {level: size for level, size in measured.level_bytes.items() if level in ceilings}
+        levels |= {level: size / (ceilings[level].gb_per_s * 1e9) for level, size in moved.items()}
+    level, memory_s = regimes.slowest_level(levels)
+    regime = regimes.regime(
         latency_s=measured.latency.median_s,
         device_latency_s=on_device.median_s if on_device else None,
         start_s=measured.device_overhead_s if on_device else measured.overhead_s,
         compute_s=measured.flops / (peak * 1e12) if peak else (None if measured.flops else 0.0),
-        memory_s=measured.bytes / (gb_per_s * 1e9) if gb_per_s else None,
+        memory_s=memory_s,
     )
+    return regime, level if regime == model.MEMORY_BOUND else None
 
 
 def _of_roof(measured: Measurement, time_s: float, roof: float | None, gb_per_s: float | None) -> float | None:

@@ -198,6 +198,7 @@ class Prediction(Row):
     """Of one cell."""
 
     regime: Regime
+    level: RegimeLevel | None = Field(description="the memory that sets the time, where memory does")
     cpu_time_s: NotNegative | None
     gpu_time_s: NotNegative | None = Field(description="null on a CPU")
     fraction_of_compute_peak: NotNegative | None

@@ -16,7 +16,7 @@ from roofline.records.counters import CountedCell, CountersRecord, ProfilerRecor
 from roofline.records.device import DeviceRecord
 from roofline.records.instructions import InstructionsRecord
 from roofline.records.memory import BandwidthRecord
-from roofline.records.operator import DataFile, JobRecord, OperatorRecord
+from roofline.records.operator import DataFile, JobRecord, OperatorRecord, PredictionsRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, Seal
 
 KINDS: dict[str, type[Record]] = {
@@ -25,6 +25,7 @@ KINDS: dict[str, type[Record]] = {
         DeviceRecord,
         PredictionRecord,
         OperatorPredictionRecord,
+        PredictionsRecord,
         CalibrationRecord,
         PeakFlopsRecord,
         BandwidthRecord,
@@ -46,6 +47,7 @@ class Results:
     devices: dict[str, tuple[str, DeviceRecord]] = field(default_factory=dict)
     seals: dict[str, Seal] = field(default_factory=dict)
     measured: list[tuple[str, JobRecord]] = field(default_factory=list)
+    predictions: dict[str, tuple[str, PredictionsRecord]] = field(default_factory=dict)  # by device
     profilers: dict[str, ProfilerRecord] = field(default_factory=dict)  # by device
     known_cards: dict[str, Cards] = field(default_factory=dict)  # of its model, by device
     counters: list[tuple[str, CountersRecord]] = field(default_factory=list)
@@ -110,6 +112,8 @@ def read_results(results: Path, paths: Iterable[Path | str]) -> Results:
             found.devices[record.device] = (name, record)
         elif isinstance(record, Seal):
             found.seals[name] = record
+        elif isinstance(record, PredictionsRecord):
+            found.predictions[record.device] = (name, record)
         elif isinstance(record, OwnOperator):
             found.own_operators[record.name] = record
         elif isinstance(record, ProfilerRecord):

@@ -40,6 +40,7 @@ def prediction(found) -> Prediction:
     """A row of what the model, or a record, says."""
     return Prediction(
         regime=found.regime,
+        level=found.level,
         cpu_time_s=found.latency_s,
         gpu_time_s=found.device_latency_s,
         fraction_of_compute_peak=found.fraction_of_compute_peak,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from roofline.records.calibration import CalibrationRecord
-from roofline.records.operator import JobRecord
+from roofline.records.operator import JobRecord, PredictionsRecord
 from roofline.records.prediction import OperatorPredictionRecord, Seal
 from roofline.table.run_records import Results
 
@@ -26,7 +26,25 @@ def violations(found: Results, device: str, sha256: Mapping[str, str]) -> list[s
     for path, record in found.measured:
         if record.device == device:
             told += _of_record(path, record, found, sha256)
+    if device in found.predictions:
+        told += _not_predicted_before(*found.predictions[device], found)
     return told
+
+
+def _not_predicted_before(path: str, predictions: PredictionsRecord, found: Results) -> list[str]:
+    """Records that began before their cells were predicted, but for those that the predictions say were there."""
+    planned = {one.identity: one for one in predictions.cells}
+
+    def began_before(record: JobRecord) -> bool:
+        listed = [planned[one.identity] for one in record.measurements if one.identity in planned]
+        before = moment(record.started_at) <= moment(predictions.predicted_at)
+        return before and any(one.predicted and one.measured_at != record.started_at for one in listed)
+
+    return [
+        f"{record_path} started at {record.started_at}, and {path} was written at {predictions.predicted_at}"
+        for record_path, record in found.measured
+        if record.device == predictions.device and began_before(record)
+    ]
 
 
 def _of_record(path: str, record: JobRecord, found: Results, sha256: Mapping[str, str]) -> list[str]:

@@ -207,6 +207,13 @@ def operand(device, dtype: str, count: int, seed: int, digits: str = SHORT):
 # ---------------------------------------------------------------- what the device offers
 
 
+def planned(device, dtype: str, size: int) -> list[tuple[str, str]]:
+    """Library and output of the reference GEMM, and of ours beside it."""
+    reference = ("cupy.matmul", dtype) if dtype in BY_CUPY else ("cuBLASLt", OUTPUTS[dtype][0][0])
+    refused = tensor_matmul.refusal(dtype, device.capability, size, size)
+    return [reference] if refused else [reference, (tensor_matmul.NAME, dtype)]
+
+
 def reference_product(device, dtype: str, size: int, seed: int) -> Workload:
     """The reference GEMM: by cupy.matmul, or where CuPy has no such dtype by cuBLASLt's first choice."""
     if dtype in BY_CUPY:

@@ -31,6 +31,11 @@ def candidates(device, dtype: str, size: int, most_flops: float, seed: int) -> l
     return _products(device, dtype, fitting, seed) if fitting else []
 
 
+def planned(device, dtype: str, size: int) -> list[tuple[str, str]]:
+    """Library and output of the reference GEMM."""
+    return [("numpy.matmul", dtype)]
+
+
 def beside_reference(device, dtype: str, size: int, seed: int) -> list[Workload]:
     return []
 

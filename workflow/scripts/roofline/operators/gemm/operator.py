@@ -80,10 +80,11 @@ def products_on(device):
 class Product(Implementation):
     """A workload of an array library; a step multiplies, the check is the workload's own."""
 
-    def __init__(self, operator, device, case: Case, workload):
-        super().__init__(operator, device, case, count=0)  # the workload has its own inputs, which do not rotate
-        self.workload = workload
-        self.name = workload.product.library
+    workload = None
+
+    def __init__(self, operator, device, case: Case, library: str):
+        super().__init__(operator, device, case, count=0)  # a workload has its own inputs, which do not rotate
+        self.name = library
 
     def step(self, scope: str | None):
         return self.workload.step
@@ -163,7 +164,7 @@ class Gemm(Operator):
             on.reference_product(device, case.dtype, size, SEED),
             *on.beside_reference(device, case.dtype, size, SEED),
         ):
-            yield self.measured(device, case.dtype, workload)[1]
+            yield self.measured(device, case.dtype, workload)
 
     def smallest(self, case: Case) -> None:
         """None: what a call costs is nothing beside a product that fills the device."""
@@ -174,12 +175,21 @@ class Gemm(Operator):
     def reference(self, case: Case, inputs: dict):
         raise NotImplementedError("a workload is checked by its own check()")
 
-    def measured(self, device, dtype: str, workload) -> tuple[Case, Product]:
-        """The case and the implementation of a workload."""
+    def planned(self, device, dtype: str, size: int) -> list[Product]:
+        """The products that are timed as operators: the reference GEMM, and ours of the same size."""
+        shape = dict.fromkeys(("m", "n", "k"), size)
+        return [self._product(device, dtype, shape, *one) for one in products_on(device).planned(device, dtype, size)]
+
+    def measured(self, device, dtype: str, workload) -> Product:
+        product = workload.product
+        found = self._product(device, dtype, product.shape, product.library, product.output)
+        found.workload = workload
+        return found
+
+    def _product(self, device, dtype: str, shape: dict[str, int], library: str, output: str) -> Product:
         kind = next(one for one in (CudaProduct, NumpyProduct) if one.kind == device.kind)
-        kind = TensorMatmul if workload.product.library == TensorMatmul.name else kind
-        case = Case(shape=workload.product.shape, dtype=dtype, params={"output": workload.product.output})
-        return case, kind(self, device, case, workload)
+        kind = TensorMatmul if library == TensorMatmul.name else kind
+        return kind(self, device, Case(shape=shape, dtype=dtype, params={"output": output}), library)
 
     def faults(self, config, devices: Iterable[Identity]) -> list[str]:
         """Sizes that would measure something else: a device that is not filled, or does not hold the operands."""

@@ -126,17 +126,24 @@ class Fused(OnTensorCores):
             calls = {name: times + launch(NORM_ARGUMENTS)[name] for name, times in calls.items()}
         return self._costs(calls, {"fused_start_s": 1.0, "event_s": 1.0}, "norm_kernel_s")
 
+    def level_bytes(self, scope: str | None) -> dict[str, int]:
+        """What blocks stage in shared memory and read from there, and what of it they fetch through the L2."""
+        division, hidden = self.division, self.case.shape["hidden"]
+        staged, fetched = division.staged_bytes(hidden), division.fetched_bytes(hidden)
+        return {"shared": division.blocks * staged, "l2": division.blocks * fetched}
+
     def _costs(self, calls: dict[str, float], start: dict[str, float], norm: str) -> CostTerms:
-        """A multiprocessor's shared memory sets the time of many rows. Sums go from block to block. `norm`: the
+        """The shared memory of a multiprocessor sets the time of many rows. Sums go from block to block. `norm`: the
         constant of a kernel before the product's."""
         division = self.division
         blocks = math.ceil(division.blocks / self.device.multiprocessors)
-        through_shared = blocks * division.staged_bytes(self.case.shape["hidden"])
+        through_shared = float(blocks * division.staged_bytes(self.case.shape["hidden"]))
+        through_l2 = float(self.level_bytes(None)["l2"])
         return CostTerms(
             calls=calls,
             start=start | ({norm: 1.0} if self.norm_before else {}),
             extra={"exchange_s_per_byte": float(division.sums_bytes)},
-            floor={"shared_memory_s_per_byte": float(through_shared)},
+            levels={"shared": {"shared_memory_s_per_byte": through_shared}, "l2": {"l2_s_per_byte": through_l2}},
             share="stream_share",
         )
 

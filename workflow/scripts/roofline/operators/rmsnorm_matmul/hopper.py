@@ -79,10 +79,17 @@ class Plan:
         """Of a block, where blocks share k and hand sums on."""
         return 4 * self.rows * self.columns if self.splits > 1 else 0
 
+    def _slices(self, inputs: int) -> int:
+        """Of a block."""
+        return math.ceil(inputs // DEPTH / self.splits) * math.ceil(self.tiles * self.splits / self.grid[0])
+
+    def fetched_bytes(self, inputs: int) -> int:
+        """Of W and x, by a block."""
+        return self._slices(inputs) * SLICE_BYTES * (self.columns + self.rows)
+
     def staged_bytes(self, inputs: int) -> int:
         """Through shared memory, by a block."""
-        slices = math.ceil(inputs // DEPTH / self.splits) * math.ceil(self.tiles * self.splits / self.grid[0])
-        return slices * staged_slice_bytes(self.columns, self.rows)
+        return self._slices(inputs) * staged_slice_bytes(self.columns, self.rows)
 
     def tensor_flops(self, inputs: int) -> float:
         """Of whole tiles; of few rows with the squares, which are tensor products too."""

@@ -51,6 +51,7 @@ GPU: Constants = {
         FITTED,
         "W and x through a multiprocessor's shared memory",
     ),
+    "l2_s_per_byte": Constant(8.6e-14, "measured: level l2 of an H200, 2026-11", "W and x on their way to all blocks"),
     "exchange_s_per_byte": Constant(4.14e-11, FITTED, "a block's sums, handed to another block"),
     "norm_kernel_s": Constant(1.39e-06, FITTED, "RMSNorm alone, in a graph"),
     "product_start_s": Constant(

@@ -59,10 +59,16 @@ class Plan:
         """What blocks leave for one another: sums, and squares of rows."""
         return self.blocks * self.rows * (self.columns + 1)
 
+    def _slices(self, hidden: int) -> int:
+        return math.ceil(math.ceil(hidden / DEPTH) / self.splits)
+
+    def fetched_bytes(self, hidden: int) -> int:
+        """Of W and x, by a block."""
+        return self._slices(hidden) * DEPTH * 2 * (self.columns + self.rows)
+
     def staged_bytes(self, hidden: int) -> int:
         """Through shared memory, by a block: W and x come, W is read once, and x once for every 64 outputs."""
-        slices = math.ceil(math.ceil(hidden / DEPTH) / self.splits)
-        return slices * DEPTH * 2 * (2 * self.columns + self.rows * (1 + self.columns // 64))
+        return self._slices(hidden) * DEPTH * 2 * (2 * self.columns + self.rows * (1 + self.columns // 64))
 
     def tensor_flops(self, hidden: int) -> float:
         """Of whole tiles."""

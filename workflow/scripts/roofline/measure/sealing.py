@@ -1,10 +1,13 @@
-"""The seal of a device: the ceilings that its datasheet promises."""
+"""Seals: the ceilings that the datasheet of a device promises, and the constants of an operator's costs."""
+
+from collections.abc import Mapping
 
 from roofline.core.terms import MIXES
 from roofline.devices.cpu.topology import core_counts, on_cores
 from roofline.devices.levels import PEER, roofs
+from roofline.records.calibration import CalibrationRecord
 from roofline.records.device import DeviceRecord
-from roofline.records.prediction import PredictionRecord, PromisedCeiling
+from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, PromisedCeiling
 
 CPU_GB_PER_S_PER_CORE, AMD_GB_PER_S_PER_CORE = 10.0, 25.0
 CPU_GB_PER_S_OF_ALL = 300.0
@@ -13,6 +16,28 @@ CPU_SOURCE = (
     "By C and OpenMP 1, 8 and 16 cores of an Intel server read 9.6, 65 and 103 GB/s; 1 and 2 cores of an AMD EPYC "
     "41 and 40 GB/s by compiled loops, 2026-11"
 )
+
+
+MEASURED = "measured on this host before any operator"
+
+
+def seal_operator(
+    operator, device: DeviceRecord, sealed_at: str, calibration: CalibrationRecord | None = None
+) -> OperatorPredictionRecord:
+    """The constants of an operator's costs on this kind of device, of a host as far as they were measured there."""
+    assumed: Mapping = operator.constants.get(device.device_kind, {})
+    measured = {
+        name: value for name, value in (calibration.constants if calibration else {}).items() if name in assumed
+    }
+    return OperatorPredictionRecord(
+        device=device.device,
+        device_kind=device.device_kind,
+        sealed_at=sealed_at,
+        operator=operator.name,
+        constants={name: value for name, (value, *_) in assumed.items()} | measured,
+        constant_sources={name: source for name, (_, source, *_) in assumed.items()}
+        | dict.fromkeys(measured, MEASURED),
+    )
 
 
 def seal_device(device: DeviceRecord, sealed_at: str) -> PredictionRecord:

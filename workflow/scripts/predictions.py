@@ -1,0 +1,65 @@
+"""predictions: what the seals say of every planned cell, written before the first of them is timed."""
+
+import contextlib
+import json
+from collections.abc import Iterable
+from importlib import import_module
+
+from roofline.devices import discovery, host
+from roofline.measure.operator_job import Seals, predicted, predicted_cell
+from roofline.operators import registry
+from roofline.operators.base import Job
+from roofline.records.base import CorruptRecord, read, write
+from roofline.records.compute import PeakFlopsRecord
+from roofline.records.files import RESULTS, below_results, file_sha256, write_text
+from roofline.records.operator import JobRecord, OperatorRecord, PredictedCell, PredictionsRecord
+from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord
+from roofline.run.jobs import job, now, say
+
+GEMM = "peak_flops"
+
+
+def run(
+    name: str, seals: dict[str, str], constants: Iterable[str], tasks: list[dict], gemms: dict
+) -> PredictionsRecord:
+    """`seals` are the paths of the device's and of the calibration; `constants` those of the operators' seals."""
+    device, sealed = discovery.open_device(name), read(PredictionRecord, seals["device"])
+    records = [read(OperatorPredictionRecord, path) for path in constants]
+    of_operator = {one.operator: Seals(sealed, one.constants) for one in records}
+    operators, cells = registry.registered({path for task in tasks for path in task["operators"]}), []
+    for dtype in gemms["dtypes"]:
+        planned = operators[GEMM].planned(device, dtype, gemms["size"])
+        found = [predicted_cell(cell, None, of_operator[cell.operator.name], cold=False) for cell in planned]
+        cells += _noted(found, PeakFlopsRecord, f"{name}/{GEMM}/{dtype}")
+    for task in tasks:
+        operator, what = operators[task["operator"]], Job.from_json(task["job"])
+        seals_of = of_operator[operator.name]
+        found = predicted(operator, device, what, seals_of, task["implementations"], task["cache"] == "cold")
+        cells += _noted(found, OperatorRecord, f"{name}/{task['operator']}/{what.path}")
+    paths = [*seals.values(), *constants]
+    hashes = {below_results(path): file_sha256(path) for path in paths}
+    return PredictionsRecord(device=name, predicted_at=now(), seals=hashes, cells=cells)
+
+
+def _noted(cells: list[PredictedCell], kind: type[JobRecord], path: str) -> list[PredictedCell]:
+    """With when they were measured, if that was before this file was written: as before an S was added."""
+    known = {}
+    with contextlib.suppress(OSError, CorruptRecord):
+        record = read(kind, RESULTS / f"{path}.json")
+        known = {one.identity: record.started_at for one in record.measurements}
+    return [one.model_copy(update={"measured_at": known.get(one.identity)}) for one in cells]
+
+
+if __name__ == "__main__":
+    name, inputs, params = snakemake.wildcards.device, snakemake.input, snakemake.params
+    if discovery.kind_of(name) == "cpu":
+        host.use_all_cores()  # before a user's file loads NumPy
+    with job(f"predictions {name}", snakemake):
+        seals = {"device": inputs.prediction, "calibration": inputs.calibration}
+        record = run(name, seals, inputs.constants, [json.loads(task) for task in params.tasks], dict(params.gemms))
+        write(record, snakemake.output.cells)
+        # By name: how a page looks makes no prediction stale.
+        write_text(
+            import_module("roofline.report.rendering").text_page("predictions.md.j2", record), snakemake.output.page
+        )
+        say(f"predictions {name}: {len(record.cells)} cells, written to {snakemake.output.page}")
