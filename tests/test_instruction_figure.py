@@ -66,7 +66,7 @@ def instruction_roofline(kernels: int = 40) -> Roofline:
     return roofline.model_copy(update={"instructions": [one]})
 
 
-@pytest.mark.parametrize("kernels", [0, 40, 500])
+@pytest.mark.parametrize("kernels", [0, 40])
 def test_nothing_overlaps_or_is_cut(kernels):
     figure = instruction_figure.draw(instruction_roofline(kernels))
     assert not overlapping_texts(figure)
