@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
-from random import Random
 
 import pytest
 import samples
-from pictures import dots_of, labels_of, overlapping_texts, texts_of, texts_outside, texts_over_dots, words_of
+from pictures import labels_of, overlapping_texts, texts_of, texts_outside, texts_over_dots, words_of
 from PIL import Image
 from records_factory import bandwidth_record, peak_record, verified
 
 from roofline.core.formatting import level_words, number, percent
-from roofline.operators.about import OwnOperator
 from roofline.records.base import read
 from roofline.report import roofline_content, roofline_figure
-from roofline.report.figure_style import PAPER, save
+from roofline.report.figure_style import save
 from roofline.table.rows import Roofline
 
 REFERENCE = Path(__file__).parents[1] / "reference/nvidia-h200"
@@ -25,10 +22,6 @@ RUNS = {
     "reference": lambda: read(Roofline, REFERENCE / "roofline.json"),
     **{name: lambda make=make: samples.table(make()) for name, make in samples.SAMPLES.items()},
 }
-
-
-def roofline_of(content: dict) -> Roofline:
-    return samples.table(content)
 
 
 @pytest.fixture(scope="module")
@@ -106,25 +99,6 @@ def test_every_ceiling_and_device_is_named(drawn, tmp_path, name):
         assert item.name or item.dtype in told
 
 
-def test_an_operator_has_its_own_title(drawn, tmp_path):
-    own = OwnOperator(name="gemm", title="my product", picture="gemm", counted="only the result", cases=[])
-    run = samples.table(samples.one_dot(), own)
-    told = " ".join(words_of(roofline_figure.draw(run), tmp_path / "roofline.svg"))
-    assert "my product" in told and "GEMM" not in told
-
-
-def test_predictions_are_smaller_and_hollow(drawn):
-    dots = [line for line in dots_of(drawn("reference")[1]) if line.axes is drawn("reference")[1].axes[0]]
-    small = [line for line in dots if line.get_markersize() == roofline_figure.PREDICTED]
-    assert small and all(line.get_markerfacecolor() == PAPER for line in small)
-    assert all(line.get_markersize() > 1.5 * roofline_figure.PREDICTED for line in dots if line not in small)
-
-
-def test_an_implementation_has_one_marker_in_all_panels():
-    panels = roofline_content.panels(roofline_of(samples.eight_devices()))
-    assert len({tuple(panel.kinds.items()) for panel in panels}) == 1 and len(set(panels[0].kinds.values())) == 2
-
-
 # ---------------------------------------------------------------------------------------- the user's operations
 
 
@@ -136,25 +110,6 @@ def test_operations_without_time_traffic_or_flops(drawn, tmp_path):
     assert len(panel.cells) == 21
 
 
-def a_thousand_operations() -> Roofline:
-    ceilings, chance = samples.gpu_ceilings("gpu0", ("fp32", "fp16")), Random(1)
-    rows = []
-    for i in range(1000):
-        flops, traffic = 10 ** chance.uniform(9, 13), 10 ** chance.uniform(8, 11)
-        roof_s = max(flops / 778e12, traffic / 4258e9)
-        share = {0: 0.999, 1: 0.0003}.get(i, chance.uniform(0.01, 0.9))
-        rows.append(samples.operation(ceilings, "gpu0", f"operation {i}", flops, traffic, roof_s / share, "fp16"))
-    return roofline_of(samples.sample_roofline(samples.gpu(), ceilings, rows, []))
-
-
-def test_a_thousand_operations_are_drawn_soon():
-    run, started = a_thousand_operations(), time.process_time()
-    figure = roofline_figure.draw(run)
-    assert time.process_time() - started < 5
-    assert sum(len(line.get_xdata()) for line in dots_of(figure)) >= 1000
-    assert overlapping_texts(figure) == []
-
-
 @pytest.mark.parametrize(
     ("name", "shown"),
     [("softmax 🚀", "softmax □"), ("日本語", "□□□"), ("a\x07b\nc", "a□b c"), ("$x_1$ <b>&", "$x_1$ <b>&")],
@@ -162,7 +117,7 @@ def test_a_thousand_operations_are_drawn_soon():
 def test_a_box_for_what_the_font_lacks(tmp_path, name, shown):
     content = samples.many_operations()
     content["devices"]["gpu0"]["name"] = name
-    figure = roofline_figure.draw(roofline_of(content))
+    figure = roofline_figure.draw(samples.table(content))
     save(figure, [tmp_path / "roofline.png"], 72)
     told = words_of(figure, tmp_path / "roofline.svg")
     assert shown in told
@@ -173,7 +128,7 @@ def test_a_box_for_what_the_font_lacks(tmp_path, name, shown):
 
 def test_files(tmp_path):
     paths = [tmp_path / "roofline.png", tmp_path / "roofline.svg"]
-    save(roofline_figure.draw(roofline_of(samples.only_cpu())), paths, 150)
+    save(roofline_figure.draw(samples.table(samples.no_dots())), paths, 150)
     with Image.open(paths[0]) as image:
         assert image.info["dpi"] == pytest.approx((150, 150), abs=0.1)
         assert image.width == 1500
@@ -181,38 +136,19 @@ def test_files(tmp_path):
     assert paths[1].stat().st_size > 1000
 
 
-def test_drawn_twice_the_same_bytes_whatever_the_resolution_of_the_other(tmp_path):
-    run = RUNS["reference"]()
-    for name, dpi in (("one", 100), ("other", 200)):
-        figure = roofline_figure.draw(run)
-        save(figure, [tmp_path / f"{name}.svg"], dpi)
-        save(figure, [tmp_path / f"{name}.png"], 100)
-    for suffix in ("svg", "png"):
-        written = (tmp_path / f"one.{suffix}").read_bytes()
-        assert written == (tmp_path / f"other.{suffix}").read_bytes()
-        assert b"<dc:date>" not in written
+def test_long_names_stay_within_the_paper():
+    figure = roofline_figure.draw(samples.table(samples.long_names()))
+    assert texts_outside(figure) == [] and overlapping_texts(figure) == []
 
 
-def without(kind=None):
-    content = samples.default_run()
-    kept = [c for c in content["ceilings"] if kind and c["kind"] != kind]
-    return content | {"operators": [], "ceilings": kept}
-
-
-def with_long_names():
-    content, name = samples.many_operations(), "an extraordinarily long name " * 8
-    content["devices"]["gpu0"]["name"] = name
-    return content | {"operators": [operator | {"name": name} for operator in content["operators"]]}
-
-
-@pytest.mark.parametrize("make", [without, lambda: without("compute"), lambda: without("memory"), with_long_names])
-def test_odd_rooflines_are_drawn_within_their_paper(tmp_path, make):
-    figure = roofline_figure.draw(roofline_of(make()))
-    save(figure, [tmp_path / "roofline.png"], 72)
+@pytest.mark.parametrize("kind", ["compute", "memory"])
+def test_a_run_without_ceilings_of_a_kind_is_drawn_within_its_paper(kind):
+    content = samples.no_dots()
+    content["ceilings"] = [one for one in content["ceilings"] if one["kind"] != kind]
+    figure = roofline_figure.draw(samples.table(content))
     assert texts_outside(figure) == [] and overlapping_texts(figure) == []
 
 
 def test_a_run_that_measured_nothing_says_so(tmp_path):
-    for content in (without(), samples.sample_roofline({}, [], [], [])):
-        told = words_of(roofline_figure.draw(roofline_of(content)), tmp_path / "one.svg")
-        assert any(text.startswith("Nothing ") for text in told)
+    told = words_of(roofline_figure.draw(samples.table(samples.sample_roofline({}, [], [], []))), tmp_path / "one.svg")
+    assert any(text.startswith("Nothing ") for text in told)

@@ -4,7 +4,7 @@ import pytest
 from records_factory import bandwidth_record, device_record, page, peak_record, stream, timing, told, verified
 
 from roofline.records.memory import Latency, Peer
-from roofline.report import peer_paths, screen
+from roofline.report import screen
 from roofline.report.rendering import html_page
 from roofline.table.checks.card import PEER_COPIES
 
@@ -43,14 +43,6 @@ def test_what_was_measured_between_cards_is_on_every_page():
     assert "397 GB/s" in page("ROOFLINE", *records) and "397 GB/s" in html_page(told(*records))
     shown = screen.summary(verified(*records))
     assert "p2p_gpu1_both" in shown and "18 NVLinks" in shown
-
-
-def test_peers_that_are_reached_alike_share_a_sentence():
-    records = [*cards(800, 800, 800, 800), *(link("gpu0", f"gpu{n}", 396 + n) for n in (1, 2))]
-    records.append(link("gpu0", "gpu3", 390, down=(3, 7)))
-    first, second = peer_paths.sentences(verified(*records), "gpu0")
-    assert "16 NVLinks" in first and "3 and 7" in first
-    assert "gpu1 and gpu2" in second and "18 NVLinks" in second and "397 to 398 GB/s" in second
 
 
 @pytest.mark.parametrize(

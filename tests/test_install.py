@@ -249,12 +249,6 @@ def test_pip_fetches_a_uv_that_brings_a_python(ubuntu_22):
     assert ubuntu_22.install() == NOTHING
 
 
-def test_the_fetched_uv_takes_a_python_without_venv(ubuntu_22):
-    ubuntu_22.python("python3", "3.12", lacks="ensurepip")
-    made = f"uv venv --clear --no-project --python {ubuntu_22.commands}/python3 .venv"
-    assert ubuntu_22.install()[2][:2] == ["pip uv", made]
-
-
 NETWORK = "Failed to establish a new connection: [Errno -3] Temporary failure in name resolution"
 HASHES = "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE."
 

@@ -71,7 +71,7 @@ def table_with(kernels: int = 40) -> Roofline:
     return roofline.model_copy(update={"instructions": [one]})
 
 
-@pytest.mark.parametrize("kernels", [0, 40, 500])
+@pytest.mark.parametrize("kernels", [0, 40])
 def test_nothing_overlaps_or_is_cut(kernels):
     figure = instruction_figure.draw(table_with(kernels))
     assert not overlapping_texts(figure)

@@ -45,10 +45,11 @@ def test_every_package_has_its_place():
     assert [name for name in MODULES if "/" not in name] == ["__init__.py", "api.py"]
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if "/" in name])
-def test_a_package_imports_only_those_above_it(module):
-    package = module.split("/")[0]
-    assert packages(MODULES[module]) <= set(ORDER[: ORDER.index(package) + 1])
+def test_a_package_imports_only_those_above_it():
+    for module, path in MODULES.items():
+        if "/" in module:
+            place = ORDER.index(module.split("/")[0])
+            assert packages(path) <= set(ORDER[: place + 1]), module
 
 
 # What the report still imports besides core, the table and operators' about.py: this list may only shrink.
@@ -83,21 +84,20 @@ def test_the_api_is_for_others():
     assert [name for name, path in MODULES.items() if "roofline.api" in imported(path)] == []
 
 
-@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
-def test_a_tool_imports_the_api_libraries_and_itself(tool):
-    of_others = {path.stem for other in TOOLS if other != tool for path in other.rglob("*.py")} - {"conftest"}
-    for path in tool.rglob("*.py"):
-        if "tests" not in path.relative_to(tool).parts:
+def test_a_tool_imports_the_api_libraries_and_itself():
+    for tool in TOOLS:
+        of_others = {path.stem for other in TOOLS if other != tool for path in other.rglob("*.py")} - {"conftest"}
+        for path in {*tool.rglob("*.py")} - {*tool.glob("tests/**/*.py")}:
             names = set(imported(path))
             assert "roofline" not in names and not packages(path), f"{path}: of the library a tool imports roofline.api"
             assert not of_others & {name.split(".")[0] for name in names}, f"{path}: another tool is imported"
 
 
-@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
-def test_neither_workflow_nor_config_names_a_tool(tool):
+def test_neither_workflow_nor_config_names_a_tool():
     files = [CHECKOUT / "Snakefile", *CHECKOUT.glob("workflow/**/*"), *CHECKOUT.glob("config/**/*")]
-    texts = {path: path.read_text("utf-8", "ignore") for path in files if path.is_file() and path.suffix != ".pyc"}
-    assert [path for path, text in texts.items() if f"tools/{tool.name}" in text] == []
+    for path in files:
+        text = path.read_text("utf-8", "ignore") if path.is_file() and path.suffix != ".pyc" else ""
+        assert not [tool for tool in TOOLS if f"tools/{tool.name}" in text], path
 
 
 def test_only_the_last_package_may_know_the_workflow_engine():
@@ -134,19 +134,18 @@ def test_no_file_is_of_another_kind():
     assert others <= set(TEXT)
 
 
-@pytest.mark.parametrize("module", MODULES, ids=str)
-def test_no_comprehension_names_what_the_function_calls(module):
-    """Python 3.12 takes the call's name for the comprehension's, and fails."""
-    tree = ast.parse((LIBRARY / module).read_text(encoding="utf-8"))
-    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-    for within in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
-        inner = list(ast.walk(within))
-        named = {
-            name.id
-            for node in inner
-            if isinstance(node, ast.comprehension)
-            for name in ast.walk(node.target)
-            if isinstance(name, ast.Name)
-        }
-        called = {node.func.id for node in inner if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
-        assert not named & called & functions, within.name
+def functions(tree: ast.AST) -> list[ast.FunctionDef]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+
+
+def test_no_comprehension_names_what_the_function_calls():
+    """Python 3.12 takes the name of the call for the name in the comprehension, and fails."""
+    for module, path in MODULES.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        known = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        for within in functions(tree):
+            inner = list(ast.walk(within))
+            targets = [node.target for node in inner if isinstance(node, ast.comprehension)]
+            named = {name.id for one in targets for name in ast.walk(one) if isinstance(name, ast.Name)}
+            called = {node.func.id for node in inner if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+            assert not named & called & known, f"{module}: {within.name}"

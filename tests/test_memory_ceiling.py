@@ -117,12 +117,6 @@ def test_on_chip_levels_are_given_per_clock(on_chip, clock_mhz):
     assert found.bytes_per_clock_per_multiprocessor == (pytest.approx(64) if on_chip and clock_mhz else None)
 
 
-@pytest.mark.parametrize(("reasons", "throttled"), [(HEAT, True), ([], False), (None, None)])
-def test_throttling_is_flagged_where_it_is_reported(reasons, throttled):
-    found = measured(stream({"a grid": 1e-3})[0], ColdDevice(lambda now: reasons))
-    assert (found.throttled, found.limited_by) == (throttled, reasons or [])
-
-
 # ---------------------------------------------------------------------------------------------- again
 
 

@@ -32,12 +32,6 @@ def test_the_ridge_point_splits_the_bounds(peak, bandwidth, distance):
     assert found.roofline_time_s == close(flops / found.attainable_flops)
 
 
-@given(st.integers(1, 1 << 40), st.integers(1, 1 << 20))
-def test_at_the_ridge_point_itself_the_bound_is_compute(bandwidth, intensity):
-    """Integers, so that no rounding moves the operation off the ridge."""
-    assert model.analyse(3 * intensity, 3, intensity * bandwidth, bandwidth).bound == "compute"
-
-
 # ---------------------------------------------------------------- the stated corners
 
 # flops, bytes, peak, bandwidth -> intensity, attainable, bound, efficiency, estimated time, roofline time

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 from pictures import overlapping_texts, texts_of, texts_outside, texts_over_dots
-from PIL import Image
 
 from roofline.records.base import read
 from roofline.report import (
@@ -16,7 +15,7 @@ from roofline.report import (
 )
 from roofline.report.figure_style import headline, save
 from roofline.run import pictures
-from roofline.table.rows import CheckResult, Roofline
+from roofline.table.rows import Roofline
 
 RUN = Path(__file__).parents[1] / "reference/nvidia-h200"
 
@@ -52,22 +51,3 @@ def test_what_failed_stands_above_a_picture_which_stays_as_it_is():
     now = {text.get_text(): box for text, *box in texts_of(figure)}
     assert " ".join(" ".join(text for text in now if text not in places).split()) == " ".join(" ".join(lines).split())
     assert all(now[text] == pytest.approx(box, abs=0.01) for text, box in places.items())
-
-
-def test_every_picture_of_a_device_tells_what_failed_on_it(tmp_path):
-    roofline = read(Roofline, RUN / "roofline.json")
-    fault = CheckResult(
-        device="gpu0", check="made up", result="fail", doubts_figures=True, reason="the host link runs at x8 of x16"
-    )
-    sizes = []
-    for faults in ([], [fault]):
-        pictures.draw(
-            tmp_path,
-            roofline.model_copy(update={"checks": faults}),
-            {"gemm": "gemm"},
-            dpi=72,
-            instructions=True,
-        )
-        sizes.append({path.name: Image.open(path).height for path in tmp_path.glob("*.png")})
-    quiet, failed = sizes
-    assert {name for name in quiet if failed[name] > quiet[name]} == set(quiet) and len(quiet) == 5

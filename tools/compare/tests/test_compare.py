@@ -92,14 +92,6 @@ def test_slower_faster_and_the_same_with_a_stored_variation(run, known):
     assert of(compare([run], [another(run, factor=0.9, only=time)]), time).verdict == "FASTER"
 
 
-def test_the_spread_inside_the_lists_counts_with_the_stored_variation(run, known):
-    known(runs=1e-5, df=4)
-    sides = [[another(run, f"{side}{i}", factor=1 + 0.03 * i) for i in range(3)] for side in "ab"]
-    found = of(compare(*sides), "fp16")
-    assert found.spread_a == pytest.approx(0.0296, abs=1e-3) and 1e-5 < found.run_variation < found.spread_a
-    assert found.verdict == "UNCLEAR" and len(found.a) == len(found.b) == 3
-
-
 def test_few_samples_other_operands_and_disturbed_records_are_not_judged(run, known):
     known(runs=0.001)
     disturbed = compare([run], [another(run, factor=0.5, doubtful="fp16")])
@@ -134,14 +126,6 @@ def test_the_variation_between_cards_counts_if_the_cards_differ(run, known):
     assert same.verdict == "SLOWER" and same.card_variation is None
     known(runs=0.001, cards=0.0005)
     assert of(compare([run], [other]), "fp16").verdict == "SLOWER"
-
-
-def test_lists_of_several_cards_show_the_variation_between_cards(run, known):
-    sides = [
-        [another(run, f"{card}", factor=mean, card=f"GPU-{card}") for card, mean in side]
-        for side in ([(1, 1.0), (2, 1.0001)], [(3, 0.5), (4, 0.50005)])
-    ]
-    assert of(compare(*sides), "fp16").verdict == "SLOWER"
 
 
 def test_a_card_in_both_lists_is_compared_with_itself_and_others_with_others(run, known):

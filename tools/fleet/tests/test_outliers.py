@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import fleet as command
-import matplotlib.image
 import pytest
 from made_up import results
 
@@ -132,14 +131,3 @@ def test_one_run_or_one_name_twice_is_refused(folder, capsys):
     copy.symlink_to(first)
     assert report(folder, [first, copy])[0] == 2 and capsys.readouterr().err == "copy: it is the same run as n1\n"
     assert report(folder, [first, first])[0] == 2 and "several archives have this name" in capsys.readouterr().err
-
-
-def test_a_large_fleet_is_a_short_summary_and_a_picture_of_one_page(folder, capsys):
-    slow = [results(folder, f"s{i:02}", gpus=8, slow={"hbm": 0.9 - i / 100}) for i in range(20)]
-    paths = [*slow, *(results(folder, f"n{i}", gpus=8) for i in range(5))]
-    missing = [folder / f"m{i}.tar.gz" for i in range(8)]
-    assert report(folder, [*paths, *missing], "--wanted")[0] == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) <= 25 and "20 slow cards:" in lines and "and 12 more: fleet.json" in lines
-    high, wide, _ = matplotlib.image.imread(folder.parent / "made/fleet.png").shape
-    assert high < 2 * wide
