@@ -86,8 +86,9 @@ def rates(run: Run) -> Lines:
         for rate, (work, unit) in RATES.items():
             if rate in one and work in one:
                 yield from differs(f"{where} {rate}", one[rate], one[work] / median(one["latency"]) / unit)
-                ends = reversed(interval(one["latency"]) or [])
-                yield from differs(f"{where} ci95", one["ci95"], [one[work] / end / unit for end in ends] or None)
+                if "ci95" in one:
+                    ends = reversed(interval(one["latency"]) or [])
+                    yield from differs(f"{where} ci95", one["ci95"], [one[work] / end / unit for end in ends] or None)
 
 
 def ceilings(run: Run) -> Lines:
