@@ -6,17 +6,44 @@ from pathlib import Path
 
 import pytest
 import yaml
-from workflow_run import CACHE_MIB, TINY, Run, committed, made_once, new_checkout, snakemake_server
+from workflow_run import (
+    CACHE_MIB,
+    TINY,
+    GpuRun,
+    Run,
+    committed,
+    made_once,
+    new_checkout,
+    new_gpu_run,
+    snakemake_server,
+)
 
 from roofline.devices import host
 
-SLOW = {"test_calibration", "test_figures", "test_gpu_gemm", "test_pictures", "test_reference", "test_rmsnorm_matmul"}
+SLOW = {
+    "test_calibration",
+    "test_figures",
+    "test_gpu_gemm",
+    "test_module_use",
+    "test_pictures",
+    "test_reference",
+    "test_rmsnorm_matmul",
+}
 
 
-def pytest_collection_modifyitems(items) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items):
+    """Mark slow tests. One of two workers starts with the run on the CPU, the other with the run on a stand-in GPU:
+    neither waits for the other."""
     for item in items:
         if "finished_run" in item.fixturenames or item.module.__name__ in SLOW:
             item.add_marker("slow")
+    yield  # pytest deselects
+    of_cpu = [item for item in items if "finished_run" in item.fixturenames]
+    of_gpu = [item for item in items if "gpu_run" in item.fixturenames]
+    others = [item for item in items if not {"finished_run", "gpu_run"} & {*item.fixturenames}]
+    half = max(0, len(items) // 2 - len(of_cpu))
+    items[:] = [*of_cpu, *others[:half], *of_gpu, *others[half:]]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -54,3 +81,14 @@ def finished_run(small_quiet_host, tmp_path_factory) -> Run:
 def run(finished_run, tmp_path) -> Run:
     """A copy of the finished run, .snakemake and the times of all files included."""
     return Run(Path(shutil.copytree(finished_run.root, tmp_path / "checkout", symlinks=True)))
+
+
+@pytest.fixture(scope="session")
+def gpu_run(small_quiet_host, tmp_path_factory) -> GpuRun:
+    """A finished run on a stand-in for a GPU, counters included. Leave it as it is: `gpu_copy` is one to change."""
+    return GpuRun(made_once(tmp_path_factory, "gpu-run", lambda folder: new_gpu_run(folder).finish()))
+
+
+@pytest.fixture
+def gpu_copy(gpu_run, tmp_path) -> GpuRun:
+    return GpuRun(Path(shutil.copytree(gpu_run.root, tmp_path / "run", symlinks=True)))

@@ -72,7 +72,7 @@ def random_levels(draw):
     return heights, knees
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(random_levels(), st.integers(40, 60), st.sampled_from([0, 0.01, 0.02]), st.integers(0, 1000))
 def test_random_levels_are_recovered(levels, count, noise, seed):
     sizes = numpy.geomspace(4 * KIB, 2**3.2 * (levels[1][-1] if levels[1] else GIB), count)

@@ -60,6 +60,29 @@ TINY = {
     "row_norm": {"shapes": ["64x128", "5x33"], "iterations": 10, "time_budget_s": 0.1},
     "plot": {"dpi": 50},
 }
+GPU_CONFIG = """
+cpu: all
+effort: default
+peak_flops:
+  dtypes: [fp32, fp16, fp8_e4m3, fp32_fma]
+  size: 256
+  iterations: 5
+  time_budget_s: 0.05
+  sustained_s: 0
+bandwidth:
+  levels: [hbm, d2d, l2, l1, shared, h2d, d2h, p2p, sweep]
+  transfer_size_mib: 1
+  sweep_points: 1
+  iterations: 4
+  time_budget_s: 0.01
+decode_attn: {seq_lens: [16], dtypes: [fp32], batch_sizes: [1], iterations: 10, time_budget_s: 0.1}
+row_norm: {shapes: [1024x128, 5x33], iterations: 10, time_budget_s: 0.1}
+rmsnorm_matmul: {hidden_sizes: [64], dtypes: [fp16], batch_sizes: [3], iterations: 10, time_budget_s: 0.1}
+plot: {dpi: 50}
+"""
+FAKES = CHECKOUT / "tests" / "fakes"
+KNOWN_CARDS = "reference/cards/nvidia-h200.json"
+ONE_CARD = "GPU-1111=NVIDIA H200"
 PLANNED_JOB = re.compile(r"^rule (\w+):\n((?: +.*\n)*)", re.MULTILINE)
 MEASURED_LINE = re.compile(r"^\[ *\d+/\d+\] (?!prediction|operator_prediction)(\w+ cpu[^:]*): ", re.MULTILINE)
 PATIENCE_S = 300
@@ -157,6 +180,19 @@ class Run:
         }
 
 
+class GpuRun(Run):
+    """A checkout on a machine with cards as `env` describes them, one by default, and a stand-in for Nsight Compute; an
+    array takes an eighth of the memory, which is small."""
+
+    environment = {  # noqa: RUF012
+        "PYTHONPATH": str(FAKES),
+        "FAKE_GPUS": ONE_CARD,
+        "FAKE_FREE_BYTES": "2100000000",
+        "CUDA_VISIBLE_DEVICES": "0,1",
+        "NCU": str(FAKES / "bin" / "ncu"),
+    }
+
+
 @cache
 def snakemake_server() -> subprocess.Popen:
     """One for this process, which ends with it."""
@@ -226,3 +262,11 @@ def committed(folder: Path) -> Path:
     for arguments in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "a tiny run")):
         subprocess.run([*GIT, *arguments], cwd=folder, check=True)
     return folder
+
+
+def new_gpu_run(folder: Path, config: str = GPU_CONFIG) -> GpuRun:
+    """With what the repository knows of other cards."""
+    run = GpuRun(new_checkout(folder, config))
+    (run.root / KNOWN_CARDS).parent.mkdir(parents=True)
+    shutil.copy(CHECKOUT / KNOWN_CARDS, run.root / KNOWN_CARDS)
+    return run

@@ -10,14 +10,13 @@ import config_file
 import decode_step
 import numpy
 import pytest
-from chain import EMBED, GPU, Chain, costs
+from chain import Chain
 from dense import Dense, NotDense, dense, turns
 from fake_gpu import real_gpu
 from number_formats import PLAIN
 from operations import operations
-from test_gpu_workflow import GpuRun
-from test_kernels import HOPPER, compiled, fits, kernel_source, shared_bytes
-from workflow_run import CHECKOUT, sha256
+from test_kernels import HOPPER, fits, shared_bytes
+from workflow_run import CHECKOUT, GpuRun, sha256
 
 import reference
 from reference import shapes
@@ -87,21 +86,7 @@ REFUSED = {
     "rope_scaling of type yarn; the chain has llama3 and linear": found_of(
         "llama", rope_scaling={"rope_type": "yarn", "factor": 4.0}
     ),
-    "rope_scaling 'yarn'; allowed: a mapping, or null": found_of("llama", rope_scaling="yarn"),
-    "low_freq_factor None; allowed: a number above 0, up to 1e+12": found_of(
-        "llama", rope_scaling={"rope_type": "llama3", "factor": 8.0}
-    ),
     "rope_theta '1e6'; allowed: a number above 0, up to 1e+12": found_of("llama", rope_theta="1e6"),
-    "rope_scaling: low_freq_factor is not below high_freq_factor": found_of(
-        "llama",
-        rope_scaling={
-            "rope_type": "llama3",
-            "factor": 8.0,
-            "low_freq_factor": 4.0,
-            "high_freq_factor": 4.0,
-            "original_max_position_embeddings": 8192,
-        },
-    ),
 }
 
 
@@ -236,14 +221,6 @@ def test_counts_are_those_of_the_bound(name, batch, context):
     assert OPERATOR.flops(case) == sum(one.times * one.flops for one in found)
 
 
-def test_costs_count_every_kernel_and_many_rows():
-    model = dense(config_file.find("llama-3-8b"))
-    few, many = costs(model, 8), costs(model, 64)
-    assert few.start == many.start == {"kernel_start_s": 5 * 32 + 2}
-    assert (few.extra, many.extra) == ({}, {"row_s": (4 * 32 + 1) * 64})
-    assert {*many.calls, *many.start, *many.extra, many.share} == set(GPU)
-
-
 # ---------------------------------------------------------------- jobs, and what is left out
 
 
@@ -261,16 +238,6 @@ def test_every_model_has_a_job_and_what_cannot_run_is_named_with_the_reason(tmp_
     for model, reason in {"mixtral-8x7b": "it has experts", "nope": "nope: no such file"}.items():
         with pytest.raises(settings.Faults, match=rf"decode_step.models\[0\]: .*{reason}"):
             complete(models=[model])
-
-
-def test_what_the_model_is_is_part_of_the_job(tmp_path):
-    """So that a config.json that changes makes its record stale."""
-    path, told = tmp_path / "config.json", []
-    for layers in (2, 3):
-        path.write_text(json.dumps(found_of("llama", num_hidden_layers=layers)["config"]))
-        (job,) = OPERATOR.jobs(complete(models=[str(path)], contexts=[64]))
-        told.append(job.to_json())
-    assert told[0] != told[1]
 
 
 def test_a_model_that_does_not_fit_is_left_out_with_the_layers_that_would():
@@ -358,29 +325,10 @@ def _on_host(device, inputs: dict) -> dict:
     return {name: array if name == "tokens" else array.astype("float64") for name, array in on_host.items()}
 
 
-@pytest.mark.parametrize(
-    ("section", "fault"),
-    [
-        ({"batch_sizes": [257]}, "batch_sizes[0]: Input should be less than or equal to 256 (got 257)"),
-        ({"contexts": [10**11]}, "contexts[0]: Input should be less than or equal to 10000000 (got 100000000000)"),
-    ],
-)
-def test_settings_that_no_device_takes_are_named_without_one(section, fault):
-    with pytest.raises(settings.Faults) as found:
-        complete(**section)
-    assert found.value.lines == [f"decode_step.{fault}"]
-
-
 # ---------------------------------------------------------------- kernels
 
 
-@pytest.mark.parametrize("architecture", [75, 90, 120])
-def test_the_embedding_compiles_without_a_remark(architecture):
-    code, remarks = compiled(kernel_source(EMBED), EMBED.name, architecture)
-    assert remarks == "" and b".text.embed\0" in code
-
-
-STEPS = ((1, "bf16"), (16, "fp16"), (32, "bf16"), (64, "fp16"), (128, "bf16"), (256, "fp16"))
+STEPS = ((1, "bf16"), (32, "bf16"), (64, "fp16"), (256, "fp16"))
 
 
 def chain_variants(name: str, batch: int, dtype: str) -> set[tuple[str, tuple[str, ...], int]]:
@@ -439,16 +387,10 @@ def test_the_command_measures_the_step_where_the_card_is_here(tmp_path):
     assert not any("decoding.py" in path or "roofline" in path for path in beside)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        (["mixtral-8x7b"], "Not measured: it has experts."),
-        (["llama-3-8b", "--cache", "fp8"], "Not measured: keys and values in fp8"),
-    ],
-)
-def test_what_cannot_be_measured_is_shown_with_the_reason_next_to_the_bound(tmp_path, arguments, why):
-    status, said = told(tmp_path, *arguments)
-    assert status == 0 and why in said and "tokens/s at most" in said and "measuring" not in said
+def test_what_cannot_be_measured_is_shown_with_the_reason_next_to_the_bound(tmp_path):
+    status, said = told(tmp_path, "mixtral-8x7b")
+    assert status == 0 and "Not measured: it has experts." in said
+    assert "tokens/s at most" in said and "measuring" not in said
 
 
 def test_a_card_that_is_not_here_is_refused(tmp_path):

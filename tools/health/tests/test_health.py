@@ -148,8 +148,3 @@ def test_a_measurement_that_failed_is_an_error_of_the_card_if_cuda_or_the_result
 
 def test_what_cannot_be_read_is_not_an_error(sound, tmp_path):
     assert judged(tmp_path, **sound | {"users": (None, None, None), "errors": None})["status"] == "healthy"
-
-
-def test_a_rate_with_a_note_is_judged():
-    rows = [verdict.Row(against_known.NEAR, "note", ""), verdict.measured({})]
-    assert verdict.status(rows, health.RATES) == "healthy"

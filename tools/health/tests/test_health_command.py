@@ -10,8 +10,7 @@ from types import SimpleNamespace
 import health
 import pytest
 from fake_gpu import is_open
-from test_gpu_workflow import GpuRun
-from workflow_run import CHECKOUT
+from workflow_run import CHECKOUT, GpuRun
 
 from roofline import api
 
