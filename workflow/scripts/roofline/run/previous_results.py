@@ -21,7 +21,6 @@ from roofline.records.manifest import Manifest
 from roofline.run.settings import Faults
 
 PREVIOUS = "previous"
-ENGINE = ".snakemake"
 OF_ALL_DEVICES: dict[str, type[Record]] = {
     "roofline.json": Roofline,
     "acceptance.json": Acceptance,
@@ -35,7 +34,7 @@ def require_writable(outputs: Iterable[str]) -> None:
     parents = {parent for path in outputs for parent in Path(path).parents if parent != Path()}
     logs = {Path("logs", *parent.parts[1:]) for parent in parents}
     faults = [f"{path} is a folder, not a file: move it away" for path in outputs if os.path.isdir(path)]
-    there = {next(filter(os.path.lexists, (path, *path.parents))) for path in {*parents, *logs, Path(ENGINE)}}
+    there = {next(filter(os.path.lexists, (path, *path.parents))) for path in {*parents, *logs, Path(".snakemake")}}
     for path in sorted(there):
         if not os.path.isdir(path):
             faults.append(f"{path} is not a folder: move it away")
