@@ -16,7 +16,7 @@ from small_run import DATA, SmallRun
 
 from roofline.records.base import read
 from roofline.records.manifest import Manifest
-from roofline.run.archive import Refused, contents, name_of, newest, opened, pack, unpack
+from roofline.run.archive import Refused, contents, newest, opened, pack, unpack
 
 NAME = "a-cpu-20261105T120200Z"
 FP32 = "results/cpu/peak_flops/fp32.json"
@@ -118,7 +118,7 @@ def test_what_cannot_be_packed_leaves_nothing_behind(run):
 
 
 def test_the_name_tells_card_and_moment(run, tmp_path):
-    when = datetime(2026, 11, 5, 9, 30, tzinfo=UTC)
+    name_of, when = load("archive").name_of, datetime(2026, 11, 5, 9, 30, tzinfo=UTC)
     cpu, gpu = run.manifest().devices, SmallRun(tmp_path / "gpu", device="gpu0").manifest().devices
     assert name_of(cpu + gpu, when) == "nvidia-h200-20261105T093000Z"
     assert name_of(cpu, when) == "a-cpu-8-cores-20261105T093000Z"

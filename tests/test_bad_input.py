@@ -8,7 +8,6 @@ import pickle
 import re
 import shutil
 import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -83,12 +82,6 @@ def faults_of_command(run: Run, *arguments) -> list[str]:
     done = run.command("run", *arguments)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     return (done.stdout + done.stderr).splitlines()
-
-
-def test_a_bad_file_of_ones_own_is_one_line_before_snakemake_reads_it(run):
-    (run.root / "over.yaml").write_text("plot: [1\n")
-    assert_lines(faults_of_command(run, "--configfile", "over.yaml"), ("over.yaml, line 2: ",))
-    assert_lines(faults_of_command(run, "--dry-run", "--configfile", "none.yaml"), ("none.yaml: ",))
 
 
 def test_what_the_system_refuses_is_one_line(run):
@@ -221,29 +214,6 @@ def test_a_file_of_the_checkout_shadows_no_package(run):
     assert done.returncode == 0 and "shadowed" not in done.stdout + done.stderr
 
 
-# ---------------------------------------------------------------- the command line
-
-
-def test_nonsense_on_the_command_line_is_a_line_each(run):
-    given = ["foo=3", "cost={usd_per_hour: nan}", "devices=tpu", "peak_flops=[1", "decode_attn={seq_lens: [64]}"]
-    assert_lines(
-        faults(run, "--config", *given),
-        ("foo: ", "row_norm"),
-        ("cost.usd_per_hour: ", "'nan'"),
-        ("devices: ", "'tpu'"),
-        ("peak_flops: ", "'[1'"),
-        ("decode_attn.seq_lens[0]: ", "'64'", "--configfile"),
-    )
-    assert_lines(faults_of_command(run, "--config", "peak_flops.size=100"), ("--config: ", "--configfile"))
-
-
-def test_every_file_of_the_configuration_is_read_strictly(run):
-    (run.root / "over.yaml").write_text("plot: {dpi: 80, dpi: 90}\n")
-    run.write_config("devices: [cpu]\ndevices: [cpu]\n")
-    found = faults(run, "--configfile", "over.yaml")
-    assert_lines(found, ("config/config.yaml, line 2: ", "'devices'"), ("", "over.yaml, line 1: ", "'dpi'"))
-
-
 # ---------------------------------------------------------------- checkpoints
 
 
@@ -356,14 +326,3 @@ def test_whatever_stands_in_a_corrupt_record_it_is_set_aside(tmp_path, monkeypat
     (aside,) = Path("results/previous").rglob("dram.json")
     assert str(aside) in capsys.readouterr().err
     assert aside.read_bytes() == text.encode("utf-8", "surrogateescape") and not path.exists()
-
-
-def test_corrupt_results_of_other_kinds_are_found_too(run):
-    corrupt = ("cpu/prediction.json", "roofline.json", "acceptance.json", "manifest.json")
-    for path in corrupt:
-        (run.results / path).write_text("{")
-    told = run.finish("--dry-run")
-    assert all(f"results/{path} is corrupt" in told for path in corrupt)
-    assert {*corrupt} - {"acceptance.json"} <= set(run.planned())  # which is made with roofline.json
-    (run.results / "cpu/device_query.json").write_text("{")
-    assert run.planned() == run.planned("--forceall") - Counter([WEIGHTS])

@@ -14,7 +14,7 @@ from roofline.run import targets
 from roofline.run.config import given_by_effort
 from roofline.run.console import OTHER_JOB_S, expected_s, times_before
 from roofline.run.machine_checks import choose_devices
-from roofline.run.settings import Faults, complete, read_file, require_readable
+from roofline.run.settings import Faults, complete, read_file, read_files
 
 COPY = {"name": "copy", "flops": 0, "memory_bytes": 1.0e9, "dtype": "fp32"}
 AT = "2026-11-05T12:00:"
@@ -100,7 +100,7 @@ def test_what_is_no_file_of_text(tmp_path):
     (tmp_path / "bytes.yaml").write_bytes(b"plot: \xff\xfe")
     (tmp_path / "twice.yaml").write_text("plot: {}\nplot: {}\n")
     with pytest.raises(Faults) as error:
-        require_readable([tmp_path / "missing.yaml", tmp_path, tmp_path / "bytes.yaml", tmp_path / "twice.yaml"])
+        read_files([tmp_path / "missing.yaml", tmp_path, tmp_path / "bytes.yaml", tmp_path / "twice.yaml"])
     missing, folder, text, twice = error.value.lines
     assert "missing.yaml: " in missing and str(tmp_path) in folder and "bytes.yaml: " in text and "'plot'" in twice
 

@@ -14,12 +14,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from roofline.core.formatting import counted
+from roofline.core.terms import in_order
 from roofline.records.base import read
 from roofline.records.files import RESULTS, file_sha256
-from roofline.records.manifest import Manifest
+from roofline.records.manifest import Device, Manifest
 from roofline.report.tables import fail_lines
 from roofline.run import checkout, dry_run, run_lock
-from roofline.run.archive import MADE_AGAIN, Refused, contents, manifest_of, name_of, pack
+from roofline.run.archive import MADE_AGAIN, Refused, contents, manifest_of, pack
 from roofline.run.jobs import JOBS, print_what_can_be_printed
 from roofline.run.manifest import differing_files, is_result, unlisted_files
 from roofline.run.settings import CHECKOUT, Faults
@@ -67,6 +68,13 @@ def archive(root: Path, options: list[str], sources_at: Path | None = None) -> P
     paths = contents(manifest, sources, [*kept, "logs/manifest.log", str(JOBS)])
     name, told = name_of(manifest.devices, datetime.now(UTC)), notes(root, manifest, sources_at)
     return pack(name, paths, [root, sources_at], told)
+
+
+def name_of(devices: list[Device], when: datetime) -> str:
+    """The first GPU's name, else the CPU's, and the moment: nvidia-h200-20261105T093000Z."""
+    first = in_order(devices, lambda device: device.kind)[0]
+    slug = re.sub(r"[^a-z0-9]+", "-", first.name.lower()).strip("-")
+    return f"{slug}-{when.astimezone(UTC):%Y%m%dT%H%M%SZ}"
 
 
 def notes(root: Path, manifest: Manifest, sources_at: Path) -> dict[str, bytes]:

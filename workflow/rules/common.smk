@@ -55,7 +55,7 @@ if workflow.modifier.is_main_snakefile():
         CONFIG_FILE = str(HERE / CONFIG_FILE)
     if not CONFIG_FILES or Path(CONFIG_FILE).exists():
         CONFIG_FILES.insert(0, CONFIG_FILE)
-    faults_end_the_run(settings.require_readable, CONFIG_FILES)
+    faults_end_the_run(settings.read_files, CONFIG_FILES)
 
     configfile: CONFIG_FILE
 

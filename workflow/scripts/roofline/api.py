@@ -1,9 +1,13 @@
 """All that tools and users' operators may import: runs, operators, kernels, number formats, tables and pictures."""
 
 import contextlib
-from collections.abc import Iterator
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import NoReturn
 
 from roofline import devices
 from roofline.core import student_t
@@ -54,7 +58,7 @@ from roofline.run.archive import Refused, manifest_of, unpacked
 from roofline.run.archive import newest as newest_archive
 from roofline.run.archive import opened as open_archive
 from roofline.run.folder import Failed, measure, require_no_living_run
-from roofline.run.jobs import Failure, exit_with, print_what_can_be_printed
+from roofline.run.jobs import Failure, print_what_can_be_printed
 from roofline.run.manifest import differing_files
 from roofline.run.settings import Faults
 from roofline.table.ceiling_rows import comparable
@@ -89,6 +93,21 @@ def open_device(name: str) -> Iterator[Device]:
     one = discover()[name]
     with measuring([HOST if one.kind == "cpu" else lock_of(one.uuid)]):
         yield discovery.open_device(name)
+
+
+def exit_with(main: Callable[[list[str]], int], unforeseen: int) -> NoReturn:
+    """End with the status of a command; after an error that it did not foresee with that one, since 1 is a verdict."""
+    print_what_can_be_printed()
+    try:
+        status = main(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # as of `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        status = unforeseen
+    except Exception:
+        traceback.print_exc()
+        status = unforeseen
+    sys.exit(status)
 
 
 def __getattr__(name: str):

@@ -6,7 +6,6 @@ from there. The pax format keeps modification times below the second; with whole
 
 import contextlib
 import os
-import re
 import tarfile
 import tempfile
 import zlib
@@ -15,10 +14,9 @@ from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 
-from roofline.core.terms import in_order
 from roofline.records.base import CorruptRecord, read
 from roofline.records.files import RESULTS
-from roofline.records.manifest import Device, Manifest
+from roofline.records.manifest import Manifest
 from roofline.run.manifest import broken_seals, differing_files, hashes, is_result, unlisted_files
 from roofline.table.run_records import read_results
 
@@ -34,13 +32,6 @@ class Refused(Exception):
 
 
 # ---------------------------------------------------------------- packing
-
-
-def name_of(devices: list[Device], when: datetime) -> str:
-    """The first GPU's name, else the CPU's, and the moment: nvidia-h200-20261105T093000Z."""
-    first = in_order(devices, lambda device: device.kind)[0]
-    slug = re.sub(r"[^a-z0-9]+", "-", first.name.lower()).strip("-")
-    return f"{slug}-{when.astimezone(UTC):%Y%m%dT%H%M%SZ}"
 
 
 def contents(manifest: Manifest, sources: Iterable[str], kept: Iterable[str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import sys
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
@@ -19,10 +18,6 @@ from roofline.run.settings import Checked
 from roofline.table.rows import Roofline
 
 ARGUMENTS = "ROOFLINE_ARGS"  # the variable with what make was given as ARGS
-LEFT_OUT = (
-    "effort quick leaves out counters, the instruction roofline, sustained load, some dtypes and sizes, and of the CPU "
-    "all but what comparing it with a GPU needs"
-)
 COUNTER_FILE = Path("logs/.jobs-ended")
 # What `quiet` leaves of Snakemake's talk between the jobs' own lines, and an error that says no more than `explain`.
 CHATTER = (
@@ -62,10 +57,8 @@ def announce(jobs: Iterable, checked: Checked, cores: int) -> None:
     cost = f", about ${price * seconds / 3600:.2f} at ${price:g} per hour" if price else ""
     on = f" on {', '.join(in_order(sorted({*devices}), kind_of))}" if devices else ""
     took = f"{max(5, round(seconds / 5) * 5)} s" if seconds < 100 else f"{seconds / 60:.1f} minutes"
-    print(f"{counted(len(devices), 'measurement')}{on}, about {took}{cost}; {counted(len(planned), 'job')} in all.")
-    if checked.config.effort == "quick":
-        print(LEFT_OUT)
-    sys.stdout.flush()
+    told = f"{counted(len(devices), 'measurement')}{on}, about {took}{cost}; {counted(len(planned), 'job')} in all."
+    print(told, flush=True)
 
 
 def times_before(path: Path = JOBS) -> dict[str, float]:

@@ -41,7 +41,9 @@ def plan(options: Sequence[str]) -> tuple[list[Planned], list[str]]:
         raise Failed("\n".join([*_ours(done.stdout), *notes]))
     jobs = [(rule, dict(FIELD.findall(body))) for rule, body in JOB.findall(done.stdout)]
     with_output = [(rule, job["output"].split(", ")[0], job["reason"]) for rule, job in jobs if "output" in job]
-    planned = [Planned(rule, output, _short(reason)) for rule, output, reason in with_output]
+    planned = [
+        Planned(rule, output, "; ".join(map(_reason, reason.split("; ")))) for rule, output, reason in with_output
+    ]
     return planned, notes
 
 
@@ -59,12 +61,8 @@ def _ours(text: str) -> list[str]:
     return [line for line in text.splitlines() if line and not line.startswith(SNAKEMAKES_OWN)]
 
 
-def _short(reasons: str) -> str:
-    """Reasons as Snakemake gives them, each with few of its files and without their folders."""
-    return "; ".join(_reason(reason) for reason in reasons.split("; "))
-
-
 def _reason(reason: str) -> str:
+    """A reason of Snakemake's, with few of its files and without their folders."""
     if reason.startswith("Params have changed"):
         values = textwrap.shorten(reason[reason.find("before: ") :], LONGEST_VALUES)
         return f"settings, device or software have changed: {values}"

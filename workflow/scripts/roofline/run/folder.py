@@ -38,10 +38,9 @@ def called_with(arguments: Sequence[str]) -> tuple[dict, list[str]]:
     if given.directory is not None:
         raise settings.Faults([f"--directory: make measures in this folder; cd {given.directory} first"])
     files = [*([CONFIG_FILE] if CONFIG_FILE.exists() or not given.configfile else []), *given.configfile]
-    settings.require_readable(files)
     config: dict = {}
-    for path in files:
-        update_config(config, settings.read_file(path))
+    for content in settings.read_files(files):
+        update_config(config, content)
     try:
         update_config(config, parse_config(given.config))
     except ValueError as error:

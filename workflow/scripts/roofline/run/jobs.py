@@ -7,10 +7,10 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from roofline.devices import host
 from roofline.measure.undisturbed import between
@@ -98,21 +98,6 @@ def print_what_can_be_printed() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")
     os.environ["PYTHONIOENCODING"] = f"{sys.stdout.encoding}:replace"
-
-
-def exit_with(main: Callable[[list[str]], int], unforeseen: int) -> NoReturn:
-    """End with the status of a command; after an error that it did not foresee with that one, since 1 is a verdict."""
-    print_what_can_be_printed()
-    try:
-        status = main(sys.argv[1:])
-        sys.stdout.flush()
-    except BrokenPipeError:  # as of `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        status = unforeseen
-    except Exception:
-        traceback.print_exc()
-        status = unforeseen
-    sys.exit(status)
 
 
 def report(record, name: str, device=None) -> None:

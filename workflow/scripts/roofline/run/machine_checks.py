@@ -4,11 +4,11 @@ import math
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import get_args
 
 from pydantic import BaseModel
 
-from roofline.core.terms import ComputeUnit, Faults, Mix, accelerators
+from roofline.core.terms import Faults, accelerators
+from roofline.devices import level_of, memory_levels
 from roofline.devices.base import Identity, Unsupported
 from roofline.devices.discovery import level_of, memory_levels
 from roofline.devices.levels import ARRAYS, TRANSFERS
@@ -137,12 +137,6 @@ def _case_faults(operator: Operator, case: Case) -> Iterator[str]:
         for what in (operator.flops, operator.bytes):
             if type(count := what(case, scope)) is not int or count < 0:
                 yield f"{what.__name__}: {count!r} should be a whole number, 0 or more"
-        for what, found, known in (
-            ("mix", operator.mix_of(case, scope), get_args(Mix)),
-            ("unit", operator.unit_of(case, scope), get_args(ComputeUnit)),
-        ):
-            if found not in known:
-                yield f"{what}: {found!r} should be one of {', '.join(known)}"
 
 
 def _implementation_faults(operator: Operator, config: BaseModel, here: list[Identity]) -> list[str]:

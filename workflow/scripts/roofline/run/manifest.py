@@ -53,7 +53,7 @@ def make_manifest(
     return Manifest(
         created_at=created_at,
         config=settings,
-        config_sha256=config_sha256(settings),
+        config_sha256=hashlib.sha256(json.dumps(settings, sort_keys=True, separators=(",", ":")).encode()).hexdigest(),
         asked=asked,
         sources=sources,
         environment=describe_environment(devices),
@@ -153,11 +153,6 @@ def describe_environment(devices: list[DeviceRecord]) -> Environment:
         os=host.get("os") or platform.platform(),
         host_cpu=host.get("cpu"),
     )
-
-
-def config_sha256(settings: dict) -> str:
-    """The hash of settings whatever the order of their keys."""
-    return hashlib.sha256(json.dumps(settings, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def is_result(path: str) -> bool:

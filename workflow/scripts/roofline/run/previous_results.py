@@ -21,7 +21,6 @@ from roofline.table.rows import Acceptance, Roofline
 from roofline.table.run_records import KINDS, read_any
 
 PREVIOUS = "previous"
-ENGINE = ".snakemake"
 OF_ALL_DEVICES: dict[str, type[Record]] = {
     "roofline.json": Roofline,
     "acceptance.json": Acceptance,
@@ -35,17 +34,14 @@ def require_writable(outputs: Iterable[str]) -> None:
     parents = {parent for path in outputs for parent in Path(path).parents if parent != Path()}
     logs = {Path("logs", *parent.parts[1:]) for parent in parents}
     faults = [f"{path} is a folder, not a file: move it away" for path in outputs if os.path.isdir(path)]
-    for path in sorted({_nearest_there(path) for path in {*parents, *logs, Path(ENGINE)}}):
+    there = {next(filter(os.path.lexists, (path, *path.parents))) for path in {*parents, *logs, Path(".snakemake")}}
+    for path in sorted(there):
         if not os.path.isdir(path):
             faults.append(f"{path} is not a folder: move it away")
         elif not os.access(path, os.W_OK | os.X_OK):
             faults.append(f"{path.absolute()}/ cannot be written: make it a folder of yours (chown, chmod u+w)")
     if faults:
         raise Faults(faults)
-
-
-def _nearest_there(path: Path) -> Path:
-    return next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
 
 
 def require_this_version(paths: Iterable[str], results: Path) -> None:

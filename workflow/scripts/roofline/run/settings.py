@@ -43,27 +43,25 @@ def read_file(path: Path | str) -> dict:
     """The content of a configuration file. Raises Faults if it is missing, empty, malformed or not a mapping."""
     try:
         config = read_yaml(path)
-    except FileNotFoundError:
-        raise Faults([f"{path}: no such file"]) from None
     except OSError as error:
-        raise Faults([f"{path}: cannot be read ({error})"]) from None
-    if config is None:
-        raise Faults([f"{path}: empty; it needs at least one key, such as 'devices: auto'"])
+        raise Faults([f"{path}: {error.strerror}"]) from None
     if not isinstance(config, dict):
-        raise Faults([f"{path}: should be a mapping of keys to values, not a {type(config).__name__}"])
+        found = "empty" if config is None else f"a {type(config).__name__}"
+        raise Faults([f"{path}: should be a mapping of keys to values, such as 'devices: auto', but is {found}"])
     return config
 
 
-def require_readable(paths: Iterable[Path | str]) -> None:
-    """Raises Faults with what is wrong with any of these files: the workflow engine's own reader overlooks much."""
-    faults = []
+def read_files(paths: Iterable[Path | str]) -> list[dict]:
+    """The content of each. Raises Faults with what is wrong with any: Snakemake's own reader overlooks much."""
+    contents, faults = [], []
     for path in paths:
         try:
-            read_file(path)
+            contents.append(read_file(path))
         except Faults as found:
             faults += found.lines
     if faults:
         raise Faults(faults)
+    return contents
 
 
 # ---------------------------------------------------------------- checking

@@ -14,7 +14,6 @@ from roofline.records.files import RESULTS
 from roofline.run.machine_checks import choose_devices, profiler
 from roofline.run.settings import Checked
 
-NEAREST = 3
 COMPARED = ("fp32", "fp32_fma", "dram")  # of a CPU: what comparing it with a GPU needs
 OF_EACH_DEVICE = ("device_query", "prediction", "calibration", "peak_flops/prediction")
 
@@ -111,7 +110,7 @@ def find(text: str, known: Sequence[str]) -> str:
     """The cell that a text names, by its path with or without results/ and .json. Raises Faults."""
     cell = text.strip().removeprefix(f"{RESULTS}/").removesuffix(".json")
     if cell not in known:
-        near = difflib.get_close_matches(cell, known, NEAREST)
+        near = difflib.get_close_matches(cell, known)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise Faults([f"CELL: {text!r} is unknown{hint} (`make plan ARGS=--forceall` lists every record)"])
     return cell
