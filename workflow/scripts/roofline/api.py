@@ -1,8 +1,10 @@
 """All that tools and users' operators may import: runs, operators, kernels, number formats, tables and pictures."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
 
 from roofline import devices
 from roofline.core import student_t
@@ -40,6 +42,7 @@ from roofline.records.base import CorruptRecord
 from roofline.records.base import read as read_record
 from roofline.records.cards import METHOD, CardRun, Cards, card_id, cards, write_cards
 from roofline.records.cards import path_of as cards_path
+from roofline.records.device import DeviceRecord
 from roofline.records.files import write_text
 from roofline.records.manifest import Manifest
 from roofline.records.operator import OperatorRecord
@@ -56,10 +59,35 @@ from roofline.run.paths import RESULTS
 from roofline.run.runs import read_run as open_run
 from roofline.run.settings import Faults
 from roofline.table.ceiling_rows import comparable
+from roofline.table.checks import judge
 from roofline.table.checks.surroundings import ALONE, QUIET
-from roofline.table.load import card_facts
-from roofline.table.quantities import Run, sound
-from roofline.table.rows import ComputeCeiling, MemoryCeiling
+from roofline.table.load import load
+from roofline.table.quantities import Quantity, Run, quantities, sound
+from roofline.table.rows import CheckResult, ComputeCeiling, MemoryCeiling
+from roofline.table.run_records import read_results
+
+
+class CardFacts(NamedTuple):
+    """What records say of one device, without a whole run."""
+
+    record: DeviceRecord
+    figures: list[Quantity]  # that are sound
+    checks: list[CheckResult]
+
+
+def card_facts(results: Path, later: Mapping[str, Mapping]) -> dict[str, CardFacts]:
+    """Of each device with records below a results folder; `later` has hardware facts that were read after them.
+
+    Raises CorruptRecord and OSError.
+    """
+    found = read_results(results, sorted(results.rglob("*.json")))
+    table, facts = load(found), {}
+    for name, record in found.device_records().items():
+        record = record.model_copy(update={"hardware": record.hardware | later.get(name, {})})
+        known = judge.Evidence(record, table, {path: one for path, one in found.measured if one.device == name})
+        judged = judge.judge(known, judge.OF_MACHINE)
+        facts[name] = CardFacts(record, sound(quantities(table), name), judged)
+    return facts
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ Names of version 6 and before, as arguments of a comparison of a frozen table wi
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field
 
@@ -31,6 +31,12 @@ DOUBT = "why the figure is not to be relied on; null where it may be used in rat
 
 class Row(Record):
     model_config = ConfigDict(frozen=True)
+
+    @classmethod
+    def like(cls, source: object, /, **fields) -> Self:
+        """A row with these fields, and the source's values of all others that it has by the same name."""
+        same = {name: getattr(source, name) for name in cls.model_fields if hasattr(source, name)}
+        return cls(**same | fields)
 
 
 class Device(Row):
