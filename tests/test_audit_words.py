@@ -16,7 +16,7 @@ from records_factory import (
     told,
 )
 
-from roofline.analysis.checks.ceilings import DTYPES_MEASURED
+from roofline.analysis.checks.acceptance import DTYPES_MEASURED
 from roofline.core.statistics import FEWEST_SAMPLES
 from roofline.records.base import Record
 from roofline.records.compute import PeakFlopsRecord

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from records_factory import CONSTANTS, SEALED, beside, cell, hashes_of, operator_record, operator_seal, results
 
 from roofline import devices
-from roofline.analysis.checks.conditions import QUIET
+from roofline.analysis.checks.surroundings import QUIET
 from roofline.analysis.collect import Asked
 from roofline.analysis.load import load
 from roofline.core.host_costs import CALL, HANDOVER, SHARED, Block, constants, divided

@@ -8,13 +8,10 @@ from types import SimpleNamespace
 import pytest
 from pictures import overlapping_texts, texts_outside
 
-from roofline.analysis.checks.ceilings import ISSUE_RATE, WALLS
-from roofline.analysis.checks.registry import Evidence, judge
 from roofline.analysis.instructions import CELL, _kernels, placed_kernel, transaction_roofs
 from roofline.analysis.results import read_table
 from roofline.analysis.table import InstructionRoofline, InstructionWall, Roofline
 from roofline.core.instructions import sectors_per_request
-from roofline.core.statistics import FEWEST_SAMPLES
 from roofline.devices.gpu.instructions import LANES_ON, STRIDES, WAYS
 from roofline.report import instruction_figure
 
@@ -124,27 +121,3 @@ def test_cells_stand_where_they_were_counted_and_others_are_left_out():
     assert placed_by(operator, profiled(operator, warp_instructions=None)) == []
     (one,) = placed_by(operator, profiled(operator, l2_write_sectors=None, l1_load_requests=None))
     assert "l2" not in one.transactions and one.sectors_per_request is None
-
-
-# ---------------------------------------------------------------------------------------------- acceptance
-
-
-def judged(walls=None, **fields) -> list[str]:
-    table = instruction_roofline(1)
-    one = table.instructions[0]
-    one = one.model_copy(update=fields | {"walls": walls or one.walls})
-    known = Evidence(one.device, table=table.model_copy(update={"instructions": [one]}))
-    return [found.result for found in judge(known, lambda check: check.name in (ISSUE_RATE, WALLS))]
-
-
-def test_checks_of_the_issue_rate_and_the_walls():
-    assert judged() == ["pass", "not_applicable"]
-    assert judged(fraction_of_peak=0.96)[0] == "fail"
-    assert judged(fraction_of_peak=None)[0] == "not_applicable"
-    assert judged(samples=FEWEST_SAMPLES, fraction_of_peak=0.96)[0] == "fail"
-    assert judged(samples=FEWEST_SAMPLES - 1, fraction_of_peak=0.96)[0] == "not_applicable"
-    near, far = (wall("stride", 1, 4, 1.0).model_copy(update={"counted": counted}) for counted in (4.1, 4.3))
-    assert judged([near])[1] == "pass" and judged([near, far])[1] == "fail"
-    lanes = wall("predication", 8, None, 0.25)
-    assert judged([lanes.model_copy(update={"counted": 12.0})])[1] == "not_applicable", "the loop runs on all lanes"
-    assert judged([near, lanes.model_copy(update={"counted": 12.0})])[1] == "pass"

@@ -12,9 +12,9 @@ from factories import seals_for
 from fake_gpu import nvml_card, open_gpu, use_nvml
 
 from roofline import api
-from roofline.analysis.checks.card import COPIES, LINK, MEMORY, REPAIRS
+from roofline.analysis.checks.card import LINK, MEMORY, REPAIRS
 from roofline.analysis.checks.ceilings import NEAR_MAXIMUM
-from roofline.analysis.checks.conditions import ALONE, COOL
+from roofline.analysis.checks.surroundings import ALONE, COOL
 from roofline.devices.base import Identity
 from roofline.devices.description import describe
 from roofline.devices.gpu import fma
@@ -108,10 +108,11 @@ def test_a_sound_card_is_healthy(sound, tmp_path):
 @pytest.mark.parametrize(
     ("record", "card", "named"),
     [
-        (READS, {"rates": {"read": 2300}, "FAKE_OTHERS": "4242"}, {verdict.READS, ALONE}),
+        (READS, {"rates": {"read": 2300}}, {verdict.READS}),
+        (READS, {"rates": {"read": 2300}, "FAKE_OTHERS": "4242"}, {ALONE}),
         (PRODUCT, {"rates": {"bfloat16": 600}}, {verdict.MATMULS}),
         (COPIED, {"FAKE_LINK": "5,8", "rates": {"link": 27}}, {LINK}),
-        (COPIED, {"rates": {"link": 30}}, {COPIES}),
+        (COPIED, {"rates": {"link": 30}}, {LINK}),
         (COPIED, {"FAKE_REASONS": "0x40"}, {COOL}),
         (REGISTERS, {"FAKE_MHZ": "990", "rates": {"fma": RATES["fma"] / 2}, "multiprocessors": FEW}, {NEAR_MAXIMUM}),
     ],
