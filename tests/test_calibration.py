@@ -19,7 +19,7 @@ from roofline.measure.operator_seal import seal_operator
 from roofline.operators import registry
 from roofline.operators.constants import MEASURED
 from roofline.records.calibration import CalibrationRecord, HostCost
-from roofline.table.checks.conditions import QUIET
+from roofline.table.checks.surroundings import QUIET
 from roofline.table.load import Asked, load
 
 READ = "product_read_s_per_byte"

@@ -1,12 +1,10 @@
 """What was measured between the cards of a host, as users are told."""
 
-import pytest
 from records_factory import bandwidth_record, device_record, page, peak_record, stream, timing, told, verified
 
 from roofline.records.memory import Latency, Peer
 from roofline.report import peer_paths, screen
 from roofline.report.rendering import html_page
-from roofline.table.checks.card import PEER_COPIES
 
 
 def cards(*bursts: float):
@@ -51,17 +49,3 @@ def test_peers_that_are_reached_alike_share_a_sentence():
     first, second = peer_paths.sentences(verified(*records), "gpu0")
     assert "16 NVLinks" in first and "3 and 7" in first
     assert "gpu1 and gpu2" in second and "18 NVLinks" in second and "397 to 398 GB/s" in second
-
-
-@pytest.mark.parametrize(
-    ("fields", "result"),
-    [
-        ({"copies": 397}, "pass"),
-        ({"copies": 200, "down": (3,)}, "fail"),
-        ({"copies": 25, "path": "pcie", "vendor": None}, "not_applicable"),
-    ],
-)
-def test_slow_copies_over_nvlink_fail(fields, result):
-    records = [*cards(800, 800), link("gpu0", "gpu1", **fields)]
-    (found,) = [one for one in verified(*records).checks if one.check == PEER_COPIES]
-    assert (found.device, found.result) == ("gpu0", result)

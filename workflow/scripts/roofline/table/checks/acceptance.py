@@ -19,7 +19,7 @@ def dtypes(known: Evidence) -> Outcome:
     disturbed = {one.name for one in known.mine(known.table.ceilings) if one.doubt in DISTURBED}
     asked = [name for name in DTYPES if name in known.device.vendor.peaks and name in (known.dtypes or DTYPES)]
     possible = [name for name in asked if name not in disturbed]
-    if len(possible) < ENOUGH_DTYPES:
+    if len(near) < ENOUGH_DTYPES and len(possible) < ENOUGH_DTYPES:
         return Outcome("not_applicable", f"{len(possible)} were asked for, have a known peak and were not disturbed")
     result = "pass" if len(near) >= ENOUGH_DTYPES else "fail"
     return Outcome(result, ", ".join(near) or "none", len(near), ENOUGH_DTYPES)
