@@ -296,7 +296,7 @@ def decoded(*lengths):
     ],
 )
 def test_four_lengths_are_accepted_unless_fewer_were_asked_for(measured, asked, result):
-    assert results(*decoded(*measured), seq_lens=asked)[LENGTHS_MEASURED] == result
+    assert results(*decoded(*measured), lengths=asked)[LENGTHS_MEASURED] == result
 
 
 # ---------------------------------------------------------------- disturbed

@@ -220,7 +220,7 @@ def asked(checked: Checked, chosen: Iterable[str]) -> dict:
     ]
     operations = [operation.model_dump() for operation in config.operations]
     lengths = config.decode_attn.seq_lens if config.decode_attn.enabled else []
-    wanted = {"effort": config.effort, "dtypes": config.peak_flops.dtypes, "seq_lens": lengths}
+    wanted = {"effort": config.effort, "dtypes": config.peak_flops.dtypes, "lengths": lengths}
     return wanted | {"operations": operations, "without": without}
 
 

@@ -1,5 +1,6 @@
 """Rows of ceilings, sweeps and paths between GPUs, each with its doubt and its rank among known cards."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from roofline.core.contention import hidden_load, is_disturbed
@@ -26,6 +27,7 @@ from roofline.table.rows import (
 )
 
 MOST_POINTS = 120  # of a curve: more are finer than a picture shows
+FEWER_CORES = 1.15  # times the rate of more cores: quiet runs of one host stay within 1.10
 BEATEN = 1.10  # a reference GEMM that is faster than this shows that the ceiling is not one
 
 
@@ -121,11 +123,17 @@ def memory_ceilings(
     path: str, record: BandwidthRecord, kind: DeviceKind, known: Sequence[CardRun]
 ) -> Iterator[MemoryCeiling]:
     for one in record.bandwidths:
-        yield _memory(path, record, one, kind, known)
+        rates = [other.gb_per_s for other in record.bandwidths if _by_fewer_cores(other, one)]
+        yield _memory(path, record, one, kind, known, impossible=max(rates, default=0) > FEWER_CORES * one.gb_per_s)
+
+
+def _by_fewer_cores(one: Bandwidth, other: Bandwidth) -> bool:
+    same = (one.level, one.mix) == (other.level, other.mix)
+    return same and (one.cores or math.inf) < (other.cores or math.inf)
 
 
 def _memory(
-    path: str, record: BandwidthRecord, one: Bandwidth, kind: DeviceKind, known: Sequence[CardRun]
+    path: str, record: BandwidthRecord, one: Bandwidth, kind: DeviceKind, known: Sequence[CardRun], impossible: bool
 ) -> MemoryCeiling:
     doubt = doubt_of(
         kind=kind,
@@ -133,6 +141,7 @@ def _memory(
         blocks_apart=spread(one.blocks_gb_per_s),
         disturbed=_disturbed(record, one.latency.contention, one.states, kind),
         throttled=one.throttled,
+        impossible=impossible,
     )
     return MemoryCeiling.like(
         one,

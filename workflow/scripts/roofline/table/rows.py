@@ -122,8 +122,7 @@ class ComputeCeiling(Row):
     fraction_of_datasheet: Positive | None
     datasheet_at_least: bool = Field(description="of a formula whose clock was that of an idle moment")
     clock_mhz: Positive | None = Field(description="of the burst")
-    clock_tflops: Positive | None = Field(description="what the units could do at that clock")
-    fraction_of_clock: Positive | None
+    fraction_of_clock: Positive | None = Field(description="of what the units could do at that clock")
     sustained_clock_mhz: Positive | None
     limited_by: list[str] = Field(description="throttle reasons under its load, as NVML reports them")
     burst_limited_by: list[str] | None = Field(description="those during the burst; null if not known")

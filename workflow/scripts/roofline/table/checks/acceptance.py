@@ -27,11 +27,11 @@ def dtypes(known: Evidence) -> Outcome:
 
 @check(LENGTHS_MEASURED, of_cpus=True)
 def lengths(known: Evidence) -> Outcome:
-    if known.seq_lens is not None and len(set(known.seq_lens)) < ENOUGH_LENGTHS:
-        return Outcome("not_applicable", f"{len(set(known.seq_lens))} were asked for")
+    if known.lengths is not None and len(set(known.lengths)) < ENOUGH_LENGTHS:
+        return Outcome("not_applicable", f"{len(set(known.lengths))} were asked for")
     cells = [one for one in known.mine(known.table.operators) if one.operator == "decode_attention"]
     found = sorted({one.shape["seq_len"] for one in cells if one.cpu_time_s})
-    if not found and known.seq_lens is None:
+    if not found and known.lengths is None:
         return Outcome("not_applicable", "not measured")
     words = f"S = {', '.join(map(str, found)) or 'none'}"
     return Outcome("pass" if len(found) >= ENOUGH_LENGTHS else "fail", words, len(found), ENOUGH_LENGTHS)
