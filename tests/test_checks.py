@@ -281,7 +281,8 @@ def test_a_card_with_two_dtypes_is_not_asked_for_three():
 
 
 def decoded(*lengths):
-    cells = [cell("cpu", 40e-3, operator="decode_attention", shape={"batch": 1, "seq_len": length}) for length in lengths]
+    shapes = [{"batch": 1, "seq_len": length} for length in lengths]
+    cells = [cell("cpu", 40e-3, operator="decode_attention", shape=shape) for shape in shapes]
     return [CPU, operator_record("cpu", *cells)]
 
 
