@@ -23,7 +23,7 @@ from roofline.records.compute import LoadPoint
 from roofline.records.device import VendorPeak
 from roofline.records.memory import Peer
 from roofline.records.timing import DeviceState
-from roofline.table.checks.acceptance import DTYPES_MEASURED, LENGTHS_MEASURED, PLACED, QUESTIONS
+from roofline.table.checks.acceptance import DTYPES_MEASURED, PLACED, QUESTIONS, SWEPT
 from roofline.table.checks.card import HOLDS, LINK, MEMORY, PEER_COPIES, POWER_LIMIT, REPAIRS
 from roofline.table.checks.ceilings import ISSUE_RATE, MATMULS, NEAR_MAXIMUM, READS, REGISTERS
 from roofline.table.checks.consistency import AGREE, BELOW, COUNTED, VERIFIED
@@ -117,13 +117,13 @@ def fewer(gb_per_s):
     return bandwidth_record("cpu", dram_read=stream("dram_read", 100), fewer=eight)
 
 
-def swept(device, *lengths, operator="scan", **fields):
+def swept(device, *lengths, **fields):
     cells = [cell(device, {"gpu0": 1e-3, "cpu": 40e-3}[device], n=n, overhead_s=1e-5, **fields) for n in lengths]
     return operator_record(device, *cells)
 
 
 def above():
-    fast = swept("gpu0", 1)
+    fast = swept("gpu0", 1, 2, 3, 4)
     fast.measurements[0].bytes = 10**13
     return fast
 
@@ -138,8 +138,8 @@ def profiled(refused=None, **flops):
 
 
 HBM = bandwidth_record("gpu0", hbm_read=4650.0)
-WHOLE = [card(), *products(fp32=0.8, fp16=0.8, bf16=0.9), HBM, swept("gpu0", 1, 2)]
-HOST = [CPU, peak_record("cpu", "fp32", 1.5), fewer(95), swept("cpu", 1)]
+WHOLE = [card(), *products(fp32=0.8, fp16=0.8, bf16=0.9), HBM, swept("gpu0", 1, 2, 3, 4)]
+HOST = [CPU, peak_record("cpu", "fp32", 1.5), fewer(95), swept("cpu", 1, 2, 3, 4)]
 PASS, FAIL, NOTE, NONE = "pass", "fail", "note", "not_applicable"
 
 CASES = {
@@ -279,24 +279,13 @@ def test_a_card_with_two_dtypes_is_not_asked_for_three():
     assert results(card(dtypes=("fp32", "fp64")), *products(fp32=0.8, fp64=0.8))[DTYPES_MEASURED] == NONE
 
 
-def decoded(*lengths):
-    cells = [
-        cell("cpu", 40e-3, operator="decode_attention", shape={"batch": 1, "seq_len": length}) for length in lengths
-    ]
-    return [CPU, operator_record("cpu", *cells)]
-
-
 @pytest.mark.parametrize(
     ("measured", "asked", "result"),
-    [
-        ((1, 2, 3, 4), [1, 2, 3, 4], PASS),
-        ((1, 2, 3), [1, 2, 3, 4], FAIL),
-        ((128,), [128], NONE),
-        ((), [], NONE),
-    ],
+    [((1, 2, 3, 4), (1, 2, 3, 4), PASS), ((1, 2, 3), (1, 2, 3, 4), FAIL), ((128,), (128,), NONE)],
 )
-def test_four_lengths_are_accepted_unless_fewer_were_asked_for(measured, asked, result):
-    assert results(*decoded(*measured), lengths=asked)[LENGTHS_MEASURED] == result
+def test_four_sizes_are_accepted_unless_fewer_were_asked_for(measured, asked, result):
+    shapes = {"scan": [{"n": size} for size in asked]}
+    assert results(CPU, swept("cpu", *measured), shapes=shapes)[SWEPT] == result
 
 
 # ---------------------------------------------------------------- disturbed

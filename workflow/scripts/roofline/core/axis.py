@@ -8,3 +8,4 @@ BYTES = "bytes"
 class Axis(NamedTuple):
     key: str  # of the shape, or bytes: those that a step moves
     symbol: str
+    at_least: int | None = None  # values that acceptance asks for

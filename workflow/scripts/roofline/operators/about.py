@@ -142,7 +142,7 @@ class OwnOperator(RunRecord):
     title: str
     picture: str
     counted: str
-    axis: tuple[str, str] | None = None
+    axis: tuple[str, str, int | None] | None = None
     baselines: list[str] = Field(default=[])
     scopes: dict[str, str] = Field(default={})
     usual_share_of_peak: Interval | None = None

@@ -219,8 +219,12 @@ def asked(checked: Checked, chosen: Iterable[str]) -> dict:
         if device not in devices_with(operator, config, chosen)
     ]
     operations = [operation.model_dump() for operation in config.operations]
-    lengths = config.decode_attn.seq_lens if config.decode_attn.enabled else []
-    wanted = {"effort": config.effort, "dtypes": config.peak_flops.dtypes, "lengths": lengths}
+    shapes = {
+        operator.name: [case.shape for job in operator.jobs(config) for case in job.cases]
+        for operator in checked.operators.values()
+        if not operator.measured_with_ceilings
+    }
+    wanted = {"effort": config.effort, "dtypes": config.peak_flops.dtypes, "shapes": shapes}
     return wanted | {"operations": operations, "without": without}
 
 

@@ -26,7 +26,7 @@ class Asked:
 
     effort: str | None = None
     dtypes: list[str] = field(default_factory=list)
-    lengths: list[int] | None = None  # of decode attention; None if not known
+    shapes: dict[str, list[dict[str, int]]] = field(default_factory=dict)  # by operator; empty if not known
     operations: list[dict[str, Any]] = field(default_factory=list)
     without: list[dict[str, str]] = field(default_factory=list)  # device, operator and reason
 

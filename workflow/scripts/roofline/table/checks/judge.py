@@ -26,7 +26,7 @@ class Evidence:
     table: Roofline | None = None
     records: Mapping[str, JobRecord | CalibrationRecord] = field(default_factory=dict)  # by path
     dtypes: Sequence[str] = ()  # asked for; empty if not known
-    lengths: Sequence[int] | None = None  # of decode attention, asked for; None if not known
+    shapes: Mapping[str, Sequence[Mapping[str, int]]] = field(default_factory=dict)  # asked for, by operator
     profiled: bool = False  # whether counters were asked for
 
     @property
@@ -100,11 +100,11 @@ def _row(one: Registered, known: Evidence, found: Outcome) -> CheckResult:
 
 
 def of_run(table: Roofline, found: Results, asked) -> list[CheckResult]:
-    """All checks of a run, device by device; `asked` has the settings `dtypes` and `lengths`."""
+    """All checks of a run, device by device; `asked` has the settings `dtypes` and `shapes`."""
     rows = []
     for name, device in found.device_records().items():
         records = {path: one for path, one in found.measured if one.device == name}
         records |= {path: one for path, one in found.seals.items() if one is found.calibration(name)}
-        known = Evidence(device, table, records, asked.dtypes, asked.lengths, bool(found.profilers))
+        known = Evidence(device, table, records, asked.dtypes, asked.shapes, bool(found.profilers))
         rows += judge(known)
     return rows
