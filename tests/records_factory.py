@@ -58,7 +58,7 @@ SCAN = OwnOperator(
     title="scan",
     picture="scan",
     counted="inputs once",
-    axis=Axis(key="n", symbol="N"),
+    axis=Axis(key="n", symbol="N", at_least=4),
     usual_share_of_peak=(0.003, 0.01),
     cases=[],
 )

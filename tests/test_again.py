@@ -7,8 +7,8 @@ import pytest
 from records_factory import beside, cell, device_record, operator_record, peak_record, timing, verified
 
 from roofline.records.base import write
+from roofline.records.blocks import disturbed_share
 from roofline.run import again
-from roofline.table.checks import Evidence
 from roofline.table.rows import CheckResult
 
 RESULTS, CELLS = Path("results"), 4
@@ -36,8 +36,7 @@ def record(disturbed: int = 0, latency_s: float = 1.0, **fields):
     ],
 )
 def test_the_disturbed_share_of_a_record(measured, share):
-    known = Evidence(measured.device, device_record(measured.device), [measured])
-    assert disturbed_share(known) == share
+    assert disturbed_share(measured, device_record(measured.device).device_kind) == share
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from roofline.records.base import Record
 from roofline.report import efficiency, gpu_vs_cpu, load_figure, operator_figure, roofline_figure, screen, throughput
 from roofline.report.figure_style import CROSSED
 from roofline.report.rendering import html_page
-from roofline.table.checks.ceilings import DTYPES_MEASURED
+from roofline.table.checks.acceptance import DTYPES_MEASURED
 
 
 def run() -> list[Record]:

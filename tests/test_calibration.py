@@ -17,6 +17,7 @@ from roofline.measure.sealing import seal_operator
 from roofline.operators import registry
 from roofline.operators.constants import MEASURED
 from roofline.records.calibration import CalibrationRecord, HostCost
+from roofline.table.checks.surroundings import QUIET
 from roofline.table.load import Asked, load
 
 READ, LAUNCH = "read_s_per_byte", "kernel_launch_s"

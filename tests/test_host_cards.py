@@ -1,12 +1,10 @@
 """What was measured between the cards of a host, as users are told."""
 
-import pytest
 from records_factory import bandwidth_record, device_record, page, peak_record, stream, timing, told, verified
 
 from roofline.records.memory import Latency, Peer
 from roofline.report import screen
 from roofline.report.rendering import html_page
-from roofline.table.checks.card import PEER_COPIES
 
 
 def cards(*bursts: float):
@@ -43,17 +41,3 @@ def test_what_was_measured_between_cards_is_on_every_page():
     assert "397 GB/s" in page("ROOFLINE", *records) and "397 GB/s" in html_page(told(*records))
     shown = screen.summary(verified(*records))
     assert "p2p_gpu1_both" in shown and "18 NVLinks" in shown
-
-
-@pytest.mark.parametrize(
-    ("fields", "result"),
-    [
-        ({"copies": 397}, "pass"),
-        ({"copies": 200, "down": (3,)}, "fail"),
-        ({"copies": 25, "path": "pcie", "vendor": None}, "not_applicable"),
-    ],
-)
-def test_slow_copies_over_nvlink_fail(fields, result):
-    records = [*cards(800, 800), link("gpu0", "gpu1", **fields)]
-    (found,) = [one for one in verified(*records).checks if one.check == PEER_COPIES]
-    assert (found.device, found.result) == ("gpu0", result)

@@ -14,7 +14,6 @@ from roofline.devices.gpu.instructions import STRIDES, WAYS
 from roofline.records.base import read
 from roofline.report import instruction_figure
 from roofline.table.cell_rows import IDENTITY
-from roofline.table.checks.ceilings import ISSUE_RATE
 from roofline.table.instruction_roofline import instruction_roofline, placed_kernel
 from roofline.table.rows import InstructionRoofline, Roofline, Wall
 
@@ -136,20 +135,3 @@ def test_cells_stand_where_they_were_counted_and_others_are_left_out():
     assert placed_by(operator, profiled(operator, warp_instructions=None)) == []
     (one,) = placed_by(operator, profiled(operator, l2_write_sectors=None))
     assert "l2" not in one.transactions
-
-
-# ---------------------------------------------------------------------------------------------- acceptance
-
-
-def judged(**fields) -> str:
-    table = table_with(1)
-    one = table.instructions[0].model_copy(update=fields)
-    known = Evidence(one.device, table=table.model_copy(update={"instructions": [one]}))
-    (found,) = judge(known, lambda check: check.name == ISSUE_RATE)
-    return found.result
-
-
-def test_the_issue_rate_is_checked():
-    assert judged() == "pass"
-    assert judged(fraction_of_peak=0.96) == "fail"
-    assert judged(fraction_of_peak=None) == "not_applicable"

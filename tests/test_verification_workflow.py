@@ -60,7 +60,6 @@ def test_the_page_is_the_records_and_names_every_cell(finished_run):
 
 
 def test_the_checklist_knows_of_it(finished_run):
-    entries = read(Roofline, finished_run.results / "roofline.json").entries
     criteria = {(c["device"], c["check"]): c for c in finished_run.read("acceptance.json")["checks"]}
     found = criteria["cpu", "every prediction has its measured counterpart, sealed before it"]
-    assert found["result"] == "pass" and found["reason"].startswith(f"{len(entries)} cells"), found
+    assert found["result"] == "pass", found

@@ -22,7 +22,7 @@ def run(card, value, **changes):
 
 
 def figure(value, kind="memory"):
-    return Quantity("gpu0", "hbm_read", "hbm_read", kind, value, "GB/s", True, 100, None, None)
+    return Quantity("hbm_read", "hbm_read", kind, value, "GB/s", "gpu0", None, None, 100)
 
 
 def against(value, runs):

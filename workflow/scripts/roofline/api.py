@@ -4,10 +4,10 @@ import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from roofline import devices
 from roofline.core import student_t
@@ -62,10 +62,12 @@ from roofline.run.jobs import Failure, print_what_can_be_printed
 from roofline.run.manifest import differing_files
 from roofline.run.settings import Faults
 from roofline.table.ceiling_rows import comparable
+from roofline.table.checks import judge
 from roofline.table.checks.surroundings import ALONE, QUIET
-from roofline.table.load import card_facts
-from roofline.table.quantities import Run, fingerprint, quantities, sound
-from roofline.table.rows import ComputeCeiling, MemoryCeiling, Roofline
+from roofline.table.load import load
+from roofline.table.quantities import Quantity, Run, fingerprint, quantities, sound
+from roofline.table.rows import CheckResult, ComputeCeiling, MemoryCeiling, Roofline
+from roofline.table.run_records import read_results
 
 
 def open_run(path: Path | str) -> Run:
@@ -85,6 +87,29 @@ def open_run(path: Path | str) -> Run:
             raise Refused(f"{path}: {differing[0]}")
     figures = quantities(roofline)
     return Run(str(path), devices, roofline, manifest, figures, fingerprint(figures, devices))
+
+
+class CardFacts(NamedTuple):
+    """What records say of one device, without a whole run."""
+
+    record: DeviceRecord
+    figures: list[Quantity]  # that are sound
+    checks: list[CheckResult]
+
+
+def card_facts(results: Path, later: Mapping[str, Mapping]) -> dict[str, CardFacts]:
+    """Of each device with records below a results folder; `later` has hardware facts that were read after them.
+
+    Raises CorruptRecord and OSError.
+    """
+    found = read_results(results, sorted(results.rglob("*.json")))
+    table, facts = load(found), {}
+    for name, record in found.device_records().items():
+        record = record.model_copy(update={"hardware": record.hardware | later.get(name, {})})
+        known = judge.Evidence(record, table, {path: one for path, one in found.measured if one.device == name})
+        judged = judge.judge(known, judge.OF_MACHINE)
+        facts[name] = CardFacts(record, sound(quantities(table), name), judged)
+    return facts
 
 
 @contextlib.contextmanager

@@ -115,12 +115,6 @@ class Unknown(About):
         self.name, self.title, self.picture = name, name.replace("_", " "), name
 
 
-def name_of(cell) -> str:
-    """A cell in a line, where its operator's text is not at hand: of a user's own, the label is its shape."""
-    about = builtin().get(cell.operator) or About()
-    return " ".join(filter(None, [cell.operator, cell.implementation, cell.scope, cell.dtype, about.label(cell)]))
-
-
 # ---------------------------------------------------------------- a user's own operator
 
 

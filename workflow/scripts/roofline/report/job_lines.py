@@ -14,6 +14,7 @@ from roofline.core.formatting import (
 from roofline.core.repeatability import doubt_of, spread
 from roofline.core.statistics import few
 from roofline.operators.about import About, builtin
+from roofline.records.blocks import host_load
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.counters import CountedCell, CountersRecord, ProfilerRecord
 from roofline.records.device import DeviceRecord
@@ -23,7 +24,6 @@ from roofline.records.operator import JobRecord, Measurement, OperatorRecord
 from roofline.table.ceiling_rows import blocks_of
 from roofline.table.checks.card import memory_errors
 from roofline.table.checks.judge import Evidence
-from roofline.table.checks.surroundings import host_load
 
 
 def line(record, name: str, device: DeviceRecord | None = None) -> str:

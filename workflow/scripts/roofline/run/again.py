@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from roofline.records.base import read
+from roofline.records.blocks import disturbed_share
 from roofline.records.device import DeviceRecord
-from roofline.table.checks.surroundings import disturbed_share
 from roofline.table.rows import Roofline
 from roofline.table.run_records import read_any
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from roofline.core.terms import Faults, accelerators
-from roofline.devices import level_of, memory_levels
 from roofline.devices.base import Identity, Unsupported
 from roofline.devices.discovery import level_of, memory_levels
 from roofline.devices.levels import ARRAYS, TRANSFERS

@@ -133,6 +133,10 @@ def asked(checked: Checked, chosen: Sequence[str]) -> dict:
         if not devices_with(one, config, [device])
     ]
     operations = [operation.model_dump() for operation in config.operations]
-    lengths = config.decode_attn.seq_lens if config.decode_attn.enabled else []
-    wanted = {"effort": config.effort, "dtypes": config.peak_flops.dtypes, "seq_lens": lengths}
+    shapes = {
+        operator.name: [case.shape for job in operator.jobs(config) for case in job.cases]
+        for operator in checked.operators.values()
+        if not operator.measured_with_ceilings
+    }
+    wanted = {"effort": config.effort, "dtypes": config.peak_flops.dtypes, "shapes": shapes}
     return wanted | {"operations": operations, "without": without}

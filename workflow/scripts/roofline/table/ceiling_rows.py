@@ -1,5 +1,6 @@
 """Rows of ceilings, sweeps and paths between GPUs, each with its doubt and its rank among known cards."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from roofline.core.disturbance import hidden_load, is_disturbed
@@ -24,6 +25,7 @@ from roofline.table.rows import (
 )
 
 MOST_POINTS = 120  # of a curve: more are finer than a picture shows
+FEWER_CORES = 1.15  # times the rate of more cores: quiet runs of one host stay within 1.10
 BEATEN = 1.10  # a reference GEMM that is faster than this shows that the ceiling is not one
 
 
@@ -51,36 +53,22 @@ def _compute(
         throttled=peak.throttled,
         impossible=_impossible(peak, registers),
     )
-    return ComputeCeiling(
+    return ComputeCeiling.like(
+        peak,
         device=record.device,
         kind="compute",
         name=record.dtype,
-        method=peak.method,
-        unit=peak.unit,
         dtype=dtype_of(record.dtype),
         accumulation=burst.product.accumulation,
         output=burst.product.output,
-        inputs=peak.inputs,
         library=burst.product.library,
-        tflops=peak.tflops,
-        burst_tflops=peak.burst_tflops,
-        sustained_tflops=peak.sustained_tflops,
-        ci95=peak.ci95,
         samples=len(burst.latency.samples_s),
         blocks_apart=apart,
-        reference_tflops=peak.reference_tflops,
         on_reference_inputs_tflops=on_reference.tflops if on_reference != burst else None,
         datasheet_tflops=peak.vendor_tflops,
         fraction_of_datasheet=peak.fraction_of_vendor,
         datasheet_at_least=peak.unit == "cpu" and device.hardware.get("clock_may_boost", False),
-        clock_mhz=peak.clock_mhz,
-        clock_tflops=peak.clock_tflops,
-        fraction_of_clock=peak.fraction_of_clock,
         sustained_clock_mhz=peak.sustained and peak.sustained.sm_clock_mhz,
-        limited_by=peak.limited_by,
-        burst_limited_by=peak.burst_limited_by,
-        sustained_limited_by=peak.sustained_limited_by,
-        throttled=peak.throttled,
         variants=list(map(_variant, peak.variants)),
         load=_load(peak.sustained, burst.flops) if peak.sustained else None,
         investigation=_investigation(peak),
@@ -92,14 +80,8 @@ def _compute(
 
 
 def _variant(one: Block) -> Variant:
-    return Variant(
-        accumulation=one.product.accumulation,
-        output=one.product.output,
-        inputs=one.inputs,
-        tflops=one.tflops,
-        ci95=one.ci95,
-        samples=len(one.latency.samples_s),
-    )
+    product, samples = one.product, len(one.latency.samples_s)
+    return Variant.like(one, accumulation=product.accumulation, output=product.output, samples=samples)
 
 
 def blocks_of(peak: PeakFlops) -> list[float]:
@@ -118,18 +100,12 @@ def _impossible(peak: PeakFlops, registers: float | None) -> bool:
 def _load(load: Sustained, flops: int) -> Load:
     step = -(-len(load.curve) // (MOST_POINTS - 1))
     curve = load.curve[::step] + ([] if (len(load.curve) - 1) % step == 0 else load.curve[-1:])
-    return Load(
-        seconds=load.seconds,
-        settled_after_s=load.settled_after_s,
-        temperature_c=load.temperature_c,
-        drift=load.drift,
+    return Load.like(
+        load,
         points=len(load.curve),
         product_flops=flops,
         first_tflops=[flops / seconds / 1e12 for seconds in load.first_products_s],
-        curve=[
-            LoadPoint(at_s=one.at_s, tflops=one.tflops, sm_clock_mhz=one.sm_clock_mhz, power_w=one.power_w)
-            for one in curve
-        ],
+        curve=[LoadPoint.like(one) for one in curve],
     )
 
 
@@ -145,11 +121,17 @@ def memory_ceilings(
     path: str, record: BandwidthRecord, kind: DeviceKind, known: Sequence[CardRun]
 ) -> Iterator[MemoryCeiling]:
     for one in record.bandwidths:
-        yield _memory(path, record, one, kind, known)
+        rates = [other.gb_per_s for other in record.bandwidths if _by_fewer_cores(other, one)]
+        yield _memory(path, record, one, kind, known, impossible=max(rates, default=0) > FEWER_CORES * one.gb_per_s)
+
+
+def _by_fewer_cores(one: Bandwidth, other: Bandwidth) -> bool:
+    same = (one.level, one.mix) == (other.level, other.mix)
+    return same and (one.cores or math.inf) < (other.cores or math.inf)
 
 
 def _memory(
-    path: str, record: BandwidthRecord, one: Bandwidth, kind: DeviceKind, known: Sequence[CardRun]
+    path: str, record: BandwidthRecord, one: Bandwidth, kind: DeviceKind, known: Sequence[CardRun], impossible: bool
 ) -> MemoryCeiling:
     doubt = doubt_of(
         kind=kind,
@@ -157,25 +139,16 @@ def _memory(
         blocks_apart=spread(one.blocks_gb_per_s),
         disturbed=_disturbed(record, one.latency.contention, one.states, kind),
         throttled=one.throttled,
+        impossible=impossible,
     )
-    return MemoryCeiling(
+    return MemoryCeiling.like(
+        one,
         device=record.device,
         kind="memory",
-        name=one.name,
-        level=one.level,
-        mix=one.mix,
-        cores=one.cores,
-        host_memory=one.host_memory,
-        both_ways=one.both_ways,
         peer=record.peer and record.peer.device,
-        gb_per_s=one.gb_per_s,
-        ci95=one.ci95,
         samples=len(one.latency.samples_s),
-        sm_clock_mhz=one.sm_clock_mhz,
         datasheet_gb_per_s=one.vendor_gb_per_s,
         fraction_of_datasheet=one.fraction_of_vendor,
-        limited_by=one.limited_by,
-        throttled=one.throttled,
         doubt=doubt,
         **_rank(one.name, one.gb_per_s, [] if doubt else known),
         record=path,
@@ -187,36 +160,25 @@ def _disturbed(record, contention, states, kind: DeviceKind) -> bool:
     return is_disturbed(contention, states, sensitive) or bool(hidden_load(record.whole_job, sensitive))
 
 
-def sweeps(path: str, record: BandwidthRecord) -> Iterator[Sweep]:
-    for one in record.sweeps:
-        yield Sweep(
-            device=record.device,
-            series=one.series,
-            reader=one.reader,
-            counted=one.counted,
-            points=[(point.size_bytes, point.gb_per_s) for point in one.points],
-            record=path,
-        )
+def sweeps(path: str, record: BandwidthRecord) -> list[Sweep]:
+    return [
+        Sweep.like(one, device=record.device, points=[(at.size_bytes, at.gb_per_s) for at in one.points], record=path)
+        for one in record.sweeps
+    ]
 
 
-def plateaus(path: str, record: BandwidthRecord) -> Iterator[Plateau]:
-    for sweep in record.sweeps:
-        for one in sweep.levels:
-            yield Plateau(device=record.device, series=sweep.series, **one.model_dump(), record=path)
+def plateaus(path: str, record: BandwidthRecord) -> list[Plateau]:
+    return [
+        Plateau.like(level, device=record.device, series=sweep.series, record=path)
+        for sweep in record.sweeps
+        for level in sweep.levels
+    ]
 
 
 def peer_path(path: str, record: BandwidthRecord) -> PeerPath:
-    peer = record.peer
-    return PeerPath(
-        device=record.device,
-        peer=peer.device,
-        path=peer.path,
-        nvlinks=peer.nvlinks,
-        nvlink_version=peer.nvlink_version,
-        nvlinks_down=peer.nvlinks_down,
-        latencies_s={one.name: one.timing.median_s for one in record.latencies},
-        record=path,
-    )
+    latencies = {one.name: one.timing.median_s for one in record.latencies}
+    found = {"device": record.device, "peer": record.peer.device, "record": path}
+    return PeerPath.like(record.peer, latencies_s=latencies, **found)
 
 
 # ---------------------------------------------------------------- known cards

@@ -49,13 +49,11 @@ def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around
     known = around.seal and around.constants is not None and sealed.latency_s is not None
     rates = (around.seal, around.constants, peak, gb_per_s)
     cause, cause_s = cause_of(measured, *rates) if known else (None, None)
-    return Cell(
+    return Cell.like(
+        measured,
         device=record.device,
-        **{name: getattr(measured, name) for name in IDENTITY},
         name=None,
         graph=around.about.in_graph(measured.implementation),
-        flops=measured.flops,
-        bytes=measured.bytes,
         intensity_flops_per_byte=measured.flops / measured.bytes if measured.bytes else None,
         cpu_time_s=cpu.median_s,
         cpu_time_ci95_s=cpu.ci95_s,
@@ -76,7 +74,6 @@ def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around
         above_roof=above,
         regime=regime,
         regime_level=level,
-        overhead_s=measured.overhead_s,
         start_s=measured.device_overhead_s,
         estimated_time_s=None,
         roofline_time_s=None,

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 from roofline.records.counters import CountedCell
-from roofline.table.cell_rows import IDENTITY
 from roofline.table.rows import Cell, Counted, NotCounted, case_of
 from roofline.table.run_records import Results
 
@@ -24,23 +23,17 @@ def not_counted(found: Results) -> list[NotCounted]:
 def _row(path: str, device: str, cell: CountedCell, regimes: dict) -> Counted:
     own, flops = cell.kernel_flops.total if cell.kernel_flops else None, on_pipes(cell)
     written = written_bytes(cell)
-    return Counted(
+    return Counted.like(
+        cell,
         device=device,
-        **{name: getattr(cell, name) for name in IDENTITY},
-        declared_read_bytes=cell.declared_read_bytes,
-        declared_write_bytes=cell.declared_write_bytes,
         read_bytes=cell.dram_read_bytes,
         write_bytes=written,
-        declared_flops=cell.declared_flops,
         kernel_flops=own,
         flops=flops,
-        tensor_pipe_active_fraction=cell.tensor_pipe_active_fraction,
-        achieved_occupancy_fraction=cell.achieved_occupancy_fraction,
         regime=regimes.get((cell.implementation, *case_of(device, cell))),
         reads_agree=traffic_agrees(cell.declared_read_bytes, cell.dram_read_bytes),
         writes_agree=traffic_agrees(cell.declared_write_bytes, written),
         flops_agree=agree(cell.declared_flops if own is None else own, flops),
-        not_counted=cell.not_counted,
         record=path,
     )
 

@@ -27,24 +27,14 @@ def instruction_roofline(
     }
     by_cell = {_key(one): one for one in counts if one.warp_instructions}
     mine = [cell for cell in cells if cell.device == record.device]
-    return InstructionRoofline(
+    return InstructionRoofline.like(
+        issue,
         device=record.device,
-        warp_instructions_per_s=issue.warp_instructions_per_s,
-        sm_clock_mhz=issue.sm_clock_mhz,
         fraction_of_peak=issue.warp_instructions_per_s / peak if peak else None,
         samples=len(issue.latency.samples_s),
         doubt=doubt_of(kind="gpu", samples=len(issue.latency.samples_s), throttled=issue.latency.all_throttled),
         transactions_per_s=rates,
-        walls=[
-            Wall(
-                pattern=wall.pattern,
-                of=wall.of,
-                transactions_per_request=wall.transactions_per_request,
-                requests_per_s=wall.requests_per_s,
-                cycles_per_request=wall.cycles_per_request,
-            )
-            for wall in record.walls
-        ],
+        walls=[Wall.like(wall) for wall in record.walls],
         kernels=[
             placed_kernel(cell, one, issue.warp_instructions_per_s, rates)
             for cell in mine

@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from roofline.operators.about import Stored, Unknown, builtin
 from roofline.records.compute import PeakFlopsRecord
-from roofline.records.device import DeviceRecord
 from roofline.records.instructions import InstructionsRecord
 from roofline.records.memory import BandwidthRecord
 from roofline.records.operator import Measurement
@@ -16,9 +14,8 @@ from roofline.table.cell_rows import Around, cell_row, operation
 from roofline.table.checks import judge
 from roofline.table.counted import counted_rows, not_counted
 from roofline.table.instruction_roofline import instruction_roofline
-from roofline.table.quantities import Quantity, quantities, sound
-from roofline.table.rows import Cell, CheckResult, ComputeCeiling, Device, MemoryCeiling, Roofline, Skipped, case_of
-from roofline.table.run_records import Results, read_results
+from roofline.table.rows import Cell, ComputeCeiling, Device, MemoryCeiling, Roofline, Skipped, case_of
+from roofline.table.run_records import Results
 from roofline.table.scores import score
 from roofline.table.seals import violations
 
@@ -29,7 +26,7 @@ class Asked:
 
     effort: str | None = None
     dtypes: list[str] = field(default_factory=list)
-    seq_lens: list[int] | None = None  # of decode attention; None if not known
+    shapes: dict[str, list[dict[str, int]]] = field(default_factory=dict)  # by operator; empty if not known
     operations: list[dict[str, Any]] = field(default_factory=list)
     without: list[dict[str, str]] = field(default_factory=list)  # device, operator and reason
 
@@ -69,15 +66,10 @@ def load(found: Results, asked: Asked | None = None, sha256: Mapping[str, str] |
 
 def _device(found: Results, name: str, sha256: Mapping[str, str] | None) -> Device:
     path, record = found.devices[name]
-    return Device(
+    return Device.like(
+        record,
         kind=record.device_kind,
-        name=record.name,
         record=path,
-        queried_at=record.queried_at,
-        memory_total_bytes=record.memory_total_bytes,
-        hardware=record.hardware,
-        software=record.software,
-        host=record.host,
         by_formula=record.vendor.match == "formula",
         seals={path: seal.sealed_at for path, seal in found.seals.items() if seal.device == name},
         first_measurement_at=min((record.started_at for record in found.measured_on(name)), default=None),
@@ -143,26 +135,3 @@ def _skipped(found: Results, asked: Asked) -> list[Skipped]:
         Skipped(device=one["device"], what="operator", dtype="", name=one["operator"], reason=one["reason"])
         for one in asked.without
     ]
-
-
-class CardFacts(NamedTuple):
-    """What records say of one device, without a whole run."""
-
-    record: DeviceRecord
-    figures: list[Quantity]  # that are sound
-    checks: list[CheckResult]
-
-
-def card_facts(results: Path, later: Mapping[str, Mapping]) -> dict[str, CardFacts]:
-    """Of each device with records below a results folder; `later` has hardware facts that were read after them.
-
-    Raises CorruptRecord and OSError.
-    """
-    found = read_results(results, sorted(results.rglob("*.json")))
-    table, facts = load(found), {}
-    for name, record in found.device_records().items():
-        record = record.model_copy(update={"hardware": record.hardware | later.get(name, {})})
-        known = judge.Evidence(record, table, {path: one for path, one in found.measured if one.device == name})
-        judged = judge.judge(known, judge.OF_MACHINE)
-        facts[name] = CardFacts(record, sound(quantities(table), name), judged)
-    return facts

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from roofline.records.device import DeviceRecord
 from roofline.records.manifest import Manifest
 from roofline.table.rows import Cell, ComputeCeiling, MemoryCeiling, Roofline
 
+TIME = "us"
 HOST_BOUND = 1.05  # of the device's time, that a caller waits: the device waits for the host
 WIDE = 1.2  # the ninth decile of a caller's samples over the first: of figures that the device sets it is 1.1 at most
 
@@ -21,18 +22,21 @@ WIDE = 1.2  # the ninth decile of a caller's samples over the first: of figures 
 class Quantity(NamedTuple):
     """One figure of one device as one run found it."""
 
-    device: str  # its key in that run, such as gpu0
     key: str  # the same in every run: fp16, fp16/sustained, hbm_read, gemm/cuBLASLt/.../device_time
     name: str  # in words
     kind: QuantityKind
     value: float
     unit: str
-    higher_is_better: bool
-    samples: int | None  # timed ones that it rests on; None if not known
-    inputs: str | None  # operands, where a record tells
+    device: str  # its key in that run, such as gpu0
     record: str | None  # below results/
-    doubt: Doubt | None = None  # why it is not to be relied on
+    doubt: Doubt | None  # why it is not to be relied on
+    samples: int | None = None  # timed ones that it rests on; None if not known
+    inputs: str | None = None  # operands, where a record tells
     modal: bool = False  # whether the host sets its pace, so that it may settle at one of several levels
+
+    @property
+    def higher_is_better(self) -> bool:
+        return self.unit != TIME
 
 
 @dataclass(frozen=True)
@@ -61,13 +65,10 @@ class Run:
 
 def quantities(roofline: Roofline) -> list[Quantity]:
     """All figures in the order of roofline.json."""
-    found: list[Quantity] = []
-    for ceiling in roofline.ceilings:
-        found += _compute(ceiling) if ceiling.kind == "compute" else [_memory(ceiling)]
+    found = [one for ceiling in roofline.ceilings for one in _ceiling(ceiling)]
     for one in roofline.instructions:
-        rate = one.warp_instructions_per_s / 1e9
-        words = ("issue", "instruction issue", "issue", rate, "G warp instructions/s", True)
-        found.append(Quantity(one.device, *words, one.samples, None, one.record, one.doubt))
+        words = ("issue", "instruction issue", "issue", one.warp_instructions_per_s / 1e9, "G warp instructions/s")
+        found.append(Quantity(*words, one.device, one.record, one.doubt, one.samples))
     return found + [figure for cell in roofline.operators for figure in _cell(cell, roofline)]
 
 
@@ -83,45 +84,30 @@ def fingerprint(figures: Iterable[Quantity], devices: Mapping[str, DeviceRecord]
     return hashlib.sha256(json.dumps([asked, values]).encode()).hexdigest()
 
 
-def _compute(ceiling: ComputeCeiling) -> list[Quantity]:
+def _ceiling(c: ComputeCeiling | MemoryCeiling) -> Iterator[Quantity]:
     """Burst and sustained are two figures: the one shows the product, the other the power limit and the cooling."""
-    unit, inputs = flops_unit(ceiling.name), ceiling.inputs
-    words = (ceiling.device, ceiling.name, ceiling.name, "burst", ceiling.burst_tflops, unit, True)
-    found = [Quantity(*words, ceiling.samples, inputs, ceiling.record, ceiling.doubt)]
-    if ceiling.sustained_tflops:
-        key = f"{ceiling.name}/sustained"
-        words = (ceiling.device, key, f"{ceiling.name} sustained", "sustained", ceiling.sustained_tflops, unit, True)
-        found.append(Quantity(*words, None, inputs, ceiling.record, ceiling.doubt))
-    return found
+    of = {"device": c.device, "record": c.record, "doubt": c.doubt}
+    if c.kind == "memory":
+        kind = "pageable" if c.host_memory == "pageable" else levels.medium(c.level)
+        yield Quantity(c.name, c.name, kind, c.gb_per_s, "GB/s", **of, samples=c.samples)
+        return
+    unit, of = flops_unit(c.name), of | {"inputs": c.inputs}
+    yield Quantity(c.name, c.name, "burst", c.burst_tflops, unit, **of, samples=c.samples)
+    if c.sustained_tflops:
+        yield Quantity(f"{c.name}/sustained", f"{c.name} sustained", "sustained", c.sustained_tflops, unit, **of)
 
 
-def _memory(ceiling: MemoryCeiling) -> Quantity:
-    kind = levels.medium(ceiling.level)
-    kind = "pageable" if ceiling.host_memory == "pageable" else kind
-    words = (ceiling.device, ceiling.name, ceiling.name, kind, ceiling.gb_per_s, "GB/s", True)
-    return Quantity(*words, ceiling.samples, None, ceiling.record, ceiling.doubt)
-
-
-def _cell(cell: Cell, roofline: Roofline) -> list[Quantity]:
-    """The device's time, where it is known apart, and what a caller gets: the host has its part in that."""
+def _cell(cell: Cell, roofline: Roofline) -> Iterator[Quantity]:
+    """GPU time, where it is known apart, and CPU time: the host has its part in that."""
     shape = ",".join(f"{name}{size}" for name, size in cell.shape.items())
     parts = (cell.operator, cell.name, cell.implementation, cell.preset, cell.scope, cell.dtype, cell.cache, shape)
-    key, found = "/".join(filter(None, parts)), []
-    times = (("device_time", "GPU time", cell.gpu_time_s), ("caller_time", "CPU time", cell.cpu_time_s))
-    for kind, words, seconds in times:
-        if seconds:
-            named = (
-                cell.device,
-                f"{key}/{kind}",
-                f"{roofline.full_name(cell)}, {words}",
-                kind,
-                seconds * 1e6,
-                "us",
-                False,
-            )
-            modal = kind == "caller_time" and host_bound(seconds, cell.gpu_time_s, cell.cpu_time_deciles)
-            found.append(Quantity(*named, cell.samples, None, cell.record, cell.doubt, modal))
-    return found
+    key, name = "/".join(filter(None, parts)), roofline.full_name(cell)
+    of = {"device": cell.device, "record": cell.record, "doubt": cell.doubt, "samples": cell.samples}
+    if cell.gpu_time_s:
+        yield Quantity(f"{key}/device_time", f"{name}, GPU time", "device_time", cell.gpu_time_s * 1e6, TIME, **of)
+    if cell.cpu_time_s:
+        of["modal"] = host_bound(cell.cpu_time_s, cell.gpu_time_s, cell.cpu_time_deciles)
+        yield Quantity(f"{key}/caller_time", f"{name}, CPU time", "caller_time", cell.cpu_time_s * 1e6, TIME, **of)
 
 
 def host_bound(caller: float, device: float | None, deciles: float | None = None) -> bool:

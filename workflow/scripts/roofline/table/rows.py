@@ -12,7 +12,7 @@ Names of version 6 and before, as arguments of a comparison of a frozen table wi
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field
 
@@ -30,6 +30,12 @@ DOUBT = "why the figure is not to be relied on; null where it may be used in rat
 
 class Row(Record):
     model_config = ConfigDict(frozen=True)
+
+    @classmethod
+    def like(cls, source: object, /, **fields) -> Self:
+        """A row with these fields, and the source's values of all others that it has by the same name."""
+        same = {name: getattr(source, name) for name in cls.model_fields if hasattr(source, name)}
+        return cls(**same | fields)
 
 
 class Device(Row):
@@ -115,8 +121,7 @@ class ComputeCeiling(Row):
     fraction_of_datasheet: Positive | None
     datasheet_at_least: bool = Field(description="of a formula whose clock was that of an idle moment")
     clock_mhz: Positive | None = Field(description="of the burst")
-    clock_tflops: Positive | None = Field(description="what the units could do at that clock")
-    fraction_of_clock: Positive | None
+    fraction_of_clock: Positive | None = Field(description="of what the units could do at that clock")
     sustained_clock_mhz: Positive | None
     limited_by: list[str] = Field(description="throttle reasons under its load, as NVML reports them")
     burst_limited_by: list[str] | None = Field(description="those during the burst; null if not known")

@@ -15,7 +15,7 @@ class AboutDecodeAttention(About):
     picture = "attention"
     counted = "K and V once; block: and the projections' weights"
     unit = "tensor_core"
-    axis = Axis(key="seq_len", symbol="S")
+    axis = Axis(key="seq_len", symbol="S", at_least=4)
     scopes: ClassVar = {"core": "without projections", "block": "with its projections"}
     usual_share_of_peak = (0.003, 0.01)
     ways: ClassVar = {

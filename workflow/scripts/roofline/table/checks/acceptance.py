@@ -5,10 +5,9 @@ from roofline.table.checks.ceilings import is_near, of_vendor
 from roofline.table.checks.judge import DISTURBED, Evidence, Outcome, check
 
 ENOUGH_DTYPES = 3
-ENOUGH_LENGTHS = 4
 
 DTYPES_MEASURED = f"{ENOUGH_DTYPES} or more dtypes near the vendor's peak"
-LENGTHS_MEASURED = f"decode attention measured at {ENOUGH_LENGTHS} or more values of S"
+SWEPT = "sizes enough to show a trend"
 PLACED = "every operator under measured ceilings in the plot"
 QUESTIONS = "the three questions answered"
 
@@ -19,22 +18,29 @@ def dtypes(known: Evidence) -> Outcome:
     disturbed = {one.name for one in known.mine(known.table.ceilings) if one.doubt in DISTURBED}
     asked = [name for name in DTYPES if name in known.device.vendor.peaks and name in (known.dtypes or DTYPES)]
     possible = [name for name in asked if name not in disturbed]
-    if len(possible) < ENOUGH_DTYPES:
+    if len(near) < ENOUGH_DTYPES and len(possible) < ENOUGH_DTYPES:
         return Outcome("not_applicable", f"{len(possible)} were asked for, have a known peak and were not disturbed")
     result = "pass" if len(near) >= ENOUGH_DTYPES else "fail"
     return Outcome(result, ", ".join(near) or "none", len(near), ENOUGH_DTYPES)
 
 
-@check(LENGTHS_MEASURED, of_cpus=True)
-def lengths(known: Evidence) -> Outcome:
-    if known.seq_lens is not None and len(set(known.seq_lens)) < ENOUGH_LENGTHS:
-        return Outcome("not_applicable", f"{len(set(known.seq_lens))} were asked for")
-    cells = [one for one in known.mine(known.table.operators) if one.operator == "decode_attention"]
-    found = sorted({one.shape["seq_len"] for one in cells if one.cpu_time_s})
-    if not found and known.seq_lens is None:
-        return Outcome("not_applicable", "not measured")
-    words = f"S = {', '.join(map(str, found)) or 'none'}"
-    return Outcome("pass" if len(found) >= ENOUGH_LENGTHS else "fail", words, len(found), ENOUGH_LENGTHS)
+@check(SWEPT, of_cpus=True)
+def swept(known: Evidence) -> Outcome | None:
+    """Of operators that name a least number of values of their axis."""
+    for about in known.table.operator_info.values():
+        if not about.axis or not about.axis.at_least:
+            continue
+        key, symbol, least = about.axis
+        asked = {shape[key] for shape in known.shapes.get(about.name, [])}
+        if about.name in known.shapes and len(asked) < least:
+            return Outcome("not_applicable", f"{about.title}: {len(asked)} values of {symbol} were asked for")
+        cells = [one for one in known.mine(known.table.operators) if one.operator == about.name and one.cpu_time_s]
+        found = sorted({one.shape[key] for one in cells})
+        if not found:
+            return Outcome("not_applicable", f"{about.title} was not measured on {known.device.device}")
+        words = f"{about.title}: {symbol} = {', '.join(map(str, found))}"
+        return Outcome("pass" if len(found) >= least else "fail", words, len(found), least)
+    return None
 
 
 @check(PLACED, of_cpus=True)

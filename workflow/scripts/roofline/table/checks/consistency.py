@@ -1,14 +1,10 @@
 """Whether the figures of a run fit each other: roofs, seals, counters, and the ceilings of a CPU."""
 
-from collections.abc import Iterator
-from itertools import combinations
-
-from roofline.core.formatting import number, percent
+from roofline.core.formatting import percent
 from roofline.core.terms import KINDS
 from roofline.table.checks.judge import DISTURBED, Evidence, Outcome, check
 from roofline.table.rows import Counted
 
-APART = 0.15  # of ceilings that should be equal: quiet runs of one host stay within 10 %
 SHOWN = 3  # in a reason
 BUSY = 0.5  # of the cycles, tensor cores in a product that is to fill them
 
@@ -81,26 +77,12 @@ def agree(known: Evidence) -> Outcome | None:
     """Of CPUs: the ceilings of a GPU are compared with its clock and the vendor's figures."""
     if KINDS[known.device.device_kind].accelerator:
         return None
-    if not known.memory and not known.compute:
+    ceilings = [*known.compute, *known.memory]
+    if not ceilings:
         return Outcome("not_applicable", "no ceiling was measured undisturbed")
-    apart = [*_more_by_fewer_cores(known), *_products_above_registers(known)]
-    return Outcome("note" if apart else "pass", _first(apart) or f"within {percent(APART)}", len(apart), 0)
-
-
-def _more_by_fewer_cores(known: Evidence) -> Iterator[str]:
-    streams = sorted(known.memory, key=lambda one: one.cores or float("inf"))
-    for fewer, more in combinations(streams, 2):
-        same = (fewer.level, fewer.mix) == (more.level, more.mix) and fewer.cores != more.cores
-        if same and fewer.gb_per_s > (1 + APART) * more.gb_per_s:
-            yield f"{fewer.name} {number(fewer.gb_per_s)} GB/s, {more.name} {number(more.gb_per_s)}"
-
-
-def _products_above_registers(known: Evidence) -> Iterator[str]:
-    rates = {(one.dtype, one.method): one.tflops for one in known.compute}
-    for (dtype, method), rate in rates.items():
-        loop = rates.get((dtype, "fma"))
-        if method == "gemm" and loop and rate > (1 + APART) * loop:
-            yield f"{dtype} products {number(rate)} TFLOPS, its register-only loop {number(loop)}"
+    apart = [one.name for one in ceilings if one.doubt == "impossible"]
+    words = f"contradicted by another ceiling: {', '.join(apart)}" if apart else f"{len(ceilings)} ceilings"
+    return Outcome("note" if apart else "pass", words, len(apart), 0)
 
 
 def _first(words: list[str]) -> str:

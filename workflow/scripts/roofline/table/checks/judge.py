@@ -26,7 +26,7 @@ class Evidence:
     table: Roofline | None = None
     records: Mapping[str, JobRecord | CalibrationRecord] = field(default_factory=dict)  # by path
     dtypes: Sequence[str] = ()  # asked for; empty if not known
-    seq_lens: Sequence[int] | None = None  # of decode attention, asked for; None if not known
+    shapes: Mapping[str, Sequence[Mapping[str, int]]] = field(default_factory=dict)  # asked for, by operator
     profiled: bool = False  # whether counters were asked for
 
     @property
@@ -58,8 +58,7 @@ class Outcome(NamedTuple):
 Judge = Callable[[Evidence], Outcome | None]  # None if what it looks at was not asked for
 
 
-@dataclass(frozen=True)
-class Registered:
+class Registered(NamedTuple):
     name: str
     judge: Judge
     action: str | None
@@ -94,26 +93,18 @@ def judge(known: Evidence, modules: Sequence[str] = MODULES) -> list[CheckResult
     return rows
 
 
+def _row(one: Registered, known: Evidence, found: Outcome) -> CheckResult:
+    action = one.action if found.result in ("fail", "note") else None
+    own = {"device": known.device.device, "check": one.name, "action": action, "records": list(found.records)}
+    return CheckResult.like(found, doubts_figures=one.doubts_figures and found.doubts, **own)
+
+
 def of_run(table: Roofline, found: Results, asked) -> list[CheckResult]:
-    """All checks of a run, device by device; `asked` has the settings `dtypes` and `seq_lens`."""
+    """All checks of a run, device by device; `asked` has the settings `dtypes` and `shapes`."""
     rows = []
     for name, device in found.device_records().items():
         records = {path: one for path, one in found.measured if one.device == name}
         records |= {path: one for path, one in found.seals.items() if one is found.calibration(name)}
-        known = Evidence(device, table, records, asked.dtypes, asked.seq_lens, bool(found.profilers))
+        known = Evidence(device, table, records, asked.dtypes, asked.shapes, bool(found.profilers))
         rows += judge(known)
     return rows
-
-
-def _row(one: Registered, known: Evidence, found: Outcome) -> CheckResult:
-    return CheckResult(
-        device=known.device.device,
-        check=one.name,
-        result=found.result,
-        reason=found.reason,
-        action=one.action if found.result in ("fail", "note") else None,
-        value=found.value,
-        limit=found.limit,
-        doubts_figures=one.doubts_figures and found.doubts,
-        records=list(found.records),
-    )

@@ -1,0 +1,78 @@
+"""The timed blocks of a record, and which of them other load disturbed."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from roofline.core.disturbance import Sensitive, disturbances, hidden_load
+from roofline.core.terms import KINDS, DeviceKind
+from roofline.records.calibration import CalibrationRecord
+from roofline.records.compute import PeakFlopsRecord
+from roofline.records.instructions import InstructionsRecord
+from roofline.records.memory import BandwidthRecord
+from roofline.records.operator import JobRecord
+from roofline.records.timing import Contention, DeviceState
+
+Measured = JobRecord | CalibrationRecord
+
+
+class Block(NamedTuple):
+    """`sensitive` is to what, by core.contention."""
+
+    name: str
+    sensitive: Sensitive
+    contention: Contention | None
+    states: Sequence[DeviceState] = ()
+    throttled: bool | None = False  # thermally, in every sample
+
+    @property
+    def other_processes(self) -> int | None:
+        """On the GPU; None if not known."""
+        counts = [state.other_processes for state in self.states]
+        counts += [self.contention.other_processes] if self.contention else []
+        return max((count for count in counts if count is not None), default=None)
+
+    @property
+    def host_load(self) -> list[str]:
+        alone = {"other_processes": None}
+        return disturbances(self.contention.model_copy(update=alone), self.sensitive) if self.contention else []
+
+
+def blocks(record: Measured, kind: DeviceKind) -> Iterator[Block]:
+    """Every timed block of a record of a device of this kind."""
+    host = KINDS[kind].sensitive
+    if isinstance(record, CalibrationRecord):
+        yield Block("calibration", host, record.contention)
+        return
+    if isinstance(record, PeakFlopsRecord) and record.peak:
+        burst, sustained = record.peak.burst, record.peak.sustained
+        yield Block(record.dtype, host, burst.latency.contention, burst.states, record.peak.throttled)
+        if sustained:
+            yield Block(f"{record.dtype} sustained", "device", sustained.contention)
+    if isinstance(record, BandwidthRecord):
+        for one in record.bandwidths:
+            yield Block(one.name, host, one.latency.contention, one.states, one.throttled)
+        for one in record.sweeps:
+            yield Block(f"sweep {one.series}", host, one.contention, one.states)
+    if isinstance(record, InstructionsRecord):
+        for name, one in (("instruction issue", record.issue), *((wall.pattern, wall) for wall in record.walls)):
+            yield Block(name, host, one.latency.contention, record.issue.states, one.latency.all_throttled)
+    for one in record.measurements:
+        name = f"{one.operator} {one.implementation} {one.dtype}"
+        yield Block(name, host, one.latency.contention, one.states, one.latency.all_throttled)
+        if one.device_latency:
+            yield Block(name, "device", one.device_latency.contention)
+
+
+def host_load(record: Measured, kind: DeviceKind) -> list[str]:
+    """What disturbed a record: each disturbed block, or else load that only the whole job could see."""
+    found = [f"{one.name}: {words[0]}" for one in blocks(record, kind) if (words := one.host_load)]
+    return found or hidden_load(getattr(record, "whole_job", None), KINDS[kind].sensitive)
+
+
+def disturbed_share(record: Measured, kind: DeviceKind) -> float:
+    """The share of disturbed blocks; 1 if one was throttled throughout, or if only the whole job shows other load."""
+    timed = list(blocks(record, kind))
+    disturbed = sum(bool(one.other_processes or one.host_load) for one in timed)
+    if any(one.throttled for one in timed) or (not disturbed and host_load(record, kind)):
+        return 1.0
+    return disturbed / max(1, len(timed))
