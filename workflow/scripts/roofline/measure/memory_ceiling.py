@@ -79,11 +79,11 @@ def measure(device: Device, record: DeviceRecord, stream, warmup, iterations, ti
     )
 
 
-def latencies(device: Device, pair, **options) -> list[Latency]:
+def latencies(device: Device, pair, warmup, iterations, time_budget_s) -> list[Latency]:
     """What 8 bytes take between two GPUs: a load of a kernel, by loads that wait for one another, and a copy."""
     step, loads, verify = pair.chase()
-    log = StateLog(device)
-    chased = time_until_precise(device, step, log, **_until_precise(options))
+    options = {"warmup": warmup, "time_budget_s": time_budget_s}
+    chased = time_until_precise(device, step, StateLog(device), most=iterations, **options)
     found = [
         Latency(
             name="load",
@@ -94,21 +94,17 @@ def latencies(device: Device, pair, **options) -> list[Latency]:
         )
     ]
     step, verify = pair.small_copy()
-    caller = time_caller(device, step, **options)
+    caller = time_caller(device, step, iterations=iterations, **options)
     found.append(
         Latency(
             name="copy",
             what="8 bytes to the peer by the driver's copy, on the device alone",
             bytes=8,
-            timing=time_device(device, step, caller, time_budget_s=options["time_budget_s"]) or caller,
+            timing=time_device(device, step, caller, time_budget_s=time_budget_s) or caller,
             verified=verify(),
         )
     )
     return found
-
-
-def _until_precise(options: dict) -> dict:
-    return {"most" if name == "iterations" else name: value for name, value in options.items()}
 
 
 def _blocks(device: Device, most_blocks: int, step, step_s: float, warmup, iterations, time_budget_s):
@@ -137,7 +133,9 @@ def sweep(device: Device, series) -> Sweep:
     """Read every working set a few times; the fastest counts, since what disturbs only slows. Then find the levels."""
     log = StateLog(device)
     log.read("before")
-    points, contention = undisturbed(device, lambda: _points(device, series), lambda points: -sum(map(_rate, points)))
+    points, contention = undisturbed(
+        device, lambda: _points(device, series), lambda points: -sum(one.gb_per_s for one in points)
+    )
     log.read("after")
     found = levels.find_levels([(point.size_bytes, point.gb_per_s) for point in points])
     return Sweep(
@@ -158,10 +156,6 @@ def _points(device: Device, series) -> list[SweepPoint]:
         fastest_s = min(device.step_times(step, SWEEP_RUNS + 1)[1:])
         points.append(SweepPoint(size_bytes=size, gb_per_s=bytes_read / fastest_s / 1e9))
     return points
-
-
-def _rate(point: SweepPoint) -> float:
-    return point.gb_per_s
 
 
 def named(
