@@ -156,7 +156,6 @@ def stream(name: str, gb_per_s: float, interval: float = 0.01, **fields) -> Band
         "trials": [],
         "blocks_gb_per_s": [gb_per_s],
         "sm_clock_mhz": None,
-        "bytes_per_clock_per_multiprocessor": None,
         "limited_by": [],
         "throttled": None,
         "latency": taken,

@@ -331,7 +331,7 @@ def test_bandwidths_are_of_their_kind(sealed, level, low, high):
 @pytest.mark.parametrize("level", ["l1", "shared"])
 def test_a_multiprocessor_reads_no_more_than_32_lanes_of_4_bytes_per_clock(sealed, level):
     for found in bandwidth_of(sealed, level).bandwidths:
-        assert 20 < found.bytes_per_clock_per_multiprocessor < 1.03 * 128
+        assert 20 < found.gb_per_s * 1e3 / found.sm_clock_mhz / real_gpu().multiprocessors < 1.03 * 128
 
 
 def test_a_sweep_falls_from_the_caches_to_the_memory(sealed):

@@ -59,7 +59,7 @@ def test_the_streams_of_device_memory_and_the_bytes_they_count(device):
     streams = of_level(device, "hbm", MIB)
     counted = {name: stream.counted_bytes / MIB for name, stream in streams.items()}
     assert counted == {"hbm_read": 1, "hbm_write": 1, "hbm_copy": 2, "hbm_triad": 3}
-    assert {(one.level, one.on_chip, one.clock_mhz()) for one in streams.values()} == {("hbm", False, None)}
+    assert {(one.level, one.clock_mhz()) for one in streams.values()} == {("hbm", None)}
     (copy,) = of_level(device, "d2d").values()
     assert (copy.name, copy.level, copy.mix, copy.counted_bytes) == ("d2d", "hbm", "copy", 2 * RAGGED)
 
@@ -179,7 +179,7 @@ def test_every_grid_of_a_cache_reads_the_same_bytes_from_a_set_that_fits(monkeyp
     holds = {"l2": device.last_level_cache_bytes, "l1": device.l1_bytes, "shared": device.l1_bytes}[level]
     for stream in device.streams(level, None):
         assert stream.grids, stream.name
-        assert (stream.level, stream.mix, stream.on_chip) == (level, "read", level != "l2")
+        assert (stream.level, stream.mix) == (level, "read")
         for grid, step in stream.grids.items():
             step(0)
             name, blocks, threads, arguments = launches[-1]

@@ -107,7 +107,6 @@ def test_every_level_of_a_gpus_memory_has_its_streams_and_the_sweep_its_series(g
         record = gpu_run.read(f"gpu0/bandwidth/{level}.json")
         assert [one["name"] for one in record["bandwidths"]] == names
         assert all(one["verified"] and one["trials"] and one["gb_per_s"] > 0 for one in record["bandwidths"])
-        assert (record["envelope"] is not None) == (level == "hbm")
     sweep = gpu_run.read("gpu0/bandwidth/sweep.json")
     assert [one["series"] for one in sweep["sweeps"]] == ["through L1", "past L1"] and sweep["bandwidths"] == []
 

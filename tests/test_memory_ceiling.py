@@ -108,15 +108,6 @@ def test_of_several_blocks_the_fastest_counts_and_all_are_kept():
     assert found.latency.samples_s == pytest.approx([0.8e-3] * 3)
 
 
-@pytest.mark.parametrize(("on_chip", "clock_mhz"), [(True, 1500.0), (True, None), (False, 1500.0)])
-def test_on_chip_levels_are_given_per_clock(on_chip, clock_mhz):
-    """9600 GB/s of 100 multiprocessors at 1500 MHz: 64 bytes per clock each."""
-    fields = {"name": "l1", "level": "l1", "clock_mhz": lambda: clock_mhz, "on_chip": on_chip}
-    found = measured(stream({"a grid": 0.5e-3}, **fields)[0])
-    assert found.sm_clock_mhz == clock_mhz
-    assert found.bytes_per_clock_per_multiprocessor == (pytest.approx(64) if on_chip and clock_mhz else None)
-
-
 # ---------------------------------------------------------------------------------------------- again
 
 
@@ -149,33 +140,6 @@ def test_reads_by_fewer_cores_are_no_slower_than_a_trial_on_as_many_was(level, t
     reads = {"8 threads": [1e-3], "4 threads": [trial_s]}
     found = all_of({"read": reads, "read_4_cores": {"4 threads": [first] * 9 + [second]}}, level)
     assert found == {f"{level}_read": 4800, f"{level}_read_4_cores": gb_per_s}
-
-
-# ---------------------------------------------------------------------------------------------- the envelope
-
-RATES = {"dram_read": 100, "dram_write": 60, "dram_copy": 110, "dram_triad": 90}
-
-
-def ceilings(**rates):
-    """Streams of 10 ms, so that their bytes give the rate."""
-    found = []
-    for name, gb_per_s in rates.items():
-        of = {"mix": name.split("_")[1], "cores": 1 if name.endswith("_one_core") else None}
-        one, _ = stream({"2 threads": 1e-2}, name, "dram", counted_bytes=gb_per_s * GB // 100, **of)
-        found.append(measured(one))
-    return found
-
-
-def test_the_envelope_is_the_highest_of_all_mixes():
-    every = ceilings(**RATES)
-    found = memory_ceiling.envelope(every)
-    assert (found.gb_per_s, found.mix, found.of) == (pytest.approx(110), "copy", ["read", "write", "copy", "triad"])
-    assert memory_ceiling.envelope([*every, *ceilings(dram_copy_one_core=111)]) == found, "one core is no part of it"
-    for missing in every:
-        assert (
-            memory_ceiling.envelope([*(one for one in every if one != missing), *ceilings(dram_copy_one_core=12)])
-            is None
-        )
 
 
 # ---------------------------------------------------------------------------------------------- names of levels

@@ -109,8 +109,8 @@ def test_a_card_without_any_reading(monkeypatch):
     assert not nvml.start()
     assert nvml.state(None) == dict.fromkeys(STATE)
     assert nvml.facts(None) == dict.fromkeys(FACTS)
-    assert (nvml.link(None), nvml.other_processes(None)) == ({}, None)
-    assert (nvml.capability(None), nvml.setting(None), nvml.is_mig_slice(None)) == (None, "", False)
+    assert (nvml.link(None), nvml.other_processes(None)) == (dict.fromkeys(LINK), None)
+    assert nvml.path_between(None, None) == dict.fromkeys(("path", "nvlinks", "nvlink_version", "pcie_ancestor"))
 
 
 def test_other_processes_are_counted_unless_they_are_of_another_namespace(monkeypatch):

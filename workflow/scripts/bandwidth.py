@@ -9,7 +9,7 @@ from roofline.devices import discovery
 from roofline.devices.base import Unsupported
 from roofline.devices.levels import SWEEP, TRANSFERS
 from roofline.measure import lock
-from roofline.measure.memory_ceiling import envelope, latencies, measure_all, sweep
+from roofline.measure.memory_ceiling import latencies, measure_all, sweep
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
 from roofline.records.files import below_results, file_sha256
@@ -38,7 +38,6 @@ def run(
         level=level,
         seals={below_results(seal_path): file_sha256(seal_path)},
         **watch.taken(),
-        envelope=envelope(found["bandwidths"]),
         **found,
     )
 

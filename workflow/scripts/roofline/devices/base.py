@@ -65,7 +65,6 @@ class Stream:
     verify: Callable[[str], str]
     threads: Callable[[str], int | None] = lambda grid: None
     clock_mhz: Callable[[], float | None] = lambda: None
-    on_chip: bool = False
     blocks: int = 1
     nvlink_share: float | None = None
     cores: int | None = None

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 
-from roofline.core.terms import MIXES
 from roofline.devices.base import Device
 from roofline.devices.levels import CACHE_OR_MEMORY, MEMORY
 from roofline.measure import levels, search
 from roofline.measure.protocol import per_application, time_caller, time_device, time_until_precise
 from roofline.measure.undisturbed import StateLog, undisturbed
 from roofline.records.device import DeviceRecord
-from roofline.records.memory import Bandwidth, Envelope, FoundLevel, GridTrial, Latency, Sweep, SweepPoint
+from roofline.records.memory import Bandwidth, FoundLevel, GridTrial, Latency, Sweep, SweepPoint
 
 SWEEP_RUNS = 3
 TIMES_BUDGET = 2  # for a stream that is timed in several blocks
@@ -50,7 +49,7 @@ def measure(device: Device, record: DeviceRecord, stream, warmup, iterations, ti
     latency, log = min(blocks, key=lambda block: block[0].median_s)
     if stream.level == "pcie":
         device.while_busy(step, step_s, LINK_LOOK_S, lambda: log.read("during", **device.link()))
-    clock_mhz = stream.clock_mhz()
+    clock_mhz = stream.clock_mhz()  # before the check runs other kernels
     gb_per_s = stream.counted_bytes / latency.median_s / 1e9
     vendor = _vendor_gb_per_s(record, stream)
     return Bandwidth(
@@ -72,7 +71,6 @@ def measure(device: Device, record: DeviceRecord, stream, warmup, iterations, ti
         trials=[GridTrial(grid=way[0], gb_per_s=stream.counted_bytes / s / 1e9) for way, s in tried],
         blocks_gb_per_s=[stream.counted_bytes / block.median_s / 1e9 for block, _ in blocks],
         sm_clock_mhz=clock_mhz,
-        bytes_per_clock_per_multiprocessor=_per_clock(record, gb_per_s, clock_mhz) if stream.on_chip else None,
         limited_by=log.limited_by(),
         throttled=latency.all_throttled if log.reports_throttling() else None,
         latency=latency,
@@ -81,11 +79,11 @@ def measure(device: Device, record: DeviceRecord, stream, warmup, iterations, ti
     )
 
 
-def latencies(device: Device, pair, **options) -> list[Latency]:
+def latencies(device: Device, pair, warmup, iterations, time_budget_s) -> list[Latency]:
     """What 8 bytes take between two GPUs: a load of a kernel, by loads that wait for one another, and a copy."""
     step, loads, verify = pair.chase()
-    log = StateLog(device)
-    chased = time_until_precise(device, step, log, **_until_precise(options))
+    options = {"warmup": warmup, "time_budget_s": time_budget_s}
+    chased = time_until_precise(device, step, StateLog(device), most=iterations, **options)
     found = [
         Latency(
             name="load",
@@ -96,21 +94,17 @@ def latencies(device: Device, pair, **options) -> list[Latency]:
         )
     ]
     step, verify = pair.small_copy()
-    caller = time_caller(device, step, **options)
+    caller = time_caller(device, step, iterations=iterations, **options)
     found.append(
         Latency(
             name="copy",
             what="8 bytes to the peer by the driver's copy, on the device alone",
             bytes=8,
-            timing=time_device(device, step, caller, time_budget_s=options["time_budget_s"]) or caller,
+            timing=time_device(device, step, caller, time_budget_s=time_budget_s) or caller,
             verified=verify(),
         )
     )
     return found
-
-
-def _until_precise(options: dict) -> dict:
-    return {"most" if name == "iterations" else name: value for name, value in options.items()}
 
 
 def _blocks(device: Device, most_blocks: int, step, step_s: float, warmup, iterations, time_budget_s):
@@ -135,24 +129,13 @@ def _interval(counted_bytes: int, ci95_s) -> tuple[float, float] | None:
     return None if ci95_s is None else (counted_bytes / ci95_s[1] / 1e9, counted_bytes / ci95_s[0] / 1e9)
 
 
-def _per_clock(record: DeviceRecord, gb_per_s: float, clock_mhz: float | None) -> float | None:
-    return gb_per_s * 1e3 / clock_mhz / record.hardware["multiprocessors"] if clock_mhz else None
-
-
-def envelope(bandwidths: list[Bandwidth]) -> Envelope | None:
-    """The highest of a memory's mixes; None where a mix is missing: an envelope with a hole is none."""
-    whole = [one for one in bandwidths if one.of_whole_device]
-    if {one.mix for one in whole} != set(MIXES):
-        return None
-    highest = max(whole, key=lambda one: one.gb_per_s)
-    return Envelope(gb_per_s=highest.gb_per_s, mix=highest.mix, of=list(MIXES))
-
-
 def sweep(device: Device, series) -> Sweep:
     """Read every working set a few times; the fastest counts, since what disturbs only slows. Then find the levels."""
     log = StateLog(device)
     log.read("before")
-    points, contention = undisturbed(device, lambda: _points(device, series), lambda points: -sum(map(_rate, points)))
+    points, contention = undisturbed(
+        device, lambda: _points(device, series), lambda points: -sum(one.gb_per_s for one in points)
+    )
     log.read("after")
     found = levels.find_levels([(point.size_bytes, point.gb_per_s) for point in points])
     return Sweep(
@@ -173,10 +156,6 @@ def _points(device: Device, series) -> list[SweepPoint]:
         fastest_s = min(device.step_times(step, SWEEP_RUNS + 1)[1:])
         points.append(SweepPoint(size_bytes=size, gb_per_s=bytes_read / fastest_s / 1e9))
     return points
-
-
-def _rate(point: SweepPoint) -> float:
-    return point.gb_per_s
 
 
 def named(

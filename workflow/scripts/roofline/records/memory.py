@@ -40,24 +40,11 @@ class Bandwidth(Record):
         default=[], description="the median of each block in order of time; all else here is of the fastest"
     )
     sm_clock_mhz: Mhz | None = Field(description="counted inside the kernel, where it is ours")
-    bytes_per_clock_per_multiprocessor: Positive | None = Field(description="on-chip levels, at that clock")
     limited_by: list[str]
     throttled: bool | None
     latency: Timing
     states: list[DeviceState]
     verified: str
-
-    @property
-    def of_whole_device(self) -> bool:
-        return self.cores is None
-
-
-class Envelope(Record):
-    """The highest of a level's mixes, once every mix is there."""
-
-    gb_per_s: Rate
-    mix: Mix
-    of: list[Mix]
 
 
 class SweepPoint(Record):
@@ -119,5 +106,4 @@ class BandwidthRecord(JobRecord):
     peer: Peer | None = Field(default=None, description="of a level between two GPUs")
     latencies: list[Latency] = Field(default=[])
     bandwidths: list[Bandwidth]
-    envelope: Envelope | None = None
     sweeps: list[Sweep] = Field(default=[])

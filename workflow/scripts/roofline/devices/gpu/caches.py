@@ -85,7 +85,6 @@ def _cache_stream(device, name: str, level: str, size: int, grids: dict, how: st
         grids={grid: step for grid, (step, _) in grids.items()},
         verify=verify,
         clock_mhz=device.clock_of_kernel,
-        on_chip=level != "l2",
     )
 
 

@@ -65,7 +65,7 @@ def _card(cuda, device: int) -> Card:
     name = None if written is None else written.value.decode(errors="replace")
     memory = _asked(cuda, "cuDeviceTotalMem_v2", ctypes.c_size_t(), device)
     major, minor = _attribute(cuda, CAPABILITY_MAJOR, device), _attribute(cuda, CAPABILITY_MINOR, device)
-    domain, bus, slot = _pci_address(cuda, device)
+    address = _pci_address(cuda, device)
     return Card(
         name=name,
         uuid=_uuid(cuda, device, name),
@@ -73,7 +73,7 @@ def _card(cuda, device: int) -> Card:
         compute_capability=None if None in (major, minor) else f"{major}.{minor}",
         multiprocessors=_attribute(cuda, MULTIPROCESSOR_COUNT, device),
         l2_bytes=_attribute(cuda, L2_CACHE_SIZE, device),
-        pci_bus_id=None if None in (domain, bus, slot) else f"{domain:04x}:{bus:02x}:{slot:02x}.0",
+        pci_bus_id=None if None in address else "{:04x}:{:02x}:{:02x}.0".format(*address),
     )
 
 

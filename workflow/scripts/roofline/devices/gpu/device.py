@@ -56,7 +56,7 @@ class Device(Arrays, Timer, KernelCompiler):
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.stream.use()
         visible = nvml.visible_gpus() if identity.nvml and nvml.start() else []
-        handles = {nvml.uuid(handle): handle for handle in visible}
+        handles = {nvml.ask("DeviceGetUUID", handle): handle for handle in visible}
         self.peer, self._handle = peer, handles.get(identity.uuid)
         self._peer_handle = handles.get(peer.uuid) if peer else None
         self._events: list = []

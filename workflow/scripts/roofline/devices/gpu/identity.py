@@ -92,13 +92,11 @@ def _numbers(compute_capability: str) -> tuple[int, ...]:
 
 def _told_by_nvml(handle, cards: list[cuda_driver.Card]) -> dict:
     """The fields of an Identity that are a card's own; CUDA's word where NVML refuses."""
-    import pynvml
-
-    uuid = nvml.ask(pynvml.nvmlDeviceGetUUID, handle)
-    memory = nvml.ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    uuid = nvml.ask("DeviceGetUUID", handle)
+    memory = nvml.ask("DeviceGetMemoryInfo", handle)
     by_cuda = _told_by_cuda(_same_card(uuid, cards))
     return by_cuda | {
-        "name": nvml.ask(pynvml.nvmlDeviceGetName, handle) or by_cuda["name"],
+        "name": nvml.ask("DeviceGetName", handle) or by_cuda["name"],
         "uuid": uuid or "unknown",
         "setting": nvml.setting(handle),
         "memory_total_bytes": memory.total if memory else by_cuda["memory_total_bytes"],

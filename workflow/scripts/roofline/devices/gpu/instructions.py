@@ -77,9 +77,6 @@ class _Chains:
         words = self.blocks * threads * NUMBERS
         self.floats, self.words = device.xp.empty(words, "float32"), device.xp.empty(words, "uint32")
 
-    def warp_instructions(self, rounds: int) -> int:
-        return self.warps * rounds * 2 * self.pairs
-
     def run(self, rounds: int) -> None:
         import numpy
 
@@ -142,7 +139,7 @@ def _issue(device, threads: int, pairs: int) -> IssueKernel:
     chains = _Chains(device, threads, pairs)
     return IssueKernel(
         name=f"{2 * pairs} instructions per round, {chains.blocks} blocks of {threads} threads",
-        warp_instructions=chains.warp_instructions(chains.rounds),
+        warp_instructions=chains.warps * chains.rounds * 2 * pairs,
         step=lambda index: chains.run(chains.rounds),
         check=chains.check,
     )

@@ -4,7 +4,6 @@ A handle of None is a card that NVML does not know, or NVML is not there: all of
 """
 
 import os
-from collections.abc import Callable
 
 THROTTLE_REASONS = {
     0x0000000000000001: "gpu_idle",
@@ -19,52 +18,24 @@ THROTTLE_REASONS = {
 }
 
 # Names of one question: older drivers know the second alone, which newer ones may drop.
-REASONS_QUESTIONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
-
-FACTS = (
-    "sm_clock_max_mhz",
-    "sm_clock_now_mhz",
-    "memory_clock_max_mhz",
-    "memory_clock_now_mhz",
-    "memory_bus_width_bits",
-    "ecc_enabled",
-    "mig_enabled",
-    "mig_slice",
-    "persistence_mode",
-    "vbios",
-    "pcie_generation_now",
-    "pcie_generation_max",
-    "pcie_width_now",
-    "pcie_width_max",
-    "power_limit_w",
-    "slowdown_temperature_c",
-    "ecc_uncorrected_errors",
-    "ecc_uncorrected_errors_ever",
-    "ecc_corrected_errors",
-    "row_remap_pending",
-    "row_remap_failed",
-    "page_retirement_pending",
-    "nvlinks_active",
-    "remapped_rows",
-    "retired_pages",
-)
-STATE = (
-    "sm_clock_mhz",
-    "memory_clock_mhz",
-    "power_w",
-    "power_reading",
-    "temperature_c",
-    "throttle_reasons",
-    "other_processes",
-)
+REASONS_QUESTIONS = ("DeviceGetCurrentClocksEventReasons", "DeviceGetCurrentClocksThrottleReasons")
+POWER_INSTANT, SUCCESS = 186, 0  # NVML_FI_DEV_POWER_INSTANT, which older versions of pynvml lack; NVML_SUCCESS
 
 
-def ask(question: Callable, *arguments):
-    """The answer of one NVML call, or None where this driver, card or container does not tell."""
-    import pynvml
+def ask(question: str, *arguments):
+    """The answer of nvml{question}, or None where this driver, card, container or version of pynvml does not tell.
 
+    Arguments that are strings are names of NVML's constants; with an argument of None there is no answer.
+    """
+    if any(argument is None for argument in arguments):
+        return None
     try:
-        answer = question(*arguments)
+        import pynvml
+
+        values = [getattr(pynvml, one) if isinstance(one, str) else one for one in arguments]
+        answer = getattr(pynvml, f"nvml{question}")(*values)
+    except (ImportError, AttributeError):
+        return None
     except pynvml.NVMLError:
         return None
     return answer.decode() if isinstance(answer, bytes) else answer
@@ -83,9 +54,7 @@ def start() -> bool:
 
 def visible_gpus() -> list:
     """Handles of the GPUs (or MIG slices) that CUDA_VISIBLE_DEVICES leaves visible, in PCI order."""
-    import pynvml
-
-    cards = [ask(pynvml.nvmlDeviceGetHandleByIndex, i) for i in range(ask(pynvml.nvmlDeviceGetCount) or 0)]
+    cards = [ask("DeviceGetHandleByIndex", i) for i in range(ask("DeviceGetCount") or 0)]
     cards = sorted((card for card in cards if card), key=_pci_address)
     gpus = [(index, card, gpu) for index, card in enumerate(cards) for gpu in (_mig_slices(card) or [card])]
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -101,77 +70,55 @@ def visible_gpus() -> list:
 
 
 def is_mig_slice(handle) -> bool:
-    if handle is None:
-        return False
-    import pynvml
-
-    return bool(ask(pynvml.nvmlDeviceIsMigDeviceHandle, handle))
+    return bool(ask("DeviceIsMigDeviceHandle", handle))
 
 
 def capability(handle) -> str | None:
-    if handle is None:
-        return None
-    import pynvml
-
-    answer = ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+    answer = ask("DeviceGetCudaComputeCapability", handle)
     return f"{answer[0]}.{answer[1]}" if answer else None
 
 
 def driver_version() -> str | None:
-    import pynvml
-
-    return ask(pynvml.nvmlSystemGetDriverVersion)
+    return ask("SystemGetDriverVersion")
 
 
 def setting(handle) -> str:
     """What an administrator may have set that changes what a card reaches: its power limit and ECC."""
-    if handle is None:
-        return ""
-    import pynvml
-
-    limit = ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
-    ecc = ask(pynvml.nvmlDeviceGetEccMode, handle)
+    limit = ask("DeviceGetEnforcedPowerLimit", handle)
+    ecc = ask("DeviceGetEccMode", handle)
     return f"power limit {limit / 1000 if limit else None} W, ECC {bool(ecc[0]) if ecc else None}"
 
 
 def cuda_version_of_driver() -> int | None:
     """The newest CUDA that the driver runs, as 1000 x major + 10 x minor."""
-    import pynvml
-
-    return ask(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+    return ask("SystemGetCudaDriverVersion_v2")
 
 
 def facts(handle) -> dict:
     """Clocks, ECC, MIG, VBIOS, PCIe, power limit and memory errors, for the device record; null where refused."""
-    if handle is None:
-        return dict.fromkeys(FACTS)
-    import pynvml
-
-    ecc = ask(pynvml.nvmlDeviceGetEccMode, handle)
-    mig = ask(pynvml.nvmlDeviceGetMigMode, handle)
-    limit = ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
-    persistence = ask(pynvml.nvmlDeviceGetPersistenceMode, handle)
+    ecc = ask("DeviceGetEccMode", handle)
+    mig = ask("DeviceGetMigMode", handle)
+    limit = ask("DeviceGetEnforcedPowerLimit", handle)
+    persistence = ask("DeviceGetPersistenceMode", handle)
     return {
-        "sm_clock_max_mhz": ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM),
-        "sm_clock_now_mhz": ask(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
-        "memory_clock_max_mhz": ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_MEM),
-        "memory_clock_now_mhz": ask(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_MEM),
-        "memory_bus_width_bits": ask(pynvml.nvmlDeviceGetMemoryBusWidth, handle),
+        "sm_clock_max_mhz": ask("DeviceGetMaxClockInfo", handle, "NVML_CLOCK_SM"),
+        "sm_clock_now_mhz": ask("DeviceGetClockInfo", handle, "NVML_CLOCK_SM"),
+        "memory_clock_max_mhz": ask("DeviceGetMaxClockInfo", handle, "NVML_CLOCK_MEM"),
+        "memory_clock_now_mhz": ask("DeviceGetClockInfo", handle, "NVML_CLOCK_MEM"),
+        "memory_bus_width_bits": ask("DeviceGetMemoryBusWidth", handle),
         "ecc_enabled": None if ecc is None else bool(ecc[0]),
         "mig_enabled": None if mig is None else bool(mig[0]),
-        "mig_slice": is_mig_slice(handle),
+        "mig_slice": handle and is_mig_slice(handle),
         "persistence_mode": None if persistence is None else bool(persistence),
-        "vbios": ask(pynvml.nvmlDeviceGetVbiosVersion, handle),
-        "pcie_generation_now": ask(pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
-        "pcie_generation_max": ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
-        "pcie_width_now": ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
-        "pcie_width_max": ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+        "vbios": ask("DeviceGetVbiosVersion", handle),
+        "pcie_generation_now": ask("DeviceGetCurrPcieLinkGeneration", handle),
+        "pcie_generation_max": ask("DeviceGetMaxPcieLinkGeneration", handle),
+        "pcie_width_now": ask("DeviceGetCurrPcieLinkWidth", handle),
+        "pcie_width_max": ask("DeviceGetMaxPcieLinkWidth", handle),
         "power_limit_w": None if limit is None else limit / 1000,
-        "slowdown_temperature_c": ask(
-            pynvml.nvmlDeviceGetTemperatureThreshold, handle, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
-        ),
+        "slowdown_temperature_c": ask("DeviceGetTemperatureThreshold", handle, "NVML_TEMPERATURE_THRESHOLD_SLOWDOWN"),
         **memory_errors(handle),
-        "nvlinks_active": len(_active_links(handle)),
+        "nvlinks_active": handle and len(_active_links(handle)),
     }
 
 
@@ -180,25 +127,22 @@ def memory_errors(handle) -> dict:
 
     Rows are remapped from Ampere on, pages retired before; each card refuses the other's question.
     """
-    if handle is None:
-        return {}
-    import pynvml
 
-    def errors(kind: int, since: int) -> int | None:
-        return ask(pynvml.nvmlDeviceGetTotalEccErrors, handle, kind, since)
+    def errors(kind: str, since: str) -> int | None:
+        return ask("DeviceGetTotalEccErrors", handle, kind, since)
 
     # (for corrected errors, for uncorrected ones, pending, failed)
-    remapped = ask(pynvml.nvmlDeviceGetRemappedRows, handle)
-    retirement = ask(pynvml.nvmlDeviceGetRetiredPagesPendingStatus, handle)
+    remapped = ask("DeviceGetRemappedRows", handle)
+    retirement = ask("DeviceGetRetiredPagesPendingStatus", handle)
     causes = (
-        pynvml.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS,
-        pynvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR,
+        "NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS",
+        "NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR",
     )
-    retired = [ask(pynvml.nvmlDeviceGetRetiredPages, handle, cause) for cause in causes]
+    retired = [ask("DeviceGetRetiredPages", handle, cause) for cause in causes]
     return {
-        "ecc_uncorrected_errors": errors(pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC),
-        "ecc_uncorrected_errors_ever": errors(pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_AGGREGATE_ECC),
-        "ecc_corrected_errors": errors(pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_VOLATILE_ECC),
+        "ecc_uncorrected_errors": errors("NVML_MEMORY_ERROR_TYPE_UNCORRECTED", "NVML_VOLATILE_ECC"),
+        "ecc_uncorrected_errors_ever": errors("NVML_MEMORY_ERROR_TYPE_UNCORRECTED", "NVML_AGGREGATE_ECC"),
+        "ecc_corrected_errors": errors("NVML_MEMORY_ERROR_TYPE_CORRECTED", "NVML_VOLATILE_ECC"),
         "row_remap_pending": None if remapped is None else bool(remapped[2]),
         "row_remap_failed": None if remapped is None else bool(remapped[3]),
         "page_retirement_pending": None if retirement is None else bool(retirement),
@@ -207,23 +151,11 @@ def memory_errors(handle) -> dict:
     }
 
 
-def uuid(handle) -> str | None:
-    if handle is None:
-        return None
-    import pynvml
-
-    return ask(pynvml.nvmlDeviceGetUUID, handle)
-
-
 def link(handle) -> dict:
     """Generation and width of the host link, now: an idle card lowers both."""
-    if handle is None:
-        return {}
-    import pynvml
-
     return {
-        "pcie_generation": ask(pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
-        "pcie_width": ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
+        "pcie_generation": ask("DeviceGetCurrPcieLinkGeneration", handle),
+        "pcie_width": ask("DeviceGetCurrPcieLinkWidth", handle),
     }
 
 
@@ -231,9 +163,7 @@ def _links(handle) -> dict[int, bool]:
     """Whether each NVLink that the card has is active."""
     import pynvml
 
-    states = {
-        number: ask(pynvml.nvmlDeviceGetNvLinkState, handle, number) for number in range(pynvml.NVML_NVLINK_MAX_LINKS)
-    }
+    states = {number: ask("DeviceGetNvLinkState", handle, number) for number in range(pynvml.NVML_NVLINK_MAX_LINKS)}
     return {number: state == pynvml.NVML_FEATURE_ENABLED for number, state in states.items() if state is not None}
 
 
@@ -252,15 +182,15 @@ def path_between(handle, peer) -> dict:
         return known
     import pynvml
 
-    status = ask(pynvml.nvmlDeviceGetP2PStatus, handle, peer, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
-    level = ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, handle, peer)
+    status = ask("DeviceGetP2PStatus", handle, peer, "NVML_P2P_CAPS_INDEX_NVLINK")
+    level = ask("DeviceGetTopologyCommonAncestor", handle, peer)
     levels = {getattr(pynvml, f"NVML_TOPOLOGY_{name}"): name.lower() for name in ANCESTORS}
     known["pcie_ancestor"] = levels.get(level)
     if status is not None:
         known["path"] = "nvlink" if status == pynvml.NVML_P2P_STATUS_OK else "pcie"
     if known["path"] == "nvlink":
         links = [number for number in _active_links(handle) if _leads_to(handle, number, peer)]
-        versions = {ask(pynvml.nvmlDeviceGetNvLinkVersion, handle, number) for number in links}
+        versions = {ask("DeviceGetNvLinkVersion", handle, number) for number in links}
         known |= {"nvlinks": len(links), "nvlink_version": _link_version(next(iter(versions), None))}
         known["nvlinks_down"] = [number for number, active in _links(handle).items() if not active]
     return known
@@ -270,10 +200,10 @@ def _leads_to(handle, number: int, peer) -> bool:
     """Whether a link ends at the peer, or at a switch, which leads to all GPUs. A machine may not be told."""
     import pynvml
 
-    if ask(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, number) != pynvml.NVML_NVLINK_DEVICE_TYPE_GPU:
+    if ask("DeviceGetNvLinkRemoteDeviceType", handle, number) != pynvml.NVML_NVLINK_DEVICE_TYPE_GPU:
         return True
-    remote = ask(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, number)
-    mine = ask(pynvml.nvmlDeviceGetPciInfo, peer)
+    remote = ask("DeviceGetNvLinkRemotePciInfo", handle, number)
+    mine = ask("DeviceGetPciInfo", peer)
     return bool(remote and mine) and remote.busId == mine.busId
 
 
@@ -288,38 +218,28 @@ def _link_version(code: int | None) -> str | None:
 
 def other_processes(handle) -> int | None:
     """Processes other than this one with a CUDA context on the card; None where their numbers cannot be read."""
-    if handle is None:
-        return None
-    import pynvml
-
-    return _others(ask(pynvml.nvmlDeviceGetComputeRunningProcesses, handle))
+    return _others(ask("DeviceGetComputeRunningProcesses", handle))
 
 
 def state(handle) -> dict:
     """Clocks, power, temperature, throttle reasons and other processes, now."""
-    if handle is None:
-        return dict.fromkeys(STATE)
-    import pynvml
-
+    reasons = (ask(question, handle) for question in REASONS_QUESTIONS)
     return {
-        "sm_clock_mhz": ask(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
-        "memory_clock_mhz": ask(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_MEM),
+        "sm_clock_mhz": ask("DeviceGetClockInfo", handle, "NVML_CLOCK_SM"),
+        "memory_clock_mhz": ask("DeviceGetClockInfo", handle, "NVML_CLOCK_MEM"),
         **_power(handle),
-        "temperature_c": ask(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
-        "throttle_reasons": throttle_reasons(_reason_bits(handle)),
+        "temperature_c": ask("DeviceGetTemperature", handle, "NVML_TEMPERATURE_GPU"),
+        "throttle_reasons": throttle_reasons(next((bits for bits in reasons if bits is not None), None)),
         "other_processes": other_processes(handle),
     }
 
 
 def _power(handle) -> dict:
     """Watts now; where the driver has no such reading its average, of a second on an H200."""
-    import pynvml
-
-    field = getattr(pynvml, "NVML_FI_DEV_POWER_INSTANT", None)
-    values = ask(pynvml.nvmlDeviceGetFieldValues, handle, [field]) if field else None
-    if values and values[0].nvmlReturn == pynvml.NVML_SUCCESS:
+    values = ask("DeviceGetFieldValues", handle, [POWER_INSTANT])
+    if values and values[0].nvmlReturn == SUCCESS:
         return {"power_w": values[0].value.uiVal / 1000, "power_reading": "instant"}
-    usage = ask(pynvml.nvmlDeviceGetPowerUsage, handle)
+    usage = ask("DeviceGetPowerUsage", handle)
     return {"power_w": usage / 1000, "power_reading": "average"} if usage else {"power_w": None, "power_reading": None}
 
 
@@ -331,14 +251,6 @@ def _others(processes: list | None) -> int | None:
     return None if numbers and os.getpid() not in numbers else len(numbers - {os.getpid()})
 
 
-def _reason_bits(handle) -> int | None:
-    import pynvml
-
-    questions = (getattr(pynvml, name, None) for name in REASONS_QUESTIONS)
-    answers = (ask(question, handle) for question in questions if question)
-    return next((bits for bits in answers if bits is not None), None)
-
-
 def throttle_reasons(bits: int | None) -> list[str] | None:
     """The names of the set bits; an empty list where nothing holds the clock back, None where unknown."""
     if bits is None:
@@ -348,28 +260,22 @@ def throttle_reasons(bits: int | None) -> list[str] | None:
 
 
 def _mig_slices(card) -> list:
-    import pynvml
-
-    mode = ask(pynvml.nvmlDeviceGetMigMode, card)
+    mode = ask("DeviceGetMigMode", card)
     if not mode or not mode[0]:
         return []
-    count = ask(pynvml.nvmlDeviceGetMaxMigDeviceCount, card) or 0
-    slices = (ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, card, index) for index in range(count))
+    count = ask("DeviceGetMaxMigDeviceCount", card) or 0
+    slices = (ask("DeviceGetMigDeviceHandleByIndex", card, index) for index in range(count))
     return [mig for mig in slices if mig]
 
 
 def _pci_address(card) -> tuple:
-    import pynvml
-
-    info = ask(pynvml.nvmlDeviceGetPciInfo, card)
+    info = ask("DeviceGetPciInfo", card)
     return (False, info.busId) if info else (True,)
 
 
 def _is_named(token: str, index: int, card, gpu) -> bool:
     """Whether an entry of CUDA_VISIBLE_DEVICES is the card's number, or the beginning of its or its slice's UUID."""
-    import pynvml
-
     if token == str(index):
         return True
-    uuids = (ask(pynvml.nvmlDeviceGetUUID, handle) or "" for handle in (card, gpu))
+    uuids = (ask("DeviceGetUUID", handle) or "" for handle in (card, gpu))
     return token.startswith(("GPU-", "MIG-")) and any(uuid.startswith(token) for uuid in uuids)
