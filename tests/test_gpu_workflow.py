@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from workflow_run import CHECKOUT, Run, made_once, new_checkout
 
+from roofline.analysis.results import read_results
+
 FAKES = CHECKOUT / "tests" / "fakes"
 pytestmark = pytest.mark.slow
 KNOWN = "reference/cards/nvidia-h200.json"
@@ -199,6 +201,16 @@ def test_a_graph_is_measured_as_kernels_wait_and_as_they_overlap(finished):
     found = [(one["implementation"], one["scope"]) for one in finished.read(f"gpu0/{NORM}")["measurements"]]
     alone = [(name, "waiting") for name in ("unfused", "unfused_graph", "fused", "fused_graph")]
     assert found == [*alone, ("fused_graph", "overlapped")]
+
+
+def test_each_cell_was_predicted_before_anything_was_measured(finished):
+    for device in ("gpu0", "cpu"):
+        paths = sorted(finished.results.glob(f"{device}/**/*.json"))
+        found = read_results(finished.results, paths)
+        (_, predictions), records = found.predictions[device], [record for _, record in found.measured]
+        measured = {one.identity: one.predicted for record in records for one in record.measurements}
+        assert {one.identity: one.predicted for one in predictions.cells} == measured
+        assert predictions.predicted_at < min(record.started_at for record in records)
 
 
 def test_the_roofline_holds_every_ceiling_and_operator_under_its_seals(finished):
