@@ -14,7 +14,8 @@ from types import ModuleType, SimpleNamespace
 import numpy
 import pytest
 
-from roofline.devices import Identity, open_device, unsupported
+from roofline.devices.base import Identity
+from roofline.devices.discovery import open_device, unsupported
 from roofline.devices.gpu.device import Device
 
 FAKES = Path(__file__).parent / "fakes"

@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import save_file
 from workflow_run import Run, tensors
 
-from roofline.devices import Identity
+from roofline.devices.base import Identity
 from roofline.run import previous_results, settings
 
 RECORD = "cpu/decode_attn/minigpt/S16_fp32.json"

@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from records_factory import CONSTANTS, SEALED, beside, cell, hashes_of, operator_record, operator_seal, results
 
-from roofline import devices
 from roofline.analysis.checks.conditions import QUIET
 from roofline.analysis.collect import Asked
 from roofline.analysis.load import load
 from roofline.core.prediction import divided, weighted_sum
-from roofline.devices import host
+from roofline.devices import discovery, host
 from roofline.measure.calibration import calibrate, constants
 from roofline.measure.sealing import seal_operator
 from roofline.operators import registry
@@ -76,7 +75,7 @@ def test_a_calibration_that_stayed_disturbed_is_told_and_measured_again():
 
 @pytest.fixture(scope="module")
 def cpu():
-    return devices.open_device("cpu")
+    return discovery.open_device("cpu")
 
 
 def test_every_host_cost_of_every_operator_is_measured_in_seconds(cpu):

@@ -18,7 +18,7 @@ from factories import (
     write_seals,
 )
 
-from roofline import devices
+from roofline.devices import discovery
 from roofline.devices.base import Unsupported, Workload
 from roofline.measure import compute_ceiling
 from roofline.measure.compute_ceiling import chosen, finalists
@@ -355,7 +355,7 @@ def test_a_ceiling_that_the_device_turns_out_to_lack_is_skipped_with_the_reason(
 
     lacking = SimpleNamespace(reference_product=reference_product)
     monkeypatch.setattr(compute_ceiling, "products_on", lambda device: lacking)
-    monkeypatch.setattr(devices, "open_device", lambda name: Card())
+    monkeypatch.setattr(discovery, "open_device", lambda name: Card())
     options = {"size": REFERENCE, "warmup": 3, "iterations": 20, "time_budget_s": 1.0, "sustained_s": 0}
     found = peak_flops.run("gpu0", "fp8_e4m3", path, seals, **options)
     assert (found.skipped, found.peak, found.measurements) == ("cuBLASLt offers no fp8_e4m3 product", None, [])

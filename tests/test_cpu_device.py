@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from roofline import devices
-from roofline.devices import host
+from roofline.devices import discovery, host
 from roofline.devices.cpu import identity
 from roofline.devices.cpu.device import DISTINCT_ITEMS, Device
 from roofline.devices.cpu.workers import Timed
@@ -22,7 +21,7 @@ SCRIPTS = Path(host.__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def device():
-    return devices.open_device("cpu")
+    return discovery.open_device("cpu")
 
 
 # ---------------------------------------------------------------------------------------------- threads
@@ -33,8 +32,8 @@ if sys.argv[1]:
     os.sched_setaffinity(0, [int(sys.argv[1])])
 if sys.argv[2]:
     import numpy
-from roofline import devices
-device = devices.open_device("cpu")
+from roofline.devices import discovery
+device = discovery.open_device("cpu")
 import numpy, threadpoolctl
 numpy.ones((256, 256)) @ numpy.ones((256, 256))
 blas = [library["num_threads"] for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
@@ -173,10 +172,10 @@ def test_simd_units(flags, machine, family, name, flops_per_clock):
 
 def test_ceilings_that_the_cpu_lacks(device):
     for name in ("fp32", "fp64", "fp32_fma", "fp64_fma"):
-        assert devices.unsupported(device.identity, name) is None
-    assert devices.unsupported(device.identity, "fp16_fma")
+        assert discovery.unsupported(device.identity, name) is None
+    assert discovery.unsupported(device.identity, "fp16_fma")
     for dtype in ("tf32", "fp16", "int8"):
-        assert devices.unsupported(device.identity, dtype) and device.emulation_note(dtype)
+        assert discovery.unsupported(device.identity, dtype) and device.emulation_note(dtype)
         assert device.compute_ceiling(dtype, "tensor_core") == "fp32"
     assert device.emulation_note("fp32") is None and device.compute_ceiling("fp64", "cuda_core") == "fp64"
 

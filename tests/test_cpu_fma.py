@@ -3,8 +3,8 @@
 import numpy
 import pytest
 
-from roofline import devices
 from roofline.core.dtypes import ITEM_BYTES
+from roofline.devices import discovery
 from roofline.devices.cpu import fma, loops
 from roofline.devices.cpu.fma import MultiplyAdds
 
@@ -14,7 +14,7 @@ WIDTHS = [width for width in (16, 32, 64) if width <= loops.host_vectors().bytes
 
 @pytest.fixture(scope="module")
 def device():
-    return devices.open_device("cpu")
+    return discovery.open_device("cpu")
 
 
 @pytest.mark.parametrize("ceiling", CEILINGS)

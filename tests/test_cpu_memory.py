@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofline import devices
-from roofline.devices import host
+from roofline.devices import discovery, host
 from roofline.devices.cpu import loops, memory
 from roofline.devices.cpu.topology import core_counts
 from roofline.devices.cpu.workers import Workers
@@ -27,7 +26,7 @@ WIDTHS = [width for width in (16, 32, 64) if width <= loops.host_vectors().bytes
 
 @pytest.fixture(scope="module")
 def device():
-    return devices.open_device("cpu")
+    return discovery.open_device("cpu")
 
 
 def test_workers_raise_errors_and_stay_on_their_cores():
@@ -184,7 +183,7 @@ def test_reads_have_a_ceiling_for_all_cores_and_for_fewer(device, monkeypatch):
     for cores, counts in ((1, [1]), (6, [6, 3, 1]), (16, [16, 8, 4, 2, 1])):
         assert core_counts(cores) == counts
         workers = SimpleNamespace(count=cores, run=lambda count, work: [work(number) for number in range(count)])
-        streams = memory.streams(workers, "dram", SIZE)
+        streams = memory.streams(workers, SIZE)
         reads = {one.name: [one.threads(grid) for grid in one.grids] for one in streams if one.mix == "read"}
         fewer = {f"dram_read_{f'{count}_cores' if count > 1 else 'one_core'}": [count] for count in counts[1:]}
         assert reads == {"dram_read": counts[:2], **fewer}

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
 
-from roofline import devices
 from roofline.core.dtypes import array_dtype
+from roofline.devices import discovery
 from roofline.devices.cpu.workers import Workers
 from roofline.operators.base import Case, rotation_copies
 from roofline.operators.decode_attention import checkpoint, numpy_attention
@@ -37,7 +37,7 @@ TOLERANCE = {
 
 @pytest.fixture(scope="module")
 def cpu():
-    return devices.open_device("cpu")
+    return discovery.open_device("cpu")
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.name)

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.core.dtypes import ITEM_BYTES, array_dtype
-from roofline.devices import unsupported
 from roofline.devices.base import Refused, Unsupported
+from roofline.devices.discovery import unsupported
 from roofline.measure import compute_ceiling, search
 from roofline.operators.gemm import Gemm, cuda_products, products, tensor_matmul
 from roofline.operators.gemm.cublaslt import ARITHMETIC

@@ -6,8 +6,8 @@ import numpy
 import pytest
 from factories import FakeDevice, clock_of, device_record, product, seals_for, vendor_figures, vendor_peak
 
-from roofline.devices import open_device
 from roofline.devices.base import Workload
+from roofline.devices.discovery import open_device
 from roofline.measure import compute_ceiling, investigation
 from roofline.operators.gemm import Gemm, products
 from roofline.records.compute import Kernel

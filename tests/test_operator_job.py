@@ -7,8 +7,8 @@ import numpy
 import pytest
 from factories import FakeDevice, clock_of, device_record, seals_for, vendor_figures, vendor_peak, write_seals
 
-from roofline import devices
 from roofline.core.dtypes import array_dtype
+from roofline.devices import discovery
 from roofline.measure.operator_job import Options, measure, predicted
 from roofline.operators.base import Case, Implementation, Job, Operator
 from roofline.records.base import read, write
@@ -333,7 +333,7 @@ def test_the_record_carries_seals_sources_and_notes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     operator = Doubling()
     _, seals = write_seals(record_of(), operator)
-    monkeypatch.setattr(devices, "open_device", lambda name: ArrayDevice())
+    monkeypatch.setattr(discovery, "open_device", lambda name: ArrayDevice())
     job = Job("small/n16", tuple(Case({"n": 16}, dtype) for dtype in ("fp32", "fp16")))
     with clock_of(ArrayDevice()):
         found = measure_operator.run(operator, "gpu0", job, seals, Options(None, True, 1, 5, 1.0))

@@ -95,7 +95,7 @@ SETTINGS = {
         {"model": {"presets": {"minigpt": MINIGPT | {"kv_heads": 2}}}},
         [WEIGHTS, *ATTENTION, *FOLLOWS],
     ),
-    "a shape added": ({"row_norm": {"shapes": ["64x128", "5x33", "7x9"]}}, [ROWS, *FOLLOWS]),
+    "a shape added": ({"row_norm": {"shapes": ["64x128", "5x64", "7x128"]}}, [ROWS, *FOLLOWS]),
     "all operators left out": (
         {rule: {"enabled": False} for rule in ("decode_attn", "row_norm", "rmsnorm_matmul")},
         FOLLOWS,

@@ -14,7 +14,7 @@ from test_kernels import compiled, shared_bytes
 from roofline.core.accuracy import relative_error
 from roofline.core.dtypes import array_dtype
 from roofline.core.prediction import predict_cell
-from roofline.devices import open_device
+from roofline.devices.discovery import open_device
 from roofline.devices.gpu import cuda_launch
 from roofline.devices.gpu.kernel_compiler import kernel_source
 from roofline.measure.operator_job import Options, measure, skipped

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from roofline.core.accuracy import relative_error
 from roofline.core.prediction import predict_cell
-from roofline.devices import open_device
+from roofline.devices.discovery import open_device
 from roofline.operators.about import builtin
 from roofline.operators.base import Case, rotation_copies
 from roofline.operators.row_norm import RowNorm

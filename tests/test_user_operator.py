@@ -18,7 +18,7 @@ from workflow_run import CHECKOUT, TINY, Run, changed, made_once, measured, sha2
 
 from roofline.analysis.collect import Asked, collect
 from roofline.analysis.results import Results
-from roofline.devices import Identity
+from roofline.devices.base import Identity
 from roofline.devices.cpu import identity as cpu
 from roofline.operators import registry
 from roofline.run import settings
@@ -283,10 +283,10 @@ def test_the_examples_kernel_compiles_without_a_remark(gelu, architecture):
 @pytest.mark.gpu
 @pytest.mark.parametrize("size", [1, 255, 1_000_003])
 def test_the_example_is_right_on_a_gpu(gelu, size):
-    from roofline import devices
+    from roofline.devices import discovery
     from roofline.operators.base import Case
 
-    device, case = devices.open_device("gpu0"), Case({"n": size}, "fp32")
+    device, case = discovery.open_device("gpu0"), Case({"n": size}, "fp32")
     for implementation in gelu.implementations_on("gpu"):
         cell = implementation.prepared(gelu, device, case, {}, [gelu.inputs(device, case, seed=1)])
         found, _ = gelu.check(cell, None)

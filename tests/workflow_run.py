@@ -57,7 +57,7 @@ TINY = {
         "iterations": 10,
         "time_budget_s": 0.1,
     },
-    "row_norm": {"shapes": ["64x128", "5x33"], "iterations": 10, "time_budget_s": 0.1},
+    "row_norm": {"shapes": ["64x128", "5x64"], "iterations": 10, "time_budget_s": 0.1},
     "plot": {"dpi": 50},
 }
 PLANNED_JOB = re.compile(r"^rule (\w+):\n((?: +.*\n)*)", re.MULTILINE)

@@ -53,11 +53,11 @@ def pytorch():
 def our_device(torch):
     """The first GPU, opened for our kernels and held for this process. Ends the process if it cannot be opened."""
     torch.zeros(1, device="cuda")  # PyTorch's context first: the device that is opened is the only one left visible
-    from roofline import devices
+    from roofline.devices import discovery
     from roofline.measure import lock
 
     try:
-        device = devices.open_device("gpu0")
+        device = discovery.open_device("gpu0")
     except (ImportError, LookupError, RuntimeError) as error:
         sys.exit(f"our kernels cannot run in {sys.executable}: {error}")
     lock.take([lock.HOST])

@@ -24,10 +24,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 INTERRUPTED = 130
 signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))  # imports take a second
 
-from roofline import devices
 from roofline.analysis.results import read_any
 from roofline.core.device_kinds import accelerators
 from roofline.core.formatting import listed
+from roofline.devices import discovery
 from roofline.records.base import CorruptRecord, read
 from roofline.records.device import DeviceRecord
 from roofline.report import job_lines
@@ -110,7 +110,7 @@ def run_workflow(arguments: list[str]) -> int:
 
 def asked(config: dict) -> list[str]:
     """The cells that a run with these settings measures. Raises Faults."""
-    return cells.every(settings.complete(config), devices.discover())
+    return cells.every(settings.complete(config), discovery.discover())
 
 
 def interrupt(workflow: subprocess.Popen) -> None:
@@ -131,8 +131,8 @@ def gpus_wanted(arguments: list[str]) -> int:
     """How many GPUs the configuration asks for, or 1: Snakemake gets a core for each, and so do their measurements."""
     wanted = folder.called_with(arguments)[0].get("devices", "auto")
     if isinstance(wanted, list):
-        return max(1, len(accelerators(map(str, wanted), devices.kind_of)))
-    return max(1, len(devices.discover()) - 1) if wanted == "all" else 1
+        return max(1, len(accelerators(map(str, wanted), discovery.kind_of)))
+    return max(1, len(discovery.discover()) - 1) if wanted == "all" else 1
 
 
 def path_of(cell: str) -> str:

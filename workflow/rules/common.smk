@@ -18,8 +18,7 @@ os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look fo
 
 from snakemake.logging import logger
 
-from roofline import devices
-from roofline.devices import datasheets, levels
+from roofline.devices import datasheets, discovery, levels
 from roofline.measure import lock, nsight_compute
 from roofline.run import console, previous_results, run_lock, settings, sources
 from roofline.run.cells import Cells, files
@@ -58,7 +57,7 @@ if workflow.modifier.is_main_snakefile():
 CHECKED = faults_end_the_run(settings.complete, config)  # imports the user's files
 CONFIG, OPERATORS = CHECKED.config, CHECKED.operators
 sys.executable = shlex.quote(sys.executable)  # Snakemake's jobs take it for a word of the shell, spaces and all
-CELLS = faults_end_the_run(Cells, CHECKED, devices.discover())
+CELLS = faults_end_the_run(Cells, CHECKED, discovery.discover())
 PARAMS = RuleParams(CELLS, SCRIPTS, DATASHEETS)
 for RESOURCE in PARAMS.limited:
     workflow.register_resource(RESOURCE, 1)

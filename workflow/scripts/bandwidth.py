@@ -5,7 +5,7 @@ from roofline.run.turn import take_turn
 if __name__ == "__main__":
     take_turn(snakemake)
 
-from roofline import devices
+from roofline.devices import discovery
 from roofline.devices.base import Unsupported
 from roofline.devices.levels import SWEEP, TRANSFERS
 from roofline.measure import lock
@@ -23,11 +23,11 @@ MIB = 1 << 20
 def run(
     name: str, level: str, device_path, seal_path, size_mib, transfer_size_mib, sweep_points, **options
 ) -> BandwidthRecord:
-    mib, peer = transfer_size_mib if level in TRANSFERS else size_mib, devices.peer_of(level)
+    mib, peer = transfer_size_mib if level in TRANSFERS else size_mib, discovery.peer_of(level)
     size = mib * MIB if mib else None
     found: dict = {"bandwidths": []}
     watch = Stopwatch()
-    device, record = devices.open_device(name, peer), read(DeviceRecord, device_path)
+    device, record = discovery.open_device(name, peer), read(DeviceRecord, device_path)
     if level == SWEEP:
         found["sweeps"] = [sweep(device, series) for series in device.sweeps(sweep_points)]
     elif peer:

@@ -5,7 +5,7 @@ from roofline.run.turn import take_turn
 if __name__ == "__main__":
     take_turn(snakemake)
 
-from roofline import devices
+from roofline.devices import discovery
 from roofline.measure.calibration import calibrate
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
@@ -15,7 +15,7 @@ from roofline.run.jobs import job, now, say
 if __name__ == "__main__":
     name = snakemake.wildcards.device
     with job(f"calibration {name}", snakemake):
-        record = calibrate(devices.open_device(name), read(DeviceRecord, snakemake.input.device), now)
+        record = calibrate(discovery.open_device(name), read(DeviceRecord, snakemake.input.device), now)
         write(record, snakemake.output[0])
         digits = file_sha256(snakemake.output[0])[:12]
         say(f"calibration {name}: {len(record.constants)} costs in {record.elapsed_s:.1f} s, sealed as {digits}")

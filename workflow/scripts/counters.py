@@ -9,7 +9,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from roofline import devices
+from roofline.devices import discovery
 from roofline.measure import nsight_compute
 from roofline.records.base import write
 from roofline.records.counters import CountersRecord, ProfilerRecord
@@ -22,7 +22,7 @@ from roofline.run.jobs import Stopwatch, job, report
 def run(device: str, tasks: list[dict], folder: Path) -> tuple[ProfilerRecord, list[CountersRecord]]:
     """Nothing is counted where the kernels of known counts cannot be."""
     watch, program = Stopwatch(), nsight_compute.find()
-    identity = devices.discover()[device]
+    identity = discovery.discover()[device]
     capability = tuple(int(part) for part in identity.compute_capability.split("."))
     counted, walls, refused = [], [], None if program else nsight_compute.MISSING
     if program:

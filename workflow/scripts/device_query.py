@@ -5,8 +5,8 @@ from roofline.run.turn import take_turn
 if __name__ == "__main__":
     take_turn(snakemake)
 
-from roofline import devices
-from roofline.devices.description import describe
+from roofline.devices import discovery
+from roofline.devices.discovery import describe
 from roofline.records.base import write
 from roofline.records.device import DeviceRecord
 from roofline.run.jobs import job, report
@@ -14,7 +14,7 @@ from roofline.run.jobs import job, report
 
 def query(name: str, datasheets_path: str) -> DeviceRecord:
     """Open a device and describe it. Raises RuntimeError, in one line, where it cannot be opened."""
-    return describe(devices.open_device(name), datasheets_path)
+    return describe(discovery.open_device(name), datasheets_path)
 
 
 if __name__ == "__main__":

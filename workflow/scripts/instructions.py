@@ -5,7 +5,7 @@ from roofline.run.turn import take_turn
 if __name__ == "__main__":
     take_turn(snakemake)
 
-from roofline import devices
+from roofline.devices import discovery
 from roofline.measure.instructions import issue_rate, walls
 from roofline.records.base import read, write
 from roofline.records.device import DeviceRecord
@@ -16,7 +16,7 @@ from roofline.run.paths import below_results
 
 
 def run(name: str, seal_path, **options) -> InstructionsRecord:
-    watch, device = Stopwatch(), devices.open_device(name)
+    watch, device = Stopwatch(), discovery.open_device(name)
     issue = issue_rate(device, **options)
     found = walls(device, **options)
     return InstructionsRecord(

@@ -5,8 +5,7 @@ from roofline.run.turn import take_turn
 if __name__ == "__main__":
     take_turn(snakemake)
 
-from roofline import devices
-from roofline.devices import host
+from roofline.devices import discovery, host
 from roofline.measure.operator_job import Options, Seals, measure, skipped, warmer
 from roofline.operators import registry
 from roofline.operators.base import Job, Operator
@@ -23,7 +22,7 @@ def run(operator: Operator, name: str, what: Job, seals: dict[str, str], options
     """`seals` are the paths of the device's and the operator's, and of the calibration."""
     sealed = Seals(read(PredictionRecord, seals["device"]), read(OperatorPredictionRecord, seals["operator"]).constants)
     watch = Stopwatch()
-    device = devices.open_device(name)
+    device = discovery.open_device(name)
     found = measure(operator, device, what, sealed, options)
     notes = dict.fromkeys(note for case in what.cases for note in operator.notes(device, case))
     notes |= dict.fromkeys([*skipped(operator, device, what, options), *warmer(found, options)])
@@ -41,7 +40,7 @@ def run(operator: Operator, name: str, what: Job, seals: dict[str, str], options
 
 if __name__ == "__main__":
     wildcards, params, inputs = snakemake.wildcards, snakemake.params, snakemake.input
-    if devices.kind_of(wildcards.device) == "cpu":
+    if discovery.kind_of(wildcards.device) == "cpu":
         host.use_all_cores()  # before a user's file loads NumPy
     name = f"{params.operator} {wildcards.device} {wildcards.case}"
     with job(name, snakemake):

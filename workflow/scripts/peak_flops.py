@@ -5,7 +5,7 @@ from roofline.run.turn import take_turn
 if __name__ == "__main__":
     take_turn(snakemake)
 
-from roofline import devices
+from roofline.devices import discovery
 from roofline.devices.base import Refused, Unsupported
 from roofline.measure.compute_ceiling import measure
 from roofline.measure.operator_job import Seals
@@ -25,7 +25,7 @@ def run(name: str, dtype: str, device_path: str, seals: dict[str, str], **option
     skipped, peak, measurements = None, None, []
     watch = Stopwatch()
     try:
-        peak, measurements = measure(devices.open_device(name), record, sealed, dtype, **options)
+        peak, measurements = measure(discovery.open_device(name), record, sealed, dtype, **options)
     except (Unsupported, Refused) as reason:
         skipped = str(reason)
     return PeakFlopsRecord(

@@ -5,8 +5,7 @@ import json
 from collections.abc import Iterable
 from importlib import import_module
 
-from roofline import devices
-from roofline.devices import host
+from roofline.devices import discovery, host
 from roofline.measure.operator_job import Seals, predicted, predicted_cell
 from roofline.operators import registry
 from roofline.operators.base import Job
@@ -25,7 +24,7 @@ def run(
     name: str, seals: dict[str, str], constants: Iterable[str], tasks: list[dict], gemms: dict
 ) -> PredictionsRecord:
     """`seals` are the paths of the device's and of the calibration; `constants` those of the operators' seals."""
-    device, sealed = devices.open_device(name), read(PredictionRecord, seals["device"])
+    device, sealed = discovery.open_device(name), read(PredictionRecord, seals["device"])
     records = [read(OperatorPredictionRecord, path) for path in constants]
     of_operator = {one.operator: Seals(sealed, one.constants) for one in records}
     operators, cells = registry.registered({path for task in tasks for path in task["operators"]}), []
@@ -54,7 +53,7 @@ def _noted(cells: list[PredictedCell], kind: type[JobRecord], path: str) -> list
 
 if __name__ == "__main__":
     name, inputs, params = snakemake.wildcards.device, snakemake.input, snakemake.params
-    if devices.kind_of(name) == "cpu":
+    if discovery.kind_of(name) == "cpu":
         host.use_all_cores()  # before a user's file loads NumPy
     with job(f"predictions {name}", snakemake):
         seals = {"device": inputs.prediction, "calibration": inputs.calibration}

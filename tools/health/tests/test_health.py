@@ -16,7 +16,7 @@ from roofline.analysis.checks.card import COPIES, LINK, MEMORY, REPAIRS
 from roofline.analysis.checks.ceilings import NEAR_MAXIMUM
 from roofline.analysis.checks.conditions import ALONE, COOL
 from roofline.devices.base import Identity
-from roofline.devices.description import describe
+from roofline.devices.discovery import describe
 from roofline.devices.gpu import fma
 from roofline.measure import compute_ceiling, memory_ceiling
 from roofline.operators.gemm import Gemm

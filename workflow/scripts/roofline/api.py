@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import Iterator
 from importlib import import_module
 
-from roofline import devices
 from roofline.analysis.checks.conditions import ALONE, QUIET
 from roofline.analysis.load import card_facts
 from roofline.analysis.quantities import Run, sound
@@ -27,10 +26,12 @@ from roofline.core.formatting import (
 from roofline.core.instructions import issue_peak
 from roofline.core.regimes import regime
 from roofline.core.statistics import few
-from roofline.devices import datasheets, discover, memory_ceilings, unsupported
+from roofline.devices import datasheets, discovery
 from roofline.devices.base import Device
+from roofline.devices.discovery import discover, unsupported
 from roofline.devices.gpu import counter_names, kernel_compiler
 from roofline.devices.levels import TITLES as LEVEL_TITLES
+from roofline.devices.levels import roofs as memory_ceilings
 from roofline.measure import kernel_report as ncu
 from roofline.measure.lock import HOST, measuring
 from roofline.measure.lock import of_gpu as lock_of
@@ -67,7 +68,7 @@ def open_device(name: str) -> Iterator[Device]:
     """A device of this machine, such as gpu0, opened while nothing else measures on it. Raises LookupError."""
     one = discover()[name]
     with measuring([HOST if one.kind == "cpu" else lock_of(one.uuid)]):
-        yield devices.open_device(name)
+        yield discovery.open_device(name)
 
 
 def __getattr__(name: str):

@@ -27,8 +27,7 @@ from roofline.core.dtypes import dtype_of
 from roofline.core.prediction import Costs
 from roofline.core.statistics import deciles
 from roofline.core.terms import DeviceKind
-from roofline.devices import memory_ceilings
-from roofline.devices.levels import MAIN_MEMORY
+from roofline.devices.levels import MAIN_MEMORY, roofs
 from roofline.operators.about import About
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.memory import Bandwidth, BandwidthRecord, FoundLevel
@@ -364,7 +363,7 @@ def _operation(device: str, kind: DeviceKind, operation: dict, ceilings: Mapping
     dtype = operation["dtype"]
     peak, memory = (
         ceilings.get(dtype),
-        next((ceilings[name] for name in memory_ceilings(kind, "read") if name in ceilings), None),
+        next((ceilings[name] for name in roofs(kind, "read") if name in ceilings), None),
     )
     if not peak or not memory:
         missing = f"no {dtype} ceiling" if not peak else "no memory ceiling"

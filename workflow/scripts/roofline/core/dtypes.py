@@ -6,6 +6,8 @@ FIRST_CAPABILITY = {"fp16": "7.0", "int8": "7.5", "tf32": "8.0", "bf16": "8.0", 
 
 # Ceilings of register-only multiply-adds, and the dtype of each. Other compute ceilings have their dtype's name.
 REGISTER_ONLY = {"fp64_fma": "fp64", "fp32_fma": "fp32", "fp16_fma": "fp16"}
+DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8")
+CEILINGS = (*DTYPES, *REGISTER_ONLY)
 
 
 def dtype_of(ceiling: str) -> str:

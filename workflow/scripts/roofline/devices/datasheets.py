@@ -10,12 +10,10 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from roofline.core.dtypes import FIRST_CAPABILITY, REGISTER_ONLY
+from roofline.core.dtypes import CEILINGS, DTYPES, FIRST_CAPABILITY
 
 TENSOR_CORE = "tensor_core"
 CUDA_CORE = "cuda_core"
-DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8")
-CEILINGS = (*DTYPES, *REGISTER_ONLY)
 
 # The datasheet's figure for each ceiling on CUDA cores: fp32 GEMM and register-only fp32 run on the same units, and so
 # does fp64 GEMM on a card without fp64 tensor cores.

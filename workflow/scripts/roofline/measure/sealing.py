@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from roofline.core.terms import MIXES
-from roofline.devices import PEER, memory_ceilings
 from roofline.devices.cpu.topology import core_counts, on_cores
+from roofline.devices.levels import PEER, roofs
 from roofline.records.calibration import CalibrationRecord
 from roofline.records.device import DeviceRecord
 from roofline.records.prediction import OperatorPredictionRecord, PredictionRecord, PromisedCeiling
@@ -70,7 +70,7 @@ def promised_ceilings(device: DeviceRecord) -> list[PromisedCeiling]:
         for name, peak in device.vendor.peaks.items()
     ]
     bandwidth = device.vendor.bandwidth
-    names = dict.fromkeys(name for mix in MIXES for name in memory_ceilings(device.device_kind, mix))
+    names = dict.fromkeys(name for mix in MIXES for name in roofs(device.device_kind, mix))
     if device.device_kind == "cpu":
         whole, *fewer = core_counts(device.hardware.get("cores_usable", 1))
         rates = dict.fromkeys(names, cpu_gb_per_s(whole, device.name))

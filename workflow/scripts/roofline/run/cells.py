@@ -3,8 +3,8 @@
 import difflib
 from collections.abc import Mapping, Sequence
 
-from roofline import devices
 from roofline.core.device_kinds import accelerators
+from roofline.devices import discovery
 from roofline.devices.base import Identity
 from roofline.run.paths import RESULTS
 from roofline.run.settings import Checked, Faults, choose_devices, devices_with, profiler
@@ -20,7 +20,7 @@ class Cells:
     def __init__(self, checked: Checked, present: Mapping[str, Identity]):
         self.config, self.operators, self.present = checked.config, checked.operators, present
         self.devices = choose_devices(checked, present)
-        self.gpus = accelerators(self.devices, devices.kind_of)
+        self.gpus = accelerators(self.devices, discovery.kind_of)
         # Operators with rules of their own, their jobs by case, and the devices that they are measured on.
         self.timed = {rule: one for rule, one in self.operators.items() if not one.measured_with_ceilings}
         self.jobs = {rule: {job.path: job for job in one.jobs(self.config)} for rule, one in self.timed.items()}
@@ -53,15 +53,15 @@ class Cells:
             f"{device}/peak_flops/{dtype}"
             for device in self.devices
             for dtype in self.config.peak_flops.dtypes
-            if self.wanted(device, dtype) and not devices.unsupported(self.present[device], dtype)
+            if self.wanted(device, dtype) and not discovery.unsupported(self.present[device], dtype)
         ]
 
     def bandwidths(self) -> list[str]:
         return [
             f"{device}/bandwidth/{level}"
             for device in self.devices
-            for level in devices.memory_levels(device, self.devices)
-            if devices.level_of(level) in self.config.bandwidth.levels and self.wanted(device, level)
+            for level in discovery.memory_levels(device, self.devices)
+            if discovery.level_of(level) in self.config.bandwidth.levels and self.wanted(device, level)
         ]
 
     def instructions(self) -> list[str]:

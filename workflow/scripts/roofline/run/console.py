@@ -10,7 +10,7 @@ from roofline.analysis.results import read_table
 from roofline.analysis.seals import moment
 from roofline.core.device_kinds import in_order
 from roofline.core.formatting import counted
-from roofline.devices import kind_of
+from roofline.devices.discovery import kind_of
 from roofline.measure.lock import HOST
 from roofline.records.base import CorruptRecord
 from roofline.report import screen

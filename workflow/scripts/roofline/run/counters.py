@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from roofline import devices
+from roofline.devices import discovery
 from roofline.devices.gpu import counter_names, wall_counts
 from roofline.measure import counted_steps, nsight_compute
 from roofline.measure.nsight_compute import BadReport, Counted, Refused
@@ -54,7 +54,7 @@ def count(
     Where that gives nothing, each task is counted by itself, so that one which fails leaves the others.
     """
     operators = registry.registered(sorted({path for task in tasks for path in task["operators"]}))
-    wanted = [task for task in tasks if counted_steps.counted(operators[task["operator"]], devices.kind_of(device))]
+    wanted = [task for task in tasks if counted_steps.counted(operators[task["operator"]], discovery.kind_of(device))]
     try:
         counted, walls = _count(program, device, wanted, capability, folder) if wanted else ([], [])
     except (Refused, BadReport) as error:

@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from roofline import devices
+from roofline.devices import discovery
 from roofline.measure.counted_steps import launch
 from roofline.operators import registry
 from roofline.operators.base import Job
@@ -19,7 +19,7 @@ from roofline.run.run_lock import end_with_run
 
 def main(task: dict) -> None:
     end_with_run()
-    device = devices.open_device(task["device"])
+    device = discovery.open_device(task["device"])
     if task.get("walls", True):
         for kernel in device.wall_kernels():
             device.profile(kernel.launch, marked=False)

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from roofline import devices
 from roofline.core.dtypes import REGISTER_ONLY
-from roofline.devices import datasheets
+from roofline.devices import datasheets, discovery
 from roofline.devices.levels import TRANSFERS
 from roofline.measure import lock
 from roofline.records import cards
@@ -37,7 +36,7 @@ class RuleParams:
 
     def used(self, wildcards) -> list[str]:
         """What a measurement uses that others may not use meanwhile, by the names of roofline.measure.lock."""
-        if devices.kind_of(wildcards.device) == "cpu":
+        if discovery.kind_of(wildcards.device) == "cpu":
             return [lock.HOST]
         on_path = [lock.HOST_PATH] if wildcards.get("level") in TRANSFERS else []
         return [self.card_of[device] for device in measured_on(wildcards)] + on_path
@@ -49,7 +48,7 @@ class RuleParams:
         """The library's files that a script follows from, as an input: an edited one makes its results stale."""
 
         def files(wildcards):
-            kind = devices.kind_of(wildcards.device) if wildcards.get("device") else None
+            kind = discovery.kind_of(wildcards.device) if wildcards.get("device") else None
             named = operators or filter(None, [wildcards.get("operator")])
             return sources.library_files(
                 self.scripts / f"{script}.py", kind, [self.cells.operators[rule] for rule in named]
@@ -73,11 +72,11 @@ class RuleParams:
     def of_levels(self, key: str, levels) -> Callable:
         """A setting is a param of the levels that use it: no other level's record goes stale with it."""
         value = getattr(self.cells.config.bandwidth, key)
-        return lambda wildcards: value if devices.level_of(wildcards.level) in levels else None
+        return lambda wildcards: value if discovery.level_of(wildcards.level) in levels else None
 
     def sustained_s(self, wildcards) -> float | None:
         """A param of the peaks that are put under sustained load: products on a GPU."""
-        loaded = devices.kind_of(wildcards.device) == "gpu" and not wildcards.dtype.endswith("_fma")
+        loaded = discovery.kind_of(wildcards.device) == "gpu" and not wildcards.dtype.endswith("_fma")
         return self.cells.config.peak_flops.sustained_s if loaded else None
 
     def operator(self, rule: str) -> dict:
@@ -85,7 +84,7 @@ class RuleParams:
         settings, operator = getattr(self.cells.config, rule), self.cells.operators[rule]
 
         def implementations(wildcards):
-            found = operator.implementations_on(devices.kind_of(wildcards.device), settings.implementations)
+            found = operator.implementations_on(discovery.kind_of(wildcards.device), settings.implementations)
             return [one.name for one in found]
 
         return {
@@ -109,7 +108,7 @@ class RuleParams:
             if device not in self.cells.on[rule]:
                 continue
             settings, operator = getattr(self.cells.config, rule), self.cells.operators[rule]
-            chosen = operator.implementations_on(devices.kind_of(device), settings.implementations)
+            chosen = operator.implementations_on(discovery.kind_of(device), settings.implementations)
             shared = {
                 "operator": rule,
                 "operators": self.own_file(rule),
@@ -150,7 +149,7 @@ class RuleParams:
 
 def measured_on(wildcards) -> list[str]:
     """The device of a job; of a level between two GPUs both."""
-    peer = devices.peer_of(wildcards.get("level", ""))
+    peer = discovery.peer_of(wildcards.get("level", ""))
     return [wildcards.device, peer] if peer else [wildcards.device]
 
 

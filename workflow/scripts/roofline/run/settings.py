@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 
 from roofline.core.device_kinds import accelerators
 from roofline.core.terms import Faults
-from roofline.devices import kind_of, level_of, memory_levels
+from roofline.devices.discovery import kind_of, level_of, memory_levels
 from roofline.devices.levels import ARRAYS, TRANSFERS
 from roofline.measure import nsight_compute
 from roofline.operators import registry

@@ -233,7 +233,8 @@ class Device:
         """Seconds of each of `count` steps, called one after another, with numbers from `first` on."""
         stamps, told = [time.perf_counter_ns()], []
         for index in range(first, first + count):
-            told.append(_told(step(index)))
+            result = step(index)
+            told.append(result if isinstance(result, Timed) else None)
             stamps.append(time.perf_counter_ns())
         return [own or (end - start) / 1e9 for own, (start, end) in zip(told, pairwise(stamps), strict=True)]
 
@@ -292,7 +293,7 @@ class Device:
         if not size_bytes:
             free = host.memory_available_bytes()
             size_bytes = cpu_memory.automatic_bytes(self.cores, self.last_level_cache_bytes, free)
-        return cpu_memory.streams(self.workers, level, size_bytes)
+        return cpu_memory.streams(self.workers, size_bytes)
 
     def sweeps(self, points_per_octave: int) -> list[SweepSeries]:
         """Sets of one core, and of all cores with one each; where there is one core, these are the same."""
@@ -306,7 +307,3 @@ class Device:
             all_bytes = self.last_level_cache_bytes // readers
             each.append(cpu_memory.Caches(readers, capacities, near_bytes, largest_bytes, all_bytes))
         return cpu_memory.sweeps(self.workers, each, host.memory_available_bytes(), points_per_octave)
-
-
-def _told(result) -> Timed | None:
-    return result if isinstance(result, Timed) else None

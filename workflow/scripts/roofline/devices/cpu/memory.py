@@ -58,13 +58,8 @@ def automatic_bytes(readers: int, last_level_cache_bytes: int, free_bytes: int) 
     return _whole(max(LEAST_CACHES * last_level_cache_bytes, within), PARTS * BLOCK_BYTES)
 
 
-def streams(workers: Workers, level: str, array_bytes: int) -> list[Stream]:
-    """The ceilings of one level, over arrays of so many bytes each."""
-    return {"dram": _dram}[level](workers, array_bytes)
-
-
-def _dram(workers: Workers, array_bytes: int) -> list[Stream]:
-    """The mixes on all cores, reads on fewer too, and a copy on one, all over the same arrays.
+def streams(workers: Workers, array_bytes: int) -> list[Stream]:
+    """The mixes on all cores, reads on fewer too, and a copy on one, all over the same arrays of so many bytes each.
 
     A step goes over one part of them, the next step over the next, round and round: it takes milliseconds, and what it
     touches was touched the longest ago. Where memory is of several sockets, fewer cores read that of all.
