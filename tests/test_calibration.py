@@ -16,9 +16,8 @@ from roofline.analysis.load import load
 from roofline.core.prediction import divided, weighted_sum
 from roofline.devices import discovery, host
 from roofline.measure.calibration import calibrate, constants
-from roofline.measure.sealing import seal_operator
+from roofline.measure.sealing import MEASURED, seal_operator
 from roofline.operators import registry
-from roofline.operators.constants import MEASURED
 from roofline.records.calibration import CalibrationRecord, HostCost
 
 READ, LAUNCH = "read_s_per_byte", "kernel_launch_s"
