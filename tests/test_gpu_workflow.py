@@ -193,7 +193,7 @@ def test_every_implementation_of_a_device_is_measured_where_none_is_chosen(finis
     ways = {device: finished.read(f"{device}/{ROWS}")["measurements"] for device in ("gpu0", "cpu")}
     assert {device: [one["implementation"] for one in found] for device, found in ways.items()} == {
         "gpu0": ["array", "naive", "welford", "welford_graph"] * 2,
-        "cpu": ["numpy", "compiled"] * 2,
+        "cpu": ["numpy", "compiled", "numpy"],  # a loop by whole vectors has no rows of 33
     }
 
 
