@@ -13,9 +13,8 @@ from records_factory import CONSTANTS, SEALED, beside, cell, hashes_of, operator
 from roofline.core.prediction import divided, weighted_sum
 from roofline.devices import discovery, host
 from roofline.measure.calibration import calibrate, constants
-from roofline.measure.sealing import seal_operator
+from roofline.measure.sealing import MEASURED, seal_operator
 from roofline.operators import registry
-from roofline.operators.constants import MEASURED
 from roofline.records.calibration import CalibrationRecord, HostCost
 from roofline.table.checks.surroundings import QUIET
 from roofline.table.load import Asked, load

@@ -155,7 +155,7 @@ def test_a_file_of_the_wrong_length_and_another_model_are_refused(path):
     whole = path.read_bytes()
     for content in (whole[:-1], whole + b"\0"):
         path.write_bytes(content)
-        refused(path, [str(len(content)), str(len(whole))])
+        refused(path, ["safetensors"])
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from factories import FakeDevice, clock_of, device_record, seals_for, vendor_fig
 
 from roofline.core.dtypes import array_dtype
 from roofline.devices import discovery
-from roofline.measure.operator_job import Options, measure
+from roofline.measure.operator_job import Options, measure, predicted
 from roofline.operators.base import Case, Implementation, Job, Operator
 from roofline.records.base import read, write
 from roofline.records.files import file_sha256
@@ -123,6 +123,12 @@ def measured(operator=None, device=None, cases=None, implementations=None, cold=
         return measure(operator, device, Job("a/job", tuple(cases)), seals, Options(implementations, cold, **timing))
 
 
+def predicted_of(operator=None, cases=None, cold=True):
+    operator, device = operator or Doubling(), ArrayDevice()
+    seals, job = seals_for(record_of(device.kind), operator), Job("a/job", tuple(cases or [Case({"n": ITEMS}, "fp32")]))
+    return predicted(operator, device, job, seals, None, cold)
+
+
 def by_name(found):
     return {one.implementation: one for one in found}
 
@@ -208,6 +214,25 @@ def test_outputs_are_poisoned_so_that_what_is_not_written_shows(monkeypatch, wri
     monkeypatch.setattr(Once, "compute", idle)
     with pytest.raises(ArithmeticError, match="by inf"):
         measured(implementations=["once"])
+
+
+# ---------------------------------------------------------------------------------------------- before there are arrays
+
+
+@pytest.mark.parametrize("cold", [True, False])
+def test_a_job_is_predicted_as_its_measurements_are_and_without_arrays(monkeypatch, cold):
+    cases = [Case({"n": size}, "fp32") for size in (ITEMS, 12 * ITEMS)]
+    expected = {one.identity: one.predicted for one in measured(cases=cases, cold=cold)}
+    monkeypatch.delattr(ArrayDevice, "normal")
+    monkeypatch.delattr(ArrayDevice, "empty")
+    assert {one.identity: one.predicted for one in predicted_of(cases=cases, cold=cold)} == expected
+
+
+def test_an_implementation_that_needs_arrays_has_the_reason_instead(monkeypatch):
+    monkeypatch.setattr(Thrice, "costs", lambda self, scope: self.copies[0]["x"], raising=False)
+    once, thrice = predicted_of()
+    assert once.predicted and once.reason is None
+    assert thrice.predicted is None and thrice.reason.startswith("AttributeError") and thrice.cache == "cold"
 
 
 # ---------------------------------------------------------------------------------------------- cold and warm

@@ -196,7 +196,7 @@ def turns(torch, device, cell: FusedGraph, refused: dict[str, str]) -> dict:
         theirs |= {way: min(taken, theirs.get(way, taken)) for way, taken in found.items()}
         why_not |= missing
         ways = {way: ways[way] for way in best_ways(theirs)}
-    return {"plan": str(cell.division), "ours_s": min(ours), "peers_s": theirs, "why_not": why_not}
+    return {"plan": cell.plan(), "ours_s": min(ours), "peers_s": theirs, "why_not": why_not}
 
 
 def best_ways(theirs: dict[str, float]) -> list[str]:

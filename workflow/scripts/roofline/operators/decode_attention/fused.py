@@ -25,9 +25,6 @@ LOADS = 8  # vectors of a tile that a lane loads, of keys and of values each
 WARP = 32
 MMA_QUERIES = 8
 MMA_FROM = (8, 0)  # compute capabilities that have mma.m16n8k16, and cp.async
-# FLOPs beside the multiply-adds of keys and values: of a score and its weight, of a part that is joined with others for
-# each place of the vector, of a quotient. Splits are joined so many at a time.
-SOFTMAX, JOIN, QUOTIENT, SPLITS_AT_ONCE = 5, 6, 10, 8
 PADDING = 4  # floats of a row in shared memory and of a split in the workspace, beside the vector
 
 WARPS = (4, 2)  # of a block; the smaller ones need half the registers and shared memory
@@ -82,12 +79,6 @@ class Plan:
     tiles: int
     blocks: int
     shared_bytes: int  # of a block, as launched
-
-    def __str__(self) -> str:
-        how = "tensor cores" if self.variant.by_mma else "multiply-adds"
-        where = f"{self.variant.stages} tiles ahead in shared memory" if self.variant.stages else "a tile ahead"
-        splits = f"S in {self.splits} splits" if self.splits > 1 else "S whole"
-        return f"by {how}, {where}; {self.blocks} blocks of {self.variant.warps * WARP} threads, {splits}"
 
 
 def variants(
@@ -185,37 +176,6 @@ def _evenly_spread(variant: Variant, blocks: int, multiprocessors: int, shared_p
     return max(variant.shared_bytes, min(too_much_for_more, shared_per_multiprocessor - RESERVED_BYTES))
 
 
-def executed_flops(shape: Shape, dtype: str, division: Plan) -> ExecutedFlops:
-    """On tensor cores tiles of MMA_QUERIES queries; otherwise each lane's multiply-adds, softmax and share of joining
-    what lanes, warps and splits have found."""
-    variant, size = division.variant, shape.head_size
-    heads = shape.batch * shape.kv_heads * division.tiles
-    tiles = heads * math.ceil(shape.seq_len / variant.tile)  # of keys
-    if variant.by_mma:
-        padded = f"queries padded to {variant.queries}, keys to {variant.tile}"
-        return ExecutedFlops({"tensor": 4.0 * tiles * variant.tile * size * variant.queries}, padded)
-    in_vector = VECTOR_BYTES // ITEM_BYTES[dtype]
-    vectors = size // in_vector
-    lanes = 8 if vectors < 16 else vectors // 2
-    each, queries = vectors // lanes, variant.queries
-    scores = LOADS // each * queries
-    held = max(1, scores // lanes)
-    summed = sum(max(1, scores >> step) for step in range(1, lanes.bit_length()))
-    of_lane = 4 * LOADS * in_vector * queries + summed + queries * each * in_vector
-    of_lane += 2 + SOFTMAX * held
-    parts = variant.warps * (WARP // lanes)
-    places, blocks = heads * queries * size, division.blocks
-    last_sums = (lanes // queries).bit_length() - 1
-    joined = blocks * (queries * size * (1 + JOIN * parts) + last_sums * variant.warps * WARP)
-    if division.splits > 1:
-        sharing = max(1, variant.warps // queries)
-        turns = math.ceil(math.ceil(division.splits / sharing) / SPLITS_AT_ONCE)
-        of_split = 4 + size // WARP + SPLITS_AT_ONCE * (4 + 2 * size // WARP)
-        joined += heads * queries * sharing * turns * WARP * of_split + places * (1 + JOIN * sharing)
-    whole = tiles * WARP * of_lane + joined + places * QUOTIENT
-    return ExecutedFlops({"fp32": float(whole)}, "softmax, and joining what lanes, warps and splits found")
-
-
 class Fused(DecodeImplementation):
     """One launch per layer."""
 
@@ -265,8 +225,14 @@ class Fused(DecodeImplementation):
             share="stream_share",
         )
 
-    def executed_flops(self, scope: str | None) -> ExecutedFlops:
-        return executed_flops(self.shape, self.dtype, self.division)
+    def executed_flops(self, scope: str | None) -> ExecutedFlops | None:
+        """On tensor cores, of whole tiles."""
+        shape, division, variant = self.shape, self.division, self.division.variant
+        if not variant.by_mma:
+            return None
+        tiles = shape.batch * shape.kv_heads * division.tiles * math.ceil(shape.seq_len / variant.tile)
+        padded = f"queries padded to {variant.queries}, keys to {variant.tile}"
+        return ExecutedFlops({"tensor": 4.0 * tiles * variant.tile * shape.head_size * variant.queries}, padded)
 
     @property
     def threads(self) -> int:

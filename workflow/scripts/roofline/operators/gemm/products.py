@@ -32,11 +32,6 @@ def workspace_bytes(size: int, dtype: str) -> int:
     return 4 * size * size * ITEM_BYTES[dtype]
 
 
-def sides(m: int, n: int, k: int) -> str:
-    """4096³, or 4096 x 2048 x 1024."""
-    return f"{m}³" if m == n == k else f"{m} x {n} x {k}"
-
-
 def compare(what: str, dtype: str, a, b, c, alpha: float = 1.0, rounded: bool = False) -> Check:
     """Blocks of C (m x n) against alpha A B in float64, of host arrays A (m x k) and B (k x n).
 

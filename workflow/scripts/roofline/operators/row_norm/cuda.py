@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from roofline.devices.gpu.kernel_compiler import with_headers
-from roofline.operators.base import ExecutedFlops, Implementation
+from roofline.operators.base import Implementation
 from roofline.operators.constants import launch
 from roofline.records.prediction import CostTerms
 
@@ -14,7 +14,6 @@ KERNEL = Path(__file__).parent / "kernels" / "row_norm.cu"
 NAIVE = Path(__file__).parent / "kernels" / "row_norm_naive.cu"
 ARGUMENTS = 4  # of either kernel
 NAIVE_THREADS = 256  # as the source has it
-QUOTIENT, ROOT, ROOT_AND_SCALE = 10, 6, 4  # FLOPs of the instructions that they compile to, beside special functions
 
 WARP = 32
 HELD = 8  # numbers of a row per thread, of short rows up to a warp's and of LONG ones up to MOST_OF_LONG threads'
@@ -46,10 +45,6 @@ class Division:
             "EVEN": int(self.even),
         }
         return tuple(f"-D{name}={value}" for name, value in macros.items())
-
-    def __str__(self) -> str:
-        lanes = f"{self.threads} threads per row, {self.rows} rows per block of {self.threads * self.rows} threads"
-        return f"{lanes}; {4 * self.width}-byte accesses, {self.vectors} per thread in registers"
 
 
 def divide(rows: int, columns: int, multiprocessors: int) -> Division:
@@ -84,13 +79,6 @@ class Naive(Implementation):
     def step(self, scope: str | None):
         kernel = self.device.kernel(NAIVE, "row_norm_naive")
         return self._launching(kernel, self.case.shape["rows"], NAIVE_THREADS)
-
-    def executed_flops(self, scope: str | None) -> ExecutedFlops:
-        """For each number a difference and a sum, then two differences and a square, then two differences and a
-        quotient; for each row two sums over the block; and in every thread two quotients and a root."""
-        rows, columns = self.case.shape["rows"], self.case.shape["columns"]
-        of_row = (8 + QUOTIENT) * columns + 2 * (NAIVE_THREADS - 1) + (2 * QUOTIENT + ROOT) * NAIVE_THREADS
-        return ExecutedFlops({"fp32": float(rows * of_row)}, "quotients of several instructions, in every thread")
 
     def costs(self, scope: str | None) -> CostTerms:
         """A wave of blocks waits for the memory, and each block goes through its row one piece after another."""
@@ -131,17 +119,6 @@ class Welford(Naive):
     def __init__(self, operator, device, case, count: int = 1):
         super().__init__(operator, device, case, count)
         self.division = divide(case.shape["rows"], case.shape["columns"], device.multiprocessors)
-
-    def executed_flops(self, scope: str | None) -> ExecutedFlops | None:
-        """A number is shifted by the row's first, added to the moments (6), less the mean, and scaled; the first of a
-        thread's series less so. Moments are joined (7) until one is left, and a quotient and a root make the scale."""
-        division = self.division
-        if not division.even:
-            return None
-        joins = division.width - 1 + (division.threads - 1).bit_length()
-        of_thread = 9 * division.width * division.vectors - 2 * division.width + 7 * joins + QUOTIENT + ROOT_AND_SCALE
-        threads = division.blocks * division.rows * division.threads
-        return ExecutedFlops({"fp32": float(threads * of_thread)}, "Welford's update, and moments joined by all lanes")
 
     @property
     def threads(self) -> int:
