@@ -25,7 +25,7 @@ from roofline.measure import lock, ncu
 from roofline.records.files import RESULTS
 from roofline.run import console, machine_checks, previous_results, run_lock, settings, sources
 from roofline.devices import datasheets, discovery, levels
-from roofline.measure import lock, nsight_compute
+
 from roofline.run import console, previous_results, run_lock, settings, sources
 from roofline.run.targets import Cells, files
 from roofline.run.jobs import print_what_can_be_printed

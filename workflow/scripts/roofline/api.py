@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from roofline import devices
-from roofline.core import student_t
 from roofline.core.dtypes import array_dtype, relative_error, require_close
 from roofline.core.formatting import (
     capacity,
