@@ -45,7 +45,6 @@ def compute_ceiling(
         "samples": 100,
         "datasheet_tflops": vendor,
         "fraction_of_datasheet": vendor and tflops / vendor,
-        "clock_tflops": vendor and 1.07 * vendor,
         "fraction_of_clock": vendor and tflops / (1.07 * vendor),
         "record": f"{device}/peak_flops/{name}.json",
     }

@@ -13,9 +13,8 @@ from roofline.core.model import sectors_per_request
 from roofline.devices.gpu.instructions import STRIDES, WAYS
 from roofline.records.base import read
 from roofline.report import instruction_figure
-from roofline.table.cell_rows import IDENTITY
 from roofline.table.instruction_roofline import instruction_roofline, placed_kernel
-from roofline.table.rows import InstructionRoofline, Roofline, Wall
+from roofline.table.rows import InstructionRoofline, OfCell, Roofline, Wall
 
 CHECKOUT = Path(__file__).parents[1]
 ISSUE, CLOCK = 1.04e12, 1980.0
@@ -81,7 +80,7 @@ def test_nothing_overlaps_or_is_cut(kernels):
 
 
 def cell(**fields):
-    known = dict.fromkeys(IDENTITY) | {"operator": "scan", "implementation": "plain", "dtype": "fp32"}
+    known = dict.fromkeys(OfCell.model_fields) | {"operator": "scan", "implementation": "plain", "dtype": "fp32"}
     known |= {
         "shape": {"n": 1},
         "device": "gpu0",
@@ -99,7 +98,7 @@ def profiled(operator, **fields):
     """A cell as the hardware counted it."""
     levels = ("l1_load_sectors", "l1_store_sectors", "shared_load_wavefronts", "shared_store_wavefronts")
     levels += ("l2_read_sectors", "l2_write_sectors", "dram_read_bytes", "dram_write_bytes")
-    known = dict.fromkeys(levels, 320) | {name: getattr(operator, name) for name in IDENTITY}
+    known = dict.fromkeys(levels, 320) | {name: getattr(operator, name) for name in OfCell.model_fields}
     known |= {"warp_instructions": 100, "thread_instructions": 3200, "predicated_on_thread_instructions": 1600}
     return SimpleNamespace(**known | {"declared_write_bytes": 320} | fields)
 

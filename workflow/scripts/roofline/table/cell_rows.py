@@ -93,9 +93,6 @@ def cell_row(path: str, record: JobRecord, measured: Measurement, around: Around
     )
 
 
-IDENTITY = ("operator", "implementation", "preset", "scope", "dtype", "cache", "shape")
-
-
 def ceilings_of(measured: Measurement, ceilings: Ceilings) -> tuple[ComputeCeiling | None, MemoryCeiling | None]:
     """The declared ceilings; of memory, the first of them that was measured."""
     memory = next((ceilings[name] for name in measured.memory_ceilings if name in ceilings), None)

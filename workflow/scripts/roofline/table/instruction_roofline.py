@@ -7,8 +7,8 @@ from roofline.core.repeatability import doubt_of
 from roofline.devices.levels import TRANSACTION_ROOFS
 from roofline.records.counters import CountedCell
 from roofline.records.instructions import InstructionsRecord
-from roofline.table.cell_rows import IDENTITY, Ceilings
-from roofline.table.rows import Cell, InstructionRoofline, PlacedKernel, Wall
+from roofline.table.cell_rows import Ceilings
+from roofline.table.rows import Cell, InstructionRoofline, PlacedKernel, Wall, case_of
 
 MOST = 0.6  # of a measured rate: what is nearer to it than this is limited by it
 LATENCY = "latency"
@@ -25,7 +25,7 @@ def instruction_roofline(
         for level, name in TRANSACTION_ROOFS.items()
         if name in ceilings
     }
-    by_cell = {_key(one): one for one in counts if one.warp_instructions}
+    by_cell = {_key(one, record.device): one for one in counts if one.warp_instructions}
     mine = [cell for cell in cells if cell.device == record.device]
     return InstructionRoofline.like(
         issue,
@@ -38,14 +38,14 @@ def instruction_roofline(
         kernels=[
             placed_kernel(cell, one, issue.warp_instructions_per_s, rates)
             for cell in mine
-            if (one := by_cell.get(_key(cell)))
+            if (one := by_cell.get(_key(cell, record.device)))
         ],
         record=path,
     )
 
 
-def _key(cell: Cell | CountedCell) -> tuple:
-    return tuple(str(sorted(v.items())) if isinstance(v := getattr(cell, name), dict) else v for name in IDENTITY)
+def _key(cell: Cell | CountedCell, device: str) -> tuple:
+    return cell.implementation, *case_of(device, cell)
 
 
 def placed_kernel(cell: Cell, counts: CountedCell, issue_per_s: float, rates: Mapping[str, float]) -> PlacedKernel:
@@ -54,9 +54,8 @@ def placed_kernel(cell: Cell, counts: CountedCell, issue_per_s: float, rates: Ma
     shares = {level: number / seconds / rates[level] for level, number in moved.items() if level in rates}
     of_issue = issued / seconds / issue_per_s
     most = max([(of_issue, "issue"), *((share, level) for level, share in shares.items())])
-    return PlacedKernel(
-        device=cell.device,
-        **{name: getattr(cell, name) for name in IDENTITY},
+    return PlacedKernel.like(
+        cell,
         warp_instructions=issued,
         warp_instructions_per_s=issued / seconds,
         lanes_on=threads / issued if threads else None,
