@@ -100,7 +100,7 @@ def operator_row(
     roof = min(peak, slope)
     attained = None if latency_s is None else flops / latency_s / 1e12
     sealed = {"regime": "memory", "cpu_time_s": latency_s and 0.8 * latency_s, "gpu_time_s": None}
-    sealed["fraction_of_compute_peak"] = 0.01
+    sealed |= {"level": None, "fraction_of_compute_peak": 0.01}
     row = {
         "device": device,
         "operator": operator,

@@ -134,7 +134,7 @@ def late():
 
 def profiled(refused=None, **flops):
     counted = [] if refused else [counted_cell(cell("gpu0", 1e-3), kernel_flops={"fp32": 1e9}, flops=flops)]
-    return [*WHOLE, profiler_record("gpu0", refused), counters_record("gpu0", *counted, refused=refused)]
+    return [*WHOLE, profiler_record("gpu0", refused), counters_record("gpu0", *counted)]
 
 
 HBM = bandwidth_record("gpu0", hbm_read=4650.0)

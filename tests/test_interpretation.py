@@ -32,56 +32,6 @@ def at(share, dtype="fp16", **fields):
     return peak_record("gpu0", dtype, share * 900, clock=(1755, 900), **fields)
 
 
-def test_a_cpus_products_are_held_against_its_own_multiply_adds():
-    """Which ran at the clock of that moment; the formula's, of an idle one, may be too low."""
-    products = peak_record("cpu", "fp32", 0.23, vendor=0.33)
-    slow = trust(products, peak_record("cpu", "fp32_fma", 0.5, vendor=0.33), device="cpu")
-    assert slow["short_shares"] == [pytest.approx(0.46)] and slow["beyond"] == {"the formula": ["fp32_fma"]}
-    above = trust(products, peak_record("cpu", "fp32_fma", 0.15, vendor=0.33), device="cpu")
-    assert above["beyond"]["what register-only FMA reaches"] == ["fp32"]
-    assert trust(products, device="cpu")["short_shares"] == [pytest.approx(0.23 / 0.33)]
-
-
-def test_sustained_rates_are_planned_with_and_bursts_are_the_roofs():
-    found = trust(at(0.87, sustained=0.74 * 900), at(0.95, "fp32_fma"))
-    assert (found["plan"], found["bursts"]) == (["fp16 666"], ["fp16 783", "fp32_fma 855"])
-    assert trust(skipped_peak("gpu0", "bf16", "it needs 8.0"))["peaks"] == {}
-
-
-BEATEN = {"reference": 0.85 * 900}
-PLANNED_WITH = [
-    (at(0.81), "short", []),
-    (at(0.79), "short", ["fp16"]),
-    *((at(0.9 * again, chosen_at=0.9 * 900), "doubted", ["fp16"] * bad) for again, bad in ((0.911, 0), (0.899, 1))),
-    (at(0.9 * 1.101, chosen_at=0.9 * 900), "doubted", ["fp16"]),
-    (at(0.7, **BEATEN), "doubted", ["fp16"]),
-    (at(0.9, sustained=0.8 * 0.9 * 900), "falls", {"fp16": pytest.approx(0.8)}),
-    (at(0.9, sustained=0.98 * 0.9 * 900), "falls", {}),
-    (at(0.9, reference=0.9 * 900), "alone", ["fp16"]),  # the reference GEMM's own block: it would agree with itself
-    (at(0.9), "alone", []),
-]
-
-
-@pytest.mark.parametrize(("record", "key", "expected"), PLANNED_WITH)
-def test_what_is_doubted_of_a_ceiling(record, key, expected):
-    found = trust(record)
-    assert found[key] == expected
-    assert bool(found["bursts"]) != bool(found["doubted"])
-
-
-def test_a_reference_product_is_held_against_the_best_one_on_the_same_operands():
-    """fp64: with all bits random the same product draws more power."""
-    best = at(0.9, reference=0.7 * 900, reference_inputs="all bits random")
-    other = best.peak.burst.model_copy(update={"inputs": "all bits random", "tflops": 0.75 * 900})
-    best.peak.variants = [other]
-    assert trust(best)["doubted"] == []
-    other.tflops = 0.6 * 900
-    assert trust(best)["doubted"] == ["fp16"]
-    own = at(0.9, reference=0.9 * 900)
-    own.peak.slower_remeasurements = [own.peak.burst.model_copy(update={"tflops": 0.9 * 900 / 1.05})]
-    assert trust(own)["agree"] == [pytest.approx(0.05)]
-
-
 # ---------------------------------------------------------------- 2: the operators
 
 
@@ -115,15 +65,6 @@ def compared(cpu_s, *gpu_cells):
     records = [skipped_peak("gpu0", "fp32", "made up"), peak_record("gpu0", "fp32_fma", 55), HBM, CPU_PEAK, DRAM]
     gpu = operator_record("gpu0", *(one.model_copy(update={"compute_ceiling": "fp32_fma"}) for one in gpu_cells))
     return facts(gpu_vs_cpu, *records, gpu, operator_record("cpu", cell("cpu", cpu_s)))
-
-
-@pytest.mark.parametrize(("cpu_s", "of_roofs"), [(55.5e-3 * 0.55, "1.11"), (50e-3 * 0.55, "1"), (44e-3 * 0.55, "0.88")])
-def test_the_ratio_is_held_against_that_of_the_roofs(cpu_s, of_roofs):
-    """4000 and 80 GB/s: 50. The GPU takes 0.55 ms."""
-    found = compared(cpu_s)
-    (scan,) = found["compared"]
-    assert (scan["title"], scan["times"]) == ("scan", f"{cpu_s / 550e-6:.3g}")
-    assert scan["ratio"].split()[0] == of_roofs and found["rows"][0]["GPU times as fast"] == scan["times"]
 
 
 # ---------------------------------------------------------------- as a document

@@ -11,7 +11,7 @@ from roofline.table.scores import START_S, kind_of, score
 
 
 def cell(sealed="memory", found="memory", sealed_s=1.0, latency_s=1.0):
-    known = {"cpu_time_s": sealed_s, "gpu_time_s": None, "fraction_of_compute_peak": None}
+    known = {"level": None, "cpu_time_s": sealed_s, "gpu_time_s": None, "fraction_of_compute_peak": None}
     predicted = sealed and Prediction(regime=sealed, **known)
     return SimpleNamespace(
         sealed=predicted,

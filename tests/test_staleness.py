@@ -77,8 +77,8 @@ def jobs(**changes) -> dict[str, tuple[set[str], dict]]:
 
 
 def stale(before: dict, after: dict) -> set[str]:
-    """Jobs of their own accord: what follows from their records follows."""
-    return {name for name, job in after.items() if before.get(name) != job}
+    """Jobs of their own accord: what follows from their records follows, and predictions list all planned cells."""
+    return {name for name, job in after.items() if before.get(name) != job and not name.endswith("/predictions")}
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +139,14 @@ def test_a_setting_makes_its_own_jobs_stale(base, changes, expected):
     assert "roofline" not in expected or "roofline" in found
 
 
+@pytest.mark.parametrize(
+    "setting, again", [("an S", True), ("an S less", True), ("iterations", False), ("the price", False)]
+)
+def test_predictions_follow_the_cells_that_are_planned(base, setting, again):
+    after = jobs(**SETTINGS[setting][0])
+    assert {after[name] != base[name] for name in ("gpu0/predictions", "cpu/predictions")} == {again}
+
+
 def test_another_driver_makes_stale_what_is_measured_on_the_card(base, monkeypatch):
     monkeypatch.setattr(discovery, "discover", lambda: {"gpu0": replace(GPU, driver="581"), "cpu": CPU})
     assert stale(base, jobs()) == {name for name in base if name.startswith("gpu0/") and not seal(name)}
@@ -146,7 +154,7 @@ def test_another_driver_makes_stale_what_is_measured_on_the_card(base, monkeypat
 
 def seal(name: str) -> bool:
     """Follows from records alone."""
-    return name.endswith("prediction")
+    return name.endswith(("prediction", "predictions"))
 
 
 def test_a_datasheet_entry_is_a_param_of_the_query_of_its_card_alone(base, monkeypatch):
@@ -162,6 +170,7 @@ def followers(base: dict, *paths: str) -> set[str]:
     """Jobs with one of these files of the library among their inputs; devices and cells are left out."""
     ends = tuple(f"roofline/{path}" for path in paths)
     names = {name for name, (files, _) in base.items() if any(file.endswith(ends) for file in files)}
+    names = {name for name in names if not name.endswith("/predictions")}
     return {name if name in REPORTING else "/".join(part_of_rule(name)) for name in names}
 
 
@@ -175,7 +184,7 @@ OPERATORS = ("peak_flops", "decode_attn", "row_norm", "rmsnorm_matmul")
 SEALS = {f"{device}/{rule}/prediction" for device in ("gpu0", "cpu") for rule in OPERATORS}
 TIMED = on_both("bandwidth", *OPERATORS) | {"gpu0/instructions"}
 FILES = {
-    "core/model.py": TIMED | SEALS | on_both("calibration", "prediction") | REPORTING,
+    "core/model.py": TIMED | SEALS | on_both("calibration", "device_query", "prediction") | REPORTING,
     "core/formatting.py": REPORTING,
     "records/memory.py": on_both("bandwidth") | REPORTING,
     "devices/cpu/device.py": {name for name in TIMED | SEALS if name[:3] == "cpu"}
@@ -188,7 +197,7 @@ FILES = {
     "operators/row_norm/rows_loop.py": {"cpu/row_norm", "cpu/row_norm/prediction"},
     "operators/row_norm/kernels/row_norm.cu": {"gpu0/row_norm", "gpu0/row_norm/prediction"},
     "operators/gemm/numpy_products.py": {"cpu/peak_flops", "cpu/peak_flops/prediction"},
-    "operators/decode_attention/numpy_cores.py": {"cpu/decode_attn", "cpu/decode_attn/prediction"},
+    "operators/decode_attention/numpy_attention.py": {"cpu/decode_attn", "cpu/decode_attn/prediction"},
     "operators/decode_attention/fused.py": {"gpu0/decode_attn", "gpu0/decode_attn/prediction"},
     "operators/row_norm/about.py": {"roofline"},
     "measure/compute_ceiling.py": on_both("peak_flops"),
@@ -197,7 +206,7 @@ FILES = {
     "run/run_lock.py": REPORTING,
     "run/manifest.py": {"manifest"},
     "run/settings.py": set(),
-    "report/job_lines.py": set(),
+    "report/job_lines.py": REPORTING,
     "report/figure_style.py": {"plot"},
     "report/templates/report.css.j2": {"roofline"},
 }
@@ -224,6 +233,6 @@ def test_a_users_operator_is_followed_by_its_own_jobs_alone(base, folder):
     (folder / "gelu.py").write_text((CHECKOUT / "examples/gelu.py").read_text())
     added = jobs(operators=["gelu.py"])
     following = {name for name, (files, _) in added.items() if "gelu.py" in files}
-    assert following == {name for name in added if "gelu" in name}
+    assert following == {name for name in added if "gelu" in name or name.endswith("/predictions")}
     assert stale(base, added) - following <= {"plot", "roofline", "manifest"}
     assert json.dumps(added["operators/gelu"][1]["operators"]) == '["gelu.py"]'

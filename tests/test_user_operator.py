@@ -202,7 +202,6 @@ def lines_of(path: str, *gpus: Identity, **keys) -> list[str]:
 
 DECLARED = {  # what stands in the file, what takes its place, the fault
     "two jobs of one path": ('f"n{size}"', '"all"', "jobs: 'all' is the path of two"),
-    "an unknown mix": ("def jobs", "mix = 'kopy'\n    def jobs", "mix: 'kopy' "),
     "an unknown dtype": ('"fp32"', '"fp31"', "no tolerance for dtype 'fp31'; "),
     "FLOPs that are no whole number": ("return 2 * case", "return 2.0 * case", "flops: 2000.0 "),
 }

@@ -41,12 +41,14 @@ def library_files(
     roots = {script, *(_below(path, root) for path in more)}
     if kind:
         roots |= {root / PACKAGE / "devices" / kind / f"{name}.py" for name in ("identity", "device")}
+    operators = list(operators)
     for operator in operators:
         roots |= {_below(path, root) for path in operator.source_files(kind)}
+    of_others = {_below(path, root) for operator in operators for path in operator.source_files()} - roots
     found, new = set(), roots
     while new:
         found |= new
-        needed = set().union(*(_needs(path, root) for path in new)) - found
+        needed = set().union(*(_needs(path, root) for path in new)) - found - of_others
         new = {
             path
             for path in needed
