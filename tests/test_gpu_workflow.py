@@ -71,7 +71,7 @@ def of_devices(plan) -> set[str]:
 
 
 def test_another_driver_makes_all_of_the_gpu_stale_and_nothing_of_the_cpu(gpu_run):
-    stale = of_devices(gpu_run.planned(env={"FAKE_DRIVER": "590.10"}))
+    stale = of_devices(gpu_run.planned(env={"FAKE_DRIVER": "590.10"}, predictions=True))
     records = {path for path in gpu_run.files("gpu0") if path.endswith(".json")}
     with_profiler = {path for path in records if path.startswith("gpu0/counters/")}  # another output of one job
     assert stale == records - with_profiler

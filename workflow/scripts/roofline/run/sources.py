@@ -44,14 +44,16 @@ def library_files(
     operators = list(operators)
     for operator in operators:
         roots |= {_below(path, root) for path in operator.source_files(kind)}
-    of_others = {_below(path, root) for operator in operators for path in operator.source_files()} - roots
+    of_others = {path.resolve() for operator in operators for path in operator.source_files()}
+    of_others -= {path.resolve() for path in roots}
     found, new = set(), roots
     while new:
         found |= new
-        needed = set().union(*(_needs(path, root) for path in new)) - found - of_others
+        needed = set().union(*(_needs(path, root) for path in new)) - found
         new = {
             path
             for path in needed
+            if path.resolve() not in of_others
             if not measures or (_place(path, root)[0] in packages and not (kind and _kinds(path, root) - {kind}))
         }
     return sorted(str(path) for path in found - {script})
